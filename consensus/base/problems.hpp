@@ -1,0 +1,25 @@
+// What is wrong with an input: every problem at once, each with its place, reason and remedy.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace gv {
+
+/// One thing an operator has to mend.
+struct Problem {
+  std::string place;   ///< Where: "configs/a.toml:12: train.batch", "--listen", a file name.
+  std::string reason;  ///< What is wrong, as a sentence without a full stop.
+  std::string remedy;  ///< What to do about it; may be empty when the reason says it.
+};
+
+using Problems = std::vector<Problem>;
+
+/// One line for people: "place: reason; remedy".
+inline std::string to_string(const Problem& problem) {
+  std::string line = problem.place + ": " + problem.reason;
+  if (!problem.remedy.empty()) line += "; " + problem.remedy;
+  return line;
+}
+
+}  // namespace gv

@@ -1,0 +1,59 @@
+// Seeded randomness that draws the same numbers on every compiler and standard library.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace gv {
+
+/// A 64-bit hash of `text` (FNV-1a with a final avalanche), stable across machines and releases.
+/// Not for security.
+std::uint64_t stable_hash(std::string_view text);
+
+/// Mixes `value` into `hash`, order-sensitively; for hashes over several fields.
+std::uint64_t hash_combine(std::uint64_t hash, std::uint64_t value);
+
+/// xoshiro256** (Blackman and Vigna 2018), seeded through splitmix64. Copyable: a copy continues the
+/// same stream. The standard distributions differ between libraries, so the ones we need are here.
+class Rng {
+ public:
+  explicit Rng(std::uint64_t seed);
+
+  /// A generator whose stream depends on this one's seed and on `purpose` alone: not on how many
+  /// numbers were drawn so far. One per component, so that components do not disturb each other.
+  Rng fork(std::string_view purpose) const;
+  Rng fork(std::uint64_t purpose) const;
+
+  std::uint64_t next();
+
+  /// Uniform in [0, bound), without bias (Lemire 2019). `bound` must be positive.
+  std::uint64_t below(std::uint64_t bound);
+
+  /// Uniform in [0, 1) with 53 random bits.
+  double uniform();
+
+  /// Standard normal (Marsaglia's polar method).
+  double normal();
+
+  /// Gamma with the given shape (> 0) and scale 1 (Marsaglia and Tsang 2000).
+  double gamma(double shape);
+
+  /// True with the given probability.
+  bool chance(double probability) { return uniform() < probability; }
+
+  /// Fisher-Yates; every order equally likely.
+  template <class T>
+  void shuffle(std::span<T> items) {
+    for (std::size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[below(i)]);
+  }
+
+ private:
+  std::uint64_t seed_;
+  std::array<std::uint64_t, 4> state_;
+};
+
+}  // namespace gv

@@ -1,0 +1,35 @@
+// Time as an argument: a clock that protocols can compute with but cannot read.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+namespace gv {
+
+/// The run's monotonic clock, in nanoseconds since the run began. It has no now(): only the host and
+/// the simulator know the time, and they pass it in.
+struct RunClock {
+  using rep = std::int64_t;
+  using period = std::nano;
+  using duration = std::chrono::duration<rep, period>;
+  using time_point = std::chrono::time_point<RunClock>;
+  static constexpr bool is_steady = true;
+};
+
+using Duration = RunClock::duration;
+using Time = RunClock::time_point;
+
+/// The deadline of a machine that waits for nothing.
+inline constexpr Time never = Time::max();
+
+/// `duration` in seconds, for messages and rates.
+constexpr double seconds(Duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+/// A duration from a number of seconds, rounded to the nanosecond.
+constexpr Duration from_seconds(double value) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
+}
+
+}  // namespace gv

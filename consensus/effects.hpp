@@ -1,0 +1,83 @@
+// What a protocol wants done: it appends here and touches nothing else.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "consensus/base/time.hpp"
+#include "consensus/message.hpp"
+#include "consensus/replica.hpp"
+
+namespace gv {
+
+/// A message to send on the control link to `to`. May be lost; never blocks.
+struct Outgoing {
+  PeerId to{};
+  Message message;
+};
+
+/// A message as it arrives. `from` is authenticated: it is the key of the link it came on.
+struct Envelope {
+  PeerId from{};
+  Message message;
+};
+
+/// Stream `payload` from byte `offset` on to `to` over the bulk lane, in blocks of at most
+/// `block_bytes_max`. Starting a transfer again replaces it.
+struct Transfer {
+  PeerId to{};
+  TransferId id;
+  Payload payload;
+  std::uint64_t offset = 0;
+};
+
+/// Largest block on a bulk lane.
+inline constexpr std::size_t block_bytes_max = 256 * 1024;
+
+/// One piece of a transfer as it arrives; the bytes are only valid during the call.
+struct Block {
+  TransferId id;
+  std::uint64_t offset = 0;
+  std::span<const std::byte> bytes;
+};
+
+/// Stop streaming `id` to `to`; harmless if it is over.
+struct Cancel {
+  PeerId to{};
+  TransferId id;
+};
+
+/// Something people and tests can read: counted, logged as one JSON line, shown by `status`.
+struct Event {
+  std::string name;                 ///< Stable, snake_case: "member_dead", "exchange_refused", ...
+  std::optional<PeerId> peer;       ///< The other peer it is about.
+  Reason reason = Reason::none;
+  std::string detail;               ///< A sentence fragment for people; may be empty.
+  std::vector<std::pair<std::string, double>> numbers;  ///< Named figures, units in the names.
+};
+
+/// A model fetched from another peer.
+struct FetchedModel {
+  PeerId source{};
+  std::vector<float> values;
+  std::uint64_t step = 0;
+};
+
+/// The to-do list of one or more calls. The caller drains it; protocols only append.
+struct Effects {
+  std::vector<Outgoing> messages;
+  std::vector<Transfer> transfers;
+  std::vector<Cancel> cancels;
+  std::vector<Event> events;
+  std::vector<Force> forces;            ///< To be added to the live model at the next job boundary.
+  std::vector<FetchedModel> fetched;    ///< To be adopted at the next job boundary.
+
+  void send(PeerId to, Message message) { messages.push_back({to, std::move(message)}); }
+};
+
+}  // namespace gv

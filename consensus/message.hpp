@@ -1,0 +1,181 @@
+// Every message that travels on a control link. A message without a handler does not compile.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "consensus/ids.hpp"
+#include "consensus/replica.hpp"
+
+namespace gv {
+
+/// Why something was refused, dropped or given up; travels in messages and in events.
+enum class Reason : std::uint8_t {
+  none,
+  busy,             ///< In the middle of another exchange.
+  not_ready,        ///< Has no model to offer yet.
+  unknown_layout,   ///< Layout or number of elements differ.
+  unknown_codec,    ///< Codec not known or not the one agreed on.
+  quarantined,      ///< Too many bad models from this peer lately.
+  stale,            ///< Belongs to a round, session or exchange that is over.
+  unknown_peer,     ///< Not a live member of the receiver's view.
+  unknown_transfer, ///< No such transfer with this peer.
+  not_finite,       ///< NaN or infinity among the values.
+  norm_exceeded,    ///< Norm above the cap.
+  bad_length,       ///< Block outside the transfer, or a length that does not fit.
+  timed_out,        ///< No progress before the deadline.
+  peer_gone,        ///< The partner died or left meanwhile.
+  unreachable,      ///< No way to open a bulk lane between the two.
+  leaving,          ///< Shutting down.
+};
+
+std::string_view to_string(Reason reason);
+
+// ---- Membership (SWIM: Das, Gupta, Motivala 2002; Lifeguard: Dadgar, Phillips, Currey 2018) ----
+
+enum class MemberState : std::uint8_t { alive, suspect, dead, left };
+
+std::string_view to_string(MemberState state);
+
+enum class Phase : std::uint8_t { joining, training, done };
+
+std::string_view to_string(Phase phase);
+
+/// What a peer says of its own training. Rides on every probe and answer; the newest wins by step.
+struct Progress {
+  std::uint64_t step = 0;
+  float steps_per_second = 0;
+  Phase phase = Phase::joining;
+
+  friend bool operator==(const Progress&, const Progress&) = default;
+};
+
+/// One peer as others know it.
+struct Member {
+  PeerId id{};
+  std::string name;                     ///< As in the allow-list; at most 64 bytes.
+  std::array<std::uint8_t, 32> key{};   ///< Public key; `id` is derived from it.
+  std::string address;                  ///< Control link "host:port"; empty: cannot be dialled.
+  std::uint64_t incarnation = 0;        ///< Raised only by the peer itself.
+  MemberState state = MemberState::alive;
+  std::uint64_t layout_hash = 0;        ///< Of its model; 0 while unknown.
+  Progress progress;
+
+  friend bool operator==(const Member&, const Member&) = default;
+};
+
+/// Are you there? Rumours ride along on all four.
+struct Ping {
+  std::uint64_t sequence = 0;
+  Progress progress;
+  std::vector<Member> rumors;
+};
+
+/// Ask `target` for me: my own probe went unanswered.
+struct PingRequest {
+  std::uint64_t sequence = 0;
+  PeerId target{};
+  std::vector<Member> rumors;
+};
+
+/// I am here (`about` = the sender), or: I reached `about` for you.
+struct Ack {
+  std::uint64_t sequence = 0;
+  PeerId about{};
+  Progress progress;
+  std::vector<Member> rumors;
+};
+
+/// I am here but could not reach the target you asked for (Lifeguard, section 3).
+struct Nack {
+  std::uint64_t sequence = 0;
+  std::vector<Member> rumors;
+};
+
+/// Full state of the sender's table, in several messages when long; `reply` asks for the other's.
+struct PushPull {
+  bool reply = false;
+  std::vector<Member> members;
+};
+
+// ---- Pair exchange ----
+
+/// The initiator's proposal to exchange snapshots. Only `id.owner` sends it.
+struct Offer {
+  TransferId id;
+  std::uint64_t round = 0;
+  std::uint64_t layout_hash = 0;
+  std::uint64_t elements = 0;
+  std::uint8_t codec = 0;
+  float alpha = 0;           ///< The initiator's, in [0, 1]. The smaller of the two counts.
+  float clip_radius = 0;     ///< The initiator's; 0 = no clipping. The smaller of the two counts.
+  std::uint64_t step = 0;    ///< Of the snapshot.
+  Canary canary{};           ///< Of the snapshot.
+};
+
+/// The responder's consent: both start streaming their snapshots.
+struct Accept {
+  TransferId id;
+  float alpha = 0;
+  float clip_radius = 0;
+  std::uint64_t step = 0;
+  Canary canary{};
+};
+
+/// No, and why. Also ends a model download that cannot go on.
+struct Refuse {
+  TransferId id;
+  Reason reason = Reason::none;
+};
+
+/// The responder holds the initiator's whole snapshot and has judged it sound.
+struct Ready {
+  TransferId id;
+};
+
+/// The commit word: the initiator has added its half; the responder must add the other.
+struct Commit {
+  TransferId id;
+};
+
+/// The responder, holding everything but the word, asks what became of the exchange.
+struct Query {
+  TransferId id;
+};
+
+/// The initiator never committed this exchange and never will; or the responder cannot go on.
+struct Abort {
+  TransferId id;
+  Reason reason = Reason::none;
+};
+
+/// The lane broke: send again what starts at `offset` bytes of your payload.
+struct Resume {
+  TransferId id;
+  std::uint64_t offset = 0;
+};
+
+// ---- Model download by a newcomer ----
+
+/// May I have your current model? Only `id.owner` sends it.
+struct Fetch {
+  TransferId id;
+  std::uint64_t layout_hash = 0;
+};
+
+/// Yes; `bytes` bytes of float32 parameters follow on the bulk lane.
+struct Coming {
+  TransferId id;
+  std::uint64_t layout_hash = 0;
+  std::uint64_t elements = 0;
+  std::uint64_t step = 0;
+};
+
+using Message = std::variant<Ping, PingRequest, Ack, Nack, PushPull, Offer, Accept, Refuse, Ready,
+                             Commit, Query, Abort, Resume, Fetch, Coming>;
+
+}  // namespace gv

@@ -1,0 +1,40 @@
+// What consensus rules see of a model: flat immutable snapshots and the forces to be added to it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace gv {
+
+/// Integer coordinates that travel with the parameters through the same protocol and the same
+/// arithmetic but are never seen by the optimiser: their sums are exact, so a force applied twice,
+/// once or with the wrong sign shows at once.
+using Canary = std::array<std::int64_t, 8>;
+
+/// An immutable copy of a replica's parameters at one moment.
+struct Snapshot {
+  std::vector<float> values;
+  Canary canary{};
+  std::uint64_t step = 0;  ///< Local steps the replica had taken.
+};
+
+using SnapshotPtr = std::shared_ptr<const Snapshot>;
+
+/// What an exchange adds to the live parameters: x += scale * values, canary += canary.
+struct Force {
+  std::vector<float> values;
+  float scale = 1;
+  Canary canary{};
+};
+
+/// Immutable bytes with whatever keeps them alive; slices share the owner, nothing is copied.
+struct Payload {
+  std::shared_ptr<const void> owner;
+  std::span<const std::byte> bytes;
+};
+
+}  // namespace gv

@@ -1,0 +1,31 @@
+// The sorted set of live peers, with its hash: what topologies and pairings are functions of.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "consensus/ids.hpp"
+
+namespace gv {
+
+/// Immutable value. Two peers with equal hashes hold equal sets.
+class View {
+ public:
+  View() = default;
+
+  /// Sorts `peers` and drops duplicates.
+  explicit View(std::vector<PeerId> peers);
+
+  const std::vector<PeerId>& peers() const { return peers_; }
+  std::size_t size() const { return peers_.size(); }
+  std::uint64_t hash() const { return hash_; }
+  bool contains(PeerId peer) const;
+
+  friend bool operator==(const View&, const View&) = default;
+
+ private:
+  std::vector<PeerId> peers_;
+  std::uint64_t hash_ = 0;
+};
+
+}  // namespace gv
