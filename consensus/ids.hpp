@@ -20,6 +20,14 @@ struct TransferId {
   friend auto operator<=>(const TransferId&, const TransferId&) = default;
 };
 
+/// Numbers the transfers one peer starts in one life, whichever protocol starts them.
+struct TransferNumbers {
+  std::uint64_t session = 0;
+  std::uint64_t last = 0;
+
+  TransferId next(PeerId owner) { return {owner, session, ++last}; }
+};
+
 /// Sixteen hexadecimal digits.
 std::string to_string(PeerId id);
 

@@ -9,6 +9,8 @@
 namespace gv {
 namespace {
 
+__extension__ using Product = unsigned __int128;
+
 std::uint64_t avalanche(std::uint64_t x) {
   x ^= x >> 30;
   x *= 0xbf58476d1ce4e5b9ULL;
@@ -58,7 +60,7 @@ std::uint64_t Rng::below(std::uint64_t bound) {
   check(bound > 0, "a bounded draw needs a positive bound");
   const std::uint64_t threshold = (0 - bound) % bound;
   while (true) {
-    const auto product = static_cast<unsigned __int128>(next()) * bound;
+    const Product product = static_cast<Product>(next()) * bound;
     if (static_cast<std::uint64_t>(product) >= threshold) {
       return static_cast<std::uint64_t>(product >> 64);
     }

@@ -40,7 +40,11 @@ class Membership {
   void tick(Time now, Effects& out);
   Time deadline() const;
 
-  /// Tells a few members that we leave, so that we are marked left and not dead.
+  /// Tells every live member at once what we say of ourselves: for a change of phase, which should not
+  /// wait for the next probe. One message a member.
+  void announce(Effects& out);
+
+  /// Announces that we leave, so that we are marked left and not dead. Nothing is heard afterwards.
   void leave(Time now, Effects& out);
 
   /// A changed allow-list: members no longer in it are dropped at once.
@@ -48,7 +52,6 @@ class Membership {
 
   /// What we say of ourselves from now on.
   void set_progress(const Progress& progress);
-  void set_layout_hash(std::uint64_t hash);
 
   const Member& self() const;
 

@@ -1,0 +1,550 @@
+// The two state machines of a pair exchange and the arithmetic of its force.
+#include "consensus/exchange/pair_exchange.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <deque>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "consensus/base/check.hpp"
+#include "consensus/exchange/guard.hpp"
+
+namespace gv {
+namespace {
+
+constexpr int resumes_max = 3;              ///< Broken lanes one exchange survives.
+constexpr int queries_max = 8;              ///< Questions for the word before the responder gives up.
+constexpr std::size_t committed_max = 64;   ///< Exchanges an initiator can still answer for.
+constexpr std::size_t distances_max = 15;   ///< Recent distances the adaptive radius looks at.
+constexpr std::size_t distances_min = 5;    ///< Fewer say nothing about what is usual.
+
+enum class Stage { offered, receiving, awaiting_ready, awaiting_word };
+
+/// The exchange under way.
+struct Flight {
+  TransferId id;
+  PeerId partner{};
+  bool initiator = false;
+  Stage stage = Stage::offered;
+  SnapshotPtr snapshot;     ///< Ours, as it was offered.
+  Payload payload;          ///< The same, encoded.
+  float alpha = 0;          ///< Ours, then the smaller of the two.
+  float clip_radius = 0;    ///< Likewise.
+  Canary partner_canary{};
+  std::uint64_t partner_step = 0;
+  std::vector<float> difference;   ///< dec(partner) - dec(own), as far as received.
+  double partner_squares = 0;      ///< Of the partner's values so far.
+  std::uint64_t received = 0;      ///< Bytes.
+  bool accepted = false;
+  bool ready = false;       ///< Initiator: the responder said Ready.
+  int resumes = 0;
+  int queries = 0;
+  Time began{};
+  Time accepted_at{};
+  Time deadline = never;
+};
+
+/// The last exchange of an initiator that this peer has answered.
+struct Settled {
+  std::uint64_t session = 0;
+  std::uint64_t number = 0;
+};
+
+struct Conduct {
+  int offences = 0;
+  Time quarantined_until{};
+};
+
+}  // namespace
+
+struct PairExchange::State {
+  State(PeerId self_id, TransferNumbers& shared_numbers, Options given)
+      : self(self_id), numbers(shared_numbers), options(given) {
+    check(options.offences_max > 0, "a peer may offend at least once");
+  }
+
+  PeerId self;
+  TransferNumbers& numbers;
+  Options options;
+  Counts counts;
+  SnapshotPtr snapshot;
+  std::vector<Force> since;        ///< Committed since the snapshot was taken.
+  float alpha = 0;
+  std::optional<Flight> flight;
+  std::deque<TransferId> committed;
+  std::map<PeerId, Settled> settled;
+  std::map<PeerId, Conduct> conduct;
+  std::deque<double> distances;
+
+  std::uint64_t payload_bytes() const { return options.elements * bytes_per_element(options.codec); }
+  bool is_quarantined(Time now, PeerId peer) const;
+  float radius() const;
+  void freshen_snapshot();
+  Payload encoded() const;
+  Flight& take_off(Time now, TransferId id, PeerId partner, bool initiator);
+  Flight* matching(PeerId from, const TransferId& id);
+  Reason judge(Time now, PeerId from, const Offer& offer) const;
+  void settle(const TransferId& id);
+  void stream(Effects& out, std::uint64_t offset);
+  void refuse(PeerId to, TransferId id, Reason reason, Effects& out);
+  void end(Effects& out) { out.cancels.push_back({flight->partner, flight->id}); flight.reset(); }
+  void abort(Reason reason, bool tell, Effects& out);
+  void drop_undecided(Reason reason, Effects& out);
+  void whole(Time now, Effects& out);
+  void offend(Time now, Reason reason, Effects& out);
+  void commit(Time now, Effects& out);
+  void resume(Time now, Reason otherwise, Effects& out);
+
+  void on(Time now, PeerId from, const Offer& offer, Effects& out);
+  void on(Time now, PeerId from, const Accept& accept, Effects& out);
+  void on(Time now, PeerId from, const Refuse& refuse, Effects& out);
+  void on(Time now, PeerId from, const Ready& ready, Effects& out);
+  void on(Time now, PeerId from, const Commit& commit, Effects& out);
+  void on(Time now, PeerId from, const Query& query, Effects& out);
+  void on(Time now, PeerId from, const Abort& abort, Effects& out);
+  void on(Time now, PeerId from, const Resume& resume, Effects& out);
+  void tick(Time now, Effects& out);
+};
+
+bool PairExchange::State::is_quarantined(Time now, PeerId peer) const {
+  const auto found = conduct.find(peer);
+  return found != conduct.end() && now < found->second.quarantined_until;
+}
+
+/// What we ask the exchange to be clipped at.
+float PairExchange::State::radius() const {
+  if (options.clip_radius > 0) return options.clip_radius;
+  if (options.clip_factor <= 0 || distances.size() < distances_min) return 0;
+  std::vector<double> sorted(distances.begin(), distances.end());
+  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+  std::ranges::nth_element(sorted, middle);
+  return options.clip_factor * static_cast<float>(*middle);
+}
+
+void PairExchange::State::freshen_snapshot() {
+  if (since.empty()) return;
+  auto fresh = std::make_shared<Snapshot>(*snapshot);
+  for (const Force& force : since) {
+    const std::vector<float>& values = *force.values;
+    for (std::size_t i = 0; i < values.size(); ++i) fresh->values[i] += force.scale * values[i];
+    for (std::size_t i = 0; i < force.canary.size(); ++i) fresh->canary[i] += force.canary[i];
+  }
+  since.clear();
+  snapshot = std::move(fresh);
+}
+
+Payload PairExchange::State::encoded() const {
+  if (options.codec == Codec::identity) {
+    return {snapshot, std::as_bytes(std::span(snapshot->values))};
+  }
+  auto bytes = std::make_shared<std::vector<std::byte>>(payload_bytes());
+  encode(options.codec, snapshot->values, *bytes);
+  return {bytes, std::span<const std::byte>(*bytes)};
+}
+
+Flight& PairExchange::State::take_off(Time now, TransferId id, PeerId partner, bool initiator) {
+  freshen_snapshot();
+  flight.emplace(Flight{.id = id,
+                        .partner = partner,
+                        .initiator = initiator,
+                        .snapshot = snapshot,
+                        .payload = encoded(),
+                        .alpha = alpha,
+                        .clip_radius = radius(),
+                        .began = now});
+  return *flight;
+}
+
+Flight* PairExchange::State::matching(PeerId from, const TransferId& id) {
+  return flight && flight->id == id && flight->partner == from ? &*flight : nullptr;
+}
+
+void PairExchange::State::settle(const TransferId& id) {
+  settled[id.owner] = {id.session, id.number};
+}
+
+void PairExchange::State::stream(Effects& out, std::uint64_t offset) {
+  out.transfers.push_back({flight->partner, flight->id, flight->payload, offset});
+}
+
+void PairExchange::State::refuse(PeerId to, TransferId id, Reason reason, Effects& out) {
+  ++counts.refusals;
+  out.events.push_back({.name = "offer_refused", .peer = to, .reason = reason});
+  out.send(to, Refuse{id, reason});
+}
+
+void PairExchange::State::abort(Reason reason, bool tell, Effects& out) {
+  ++counts.aborted;
+  out.events.push_back({.name = "exchange_aborted", .peer = flight->partner, .reason = reason});
+  if (tell) out.send(flight->partner, Abort{flight->id, reason});
+  end(out);
+}
+
+void PairExchange::State::drop_undecided(Reason reason, Effects& out) {
+  ++counts.undecided;
+  out.events.push_back({.name = "exchange_undecided",
+                        .peer = flight->partner,
+                        .reason = reason,
+                        .detail = "the partner may have applied its half alone"});
+  end(out);
+}
+
+/// Why an offer cannot be accepted; none if it can.
+Reason PairExchange::State::judge(Time now, PeerId from, const Offer& offer) const {
+  const auto last = settled.find(from);
+  const bool stale = last != settled.end() && last->second.session == offer.id.session &&
+                     offer.id.number <= last->second.number;
+  if (offer.id.owner != from || stale) return Reason::stale;
+  if (offer.layout_hash != options.layout_hash || offer.elements != options.elements) {
+    return Reason::unknown_layout;
+  }
+  if (offer.codec != static_cast<std::uint8_t>(options.codec)) return Reason::unknown_codec;
+  const bool sound = offer.alpha >= 0 && offer.alpha <= 1 && std::isfinite(offer.clip_radius);
+  if (!sound) return Reason::not_finite;
+  if (is_quarantined(now, from)) return Reason::quarantined;
+  if (!snapshot) return Reason::not_ready;
+  return Reason::none;
+}
+
+void PairExchange::State::on(Time now, PeerId from, const Offer& offer, Effects& out) {
+  if (matching(from, offer.id)) return;
+  const Reason reason = judge(now, from, offer);
+  if (reason != Reason::none) {
+    refuse(from, offer.id, reason, out);
+    return;
+  }
+  if (flight) {
+    // Two peers may offer to each other at once; the offer of the smaller id goes on.
+    const bool crossed = flight->partner == from && flight->stage == Stage::offered;
+    if (!crossed || self < from) {
+      if (!crossed) refuse(from, offer.id, Reason::busy, out);
+      return;
+    }
+    ++counts.refused;
+    end(out);
+  }
+  settle(offer.id);
+  Flight& mine = take_off(now, offer.id, from, false);
+  mine.stage = Stage::receiving;
+  mine.accepted = true;
+  mine.accepted_at = now;
+  mine.deadline = now + options.progress_deadline;
+  mine.partner_canary = offer.canary;
+  mine.partner_step = offer.step;
+  out.send(from, Accept{.id = offer.id,
+                        .alpha = mine.alpha,
+                        .clip_radius = mine.clip_radius,
+                        .step = snapshot->step,
+                        .canary = snapshot->canary});
+  mine.alpha = std::min(mine.alpha, offer.alpha);
+  mine.clip_radius = smaller_radius(mine.clip_radius, offer.clip_radius);
+  stream(out, 0);
+  if (payload_bytes() == 0) whole(now, out);
+}
+
+void PairExchange::State::on(Time now, PeerId from, const Accept& accept, Effects& out) {
+  Flight* mine = matching(from, accept.id);
+  if (mine == nullptr || !mine->initiator) {
+    // It accepted what we have given up: release it.
+    if (accept.id.owner == self) out.send(from, Abort{accept.id, Reason::stale});
+    return;
+  }
+  if (mine->accepted) return;
+  if (!(accept.alpha >= 0 && accept.alpha <= 1) || !std::isfinite(accept.clip_radius)) {
+    abort(Reason::not_finite, true, out);
+    return;
+  }
+  mine->accepted = true;
+  mine->accepted_at = now;
+  mine->deadline = now + options.progress_deadline;
+  mine->alpha = std::min(mine->alpha, accept.alpha);
+  mine->clip_radius = smaller_radius(mine->clip_radius, accept.clip_radius);
+  mine->partner_canary = accept.canary;
+  mine->partner_step = accept.step;
+  if (mine->stage == Stage::offered) mine->stage = Stage::receiving;
+  stream(out, 0);
+  // The lane may have been faster than the control link.
+  if (mine->received == payload_bytes()) whole(now, out);
+}
+
+void PairExchange::State::on(Time, PeerId from, const Refuse& refusal, Effects& out) {
+  Flight* mine = matching(from, refusal.id);
+  if (mine == nullptr || !mine->initiator || mine->accepted) return;
+  ++counts.refused;
+  out.events.push_back({.name = "exchange_refused", .peer = from, .reason = refusal.reason});
+  end(out);
+}
+
+void PairExchange::State::on(Time now, PeerId from, const Ready& word, Effects& out) {
+  Flight* mine = matching(from, word.id);
+  if (mine != nullptr && mine->initiator && mine->accepted) {
+    mine->ready = true;
+    if (mine->stage == Stage::awaiting_ready) commit(now, out);
+    return;
+  }
+  if (word.id.owner != self || mine != nullptr) return;
+  const bool known = std::ranges::find(committed, word.id) != committed.end();
+  if (known) {
+    out.send(from, Commit{word.id});
+  } else {
+    out.send(from, Abort{word.id, Reason::stale});
+  }
+}
+
+void PairExchange::State::on(Time now, PeerId from, const Commit& word, Effects& out) {
+  Flight* mine = matching(from, word.id);
+  if (mine != nullptr && !mine->initiator && mine->stage == Stage::awaiting_word) commit(now, out);
+}
+
+void PairExchange::State::on(Time, PeerId from, const Query& query, Effects& out) {
+  if (query.id.owner != self || matching(from, query.id)) return;
+  const bool known = std::ranges::find(committed, query.id) != committed.end();
+  if (known) {
+    out.send(from, Commit{query.id});
+  } else {
+    out.send(from, Abort{query.id, Reason::stale});
+  }
+}
+
+void PairExchange::State::on(Time, PeerId from, const Abort& word, Effects& out) {
+  if (matching(from, word.id)) abort(word.reason, false, out);
+}
+
+void PairExchange::State::on(Time, PeerId from, const Resume& request, Effects& out) {
+  Flight* mine = matching(from, request.id);
+  if (mine == nullptr || !mine->accepted) return;
+  if (request.offset > payload_bytes() || request.offset % bytes_per_element(options.codec) != 0) {
+    return;
+  }
+  stream(out, request.offset);
+}
+
+/// The whole of the partner's snapshot is here: judge it, then say so or commit.
+void PairExchange::State::whole(Time now, Effects& out) {
+  Flight& mine = *flight;
+  check(mine.accepted, "an exchange is whole after it was accepted");
+  if (!std::isfinite(mine.partner_squares)) {
+    offend(now, Reason::not_finite, out);
+    return;
+  }
+  if (options.norm_cap > 0) {
+    const double own = std::sqrt(sum_of_squares(mine.snapshot->values));
+    if (std::sqrt(mine.partner_squares) > options.norm_cap * std::max(own, 1.0)) {
+      offend(now, Reason::norm_exceeded, out);
+      return;
+    }
+  }
+  if (!mine.initiator) {
+    mine.stage = Stage::awaiting_word;
+    mine.deadline = now + options.progress_deadline;
+    out.send(mine.partner, Ready{mine.id});
+    return;
+  }
+  mine.stage = Stage::awaiting_ready;
+  // Our own model may travel more slowly than the answer did; only the partner sees it arrive.
+  const Duration took = now - mine.accepted_at;
+  mine.deadline = now + std::max(2 * options.progress_deadline, 4 * took);
+  if (mine.ready) commit(now, out);
+}
+
+void PairExchange::State::offend(Time now, Reason reason, Effects& out) {
+  const PeerId partner = flight->partner;
+  out.events.push_back({.name = "model_refused",
+                        .peer = partner,
+                        .reason = reason,
+                        .numbers = {{"norm", std::sqrt(flight->partner_squares)}}});
+  Conduct& theirs = conduct[partner];
+  if (++theirs.offences >= options.offences_max) {
+    theirs = {.offences = 0, .quarantined_until = now + options.quarantine};
+    out.events.push_back({.name = "peer_quarantined",
+                          .peer = partner,
+                          .reason = reason,
+                          .numbers = {{"seconds", seconds(options.quarantine)}}});
+  }
+  abort(reason, true, out);
+}
+
+void PairExchange::State::commit(Time now, Effects& out) {
+  Flight& mine = *flight;
+  const double distance = std::sqrt(sum_of_squares(mine.difference));
+  const double clip = clip_factor(mine.clip_radius, distance);
+  const double strength = mine.alpha * clip;
+  Force force{.values = std::make_shared<const std::vector<float>>(std::move(mine.difference)),
+              .scale = static_cast<float>(strength)};
+  for (std::size_t lane = 0; lane < force.canary.size(); ++lane) {
+    // Truncation towards zero is odd, so the two sides' integers cancel exactly. Bounded, because a
+    // partner's integers may be anything.
+    const double difference = static_cast<double>(mine.partner_canary[lane]) -
+                              static_cast<double>(mine.snapshot->canary[lane]);
+    force.canary[lane] =
+        static_cast<std::int64_t>(std::clamp(strength * difference, -0x1p53, 0x1p53));
+  }
+  if (snapshot) since.push_back(force);
+  out.forces.push_back(std::move(force));
+  distances.push_back(distance);
+  if (distances.size() > distances_max) distances.pop_front();
+  ++counts.committed;
+  out.events.push_back(
+      {.name = "exchange_committed",
+       .peer = mine.partner,
+       .numbers = {{"distance", distance},
+                   {"clip", clip},
+                   {"steps_apart", static_cast<double>(mine.partner_step) -
+                                       static_cast<double>(mine.snapshot->step)},
+                   {"seconds", seconds(now - mine.began)}}});
+  if (mine.initiator) {
+    committed.push_back(mine.id);
+    if (committed.size() > committed_max) committed.pop_front();
+    out.send(mine.partner, Commit{mine.id});
+  }
+  // Nothing to cancel: Ready means that the partner holds our whole model, and we hold its.
+  flight.reset();
+}
+
+void PairExchange::State::resume(Time now, Reason otherwise, Effects& out) {
+  Flight& mine = *flight;
+  if (++mine.resumes > resumes_max) {
+    abort(otherwise, true, out);
+    return;
+  }
+  mine.deadline = now + options.progress_deadline;
+  out.events.push_back({.name = "exchange_resumed",
+                        .peer = mine.partner,
+                        .reason = otherwise,
+                        .numbers = {{"bytes_received", static_cast<double>(mine.received)}}});
+  out.send(mine.partner, Resume{mine.id, mine.received});
+}
+
+void PairExchange::State::tick(Time now, Effects& out) {
+  std::erase_if(conduct, [&](const auto& entry) {
+    const Time until = entry.second.quarantined_until;
+    return until != Time{} && now >= until;
+  });
+  if (!flight || now < flight->deadline) return;
+  switch (flight->stage) {
+    case Stage::offered: abort(Reason::timed_out, true, out); break;
+    case Stage::receiving: resume(now, Reason::timed_out, out); break;
+    case Stage::awaiting_ready: abort(Reason::timed_out, true, out); break;
+    case Stage::awaiting_word:
+      if (++flight->queries > queries_max) {
+        drop_undecided(Reason::timed_out, out);
+      } else {
+        out.send(flight->partner, Query{flight->id});
+        flight->deadline = now + options.progress_deadline;
+      }
+      break;
+  }
+}
+
+PairExchange::PairExchange(PeerId self, TransferNumbers& numbers, Options options)
+    : state_(std::make_unique<State>(self, numbers, options)) {}
+
+PairExchange::~PairExchange() = default;
+
+void PairExchange::set_snapshot(SnapshotPtr snapshot, float alpha) {
+  check(!snapshot || snapshot->values.size() == state_->options.elements,
+        "a snapshot has the layout's size");
+  state_->snapshot = std::move(snapshot);
+  state_->since.clear();
+  state_->alpha = alpha;
+}
+
+bool PairExchange::start(Time now, PeerId partner, std::uint64_t round, Effects& out) {
+  State& state = *state_;
+  if (state.flight || !state.snapshot || state.is_quarantined(now, partner)) return false;
+  const TransferId id = state.numbers.next(state.self);
+  Flight& mine = state.take_off(now, id, partner, true);
+  mine.deadline = now + state.options.answer_deadline;
+  ++state.counts.initiated;
+  out.send(partner, Offer{.id = id,
+                          .round = round,
+                          .layout_hash = state.options.layout_hash,
+                          .elements = state.options.elements,
+                          .codec = static_cast<std::uint8_t>(state.options.codec),
+                          .alpha = mine.alpha,
+                          .clip_radius = mine.clip_radius,
+                          .step = mine.snapshot->step,
+                          .canary = mine.snapshot->canary});
+  return true;
+}
+
+void PairExchange::receive(Time now, PeerId from, const Message& message, Effects& out) {
+  std::visit(
+      [&](const auto& known) {
+        if constexpr (requires { state_->on(now, from, known, out); }) {
+          state_->on(now, from, known, out);
+        }
+      },
+      message);
+}
+
+void PairExchange::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
+  State& state = *state_;
+  Flight* mine = state.matching(from, block.id);
+  const bool receiving = mine != nullptr &&
+                         (mine->stage == Stage::offered || mine->stage == Stage::receiving);
+  // A repeated block, or one that another lane overtook: what is missing is asked for by deadline.
+  if (!receiving || block.offset != mine->received) return;
+  const std::size_t width = bytes_per_element(state.options.codec);
+  if (block.bytes.size() % width != 0 ||
+      block.bytes.size() > state.payload_bytes() - mine->received) {
+    state.abort(Reason::bad_length, true, out);
+    return;
+  }
+  if (mine->difference.empty()) mine->difference.resize(state.options.elements);
+  std::array<float, 4096> theirs;
+  std::array<float, 4096> ours;
+  const std::size_t first = mine->received / width;
+  const std::size_t count = block.bytes.size() / width;
+  const auto own_bytes = mine->payload.bytes.subspan(mine->received, block.bytes.size());
+  for (std::size_t at = 0; at < count; at += theirs.size()) {
+    const std::size_t part = std::min(theirs.size(), count - at);
+    const std::span<float> their_part = std::span(theirs).first(part);
+    decode(state.options.codec, block.bytes.subspan(at * width, part * width), their_part);
+    decode(state.options.codec, own_bytes.subspan(at * width, part * width),
+           std::span(ours).first(part));
+    mine->partner_squares += sum_of_squares(their_part);
+    float* difference = mine->difference.data() + first + at;
+    for (std::size_t i = 0; i < part; ++i) difference[i] = theirs[i] - ours[i];
+  }
+  mine->received += block.bytes.size();
+  if (mine->accepted) mine->deadline = now + state.options.progress_deadline;
+  if (mine->accepted && mine->received == state.payload_bytes()) state.whole(now, out);
+}
+
+void PairExchange::lane_lost(Time now, PeerId peer, Effects& out) {
+  State& state = *state_;
+  if (!state.flight || state.flight->partner != peer) return;
+  if (state.flight->stage == Stage::receiving) state.resume(now, Reason::unreachable, out);
+}
+
+void PairExchange::lane_refused(Time, PeerId peer, Effects& out) {
+  State& state = *state_;
+  if (!state.flight || state.flight->partner != peer) return;
+  // Having said Ready, only the initiator may end it.
+  if (state.flight->stage != Stage::awaiting_word) state.abort(Reason::unreachable, true, out);
+}
+
+void PairExchange::peer_gone(Time, PeerId peer, Effects& out) {
+  State& state = *state_;
+  if (!state.flight || state.flight->partner != peer) return;
+  if (state.flight->stage == Stage::awaiting_word) {
+    state.drop_undecided(Reason::peer_gone, out);
+  } else {
+    state.abort(Reason::peer_gone, false, out);
+  }
+}
+
+void PairExchange::tick(Time now, Effects& out) { state_->tick(now, out); }
+
+Time PairExchange::deadline() const { return state_->flight ? state_->flight->deadline : never; }
+
+bool PairExchange::in_flight() const { return state_->flight.has_value(); }
+
+const PairExchange::Counts& PairExchange::counts() const { return state_->counts; }
+
+}  // namespace gv

@@ -1,0 +1,34 @@
+// Seeded matchings and uniform draws.
+#include "consensus/pairing.hpp"
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+namespace gv {
+
+std::optional<Match> matching_partner(std::uint64_t seed, std::uint64_t round, const View& view,
+                                      PeerId self) {
+  std::vector<PeerId> order = view.peers();
+  Rng rng = Rng(seed).fork("matching").fork(round);
+  rng.shuffle(std::span(order));
+  const auto found = std::ranges::find(order, self);
+  if (found == order.end()) return std::nullopt;
+  const std::size_t place = static_cast<std::size_t>(found - order.begin());
+  const std::size_t other = place ^ 1;
+  if (other >= order.size()) return std::nullopt;
+  return Match{.partner = order[other], .initiates = place < other};
+}
+
+std::optional<PeerId> uniform_partner(const View& view, PeerId self, Rng& rng) {
+  const std::vector<PeerId>& peers = view.peers();
+  const auto own = std::ranges::lower_bound(peers, self);
+  const bool inside = own != peers.end() && *own == self;
+  const std::size_t others = peers.size() - (inside ? 1 : 0);
+  if (others == 0) return std::nullopt;
+  std::size_t drawn = rng.below(others);
+  if (inside && drawn >= static_cast<std::size_t>(own - peers.begin())) ++drawn;
+  return peers[drawn];
+}
+
+}  // namespace gv

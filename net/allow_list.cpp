@@ -1,0 +1,84 @@
+// The ZAP answerer and the socket options that make it binding.
+#include "net/allow_list.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace gv {
+namespace {
+
+constexpr const char* zap_endpoint = "inproc://zeromq.zap.01";
+constexpr const char* domain = "grapevine";
+
+/// ZMQ_ZAP_ENFORCE_DOMAIN: hidden by the header in builds without draft interfaces, known to the
+/// library. Without it a missing answerer means that everybody is admitted.
+constexpr int enforce_domain_option = 93;
+
+constexpr std::size_t zap_frames = 7;  ///< Version, id, domain, address, identity, mechanism, key.
+
+}  // namespace
+
+AllowList::AllowList(asio::io_context& io, zmq::context_t& context) {
+  zmq::socket_t socket(context, zmq::socket_type::rep);
+  socket.set(zmq::sockopt::linger, 0);
+  socket.bind(zap_endpoint);
+  answers_ = std::make_shared<SocketWatch>(io, std::move(socket), [this](SocketWatch&) { serve(); });
+  answers_->start();
+}
+
+void AllowList::serve() {
+  zmq::socket_t& socket = answers_->socket();
+  while (true) {
+    std::vector<zmq::message_t> request;
+    bool more = true;
+    while (more) {
+      zmq::message_t frame;
+      if (!socket.recv(frame, zmq::recv_flags::dontwait)) return;
+      more = frame.more();
+      request.push_back(std::move(frame));
+    }
+    std::optional<PublicKey> key;
+    const bool curve = request.size() == zap_frames && request[5].to_string_view() == "CURVE" &&
+                       request[2].to_string_view() == domain &&
+                       request[6].size() == std::tuple_size_v<PublicKey>;
+    if (curve) {
+      key.emplace();
+      std::memcpy(key->data(), request[6].data(), key->size());
+    }
+    const bool admitted = key && keys_.contains(*key);
+    const std::string id = request.size() > 1 ? request[1].to_string() : std::string();
+    const std::string user = admitted ? to_text(*key) : std::string();
+    const std::array<std::string, 6> answer = {
+        "1.0", id, admitted ? "200" : "400", admitted ? "OK" : "this key may not join", user, ""};
+    for (std::size_t i = 0; i < answer.size(); ++i) {
+      const bool last = i + 1 == answer.size();
+      socket.send(zmq::buffer(answer[i]), last ? zmq::send_flags::none : zmq::send_flags::sndmore);
+    }
+  }
+}
+
+void AllowList::protect(zmq::socket_t& server, const KeyPair& identity) {
+  server.set(zmq::sockopt::curve_server, true);
+  server.set(zmq::sockopt::curve_publickey,
+             zmq::buffer(identity.public_key.data(), identity.public_key.size()));
+  server.set(zmq::sockopt::curve_secretkey,
+             zmq::buffer(identity.secret_key.data(), identity.secret_key.size()));
+  server.set(zmq::sockopt::zap_domain, domain);
+  const int on = 1;
+  if (zmq_setsockopt(server.handle(), enforce_domain_option, &on, sizeof on) != 0) {
+    throw std::runtime_error(
+        "this build of libzmq cannot enforce its authentication domain; use version 4.3.4 or later");
+  }
+}
+
+std::optional<PublicKey> sender_key(const zmq::message_t& message) {
+  const char* user = zmq_msg_gets(message.handle(), "User-Id");
+  if (user == nullptr) return std::nullopt;
+  return public_key_from_text(user);
+}
+
+}  // namespace gv

@@ -1,0 +1,38 @@
+// ZeroMQ's authentication question (ZAP, RFC 27), answered from the allow-list and failing closed.
+#pragma once
+
+#include <asio/io_context.hpp>
+#include <memory>
+#include <set>
+#include <zmq.hpp>
+
+#include "net/identity.hpp"
+#include "net/socket_watch.hpp"
+
+namespace gv {
+
+/// Answers for every CURVE handshake of its context whether the key may in. It must exist before any
+/// socket of the context binds: a server without an answerer would let everybody in.
+class AllowList {
+ public:
+  AllowList(asio::io_context& io, zmq::context_t& context);
+
+  void set(std::set<PublicKey> keys) { keys_ = std::move(keys); }
+  bool contains(const PublicKey& key) const { return keys_.contains(key); }
+
+  /// Answers what is waiting; called by the loop, and by hand before it runs.
+  void serve();
+
+  /// Makes `server` a CURVE server that admits only the keys of this list. Call before bind. Throws
+  /// std::runtime_error when the library refuses an option that security hangs on.
+  static void protect(zmq::socket_t& server, const KeyPair& identity);
+
+ private:
+  std::set<PublicKey> keys_;
+  std::shared_ptr<SocketWatch> answers_;
+};
+
+/// The key of whoever sent this message, as AllowList certified it; empty if it was not certified.
+std::optional<PublicKey> sender_key(const zmq::message_t& message);
+
+}  // namespace gv

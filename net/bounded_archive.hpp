@@ -1,0 +1,207 @@
+// Cereal archives for bytes from elsewhere: nothing in them can cost more than they are long.
+#pragma once
+
+#include <bit>
+#include <cereal/cereal.hpp>
+#include <cereal/types/array.hpp>
+#include <cereal/types/utility.hpp>
+#include <cereal/types/vector.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace gv {
+
+/// Longest string either archive takes.
+constexpr std::size_t archive_string_bytes_max = 4096;
+/// Longest vector either archive takes.
+constexpr std::size_t archive_elements_max = 1024;
+/// Deepest nesting the input archive follows: Cereal recurses, and the stack is finite.
+constexpr int archive_depth_max = 32;
+
+/// What the archives throw; the text is a sentence for people without a full stop.
+class ArchiveError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Numbers whose size is the same everywhere; `long double` would also leak its padding.
+template <class T>
+concept ArchiveNumber = std::is_arithmetic_v<T> && !std::is_same_v<T, long double>;
+
+namespace archive_detail {
+
+template <class T>
+using Bits = std::conditional_t<
+    sizeof(T) == 1, std::uint8_t,
+    std::conditional_t<sizeof(T) == 2, std::uint16_t,
+                       std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>>;
+
+inline void require_at_most(std::uint64_t size, std::uint64_t limit, const char* what) {
+  if (size <= limit) return;
+  throw ArchiveError("a length of " + std::to_string(size) + " " + what + " is over the limit of " +
+                     std::to_string(limit));
+}
+
+}  // namespace archive_detail
+
+/// Appends to `bytes`: little-endian, fixed widths, lengths as 32 bits. Keeps the reader's limits,
+/// so that what was written can be read. No smart pointers, no polymorphic types.
+class BoundedOutputArchive
+    : public cereal::OutputArchive<BoundedOutputArchive, cereal::AllowEmptyClassElision> {
+ public:
+  /// `bytes` must outlive the archive.
+  explicit BoundedOutputArchive(std::vector<std::byte>& bytes)
+      : OutputArchive(this), bytes_(bytes) {}
+
+  /// One number.
+  template <ArchiveNumber T>
+  void write(T value) {
+    auto bits = std::bit_cast<archive_detail::Bits<T>>(value);
+    for (std::size_t i = 0; i < sizeof(T); ++i) {
+      bytes_.push_back(static_cast<std::byte>(static_cast<std::uint64_t>(bits) >> (8 * i) & 0xff));
+    }
+  }
+
+  /// How many elements or bytes follow.
+  void write_size(std::uint64_t size, std::size_t limit, const char* what) {
+    archive_detail::require_at_most(size, limit, what);
+    write(static_cast<std::uint32_t>(size));
+  }
+
+ private:
+  std::vector<std::byte>& bytes_;
+};
+
+/// Reads what BoundedOutputArchive wrote; throws ArchiveError at the first thing it would not have
+/// written. Every length is checked against the bytes that are left before anything is allocated.
+class BoundedInputArchive
+    : public cereal::InputArchive<BoundedInputArchive, cereal::AllowEmptyClassElision> {
+ public:
+  /// `bytes` must outlive the archive.
+  explicit BoundedInputArchive(std::span<const std::byte> bytes)
+      : InputArchive(this), bytes_(bytes) {}
+
+  /// One number.
+  template <ArchiveNumber T>
+  T read() {
+    require(sizeof(T));
+    std::uint64_t bits = 0;
+    for (std::size_t i = 0; i < sizeof(T); ++i) {
+      bits |= std::to_integer<std::uint64_t>(bytes_[i]) << (8 * i);
+    }
+    bytes_ = bytes_.subspan(sizeof(T));
+    if constexpr (std::is_same_v<T, bool>) {
+      // Any other value in a bool is undefined behaviour.
+      if (bits > 1) throw ArchiveError("a yes-or-no is " + std::to_string(bits) + ", not 0 or 1");
+      return bits == 1;
+    } else {
+      return std::bit_cast<T>(static_cast<archive_detail::Bits<T>>(bits));
+    }
+  }
+
+  /// How many elements or bytes follow; each takes at least one of the bytes that are left.
+  std::size_t read_size(std::size_t limit, const char* what) {
+    const auto size = read<std::uint32_t>();
+    archive_detail::require_at_most(size, limit, what);
+    require(size);
+    return size;
+  }
+
+  /// A string with its length.
+  void read_string(std::string& text) {
+    const std::size_t size = read_size(archive_string_bytes_max, "bytes");
+    text.assign(reinterpret_cast<const char*>(bytes_.data()), size);
+    bytes_ = bytes_.subspan(size);
+  }
+
+  /// Refuses bytes that nobody read.
+  void finish() const {
+    if (bytes_.empty()) return;
+    throw ArchiveError("it goes on for " + std::to_string(bytes_.size()) + " bytes after its end");
+  }
+
+  /// Called by Cereal around every object.
+  void enter() {
+    if (++depth_ > archive_depth_max) {
+      throw ArchiveError("it is nested deeper than " + std::to_string(archive_depth_max) +
+                         " levels");
+    }
+  }
+  void leave() { --depth_; }
+
+ private:
+  void require(std::size_t count) const {
+    if (count <= bytes_.size()) return;
+    throw ArchiveError("it needs " + std::to_string(count) + " more bytes where " +
+                       std::to_string(bytes_.size()) + " are left");
+  }
+
+  std::span<const std::byte> bytes_;
+  int depth_ = 0;
+};
+
+template <class T>
+concept BoundedArchive =
+    std::is_same_v<T, BoundedInputArchive> || std::is_same_v<T, BoundedOutputArchive>;
+
+// ---- What Cereal looks up, by the archive's namespace ----
+
+template <class T>
+void prologue(BoundedInputArchive& archive, const T&) {
+  archive.enter();
+}
+
+template <class T>
+void epilogue(BoundedInputArchive& archive, const T&) {
+  archive.leave();
+}
+
+template <ArchiveNumber T>
+void save(BoundedOutputArchive& archive, const T& value) {
+  archive.write(value);
+}
+
+template <ArchiveNumber T>
+void load(BoundedInputArchive& archive, T& value) {
+  value = archive.read<T>();
+}
+
+inline void save(BoundedOutputArchive& archive, const std::string& text) {
+  archive.write_size(text.size(), archive_string_bytes_max, "bytes");
+  for (const char c : text) archive.write(c);
+}
+
+inline void load(BoundedInputArchive& archive, std::string& text) { archive.read_string(text); }
+
+template <class T>
+void save(BoundedOutputArchive& archive, const cereal::SizeTag<T>& tag) {
+  archive.write_size(tag.size, archive_elements_max, "elements");
+}
+
+template <class T>
+void load(BoundedInputArchive& archive, cereal::SizeTag<T>& tag) {
+  tag.size = archive.read_size(archive_elements_max, "elements");
+}
+
+template <BoundedArchive Archive, class T>
+void serialize(Archive& archive, cereal::NameValuePair<T>& pair) {
+  archive(pair.value);
+}
+
+}  // namespace gv
+
+// Cereal would take any number for any enumeration. With this, an enumeration that lacks a `load`
+// of its own, which knows the values, does not compile.
+template <gv::BoundedArchive Archive, class Enum>
+requires std::is_enum_v<Enum>
+struct cereal::specialize<Archive, Enum, cereal::specialization::non_member_load_save>
+    : std::true_type {
+};
+
+CEREAL_SETUP_ARCHIVE_TRAITS(gv::BoundedInputArchive, gv::BoundedOutputArchive)

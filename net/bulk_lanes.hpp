@@ -1,0 +1,70 @@
+// Bulk lanes: blocks of tensors over Asio, TLS 1.3 by one-time key, plain, or a Unix socket.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "consensus/base/time.hpp"
+#include "consensus/effects.hpp"
+#include "net/control_links.hpp"
+
+namespace gv {
+
+/// Opens a lane to a peer when something is to be sent, keeps it while it is used, closes it when
+/// idle. Whoever can dial dials; both directions share one connection. Sends straight from the
+/// payload's memory; holds at most one received block per lane. All calls on the thread of `io`.
+class BulkLanes {
+ public:
+  enum class Security { automatic, tls, plain, unix_socket };
+
+  struct Options {
+    std::string listen_host;            ///< Interface to listen on; empty: dial out only.
+    std::string advertise_host;         ///< Host others dial; empty: `listen_host`.
+    bool trusted_network = false;       ///< Plain TCP allowed and preferred between hosts.
+    Security security = Security::automatic;  ///< automatic: Unix socket on one host, else TLS or plain.
+    std::filesystem::path socket_folder;      ///< For the Unix socket; created with mode 0700.
+    std::size_t budget_bytes = 64 << 20;      ///< Bound on what all lanes together may hold.
+    std::size_t lanes_max = 64;
+    Duration progress_deadline = std::chrono::seconds(5);
+    Duration idle_close = std::chrono::seconds(60);
+  };
+
+  struct Callbacks {
+    std::function<void(PeerId, const Block&)> block;
+    std::function<void(PeerId)> lost;      ///< A lane with something in flight broke.
+    std::function<void(PeerId)> refused;   ///< No lane to this peer can be opened.
+    std::function<void(Event)> event;
+    std::function<bool(PeerId, const LaneInvite&)> send_invite;  ///< ControlLinks::send.
+  };
+
+  BulkLanes(asio::io_context& io, Options options, Callbacks callbacks);
+  ~BulkLanes();
+
+  /// "host:port" we listen on for lanes; empty when dialling out only.
+  const std::string& listening() const;
+
+  /// An invitation or its answer arrived on the control link of `from`.
+  void receive_invite(PeerId from, const LaneInvite& invite);
+
+  /// Streams the transfer, opening a lane first when there is none.
+  void send(Transfer transfer);
+  void cancel(const Cancel& cancel);
+
+  /// The peer is gone: closes its lane and forgets its transfers, silently.
+  void forget(PeerId peer);
+
+  struct Counters {
+    std::uint64_t bytes_sent = 0, bytes_received = 0;
+    std::uint64_t lanes_opened = 0, lanes_refused = 0;
+  };
+  const Counters& counters() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gv

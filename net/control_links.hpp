@@ -1,0 +1,90 @@
+// Control links: every small message, over ZeroMQ with CURVE, from and to authorised keys only.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "consensus/effects.hpp"
+#include "net/identity.hpp"
+
+namespace asio {
+class io_context;
+}
+
+namespace gv {
+
+/// What both ends of a bulk lane need to know to open one; travels on control links only.
+struct LaneInvite {
+  std::uint64_t lane = 0;                ///< Random id of the lane.
+  std::array<std::uint8_t, 32> token{};  ///< One-time pre-shared key.
+  std::string address;                   ///< "host:port" the inviter listens on; empty: cannot be dialled.
+  std::string unix_path;                 ///< Its Unix socket, useful when both run on one host.
+  std::uint64_t host = 0;                ///< Equal for two processes that share a host's network.
+  bool answer = false;                   ///< True when this answers the other side's invitation.
+  bool refused = false;                  ///< No way to open one.
+};
+
+/// One ROUTER that listens and one DEALER per peer that is dialled; a pair of peers needs only one
+/// of the two connections and uses whichever is up. All calls on the thread that runs `io`.
+class ControlLinks {
+ public:
+  struct Options {
+    KeyPair identity;
+    std::string name;                       ///< Our own, as others should show it.
+    std::vector<AuthorizedPeer> authorized;
+    std::string listen;                     ///< "host:port", port 0 = any; empty: dial out only.
+    std::string advertise;                  ///< What others dial; empty: the address listened on.
+    std::uint64_t session = 0;              ///< Random, of this life of the process.
+    /// What must be equal on both ends, by field; a difference refuses the link and names the field.
+    std::vector<std::pair<std::string, std::string>> agreement;
+    Duration handshake_deadline = std::chrono::seconds(3);
+    Duration idle_close = std::chrono::seconds(60);
+  };
+
+  struct Callbacks {
+    std::function<void(Envelope)> message;                  ///< From an admitted peer.
+    std::function<void(PeerId, const LaneInvite&)> invite;
+    std::function<void(PeerId)> contact;                    ///< The peer is admitted: both hellos agree.
+    std::function<void(Event)> event;                       ///< Refusals, handshake failures, and so on.
+  };
+
+  /// Binds, and proves to itself that a random key is refused. Throws std::runtime_error with a
+  /// sentence for people when the port is taken or the self-test fails.
+  ControlLinks(asio::io_context& io, Options options, Callbacks callbacks);
+  ~ControlLinks();
+
+  /// Where we listen, with the real port; empty when dialling out only.
+  const std::string& listening() const;
+  /// What others are told to dial; empty when dialling out only.
+  const std::string& advertised() const;
+
+  /// Dials "host:port" or "name@host:port" until somebody authorised answers there, with back-off.
+  void join(const std::string& address);
+
+  /// Where an authorised peer can be dialled from now on (learnt from membership). Empty forgets it.
+  void set_address(PeerId peer, const std::string& address);
+
+  /// Queues a message. False when there is no way to reach the peer now; the message is then dropped.
+  bool send(PeerId to, const Message& message);
+  bool send(PeerId to, const LaneInvite& invite);
+
+  /// A changed allow-list: links of keys no longer in it are cut at once.
+  void authorize(std::vector<AuthorizedPeer> authorized);
+
+  struct Counters {
+    std::uint64_t messages_sent = 0, messages_received = 0;
+    std::uint64_t bytes_sent = 0, bytes_received = 0;
+    std::uint64_t refused = 0;    ///< Strangers, bad frames, disagreeing hellos.
+  };
+  const Counters& counters() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gv

@@ -1,0 +1,410 @@
+// Key pairs, their files and the allow-list, on libsodium.
+#include "net/identity.hpp"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <sodium.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <map>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+namespace gv {
+namespace {
+
+constexpr int base64_variant = sodium_base64_VARIANT_ORIGINAL_NO_PADDING;
+constexpr std::size_t key_text_length = 43;
+constexpr std::size_t key_file_bytes_max = 4096;
+constexpr std::size_t peers_file_bytes_max = std::size_t{1} << 20;
+constexpr mode_t private_mode = 0600;
+
+static_assert(crypto_box_PUBLICKEYBYTES == 32 && crypto_box_SECRETKEYBYTES == 32);
+
+void need_sodium() {
+  static const bool ready = sodium_init() >= 0;
+  if (!ready) throw std::runtime_error("libsodium cannot be initialised on this machine");
+}
+
+/// Text that held a secret, wiped when it goes.
+struct SecretText {
+  std::string text;
+
+  SecretText() = default;
+  SecretText(const SecretText&) = delete;
+  SecretText& operator=(const SecretText&) = delete;
+  ~SecretText() { sodium_memzero(text.data(), text.size()); }
+};
+
+/// A file descriptor, closed when it goes.
+class File {
+ public:
+  File(const std::filesystem::path& path, int flags, mode_t mode = 0)
+      : fd_(::open(path.c_str(), flags | O_CLOEXEC, mode)) {}
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+  bool is_open() const { return fd_ >= 0; }
+  int fd() const { return fd_; }
+
+  /// False with errno set when something could not be written.
+  bool write(std::string_view text) const {
+    while (!text.empty()) {
+      const ssize_t n = ::write(fd_, text.data(), text.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return false;
+      text.remove_prefix(static_cast<std::size_t>(n));
+    }
+    return true;
+  }
+
+  /// Up to `text.size()` bytes, then `text` is cut to what was there. One allocation, made by the
+  /// caller, so that no copy of a secret stays behind in memory that grew.
+  bool read(std::string& text) const {
+    std::size_t filled = 0;
+    while (filled < text.size()) {
+      const ssize_t n = ::read(fd_, text.data() + filled, text.size() - filled);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return false;
+      if (n == 0) break;
+      filled += static_cast<std::size_t>(n);
+    }
+    text.resize(filled);
+    return true;
+  }
+
+ private:
+  int fd_;
+};
+
+std::string error_text(int error) { return std::system_category().message(error); }
+
+/// What an operator wrote, safe to print on a terminal and never longer than a line bears.
+std::string quoted(std::string_view text) {
+  constexpr std::size_t shown = 64;
+  std::string out = "\"";
+  for (const char c : text.substr(0, shown)) out += c >= ' ' && c <= '~' ? c : '?';
+  return out + (text.size() > shown ? "...\"" : "\"");
+}
+
+std::vector<std::string_view> split(std::string_view text, std::string_view separators) {
+  std::vector<std::string_view> words;
+  while (true) {
+    const std::size_t begin = text.find_first_not_of(separators);
+    if (begin == std::string_view::npos) return words;
+    text.remove_prefix(begin);
+    const std::size_t length = std::min(text.find_first_of(separators), text.size());
+    words.push_back(text.substr(0, length));
+    text.remove_prefix(length);
+  }
+}
+
+/// Calls `use(number, words)` for every line that holds more than a comment.
+template <class Use>
+void for_each_line(std::string_view text, Use use) {
+  for (std::size_t number = 1; !text.empty(); ++number) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    line = line.substr(0, line.find('#'));
+    const auto words = split(line, " \t\r");
+    if (!words.empty()) use(number, words);
+  }
+}
+
+/// A point of small order makes every shared secret zero: whoever names it needs no secret key.
+bool has_small_order(const PublicKey& key) {
+  need_sodium();
+  std::array<std::uint8_t, 32> scalar{}, product{};
+  scalar[0] = 8;
+  return crypto_scalarmult(product.data(), scalar.data(), key.data()) != 0;
+}
+
+bool is_letter_or_digit(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+bool is_name_character(char c) { return is_letter_or_digit(c) || c == '.' || c == '_' || c == '-'; }
+
+}  // namespace
+
+KeyPair generate_key_pair() {
+  need_sodium();
+  KeyPair pair;
+  crypto_box_keypair(pair.public_key.data(), pair.secret_key.data());
+  return pair;
+}
+
+PeerId peer_id(const PublicKey& key) {
+  need_sodium();
+  std::array<std::uint8_t, 32> hash{};
+  crypto_generichash(hash.data(), hash.size(), key.data(), key.size(), nullptr, 0);
+  std::uint64_t id = 0;
+  for (int i = 7; i >= 0; --i) id = id << 8 | hash[static_cast<std::size_t>(i)];
+  return PeerId{id};
+}
+
+std::string to_text(const PublicKey& key) {
+  need_sodium();
+  std::string text(key_text_length + 1, '\0');  // libsodium ends it with a zero byte.
+  sodium_bin2base64(text.data(), text.size(), key.data(), key.size(), base64_variant);
+  text.resize(key_text_length);
+  return text;
+}
+
+std::optional<PublicKey> public_key_from_text(std::string_view text) {
+  need_sodium();
+  PublicKey key{};
+  std::size_t length = 0;
+  if (text.size() != key_text_length ||
+      sodium_base642bin(key.data(), key.size(), text.data(), text.size(), nullptr, &length, nullptr,
+                        base64_variant) != 0 ||
+      length != key.size()) {
+    return std::nullopt;
+  }
+  return key;
+}
+
+bool is_peer_name(std::string_view text) {
+  return !text.empty() && text.size() <= 64 && std::ranges::all_of(text, is_name_character);
+}
+
+bool is_address(std::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos) return false;
+  const std::string_view host = text.substr(0, colon), port = text.substr(colon + 1);
+
+  unsigned number = 0;
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
+  if (error != std::errc{} || end != port.data() + port.size() || port.front() == '0' ||
+      number > 65535) {
+    return false;
+  }
+
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    const std::string inner(host.substr(1, host.size() - 2));
+    in6_addr parsed;
+    return inner.find('\0') == std::string::npos &&
+           inet_pton(AF_INET6, inner.c_str(), &parsed) == 1;
+  }
+  return !host.empty() && host.size() <= 253 && std::ranges::all_of(host, is_name_character);
+}
+
+Problems save_key_pair(const std::filesystem::path& file, const KeyPair& pair) {
+  SecretText content;
+  content.text.reserve(
+      key_file_bytes_max);  // Growing would leave the secret behind in freed memory.
+  content.text = "# grapevine key pair: keep this file to yourself\npublic ";
+  content.text += to_text(pair.public_key);
+  content.text += "\nsecret ";
+  {
+    SecretText secret;
+    secret.text = to_text(pair.secret_key);
+    content.text += secret.text;
+  }
+  content.text += '\n';
+
+  const File out(file, O_WRONLY | O_CREAT | O_EXCL, private_mode);
+  if (!out.is_open()) {
+    const int error = errno;
+    if (error == EEXIST) {
+      return {{file.string(), "exists already, and a key pair is never overwritten",
+               "choose another name, or move the old file away first"}};
+    }
+    return {{file.string(), "cannot be created: " + error_text(error),
+             "check that the directory exists and that you may write to it"}};
+  }
+  // The mode is set again because an odd umask may have taken our own permissions away.
+  if (::fchmod(out.fd(), private_mode) != 0 || !out.write(content.text) || ::fsync(out.fd()) != 0) {
+    const int error = errno;
+    ::unlink(file.c_str());  // Half a key pair is of no use and would block the next attempt.
+    return {
+        {file.string(), "cannot be written: " + error_text(error), "check the disk's free space"}};
+  }
+  // Makes the name itself survive a power cut; not every file system can, and the key is good
+  // anyway.
+  const auto parent = file.parent_path();
+  const File directory(parent.empty() ? "." : parent, O_RDONLY | O_DIRECTORY);
+  if (directory.is_open()) ::fsync(directory.fd());
+  return {};
+}
+
+LoadedKeyPair load_key_pair(const std::filesystem::path& file) {
+  LoadedKeyPair loaded;
+  const auto problem = [&](std::string place, std::string reason, std::string remedy) {
+    loaded.problems.push_back({std::move(place), std::move(reason), std::move(remedy)});
+  };
+  const std::string place = file.string();
+
+  // O_NONBLOCK: opening a FIFO must not hang. It means nothing for regular files.
+  const File in(file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  if (!in.is_open()) {
+    const int error = errno;
+    if (error == ENOENT) {
+      problem(place, "no such file", "make a key pair with `grapevine keygen`");
+    } else if (error == ELOOP) {
+      problem(place, "is a symbolic link, which could be turned to another key",
+              "name the file itself");
+    } else {
+      problem(place, "cannot be opened: " + error_text(error), "check its owner and mode");
+    }
+    return loaded;
+  }
+
+  // Everything is judged on the open descriptor: the name may point elsewhere a moment later.
+  struct stat status {};
+  if (::fstat(in.fd(), &status) != 0) {
+    problem(place, "cannot be examined: " + error_text(errno), "");
+    return loaded;
+  }
+  if (!S_ISREG(status.st_mode)) {
+    problem(place, "is not a regular file", "make a key pair with `grapevine keygen`");
+    return loaded;
+  }
+  if (status.st_uid != ::geteuid()) {
+    problem(place, "belongs to another user, who can change it",
+            "run as that user, or make a key pair of your own with `grapevine keygen`");
+  }
+  if ((status.st_mode & 07777 & ~private_mode) != 0) {
+    problem(place, "may be read or changed by others than its owner", "chmod 600 " + place);
+  }
+  if (!loaded.problems.empty()) return loaded;
+
+  SecretText content;
+  content.text.resize(key_file_bytes_max + 1);
+  if (!in.read(content.text)) {
+    problem(place, "cannot be read: " + error_text(errno), "");
+    return loaded;
+  }
+  const std::string remedy = "restore it from a copy, or make a new one with `grapevine keygen`";
+  if (content.text.size() > key_file_bytes_max) {
+    problem(place, "is too long to be a key file", remedy);
+    return loaded;
+  }
+
+  // No problem below repeats what the file says: it could be the secret.
+  std::optional<PublicKey> public_key, secret_key;
+  for_each_line(content.text, [&](std::size_t number, const std::vector<std::string_view>& words) {
+    const std::string line = place + ":" + std::to_string(number);
+    const bool is_public = words[0] == "public", is_secret = words[0] == "secret";
+    if ((!is_public && !is_secret) || words.size() != 2) {
+      problem(line, "is neither \"public KEY\" nor \"secret KEY\"", remedy);
+      return;
+    }
+    auto& key = is_public ? public_key : secret_key;
+    if (key) {
+      problem(line, "the " + std::string(words[0]) + " key is here twice", remedy);
+      return;
+    }
+    key = public_key_from_text(words[1]);
+    if (!key) {
+      problem(line, "the " + std::string(words[0]) + " key is not 43 characters of base64", remedy);
+      key.emplace();  // Its line is there, so it is not reported as missing as well.
+    }
+  });
+  if (!public_key) problem(place, "holds no public key", remedy);
+  if (!secret_key) problem(place, "holds no secret key", remedy);
+  if (loaded.problems.empty()) {
+    PublicKey derived{};
+    crypto_scalarmult_base(derived.data(), secret_key->data());
+    if (derived == *public_key) {
+      loaded.pair = {*public_key, *secret_key};
+    } else {
+      problem(place, "the public key does not belong to the secret key", remedy);
+    }
+  }
+  if (secret_key) sodium_memzero(secret_key->data(), secret_key->size());
+  return loaded;
+}
+
+LoadedAuthorizedPeers load_authorized_peers(const std::filesystem::path& file) {
+  LoadedAuthorizedPeers loaded;
+  const std::string place = file.string();
+  const auto problem = [&](std::string where, std::string reason, std::string remedy) {
+    loaded.problems.push_back({std::move(where), std::move(reason), std::move(remedy)});
+  };
+
+  const File in(file, O_RDONLY | O_NONBLOCK);
+  if (!in.is_open()) {
+    const int error = errno;
+    if (error == ENOENT) {
+      problem(
+          place, "no such file",
+          "write one line \"NAME PUBLIC-KEY [HOST:PORT]\" per peer; `grapevine keygen` prints the "
+          "public key");
+    } else {
+      problem(place, "cannot be opened: " + error_text(error), "check its owner and mode");
+    }
+    return loaded;
+  }
+  struct stat status {};
+  if (::fstat(in.fd(), &status) != 0 || !S_ISREG(status.st_mode)) {
+    problem(place, "is not a regular file", "name the allow-list itself");
+    return loaded;
+  }
+  std::string content(peers_file_bytes_max + 1, '\0');
+  if (!in.read(content)) {
+    problem(place, "cannot be read: " + error_text(errno), "");
+    return loaded;
+  }
+  if (content.size() > peers_file_bytes_max) {
+    problem(place, "is longer than 1 MiB", "check that this is the allow-list");
+    return loaded;
+  }
+
+  std::map<std::string, std::size_t, std::less<>> line_of_name;
+  std::map<PublicKey, std::size_t> line_of_key;
+  for_each_line(content, [&](std::size_t number, const std::vector<std::string_view>& words) {
+    const std::string line = place + ":" + std::to_string(number);
+    const std::size_t problems_before = loaded.problems.size();
+
+    const std::string_view name = words[0];
+    if (!is_peer_name(name)) {
+      problem(line, quoted(name) + " is not a name",
+              "use 1 to 64 letters, digits, dots, dashes or underscores");
+    } else if (const auto [at, fresh] = line_of_name.emplace(name, number); !fresh) {
+      problem(line,
+              "the name " + quoted(name) + " is on line " + std::to_string(at->second) + " already",
+              "give every peer a name of its own");
+    }
+
+    PublicKey key{};
+    if (words.size() < 2) {
+      problem(line, "there is no public key", "write NAME PUBLIC-KEY [HOST:PORT]");
+    } else if (const auto parsed = public_key_from_text(words[1]); !parsed) {
+      problem(line, "the public key is not 43 characters of base64",
+              "copy the key that `grapevine keygen` printed");
+    } else if (has_small_order(*parsed)) {
+      problem(line, "the public key is one that anybody could use",
+              "make a key pair with `grapevine keygen`");
+    } else if (const auto [at, fresh] = line_of_key.emplace(*parsed, number); !fresh) {
+      problem(line, "the public key is on line " + std::to_string(at->second) + " already",
+              "make a key pair for every peer");
+    } else {
+      key = *parsed;
+    }
+
+    const std::string_view address = words.size() > 2 ? words[2] : std::string_view();
+    if (words.size() > 2 && !is_address(address)) {
+      problem(line, quoted(address) + " is not an address",
+              "write HOST:PORT or [IPV6]:PORT with a port from 1 to 65535");
+    }
+    if (words.size() > 3) {
+      problem(line, "there is more after the address", "start a comment with #");
+    }
+    if (loaded.problems.size() == problems_before) {
+      loaded.peers.push_back({std::string(name), key, std::string(address)});
+    }
+  });
+  return loaded;
+}
+
+}  // namespace gv

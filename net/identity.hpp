@@ -1,0 +1,71 @@
+// Who a peer is on the network: a Curve25519 key pair, and the list of keys that may join.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "consensus/base/problems.hpp"
+#include "consensus/ids.hpp"
+
+namespace gv {
+
+/// A Curve25519 public key, as ZeroMQ CURVE uses it.
+using PublicKey = std::array<std::uint8_t, 32>;
+
+/// The secret half must never be logged or sent.
+struct KeyPair {
+  PublicKey public_key{};
+  std::array<std::uint8_t, 32> secret_key{};
+};
+
+/// A fresh pair from the system's randomness.
+KeyPair generate_key_pair();
+
+/// The peer that holds this key: the first 8 bytes of its BLAKE2b hash.
+PeerId peer_id(const PublicKey& key);
+
+/// 43 characters of unpadded base64.
+std::string to_text(const PublicKey& key);
+/// The reverse; nothing else than the one text of a key is taken.
+std::optional<PublicKey> public_key_from_text(std::string_view text);
+
+/// Creates `file` with mode 0600; refuses when it exists.
+Problems save_key_pair(const std::filesystem::path& file, const KeyPair& pair);
+
+/// A key pair, sound only when there are no problems.
+struct LoadedKeyPair {
+  KeyPair pair;
+  Problems problems;
+};
+
+/// Refuses what is not a regular file of ours with mode 0600 or stricter.
+LoadedKeyPair load_key_pair(const std::filesystem::path& file);
+
+/// 1 to 64 bytes of [A-Za-z0-9._-].
+bool is_peer_name(std::string_view text);
+
+/// "host:port" or "[v6]:port" that can be dialled: a port from 1 to 65535.
+bool is_address(std::string_view text);
+
+/// One line of the allow-list: `name public-key [host:port]`; '#' starts a comment.
+struct AuthorizedPeer {
+  std::string name;
+  PublicKey key{};
+  std::string address;  ///< Where to dial it; empty when not given.
+};
+
+/// The allow-list; the good lines are there even when others have problems.
+struct LoadedAuthorizedPeers {
+  std::vector<AuthorizedPeer> peers;
+  Problems problems;  ///< Every bad line at once, with its number.
+};
+
+/// Reads at most 1 MiB of allow-list; names and keys must be unique.
+LoadedAuthorizedPeers load_authorized_peers(const std::filesystem::path& file);
+
+}  // namespace gv

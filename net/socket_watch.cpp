@@ -1,0 +1,57 @@
+// Turns ZeroMQ's edge-triggered descriptor into calls that cannot be missed.
+#include "net/socket_watch.hpp"
+
+#include <asio/post.hpp>
+#include <utility>
+
+namespace gv {
+
+SocketWatch::SocketWatch(asio::io_context& io, zmq::socket_t socket, std::function<void(SocketWatch&)> readable)
+    : io_(io),
+      socket_(std::move(socket)),
+      readable_(std::move(readable)),
+      descriptor_(io, socket_.get(zmq::sockopt::fd)) {}
+
+SocketWatch::~SocketWatch() {
+  // The descriptor is ZeroMQ's: it must not be closed here.
+  descriptor_.release();
+}
+
+void SocketWatch::start() {
+  wait();
+  poke();
+}
+
+bool SocketWatch::has_input() {
+  return (socket_.get(zmq::sockopt::events) & ZMQ_POLLIN) != 0;
+}
+
+void SocketWatch::wait() {
+  descriptor_.async_wait(asio::posix::stream_descriptor::wait_read,
+                         [weak = weak_from_this()](asio::error_code error) {
+                           const auto self = weak.lock();
+                           if (!self || error) return;
+                           self->serve();
+                           self->wait();
+                         });
+}
+
+void SocketWatch::poke() {
+  if (poked_) return;
+  poked_ = true;
+  asio::post(io_, [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (!self) return;
+    self->poked_ = false;
+    self->serve();
+  });
+}
+
+void SocketWatch::serve() {
+  if (!has_input()) return;
+  readable_(*this);
+  // Whatever came during the call has raised no new edge.
+  if (has_input()) poke();
+}
+
+}  // namespace gv

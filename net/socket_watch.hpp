@@ -1,0 +1,41 @@
+// One ZeroMQ socket inside an Asio loop.
+#pragma once
+
+#include <asio/io_context.hpp>
+#include <asio/posix/stream_descriptor.hpp>
+#include <functional>
+#include <memory>
+#include <zmq.hpp>
+
+namespace gv {
+
+/// Owns a ZeroMQ socket and calls `readable` on the loop whenever it may have something to receive. The
+/// descriptor ZeroMQ gives is edge-triggered and says nothing about sends, so `poke()` must follow every
+/// use of the socket outside `readable`. Made by make_shared; `readable` is never called after the
+/// watch is gone.
+class SocketWatch : public std::enable_shared_from_this<SocketWatch> {
+ public:
+  SocketWatch(asio::io_context& io, zmq::socket_t socket, std::function<void(SocketWatch&)> readable);
+  ~SocketWatch();
+
+  /// Begins watching.
+  void start();
+
+  /// Looks again soon whether there is something to receive.
+  void poke();
+
+  bool has_input();
+  zmq::socket_t& socket() { return socket_; }
+
+ private:
+  void wait();
+  void serve();
+
+  asio::io_context& io_;
+  zmq::socket_t socket_;
+  std::function<void(SocketWatch&)> readable_;
+  asio::posix::stream_descriptor descriptor_;
+  bool poked_ = false;
+};
+
+}  // namespace gv

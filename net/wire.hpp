@@ -1,0 +1,52 @@
+// The frames on control links, and how they become bytes and back.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "consensus/message.hpp"
+#include "net/control_links.hpp"
+
+namespace gv {
+
+/// No frame is longer; longer ones are refused unread.
+constexpr std::size_t frame_bytes_max = 64 * 1024;
+
+/// First byte of every frame; raised whenever a frame changes its layout.
+constexpr std::uint8_t wire_version = 1;
+
+/// The first frame each way: who is there, and what both ends must agree on.
+struct Hello {
+  std::string name;       ///< The sender's own.
+  std::string advertise;  ///< Where to dial it; empty: cannot be dialled.
+  std::uint64_t session = 0;
+  std::vector<std::pair<std::string, std::string>> agreement;  ///< Field and value.
+  bool answer = false;  ///< True when this answers the other side's hello.
+
+  friend bool operator==(const Hello&, const Hello&) = default;
+};
+
+/// Everything that travels on a control link: a version byte, a kind byte, the fields.
+using Frame = std::variant<Hello, LaneInvite, Message>;
+
+/// Throws ArchiveError (a std::runtime_error) for what no peer would accept: more than
+/// `frame_bytes_max` bytes, strings over 4096 bytes, over 1024 elements, numbers that are not
+/// finite.
+std::vector<std::byte> encode(const Frame& frame);
+
+/// A frame, or a sentence about why there is none.
+struct Decoded {
+  std::optional<Frame> frame;
+  std::string problem;
+};
+
+/// Never throws, whatever the bytes are, and takes only what `encode` would have written.
+Decoded decode(std::span<const std::byte> bytes);
+
+}  // namespace gv

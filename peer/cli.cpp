@@ -1,0 +1,249 @@
+// Subcommands and their options, each with an example in its help.
+#include "peer/cli.hpp"
+
+#include <fmt/format.h>
+#include <sodium.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "net/identity.hpp"
+#include "peer/config.hpp"
+#include "peer/evaluate.hpp"
+#include "peer/host.hpp"
+#include "peer/status.hpp"
+#include "sim/local/launch.hpp"
+
+namespace gv {
+namespace {
+
+int fail(const Problems& problems) {
+  for (const Problem& problem : problems) fmt::print(stderr, "{}\n", to_string(problem));
+  return 2;
+}
+
+/// "K/N" with K < N.
+struct Shard {
+  std::size_t number = 0;
+  std::size_t of = 1;
+};
+
+std::optional<Shard> parse_shard(const std::string& text) {
+  Shard shard;
+  const char* end = text.data() + text.size();
+  const auto [slash, error] = std::from_chars(text.data(), end, shard.number);
+  if (error != std::errc() || slash == end || *slash != '/') return std::nullopt;
+  const auto [last, second_error] = std::from_chars(slash + 1, end, shard.of);
+  if (second_error != std::errc() || last != end || shard.number >= shard.of) return std::nullopt;
+  return shard;
+}
+
+struct PeerArguments {
+  std::string config;
+  std::string key;
+  std::string authorized;
+  std::string name;
+  std::string folder;
+  std::string listen;
+  std::string advertise;
+  std::vector<std::string> join;
+  std::string shard;
+  std::size_t wait_for = 1;
+  bool resume = false;
+  bool quiet = false;
+};
+
+/// Fills in what the arguments leave open and collects everything wrong with them.
+Problems prepare(const PeerArguments& arguments, HostOptions& options) {
+  Problems problems;
+  const auto add = [&](const Problems& more) {
+    problems.insert(problems.end(), more.begin(), more.end());
+  };
+  ParsedConfig parsed = arguments.config.empty() ? ParsedConfig{default_config(), {}}
+                                                 : parse_config_file(arguments.config);
+  add(parsed.problems);
+  options.config = std::move(parsed.config);
+  options.config_path = arguments.config;
+  LoadedKeyPair key = load_key_pair(arguments.key);
+  add(key.problems);
+  options.identity = key.pair;
+  options.authorized_file = arguments.authorized;
+  LoadedAuthorizedPeers authorized = load_authorized_peers(arguments.authorized);
+  add(authorized.problems);
+
+  std::optional<std::size_t> position;
+  for (std::size_t i = 0; i < authorized.peers.size(); ++i) {
+    if (key.problems.empty() && authorized.peers[i].key == options.identity.public_key) position = i;
+  }
+  options.name = arguments.name;
+  if (options.name.empty()) {
+    options.name = position ? authorized.peers[*position].name
+                            : to_string(peer_id(options.identity.public_key));
+  }
+  options.authorized = std::move(authorized.peers);
+  if (!arguments.shard.empty()) {
+    const auto shard = parse_shard(arguments.shard);
+    if (shard) {
+      options.shard = shard->number;
+      options.config.run.peers = shard->of;
+    } else {
+      problems.push_back({"--shard", fmt::format("'{}' is not a shard", arguments.shard),
+                          "write K/N with K from 0 to N-1, for example 0/4"});
+    }
+  } else if (position) {
+    options.shard = *position % options.config.run.peers;
+  } else if (key.problems.empty() && authorized.problems.empty()) {
+    problems.push_back({arguments.authorized, "this peer's own key is not in the allow-list",
+                        "add it (its place decides the shard), or choose one with --shard K/N"});
+  }
+  if (arguments.listen.empty() && arguments.join.empty()) {
+    problems.push_back({"--listen", "neither --listen nor --join is given, so nobody can be met",
+                        "give --listen HOST:PORT, --join HOST:PORT, or both"});
+  }
+  options.folder = arguments.folder.empty()
+                       ? std::filesystem::path(options.config.run.folder) / options.name
+                       : std::filesystem::path(arguments.folder);
+  options.listen = arguments.listen;
+  options.advertise = arguments.advertise;
+  options.join = arguments.join;
+  options.wait_for = arguments.wait_for;
+  options.resume = arguments.resume;
+  options.quiet = arguments.quiet;
+  return problems;
+}
+
+int peer_command(const PeerArguments& arguments) {
+  HostOptions options;
+  const Problems problems = prepare(arguments, options);
+  if (!problems.empty()) return fail(problems);
+  return run_peer(options);
+}
+
+int keygen_command(const std::string& file, const std::string& name) {
+  const KeyPair pair = generate_key_pair();
+  const Problems problems = save_key_pair(file, pair);
+  if (!problems.empty()) return fail(problems);
+  fmt::print(stderr, "secret key written to {}; the line for everybody's authorized_peers:\n", file);
+  fmt::print("{} {}\n", name, to_text(pair.public_key));
+  return 0;
+}
+
+int status_command(const std::string& folder, bool as_json) {
+  const auto document = ask_status(folder);
+  if (!document) {
+    return fail({{folder, "no running peer answers here",
+                  "give the run folder of a running peer, the one its first line names"}});
+  }
+  fmt::print("{}", as_json ? *document + "\n" : status_table(*document));
+  return 0;
+}
+
+std::string host_name() {
+  char buffer[256] = {};
+  return ::gethostname(buffer, sizeof buffer - 1) == 0 && buffer[0] != 0 ? buffer : "peer";
+}
+
+}  // namespace
+
+int run_command_line(int argc, char** argv) {
+  if (sodium_init() < 0) {
+    fmt::print(stderr, "the system's source of randomness does not work\n");
+    return 1;
+  }
+  ::umask(077);
+  CLI::App app{"Grapevine trains one model on many unlike machines with no master."};
+  app.require_subcommand(1);
+  app.set_version_flag("--version", GRAPEVINE_VERSION);
+  int result = 0;
+
+  auto* keygen = app.add_subcommand("keygen", "Make a peer's key pair");
+  std::string key_file = "key";
+  std::string key_name = host_name();
+  keygen->add_option("FILE", key_file, "Where the secret key goes (mode 0600)")->capture_default_str();
+  keygen->add_option("--name", key_name, "The peer's name in allow-lists")->capture_default_str();
+  keygen->footer("Example:\n  grapevine keygen key --name laptop >> authorized_peers");
+  keygen->callback([&] { result = keygen_command(key_file, key_name); });
+
+  auto* peer = app.add_subcommand("peer", "Run one peer");
+  PeerArguments arguments;
+  arguments.key = "key";
+  arguments.authorized = "authorized_peers";
+  peer->add_option("CONFIG", arguments.config, "The run's TOML file; without it a built-in task");
+  peer->add_option("--key", arguments.key, "This peer's secret key, from keygen")
+      ->capture_default_str();
+  peer->add_option("--authorized", arguments.authorized, "The allow-list: one 'name key' a line")
+      ->capture_default_str();
+  peer->add_option("--name", arguments.name, "Name shown to people; default: the allow-list's");
+  peer->add_option("--folder", arguments.folder,
+                   "Run folder: events, metrics, checkpoints; default: run.folder/NAME");
+  peer->add_option("--listen", arguments.listen,
+                   "HOST:PORT to listen on, port 0 for any; without it the peer only dials out");
+  peer->add_option("--advertise", arguments.advertise,
+                   "HOST:PORT others dial, when it differs from --listen");
+  peer->add_option("--join", arguments.join, "HOST:PORT or NAME@HOST:PORT of a running peer");
+  peer->add_option("--shard", arguments.shard,
+                   "K/N: train on part K of N; default: the place in the allow-list");
+  peer->add_option("--wait-for", arguments.wait_for, "Begin when so many peers are there")
+      ->capture_default_str();
+  peer->add_flag("--resume", arguments.resume, "Go on from the newest checkpoint in the folder");
+  peer->add_flag("--quiet", arguments.quiet, "No progress lines");
+  peer->footer(
+      "Example:\n  grapevine peer configs/fashion-mlp.toml --listen 192.0.2.1:7000\n"
+      "  grapevine peer configs/fashion-mlp.toml --listen 192.0.2.2:7000 --join 192.0.2.1:7000");
+  peer->callback([&] { result = peer_command(arguments); });
+
+  auto* launcher = app.add_subcommand("launch", "Run many peers on this machine");
+  LaunchOptions launch_options;
+  std::string launch_folder;
+  launcher->add_option("CONFIG", launch_options.config,
+                       "The run's TOML file; without it a built-in task that needs no data");
+  launcher->add_option("-n,--peers", launch_options.peers, "Number of peers")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 256));
+  launcher->add_option("--folder", launch_folder, "The run's folder; default: a new one");
+  launcher->add_flag("--resume", launch_options.resume, "Go on with the run in --folder");
+  launcher->footer("Example:\n  grapevine launch -n 4 configs/fashion-mlp.toml");
+  launcher->callback([&] {
+    launch_options.folder = launch_folder;
+    launch_options.program = std::filesystem::read_symlink("/proc/self/exe");
+    result = launch(launch_options);
+  });
+
+  auto* status = app.add_subcommand("status", "Show what a running peer knows");
+  std::string status_folder;
+  bool as_json = false;
+  status->add_option("FOLDER", status_folder, "The peer's run folder")->required();
+  status->add_flag("--json", as_json, "The whole document as JSON");
+  status->footer("Example:\n  grapevine status runs/run-001/peer-0");
+  status->callback([&] { result = status_command(status_folder, as_json); });
+
+  auto* evaluate = app.add_subcommand("eval", "Print the accuracy of a checkpoint");
+  EvaluateOptions evaluate_options;
+  evaluate->add_option("FILE", evaluate_options.file, "A step-*.safetensors or mean.safetensors file")
+      ->required();
+  evaluate->add_option("--config", evaluate_options.config,
+                       "Evaluate on this config's test data instead of the checkpoint's own");
+  evaluate->footer("Example:\n  grapevine eval runs/run-001/mean.safetensors");
+  evaluate->callback([&] { result = evaluate_command(evaluate_options); });
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error);
+    return code == 0 ? 0 : 2;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "grapevine: {}\n", error.what());
+    return 1;
+  }
+  return result;
+}
+
+}  // namespace gv

@@ -1,0 +1,474 @@
+// Reads a config strictly: walks the table of settings, then checks what settings mean together.
+#include "peer/config.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "consensus/base/check.hpp"
+#include "consensus/base/rng.hpp"
+#include "peer/config_settings.hpp"
+#include "peer/toml.hpp"
+
+namespace gv {
+
+namespace {
+
+constexpr std::size_t file_bytes_max = std::size_t{1} << 20;
+
+/// One parse: the config as far as it is known, what was set where, and what is wrong.
+class Reading {
+ public:
+  Reading(std::string_view text, std::string_view name) : name_(name) {
+    root_ = read_toml(text, name_, parsed_.problems);
+  }
+
+  ParsedConfig run() {
+    read_sections(root_, "");
+    check_effects();
+    check_steps();
+    check_model();
+    check_membership();
+    check_network();
+    find_data_files();
+    std::stable_sort(parsed_.problems.begin(), parsed_.problems.end(),
+                     [this](const Problem& a, const Problem& b) {
+                       return line_of_place(a) < line_of_place(b);
+                     });
+    return std::move(parsed_);
+  }
+
+ private:
+  /// What is known of a key that the file sets.
+  struct Given {
+    std::size_t line = 0;
+    bool sound = true;  ///< It was read without a problem.
+  };
+
+  std::string place(std::size_t line, const std::string& path) const {
+    return name_ + ":" + std::to_string(line) + ": " + path;
+  }
+
+  /// The line inside a place this reading wrote; 0 for the file as a whole.
+  std::size_t line_of_place(const Problem& problem) const {
+    if (problem.place.size() <= name_.size()) return 0;
+    return std::strtoull(problem.place.c_str() + name_.size() + 1, nullptr, 10);
+  }
+
+  void report(std::size_t line, const std::string& path, std::string reason, std::string remedy) {
+    parsed_.problems.push_back({place(line, path), std::move(reason), std::move(remedy)});
+  }
+
+  /// Where `path` is set, else where its section starts, else line 1.
+  std::size_t line_of(const std::string& path) const {
+    const auto found = given_.find(path);
+    if (found != given_.end()) return found->second.line;
+    const auto section = sections_.find(path.substr(0, path.rfind('.')));
+    return section != sections_.end() ? section->second : 1;
+  }
+
+  bool is_given(const std::string& path) const { return given_.contains(path); }
+
+  /// False when the file sets it to something we could not read: then nothing follows from it.
+  bool is_sound(std::string_view path) const {
+    const auto found = given_.find(std::string(path));
+    return found == given_.end() || found->second.sound;
+  }
+
+  // ---- Keys ----
+
+  static std::vector<std::string> sections_below(const std::string& above) {
+    std::set<std::string> names;
+    for (const Setting<Config>& setting : config_settings()) {
+      std::string_view section = setting.section;
+      if (!above.empty()) {
+        if (!section.starts_with(above + ".")) continue;
+        section.remove_prefix(above.size() + 1);
+      }
+      names.emplace(section.substr(0, section.find('.')));
+    }
+    return {names.begin(), names.end()};
+  }
+
+  static std::vector<std::string> keys_of(const std::string& section) {
+    std::vector<std::string> keys;
+    for (const Setting<Config>& setting : config_settings()) {
+      if (setting.section == section) keys.emplace_back(setting.key);
+    }
+    return keys;
+  }
+
+  static const Setting<Config>* find(std::string_view section, std::string_view key) {
+    for (const Setting<Config>& setting : config_settings()) {
+      if (setting.section == section && setting.key == key) return &setting;
+    }
+    return nullptr;
+  }
+
+  static std::string joined(const std::string& above, const std::string& key) {
+    return above.empty() ? key : above + "." + key;
+  }
+
+  void read_sections(const TomlTable& table, const std::string& section) {
+    const std::vector<std::string> inner = sections_below(section);
+    for (const auto& [key, value] : table) {
+      const std::string path = joined(section, key);
+      const auto* members = std::get_if<TomlTable>(&value.data);
+      if (path == "model.layers") {
+        read_layers(value);
+      } else if (const Setting<Config>* setting = find(section, key)) {
+        read_setting(*setting, value, path);
+      } else if (members != nullptr && std::count(inner.begin(), inner.end(), key) != 0) {
+        sections_.emplace(path, value.line);
+        read_sections(*members, path);
+      } else if (members != nullptr) {
+        read_unknown_section(*members, key, section, value.line);
+      } else {
+        report_unknown_key(key, section, value.line);
+      }
+    }
+  }
+
+  void read_setting(const Setting<Config>& setting, const TomlValue& value,
+                    const std::string& path) {
+    const auto bad = setting.read(value, parsed_.config);
+    given_[path] = {value.line, !bad.has_value()};
+    if (bad) report(value.line, path, bad->reason, bad->remedy);
+  }
+
+  /// Reports it and, if its name is almost right, still judges the keys in it.
+  void read_unknown_section(const TomlTable& members, const std::string& key,
+                            const std::string& above, std::size_t line) {
+    const std::vector<std::string> names = sections_below(above);
+    const auto nearest = nearest_name(key, names);
+    if (!nearest) return report_unknown_key(key, above, line);
+    const std::string meant = joined(above, *nearest);
+    report(line, "[" + joined(above, key) + "]", "unknown section",
+           "the nearest valid one is [" + meant + "]");
+    if (edit_distance(key, *nearest) > 2 || sections_.contains(meant)) return;
+    sections_.emplace(meant, line);
+    read_sections(members, meant);
+  }
+
+  void report_unknown_key(const std::string& key, const std::string& section, std::size_t line) {
+    const std::string path = joined(section, key);
+    if (section.empty()) {
+      for (const Setting<Config>& setting : config_settings()) {
+        if (setting.key == key) {
+          return report(line, path, "unknown key outside any section",
+                        "it belongs below [" + std::string(setting.section) + "]");
+        }
+      }
+      return report(line, path, "unknown key outside any section",
+                    "the nearest section is [" +
+                        nearest_name(key, sections_below("")).value_or("run") + "]");
+    }
+    const std::vector<std::string> keys = keys_of(section);
+    const std::string nearest = nearest_name(key, keys).value_or("");
+    const bool wrong_unit = key != nearest && without_unit(key) != key &&
+                            without_unit(key) == without_unit(nearest);
+    const Setting<Config>* elsewhere = nullptr;
+    for (const Setting<Config>& setting : config_settings()) {
+      if (setting.key == key) elsewhere = &setting;
+    }
+    if (wrong_unit) {
+      report(line, path, "wrong unit in the key's name", "write " + nearest + " and convert");
+    } else if (elsewhere != nullptr) {
+      report(line, path, "unknown key", "it belongs below [" + std::string(elsewhere->section) +
+                                            "]; the nearest here is " + nearest);
+    } else {
+      report(line, path, "unknown key", "the nearest valid one is " + nearest);
+    }
+  }
+
+  void read_layers(const TomlValue& value) {
+    given_["model.layers"] = {value.line, true};
+    const auto* list = std::get_if<TomlList>(&value.data);
+    if (list == nullptr) {
+      return report(value.line, "model.layers", "wrong type: " + std::string(kind_of(value)),
+                    "write one [[model.layers]] for each layer");
+    }
+    for (std::size_t i = 0; i < list->size(); ++i) {
+      const std::string path = "model.layers[" + std::to_string(i) + "]";
+      const TomlValue& item = (*list)[i];
+      const auto* members = std::get_if<TomlTable>(&item.data);
+      if (members == nullptr) {
+        report(item.line, path, "wrong type: " + std::string(kind_of(item)),
+               "write one [[model.layers]] for each layer");
+      } else {
+        parsed_.config.model.layers.push_back(read_layer(*members, path, item.line));
+      }
+    }
+  }
+
+  LayerSpec read_layer(const TomlTable& members, const std::string& path, std::size_t line) {
+    LayerSpec layer;
+    std::vector<std::string> names;
+    bool sound = true;
+    for (const Setting<LayerSpec>& setting : layer_settings()) {
+      names.emplace_back(setting.key);
+      const auto found = members.find(names.back());
+      if (found == members.end()) continue;
+      if (const auto bad = setting.read(found->second, layer)) {
+        report(found->second.line, path + "." + names.back(), bad->reason, bad->remedy);
+        sound = sound && names.back() != "kind";
+      }
+    }
+    if (!members.contains("kind")) {
+      report(line, path, "a layer without a kind", "add kind = \"dense\" or another");
+      sound = false;
+    }
+    for (const auto& [key, value] : members) {
+      const auto named = std::find(names.begin(), names.end(), key);
+      if (named == names.end()) {
+        report(value.line, path + "." + key, "unknown key",
+               "the nearest valid one is " + nearest_name(key, names).value_or("kind"));
+        continue;
+      }
+      const auto& setting = layer_settings()[static_cast<std::size_t>(named - names.begin())];
+      if (sound && setting.has_effect && !setting.has_effect(layer)) {
+        report(value.line, path + "." + key, "has no effect here",
+               "remove it; it counts with " + std::string(setting.effective_with));
+      }
+    }
+    return layer;
+  }
+
+  // ---- What settings mean together ----
+
+  void check_effects() {
+    for (const Setting<Config>& setting : config_settings()) {
+      const std::string path = std::string(setting.section) + "." + std::string(setting.key);
+      if (!setting.has_effect || !is_given(path) || !is_sound(setting.depends_on)) continue;
+      if (setting.has_effect(parsed_.config)) continue;
+      report(line_of(path), path, "has no effect here",
+             "remove it; it counts with " + std::string(setting.effective_with));
+    }
+  }
+
+  void check_steps() {
+    const std::vector<std::size_t>& at = parsed_.config.train.schedule.step_at;
+    if (parsed_.config.train.schedule.kind != ScheduleKind::step) return;
+    if (at.empty() && is_sound("train.step_at")) {
+      report(line_of("train.schedule"), "train.schedule", "\"step\" needs the steps to change at",
+             "add step_at = [1000, 2000]");
+    }
+    if (!std::is_sorted(at.begin(), at.end(), std::less_equal<>())) {
+      report(line_of("train.step_at"), "train.step_at", "not rising", "sort the list");
+    }
+  }
+
+  void check_model() {
+    if (!is_sound("model.kind")) return;
+    const bool by_list = parsed_.config.model.kind == ModelKind::layers;
+    if (by_list && !is_given("model.layers")) {
+      report(line_of("model.kind"), "model.kind", "\"layers\" without a list",
+             "add [[model.layers]] tables, or name a model as kind = \"mlp\"");
+    }
+    if (!by_list && is_given("model.layers")) {
+      report(line_of("model.layers"), "model.layers", "has no effect here",
+             "remove the list; it counts with kind = \"layers\"");
+    }
+  }
+
+  void check_membership() {
+    const Membership::Options& membership = parsed_.config.membership;
+    if (membership.probe_timeout < membership.probe_period ||
+        !is_sound("membership.probe_timeout_s") || !is_sound("membership.probe_period_s")) {
+      return;
+    }
+    const std::string path = is_given("membership.probe_timeout_s") ? "membership.probe_timeout_s"
+                                                                    : "membership.probe_period_s";
+    report(line_of(path), path, "the probe timeout is not shorter than the probe period",
+           "make probe_timeout_s about half of probe_period_s");
+  }
+
+  void check_network() {
+    const NetworkConfig& network = parsed_.config.network;
+    if (network.lane != LaneKind::plain || network.trusted || !is_sound("network.trusted")) return;
+    report(line_of("network.lane"), "network.lane", "\"plain\" on a network that is not trusted",
+           "write trusted = true if nobody can listen in, else lane = \"tls\"");
+  }
+
+  // ---- Data files ----
+
+  /// The numbers of training and test files that a kind of data has; 0 = one or more.
+  struct FileCounts {
+    std::size_t train = 0, test = 0;
+    std::string_view words;
+  };
+
+  void fill_in_names(DataConfig& data) {
+    std::vector<std::string> train, test;
+    if (data.kind == DataKind::idx) {
+      train = {"train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"};
+      test = {"t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"};
+    } else if (data.kind == DataKind::cifar10) {
+      for (int i = 1; i <= 5; ++i) train.push_back("data_batch_" + std::to_string(i) + ".bin");
+      test = {"test_batch.bin"};
+    } else {
+      train = {"train.csv"};
+      test = {"test.csv"};
+    }
+    if (!is_given("data.train_files")) data.train_files = std::move(train);
+    if (!is_given("data.test_files")) data.test_files = std::move(test);
+  }
+
+  void find_data_files() {
+    DataConfig& data = parsed_.config.data;
+    if (!is_sound("data.kind") || data.kind == DataKind::generated) return;
+    if (!is_given("data.folder")) {
+      return report(line_of("data.kind"), "data.folder", "missing: where the data files are",
+                    "add folder = \"/path/to/the/files\"");
+    }
+    if (!is_sound("data.folder")) return;
+    fill_in_names(data);
+    const std::filesystem::path folder(data.folder);
+    const std::filesystem::path here = std::filesystem::path(name_).parent_path();
+    data.folder = (folder.is_absolute() ? folder : here / folder).lexically_normal().string();
+    const FileCounts counts = data.kind == DataKind::idx ? FileCounts{2, 2, "images and labels"}
+                              : data.kind == DataKind::csv ? FileCounts{1, 1, "one file"}
+                                                           : FileCounts{0, 0, "at least one file"};
+    find_files("data.train_files", data.folder, data.train_files, counts.train, counts.words);
+    find_files("data.test_files", data.folder, data.test_files, counts.test, counts.words);
+  }
+
+  void find_files(const std::string& path, const std::string& folder,
+                  const std::vector<std::string>& files, std::size_t wanted,
+                  std::string_view words) {
+    if (!is_sound(path)) return;
+    if (wanted != 0 ? files.size() != wanted : files.empty()) {
+      return report(line_of(path), path, "lists " + std::to_string(files.size()) + " files",
+                    "name " + std::string(words));
+    }
+    const std::size_t line = line_of(is_given(path) ? path : "data.folder");
+    for (const std::string& file : files) {
+      std::error_code error;
+      const std::filesystem::path whole = std::filesystem::path(folder) / file;
+      if (std::filesystem::is_regular_file(whole, error)) continue;
+      const bool packaged = folder.starts_with("/usr/share/datasets/fashion-mnist");
+      report(line, path, "no such file: " + whole.string(),
+             packaged ? "install it: apt-get install dataset-fashion-mnist"
+                      : "mend data.folder, or name the files in " + path.substr(5));
+    }
+  }
+
+  std::string name_;
+  TomlTable root_;
+  ParsedConfig parsed_;
+  std::map<std::string, Given> given_;
+  std::map<std::string, std::size_t> sections_;
+};
+
+std::string layers_text(const std::vector<LayerSpec>& layers) {
+  std::string text;
+  for (const LayerSpec& layer : layers) text += (text.empty() ? "" : ", ") + to_string(layer);
+  return "[" + text + "]";
+}
+
+template <class Object>
+void append_rows(std::string& text, const Setting<Object>& setting, const Object& defaults) {
+  std::string meaning(setting.meaning);
+  if (!setting.effective_with.empty()) {
+    meaning += "; only with " + std::string(setting.effective_with);
+  }
+  text += "| `" + std::string(setting.key) + "` | " + setting.type + " | `" +
+          setting.show(defaults) + "` | " + meaning + " |\n";
+}
+
+}  // namespace
+
+ParsedConfig parse_config_text(std::string_view text, std::string_view name) {
+  return Reading(text, name).run();
+}
+
+ParsedConfig parse_config_file(const std::string& path) {
+  std::error_code error;
+  ParsedConfig failed;
+  if (!std::filesystem::is_regular_file(path, error)) {
+    failed.problems.push_back({path, "no such config file", "give the path of a .toml file"});
+    return failed;
+  }
+  if (std::filesystem::file_size(path, error) > file_bytes_max) {
+    failed.problems.push_back({path, "longer than 1 MiB", "this is not a config"});
+    return failed;
+  }
+  std::ifstream file(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file) {
+    failed.problems.push_back({path, "cannot be read", "check its permissions"});
+    return failed;
+  }
+  return parse_config_text(text, path);
+}
+
+Config default_config() {
+  ParsedConfig parsed = parse_config_text(default_config_text(), "default.toml");
+  check(parsed.problems.empty(), "the built-in config has a problem");
+  return std::move(parsed.config);
+}
+
+ModelSpec model_spec(const ModelConfig& model, std::size_t outputs) {
+  ModelSpec spec;
+  switch (model.kind) {
+    case ModelKind::linear: spec = linear(outputs); break;
+    case ModelKind::mlp: spec = mlp(model.hidden, outputs); break;
+    case ModelKind::lenet: spec = lenet(outputs); break;
+    case ModelKind::cnn: spec = cnn(outputs); break;
+    case ModelKind::layers: spec.layers = model.layers; break;
+  }
+  spec.loss = model.loss;
+  return spec;
+}
+
+std::uint64_t steps_of(const Config& config, std::size_t shard_samples) {
+  if (config.run.steps != 0) return config.run.steps;
+  const double steps = config.run.epochs * static_cast<double>(shard_samples) /
+                       static_cast<double>(config.train.batch);
+  return static_cast<std::uint64_t>(std::max(1.0, std::round(steps)));
+}
+
+std::vector<std::pair<std::string, std::string>> agreement(const Config& config) {
+  std::vector<std::pair<std::string, std::string>> fields;
+  for (const Setting<Config>& setting : config_settings()) {
+    if (!setting.agrees || (setting.has_effect && !setting.has_effect(config))) continue;
+    fields.emplace_back(std::string(setting.section) + "." + std::string(setting.key),
+                        setting.show(config));
+  }
+  if (config.model.kind == ModelKind::layers) {
+    fields.emplace_back("model.layers", layers_text(config.model.layers));
+  }
+  return fields;
+}
+
+std::uint64_t agreement_hash(const Config& config) {
+  std::uint64_t hash = 0;
+  for (const auto& [key, value] : agreement(config)) {
+    hash = hash_combine(hash, stable_hash(key));
+    hash = hash_combine(hash, stable_hash(value));
+  }
+  return hash;
+}
+
+std::string config_reference() {
+  const std::string head = "| Key | Value | Default | Meaning |\n|---|---|---|---|\n";
+  std::string text;
+  std::string_view section;
+  for (const Setting<Config>& setting : config_settings()) {
+    if (setting.section != section) {
+      text += (text.empty() ? "## [" : "\n## [") + std::string(setting.section) + "]\n\n" + head;
+      section = setting.section;
+    }
+    append_rows(text, setting, Config{});
+  }
+  text += "\n## [[model.layers]]\n\nOne table for each layer, first to last; only with model.kind = "
+          "\"layers\".\n\n" + head;
+  for (const Setting<LayerSpec>& setting : layer_settings()) append_rows(text, setting, LayerSpec{});
+  return text;
+}
+
+}  // namespace gv

@@ -1,0 +1,655 @@
+// Which key sets which field, in what range, and what it means.
+#include "peer/config_settings.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace gv {
+
+namespace {
+
+// ---- Values as text ----
+
+std::string shown(bool value) { return value ? "true" : "false"; }
+
+template <class Number>
+  requires std::is_arithmetic_v<Number>
+std::string shown(Number value) {
+  std::array<char, 32> digits{};
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
+  std::string text(digits.data(), end);
+  const bool looks_whole = text.find_first_of(".en") == std::string::npos;
+  return std::is_floating_point_v<Number> && looks_whole ? text + ".0" : text;
+}
+
+std::string shown(const std::string& value) {
+  std::string text = "\"";
+  for (const char c : value) {
+    if (c == '"' || c == '\\') text += '\\';
+    text += c;
+  }
+  return text + '"';
+}
+
+template <class Item>
+std::string shown(const std::vector<Item>& list) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < list.size(); ++i) text += (i ? ", " : "") + shown(list[i]);
+  return text + "]";
+}
+
+// ---- Values from TOML ----
+
+/// Bounds of a number, both included unless `above` excludes the lower one.
+struct Range {
+  double min = 0;
+  double max = std::numeric_limits<double>::infinity();
+  bool above = false;
+
+  bool contains(double value) const {
+    return std::isfinite(value) && (above ? value > min : value >= min) && value <= max;
+  }
+
+  std::string text() const {
+    const auto number = [](double value) {
+      return value == std::floor(value) && std::abs(value) < 1e15
+                 ? shown(static_cast<std::int64_t>(value))
+                 : shown(value);
+    };
+    if (max == std::numeric_limits<double>::infinity()) {
+      return (above ? "above " : "at least ") + number(min);
+    }
+    return (above ? "above " + number(min) + " up to " : number(min) + " to ") + number(max);
+  }
+};
+
+/// Largest whole number that every machine we run on can hold and TOML can write.
+constexpr double whole_max = 9007199254740992.0;  // 2^53: exact as a double too.
+
+BadValue wrong_type(const TomlValue& value, const std::string& wanted) {
+  const auto* text = std::get_if<std::string>(&value.data);
+  const bool unit_in_text = text != nullptr && !text->empty() && wanted.find("number") != wanted.npos &&
+                            (std::isdigit(static_cast<unsigned char>(text->front())) != 0);
+  if (unit_in_text) {
+    return {"wrong type or unit: " + shown(*text) + " is a text, a number is wanted",
+            "write only the number, without quotes; the unit is the end of the key's name"};
+  }
+  return {"wrong type: " + std::string(kind_of(value)), "write a value that is: " + wanted};
+}
+
+std::optional<BadValue> out_of_range(const std::string& given, const Range& range) {
+  return BadValue{"out of range: " + given, "write a number " + range.text()};
+}
+
+/// Reads a whole number into any integer field.
+template <class Integer>
+std::optional<BadValue> read_whole(const TomlValue& value, const Range& range, Integer& field) {
+  const auto* whole = std::get_if<std::int64_t>(&value.data);
+  if (whole == nullptr) return wrong_type(value, "a whole number, " + range.text());
+  if (!range.contains(static_cast<double>(*whole))) return out_of_range(shown(*whole), range);
+  field = static_cast<Integer>(*whole);
+  return std::nullopt;
+}
+
+/// Reads a number, whole or not, into `field`.
+std::optional<BadValue> read_number(const TomlValue& value, const Range& range, double& field) {
+  double number = 0;
+  if (const auto* real = std::get_if<double>(&value.data)) {
+    number = *real;
+  } else if (const auto* whole = std::get_if<std::int64_t>(&value.data)) {
+    number = static_cast<double>(*whole);
+  } else {
+    return wrong_type(value, "a number, " + range.text());
+  }
+  if (!range.contains(number)) return out_of_range(shown(number), range);
+  field = number;
+  return std::nullopt;
+}
+
+template <class Item, class ReadItem>
+std::optional<BadValue> read_list(const TomlValue& value, const std::string& type,
+                                  std::vector<Item>& field, ReadItem read_item) {
+  const auto* list = std::get_if<TomlList>(&value.data);
+  if (list == nullptr) return wrong_type(value, type);
+  std::vector<Item> items(list->size());
+  for (std::size_t i = 0; i < list->size(); ++i) {
+    if (auto bad = read_item((*list)[i], items[i])) {
+      bad->reason = "item " + std::to_string(i + 1) + ": " + bad->reason;
+      return bad;
+    }
+  }
+  field = std::move(items);
+  return std::nullopt;
+}
+
+// ---- Builders: each binds a key to the field that `get` names ----
+
+/// `get` is a generic lambda, so that one names the field for reading and for writing.
+template <class Object>
+struct Section {
+  std::string_view name;
+
+  template <class Get>
+  Setting<Object> flag(std::string_view key, Get get, std::string_view meaning) const {
+    return {name, key, meaning, "true or false", false,
+            [get](const TomlValue& value, Object& object) -> std::optional<BadValue> {
+              const auto* boolean = std::get_if<bool>(&value.data);
+              if (boolean == nullptr) return wrong_type(value, "true or false");
+              get(object) = *boolean;
+              return std::nullopt;
+            },
+            [get](const Object& object) { return shown(get(object)); }};
+  }
+
+  template <class Get>
+  Setting<Object> whole(std::string_view key, Get get, Range range, std::string_view meaning) const {
+    range.max = std::min(range.max, whole_max);
+    const bool bounded = range.max < whole_max;
+    const std::string bounds = bounded ? range.text() : Range{range.min}.text();
+    return {name, key, meaning, "whole number, " + bounds, false,
+            [get, range](const TomlValue& value, Object& object) {
+              return read_whole(value, range, get(object));
+            },
+            [get](const Object& object) { return shown(get(object)); }};
+  }
+
+  template <class Get>
+  Setting<Object> number(std::string_view key, Get get, Range range, std::string_view meaning) const {
+    return {name, key, meaning, "number, " + range.text(), false,
+            [get, range](const TomlValue& value, Object& object) {
+              double number = 0;
+              auto bad = read_number(value, range, number);
+              if (!bad) get(object) = static_cast<std::remove_cvref_t<decltype(get(object))>>(number);
+              return bad;
+            },
+            [get](const Object& object) { return shown(get(object)); }};
+  }
+
+  /// A Duration written as a number of seconds.
+  template <class Get>
+  Setting<Object> duration(std::string_view key, Get get, Range range,
+                           std::string_view meaning) const {
+    return {name, key, meaning, "seconds, " + range.text(), false,
+            [get, range](const TomlValue& value, Object& object) {
+              double number = 0;
+              auto bad = read_number(value, range, number);
+              if (!bad) get(object) = from_seconds(number);
+              return bad;
+            },
+            [get](const Object& object) { return shown(seconds(get(object))); }};
+  }
+
+  template <class Get>
+  Setting<Object> text(std::string_view key, Get get, std::string_view meaning) const {
+    return {name, key, meaning, "text", false,
+            [get](const TomlValue& value, Object& object) -> std::optional<BadValue> {
+              const auto* text = std::get_if<std::string>(&value.data);
+              if (text == nullptr) return wrong_type(value, "a text in quotes");
+              if (text->empty()) return BadValue{"empty", "write a name or remove the line"};
+              get(object) = *text;
+              return std::nullopt;
+            },
+            [get](const Object& object) { return shown(get(object)); }};
+  }
+
+  template <class Get>
+  Setting<Object> texts(std::string_view key, Get get, std::string_view meaning) const {
+    return {name, key, meaning, "list of texts", false,
+            [get](const TomlValue& value, Object& object) {
+              return read_list(value, "a list of texts", get(object),
+                               [](const TomlValue& item, std::string& field) {
+                                 const auto* text = std::get_if<std::string>(&item.data);
+                                 if (text != nullptr) field = *text;
+                                 return text != nullptr
+                                            ? std::optional<BadValue>{}
+                                            : wrong_type(item, "a text in quotes");
+                               });
+            },
+            [get](const Object& object) { return shown(get(object)); }};
+  }
+
+  template <class Get>
+  Setting<Object> wholes(std::string_view key, Get get, Range range,
+                         std::string_view meaning) const {
+    return {name, key, meaning, "list of whole numbers, each " + range.text(), false,
+            [get, range](const TomlValue& value, Object& object) {
+              return read_list(value, "a list of whole numbers, as [128, 64]", get(object),
+                               [range](const TomlValue& item, auto& field) {
+                                 return read_whole(item, range, field);
+                               });
+            },
+            [get](const Object& object) { return shown(get(object)); }};
+  }
+
+  template <class Get, class Choice>
+  Setting<Object> choice(std::string_view key, Get get,
+                         std::vector<std::pair<std::string, Choice>> choices,
+                         std::string_view meaning) const {
+    std::vector<std::string> names;
+    std::string type;
+    for (const auto& [word, value] : choices) {
+      names.push_back(word);
+      type += (type.empty() ? "\"" : ", \"") + word + "\"";
+    }
+    return {name, key, meaning, type, false,
+            [get, choices, names, type](const TomlValue& value,
+                                        Object& object) -> std::optional<BadValue> {
+              const auto* text = std::get_if<std::string>(&value.data);
+              if (text == nullptr) return wrong_type(value, "one of " + type);
+              const auto found = std::find(names.begin(), names.end(), *text);
+              if (found == names.end()) {
+                return BadValue{"unknown value " + shown(*text),
+                                "the nearest is \"" + nearest_name(*text, names).value_or("") +
+                                    "\", of " + type};
+              }
+              get(object) = choices[static_cast<std::size_t>(found - names.begin())].second;
+              return std::nullopt;
+            },
+            [get, choices](const Object& object) {
+              for (const auto& [word, value] : choices) {
+                if (value == get(object)) return shown(word);
+              }
+              return std::string("?");
+            }};
+  }
+};
+
+template <class Object>
+Setting<Object> agreed(Setting<Object> setting) {
+  setting.agrees = true;
+  return setting;
+}
+
+/// The setting counts only while `has_effect`, which is decided by the key `depends_on`.
+template <class Object, class Predicate>
+Setting<Object> only_with(std::string_view depends_on, std::string_view in_words,
+                          Predicate has_effect, Setting<Object> setting) {
+  setting.has_effect = has_effect;
+  setting.depends_on = depends_on;
+  setting.effective_with = in_words;
+  return setting;
+}
+
+/// Names a field of the object for the builders above.
+#define GV_FIELD(path) [](auto& object) -> auto& { return object.path; }
+
+// ---- Which settings count when ----
+
+bool is_generated(const Config& c) { return c.data.kind == DataKind::generated; }
+bool is_from_files(const Config& c) { return !is_generated(c); }
+
+bool has_momentum(const Config& c) {
+  const OptimizerKind kind = c.train.optimizer.kind;
+  return kind == OptimizerKind::momentum || kind == OptimizerKind::nesterov;
+}
+
+bool is_adam(const Config& c) {
+  const OptimizerKind kind = c.train.optimizer.kind;
+  return kind == OptimizerKind::adam || kind == OptimizerKind::adamw;
+}
+
+bool is_rmsprop(const Config& c) { return c.train.optimizer.kind == OptimizerKind::rmsprop; }
+
+bool is_adaptive(const Config& c) {
+  return is_adam(c) || is_rmsprop(c) || c.train.optimizer.kind == OptimizerKind::adagrad;
+}
+
+bool is_stepped(const Config& c) { return c.train.schedule.kind == ScheduleKind::step; }
+
+// ---- The table, a function for each section ----
+
+using Settings = std::vector<Setting<Config>>;
+
+void append_run(Settings& all) {
+  const Section<Config> run{"run"};
+  all.push_back(agreed(run.whole("seed", GV_FIELD(run.seed), {0},
+                                 "fixes the first model, the order of samples and the pairing")));
+  all.push_back(run.whole("peers", GV_FIELD(run.peers), {1, 4096},
+                          "shards the training data is cut into, one for each peer"));
+  all.push_back(only_with("run.steps", "steps = 0 (or no steps at all)",
+                          [](const Config& c) { return c.run.steps == 0; },
+                          run.number("epochs", GV_FIELD(run.epochs), {0, 100000, true},
+                                     "passes of a peer over its own shard")));
+  all.push_back(run.whole("steps", GV_FIELD(run.steps), {0, 1e12},
+                          "local steps of each peer instead of epochs; 0 = by epochs"));
+  all.push_back(run.text("folder", GV_FIELD(run.folder),
+                         "where events, metrics and checkpoints go, below the current folder"));
+  all.push_back(run.choice<>("log", GV_FIELD(run.log),
+                             std::vector<std::pair<std::string, LogLevel>>{
+                                 {"debug", LogLevel::debug},
+                                 {"info", LogLevel::info},
+                                 {"warning", LogLevel::warning},
+                                 {"error", LogLevel::error}},
+                             "the least important line that is printed"));
+}
+
+void append_data(Settings& all) {
+  const Section<Config> data{"data"};
+  constexpr std::string_view from_files = "kind = \"idx\", \"cifar10\" or \"csv\"";
+  all.push_back(agreed(data.choice<>("kind", GV_FIELD(data.kind),
+                                     std::vector<std::pair<std::string, DataKind>>{
+                                         {"generated", DataKind::generated},
+                                         {"idx", DataKind::idx},
+                                         {"cifar10", DataKind::cifar10},
+                                         {"csv", DataKind::csv}},
+                                     "the built-in task, or the format of the files")));
+  all.push_back(only_with("data.kind", from_files, is_from_files,
+                          data.text("folder", GV_FIELD(data.folder),
+                                    "where the files are; a relative path starts at this file")));
+  all.push_back(only_with("data.kind", from_files, is_from_files,
+                          data.texts("train_files", GV_FIELD(data.train_files),
+                                     "training files in the folder; idx: images then labels")));
+  all.push_back(only_with("data.kind", from_files, is_from_files,
+                          data.texts("test_files", GV_FIELD(data.test_files),
+                                     "test files in the folder; idx: images then labels")));
+  all.push_back(only_with("data.kind", "kind = \"csv\"",
+                          [](const Config& c) { return c.data.kind == DataKind::csv; },
+                          data.whole("csv_targets", GV_FIELD(data.csv_targets), {0, 65536},
+                                     "last columns that are targets; 0 = the last is a label")));
+  all.push_back(agreed(data.number("mean", GV_FIELD(data.mean), {-1e9, 1e9},
+                                   "subtracted from every input; bytes are first divided by 255")));
+  all.push_back(agreed(data.number("deviation", GV_FIELD(data.deviation), {0, 1e9, true},
+                                   "what every input is divided by after that")));
+  all.push_back(data.choice<>("partition", GV_FIELD(data.partition.kind),
+                              std::vector<std::pair<std::string, PartitionKind>>{
+                                  {"iid", PartitionKind::iid},
+                                  {"dirichlet", PartitionKind::dirichlet},
+                                  {"by_label", PartitionKind::by_label},
+                                  {"shared", PartitionKind::shared}},
+                              "how the samples are dealt out; shared = everybody has all"));
+  all.push_back(
+      only_with("data.partition", "partition = \"dirichlet\"",
+                [](const Config& c) { return c.data.partition.kind == PartitionKind::dirichlet; },
+                data.number("concentration", GV_FIELD(data.partition.alpha), {0, 1e6, true},
+                            "alpha of the Dirichlet draw; small makes unlike shards")));
+  all.push_back(
+      only_with("data.partition", "partition = \"by_label\"",
+                [](const Config& c) { return c.data.partition.kind == PartitionKind::by_label; },
+                data.whole("labels_per_peer", GV_FIELD(data.partition.labels_per_peer), {1, 65536},
+                           "how many different labels one peer sees")));
+}
+
+void append_generated(Settings& all) {
+  const Section<Config> generated{"data.generated"};
+  const auto add = [&all](Setting<Config> setting) {
+    all.push_back(agreed(only_with("data.kind", "data.kind = \"generated\"", is_generated,
+                                   std::move(setting))));
+  };
+  add(generated.whole("samples", GV_FIELD(data.generated.samples), {1, 1e8},
+                      "training samples in all"));
+  add(generated.whole("test_samples", GV_FIELD(data.generated.test_samples), {1, 1e8},
+                      "test samples"));
+  add(generated.whole("features", GV_FIELD(data.generated.features), {1, 65536},
+                      "numbers in one sample"));
+  add(generated.whole("classes", GV_FIELD(data.generated.classes), {2, 65536},
+                      "different labels"));
+  add(generated.number("noise", GV_FIELD(data.generated.noise), {0, 1000},
+                       "spread of a class around its centre; more is harder"));
+}
+
+void append_model(Settings& all) {
+  const Section<Config> model{"model"};
+  all.push_back(agreed(model.choice<>(
+      "kind", GV_FIELD(model.kind),
+      std::vector<std::pair<std::string, ModelKind>>{{"linear", ModelKind::linear},
+                                                     {"mlp", ModelKind::mlp},
+                                                     {"lenet", ModelKind::lenet},
+                                                     {"cnn", ModelKind::cnn},
+                                                     {"layers", ModelKind::layers}},
+      "a model known by name, or layers for the list in [[model.layers]]")));
+  all.push_back(agreed(only_with("model.kind", "kind = \"mlp\"",
+                                 [](const Config& c) { return c.model.kind == ModelKind::mlp; },
+                                 model.wholes("hidden", GV_FIELD(model.hidden), {1, 1e6},
+                                              "widths of the hidden layers, first to last"))));
+  all.push_back(agreed(model.choice<>("loss", GV_FIELD(model.loss),
+                                      std::vector<std::pair<std::string, LossKind>>{
+                                          {"cross_entropy", LossKind::cross_entropy},
+                                          {"squared", LossKind::squared}},
+                                      "what training makes small")));
+}
+
+void append_train(Settings& all) {
+  const Section<Config> train{"train"};
+  all.push_back(train.whole("batch", GV_FIELD(train.batch), {1, 65536}, "samples in one step"));
+  all.push_back(train.choice<>("optimizer", GV_FIELD(train.optimizer.kind),
+                               std::vector<std::pair<std::string, OptimizerKind>>{
+                                   {"sgd", OptimizerKind::sgd},
+                                   {"momentum", OptimizerKind::momentum},
+                                   {"nesterov", OptimizerKind::nesterov},
+                                   {"adagrad", OptimizerKind::adagrad},
+                                   {"rmsprop", OptimizerKind::rmsprop},
+                                   {"adam", OptimizerKind::adam},
+                                   {"adamw", OptimizerKind::adamw}},
+                               "how gradients become steps; its state stays with the peer"));
+  const auto of_optimizer = [&all](std::string_view in_words, bool (*has_effect)(const Config&),
+                                   Setting<Config> setting) {
+    all.push_back(only_with("train.optimizer", in_words, has_effect, std::move(setting)));
+  };
+  constexpr Range below_one{0, 0.999999};
+  of_optimizer("optimizer = \"momentum\" or \"nesterov\"", has_momentum,
+               train.number("momentum", GV_FIELD(train.optimizer.momentum), below_one,
+                            "share of the last step's velocity that is kept"));
+  of_optimizer("optimizer = \"rmsprop\"", is_rmsprop,
+               train.number("decay", GV_FIELD(train.optimizer.decay), below_one,
+                            "share of the mean square that is kept"));
+  of_optimizer("optimizer = \"adam\" or \"adamw\"", is_adam,
+               train.number("beta1", GV_FIELD(train.optimizer.beta1), below_one,
+                            "share of the mean gradient that is kept"));
+  of_optimizer("optimizer = \"adam\" or \"adamw\"", is_adam,
+               train.number("beta2", GV_FIELD(train.optimizer.beta2), below_one,
+                            "share of the mean square that is kept"));
+  of_optimizer("optimizer = \"adagrad\", \"rmsprop\", \"adam\" or \"adamw\"", is_adaptive,
+               train.number("epsilon", GV_FIELD(train.optimizer.epsilon), {0, 1, true},
+                            "added to the root of the mean square"));
+  all.push_back(train.number("weight_decay", GV_FIELD(train.optimizer.weight_decay), {0, 1},
+                             "pull of the weights towards zero; decoupled for adamw only"));
+}
+
+void append_schedule(Settings& all) {
+  const Section<Config> train{"train"};
+  all.push_back(train.number("learning_rate", GV_FIELD(train.schedule.learning_rate),
+                             {0, 100, true}, "size of a step, after warm-up"));
+  all.push_back(train.choice<>("schedule", GV_FIELD(train.schedule.kind),
+                               std::vector<std::pair<std::string, ScheduleKind>>{
+                                   {"constant", ScheduleKind::constant},
+                                   {"step", ScheduleKind::step},
+                                   {"cosine", ScheduleKind::cosine}},
+                               "how the learning rate changes over the run"));
+  all.push_back(train.whole("warmup_steps", GV_FIELD(train.schedule.warmup_steps), {0, 1e9},
+                            "steps of a linear ramp up to the learning rate"));
+  all.push_back(only_with("train.schedule", "schedule = \"step\"", is_stepped,
+                          train.wholes("step_at", GV_FIELD(train.schedule.step_at), {1, 1e12},
+                                       "steps at which the rate is multiplied, rising")));
+  all.push_back(only_with("train.schedule", "schedule = \"step\"", is_stepped,
+                          train.number("step_factor", GV_FIELD(train.schedule.step_factor),
+                                       {0, 1, true}, "what it is multiplied by")));
+  all.push_back(only_with(
+      "train.schedule", "schedule = \"cosine\"",
+      [](const Config& c) { return c.train.schedule.kind == ScheduleKind::cosine; },
+      train.number("final_fraction", GV_FIELD(train.schedule.final_fraction), {0, 1},
+                   "the rate at the last step as a fraction of the highest")));
+  all.push_back(train.whole("reference_batch", GV_FIELD(train.schedule.reference_batch), {0, 65536},
+                            "linear scaling: the batch learning_rate was found for; 0 = off"));
+}
+
+void append_gossip(Settings& all) {
+  const Section<Config> gossip{"gossip"};
+  all.push_back(agreed(gossip.choice<>("pairing", GV_FIELD(gossip.pairing),
+                                       std::vector<std::pair<std::string, PairingKind>>{
+                                           {"matching", PairingKind::matching},
+                                           {"uniform", PairingKind::uniform}},
+                                       "who meets whom: drawn pairs, or anybody at random")));
+  all.push_back(agreed(gossip.whole("period_steps", GV_FIELD(gossip.period_steps), {1, 1e9},
+                                    "local steps between two exchanges")));
+  all.push_back(agreed(gossip.number("alpha", GV_FIELD(gossip.alpha), {0, 1},
+                                     "elastic coefficient: 0.5 averages the pair, 0 is no gossip")));
+  all.push_back(agreed(gossip.choice<>(
+      "alpha_schedule", GV_FIELD(gossip.alpha_with_learning_rate),
+      std::vector<std::pair<std::string, bool>>{{"constant", false}, {"with_learning_rate", true}},
+      "whether the force falls with the learning rate")));
+  all.push_back(agreed(gossip.choice<>("codec", GV_FIELD(gossip.exchange.codec),
+                                       std::vector<std::pair<std::string, Codec>>{
+                                           {"identity", Codec::identity},
+                                           {"fp16", Codec::fp16},
+                                           {"bf16", Codec::bf16}},
+                                       "how numbers travel: 4, 2 or 2 bytes each")));
+  all.push_back(gossip.number("clip_radius", GV_FIELD(gossip.exchange.clip_radius), {0, 1e9},
+                              "longest difference an exchange believes, longer ones are cut; "
+                              "0 = any"));
+  all.push_back(gossip.number("clip_factor", GV_FIELD(gossip.exchange.clip_factor), {0, 1e9},
+                              "without a radius: cut at so many times the median of recent "
+                              "differences; 0 = never"));
+  all.push_back(gossip.number("norm_cap", GV_FIELD(gossip.exchange.norm_cap), {0, 1e12},
+                              "a model with a norm so many times ours is refused; 0 = any"));
+  all.push_back(gossip.duration("answer_deadline_s", GV_FIELD(gossip.exchange.answer_deadline),
+                                {0.01, 3600}, "how long an offer waits for its answer"));
+  all.push_back(gossip.duration("progress_deadline_s", GV_FIELD(gossip.exchange.progress_deadline),
+                                {0.01, 3600}, "longest pause inside an exchange"));
+  all.push_back(gossip.duration("quarantine_s", GV_FIELD(gossip.exchange.quarantine), {0, 1e6},
+                                "how long a peer that sent unsound models is left alone"));
+  all.push_back(gossip.whole("offences_max", GV_FIELD(gossip.exchange.offences_max), {1, 1000},
+                             "unsound models before that"));
+  all.push_back(gossip.whole("catch_up_periods", GV_FIELD(gossip.catch_up_periods), {1, 1e9},
+                             "a peer this far behind on joining or waking fetches a model"));
+  all.push_back(gossip.whole("wait_for_peers", GV_FIELD(gossip.wait_for_peers), {1, 4096},
+                             "training starts when this many are there, itself included"));
+  all.push_back(gossip.duration("wait_max_s", GV_FIELD(gossip.wait_max), {0, 86400},
+                                "or after this long"));
+  all.push_back(gossip.duration("linger_s", GV_FIELD(gossip.linger), {0, 86400},
+                                "how long a peer that is done serves slower ones"));
+}
+
+void append_membership(Settings& all) {
+  const Section<Config> membership{"membership"};
+  all.push_back(membership.duration("probe_period_s", GV_FIELD(membership.probe_period),
+                                    {0.01, 3600}, "one member is probed this often"));
+  all.push_back(membership.duration("probe_timeout_s", GV_FIELD(membership.probe_timeout),
+                                    {0.001, 3600},
+                                    "wait for its answer before others are asked; below the period"));
+  all.push_back(membership.whole("indirect_probes", GV_FIELD(membership.indirect_probes), {0, 100},
+                                 "how many others are asked"));
+  all.push_back(membership.duration("suspicion_min_s", GV_FIELD(membership.suspicion_min),
+                                    {0.01, 3600},
+                                    "from suspected to dead for two peers; grows with their number"));
+  all.push_back(membership.number("suspicion_max_factor",
+                                  GV_FIELD(membership.suspicion_max_factor), {1, 1000},
+                                  "times longer while nobody else confirms"));
+  all.push_back(membership.duration("push_pull_period_s", GV_FIELD(membership.push_pull_period),
+                                    {0.1, 86400}, "between two full comparisons of members"));
+  all.push_back(membership.duration("forget_dead_s", GV_FIELD(membership.forget_dead_after),
+                                    {1, 1e7}, "how long the dead are remembered"));
+}
+
+void append_rest(Settings& all) {
+  const Section<Config> network{"network"};
+  all.push_back(network.flag("trusted", GV_FIELD(network.trusted),
+                             "nobody can listen in: models may travel unencrypted"));
+  all.push_back(network.choice<>("lane", GV_FIELD(network.lane),
+                                 std::vector<std::pair<std::string, LaneKind>>{
+                                     {"auto", LaneKind::automatic},
+                                     {"tls", LaneKind::tls},
+                                     {"plain", LaneKind::plain},
+                                     {"unix", LaneKind::unix_socket}},
+                                 "auto: unix on one host, else plain if trusted, else tls"));
+  all.push_back(network.whole("budget_mib", GV_FIELD(network.budget_mib), {1, 1048576},
+                              "memory for blocks on their way, all lanes together"));
+  all.push_back(network.number("idle_close_s", GV_FIELD(network.idle_close_s), {1, 86400},
+                               "links without traffic are closed after this"));
+  const Section<Config> checkpoint{"checkpoint"};
+  all.push_back(checkpoint.whole("every_steps", GV_FIELD(checkpoint.every_steps), {0, 1e12},
+                                 "local steps between two checkpoints; 0 = only at the end"));
+  all.push_back(checkpoint.whole("keep", GV_FIELD(checkpoint.keep), {1, 1000},
+                                 "older ones are deleted"));
+  const Section<Config> metrics{"metrics"};
+  all.push_back(metrics.number("every_s", GV_FIELD(metrics.every_s), {0.1, 86400},
+                               "between two lines and two rewrites of the metrics file"));
+}
+
+Settings make_config_settings() {
+  Settings all;
+  append_run(all);
+  append_data(all);
+  append_generated(all);
+  append_model(all);
+  append_train(all);
+  append_schedule(all);
+  append_gossip(all);
+  append_membership(all);
+  append_rest(all);
+  return all;
+}
+
+std::vector<Setting<LayerSpec>> make_layer_settings() {
+  const Section<LayerSpec> layer{""};
+  using Kinds = std::vector<LayerKind>;
+  const auto with = [](std::string_view in_words, Kinds kinds, Setting<LayerSpec> setting) {
+    return only_with("kind", in_words,
+                     [kinds = std::move(kinds)](const LayerSpec& spec) {
+                       return std::find(kinds.begin(), kinds.end(), spec.kind) != kinds.end();
+                     },
+                     std::move(setting));
+  };
+  const Kinds windows{LayerKind::conv2d, LayerKind::max_pool, LayerKind::avg_pool};
+  constexpr std::string_view window_words = "kind = \"conv2d\", \"max_pool\" or \"avg_pool\"";
+  std::vector<Setting<LayerSpec>> all;
+  all.push_back(layer.choice<>("kind", GV_FIELD(kind),
+                               std::vector<std::pair<std::string, LayerKind>>{
+                                   {"dense", LayerKind::dense},
+                                   {"conv2d", LayerKind::conv2d},
+                                   {"max_pool", LayerKind::max_pool},
+                                   {"avg_pool", LayerKind::avg_pool},
+                                   {"flatten", LayerKind::flatten},
+                                   {"relu", LayerKind::relu},
+                                   {"tanh", LayerKind::tanh},
+                                   {"gelu", LayerKind::gelu},
+                                   {"dropout", LayerKind::dropout},
+                                   {"layer_norm", LayerKind::layer_norm},
+                                   {"group_norm", LayerKind::group_norm}},
+                               "what the layer does; required"));
+  all.push_back(with("kind = \"dense\" or \"conv2d\"", {LayerKind::dense, LayerKind::conv2d},
+                     layer.whole("units", GV_FIELD(units), {1, 1e6},
+                                 "outputs of a dense layer, channels of a convolution")));
+  all.push_back(with(window_words, windows,
+                     layer.whole("kernel", GV_FIELD(kernel), {1, 1024}, "side of the window")));
+  all.push_back(with(window_words, windows,
+                     layer.whole("stride", GV_FIELD(stride), {0, 1024},
+                                 "0 = 1 for conv2d, the kernel for pools")));
+  all.push_back(with("kind = \"conv2d\"", {LayerKind::conv2d},
+                     layer.whole("padding", GV_FIELD(padding), {0, 1024}, "zeros on each side")));
+  all.push_back(with("kind = \"group_norm\"", {LayerKind::group_norm},
+                     layer.whole("groups", GV_FIELD(groups), {1, 65536}, "groups of channels")));
+  all.push_back(with("kind = \"dropout\"", {LayerKind::dropout},
+                     layer.number("rate", GV_FIELD(rate), {0, 0.999},
+                                  "probability that an activation is dropped")));
+  return all;
+}
+
+#undef GV_FIELD
+
+}  // namespace
+
+std::span<const Setting<Config>> config_settings() {
+  static const Settings settings = make_config_settings();
+  return settings;
+}
+
+std::span<const Setting<LayerSpec>> layer_settings() {
+  static const std::vector<Setting<LayerSpec>> settings = make_layer_settings();
+  return settings;
+}
+
+std::string to_string(const LayerSpec& layer) {
+  std::string text;
+  for (const Setting<LayerSpec>& setting : layer_settings()) {
+    if (setting.has_effect && !setting.has_effect(layer)) continue;
+    text += (text.empty() ? "{" : ", ") + std::string(setting.key) + " = " + setting.show(layer);
+  }
+  return text + "}";
+}
+
+}  // namespace gv

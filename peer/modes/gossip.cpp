@@ -1,0 +1,378 @@
+// The course of gossip training: barrier, download, local steps, exchanges, linger, leave.
+#include "peer/modes/gossip.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "consensus/base/check.hpp"
+
+namespace gv {
+namespace {
+
+/// Weight of the newest job in the running averages a person sees.
+constexpr double recent_weight = 0.1;
+
+/// How long a leaving peer waits for an exchange in flight to settle.
+constexpr Duration settle_max = std::chrono::seconds(1);
+
+}  // namespace
+
+GossipMode::GossipMode(PeerId self, std::uint64_t session, GossipOptions options, Rng rng)
+    : self_(self),
+      options_(std::move(options)),
+      rng_(rng.fork("gossip")),
+      numbers_{.session = session},
+      exchange_(self, numbers_, options_.exchange),
+      fetch_(self, numbers_,
+             ModelFetch::Options{.layout_hash = options_.exchange.layout_hash,
+                                 .elements = options_.exchange.elements}),
+      learning_rate_(options_.peak_learning_rate) {
+  check(options_.period_steps > 0, "a gossip period has at least one step");
+}
+
+void GossipMode::start(Time now, std::uint64_t step, bool joins_others, Membership& members,
+                       Effects& out, std::vector<Job>& jobs) {
+  check(!started_, "a replica starts once");
+  started_ = true;
+  step_ = step;
+  saved_step_ = step;
+  triggered_step_ = step;
+  joins_others_ = joins_others;
+  waiting_since_ = now;
+  report(members);
+  tick(now, members, out, jobs);
+}
+
+void GossipMode::receive(Time now, PeerId from, const Message& message, Membership& members,
+                         Effects& out) {
+  if (members.view().contains(from)) {
+    // Both protocols share the words that concern a transfer under way.
+    if (fetch_.handles(from, message)) {
+      fetch_.receive(now, from, message, out);
+    } else {
+      exchange_.receive(now, from, message, out);
+    }
+  } else if (const auto* offer = std::get_if<Offer>(&message)) {
+    out.send(from, Refuse{offer->id, Reason::unknown_peer});
+  }
+  collect(out);
+}
+
+void GossipMode::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
+  if (fetch_.owns(from, block.id)) {
+    fetch_.receive_block(now, from, block, out);
+  } else {
+    exchange_.receive_block(now, from, block, out);
+  }
+  collect(out);
+}
+
+void GossipMode::lane_lost(Time now, PeerId peer, Effects& out) {
+  exchange_.lane_lost(now, peer, out);
+  fetch_.lane_lost(now, peer, out);
+  collect(out);
+}
+
+void GossipMode::lane_refused(Time now, PeerId peer, Effects& out) {
+  exchange_.lane_refused(now, peer, out);
+  fetch_.lane_refused(now, peer, out);
+  collect(out);
+}
+
+void GossipMode::peer_gone(Time now, PeerId peer, Effects& out) {
+  exchange_.peer_gone(now, peer, out);
+  fetch_.peer_gone(now, peer, out);
+  collect(out);
+}
+
+void GossipMode::collect(Effects& out) {
+  for (Force& force : out.forces) forces_.push_back(std::move(force));
+  out.forces.clear();
+  for (FetchedModel& model : out.fetched) {
+    fetched_.clear();
+    fetched_.push_back(std::move(model));
+  }
+  out.fetched.clear();
+  for (const Event& event : out.events) {
+    if (event.name != "exchange_committed") continue;
+    for (const auto& [name, value] : event.numbers) {
+      if (name == "distance") last_distance_ = value;
+    }
+  }
+}
+
+void GossipMode::complete(Time now, JobDone done, Membership& members, Effects& out,
+                          std::vector<Job>& jobs) {
+  check(job_running_ && done.number == job_number_, "a job completes once");
+  job_running_ = false;
+  learn_from(done);
+  if (last_job_) {
+    finished_ = true;
+    report(members);
+    return;
+  }
+  if (done.snapshot && phase_ != Phase::joining && fetched_.empty() && !leaving_) {
+    // Forces that came while the job ran are not in its snapshot yet. Exchanging without them would
+    // count the same difference twice.
+    for (const Force& force : forces_) {
+      const std::vector<float>& values = *force.values;
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        done.snapshot->values[i] += force.scale * values[i];
+      }
+      for (std::size_t i = 0; i < force.canary.size(); ++i) {
+        done.snapshot->canary[i] += force.canary[i];
+      }
+    }
+    has_snapshot_ = true;
+    const SnapshotPtr snapshot = std::move(done.snapshot);
+    exchange_.set_snapshot(snapshot, alpha());
+    fetch_.set_snapshot(snapshot);
+  }
+  if (phase_ == Phase::training && step_ >= options_.steps) {
+    enter(now, Phase::done, members, out);
+    out.events.push_back({.name = "budget_done", .numbers = {{"step", static_cast<double>(step_)}}});
+  }
+  report(members);
+  if (phase_ == Phase::training && !leaving_ && step_ % options_.period_steps == 0 &&
+      step_ > triggered_step_) {
+    triggered_step_ = step_;
+    begin_exchange(now, members, out);
+    collect(out);
+  }
+  tick(now, members, out, jobs);
+}
+
+/// Others plan by our phase (whom to ask, whether to linger), so they are told at once.
+void GossipMode::enter(Time now, Phase phase, Membership& members, Effects& out) {
+  phase_ = phase;
+  if (phase == Phase::done) done_since_ = now;
+  report(members);
+  members.announce(out);
+}
+
+void GossipMode::learn_from(const JobDone& done) {
+  step_ = done.step;
+  learning_rate_ = done.learning_rate;
+  if (done.steps_run > 0) {
+    const double busy = seconds(done.busy);
+    const bool first = steps_per_second_ == 0;
+    const double weight = first ? 1 : recent_weight;
+    if (busy > 0) {
+      steps_per_second_ += weight * (static_cast<double>(done.steps_run) / busy - steps_per_second_);
+    }
+    recent_loss_ += weight * (done.score.mean_loss() - recent_loss_);
+    recent_accuracy_ += weight * (done.score.accuracy() - recent_accuracy_);
+  }
+  if (done.saved) {
+    saved_step_ = done.step;
+    if (done.save_problem.empty()) {
+      ++counts_.saves;
+    } else {
+      ++counts_.save_failures;
+    }
+  }
+}
+
+float GossipMode::alpha() const {
+  if (!options_.alpha_with_learning_rate || options_.peak_learning_rate <= 0) {
+    return static_cast<float>(options_.alpha);
+  }
+  return static_cast<float>(options_.alpha *
+                            std::min(1.0, learning_rate_ / options_.peak_learning_rate));
+}
+
+void GossipMode::begin_exchange(Time now, Membership& members, Effects& out) {
+  ++counts_.triggers;
+  const View& view = members.view();
+  if (options_.alpha == 0 || view.size() < 2) {
+    ++counts_.idle_rounds;
+    return;
+  }
+  const std::uint64_t round = step_ / options_.period_steps;
+  PeerId partner = self_;
+  if (options_.pairing == PairingKind::uniform) {
+    partner = uniform_partner(view, self_, rng_).value_or(self_);
+  } else {
+    const auto match = matching_partner(options_.run_seed, round, view, self_);
+    if (!match) {
+      ++counts_.idle_rounds;
+      return;
+    }
+    const Member* other = members.find(match->partner);
+    const bool partner_asks =
+        !match->initiates && other != nullptr && other->progress.phase == Phase::training;
+    if (partner_asks) {
+      ++counts_.idle_rounds;
+      return;
+    }
+    partner = match->partner;
+  }
+  const Member* member = members.find(partner);
+  const bool usable = member != nullptr && member->state == MemberState::alive &&
+                      member->progress.phase != Phase::joining &&
+                      member->layout_hash == options_.exchange.layout_hash;
+  if (!usable || !exchange_.start(now, partner, round, out)) ++counts_.missed_rounds;
+}
+
+bool GossipMode::should_fetch(const Membership& members) const {
+  const std::uint64_t lag = options_.catch_up_periods * options_.period_steps;
+  return std::ranges::any_of(members.view().peers(), [&](PeerId peer) {
+    const Member* member = members.find(peer);
+    return peer != self_ && member != nullptr && member->progress.phase != Phase::joining &&
+           member->layout_hash == options_.exchange.layout_hash &&
+           member->progress.step > step_ + lag;
+  });
+}
+
+void GossipMode::begin_fetch(Time now, Membership& members, Effects& out) {
+  std::vector<const Member*> ahead;
+  for (const PeerId peer : members.view().peers()) {
+    const Member* member = members.find(peer);
+    if (peer != self_ && member != nullptr && member->progress.phase != Phase::joining &&
+        member->layout_hash == options_.exchange.layout_hash && member->progress.step > step_) {
+      ahead.push_back(member);
+    }
+  }
+  std::ranges::stable_sort(ahead, std::ranges::greater{},
+                           [](const Member* member) { return member->progress.step; });
+  std::vector<PeerId> candidates;
+  for (const Member* member : ahead) candidates.push_back(member->id);
+  fetch_.want(now, std::move(candidates), out);
+  collect(out);
+}
+
+void GossipMode::woke_up(Time now, Membership& members, Effects& out) {
+  if (phase_ == Phase::joining || leaving_ || fetch_.is_waiting() || !should_fetch(members)) return;
+  out.events.push_back({.name = "catching_up", .numbers = {{"step", static_cast<double>(step_)}}});
+  begin_fetch(now, members, out);
+}
+
+void GossipMode::tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
+  if (!started_ || finished_) return;
+  exchange_.tick(now, out);
+  fetch_.tick(now, out);
+  collect(out);
+  if (phase_ == Phase::joining && !leaving_ && fetched_.empty() && !fetch_.is_waiting()) {
+    const View& view = members.view();
+    const bool somebody_trains = std::ranges::any_of(view.peers(), [&](PeerId peer) {
+      const Member* member = members.find(peer);
+      return peer != self_ && member != nullptr && member->progress.phase != Phase::joining;
+    });
+    const bool waited = now - waiting_since_ >= options_.wait_max;
+    const std::size_t needed = std::max<std::size_t>(options_.wait_for_peers, joins_others_ ? 2 : 1);
+    if (somebody_trains || view.size() >= needed || waited) {
+      if (should_fetch(members) && !fetch_.failed()) {
+        begin_fetch(now, members, out);
+      } else {
+        enter(now, step_ >= options_.steps ? Phase::done : Phase::training, members, out);
+        out.events.push_back({.name = "training_began",
+                              .numbers = {{"step", static_cast<double>(step_)},
+                                          {"peers", static_cast<double>(view.size())}}});
+      }
+    }
+  }
+  if (phase_ == Phase::done && now - done_since_ >= options_.linger) linger_over_ = true;
+  if (!job_running_) next_job(now, members, out, jobs);
+}
+
+void GossipMode::next_job(Time now, Membership& members, Effects& out,
+                          std::vector<Job>& jobs) {
+  if (leaving_ && exchange_.in_flight() && now < settle_until_) return;
+  Job job;
+  if (!fetched_.empty()) {
+    FetchedModel model = std::move(fetched_.front());
+    fetched_.clear();
+    if (model.step >= step_ || phase_ == Phase::joining) {
+      // Forces were meant for the model we are about to give up.
+      forces_.clear();
+      ++counts_.models_fetched;
+      triggered_step_ = model.step;
+      job.adopt = std::move(model);
+      job.snapshot = true;
+      if (phase_ == Phase::joining) enter(now, Phase::training, members, out);
+    }
+  }
+  job.forces = std::exchange(forces_, {});
+  counts_.forces_applied += job.forces.size();
+  if (leaving_) {
+    job.save = true;
+    last_job_ = true;
+  } else if (phase_ == Phase::training) {
+    if (!job.adopt) {
+      job.steps = job_steps();
+      job.snapshot = !has_snapshot_ || (step_ + job.steps) % options_.period_steps == 0 ||
+                     step_ + job.steps >= options_.steps;
+      job.save = step_ + job.steps >= options_.steps ||
+                 (options_.save_every_steps > 0 &&
+                  step_ + job.steps >= saved_step_ + options_.save_every_steps);
+    }
+  } else if (phase_ == Phase::done) {
+    job.snapshot = !has_snapshot_ || !job.forces.empty();
+  }
+  const bool empty = !job.adopt && job.forces.empty() && job.steps == 0 && !job.save &&
+                     !job.snapshot;
+  if (empty) return;
+  job.number = ++job_number_;
+  ++counts_.jobs;
+  job_running_ = true;
+  report(members);
+  jobs.push_back(std::move(job));
+}
+
+std::uint64_t GossipMode::job_steps() const {
+  const std::uint64_t to_trigger = options_.period_steps - step_ % options_.period_steps;
+  // Two jobs a period, so that a force is in the model before the next snapshot is taken of it.
+  std::uint64_t steps = std::max<std::uint64_t>(1, options_.period_steps / 2);
+  if (steps_per_second_ > 0) {
+    const double affordable = steps_per_second_ * seconds(options_.job_max);
+    steps = std::min(steps, std::max<std::uint64_t>(1, static_cast<std::uint64_t>(affordable)));
+  }
+  return std::min({steps, to_trigger, options_.steps - step_});
+}
+
+void GossipMode::leave(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
+  if (leaving_) return;
+  leaving_ = true;
+  settle_until_ = now + settle_max;
+  exchange_.set_snapshot(nullptr, 0);
+  fetch_.set_snapshot(nullptr);
+  if (!started_) {
+    finished_ = true;
+    return;
+  }
+  tick(now, members, out, jobs);
+}
+
+bool GossipMode::is_over(const Membership& members) const {
+  return phase_ == Phase::done && !job_running_ && forces_.empty() &&
+         (linger_over_ || others_done(members));
+}
+
+bool GossipMode::others_done(const Membership& members) const {
+  return std::ranges::all_of(members.view().peers(), [&](PeerId peer) {
+    const Member* member = members.find(peer);
+    return peer == self_ || member == nullptr || member->progress.phase == Phase::done;
+  });
+}
+
+void GossipMode::report(Membership& members) const {
+  members.set_progress({.step = step_,
+                        .steps_per_second = static_cast<float>(steps_per_second_),
+                        .phase = phase_});
+}
+
+Time GossipMode::deadline() const {
+  if (!started_ || finished_) return never;
+  Time earliest = std::min(exchange_.deadline(), fetch_.deadline());
+  if (phase_ == Phase::joining && !leaving_) {
+    earliest = std::min(earliest, waiting_since_ + options_.wait_max);
+  }
+  if (leaving_ && !last_job_) earliest = std::min(earliest, settle_until_);
+  if (phase_ == Phase::done && !leaving_ && !linger_over_) {
+    earliest = std::min(earliest, done_since_ + options_.linger);
+  }
+  return earliest;
+}
+
+}  // namespace gv

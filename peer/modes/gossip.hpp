@@ -1,0 +1,138 @@
+// Gossip mode: local steps at one's own pace, and a pair exchange every `period` of them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "consensus/effects.hpp"
+#include "consensus/exchange/model_fetch.hpp"
+#include "consensus/exchange/pair_exchange.hpp"
+#include "consensus/membership/membership.hpp"
+#include "consensus/pairing.hpp"
+#include "peer/replica.hpp"
+
+namespace gv {
+
+/// How often and how strongly a peer exchanges, and how it joins and ends.
+struct GossipOptions {
+  std::uint64_t run_seed = 1;
+  std::uint64_t steps = 0;              ///< The training budget in local steps.
+  std::uint64_t period_steps = 16;      ///< Local steps between two exchanges.
+  PairingKind pairing = PairingKind::matching;
+  double alpha = 0.5;                   ///< Elastic coefficient; 0.5 averages the pair, 0 switches gossip off.
+  bool alpha_with_learning_rate = false;  ///< Scale alpha with the learning rate (EASGD's rho fixed).
+  double peak_learning_rate = 0;        ///< What the scaling is relative to.
+  std::uint64_t save_every_steps = 0;   ///< Between two checkpoints; 0 = only the last.
+  std::uint64_t catch_up_periods = 8;   ///< A peer this far behind when it joins or wakes fetches a model.
+  std::size_t wait_for_peers = 1;       ///< Start when the view has this many, self included,
+  Duration wait_max = std::chrono::seconds(20);   ///< or after this long.
+  Duration linger = std::chrono::seconds(60);     ///< After the budget, serve slower peers this long.
+  Duration job_max = std::chrono::milliseconds(250);  ///< Aim: no job longer than this.
+  PairExchange::Options exchange;
+};
+
+/// Totals since the start.
+struct GossipCounts {
+  std::uint64_t jobs = 0;
+  std::uint64_t forces_applied = 0;
+  std::uint64_t triggers = 0;           ///< Times an exchange was due.
+  std::uint64_t idle_rounds = 0;        ///< Due, but the pairing left us without a partner to ask.
+  std::uint64_t missed_rounds = 0;      ///< Due, but busy, unreachable or without a usable partner.
+  std::uint64_t models_fetched = 0;
+  std::uint64_t saves = 0;
+  std::uint64_t save_failures = 0;
+};
+
+/// The course of one peer's training. Pure: asks for jobs and messages, is told of results and time.
+class GossipMode {
+ public:
+  GossipMode(PeerId self, std::uint64_t session, GossipOptions options, Rng rng);
+
+  /// Called once, when the replica exists. `step` is where a resumed run goes on.
+  void start(Time now, std::uint64_t step, bool joins_others, Membership& members, Effects& out,
+             std::vector<Job>& jobs);
+
+  void receive(Time now, PeerId from, const Message& message, Membership& members, Effects& out);
+  void receive_block(Time now, PeerId from, const Block& block, Effects& out);
+  void lane_lost(Time now, PeerId peer, Effects& out);
+  void lane_refused(Time now, PeerId peer, Effects& out);
+  void peer_gone(Time now, PeerId peer, Effects& out);
+
+  /// The job asked for last is done.
+  void complete(Time now, JobDone done, Membership& members, Effects& out, std::vector<Job>& jobs);
+
+  /// Checks the start barrier, fetches, the linger period; asks for the next job when none runs.
+  void tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs);
+  Time deadline() const;
+
+  /// Our incarnation rose: others thought us dead or suspected us. Catch up if we fell behind.
+  void woke_up(Time now, Membership& members, Effects& out);
+
+  /// No new exchanges; ends with a last job that saves, after which finished() is true.
+  void leave(Time now, Membership& members, Effects& out, std::vector<Job>& jobs);
+
+  Phase phase() const { return phase_; }
+  bool finished() const { return finished_; }
+  /// The budget is done and nobody needs us any more: time to leave.
+  bool is_over(const Membership& members) const;
+  std::uint64_t step() const { return step_; }
+  double steps_per_second() const { return steps_per_second_; }
+  const GossipCounts& counts() const { return counts_; }
+  const PairExchange& exchange() const { return exchange_; }
+  /// Mean training loss and accuracy over the last jobs (exponential average).
+  double recent_loss() const { return recent_loss_; }
+  double recent_accuracy() const { return recent_accuracy_; }
+  double learning_rate() const { return learning_rate_; }
+  /// Distance between the two models at the last exchange, before the force; a sample of the spread.
+  double last_distance() const { return last_distance_; }
+
+ private:
+  void collect(Effects& out);
+  void enter(Time now, Phase phase, Membership& members, Effects& out);
+  void next_job(Time now, Membership& members, Effects& out, std::vector<Job>& jobs);
+  void begin_exchange(Time now, Membership& members, Effects& out);
+  bool should_fetch(const Membership& members) const;
+  void begin_fetch(Time now, Membership& members, Effects& out);
+  void learn_from(const JobDone& done);
+  float alpha() const;
+  std::uint64_t job_steps() const;
+  bool others_done(const Membership& members) const;
+  void report(Membership& members) const;
+
+  PeerId self_;
+  GossipOptions options_;
+  Rng rng_;
+  TransferNumbers numbers_;
+  PairExchange exchange_;
+  ModelFetch fetch_;
+
+  Phase phase_ = Phase::joining;
+  bool started_ = false;         ///< The replica exists.
+  bool joins_others_ = false;
+  bool job_running_ = false;
+  bool leaving_ = false;
+  bool last_job_ = false;        ///< The job under way is the one that ends it all.
+  bool finished_ = false;
+  bool snapshot_due_ = false;    ///< The next job must end in a snapshot.
+  bool has_snapshot_ = false;
+  bool linger_over_ = false;
+  Time waiting_since_{};
+  Time done_since_{};
+  Time settle_until_{};
+  std::uint64_t job_number_ = 0;
+  std::uint64_t step_ = 0;
+  std::uint64_t saved_step_ = 0;
+  std::uint64_t triggered_step_ = 0;
+  double steps_per_second_ = 0;
+  double recent_loss_ = 0;
+  double recent_accuracy_ = 0;
+  double learning_rate_ = 0;
+  double last_distance_ = 0;
+  std::vector<Force> forces_;               ///< Committed, to be added by the next job.
+  std::vector<FetchedModel> fetched_;       ///< At most one.
+  GossipCounts counts_;
+};
+
+}  // namespace gv

@@ -1,0 +1,120 @@
+// Dispatches what happens to membership and to the mode, and lets them hear of each other.
+#include "peer/node.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+namespace gv {
+namespace {
+
+template <class... Ts>
+struct Overloaded : Ts... {
+  using Ts::operator()...;
+};
+
+}  // namespace
+
+Node::Node(Member self, std::vector<PeerId> authorized, std::uint64_t session, Options options,
+           Rng rng)
+    : membership_(self, std::move(authorized), options.membership, rng.fork("membership")),
+      gossip_(self.id, session, std::move(options.gossip), rng) {}
+
+void Node::start(Time now, std::uint64_t step, bool joins_others, NodeEffects& out) {
+  gossip_.start(now, step, joins_others, membership_, out, out.jobs);
+  settle(now, out);
+}
+
+void Node::contact(Time now, PeerId peer, NodeEffects& out) {
+  membership_.contact(now, peer, out);
+  settle(now, out);
+}
+
+void Node::receive(Time now, const Envelope& envelope, NodeEffects& out) {
+  const auto for_membership = [&](const auto&) {
+    membership_.receive(now, envelope.from, envelope.message, out);
+  };
+  const auto for_gossip = [&](const auto&) {
+    gossip_.receive(now, envelope.from, envelope.message, membership_, out);
+  };
+  std::visit(Overloaded{
+                 [&](const Ping& m) { for_membership(m); },
+                 [&](const PingRequest& m) { for_membership(m); },
+                 [&](const Ack& m) { for_membership(m); },
+                 [&](const Nack& m) { for_membership(m); },
+                 [&](const PushPull& m) { for_membership(m); },
+                 [&](const Offer& m) { for_gossip(m); },
+                 [&](const Accept& m) { for_gossip(m); },
+                 [&](const Refuse& m) { for_gossip(m); },
+                 [&](const Ready& m) { for_gossip(m); },
+                 [&](const Commit& m) { for_gossip(m); },
+                 [&](const Query& m) { for_gossip(m); },
+                 [&](const Abort& m) { for_gossip(m); },
+                 [&](const Resume& m) { for_gossip(m); },
+                 [&](const Fetch& m) { for_gossip(m); },
+                 [&](const Coming& m) { for_gossip(m); },
+             },
+             envelope.message);
+  settle(now, out);
+}
+
+void Node::receive_block(Time now, PeerId from, const Block& block, NodeEffects& out) {
+  gossip_.receive_block(now, from, block, out);
+  settle(now, out);
+}
+
+void Node::lane_lost(Time now, PeerId peer, NodeEffects& out) {
+  gossip_.lane_lost(now, peer, out);
+  settle(now, out);
+}
+
+void Node::lane_refused(Time now, PeerId peer, NodeEffects& out) {
+  gossip_.lane_refused(now, peer, out);
+  settle(now, out);
+}
+
+void Node::complete(Time now, JobDone done, NodeEffects& out) {
+  gossip_.complete(now, std::move(done), membership_, out, out.jobs);
+  settle(now, out);
+}
+
+void Node::authorize(Time now, std::vector<PeerId> authorized, NodeEffects& out) {
+  membership_.authorize(now, std::move(authorized), out);
+  settle(now, out);
+}
+
+void Node::tick(Time now, NodeEffects& out) {
+  membership_.tick(now, out);
+  settle(now, out);
+}
+
+void Node::settle(Time now, NodeEffects& out) {
+  // Deaths found by membership concern exchanges; indexed because the mode appends events too.
+  for (std::size_t i = 0; i < out.events.size(); ++i) {
+    const bool gone = out.events[i].name == "member_dead" || out.events[i].name == "member_left" ||
+                      out.events[i].name == "member_removed";
+    if (gone && out.events[i].peer) gossip_.peer_gone(now, *out.events[i].peer, out);
+  }
+  if (membership_.self().incarnation != incarnation_) {
+    incarnation_ = membership_.self().incarnation;
+    gossip_.woke_up(now, membership_, out);
+  }
+  gossip_.tick(now, membership_, out, out.jobs);
+  if (!leaving_ && gossip_.is_over(membership_)) leave(now, out);
+  // An exchange under way settles before the others are told, or they would count us as gone in it.
+  if (leaving_ && !told_others_ && (gossip_.finished() || !gossip_.exchange().in_flight())) {
+    told_others_ = true;
+    membership_.leave(now, out);
+  }
+}
+
+void Node::leave(Time now, NodeEffects& out) {
+  if (leaving_) return;
+  leaving_ = true;
+  gossip_.leave(now, membership_, out, out.jobs);
+  settle(now, out);
+}
+
+Time Node::deadline() const { return std::min(membership_.deadline(), gossip_.deadline()); }
+
+}  // namespace gv

@@ -1,0 +1,67 @@
+// One whole peer without its machine: membership and a mode of working, wired together. Pure.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "consensus/effects.hpp"
+#include "consensus/membership/membership.hpp"
+#include "peer/modes/gossip.hpp"
+
+namespace gv {
+
+/// Protocol effects and the jobs a node asks for. At most one job is under way at a time.
+struct NodeEffects : Effects {
+  std::vector<Job> jobs;
+};
+
+/// Everything the outside world can do to a peer, and everything the peer wants done in return. The
+/// host makes it real with sockets and a worker thread, the simulator with a virtual clock.
+class Node {
+ public:
+  struct Options {
+    Membership::Options membership;
+    GossipOptions gossip;
+  };
+
+  /// `self` carries id, key, name, address and layout hash; `authorized` is the allow-list.
+  Node(Member self, std::vector<PeerId> authorized, std::uint64_t session, Options options, Rng rng);
+
+  /// The replica exists and stands at `step`. With `joins_others`, training waits for a first contact.
+  void start(Time now, std::uint64_t step, bool joins_others, NodeEffects& out);
+
+  /// A control link to `peer` is up.
+  void contact(Time now, PeerId peer, NodeEffects& out);
+  void receive(Time now, const Envelope& envelope, NodeEffects& out);
+  void receive_block(Time now, PeerId from, const Block& block, NodeEffects& out);
+  void lane_lost(Time now, PeerId peer, NodeEffects& out);
+  void lane_refused(Time now, PeerId peer, NodeEffects& out);
+  void complete(Time now, JobDone done, NodeEffects& out);
+  void authorize(Time now, std::vector<PeerId> authorized, NodeEffects& out);
+
+  /// Safe to call early, late or twice.
+  void tick(Time now, NodeEffects& out);
+  Time deadline() const;
+
+  /// Ends training after the job under way, with a checkpoint and a word to the others.
+  void leave(Time now, NodeEffects& out);
+  bool is_leaving() const { return leaving_; }
+  bool is_finished() const { return gossip_.finished(); }
+
+  const Membership& membership() const { return membership_; }
+  const GossipMode& gossip() const { return gossip_; }
+
+ private:
+  void settle(Time now, NodeEffects& out);
+
+  Membership membership_;
+  GossipMode gossip_;
+  std::uint64_t incarnation_ = 0;
+  bool leaving_ = false;
+  bool told_others_ = false;
+};
+
+}  // namespace gv

@@ -1,0 +1,54 @@
+// Runs jobs on one replica.
+#include "peer/replica.hpp"
+
+#include <sstream>
+#include <utility>
+
+#include "consensus/base/rng.hpp"
+
+namespace gv {
+
+Canary initial_canary(std::uint64_t peer) {
+  Rng rng = Rng(peer).fork("canary");
+  Canary canary;
+  for (auto& lane : canary) lane = static_cast<std::int64_t>(rng.below(1'000'000'000));
+  return canary;
+}
+
+Replica::Replica(Trainer trainer, std::uint64_t peer)
+    : trainer_(std::move(trainer)), canary_(initial_canary(peer)) {}
+
+std::string Replica::canary_text() const {
+  std::string text;
+  for (const std::int64_t lane : canary_) text += (text.empty() ? "" : " ") + std::to_string(lane);
+  return text;
+}
+
+void Replica::restore_canary(const std::string& text) {
+  std::istringstream in(text);
+  Canary read{};
+  for (std::int64_t& lane : read) in >> lane;
+  if (in) canary_ = read;
+}
+
+JobDone Replica::run(Job job) {
+  JobDone done{.number = job.number};
+  if (job.adopt) trainer_.adopt(job.adopt->values, job.adopt->step);
+  for (const Force& force : job.forces) {
+    trainer_.add(*force.values, force.scale);
+    for (std::size_t lane = 0; lane < canary_.size(); ++lane) canary_[lane] += force.canary[lane];
+  }
+  const std::uint64_t before = trainer_.step();
+  if (job.steps > 0) done.score = trainer_.run_steps(job.steps);
+  done.step = trainer_.step();
+  done.steps_run = done.step - before;
+  done.learning_rate = trainer_.learning_rate();
+  if (job.snapshot) {
+    const auto parameters = trainer_.parameters();
+    done.snapshot = std::make_shared<Snapshot>(
+        Snapshot{.values = {parameters.begin(), parameters.end()}, .canary = canary_, .step = done.step});
+  }
+  return done;
+}
+
+}  // namespace gv

@@ -1,0 +1,64 @@
+// One copy of the model and the jobs that change it: the only code that touches live parameters.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "consensus/effects.hpp"
+#include "consensus/replica.hpp"
+#include "train/trainer.hpp"
+
+namespace gv {
+
+/// Work for whoever owns the replica: done in the order of the fields.
+struct Job {
+  std::uint64_t number = 0;
+  std::optional<FetchedModel> adopt;  ///< Replace the model first (a newcomer's download).
+  std::vector<Force> forces;          ///< Add these.
+  std::uint64_t steps = 0;            ///< Take this many optimiser steps.
+  bool snapshot = false;              ///< Copy the parameters at the end.
+  bool save = false;                  ///< Write a checkpoint at the end.
+};
+
+/// What a job came to.
+struct JobDone {
+  std::uint64_t number = 0;
+  std::uint64_t step = 0;               ///< Local steps taken in all.
+  std::uint64_t steps_run = 0;          ///< By this job.
+  Score score;                          ///< Training loss and hits over those steps.
+  double learning_rate = 0;             ///< Of the next step.
+  std::shared_ptr<Snapshot> snapshot;   ///< If asked for; not yet shared with anybody.
+  Duration busy{};                      ///< How long the job took, as measured by the one who ran it.
+  bool saved = false;                   ///< A checkpoint was asked for and written.
+  std::string save_problem;             ///< Why it could not be written; empty if it was.
+};
+
+/// A trainer with the canary coordinates that follow its parameters through every exchange.
+class Replica {
+ public:
+  /// `peer` seeds the canary, so that every replica starts with different integers.
+  Replica(Trainer trainer, std::uint64_t peer);
+
+  /// Runs everything of the job but the save. Sizes of forces and models must match the layout.
+  JobDone run(Job job);
+
+  const Trainer& trainer() const { return trainer_; }
+  Trainer& trainer() { return trainer_; }
+  const Canary& canary() const { return canary_; }
+
+  /// The canary as text for a checkpoint, and back; text of another form changes nothing.
+  std::string canary_text() const;
+  void restore_canary(const std::string& text);
+
+ private:
+  Trainer trainer_;
+  Canary canary_;
+};
+
+/// The canary a replica of this number starts with: what the sum over all peers must come back to.
+Canary initial_canary(std::uint64_t peer);
+
+}  // namespace gv

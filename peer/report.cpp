@@ -1,0 +1,166 @@
+// Reports as JSON, as a line and as Prometheus metrics.
+#include "peer/report.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <system_error>
+
+namespace gv {
+
+Report make_report(const Node& node, const EventLog& log, std::size_t batch, Time now) {
+  const GossipMode& gossip = node.gossip();
+  const Membership& membership = node.membership();
+  Report report;
+  report.name = membership.self().name;
+  report.id = to_string(membership.self().id);
+  report.advertised = membership.self().address;
+  report.pid = ::getpid();
+  report.uptime_s = seconds(now.time_since_epoch());
+  report.phase = to_string(gossip.phase());
+  report.step = gossip.step();
+  report.samples = gossip.step() * batch;
+  report.steps_per_second = gossip.steps_per_second();
+  report.samples_per_second = gossip.steps_per_second() * static_cast<double>(batch);
+  report.loss = gossip.recent_loss();
+  report.accuracy = gossip.recent_accuracy();
+  report.learning_rate = gossip.learning_rate();
+  const auto peers = static_cast<double>(membership.view().size());
+  report.spread = gossip.last_distance() * std::sqrt((peers - 1) / (2 * peers));
+  report.exchanges = gossip.exchange().counts();
+  report.gossip = gossip.counts();
+  report.failures_seen = log.count("member_dead");
+  for (const Member& member : membership.members()) {
+    report.members.emplace_back(member, member.id == membership.self().id);
+  }
+  report.refusals.assign(log.last_refusals().begin(), log.last_refusals().end());
+  return report;
+}
+
+std::string report_json(const Report& report) {
+  nlohmann::ordered_json json;
+  json["self"] = {{"name", report.name},
+                  {"id", report.id},
+                  {"pid", report.pid},
+                  {"listening", report.listening},
+                  {"advertised", report.advertised},
+                  {"lanes", report.lanes}};
+  json["uptime_s"] = report.uptime_s;
+  json["phase"] = report.phase;
+  json["step"] = report.step;
+  json["steps"] = report.steps;
+  json["samples"] = report.samples;
+  json["steps_per_second"] = report.steps_per_second;
+  json["samples_per_second"] = report.samples_per_second;
+  json["loss"] = report.loss;
+  json["accuracy"] = report.accuracy;
+  json["learning_rate"] = report.learning_rate;
+  json["spread"] = report.spread;
+  json["exchanges"] = {{"initiated", report.exchanges.initiated},
+                       {"committed", report.exchanges.committed},
+                       {"refused", report.exchanges.refused},
+                       {"refusals", report.exchanges.refusals},
+                       {"aborted", report.exchanges.aborted},
+                       {"undecided", report.exchanges.undecided}};
+  json["gossip"] = {{"triggers", report.gossip.triggers},
+                    {"idle_rounds", report.gossip.idle_rounds},
+                    {"missed_rounds", report.gossip.missed_rounds},
+                    {"forces_applied", report.gossip.forces_applied},
+                    {"models_fetched", report.gossip.models_fetched},
+                    {"saves", report.gossip.saves},
+                    {"save_failures", report.gossip.save_failures}};
+  json["bytes"] = {{"lanes_sent", report.lane_bytes_sent},
+                   {"lanes_received", report.lane_bytes_received},
+                   {"control_sent", report.control_bytes_sent},
+                   {"control_received", report.control_bytes_received}};
+  json["messages"] = {{"sent", report.control_messages_sent},
+                      {"received", report.control_messages_received}};
+  json["refused_links"] = report.refused_links;
+  json["failures_seen"] = report.failures_seen;
+  json["members"] = nlohmann::ordered_json::array();
+  for (const auto& [member, is_self] : report.members) {
+    json["members"].push_back({{"name", member.name},
+                               {"id", to_string(member.id)},
+                               {"self", is_self},
+                               {"state", to_string(member.state)},
+                               {"incarnation", member.incarnation},
+                               {"phase", to_string(member.progress.phase)},
+                               {"step", member.progress.step},
+                               {"steps_per_second", member.progress.steps_per_second},
+                               {"address", member.address}});
+  }
+  json["refusals"] = nlohmann::ordered_json::array();
+  for (const EventLog::Refusal& refusal : report.refusals) {
+    json["refusals"].push_back(
+        {{"t", refusal.t}, {"event", refusal.event}, {"peer", refusal.peer}, {"why", refusal.why}});
+  }
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+std::string report_line(const Report& report) {
+  std::size_t alive = 0;
+  for (const auto& [member, is_self] : report.members) {
+    alive += is_self || member.state == MemberState::alive;
+  }
+  return fmt::format(
+      "{:7.1f} s  {:<8} step {}/{}  {:.0f} samples/s  loss {:.4f}  accuracy {:.1f} %  peers {}  "
+      "exchanges {}  spread {:.3g}",
+      report.uptime_s, report.phase, report.step, report.steps, report.samples_per_second,
+      report.loss, 100 * report.accuracy, alive, report.exchanges.committed, report.spread);
+}
+
+void write_metrics(const std::filesystem::path& file, const Report& report) {
+  std::string text;
+  const auto metric = [&](std::string_view name, std::string_view type, std::string_view help,
+                          double value) {
+    text += fmt::format("# HELP grapevine_{0} {1}\n# TYPE grapevine_{0} {2}\ngrapevine_{0} {3}\n",
+                        name, help, type, value);
+  };
+  const auto count = [&](std::string_view name, std::string_view help, std::uint64_t value) {
+    metric(name, "counter", help, static_cast<double>(value));
+  };
+  const auto gauge = [&](std::string_view name, std::string_view help, double value) {
+    metric(name, "gauge", help, value);
+  };
+  gauge("uptime_seconds", "Seconds since the peer started.", report.uptime_s);
+  count("steps_total", "Local optimiser steps taken.", report.step);
+  gauge("steps_per_second", "Recent local steps a second.", report.steps_per_second);
+  gauge("training_loss", "Recent mean training loss.", report.loss);
+  gauge("training_accuracy", "Recent training accuracy, 0 to 1.", report.accuracy);
+  gauge("learning_rate", "Learning rate of the next step.", report.learning_rate);
+  gauge("spread", "Estimated consensus distance.", report.spread);
+  count("exchanges_committed_total", "Pair exchanges committed.", report.exchanges.committed);
+  count("exchanges_refused_total", "Own offers refused.", report.exchanges.refused);
+  count("exchanges_aborted_total", "Pair exchanges given up.", report.exchanges.aborted);
+  count("exchanges_undecided_total", "Exchanges dropped without the commit word.",
+        report.exchanges.undecided);
+  count("models_fetched_total", "Whole models downloaded.", report.gossip.models_fetched);
+  count("checkpoints_total", "Checkpoints written.", report.gossip.saves);
+  count("checkpoint_failures_total", "Checkpoints that could not be written.",
+        report.gossip.save_failures);
+  count("lane_bytes_sent_total", "Bytes sent on bulk lanes.", report.lane_bytes_sent);
+  count("lane_bytes_received_total", "Bytes received on bulk lanes.", report.lane_bytes_received);
+  count("control_bytes_sent_total", "Bytes sent on control links.", report.control_bytes_sent);
+  count("control_bytes_received_total", "Bytes received on control links.",
+        report.control_bytes_received);
+  count("links_refused_total", "Strangers and disagreeing hellos refused.", report.refused_links);
+  count("members_declared_dead_total", "Members declared dead.", report.failures_seen);
+  double alive = 0;
+  for (const auto& entry : report.members) alive += entry.first.state == MemberState::alive;
+  gauge("members_alive", "Members thought alive, the peer itself included.", alive);
+
+  const std::filesystem::path temporary = file.string() + ".new";
+  {
+    std::ofstream out(temporary, std::ios::trunc);
+    out << text;
+    if (!out) return;
+  }
+  std::error_code ignored;
+  std::filesystem::rename(temporary, file, ignored);
+}
+
+}  // namespace gv

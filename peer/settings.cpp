@@ -1,0 +1,41 @@
+// Settings as options.
+#include "peer/settings.hpp"
+
+#include <algorithm>
+
+namespace gv {
+
+Node::Options node_options(const Config& config, const Layout& layout, std::uint64_t steps,
+                           std::size_t wait_for) {
+  Node::Options options{.membership = config.membership, .gossip = config.gossip};
+  GossipOptions& gossip = options.gossip;
+  gossip.run_seed = config.run.seed;
+  gossip.steps = steps;
+  gossip.peak_learning_rate = config.train.schedule.learning_rate;
+  gossip.save_every_steps = config.checkpoint.every_steps;
+  gossip.wait_for_peers = std::max(gossip.wait_for_peers, wait_for);
+  gossip.exchange.layout_hash = layout.hash();
+  gossip.exchange.elements = layout.size();
+  return options;
+}
+
+BulkLanes::Security lane_security(LaneKind lane) {
+  switch (lane) {
+    case LaneKind::automatic: return BulkLanes::Security::automatic;
+    case LaneKind::tls: return BulkLanes::Security::tls;
+    case LaneKind::plain: return BulkLanes::Security::plain;
+    case LaneKind::unix_socket: return BulkLanes::Security::unix_socket;
+  }
+  return BulkLanes::Security::automatic;
+}
+
+std::string host_part(const std::string& address) {
+  const auto colon = address.rfind(':');
+  std::string host = colon == std::string::npos ? address : address.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  return host;
+}
+
+}  // namespace gv

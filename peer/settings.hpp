@@ -1,0 +1,24 @@
+// From a config to the options of the parts that are not described by it alone.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "net/bulk_lanes.hpp"
+#include "peer/config.hpp"
+#include "peer/node.hpp"
+#include "train/layout.hpp"
+
+namespace gv {
+
+/// What the node is told. `steps` is this peer's budget; `wait_for` overrides the size of the start
+/// barrier when it is larger.
+Node::Options node_options(const Config& config, const Layout& layout, std::uint64_t steps,
+                           std::size_t wait_for);
+
+BulkLanes::Security lane_security(LaneKind lane);
+
+/// "host" of "host:port" or "[v6]:port"; empty of an empty address.
+std::string host_part(const std::string& address);
+
+}  // namespace gv

@@ -1,0 +1,165 @@
+// The status socket, both ends, and the table made of its document.
+#include "peer/status.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <asio/io_context.hpp>
+#include <asio/local/stream_protocol.hpp>
+#include <asio/write.hpp>
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+namespace gv {
+namespace {
+
+constexpr const char* socket_name = "status.sock";
+
+/// A Unix socket's path has room for 107 characters and run folders can be deeper, so the folder is
+/// named through a descriptor of it.
+class FolderHandle {
+ public:
+  explicit FolderHandle(const std::filesystem::path& folder)
+      : fd_(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)) {}
+  ~FolderHandle() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  FolderHandle(const FolderHandle&) = delete;
+  FolderHandle& operator=(const FolderHandle&) = delete;
+
+  bool is_open() const { return fd_ >= 0; }
+  std::string socket_path() const { return fmt::format("/proc/self/fd/{}/{}", fd_, socket_name); }
+
+ private:
+  int fd_;
+};
+
+}  // namespace
+
+struct StatusServer::Impl : std::enable_shared_from_this<StatusServer::Impl> {
+  Impl(asio::io_context& io, const std::filesystem::path& where, std::function<std::string()> make)
+      : folder(where), handle(where), document(std::move(make)), acceptor(io) {
+    if (!handle.is_open()) {
+      throw std::runtime_error(folder.string() + ": cannot be opened: " + std::strerror(errno));
+    }
+    ::unlink((folder / socket_name).c_str());
+    const asio::local::stream_protocol::endpoint endpoint(handle.socket_path());
+    asio::error_code error;
+    acceptor.open(endpoint.protocol());
+    acceptor.bind(endpoint, error);
+    if (!error) acceptor.listen(16, error);
+    if (error) {
+      throw std::runtime_error((folder / socket_name).string() + ": " + error.message());
+    }
+    ::chmod((folder / socket_name).c_str(), 0600);
+  }
+
+  void accept() {
+    acceptor.async_accept([self = shared_from_this()](asio::error_code error,
+                                                      asio::local::stream_protocol::socket peer) {
+      if (error == asio::error::operation_aborted || !self->acceptor.is_open()) return;
+      if (!error) {
+        auto socket = std::make_shared<asio::local::stream_protocol::socket>(std::move(peer));
+        auto text = std::make_shared<std::string>(self->document());
+        asio::async_write(*socket, asio::buffer(*text),
+                          [socket, text](asio::error_code, std::size_t) {});
+      }
+      self->accept();
+    });
+  }
+
+  std::filesystem::path folder;
+  FolderHandle handle;
+  std::function<std::string()> document;
+  asio::local::stream_protocol::acceptor acceptor;
+};
+
+StatusServer::StatusServer(asio::io_context& io, const std::filesystem::path& folder,
+                           std::function<std::string()> document)
+    : impl_(std::make_shared<Impl>(io, folder, std::move(document))) {
+  impl_->accept();
+}
+
+StatusServer::~StatusServer() {
+  asio::error_code ignored;
+  impl_->acceptor.close(ignored);
+  ::unlink((impl_->folder / socket_name).c_str());
+}
+
+std::optional<std::string> ask_status(const std::filesystem::path& folder, int timeout_ms) {
+  const FolderHandle handle(folder);
+  if (!handle.is_open()) return std::nullopt;
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return std::nullopt;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string path = handle.socket_path();
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  std::optional<std::string> answer;
+  if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
+    std::string text;
+    constexpr std::size_t document_bytes_max = 4 << 20;
+    while (text.size() < document_bytes_max) {
+      pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
+      if (::poll(&ready, 1, timeout_ms) <= 0) break;
+      char buffer[65536];
+      const ssize_t got = ::read(fd, buffer, sizeof buffer);
+      if (got < 0) break;
+      if (got == 0) {
+        answer = std::move(text);
+        break;
+      }
+      text.append(buffer, static_cast<std::size_t>(got));
+    }
+  }
+  ::close(fd);
+  return answer;
+}
+
+std::string status_table(const std::string& document) {
+  const auto json = nlohmann::json::parse(document, nullptr, false);
+  if (json.is_discarded()) return "the peer's answer is not valid JSON\n";
+  std::string out;
+  const auto self = json.value("self", nlohmann::json::object());
+  out += fmt::format("peer {}  {}  {}\n", self.value("name", ""), self.value("id", ""),
+                     json.value("phase", ""));
+  out += fmt::format("  listening on {}  advertised as {}  lanes on {}\n",
+                     self.value("listening", "nothing (dials out only)"),
+                     self.value("advertised", "nothing"), self.value("lanes", "nothing"));
+  out += fmt::format("  step {} of {}  {:.1f} steps/s  {:.0f} samples/s  loss {:.4f}  accuracy {:.2f} %"
+                     "  learning rate {:.2g}\n",
+                     json.value("step", 0ULL), json.value("steps", 0ULL),
+                     json.value("steps_per_second", 0.0), json.value("samples_per_second", 0.0),
+                     json.value("loss", 0.0), 100 * json.value("accuracy", 0.0),
+                     json.value("learning_rate", 0.0));
+  const auto exchanges = json.value("exchanges", nlohmann::json::object());
+  out += fmt::format("  spread {:.3g}  exchanges {} committed  {} refused  {} aborted  {} undecided\n\n",
+                     json.value("spread", 0.0), exchanges.value("committed", 0ULL),
+                     exchanges.value("refused", 0ULL), exchanges.value("aborted", 0ULL),
+                     exchanges.value("undecided", 0ULL));
+  out += fmt::format("{:<16} {:<10} {:<10} {:>10} {:>9}  {}\n", "member", "state", "phase", "step",
+                     "steps/s", "address");
+  for (const auto& member : json.value("members", nlohmann::json::array())) {
+    out += fmt::format("{:<16} {:<10} {:<10} {:>10} {:>9.1f}  {}\n", member.value("name", ""),
+                       member.value("state", ""), member.value("phase", ""),
+                       member.value("step", 0ULL), member.value("steps_per_second", 0.0),
+                       member.value("address", ""));
+  }
+  const auto refusals = json.value("refusals", nlohmann::json::array());
+  if (!refusals.empty()) out += "\nlast refusals\n";
+  for (const auto& refusal : refusals) {
+    out += fmt::format("  {:>9.2f} s  {:<20} {:<16} {}\n", refusal.value("t", 0.0),
+                       refusal.value("event", ""), refusal.value("peer", ""),
+                       refusal.value("why", ""));
+  }
+  return out;
+}
+
+}  // namespace gv

@@ -1,0 +1,202 @@
+// Data, shards, trainers and checkpoints of a run.
+#include "peer/task.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <optional>
+
+#include "train/checkpoint/checkpoint.hpp"
+#include "train/data/generated.hpp"
+#include "train/data/partition.hpp"
+#include "train/data/readers.hpp"
+
+namespace gv {
+namespace {
+
+constexpr std::size_t evaluation_batch = 256;
+
+std::vector<std::string> in_folder(const DataConfig& data, const std::vector<std::string>& files) {
+  std::vector<std::string> paths;
+  for (const std::string& file : files) {
+    paths.push_back((std::filesystem::path(data.folder) / file).string());
+  }
+  return paths;
+}
+
+/// Inputs are read as (value - mean) / deviation, where bytes count from 0 to 1.
+void normalise(DataSet& data, const DataConfig& config) {
+  data.offset = static_cast<float>(config.mean);
+  data.scale = static_cast<float>(1 / config.deviation);
+  for (float& value : data.floats) value = (value - data.offset) * data.scale;
+}
+
+LoadedDataSet load(const Config& config, bool test) {
+  const DataConfig& data = config.data;
+  LoadedDataSet loaded;
+  const std::vector<std::string> files = in_folder(data, test ? data.test_files : data.train_files);
+  switch (data.kind) {
+    case DataKind::generated: {
+      const GeneratedConfig& spec = data.generated;
+      loaded.data = std::make_shared<DataSet>(
+          generate_blobs({.samples = test ? spec.test_samples : spec.samples,
+                          .features = spec.features,
+                          .classes = spec.classes,
+                          .noise = spec.noise,
+                          .seed = config.run.seed},
+                         test ? 1 : 0));
+      break;
+    }
+    case DataKind::idx: loaded = read_idx(files.at(0), files.at(1)); break;
+    case DataKind::cifar10: loaded = read_cifar10(files); break;
+    case DataKind::csv: loaded = read_csv(files.at(0), data.csv_targets); break;
+  }
+  if (loaded.problems.empty()) normalise(*loaded.data, data);
+  return loaded;
+}
+
+std::size_t outputs_of(const DataSet& data) {
+  return data.classes > 0 ? data.classes : data.target_width;
+}
+
+/// What only shows when model and data meet.
+Problems problems_of(const Config& config, const ModelSpec& model, const DataSet& data) {
+  Problems found = problems(model, data.shape);
+  for (Problem& problem : found) problem.place = "model." + problem.place;
+  const bool classification = data.classes > 0;
+  if (classification != (config.model.loss == LossKind::cross_entropy)) {
+    found.push_back({"model.loss",
+                     classification ? "the data has labels, not targets"
+                                    : "the data has targets, not labels",
+                     classification ? "use loss = \"cross_entropy\"" : "use loss = \"squared\""});
+  }
+  const std::size_t last = model.layers.empty() ? 0 : model.layers.back().units;
+  if (config.model.kind == ModelKind::layers && last < outputs_of(data)) {
+    found.push_back({"model.layers",
+                     fmt::format("the last layer has {} outputs, the data needs {}", last,
+                                 outputs_of(data)),
+                     fmt::format("end with a dense layer of units = {}", outputs_of(data))});
+  }
+  return found;
+}
+
+}  // namespace
+
+Task load_task(const Config& config, std::size_t shard) {
+  Task task;
+  LoadedDataSet loaded = load(config, false);
+  if (!loaded.problems.empty()) {
+    task.problems = std::move(loaded.problems);
+    return task;
+  }
+  const DataSet& whole = *loaded.data;
+  if (whole.size() < config.run.peers) {
+    task.problems.push_back({"run.peers",
+                             fmt::format("{} samples cannot be dealt out to {} peers", whole.size(),
+                                         config.run.peers),
+                             "use fewer peers or more data"});
+    return task;
+  }
+  task.trainer.model = model_spec(config.model, outputs_of(whole));
+  task.problems = problems_of(config, task.trainer.model, whole);
+  if (!task.problems.empty()) return task;
+  const auto shards = partition(config.data.partition, whole, config.run.peers,
+                                Rng(config.run.seed).fork("partition"));
+  task.shard = std::make_shared<const DataSet>(whole.subset(shards.at(shard)));
+  task.trainer.optimizer = config.train.optimizer;
+  task.trainer.schedule = config.train.schedule;
+  task.trainer.batch = config.train.batch;
+  task.trainer.steps = steps_of(config, task.shard->size());
+  task.trainer.seed = config.run.seed;
+  task.trainer.peer = shard;
+  return task;
+}
+
+TestSet load_test_set(const Config& config) {
+  TestSet test;
+  LoadedDataSet loaded = load(config, true);
+  test.problems = std::move(loaded.problems);
+  if (!test.problems.empty()) return test;
+  test.model = model_spec(config.model, outputs_of(*loaded.data));
+  test.problems = problems_of(config, test.model, *loaded.data);
+  test.data = std::move(loaded.data);
+  return test;
+}
+
+Score evaluate(Model& model, std::span<const float> parameters, const DataSet& data) {
+  Score total;
+  std::vector<float> inputs(evaluation_batch * data.features());
+  for (std::size_t begin = 0; begin < data.size(); begin += evaluation_batch) {
+    const std::size_t count = std::min(evaluation_batch, data.size() - begin);
+    for (std::size_t i = 0; i < count; ++i) {
+      data.read(begin + i, std::span(inputs).subspan(i * data.features(), data.features()));
+    }
+    Batch batch{.inputs = std::span(inputs).first(count * data.features()),
+                .labels = {},
+                .targets = {},
+                .size = count};
+    if (data.classes > 0) {
+      batch.labels = std::span(data.labels).subspan(begin, count);
+    } else {
+      batch.targets = std::span(data.targets).subspan(begin * data.target_width,
+                                                      count * data.target_width);
+    }
+    const Score score = model.evaluate(parameters, batch);
+    total.loss += score.loss;
+    total.correct += score.correct;
+    total.samples += score.samples;
+  }
+  return total;
+}
+
+StartingPoint starting_point(const Task& task, const std::filesystem::path& checkpoints,
+                             std::size_t shard, bool resume) {
+  StartingPoint point{.replica = Replica(Trainer(task.trainer, task.shard), shard)};
+  if (!resume) return point;
+  Trainer& trainer = point.replica.trainer();
+  LoadedCheckpoint loaded = load_newest_checkpoint(checkpoints, trainer.layout());
+  for (const auto& [file, why] : loaded.refused) {
+    point.events.push_back({.name = "checkpoint_refused", .detail = file.string() + ": " + why});
+  }
+  if (!loaded.checkpoint) {
+    point.events.push_back(
+        {.name = "resumed_from_nothing", .detail = "no sound checkpoint in " + checkpoints.string()});
+    return point;
+  }
+  const Checkpoint& checkpoint = *loaded.checkpoint;
+  const std::string problem = trainer.restore(checkpoint.parameters, checkpoint.optimizer);
+  if (!problem.empty()) {
+    point.events.push_back(
+        {.name = "checkpoint_refused", .detail = loaded.file.string() + ": " + problem});
+    return point;
+  }
+  const auto canary = checkpoint.metadata.find("canary");
+  if (canary != checkpoint.metadata.end()) point.replica.restore_canary(canary->second);
+  point.step = trainer.step();
+  point.events.push_back({.name = "resumed",
+                          .detail = loaded.file.string(),
+                          .numbers = {{"step", static_cast<double>(point.step)}}});
+  return point;
+}
+
+std::string save_replica(const std::filesystem::path& checkpoints, const Replica& replica,
+                         const Config& config, std::string_view config_text) {
+  const std::map<std::string, std::string> metadata = {
+      {"format", "grapevine"},
+      {"config", std::string(config_text)},
+      {"data_folder", config.data.folder},
+      {"canary", replica.canary_text()}};
+  return save_checkpoint(checkpoints, replica.trainer().layout(), replica.trainer().parameters(),
+                         replica.trainer().optimizer_state(), metadata, config.checkpoint.keep);
+}
+
+std::string read_config_text(const std::string& path) {
+  if (path.empty()) return std::string(default_config_text());
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace gv

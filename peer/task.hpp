@@ -1,0 +1,57 @@
+// From a config to what is trained: data, shard, trainer, and where a replica starts and is kept.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "peer/config.hpp"
+#include "peer/replica.hpp"
+#include "train/trainer.hpp"
+
+namespace gv {
+
+/// One peer's share of a run. `problems` is empty when the rest may be used.
+struct Task {
+  std::shared_ptr<const DataSet> shard;
+  TrainerSpec trainer;
+  Problems problems;
+};
+
+/// Loads the training data, cuts it into config.run.peers shards and keeps number `shard`.
+Task load_task(const Config& config, std::size_t shard);
+
+/// The held-out samples, whole.
+struct TestSet {
+  std::shared_ptr<const DataSet> data;
+  ModelSpec model;
+  Problems problems;
+};
+TestSet load_test_set(const Config& config);
+
+/// Loss and accuracy of a model over a whole data set, in batches.
+Score evaluate(Model& model, std::span<const float> parameters, const DataSet& data);
+
+/// Where a replica begins.
+struct StartingPoint {
+  Replica replica;
+  std::uint64_t step = 0;
+  std::vector<Event> events;  ///< Which checkpoint was taken up, which were refused and why.
+};
+
+/// The run's first model or, with `resume`, the newest sound checkpoint in `checkpoints`.
+StartingPoint starting_point(const Task& task, const std::filesystem::path& checkpoints,
+                             std::size_t shard, bool resume);
+
+/// Writes a checkpoint that a later start can go on from, with the config inside. Returns why it could
+/// not, or an empty string.
+std::string save_replica(const std::filesystem::path& checkpoints, const Replica& replica,
+                         const Config& config, std::string_view config_text);
+
+/// The text of a config file; the built-in one's for an empty path. Empty when it cannot be read.
+std::string read_config_text(const std::string& path);
+
+}  // namespace gv

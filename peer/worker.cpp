@@ -1,0 +1,49 @@
+// The worker's loop.
+#include "peer/worker.hpp"
+
+#include <chrono>
+#include <utility>
+
+#include "consensus/base/check.hpp"
+
+namespace gv {
+
+Worker::Worker(Replica replica, Save save, Done done)
+    : replica_(std::move(replica)),
+      save_(std::move(save)),
+      done_(std::move(done)),
+      thread_([this](std::stop_token stop) { run(stop); }) {}
+
+Worker::~Worker() = default;
+
+void Worker::post(Job job) {
+  {
+    const std::lock_guard lock(mutex_);
+    check(!next_, "one job at a time");
+    next_ = std::move(job);
+  }
+  wake_.notify_one();
+}
+
+void Worker::run(std::stop_token stop) {
+  while (true) {
+    std::optional<Job> job;
+    {
+      std::unique_lock lock(mutex_);
+      if (!wake_.wait(lock, stop, [this] { return next_.has_value(); })) return;
+      job = std::exchange(next_, std::nullopt);
+    }
+    const bool save = job->save;
+    const auto begin = std::chrono::steady_clock::now();
+    JobDone done = replica_.run(*std::move(job));
+    done.busy = std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now() - begin);
+    if (save) {
+      done.saved = true;
+      done.save_problem = save_(replica_);
+    }
+    done_(std::move(done));
+    replica_.trainer().prefetch();
+  }
+}
+
+}  // namespace gv

@@ -1,0 +1,44 @@
+// The thread that owns the replica and runs its jobs, so that the host's loop never waits for them.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "peer/replica.hpp"
+
+namespace gv {
+
+/// Runs one job at a time on its own thread. Between jobs it gathers the next batches.
+class Worker {
+ public:
+  /// Called on the worker's thread when a job is done.
+  using Done = std::function<void(JobDone)>;
+  /// Writes a checkpoint of the replica; returns why it could not, or an empty string. Called on the
+  /// worker's thread: exchanges go on from the last snapshot however slow the disk is.
+  using Save = std::function<std::string(const Replica&)>;
+
+  Worker(Replica replica, Save save, Done done);
+
+  /// Waits for the job under way, if any.
+  ~Worker();
+
+  /// Hands over a job. The one before must be done.
+  void post(Job job);
+
+ private:
+  void run(std::stop_token stop);
+
+  Replica replica_;
+  Save save_;
+  Done done_;
+  std::mutex mutex_;
+  std::condition_variable_any wake_;
+  std::optional<Job> next_;
+  std::jthread thread_;  ///< Last: stops before the rest goes.
+};
+
+}  // namespace gv

@@ -1,0 +1,47 @@
+// A child process: started, signalled and reaped by its pid alone.
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gv {
+
+/// How a child ended.
+struct Ending {
+  int exit_code = 0;  ///< Meaningful when `signal` is 0.
+  int signal = 0;     ///< The signal that killed it; 0 if it exited.
+};
+
+/// "exit code 2", "killed by signal 9".
+std::string to_string(const Ending& ending);
+
+/// Owns one child. The child gets SIGTERM when this process dies, so none is left behind.
+class ChildProcess {
+ public:
+  /// Runs `arguments` (the program's path first), its output appended to `output`. Throws
+  /// std::system_error when it cannot be started.
+  ChildProcess(const std::vector<std::string>& arguments, const std::filesystem::path& output);
+
+  /// Kills and reaps a child that still runs.
+  ~ChildProcess();
+  ChildProcess(ChildProcess&& other) noexcept;
+  ChildProcess& operator=(ChildProcess&&) = delete;
+
+  pid_t pid() const { return pid_; }
+
+  /// Sends a signal unless the child has ended.
+  void signal(int number);
+
+  /// Reaps the child if it has ended; nothing while it runs. Never blocks.
+  std::optional<Ending> ending();
+
+ private:
+  pid_t pid_;
+  std::optional<Ending> ending_;
+};
+
+}  // namespace gv

@@ -1,0 +1,187 @@
+// Evaluates what every peer came to, their mean, and the spread between them.
+#include "sim/local/summary.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+
+#include "peer/task.hpp"
+#include "train/checkpoint/checkpoint.hpp"
+#include "train/checkpoint/safetensors.hpp"
+
+namespace gv {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// A peer's last model with what it said of itself at its end.
+struct FinishedPeer {
+  std::string name;
+  Ending ending;
+  std::vector<float> parameters;   ///< Empty: no sound checkpoint.
+  double accuracy = 0;
+  double loss = 0;
+  Json result = Json::object();    ///< Its result.json; empty if it was killed.
+};
+
+FinishedPeer finish(const PeerOutcome& outcome, Model& model, const DataSet& test) {
+  FinishedPeer peer{.name = outcome.name, .ending = outcome.ending};
+  std::ifstream file(outcome.folder / "result.json");
+  if (file) {
+    Json json = Json::parse(file, nullptr, false);
+    if (json.is_object()) peer.result = std::move(json);
+  }
+  LoadedCheckpoint loaded = load_newest_checkpoint(outcome.folder / "checkpoints", model.layout());
+  if (!loaded.checkpoint) return peer;
+  peer.parameters = std::move(loaded.checkpoint->parameters);
+  const Score score = evaluate(model, peer.parameters, test);
+  peer.accuracy = score.accuracy();
+  peer.loss = score.mean_loss();
+  return peer;
+}
+
+std::vector<float> mean_of(const std::vector<FinishedPeer>& peers, std::size_t size) {
+  std::vector<double> sum(size);
+  std::size_t count = 0;
+  for (const FinishedPeer& peer : peers) {
+    if (peer.parameters.empty()) continue;
+    ++count;
+    for (std::size_t i = 0; i < size; ++i) sum[i] += peer.parameters[i];
+  }
+  std::vector<float> mean(count == 0 ? 0 : size);
+  for (std::size_t i = 0; i < mean.size(); ++i) {
+    mean[i] = static_cast<float>(sum[i] / static_cast<double>(count));
+  }
+  return mean;
+}
+
+/// sqrt((1/n) sum ||x_i - mean||^2).
+double spread_of(const std::vector<FinishedPeer>& peers, const std::vector<float>& mean) {
+  double squares = 0;
+  std::size_t count = 0;
+  for (const FinishedPeer& peer : peers) {
+    if (peer.parameters.empty()) continue;
+    ++count;
+    for (std::size_t i = 0; i < mean.size(); ++i) {
+      const double difference = static_cast<double>(peer.parameters[i]) - mean[i];
+      squares += difference * difference;
+    }
+  }
+  return std::sqrt(squares / static_cast<double>(std::max<std::size_t>(1, count)));
+}
+
+std::uint64_t number(const Json& json, const char* group, const char* name) {
+  return json.value(group, Json::object()).value(name, std::uint64_t{0});
+}
+
+}  // namespace
+
+bool print_summary(const Config& config, const std::filesystem::path& folder,
+                   const std::vector<PeerOutcome>& outcomes, double wall_s) {
+  const TestSet test = load_test_set(config);
+  if (!test.problems.empty()) {
+    for (const Problem& problem : test.problems) fmt::print(stderr, "{}\n", to_string(problem));
+    return false;
+  }
+  Model model(test.model, test.data->shape, 256);
+  std::vector<FinishedPeer> peers;
+  for (const PeerOutcome& outcome : outcomes) peers.push_back(finish(outcome, model, *test.data));
+
+  std::uint64_t steps = 0;
+  std::uint64_t committed = 0;
+  std::uint64_t refused = 0;
+  std::uint64_t aborted = 0;
+  std::uint64_t undecided = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t seen_dead = 0;
+  std::size_t failures = 0;
+  const FinishedPeer* worst = nullptr;
+  fmt::print("\n{:<12} {:>9} {:>8} {:>9} {:>10} {:>9} {:>9}  {}\n", "peer", "accuracy", "loss",
+             "steps", "exchanges", "refused", "MB sent", "end");
+  for (const FinishedPeer& peer : peers) {
+    const bool clean = peer.ending.signal == 0 && peer.ending.exit_code == 0;
+    failures += !clean;
+    steps += peer.result.value("step", std::uint64_t{0});
+    committed += number(peer.result, "exchanges", "committed");
+    refused += number(peer.result, "exchanges", "refused");
+    aborted += number(peer.result, "exchanges", "aborted");
+    undecided += number(peer.result, "exchanges", "undecided");
+    const std::uint64_t sent = number(peer.result, "bytes", "lanes_sent");
+    bytes += sent;
+    seen_dead += peer.result.value("failures_seen", std::uint64_t{0});
+    if (!peer.parameters.empty() && (worst == nullptr || peer.accuracy < worst->accuracy)) {
+      worst = &peer;
+    }
+    fmt::print("{:<12} {:>7.2f} % {:>8.4f} {:>9} {:>10} {:>9} {:>9.1f}  {}\n", peer.name,
+               100 * peer.accuracy, peer.loss, peer.result.value("step", std::uint64_t{0}),
+               number(peer.result, "exchanges", "committed"),
+               number(peer.result, "exchanges", "refused"), static_cast<double>(sent) / 1e6,
+               clean ? "clean" : to_string(peer.ending));
+  }
+  const std::vector<float> mean = mean_of(peers, model.layout().size());
+  if (mean.empty()) {
+    fmt::print("no peer left a checkpoint that can be read\n");
+    return false;
+  }
+  const Score score = evaluate(model, mean, *test.data);
+  const double spread = spread_of(peers, mean);
+  std::vector<TensorView> tensors;
+  for (const TensorSlot& slot : model.layout().slots()) {
+    tensors.push_back({slot.name, slot.shape, std::span(mean).subspan(slot.offset, slot.size)});
+  }
+  std::map<std::string, std::string> metadata{{"format", "grapevine"},
+                                              {"data_folder", config.data.folder}};
+  std::ifstream config_file(folder / "config.toml");
+  std::ostringstream config_text;
+  config_text << config_file.rdbuf();
+  metadata["config"] = config_text.str();
+  const std::string problem = write_safetensors(folder / "mean.safetensors", tensors, metadata);
+  if (!problem.empty()) fmt::print(stderr, "mean model not written: {}\n", problem);
+
+  fmt::print("\nmean model   {:.2f} % accuracy on {} test samples, loss {:.4f}\n",
+             100 * score.accuracy(), score.samples, score.mean_loss());
+  fmt::print("worst peer   {:.2f} % ({}), {:.2f} points below the mean model\n",
+             100 * worst->accuracy, worst->name, 100 * (score.accuracy() - worst->accuracy));
+  fmt::print("spread       {:.4g}\n", spread);
+  fmt::print("wall time    {:.1f} s\n", wall_s);
+  fmt::print("steps        {}\n", steps);
+  // Both ends of an exchange count it.
+  fmt::print("exchanges    {} ({} refused, {} aborted, {} undecided)\n", committed / 2, refused,
+             aborted, undecided);
+  fmt::print("bytes        {:.1f} MB on bulk lanes\n", static_cast<double>(bytes) / 1e6);
+  fmt::print("failures     {} peers did not end cleanly, {} deaths seen by others\n", failures,
+             seen_dead);
+  fmt::print("model        {}\n", (folder / "mean.safetensors").string());
+
+  Json summary{{"mean_accuracy", score.accuracy()},
+               {"mean_loss", score.mean_loss()},
+               {"worst_accuracy", worst->accuracy},
+               {"worst_peer", worst->name},
+               {"spread", spread},
+               {"wall_s", wall_s},
+               {"steps", steps},
+               {"samples", steps * config.train.batch},
+               {"exchanges", committed / 2},
+               {"refused", refused},
+               {"aborted", aborted},
+               {"undecided", undecided},
+               {"lane_bytes", bytes},
+               {"failures", failures}};
+  for (const FinishedPeer& peer : peers) {
+    summary["peers"].push_back({{"name", peer.name},
+                                {"accuracy", peer.accuracy},
+                                {"exit", peer.ending.exit_code},
+                                {"signal", peer.ending.signal},
+                                {"result", peer.result}});
+  }
+  std::ofstream(folder / "summary.json") << summary.dump(1) << '\n';
+  return true;
+}
+
+}  // namespace gv

@@ -1,0 +1,26 @@
+// What a finished run came to: the mean model and the worst peer, and what it cost.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "peer/config.hpp"
+#include "sim/local/process.hpp"
+
+namespace gv {
+
+/// One peer after its end.
+struct PeerOutcome {
+  std::string name;
+  std::filesystem::path folder;  ///< Holds its checkpoints and result.json.
+  Ending ending;
+};
+
+/// Loads every peer's newest checkpoint, evaluates each and their mean on the test set, prints the
+/// summary and writes it to `<folder>/summary.json`, the mean model to `<folder>/mean.safetensors`.
+/// False when no model could be evaluated.
+bool print_summary(const Config& config, const std::filesystem::path& folder,
+                   const std::vector<PeerOutcome>& outcomes, double wall_s);
+
+}  // namespace gv

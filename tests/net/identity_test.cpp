@@ -1,0 +1,278 @@
+// Keys, key files and the allow-list: what is taken, what is refused, and what the operator is
+// told.
+#include "net/identity.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+namespace gv {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A directory of our own, gone with the test.
+struct Folder {
+  fs::path path;
+
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "gv-identity-XXXXXX").string();
+    REQUIRE(::mkdtemp(name.data()) != nullptr);
+    path = name;
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() { fs::remove_all(path); }
+
+  fs::path write(const std::string& name, const std::string& text, mode_t mode = 0600) const {
+    const fs::path file = path / name;
+    std::ofstream(file, std::ios::binary) << text;
+    ::chmod(file.c_str(), mode);
+    return file;
+  }
+};
+
+std::string read(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::string text_of(const Problems& problems) {
+  std::string text;
+  for (const Problem& problem : problems) text += to_string(problem) + "\n";
+  return text;
+}
+
+std::string fresh_key() { return to_text(generate_key_pair().public_key); }
+
+}  // namespace
+
+TEST_CASE("a public key becomes text and back", "[unit]") {
+  PublicKey counting{};
+  for (std::size_t i = 0; i < counting.size(); ++i) counting[i] = static_cast<std::uint8_t>(i);
+  // Written down from another implementation of base64.
+  const std::string text = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
+  CHECK(to_text(counting) == text);
+  CHECK(public_key_from_text(text) == counting);
+
+  for (int i = 0; i < 100; ++i) {
+    const PublicKey key = generate_key_pair().public_key;
+    const std::string written = to_text(key);
+    REQUIRE(written.size() == 43);
+    REQUIRE(public_key_from_text(written) == key);
+  }
+}
+
+TEST_CASE("text that is not exactly a key is refused", "[unit]") {
+  const std::string good = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
+  CHECK_FALSE(public_key_from_text(""));
+  CHECK_FALSE(public_key_from_text(good + "="));
+  CHECK_FALSE(public_key_from_text(good.substr(1)));
+  CHECK_FALSE(public_key_from_text(good + "A"));
+  CHECK_FALSE(public_key_from_text(good.substr(0, 42) + "9"));  // Bits beyond the 256th.
+  CHECK_FALSE(public_key_from_text(good.substr(0, 42) + "-"));  // The URL alphabet.
+  CHECK_FALSE(public_key_from_text(good.substr(0, 42) + " "));
+  CHECK_FALSE(public_key_from_text(good.substr(0, 42) + std::string(1, '\0')));
+}
+
+TEST_CASE("a peer id is a fixed function of the key", "[unit]") {
+  PublicKey counting{};
+  for (std::size_t i = 0; i < counting.size(); ++i) counting[i] = static_cast<std::uint8_t>(i);
+  // The first 8 bytes of Python's hashlib.blake2b(bytes(range(32)), digest_size=32), little-endian.
+  CHECK(peer_id(counting) == PeerId{0x57e1ffc60512fcbULL});
+  CHECK(peer_id(generate_key_pair().public_key) != peer_id(generate_key_pair().public_key));
+}
+
+TEST_CASE("names and addresses are told from what only looks like them", "[unit]") {
+  for (const char* good : {"a", "node-1", "A.b_c-9"}) CHECK(is_peer_name(good));
+  CHECK(is_peer_name(std::string(64, 'x')));
+  CHECK_FALSE(is_peer_name(std::string(65, 'x')));
+  for (const char* bad : {"", "a b", "a@b", "a/b", "\xc3\xa9"}) CHECK_FALSE(is_peer_name(bad));
+
+  for (const char* good :
+       {"host:1", "10.0.0.7:65535", "a-b.example_x:7400", "[::1]:9", "[2001:db8::7]:7400"}) {
+    INFO(good);
+    CHECK(is_address(good));
+  }
+  for (const char* bad : {"",         ":",         "host",       "host:",
+                          ":80",      "host:0",    "host:65536", "host:99999999999",
+                          "host:+1",  "host:-1",   "host:080",   "host:80 ",
+                          "ho st:80", "*:80",      "::1:80",     "[::1]",
+                          "[]:80",    "[host]:80", "[::1:80",    "tcp://host:80",
+                          "host:8x"}) {
+    INFO(bad);
+    CHECK_FALSE(is_address(bad));
+  }
+}
+
+TEST_CASE("a key pair survives its file and the file is private", "[unit]") {
+  const Folder folder;
+  const fs::path file = folder.path / "key";
+  const KeyPair pair = generate_key_pair();
+  const mode_t old_mask = ::umask(0777);  // Even this leaves the mode as promised.
+  const Problems problems = save_key_pair(file, pair);
+  ::umask(old_mask);
+  CHECK(text_of(problems).empty());
+
+  struct stat status {};
+  REQUIRE(::stat(file.c_str(), &status) == 0);
+  CHECK((status.st_mode & 07777) == 0600);
+  CHECK(read(file).starts_with("# grapevine key pair: keep this file to yourself\npublic " +
+                               to_text(pair.public_key) + "\nsecret "));
+
+  const LoadedKeyPair loaded = load_key_pair(file);
+  CHECK(text_of(loaded.problems).empty());
+  CHECK(loaded.pair.public_key == pair.public_key);
+  CHECK(loaded.pair.secret_key == pair.secret_key);
+}
+
+TEST_CASE("an existing file is never overwritten with a key", "[unit]") {
+  const Folder folder;
+  const fs::path file = folder.write("key", "precious");
+  const Problems problems = save_key_pair(file, generate_key_pair());
+  REQUIRE(problems.size() == 1);
+  CHECK(problems[0].place == file.string());
+  CHECK_FALSE(problems[0].remedy.empty());
+  CHECK(read(file) == "precious");
+
+  // A dangling link would otherwise decide where the secret goes.
+  fs::create_symlink(folder.path / "elsewhere", folder.path / "link");
+  CHECK(save_key_pair(folder.path / "link", generate_key_pair()).size() == 1);
+  CHECK_FALSE(fs::exists(folder.path / "elsewhere"));
+  CHECK(save_key_pair(folder.path / "no" / "such", generate_key_pair()).size() == 1);
+}
+
+TEST_CASE("a key file others can reach is refused with its remedy", "[unit]") {
+  const Folder folder;
+  const fs::path file = folder.path / "key";
+  REQUIRE(save_key_pair(file, generate_key_pair()).empty());
+  for (const mode_t mode : {0601, 0602, 0604, 0610, 0620, 0640, 0700, 0644, 0666, 04600}) {
+    REQUIRE(::chmod(file.c_str(), mode) == 0);
+    const LoadedKeyPair loaded = load_key_pair(file);
+    INFO(std::oct << mode);
+    REQUIRE(loaded.problems.size() == 1);
+    CHECK(loaded.problems[0].remedy == "chmod 600 " + file.string());
+    CHECK(loaded.pair.secret_key == KeyPair{}.secret_key);
+  }
+  REQUIRE(::chmod(file.c_str(), 0400) == 0);
+  CHECK(load_key_pair(file).problems.empty());
+  if (::geteuid() == 0) {  // Only root can give a file away.
+    REQUIRE(::chown(file.c_str(), 1, 1) == 0);
+    CHECK(load_key_pair(file).problems.size() == 1);
+  }
+}
+
+TEST_CASE("a key file is a plain file and not a link or a pipe", "[unit]") {
+  const Folder folder;
+  REQUIRE(save_key_pair(folder.path / "key", generate_key_pair()).empty());
+  fs::create_symlink("key", folder.path / "link");
+  REQUIRE(::mkfifo((folder.path / "pipe").c_str(), 0600) == 0);
+  CHECK(load_key_pair(folder.path / "link").problems.size() == 1);
+  CHECK(load_key_pair(folder.path / "pipe").problems.size() == 1);
+  CHECK(load_key_pair(folder.path).problems.size() == 1);
+
+  const LoadedKeyPair missing = load_key_pair(folder.path / "none");
+  REQUIRE(missing.problems.size() == 1);
+  CHECK(missing.problems[0].remedy.find("grapevine keygen") != std::string::npos);
+}
+
+TEST_CASE("a damaged key file is refused without showing the secret", "[unit]") {
+  const Folder folder;
+  REQUIRE(save_key_pair(folder.path / "key", generate_key_pair()).empty());
+  const std::string good = read(folder.path / "key");
+  const std::size_t at = good.find("secret ");
+  const std::string public_line = "public " + fresh_key() + "\n";
+  const std::string secret_line = good.substr(at), secret = good.substr(at + 7, 43);
+
+  const std::vector<std::string> damaged = {"",  // Nothing there: both keys are missing.
+                                            good.substr(0, at),               // No secret.
+                                            secret_line,                      // No public key.
+                                            public_line + secret_line,        // Of two pairs.
+                                            good + secret_line,               // Twice.
+                                            good + "more\n",                  // Something else.
+                                            good.substr(0, at) + secret,      // Without its word.
+                                            good.substr(0, good.size() - 2),  // Cut short.
+                                            good + std::string(5000, '\n'),   // Too long.
+                                            good.substr(0, at) + "secret " + secret + " " + secret};
+  for (std::size_t i = 0; i < damaged.size(); ++i) {
+    const LoadedKeyPair loaded =
+        load_key_pair(folder.write("damaged" + std::to_string(i), damaged[i]));
+    INFO(damaged[i]);
+    CHECK_FALSE(loaded.problems.empty());
+    CHECK(text_of(loaded.problems).find(secret.substr(0, 8)) == std::string::npos);
+    CHECK(loaded.pair.secret_key == KeyPair{}.secret_key);
+  }
+}
+
+TEST_CASE("the allow-list is read with comments and optional addresses", "[unit]") {
+  const Folder folder;
+  const std::string a = fresh_key(), b = fresh_key(), c = fresh_key();
+  const LoadedAuthorizedPeers loaded = load_authorized_peers(
+      folder.write("peers", "# our machines\n\nada " + a + "\n  bob\t" + b +
+                                "   host.example:7400 # rack 2\r\ncyd " + c + " [::1]:7401"));
+  CHECK(text_of(loaded.problems).empty());
+  REQUIRE(loaded.peers.size() == 3);
+  CHECK(loaded.peers[0].name == "ada");
+  CHECK(to_text(loaded.peers[0].key) == a);
+  CHECK(loaded.peers[0].address.empty());
+  CHECK(loaded.peers[1].name == "bob");
+  CHECK(to_text(loaded.peers[1].key) == b);
+  CHECK(loaded.peers[1].address == "host.example:7400");
+  CHECK(loaded.peers[2].address == "[::1]:7401");
+}
+
+TEST_CASE("every bad line of the allow-list is reported at once with its number", "[unit]") {
+  const Folder folder;
+  const std::string a = fresh_key(), b = fresh_key();
+  const fs::path file = folder.write("peers",
+                                     "ada " + a + "\n" +                            // 1 good
+                                         "# a comment\n" +                          // 2
+                                         "b@d " + fresh_key() + "\n" +              // 3 name
+                                         "cyd\n" +                                  // 4 no key
+                                         "dan short\n" +                            // 5 key
+                                         "eve " + fresh_key() + " host\n" +         // 6 address
+                                         "fay " + fresh_key() + " host:1 more\n" +  // 7 too much
+                                         "ada " + fresh_key() + "\n" +              // 8 name again
+                                         "gus " + a + "\n" +                        // 9 key again
+                                         "hal " + std::string(43, 'A') + "\n" +  // 10 the zero key
+                                         "\x1b[31m worse host:0\n" +             // 11 three at once
+                                         "ivy " + b + " host:7400\n");           // 12 good
+  const LoadedAuthorizedPeers loaded = load_authorized_peers(file);
+
+  std::vector<std::string> places, expected;
+  for (const Problem& problem : loaded.problems) {
+    places.push_back(problem.place);
+    CHECK_FALSE(problem.reason.empty());
+    CHECK_FALSE(problem.remedy.empty());
+    CHECK(std::ranges::all_of(to_string(problem), [](char c) { return c >= ' ' && c <= '~'; }));
+  }
+  for (const int line : {3, 4, 5, 6, 7, 8, 9, 10, 11, 11, 11}) {
+    expected.push_back(file.string() + ":" + std::to_string(line));
+  }
+  CHECK(places == expected);
+  CHECK(loaded.problems.at(5).reason.find("line 1 already") != std::string::npos);
+  CHECK(loaded.problems.at(6).reason.find("line 1 already") != std::string::npos);
+  REQUIRE(loaded.peers.size() == 2);
+  CHECK(loaded.peers[1].name == "ivy");
+}
+
+TEST_CASE("an allow-list that is missing or huge or no file is a problem", "[unit]") {
+  const Folder folder;
+  const LoadedAuthorizedPeers missing = load_authorized_peers(folder.path / "none");
+  REQUIRE(missing.problems.size() == 1);
+  CHECK(missing.problems[0].remedy.find("grapevine keygen") != std::string::npos);
+
+  constexpr std::size_t limit = std::size_t{1} << 20;
+  CHECK(load_authorized_peers(folder.write("full", std::string(limit, '\n'))).problems.empty());
+  CHECK(load_authorized_peers(folder.write("over", std::string(limit + 1, '\n'))).problems.size() ==
+        1);
+  CHECK(load_authorized_peers(folder.path).problems.size() == 1);
+}
+
+}  // namespace gv

@@ -1,0 +1,433 @@
+// A config is read strictly, every mistake is named with its place and remedy, and nothing is guessed.
+#include "peer/config.hpp"
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+#include "consensus/base/rng.hpp"
+#include "peer/config_settings.hpp"
+
+namespace gv {
+
+namespace {
+
+/// All problems as lines, for messages and searches.
+std::string lines(const Problems& problems) {
+  std::string text;
+  for (const Problem& problem : problems) text += to_string(problem) + "\n";
+  return text;
+}
+
+Problems problems_of(const std::string& text) { return parse_config_text(text, "a.toml").problems; }
+
+/// The config of a text that must be sound.
+Config sound(const std::string& text) {
+  ParsedConfig parsed = parse_config_text(text, "a.toml");
+  INFO(lines(parsed.problems));
+  REQUIRE(parsed.problems.empty());
+  return parsed.config;
+}
+
+/// The one problem of a text.
+Problem only_problem(const std::string& text) {
+  const Problems problems = problems_of(text);
+  INFO(lines(problems));
+  REQUIRE(problems.size() == 1);
+  return problems.front();
+}
+
+}  // namespace
+
+TEST_CASE("twelve different mistakes are all listed with place and reason and remedy", "[unit]") {
+  const std::string path = std::string(GRAPEVINE_SOURCE_DIR) + "/tests/bad_configs/twelve.toml";
+  const Problems problems = parse_config_file(path).problems;
+  INFO(lines(problems));
+  // Line, what the place ends with, and a word of the reason and of the remedy.
+  struct Expected {
+    int line;
+    std::string key, reason, remedy;
+  };
+  const std::vector<Expected> expected{
+      {4, "run.sed", "unknown key", "seed"},
+      {5, "run.peers", "wrong type", "whole number"},
+      {6, "run.epochs", "out of range", "above 0"},
+      {11, "data.train_files", "no such file", "data.folder"},
+      {13, "data.alpha", "unknown key", "[gossip]"},
+      {15, "[modle]", "unknown section", "[model]"},
+      {16, "model.kind", "unknown value \"mpl\"", "\"mlp\""},
+      {20, "batch", "duplicate key", "keep one"},
+      {21, "train.beta1", "no effect", "adam"},
+      {22, "learning_rate", "neither in quotes", "\"fast\""},
+      {25, "answer_deadline_s", "wrong unit", "only the number"},
+      {26, "gossip.period_epochs", "wrong unit", "period_steps"},
+  };
+  CHECK(problems.size() == expected.size());
+  for (const Expected& wanted : expected) {
+    const std::string place = path + ":" + std::to_string(wanted.line) + ": ";
+    bool found = false;
+    for (const Problem& problem : problems) {
+      found = found || (problem.place.starts_with(place) && problem.place.ends_with(wanted.key) &&
+                        problem.reason.find(wanted.reason) != std::string::npos &&
+                        problem.remedy.find(wanted.remedy) != std::string::npos);
+    }
+    INFO("line " << wanted.line << " " << wanted.key);
+    CHECK(found);
+  }
+}
+
+TEST_CASE("problems are listed in the order of their lines", "[unit]") {
+  const Problems problems = problems_of("[train]\nbatc = 1\nbatch = 0\n[run]\nseed = -1\n");
+  REQUIRE(problems.size() == 3);
+  CHECK(problems[0].place == "a.toml:2: train.batc");
+  CHECK(problems[1].place == "a.toml:3: train.batch");
+  CHECK(problems[2].place == "a.toml:5: run.seed");
+}
+
+TEST_CASE("an empty file means the defaults", "[unit]") {
+  const Config config = sound("");
+  for (const Setting<Config>& setting : config_settings()) {
+    INFO(setting.section << "." << setting.key);
+    CHECK(setting.show(config) == setting.show(Config{}));
+  }
+}
+
+TEST_CASE("every setting reads back what it shows", "[unit]") {
+  // Catches a key bound to the wrong field, and a default outside its own range.
+  for (const Setting<Config>& setting : config_settings()) {
+    if (setting.key == "folder" && setting.section == "data") continue;  // No default.
+    const std::string text = "value = " + setting.show(Config{});
+    INFO(setting.section << "." << setting.key << ": " << text);
+    Problems problems;
+    const TomlTable table = read_toml(text, "shown", problems);
+    REQUIRE(problems.empty());
+    Config config;
+    CHECK_FALSE(setting.read(table.at("value"), config).has_value());
+    CHECK(setting.show(config) == setting.show(Config{}));
+  }
+}
+
+TEST_CASE("no two settings share a field", "[unit]") {
+  // Each setting takes a value of its own; all others must keep showing their defaults.
+  const std::vector<std::string> values{"true", "7", "0.25", "\"seven\"", "[7]", "[\"seven\"]"};
+  for (const Setting<Config>& setting : config_settings()) {
+    Config config;
+    const std::string before = setting.show(config);
+    std::vector<std::string> candidates = values;
+    for (std::size_t at = 0; (at = setting.type.find('"', at)) != std::string::npos;) {
+      const std::size_t end = setting.type.find('"', at + 1);
+      candidates.push_back(setting.type.substr(at, end + 1 - at));
+      at = end + 1;
+    }
+    for (const std::string& value : candidates) {
+      Problems problems;
+      const TomlTable table = read_toml("value = " + value, "v", problems);
+      Config changed;
+      if (!setting.read(table.at("value"), changed) && setting.show(changed) != before) {
+        config = changed;
+      }
+    }
+    INFO(setting.section << "." << setting.key);
+    CHECK(setting.show(config) != before);
+    for (const Setting<Config>& other : config_settings()) {
+      if (&other != &setting) CHECK(other.show(config) == other.show(Config{}));
+    }
+  }
+}
+
+TEST_CASE("the settings of one section stand together and no key stands twice", "[unit]") {
+  std::set<std::string> finished, keys;
+  std::string current;
+  for (const Setting<Config>& setting : config_settings()) {
+    if (setting.section != current) {
+      CHECK(finished.insert(std::string(setting.section)).second);
+      current = setting.section;
+    }
+    CHECK(keys.insert(current + "." + std::string(setting.key)).second);
+  }
+}
+
+TEST_CASE("values arrive in their fields", "[unit]") {
+  const Config config = sound(
+      "[run]\nseed = 42\nsteps = 500\n[model]\nkind = \"mlp\"\nhidden = [256, 128]\n"
+      "[train]\noptimizer = \"adam\"\nbeta1 = 0.8\nlearning_rate = 1\n"
+      "[gossip]\ncodec = \"bf16\"\nalpha_schedule = \"with_learning_rate\"\n"
+      "answer_deadline_s = 0.25\n[membership]\nprobe_period_s = 2\n[network]\ntrusted = true\n");
+  CHECK(config.run.seed == 42);
+  CHECK(config.run.steps == 500);
+  CHECK(config.model.hidden == std::vector<std::size_t>{256, 128});
+  CHECK(config.train.optimizer.kind == OptimizerKind::adam);
+  CHECK(config.train.optimizer.beta1 == 0.8);
+  CHECK(config.train.schedule.learning_rate == 1.0);
+  CHECK(config.gossip.exchange.codec == Codec::bf16);
+  CHECK(config.gossip.alpha_with_learning_rate);
+  CHECK(config.gossip.exchange.answer_deadline == std::chrono::milliseconds(250));
+  CHECK(config.membership.probe_period == std::chrono::seconds(2));
+  CHECK(config.network.trusted);
+}
+
+TEST_CASE("inline tables and dotted keys say the same as sections", "[unit]") {
+  const Config a = sound("[data.generated]\nsamples = 10\nclasses = 3\n");
+  const Config b = sound("data.generated.samples = 10\ndata.generated.classes = 3\n");
+  const Config c = sound("[data]\ngenerated = {samples = 10, classes = 3}\n");
+  for (const Config& config : {a, b, c}) {
+    CHECK(config.data.generated.samples == 10);
+    CHECK(config.data.generated.classes == 3);
+  }
+}
+
+TEST_CASE("a list of layers is read in order", "[unit]") {
+  const Config config = sound(
+      "[model]\nkind = \"layers\"\n[[model.layers]]\nkind = \"conv2d\"\nunits = 8\nkernel = 3\n"
+      "[[model.layers]]\nkind = \"dropout\"\nrate = 0.25\n[[model.layers]]\nkind = \"dense\"\n"
+      "units = 10\n");
+  REQUIRE(config.model.layers.size() == 3);
+  CHECK(config.model.layers[0].kind == LayerKind::conv2d);
+  CHECK(config.model.layers[0].units == 8);
+  CHECK(config.model.layers[1].rate == 0.25);
+  CHECK(config.model.layers[2].kind == LayerKind::dense);
+}
+
+TEST_CASE("mistakes inside a layer name the layer", "[unit]") {
+  const Problems problems = problems_of(
+      "[model]\nkind = \"layers\"\n[[model.layers]]\nkind = \"dense\"\nunits = 10\nkernel = 3\n"
+      "[[model.layers]]\nunit = 10\n");
+  INFO(lines(problems));
+  REQUIRE(problems.size() == 3);
+  CHECK(problems[0].place == "a.toml:6: model.layers[0].kernel");
+  CHECK(problems[0].reason == "has no effect here");
+  CHECK(problems[1].place == "a.toml:7: model.layers[1]");
+  CHECK(problems[2].place == "a.toml:8: model.layers[1].unit");
+  CHECK(problems[2].remedy == "the nearest valid one is units");
+}
+
+TEST_CASE("a list of layers without kind layers is refused", "[unit]") {
+  const Problem problem = only_problem("[[model.layers]]\nkind = \"relu\"\n");
+  CHECK(problem.remedy.find("kind = \"layers\"") != std::string::npos);
+}
+
+TEST_CASE("kind layers without a list is refused", "[unit]") {
+  CHECK(only_problem("[model]\nkind = \"layers\"\n").place == "a.toml:2: model.kind");
+}
+
+TEST_CASE("a duplicate key names the line it was first set on", "[unit]") {
+  const Problem problem = only_problem("[run]\nseed = 1\npeers = 2\nseed = 3\n");
+  CHECK(problem.place == "a.toml:4: seed");
+  CHECK(problem.reason == "duplicate key, first set on line 2");
+}
+
+TEST_CASE("a duplicate section is a problem and its keys are still judged", "[unit]") {
+  const Problems problems = problems_of("[run]\nseed = 1\n[run]\npeer = 2\n");
+  INFO(lines(problems));
+  REQUIRE(problems.size() == 2);
+  CHECK(problems[0].reason == "duplicate section, first opened on line 1");
+  CHECK(problems[1].remedy == "the nearest valid one is peers");
+}
+
+TEST_CASE("an unclosed list spoils its own statement alone", "[unit]") {
+  const Problems problems = problems_of("[model]\nhidden = [64,\nkind = \"mlp\"\n[run]\nsed = 1\n");
+  INFO(lines(problems));
+  REQUIRE(problems.size() == 2);
+  CHECK(problems[0].place == "a.toml:2: hidden");
+  CHECK(problems[1].place == "a.toml:5: run.sed");
+}
+
+TEST_CASE("an unclosed text spoils its own line alone", "[unit]") {
+  const Problems problems = problems_of("[run]\nfolder = \"runs\nsed = 1\n");
+  INFO(lines(problems));
+  REQUIRE(problems.size() == 2);
+  CHECK(problems[0].place == "a.toml:2: folder");
+  CHECK(problems[1].place == "a.toml:3: run.sed");
+}
+
+TEST_CASE("a broken header leaves the keys below it unjudged", "[unit]") {
+  const Problem problem = only_problem("[train\nbatch = 0\n[run]\nseed = 1\n");
+  CHECK(problem.place.starts_with("a.toml:1"));
+}
+
+TEST_CASE("lists and texts over several lines are read whole", "[unit]") {
+  const Config config = sound(
+      "[model]\nhidden = [  # widths\n  64,\n  32,\n]\n[run]\nfolder = \"\"\"\nseed = 9\"\"\"\n");
+  CHECK(config.model.hidden == std::vector<std::size_t>{64, 32});
+  CHECK(config.run.folder == "seed = 9");
+  CHECK(config.run.seed == 1);
+}
+
+TEST_CASE("line ends of Windows and a byte order mark are harmless", "[unit]") {
+  CHECK(sound("\xEF\xBB\xBF[run]\r\nseed = 3\r\n").run.seed == 3);
+}
+
+TEST_CASE("steps and epochs together are refused", "[unit]") {
+  const Problem problem = only_problem("[run]\nepochs = 3\nsteps = 100\n");
+  CHECK(problem.place == "a.toml:2: run.epochs");
+}
+
+TEST_CASE("a key of another optimizer is refused unless the optimizer is unknown", "[unit]") {
+  CHECK(only_problem("[train]\noptimizer = \"adam\"\nmomentum = 0.9\n").place ==
+        "a.toml:3: train.momentum");
+  CHECK(only_problem("[train]\noptimizer = \"adan\"\nbeta1 = 0.9\n").place ==
+        "a.toml:2: train.optimizer");
+}
+
+TEST_CASE("steps of a schedule must rise", "[unit]") {
+  CHECK(only_problem("[train]\nschedule = \"step\"\nstep_at = [20, 10]\n").reason == "not rising");
+  CHECK(only_problem("[train]\nschedule = \"step\"\n").remedy.find("step_at") == 4);
+}
+
+TEST_CASE("a number in quotes with its unit is told what is wrong", "[unit]") {
+  const Problem problem = only_problem("[network]\nbudget_mib = \"64 MiB\"\n");
+  CHECK(problem.reason.starts_with("wrong type or unit"));
+}
+
+TEST_CASE("plain lanes need a trusted network", "[unit]") {
+  CHECK(only_problem("[network]\nlane = \"plain\"\n").place == "a.toml:2: network.lane");
+  CHECK(sound("[network]\nlane = \"plain\"\ntrusted = true\n").network.trusted);
+}
+
+TEST_CASE("a probe timeout as long as the period is refused", "[unit]") {
+  CHECK(only_problem("[membership]\nprobe_period_s = 0.5\n").place ==
+        "a.toml:2: membership.probe_period_s");
+}
+
+TEST_CASE("infinity and nan are out of range", "[unit]") {
+  CHECK(only_problem("[gossip]\nalpha = nan\n").reason == "out of range: nan");
+  CHECK(only_problem("[gossip]\nclip_radius = inf\n").reason == "out of range: inf");
+}
+
+TEST_CASE("a whole number is a number but not the other way round", "[unit]") {
+  CHECK(sound("[gossip]\nalpha = 1\n").gossip.alpha == 1.0);
+  CHECK(only_problem("[train]\nbatch = 64.0\n").reason == "wrong type: a number");
+}
+
+TEST_CASE("missing data files are listed with the package that has them", "[unit]") {
+  const Problems problems = problems_of(
+      "[data]\nkind = \"idx\"\nfolder = \"/usr/share/datasets/fashion-mnist-x\"\n");
+  INFO(lines(problems));
+  REQUIRE(problems.size() == 4);
+  CHECK(problems[0].reason ==
+        "no such file: /usr/share/datasets/fashion-mnist-x/train-images-idx3-ubyte.gz");
+  CHECK(problems[0].remedy == "install it: apt-get install dataset-fashion-mnist");
+}
+
+TEST_CASE("a data kind of files without a folder is refused", "[unit]") {
+  CHECK(only_problem("[data]\nkind = \"csv\"\n").remedy.find("folder") != std::string::npos);
+}
+
+TEST_CASE("relative data folders start at the config file", "[unit]") {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("grapevine_config_test_" + std::to_string(::getpid()));
+  std::filesystem::create_directories(folder / "data");
+  for (const char* name : {"train.csv", "test.csv"}) std::ofstream(folder / "data" / name) << "1,0\n";
+  std::ofstream(folder / "a.toml") << "[data]\nkind = \"csv\"\nfolder = \"data\"\n";
+  const ParsedConfig parsed = parse_config_file((folder / "a.toml").string());
+  std::filesystem::remove_all(folder);
+  INFO(lines(parsed.problems));
+  CHECK(parsed.problems.empty());
+  CHECK(std::filesystem::path(parsed.config.data.folder) == folder / "data");
+  CHECK(parsed.config.data.train_files == std::vector<std::string>{"train.csv"});
+}
+
+TEST_CASE("a config file that is not there is a problem", "[unit]") {
+  CHECK(parse_config_file("/nonexistent.toml").problems.size() == 1);
+  CHECK(parse_config_file("/").problems.size() == 1);
+}
+
+TEST_CASE("the default config is sound and needs no files", "[unit]") {
+  CHECK(default_config().data.kind == DataKind::generated);
+}
+
+TEST_CASE("every shipped config is sound", "[unit]") {
+  int count = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::string(GRAPEVINE_SOURCE_DIR) + "/configs")) {
+    if (entry.path().extension() != ".toml") continue;
+    Problems problems = parse_config_file(entry.path().string()).problems;
+    std::erase_if(problems, [](const Problem& problem) {  // Data packages may be missing here.
+      return problem.reason.starts_with("no such file");
+    });
+    INFO(lines(problems));
+    CHECK(problems.empty());
+    ++count;
+  }
+  CHECK(count >= 4);
+}
+
+TEST_CASE("agreement changes with what peers must share and with nothing else", "[unit]") {
+  const std::uint64_t plain = agreement_hash(sound(""));
+  CHECK(agreement_hash(sound("[run]\nseed = 2\n")) != plain);
+  CHECK(agreement_hash(sound("[model]\nhidden = [64, 33]\n")) != plain);
+  CHECK(agreement_hash(sound("[gossip]\ncodec = \"fp16\"\n")) != plain);
+  CHECK(agreement_hash(sound("[data]\nmean = 0.5\n")) != plain);
+  CHECK(agreement_hash(sound("[train]\nbatch = 8\n[metrics]\nevery_s = 1\n")) == plain);
+  CHECK(agreement_hash(sound("[network]\ntrusted = true\n[run]\nfolder = \"x\"\n")) == plain);
+}
+
+TEST_CASE("the agreement of a list of layers is the list", "[unit]") {
+  const auto with_rate = [](const std::string& rate) {
+    return sound("[model]\nkind = \"layers\"\n[[model.layers]]\nkind = \"dropout\"\nrate = " + rate +
+                 "\n");
+  };
+  const auto fields = agreement(with_rate("0.25"));
+  CHECK(fields.back() == std::pair<std::string, std::string>{
+                             "model.layers", "[{kind = \"dropout\", rate = 0.25}]"});
+  CHECK(agreement_hash(with_rate("0.25")) != agreement_hash(with_rate("0.5")));
+}
+
+TEST_CASE("epochs come to steps by shard and batch", "[unit]") {
+  Config config = sound("[run]\nepochs = 2\n[train]\nbatch = 64\n");
+  CHECK(steps_of(config, 15000) == 469);  // 2 * 15000 / 64 = 468.75.
+  CHECK(steps_of(config, 1) == 1);
+  config.run.steps = 7;
+  CHECK(steps_of(config, 15000) == 7);
+}
+
+TEST_CASE("models known by name expand with the outputs of the data", "[unit]") {
+  const ModelSpec spec = model_spec(sound("[model]\nhidden = [64, 32]\n").model, 10);
+  REQUIRE_FALSE(spec.layers.empty());
+  CHECK(spec.layers.back().kind == LayerKind::dense);
+  CHECK(spec.layers.back().units == 10);
+}
+
+TEST_CASE("the reference names every key with its default", "[unit]") {
+  const std::string reference = config_reference();
+  CHECK(reference.find("| `period_steps` | whole number, 1 to 1000000000 | `16` |") !=
+        std::string::npos);
+  for (const Setting<Config>& setting : config_settings()) {
+    INFO(setting.section << "." << setting.key);
+    CHECK(reference.find("| `" + std::string(setting.key) + "` |") != std::string::npos);
+  }
+}
+
+TEST_CASE("the nearest name is the one with the fewest edits", "[unit]") {
+  const std::vector<std::string> names{"momentum", "learning_rate", "period_steps"};
+  CHECK(nearest_name("lerning_rate", names) == "learning_rate");
+  CHECK(nearest_name("period", names) == "period_steps");
+  CHECK(nearest_name("period_s", names) == "period_steps");
+  CHECK_FALSE(nearest_name("x", {}).has_value());
+  CHECK(edit_distance("kitten", "sitting") == 3);
+  CHECK(edit_distance("modle", "model") == 1);
+}
+
+TEST_CASE("any bytes at all give problems or a config but never a crash", "[unit]") {
+  Rng rng(11);
+  const std::string sound_text(default_config_text());
+  const std::string alphabet = "[]{}=\"'#.,\n\r\t \\a1_-+\x80\xff";
+  for (int i = 0; i < 300; ++i) {
+    std::string text = sound_text;
+    for (int edits = 0; edits < 8; ++edits) {
+      const std::size_t at = rng.below(text.size());
+      if (rng.chance(0.5)) text.erase(at, 1 + rng.below(5));
+      text.insert(std::min(at, text.size()), 1, alphabet[rng.below(alphabet.size())]);
+    }
+    for (const Problem& problem : problems_of(text)) {
+      CHECK(problem.place.starts_with("a.toml"));
+      CHECK_FALSE(problem.reason.empty());
+    }
+  }
+}
+
+}  // namespace gv

@@ -1,0 +1,156 @@
+// Peers on different hosts, as far as one machine can have them: network namespaces with a bridge.
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <cstdlib>
+
+#include "tests/process/swarm.hpp"
+
+namespace gv {
+namespace {
+
+using std::chrono::seconds;
+
+bool run(const std::string& command) { return std::system((command + " >/dev/null 2>&1").c_str()) == 0; }
+
+/// Hosts 10.77.0.1, .2, ... joined by a bridge that lives in a namespace of its own.
+class Hosts {
+ public:
+  explicit Hosts(int count) : tag_("gv" + std::to_string(::getpid())), count_(count) {
+    usable_ = ::geteuid() == 0 && run("ip netns add " + hub()) &&
+              run("ip -n " + hub() + " link add bridge type bridge") &&
+              run("ip -n " + hub() + " link set bridge up");
+    for (int host = 1; usable_ && host <= count_; ++host) {
+      const std::string port = "port" + std::to_string(host);
+      usable_ = run("ip netns add " + name(host)) &&
+                run("ip -n " + hub() + " link add " + port + " type veth peer name eth0 netns " +
+                    name(host)) &&
+                run("ip -n " + hub() + " link set " + port + " master bridge up") &&
+                run("ip -n " + name(host) + " addr add " + address(host) + "/24 dev eth0") &&
+                run("ip -n " + name(host) + " link set eth0 up") &&
+                run("ip -n " + name(host) + " link set lo up");
+    }
+  }
+  ~Hosts() {
+    for (int host = 1; host <= count_; ++host) run("ip netns delete " + name(host));
+    run("ip netns delete " + hub());
+  }
+  Hosts(const Hosts&) = delete;
+  Hosts& operator=(const Hosts&) = delete;
+
+  bool usable() const { return usable_; }
+  std::string address(int host) const { return "10.77.0." + std::to_string(host); }
+  /// Options of a peer on that host.
+  StartOptions on(int host, bool listens, std::vector<std::string> extra = {}) const {
+    return {.prefix = {"/usr/bin/env", "ip", "netns", "exec", name(host)},
+            .listen = listens ? address(host) + ":0" : "",
+            .extra = std::move(extra)};
+  }
+  /// Takes the host's cable out or puts it back.
+  void set_cable(int host, bool in) const {
+    run("ip -n " + hub() + " link set port" + std::to_string(host) + (in ? " up" : " down"));
+  }
+
+ private:
+  std::string hub() const { return tag_ + "hub"; }
+  std::string name(int host) const { return tag_ + "h" + std::to_string(host); }
+
+  std::string tag_;
+  int count_;
+  bool usable_ = false;
+};
+
+constexpr const char* endless = R"(
+[run]
+steps = 100000000
+[data]
+kind = "generated"
+[data.generated]
+samples = 3000
+test_samples = 500
+[model]
+kind = "mlp"
+hidden = [32]
+[train]
+batch = 32
+[gossip]
+period_steps = 64
+[checkpoint]
+every_steps = 0
+)";
+
+std::uint64_t committed(Swarm& swarm, std::size_t number) {
+  const auto status = swarm.status(number);
+  return status.is_null() ? 0 : status["exchanges"].value("committed", 0ULL);
+}
+
+bool exchanges_go_on(Swarm& swarm, std::size_t number) {
+  const std::uint64_t before = committed(swarm, number);
+  return eventually([&] { return committed(swarm, number) > before + 5; }, seconds(30));
+}
+
+}  // namespace
+
+TEST_CASE("three hosts train together when one of them can only dial out", "[process][netns]") {
+  const Hosts hosts(3);
+  if (!hosts.usable()) {
+    WARN("network namespaces need root and iproute2; skipped");
+    return;
+  }
+  Swarm swarm(3, endless);
+  swarm.start(0, hosts.on(1, true, {"--wait-for", "3"}));
+  swarm.start(1, hosts.on(2, true, {"--wait-for", "3"}));
+  swarm.start(2, hosts.on(3, false, {"--wait-for", "3"}));
+  for (std::size_t number = 0; number < 3; ++number) CHECK(exchanges_go_on(swarm, number));
+  CHECK(swarm.status(0)["self"].value("advertised", "").starts_with("10.77.0.1:"));
+  CHECK(swarm.status(2)["self"].value("advertised", "none").empty());
+  // Between hosts nothing is sent in the clear unless the config says so.
+  bool opened_tls = false;
+  for (const auto& event : swarm.events(0, "lane_opened")) {
+    opened_tls = opened_tls || event.value("detail", "").find("tls") != std::string::npos;
+  }
+  CHECK(opened_tls);
+}
+
+TEST_CASE("a peer that cannot be reached back is told so with the remedy", "[process][netns]") {
+  const Hosts hosts(2);
+  if (!hosts.usable()) {
+    WARN("network namespaces need root and iproute2; skipped");
+    return;
+  }
+  Swarm swarm(2, endless);
+  swarm.start(0, hosts.on(1, true, {"--wait-for", "2"}));
+  // Nothing listens on port 9 of that host.
+  swarm.start(1, hosts.on(2, true, {"--wait-for", "2", "--advertise", hosts.address(2) + ":9"}));
+  REQUIRE(eventually([&] { return !swarm.events(1, "not_reachable").empty(); }, seconds(20)));
+  const std::string told = swarm.events(1, "not_reachable").front().value("detail", "");
+  CHECK(told.find("--advertise") != std::string::npos);
+  CHECK(exchanges_go_on(swarm, 0));
+}
+
+TEST_CASE("a host cut off for a while trains on alone and comes back when the cable is back",
+          "[process][netns]") {
+  const Hosts hosts(3);
+  if (!hosts.usable()) {
+    WARN("network namespaces need root and iproute2; skipped");
+    return;
+  }
+  Swarm swarm(3, endless);
+  for (int host = 1; host <= 3; ++host) {
+    swarm.start(static_cast<std::size_t>(host - 1), hosts.on(host, true, {"--wait-for", "3"}));
+  }
+  REQUIRE(exchanges_go_on(swarm, 2));
+  hosts.set_cable(3, false);
+  REQUIRE(eventually([&] { return swarm.state_of(0, 2) == "dead" && swarm.state_of(2, 0) == "dead"; },
+                     seconds(60)));
+  CHECK(exchanges_go_on(swarm, 0));
+  const std::uint64_t alone = swarm.step(2);
+  CHECK(eventually([&] { return swarm.step(2) > alone + 1000; }, seconds(20)));
+  hosts.set_cable(3, true);
+  CHECK(eventually([&] { return swarm.state_of(0, 2) == "alive" && swarm.state_of(2, 0) == "alive"; },
+                   seconds(30)));
+  CHECK(exchanges_go_on(swarm, 2));
+}
+
+}  // namespace gv

@@ -1,0 +1,174 @@
+// Starts, signals and questions real peers.
+#include "tests/process/swarm.hpp"
+
+#include <unistd.h>
+
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+
+#include "peer/status.hpp"
+
+namespace gv {
+namespace {
+
+constexpr auto look_every = std::chrono::milliseconds(5);
+
+std::string read_file(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+}  // namespace
+
+TemporaryFolder::TemporaryFolder() {
+  std::string pattern = (std::filesystem::temp_directory_path() / "grapevine-XXXXXX").string();
+  if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
+  path_ = pattern;
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  if (std::getenv("GRAPEVINE_KEEP") != nullptr) return;
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+bool eventually(const std::function<bool()>& holds, std::chrono::milliseconds limit) {
+  asio::io_context io;
+  const auto give_up = std::chrono::steady_clock::now() + limit;
+  while (!holds()) {
+    if (std::chrono::steady_clock::now() > give_up) return false;
+    asio::steady_timer(io, look_every).wait();
+  }
+  return true;
+}
+
+Ending run_grapevine(const std::vector<std::string>& arguments, std::string& output,
+                     std::chrono::milliseconds limit) {
+  const TemporaryFolder folder;
+  std::vector<std::string> command = {GRAPEVINE_BINARY};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  ChildProcess process(command, folder.path() / "output");
+  const bool ended = eventually([&] { return process.ending().has_value(); }, limit);
+  output = read_file(folder.path() / "output");
+  if (!ended) throw std::runtime_error("grapevine did not end in time; it printed: " + output);
+  return *process.ending();
+}
+
+Swarm::Swarm(std::size_t peers, const std::string& config) {
+  std::ofstream(config_file()) << config;
+  std::ofstream allow_list(authorized_file());
+  for (std::size_t number = 0; number < peers; ++number) {
+    std::filesystem::create_directories(folder(number));
+    Peer peer{.keys = generate_key_pair(), .process = nullptr};
+    if (!save_key_pair(folder(number) / "key", peer.keys).empty()) {
+      throw std::runtime_error("cannot write a key");
+    }
+    allow_list << name(number) << ' ' << to_text(peer.keys.public_key) << '\n';
+    peers_.push_back(std::move(peer));
+  }
+}
+
+std::filesystem::path Swarm::folder(std::size_t number) const {
+  return root_.path() / name(number);
+}
+
+void Swarm::start(std::size_t number, const StartOptions& options) {
+  std::vector<std::string> command = options.prefix;
+  const std::vector<std::string> usual = {GRAPEVINE_BINARY,
+                                      "peer",
+                                      config_file().string(),
+                                      "--name",
+                                      name(number),
+                                      "--folder",
+                                      folder(number).string(),
+                                      "--key",
+                                      (folder(number) / "key").string(),
+                                      "--authorized",
+                                      authorized_file().string(),
+                                      "--shard",
+                                      std::to_string(number) + "/" + std::to_string(peers_.size())};
+  command.insert(command.end(), usual.begin(), usual.end());
+  if (!options.listen.empty()) command.insert(command.end(), {"--listen", options.listen});
+  for (std::size_t other = 0; other < peers_.size(); ++other) {
+    if (other == number || !is_running(other)) continue;
+    const nlohmann::json up = status(other);
+    const std::string address = up.is_null() ? "" : up["self"].value("advertised", "");
+    if (address.empty()) continue;
+    command.insert(command.end(), {"--join", name(other) + "@" + address});
+    break;
+  }
+  command.insert(command.end(), options.extra.begin(), options.extra.end());
+  peers_[number].process =
+      std::make_unique<ChildProcess>(command, folder(number) / "output.log");
+  if (!eventually([&] { return !status(number).is_null() || !is_running(number); },
+                  std::chrono::seconds(30))) {
+    throw std::runtime_error("a peer did not come up: " + output(number));
+  }
+}
+
+void Swarm::start_all() {
+  const std::string wait_for = std::to_string(peers_.size());
+  for (std::size_t number = 0; number < peers_.size(); ++number) {
+    if (!is_running(number)) start(number, {.extra = {"--wait-for", wait_for}});
+  }
+}
+
+void Swarm::signal(std::size_t number, int signal) { peers_[number].process->signal(signal); }
+
+void Swarm::kill(std::size_t number) {
+  signal(number, SIGKILL);
+  wait_for_end(number, std::chrono::seconds(10));
+}
+
+bool Swarm::is_running(std::size_t number) {
+  return peers_[number].process && !peers_[number].process->ending();
+}
+
+Ending Swarm::wait_for_end(std::size_t number, std::chrono::milliseconds limit) {
+  if (!eventually([&] { return !is_running(number); }, limit)) {
+    throw std::runtime_error(name(number) + " did not end in time: " + output(number));
+  }
+  return *peers_[number].process->ending();
+}
+
+nlohmann::json Swarm::status(std::size_t number) {
+  const auto document = ask_status(folder(number), 500);
+  if (!document) return nullptr;
+  nlohmann::json json = nlohmann::json::parse(*document, nullptr, false);
+  return json.is_object() ? json : nlohmann::json(nullptr);
+}
+
+std::string Swarm::state_of(std::size_t number, std::size_t other) {
+  const nlohmann::json document = status(number);
+  if (document.is_null()) return "unknown";
+  for (const auto& member : document["members"]) {
+    if (member.value("name", "") == name(other)) return member.value("state", "unknown");
+  }
+  return "unknown";
+}
+
+std::uint64_t Swarm::step(std::size_t number) {
+  const nlohmann::json document = status(number);
+  return document.is_null() ? 0 : document.value("step", 0ULL);
+}
+
+std::vector<nlohmann::json> Swarm::events(std::size_t number, const std::string& name) {
+  std::vector<nlohmann::json> found;
+  std::ifstream in(folder(number) / "events.jsonl");
+  for (std::string line; std::getline(in, line);) {
+    nlohmann::json event = nlohmann::json::parse(line, nullptr, false);
+    if (event.is_object() && event.value("event", "") == name) found.push_back(std::move(event));
+  }
+  return found;
+}
+
+std::string Swarm::output(std::size_t number) const {
+  return read_file(folder(number) / "output.log");
+}
+
+}  // namespace gv

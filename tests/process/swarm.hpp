@@ -1,0 +1,89 @@
+// Real peers for tests: real processes, real signals, waits by condition with a deadline.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "net/identity.hpp"
+#include "sim/local/process.hpp"
+
+namespace gv {
+
+/// A folder that goes with the test, or stays for a look when GRAPEVINE_KEEP is set.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// Waits until `holds`; false when it did not within `limit`. Looks every few milliseconds.
+bool eventually(const std::function<bool()>& holds, std::chrono::milliseconds limit);
+
+/// Runs the grapevine binary to its end and returns how it ended; its output is in `output`.
+Ending run_grapevine(const std::vector<std::string>& arguments, std::string& output,
+                     std::chrono::milliseconds limit = std::chrono::seconds(60));
+
+/// How a peer of a swarm is started, where it differs from the usual.
+struct StartOptions {
+  std::vector<std::string> prefix;           ///< Before the command: "ip netns exec NAME".
+  std::string listen = "127.0.0.1:0";        ///< Empty: the peer dials out only.
+  std::vector<std::string> extra;            ///< Further arguments.
+};
+
+/// Several peers of one run, each its own process with its own key.
+class Swarm {
+ public:
+  /// Makes keys for `peers` peers; `config` is TOML text. Nothing runs yet.
+  Swarm(std::size_t peers, const std::string& config);
+
+  /// Starts peer `number`; it joins the first of the others that is up and can be dialled.
+  void start(std::size_t number, const StartOptions& options = {});
+
+  /// Starts all that are not running.
+  void start_all();
+
+  void signal(std::size_t number, int signal);
+  /// Kills the process and waits until it is gone.
+  void kill(std::size_t number);
+  bool is_running(std::size_t number);
+  /// Waits for the process to end by itself.
+  Ending wait_for_end(std::size_t number, std::chrono::milliseconds limit);
+
+  /// The newest status document; null when the peer does not answer.
+  nlohmann::json status(std::size_t number);
+  /// What peer `number` says of peer `other`: "alive", "suspect", "dead", "left" or "unknown".
+  std::string state_of(std::size_t number, std::size_t other);
+  std::uint64_t step(std::size_t number);
+
+  /// Events of that name in the peer's log so far.
+  std::vector<nlohmann::json> events(std::size_t number, const std::string& name);
+
+  std::filesystem::path folder(std::size_t number) const;
+  std::filesystem::path config_file() const { return root_.path() / "config.toml"; }
+  std::filesystem::path authorized_file() const { return root_.path() / "authorized_peers"; }
+  /// What the process printed so far.
+  std::string output(std::size_t number) const;
+  static std::string name(std::size_t number) { return "peer-" + std::to_string(number); }
+
+ private:
+  struct Peer {
+    KeyPair keys;
+    std::unique_ptr<ChildProcess> process;
+  };
+
+  TemporaryFolder root_;
+  std::vector<Peer> peers_;
+};
+
+}  // namespace gv

@@ -1,0 +1,164 @@
+// Pairs of files that belong together, the newest whole pair first.
+#include "train/checkpoint/checkpoint.hpp"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdio>
+
+#include "train/checkpoint/safetensors.hpp"
+
+namespace gv {
+namespace {
+
+constexpr const char* suffix = ".safetensors";
+constexpr const char* optimizer_suffix = ".optimizer.safetensors";
+/// Ties a parameter file to the optimiser file written with it.
+constexpr const char* pair_key = "pair";
+
+std::string stem(std::uint64_t step) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "step-%010llu", static_cast<unsigned long long>(step));
+  return text.data();
+}
+
+/// Parameter files of the folder, the newest first.
+std::vector<std::filesystem::path> parameter_files(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("step-") && name.ends_with(suffix) && !name.ends_with(optimizer_suffix)) {
+      files.push_back(entry.path());
+    }
+  }
+  std::ranges::sort(files, std::ranges::greater{});
+  return files;
+}
+
+std::filesystem::path optimizer_file(const std::filesystem::path& parameters) {
+  const std::string name = parameters.filename().string();
+  return parameters.parent_path() /
+         (name.substr(0, name.size() - std::string_view(suffix).size()) + optimizer_suffix);
+}
+
+/// Equal for the two files of one save: over what only that save can have written.
+std::string pair_mark(std::span<const float> parameters, std::uint64_t step) {
+  const auto sum = crc32_z(static_cast<uLong>(step & 0xffffffffu),
+                           reinterpret_cast<const Bytef*>(parameters.data()), parameters.size_bytes());
+  return std::to_string(step) + "-" + std::to_string(sum);
+}
+
+bool read_number(const std::map<std::string, std::string>& metadata, const char* key,
+                 std::uint64_t& value) {
+  const auto found = metadata.find(key);
+  if (found == metadata.end()) return false;
+  const std::string& text = found->second;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+/// Reads one pair; returns why it cannot be used, or an empty string.
+std::string load_pair(const std::filesystem::path& file, const Layout& layout, Checkpoint& checkpoint) {
+  LoadedParameters parameters = load_parameters(file, layout);
+  if (!parameters.problem.empty()) return parameters.problem;
+  LoadedTensors state = read_safetensors(optimizer_file(file));
+  if (!state.problem.empty()) return "its optimiser file: " + state.problem;
+  if (parameters.metadata[pair_key] != state.metadata[pair_key]) {
+    return "its optimiser file belongs to another checkpoint";
+  }
+  checkpoint.parameters = std::move(parameters.parameters);
+  checkpoint.metadata = std::move(parameters.metadata);
+  if (!read_number(state.metadata, "step", checkpoint.optimizer.step) ||
+      !read_number(state.metadata, "updates", checkpoint.optimizer.updates)) {
+    return "its optimiser file does not say its step";
+  }
+  for (Tensor& tensor : state.tensors) {
+    checkpoint.optimizer.vectors.emplace_back(std::move(tensor.name), std::move(tensor.values));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string save_checkpoint(const std::filesystem::path& folder, const Layout& layout,
+                            std::span<const float> parameters, const OptimizerState& optimizer,
+                            std::map<std::string, std::string> metadata, std::size_t keep) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) return folder.string() + ": cannot be created: " + error.message();
+  // What a crash in the middle of an earlier save left behind.
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    std::error_code ignored;
+    if (entry.path().extension() == ".tmp") std::filesystem::remove(entry.path(), ignored);
+  }
+  const std::filesystem::path file = folder / (stem(optimizer.step) + suffix);
+  const std::string mark = pair_mark(parameters, optimizer.step);
+
+  std::vector<TensorView> state;
+  for (const auto& [name, values] : optimizer.vectors) state.push_back({name, {values.size()}, values});
+  std::string problem = write_safetensors(optimizer_file(file), state,
+                                          {{"step", std::to_string(optimizer.step)},
+                                           {"updates", std::to_string(optimizer.updates)},
+                                           {pair_key, mark}});
+  if (!problem.empty()) return problem;
+
+  std::vector<TensorView> tensors;
+  for (const TensorSlot& slot : layout.slots()) {
+    tensors.push_back({slot.name, slot.shape, parameters.subspan(slot.offset, slot.size)});
+  }
+  metadata["step"] = std::to_string(optimizer.step);
+  metadata[pair_key] = mark;
+  problem = write_safetensors(file, tensors, metadata);
+  if (!problem.empty()) return problem;
+
+  const auto files = parameter_files(folder);
+  for (std::size_t i = std::max<std::size_t>(1, keep); i < files.size(); ++i) {
+    std::filesystem::remove(files[i], error);
+    std::filesystem::remove(optimizer_file(files[i]), error);
+  }
+  return {};
+}
+
+LoadedCheckpoint load_newest_checkpoint(const std::filesystem::path& folder, const Layout& layout) {
+  LoadedCheckpoint loaded;
+  for (const std::filesystem::path& file : parameter_files(folder)) {
+    Checkpoint checkpoint;
+    std::string problem = load_pair(file, layout, checkpoint);
+    if (problem.empty()) {
+      loaded.checkpoint = std::move(checkpoint);
+      loaded.file = file;
+      break;
+    }
+    loaded.refused.emplace_back(file, std::move(problem));
+  }
+  return loaded;
+}
+
+LoadedParameters load_parameters(const std::filesystem::path& file, const Layout& layout) {
+  LoadedParameters loaded;
+  LoadedTensors read = read_safetensors(file);
+  loaded.metadata = std::move(read.metadata);
+  loaded.problem = std::move(read.problem);
+  if (!loaded.problem.empty()) return loaded;
+  if (read.tensors.size() != layout.slots().size()) {
+    loaded.problem = "it has " + std::to_string(read.tensors.size()) + " tensors, the model has " +
+                     std::to_string(layout.slots().size());
+    return loaded;
+  }
+  loaded.parameters.resize(layout.size());
+  for (const TensorSlot& slot : layout.slots()) {
+    const auto tensor = std::ranges::find(read.tensors, slot.name, &Tensor::name);
+    if (tensor == read.tensors.end() || tensor->shape != slot.shape) {
+      loaded.problem = "it has no tensor '" + slot.name + "' of the model's shape";
+      return loaded;
+    }
+    std::ranges::copy(tensor->values,
+                      loaded.parameters.begin() + static_cast<std::ptrdiff_t>(slot.offset));
+  }
+  return loaded;
+}
+
+}  // namespace gv

@@ -1,0 +1,47 @@
+// A replica on disk: parameters in one safetensors file, the optimiser's state in a second.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "train/layout.hpp"
+#include "train/trainer.hpp"
+
+namespace gv {
+
+struct Checkpoint {
+  std::vector<float> parameters;
+  OptimizerState optimizer;
+  std::map<std::string, std::string> metadata;
+};
+
+/// Writes step-NNNNNNNNNN.optimizer.safetensors and then step-NNNNNNNNNN.safetensors into `folder`
+/// (created if missing), so that a parameter file implies its partner, and deletes all but the newest
+/// `keep` pairs. Returns why it could not, or an empty string; older checkpoints are then untouched.
+std::string save_checkpoint(const std::filesystem::path& folder, const Layout& layout,
+                            std::span<const float> parameters, const OptimizerState& optimizer,
+                            std::map<std::string, std::string> metadata, std::size_t keep);
+
+/// The newest checkpoint that is whole, and why newer ones were not taken.
+struct LoadedCheckpoint {
+  std::optional<Checkpoint> checkpoint;
+  std::filesystem::path file;   ///< Its parameter file.
+  std::vector<std::pair<std::filesystem::path, std::string>> refused;
+};
+LoadedCheckpoint load_newest_checkpoint(const std::filesystem::path& folder, const Layout& layout);
+
+/// Parameters alone, of any file with the layout's tensors in any order.
+struct LoadedParameters {
+  std::vector<float> parameters;
+  std::map<std::string, std::string> metadata;
+  std::string problem;   ///< Empty when the rest may be used.
+};
+LoadedParameters load_parameters(const std::filesystem::path& file, const Layout& layout);
+
+}  // namespace gv

@@ -1,0 +1,252 @@
+// The safetensors format: header length, JSON header, raw little-endian data.
+#include "train/checkpoint/safetensors.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+
+namespace gv {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::uint64_t header_bytes_max = 16 << 20;
+constexpr std::size_t alignment = 8;
+constexpr const char* metadata_key = "__metadata__";
+constexpr const char* data_sum_key = "crc32.data";
+constexpr const char* header_sum_key = "crc32.header";
+
+std::uint32_t add_to_sum(std::uint32_t sum, const void* data, std::size_t size) {
+  return static_cast<std::uint32_t>(crc32_z(sum, static_cast<const Bytef*>(data), size));
+}
+
+std::string hex(std::uint32_t value) {
+  std::array<char, 9> text{};
+  std::snprintf(text.data(), text.size(), "%08x", value);
+  return text.data();
+}
+
+std::string failed(const std::string& what) { return what + ": " + std::strerror(errno); }
+
+/// Closes its descriptor, and removes the file unless it was kept.
+class NewFile {
+ public:
+  explicit NewFile(std::filesystem::path name)
+      : name_(std::move(name)),
+        fd_(::open(name_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {}
+  ~NewFile() {
+    if (fd_ >= 0) ::close(fd_);
+    if (!kept_) ::unlink(name_.c_str());
+  }
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+
+  bool is_open() const { return fd_ >= 0; }
+
+  bool write(const void* data, std::size_t size) {
+    const char* at = static_cast<const char*>(data);
+    while (size > 0) {
+      const ssize_t written = ::write(fd_, at, size);
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) return false;
+      at += written;
+      size -= static_cast<std::size_t>(written);
+    }
+    return true;
+  }
+
+  /// A failed sync means that the data may never reach the disk, whatever a second try says.
+  bool sync_and_close() {
+    const bool synced = ::fsync(fd_) == 0;
+    const bool closed = ::close(std::exchange(fd_, -1)) == 0;
+    return synced && closed;
+  }
+
+  void keep() { kept_ = true; }
+
+ private:
+  std::filesystem::path name_;
+  int fd_;
+  bool kept_ = false;
+};
+
+bool sync_folder(const std::filesystem::path& folder) {
+  const int fd = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool synced = ::fsync(fd) == 0;
+  ::close(fd);
+  return synced;
+}
+
+/// The header without its own checksum: what that checksum is over.
+std::uint32_t sum_of_header(Json header) {
+  header[metadata_key].erase(header_sum_key);
+  const std::string text = header.dump();
+  return add_to_sum(0, text.data(), text.size());
+}
+
+std::optional<Tensor> parse_tensor(const std::string& name, const Json& entry,
+                                   std::uint64_t& offset, std::uint64_t data_bytes,
+                                   std::string& problem) {
+  const auto refuse = [&](const std::string& why) {
+    problem = "tensor '" + name + "' " + why;
+    return std::nullopt;
+  };
+  if (!entry.is_object() || !entry.contains("dtype") || !entry.contains("shape") ||
+      !entry.contains("data_offsets") || entry.size() != 3) {
+    return refuse("lacks dtype, shape or data_offsets");
+  }
+  if (entry["dtype"] != "F32") return refuse("is not of type F32");
+  if (!entry["shape"].is_array()) return refuse("has no shape");
+  Tensor tensor{.name = name, .shape = {}, .values = {}};
+  std::uint64_t count = 1;
+  for (const Json& side : entry["shape"]) {
+    if (!side.is_number_unsigned()) return refuse("has a shape that is not of whole numbers");
+    const auto length = side.get<std::uint64_t>();
+    if (length != 0 && count > data_bytes / length) return refuse("is larger than the file");
+    count *= length;
+    tensor.shape.push_back(length);
+  }
+  const Json& range = entry["data_offsets"];
+  const bool pair = range.is_array() && range.size() == 2 && range[0].is_number_unsigned() &&
+                    range[1].is_number_unsigned();
+  if (!pair || range[0].get<std::uint64_t>() != offset ||
+      range[1].get<std::uint64_t>() != offset + count * sizeof(float) ||
+      offset + count * sizeof(float) > data_bytes) {
+    return refuse("does not lie where the one before it ends, or has another length than its shape");
+  }
+  offset += count * sizeof(float);
+  tensor.values.resize(count);
+  return tensor;
+}
+
+}  // namespace
+
+std::string write_safetensors(const std::filesystem::path& file,
+                              const std::vector<TensorView>& tensors,
+                              const std::map<std::string, std::string>& metadata) {
+  std::uint32_t sum = 0;
+  for (const TensorView& tensor : tensors) {
+    sum = add_to_sum(sum, tensor.values.data(), tensor.values.size_bytes());
+  }
+  Json header;
+  header[metadata_key] = metadata;
+  header[metadata_key][data_sum_key] = hex(sum);
+  std::uint64_t offset = 0;
+  for (const TensorView& tensor : tensors) {
+    const std::uint64_t end = offset + tensor.values.size_bytes();
+    header[tensor.name] = {{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
+    offset = end;
+  }
+  std::string text;
+  try {
+    header[metadata_key][header_sum_key] = hex(sum_of_header(header));
+    text = header.dump();
+  } catch (const std::exception& error) {
+    return file.string() + ": the metadata cannot be written: " + error.what();
+  }
+  text.resize((text.size() + alignment - 1) / alignment * alignment, ' ');
+  const std::uint64_t length = text.size();
+
+  const std::filesystem::path temporary = file.string() + "." + std::to_string(::getpid()) + ".tmp";
+  NewFile out(temporary);
+  if (!out.is_open()) return failed(temporary.string() + ": cannot be created");
+  bool written = out.write(&length, sizeof length) && out.write(text.data(), text.size());
+  for (const TensorView& tensor : tensors) {
+    written = written && out.write(tensor.values.data(), tensor.values.size_bytes());
+  }
+  if (!written) return failed(temporary.string() + ": cannot be written");
+  if (!out.sync_and_close()) return failed(temporary.string() + ": cannot be synced to disk");
+  if (::rename(temporary.c_str(), file.c_str()) != 0) return failed(file.string() + ": cannot be renamed");
+  out.keep();
+  if (!sync_folder(file.parent_path())) {
+    return failed(file.parent_path().string() + ": cannot be synced to disk");
+  }
+  return {};
+}
+
+LoadedTensors read_safetensors(const std::filesystem::path& file) {
+  LoadedTensors loaded;
+  const auto refuse = [&](std::string why) {
+    loaded = {};
+    loaded.problem = std::move(why);
+    return loaded;
+  };
+  try {
+    std::error_code error;
+    const std::uint64_t size = std::filesystem::file_size(file, error);
+    if (error) return refuse("it cannot be opened: " + error.message());
+    std::ifstream in(file, std::ios::binary);
+    std::uint64_t length = 0;
+    if (size < sizeof length || !in.read(reinterpret_cast<char*>(&length), sizeof length)) {
+      return refuse("it is too short for a safetensors file");
+    }
+    if (length > header_bytes_max || length > size - sizeof length) {
+      return refuse("its header has an impossible length");
+    }
+    std::string text(length, ' ');
+    if (!in.read(text.data(), static_cast<std::streamsize>(length))) return refuse("its header is cut off");
+    std::set<std::string> names;
+    bool repeated = false;
+    const Json header = Json::parse(text, [&](int depth, Json::parse_event_t event, Json& parsed) {
+      if (depth == 1 && event == Json::parse_event_t::key) {
+        repeated = repeated || !names.insert(parsed.get<std::string>()).second;
+      }
+      return true;
+    });
+    if (!header.is_object() || repeated) return refuse("its header is not a table of different names");
+    const std::uint64_t data_bytes = size - sizeof length - length;
+    std::uint64_t offset = 0;
+    std::uint32_t sum = 0;
+    for (const auto& [name, entry] : header.items()) {
+      if (name == metadata_key) {
+        loaded.metadata = entry.get<std::map<std::string, std::string>>();
+        continue;
+      }
+      std::string problem;
+      std::optional<Tensor> tensor = parse_tensor(name, entry, offset, data_bytes, problem);
+      if (!tensor) return refuse(problem);
+      const std::size_t bytes = tensor->values.size() * sizeof(float);
+      if (!in.read(reinterpret_cast<char*>(tensor->values.data()), static_cast<std::streamsize>(bytes))) {
+        return refuse("it is cut off in tensor '" + name + "'");
+      }
+      sum = add_to_sum(sum, tensor->values.data(), bytes);
+      if (!std::ranges::all_of(tensor->values, [](float value) { return std::isfinite(value); })) {
+        return refuse("tensor '" + name + "' holds values that are not finite");
+      }
+      loaded.tensors.push_back(*std::move(tensor));
+    }
+    if (offset != data_bytes) return refuse("it has bytes after its last tensor");
+    const auto data_sum = loaded.metadata.find(data_sum_key);
+    const auto header_sum = loaded.metadata.find(header_sum_key);
+    loaded.checksummed = data_sum != loaded.metadata.end() && header_sum != loaded.metadata.end();
+    if (data_sum != loaded.metadata.end() && data_sum->second != hex(sum)) {
+      return refuse("its data does not match its checksum");
+    }
+    // Compared as it is written: spaces after it or another way to write a number count as altered.
+    std::string canonical = header.dump();
+    canonical.resize((canonical.size() + alignment - 1) / alignment * alignment, ' ');
+    if (loaded.checksummed && (header_sum->second != hex(sum_of_header(header)) || text != canonical)) {
+      return refuse("its header does not match its checksum");
+    }
+    loaded.metadata.erase(data_sum_key);
+    loaded.metadata.erase(header_sum_key);
+  } catch (const std::exception& error) {
+    return refuse(std::string("its header cannot be read: ") + error.what());
+  }
+  return loaded;
+}
+
+}  // namespace gv

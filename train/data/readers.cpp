@@ -1,0 +1,234 @@
+// Parsers of the data formats: whatever the bytes are, data or a sentence about them.
+#include "train/data/readers.hpp"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace gv {
+namespace {
+
+constexpr std::size_t bytes_max = std::size_t{4} << 30;   ///< Larger files are not read into memory.
+constexpr std::size_t chunk_bytes = std::size_t{1} << 20;
+constexpr std::size_t problems_max = 20;                  ///< Listed of one file.
+constexpr std::size_t cifar_record = 1 + 3 * 32 * 32;
+constexpr std::size_t label_max = 100000;
+
+/// A whole file, decompressed if it is compressed.
+std::optional<std::vector<std::uint8_t>> read_whole(const std::string& file, Problems& problems) {
+  gzFile in = gzopen(file.c_str(), "rb");
+  if (in == nullptr) {
+    problems.push_back({file, "the file cannot be opened",
+                        "check data.folder and the file names; Fashion-MNIST is Debian's package "
+                        "dataset-fashion-mnist"});
+    return std::nullopt;
+  }
+  std::vector<std::uint8_t> bytes;
+  std::string reason;
+  while (reason.empty()) {
+    const std::size_t before = bytes.size();
+    bytes.resize(before + chunk_bytes);
+    const int read = gzread(in, bytes.data() + before, static_cast<unsigned>(chunk_bytes));
+    bytes.resize(before + static_cast<std::size_t>(std::max(read, 0)));
+    int code = Z_OK;
+    if (read < 0) reason = std::string("it cannot be read: ") + gzerror(in, &code);
+    if (bytes.size() > bytes_max) reason = "it is larger than 4 GiB";
+    if (read == 0) break;
+  }
+  // A truncated compressed file reads as a short one; only closing it tells.
+  if (gzclose(in) != Z_OK && reason.empty()) reason = "it ends in the middle of compressed data";
+  if (reason.empty()) return bytes;
+  problems.push_back({file, reason, "fetch it again"});
+  return std::nullopt;
+}
+
+std::uint32_t big_endian(const std::vector<std::uint8_t>& bytes, std::size_t at) {
+  return static_cast<std::uint32_t>(bytes[at]) << 24 | static_cast<std::uint32_t>(bytes[at + 1]) << 16 |
+         static_cast<std::uint32_t>(bytes[at + 2]) << 8 | bytes[at + 3];
+}
+
+/// The dimensions of an IDX file of bytes, checked against its length; empty when it is not one.
+std::vector<std::size_t> idx_dimensions(const std::string& file, const std::vector<std::uint8_t>& bytes,
+                                        std::size_t expected, Problems& problems) {
+  const auto refuse = [&](std::string reason) {
+    problems.push_back({file, std::move(reason),
+                        expected == 3 ? "name an IDX file of images" : "name an IDX file of labels"});
+    return std::vector<std::size_t>();
+  };
+  if (bytes.size() < 4 + 4 * expected) return refuse("it is too short for an IDX file");
+  if (big_endian(bytes, 0) != 0x800u + expected) {
+    return refuse("it is not an IDX file of bytes with " + std::to_string(expected) + " dimensions");
+  }
+  std::vector<std::size_t> dimensions;
+  std::size_t product = 1;
+  for (std::size_t i = 0; i < expected; ++i) {
+    const std::size_t side = big_endian(bytes, 4 + 4 * i);
+    if (side == 0 || side > bytes_max / product) return refuse("its dimensions make no sense");
+    product *= side;
+    dimensions.push_back(side);
+  }
+  if (bytes.size() - 4 - 4 * expected != product) {
+    return refuse("it announces " + std::to_string(product) + " bytes and holds " +
+                  std::to_string(bytes.size() - 4 - 4 * expected));
+  }
+  return dimensions;
+}
+
+struct CsvRow {
+  std::vector<double> values;
+  bool numeric = true;
+};
+
+CsvRow parse_row(std::string_view line) {
+  CsvRow row;
+  while (true) {
+    const std::size_t comma = std::min(line.find(','), line.size());
+    std::string_view field = line.substr(0, comma);
+    while (!field.empty() && (field.front() == ' ' || field.front() == '\t')) field.remove_prefix(1);
+    while (!field.empty() && (field.back() == ' ' || field.back() == '\t' || field.back() == '\r')) {
+      field.remove_suffix(1);
+    }
+    double value = 0;
+    const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
+    row.numeric = row.numeric && error == std::errc() && end == field.data() + field.size() &&
+                  std::isfinite(value);
+    row.values.push_back(value);
+    if (comma == line.size()) return row;
+    line.remove_prefix(comma + 1);
+  }
+}
+
+bool is_label(double value) {
+  return value >= 0 && value <= static_cast<double>(label_max) && value == std::floor(value);
+}
+
+}  // namespace
+
+LoadedDataSet read_idx(const std::string& images, const std::string& labels) {
+  LoadedDataSet loaded;
+  const auto pixels = read_whole(images, loaded.problems);
+  const auto marks = read_whole(labels, loaded.problems);
+  if (!pixels || !marks) return loaded;
+  const auto sides = idx_dimensions(images, *pixels, 3, loaded.problems);
+  const auto count = idx_dimensions(labels, *marks, 1, loaded.problems);
+  if (!loaded.problems.empty()) return loaded;
+  if (sides[0] != count[0]) {
+    loaded.problems.push_back({labels,
+                               "it has " + std::to_string(count[0]) + " labels for " +
+                                   std::to_string(sides[0]) + " images",
+                               "name files that belong together"});
+    return loaded;
+  }
+  loaded.data = std::make_shared<DataSet>();
+  DataSet& data = *loaded.data;
+  data.shape = {1, sides[1], sides[2]};
+  data.bytes.assign(pixels->begin() + 16, pixels->end());
+  data.labels.assign(marks->begin() + 8, marks->end());
+  data.classes = static_cast<std::size_t>(*std::ranges::max_element(data.labels)) + 1;
+  return loaded;
+}
+
+LoadedDataSet read_cifar10(const std::vector<std::string>& files) {
+  LoadedDataSet loaded;
+  auto data = std::make_shared<DataSet>();
+  data->shape = {3, 32, 32};
+  data->classes = 10;
+  for (const std::string& file : files) {
+    const auto bytes = read_whole(file, loaded.problems);
+    if (!bytes) continue;
+    if (bytes->empty() || bytes->size() % cifar_record != 0) {
+      loaded.problems.push_back({file,
+                                 "its " + std::to_string(bytes->size()) +
+                                     " bytes are not whole records of " + std::to_string(cifar_record),
+                                 "name a file of CIFAR-10's binary version"});
+      continue;
+    }
+    for (std::size_t at = 0; at < bytes->size(); at += cifar_record) {
+      const std::uint8_t label = (*bytes)[at];
+      if (label >= 10) {
+        loaded.problems.push_back({file,
+                                   "record " + std::to_string(at / cifar_record) + " has the label " +
+                                       std::to_string(label),
+                                   "name a file of CIFAR-10's binary version"});
+        break;
+      }
+      data->labels.push_back(label);
+      const auto begin = bytes->begin() + static_cast<std::ptrdiff_t>(at);
+      data->bytes.insert(data->bytes.end(), begin + 1, begin + cifar_record);
+    }
+  }
+  if (loaded.problems.empty() && data->labels.empty()) {
+    loaded.problems.push_back({"data", "no files are named", "set data.train_files and test_files"});
+  }
+  if (loaded.problems.empty()) loaded.data = std::move(data);
+  return loaded;
+}
+
+LoadedDataSet read_csv(const std::string& file, std::size_t targets) {
+  LoadedDataSet loaded;
+  const auto bytes = read_whole(file, loaded.problems);
+  if (!bytes) return loaded;
+  auto data = std::make_shared<DataSet>();
+  const std::size_t last_columns = std::max<std::size_t>(1, targets);
+  std::string_view text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
+  std::size_t width = 0;
+  std::size_t number = 0;
+  const auto refuse = [&](std::string reason, std::string remedy) {
+    loaded.problems.push_back({file + ":" + std::to_string(number), std::move(reason),
+                               std::move(remedy)});
+  };
+  while (!text.empty() && loaded.problems.size() < problems_max) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    ++number;
+    if (line.empty() || line == "\r") continue;
+    const CsvRow row = parse_row(line);
+    const bool headings = !row.numeric && width == 0 && number == 1;
+    if (headings) continue;
+    if (!row.numeric) {
+      refuse("not every field is a finite number", "write numbers separated by commas");
+      continue;
+    }
+    if (width == 0) width = row.values.size();
+    if (row.values.size() != width || width <= last_columns) {
+      refuse("it has " + std::to_string(row.values.size()) + " columns, " +
+                 (width <= last_columns ? "too few for features and targets"
+                                        : "the first row has " + std::to_string(width)),
+             "give every row the same columns: features, then the label or the targets");
+      continue;
+    }
+    const std::size_t features = width - last_columns;
+    for (std::size_t i = 0; i < features; ++i) data->floats.push_back(static_cast<float>(row.values[i]));
+    if (targets == 0 && !is_label(row.values.back())) {
+      refuse("the last column is not a label",
+             "write whole numbers from 0, or set data.csv_targets for regression");
+      continue;
+    }
+    if (targets == 0) {
+      data->labels.push_back(static_cast<std::int32_t>(row.values.back()));
+    } else {
+      for (std::size_t i = features; i < width; ++i) {
+        data->targets.push_back(static_cast<float>(row.values[i]));
+      }
+    }
+  }
+  if (loaded.problems.empty() && data->floats.empty()) {
+    loaded.problems.push_back({file, "it has no samples", "give it rows of numbers"});
+  }
+  if (!loaded.problems.empty()) return loaded;
+  data->shape = {width - last_columns, 1, 1};
+  data->target_width = targets;
+  if (targets == 0) {
+    data->classes = static_cast<std::size_t>(*std::ranges::max_element(data->labels)) + 1;
+  }
+  loaded.data = std::move(data);
+  return loaded;
+}
+
+}  // namespace gv

@@ -1,0 +1,30 @@
+// Data sets from files: IDX (MNIST and its relatives), CIFAR-10's binary form, CSV.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "consensus/base/problems.hpp"
+#include "train/data_set.hpp"
+
+namespace gv {
+
+/// `data` is null when there are problems, each naming the file (and line) it is in.
+struct LoadedDataSet {
+  std::shared_ptr<DataSet> data;
+  Problems problems;
+};
+
+/// Images (three dimensions of bytes) and labels (one), plain or compressed with gzip.
+LoadedDataSet read_idx(const std::string& images, const std::string& labels);
+
+/// Records of one label byte and 3 x 32 x 32 pixel bytes; several files follow each other.
+LoadedDataSet read_cifar10(const std::vector<std::string>& files);
+
+/// Numbers separated by commas, one sample a line, with a line of headings or without. The last column
+/// is a label (a whole number from 0) when `targets` is 0, else the last `targets` columns are targets.
+LoadedDataSet read_csv(const std::string& file, std::size_t targets);
+
+}  // namespace gv

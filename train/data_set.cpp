@@ -1,0 +1,44 @@
+// Reading samples and cutting data sets.
+#include "train/data_set.hpp"
+
+#include <algorithm>
+
+#include "consensus/base/check.hpp"
+
+namespace gv {
+
+void DataSet::read(std::size_t index, std::span<float> out) const {
+  const std::size_t width = features();
+  check(index < size() && out.size() == width, "a sample is read whole, from inside the data set");
+  if (bytes.empty()) {
+    std::copy_n(floats.data() + index * width, width, out.data());
+    return;
+  }
+  const std::uint8_t* from = bytes.data() + index * width;
+  const float factor = scale / 255.0f;
+  const float shift = offset * scale;
+  for (std::size_t i = 0; i < width; ++i) out[i] = static_cast<float>(from[i]) * factor - shift;
+}
+
+DataSet DataSet::subset(std::span<const std::uint32_t> indices) const {
+  DataSet part{.shape = shape, .bytes = {}, .floats = {}, .labels = {}, .targets = {}};
+  part.classes = classes;
+  part.target_width = target_width;
+  part.offset = offset;
+  part.scale = scale;
+  const auto take = [&](const auto& from, auto& into, std::size_t width) {
+    if (from.empty()) return;
+    into.reserve(indices.size() * width);
+    for (const std::uint32_t index : indices) {
+      const auto begin = from.begin() + static_cast<std::ptrdiff_t>(index * width);
+      into.insert(into.end(), begin, begin + static_cast<std::ptrdiff_t>(width));
+    }
+  };
+  take(bytes, part.bytes, features());
+  take(floats, part.floats, features());
+  take(labels, part.labels, 1);
+  take(targets, part.targets, target_width);
+  return part;
+}
+
+}  // namespace gv

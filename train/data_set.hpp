@@ -1,0 +1,38 @@
+// Samples in memory: images as bytes or features as floats, with labels or targets.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "train/batch.hpp"
+#include "train/spec.hpp"
+
+namespace gv {
+
+/// Immutable once built. Exactly one of `bytes` and `floats` holds the inputs; bytes read as
+/// (value / 255 - offset) * scale.
+struct DataSet {
+  SampleShape shape{};
+  std::vector<std::uint8_t> bytes;       ///< (samples, shape)
+  std::vector<float> floats;             ///< (samples, shape)
+  std::vector<std::int32_t> labels;      ///< (samples) for classification, else empty.
+  std::vector<float> targets;            ///< (samples, target_width) for regression, else empty.
+  std::size_t classes = 0;               ///< Number of labels; 0 for regression.
+  std::size_t target_width = 0;
+  float offset = 0;
+  float scale = 1;
+
+  std::size_t size() const { return classes ? labels.size() : (target_width ? targets.size() / target_width : 0); }
+  std::size_t features() const { return shape[0] * shape[1] * shape[2]; }
+
+  /// Writes sample `index` as floats into `out` (features() floats).
+  void read(std::size_t index, std::span<float> out) const;
+
+  /// The samples at `indices`, in that order, as a data set of their own.
+  DataSet subset(std::span<const std::uint32_t> indices) const;
+};
+
+}  // namespace gv

@@ -1,0 +1,81 @@
+// Element-wise activations, and flatten, which only renames the shape.
+#include <cmath>
+#include <numbers>
+
+#include "train/layers/layer.hpp"
+
+namespace gv {
+namespace {
+
+/// A pair of functions: value(x) and slope(x, y) with y = value(x).
+template <class T, class Function>
+class Elementwise final : public Layer<T> {
+ public:
+  explicit Elementwise(const LayerPlan& plan) : size_(elements(plan.in)) {}
+
+  void forward(const T*, const T* in, T* out, std::size_t batch, bool, Rng&) override {
+    for (std::size_t i = 0; i < batch * size_; ++i) out[i] = Function::value(in[i]);
+  }
+
+  void backward(const T*, const T* in, const T* out, const T* d_out, T* d_in, T*,
+                std::size_t batch) override {
+    if (d_in == nullptr) return;
+    for (std::size_t i = 0; i < batch * size_; ++i) {
+      d_in[i] = d_out[i] * Function::slope(in[i], out[i]);
+    }
+  }
+
+ private:
+  std::size_t size_;
+};
+
+struct Identity {
+  template <class T>
+  static T value(T x) { return x; }
+  template <class T>
+  static T slope(T, T) { return 1; }
+};
+
+struct Relu {
+  template <class T>
+  static T value(T x) { return x > 0 ? x : 0; }
+  template <class T>
+  static T slope(T x, T) { return x > 0 ? 1 : 0; }
+};
+
+struct Tanh {
+  template <class T>
+  static T value(T x) { return std::tanh(x); }
+  template <class T>
+  static T slope(T, T y) { return 1 - y * y; }
+};
+
+/// Exact form x * Phi(x) (Hendrycks and Gimpel 2016).
+struct Gelu {
+  template <class T>
+  static T cumulative(T x) { return (1 + std::erf(x / std::numbers::sqrt2_v<T>)) / 2; }
+  template <class T>
+  static T value(T x) { return x * cumulative(x); }
+  template <class T>
+  static T slope(T x, T) {
+    const T density = std::exp(-x * x / 2) * std::numbers::inv_sqrtpi_v<T> / std::numbers::sqrt2_v<T>;
+    return cumulative(x) + x * density;
+  }
+};
+
+}  // namespace
+
+template <class T>
+std::unique_ptr<Layer<T>> make_activation(const LayerPlan& plan) {
+  switch (plan.spec.kind) {
+    case LayerKind::relu: return std::make_unique<Elementwise<T, Relu>>(plan);
+    case LayerKind::tanh: return std::make_unique<Elementwise<T, Tanh>>(plan);
+    case LayerKind::gelu: return std::make_unique<Elementwise<T, Gelu>>(plan);
+    default: return std::make_unique<Elementwise<T, Identity>>(plan);
+  }
+}
+
+template std::unique_ptr<Layer<float>> make_activation(const LayerPlan&);
+template std::unique_ptr<Layer<double>> make_activation(const LayerPlan&);
+
+}  // namespace gv

@@ -1,0 +1,57 @@
+// Softmax cross-entropy and squared loss.
+#include "train/layers/loss.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "consensus/base/check.hpp"
+
+namespace gv {
+
+template <class T>
+LossSum cross_entropy(std::span<const T> outputs, std::span<const std::int32_t> labels,
+                      std::size_t classes, std::span<T> d_outputs) {
+  check(outputs.size() == labels.size() * classes, "one label for each row of outputs");
+  LossSum sum;
+  const T share = T(1) / static_cast<T>(labels.size());
+  for (std::size_t n = 0; n < labels.size(); ++n) {
+    const std::span<const T> row = outputs.subspan(n * classes, classes);
+    const auto label = static_cast<std::size_t>(labels[n]);
+    check(label < classes, "a label names one of the classes");
+    const auto largest = std::ranges::max_element(row);
+    T total = 0;
+    for (const T value : row) total += std::exp(value - *largest);
+    sum.loss += static_cast<double>(std::log(total) - (row[label] - *largest));
+    sum.correct += static_cast<std::size_t>(largest - row.begin()) == label;
+    if (d_outputs.empty()) continue;
+    const std::span<T> d_row = d_outputs.subspan(n * classes, classes);
+    for (std::size_t i = 0; i < classes; ++i) d_row[i] = std::exp(row[i] - *largest) / total * share;
+    d_row[label] -= share;
+  }
+  return sum;
+}
+
+template <class T>
+LossSum squared_loss(std::span<const T> outputs, std::span<const T> targets, std::size_t width,
+                     std::span<T> d_outputs) {
+  check(outputs.size() == targets.size(), "as many targets as outputs");
+  LossSum sum;
+  const T share = static_cast<T>(width) / static_cast<T>(outputs.size());
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const T error = outputs[i] - targets[i];
+    sum.loss += static_cast<double>(error) * static_cast<double>(error) / 2;
+    if (!d_outputs.empty()) d_outputs[i] = error * share;
+  }
+  return sum;
+}
+
+template LossSum cross_entropy(std::span<const float>, std::span<const std::int32_t>, std::size_t,
+                               std::span<float>);
+template LossSum cross_entropy(std::span<const double>, std::span<const std::int32_t>, std::size_t,
+                               std::span<double>);
+template LossSum squared_loss(std::span<const float>, std::span<const float>, std::size_t,
+                              std::span<float>);
+template LossSum squared_loss(std::span<const double>, std::span<const double>, std::size_t,
+                              std::span<double>);
+
+}  // namespace gv

@@ -1,0 +1,101 @@
+// Layer norm (Ba 2016) and group norm (Wu and He 2018): no statistics over the batch, so replicas with
+// different data normalise alike.
+#include <cmath>
+#include <vector>
+
+#include "train/layers/layer.hpp"
+
+namespace gv {
+namespace {
+
+constexpr double epsilon = 1e-5;
+
+/// y = gain * (x - mean) / sqrt(variance + epsilon) + bias over groups of consecutive elements. Layer
+/// norm is one group with a gain for every element; group norm has one for every channel.
+template <class T>
+class Normalisation final : public Layer<T> {
+ public:
+  explicit Normalisation(const LayerPlan& plan)
+      : plan_(plan),
+        groups_(plan.spec.kind == LayerKind::group_norm ? plan.spec.groups : 1),
+        span_(elements(plan.in) / groups_),
+        per_gain_(plan.spec.kind == LayerKind::group_norm ? plan.in[1] * plan.in[2] : 1) {}
+
+  void forward(const T* parameters, const T* in, T* out, std::size_t batch, bool, Rng&) override {
+    const T* gain = parameters + plan_.weight;
+    const T* bias = parameters + plan_.bias;
+    means_.resize(batch * groups_);
+    scales_.resize(batch * groups_);
+    for (std::size_t g = 0; g < batch * groups_; ++g) {
+      const T* x = in + g * span_;
+      T mean = 0;
+      for (std::size_t i = 0; i < span_; ++i) mean += x[i];
+      mean /= static_cast<T>(span_);
+      T variance = 0;
+      for (std::size_t i = 0; i < span_; ++i) variance += (x[i] - mean) * (x[i] - mean);
+      variance /= static_cast<T>(span_);
+      means_[g] = mean;
+      scales_[g] = 1 / std::sqrt(variance + static_cast<T>(epsilon));
+      const std::size_t first = g % groups_ * span_;
+      for (std::size_t i = 0; i < span_; ++i) {
+        const std::size_t own = (first + i) / per_gain_;
+        out[g * span_ + i] = gain[own] * (x[i] - mean) * scales_[g] + bias[own];
+      }
+    }
+  }
+
+  void backward(const T* parameters, const T* in, const T*, const T* d_out, T* d_in,
+                T* d_parameters, std::size_t batch) override {
+    const T* gain = parameters + plan_.weight;
+    T* d_gain = d_parameters + plan_.weight;
+    T* d_bias = d_parameters + plan_.bias;
+    const std::size_t gains = elements(plan_.in) / per_gain_;
+    std::fill_n(d_gain, gains, T(0));
+    std::fill_n(d_bias, gains, T(0));
+    for (std::size_t g = 0; g < batch * groups_; ++g) {
+      const T* x = in + g * span_;
+      const T* dy = d_out + g * span_;
+      const std::size_t first = g % groups_ * span_;
+      // With h = (x - mean) * scale and dh = gain * dy:
+      // dx = scale * (dh - mean(dh) - h * mean(dh * h)).
+      T sum_dh = 0;
+      T sum_dh_h = 0;
+      for (std::size_t i = 0; i < span_; ++i) {
+        const std::size_t own = (first + i) / per_gain_;
+        const T h = (x[i] - means_[g]) * scales_[g];
+        d_gain[own] += dy[i] * h;
+        d_bias[own] += dy[i];
+        sum_dh += gain[own] * dy[i];
+        sum_dh_h += gain[own] * dy[i] * h;
+      }
+      if (d_in == nullptr) continue;
+      const T mean_dh = sum_dh / static_cast<T>(span_);
+      const T mean_dh_h = sum_dh_h / static_cast<T>(span_);
+      for (std::size_t i = 0; i < span_; ++i) {
+        const std::size_t own = (first + i) / per_gain_;
+        const T h = (x[i] - means_[g]) * scales_[g];
+        d_in[g * span_ + i] = scales_[g] * (gain[own] * dy[i] - mean_dh - h * mean_dh_h);
+      }
+    }
+  }
+
+ private:
+  LayerPlan plan_;
+  std::size_t groups_;
+  std::size_t span_;      ///< Elements of one group of one sample.
+  std::size_t per_gain_;  ///< Consecutive elements that share a gain.
+  std::vector<T> means_;
+  std::vector<T> scales_;
+};
+
+}  // namespace
+
+template <class T>
+std::unique_ptr<Layer<T>> make_normalisation(const LayerPlan& plan) {
+  return std::make_unique<Normalisation<T>>(plan);
+}
+
+template std::unique_ptr<Layer<float>> make_normalisation(const LayerPlan&);
+template std::unique_ptr<Layer<double>> make_normalisation(const LayerPlan&);
+
+}  // namespace gv

@@ -1,0 +1,523 @@
+// oneDNN carries dense layers, convolutions and pools; activations stay in its blocked layouts between
+// them, and go back to plain memory order only for a layer of ours.
+#include <omp.h>
+
+#include <algorithm>
+#include <dnnl.hpp>
+#include <unordered_map>
+#include <vector>
+
+#include "consensus/base/check.hpp"
+#include "train/layers/layer.hpp"
+#include "train/layers/network.hpp"
+
+namespace gv {
+namespace {
+
+using dnnl::algorithm;
+using dnnl::memory;
+using dnnl::prop_kind;
+using Arguments = std::unordered_map<int, memory>;
+using tag = memory::format_tag;
+
+constexpr auto f32 = memory::data_type::f32;
+
+memory::dim dim(std::size_t value) { return static_cast<memory::dim>(value); }
+
+/// What all steps share.
+struct Context {
+  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream{engine};
+  std::size_t batch = 0;
+
+  memory::desc plain(const SampleShape& shape) const {
+    return {{dim(batch), dim(shape[0]), dim(shape[1]), dim(shape[2])}, f32, tag::nchw};
+  }
+  memory make(const memory::desc& desc) const { return {desc, engine}; }
+  /// A view of somebody else's memory, set before each use.
+  memory view(const memory::desc& desc) const { return {desc, engine, nullptr}; }
+};
+
+/// Activations between two steps: values, and their gradient in the same layout.
+struct Tensor {
+  SampleShape shape{};
+  memory values;
+  memory gradient;   ///< Empty handle where no gradient is wanted.
+
+  bool is_plain(const Context& context) const {
+    return values.get_desc() == context.plain(shape);
+  }
+};
+
+float* floats(const memory& memory) { return static_cast<float*>(memory.get_data_handle()); }
+
+/// The gradient through a ReLU that was fused into the step before, on whatever layout: element-wise.
+void gate_by_relu(const Tensor& out) {
+  const float* y = floats(out.values);
+  float* dy = floats(out.gradient);
+  const std::size_t count = out.values.get_desc().get_size() / sizeof(float);
+  for (std::size_t i = 0; i < count; ++i) dy[i] = y[i] > 0 ? dy[i] : 0;
+}
+
+dnnl::primitive_attr fused(bool relu) {
+  dnnl::primitive_attr attributes;
+  if (relu) {
+    dnnl::post_ops operations;
+    operations.append_eltwise(1.0f, algorithm::eltwise_relu, 0.0f, 0.0f);
+    attributes.set_post_ops(operations);
+  }
+  return attributes;
+}
+
+/// One or two fused layers between an input and an output tensor.
+class Step {
+ public:
+  virtual ~Step() = default;
+  virtual void forward(const float* parameters, bool training, Rng& rng) = 0;
+  virtual void backward(const float* parameters, float* gradient) = 0;
+};
+
+/// Changes the memory layout, and back for the gradient.
+class Reorder final : public Step {
+ public:
+  Reorder(Context& context, Tensor& in, Tensor& out)
+      : context_(context), in_(in), out_(out), there_(in.values, out.values) {
+    if (in.gradient) back_ = dnnl::reorder(out.gradient, in.gradient);
+  }
+
+  void forward(const float*, bool, Rng&) override {
+    there_.execute(context_.stream, in_.values, out_.values);
+  }
+  void backward(const float*, float*) override {
+    if (in_.gradient) back_.execute(context_.stream, out_.gradient, in_.gradient);
+  }
+
+ private:
+  Context& context_;
+  Tensor& in_;
+  Tensor& out_;
+  dnnl::reorder there_;
+  dnnl::reorder back_;
+};
+
+/// Dense layers work on plain memory straight from and into the flat vectors: at the batch sizes of
+/// training, packing the weights costs more than it saves.
+class DenseStep final : public Step {
+ public:
+  DenseStep(Context& context, const LayerPlan& plan, bool relu, Tensor& in, Tensor& out)
+      : context_(context), plan_(plan), relu_(relu), in_(in), out_(out) {
+    const memory::dim inputs = dim(elements(plan.in));
+    const memory::dim outputs = dim(plan.spec.units);
+    const memory::desc x({dim(context.batch), inputs}, f32, tag::ab);
+    const memory::desc w({outputs, inputs}, f32, tag::ab);
+    const memory::desc b({outputs}, f32, tag::a);
+    const memory::desc y({dim(context.batch), outputs}, f32, tag::ab);
+    const dnnl::inner_product_forward::primitive_desc forward(
+        {prop_kind::forward_training, x, w, b, y}, fused(relu), context.engine);
+    forward_ = dnnl::inner_product_forward(forward);
+    x_ = context.view(x);
+    y_ = memory(y, context.engine, out.values.get_data_handle());
+    dy_ = memory(y, context.engine, out.gradient.get_data_handle());
+    w_ = context.view(w);
+    b_ = context.view(b);
+    dw_ = context.view(w);
+    db_ = context.view(b);
+    backward_weights_ = dnnl::inner_product_backward_weights({{x, w, b, y}, context.engine, forward});
+    if (in.gradient) {
+      dx_ = memory(x, context.engine, in.gradient.get_data_handle());
+      backward_data_ = dnnl::inner_product_backward_data({{x, w, y}, context.engine, forward});
+    }
+  }
+
+  void forward(const float* parameters, bool, Rng&) override {
+    // The first tensor's memory is the caller's and differs from call to call.
+    x_.set_data_handle(in_.values.get_data_handle());
+    w_.set_data_handle(const_cast<float*>(parameters + plan_.weight));
+    b_.set_data_handle(const_cast<float*>(parameters + plan_.bias));
+    forward_.execute(context_.stream, {{DNNL_ARG_SRC, x_},
+                                       {DNNL_ARG_WEIGHTS, w_},
+                                       {DNNL_ARG_BIAS, b_},
+                                       {DNNL_ARG_DST, y_}});
+  }
+
+  void backward(const float* parameters, float* gradient) override {
+    if (relu_) gate_by_relu(out_);
+    dw_.set_data_handle(gradient + plan_.weight);
+    db_.set_data_handle(gradient + plan_.bias);
+    backward_weights_.execute(context_.stream, {{DNNL_ARG_SRC, x_},
+                                                {DNNL_ARG_DIFF_DST, dy_},
+                                                {DNNL_ARG_DIFF_WEIGHTS, dw_},
+                                                {DNNL_ARG_DIFF_BIAS, db_}});
+    if (!in_.gradient) return;
+    w_.set_data_handle(const_cast<float*>(parameters + plan_.weight));
+    backward_data_.execute(context_.stream, {{DNNL_ARG_DIFF_DST, dy_},
+                                             {DNNL_ARG_WEIGHTS, w_},
+                                             {DNNL_ARG_DIFF_SRC, dx_}});
+  }
+
+ private:
+  Context& context_;
+  LayerPlan plan_;
+  bool relu_;
+  Tensor& in_;
+  Tensor& out_;
+  dnnl::inner_product_forward forward_;
+  dnnl::inner_product_backward_weights backward_weights_;
+  dnnl::inner_product_backward_data backward_data_;
+  memory x_, y_, dy_, w_, b_, dw_, db_, dx_;
+};
+
+/// A memory an operation wants in a layout of its own, converted to or from the one that exists.
+class Converted {
+ public:
+  Converted() = default;
+  Converted(const Context& context, const memory& outside, const memory::desc& wanted)
+      : outside_(outside), inside_(outside) {
+    if (outside.get_desc() == wanted) return;
+    inside_ = context.make(wanted);
+    in_ = dnnl::reorder(outside_, inside_);
+    out_ = dnnl::reorder(inside_, outside_);
+    differs_ = true;
+  }
+
+  const memory& inside() const { return inside_; }
+  void point_to(const float* data) {
+    outside_.set_data_handle(const_cast<float*>(data));
+    if (!differs_) inside_.set_data_handle(const_cast<float*>(data));
+  }
+  void enter(dnnl::stream& stream) {
+    if (differs_) in_.execute(stream, outside_, inside_);
+  }
+  void leave(dnnl::stream& stream) {
+    if (differs_) out_.execute(stream, inside_, outside_);
+  }
+
+ private:
+  memory outside_;
+  memory inside_;
+  dnnl::reorder in_;
+  dnnl::reorder out_;
+  bool differs_ = false;
+};
+
+/// Winograd's form if it is wanted and this processor has it, else the direct one.
+template <class Describe>
+auto by(bool winograd, Describe describe) {
+  if (winograd) {
+    try {
+      return describe(algorithm::convolution_winograd);
+    } catch (const dnnl::error&) {
+      // No such implementation here.
+    }
+  }
+  return describe(algorithm::convolution_direct);
+}
+
+/// Convolutions in oneDNN's own layouts, by Winograd's algorithm where that is the faster one.
+class ConvolutionStep final : public Step {
+ public:
+  ConvolutionStep(Context& context, const LayerPlan& plan, bool relu, Tensor& in, Tensor& out)
+      : context_(context), plan_(plan), relu_(relu), in_(in), out_(out) {
+    const memory::dims source{dim(context.batch), dim(plan.in[0]), dim(plan.in[1]), dim(plan.in[2])};
+    const memory::dims target{dim(context.batch), dim(plan.out[0]), dim(plan.out[1]),
+                              dim(plan.out[2])};
+    const memory::dim side = dim(plan.spec.kernel);
+    const memory::dims kernel{target[1], source[1], side, side};
+    const memory::dims strides{dim(plan.spec.stride), dim(plan.spec.stride)};
+    // Rows and columns the windows do not reach must not be read: right padding may be negative.
+    const memory::dims left{dim(plan.spec.padding), dim(plan.spec.padding)};
+    const memory::dims right{(target[2] - 1) * strides[0] + side - source[2] - left[0],
+                             (target[3] - 1) * strides[1] + side - source[3] - left[1]};
+    const auto any = [](const memory::dims& dims) { return memory::desc(dims, f32, tag::any); };
+    const memory::desc bias({target[1]}, f32, tag::a);
+    const bool winograd = side == 3 && plan.spec.stride == 1 && plan.in[0] >= 16 &&
+                          plan.out[0] >= 16 && plan.in[1] >= 8 && plan.in[2] >= 8;
+    using Forward = dnnl::convolution_forward;
+    using Weights = dnnl::convolution_backward_weights;
+    using Data = dnnl::convolution_backward_data;
+    const auto forward_desc = by(winograd, [&](algorithm how) {
+      return Forward::primitive_desc({prop_kind::forward_training, how, any(source), any(kernel), bias,
+                                      any(target), strides, left, right},
+                                     fused(relu), context.engine);
+    });
+    forward_ = Forward(forward_desc);
+    out.values = context.make(forward_desc.dst_desc());
+    out.gradient = context.make(forward_desc.dst_desc());
+    x_ = Converted(context, in.values, forward_desc.src_desc());
+    const memory::desc flat(kernel, f32, tag::oihw);
+    w_ = Converted(context, context.view(flat), forward_desc.weights_desc());
+    b_ = context.view(bias);
+
+    const auto weights_desc = by(winograd, [&](algorithm how) {
+      return Weights::primitive_desc({how, any(source), any(kernel), bias, any(target), strides, left,
+                                      right},
+                                     context.engine, forward_desc);
+    });
+    backward_weights_ = Weights(weights_desc);
+    x_for_weights_ = Converted(context, in.values, weights_desc.src_desc());
+    dy_for_weights_ = Converted(context, out.gradient, weights_desc.diff_dst_desc());
+    dw_ = Converted(context, context.view(flat), weights_desc.diff_weights_desc());
+    db_ = context.view(bias);
+
+    if (in.gradient) {
+      const auto data_desc = by(winograd, [&](algorithm how) {
+        return Data::primitive_desc({how, any(source), any(kernel), any(target), strides, left, right},
+                                    context.engine, forward_desc);
+      });
+      backward_data_ = Data(data_desc);
+      dy_for_data_ = Converted(context, out.gradient, data_desc.diff_dst_desc());
+      w_for_data_ = Converted(context, context.view(flat), data_desc.weights_desc());
+      dx_ = Converted(context, in.gradient, data_desc.diff_src_desc());
+    }
+  }
+
+  void forward(const float* parameters, bool, Rng&) override {
+    dnnl::stream& stream = context_.stream;
+    x_.point_to(floats(in_.values));
+    x_.enter(stream);
+    w_.point_to(parameters + plan_.weight);
+    w_.enter(stream);
+    b_.set_data_handle(const_cast<float*>(parameters + plan_.bias));
+    forward_.execute(stream, {{DNNL_ARG_SRC, x_.inside()},
+                              {DNNL_ARG_WEIGHTS, w_.inside()},
+                              {DNNL_ARG_BIAS, b_},
+                              {DNNL_ARG_DST, out_.values}});
+  }
+
+  void backward(const float* parameters, float* gradient) override {
+    dnnl::stream& stream = context_.stream;
+    if (relu_) gate_by_relu(out_);
+    x_for_weights_.point_to(floats(in_.values));
+    x_for_weights_.enter(stream);
+    dy_for_weights_.enter(stream);
+    dw_.point_to(gradient + plan_.weight);
+    db_.set_data_handle(gradient + plan_.bias);
+    backward_weights_.execute(stream, {{DNNL_ARG_SRC, x_for_weights_.inside()},
+                                       {DNNL_ARG_DIFF_DST, dy_for_weights_.inside()},
+                                       {DNNL_ARG_DIFF_WEIGHTS, dw_.inside()},
+                                       {DNNL_ARG_DIFF_BIAS, db_}});
+    dw_.leave(stream);
+    if (!in_.gradient) return;
+    dy_for_data_.enter(stream);
+    w_for_data_.point_to(parameters + plan_.weight);
+    w_for_data_.enter(stream);
+    backward_data_.execute(stream, {{DNNL_ARG_DIFF_DST, dy_for_data_.inside()},
+                                    {DNNL_ARG_WEIGHTS, w_for_data_.inside()},
+                                    {DNNL_ARG_DIFF_SRC, dx_.inside()}});
+    dx_.leave(stream);
+  }
+
+ private:
+  Context& context_;
+  LayerPlan plan_;
+  bool relu_;
+  Tensor& in_;
+  Tensor& out_;
+  dnnl::convolution_forward forward_;
+  dnnl::convolution_backward_weights backward_weights_;
+  dnnl::convolution_backward_data backward_data_;
+  Converted x_, w_, x_for_weights_, dy_for_weights_, dw_, dy_for_data_, w_for_data_, dx_;
+  memory b_, db_;
+};
+
+class PoolStep final : public Step {
+ public:
+  PoolStep(Context& context, const LayerPlan& plan, Tensor& in, Tensor& out)
+      : context_(context), in_(in), out_(out) {
+    const memory::dims target{dim(context.batch), dim(plan.out[0]), dim(plan.out[1]),
+                              dim(plan.out[2])};
+    const memory::dims kernel{dim(plan.spec.kernel), dim(plan.spec.kernel)};
+    const memory::dims strides{dim(plan.spec.stride), dim(plan.spec.stride)};
+    const memory::dims left{0, 0};
+    const memory::dims right{(target[2] - 1) * strides[0] + kernel[0] - dim(plan.in[1]),
+                             (target[3] - 1) * strides[1] + kernel[1] - dim(plan.in[2])};
+    const algorithm how = plan.spec.kind == LayerKind::max_pool
+                              ? algorithm::pooling_max
+                              : algorithm::pooling_avg_exclude_padding;
+    const memory::desc source = in.values.get_desc();
+    const dnnl::pooling_forward::primitive_desc forward(
+        {prop_kind::forward_training, how, source, memory::desc(target, f32, tag::any), strides,
+         kernel, left, right},
+        context.engine);
+    forward_ = dnnl::pooling_forward(forward);
+    out.values = context.make(forward.dst_desc());
+    out.gradient = context.make(forward.dst_desc());
+    workspace_ = context.make(forward.workspace_desc());
+    if (in.gradient) {
+      backward_ = dnnl::pooling_backward(
+          {{how, source, forward.dst_desc(), strides, kernel, left, right}, context.engine, forward});
+    }
+  }
+
+  void forward(const float*, bool, Rng&) override {
+    forward_.execute(context_.stream, {{DNNL_ARG_SRC, in_.values},
+                                       {DNNL_ARG_DST, out_.values},
+                                       {DNNL_ARG_WORKSPACE, workspace_}});
+  }
+
+  void backward(const float*, float*) override {
+    if (!in_.gradient) return;
+    backward_.execute(context_.stream, {{DNNL_ARG_DIFF_DST, out_.gradient},
+                                        {DNNL_ARG_DIFF_SRC, in_.gradient},
+                                        {DNNL_ARG_WORKSPACE, workspace_}});
+  }
+
+ private:
+  Context& context_;
+  Tensor& in_;
+  Tensor& out_;
+  dnnl::pooling_forward forward_;
+  dnnl::pooling_backward backward_;
+  memory workspace_;
+};
+
+/// A layer of ours on plain memory.
+class PlainStep final : public Step {
+ public:
+  PlainStep(Context& context, const LayerPlan& plan, Tensor& in, Tensor& out)
+      : layer_(make_layer<float>(plan)), batch_(context.batch), in_(in), out_(out) {}
+
+  void forward(const float* parameters, bool training, Rng& rng) override {
+    layer_->forward(parameters, floats(in_.values), floats(out_.values), batch_, training, rng);
+  }
+
+  void backward(const float* parameters, float* gradient) override {
+    layer_->backward(parameters, floats(in_.values), floats(out_.values), floats(out_.gradient),
+                     in_.gradient ? floats(in_.gradient) : nullptr, gradient, batch_);
+  }
+
+ private:
+  std::unique_ptr<Layer<float>> layer_;
+  std::size_t batch_;
+  Tensor& in_;
+  Tensor& out_;
+};
+
+class OnednnNetwork final : public Network<float> {
+ public:
+  OnednnNetwork(const ModelPlan& plan, std::size_t batch) : outputs_(plan.outputs) {
+    use_one_thread();
+    context_.batch = batch;
+    // Tensors are referred to by the steps: none may move.
+    tensors_.reserve(2 * plan.layers.size() + 2);
+    tensors_.push_back({.shape = plan.in, .values = context_.view(context_.plain(plan.in))});
+    bool trained = false;
+    for (std::size_t i = 0; i < plan.layers.size(); ++i) {
+      const LayerPlan& layer = plan.layers[i];
+      const bool carried =
+          layer.spec.kind == LayerKind::dense || layer.spec.kind == LayerKind::conv2d;
+      const bool relu = carried && i + 1 < plan.layers.size() &&
+                        plan.layers[i + 1].spec.kind == LayerKind::relu;
+      if (!trained && layer.has_parameters) {
+        trained = true;
+        first_trained_ = steps_.size();
+      }
+      add(layer, relu);
+      if (relu) ++i;
+    }
+    make_plain();
+  }
+
+  std::span<const float> forward(std::span<const float> parameters, std::span<const float> inputs,
+                                 bool training, Rng& rng) override {
+    use_one_thread();
+    tensors_.front().values.set_data_handle(const_cast<float*>(inputs.data()));
+    for (const auto& step : steps_) step->forward(parameters.data(), training, rng);
+    context_.stream.wait();
+    return {floats(tensors_.back().values), context_.batch * outputs_};
+  }
+
+  void backward(std::span<const float> parameters, std::span<const float> d_outputs,
+                std::span<float> gradient) override {
+    use_one_thread();
+    std::ranges::copy(d_outputs, floats(tensors_.back().gradient));
+    for (std::size_t i = steps_.size(); i-- > first_trained_;) {
+      steps_[i]->backward(parameters.data(), gradient.data());
+    }
+    context_.stream.wait();
+  }
+
+ private:
+  /// A peer is one training thread. OpenMP keeps the number for each thread that calls, so it is set
+  /// where the work is done.
+  static void use_one_thread() { omp_set_num_threads(1); }
+
+  Tensor& append(const SampleShape& shape) {
+    check(tensors_.size() < tensors_.capacity(), "tensors stay where they are");
+    return tensors_.emplace_back(Tensor{.shape = shape, .values = {}, .gradient = {}});
+  }
+
+  Tensor& append_plain(const SampleShape& shape) {
+    Tensor& tensor = append(shape);
+    tensor.values = context_.make(context_.plain(shape));
+    tensor.gradient = context_.make(context_.plain(shape));
+    return tensor;
+  }
+
+  void make_plain() {
+    if (tensors_.size() == 1 || tensors_.back().is_plain(context_)) return;
+    Tensor& in = tensors_.back();
+    Tensor& out = append_plain(in.shape);
+    steps_.push_back(std::make_unique<Reorder>(context_, in, out));
+  }
+
+  void add(const LayerPlan& layer, bool relu) {
+    switch (layer.spec.kind) {
+      case LayerKind::conv2d: {
+        Tensor& in = tensors_.back();
+        Tensor& out = append(layer.out);
+        steps_.push_back(std::make_unique<ConvolutionStep>(context_, layer, relu, in, out));
+        break;
+      }
+      case LayerKind::max_pool:
+      case LayerKind::avg_pool: {
+        Tensor& in = tensors_.back();
+        Tensor& out = append(layer.out);
+        steps_.push_back(std::make_unique<PoolStep>(context_, layer, in, out));
+        break;
+      }
+      case LayerKind::flatten:
+        // Only the shape changes: everything that follows takes plain memory of any shape.
+        make_plain();
+        if (tensors_.size() > 1) {
+          Tensor& in = tensors_.back();
+          Tensor& out = append(layer.out);
+          out.values = memory(context_.plain(layer.out), context_.engine, in.values.get_data_handle());
+          out.gradient =
+              memory(context_.plain(layer.out), context_.engine, in.gradient.get_data_handle());
+        } else {
+          Tensor& in = tensors_.back();
+          Tensor& out = append_plain(layer.out);
+          steps_.push_back(std::make_unique<PlainStep>(context_, layer, in, out));
+        }
+        break;
+      case LayerKind::dense: {
+        make_plain();
+        Tensor& in = tensors_.back();
+        Tensor& out = append_plain(layer.out);
+        steps_.push_back(std::make_unique<DenseStep>(context_, layer, relu, in, out));
+        break;
+      }
+      default: {
+        make_plain();
+        Tensor& in = tensors_.back();
+        Tensor& out = append_plain(layer.out);
+        steps_.push_back(std::make_unique<PlainStep>(context_, layer, in, out));
+      }
+    }
+  }
+
+  Context context_;
+  std::size_t outputs_;
+  std::vector<Tensor> tensors_;
+  std::vector<std::unique_ptr<Step>> steps_;
+  std::size_t first_trained_ = 0;  ///< Steps before it need no gradient.
+};
+
+}  // namespace
+
+std::unique_ptr<Network<float>> make_onednn_network(const ModelPlan& plan, std::size_t batch) {
+  return std::make_unique<OnednnNetwork>(plan, batch);
+}
+
+}  // namespace gv

@@ -1,0 +1,42 @@
+// Where each tensor of a model lies in one flat float32 vector, so that consensus needs no layers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gv {
+
+/// One named tensor inside the flat parameter vector.
+struct TensorSlot {
+  std::string name;                ///< Unique in the layout, for example "dense1.weight".
+  std::vector<std::size_t> shape;  ///< Row-major dimensions, outermost first.
+  std::size_t offset = 0;          ///< First element in the flat vector.
+  std::size_t size = 0;            ///< Number of elements: the product of `shape`.
+
+  friend bool operator==(const TensorSlot&, const TensorSlot&) = default;
+};
+
+/// The tensors of a model in flat order, without gaps.
+class Layout {
+ public:
+  /// Appends a tensor after the last one and returns its slot's index. The name must be new.
+  std::size_t add(std::string name, std::vector<std::size_t> shape);
+
+  const std::vector<TensorSlot>& slots() const { return slots_; }
+
+  /// Number of floats in the flat vector.
+  std::size_t size() const { return size_; }
+
+  /// Equal for layouts with equal names, shapes and order; compared before models are exchanged.
+  std::uint64_t hash() const;
+
+  friend bool operator==(const Layout&, const Layout&) = default;
+
+ private:
+  std::vector<TensorSlot> slots_;
+  std::size_t size_ = 0;
+};
+
+}  // namespace gv

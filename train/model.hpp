@@ -1,0 +1,61 @@
+// One model: a stack of layers over a flat parameter vector that the caller owns.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "consensus/base/problems.hpp"
+#include "consensus/base/rng.hpp"
+#include "train/batch.hpp"
+#include "train/layout.hpp"
+#include "train/spec.hpp"
+
+namespace gv {
+
+/// Sums over the samples of one or more batches.
+struct Score {
+  double loss = 0;           ///< Sum of the per-sample losses.
+  std::size_t correct = 0;   ///< Samples whose largest output is their label.
+  std::size_t samples = 0;
+
+  double mean_loss() const { return samples ? loss / static_cast<double>(samples) : 0; }
+  double accuracy() const {
+    return samples ? static_cast<double>(correct) / static_cast<double>(samples) : 0;
+  }
+};
+
+/// Everything wrong with a spec for inputs of this shape (places are "layers[3]"); empty if sound.
+Problems problems(const ModelSpec& spec, SampleShape input);
+
+/// A network compiled for one batch size at most. Holds activations and scratch, never parameters.
+/// Not thread-safe: one thread at a time. Movable.
+class Model {
+ public:
+  /// `spec` must have no problems. `batch_max` bounds the batch of every later call.
+  Model(const ModelSpec& spec, SampleShape input, std::size_t batch_max);
+  Model(Model&&) noexcept;
+  Model& operator=(Model&&) noexcept;
+  ~Model();
+
+  const Layout& layout() const;
+  std::size_t outputs() const;
+
+  /// Fills `parameters` (layout().size() floats) with He-uniform weights and zero biases (gains one):
+  /// a pure function of the layout and `rng`.
+  void initialise(std::span<float> parameters, Rng rng) const;
+
+  /// Forward and backward on one batch in training mode. Overwrites `gradient` (same size as
+  /// `parameters`) with the gradient of the mean loss over the batch. Dropout draws from `rng`.
+  Score gradient(std::span<const float> parameters, const Batch& batch, std::span<float> gradient,
+                 Rng& rng);
+
+  /// Forward in inference mode: no dropout, no gradient.
+  Score evaluate(std::span<const float> parameters, const Batch& batch);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gv

@@ -1,0 +1,176 @@
+// One fused pass over memory for each optimiser.
+#include "train/optimizer.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "consensus/base/check.hpp"
+
+// These loops run over every parameter at every step. Where the compiler can, it makes a version for each
+// vector width and the loader picks; no version contracts or reorders, so all give the same bits. The
+// sanitizers cannot run before the loader has picked.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define GV_WIDE __attribute__((target_clones("default", "avx2", "avx512f")))
+#else
+#define GV_WIDE
+#endif
+
+namespace gv {
+namespace {
+
+using Size = std::size_t;
+
+GV_WIDE void sgd(float* __restrict x, const float* __restrict g, Size n, float rate, float decay) {
+  for (Size i = 0; i < n; ++i) x[i] -= rate * (g[i] + decay * x[i]);
+}
+
+GV_WIDE void momentum(float* __restrict x, const float* __restrict g, float* __restrict v, Size n,
+                      float rate, float decay, float mu) {
+  for (Size i = 0; i < n; ++i) {
+    v[i] = mu * v[i] + (g[i] + decay * x[i]);
+    x[i] -= rate * v[i];
+  }
+}
+
+GV_WIDE void nesterov(float* __restrict x, const float* __restrict g, float* __restrict v, Size n,
+                      float rate, float decay, float mu) {
+  for (Size i = 0; i < n; ++i) {
+    const float slope = g[i] + decay * x[i];
+    v[i] = mu * v[i] + slope;
+    x[i] -= rate * (slope + mu * v[i]);
+  }
+}
+
+GV_WIDE void adagrad(float* __restrict x, const float* __restrict g, float* __restrict s, Size n,
+                     float rate, float decay, float epsilon) {
+  for (Size i = 0; i < n; ++i) {
+    const float slope = g[i] + decay * x[i];
+    s[i] += slope * slope;
+    x[i] -= rate * slope / (std::sqrt(s[i]) + epsilon);
+  }
+}
+
+GV_WIDE void rmsprop(float* __restrict x, const float* __restrict g, float* __restrict s, Size n,
+                     float rate, float decay, float keep, float epsilon) {
+  for (Size i = 0; i < n; ++i) {
+    const float slope = g[i] + decay * x[i];
+    s[i] = keep * s[i] + (1 - keep) * slope * slope;
+    x[i] -= rate * slope / (std::sqrt(s[i]) + epsilon);
+  }
+}
+
+struct Moments {
+  float beta1, beta2, epsilon;
+  float rate;      ///< Learning rate over the first moment's bias correction.
+  float unbias;    ///< One over the square root of the second moment's.
+  float coupled;   ///< Weight decay added to the gradient.
+  float shrink;    ///< Factor on the parameter: decoupled weight decay.
+};
+
+GV_WIDE void adam(float* __restrict x, const float* __restrict g, float* __restrict m,
+                  float* __restrict s, Size n, Moments c) {
+  for (Size i = 0; i < n; ++i) {
+    const float slope = g[i] + c.coupled * x[i];
+    m[i] = c.beta1 * m[i] + (1 - c.beta1) * slope;
+    s[i] = c.beta2 * s[i] + (1 - c.beta2) * slope * slope;
+    x[i] = c.shrink * x[i] - c.rate * m[i] / (std::sqrt(s[i]) * c.unbias + c.epsilon);
+  }
+}
+
+bool has_first(OptimizerKind kind) {
+  return kind == OptimizerKind::momentum || kind == OptimizerKind::nesterov ||
+         kind == OptimizerKind::adam || kind == OptimizerKind::adamw;
+}
+
+bool has_second(OptimizerKind kind) {
+  return kind == OptimizerKind::adagrad || kind == OptimizerKind::rmsprop ||
+         kind == OptimizerKind::adam || kind == OptimizerKind::adamw;
+}
+
+}  // namespace
+
+Optimizer::Optimizer(OptimizerSpec spec, std::size_t parameters)
+    : spec_(spec),
+      first_(has_first(spec.kind) ? parameters : 0),
+      second_(has_second(spec.kind) ? parameters : 0) {}
+
+void Optimizer::step(std::span<float> parameters, std::span<const float> gradient,
+                     double learning_rate) {
+  check(parameters.size() == gradient.size(), "one gradient for each parameter");
+  const Size n = parameters.size();
+  float* x = parameters.data();
+  const float* g = gradient.data();
+  const auto rate = static_cast<float>(learning_rate);
+  const auto decay = static_cast<float>(spec_.weight_decay);
+  const auto mu = static_cast<float>(spec_.momentum);
+  const auto epsilon = static_cast<float>(spec_.epsilon);
+  ++updates_;
+  switch (spec_.kind) {
+    case OptimizerKind::sgd: sgd(x, g, n, rate, decay); break;
+    case OptimizerKind::momentum: momentum(x, g, first_.data(), n, rate, decay, mu); break;
+    case OptimizerKind::nesterov: nesterov(x, g, first_.data(), n, rate, decay, mu); break;
+    case OptimizerKind::adagrad: adagrad(x, g, second_.data(), n, rate, decay, epsilon); break;
+    case OptimizerKind::rmsprop:
+      rmsprop(x, g, second_.data(), n, rate, decay, static_cast<float>(spec_.decay), epsilon);
+      break;
+    case OptimizerKind::adam:
+    case OptimizerKind::adamw: {
+      const auto t = static_cast<double>(updates_);
+      const bool decoupled = spec_.kind == OptimizerKind::adamw;
+      adam(x, g, first_.data(), second_.data(), n,
+           {.beta1 = static_cast<float>(spec_.beta1),
+            .beta2 = static_cast<float>(spec_.beta2),
+            .epsilon = epsilon,
+            .rate = static_cast<float>(learning_rate / (1 - std::pow(spec_.beta1, t))),
+            .unbias = static_cast<float>(1 / std::sqrt(1 - std::pow(spec_.beta2, t))),
+            .coupled = decoupled ? 0.0f : decay,
+            .shrink = decoupled ? static_cast<float>(1 - learning_rate * spec_.weight_decay) : 1.0f});
+      break;
+    }
+  }
+}
+
+std::vector<std::string> Optimizer::names() const {
+  std::vector<std::string> names;
+  const bool moments = has_first(spec_.kind) && has_second(spec_.kind);
+  if (has_first(spec_.kind)) names.emplace_back(moments ? "first_moment" : "momentum");
+  if (has_second(spec_.kind)) names.emplace_back(moments ? "second_moment" : "squares");
+  return names;
+}
+
+std::vector<std::pair<std::string, std::vector<float>>> Optimizer::vectors() const {
+  std::vector<std::pair<std::string, std::vector<float>>> state;
+  for (const std::string& name : names()) {
+    const bool second = name == "second_moment" || name == "squares";
+    state.emplace_back(name, second ? second_ : first_);
+  }
+  return state;
+}
+
+std::string Optimizer::restore(
+    const std::vector<std::pair<std::string, std::vector<float>>>& vectors, std::uint64_t updates) {
+  const std::vector<std::string> expected = names();
+  if (vectors.size() != expected.size()) return "it holds the state of another optimiser";
+  const std::size_t size = std::max(first_.size(), second_.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (vectors[i].first != expected[i]) {
+      return "it holds '" + vectors[i].first + "' where '" + expected[i] + "' is needed";
+    }
+    if (vectors[i].second.size() != size) return "'" + expected[i] + "' has another size";
+  }
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const bool second = expected[i] == "second_moment" || expected[i] == "squares";
+    (second ? second_ : first_) = vectors[i].second;
+  }
+  updates_ = updates;
+  return {};
+}
+
+void Optimizer::reset() {
+  std::ranges::fill(first_, 0.0f);
+  std::ranges::fill(second_, 0.0f);
+  updates_ = 0;
+}
+
+}  // namespace gv
