@@ -54,10 +54,10 @@ struct Cancel {
 
 /// Something people and tests can read: counted, logged as one JSON line, shown by `status`.
 struct Event {
-  std::string name;                 ///< Stable, snake_case: "member_dead", "exchange_refused", ...
-  std::optional<PeerId> peer;       ///< The other peer it is about.
+  std::string name;            ///< Stable, snake_case: "member_dead", "exchange_refused", ...
+  std::optional<PeerId> peer;  ///< The other peer it is about.
   Reason reason = Reason::none;
-  std::string detail;               ///< A sentence fragment for people; may be empty.
+  std::string detail;  ///< A sentence fragment for people; may be empty.
   std::vector<std::pair<std::string, double>> numbers;  ///< Named figures, units in the names.
 };
 
@@ -74,8 +74,8 @@ struct Effects {
   std::vector<Transfer> transfers;
   std::vector<Cancel> cancels;
   std::vector<Event> events;
-  std::vector<Force> forces;            ///< To be added to the live model at the next job boundary.
-  std::vector<FetchedModel> fetched;    ///< To be adopted at the next job boundary.
+  std::vector<Force> forces;          ///< To be added to the live model at the next job boundary.
+  std::vector<FetchedModel> fetched;  ///< To be adopted at the next job boundary.
 
   void send(PeerId to, Message message) { messages.push_back({to, std::move(message)}); }
 };

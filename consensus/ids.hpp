@@ -10,8 +10,8 @@ namespace gv {
 /// A peer, derived from its public key: whoever holds the key is the peer.
 enum class PeerId : std::uint64_t {};
 
-/// One bulk transfer or exchange. `session` is drawn at random when `owner`'s process starts, so ids of
-/// an earlier life never match; `number` counts up from 1 within the session.
+/// One bulk transfer or exchange. `session` is drawn at random when `owner`'s process starts, so
+/// ids of an earlier life never match; `number` counts up from 1 within the session.
 struct TransferId {
   PeerId owner{};
   std::uint64_t session = 0;

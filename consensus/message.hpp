@@ -16,21 +16,21 @@ namespace gv {
 /// Why something was refused, dropped or given up; travels in messages and in events.
 enum class Reason : std::uint8_t {
   none,
-  busy,             ///< In the middle of another exchange.
-  not_ready,        ///< Has no model to offer yet.
-  unknown_layout,   ///< Layout or number of elements differ.
-  unknown_codec,    ///< Codec not known or not the one agreed on.
-  quarantined,      ///< Too many bad models from this peer lately.
-  stale,            ///< Belongs to a round, session or exchange that is over.
-  unknown_peer,     ///< Not a live member of the receiver's view.
-  unknown_transfer, ///< No such transfer with this peer.
-  not_finite,       ///< NaN or infinity among the values.
-  norm_exceeded,    ///< Norm above the cap.
-  bad_length,       ///< Block outside the transfer, or a length that does not fit.
-  timed_out,        ///< No progress before the deadline.
-  peer_gone,        ///< The partner died or left meanwhile.
-  unreachable,      ///< No way to open a bulk lane between the two.
-  leaving,          ///< Shutting down.
+  busy,              ///< In the middle of another exchange.
+  not_ready,         ///< Has no model to offer yet.
+  unknown_layout,    ///< Layout or number of elements differ.
+  unknown_codec,     ///< Codec not known or not the one agreed on.
+  quarantined,       ///< Too many bad models from this peer lately.
+  stale,             ///< Belongs to a round, session or exchange that is over.
+  unknown_peer,      ///< Not a live member of the receiver's view.
+  unknown_transfer,  ///< No such transfer with this peer.
+  not_finite,        ///< NaN or infinity among the values.
+  norm_exceeded,     ///< Norm above the cap.
+  bad_length,        ///< Block outside the transfer, or a length that does not fit.
+  timed_out,         ///< No progress before the deadline.
+  peer_gone,         ///< The partner died or left meanwhile.
+  unreachable,       ///< No way to open a bulk lane between the two.
+  leaving,           ///< Shutting down.
 };
 
 std::string_view to_string(Reason reason);
@@ -57,12 +57,12 @@ struct Progress {
 /// One peer as others know it.
 struct Member {
   PeerId id{};
-  std::string name;                     ///< As in the allow-list; at most 64 bytes.
-  std::array<std::uint8_t, 32> key{};   ///< Public key; `id` is derived from it.
-  std::string address;                  ///< Control link "host:port"; empty: cannot be dialled.
-  std::uint64_t incarnation = 0;        ///< Raised only by the peer itself.
+  std::string name;                    ///< As in the allow-list; at most 64 bytes.
+  std::array<std::uint8_t, 32> key{};  ///< Public key; `id` is derived from it.
+  std::string address;                 ///< Control link "host:port"; empty: cannot be dialled.
+  std::uint64_t incarnation = 0;       ///< Raised only by the peer itself.
   MemberState state = MemberState::alive;
-  std::uint64_t layout_hash = 0;        ///< Of its model; 0 while unknown.
+  std::uint64_t layout_hash = 0;  ///< Of its model; 0 while unknown.
   Progress progress;
 
   friend bool operator==(const Member&, const Member&) = default;
@@ -111,10 +111,10 @@ struct Offer {
   std::uint64_t layout_hash = 0;
   std::uint64_t elements = 0;
   std::uint8_t codec = 0;
-  float alpha = 0;           ///< The initiator's, in [0, 1]. The smaller of the two counts.
-  float clip_radius = 0;     ///< The initiator's; 0 = no clipping. The smaller of the two counts.
-  std::uint64_t step = 0;    ///< Of the snapshot.
-  Canary canary{};           ///< Of the snapshot.
+  float alpha = 0;         ///< The initiator's, in [0, 1]. The smaller of the two counts.
+  float clip_radius = 0;   ///< The initiator's; 0 = no clipping. The smaller of the two counts.
+  std::uint64_t step = 0;  ///< Of the snapshot.
+  Canary canary{};         ///< Of the snapshot.
 };
 
 /// The responder's consent: both start streaming their snapshots.

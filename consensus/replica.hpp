@@ -24,8 +24,8 @@ struct Snapshot {
 
 using SnapshotPtr = std::shared_ptr<const Snapshot>;
 
-/// What an exchange adds to the live parameters: x += scale * values, canary += canary. The values are
-/// shared with the exchange, which needs them until the next snapshot contains them.
+/// What an exchange adds to the live parameters: x += scale * values, canary += canary. The values
+/// are shared with the exchange, which needs them until the next snapshot contains them.
 struct Force {
   std::shared_ptr<const std::vector<float>> values;
   float scale = 1;

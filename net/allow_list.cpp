@@ -26,7 +26,8 @@ AllowList::AllowList(asio::io_context& io, zmq::context_t& context) {
   zmq::socket_t socket(context, zmq::socket_type::rep);
   socket.set(zmq::sockopt::linger, 0);
   socket.bind(zap_endpoint);
-  answers_ = std::make_shared<SocketWatch>(io, std::move(socket), [this](SocketWatch&) { serve(); });
+  answers_ =
+      std::make_shared<SocketWatch>(io, std::move(socket), [this](SocketWatch&) { serve(); });
   answers_->start();
 }
 
@@ -71,7 +72,8 @@ void AllowList::protect(zmq::socket_t& server, const KeyPair& identity) {
   const int on = 1;
   if (zmq_setsockopt(server.handle(), enforce_domain_option, &on, sizeof on) != 0) {
     throw std::runtime_error(
-        "this build of libzmq cannot enforce its authentication domain; use version 4.3.4 or later");
+        "this build of libzmq cannot enforce its authentication domain; use version 4.3.4 or "
+        "later");
   }
 }
 

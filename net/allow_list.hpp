@@ -11,8 +11,8 @@
 
 namespace gv {
 
-/// Answers for every CURVE handshake of its context whether the key may in. It must exist before any
-/// socket of the context binds: a server without an answerer would let everybody in.
+/// Answers for every CURVE handshake of its context whether the key may in. It must exist before
+/// any socket of the context binds: a server without an answerer would let everybody in.
 class AllowList {
  public:
   AllowList(asio::io_context& io, zmq::context_t& context);

@@ -38,17 +38,17 @@ using asio::ip::tcp;
 using asio::local::stream_protocol;
 
 constexpr std::size_t header_bytes = 40;
-constexpr std::size_t transfers_max = 16;       ///< Waiting on one lane; more are dropped.
-constexpr std::size_t strangers_max = 32;       ///< Connections that have not proved themselves yet.
+constexpr std::size_t transfers_max = 16;  ///< Waiting on one lane; more are dropped.
+constexpr std::size_t strangers_max = 32;  ///< Connections that have not proved themselves yet.
 constexpr auto proof_deadline = std::chrono::seconds(3);
 constexpr auto invite_deadline = std::chrono::seconds(5);
 constexpr auto accept_pause = std::chrono::milliseconds(100);
 constexpr auto housekeeping_period = std::chrono::milliseconds(250);
 constexpr int socket_buffer_bytes = 1 << 20;
-constexpr std::size_t unix_path_max = 100;      ///< The kernel's limit is 107.
+constexpr std::size_t unix_path_max = 100;  ///< The kernel's limit is 107.
 
 constexpr char plain_first_byte = 'G';
-constexpr char tls_first_byte = 0x16;           ///< A TLS record of type handshake.
+constexpr char tls_first_byte = 0x16;  ///< A TLS record of type handshake.
 
 /// First bytes on a plain lane, each way: who dials proves that it holds the token, then the other.
 struct Proof {
@@ -99,7 +99,8 @@ struct Connection {
   Socket socket;
   std::optional<asio::ssl::stream<Socket&>> tls;
   Clock::time_point began = Clock::now();
-  // What is being read and written lives here, because the lane may be gone before the system is done.
+  // What is being read and written lives here, because the lane may be gone before the system is
+  // done.
   Header out;
   Payload out_owner;
   Header in;
@@ -140,7 +141,7 @@ struct Lane {
   std::deque<Transfer> queue;
   bool writing = false;
   bool reading_block = false;
-  Clock::time_point progress;   ///< Last byte either way, or the invitation.
+  Clock::time_point progress;  ///< Last byte either way, or the invitation.
 };
 
 /// A token we gave out or were given.
@@ -195,7 +196,7 @@ struct BulkLanes::Impl {
   std::string listening;
   std::string advertised;
   std::filesystem::path unix_path;
-  std::filesystem::path own_folder;   ///< Made because the path given was too long for a socket.
+  std::filesystem::path own_folder;  ///< Made because the path given was too long for a socket.
   std::uint64_t host = host_tag();
   std::map<PeerId, Lane> lanes;
   std::map<std::uint64_t, Invitation> invitations;
@@ -252,8 +253,8 @@ void BulkLanes::Impl::listen_tcp() {
     return (host.find(':') == std::string::npos ? host : "[" + host + "]") + ":" + port;
   };
   listening = with_port(options.listen_host);
-  advertised = with_port(options.advertise_host.empty() ? options.listen_host
-                                                         : options.advertise_host);
+  advertised =
+      with_port(options.advertise_host.empty() ? options.listen_host : options.advertise_host);
   accept(tcp_acceptor);
 }
 
@@ -276,7 +277,8 @@ void BulkLanes::Impl::listen_unix() {
   if (!failed) unix_acceptor->bind(stream_protocol::endpoint(unix_path.string()), failed);
   if (!failed) unix_acceptor->listen(asio::socket_base::max_listen_connections, failed);
   if (failed) {
-    callbacks.event({.name = "lane_listen_failed", .detail = "no Unix socket: " + failed.message()});
+    callbacks.event(
+        {.name = "lane_listen_failed", .detail = "no Unix socket: " + failed.message()});
     unix_acceptor.reset();
     unix_path.clear();
     return;
@@ -286,21 +288,22 @@ void BulkLanes::Impl::listen_unix() {
 
 template <class Acceptor>
 void BulkLanes::Impl::accept(std::shared_ptr<Acceptor> acceptor) {
-  acceptor->async_accept([this, acceptor, weak = std::weak_ptr(alive)](
-                             asio::error_code error, typename Acceptor::protocol_type::socket socket) {
-    if (weak.expired() || error == asio::error::operation_aborted) return;
-    if (error) {
-      // Out of descriptors, most likely: accepting again at once would spin.
-      auto pause = std::make_shared<asio::steady_timer>(io, accept_pause);
-      pause->async_wait([this, acceptor, pause, weak](asio::error_code) {
-        if (!weak.expired()) accept(acceptor);
+  acceptor->async_accept(
+      [this, acceptor, weak = std::weak_ptr(alive)](
+          asio::error_code error, typename Acceptor::protocol_type::socket socket) {
+        if (weak.expired() || error == asio::error::operation_aborted) return;
+        if (error) {
+          // Out of descriptors, most likely: accepting again at once would spin.
+          auto pause = std::make_shared<asio::steady_timer>(io, accept_pause);
+          pause->async_wait([this, acceptor, pause, weak](asio::error_code) {
+            if (!weak.expired()) accept(acceptor);
+          });
+          return;
+        }
+        const bool local = std::is_same_v<Acceptor, stream_protocol::acceptor>;
+        welcome(Socket(std::move(socket)), local);
+        accept(acceptor);
       });
-      return;
-    }
-    const bool local = std::is_same_v<Acceptor, stream_protocol::acceptor>;
-    welcome(Socket(std::move(socket)), local);
-    accept(acceptor);
-  });
 }
 
 /// Somebody connected. What it sends first says whether it speaks TLS or plainly.
@@ -317,8 +320,8 @@ void BulkLanes::Impl::welcome(Socket socket, bool local) {
       [this, connection, first, local, weak = std::weak_ptr(alive)](asio::error_code error,
                                                                     std::size_t) {
         if (weak.expired()) return;
-        const bool may_be_plain = local || (options.trusted_network &&
-                                            options.security != Security::tls);
+        const bool may_be_plain =
+            local || (options.trusted_network && options.security != Security::tls);
         if (!error && *first == plain_first_byte && may_be_plain) {
           prove_plain(connection, local);
         } else if (!error && *first == tls_first_byte && !local) {
@@ -350,29 +353,29 @@ void BulkLanes::Impl::prove_tls(ConnectionPtr connection) {
 
 void BulkLanes::Impl::prove_plain(ConnectionPtr connection, bool local) {
   auto theirs = std::make_shared<Proof>();
-  connection->read(
-      asio::buffer(theirs.get(), sizeof(Proof)),
-      [this, connection, theirs, local, weak = std::weak_ptr(alive)](asio::error_code error,
-                                                                     std::size_t) {
-        if (weak.expired()) return;
-        const auto token = error ? std::nullopt : token_of(theirs->lane);
-        if (!token || !same_proof(theirs->proof, lane_proof(*token, theirs->lane, true))) {
-          ++counters.lanes_refused;
-          strangers.erase(connection);
-          connection->close();
-          return;
-        }
-        auto ours = std::make_shared<Proof>();
-        ours->lane = theirs->lane;
-        ours->proof = lane_proof(*token, theirs->lane, false);
-        connection->write(asio::buffer(ours.get(), sizeof(Proof)),
-                          [this, connection, ours, local, weak](asio::error_code failed, std::size_t) {
-                            if (weak.expired()) return;
-                            strangers.erase(connection);
-                            if (failed) return;
-                            accepted(ours->lane, connection, local ? "unix" : "plain");
-                          });
-      });
+  connection->read(asio::buffer(theirs.get(), sizeof(Proof)), [this, connection, theirs, local,
+                                                               weak = std::weak_ptr(alive)](
+                                                                  asio::error_code error,
+                                                                  std::size_t) {
+    if (weak.expired()) return;
+    const auto token = error ? std::nullopt : token_of(theirs->lane);
+    if (!token || !same_proof(theirs->proof, lane_proof(*token, theirs->lane, true))) {
+      ++counters.lanes_refused;
+      strangers.erase(connection);
+      connection->close();
+      return;
+    }
+    auto ours = std::make_shared<Proof>();
+    ours->lane = theirs->lane;
+    ours->proof = lane_proof(*token, theirs->lane, false);
+    connection->write(asio::buffer(ours.get(), sizeof(Proof)),
+                      [this, connection, ours, local, weak](asio::error_code failed, std::size_t) {
+                        if (weak.expired()) return;
+                        strangers.erase(connection);
+                        if (failed) return;
+                        accepted(ours->lane, connection, local ? "unix" : "plain");
+                      });
+  });
 }
 
 void BulkLanes::Impl::accepted(std::uint64_t id, ConnectionPtr connection, std::string kind) {
@@ -506,19 +509,19 @@ void BulkLanes::Impl::dial_tcp(PeerId peer, const LaneInvite& invite) {
           return;
         }
         auto socket = std::make_shared<tcp::socket>(io);
-        asio::async_connect(*socket, found,
-                            [this, peer, invite, socket, weak](asio::error_code failed,
-                                                               const tcp::endpoint&) {
-                              if (weak.expired()) return;
-                              if (failed) {
-                                dial_failed(peer, invite);
-                                return;
-                              }
-                              asio::error_code ignored;
-                              socket->set_option(tcp::no_delay(true), ignored);
-                              dialled(peer, invite,
-                                      std::make_shared<Connection>(Socket(std::move(*socket))), false);
-                            });
+        asio::async_connect(
+            *socket, found,
+            [this, peer, invite, socket, weak](asio::error_code failed, const tcp::endpoint&) {
+              if (weak.expired()) return;
+              if (failed) {
+                dial_failed(peer, invite);
+                return;
+              }
+              asio::error_code ignored;
+              socket->set_option(tcp::no_delay(true), ignored);
+              dialled(peer, invite, std::make_shared<Connection>(Socket(std::move(*socket))),
+                      false);
+            });
       });
 }
 
@@ -548,29 +551,30 @@ void BulkLanes::Impl::dialled(PeerId peer, const LaneInvite& invite, ConnectionP
   auto proofs = std::make_shared<std::array<Proof, 2>>();
   (*proofs)[0].lane = invite.lane;
   (*proofs)[0].proof = lane_proof(*token, invite.lane, true);
-  connection->write(
-      asio::buffer(&(*proofs)[0], sizeof(Proof)),
-      [this, peer, invite, connection, proofs, local, expected = lane_proof(*token, invite.lane, false),
-       weak = std::weak_ptr(alive)](asio::error_code error, std::size_t) {
-        if (weak.expired()) return;
-        if (error) {
-          strangers.erase(connection);
-          dial_failed(peer, invite);
-          return;
-        }
-        connection->read(asio::buffer(&(*proofs)[1], sizeof(Proof)),
-                         [this, peer, invite, connection, proofs, local, expected, weak](
-                             asio::error_code failed, std::size_t) {
-                           if (weak.expired()) return;
-                           strangers.erase(connection);
-                           if (failed || !same_proof((*proofs)[1].proof, expected)) {
-                             connection->close();
-                             dial_failed(peer, invite);
-                             return;
-                           }
-                           opened(peer, invite.lane, connection, local ? "unix" : "plain");
-                         });
-      });
+  connection->write(asio::buffer(&(*proofs)[0], sizeof(Proof)),
+                    [this, peer, invite, connection, proofs, local,
+                     expected = lane_proof(*token, invite.lane, false),
+                     weak = std::weak_ptr(alive)](asio::error_code error, std::size_t) {
+                      if (weak.expired()) return;
+                      if (error) {
+                        strangers.erase(connection);
+                        dial_failed(peer, invite);
+                        return;
+                      }
+                      connection->read(asio::buffer(&(*proofs)[1], sizeof(Proof)),
+                                       [this, peer, invite, connection, proofs, local, expected,
+                                        weak](asio::error_code failed, std::size_t) {
+                                         if (weak.expired()) return;
+                                         strangers.erase(connection);
+                                         if (failed || !same_proof((*proofs)[1].proof, expected)) {
+                                           connection->close();
+                                           dial_failed(peer, invite);
+                                           return;
+                                         }
+                                         opened(peer, invite.lane, connection,
+                                                local ? "unix" : "plain");
+                                       });
+                    });
 }
 
 /// We cannot reach the other side. If it invited us and can perhaps reach us, it may try.
@@ -638,7 +642,8 @@ void BulkLanes::Impl::broken(PeerId peer, const ConnectionPtr& connection, const
   if (lane == nullptr) return;
   connection->close();
   lanes.erase(peer);
-  callbacks.event({.name = "lane_lost", .peer = peer, .reason = Reason::unreachable, .detail = why});
+  callbacks.event(
+      {.name = "lane_lost", .peer = peer, .reason = Reason::unreachable, .detail = why});
   callbacks.lost(peer);
 }
 
@@ -646,7 +651,8 @@ void BulkLanes::Impl::write_next(PeerId peer) {
   const auto found = lanes.find(peer);
   if (found == lanes.end()) return;
   Lane& lane = found->second;
-  while (!lane.queue.empty() && lane.queue.front().offset >= lane.queue.front().payload.bytes.size()) {
+  while (!lane.queue.empty() &&
+         lane.queue.front().offset >= lane.queue.front().payload.bytes.size()) {
     lane.queue.pop_front();
   }
   if (lane.state != Lane::State::open || lane.writing || lane.queue.empty()) return;
@@ -665,30 +671,29 @@ void BulkLanes::Impl::write_next(PeerId peer) {
   transfer.offset += length;
   const std::array<asio::const_buffer, 2> buffers{asio::buffer(&connection.out, header_bytes),
                                                   asio::buffer(bytes.data(), bytes.size())};
-  connection.write(
-      buffers, [this, peer, connection = lane.connection, weak = std::weak_ptr(alive)](
-                   asio::error_code error, std::size_t written) {
-        if (weak.expired()) return;
-        counters.bytes_sent += written;
-        Lane* same = current(peer, connection);
-        if (same == nullptr) return;
-        if (error) {
-          broken(peer, connection, error.message());
-          return;
-        }
-        same->writing = false;
-        connection->out_owner = {};
-        same->progress = Clock::now();
-        write_next(peer);
-      });
+  connection.write(buffers, [this, peer, connection = lane.connection, weak = std::weak_ptr(alive)](
+                                asio::error_code error, std::size_t written) {
+    if (weak.expired()) return;
+    counters.bytes_sent += written;
+    Lane* same = current(peer, connection);
+    if (same == nullptr) return;
+    if (error) {
+      broken(peer, connection, error.message());
+      return;
+    }
+    same->writing = false;
+    connection->out_owner = {};
+    same->progress = Clock::now();
+    write_next(peer);
+  });
 }
 
 void BulkLanes::Impl::read_header(PeerId peer) {
   Lane& lane = lanes.at(peer);
   lane.connection->read(
       asio::buffer(&lane.connection->in, header_bytes),
-      [this, peer, connection = lane.connection, weak = std::weak_ptr(alive)](asio::error_code error,
-                                                                              std::size_t read) {
+      [this, peer, connection = lane.connection, weak = std::weak_ptr(alive)](
+          asio::error_code error, std::size_t read) {
         if (weak.expired()) return;
         counters.bytes_received += read;
         Lane* same = current(peer, connection);
@@ -709,28 +714,28 @@ void BulkLanes::Impl::read_block(PeerId peer) {
   Lane& lane = lanes.at(peer);
   Connection& connection = *lane.connection;
   connection.buffer.resize(block_bytes_max);
-  connection.read(
-      asio::buffer(connection.buffer.data(), connection.in.length),
-      [this, peer, connection = lane.connection, weak = std::weak_ptr(alive)](asio::error_code error,
-                                                                              std::size_t read) {
-        if (weak.expired()) return;
-        counters.bytes_received += read;
-        Lane* same = current(peer, connection);
-        if (same == nullptr) return;
-        if (error) {
-          broken(peer, connection, error.message());
-          return;
-        }
-        same->progress = Clock::now();
-        same->reading_block = false;
-        const Block block{.id = {static_cast<PeerId>(connection->in.owner), connection->in.session,
-                                 connection->in.number},
-                          .offset = connection->in.offset,
-                          .bytes = std::span(connection->buffer).first(connection->in.length)};
-        callbacks.block(peer, block);
-        // The block may have ended the lane.
-        if (current(peer, connection) != nullptr) read_header(peer);
-      });
+  connection.read(asio::buffer(connection.buffer.data(), connection.in.length),
+                  [this, peer, connection = lane.connection, weak = std::weak_ptr(alive)](
+                      asio::error_code error, std::size_t read) {
+                    if (weak.expired()) return;
+                    counters.bytes_received += read;
+                    Lane* same = current(peer, connection);
+                    if (same == nullptr) return;
+                    if (error) {
+                      broken(peer, connection, error.message());
+                      return;
+                    }
+                    same->progress = Clock::now();
+                    same->reading_block = false;
+                    const Block block{
+                        .id = {static_cast<PeerId>(connection->in.owner), connection->in.session,
+                               connection->in.number},
+                        .offset = connection->in.offset,
+                        .bytes = std::span(connection->buffer).first(connection->in.length)};
+                    callbacks.block(peer, block);
+                    // The block may have ended the lane.
+                    if (current(peer, connection) != nullptr) read_header(peer);
+                  });
 }
 
 void BulkLanes::Impl::housekeeping() {
@@ -773,7 +778,9 @@ BulkLanes::~BulkLanes() = default;
 
 const std::string& BulkLanes::listening() const { return impl_->listening; }
 
-void BulkLanes::receive_invite(PeerId from, const LaneInvite& invite) { impl_->answer(from, invite); }
+void BulkLanes::receive_invite(PeerId from, const LaneInvite& invite) {
+  impl_->answer(from, invite);
+}
 
 void BulkLanes::send(Transfer transfer) {
   const PeerId peer = transfer.to;

@@ -21,12 +21,13 @@ class BulkLanes {
   enum class Security { automatic, tls, plain, unix_socket };
 
   struct Options {
-    std::string listen_host;            ///< Interface to listen on; empty: dial out only.
-    std::string advertise_host;         ///< Host others dial; empty: `listen_host`.
-    bool trusted_network = false;       ///< Plain TCP allowed and preferred between hosts.
-    Security security = Security::automatic;  ///< automatic: Unix socket on one host, else TLS or plain.
-    std::filesystem::path socket_folder;      ///< For the Unix socket; created with mode 0700.
-    std::size_t budget_bytes = 64 << 20;      ///< Bound on what all lanes together may hold.
+    std::string listen_host;       ///< Interface to listen on; empty: dial out only.
+    std::string advertise_host;    ///< Host others dial; empty: `listen_host`.
+    bool trusted_network = false;  ///< Plain TCP allowed and preferred between hosts.
+    Security security =
+        Security::automatic;  ///< automatic: Unix socket on one host, else TLS or plain.
+    std::filesystem::path socket_folder;  ///< For the Unix socket; created with mode 0700.
+    std::size_t budget_bytes = 64 << 20;  ///< Bound on what all lanes together may hold.
     std::size_t lanes_max = 64;
     Duration progress_deadline = std::chrono::seconds(5);
     Duration idle_close = std::chrono::seconds(60);
@@ -34,8 +35,8 @@ class BulkLanes {
 
   struct Callbacks {
     std::function<void(PeerId, const Block&)> block;
-    std::function<void(PeerId)> lost;      ///< A lane with something in flight broke.
-    std::function<void(PeerId)> refused;   ///< No lane to this peer can be opened.
+    std::function<void(PeerId)> lost;     ///< A lane with something in flight broke.
+    std::function<void(PeerId)> refused;  ///< No lane to this peer can be opened.
     std::function<void(Event)> event;
     std::function<bool(PeerId, const LaneInvite&)> send_invite;  ///< ControlLinks::send.
   };

@@ -22,10 +22,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t pending_max = 64;     ///< Frames kept for a link that is being opened.
-constexpr std::size_t joins_max = 64;       ///< Keys tried at once at an address without a name.
-constexpr int drained_at_once = 256;        ///< Frames handled before other events have their turn.
-constexpr int high_water_mark = 256;        ///< Frames ZeroMQ queues for each link and direction.
+constexpr std::size_t pending_max = 64;  ///< Frames kept for a link that is being opened.
+constexpr std::size_t joins_max = 64;    ///< Keys tried at once at an address without a name.
+constexpr int drained_at_once = 256;     ///< Frames handled before other events have their turn.
+constexpr int high_water_mark = 256;     ///< Frames ZeroMQ queues for each link and direction.
 constexpr auto housekeeping_period = std::chrono::milliseconds(100);
 constexpr auto hello_again = std::chrono::milliseconds(100);
 constexpr auto join_patience = std::chrono::seconds(10);
@@ -45,7 +45,7 @@ struct ControlLinks::Impl {
   struct Dealer {
     std::shared_ptr<SocketWatch> watch;
     std::string address;
-    bool up = false;                 ///< The hello was answered and agrees.
+    bool up = false;  ///< The hello was answered and agrees.
     Clock::time_point opened;
     Clock::time_point said_hello;
     Clock::time_point used;
@@ -55,11 +55,11 @@ struct ControlLinks::Impl {
   /// One authorised peer.
   struct Link {
     AuthorizedPeer peer;
-    std::string address;             ///< Where to dial it; empty: unknown.
+    std::string address;  ///< Where to dial it; empty: unknown.
     std::optional<Dealer> dealer;
-    zmq::message_t route;            ///< Its dealer's name at our router; empty: none.
-    std::uint64_t session = 0;       ///< Of the life of the process we have contact with.
-    bool refused = false;            ///< Its hello disagrees.
+    zmq::message_t route;       ///< Its dealer's name at our router; empty: none.
+    std::uint64_t session = 0;  ///< Of the life of the process we have contact with.
+    bool refused = false;       ///< Its hello disagrees.
   };
 
   /// An address given without a name: one dealer for each key that may be there.
@@ -175,9 +175,10 @@ void ControlLinks::Impl::listen() {
   try {
     socket.bind(endpoint(host + ":" + (port == "0" ? "*" : port)));
   } catch (const zmq::error_t& error) {
-    throw std::runtime_error("--listen " + options.listen + ": cannot listen there (" + error.what() +
-                             "); give an address of this machine and a port that is free, or port 0 "
-                             "for any free one");
+    throw std::runtime_error(
+        "--listen " + options.listen + ": cannot listen there (" + error.what() +
+        "); give an address of this machine and a port that is free, or port 0 "
+        "for any free one");
   }
   const std::string bound = socket.get(zmq::sockopt::last_endpoint);
   const std::string real_port = bound.substr(bound.rfind(':') + 1);
@@ -190,8 +191,10 @@ void ControlLinks::Impl::listen() {
   zmq::socket_t events(context, zmq::socket_type::pair);
   events.set(zmq::sockopt::linger, 0);
   events.connect("inproc://monitor.router");
-  router = std::make_shared<SocketWatch>(io, std::move(socket), [this](SocketWatch&) { read_router(); });
-  monitor = std::make_shared<SocketWatch>(io, std::move(events), [this](SocketWatch&) { read_monitor(); });
+  router =
+      std::make_shared<SocketWatch>(io, std::move(socket), [this](SocketWatch&) { read_router(); });
+  monitor = std::make_shared<SocketWatch>(io, std::move(events),
+                                          [this](SocketWatch&) { read_monitor(); });
   router->start();
   monitor->start();
 }
@@ -209,7 +212,8 @@ void ControlLinks::Impl::self_test() {
             zmq::buffer(stranger.secret_key.data(), stranger.secret_key.size()));
   zmq_socket_monitor(knock.handle(), "inproc://monitor.self-test",
                      ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
-                         ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL);
+                         ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
+                         ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL);
   zmq::socket_t events(context, zmq::socket_type::pair);
   events.set(zmq::sockopt::linger, 0);
   events.connect("inproc://monitor.self-test");
@@ -251,10 +255,10 @@ ControlLinks::Impl::Dealer ControlLinks::Impl::dial(PeerId peer, const PublicKey
   socket.set(zmq::sockopt::sndhwm, high_water_mark);
   socket.set(zmq::sockopt::rcvhwm, high_water_mark);
   socket.set(zmq::sockopt::curve_serverkey, zmq::buffer(key.data(), key.size()));
-  socket.set(zmq::sockopt::curve_publickey, zmq::buffer(options.identity.public_key.data(),
-                                                        options.identity.public_key.size()));
-  socket.set(zmq::sockopt::curve_secretkey, zmq::buffer(options.identity.secret_key.data(),
-                                                        options.identity.secret_key.size()));
+  socket.set(zmq::sockopt::curve_publickey,
+             zmq::buffer(options.identity.public_key.data(), options.identity.public_key.size()));
+  socket.set(zmq::sockopt::curve_secretkey,
+             zmq::buffer(options.identity.secret_key.data(), options.identity.secret_key.size()));
   Dealer dealer{.watch = nullptr, .address = address, .opened = Clock::now()};
   dealer.used = dealer.opened;
   socket.connect(endpoint(address));
@@ -280,8 +284,8 @@ Hello ControlLinks::Impl::hello(bool answer) const {
 /// The first field of the agreement that differs, as a sentence; empty if none does.
 std::string ControlLinks::Impl::disagreement(const Hello& theirs) const {
   for (const auto& [field, value] : options.agreement) {
-    const auto other = std::ranges::find(theirs.agreement, field,
-                                         &std::pair<std::string, std::string>::first);
+    const auto other =
+        std::ranges::find(theirs.agreement, field, &std::pair<std::string, std::string>::first);
     if (other == theirs.agreement.end()) return "it does not say its " + field;
     if (other->second != value) {
       return field + " differs: " + value + " here, " + other->second + " there";
@@ -556,13 +560,15 @@ void ControlLinks::Impl::housekeeping() {
     }
     if (!join.told && now - join.began > join_patience) {
       join.told = true;
-      callbacks.event({.name = "join_failed",
-                       .detail = "nobody with an authorised key answers at " + join.address +
-                                 " yet; still trying. Check the address, and that each side has the "
-                                 "other's key in its authorized_peers"});
+      callbacks.event(
+          {.name = "join_failed",
+           .detail = "nobody with an authorised key answers at " + join.address +
+                     " yet; still trying. Check the address, and that each side has the "
+                     "other's key in its authorized_peers"});
     }
   }
-  const bool overdue = first_contact != Clock::time_point{} && now - first_contact > dial_back_patience;
+  const bool overdue =
+      first_contact != Clock::time_point{} && now - first_contact > dial_back_patience;
   if (!advertised.empty() && overdue && !was_dialled && !told_unreachable) {
     told_unreachable = true;
     callbacks.event({.name = "not_reachable",
@@ -613,9 +619,7 @@ bool ControlLinks::send(PeerId to, const Message& message) { return impl_->send(
 
 bool ControlLinks::send(PeerId to, const LaneInvite& invite) { return impl_->send(to, invite); }
 
-void ControlLinks::authorize(std::vector<AuthorizedPeer> authorized) {
-  impl_->allow(authorized);
-}
+void ControlLinks::authorize(std::vector<AuthorizedPeer> authorized) { impl_->allow(authorized); }
 
 const ControlLinks::Counters& ControlLinks::counters() const { return impl_->counters; }
 

@@ -21,11 +21,11 @@ namespace gv {
 struct LaneInvite {
   std::uint64_t lane = 0;                ///< Random id of the lane.
   std::array<std::uint8_t, 32> token{};  ///< One-time pre-shared key.
-  std::string address;                   ///< "host:port" the inviter listens on; empty: cannot be dialled.
-  std::string unix_path;                 ///< Its Unix socket, useful when both run on one host.
-  std::uint64_t host = 0;                ///< Equal for two processes that share a host's network.
-  bool answer = false;                   ///< True when this answers the other side's invitation.
-  bool refused = false;                  ///< No way to open one.
+  std::string address;     ///< "host:port" the inviter listens on; empty: cannot be dialled.
+  std::string unix_path;   ///< Its Unix socket, useful when both run on one host.
+  std::uint64_t host = 0;  ///< Equal for two processes that share a host's network.
+  bool answer = false;     ///< True when this answers the other side's invitation.
+  bool refused = false;    ///< No way to open one.
 };
 
 /// One ROUTER that listens and one DEALER per peer that is dialled; a pair of peers needs only one
@@ -34,22 +34,23 @@ class ControlLinks {
  public:
   struct Options {
     KeyPair identity;
-    std::string name;                       ///< Our own, as others should show it.
+    std::string name;  ///< Our own, as others should show it.
     std::vector<AuthorizedPeer> authorized;
-    std::string listen;                     ///< "host:port", port 0 = any; empty: dial out only.
-    std::string advertise;                  ///< What others dial; empty: the address listened on.
-    std::uint64_t session = 0;              ///< Random, of this life of the process.
-    /// What must be equal on both ends, by field; a difference refuses the link and names the field.
+    std::string listen;         ///< "host:port", port 0 = any; empty: dial out only.
+    std::string advertise;      ///< What others dial; empty: the address listened on.
+    std::uint64_t session = 0;  ///< Random, of this life of the process.
+    /// What must be equal on both ends, by field; a difference refuses the link and names the
+    /// field.
     std::vector<std::pair<std::string, std::string>> agreement;
     Duration handshake_deadline = std::chrono::seconds(3);
     Duration idle_close = std::chrono::seconds(60);
   };
 
   struct Callbacks {
-    std::function<void(Envelope)> message;                  ///< From an admitted peer.
+    std::function<void(Envelope)> message;  ///< From an admitted peer.
     std::function<void(PeerId, const LaneInvite&)> invite;
-    std::function<void(PeerId)> contact;                    ///< The peer is admitted: both hellos agree.
-    std::function<void(Event)> event;                       ///< Refusals, handshake failures, and so on.
+    std::function<void(PeerId)> contact;  ///< The peer is admitted: both hellos agree.
+    std::function<void(Event)> event;     ///< Refusals, handshake failures, and so on.
   };
 
   /// Binds, and proves to itself that a random key is refused. Throws std::runtime_error with a
@@ -65,10 +66,12 @@ class ControlLinks {
   /// Dials "host:port" or "name@host:port" until somebody authorised answers there, with back-off.
   void join(const std::string& address);
 
-  /// Where an authorised peer can be dialled from now on (learnt from membership). Empty forgets it.
+  /// Where an authorised peer can be dialled from now on (learnt from membership). Empty forgets
+  /// it.
   void set_address(PeerId peer, const std::string& address);
 
-  /// Queues a message. False when there is no way to reach the peer now; the message is then dropped.
+  /// Queues a message. False when there is no way to reach the peer now; the message is then
+  /// dropped.
   bool send(PeerId to, const Message& message);
   bool send(PeerId to, const LaneInvite& invite);
 
@@ -78,7 +81,7 @@ class ControlLinks {
   struct Counters {
     std::uint64_t messages_sent = 0, messages_received = 0;
     std::uint64_t bytes_sent = 0, bytes_received = 0;
-    std::uint64_t refused = 0;    ///< Strangers, bad frames, disagreeing hellos.
+    std::uint64_t refused = 0;  ///< Strangers, bad frames, disagreeing hellos.
   };
   const Counters& counters() const;
 

@@ -28,6 +28,16 @@ int lane_index() {
   return index;
 }
 
+/// Where a context keeps its LaneTls. Asio has the slot called application data for itself.
+int owner_index() {
+  static const int index = SSL_CTX_get_ex_new_index(0, nullptr, nullptr, nullptr, nullptr);
+  return index;
+}
+
+LaneTls* owner(SSL* ssl) {
+  return static_cast<LaneTls*>(SSL_CTX_get_ex_data(SSL_get_SSL_CTX(ssl), owner_index()));
+}
+
 void remember(SSL* ssl, std::uint64_t lane) {
   delete static_cast<LaneName*>(SSL_get_ex_data(ssl, lane_index()));
   SSL_set_ex_data(ssl, lane_index(), new LaneName{lane});
@@ -52,7 +62,8 @@ std::array<std::uint8_t, 32> lane_proof(const LaneToken& token, std::uint64_t la
   std::memcpy(text.data(), &lane, sizeof lane);
   text[8] = dialled ? 1 : 2;
   std::array<std::uint8_t, 32> proof{};
-  crypto_generichash(proof.data(), proof.size(), text.data(), text.size(), token.data(), token.size());
+  crypto_generichash(proof.data(), proof.size(), text.data(), text.size(), token.data(),
+                     token.size());
   return proof;
 }
 
@@ -66,7 +77,7 @@ LaneTls::LaneTls(FindToken find) : find_(std::move(find)), context_(asio::ssl::c
   SSL_CTX_set_ciphersuites(native, "TLS_AES_128_GCM_SHA256");
   SSL_CTX_set_num_tickets(native, 0);
   SSL_CTX_set_session_cache_mode(native, SSL_SESS_CACHE_OFF);
-  SSL_CTX_set_app_data(native, this);
+  SSL_CTX_set_ex_data(native, owner_index(), this);
   SSL_CTX_set_psk_find_session_callback(native, &LaneTls::find_session);
   SSL_CTX_set_psk_use_session_callback(native, &LaneTls::use_session);
 }
@@ -82,12 +93,11 @@ std::uint64_t LaneTls::lane_of(SSL* ssl) {
 
 int LaneTls::find_session(SSL* ssl, const unsigned char* identity, std::size_t length,
                           SSL_SESSION** session) {
-  auto* self = static_cast<LaneTls*>(SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl)));
   *session = nullptr;
   std::uint64_t lane = 0;
   if (length != sizeof lane) return 1;
   std::memcpy(&lane, identity, sizeof lane);
-  const auto token = self->find_(lane);
+  const auto token = owner(ssl)->find_(lane);
   if (!token) return 1;
   *session = make_session(ssl, *token);
   remember(ssl, lane);
@@ -96,12 +106,11 @@ int LaneTls::find_session(SSL* ssl, const unsigned char* identity, std::size_t l
 
 int LaneTls::use_session(SSL* ssl, const EVP_MD*, const unsigned char** identity,
                          std::size_t* length, SSL_SESSION** session) {
-  auto* self = static_cast<LaneTls*>(SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl)));
   *session = nullptr;
   *identity = nullptr;
   *length = 0;
   const auto* name = static_cast<LaneName*>(SSL_get_ex_data(ssl, lane_index()));
-  const auto token = name == nullptr ? std::nullopt : self->find_(name->lane);
+  const auto token = name == nullptr ? std::nullopt : owner(ssl)->find_(name->lane);
   if (!token) return 0;
   *session = make_session(ssl, *token);
   *identity = reinterpret_cast<const unsigned char*>(&name->lane);

@@ -12,7 +12,8 @@ namespace gv {
 
 using LaneToken = std::array<std::uint8_t, 32>;
 
-/// Proof of knowing `token` without showing it: BLAKE2b keyed with the token over (lane, direction).
+/// Proof of knowing `token` without showing it: BLAKE2b keyed with the token over (lane,
+/// direction).
 std::array<std::uint8_t, 32> lane_proof(const LaneToken& token, std::uint64_t lane, bool dialled);
 
 /// Equal in constant time.
@@ -21,8 +22,8 @@ bool same_proof(const std::array<std::uint8_t, 32>& a, const std::array<std::uin
 /// Finds the token of an invitation that is open; empty if there is none.
 using FindToken = std::function<std::optional<LaneToken>(std::uint64_t lane)>;
 
-/// TLS 1.3 contexts that know no certificates: a pre-shared key, named by its lane, is the only way in.
-/// After the handshake `is_mutual` must hold, which says that the key was really used.
+/// TLS 1.3 contexts that know no certificates: a pre-shared key, named by its lane, is the only way
+/// in. After the handshake `is_mutual` must hold, which says that the key was really used.
 class LaneTls {
  public:
   explicit LaneTls(FindToken find);

@@ -6,7 +6,8 @@
 
 namespace gv {
 
-SocketWatch::SocketWatch(asio::io_context& io, zmq::socket_t socket, std::function<void(SocketWatch&)> readable)
+SocketWatch::SocketWatch(asio::io_context& io, zmq::socket_t socket,
+                         std::function<void(SocketWatch&)> readable)
     : io_(io),
       socket_(std::move(socket)),
       readable_(std::move(readable)),
@@ -22,9 +23,7 @@ void SocketWatch::start() {
   poke();
 }
 
-bool SocketWatch::has_input() {
-  return (socket_.get(zmq::sockopt::events) & ZMQ_POLLIN) != 0;
-}
+bool SocketWatch::has_input() { return (socket_.get(zmq::sockopt::events) & ZMQ_POLLIN) != 0; }
 
 void SocketWatch::wait() {
   descriptor_.async_wait(asio::posix::stream_descriptor::wait_read,

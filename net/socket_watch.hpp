@@ -9,13 +9,14 @@
 
 namespace gv {
 
-/// Owns a ZeroMQ socket and calls `readable` on the loop whenever it may have something to receive. The
-/// descriptor ZeroMQ gives is edge-triggered and says nothing about sends, so `poke()` must follow every
-/// use of the socket outside `readable`. Made by make_shared; `readable` is never called after the
-/// watch is gone.
+/// Owns a ZeroMQ socket and calls `readable` on the loop whenever it may have something to receive.
+/// The descriptor ZeroMQ gives is edge-triggered and says nothing about sends, so `poke()` must
+/// follow every use of the socket outside `readable`. Made by make_shared; `readable` is never
+/// called after the watch is gone.
 class SocketWatch : public std::enable_shared_from_this<SocketWatch> {
  public:
-  SocketWatch(asio::io_context& io, zmq::socket_t socket, std::function<void(SocketWatch&)> readable);
+  SocketWatch(asio::io_context& io, zmq::socket_t socket,
+              std::function<void(SocketWatch&)> readable);
   ~SocketWatch();
 
   /// Begins watching.

@@ -81,7 +81,8 @@ Problems prepare(const PeerArguments& arguments, HostOptions& options) {
 
   std::optional<std::size_t> position;
   for (std::size_t i = 0; i < authorized.peers.size(); ++i) {
-    if (key.problems.empty() && authorized.peers[i].key == options.identity.public_key) position = i;
+    if (key.problems.empty() && authorized.peers[i].key == options.identity.public_key)
+      position = i;
   }
   options.name = arguments.name;
   if (options.name.empty()) {
@@ -131,7 +132,8 @@ int keygen_command(const std::string& file, const std::string& name) {
   const KeyPair pair = generate_key_pair();
   const Problems problems = save_key_pair(file, pair);
   if (!problems.empty()) return fail(problems);
-  fmt::print(stderr, "secret key written to {}; the line for everybody's authorized_peers:\n", file);
+  fmt::print(stderr, "secret key written to {}; the line for everybody's authorized_peers:\n",
+             file);
   fmt::print("{} {}\n", name, to_text(pair.public_key));
   return 0;
 }
@@ -167,7 +169,8 @@ int run_command_line(int argc, char** argv) {
   auto* keygen = app.add_subcommand("keygen", "Make a peer's key pair");
   std::string key_file = "key";
   std::string key_name = host_name();
-  keygen->add_option("FILE", key_file, "Where the secret key goes (mode 0600)")->capture_default_str();
+  keygen->add_option("FILE", key_file, "Where the secret key goes (mode 0600)")
+      ->capture_default_str();
   keygen->add_option("--name", key_name, "The peer's name in allow-lists")->capture_default_str();
   keygen->footer("Example:\n  grapevine keygen key --name laptop >> authorized_peers");
   keygen->callback([&] { result = keygen_command(key_file, key_name); });
@@ -227,7 +230,8 @@ int run_command_line(int argc, char** argv) {
 
   auto* evaluate = app.add_subcommand("eval", "Print the accuracy of a checkpoint");
   EvaluateOptions evaluate_options;
-  evaluate->add_option("FILE", evaluate_options.file, "A step-*.safetensors or mean.safetensors file")
+  evaluate
+      ->add_option("FILE", evaluate_options.file, "A step-*.safetensors or mean.safetensors file")
       ->required();
   evaluate->add_option("--config", evaluate_options.config,
                        "Evaluate on this config's test data instead of the checkpoint's own");

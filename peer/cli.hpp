@@ -3,8 +3,8 @@
 
 namespace gv {
 
-/// Runs `grapevine ARGS`. Returns the exit code: 0 clean, 1 the machine or a peer failed, 2 something
-/// the operator has to mend.
+/// Runs `grapevine ARGS`. Returns the exit code: 0 clean, 1 the machine or a peer failed, 2
+/// something the operator has to mend.
 int run_command_line(int argc, char** argv);
 
 }  // namespace gv

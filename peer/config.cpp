@@ -35,10 +35,9 @@ class Reading {
     check_membership();
     check_network();
     find_data_files();
-    std::stable_sort(parsed_.problems.begin(), parsed_.problems.end(),
-                     [this](const Problem& a, const Problem& b) {
-                       return line_of_place(a) < line_of_place(b);
-                     });
+    std::stable_sort(
+        parsed_.problems.begin(), parsed_.problems.end(),
+        [this](const Problem& a, const Problem& b) { return line_of_place(a) < line_of_place(b); });
     return std::move(parsed_);
   }
 
@@ -163,14 +162,14 @@ class Reading {
                         "it belongs below [" + std::string(setting.section) + "]");
         }
       }
-      return report(line, path, "unknown key outside any section",
-                    "the nearest section is [" +
-                        nearest_name(key, sections_below("")).value_or("run") + "]");
+      return report(
+          line, path, "unknown key outside any section",
+          "the nearest section is [" + nearest_name(key, sections_below("")).value_or("run") + "]");
     }
     const std::vector<std::string> keys = keys_of(section);
     const std::string nearest = nearest_name(key, keys).value_or("");
-    const bool wrong_unit = key != nearest && without_unit(key) != key &&
-                            without_unit(key) == without_unit(nearest);
+    const bool wrong_unit =
+        key != nearest && without_unit(key) != key && without_unit(key) == without_unit(nearest);
     const Setting<Config>* elsewhere = nullptr;
     for (const Setting<Config>& setting : config_settings()) {
       if (setting.key == key) elsewhere = &setting;
@@ -178,8 +177,9 @@ class Reading {
     if (wrong_unit) {
       report(line, path, "wrong unit in the key's name", "write " + nearest + " and convert");
     } else if (elsewhere != nullptr) {
-      report(line, path, "unknown key", "it belongs below [" + std::string(elsewhere->section) +
-                                            "]; the nearest here is " + nearest);
+      report(line, path, "unknown key",
+             "it belongs below [" + std::string(elsewhere->section) + "]; the nearest here is " +
+                 nearest);
     } else {
       report(line, path, "unknown key", "the nearest valid one is " + nearest);
     }
@@ -330,7 +330,7 @@ class Reading {
     const std::filesystem::path folder(data.folder);
     const std::filesystem::path here = std::filesystem::path(name_).parent_path();
     data.folder = (folder.is_absolute() ? folder : here / folder).lexically_normal().string();
-    const FileCounts counts = data.kind == DataKind::idx ? FileCounts{2, 2, "images and labels"}
+    const FileCounts counts = data.kind == DataKind::idx   ? FileCounts{2, 2, "images and labels"}
                               : data.kind == DataKind::csv ? FileCounts{1, 1, "one file"}
                                                            : FileCounts{0, 0, "at least one file"};
     find_files("data.train_files", data.folder, data.train_files, counts.train, counts.words);
@@ -415,11 +415,21 @@ Config default_config() {
 ModelSpec model_spec(const ModelConfig& model, std::size_t outputs) {
   ModelSpec spec;
   switch (model.kind) {
-    case ModelKind::linear: spec = linear(outputs); break;
-    case ModelKind::mlp: spec = mlp(model.hidden, outputs); break;
-    case ModelKind::lenet: spec = lenet(outputs); break;
-    case ModelKind::cnn: spec = cnn(outputs); break;
-    case ModelKind::layers: spec.layers = model.layers; break;
+    case ModelKind::linear:
+      spec = linear(outputs);
+      break;
+    case ModelKind::mlp:
+      spec = mlp(model.hidden, outputs);
+      break;
+    case ModelKind::lenet:
+      spec = lenet(outputs);
+      break;
+    case ModelKind::cnn:
+      spec = cnn(outputs);
+      break;
+    case ModelKind::layers:
+      spec.layers = model.layers;
+      break;
   }
   spec.loss = model.loss;
   return spec;
@@ -465,9 +475,12 @@ std::string config_reference() {
     }
     append_rows(text, setting, Config{});
   }
-  text += "\n## [[model.layers]]\n\nOne table for each layer, first to last; only with model.kind = "
-          "\"layers\".\n\n" + head;
-  for (const Setting<LayerSpec>& setting : layer_settings()) append_rows(text, setting, LayerSpec{});
+  text +=
+      "\n## [[model.layers]]\n\nOne table for each layer, first to last; only with model.kind = "
+      "\"layers\".\n\n" +
+      head;
+  for (const Setting<LayerSpec>& setting : layer_settings())
+    append_rows(text, setting, LayerSpec{});
   return text;
 }
 

@@ -72,10 +72,11 @@ enum class LaneKind { automatic, tls, plain, unix_socket };
 
 /// [network]: how bytes travel.
 struct NetworkConfig {
-  bool trusted = false;                 ///< Nobody can listen in: lanes may go unencrypted.
-  LaneKind lane = LaneKind::automatic;  ///< Unix socket on one host, else plain if trusted, else TLS.
-  std::size_t budget_mib = 64;          ///< Memory for blocks on their way, all lanes together.
-  double idle_close_s = 60;             ///< Links and lanes without traffic are closed after this.
+  bool trusted = false;  ///< Nobody can listen in: lanes may go unencrypted.
+  LaneKind lane =
+      LaneKind::automatic;      ///< Unix socket on one host, else plain if trusted, else TLS.
+  std::size_t budget_mib = 64;  ///< Memory for blocks on their way, all lanes together.
+  double idle_close_s = 60;     ///< Links and lanes without traffic are closed after this.
 };
 
 /// [checkpoint]: what is kept on disk.
@@ -89,9 +90,9 @@ struct MetricsConfig {
   double every_s = 5;  ///< Between two lines, and between two rewrites of the metrics file.
 };
 
-/// Everything a config file can say. Default-constructed it is what an empty file means. Of `gossip`
-/// and `membership` the file sets what settings() lists; the rest (run_seed, steps, save_every_steps,
-/// layout) is for the host to fill in from the other sections and the model.
+/// Everything a config file can say. Default-constructed it is what an empty file means. Of
+/// `gossip` and `membership` the file sets what settings() lists; the rest (run_seed, steps,
+/// save_every_steps, layout) is for the host to fill in from the other sections and the model.
 struct Config {
   RunConfig run;
   DataConfig data;
@@ -123,13 +124,13 @@ Config default_config();
 /// The model with `outputs` outputs (classes, or targets). An explicit list is returned as it is.
 ModelSpec model_spec(const ModelConfig& model, std::size_t outputs);
 
-/// Local steps of a peer whose shard has `shard_samples` samples: `steps`, or what `epochs` come to,
-/// rounded to the nearest and at least 1.
+/// Local steps of a peer whose shard has `shard_samples` samples: `steps`, or what `epochs` come
+/// to, rounded to the nearest and at least 1.
 std::uint64_t steps_of(const Config& config, std::size_t shard_samples);
 
 /// Every setting that peers of one run must have in common, as (key, value), in a fixed order: the
-/// model, what its inputs mean, the seed, pairing and mixing. Compared at hello, so that a refusal can
-/// name the first key that differs.
+/// model, what its inputs mean, the seed, pairing and mixing. Compared at hello, so that a refusal
+/// can name the first key that differs.
 std::vector<std::pair<std::string, std::string>> agreement(const Config& config);
 
 /// A hash over agreement(): equal for configs that may train together.

@@ -18,8 +18,7 @@ namespace {
 std::string shown(bool value) { return value ? "true" : "false"; }
 
 template <class Number>
-  requires std::is_arithmetic_v<Number>
-std::string shown(Number value) {
+requires std::is_arithmetic_v<Number> std::string shown(Number value) {
   std::array<char, 32> digits{};
   const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
   std::string text(digits.data(), end);
@@ -73,7 +72,8 @@ constexpr double whole_max = 9007199254740992.0;  // 2^53: exact as a double too
 
 BadValue wrong_type(const TomlValue& value, const std::string& wanted) {
   const auto* text = std::get_if<std::string>(&value.data);
-  const bool unit_in_text = text != nullptr && !text->empty() && wanted.find("number") != wanted.npos &&
+  const bool unit_in_text = text != nullptr && !text->empty() &&
+                            wanted.find("number") != wanted.npos &&
                             (std::isdigit(static_cast<unsigned char>(text->front())) != 0);
   if (unit_in_text) {
     return {"wrong type or unit: " + shown(*text) + " is a text, a number is wanted",
@@ -136,7 +136,11 @@ struct Section {
 
   template <class Get>
   Setting<Object> flag(std::string_view key, Get get, std::string_view meaning) const {
-    return {name, key, meaning, "true or false", false,
+    return {name,
+            key,
+            meaning,
+            "true or false",
+            false,
             [get](const TomlValue& value, Object& object) -> std::optional<BadValue> {
               const auto* boolean = std::get_if<bool>(&value.data);
               if (boolean == nullptr) return wrong_type(value, "true or false");
@@ -147,11 +151,16 @@ struct Section {
   }
 
   template <class Get>
-  Setting<Object> whole(std::string_view key, Get get, Range range, std::string_view meaning) const {
+  Setting<Object> whole(std::string_view key, Get get, Range range,
+                        std::string_view meaning) const {
     range.max = std::min(range.max, whole_max);
     const bool bounded = range.max < whole_max;
     const std::string bounds = bounded ? range.text() : Range{range.min}.text();
-    return {name, key, meaning, "whole number, " + bounds, false,
+    return {name,
+            key,
+            meaning,
+            "whole number, " + bounds,
+            false,
             [get, range](const TomlValue& value, Object& object) {
               return read_whole(value, range, get(object));
             },
@@ -159,12 +168,18 @@ struct Section {
   }
 
   template <class Get>
-  Setting<Object> number(std::string_view key, Get get, Range range, std::string_view meaning) const {
-    return {name, key, meaning, "number, " + range.text(), false,
+  Setting<Object> number(std::string_view key, Get get, Range range,
+                         std::string_view meaning) const {
+    return {name,
+            key,
+            meaning,
+            "number, " + range.text(),
+            false,
             [get, range](const TomlValue& value, Object& object) {
               double number = 0;
               auto bad = read_number(value, range, number);
-              if (!bad) get(object) = static_cast<std::remove_cvref_t<decltype(get(object))>>(number);
+              if (!bad)
+                get(object) = static_cast<std::remove_cvref_t<decltype(get(object))>>(number);
               return bad;
             },
             [get](const Object& object) { return shown(get(object)); }};
@@ -174,7 +189,11 @@ struct Section {
   template <class Get>
   Setting<Object> duration(std::string_view key, Get get, Range range,
                            std::string_view meaning) const {
-    return {name, key, meaning, "seconds, " + range.text(), false,
+    return {name,
+            key,
+            meaning,
+            "seconds, " + range.text(),
+            false,
             [get, range](const TomlValue& value, Object& object) {
               double number = 0;
               auto bad = read_number(value, range, number);
@@ -186,7 +205,11 @@ struct Section {
 
   template <class Get>
   Setting<Object> text(std::string_view key, Get get, std::string_view meaning) const {
-    return {name, key, meaning, "text", false,
+    return {name,
+            key,
+            meaning,
+            "text",
+            false,
             [get](const TomlValue& value, Object& object) -> std::optional<BadValue> {
               const auto* text = std::get_if<std::string>(&value.data);
               if (text == nullptr) return wrong_type(value, "a text in quotes");
@@ -199,15 +222,18 @@ struct Section {
 
   template <class Get>
   Setting<Object> texts(std::string_view key, Get get, std::string_view meaning) const {
-    return {name, key, meaning, "list of texts", false,
+    return {name,
+            key,
+            meaning,
+            "list of texts",
+            false,
             [get](const TomlValue& value, Object& object) {
               return read_list(value, "a list of texts", get(object),
                                [](const TomlValue& item, std::string& field) {
                                  const auto* text = std::get_if<std::string>(&item.data);
                                  if (text != nullptr) field = *text;
-                                 return text != nullptr
-                                            ? std::optional<BadValue>{}
-                                            : wrong_type(item, "a text in quotes");
+                                 return text != nullptr ? std::optional<BadValue>{}
+                                                        : wrong_type(item, "a text in quotes");
                                });
             },
             [get](const Object& object) { return shown(get(object)); }};
@@ -216,7 +242,11 @@ struct Section {
   template <class Get>
   Setting<Object> wholes(std::string_view key, Get get, Range range,
                          std::string_view meaning) const {
-    return {name, key, meaning, "list of whole numbers, each " + range.text(), false,
+    return {name,
+            key,
+            meaning,
+            "list of whole numbers, each " + range.text(),
+            false,
             [get, range](const TomlValue& value, Object& object) {
               return read_list(value, "a list of whole numbers, as [128, 64]", get(object),
                                [range](const TomlValue& item, auto& field) {
@@ -236,7 +266,11 @@ struct Section {
       names.push_back(word);
       type += (type.empty() ? "\"" : ", \"") + word + "\"";
     }
-    return {name, key, meaning, type, false,
+    return {name,
+            key,
+            meaning,
+            type,
+            false,
             [get, choices, names, type](const TomlValue& value,
                                         Object& object) -> std::optional<BadValue> {
               const auto* text = std::get_if<std::string>(&value.data);
@@ -276,7 +310,8 @@ Setting<Object> only_with(std::string_view depends_on, std::string_view in_words
 }
 
 /// Names a field of the object for the builders above.
-#define GV_FIELD(path) [](auto& object) -> auto& { return object.path; }
+#define GV_FIELD(path) \
+  [](auto& object) -> auto& { return object.path; }
 
 // ---- Which settings count when ----
 
@@ -311,33 +346,34 @@ void append_run(Settings& all) {
                                  "fixes the first model, the order of samples and the pairing")));
   all.push_back(run.whole("peers", GV_FIELD(run.peers), {1, 4096},
                           "shards the training data is cut into, one for each peer"));
-  all.push_back(only_with("run.steps", "steps = 0 (or no steps at all)",
-                          [](const Config& c) { return c.run.steps == 0; },
-                          run.number("epochs", GV_FIELD(run.epochs), {0, 100000, true},
-                                     "passes of a peer over its own shard")));
+  all.push_back(only_with(
+      "run.steps", "steps = 0 (or no steps at all)",
+      [](const Config& c) { return c.run.steps == 0; },
+      run.number("epochs", GV_FIELD(run.epochs), {0, 100000, true},
+                 "passes of a peer over its own shard")));
   all.push_back(run.whole("steps", GV_FIELD(run.steps), {0, 1e12},
                           "local steps of each peer instead of epochs; 0 = by epochs"));
   all.push_back(run.text("folder", GV_FIELD(run.folder),
                          "where events, metrics and checkpoints go, below the current folder"));
-  all.push_back(run.choice<>("log", GV_FIELD(run.log),
-                             std::vector<std::pair<std::string, LogLevel>>{
-                                 {"debug", LogLevel::debug},
-                                 {"info", LogLevel::info},
-                                 {"warning", LogLevel::warning},
-                                 {"error", LogLevel::error}},
-                             "the least important line that is printed"));
+  all.push_back(
+      run.choice<>("log", GV_FIELD(run.log),
+                   std::vector<std::pair<std::string, LogLevel>>{{"debug", LogLevel::debug},
+                                                                 {"info", LogLevel::info},
+                                                                 {"warning", LogLevel::warning},
+                                                                 {"error", LogLevel::error}},
+                   "the least important line that is printed"));
 }
 
 void append_data(Settings& all) {
   const Section<Config> data{"data"};
   constexpr std::string_view from_files = "kind = \"idx\", \"cifar10\" or \"csv\"";
-  all.push_back(agreed(data.choice<>("kind", GV_FIELD(data.kind),
-                                     std::vector<std::pair<std::string, DataKind>>{
-                                         {"generated", DataKind::generated},
-                                         {"idx", DataKind::idx},
-                                         {"cifar10", DataKind::cifar10},
-                                         {"csv", DataKind::csv}},
-                                     "the built-in task, or the format of the files")));
+  all.push_back(agreed(data.choice<>(
+      "kind", GV_FIELD(data.kind),
+      std::vector<std::pair<std::string, DataKind>>{{"generated", DataKind::generated},
+                                                    {"idx", DataKind::idx},
+                                                    {"cifar10", DataKind::cifar10},
+                                                    {"csv", DataKind::csv}},
+      "the built-in task, or the format of the files")));
   all.push_back(only_with("data.kind", from_files, is_from_files,
                           data.text("folder", GV_FIELD(data.folder),
                                     "where the files are; a relative path starts at this file")));
@@ -347,38 +383,38 @@ void append_data(Settings& all) {
   all.push_back(only_with("data.kind", from_files, is_from_files,
                           data.texts("test_files", GV_FIELD(data.test_files),
                                      "test files in the folder; idx: images then labels")));
-  all.push_back(only_with("data.kind", "kind = \"csv\"",
-                          [](const Config& c) { return c.data.kind == DataKind::csv; },
-                          data.whole("csv_targets", GV_FIELD(data.csv_targets), {0, 65536},
-                                     "last columns that are targets; 0 = the last is a label")));
+  all.push_back(only_with(
+      "data.kind", "kind = \"csv\"", [](const Config& c) { return c.data.kind == DataKind::csv; },
+      data.whole("csv_targets", GV_FIELD(data.csv_targets), {0, 65536},
+                 "last columns that are targets; 0 = the last is a label")));
   all.push_back(agreed(data.number("mean", GV_FIELD(data.mean), {-1e9, 1e9},
                                    "subtracted from every input; bytes are first divided by 255")));
   all.push_back(agreed(data.number("deviation", GV_FIELD(data.deviation), {0, 1e9, true},
                                    "what every input is divided by after that")));
-  all.push_back(data.choice<>("partition", GV_FIELD(data.partition.kind),
-                              std::vector<std::pair<std::string, PartitionKind>>{
-                                  {"iid", PartitionKind::iid},
-                                  {"dirichlet", PartitionKind::dirichlet},
-                                  {"by_label", PartitionKind::by_label},
-                                  {"shared", PartitionKind::shared}},
-                              "how the samples are dealt out; shared = everybody has all"));
-  all.push_back(
-      only_with("data.partition", "partition = \"dirichlet\"",
-                [](const Config& c) { return c.data.partition.kind == PartitionKind::dirichlet; },
-                data.number("concentration", GV_FIELD(data.partition.alpha), {0, 1e6, true},
-                            "alpha of the Dirichlet draw; small makes unlike shards")));
-  all.push_back(
-      only_with("data.partition", "partition = \"by_label\"",
-                [](const Config& c) { return c.data.partition.kind == PartitionKind::by_label; },
-                data.whole("labels_per_peer", GV_FIELD(data.partition.labels_per_peer), {1, 65536},
-                           "how many different labels one peer sees")));
+  all.push_back(data.choice<>(
+      "partition", GV_FIELD(data.partition.kind),
+      std::vector<std::pair<std::string, PartitionKind>>{{"iid", PartitionKind::iid},
+                                                         {"dirichlet", PartitionKind::dirichlet},
+                                                         {"by_label", PartitionKind::by_label},
+                                                         {"shared", PartitionKind::shared}},
+      "how the samples are dealt out; shared = everybody has all"));
+  all.push_back(only_with(
+      "data.partition", "partition = \"dirichlet\"",
+      [](const Config& c) { return c.data.partition.kind == PartitionKind::dirichlet; },
+      data.number("concentration", GV_FIELD(data.partition.alpha), {0, 1e6, true},
+                  "alpha of the Dirichlet draw; small makes unlike shards")));
+  all.push_back(only_with(
+      "data.partition", "partition = \"by_label\"",
+      [](const Config& c) { return c.data.partition.kind == PartitionKind::by_label; },
+      data.whole("labels_per_peer", GV_FIELD(data.partition.labels_per_peer), {1, 65536},
+                 "how many different labels one peer sees")));
 }
 
 void append_generated(Settings& all) {
   const Section<Config> generated{"data.generated"};
   const auto add = [&all](Setting<Config> setting) {
-    all.push_back(agreed(only_with("data.kind", "data.kind = \"generated\"", is_generated,
-                                   std::move(setting))));
+    all.push_back(agreed(
+        only_with("data.kind", "data.kind = \"generated\"", is_generated, std::move(setting))));
   };
   add(generated.whole("samples", GV_FIELD(data.generated.samples), {1, 1e8},
                       "training samples in all"));
@@ -386,46 +422,46 @@ void append_generated(Settings& all) {
                       "test samples"));
   add(generated.whole("features", GV_FIELD(data.generated.features), {1, 65536},
                       "numbers in one sample"));
-  add(generated.whole("classes", GV_FIELD(data.generated.classes), {2, 65536},
-                      "different labels"));
+  add(generated.whole("classes", GV_FIELD(data.generated.classes), {2, 65536}, "different labels"));
   add(generated.number("noise", GV_FIELD(data.generated.noise), {0, 1000},
                        "spread of a class around its centre; more is harder"));
 }
 
 void append_model(Settings& all) {
   const Section<Config> model{"model"};
+  all.push_back(agreed(
+      model.choice<>("kind", GV_FIELD(model.kind),
+                     std::vector<std::pair<std::string, ModelKind>>{{"linear", ModelKind::linear},
+                                                                    {"mlp", ModelKind::mlp},
+                                                                    {"lenet", ModelKind::lenet},
+                                                                    {"cnn", ModelKind::cnn},
+                                                                    {"layers", ModelKind::layers}},
+                     "a model known by name, or layers for the list in [[model.layers]]")));
+  all.push_back(agreed(only_with(
+      "model.kind", "kind = \"mlp\"",
+      [](const Config& c) { return c.model.kind == ModelKind::mlp; },
+      model.wholes("hidden", GV_FIELD(model.hidden), {1, 1e6},
+                   "widths of the hidden layers, first to last"))));
   all.push_back(agreed(model.choice<>(
-      "kind", GV_FIELD(model.kind),
-      std::vector<std::pair<std::string, ModelKind>>{{"linear", ModelKind::linear},
-                                                     {"mlp", ModelKind::mlp},
-                                                     {"lenet", ModelKind::lenet},
-                                                     {"cnn", ModelKind::cnn},
-                                                     {"layers", ModelKind::layers}},
-      "a model known by name, or layers for the list in [[model.layers]]")));
-  all.push_back(agreed(only_with("model.kind", "kind = \"mlp\"",
-                                 [](const Config& c) { return c.model.kind == ModelKind::mlp; },
-                                 model.wholes("hidden", GV_FIELD(model.hidden), {1, 1e6},
-                                              "widths of the hidden layers, first to last"))));
-  all.push_back(agreed(model.choice<>("loss", GV_FIELD(model.loss),
-                                      std::vector<std::pair<std::string, LossKind>>{
-                                          {"cross_entropy", LossKind::cross_entropy},
-                                          {"squared", LossKind::squared}},
-                                      "what training makes small")));
+      "loss", GV_FIELD(model.loss),
+      std::vector<std::pair<std::string, LossKind>>{{"cross_entropy", LossKind::cross_entropy},
+                                                    {"squared", LossKind::squared}},
+      "what training makes small")));
 }
 
 void append_train(Settings& all) {
   const Section<Config> train{"train"};
   all.push_back(train.whole("batch", GV_FIELD(train.batch), {1, 65536}, "samples in one step"));
-  all.push_back(train.choice<>("optimizer", GV_FIELD(train.optimizer.kind),
-                               std::vector<std::pair<std::string, OptimizerKind>>{
-                                   {"sgd", OptimizerKind::sgd},
-                                   {"momentum", OptimizerKind::momentum},
-                                   {"nesterov", OptimizerKind::nesterov},
-                                   {"adagrad", OptimizerKind::adagrad},
-                                   {"rmsprop", OptimizerKind::rmsprop},
-                                   {"adam", OptimizerKind::adam},
-                                   {"adamw", OptimizerKind::adamw}},
-                               "how gradients become steps; its state stays with the peer"));
+  all.push_back(train.choice<>(
+      "optimizer", GV_FIELD(train.optimizer.kind),
+      std::vector<std::pair<std::string, OptimizerKind>>{{"sgd", OptimizerKind::sgd},
+                                                         {"momentum", OptimizerKind::momentum},
+                                                         {"nesterov", OptimizerKind::nesterov},
+                                                         {"adagrad", OptimizerKind::adagrad},
+                                                         {"rmsprop", OptimizerKind::rmsprop},
+                                                         {"adam", OptimizerKind::adam},
+                                                         {"adamw", OptimizerKind::adamw}},
+      "how gradients become steps; its state stays with the peer"));
   const auto of_optimizer = [&all](std::string_view in_words, bool (*has_effect)(const Config&),
                                    Setting<Config> setting) {
     all.push_back(only_with("train.optimizer", in_words, has_effect, std::move(setting)));
@@ -454,12 +490,12 @@ void append_schedule(Settings& all) {
   const Section<Config> train{"train"};
   all.push_back(train.number("learning_rate", GV_FIELD(train.schedule.learning_rate),
                              {0, 100, true}, "size of a step, after warm-up"));
-  all.push_back(train.choice<>("schedule", GV_FIELD(train.schedule.kind),
-                               std::vector<std::pair<std::string, ScheduleKind>>{
-                                   {"constant", ScheduleKind::constant},
-                                   {"step", ScheduleKind::step},
-                                   {"cosine", ScheduleKind::cosine}},
-                               "how the learning rate changes over the run"));
+  all.push_back(train.choice<>(
+      "schedule", GV_FIELD(train.schedule.kind),
+      std::vector<std::pair<std::string, ScheduleKind>>{{"constant", ScheduleKind::constant},
+                                                        {"step", ScheduleKind::step},
+                                                        {"cosine", ScheduleKind::cosine}},
+      "how the learning rate changes over the run"));
   all.push_back(train.whole("warmup_steps", GV_FIELD(train.schedule.warmup_steps), {0, 1e9},
                             "steps of a linear ramp up to the learning rate"));
   all.push_back(only_with("train.schedule", "schedule = \"step\"", is_stepped,
@@ -479,25 +515,25 @@ void append_schedule(Settings& all) {
 
 void append_gossip(Settings& all) {
   const Section<Config> gossip{"gossip"};
-  all.push_back(agreed(gossip.choice<>("pairing", GV_FIELD(gossip.pairing),
-                                       std::vector<std::pair<std::string, PairingKind>>{
-                                           {"matching", PairingKind::matching},
-                                           {"uniform", PairingKind::uniform}},
-                                       "who meets whom: drawn pairs, or anybody at random")));
+  all.push_back(agreed(
+      gossip.choice<>("pairing", GV_FIELD(gossip.pairing),
+                      std::vector<std::pair<std::string, PairingKind>>{
+                          {"matching", PairingKind::matching}, {"uniform", PairingKind::uniform}},
+                      "who meets whom: drawn pairs, or anybody at random")));
   all.push_back(agreed(gossip.whole("period_steps", GV_FIELD(gossip.period_steps), {1, 1e9},
                                     "local steps between two exchanges")));
-  all.push_back(agreed(gossip.number("alpha", GV_FIELD(gossip.alpha), {0, 1},
-                                     "elastic coefficient: 0.5 averages the pair, 0 is no gossip")));
+  all.push_back(
+      agreed(gossip.number("alpha", GV_FIELD(gossip.alpha), {0, 1},
+                           "elastic coefficient: 0.5 averages the pair, 0 is no gossip")));
   all.push_back(agreed(gossip.choice<>(
       "alpha_schedule", GV_FIELD(gossip.alpha_with_learning_rate),
       std::vector<std::pair<std::string, bool>>{{"constant", false}, {"with_learning_rate", true}},
       "whether the force falls with the learning rate")));
-  all.push_back(agreed(gossip.choice<>("codec", GV_FIELD(gossip.exchange.codec),
-                                       std::vector<std::pair<std::string, Codec>>{
-                                           {"identity", Codec::identity},
-                                           {"fp16", Codec::fp16},
-                                           {"bf16", Codec::bf16}},
-                                       "how numbers travel: 4, 2 or 2 bytes each")));
+  all.push_back(agreed(gossip.choice<>(
+      "codec", GV_FIELD(gossip.exchange.codec),
+      std::vector<std::pair<std::string, Codec>>{
+          {"identity", Codec::identity}, {"fp16", Codec::fp16}, {"bf16", Codec::bf16}},
+      "how numbers travel: 4, 2 or 2 bytes each")));
   all.push_back(gossip.number("clip_radius", GV_FIELD(gossip.exchange.clip_radius), {0, 1e9},
                               "longest difference an exchange believes, longer ones are cut; "
                               "0 = any"));
@@ -518,8 +554,8 @@ void append_gossip(Settings& all) {
                              "a peer this far behind on joining or waking fetches a model"));
   all.push_back(gossip.whole("wait_for_peers", GV_FIELD(gossip.wait_for_peers), {1, 4096},
                              "training starts when this many are there, itself included"));
-  all.push_back(gossip.duration("wait_max_s", GV_FIELD(gossip.wait_max), {0, 86400},
-                                "or after this long"));
+  all.push_back(
+      gossip.duration("wait_max_s", GV_FIELD(gossip.wait_max), {0, 86400}, "or after this long"));
   all.push_back(gossip.duration("linger_s", GV_FIELD(gossip.linger), {0, 86400},
                                 "how long a peer that is done serves slower ones"));
 }
@@ -528,17 +564,16 @@ void append_membership(Settings& all) {
   const Section<Config> membership{"membership"};
   all.push_back(membership.duration("probe_period_s", GV_FIELD(membership.probe_period),
                                     {0.01, 3600}, "one member is probed this often"));
-  all.push_back(membership.duration("probe_timeout_s", GV_FIELD(membership.probe_timeout),
-                                    {0.001, 3600},
-                                    "wait for its answer before others are asked; below the period"));
+  all.push_back(
+      membership.duration("probe_timeout_s", GV_FIELD(membership.probe_timeout), {0.001, 3600},
+                          "wait for its answer before others are asked; below the period"));
   all.push_back(membership.whole("indirect_probes", GV_FIELD(membership.indirect_probes), {0, 100},
                                  "how many others are asked"));
-  all.push_back(membership.duration("suspicion_min_s", GV_FIELD(membership.suspicion_min),
-                                    {0.01, 3600},
-                                    "from suspected to dead for two peers; grows with their number"));
-  all.push_back(membership.number("suspicion_max_factor",
-                                  GV_FIELD(membership.suspicion_max_factor), {1, 1000},
-                                  "times longer while nobody else confirms"));
+  all.push_back(
+      membership.duration("suspicion_min_s", GV_FIELD(membership.suspicion_min), {0.01, 3600},
+                          "from suspected to dead for two peers; grows with their number"));
+  all.push_back(membership.number("suspicion_max_factor", GV_FIELD(membership.suspicion_max_factor),
+                                  {1, 1000}, "times longer while nobody else confirms"));
   all.push_back(membership.duration("push_pull_period_s", GV_FIELD(membership.push_pull_period),
                                     {0.1, 86400}, "between two full comparisons of members"));
   all.push_back(membership.duration("forget_dead_s", GV_FIELD(membership.forget_dead_after),
@@ -549,13 +584,13 @@ void append_rest(Settings& all) {
   const Section<Config> network{"network"};
   all.push_back(network.flag("trusted", GV_FIELD(network.trusted),
                              "nobody can listen in: models may travel unencrypted"));
-  all.push_back(network.choice<>("lane", GV_FIELD(network.lane),
-                                 std::vector<std::pair<std::string, LaneKind>>{
-                                     {"auto", LaneKind::automatic},
-                                     {"tls", LaneKind::tls},
-                                     {"plain", LaneKind::plain},
-                                     {"unix", LaneKind::unix_socket}},
-                                 "auto: unix on one host, else plain if trusted, else tls"));
+  all.push_back(network.choice<>(
+      "lane", GV_FIELD(network.lane),
+      std::vector<std::pair<std::string, LaneKind>>{{"auto", LaneKind::automatic},
+                                                    {"tls", LaneKind::tls},
+                                                    {"plain", LaneKind::plain},
+                                                    {"unix", LaneKind::unix_socket}},
+      "auto: unix on one host, else plain if trusted, else tls"));
   all.push_back(network.whole("budget_mib", GV_FIELD(network.budget_mib), {1, 1048576},
                               "memory for blocks on their way, all lanes together"));
   all.push_back(network.number("idle_close_s", GV_FIELD(network.idle_close_s), {1, 86400},
@@ -563,8 +598,8 @@ void append_rest(Settings& all) {
   const Section<Config> checkpoint{"checkpoint"};
   all.push_back(checkpoint.whole("every_steps", GV_FIELD(checkpoint.every_steps), {0, 1e12},
                                  "local steps between two checkpoints; 0 = only at the end"));
-  all.push_back(checkpoint.whole("keep", GV_FIELD(checkpoint.keep), {1, 1000},
-                                 "older ones are deleted"));
+  all.push_back(
+      checkpoint.whole("keep", GV_FIELD(checkpoint.keep), {1, 1000}, "older ones are deleted"));
   const Section<Config> metrics{"metrics"};
   all.push_back(metrics.number("every_s", GV_FIELD(metrics.every_s), {0.1, 86400},
                                "between two lines and two rewrites of the metrics file"));
@@ -588,29 +623,30 @@ std::vector<Setting<LayerSpec>> make_layer_settings() {
   const Section<LayerSpec> layer{""};
   using Kinds = std::vector<LayerKind>;
   const auto with = [](std::string_view in_words, Kinds kinds, Setting<LayerSpec> setting) {
-    return only_with("kind", in_words,
-                     [kinds = std::move(kinds)](const LayerSpec& spec) {
-                       return std::find(kinds.begin(), kinds.end(), spec.kind) != kinds.end();
-                     },
-                     std::move(setting));
+    return only_with(
+        "kind", in_words,
+        [kinds = std::move(kinds)](const LayerSpec& spec) {
+          return std::find(kinds.begin(), kinds.end(), spec.kind) != kinds.end();
+        },
+        std::move(setting));
   };
   const Kinds windows{LayerKind::conv2d, LayerKind::max_pool, LayerKind::avg_pool};
   constexpr std::string_view window_words = "kind = \"conv2d\", \"max_pool\" or \"avg_pool\"";
   std::vector<Setting<LayerSpec>> all;
-  all.push_back(layer.choice<>("kind", GV_FIELD(kind),
-                               std::vector<std::pair<std::string, LayerKind>>{
-                                   {"dense", LayerKind::dense},
-                                   {"conv2d", LayerKind::conv2d},
-                                   {"max_pool", LayerKind::max_pool},
-                                   {"avg_pool", LayerKind::avg_pool},
-                                   {"flatten", LayerKind::flatten},
-                                   {"relu", LayerKind::relu},
-                                   {"tanh", LayerKind::tanh},
-                                   {"gelu", LayerKind::gelu},
-                                   {"dropout", LayerKind::dropout},
-                                   {"layer_norm", LayerKind::layer_norm},
-                                   {"group_norm", LayerKind::group_norm}},
-                               "what the layer does; required"));
+  all.push_back(layer.choice<>(
+      "kind", GV_FIELD(kind),
+      std::vector<std::pair<std::string, LayerKind>>{{"dense", LayerKind::dense},
+                                                     {"conv2d", LayerKind::conv2d},
+                                                     {"max_pool", LayerKind::max_pool},
+                                                     {"avg_pool", LayerKind::avg_pool},
+                                                     {"flatten", LayerKind::flatten},
+                                                     {"relu", LayerKind::relu},
+                                                     {"tanh", LayerKind::tanh},
+                                                     {"gelu", LayerKind::gelu},
+                                                     {"dropout", LayerKind::dropout},
+                                                     {"layer_norm", LayerKind::layer_norm},
+                                                     {"group_norm", LayerKind::group_norm}},
+      "what the layer does; required"));
   all.push_back(with("kind = \"dense\" or \"conv2d\"", {LayerKind::dense, LayerKind::conv2d},
                      layer.whole("units", GV_FIELD(units), {1, 1e6},
                                  "outputs of a dense layer, channels of a convolution")));

@@ -21,11 +21,11 @@ struct BadValue {
 /// One key of a section, bound to a field of `Object`.
 template <class Object>
 struct Setting {
-  std::string_view section;   ///< "data.generated"; empty for the keys of a layer.
+  std::string_view section;  ///< "data.generated"; empty for the keys of a layer.
   std::string_view key;
-  std::string_view meaning;   ///< One sentence for the reference, without a full stop.
-  std::string type;           ///< "whole number, 1 to 64".
-  bool agrees = false;        ///< Must be equal on all peers of a run.
+  std::string_view meaning;  ///< One sentence for the reference, without a full stop.
+  std::string type;          ///< "whole number, 1 to 64".
+  bool agrees = false;       ///< Must be equal on all peers of a run.
 
   /// Sets the field, or leaves it as it was and says why.
   std::function<std::optional<BadValue>(const TomlValue&, Object&)> read;

@@ -23,7 +23,8 @@ int fail(const Problems& problems) {
 int evaluate_command(const EvaluateOptions& options) {
   const LoadedTensors file = read_safetensors(options.file);
   if (!file.problem.empty()) {
-    return fail({{options.file, file.problem, "give a step-*.safetensors or mean.safetensors file"}});
+    return fail(
+        {{options.file, file.problem, "give a step-*.safetensors or mean.safetensors file"}});
   }
   ParsedConfig parsed;
   if (!options.config.empty()) {
@@ -43,7 +44,8 @@ int evaluate_command(const EvaluateOptions& options) {
   Model model(test.model, test.data->shape, 256);
   const LoadedParameters loaded = load_parameters(options.file, model.layout());
   if (!loaded.problem.empty()) {
-    return fail({{options.file, loaded.problem, "evaluate it with the config it was trained with"}});
+    return fail(
+        {{options.file, loaded.problem, "evaluate it with the config it was trained with"}});
   }
   const Score score = evaluate(model, loaded.parameters, *test.data);
   if (test.data->classes > 0) {

@@ -26,8 +26,8 @@ class EventLog {
     std::string why;
   };
 
-  /// `name_of` turns an id into a name people know. Throws std::runtime_error when the file cannot be
-  /// opened.
+  /// `name_of` turns an id into a name people know. Throws std::runtime_error when the file cannot
+  /// be opened.
   EventLog(const std::filesystem::path& folder, std::function<std::string(PeerId)> name_of);
   ~EventLog();
   EventLog(const EventLog&) = delete;

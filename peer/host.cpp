@@ -12,11 +12,11 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "net/bulk_lanes.hpp"
@@ -269,8 +269,8 @@ void Host::every_second() {
   const bool alone = contacts_.empty() && !options_.join.empty();
   if (alone && now().time_since_epoch() > join_deadline && node_->gossip().step() == 0 &&
       !options_.resume) {
-    print({{"--join", fmt::format("nobody authorised answered within {:.0f} s",
-                                  seconds(join_deadline)),
+    print({{"--join",
+            fmt::format("nobody authorised answered within {:.0f} s", seconds(join_deadline)),
             "check the address, that the peer there runs, and that each side's allow-list has the "
             "other's key"}});
     exit_code_ = 2;
@@ -284,8 +284,8 @@ void Host::every_second() {
 }
 
 int Host::run() {
-  StartingPoint point = starting_point(task_, options_.folder / "checkpoints", options_.shard,
-                                       options_.resume);
+  StartingPoint point =
+      starting_point(task_, options_.folder / "checkpoints", options_.shard, options_.resume);
   for (const Event& event : point.events) log_.write(now(), event);
   const Layout layout = point.replica.trainer().layout();
   control_.emplace(
@@ -303,9 +303,8 @@ int Host::run() {
               [this](Envelope envelope) {
                 feed([&](Time t, NodeEffects& out) { node_->receive(t, envelope, out); });
               },
-          .invite = [this](PeerId from, const LaneInvite& invite) {
-            lanes_->receive_invite(from, invite);
-          },
+          .invite = [this](PeerId from,
+                           const LaneInvite& invite) { lanes_->receive_invite(from, invite); },
           .contact =
               [this](PeerId peer) {
                 contacts_.insert(peer);
@@ -326,15 +325,14 @@ int Host::run() {
   const std::string& advertised = control_->advertised();
   lanes_.emplace(
       io_,
-      BulkLanes::Options{
-          .listen_host = host_part(listening),
-          .advertise_host = host_part(advertised),
-          .trusted_network = options_.config.network.trusted,
-          .security = lane_security(options_.config.network.lane),
-          .socket_folder = options_.folder / "lanes",
-          .budget_bytes = options_.config.network.budget_mib << 20,
-          .progress_deadline = options_.config.gossip.exchange.progress_deadline,
-          .idle_close = from_seconds(options_.config.network.idle_close_s)},
+      BulkLanes::Options{.listen_host = host_part(listening),
+                         .advertise_host = host_part(advertised),
+                         .trusted_network = options_.config.network.trusted,
+                         .security = lane_security(options_.config.network.lane),
+                         .socket_folder = options_.folder / "lanes",
+                         .budget_bytes = options_.config.network.budget_mib << 20,
+                         .progress_deadline = options_.config.gossip.exchange.progress_deadline,
+                         .idle_close = from_seconds(options_.config.network.idle_close_s)},
       BulkLanes::Callbacks{
           .block =
               [this](PeerId from, const Block& block) {
@@ -349,9 +347,8 @@ int Host::run() {
                 feed([&](Time t, NodeEffects& out) { node_->lane_refused(t, peer, out); });
               },
           .event = [this](Event event) { log_.write(now(), event); },
-          .send_invite = [this](PeerId to, const LaneInvite& invite) {
-            return control_->send(to, invite);
-          }});
+          .send_invite = [this](PeerId to,
+                                const LaneInvite& invite) { return control_->send(to, invite); }});
   node_.emplace(Member{.id = self_,
                        .name = options_.name,
                        .key = options_.identity.public_key,
@@ -361,8 +358,7 @@ int Host::run() {
                 node_options(options_.config, layout, task_.trainer.steps, options_.wait_for),
                 Rng(session_));
   worker_.emplace(
-      std::move(point.replica),
-      [this](const Replica& replica) { return save(replica); },
+      std::move(point.replica), [this](const Replica& replica) { return save(replica); },
       [this](JobDone done) {
         asio::post(io_, [this, done = std::make_shared<JobDone>(std::move(done))] {
           if (!done->save_problem.empty()) {
@@ -377,7 +373,8 @@ int Host::run() {
   if (!options_.quiet) print_greeting();
 
   for (const std::string& address : options_.join) control_->join(address);
-  const std::vector<std::string> cached = options_.resume ? cache_.read() : std::vector<std::string>();
+  const std::vector<std::string> cached =
+      options_.resume ? cache_.read() : std::vector<std::string>();
   for (const std::string& address : cached) control_->join(address);
   const bool joins_others = !options_.join.empty() || !cached.empty();
   feed([&](Time t, NodeEffects& out) { node_->start(t, point.step, joins_others, out); });
@@ -401,7 +398,8 @@ void Host::print_greeting() const {
   fmt::print("peer {} ({}) writes below {}\n", options_.name, to_string(self_),
              options_.folder.string());
   if (control_->advertised().empty()) {
-    fmt::print("dials out only: nobody can dial this peer; give --listen HOST:PORT to change that\n");
+    fmt::print(
+        "dials out only: nobody can dial this peer; give --listen HOST:PORT to change that\n");
   } else {
     fmt::print("listening on {}, advertised as {}; bulk lanes on {}\n", control_->listening(),
                control_->advertised(), lanes_->listening());

@@ -15,19 +15,19 @@ namespace gv {
 /// How `grapevine peer` was asked to run.
 struct HostOptions {
   Config config;
-  std::string config_path;               ///< For messages only.
-  std::filesystem::path folder;          ///< This peer's run folder; created if missing.
+  std::string config_path;       ///< For messages only.
+  std::filesystem::path folder;  ///< This peer's run folder; created if missing.
   KeyPair identity;
   std::string name;
-  std::filesystem::path authorized_file; ///< Read again on SIGHUP.
+  std::filesystem::path authorized_file;  ///< Read again on SIGHUP.
   std::vector<AuthorizedPeer> authorized;
-  std::string listen;                    ///< "host:port"; empty: dial out only.
-  std::string advertise;                 ///< What others dial; empty: the address listened on.
-  std::vector<std::string> join;         ///< "host:port" or "name@host:port".
-  std::size_t shard = 0;                 ///< Which of config.run.peers shards this peer trains on.
-  std::size_t wait_for = 1;              ///< Start training when this many peers are there.
-  bool resume = false;                   ///< Go on from the newest sound checkpoint in the folder.
-  bool quiet = false;                    ///< No progress lines on standard output.
+  std::string listen;             ///< "host:port"; empty: dial out only.
+  std::string advertise;          ///< What others dial; empty: the address listened on.
+  std::vector<std::string> join;  ///< "host:port" or "name@host:port".
+  std::size_t shard = 0;          ///< Which of config.run.peers shards this peer trains on.
+  std::size_t wait_for = 1;       ///< Start training when this many peers are there.
+  bool resume = false;            ///< Go on from the newest sound checkpoint in the folder.
+  bool quiet = false;             ///< No progress lines on standard output.
 };
 
 /// Runs a peer until its training is over or it is told to stop. Returns the process's exit code: 0

@@ -7,7 +7,8 @@
 
 namespace gv {
 
-/// One "name@host:port" a line in a file of the run folder. Losing it costs a rejoin through --join.
+/// One "name@host:port" a line in a file of the run folder. Losing it costs a rejoin through
+/// --join.
 class MemberCache {
  public:
   explicit MemberCache(std::filesystem::path file);

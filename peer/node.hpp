@@ -28,9 +28,11 @@ class Node {
   };
 
   /// `self` carries id, key, name, address and layout hash; `authorized` is the allow-list.
-  Node(Member self, std::vector<PeerId> authorized, std::uint64_t session, Options options, Rng rng);
+  Node(Member self, std::vector<PeerId> authorized, std::uint64_t session, Options options,
+       Rng rng);
 
-  /// The replica exists and stands at `step`. With `joins_others`, training waits for a first contact.
+  /// The replica exists and stands at `step`. With `joins_others`, training waits for a first
+  /// contact.
   void start(Time now, std::uint64_t step, bool joins_others, NodeEffects& out);
 
   /// A control link to `peer` is up.

@@ -45,8 +45,8 @@ JobDone Replica::run(Job job) {
   done.learning_rate = trainer_.learning_rate();
   if (job.snapshot) {
     const auto parameters = trainer_.parameters();
-    done.snapshot = std::make_shared<Snapshot>(
-        Snapshot{.values = {parameters.begin(), parameters.end()}, .canary = canary_, .step = done.step});
+    done.snapshot = std::make_shared<Snapshot>(Snapshot{
+        .values = {parameters.begin(), parameters.end()}, .canary = canary_, .step = done.step});
   }
   return done;
 }

@@ -26,14 +26,14 @@ struct Job {
 /// What a job came to.
 struct JobDone {
   std::uint64_t number = 0;
-  std::uint64_t step = 0;               ///< Local steps taken in all.
-  std::uint64_t steps_run = 0;          ///< By this job.
-  Score score;                          ///< Training loss and hits over those steps.
-  double learning_rate = 0;             ///< Of the next step.
-  std::shared_ptr<Snapshot> snapshot;   ///< If asked for; not yet shared with anybody.
-  Duration busy{};                      ///< How long the job took, as measured by the one who ran it.
-  bool saved = false;                   ///< A checkpoint was asked for and written.
-  std::string save_problem;             ///< Why it could not be written; empty if it was.
+  std::uint64_t step = 0;              ///< Local steps taken in all.
+  std::uint64_t steps_run = 0;         ///< By this job.
+  Score score;                         ///< Training loss and hits over those steps.
+  double learning_rate = 0;            ///< Of the next step.
+  std::shared_ptr<Snapshot> snapshot;  ///< If asked for; not yet shared with anybody.
+  Duration busy{};           ///< How long the job took, as measured by the one who ran it.
+  bool saved = false;        ///< A checkpoint was asked for and written.
+  std::string save_problem;  ///< Why it could not be written; empty if it was.
 };
 
 /// A trainer with the canary coordinates that follow its parameters through every exchange.

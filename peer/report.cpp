@@ -60,12 +60,10 @@ std::string report_json(const Report& report) {
   json["accuracy"] = report.accuracy;
   json["learning_rate"] = report.learning_rate;
   json["spread"] = report.spread;
-  json["exchanges"] = {{"initiated", report.exchanges.initiated},
-                       {"committed", report.exchanges.committed},
-                       {"refused", report.exchanges.refused},
-                       {"refusals", report.exchanges.refusals},
-                       {"aborted", report.exchanges.aborted},
-                       {"undecided", report.exchanges.undecided}};
+  json["exchanges"] = {
+      {"initiated", report.exchanges.initiated}, {"committed", report.exchanges.committed},
+      {"refused", report.exchanges.refused},     {"refusals", report.exchanges.refusals},
+      {"aborted", report.exchanges.aborted},     {"undecided", report.exchanges.undecided}};
   json["gossip"] = {{"triggers", report.gossip.triggers},
                     {"idle_rounds", report.gossip.idle_rounds},
                     {"missed_rounds", report.gossip.missed_rounds},

@@ -22,14 +22,14 @@ struct Report {
   std::uint64_t step = 0, steps = 0, samples = 0;
   double steps_per_second = 0, samples_per_second = 0;
   double loss = 0, accuracy = 0, learning_rate = 0;
-  double spread = 0;   ///< Estimated from the distance to the last partner: sqrt((n-1)/2n) of it.
+  double spread = 0;  ///< Estimated from the distance to the last partner: sqrt((n-1)/2n) of it.
   PairExchange::Counts exchanges;
   GossipCounts gossip;
   std::uint64_t lane_bytes_sent = 0, lane_bytes_received = 0;
   std::uint64_t control_bytes_sent = 0, control_bytes_received = 0;
   std::uint64_t control_messages_sent = 0, control_messages_received = 0;
-  std::uint64_t refused_links = 0;     ///< Strangers and disagreeing hellos on the control port.
-  std::uint64_t failures_seen = 0;     ///< Members declared dead.
+  std::uint64_t refused_links = 0;  ///< Strangers and disagreeing hellos on the control port.
+  std::uint64_t failures_seen = 0;  ///< Members declared dead.
   std::vector<std::pair<Member, bool>> members;  ///< With whether it is the peer itself.
   std::vector<EventLog::Refusal> refusals;
 };
@@ -43,8 +43,8 @@ std::string report_json(const Report& report);
 /// One line of progress for people.
 std::string report_line(const Report& report);
 
-/// Rewrites `file` with every figure in Prometheus' text format, by renaming, so that a reader never
-/// sees half of it. Failures are ignored: the next rewrite comes soon.
+/// Rewrites `file` with every figure in Prometheus' text format, by renaming, so that a reader
+/// never sees half of it. Failures are ignored: the next rewrite comes soon.
 void write_metrics(const std::filesystem::path& file, const Report& report);
 
 }  // namespace gv

@@ -21,10 +21,14 @@ Node::Options node_options(const Config& config, const Layout& layout, std::uint
 
 BulkLanes::Security lane_security(LaneKind lane) {
   switch (lane) {
-    case LaneKind::automatic: return BulkLanes::Security::automatic;
-    case LaneKind::tls: return BulkLanes::Security::tls;
-    case LaneKind::plain: return BulkLanes::Security::plain;
-    case LaneKind::unix_socket: return BulkLanes::Security::unix_socket;
+    case LaneKind::automatic:
+      return BulkLanes::Security::automatic;
+    case LaneKind::tls:
+      return BulkLanes::Security::tls;
+    case LaneKind::plain:
+      return BulkLanes::Security::plain;
+    case LaneKind::unix_socket:
+      return BulkLanes::Security::unix_socket;
   }
   return BulkLanes::Security::automatic;
 }

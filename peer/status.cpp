@@ -133,17 +133,18 @@ std::string status_table(const std::string& document) {
   out += fmt::format("  listening on {}  advertised as {}  lanes on {}\n",
                      self.value("listening", "nothing (dials out only)"),
                      self.value("advertised", "nothing"), self.value("lanes", "nothing"));
-  out += fmt::format("  step {} of {}  {:.1f} steps/s  {:.0f} samples/s  loss {:.4f}  accuracy {:.2f} %"
-                     "  learning rate {:.2g}\n",
-                     json.value("step", 0ULL), json.value("steps", 0ULL),
-                     json.value("steps_per_second", 0.0), json.value("samples_per_second", 0.0),
-                     json.value("loss", 0.0), 100 * json.value("accuracy", 0.0),
-                     json.value("learning_rate", 0.0));
+  out += fmt::format(
+      "  step {} of {}  {:.1f} steps/s  {:.0f} samples/s  loss {:.4f}  accuracy {:.2f} %"
+      "  learning rate {:.2g}\n",
+      json.value("step", 0ULL), json.value("steps", 0ULL), json.value("steps_per_second", 0.0),
+      json.value("samples_per_second", 0.0), json.value("loss", 0.0),
+      100 * json.value("accuracy", 0.0), json.value("learning_rate", 0.0));
   const auto exchanges = json.value("exchanges", nlohmann::json::object());
-  out += fmt::format("  spread {:.3g}  exchanges {} committed  {} refused  {} aborted  {} undecided\n\n",
-                     json.value("spread", 0.0), exchanges.value("committed", 0ULL),
-                     exchanges.value("refused", 0ULL), exchanges.value("aborted", 0ULL),
-                     exchanges.value("undecided", 0ULL));
+  out += fmt::format(
+      "  spread {:.3g}  exchanges {} committed  {} refused  {} aborted  {} undecided\n\n",
+      json.value("spread", 0.0), exchanges.value("committed", 0ULL),
+      exchanges.value("refused", 0ULL), exchanges.value("aborted", 0ULL),
+      exchanges.value("undecided", 0ULL));
   out += fmt::format("{:<16} {:<10} {:<10} {:>10} {:>9}  {}\n", "member", "state", "phase", "step",
                      "steps/s", "address");
   for (const auto& member : json.value("members", nlohmann::json::array())) {

@@ -16,8 +16,8 @@ namespace gv {
 /// Answers every connection to `<folder>/status.sock` (mode 0600) with one document and closes it.
 class StatusServer {
  public:
-  /// `document` is called on the loop's thread for every connection. Replaces a socket left behind by
-  /// an earlier life. Throws std::runtime_error when the socket cannot be made.
+  /// `document` is called on the loop's thread for every connection. Replaces a socket left behind
+  /// by an earlier life. Throws std::runtime_error when the socket cannot be made.
   StatusServer(asio::io_context& io, const std::filesystem::path& folder,
                std::function<std::string()> document);
   ~StatusServer();
@@ -28,8 +28,7 @@ class StatusServer {
 };
 
 /// Asks the peer that runs in `folder`. Nothing when no peer answers there within the time.
-std::optional<std::string> ask_status(const std::filesystem::path& folder,
-                                      int timeout_ms = 2000);
+std::optional<std::string> ask_status(const std::filesystem::path& folder, int timeout_ms = 2000);
 
 /// The document as a person reads it: own state, a table of members, the last refusals.
 std::string status_table(const std::string& document);

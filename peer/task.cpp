@@ -50,9 +50,15 @@ LoadedDataSet load(const Config& config, bool test) {
                          test ? 1 : 0));
       break;
     }
-    case DataKind::idx: loaded = read_idx(files.at(0), files.at(1)); break;
-    case DataKind::cifar10: loaded = read_cifar10(files); break;
-    case DataKind::csv: loaded = read_csv(files.at(0), data.csv_targets); break;
+    case DataKind::idx:
+      loaded = read_idx(files.at(0), files.at(1));
+      break;
+    case DataKind::cifar10:
+      loaded = read_cifar10(files);
+      break;
+    case DataKind::csv:
+      loaded = read_csv(files.at(0), data.csv_targets);
+      break;
   }
   if (loaded.problems.empty()) normalise(*loaded.data, data);
   return loaded;
@@ -68,17 +74,17 @@ Problems problems_of(const Config& config, const ModelSpec& model, const DataSet
   for (Problem& problem : found) problem.place = "model." + problem.place;
   const bool classification = data.classes > 0;
   if (classification != (config.model.loss == LossKind::cross_entropy)) {
-    found.push_back({"model.loss",
-                     classification ? "the data has labels, not targets"
-                                    : "the data has targets, not labels",
-                     classification ? "use loss = \"cross_entropy\"" : "use loss = \"squared\""});
+    found.push_back(
+        {"model.loss",
+         classification ? "the data has labels, not targets" : "the data has targets, not labels",
+         classification ? "use loss = \"cross_entropy\"" : "use loss = \"squared\""});
   }
   const std::size_t last = model.layers.empty() ? 0 : model.layers.back().units;
   if (config.model.kind == ModelKind::layers && last < outputs_of(data)) {
-    found.push_back({"model.layers",
-                     fmt::format("the last layer has {} outputs, the data needs {}", last,
-                                 outputs_of(data)),
-                     fmt::format("end with a dense layer of units = {}", outputs_of(data))});
+    found.push_back(
+        {"model.layers",
+         fmt::format("the last layer has {} outputs, the data needs {}", last, outputs_of(data)),
+         fmt::format("end with a dense layer of units = {}", outputs_of(data))});
   }
   return found;
 }
@@ -94,10 +100,10 @@ Task load_task(const Config& config, std::size_t shard) {
   }
   const DataSet& whole = *loaded.data;
   if (whole.size() < config.run.peers) {
-    task.problems.push_back({"run.peers",
-                             fmt::format("{} samples cannot be dealt out to {} peers", whole.size(),
-                                         config.run.peers),
-                             "use fewer peers or more data"});
+    task.problems.push_back(
+        {"run.peers",
+         fmt::format("{} samples cannot be dealt out to {} peers", whole.size(), config.run.peers),
+         "use fewer peers or more data"});
     return task;
   }
   task.trainer.model = model_spec(config.model, outputs_of(whole));
@@ -141,8 +147,8 @@ Score evaluate(Model& model, std::span<const float> parameters, const DataSet& d
     if (data.classes > 0) {
       batch.labels = std::span(data.labels).subspan(begin, count);
     } else {
-      batch.targets = std::span(data.targets).subspan(begin * data.target_width,
-                                                      count * data.target_width);
+      batch.targets =
+          std::span(data.targets).subspan(begin * data.target_width, count * data.target_width);
     }
     const Score score = model.evaluate(parameters, batch);
     total.loss += score.loss;
@@ -162,8 +168,8 @@ StartingPoint starting_point(const Task& task, const std::filesystem::path& chec
     point.events.push_back({.name = "checkpoint_refused", .detail = file.string() + ": " + why});
   }
   if (!loaded.checkpoint) {
-    point.events.push_back(
-        {.name = "resumed_from_nothing", .detail = "no sound checkpoint in " + checkpoints.string()});
+    point.events.push_back({.name = "resumed_from_nothing",
+                            .detail = "no sound checkpoint in " + checkpoints.string()});
     return point;
   }
   const Checkpoint& checkpoint = *loaded.checkpoint;
@@ -184,11 +190,10 @@ StartingPoint starting_point(const Task& task, const std::filesystem::path& chec
 
 std::string save_replica(const std::filesystem::path& checkpoints, const Replica& replica,
                          const Config& config, std::string_view config_text) {
-  const std::map<std::string, std::string> metadata = {
-      {"format", "grapevine"},
-      {"config", std::string(config_text)},
-      {"data_folder", config.data.folder},
-      {"canary", replica.canary_text()}};
+  const std::map<std::string, std::string> metadata = {{"format", "grapevine"},
+                                                       {"config", std::string(config_text)},
+                                                       {"data_folder", config.data.folder},
+                                                       {"canary", replica.canary_text()}};
   return save_checkpoint(checkpoints, replica.trainer().layout(), replica.trainer().parameters(),
                          replica.trainer().optimizer_state(), metadata, config.checkpoint.keep);
 }

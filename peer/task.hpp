@@ -46,8 +46,8 @@ struct StartingPoint {
 StartingPoint starting_point(const Task& task, const std::filesystem::path& checkpoints,
                              std::size_t shard, bool resume);
 
-/// Writes a checkpoint that a later start can go on from, with the config inside. Returns why it could
-/// not, or an empty string.
+/// Writes a checkpoint that a later start can go on from, with the config inside. Returns why it
+/// could not, or an empty string.
 std::string save_replica(const std::filesystem::path& checkpoints, const Replica& replica,
                          const Config& config, std::string_view config_text);
 

@@ -1,11 +1,12 @@
 // Splits TOML into statements, lets toml++ read each one alone, and merges them into one table.
 #include "peer/toml.hpp"
 
+#include <toml++/toml.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <regex>
-#include <toml++/toml.h>
 #include <utility>
 
 namespace gv {
@@ -151,7 +152,8 @@ TomlValue convert(const toml::node& node, std::size_t line_before) {
   return value;
 }
 
-/// Says what is wrong with a statement that toml++ refused, in an operator's words where we know them.
+/// Says what is wrong with a statement that toml++ refused, in an operator's words where we know
+/// them.
 Problem explain(const Statement& statement, std::string place, const std::string& parser_says) {
   const std::size_t equals = statement.text.find('=');
   static const std::regex with_unit(R"([+-]?[0-9][0-9_.]*\s*[A-Za-z%]+\s*(#.*)?)");
@@ -209,12 +211,13 @@ class Merger {
   std::string place(std::size_t line) const { return name_ + ":" + std::to_string(line); }
 
   void conflict(std::size_t line, const std::string& path, std::size_t first_line) {
-    problems_.push_back({place(line) + ": " + path, "duplicate key, first set on line " +
-                                                        std::to_string(first_line),
+    problems_.push_back({place(line) + ": " + path,
+                         "duplicate key, first set on line " + std::to_string(first_line),
                          "keep one of the two"});
   }
 
-  /// Walks down the single path a header names and opens its table; null if something else is there.
+  /// Walks down the single path a header names and opens its table; null if something else is
+  /// there.
   TomlTable* open(TomlTable& header, const std::string& above, TomlTable& parent,
                   std::size_t line) {
     auto& [key, value] = *header.begin();
@@ -233,10 +236,10 @@ class Merger {
     if (!inner.empty()) return open(inner, path, *table, line);
     const auto [first, is_new] = headers_.try_emplace(path, line);
     if (!is_new) {
-      problems_.push_back({place(line) + ": [" + path + "]",
-                           "duplicate section, first opened on line " +
-                               std::to_string(first->second),
-                           "put its keys there"});
+      problems_.push_back(
+          {place(line) + ": [" + path + "]",
+           "duplicate section, first opened on line " + std::to_string(first->second),
+           "put its keys there"});
     }
     return table;
   }
@@ -269,9 +272,9 @@ class Merger {
 }  // namespace
 
 std::string_view kind_of(const TomlValue& value) {
-  constexpr std::array<std::string_view, 7> names{
-      "true or false", "a whole number", "a number", "a text", "a date or time", "a list",
-      "a section"};
+  constexpr std::array<std::string_view, 7> names{"true or false", "a whole number", "a number",
+                                                  "a text",        "a date or time", "a list",
+                                                  "a section"};
   return names[value.data.index()];
 }
 
@@ -296,8 +299,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   for (std::size_t j = 0; j <= b.size(); ++j) at(0, j) = j;
   for (std::size_t i = 1; i <= a.size(); ++i) {
     for (std::size_t j = 1; j <= b.size(); ++j) {
-      at(i, j) = std::min({at(i - 1, j) + 1, at(i, j - 1) + 1,
-                           at(i - 1, j - 1) + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      at(i, j) = std::min(
+          {at(i - 1, j) + 1, at(i, j - 1) + 1, at(i - 1, j - 1) + (a[i - 1] == b[j - 1] ? 0 : 1)});
       if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
         at(i, j) = std::min(at(i, j), at(i - 2, j - 2) + 1);
       }
@@ -307,9 +310,9 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string_view without_unit(std::string_view name) {
-  constexpr std::array<std::string_view, 14> units{
-      "steps", "epochs", "s", "ms", "us", "sec", "seconds", "min", "bytes", "kib", "mib", "gib",
-      "mb", "gb"};
+  constexpr std::array<std::string_view, 14> units{"steps", "epochs",  "s",   "ms",    "us",
+                                                   "sec",   "seconds", "min", "bytes", "kib",
+                                                   "mib",   "gib",     "mb",  "gb"};
   const std::size_t underscore = name.rfind('_');
   if (underscore == std::string_view::npos) return name;
   const std::string_view end = name.substr(underscore + 1);

@@ -1,4 +1,5 @@
-// TOML with the line of every value, read on past mistakes so that all of them are reported at once.
+// TOML with the line of every value, read on past mistakes so that all of them are reported at
+// once.
 #pragma once
 
 #include <cstddef>
@@ -30,12 +31,14 @@ struct TomlValue {
 /// What the value is, for messages: "a whole number", "a text".
 std::string_view kind_of(const TomlValue& value);
 
-/// Reads `text` statement by statement. A statement with a mistake (syntax, duplicate key) is left out
-/// and reported in `problems` with the place "name:line"; the others count. At most 1 MiB of text.
+/// Reads `text` statement by statement. A statement with a mistake (syntax, duplicate key) is left
+/// out and reported in `problems` with the place "name:line"; the others count. At most 1 MiB of
+/// text.
 TomlTable read_toml(std::string_view text, std::string_view name, Problems& problems);
 
-/// The candidate with the fewest edits (insert, delete, replace, swap neighbours) from `name`, ties to
-/// the first; nothing if there are no candidates. Names that differ only in the unit at their end
+/// The candidate with the fewest edits (insert, delete, replace, swap neighbours) from `name`, ties
+/// to the first; nothing if there are no candidates. Names that differ only in the unit at their
+/// end
 /// (`_s`, `_steps`) count as equal, and names of which one holds the other as one edit apart.
 std::optional<std::string> nearest_name(std::string_view name,
                                         std::span<const std::string> candidates);

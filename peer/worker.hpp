@@ -17,8 +17,8 @@ class Worker {
  public:
   /// Called on the worker's thread when a job is done.
   using Done = std::function<void(JobDone)>;
-  /// Writes a checkpoint of the replica; returns why it could not, or an empty string. Called on the
-  /// worker's thread: exchanges go on from the last snapshot however slow the disk is.
+  /// Writes a checkpoint of the replica; returns why it could not, or an empty string. Called on
+  /// the worker's thread: exchanges go on from the last snapshot however slow the disk is.
   using Save = std::function<std::string(const Replica&)>;
 
   Worker(Replica replica, Save save, Done done);

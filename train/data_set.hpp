@@ -16,16 +16,18 @@ namespace gv {
 /// (value / 255 - offset) * scale.
 struct DataSet {
   SampleShape shape{};
-  std::vector<std::uint8_t> bytes;       ///< (samples, shape)
-  std::vector<float> floats;             ///< (samples, shape)
-  std::vector<std::int32_t> labels;      ///< (samples) for classification, else empty.
-  std::vector<float> targets;            ///< (samples, target_width) for regression, else empty.
-  std::size_t classes = 0;               ///< Number of labels; 0 for regression.
+  std::vector<std::uint8_t> bytes;   ///< (samples, shape)
+  std::vector<float> floats;         ///< (samples, shape)
+  std::vector<std::int32_t> labels;  ///< (samples) for classification, else empty.
+  std::vector<float> targets;        ///< (samples, target_width) for regression, else empty.
+  std::size_t classes = 0;           ///< Number of labels; 0 for regression.
   std::size_t target_width = 0;
   float offset = 0;
   float scale = 1;
 
-  std::size_t size() const { return classes ? labels.size() : (target_width ? targets.size() / target_width : 0); }
+  std::size_t size() const {
+    return classes ? labels.size() : (target_width ? targets.size() / target_width : 0);
+  }
   std::size_t features() const { return shape[0] * shape[1] * shape[2]; }
 
   /// Writes sample `index` as floats into `out` (features() floats).

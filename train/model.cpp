@@ -28,8 +28,8 @@ struct Model::Impl {
   }
 
   /// The network always computes a whole batch: a smaller one is filled up with zeros.
-  std::span<const float> forward(std::span<const float> parameters, const Batch& given, bool training,
-                                 Rng& rng) {
+  std::span<const float> forward(std::span<const float> parameters, const Batch& given,
+                                 bool training, Rng& rng) {
     check(given.size > 0 && given.size <= batch, "a batch fits the model");
     check(given.inputs.size() == given.size * elements(plan.in), "a batch has the model's shape");
     std::span<const float> inputs = given.inputs;
@@ -74,8 +74,8 @@ void Model::initialise(std::span<float> parameters, Rng rng) const {
     const std::span<float> values = parameters.subspan(slot.offset, slot.size);
     if (slot.name.ends_with(".weight")) {
       // He 2015, uniform: the variance 2 / fan-in keeps activations alive through ReLUs.
-      const double bound = std::sqrt(6.0 * static_cast<double>(slot.shape[0]) /
-                                     static_cast<double>(slot.size));
+      const double bound =
+          std::sqrt(6.0 * static_cast<double>(slot.shape[0]) / static_cast<double>(slot.size));
       Rng draw = rng.fork(slot.name);
       for (float& value : values) value = static_cast<float>((2 * draw.uniform() - 1) * bound);
     } else {

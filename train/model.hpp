@@ -15,8 +15,8 @@ namespace gv {
 
 /// Sums over the samples of one or more batches.
 struct Score {
-  double loss = 0;           ///< Sum of the per-sample losses.
-  std::size_t correct = 0;   ///< Samples whose largest output is their label.
+  double loss = 0;          ///< Sum of the per-sample losses.
+  std::size_t correct = 0;  ///< Samples whose largest output is their label.
   std::size_t samples = 0;
 
   double mean_loss() const { return samples ? loss / static_cast<double>(samples) : 0; }
@@ -41,8 +41,8 @@ class Model {
   const Layout& layout() const;
   std::size_t outputs() const;
 
-  /// Fills `parameters` (layout().size() floats) with He-uniform weights and zero biases (gains one):
-  /// a pure function of the layout and `rng`.
+  /// Fills `parameters` (layout().size() floats) with He-uniform weights and zero biases (gains
+  /// one): a pure function of the layout and `rng`.
   void initialise(std::span<float> parameters, Rng rng) const;
 
   /// Forward and backward on one batch in training mode. Overwrites `gradient` (same size as

@@ -6,9 +6,9 @@
 
 #include "consensus/base/check.hpp"
 
-// These loops run over every parameter at every step. Where the compiler can, it makes a version for each
-// vector width and the loader picks; no version contracts or reorders, so all give the same bits. The
-// sanitizers cannot run before the loader has picked.
+// These loops run over every parameter at every step. Where the compiler can, it makes a version
+// for each vector width and the loader picks; no version contracts or reorders, so all give the
+// same bits. The sanitizers cannot run before the loader has picked.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define GV_WIDE __attribute__((target_clones("default", "avx2", "avx512f")))
@@ -62,10 +62,10 @@ GV_WIDE void rmsprop(float* __restrict x, const float* __restrict g, float* __re
 
 struct Moments {
   float beta1, beta2, epsilon;
-  float rate;      ///< Learning rate over the first moment's bias correction.
-  float unbias;    ///< One over the square root of the second moment's.
-  float coupled;   ///< Weight decay added to the gradient.
-  float shrink;    ///< Factor on the parameter: decoupled weight decay.
+  float rate;     ///< Learning rate over the first moment's bias correction.
+  float unbias;   ///< One over the square root of the second moment's.
+  float coupled;  ///< Weight decay added to the gradient.
+  float shrink;   ///< Factor on the parameter: decoupled weight decay.
 };
 
 GV_WIDE void adam(float* __restrict x, const float* __restrict g, float* __restrict m,
@@ -107,10 +107,18 @@ void Optimizer::step(std::span<float> parameters, std::span<const float> gradien
   const auto epsilon = static_cast<float>(spec_.epsilon);
   ++updates_;
   switch (spec_.kind) {
-    case OptimizerKind::sgd: sgd(x, g, n, rate, decay); break;
-    case OptimizerKind::momentum: momentum(x, g, first_.data(), n, rate, decay, mu); break;
-    case OptimizerKind::nesterov: nesterov(x, g, first_.data(), n, rate, decay, mu); break;
-    case OptimizerKind::adagrad: adagrad(x, g, second_.data(), n, rate, decay, epsilon); break;
+    case OptimizerKind::sgd:
+      sgd(x, g, n, rate, decay);
+      break;
+    case OptimizerKind::momentum:
+      momentum(x, g, first_.data(), n, rate, decay, mu);
+      break;
+    case OptimizerKind::nesterov:
+      nesterov(x, g, first_.data(), n, rate, decay, mu);
+      break;
+    case OptimizerKind::adagrad:
+      adagrad(x, g, second_.data(), n, rate, decay, epsilon);
+      break;
     case OptimizerKind::rmsprop:
       rmsprop(x, g, second_.data(), n, rate, decay, static_cast<float>(spec_.decay), epsilon);
       break;
@@ -125,7 +133,8 @@ void Optimizer::step(std::span<float> parameters, std::span<const float> gradien
             .rate = static_cast<float>(learning_rate / (1 - std::pow(spec_.beta1, t))),
             .unbias = static_cast<float>(1 / std::sqrt(1 - std::pow(spec_.beta2, t))),
             .coupled = decoupled ? 0.0f : decay,
-            .shrink = decoupled ? static_cast<float>(1 - learning_rate * spec_.weight_decay) : 1.0f});
+            .shrink =
+                decoupled ? static_cast<float>(1 - learning_rate * spec_.weight_decay) : 1.0f});
       break;
     }
   }

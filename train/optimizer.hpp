@@ -12,18 +12,19 @@
 
 namespace gv {
 
-/// One optimiser over one flat vector. With g the gradient (plus weight_decay * x, except for adamw):
+/// One optimiser over one flat vector. With g the gradient (plus weight_decay * x, except for
+/// adamw):
 ///
 ///   sgd       x -= lr g
 ///   momentum  v = mu v + g;  x -= lr v                (Polyak 1964, in gradient units)
 ///   nesterov  v = mu v + g;  x -= lr (g + mu v)       (Sutskever 2013, as gradient at x)
 ///   adagrad   s += g^2;      x -= lr g / (sqrt(s) + eps)                   (Duchi 2011)
 ///   rmsprop   s = d s + (1-d) g^2;  x -= lr g / (sqrt(s) + eps)            (Tieleman 2012)
-///   adam      m, s plain averages;  x -= lr m' / (sqrt(s') + eps), primes: bias corrected (Kingma 2015)
-///   adamw     adam, and x -= lr weight_decay x besides                     (Loshchilov 2019)
+///   adam      m, s plain averages;  x -= lr m' / (sqrt(s') + eps), primes: bias corrected (Kingma
+///   2015) adamw     adam, and x -= lr weight_decay x besides                     (Loshchilov 2019)
 ///
-/// Momentum is kept in gradient units: in the weight-unit form the difference of two positions would
-/// contain whatever gossip has mixed in between.
+/// Momentum is kept in gradient units: in the weight-unit form the difference of two positions
+/// would contain whatever gossip has mixed in between.
 class Optimizer {
  public:
   Optimizer(OptimizerSpec spec, std::size_t parameters);
@@ -46,8 +47,8 @@ class Optimizer {
   std::vector<std::string> names() const;
 
   OptimizerSpec spec_;
-  std::vector<float> first_;    ///< Velocity, or the first moment.
-  std::vector<float> second_;   ///< Sum or average of squares.
+  std::vector<float> first_;   ///< Velocity, or the first moment.
+  std::vector<float> second_;  ///< Sum or average of squares.
   std::uint64_t updates_ = 0;
 };
 

@@ -17,7 +17,8 @@ double learning_rate(const ScheduleSpec& spec, std::size_t batch, std::uint64_t 
     return rate * static_cast<double>(step + 1) / static_cast<double>(spec.warmup_steps);
   }
   switch (spec.kind) {
-    case ScheduleKind::constant: return rate;
+    case ScheduleKind::constant:
+      return rate;
     case ScheduleKind::step:
       for (const std::size_t at : spec.step_at) {
         if (step >= at) rate *= spec.step_factor;
@@ -25,9 +26,8 @@ double learning_rate(const ScheduleSpec& spec, std::size_t batch, std::uint64_t 
       return rate;
     case ScheduleKind::cosine: {
       // The last step is steps_total - 1; a run of one step has no way to fall.
-      const std::uint64_t span = steps_total > spec.warmup_steps + 1
-                                     ? steps_total - 1 - spec.warmup_steps
-                                     : 1;
+      const std::uint64_t span =
+          steps_total > spec.warmup_steps + 1 ? steps_total - 1 - spec.warmup_steps : 1;
       const double progress =
           std::min(1.0, static_cast<double>(step - spec.warmup_steps) / static_cast<double>(span));
       const double fall = (1 + std::cos(std::numbers::pi * progress)) / 2;

@@ -12,18 +12,29 @@ namespace gv {
 /// Shape of one sample: channels, height, width. Flat inputs are {features, 1, 1}.
 using SampleShape = std::array<std::size_t, 3>;
 
-enum class LayerKind { dense, conv2d, max_pool, avg_pool, flatten, relu, tanh, gelu, dropout,
-                       layer_norm, group_norm };
+enum class LayerKind {
+  dense,
+  conv2d,
+  max_pool,
+  avg_pool,
+  flatten,
+  relu,
+  tanh,
+  gelu,
+  dropout,
+  layer_norm,
+  group_norm
+};
 
 /// One layer of an explicit list. Fields a kind does not use stay at their defaults.
 struct LayerSpec {
   LayerKind kind = LayerKind::relu;
-  std::size_t units = 0;     ///< dense: outputs. conv2d: output channels.
-  std::size_t kernel = 0;    ///< conv2d, pools: side of the square window.
-  std::size_t stride = 0;    ///< conv2d, pools; 0 means 1 for conv2d and `kernel` for pools.
-  std::size_t padding = 0;   ///< conv2d: zeros on each side.
-  std::size_t groups = 1;    ///< group_norm: number of groups.
-  double rate = 0.5;         ///< dropout: probability of dropping an activation.
+  std::size_t units = 0;    ///< dense: outputs. conv2d: output channels.
+  std::size_t kernel = 0;   ///< conv2d, pools: side of the square window.
+  std::size_t stride = 0;   ///< conv2d, pools; 0 means 1 for conv2d and `kernel` for pools.
+  std::size_t padding = 0;  ///< conv2d: zeros on each side.
+  std::size_t groups = 1;   ///< group_norm: number of groups.
+  double rate = 0.5;        ///< dropout: probability of dropping an activation.
 };
 
 enum class LossKind { cross_entropy, squared };
@@ -36,7 +47,8 @@ struct ModelSpec {
 
 /// mlp: dense+relu for each hidden width, then dense to `outputs`.
 ModelSpec mlp(const std::vector<std::size_t>& hidden, std::size_t outputs);
-/// LeNet-5: conv 6@5x5 pad 2, relu, max-pool 2, conv 16@5x5, relu, max-pool 2, dense 120, 84, outputs.
+/// LeNet-5: conv 6@5x5 pad 2, relu, max-pool 2, conv 16@5x5, relu, max-pool 2, dense 120, 84,
+/// outputs.
 ModelSpec lenet(std::size_t outputs);
 /// conv 32@3x3 pad 1, relu, conv 64@3x3 pad 1, relu, max-pool 2, dense 128, relu, dense outputs.
 ModelSpec cnn(std::size_t outputs);
@@ -59,20 +71,20 @@ enum class ScheduleKind { constant, step, cosine };
 
 struct ScheduleSpec {
   ScheduleKind kind = ScheduleKind::constant;
-  double learning_rate = 0.02;        ///< At the reference batch, after warm-up.
-  std::size_t warmup_steps = 0;       ///< Linear ramp up to the learning rate.
-  std::vector<std::size_t> step_at;   ///< step: multiply by `step_factor` at each of these steps.
+  double learning_rate = 0.02;       ///< At the reference batch, after warm-up.
+  std::size_t warmup_steps = 0;      ///< Linear ramp up to the learning rate.
+  std::vector<std::size_t> step_at;  ///< step: multiply by `step_factor` at each of these steps.
   double step_factor = 0.1;
-  double final_fraction = 0.0;        ///< cosine: rate at the last step as a fraction of the peak.
-  std::size_t reference_batch = 0;    ///< Linear scaling rule: rate * batch / reference; 0 = off.
+  double final_fraction = 0.0;      ///< cosine: rate at the last step as a fraction of the peak.
+  std::size_t reference_batch = 0;  ///< Linear scaling rule: rate * batch / reference; 0 = off.
 };
 
 enum class PartitionKind { iid, dirichlet, by_label, shared };
 
 struct PartitionSpec {
   PartitionKind kind = PartitionKind::iid;
-  double alpha = 0.5;                ///< dirichlet: concentration; small means unlike shards.
-  std::size_t labels_per_peer = 2;   ///< by_label.
+  double alpha = 0.5;               ///< dirichlet: concentration; small means unlike shards.
+  std::size_t labels_per_peer = 2;  ///< by_label.
 };
 
 }  // namespace gv

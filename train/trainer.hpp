@@ -28,8 +28,9 @@ struct TrainerSpec {
 /// The optimiser's share of a checkpoint: named vectors as long as the parameters, and the step.
 struct OptimizerState {
   std::vector<std::pair<std::string, std::vector<float>>> vectors;  ///< e.g. {"momentum", ...}.
-  std::uint64_t step = 0;     ///< Local steps taken: samplers and schedules go on here.
-  std::uint64_t updates = 0;  ///< Updates since the optimiser last started afresh (bias corrections).
+  std::uint64_t step = 0;  ///< Local steps taken: samplers and schedules go on here.
+  std::uint64_t updates =
+      0;  ///< Updates since the optimiser last started afresh (bias corrections).
 };
 
 /// Owns the live parameter vector. Not thread-safe: whoever runs jobs owns it meanwhile.
@@ -48,13 +49,14 @@ class Trainer {
   /// training score summed over them.
   Score run_steps(std::uint64_t count);
 
-  /// x += scale * force, the only way a consensus rule changes the live parameters. Sizes must match.
+  /// x += scale * force, the only way a consensus rule changes the live parameters. Sizes must
+  /// match.
   void add(std::span<const float> force, float scale);
 
   std::span<const float> parameters() const;
 
-  /// Replaces parameters and position (a downloaded model): the optimiser starts afresh, the schedule
-  /// and sampler go on at `step`.
+  /// Replaces parameters and position (a downloaded model): the optimiser starts afresh, the
+  /// schedule and sampler go on at `step`.
   void adopt(std::span<const float> parameters, std::uint64_t step);
 
   /// What a resumed run needs so that training goes on bit for bit.

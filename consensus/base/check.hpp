@@ -12,7 +12,8 @@ namespace gv {
 /// Aborts when `holds` is false. For invariants only: input from outside is refused, never checked.
 inline void check(bool holds, std::string_view what,
                   std::source_location where = std::source_location::current()) {
-  if (!holds) [[unlikely]] check_failed(what, where);
+  if (!holds) [[unlikely]]
+    check_failed(what, where);
 }
 
 }  // namespace gv

@@ -17,8 +17,9 @@ std::uint64_t stable_hash(std::string_view text);
 /// Mixes `value` into `hash`, order-sensitively; for hashes over several fields.
 std::uint64_t hash_combine(std::uint64_t hash, std::uint64_t value);
 
-/// xoshiro256** (Blackman and Vigna 2018), seeded through splitmix64. Copyable: a copy continues the
-/// same stream. The standard distributions differ between libraries, so the ones we need are here.
+/// xoshiro256** (Blackman and Vigna 2018), seeded through splitmix64. Copyable: a copy continues
+/// the same stream. The standard distributions differ between libraries, so the ones we need are
+/// here.
 class Rng {
  public:
   explicit Rng(std::uint64_t seed);

@@ -6,8 +6,8 @@
 
 namespace gv {
 
-/// The run's monotonic clock, in nanoseconds since the run began. It has no now(): only the host and
-/// the simulator know the time, and they pass it in.
+/// The run's monotonic clock, in nanoseconds since the run began. It has no now(): only the host
+/// and the simulator know the time, and they pass it in.
 struct RunClock {
   using rep = std::int64_t;
   using period = std::nano;

@@ -9,7 +9,8 @@
 namespace gv {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "payloads are written as they lie in memory");
+static_assert(std::endian::native == std::endian::little,
+              "payloads are written as they lie in memory");
 
 /// Rounds to nearest even; overflow becomes infinity, NaN stays NaN.
 std::uint16_t to_fp16(float value) {
@@ -71,9 +72,12 @@ void decode_halves(std::span<const std::byte> bytes, std::span<float> out) {
 
 std::string_view to_string(Codec codec) {
   switch (codec) {
-    case Codec::identity: return "identity";
-    case Codec::fp16: return "fp16";
-    case Codec::bf16: return "bf16";
+    case Codec::identity:
+      return "identity";
+    case Codec::fp16:
+      return "fp16";
+    case Codec::bf16:
+      return "bf16";
   }
   return "unknown";
 }
@@ -88,20 +92,34 @@ std::optional<Codec> codec_from_name(std::string_view name) {
 std::size_t bytes_per_element(Codec codec) { return codec == Codec::identity ? 4 : 2; }
 
 void encode(Codec codec, std::span<const float> values, std::span<std::byte> out) {
-  check(out.size() == values.size() * bytes_per_element(codec), "an encoded model has its exact size");
+  check(out.size() == values.size() * bytes_per_element(codec),
+        "an encoded model has its exact size");
   switch (codec) {
-    case Codec::identity: std::memcpy(out.data(), values.data(), out.size()); break;
-    case Codec::fp16: encode_halves<to_fp16>(values, out); break;
-    case Codec::bf16: encode_halves<to_bf16>(values, out); break;
+    case Codec::identity:
+      std::memcpy(out.data(), values.data(), out.size());
+      break;
+    case Codec::fp16:
+      encode_halves<to_fp16>(values, out);
+      break;
+    case Codec::bf16:
+      encode_halves<to_bf16>(values, out);
+      break;
   }
 }
 
 void decode(Codec codec, std::span<const std::byte> bytes, std::span<float> out) {
-  check(bytes.size() == out.size() * bytes_per_element(codec), "an encoded model has its exact size");
+  check(bytes.size() == out.size() * bytes_per_element(codec),
+        "an encoded model has its exact size");
   switch (codec) {
-    case Codec::identity: std::memcpy(out.data(), bytes.data(), bytes.size()); break;
-    case Codec::fp16: decode_halves<from_fp16>(bytes, out); break;
-    case Codec::bf16: decode_halves<from_bf16>(bytes, out); break;
+    case Codec::identity:
+      std::memcpy(out.data(), bytes.data(), bytes.size());
+      break;
+    case Codec::fp16:
+      decode_halves<from_fp16>(bytes, out);
+      break;
+    case Codec::bf16:
+      decode_halves<from_bf16>(bytes, out);
+      break;
   }
 }
 

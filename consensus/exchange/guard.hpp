@@ -5,8 +5,9 @@
 
 namespace gv {
 
-/// Sum of squares in double, over 16 interleaved partial sums added in a fixed order: both ends of an
-/// exchange get the same bits from values that differ only in sign. Not finite if any value is not.
+/// Sum of squares in double, over 16 interleaved partial sums added in a fixed order: both ends of
+/// an exchange get the same bits from values that differ only in sign. Not finite if any value is
+/// not.
 double sum_of_squares(std::span<const float> values);
 
 /// The factor c of symmetric self-centred clipping (He, Karimireddy, Jaggi 2022, made symmetric by

@@ -14,7 +14,8 @@
 namespace gv {
 namespace {
 
-constexpr int resumes_max = 3;  ///< Broken lanes one download survives before the source is changed.
+constexpr int resumes_max =
+    3;  ///< Broken lanes one download survives before the source is changed.
 
 /// A download served to another peer.
 struct Served {
@@ -28,9 +29,9 @@ struct Served {
 /// The download under way.
 struct Wanted {
   std::vector<PeerId> candidates;
-  std::size_t next = 0;         ///< Index of the candidate after the current one.
+  std::size_t next = 0;  ///< Index of the candidate after the current one.
   int rounds = 0;
-  std::optional<PeerId> source; ///< Empty: pausing before the next round.
+  std::optional<PeerId> source;  ///< Empty: pausing before the next round.
   TransferId id;
   bool coming = false;
   std::uint64_t step = 0;
@@ -186,8 +187,8 @@ void ModelFetch::State::on(Time now, PeerId from, const Abort& abort, Effects& o
 
 void ModelFetch::State::on(Time, PeerId from, const Resume& request, Effects& out) {
   const auto entry = served.find(from);
-  const bool fits = entry != served.end() && request.offset <= bytes() &&
-                    request.offset % sizeof(float) == 0;
+  const bool fits =
+      entry != served.end() && request.offset <= bytes() && request.offset % sizeof(float) == 0;
   if (fits) out.transfers.push_back({from, request.id, entry->second.payload(), request.offset});
 }
 

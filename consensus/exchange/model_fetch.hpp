@@ -11,20 +11,20 @@
 namespace gv {
 
 /// Both sides of a model download. The asking side tries candidates in turn: a source that refuses,
-/// stalls, breaks off too often or dies is replaced by the next, and the download starts over there.
-/// The serving side streams its newest snapshot to a few peers at a time. Cost: one float32 model one
-/// way and three small messages.
+/// stalls, breaks off too often or dies is replaced by the next, and the download starts over
+/// there. The serving side streams its newest snapshot to a few peers at a time. Cost: one float32
+/// model one way and three small messages.
 class ModelFetch {
  public:
   struct Options {
     std::uint64_t layout_hash = 0;
     std::uint64_t elements = 0;
-    std::size_t served_max = 4;           ///< Downloads served at a time; more are told to try others.
-    int rounds_max = 5;                   ///< Times the list of candidates is gone through.
+    std::size_t served_max = 4;  ///< Downloads served at a time; more are told to try others.
+    int rounds_max = 5;          ///< Times the list of candidates is gone through.
     Duration answer_deadline = std::chrono::seconds(2);
     Duration progress_deadline = std::chrono::seconds(5);
-    Duration retry_after = std::chrono::seconds(1);       ///< Pause between two rounds.
-    Duration serve_deadline = std::chrono::minutes(10);   ///< A download nobody ends is forgotten.
+    Duration retry_after = std::chrono::seconds(1);      ///< Pause between two rounds.
+    Duration serve_deadline = std::chrono::minutes(10);  ///< A download nobody ends is forgotten.
   };
 
   /// `numbers` is shared with whatever else starts transfers and outlives this.
@@ -34,7 +34,8 @@ class ModelFetch {
   /// What is served from now on; null serves nobody.
   void set_snapshot(SnapshotPtr snapshot);
 
-  /// Starts a download from the first of `candidates` that gives one. Ignored while one is under way.
+  /// Starts a download from the first of `candidates` that gives one. Ignored while one is under
+  /// way.
   void want(Time now, std::vector<PeerId> candidates, Effects& out);
 
   /// Whether a message belongs to a download and not to an exchange.

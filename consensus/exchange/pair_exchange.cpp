@@ -16,11 +16,11 @@
 namespace gv {
 namespace {
 
-constexpr int resumes_max = 3;              ///< Broken lanes one exchange survives.
-constexpr int queries_max = 8;              ///< Questions for the word before the responder gives up.
-constexpr std::size_t committed_max = 64;   ///< Exchanges an initiator can still answer for.
-constexpr std::size_t distances_max = 15;   ///< Recent distances the adaptive radius looks at.
-constexpr std::size_t distances_min = 5;    ///< Fewer say nothing about what is usual.
+constexpr int resumes_max = 3;  ///< Broken lanes one exchange survives.
+constexpr int queries_max = 8;  ///< Questions for the word before the responder gives up.
+constexpr std::size_t committed_max = 64;  ///< Exchanges an initiator can still answer for.
+constexpr std::size_t distances_max = 15;  ///< Recent distances the adaptive radius looks at.
+constexpr std::size_t distances_min = 5;   ///< Fewer say nothing about what is usual.
 
 enum class Stage { offered, receiving, awaiting_ready, awaiting_word };
 
@@ -30,17 +30,17 @@ struct Flight {
   PeerId partner{};
   bool initiator = false;
   Stage stage = Stage::offered;
-  SnapshotPtr snapshot;     ///< Ours, as it was offered.
-  Payload payload;          ///< The same, encoded.
-  float alpha = 0;          ///< Ours, then the smaller of the two.
-  float clip_radius = 0;    ///< Likewise.
+  SnapshotPtr snapshot;   ///< Ours, as it was offered.
+  Payload payload;        ///< The same, encoded.
+  float alpha = 0;        ///< Ours, then the smaller of the two.
+  float clip_radius = 0;  ///< Likewise.
   Canary partner_canary{};
   std::uint64_t partner_step = 0;
-  std::vector<float> difference;   ///< dec(partner) - dec(own), as far as received.
-  double partner_squares = 0;      ///< Of the partner's values so far.
-  std::uint64_t received = 0;      ///< Bytes.
+  std::vector<float> difference;  ///< dec(partner) - dec(own), as far as received.
+  double partner_squares = 0;     ///< Of the partner's values so far.
+  std::uint64_t received = 0;     ///< Bytes.
   bool accepted = false;
-  bool ready = false;       ///< Initiator: the responder said Ready.
+  bool ready = false;  ///< Initiator: the responder said Ready.
   int resumes = 0;
   int queries = 0;
   Time began{};
@@ -72,7 +72,7 @@ struct PairExchange::State {
   Options options;
   Counts counts;
   SnapshotPtr snapshot;
-  std::vector<Force> since;        ///< Committed since the snapshot was taken.
+  std::vector<Force> since;  ///< Committed since the snapshot was taken.
   float alpha = 0;
   std::optional<Flight> flight;
   std::deque<TransferId> committed;
@@ -80,7 +80,9 @@ struct PairExchange::State {
   std::map<PeerId, Conduct> conduct;
   std::deque<double> distances;
 
-  std::uint64_t payload_bytes() const { return options.elements * bytes_per_element(options.codec); }
+  std::uint64_t payload_bytes() const {
+    return options.elements * bytes_per_element(options.codec);
+  }
   bool is_quarantined(Time now, PeerId peer) const;
   float radius() const;
   void freshen_snapshot();
@@ -91,7 +93,10 @@ struct PairExchange::State {
   void settle(const TransferId& id);
   void stream(Effects& out, std::uint64_t offset);
   void refuse(PeerId to, TransferId id, Reason reason, Effects& out);
-  void end(Effects& out) { out.cancels.push_back({flight->partner, flight->id}); flight.reset(); }
+  void end(Effects& out) {
+    out.cancels.push_back({flight->partner, flight->id});
+    flight.reset();
+  }
   void abort(Reason reason, bool tell, Effects& out);
   void drop_undecided(Reason reason, Effects& out);
   void whole(Time now, Effects& out);
@@ -388,14 +393,13 @@ void PairExchange::State::commit(Time now, Effects& out) {
   distances.push_back(distance);
   if (distances.size() > distances_max) distances.pop_front();
   ++counts.committed;
-  out.events.push_back(
-      {.name = "exchange_committed",
-       .peer = mine.partner,
-       .numbers = {{"distance", distance},
-                   {"clip", clip},
-                   {"steps_apart", static_cast<double>(mine.partner_step) -
-                                       static_cast<double>(mine.snapshot->step)},
-                   {"seconds", seconds(now - mine.began)}}});
+  out.events.push_back({.name = "exchange_committed",
+                        .peer = mine.partner,
+                        .numbers = {{"distance", distance},
+                                    {"clip", clip},
+                                    {"steps_apart", static_cast<double>(mine.partner_step) -
+                                                        static_cast<double>(mine.snapshot->step)},
+                                    {"seconds", seconds(now - mine.began)}}});
   if (mine.initiator) {
     committed.push_back(mine.id);
     if (committed.size() > committed_max) committed.pop_front();
@@ -426,9 +430,15 @@ void PairExchange::State::tick(Time now, Effects& out) {
   });
   if (!flight || now < flight->deadline) return;
   switch (flight->stage) {
-    case Stage::offered: abort(Reason::timed_out, true, out); break;
-    case Stage::receiving: resume(now, Reason::timed_out, out); break;
-    case Stage::awaiting_ready: abort(Reason::timed_out, true, out); break;
+    case Stage::offered:
+      abort(Reason::timed_out, true, out);
+      break;
+    case Stage::receiving:
+      resume(now, Reason::timed_out, out);
+      break;
+    case Stage::awaiting_ready:
+      abort(Reason::timed_out, true, out);
+      break;
     case Stage::awaiting_word:
       if (++flight->queries > queries_max) {
         drop_undecided(Reason::timed_out, out);
@@ -485,8 +495,8 @@ void PairExchange::receive(Time now, PeerId from, const Message& message, Effect
 void PairExchange::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
   State& state = *state_;
   Flight* mine = state.matching(from, block.id);
-  const bool receiving = mine != nullptr &&
-                         (mine->stage == Stage::offered || mine->stage == Stage::receiving);
+  const bool receiving =
+      mine != nullptr && (mine->stage == Stage::offered || mine->stage == Stage::receiving);
   // A repeated block, or one that another lane overtook: what is missing is asked for by deadline.
   if (!receiving || block.offset != mine->received) return;
   const std::size_t width = bytes_per_element(state.options.codec);

@@ -10,39 +10,42 @@
 
 namespace gv {
 
-/// One peer's side of every pair exchange: at most one at a time, as initiator or as responder, so no
-/// waiting cycle can form. Both sides compute d = alpha * c * (dec(s_other) - dec(s_self)) from the
-/// decoded values of both snapshots with the same clip factor c, so what one gains the other gives.
+/// One peer's side of every pair exchange: at most one at a time, as initiator or as responder, so
+/// no waiting cycle can form. Both sides compute d = alpha * c * (dec(s_other) - dec(s_self)) from
+/// the decoded values of both snapshots with the same clip factor c, so what one gains the other
+/// gives.
 ///
 ///   initiator: offered -> receiving -> (whole answer and Ready) commit, send Commit
 ///   responder: receiving -> (whole and sound) send Ready, await the word -> commit
 ///
 /// The initiator decides. The responder asks for a word that stays away and drops the exchange when
-/// the initiator is gone or never answers (counted as undecided: the only way half an exchange can be
-/// applied). Cost: one encoded model each way at once, five small messages, one vector of floats.
+/// the initiator is gone or never answers (counted as undecided: the only way half an exchange can
+/// be applied). Cost: one encoded model each way at once, five small messages, one vector of
+/// floats.
 class PairExchange {
  public:
   struct Options {
     std::uint64_t layout_hash = 0;
     std::uint64_t elements = 0;
     Codec codec = Codec::identity;
-    float clip_radius = 0;           ///< Fixed radius of the clipping; 0 = see `clip_factor`.
-    float clip_factor = 10;          ///< Radius as a multiple of the median of recent distances; 0 = off.
-    float norm_cap = 10;             ///< Refuse a model whose norm exceeds ours this many times; 0 = off.
-    Duration answer_deadline = std::chrono::seconds(2);    ///< Offer to Accept or Refuse.
-    Duration progress_deadline = std::chrono::seconds(5);  ///< Between two blocks, and for the word.
+    float clip_radius = 0;   ///< Fixed radius of the clipping; 0 = see `clip_factor`.
+    float clip_factor = 10;  ///< Radius as a multiple of the median of recent distances; 0 = off.
+    float norm_cap = 10;     ///< Refuse a model whose norm exceeds ours this many times; 0 = off.
+    Duration answer_deadline = std::chrono::seconds(2);  ///< Offer to Accept or Refuse.
+    Duration progress_deadline =
+        std::chrono::seconds(5);  ///< Between two blocks, and for the word.
     Duration quarantine = std::chrono::minutes(5);
-    int offences_max = 3;            ///< Unsound models before a peer is quarantined.
+    int offences_max = 3;  ///< Unsound models before a peer is quarantined.
   };
 
   /// Totals since the start; `initiated` = ended as initiator + (1 if one is in flight as such).
   struct Counts {
     std::uint64_t initiated = 0;
-    std::uint64_t committed = 0;    ///< As initiator or responder.
-    std::uint64_t refused = 0;      ///< Our offers the partner refused.
-    std::uint64_t refusals = 0;     ///< Offers of others we refused.
-    std::uint64_t aborted = 0;      ///< As initiator or responder, without effect on either side.
-    std::uint64_t undecided = 0;    ///< Dropped as responder without the word: maybe half applied.
+    std::uint64_t committed = 0;  ///< As initiator or responder.
+    std::uint64_t refused = 0;    ///< Our offers the partner refused.
+    std::uint64_t refusals = 0;   ///< Offers of others we refused.
+    std::uint64_t aborted = 0;    ///< As initiator or responder, without effect on either side.
+    std::uint64_t undecided = 0;  ///< Dropped as responder without the word: maybe half applied.
   };
 
   /// `numbers` is shared with whatever else starts transfers and outlives this.
@@ -54,8 +57,8 @@ class PairExchange {
   /// Null: every offer is refused as not ready.
   void set_snapshot(SnapshotPtr snapshot, float alpha);
 
-  /// Offers the current snapshot to `partner`. Returns false (and does nothing) when an exchange is in
-  /// flight, there is no snapshot, or the partner is quarantined.
+  /// Offers the current snapshot to `partner`. Returns false (and does nothing) when an exchange is
+  /// in flight, there is no snapshot, or the partner is quarantined.
   bool start(Time now, PeerId partner, std::uint64_t round, Effects& out);
 
   /// Handles Offer, Accept, Refuse, Ready, Commit, Query, Abort and Resume; ignores the rest.

@@ -13,11 +13,11 @@
 namespace gv {
 namespace {
 
-constexpr std::size_t rumors_max = 8;             ///< Carried by one probe or answer.
-constexpr std::size_t push_pull_members = 128;    ///< In one message: well below 64 KiB.
-constexpr std::size_t relays_max = 64;            ///< Indirect probes done for others at a time.
-constexpr int health_max = 8;                     ///< Lifeguard's ceiling of the local health.
-constexpr int confirmations_max = 3;              ///< Independent suspicions that count (Lifeguard).
+constexpr std::size_t rumors_max = 8;           ///< Carried by one probe or answer.
+constexpr std::size_t push_pull_members = 128;  ///< In one message: well below 64 KiB.
+constexpr std::size_t relays_max = 64;          ///< Indirect probes done for others at a time.
+constexpr int health_max = 8;                   ///< Lifeguard's ceiling of the local health.
+constexpr int confirmations_max = 3;            ///< Independent suspicions that count (Lifeguard).
 /// Nobody raises an incarnation this much at once; what claims to is not believed.
 constexpr std::uint64_t incarnation_jump_max = 1u << 20;
 
@@ -28,19 +28,19 @@ bool is_live(MemberState state) {
 /// A member with what only we know of it.
 struct Entry {
   Member member;
-  std::set<PeerId> suspected_by;   ///< Independent suspicions, ours included.
+  std::set<PeerId> suspected_by;  ///< Independent suspicions, ours included.
   Time suspected_at{};
-  Time gone_at{};                  ///< Dead or left since.
-  Time reminded_at{};              ///< When we last told it what we think of it.
-  int transmissions_left = 0;      ///< Times the newest change still rides along.
+  Time gone_at{};              ///< Dead or left since.
+  Time reminded_at{};          ///< When we last told it what we think of it.
+  int transmissions_left = 0;  ///< Times the newest change still rides along.
 };
 
 /// Our own probe under way.
 struct Probe {
   PeerId target{};
   std::uint64_t sequence = 0;
-  Time indirect_at{};     ///< When to ask others, unless done.
-  Time verdict_at{};      ///< When silence becomes suspicion.
+  Time indirect_at{};  ///< When to ask others, unless done.
+  Time verdict_at{};   ///< When silence becomes suspicion.
   bool asked_others = false;
   int nacks_missing = 0;
 };
@@ -68,7 +68,8 @@ struct Membership::State {
   std::uint64_t sequence = 0;
   Time next_probe{};
   Time next_push_pull{};
-  Time due = never;   ///< deadline() after the last call: being much later than that is our own stall.
+  Time due =
+      never;  ///< deadline() after the last call: being much later than that is our own stall.
   int health = 0;
 
   PeerId id() const { return self.member.id; }
@@ -160,8 +161,8 @@ void Membership::State::spread(Entry& entry) {
   entry.transmissions_left = 4 * static_cast<int>(std::ceil(std::log10(n + 1)));
 }
 
-/// The newest changes, the least told first; what concerns `to` itself always goes along, so that it
-/// can refute.
+/// The newest changes, the least told first; what concerns `to` itself always goes along, so that
+/// it can refute.
 std::vector<Member> Membership::State::rumors_for(PeerId to) {
   std::vector<Member> rumors;
   const auto about = others.find(to);
@@ -201,7 +202,8 @@ std::vector<PeerId> Membership::State::live_others() const {
 
 void Membership::State::begin_probe(Time now, Effects& out) {
   next_probe = now + scaled(options.probe_period);
-  // Round-robin over a shuffled order bounds the time to the first probe of a dead member (SWIM 4.3).
+  // Round-robin over a shuffled order bounds the time to the first probe of a dead member
+  // (SWIM 4.3).
   std::optional<PeerId> target;
   while (!target) {
     if (probe_order.empty()) {
@@ -294,10 +296,10 @@ void Membership::State::hear_of_self(const Member& rumor, Effects& out) {
   spread(self);
   if (rumor.state == MemberState::suspect || rumor.state == MemberState::dead) {
     judge_health(1);
-    out.events.push_back({.name = "self_refuted",
-                          .detail = std::string("others held us for ") +
-                                    std::string(to_string(rumor.state)),
-                          .numbers = {{"incarnation", static_cast<double>(me.incarnation)}}});
+    out.events.push_back(
+        {.name = "self_refuted",
+         .detail = std::string("others held us for ") + std::string(to_string(rumor.state)),
+         .numbers = {{"incarnation", static_cast<double>(me.incarnation)}}});
   }
 }
 
@@ -313,9 +315,9 @@ void Membership::State::hear_of(Time now, PeerId from, const Member& rumor, Effe
     spread(entry);
     rebuild_view();
     // A newcomer is placed at random in the probe order, so that it is not always probed last.
-    probe_order.insert(probe_order.begin() +
-                           static_cast<std::ptrdiff_t>(rng.below(probe_order.size() + 1)),
-                       rumor.id);
+    probe_order.insert(
+        probe_order.begin() + static_cast<std::ptrdiff_t>(rng.below(probe_order.size() + 1)),
+        rumor.id);
     out.events.push_back({.name = "member_joined",
                           .peer = rumor.id,
                           .detail = rumor.address,
@@ -447,8 +449,7 @@ void Membership::contact(Time now, PeerId peer, Effects& out) {
 void Membership::receive(Time now, PeerId from, const Message& message, Effects& out) {
   State& state = *state_;
   if (!state.authorized.contains(from) || from == state.id()) {
-    out.events.push_back(
-        {.name = "message_refused", .peer = from, .reason = Reason::unknown_peer});
+    out.events.push_back({.name = "message_refused", .peer = from, .reason = Reason::unknown_peer});
     return;
   }
   if (state.self.member.state == MemberState::left) return;
@@ -491,8 +492,8 @@ void Membership::tick(Time now, Effects& out) {
   if (state.probe) state.continue_probe(now, out);
   if (!state.probe && state.view.size() > 1 && now >= state.next_probe) state.begin_probe(now, out);
   if (!state.others.empty() && now >= state.next_push_pull) {
-    // Once a period also somebody held for dead is asked: that is how two halves of a partition meet
-    // again.
+    // Once a period also somebody held for dead is asked: that is how two halves of a partition
+    // meet again.
     std::vector<PeerId> live = state.live_others();
     std::vector<PeerId> dead;
     for (const auto& [peer, entry] : state.others) {

@@ -20,8 +20,9 @@ class Membership {
     Duration probe_period = std::chrono::seconds(1);
     Duration probe_timeout = std::chrono::milliseconds(500);
     int indirect_probes = 3;
-    Duration suspicion_min = std::chrono::milliseconds(3500);  ///< For two peers; grows with log10(n).
-    double suspicion_max_factor = 6;   ///< Without confirmations (Lifeguard, section 4).
+    Duration suspicion_min =
+        std::chrono::milliseconds(3500);  ///< For two peers; grows with log10(n).
+    double suspicion_max_factor = 6;      ///< Without confirmations (Lifeguard, section 4).
     Duration push_pull_period = std::chrono::seconds(10);
     Duration forget_dead_after = std::chrono::minutes(10);
     std::size_t members_max = 4096;
@@ -40,8 +41,8 @@ class Membership {
   void tick(Time now, Effects& out);
   Time deadline() const;
 
-  /// Tells every live member at once what we say of ourselves: for a change of phase, which should not
-  /// wait for the next probe. One message a member.
+  /// Tells every live member at once what we say of ourselves: for a change of phase, which should
+  /// not wait for the next probe. One message a member.
   void announce(Effects& out);
 
   /// Announces that we leave, so that we are marked left and not dead. Nothing is heard afterwards.

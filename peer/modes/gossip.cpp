@@ -131,7 +131,8 @@ void GossipMode::complete(Time now, JobDone done, Membership& members, Effects& 
   }
   if (phase_ == Phase::training && step_ >= options_.steps) {
     enter(now, Phase::done, members, out);
-    out.events.push_back({.name = "budget_done", .numbers = {{"step", static_cast<double>(step_)}}});
+    out.events.push_back(
+        {.name = "budget_done", .numbers = {{"step", static_cast<double>(step_)}}});
   }
   report(members);
   if (phase_ == Phase::training && !leaving_ && step_ % options_.period_steps == 0 &&
@@ -159,7 +160,8 @@ void GossipMode::learn_from(const JobDone& done) {
     const bool first = steps_per_second_ == 0;
     const double weight = first ? 1 : recent_weight;
     if (busy > 0) {
-      steps_per_second_ += weight * (static_cast<double>(done.steps_run) / busy - steps_per_second_);
+      steps_per_second_ +=
+          weight * (static_cast<double>(done.steps_run) / busy - steps_per_second_);
     }
     recent_loss_ += weight * (done.score.mean_loss() - recent_loss_);
     recent_accuracy_ += weight * (done.score.accuracy() - recent_accuracy_);
@@ -260,7 +262,8 @@ void GossipMode::tick(Time now, Membership& members, Effects& out, std::vector<J
       return peer != self_ && member != nullptr && member->progress.phase != Phase::joining;
     });
     const bool waited = now - waiting_since_ >= options_.wait_max;
-    const std::size_t needed = std::max<std::size_t>(options_.wait_for_peers, joins_others_ ? 2 : 1);
+    const std::size_t needed =
+        std::max<std::size_t>(options_.wait_for_peers, joins_others_ ? 2 : 1);
     if (somebody_trains || view.size() >= needed || waited) {
       if (should_fetch(members) && !fetch_.failed()) {
         begin_fetch(now, members, out);
@@ -276,8 +279,7 @@ void GossipMode::tick(Time now, Membership& members, Effects& out, std::vector<J
   if (!job_running_) next_job(now, members, out, jobs);
 }
 
-void GossipMode::next_job(Time now, Membership& members, Effects& out,
-                          std::vector<Job>& jobs) {
+void GossipMode::next_job(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
   if (leaving_ && exchange_.in_flight() && now < settle_until_) return;
   Job job;
   if (!fetched_.empty()) {
@@ -310,8 +312,8 @@ void GossipMode::next_job(Time now, Membership& members, Effects& out,
   } else if (phase_ == Phase::done) {
     job.snapshot = !has_snapshot_ || !job.forces.empty();
   }
-  const bool empty = !job.adopt && job.forces.empty() && job.steps == 0 && !job.save &&
-                     !job.snapshot;
+  const bool empty =
+      !job.adopt && job.forces.empty() && job.steps == 0 && !job.save && !job.snapshot;
   if (empty) return;
   job.number = ++job_number_;
   ++counts_.jobs;
@@ -357,9 +359,8 @@ bool GossipMode::others_done(const Membership& members) const {
 }
 
 void GossipMode::report(Membership& members) const {
-  members.set_progress({.step = step_,
-                        .steps_per_second = static_cast<float>(steps_per_second_),
-                        .phase = phase_});
+  members.set_progress(
+      {.step = step_, .steps_per_second = static_cast<float>(steps_per_second_), .phase = phase_});
 }
 
 Time GossipMode::deadline() const {

@@ -18,17 +18,19 @@ namespace gv {
 /// How often and how strongly a peer exchanges, and how it joins and ends.
 struct GossipOptions {
   std::uint64_t run_seed = 1;
-  std::uint64_t steps = 0;              ///< The training budget in local steps.
-  std::uint64_t period_steps = 16;      ///< Local steps between two exchanges.
+  std::uint64_t steps = 0;          ///< The training budget in local steps.
+  std::uint64_t period_steps = 16;  ///< Local steps between two exchanges.
   PairingKind pairing = PairingKind::matching;
-  double alpha = 0.5;                   ///< Elastic coefficient; 0.5 averages the pair, 0 switches gossip off.
-  bool alpha_with_learning_rate = false;  ///< Scale alpha with the learning rate (EASGD's rho fixed).
-  double peak_learning_rate = 0;        ///< What the scaling is relative to.
-  std::uint64_t save_every_steps = 0;   ///< Between two checkpoints; 0 = only the last.
-  std::uint64_t catch_up_periods = 8;   ///< A peer this far behind when it joins or wakes fetches a model.
-  std::size_t wait_for_peers = 1;       ///< Start when the view has this many, self included,
-  Duration wait_max = std::chrono::seconds(20);   ///< or after this long.
-  Duration linger = std::chrono::seconds(60);     ///< After the budget, serve slower peers this long.
+  double alpha = 0.5;  ///< Elastic coefficient; 0.5 averages the pair, 0 switches gossip off.
+  bool alpha_with_learning_rate =
+      false;                           ///< Scale alpha with the learning rate (EASGD's rho fixed).
+  double peak_learning_rate = 0;       ///< What the scaling is relative to.
+  std::uint64_t save_every_steps = 0;  ///< Between two checkpoints; 0 = only the last.
+  std::uint64_t catch_up_periods =
+      8;  ///< A peer this far behind when it joins or wakes fetches a model.
+  std::size_t wait_for_peers = 1;  ///< Start when the view has this many, self included,
+  Duration wait_max = std::chrono::seconds(20);  ///< or after this long.
+  Duration linger = std::chrono::seconds(60);  ///< After the budget, serve slower peers this long.
   Duration job_max = std::chrono::milliseconds(250);  ///< Aim: no job longer than this.
   PairExchange::Options exchange;
 };
@@ -37,15 +39,16 @@ struct GossipOptions {
 struct GossipCounts {
   std::uint64_t jobs = 0;
   std::uint64_t forces_applied = 0;
-  std::uint64_t triggers = 0;           ///< Times an exchange was due.
-  std::uint64_t idle_rounds = 0;        ///< Due, but the pairing left us without a partner to ask.
-  std::uint64_t missed_rounds = 0;      ///< Due, but busy, unreachable or without a usable partner.
+  std::uint64_t triggers = 0;       ///< Times an exchange was due.
+  std::uint64_t idle_rounds = 0;    ///< Due, but the pairing left us without a partner to ask.
+  std::uint64_t missed_rounds = 0;  ///< Due, but busy, unreachable or without a usable partner.
   std::uint64_t models_fetched = 0;
   std::uint64_t saves = 0;
   std::uint64_t save_failures = 0;
 };
 
-/// The course of one peer's training. Pure: asks for jobs and messages, is told of results and time.
+/// The course of one peer's training. Pure: asks for jobs and messages, is told of results and
+/// time.
 class GossipMode {
  public:
   GossipMode(PeerId self, std::uint64_t session, GossipOptions options, Rng rng);
@@ -85,7 +88,8 @@ class GossipMode {
   double recent_loss() const { return recent_loss_; }
   double recent_accuracy() const { return recent_accuracy_; }
   double learning_rate() const { return learning_rate_; }
-  /// Distance between the two models at the last exchange, before the force; a sample of the spread.
+  /// Distance between the two models at the last exchange, before the force; a sample of the
+  /// spread.
   double last_distance() const { return last_distance_; }
 
  private:
@@ -109,13 +113,13 @@ class GossipMode {
   ModelFetch fetch_;
 
   Phase phase_ = Phase::joining;
-  bool started_ = false;         ///< The replica exists.
+  bool started_ = false;  ///< The replica exists.
   bool joins_others_ = false;
   bool job_running_ = false;
   bool leaving_ = false;
-  bool last_job_ = false;        ///< The job under way is the one that ends it all.
+  bool last_job_ = false;  ///< The job under way is the one that ends it all.
   bool finished_ = false;
-  bool snapshot_due_ = false;    ///< The next job must end in a snapshot.
+  bool snapshot_due_ = false;  ///< The next job must end in a snapshot.
   bool has_snapshot_ = false;
   bool linger_over_ = false;
   Time waiting_since_{};
@@ -130,8 +134,8 @@ class GossipMode {
   double recent_accuracy_ = 0;
   double learning_rate_ = 0;
   double last_distance_ = 0;
-  std::vector<Force> forces_;               ///< Committed, to be added by the next job.
-  std::vector<FetchedModel> fetched_;       ///< At most one.
+  std::vector<Force> forces_;          ///< Committed, to be added by the next job.
+  std::vector<FetchedModel> fetched_;  ///< At most one.
   GossipCounts counts_;
 };
 

@@ -181,9 +181,9 @@ void Launch::draw() {
   }
   if (!terminal_) {
     if (ticks_ % plain_lines_every != 0) return;
-    std::string line = fmt::format("{:6.0f} s  {:.0f} samples/s  exchanges {}  {:.1f} MB", elapsed,
-                                   samples_per_second, exchanges / 2,
-                                   static_cast<double>(bytes) / 1e6);
+    std::string line =
+        fmt::format("{:6.0f} s  {:.0f} samples/s  exchanges {}  {:.1f} MB", elapsed,
+                    samples_per_second, exchanges / 2, static_cast<double>(bytes) / 1e6);
     for (LaunchedPeer& peer : peers_) {
       line += fmt::format("  |  {} {} {}/{} loss {:.3f}", peer.name,
                           peer.process.ending() ? "ended" : peer.last.value("phase", "starting"),

@@ -10,14 +10,14 @@ namespace gv {
 
 struct LaunchOptions {
   std::size_t peers = 4;
-  std::string config;              ///< A TOML file; empty: the built-in default.
-  std::filesystem::path folder;    ///< The run's folder; empty: a new one below the config's.
-  std::filesystem::path program;   ///< The grapevine binary.
-  bool resume = false;             ///< Go on with the run found in `folder`.
+  std::string config;             ///< A TOML file; empty: the built-in default.
+  std::filesystem::path folder;   ///< The run's folder; empty: a new one below the config's.
+  std::filesystem::path program;  ///< The grapevine binary.
+  bool resume = false;            ///< Go on with the run found in `folder`.
 };
 
-/// Starts the peers, shows how they do, waits for them and evaluates what they came to. Returns 0 when
-/// every peer ended cleanly, 1 when one did not, 2 when the operator has to mend something.
+/// Starts the peers, shows how they do, waits for them and evaluates what they came to. Returns 0
+/// when every peer ended cleanly, 1 when one did not, 2 when the operator has to mend something.
 int launch(const LaunchOptions& options);
 
 }  // namespace gv

@@ -20,7 +20,8 @@ std::string to_string(const Ending& ending) {
 
 ChildProcess::ChildProcess(const std::vector<std::string>& arguments,
                            const std::filesystem::path& output) {
-  // Everything the child needs is made before the fork: after it only async-signal-safe calls follow.
+  // Everything the child needs is made before the fork: after it only async-signal-safe calls
+  // follow.
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);

@@ -24,10 +24,10 @@ using Json = nlohmann::ordered_json;
 struct FinishedPeer {
   std::string name;
   Ending ending;
-  std::vector<float> parameters;   ///< Empty: no sound checkpoint.
+  std::vector<float> parameters;  ///< Empty: no sound checkpoint.
   double accuracy = 0;
   double loss = 0;
-  Json result = Json::object();    ///< Its result.json; empty if it was killed.
+  Json result = Json::object();  ///< Its result.json; empty if it was killed.
 };
 
 FinishedPeer finish(const PeerOutcome& outcome, Model& model, const DataSet& test) {

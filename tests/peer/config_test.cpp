@@ -1,12 +1,14 @@
-// A config is read strictly, every mistake is named with its place and remedy, and nothing is guessed.
+// A config is read strictly, every mistake is named with its place and remedy, and nothing is
+// guessed.
 #include "peer/config.hpp"
+
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <string>
-#include <unistd.h>
 #include <vector>
 
 #include "consensus/base/rng.hpp"
@@ -304,8 +306,8 @@ TEST_CASE("a whole number is a number but not the other way round", "[unit]") {
 }
 
 TEST_CASE("missing data files are listed with the package that has them", "[unit]") {
-  const Problems problems = problems_of(
-      "[data]\nkind = \"idx\"\nfolder = \"/usr/share/datasets/fashion-mnist-x\"\n");
+  const Problems problems =
+      problems_of("[data]\nkind = \"idx\"\nfolder = \"/usr/share/datasets/fashion-mnist-x\"\n");
   INFO(lines(problems));
   REQUIRE(problems.size() == 4);
   CHECK(problems[0].reason ==
@@ -318,10 +320,11 @@ TEST_CASE("a data kind of files without a folder is refused", "[unit]") {
 }
 
 TEST_CASE("relative data folders start at the config file", "[unit]") {
-  const std::filesystem::path folder =
-      std::filesystem::temp_directory_path() / ("grapevine_config_test_" + std::to_string(::getpid()));
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() /
+                                       ("grapevine_config_test_" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder / "data");
-  for (const char* name : {"train.csv", "test.csv"}) std::ofstream(folder / "data" / name) << "1,0\n";
+  for (const char* name : {"train.csv", "test.csv"})
+    std::ofstream(folder / "data" / name) << "1,0\n";
   std::ofstream(folder / "a.toml") << "[data]\nkind = \"csv\"\nfolder = \"data\"\n";
   const ParsedConfig parsed = parse_config_file((folder / "a.toml").string());
   std::filesystem::remove_all(folder);
@@ -368,12 +371,12 @@ TEST_CASE("agreement changes with what peers must share and with nothing else", 
 
 TEST_CASE("the agreement of a list of layers is the list", "[unit]") {
   const auto with_rate = [](const std::string& rate) {
-    return sound("[model]\nkind = \"layers\"\n[[model.layers]]\nkind = \"dropout\"\nrate = " + rate +
-                 "\n");
+    return sound(
+        "[model]\nkind = \"layers\"\n[[model.layers]]\nkind = \"dropout\"\nrate = " + rate + "\n");
   };
   const auto fields = agreement(with_rate("0.25"));
-  CHECK(fields.back() == std::pair<std::string, std::string>{
-                             "model.layers", "[{kind = \"dropout\", rate = 0.25}]"});
+  CHECK(fields.back() ==
+        std::pair<std::string, std::string>{"model.layers", "[{kind = \"dropout\", rate = 0.25}]"});
   CHECK(agreement_hash(with_rate("0.25")) != agreement_hash(with_rate("0.5")));
 }
 

@@ -9,7 +9,7 @@
 namespace gv {
 namespace {
 
-using std::chrono::seconds;
+using namespace std::chrono_literals;
 
 /// A generated task that trains until it is told to stop, with the default timing.
 constexpr const char* endless = R"(
@@ -39,7 +39,7 @@ std::uint64_t committed(Swarm& swarm, std::size_t number) {
 /// Peer `number` completes further exchanges within the time.
 bool exchanges_go_on(Swarm& swarm, std::size_t number) {
   const std::uint64_t before = committed(swarm, number);
-  return eventually([&] { return committed(swarm, number) > before + 5; }, seconds(20));
+  return eventually([&] { return committed(swarm, number) > before + 5; }, 20s);
 }
 
 }  // namespace
@@ -50,18 +50,18 @@ TEST_CASE("kill -9 of the first peer leaves the others training and it can come 
   swarm.start_all();
   REQUIRE(exchanges_go_on(swarm, 0));
   swarm.kill(0);
-  REQUIRE(eventually([&] { return swarm.state_of(1, 0) == "dead" && swarm.state_of(2, 0) == "dead"; },
-                     seconds(30)));
+  REQUIRE(eventually(
+      [&] { return swarm.state_of(1, 0) == "dead" && swarm.state_of(2, 0) == "dead"; }, 30s));
   CHECK(exchanges_go_on(swarm, 1));
   CHECK(exchanges_go_on(swarm, 2));
 
   const std::uint64_t others = swarm.step(1);
   swarm.start(0);
-  REQUIRE(eventually([&] { return swarm.state_of(1, 0) == "alive" && swarm.state_of(2, 0) == "alive"; },
-                     seconds(20)));
+  REQUIRE(eventually(
+      [&] { return swarm.state_of(1, 0) == "alive" && swarm.state_of(2, 0) == "alive"; }, 20s));
   // It asked for the current model instead of bringing its own first one.
   REQUIRE(eventually([&] { return swarm.status(0)["gossip"].value("models_fetched", 0ULL) == 1; },
-                     seconds(20)));
+                     20s));
   CHECK(swarm.step(0) >= others);
   CHECK(exchanges_go_on(swarm, 0));
 }
@@ -73,11 +73,11 @@ TEST_CASE("a peer stopped for two seconds is not declared dead and declares nobo
   REQUIRE(exchanges_go_on(swarm, 0));
   swarm.signal(1, SIGSTOP);
   // The stop itself is what is being waited for, so nothing can cut it short.
-  eventually([] { return false; }, seconds(2));
+  eventually([] { return false; }, 2s);
   swarm.signal(1, SIGCONT);
   CHECK(exchanges_go_on(swarm, 1));
   // Longer than the longest suspicion that could still be running.
-  eventually([] { return false; }, seconds(6));
+  eventually([] { return false; }, 6s);
   for (std::size_t number = 0; number < 3; ++number) {
     CHECK(swarm.events(number, "member_dead").empty());
     for (std::size_t other = 0; other < 3; ++other) CHECK(swarm.state_of(number, other) == "alive");
@@ -91,16 +91,15 @@ TEST_CASE("a peer stopped for a minute is declared dead and refutes and catches 
   REQUIRE(exchanges_go_on(swarm, 0));
   swarm.signal(2, SIGSTOP);
   CHECK(eventually([&] { return swarm.state_of(0, 2) == "dead" && swarm.state_of(1, 2) == "dead"; },
-                   seconds(40)));
+                   40s));
   CHECK(exchanges_go_on(swarm, 0));
-  const auto stopped_since = std::chrono::steady_clock::now() - seconds(10);
-  eventually([&] { return std::chrono::steady_clock::now() - stopped_since > seconds(60); },
-             seconds(60));
+  const auto stopped_since = std::chrono::steady_clock::now() - 10s;
+  eventually([&] { return std::chrono::steady_clock::now() - stopped_since > 60s; }, 60s);
   const std::uint64_t others = swarm.step(0);
   swarm.signal(2, SIGCONT);
-  CHECK(eventually([&] { return swarm.state_of(0, 2) == "alive" && swarm.state_of(1, 2) == "alive"; },
-                   seconds(10)));
-  CHECK(eventually([&] { return swarm.step(2) >= others; }, seconds(20)));
+  CHECK(eventually(
+      [&] { return swarm.state_of(0, 2) == "alive" && swarm.state_of(1, 2) == "alive"; }, 10s));
+  CHECK(eventually([&] { return swarm.step(2) >= others; }, 20s));
   CHECK(exchanges_go_on(swarm, 2));
 }
 
@@ -108,9 +107,9 @@ TEST_CASE("a peer that joins late downloads the current model", "[process]") {
   Swarm swarm(3, endless);
   swarm.start(0, {.extra = {"--wait-for", "2"}});
   swarm.start(1, {.extra = {"--wait-for", "2"}});
-  REQUIRE(eventually([&] { return swarm.step(0) > 3000 && swarm.step(1) > 3000; }, seconds(30)));
+  REQUIRE(eventually([&] { return swarm.step(0) > 3000 && swarm.step(1) > 3000; }, 30s));
   swarm.start(2);
-  REQUIRE(eventually([&] { return swarm.step(2) > 3000; }, seconds(20)));
+  REQUIRE(eventually([&] { return swarm.step(2) > 3000; }, 20s));
   CHECK(swarm.status(2)["gossip"].value("models_fetched", 0ULL) == 1);
   CHECK(exchanges_go_on(swarm, 2));
 }
@@ -121,10 +120,10 @@ TEST_CASE("ctrl-C leaves cleanly with a checkpoint and the others mark the peer 
   swarm.start_all();
   REQUIRE(exchanges_go_on(swarm, 0));
   swarm.signal(1, SIGINT);
-  const Ending ending = swarm.wait_for_end(1, seconds(10));
+  const Ending ending = swarm.wait_for_end(1, 10s);
   CHECK(ending.signal == 0);
   CHECK(ending.exit_code == 0);
-  CHECK(eventually([&] { return swarm.state_of(0, 1) == "left"; }, seconds(5)));
+  CHECK(eventually([&] { return swarm.state_of(0, 1) == "left"; }, 5s));
   CHECK(swarm.events(0, "member_dead").empty());
   bool found = false;
   for (const auto& entry : std::filesystem::directory_iterator(swarm.folder(1) / "checkpoints")) {
@@ -142,7 +141,7 @@ TEST_CASE("the integer canaries of all peers sum to what they started with", "[p
   std::int64_t now = 0;
   std::int64_t at_start = 0;
   for (std::size_t number = 0; number < 4; ++number) {
-    CHECK(swarm.wait_for_end(number, seconds(120)).exit_code == 0);
+    CHECK(swarm.wait_for_end(number, 120s).exit_code == 0);
     std::ifstream in(swarm.folder(number) / "result.json");
     const auto result = nlohmann::json::parse(in);
     for (const auto& lane : result["canary"]) now += lane.get<std::int64_t>();

@@ -10,9 +10,11 @@
 namespace gv {
 namespace {
 
-using std::chrono::seconds;
+using namespace std::chrono_literals;
 
-bool run(const std::string& command) { return std::system((command + " >/dev/null 2>&1").c_str()) == 0; }
+bool run(const std::string& command) {
+  return std::system((command + " >/dev/null 2>&1").c_str()) == 0;
+}
 
 /// Hosts 10.77.0.1, .2, ... joined by a bridge that lives in a namespace of its own.
 class Hosts {
@@ -87,7 +89,7 @@ std::uint64_t committed(Swarm& swarm, std::size_t number) {
 
 bool exchanges_go_on(Swarm& swarm, std::size_t number) {
   const std::uint64_t before = committed(swarm, number);
-  return eventually([&] { return committed(swarm, number) > before + 5; }, seconds(30));
+  return eventually([&] { return committed(swarm, number) > before + 5; }, 30s);
 }
 
 }  // namespace
@@ -123,7 +125,7 @@ TEST_CASE("a peer that cannot be reached back is told so with the remedy", "[pro
   swarm.start(0, hosts.on(1, true, {"--wait-for", "2"}));
   // Nothing listens on port 9 of that host.
   swarm.start(1, hosts.on(2, true, {"--wait-for", "2", "--advertise", hosts.address(2) + ":9"}));
-  REQUIRE(eventually([&] { return !swarm.events(1, "not_reachable").empty(); }, seconds(20)));
+  REQUIRE(eventually([&] { return !swarm.events(1, "not_reachable").empty(); }, 20s));
   const std::string told = swarm.events(1, "not_reachable").front().value("detail", "");
   CHECK(told.find("--advertise") != std::string::npos);
   CHECK(exchanges_go_on(swarm, 0));
@@ -142,14 +144,14 @@ TEST_CASE("a host cut off for a while trains on alone and comes back when the ca
   }
   REQUIRE(exchanges_go_on(swarm, 2));
   hosts.set_cable(3, false);
-  REQUIRE(eventually([&] { return swarm.state_of(0, 2) == "dead" && swarm.state_of(2, 0) == "dead"; },
-                     seconds(60)));
+  REQUIRE(eventually(
+      [&] { return swarm.state_of(0, 2) == "dead" && swarm.state_of(2, 0) == "dead"; }, 60s));
   CHECK(exchanges_go_on(swarm, 0));
   const std::uint64_t alone = swarm.step(2);
-  CHECK(eventually([&] { return swarm.step(2) > alone + 1000; }, seconds(20)));
+  CHECK(eventually([&] { return swarm.step(2) > alone + 1000; }, 20s));
   hosts.set_cable(3, true);
-  CHECK(eventually([&] { return swarm.state_of(0, 2) == "alive" && swarm.state_of(2, 0) == "alive"; },
-                   seconds(30)));
+  CHECK(eventually(
+      [&] { return swarm.state_of(0, 2) == "alive" && swarm.state_of(2, 0) == "alive"; }, 30s));
   CHECK(exchanges_go_on(swarm, 2));
 }
 

@@ -79,19 +79,20 @@ std::filesystem::path Swarm::folder(std::size_t number) const {
 
 void Swarm::start(std::size_t number, const StartOptions& options) {
   std::vector<std::string> command = options.prefix;
-  const std::vector<std::string> usual = {GRAPEVINE_BINARY,
-                                      "peer",
-                                      config_file().string(),
-                                      "--name",
-                                      name(number),
-                                      "--folder",
-                                      folder(number).string(),
-                                      "--key",
-                                      (folder(number) / "key").string(),
-                                      "--authorized",
-                                      authorized_file().string(),
-                                      "--shard",
-                                      std::to_string(number) + "/" + std::to_string(peers_.size())};
+  const std::vector<std::string> usual = {
+      GRAPEVINE_BINARY,
+      "peer",
+      config_file().string(),
+      "--name",
+      name(number),
+      "--folder",
+      folder(number).string(),
+      "--key",
+      (folder(number) / "key").string(),
+      "--authorized",
+      authorized_file().string(),
+      "--shard",
+      std::to_string(number) + "/" + std::to_string(peers_.size())};
   command.insert(command.end(), usual.begin(), usual.end());
   if (!options.listen.empty()) command.insert(command.end(), {"--listen", options.listen});
   for (std::size_t other = 0; other < peers_.size(); ++other) {
@@ -103,8 +104,7 @@ void Swarm::start(std::size_t number, const StartOptions& options) {
     break;
   }
   command.insert(command.end(), options.extra.begin(), options.extra.end());
-  peers_[number].process =
-      std::make_unique<ChildProcess>(command, folder(number) / "output.log");
+  peers_[number].process = std::make_unique<ChildProcess>(command, folder(number) / "output.log");
   if (!eventually([&] { return !status(number).is_null() || !is_running(number); },
                   std::chrono::seconds(30))) {
     throw std::runtime_error("a peer did not come up: " + output(number));

@@ -36,9 +36,9 @@ Ending run_grapevine(const std::vector<std::string>& arguments, std::string& out
 
 /// How a peer of a swarm is started, where it differs from the usual.
 struct StartOptions {
-  std::vector<std::string> prefix;           ///< Before the command: "ip netns exec NAME".
-  std::string listen = "127.0.0.1:0";        ///< Empty: the peer dials out only.
-  std::vector<std::string> extra;            ///< Further arguments.
+  std::vector<std::string> prefix;     ///< Before the command: "ip netns exec NAME".
+  std::string listen = "127.0.0.1:0";  ///< Empty: the peer dials out only.
+  std::vector<std::string> extra;      ///< Further arguments.
 };
 
 /// Several peers of one run, each its own process with its own key.

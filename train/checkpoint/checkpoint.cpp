@@ -46,8 +46,9 @@ std::filesystem::path optimizer_file(const std::filesystem::path& parameters) {
 
 /// Equal for the two files of one save: over what only that save can have written.
 std::string pair_mark(std::span<const float> parameters, std::uint64_t step) {
-  const auto sum = crc32_z(static_cast<uLong>(step & 0xffffffffu),
-                           reinterpret_cast<const Bytef*>(parameters.data()), parameters.size_bytes());
+  const auto sum =
+      crc32_z(static_cast<uLong>(step & 0xffffffffu),
+              reinterpret_cast<const Bytef*>(parameters.data()), parameters.size_bytes());
   return std::to_string(step) + "-" + std::to_string(sum);
 }
 
@@ -61,7 +62,8 @@ bool read_number(const std::map<std::string, std::string>& metadata, const char*
 }
 
 /// Reads one pair; returns why it cannot be used, or an empty string.
-std::string load_pair(const std::filesystem::path& file, const Layout& layout, Checkpoint& checkpoint) {
+std::string load_pair(const std::filesystem::path& file, const Layout& layout,
+                      Checkpoint& checkpoint) {
   LoadedParameters parameters = load_parameters(file, layout);
   if (!parameters.problem.empty()) return parameters.problem;
   LoadedTensors state = read_safetensors(optimizer_file(file));
@@ -98,7 +100,8 @@ std::string save_checkpoint(const std::filesystem::path& folder, const Layout& l
   const std::string mark = pair_mark(parameters, optimizer.step);
 
   std::vector<TensorView> state;
-  for (const auto& [name, values] : optimizer.vectors) state.push_back({name, {values.size()}, values});
+  for (const auto& [name, values] : optimizer.vectors)
+    state.push_back({name, {values.size()}, values});
   std::string problem = write_safetensors(optimizer_file(file), state,
                                           {{"step", std::to_string(optimizer.step)},
                                            {"updates", std::to_string(optimizer.updates)},

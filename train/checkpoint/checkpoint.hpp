@@ -22,8 +22,9 @@ struct Checkpoint {
 };
 
 /// Writes step-NNNNNNNNNN.optimizer.safetensors and then step-NNNNNNNNNN.safetensors into `folder`
-/// (created if missing), so that a parameter file implies its partner, and deletes all but the newest
-/// `keep` pairs. Returns why it could not, or an empty string; older checkpoints are then untouched.
+/// (created if missing), so that a parameter file implies its partner, and deletes all but the
+/// newest `keep` pairs. Returns why it could not, or an empty string; older checkpoints are then
+/// untouched.
 std::string save_checkpoint(const std::filesystem::path& folder, const Layout& layout,
                             std::span<const float> parameters, const OptimizerState& optimizer,
                             std::map<std::string, std::string> metadata, std::size_t keep);
@@ -31,7 +32,7 @@ std::string save_checkpoint(const std::filesystem::path& folder, const Layout& l
 /// The newest checkpoint that is whole, and why newer ones were not taken.
 struct LoadedCheckpoint {
   std::optional<Checkpoint> checkpoint;
-  std::filesystem::path file;   ///< Its parameter file.
+  std::filesystem::path file;  ///< Its parameter file.
   std::vector<std::pair<std::filesystem::path, std::string>> refused;
 };
 LoadedCheckpoint load_newest_checkpoint(const std::filesystem::path& folder, const Layout& layout);
@@ -40,7 +41,7 @@ LoadedCheckpoint load_newest_checkpoint(const std::filesystem::path& folder, con
 struct LoadedParameters {
   std::vector<float> parameters;
   std::map<std::string, std::string> metadata;
-  std::string problem;   ///< Empty when the rest may be used.
+  std::string problem;  ///< Empty when the rest may be used.
 };
 LoadedParameters load_parameters(const std::filesystem::path& file, const Layout& layout);
 

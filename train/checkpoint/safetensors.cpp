@@ -125,7 +125,8 @@ std::optional<Tensor> parse_tensor(const std::string& name, const Json& entry,
   if (!pair || range[0].get<std::uint64_t>() != offset ||
       range[1].get<std::uint64_t>() != offset + count * sizeof(float) ||
       offset + count * sizeof(float) > data_bytes) {
-    return refuse("does not lie where the one before it ends, or has another length than its shape");
+    return refuse(
+        "does not lie where the one before it ends, or has another length than its shape");
   }
   offset += count * sizeof(float);
   tensor.values.resize(count);
@@ -147,7 +148,8 @@ std::string write_safetensors(const std::filesystem::path& file,
   std::uint64_t offset = 0;
   for (const TensorView& tensor : tensors) {
     const std::uint64_t end = offset + tensor.values.size_bytes();
-    header[tensor.name] = {{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
+    header[tensor.name] = {
+        {"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
     offset = end;
   }
   std::string text;
@@ -169,7 +171,8 @@ std::string write_safetensors(const std::filesystem::path& file,
   }
   if (!written) return failed(temporary.string() + ": cannot be written");
   if (!out.sync_and_close()) return failed(temporary.string() + ": cannot be synced to disk");
-  if (::rename(temporary.c_str(), file.c_str()) != 0) return failed(file.string() + ": cannot be renamed");
+  if (::rename(temporary.c_str(), file.c_str()) != 0)
+    return failed(file.string() + ": cannot be renamed");
   out.keep();
   if (!sync_folder(file.parent_path())) {
     return failed(file.parent_path().string() + ": cannot be synced to disk");
@@ -197,7 +200,8 @@ LoadedTensors read_safetensors(const std::filesystem::path& file) {
       return refuse("its header has an impossible length");
     }
     std::string text(length, ' ');
-    if (!in.read(text.data(), static_cast<std::streamsize>(length))) return refuse("its header is cut off");
+    if (!in.read(text.data(), static_cast<std::streamsize>(length)))
+      return refuse("its header is cut off");
     std::set<std::string> names;
     bool repeated = false;
     const Json header = Json::parse(text, [&](int depth, Json::parse_event_t event, Json& parsed) {
@@ -206,7 +210,8 @@ LoadedTensors read_safetensors(const std::filesystem::path& file) {
       }
       return true;
     });
-    if (!header.is_object() || repeated) return refuse("its header is not a table of different names");
+    if (!header.is_object() || repeated)
+      return refuse("its header is not a table of different names");
     const std::uint64_t data_bytes = size - sizeof length - length;
     std::uint64_t offset = 0;
     std::uint32_t sum = 0;
@@ -219,7 +224,8 @@ LoadedTensors read_safetensors(const std::filesystem::path& file) {
       std::optional<Tensor> tensor = parse_tensor(name, entry, offset, data_bytes, problem);
       if (!tensor) return refuse(problem);
       const std::size_t bytes = tensor->values.size() * sizeof(float);
-      if (!in.read(reinterpret_cast<char*>(tensor->values.data()), static_cast<std::streamsize>(bytes))) {
+      if (!in.read(reinterpret_cast<char*>(tensor->values.data()),
+                   static_cast<std::streamsize>(bytes))) {
         return refuse("it is cut off in tensor '" + name + "'");
       }
       sum = add_to_sum(sum, tensor->values.data(), bytes);
@@ -238,7 +244,8 @@ LoadedTensors read_safetensors(const std::filesystem::path& file) {
     // Compared as it is written: spaces after it or another way to write a number count as altered.
     std::string canonical = header.dump();
     canonical.resize((canonical.size() + alignment - 1) / alignment * alignment, ' ');
-    if (loaded.checksummed && (header_sum->second != hex(sum_of_header(header)) || text != canonical)) {
+    if (loaded.checksummed &&
+        (header_sum->second != hex(sum_of_header(header)) || text != canonical)) {
       return refuse("its header does not match its checksum");
     }
     loaded.metadata.erase(data_sum_key);

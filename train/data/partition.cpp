@@ -50,9 +50,10 @@ std::vector<Indices> dirichlet(double alpha, const DataSet& data, std::size_t pe
       // With a tiny alpha all draws can underflow to nothing: then the class is dealt out evenly.
       sum += total > 0 ? shares[k] / total : 1 / static_cast<double>(peers);
       const std::size_t end =
-          k + 1 == peers ? members.size()
-                         : std::min(members.size(), static_cast<std::size_t>(
-                                                        sum * static_cast<double>(members.size())));
+          k + 1 == peers
+              ? members.size()
+              : std::min(members.size(),
+                         static_cast<std::size_t>(sum * static_cast<double>(members.size())));
       for (; begin < end; ++begin) shards[k].push_back(members[begin]);
     }
   }

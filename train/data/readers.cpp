@@ -13,9 +13,9 @@
 namespace gv {
 namespace {
 
-constexpr std::size_t bytes_max = std::size_t{4} << 30;   ///< Larger files are not read into memory.
+constexpr std::size_t bytes_max = std::size_t{4} << 30;  ///< Larger files are not read into memory.
 constexpr std::size_t chunk_bytes = std::size_t{1} << 20;
-constexpr std::size_t problems_max = 20;                  ///< Listed of one file.
+constexpr std::size_t problems_max = 20;  ///< Listed of one file.
 constexpr std::size_t cifar_record = 1 + 3 * 32 * 32;
 constexpr std::size_t label_max = 100000;
 
@@ -48,21 +48,25 @@ std::optional<std::vector<std::uint8_t>> read_whole(const std::string& file, Pro
 }
 
 std::uint32_t big_endian(const std::vector<std::uint8_t>& bytes, std::size_t at) {
-  return static_cast<std::uint32_t>(bytes[at]) << 24 | static_cast<std::uint32_t>(bytes[at + 1]) << 16 |
+  return static_cast<std::uint32_t>(bytes[at]) << 24 |
+         static_cast<std::uint32_t>(bytes[at + 1]) << 16 |
          static_cast<std::uint32_t>(bytes[at + 2]) << 8 | bytes[at + 3];
 }
 
 /// The dimensions of an IDX file of bytes, checked against its length; empty when it is not one.
-std::vector<std::size_t> idx_dimensions(const std::string& file, const std::vector<std::uint8_t>& bytes,
+std::vector<std::size_t> idx_dimensions(const std::string& file,
+                                        const std::vector<std::uint8_t>& bytes,
                                         std::size_t expected, Problems& problems) {
   const auto refuse = [&](std::string reason) {
-    problems.push_back({file, std::move(reason),
-                        expected == 3 ? "name an IDX file of images" : "name an IDX file of labels"});
+    problems.push_back(
+        {file, std::move(reason),
+         expected == 3 ? "name an IDX file of images" : "name an IDX file of labels"});
     return std::vector<std::size_t>();
   };
   if (bytes.size() < 4 + 4 * expected) return refuse("it is too short for an IDX file");
   if (big_endian(bytes, 0) != 0x800u + expected) {
-    return refuse("it is not an IDX file of bytes with " + std::to_string(expected) + " dimensions");
+    return refuse("it is not an IDX file of bytes with " + std::to_string(expected) +
+                  " dimensions");
   }
   std::vector<std::size_t> dimensions;
   std::size_t product = 1;
@@ -89,8 +93,10 @@ CsvRow parse_row(std::string_view line) {
   while (true) {
     const std::size_t comma = std::min(line.find(','), line.size());
     std::string_view field = line.substr(0, comma);
-    while (!field.empty() && (field.front() == ' ' || field.front() == '\t')) field.remove_prefix(1);
-    while (!field.empty() && (field.back() == ' ' || field.back() == '\t' || field.back() == '\r')) {
+    while (!field.empty() && (field.front() == ' ' || field.front() == '\t'))
+      field.remove_prefix(1);
+    while (!field.empty() &&
+           (field.back() == ' ' || field.back() == '\t' || field.back() == '\r')) {
       field.remove_suffix(1);
     }
     double value = 0;
@@ -144,7 +150,8 @@ LoadedDataSet read_cifar10(const std::vector<std::string>& files) {
     if (bytes->empty() || bytes->size() % cifar_record != 0) {
       loaded.problems.push_back({file,
                                  "its " + std::to_string(bytes->size()) +
-                                     " bytes are not whole records of " + std::to_string(cifar_record),
+                                     " bytes are not whole records of " +
+                                     std::to_string(cifar_record),
                                  "name a file of CIFAR-10's binary version"});
       continue;
     }
@@ -152,8 +159,8 @@ LoadedDataSet read_cifar10(const std::vector<std::string>& files) {
       const std::uint8_t label = (*bytes)[at];
       if (label >= 10) {
         loaded.problems.push_back({file,
-                                   "record " + std::to_string(at / cifar_record) + " has the label " +
-                                       std::to_string(label),
+                                   "record " + std::to_string(at / cifar_record) +
+                                       " has the label " + std::to_string(label),
                                    "name a file of CIFAR-10's binary version"});
         break;
       }
@@ -163,7 +170,8 @@ LoadedDataSet read_cifar10(const std::vector<std::string>& files) {
     }
   }
   if (loaded.problems.empty() && data->labels.empty()) {
-    loaded.problems.push_back({"data", "no files are named", "set data.train_files and test_files"});
+    loaded.problems.push_back(
+        {"data", "no files are named", "set data.train_files and test_files"});
   }
   if (loaded.problems.empty()) loaded.data = std::move(data);
   return loaded;
@@ -179,8 +187,8 @@ LoadedDataSet read_csv(const std::string& file, std::size_t targets) {
   std::size_t width = 0;
   std::size_t number = 0;
   const auto refuse = [&](std::string reason, std::string remedy) {
-    loaded.problems.push_back({file + ":" + std::to_string(number), std::move(reason),
-                               std::move(remedy)});
+    loaded.problems.push_back(
+        {file + ":" + std::to_string(number), std::move(reason), std::move(remedy)});
   };
   while (!text.empty() && loaded.problems.size() < problems_max) {
     const std::size_t end = std::min(text.find('\n'), text.size());
@@ -204,7 +212,8 @@ LoadedDataSet read_csv(const std::string& file, std::size_t targets) {
       continue;
     }
     const std::size_t features = width - last_columns;
-    for (std::size_t i = 0; i < features; ++i) data->floats.push_back(static_cast<float>(row.values[i]));
+    for (std::size_t i = 0; i < features; ++i)
+      data->floats.push_back(static_cast<float>(row.values[i]));
     if (targets == 0 && !is_label(row.values.back())) {
       refuse("the last column is not a label",
              "write whole numbers from 0, or set data.csv_targets for regression");

@@ -23,8 +23,9 @@ LoadedDataSet read_idx(const std::string& images, const std::string& labels);
 /// Records of one label byte and 3 x 32 x 32 pixel bytes; several files follow each other.
 LoadedDataSet read_cifar10(const std::vector<std::string>& files);
 
-/// Numbers separated by commas, one sample a line, with a line of headings or without. The last column
-/// is a label (a whole number from 0) when `targets` is 0, else the last `targets` columns are targets.
+/// Numbers separated by commas, one sample a line, with a line of headings or without. The last
+/// column is a label (a whole number from 0) when `targets` is 0, else the last `targets` columns
+/// are targets.
 LoadedDataSet read_csv(const std::string& file, std::size_t targets);
 
 }  // namespace gv

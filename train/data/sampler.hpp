@@ -13,16 +13,17 @@
 
 namespace gv {
 
-/// Shuffles a shard anew every epoch and cuts it into whole batches; what is left over at the end of an
-/// epoch's order is left out (other samples every epoch). The order is a pure function of (seed, peer,
-/// epoch), so a batch can be asked for at any step, in any order. A shard smaller than a batch repeats
-/// its samples.
+/// Shuffles a shard anew every epoch and cuts it into whole batches; what is left over at the end
+/// of an epoch's order is left out (other samples every epoch). The order is a pure function of
+/// (seed, peer, epoch), so a batch can be asked for at any step, in any order. A shard smaller than
+/// a batch repeats its samples.
 class Sampler {
  public:
   Sampler(std::shared_ptr<const DataSet> shard, std::size_t batch, std::uint64_t seed,
           std::uint64_t peer);
 
-  /// The batch of a step; the views stay valid until the next but one call of batch() or prefetch().
+  /// The batch of a step; the views stay valid until the next but one call of batch() or
+  /// prefetch().
   Batch batch(std::uint64_t step);
 
   /// Gathers the batch of a step now, so that batch(step) finds it ready. Changes no result.

@@ -31,34 +31,51 @@ class Elementwise final : public Layer<T> {
 
 struct Identity {
   template <class T>
-  static T value(T x) { return x; }
+  static T value(T x) {
+    return x;
+  }
   template <class T>
-  static T slope(T, T) { return 1; }
+  static T slope(T, T) {
+    return 1;
+  }
 };
 
 struct Relu {
   template <class T>
-  static T value(T x) { return x > 0 ? x : 0; }
+  static T value(T x) {
+    return x > 0 ? x : 0;
+  }
   template <class T>
-  static T slope(T x, T) { return x > 0 ? 1 : 0; }
+  static T slope(T x, T) {
+    return x > 0 ? 1 : 0;
+  }
 };
 
 struct Tanh {
   template <class T>
-  static T value(T x) { return std::tanh(x); }
+  static T value(T x) {
+    return std::tanh(x);
+  }
   template <class T>
-  static T slope(T, T y) { return 1 - y * y; }
+  static T slope(T, T y) {
+    return 1 - y * y;
+  }
 };
 
 /// Exact form x * Phi(x) (Hendrycks and Gimpel 2016).
 struct Gelu {
   template <class T>
-  static T cumulative(T x) { return (1 + std::erf(x / std::numbers::sqrt2_v<T>)) / 2; }
+  static T cumulative(T x) {
+    return (1 + std::erf(x / std::numbers::sqrt2_v<T>)) / 2;
+  }
   template <class T>
-  static T value(T x) { return x * cumulative(x); }
+  static T value(T x) {
+    return x * cumulative(x);
+  }
   template <class T>
   static T slope(T x, T) {
-    const T density = std::exp(-x * x / 2) * std::numbers::inv_sqrtpi_v<T> / std::numbers::sqrt2_v<T>;
+    const T density =
+        std::exp(-x * x / 2) * std::numbers::inv_sqrtpi_v<T> / std::numbers::sqrt2_v<T>;
     return cumulative(x) + x * density;
   }
 };
@@ -68,10 +85,14 @@ struct Gelu {
 template <class T>
 std::unique_ptr<Layer<T>> make_activation(const LayerPlan& plan) {
   switch (plan.spec.kind) {
-    case LayerKind::relu: return std::make_unique<Elementwise<T, Relu>>(plan);
-    case LayerKind::tanh: return std::make_unique<Elementwise<T, Tanh>>(plan);
-    case LayerKind::gelu: return std::make_unique<Elementwise<T, Gelu>>(plan);
-    default: return std::make_unique<Elementwise<T, Identity>>(plan);
+    case LayerKind::relu:
+      return std::make_unique<Elementwise<T, Relu>>(plan);
+    case LayerKind::tanh:
+      return std::make_unique<Elementwise<T, Tanh>>(plan);
+    case LayerKind::gelu:
+      return std::make_unique<Elementwise<T, Gelu>>(plan);
+    default:
+      return std::make_unique<Elementwise<T, Identity>>(plan);
   }
 }
 

@@ -22,8 +22,9 @@ class Convolution final : public Layer<T> {
         d_columns_(window_ * places_) {}
 
   void forward(const T* parameters, const T* in, T* out, std::size_t batch, bool, Rng&) override {
-    const Eigen::Map<const Matrix<T>> w(parameters + plan_.weight, units(), window());  // (O, C*k*k)
-    const Eigen::Map<const Eigen::VectorX<T>> b(parameters + plan_.bias, units());      // (O)
+    const Eigen::Map<const Matrix<T>> w(parameters + plan_.weight, units(),
+                                        window());                                  // (O, C*k*k)
+    const Eigen::Map<const Eigen::VectorX<T>> b(parameters + plan_.bias, units());  // (O)
     const Eigen::Map<const Matrix<T>> columns(columns_.data(), window(), places());
     for (std::size_t n = 0; n < batch; ++n) {
       unroll(in + n * elements(plan_.in));
@@ -99,9 +100,9 @@ class Convolution final : public Layer<T> {
   }
 
   LayerPlan plan_;
-  std::size_t window_;   ///< Taps of one window: C * k * k.
-  std::size_t places_;   ///< Windows of one sample: H' * W'.
-  std::vector<T> columns_;    ///< (C*k*k, H'*W') of one sample.
+  std::size_t window_;      ///< Taps of one window: C * k * k.
+  std::size_t places_;      ///< Windows of one sample: H' * W'.
+  std::vector<T> columns_;  ///< (C*k*k, H'*W') of one sample.
   std::vector<T> d_columns_;
 };
 

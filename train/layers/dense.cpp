@@ -19,10 +19,10 @@ class Dense final : public Layer<T> {
 
   void forward(const T* parameters, const T* in, T* out, std::size_t batch, bool, Rng&) override {
     const auto rows = static_cast<Eigen::Index>(batch);
-    const Eigen::Map<const Matrix<T>> x(in, rows, inputs_);                              // (B, I)
-    const Eigen::Map<const Matrix<T>> w(parameters + plan_.weight, outputs_, inputs_);   // (O, I)
-    const Eigen::Map<const Eigen::RowVectorX<T>> b(parameters + plan_.bias, outputs_);   // (O)
-    Eigen::Map<Matrix<T>> y(out, rows, outputs_);                                        // (B, O)
+    const Eigen::Map<const Matrix<T>> x(in, rows, inputs_);                             // (B, I)
+    const Eigen::Map<const Matrix<T>> w(parameters + plan_.weight, outputs_, inputs_);  // (O, I)
+    const Eigen::Map<const Eigen::RowVectorX<T>> b(parameters + plan_.bias, outputs_);  // (O)
+    Eigen::Map<Matrix<T>> y(out, rows, outputs_);                                       // (B, O)
     y.noalias() = x * w.transpose();
     y.rowwise() += b;
   }

@@ -6,17 +6,23 @@ namespace gv {
 template <class T>
 std::unique_ptr<Layer<T>> make_layer(const LayerPlan& plan) {
   switch (plan.spec.kind) {
-    case LayerKind::dense: return make_dense<T>(plan);
-    case LayerKind::conv2d: return make_convolution<T>(plan);
+    case LayerKind::dense:
+      return make_dense<T>(plan);
+    case LayerKind::conv2d:
+      return make_convolution<T>(plan);
     case LayerKind::max_pool:
-    case LayerKind::avg_pool: return make_pool<T>(plan);
-    case LayerKind::dropout: return make_dropout<T>(plan);
+    case LayerKind::avg_pool:
+      return make_pool<T>(plan);
+    case LayerKind::dropout:
+      return make_dropout<T>(plan);
     case LayerKind::layer_norm:
-    case LayerKind::group_norm: return make_normalisation<T>(plan);
+    case LayerKind::group_norm:
+      return make_normalisation<T>(plan);
     case LayerKind::flatten:
     case LayerKind::relu:
     case LayerKind::tanh:
-    case LayerKind::gelu: return make_activation<T>(plan);
+    case LayerKind::gelu:
+      return make_activation<T>(plan);
   }
   return nullptr;
 }

@@ -1,4 +1,5 @@
-// One layer in plain memory order, in float for training without oneDNN and in double for gradient checks.
+// One layer in plain memory order, in float for training without oneDNN and in double for gradient
+// checks.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +11,8 @@
 namespace gv {
 
 /// Forward and backward of one layer. Arrays are row-major (batch, C, H, W) with the plan's shapes;
-/// `parameters` and `d_parameters` are the model's whole flat vectors. A layer keeps what backward needs
-/// of the last forward, so the calls alternate. T is float or double.
+/// `parameters` and `d_parameters` are the model's whole flat vectors. A layer keeps what backward
+/// needs of the last forward, so the calls alternate. T is float or double.
 template <class T>
 class Layer {
  public:

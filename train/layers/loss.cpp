@@ -25,7 +25,8 @@ LossSum cross_entropy(std::span<const T> outputs, std::span<const std::int32_t> 
     sum.correct += static_cast<std::size_t>(largest - row.begin()) == label;
     if (d_outputs.empty()) continue;
     const std::span<T> d_row = d_outputs.subspan(n * classes, classes);
-    for (std::size_t i = 0; i < classes; ++i) d_row[i] = std::exp(row[i] - *largest) / total * share;
+    for (std::size_t i = 0; i < classes; ++i)
+      d_row[i] = std::exp(row[i] - *largest) / total * share;
     d_row[label] -= share;
   }
   return sum;

@@ -9,13 +9,13 @@ namespace gv {
 
 /// What a loss came to over a batch.
 struct LossSum {
-  double loss = 0;           ///< Sum over the samples.
-  std::size_t correct = 0;   ///< Samples whose largest output is their label.
+  double loss = 0;          ///< Sum over the samples.
+  std::size_t correct = 0;  ///< Samples whose largest output is their label.
 };
 
-/// Softmax cross-entropy, computed from logits with the maximum taken out. `outputs` is (batch, classes);
-/// `d_outputs` (same shape, may be empty) becomes the gradient of the mean over the batch. A label must
-/// be in [0, classes). T is float or double.
+/// Softmax cross-entropy, computed from logits with the maximum taken out. `outputs` is (batch,
+/// classes); `d_outputs` (same shape, may be empty) becomes the gradient of the mean over the
+/// batch. A label must be in [0, classes). T is float or double.
 template <class T>
 LossSum cross_entropy(std::span<const T> outputs, std::span<const std::int32_t> labels,
                       std::size_t classes, std::span<T> d_outputs);

@@ -17,8 +17,8 @@ class Network {
  public:
   virtual ~Network() = default;
 
-  /// `inputs` is (batch, C, H, W) and stays valid until backward; the result is (batch, outputs) and
-  /// stays valid until the next call.
+  /// `inputs` is (batch, C, H, W) and stays valid until backward; the result is (batch, outputs)
+  /// and stays valid until the next call.
   virtual std::span<const T> forward(std::span<const T> parameters, std::span<const T> inputs,
                                      bool training, Rng& rng) = 0;
 
@@ -31,8 +31,8 @@ class Network {
 template <class T>
 std::unique_ptr<Network<T>> make_plain_network(const ModelPlan& plan, std::size_t batch);
 
-/// oneDNN's dense layers, convolutions and pools in its blocked layouts, the plain layers for the rest.
-/// Null in a build without oneDNN.
+/// oneDNN's dense layers, convolutions and pools in its blocked layouts, the plain layers for the
+/// rest. Null in a build without oneDNN.
 std::unique_ptr<Network<float>> make_onednn_network(const ModelPlan& plan, std::size_t batch);
 
 }  // namespace gv

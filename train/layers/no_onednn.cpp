@@ -3,6 +3,8 @@
 
 namespace gv {
 
-std::unique_ptr<Network<float>> make_onednn_network(const ModelPlan&, std::size_t) { return nullptr; }
+std::unique_ptr<Network<float>> make_onednn_network(const ModelPlan&, std::size_t) {
+  return nullptr;
+}
 
 }  // namespace gv

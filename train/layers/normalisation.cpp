@@ -1,5 +1,5 @@
-// Layer norm (Ba 2016) and group norm (Wu and He 2018): no statistics over the batch, so replicas with
-// different data normalise alike.
+// Layer norm (Ba 2016) and group norm (Wu and He 2018): no statistics over the batch, so replicas
+// with different data normalise alike.
 #include <cmath>
 #include <vector>
 
@@ -10,8 +10,8 @@ namespace {
 
 constexpr double epsilon = 1e-5;
 
-/// y = gain * (x - mean) / sqrt(variance + epsilon) + bias over groups of consecutive elements. Layer
-/// norm is one group with a gain for every element; group norm has one for every channel.
+/// y = gain * (x - mean) / sqrt(variance + epsilon) + bias over groups of consecutive elements.
+/// Layer norm is one group with a gain for every element; group norm has one for every channel.
 template <class T>
 class Normalisation final : public Layer<T> {
  public:

@@ -1,10 +1,13 @@
-// oneDNN carries dense layers, convolutions and pools; activations stay in its blocked layouts between
-// them, and go back to plain memory order only for a layer of ours.
+// oneDNN carries dense layers, convolutions and pools; activations stay in its blocked layouts
+// between them, and go back to plain memory order only for a layer of ours.
 #include <omp.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <dnnl.hpp>
+#include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "consensus/base/check.hpp"
@@ -36,22 +39,71 @@ struct Context {
   memory make(const memory::desc& desc) const { return {desc, engine}; }
   /// A view of somebody else's memory, set before each use.
   memory view(const memory::desc& desc) const { return {desc, engine, nullptr}; }
+
+  /// Scratch space all operations share, one after the other. oneDNN's own belongs to the thread
+  /// that made an operation, and a model is made by another thread than the one that trains it.
+  std::vector<std::byte> scratch;
 };
+
+/// An operation with its need for scratch space.
+class Operation {
+ public:
+  Operation() = default;
+
+  template <class Description>
+  Operation(Context& context, const Description& description, dnnl::primitive primitive)
+      : context_(&context),
+        primitive_(std::move(primitive)),
+        scratch_(context.view(description.scratchpad_desc())) {
+    // A little more, because the start is aligned to a cache line.
+    const std::size_t needed = description.scratchpad_desc().get_size() + cache_line;
+    if (context.scratch.size() < needed) context.scratch.resize(needed);
+  }
+
+  void run(const Arguments& arguments) {
+    void* start = context_->scratch.data();
+    std::size_t room = context_->scratch.size();
+    scratch_.set_data_handle(std::align(cache_line, 1, start, room));
+    Arguments all = arguments;
+    all.emplace(DNNL_ARG_SCRATCHPAD, scratch_);
+    primitive_.execute(context_->stream, all);
+  }
+
+  explicit operator bool() const { return context_ != nullptr; }
+
+ private:
+  static constexpr std::size_t cache_line = 64;
+
+  Context* context_ = nullptr;
+  dnnl::primitive primitive_;
+  memory scratch_;
+};
+
+dnnl::primitive_attr own_scratch() {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attributes;
+}
+
+Operation reorder(Context& context, const memory& from, const memory& to) {
+  const dnnl::reorder::primitive_desc description(context.engine, from.get_desc(), context.engine,
+                                                  to.get_desc(), own_scratch());
+  return {context, description, dnnl::reorder(description)};
+}
 
 /// Activations between two steps: values, and their gradient in the same layout.
 struct Tensor {
   SampleShape shape{};
   memory values;
-  memory gradient;   ///< Empty handle where no gradient is wanted.
+  memory gradient;  ///< Empty handle where no gradient is wanted.
 
-  bool is_plain(const Context& context) const {
-    return values.get_desc() == context.plain(shape);
-  }
+  bool is_plain(const Context& context) const { return values.get_desc() == context.plain(shape); }
 };
 
 float* floats(const memory& memory) { return static_cast<float*>(memory.get_data_handle()); }
 
-/// The gradient through a ReLU that was fused into the step before, on whatever layout: element-wise.
+/// The gradient through a ReLU that was fused into the step before, on whatever layout:
+/// element-wise.
 void gate_by_relu(const Tensor& out) {
   const float* y = floats(out.values);
   float* dy = floats(out.gradient);
@@ -60,7 +112,7 @@ void gate_by_relu(const Tensor& out) {
 }
 
 dnnl::primitive_attr fused(bool relu) {
-  dnnl::primitive_attr attributes;
+  dnnl::primitive_attr attributes = own_scratch();
   if (relu) {
     dnnl::post_ops operations;
     operations.append_eltwise(1.0f, algorithm::eltwise_relu, 0.0f, 0.0f);
@@ -81,23 +133,22 @@ class Step {
 class Reorder final : public Step {
  public:
   Reorder(Context& context, Tensor& in, Tensor& out)
-      : context_(context), in_(in), out_(out), there_(in.values, out.values) {
-    if (in.gradient) back_ = dnnl::reorder(out.gradient, in.gradient);
+      : in_(in), out_(out), there_(reorder(context, in.values, out.values)) {
+    if (in.gradient) back_ = reorder(context, out.gradient, in.gradient);
   }
 
   void forward(const float*, bool, Rng&) override {
-    there_.execute(context_.stream, in_.values, out_.values);
+    there_.run({{DNNL_ARG_FROM, in_.values}, {DNNL_ARG_TO, out_.values}});
   }
   void backward(const float*, float*) override {
-    if (in_.gradient) back_.execute(context_.stream, out_.gradient, in_.gradient);
+    if (back_) back_.run({{DNNL_ARG_FROM, out_.gradient}, {DNNL_ARG_TO, in_.gradient}});
   }
 
  private:
-  Context& context_;
   Tensor& in_;
   Tensor& out_;
-  dnnl::reorder there_;
-  dnnl::reorder back_;
+  Operation there_;
+  Operation back_;
 };
 
 /// Dense layers work on plain memory straight from and into the flat vectors: at the batch sizes of
@@ -105,7 +156,7 @@ class Reorder final : public Step {
 class DenseStep final : public Step {
  public:
   DenseStep(Context& context, const LayerPlan& plan, bool relu, Tensor& in, Tensor& out)
-      : context_(context), plan_(plan), relu_(relu), in_(in), out_(out) {
+      : plan_(plan), relu_(relu), in_(in), out_(out) {
     const memory::dim inputs = dim(elements(plan.in));
     const memory::dim outputs = dim(plan.spec.units);
     const memory::desc x({dim(context.batch), inputs}, f32, tag::ab);
@@ -114,7 +165,7 @@ class DenseStep final : public Step {
     const memory::desc y({dim(context.batch), outputs}, f32, tag::ab);
     const dnnl::inner_product_forward::primitive_desc forward(
         {prop_kind::forward_training, x, w, b, y}, fused(relu), context.engine);
-    forward_ = dnnl::inner_product_forward(forward);
+    forward_ = {context, forward, dnnl::inner_product_forward(forward)};
     x_ = context.view(x);
     y_ = memory(y, context.engine, out.values.get_data_handle());
     dy_ = memory(y, context.engine, out.gradient.get_data_handle());
@@ -122,10 +173,14 @@ class DenseStep final : public Step {
     b_ = context.view(b);
     dw_ = context.view(w);
     db_ = context.view(b);
-    backward_weights_ = dnnl::inner_product_backward_weights({{x, w, b, y}, context.engine, forward});
+    using Weights = dnnl::inner_product_backward_weights;
+    const Weights::primitive_desc weights({x, w, b, y}, own_scratch(), context.engine, forward);
+    backward_weights_ = {context, weights, Weights(weights)};
     if (in.gradient) {
       dx_ = memory(x, context.engine, in.gradient.get_data_handle());
-      backward_data_ = dnnl::inner_product_backward_data({{x, w, y}, context.engine, forward});
+      using Data = dnnl::inner_product_backward_data;
+      const Data::primitive_desc data({x, w, y}, own_scratch(), context.engine, forward);
+      backward_data_ = {context, data, Data(data)};
     }
   }
 
@@ -134,36 +189,32 @@ class DenseStep final : public Step {
     x_.set_data_handle(in_.values.get_data_handle());
     w_.set_data_handle(const_cast<float*>(parameters + plan_.weight));
     b_.set_data_handle(const_cast<float*>(parameters + plan_.bias));
-    forward_.execute(context_.stream, {{DNNL_ARG_SRC, x_},
-                                       {DNNL_ARG_WEIGHTS, w_},
-                                       {DNNL_ARG_BIAS, b_},
-                                       {DNNL_ARG_DST, y_}});
+    forward_.run(
+        {{DNNL_ARG_SRC, x_}, {DNNL_ARG_WEIGHTS, w_}, {DNNL_ARG_BIAS, b_}, {DNNL_ARG_DST, y_}});
   }
 
   void backward(const float* parameters, float* gradient) override {
     if (relu_) gate_by_relu(out_);
     dw_.set_data_handle(gradient + plan_.weight);
     db_.set_data_handle(gradient + plan_.bias);
-    backward_weights_.execute(context_.stream, {{DNNL_ARG_SRC, x_},
-                                                {DNNL_ARG_DIFF_DST, dy_},
-                                                {DNNL_ARG_DIFF_WEIGHTS, dw_},
-                                                {DNNL_ARG_DIFF_BIAS, db_}});
+    backward_weights_.run({{DNNL_ARG_SRC, x_},
+                           {DNNL_ARG_DIFF_DST, dy_},
+                           {DNNL_ARG_DIFF_WEIGHTS, dw_},
+                           {DNNL_ARG_DIFF_BIAS, db_}});
     if (!in_.gradient) return;
     w_.set_data_handle(const_cast<float*>(parameters + plan_.weight));
-    backward_data_.execute(context_.stream, {{DNNL_ARG_DIFF_DST, dy_},
-                                             {DNNL_ARG_WEIGHTS, w_},
-                                             {DNNL_ARG_DIFF_SRC, dx_}});
+    backward_data_.run(
+        {{DNNL_ARG_DIFF_DST, dy_}, {DNNL_ARG_WEIGHTS, w_}, {DNNL_ARG_DIFF_SRC, dx_}});
   }
 
  private:
-  Context& context_;
   LayerPlan plan_;
   bool relu_;
   Tensor& in_;
   Tensor& out_;
-  dnnl::inner_product_forward forward_;
-  dnnl::inner_product_backward_weights backward_weights_;
-  dnnl::inner_product_backward_data backward_data_;
+  Operation forward_;
+  Operation backward_weights_;
+  Operation backward_data_;
   memory x_, y_, dy_, w_, b_, dw_, db_, dx_;
 };
 
@@ -171,33 +222,31 @@ class DenseStep final : public Step {
 class Converted {
  public:
   Converted() = default;
-  Converted(const Context& context, const memory& outside, const memory::desc& wanted)
+  Converted(Context& context, const memory& outside, const memory::desc& wanted)
       : outside_(outside), inside_(outside) {
     if (outside.get_desc() == wanted) return;
     inside_ = context.make(wanted);
-    in_ = dnnl::reorder(outside_, inside_);
-    out_ = dnnl::reorder(inside_, outside_);
-    differs_ = true;
+    in_ = reorder(context, outside_, inside_);
+    out_ = reorder(context, inside_, outside_);
   }
 
   const memory& inside() const { return inside_; }
   void point_to(const float* data) {
     outside_.set_data_handle(const_cast<float*>(data));
-    if (!differs_) inside_.set_data_handle(const_cast<float*>(data));
+    if (!in_) inside_.set_data_handle(const_cast<float*>(data));
   }
-  void enter(dnnl::stream& stream) {
-    if (differs_) in_.execute(stream, outside_, inside_);
+  void enter() {
+    if (in_) in_.run({{DNNL_ARG_FROM, outside_}, {DNNL_ARG_TO, inside_}});
   }
-  void leave(dnnl::stream& stream) {
-    if (differs_) out_.execute(stream, inside_, outside_);
+  void leave() {
+    if (out_) out_.run({{DNNL_ARG_FROM, inside_}, {DNNL_ARG_TO, outside_}});
   }
 
  private:
   memory outside_;
   memory inside_;
-  dnnl::reorder in_;
-  dnnl::reorder out_;
-  bool differs_ = false;
+  Operation in_;
+  Operation out_;
 };
 
 /// Winograd's form if it is wanted and this processor has it, else the direct one.
@@ -217,8 +266,9 @@ auto by(bool winograd, Describe describe) {
 class ConvolutionStep final : public Step {
  public:
   ConvolutionStep(Context& context, const LayerPlan& plan, bool relu, Tensor& in, Tensor& out)
-      : context_(context), plan_(plan), relu_(relu), in_(in), out_(out) {
-    const memory::dims source{dim(context.batch), dim(plan.in[0]), dim(plan.in[1]), dim(plan.in[2])};
+      : plan_(plan), relu_(relu), in_(in), out_(out) {
+    const memory::dims source{dim(context.batch), dim(plan.in[0]), dim(plan.in[1]),
+                              dim(plan.in[2])};
     const memory::dims target{dim(context.batch), dim(plan.out[0]), dim(plan.out[1]),
                               dim(plan.out[2])};
     const memory::dim side = dim(plan.spec.kernel);
@@ -236,11 +286,11 @@ class ConvolutionStep final : public Step {
     using Weights = dnnl::convolution_backward_weights;
     using Data = dnnl::convolution_backward_data;
     const auto forward_desc = by(winograd, [&](algorithm how) {
-      return Forward::primitive_desc({prop_kind::forward_training, how, any(source), any(kernel), bias,
-                                      any(target), strides, left, right},
+      return Forward::primitive_desc({prop_kind::forward_training, how, any(source), any(kernel),
+                                      bias, any(target), strides, left, right},
                                      fused(relu), context.engine);
     });
-    forward_ = Forward(forward_desc);
+    forward_ = {context, forward_desc, Forward(forward_desc)};
     out.values = context.make(forward_desc.dst_desc());
     out.gradient = context.make(forward_desc.dst_desc());
     x_ = Converted(context, in.values, forward_desc.src_desc());
@@ -249,11 +299,11 @@ class ConvolutionStep final : public Step {
     b_ = context.view(bias);
 
     const auto weights_desc = by(winograd, [&](algorithm how) {
-      return Weights::primitive_desc({how, any(source), any(kernel), bias, any(target), strides, left,
-                                      right},
-                                     context.engine, forward_desc);
+      return Weights::primitive_desc(
+          {how, any(source), any(kernel), bias, any(target), strides, left, right}, own_scratch(),
+          context.engine, forward_desc);
     });
-    backward_weights_ = Weights(weights_desc);
+    backward_weights_ = {context, weights_desc, Weights(weights_desc)};
     x_for_weights_ = Converted(context, in.values, weights_desc.src_desc());
     dy_for_weights_ = Converted(context, out.gradient, weights_desc.diff_dst_desc());
     dw_ = Converted(context, context.view(flat), weights_desc.diff_weights_desc());
@@ -261,10 +311,11 @@ class ConvolutionStep final : public Step {
 
     if (in.gradient) {
       const auto data_desc = by(winograd, [&](algorithm how) {
-        return Data::primitive_desc({how, any(source), any(kernel), any(target), strides, left, right},
-                                    context.engine, forward_desc);
+        return Data::primitive_desc(
+            {how, any(source), any(kernel), any(target), strides, left, right}, own_scratch(),
+            context.engine, forward_desc);
       });
-      backward_data_ = Data(data_desc);
+      backward_data_ = {context, data_desc, Data(data_desc)};
       dy_for_data_ = Converted(context, out.gradient, data_desc.diff_dst_desc());
       w_for_data_ = Converted(context, context.view(flat), data_desc.weights_desc());
       dx_ = Converted(context, in.gradient, data_desc.diff_src_desc());
@@ -272,58 +323,54 @@ class ConvolutionStep final : public Step {
   }
 
   void forward(const float* parameters, bool, Rng&) override {
-    dnnl::stream& stream = context_.stream;
     x_.point_to(floats(in_.values));
-    x_.enter(stream);
+    x_.enter();
     w_.point_to(parameters + plan_.weight);
-    w_.enter(stream);
+    w_.enter();
     b_.set_data_handle(const_cast<float*>(parameters + plan_.bias));
-    forward_.execute(stream, {{DNNL_ARG_SRC, x_.inside()},
-                              {DNNL_ARG_WEIGHTS, w_.inside()},
-                              {DNNL_ARG_BIAS, b_},
-                              {DNNL_ARG_DST, out_.values}});
+    forward_.run({{DNNL_ARG_SRC, x_.inside()},
+                  {DNNL_ARG_WEIGHTS, w_.inside()},
+                  {DNNL_ARG_BIAS, b_},
+                  {DNNL_ARG_DST, out_.values}});
   }
 
   void backward(const float* parameters, float* gradient) override {
-    dnnl::stream& stream = context_.stream;
     if (relu_) gate_by_relu(out_);
     x_for_weights_.point_to(floats(in_.values));
-    x_for_weights_.enter(stream);
-    dy_for_weights_.enter(stream);
+    x_for_weights_.enter();
+    dy_for_weights_.enter();
     dw_.point_to(gradient + plan_.weight);
     db_.set_data_handle(gradient + plan_.bias);
-    backward_weights_.execute(stream, {{DNNL_ARG_SRC, x_for_weights_.inside()},
-                                       {DNNL_ARG_DIFF_DST, dy_for_weights_.inside()},
-                                       {DNNL_ARG_DIFF_WEIGHTS, dw_.inside()},
-                                       {DNNL_ARG_DIFF_BIAS, db_}});
-    dw_.leave(stream);
+    backward_weights_.run({{DNNL_ARG_SRC, x_for_weights_.inside()},
+                           {DNNL_ARG_DIFF_DST, dy_for_weights_.inside()},
+                           {DNNL_ARG_DIFF_WEIGHTS, dw_.inside()},
+                           {DNNL_ARG_DIFF_BIAS, db_}});
+    dw_.leave();
     if (!in_.gradient) return;
-    dy_for_data_.enter(stream);
+    dy_for_data_.enter();
     w_for_data_.point_to(parameters + plan_.weight);
-    w_for_data_.enter(stream);
-    backward_data_.execute(stream, {{DNNL_ARG_DIFF_DST, dy_for_data_.inside()},
-                                    {DNNL_ARG_WEIGHTS, w_for_data_.inside()},
-                                    {DNNL_ARG_DIFF_SRC, dx_.inside()}});
-    dx_.leave(stream);
+    w_for_data_.enter();
+    backward_data_.run({{DNNL_ARG_DIFF_DST, dy_for_data_.inside()},
+                        {DNNL_ARG_WEIGHTS, w_for_data_.inside()},
+                        {DNNL_ARG_DIFF_SRC, dx_.inside()}});
+    dx_.leave();
   }
 
  private:
-  Context& context_;
   LayerPlan plan_;
   bool relu_;
   Tensor& in_;
   Tensor& out_;
-  dnnl::convolution_forward forward_;
-  dnnl::convolution_backward_weights backward_weights_;
-  dnnl::convolution_backward_data backward_data_;
+  Operation forward_;
+  Operation backward_weights_;
+  Operation backward_data_;
   Converted x_, w_, x_for_weights_, dy_for_weights_, dw_, dy_for_data_, w_for_data_, dx_;
   memory b_, db_;
 };
 
 class PoolStep final : public Step {
  public:
-  PoolStep(Context& context, const LayerPlan& plan, Tensor& in, Tensor& out)
-      : context_(context), in_(in), out_(out) {
+  PoolStep(Context& context, const LayerPlan& plan, Tensor& in, Tensor& out) : in_(in), out_(out) {
     const memory::dims target{dim(context.batch), dim(plan.out[0]), dim(plan.out[1]),
                               dim(plan.out[2])};
     const memory::dims kernel{dim(plan.spec.kernel), dim(plan.spec.kernel)};
@@ -338,36 +385,37 @@ class PoolStep final : public Step {
     const dnnl::pooling_forward::primitive_desc forward(
         {prop_kind::forward_training, how, source, memory::desc(target, f32, tag::any), strides,
          kernel, left, right},
-        context.engine);
-    forward_ = dnnl::pooling_forward(forward);
+        own_scratch(), context.engine);
+    forward_ = {context, forward, dnnl::pooling_forward(forward)};
     out.values = context.make(forward.dst_desc());
     out.gradient = context.make(forward.dst_desc());
     workspace_ = context.make(forward.workspace_desc());
     if (in.gradient) {
-      backward_ = dnnl::pooling_backward(
-          {{how, source, forward.dst_desc(), strides, kernel, left, right}, context.engine, forward});
+      const dnnl::pooling_backward::primitive_desc backward(
+          {how, source, forward.dst_desc(), strides, kernel, left, right}, own_scratch(),
+          context.engine, forward);
+      backward_ = {context, backward, dnnl::pooling_backward(backward)};
     }
   }
 
   void forward(const float*, bool, Rng&) override {
-    forward_.execute(context_.stream, {{DNNL_ARG_SRC, in_.values},
-                                       {DNNL_ARG_DST, out_.values},
-                                       {DNNL_ARG_WORKSPACE, workspace_}});
+    forward_.run({{DNNL_ARG_SRC, in_.values},
+                  {DNNL_ARG_DST, out_.values},
+                  {DNNL_ARG_WORKSPACE, workspace_}});
   }
 
   void backward(const float*, float*) override {
     if (!in_.gradient) return;
-    backward_.execute(context_.stream, {{DNNL_ARG_DIFF_DST, out_.gradient},
-                                        {DNNL_ARG_DIFF_SRC, in_.gradient},
-                                        {DNNL_ARG_WORKSPACE, workspace_}});
+    backward_.run({{DNNL_ARG_DIFF_DST, out_.gradient},
+                   {DNNL_ARG_DIFF_SRC, in_.gradient},
+                   {DNNL_ARG_WORKSPACE, workspace_}});
   }
 
  private:
-  Context& context_;
   Tensor& in_;
   Tensor& out_;
-  dnnl::pooling_forward forward_;
-  dnnl::pooling_backward backward_;
+  Operation forward_;
+  Operation backward_;
   memory workspace_;
 };
 
@@ -406,8 +454,8 @@ class OnednnNetwork final : public Network<float> {
       const LayerPlan& layer = plan.layers[i];
       const bool carried =
           layer.spec.kind == LayerKind::dense || layer.spec.kind == LayerKind::conv2d;
-      const bool relu = carried && i + 1 < plan.layers.size() &&
-                        plan.layers[i + 1].spec.kind == LayerKind::relu;
+      const bool relu =
+          carried && i + 1 < plan.layers.size() && plan.layers[i + 1].spec.kind == LayerKind::relu;
       if (!trained && layer.has_parameters) {
         trained = true;
         first_trained_ = steps_.size();
@@ -438,8 +486,8 @@ class OnednnNetwork final : public Network<float> {
   }
 
  private:
-  /// A peer is one training thread. OpenMP keeps the number for each thread that calls, so it is set
-  /// where the work is done.
+  /// A peer is one training thread. OpenMP keeps the number for each thread that calls, so it is
+  /// set where the work is done.
   static void use_one_thread() { omp_set_num_threads(1); }
 
   Tensor& append(const SampleShape& shape) {
@@ -482,7 +530,8 @@ class OnednnNetwork final : public Network<float> {
         if (tensors_.size() > 1) {
           Tensor& in = tensors_.back();
           Tensor& out = append(layer.out);
-          out.values = memory(context_.plain(layer.out), context_.engine, in.values.get_data_handle());
+          out.values =
+              memory(context_.plain(layer.out), context_.engine, in.values.get_data_handle());
           out.gradient =
               memory(context_.plain(layer.out), context_.engine, in.gradient.get_data_handle());
         } else {

@@ -23,8 +23,8 @@ class PlainNetwork final : public Network<T> {
     previous_.resize(batch * widest);
   }
 
-  std::span<const T> forward(std::span<const T> parameters, std::span<const T> inputs, bool training,
-                             Rng& rng) override {
+  std::span<const T> forward(std::span<const T> parameters, std::span<const T> inputs,
+                             bool training, Rng& rng) override {
     inputs_ = inputs;
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       layers_[i]->forward(parameters.data(), input(i), outputs_[i].data(), batch_, training, rng);

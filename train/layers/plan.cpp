@@ -13,11 +13,15 @@ constexpr std::size_t elements_max = std::size_t{1} << 31;
 
 std::string_view stem(LayerKind kind) {
   switch (kind) {
-    case LayerKind::dense: return "dense";
-    case LayerKind::conv2d: return "conv";
+    case LayerKind::dense:
+      return "dense";
+    case LayerKind::conv2d:
+      return "conv";
     case LayerKind::layer_norm:
-    case LayerKind::group_norm: return "norm";
-    default: return "layer";
+    case LayerKind::group_norm:
+      return "norm";
+    default:
+      return "layer";
   }
 }
 
@@ -35,9 +39,11 @@ ModelPlan plan_model(const ModelSpec& spec, const SampleShape& input, Problems& 
   SampleShape shape = input;
   std::map<std::string, int> numbers;
   const auto problem = [&](std::size_t index, std::string reason, std::string remedy) {
-    problems.push_back({"layers[" + std::to_string(index) + "]", std::move(reason), std::move(remedy)});
+    problems.push_back(
+        {"layers[" + std::to_string(index) + "]", std::move(reason), std::move(remedy)});
   };
-  if (spec.layers.empty()) problems.push_back({"layers", "there are none", "name at least one dense layer"});
+  if (spec.layers.empty())
+    problems.push_back({"layers", "there are none", "name at least one dense layer"});
   for (std::size_t i = 0; i < spec.layers.size(); ++i) {
     LayerPlan layer{.spec = spec.layers[i], .in = shape, .out = shape};
     LayerSpec& own = layer.spec;
@@ -70,8 +76,9 @@ ModelPlan plan_model(const ModelSpec& spec, const SampleShape& input, Problems& 
                      slide(shape[2], own.kernel, own.stride, own.padding)};
         if (own.units == 0 || own.padding >= std::max<std::size_t>(own.kernel, 1) ||
             elements(layer.out) == 0) {
-          problem(i, "a convolution needs units and a kernel that fits its input of " +
-                         std::to_string(shape[1]) + "x" + std::to_string(shape[2]),
+          problem(i,
+                  "a convolution needs units and a kernel that fits its input of " +
+                      std::to_string(shape[1]) + "x" + std::to_string(shape[2]),
                   "set units, kernel and a padding below the kernel");
           return plan;
         }
@@ -83,19 +90,25 @@ ModelPlan plan_model(const ModelSpec& spec, const SampleShape& input, Problems& 
         layer.out = {shape[0], slide(shape[1], own.kernel, own.stride, 0),
                      slide(shape[2], own.kernel, own.stride, 0)};
         if (elements(layer.out) == 0) {
-          problem(i, "a pool needs a kernel that fits its input of " + std::to_string(shape[1]) +
-                         "x" + std::to_string(shape[2]),
+          problem(i,
+                  "a pool needs a kernel that fits its input of " + std::to_string(shape[1]) + "x" +
+                      std::to_string(shape[2]),
                   "set kernel to at most that");
           return plan;
         }
         break;
-      case LayerKind::flatten: layer.out = {elements(shape), 1, 1}; break;
+      case LayerKind::flatten:
+        layer.out = {elements(shape), 1, 1};
+        break;
       case LayerKind::dropout:
         if (!(own.rate >= 0 && own.rate < 1)) {
-          problem(i, "the rate of a dropout layer is a probability below 1", "set rate to 0.5 or so");
+          problem(i, "the rate of a dropout layer is a probability below 1",
+                  "set rate to 0.5 or so");
         }
         break;
-      case LayerKind::layer_norm: add(name, ".gain", {elements(shape)}, elements(shape)); break;
+      case LayerKind::layer_norm:
+        add(name, ".gain", {elements(shape)}, elements(shape));
+        break;
       case LayerKind::group_norm:
         if (own.groups == 0 || shape[0] % own.groups != 0) {
           problem(i, "groups must divide the " + std::to_string(shape[0]) + " channels",
@@ -106,7 +119,8 @@ ModelPlan plan_model(const ModelSpec& spec, const SampleShape& input, Problems& 
         break;
       case LayerKind::relu:
       case LayerKind::tanh:
-      case LayerKind::gelu: break;
+      case LayerKind::gelu:
+        break;
     }
     shape = layer.out;
     plan.layers.push_back(layer);

@@ -15,12 +15,13 @@ constexpr std::size_t elements(const SampleShape& shape) { return shape[0] * sha
 
 /// One layer with its shapes. Parameters are found in the flat vector at the offsets given.
 struct LayerPlan {
-  LayerSpec spec;               ///< With `stride` resolved.
-  SampleShape in{};             ///< (C, H, W)
-  SampleShape out{};            ///< (C, H, W)
+  LayerSpec spec;     ///< With `stride` resolved.
+  SampleShape in{};   ///< (C, H, W)
+  SampleShape out{};  ///< (C, H, W)
   bool has_parameters = false;
-  std::size_t weight = 0;       ///< Offset of the weights (dense (out, in), conv2d (out, in, k, k)) or gains.
-  std::size_t bias = 0;         ///< Offset of the biases (units, or one for each gain).
+  std::size_t weight =
+      0;  ///< Offset of the weights (dense (out, in), conv2d (out, in, k, k)) or gains.
+  std::size_t bias = 0;  ///< Offset of the biases (units, or one for each gain).
 };
 
 /// All layers and the layout of their parameters.
@@ -31,8 +32,8 @@ struct ModelPlan {
   std::size_t outputs = 0;
 };
 
-/// Resolves `spec`, appending what is wrong to `problems` (places are "layers[3]"); the plan is of use
-/// only when nothing was.
+/// Resolves `spec`, appending what is wrong to `problems` (places are "layers[3]"); the plan is of
+/// use only when nothing was.
 ModelPlan plan_model(const ModelSpec& spec, const SampleShape& input, Problems& problems);
 
 }  // namespace gv

@@ -1,0 +1,66 @@
+// Samples a second of one peer's trainer on one thread: mlp, lenet or cnn, on random images.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "consensus/base/rng.hpp"
+#include "train/trainer.hpp"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+gv::ModelSpec model_of(const std::string& name) {
+  if (name == "lenet") return gv::lenet(10);
+  if (name == "cnn") return gv::cnn(10);
+  return gv::mlp({256, 128}, 10);
+}
+
+std::shared_ptr<const gv::DataSet> random_images(std::size_t count) {
+  auto data = std::make_shared<gv::DataSet>();
+  data->shape = {1, 28, 28};
+  data->classes = 10;
+  gv::Rng rng(1);
+  for (std::size_t i = 0; i < count * 784; ++i) {
+    data->bytes.push_back(static_cast<std::uint8_t>(rng.below(256)));
+  }
+  for (std::size_t i = 0; i < count; ++i) data->labels.push_back(static_cast<int>(rng.below(10)));
+  return data;
+}
+
+}  // namespace
+
+/// training_speed MODEL [SECONDS]: prints "samples_per_second MEDIAN LOW HIGH" over blocks of about
+/// a tenth of a second, low and high being the quartiles.
+int main(int argc, char** argv) {
+  const std::string name = argc > 1 ? argv[1] : "mlp";
+  const double seconds = argc > 2 ? std::atof(argv[2]) : 5;
+  constexpr std::size_t batch = 64;
+  gv::TrainerSpec spec{.model = model_of(name),
+                       .optimizer = {.kind = gv::OptimizerKind::nesterov},
+                       .schedule = {.learning_rate = 0.001},
+                       .batch = batch,
+                       .steps = 1'000'000'000};
+  gv::Trainer trainer(spec, random_images(6400));
+  trainer.run_steps(3);
+  const auto trial = Clock::now();
+  trainer.run_steps(5);
+  const double step = std::chrono::duration<double>(Clock::now() - trial).count() / 5;
+  const auto steps = static_cast<std::uint64_t>(std::max(1.0, 0.1 / step));
+  std::vector<double> rates;
+  const auto begin = Clock::now();
+  while (std::chrono::duration<double>(Clock::now() - begin).count() < seconds) {
+    const auto from = Clock::now();
+    trainer.run_steps(steps);
+    const double took = std::chrono::duration<double>(Clock::now() - from).count();
+    rates.push_back(static_cast<double>(steps * batch) / took);
+  }
+  std::sort(rates.begin(), rates.end());
+  std::printf("samples_per_second %.0f %.0f %.0f\n", rates[rates.size() / 2],
+              rates[rates.size() / 4], rates[rates.size() * 3 / 4]);
+  return 0;
+}

@@ -1,0 +1,239 @@
+// Whole runs of real peers: alone, resumed, launched, told wrong things.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include "peer/config.hpp"
+#include "peer/task.hpp"
+#include "tests/process/swarm.hpp"
+#include "train/checkpoint/checkpoint.hpp"
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// A short run on the generated task.
+std::string short_run(const std::string& gossip, std::uint64_t steps = 400) {
+  return "[run]\nsteps = " + std::to_string(steps) +
+         "\n[data]\nkind = \"generated\"\n[data.generated]\nsamples = 4000\ntest_samples = 1000\n"
+         "[model]\nkind = \"mlp\"\nhidden = [32]\n[train]\nbatch = 32\nlearning_rate = 0.02\n"
+         "schedule = \"cosine\"\n[checkpoint]\nevery_steps = 100\n[gossip]\n" +
+         gossip;
+}
+
+/// What the trainer comes to without any peer around it.
+std::vector<float> serial_result(const std::filesystem::path& config_file, std::size_t shard,
+                                 std::size_t peers) {
+  ParsedConfig parsed = parse_config_file(config_file.string());
+  parsed.config.run.peers = peers;
+  const Task task = load_task(parsed.config, shard);
+  Trainer trainer(task.trainer, task.shard);
+  trainer.run_steps(task.trainer.steps);
+  return {trainer.parameters().begin(), trainer.parameters().end()};
+}
+
+std::vector<float> saved_result(const Swarm& swarm, std::size_t number, std::size_t peers) {
+  ParsedConfig parsed = parse_config_file(swarm.config_file().string());
+  parsed.config.run.peers = peers;
+  const Task task = load_task(parsed.config, number);
+  const Trainer trainer(task.trainer, task.shard);
+  const auto loaded =
+      load_newest_checkpoint(swarm.folder(number) / "checkpoints", trainer.layout());
+  return loaded.checkpoint ? loaded.checkpoint->parameters : std::vector<float>();
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+std::string read_text(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// The summary of a launched run.
+nlohmann::json summary(const std::filesystem::path& folder) {
+  std::ifstream in(folder / "summary.json");
+  return nlohmann::json::parse(in, nullptr, false);
+}
+
+}  // namespace
+
+TEST_CASE("one peer alone trains bit for bit like the serial trainer", "[process]") {
+  Swarm swarm(1, short_run("period_steps = 8\n"));
+  swarm.start(0);
+  REQUIRE(swarm.wait_for_end(0, 60s).exit_code == 0);
+  const auto expected = serial_result(swarm.config_file(), 0, 1);
+  REQUIRE_FALSE(expected.empty());
+  CHECK(same_bits(saved_result(swarm, 0, 1), expected));
+}
+
+TEST_CASE("with alpha 0 peers train bit for bit as if each were alone", "[process]") {
+  Swarm swarm(3, short_run("period_steps = 8\nalpha = 0\n"));
+  swarm.start_all();
+  for (std::size_t number = 0; number < 3; ++number) {
+    REQUIRE(swarm.wait_for_end(number, 60s).exit_code == 0);
+  }
+  for (std::size_t number = 0; number < 3; ++number) {
+    CHECK(same_bits(saved_result(swarm, number, 3), serial_result(swarm.config_file(), number, 3)));
+  }
+}
+
+TEST_CASE("a resumed peer continues the same curve bit for bit", "[process]") {
+  Swarm swarm(1, short_run("period_steps = 8\n", 20000));
+  swarm.start(0);
+  REQUIRE(eventually([&] { return swarm.step(0) > 300; }, 30s));
+  swarm.kill(0);
+  swarm.start(0, {.extra = {"--resume"}});
+  REQUIRE(swarm.wait_for_end(0, 120s).exit_code == 0);
+  const auto resumed = swarm.events(0, "resumed");
+  REQUIRE(resumed.size() == 1);
+  CHECK(resumed.front().value("step", 0.0) >= 100);
+  CHECK(same_bits(saved_result(swarm, 0, 1), serial_result(swarm.config_file(), 0, 1)));
+}
+
+TEST_CASE("a torn checkpoint is refused with its reason and the one before it is used",
+          "[process]") {
+  Swarm swarm(1, short_run("period_steps = 8\n"));
+  swarm.start(0);
+  REQUIRE(swarm.wait_for_end(0, 60s).exit_code == 0);
+  const auto newest = swarm.folder(0) / "checkpoints" / "step-0000000400.safetensors";
+  REQUIRE(std::filesystem::exists(newest));
+  std::filesystem::resize_file(newest, std::filesystem::file_size(newest) - 100);
+  swarm.start(0, {.extra = {"--resume"}});
+  REQUIRE(swarm.wait_for_end(0, 60s).exit_code == 0);
+  const auto refused = swarm.events(0, "checkpoint_refused");
+  REQUIRE(refused.size() == 1);
+  CHECK(refused.front().value("detail", "").find("step-0000000400") != std::string::npos);
+  const auto resumed = swarm.events(0, "resumed");
+  REQUIRE(resumed.size() == 1);
+  CHECK(resumed.front().value("step", 0.0) < 400);
+  CHECK(same_bits(saved_result(swarm, 0, 1), serial_result(swarm.config_file(), 0, 1)));
+}
+
+TEST_CASE("launch without a config trains a generated task and evaluates the mean model",
+          "[process]") {
+  const TemporaryFolder folder;
+  const auto run = folder.path() / "run";
+  std::string output;
+  const Ending ending =
+      run_grapevine({"launch", "-n", "4", "--folder", run.string()}, output, 120s);
+  INFO(output);
+  CHECK(ending.exit_code == 0);
+  CHECK(ending.signal == 0);
+  const auto result = summary(run);
+  REQUIRE(result.is_object());
+  CHECK(result.value("mean_accuracy", 0.0) > 0.85);
+  CHECK(result.value("mean_accuracy", 0.0) - result.value("worst_accuracy", 0.0) < 0.007);
+  CHECK(result.value("exchanges", 0) > 100);
+  CHECK(result.value("undecided", 1) == 0);
+  for (const char* line : {"mean model", "worst peer", "spread", "wall time", "steps", "exchanges",
+                           "bytes", "failures"}) {
+    CHECK(output.find(line) != std::string::npos);
+  }
+  std::string evaluation;
+  CHECK(run_grapevine({"eval", (run / "mean.safetensors").string()}, evaluation).exit_code == 0);
+  CHECK(evaluation.starts_with("accuracy "));
+}
+
+TEST_CASE("a config with twelve mistakes lists all twelve and starts nothing", "[process]") {
+  const TemporaryFolder folder;
+  const auto run = folder.path() / "run";
+  std::string output;
+  const Ending ending =
+      run_grapevine({"launch", std::string(GRAPEVINE_SOURCE_DIR) + "/tests/bad_configs/twelve.toml",
+                     "--folder", run.string()},
+                    output);
+  CHECK(ending.exit_code == 2);
+  CHECK(std::ranges::count(output, '\n') == 12);
+  CHECK_FALSE(std::filesystem::exists(run));
+}
+
+TEST_CASE("status shows members and steps and the metrics file is in Prometheus form",
+          "[process]") {
+  Swarm swarm(2, short_run("period_steps = 8\n", 100000000) + "[metrics]\nevery_s = 0.5\n");
+  swarm.start_all();
+  REQUIRE(eventually([&] { return swarm.step(0) > 100; }, 30s));
+  REQUIRE(eventually([&] { return swarm.state_of(0, 1) == "alive"; }, 10s));
+  std::string table;
+  REQUIRE(run_grapevine({"status", swarm.folder(0).string()}, table).exit_code == 0);
+  CHECK(table.find("peer-0") != std::string::npos);
+  CHECK(table.find("peer-1") != std::string::npos);
+  CHECK(table.find("alive") != std::string::npos);
+  CHECK(table.find("spread") != std::string::npos);
+  const auto metrics = swarm.folder(0) / "metrics.prom";
+  REQUIRE(eventually([&] { return std::filesystem::exists(metrics); }, 10s));
+  std::istringstream lines(read_text(metrics));
+  std::size_t samples = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("# HELP ") || line.starts_with("# TYPE ")) continue;
+    std::istringstream fields(line);
+    std::string name;
+    double value = 0;
+    CHECK((fields >> name >> value));
+    CHECK(name.starts_with("grapevine_"));
+    ++samples;
+  }
+  CHECK(samples > 15);
+}
+
+TEST_CASE("peers whose settings disagree refuse each other and name the field", "[process]") {
+  Swarm swarm(2, short_run("period_steps = 8\n", 100000000));
+  swarm.start(0);
+  const auto other = swarm.config_file().parent_path() / "other.toml";
+  std::ofstream(other) << short_run("period_steps = 16\n", 100000000);
+  std::string output;
+  const Ending ending = run_grapevine(
+      {"peer", other.string(), "--name", "peer-1", "--folder", swarm.folder(1).string(), "--key",
+       (swarm.folder(1) / "key").string(), "--authorized", swarm.authorized_file().string(),
+       "--shard", "1/2", "--join", swarm.status(0)["self"].value("advertised", "")},
+      output);
+  CHECK(ending.exit_code == 2);
+  CHECK(output.find("gossip.period_steps") != std::string::npos);
+  CHECK(swarm.is_running(0));
+}
+
+TEST_CASE("killed peers cost at most a point of accuracy and a restarted one contributes",
+          "[process]") {
+  const std::string config = short_run("period_steps = 16\n", 60000);
+  const auto accuracy = [](Swarm& swarm) {
+    ParsedConfig parsed = parse_config_file(swarm.config_file().string());
+    const TestSet test = load_test_set(parsed.config);
+    Model model(test.model, test.data->shape, 256);
+    double best = 0;
+    for (std::size_t number = 1; number < 4; ++number) {
+      const auto parameters = saved_result(swarm, number, 4);
+      if (!parameters.empty())
+        best = std::max(best, evaluate(model, parameters, *test.data).accuracy());
+    }
+    return best;
+  };
+  Swarm calm(4, config);
+  calm.start_all();
+  for (std::size_t number = 0; number < 4; ++number) calm.wait_for_end(number, 120s);
+
+  Swarm troubled(4, config);
+  troubled.start_all();
+  REQUIRE(eventually([&] { return troubled.step(0) > 5000; }, 60s));
+  troubled.kill(0);
+  REQUIRE(eventually([&] { return troubled.step(1) > 15000; }, 60s));
+  troubled.kill(2);
+  troubled.start(2, {.extra = {"--wait-for", "2"}});
+  for (const std::size_t number : {1u, 2u, 3u}) {
+    CHECK(troubled.wait_for_end(number, 120s).exit_code == 0);
+  }
+  std::ifstream in(troubled.folder(2) / "result.json");
+  const auto restarted = nlohmann::json::parse(in, nullptr, false);
+  REQUIRE(restarted.is_object());
+  CHECK(restarted["gossip"].value("models_fetched", 0) == 1);
+  CHECK(restarted["exchanges"].value("committed", 0) > 10);
+  CHECK(accuracy(calm) > 0.8);
+  CHECK(accuracy(troubled) > accuracy(calm) - 0.01);
+}
+
+}  // namespace gv

@@ -1,0 +1,195 @@
+// Strangers and garbage at both ports of a real peer: nothing gets in, nothing is disturbed.
+#include <sodium.h>
+#include <zmq.h>
+
+#include <asio/connect.hpp>
+#include <asio/io_context.hpp>
+#include <asio/ip/tcp.hpp>
+#include <asio/read.hpp>
+#include <asio/write.hpp>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <fstream>
+#include <functional>
+
+#include "consensus/base/rng.hpp"
+#include "tests/process/swarm.hpp"
+
+namespace gv {
+namespace {
+
+using asio::ip::tcp;
+using namespace std::chrono_literals;
+
+constexpr const char* endless = R"(
+[run]
+steps = 100000000
+[data]
+kind = "generated"
+[data.generated]
+samples = 3000
+test_samples = 500
+[model]
+kind = "mlp"
+hidden = [32]
+[train]
+batch = 32
+[gossip]
+period_steps = 64
+[network]
+lane = "tls"
+[checkpoint]
+every_steps = 0
+)";
+
+std::uint64_t committed(Swarm& swarm, std::size_t number) {
+  const auto status = swarm.status(number);
+  return status.is_null() ? 0 : status["exchanges"].value("committed", 0ULL);
+}
+
+bool exchanges_go_on(Swarm& swarm, std::size_t number) {
+  const std::uint64_t before = committed(swarm, number);
+  return eventually([&] { return committed(swarm, number) > before + 5; }, 30s);
+}
+
+tcp::endpoint endpoint_of(const std::string& address) {
+  const auto colon = address.rfind(':');
+  return {asio::ip::make_address(address.substr(0, colon)),
+          static_cast<std::uint16_t>(std::stoi(address.substr(colon + 1)))};
+}
+
+/// Sends `bytes` to the port and waits until the other side hangs up; false if it does not.
+bool is_hung_up_on(const std::string& address, const std::string& bytes) {
+  asio::io_context io;
+  tcp::socket socket(io);
+  socket.connect(endpoint_of(address));
+  asio::error_code ignored;
+  asio::write(socket, asio::buffer(bytes), ignored);
+  std::array<char, 4096> answer;
+  bool closed = false;
+  std::function<void()> drain = [&] {
+    socket.async_read_some(asio::buffer(answer), [&](asio::error_code error, std::size_t) {
+      if (error) {
+        closed = true;
+      } else {
+        drain();
+      }
+    });
+  };
+  drain();
+  io.run_for(10s);
+  return closed;
+}
+
+std::string noise(std::uint64_t seed, std::size_t size) {
+  Rng rng(seed);
+  std::string bytes(size, '\0');
+  for (char& byte : bytes) byte = static_cast<char>(rng.below(256));
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("garbage on either port is hung up on and disturbs nothing", "[process]") {
+  Swarm swarm(2, endless);
+  swarm.start_all();
+  REQUIRE(exchanges_go_on(swarm, 0));
+  const auto self = swarm.status(0)["self"];
+  for (const char* port : {"listening", "lanes"}) {
+    const std::string address = self.value(port, "");
+    REQUIRE_FALSE(address.empty());
+    CHECK(is_hung_up_on(address, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"));
+    CHECK(is_hung_up_on(address, "G" + noise(1, 300)));
+    CHECK(is_hung_up_on(address, std::string("\x16\x03\x01\x02\x00\x01", 6) + noise(2, 600)));
+    CHECK(is_hung_up_on(address, noise(3, 100000)));
+    // A stranger that says nothing at all is not waited for for ever.
+    CHECK(is_hung_up_on(address, ""));
+  }
+  CHECK(swarm.is_running(0));
+  CHECK(exchanges_go_on(swarm, 0));
+  CHECK(swarm.status(0)["members"].size() == 2);
+}
+
+TEST_CASE("a stranger without an authorised key gets nothing in on the control port", "[process]") {
+  Swarm swarm(2, endless);
+  swarm.start_all();
+  REQUIRE(exchanges_go_on(swarm, 0));
+  const std::string address = "tcp://" + swarm.status(0)["self"].value("listening", "");
+  // It even knows the server's public key, which is no secret.
+  const auto server = load_key_pair(swarm.folder(0) / "key");
+  REQUIRE(server.problems.empty());
+  const std::uint64_t refused = swarm.status(0).value("refused_links", 0ULL);
+  void* context = zmq_ctx_new();
+  for (int attempt = 0; attempt < 20; ++attempt) {
+    const KeyPair stranger = generate_key_pair();
+    void* socket = zmq_socket(context, ZMQ_DEALER);
+    const int none = 0;
+    const int patience_ms = 300;
+    zmq_setsockopt(socket, ZMQ_LINGER, &none, sizeof none);
+    zmq_setsockopt(socket, ZMQ_RCVTIMEO, &patience_ms, sizeof patience_ms);
+    zmq_setsockopt(socket, ZMQ_CURVE_SERVERKEY, server.pair.public_key.data(), 32);
+    zmq_setsockopt(socket, ZMQ_CURVE_PUBLICKEY, stranger.public_key.data(), 32);
+    zmq_setsockopt(socket, ZMQ_CURVE_SECRETKEY, stranger.secret_key.data(), 32);
+    REQUIRE(zmq_connect(socket, address.c_str()) == 0);
+    zmq_send(socket, "hello", 5, ZMQ_DONTWAIT);
+    char answer[16];
+    CHECK(zmq_recv(socket, answer, sizeof answer, 0) == -1);
+    zmq_close(socket);
+  }
+  zmq_ctx_term(context);
+  CHECK(eventually([&] { return swarm.status(0).value("refused_links", 0ULL) > refused; }, 10s));
+  CHECK(swarm.status(0)["members"].size() == 2);
+  CHECK(exchanges_go_on(swarm, 0));
+}
+
+TEST_CASE("a peer taken off the allow-list is cut off when the others read it again", "[process]") {
+  Swarm swarm(3, endless);
+  swarm.start_all();
+  REQUIRE(exchanges_go_on(swarm, 0));
+  std::string kept;
+  {
+    std::ifstream in(swarm.authorized_file());
+    for (std::string line; std::getline(in, line);) {
+      if (!line.starts_with("peer-2 ")) kept += line + "\n";
+    }
+  }
+  std::ofstream(swarm.authorized_file()) << kept;
+  swarm.signal(0, SIGHUP);
+  swarm.signal(1, SIGHUP);
+  CHECK(eventually(
+      [&] {
+        return swarm.status(0)["members"].size() == 2 && swarm.status(1)["members"].size() == 2;
+      },
+      10s));
+  CHECK(exchanges_go_on(swarm, 0));
+  CHECK(swarm.status(0)["members"].size() == 2);
+}
+
+TEST_CASE("a source that dies in the middle of a download is replaced by another", "[process]") {
+  // Large enough that the download takes many blocks.
+  std::string config = endless;
+  config.replace(config.find("hidden = [32]"), 13, "hidden = [2048, 2048]");
+  config.replace(config.find("period_steps = 64"), 17, "period_steps = 2");
+  config += "[membership]\nprobe_period_s = 0.5\nprobe_timeout_s = 0.25\nsuspicion_min_s = 1\n";
+  Swarm swarm(3, config);
+  swarm.start(0, {.extra = {"--wait-for", "2"}});
+  swarm.start(1, {.extra = {"--wait-for", "2"}});
+  REQUIRE(eventually([&] { return swarm.step(0) > 40 && swarm.step(1) > 40; }, 120s));
+  swarm.start(2);
+  std::string source;
+  REQUIRE(eventually(
+      [&] {
+        const auto asked = swarm.events(2, "fetch_asked");
+        if (!asked.empty()) source = asked.front().value("name", "");
+        return !asked.empty();
+      },
+      60s));
+  const std::size_t victim = source == "peer-0" ? 0 : 1;
+  swarm.kill(victim);
+  REQUIRE(eventually([&] { return !swarm.events(2, "model_fetched").empty(); }, 120s));
+  INFO(swarm.events(2, "fetch_source_lost").size());
+  CHECK(swarm.events(2, "model_fetched").front().value("name", "") != source);
+  CHECK(eventually([&] { return swarm.step(2) > 40; }, 60s));
+}
+
+}  // namespace gv

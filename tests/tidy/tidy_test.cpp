@@ -1,0 +1,280 @@
+// Code about code: who may include what, what pure folders may not do, and how every file begins.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path root = GRAPEVINE_SOURCE_DIR;
+
+struct SourceFile {
+  std::string path;  ///< From the project's root.
+  std::vector<std::string> lines;
+};
+
+const std::vector<std::string> folders = {"consensus", "train", "net",  "peer",
+                                          "sim",       "tests", "bench"};
+
+bool is_source(const fs::path& path) {
+  return path.extension() == ".hpp" || path.extension() == ".cpp";
+}
+
+std::vector<SourceFile> read_sources() {
+  std::vector<SourceFile> files;
+  for (const std::string& folder : folders) {
+    for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
+      if (!entry.is_regular_file() || !is_source(entry.path())) continue;
+      SourceFile file{fs::relative(entry.path(), root).generic_string(), {}};
+      std::ifstream in(entry.path());
+      for (std::string line; std::getline(in, line);) file.lines.push_back(line);
+      files.push_back(std::move(file));
+    }
+  }
+  std::ranges::sort(files, {}, &SourceFile::path);
+  return files;
+}
+
+const std::vector<SourceFile>& sources() {
+  static const std::vector<SourceFile> files = read_sources();
+  return files;
+}
+
+/// The files of peer/ that touch the machine; all others there are pure.
+const std::set<std::string> peer_seams = {"peer/cli",          "peer/evaluate", "peer/event_log",
+                                          "peer/host",         "peer/main",     "peer/report",
+                                          "peer/member_cache", "peer/settings", "peer/status",
+                                          "peer/task",         "peer/worker"};
+
+std::string without_extension(const std::string& path) { return path.substr(0, path.rfind('.')); }
+
+bool is_seam(const std::string& path) { return peer_seams.contains(without_extension(path)); }
+
+bool is_pure(const std::string& path) {
+  return path.starts_with("consensus/") || path.starts_with("train/") ||
+         (path.starts_with("peer/") && !is_seam(path));
+}
+
+/// Prefixes of includes a file may use besides the standard library's.
+std::vector<std::string> allowed_includes(const std::string& path) {
+  const bool source = path.ends_with(".cpp");
+  if (path.starts_with("consensus/")) {
+    std::vector<std::string> allowed = {"consensus/"};
+    if (source) allowed.emplace_back("Eigen/");
+    return allowed;
+  }
+  if (path.starts_with("train/")) {
+    std::vector<std::string> allowed = {"train/", "consensus/base/"};
+    if (source) {
+      allowed.insert(allowed.end(),
+                     {"Eigen/", "dnnl", "omp.h", "zlib.h", "nlohmann/", "fcntl.h", "unistd.h"});
+    }
+    return allowed;
+  }
+  if (path.starts_with("net/")) {
+    return {"net/",     "consensus/", "asio", "zmq",     "cereal/",
+            "openssl/", "sodium.h",   "sys/", "fcntl.h", "unistd.h"};
+  }
+  if (path == "peer/cli.cpp") {
+    return {"peer/", "sim/local/", "consensus/", "train/", "net/",
+            "fmt/",  "CLI/",       "sodium.h",   "sys/",   "unistd.h"};
+  }
+  if (path.starts_with("peer/") && is_seam(path)) {
+    return {"peer/",     "consensus/", "train/", "net/",    "asio",   "fmt/",
+            "nlohmann/", "sodium.h",   "sys/",   "fcntl.h", "poll.h", "unistd.h"};
+  }
+  if (path.starts_with("peer/")) return {"peer/", "consensus/", "train/", "toml++/"};
+  if (path.starts_with("sim/")) {
+    return {"sim/", "peer/",     "consensus/", "train/",  "net/identity.hpp", "asio",
+            "fmt/", "nlohmann/", "sys/",       "fcntl.h", "unistd.h",         "spawn.h"};
+  }
+  return {};
+}
+
+/// A header of the standard library: no directory and no extension.
+bool is_standard(const std::string& include) {
+  return include.find('/') == std::string::npos && include.find('.') == std::string::npos &&
+         !include.starts_with("asio") && !include.starts_with("dnnl");
+}
+
+/// The line without a comment at its end.
+std::string code_of(const std::string& line) { return line.substr(0, line.find("//")); }
+
+struct Finding {
+  std::string place;
+  std::string what;
+};
+
+std::string listed(const std::vector<Finding>& findings) {
+  std::ostringstream text;
+  for (const Finding& finding : findings) text << finding.place << ": " << finding.what << '\n';
+  return text.str();
+}
+
+/// Lines whose code matches, in files that `concerns`.
+std::vector<Finding> lines_matching(const std::string& pattern,
+                                    const std::function<bool(const std::string&)>& concerns) {
+  const std::regex wanted(pattern);
+  std::vector<Finding> found;
+  for (const SourceFile& file : sources()) {
+    if (!concerns(file.path) || file.path.starts_with("tests/tidy/")) continue;
+    for (std::size_t i = 0; i < file.lines.size(); ++i) {
+      const std::string code = code_of(file.lines[i]);
+      if (!std::regex_search(code, wanted)) continue;
+      found.push_back({file.path + ":" + std::to_string(i + 1), code});
+    }
+  }
+  return found;
+}
+
+std::vector<Finding> forbidden_includes(const SourceFile& file) {
+  static const std::regex include(R"re(^\s*#include\s*[<"]([^>"]+)[>"])re");
+  std::vector<Finding> found;
+  const std::vector<std::string> allowed = allowed_includes(file.path);
+  if (allowed.empty()) return found;
+  for (std::size_t i = 0; i < file.lines.size(); ++i) {
+    std::smatch match;
+    if (!std::regex_search(file.lines[i], match, include) || is_standard(match[1])) continue;
+    const std::string name = match[1];
+    const bool fine = std::ranges::any_of(
+        allowed, [&](const std::string& prefix) { return name.starts_with(prefix); });
+    if (!fine)
+      found.push_back({file.path + ":" + std::to_string(i + 1), "may not include " + name});
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("every folder includes only what the table of the architecture allows") {
+  std::vector<Finding> found;
+  for (const SourceFile& file : sources()) {
+    for (Finding& finding : forbidden_includes(file)) found.push_back(std::move(finding));
+  }
+  INFO(listed(found));
+  CHECK(found.empty());
+}
+
+TEST_CASE("the include check sees what is forbidden") {
+  const SourceFile bad{"consensus/x.cpp",
+                       {"#include <vector>", "#include \"net/wire.hpp\"", "#include <asio.hpp>"}};
+  CHECK(forbidden_includes(bad).size() == 2);
+  CHECK(forbidden_includes({"train/x.hpp", {"#include <Eigen/Core>"}}).size() == 1);
+  CHECK(forbidden_includes({"peer/node.cpp", {"#include \"net/identity.hpp\""}}).size() == 1);
+}
+
+TEST_CASE("pure code reads no clock and starts no thread and draws no unseeded number") {
+  const auto found = lines_matching(
+      R"(steady_clock|system_clock|high_resolution_clock|std::j?thread|std::mutex|std::async|)"
+      R"(condition_variable|sleep_for|sleep_until|random_device|mt19937|_distribution<|getenv|)"
+      R"(std::time\(|gettimeofday|clock_gettime)",
+      is_pure);
+  INFO(listed(found));
+  CHECK(found.empty());
+}
+
+TEST_CASE("consensus iterates over nothing whose order is not defined") {
+  const auto found = lines_matching(
+      "unordered_", [](const std::string& path) { return path.starts_with("consensus/"); });
+  INFO(listed(found));
+  CHECK(found.empty());
+}
+
+TEST_CASE("pure code has no mutable statics") {
+  const auto found = lines_matching(
+      R"(^\s*(static|thread_local|inline)\s+(?!const|constexpr|constinit const|inline constexpr)[\w:<>,\s]*\w+\s*(=|;|\{\}))",
+      is_pure);
+  INFO(listed(found));
+  CHECK(found.empty());
+}
+
+TEST_CASE("tests wait for conditions and never sleep") {
+  const auto found =
+      lines_matching(R"(sleep_for|sleep_until|\busleep\(|\bsleep\()",
+                     [](const std::string& path) { return path.starts_with("tests/"); });
+  INFO(listed(found));
+  CHECK(found.empty());
+}
+
+TEST_CASE("every source begins with a sentence about itself and headers guard themselves") {
+  std::vector<Finding> found;
+  for (const SourceFile& file : sources()) {
+    const bool sentence = !file.lines.empty() && file.lines.front().starts_with("// ") &&
+                          file.lines.front().size() > 15;
+    if (!sentence) found.push_back({file.path, "does not begin with a sentence"});
+    const bool guarded = std::ranges::find(file.lines, "#pragma once") != file.lines.end();
+    if (file.path.ends_with(".hpp") && !guarded)
+      found.push_back({file.path, "has no #pragma once"});
+  }
+  INFO(listed(found));
+  CHECK(found.empty());
+}
+
+TEST_CASE("no line is longer than a hundred columns and none has a tab") {
+  std::vector<Finding> found;
+  for (const SourceFile& file : sources()) {
+    for (std::size_t i = 0; i < file.lines.size(); ++i) {
+      const std::string& line = file.lines[i];
+      // Continuation bytes of UTF-8 take no column.
+      const auto columns = std::ranges::count_if(line, [](char c) { return (c & 0xc0) != 0x80; });
+      if (columns > 100 && line.find("R\"") == std::string::npos) {
+        found.push_back({file.path + ":" + std::to_string(i + 1), "is too long"});
+      }
+      if (line.find('\t') != std::string::npos) {
+        found.push_back({file.path + ":" + std::to_string(i + 1), "has a tab"});
+      }
+    }
+  }
+  INFO(listed(found));
+  CHECK(found.empty());
+}
+
+TEST_CASE("nothing is left for later") {
+  std::vector<Finding> found;
+  const std::regex later(std::string("\\b(TO") + "DO|FIX" + "ME|XX" + "X)\\b");
+  for (const SourceFile& file : sources()) {
+    for (std::size_t i = 0; i < file.lines.size(); ++i) {
+      if (std::regex_search(file.lines[i], later)) {
+        found.push_back({file.path + ":" + std::to_string(i + 1), file.lines[i]});
+      }
+    }
+  }
+  INFO(listed(found));
+  CHECK(found.empty());
+}
+
+TEST_CASE("every folder explains itself in a README") {
+  for (const char* folder : {".", "consensus", "train", "net", "peer", "sim", "tests", "configs",
+                             "bench", "docs", "scripts"}) {
+    INFO(folder);
+    CHECK(fs::exists(root / folder / "README.md"));
+  }
+}
+
+TEST_CASE("every source file is named in a CMakeLists of its folder") {
+  std::vector<Finding> found;
+  for (const SourceFile& file : sources()) {
+    fs::path folder = root / fs::path(file.path).parent_path();
+    bool named = false;
+    for (; !named && folder != root; folder = folder.parent_path()) {
+      std::ifstream in(folder / "CMakeLists.txt");
+      const std::string text((std::istreambuf_iterator<char>(in)), {});
+      named = text.find(fs::path(file.path).filename().string()) != std::string::npos;
+    }
+    // The binary's two files are listed where it is made, beside the libraries it needs.
+    const bool of_the_binary = file.path == "peer/main.cpp" || file.path == "peer/cli.cpp";
+    if (!named && file.path.ends_with(".cpp") && !of_the_binary) {
+      found.push_back({file.path, "is in no CMakeLists.txt"});
+    }
+  }
+  INFO(listed(found));
+  CHECK(found.empty());
+}

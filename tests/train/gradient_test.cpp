@@ -1,0 +1,252 @@
+// Every layer's gradient against finite differences, and oneDNN against the plain layers.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <vector>
+
+#include "train/layers/layer.hpp"
+#include "train/layers/loss.hpp"
+#include "train/layers/network.hpp"
+#include "train/model.hpp"
+
+namespace gv {
+namespace {
+
+std::vector<double> normals(std::size_t count, Rng& rng) {
+  std::vector<double> values(count);
+  for (double& value : values) value = rng.normal();
+  return values;
+}
+
+/// Largest difference between the backward pass and central differences of a random projection of
+/// the outputs, by inputs and by parameters, relative to the largest derivative. In double with a
+/// step of 1e-5 the differences' own error is about 1e-10 (truncation h^2, rounding 1e-16 / h).
+double gradient_error(const LayerSpec& spec, const SampleShape& in, std::uint64_t seed) {
+  Problems problems;
+  const ModelPlan plan = plan_model({.layers = {spec}}, in, problems);
+  const LayerPlan& shape = plan.layers.at(0);
+  const auto layer = make_layer<double>(shape);
+  constexpr std::size_t batch = 3;
+  Rng rng(seed);
+  std::vector<double> parameters = normals(plan.layout.size(), rng);
+  std::vector<double> x = normals(batch * elements(shape.in), rng);
+  const std::vector<double> weights = normals(batch * elements(shape.out), rng);
+  std::vector<double> y(batch * elements(shape.out));
+  const auto projected = [&] {
+    Rng same(seed + 1);  // The same units are dropped every time.
+    layer->forward(parameters.data(), x.data(), y.data(), batch, true, same);
+    double sum = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) sum += weights[i] * y[i];
+    return sum;
+  };
+  projected();
+  std::vector<double> d_x(x.size());
+  std::vector<double> d_parameters(parameters.size());
+  layer->backward(parameters.data(), x.data(), y.data(), weights.data(), d_x.data(),
+                  d_parameters.data(), batch);
+  double worst = 0;
+  double largest = 0;
+  const auto compare = [&](std::vector<double>& values, const std::vector<double>& analytic) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      constexpr double step = 1e-5;
+      const double kept = values[i];
+      values[i] = kept + step;
+      const double above = projected();
+      values[i] = kept - step;
+      const double below = projected();
+      values[i] = kept;
+      worst = std::max(worst, std::abs((above - below) / (2 * step) - analytic[i]));
+      largest = std::max(largest, std::abs(analytic[i]));
+    }
+  };
+  compare(x, d_x);
+  compare(parameters, d_parameters);
+  return worst / largest;
+}
+
+struct Case {
+  const char* name;
+  LayerSpec spec;
+  SampleShape in;
+};
+
+/// Outputs and gradients of both implementations of a model on the same random batch.
+struct Both {
+  double outputs = 0;  ///< Largest difference relative to the largest value.
+  double gradients = 0;
+};
+
+double relative_difference(std::span<const float> a, std::span<const float> b) {
+  double worst = 0;
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    worst = std::max(worst, std::abs(static_cast<double>(a[i]) - b[i]));
+    largest = std::max(largest, std::abs(static_cast<double>(b[i])));
+  }
+  return worst / largest;
+}
+
+Both compare_networks(const ModelSpec& spec, const SampleShape& in, std::size_t batch) {
+  Problems problems;
+  const ModelPlan plan = plan_model(spec, in, problems);
+  REQUIRE(problems.empty());
+  const auto plain = make_plain_network<float>(plan, batch);
+  const auto fast = make_onednn_network(plan, batch);
+  if (!fast) return {};
+  Rng rng(5);
+  std::vector<float> parameters(plan.layout.size());
+  Model(spec, in, batch).initialise(parameters, rng);
+  std::vector<float> inputs(batch * elements(in));
+  for (float& value : inputs) value = static_cast<float>(rng.normal());
+  std::vector<float> d_outputs(batch * plan.outputs);
+  for (float& value : d_outputs) value = static_cast<float>(rng.normal());
+  Rng same_a(9);
+  Rng same_b(9);
+  Both both;
+  const auto a = fast->forward(parameters, inputs, true, same_a);
+  const auto b = plain->forward(parameters, inputs, true, same_b);
+  both.outputs = relative_difference(a, b);
+  std::vector<float> ga(plan.layout.size(), NAN);
+  std::vector<float> gb(plan.layout.size());
+  fast->backward(parameters, d_outputs, ga);
+  plain->backward(parameters, d_outputs, gb);
+  both.gradients = relative_difference(ga, gb);
+  return both;
+}
+
+}  // namespace
+
+TEST_CASE("every layer's backward pass agrees with finite differences in double precision") {
+  const Case checked = GENERATE(values<Case>({
+      {"dense", {.kind = LayerKind::dense, .units = 5}, {7, 1, 1}},
+      {"dense on images", {.kind = LayerKind::dense, .units = 3}, {2, 3, 4}},
+      {"conv", {.kind = LayerKind::conv2d, .units = 4, .kernel = 3}, {2, 6, 5}},
+      {"conv padded",
+       {.kind = LayerKind::conv2d, .units = 3, .kernel = 3, .padding = 1},
+       {2, 4, 5}},
+      {"conv strided",
+       {.kind = LayerKind::conv2d, .units = 2, .kernel = 3, .stride = 2, .padding = 2},
+       {3, 6, 7}},
+      {"max pool", {.kind = LayerKind::max_pool, .kernel = 2}, {3, 4, 6}},
+      {"max pool overlapping", {.kind = LayerKind::max_pool, .kernel = 3, .stride = 2}, {2, 7, 6}},
+      {"avg pool", {.kind = LayerKind::avg_pool, .kernel = 2}, {3, 5, 4}},
+      {"avg pool overlapping", {.kind = LayerKind::avg_pool, .kernel = 3, .stride = 1}, {2, 5, 6}},
+      {"flatten", {.kind = LayerKind::flatten}, {2, 3, 2}},
+      {"relu", {.kind = LayerKind::relu}, {5, 2, 2}},
+      {"tanh", {.kind = LayerKind::tanh}, {5, 2, 2}},
+      {"gelu", {.kind = LayerKind::gelu}, {5, 2, 2}},
+      {"dropout", {.kind = LayerKind::dropout, .rate = 0.4}, {6, 2, 2}},
+      {"layer norm", {.kind = LayerKind::layer_norm}, {3, 2, 4}},
+      {"group norm", {.kind = LayerKind::group_norm, .groups = 2}, {4, 3, 2}},
+      {"group norm one group", {.kind = LayerKind::group_norm, .groups = 1}, {4, 2, 2}},
+  }));
+  INFO(checked.name);
+  // Two orders above the differences' own error, four below any mistake worth the name.
+  CHECK(gradient_error(checked.spec, checked.in, 3) < 1e-7);
+}
+
+TEST_CASE("cross-entropy's gradient agrees with finite differences and shifts cancel") {
+  Rng rng(4);
+  std::vector<double> outputs = normals(4 * 5, rng);
+  const std::vector<std::int32_t> labels{0, 4, 2, 2};
+  std::vector<double> gradient(outputs.size());
+  cross_entropy<double>(outputs, labels, 5, gradient);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const double kept = outputs[i];
+    outputs[i] = kept + 1e-5;
+    const double above = cross_entropy<double>(outputs, labels, 5, {}).loss;
+    outputs[i] = kept - 1e-5;
+    const double below = cross_entropy<double>(outputs, labels, 5, {}).loss;
+    outputs[i] = kept;
+    CHECK(gradient[i] == Approx((above - below) / 2e-5 / 4).margin(1e-9));
+  }
+  const double plain = cross_entropy<double>(outputs, labels, 5, {}).loss;
+  for (double& value : outputs) value += 1000;
+  CHECK(cross_entropy<double>(outputs, labels, 5, {}).loss == Approx(plain).epsilon(1e-9));
+}
+
+TEST_CASE("squared loss is half the squared distance and its gradient the difference") {
+  const std::vector<double> outputs{1, 2, 3, 4};
+  const std::vector<double> targets{0, 2, 5, 4};
+  std::vector<double> gradient(4);
+  CHECK(squared_loss<double>(outputs, targets, 2, gradient).loss == Approx(2.5));
+  CHECK(gradient == std::vector<double>{0.5, 0, -1, 0});
+}
+
+TEST_CASE("oneDNN computes what the plain layers compute") {
+  using K = LayerKind;
+  struct NamedModel {
+    const char* name;
+    ModelSpec spec;
+    SampleShape in;
+  };
+  const std::vector<NamedModel> models = {
+      {"mlp", mlp({64, 32}, 10), {784, 1, 1}},
+      {"linear on images", linear(7), {3, 5, 4}},
+      {"lenet", lenet(10), {1, 28, 28}},
+      {"cnn", cnn(10), {1, 28, 28}},
+      {"cnn on colour", cnn(10), {3, 32, 32}},
+      {"mixed",
+       {.layers = {{.kind = K::conv2d, .units = 20, .kernel = 3, .stride = 2, .padding = 1},
+                   {.kind = K::group_norm, .groups = 4},
+                   {.kind = K::gelu},
+                   {.kind = K::conv2d, .units = 16, .kernel = 3},
+                   {.kind = K::tanh},
+                   {.kind = K::avg_pool, .kernel = 2},
+                   {.kind = K::flatten},
+                   {.kind = K::dropout, .rate = 0.3},
+                   {.kind = K::dense, .units = 12},
+                   {.kind = K::layer_norm},
+                   {.kind = K::relu},
+                   {.kind = K::dense, .units = 4}}},
+       {2, 15, 13}},
+      {"ends in a pool",
+       {.layers = {{.kind = K::conv2d, .units = 8, .kernel = 3},
+                   {.kind = K::max_pool, .kernel = 2}}},
+       {1, 8, 8}},
+      {"flat first", {.layers = {{.kind = K::flatten}, {.kind = K::dense, .units = 3}}}, {1, 4, 4}},
+  };
+  for (const NamedModel& model : models) {
+    INFO(model.name);
+    const Both both = compare_networks(model.spec, model.in, 8);
+    // Float sums of up to 10^4 terms in another order differ by about 1e-5; Winograd's transforms
+    // add a digit.
+    CHECK(both.outputs < 2e-4);
+    CHECK(both.gradients < 5e-4);
+  }
+}
+
+TEST_CASE("a batch smaller than the model was made for gives its own gradient") {
+  const ModelSpec spec = mlp({16}, 4);
+  Model whole(spec, {6, 1, 1}, 8);
+  Model exact(spec, {6, 1, 1}, 3);
+  std::vector<float> parameters(whole.layout().size());
+  whole.initialise(parameters, Rng(2));
+  Rng rng(3);
+  std::vector<float> inputs(3 * 6);
+  for (float& value : inputs) value = static_cast<float>(rng.normal());
+  const std::vector<std::int32_t> labels{1, 3, 0};
+  const Batch batch{.inputs = inputs, .labels = labels, .targets = {}, .size = 3};
+  std::vector<float> a(parameters.size());
+  std::vector<float> b(parameters.size());
+  const Score score_a = whole.gradient(parameters, batch, a, rng);
+  const Score score_b = exact.gradient(parameters, batch, b, rng);
+  CHECK(score_a.loss == Approx(score_b.loss));
+  CHECK(score_a.samples == 3);
+  CHECK(relative_difference(a, b) < 1e-5);
+}
+
+TEST_CASE("the named models have the layers and sizes their papers say") {
+  CHECK(Model(mlp({256, 128}, 10), {1, 28, 28}, 1).layout().size() == 235146);
+  CHECK(Model(lenet(10), {1, 28, 28}, 1).layout().size() == 61706);
+  CHECK(Model(cnn(10), {1, 28, 28}, 1).layout().size() == 320 + 18496 + 1605760 + 1290);
+}
+
+TEST_CASE("a model that does not fit its input is a problem with the layer's number") {
+  const ModelSpec spec{.layers = {{.kind = LayerKind::conv2d, .units = 4, .kernel = 9}}};
+  const Problems found = problems(spec, {1, 8, 8});
+  REQUIRE(found.size() == 1);
+  CHECK(found.front().place == "layers[0]");
+  CHECK(found.front().reason.find("8x8") != std::string::npos);
+}
+
+}  // namespace gv
