@@ -182,7 +182,7 @@ struct BulkLanes::Impl {
   void read_block(PeerId peer);
   void housekeeping();
   bool room_for_lane() const;
-  LaneInvite make_invite(std::uint64_t id, const LaneToken& token) const;
+  LaneInvite make_invite(PeerId peer, std::uint64_t id, const LaneToken& token) const;
   std::optional<LaneToken> token_of(std::uint64_t lane) const;
   Lane* current(PeerId peer, const ConnectionPtr& connection);
 
@@ -200,6 +200,7 @@ struct BulkLanes::Impl {
   std::uint64_t host = host_tag();
   std::map<PeerId, Lane> lanes;
   std::map<std::uint64_t, Invitation> invitations;
+  std::map<PeerId, std::uint64_t> previous;   ///< The last lane that was open with a peer.
   std::set<ConnectionPtr> strangers;
   std::shared_ptr<asio::steady_timer> timer;
   /// Handlers hold this weakly: when it is gone, so is everything they would touch.
@@ -398,12 +399,15 @@ bool BulkLanes::Impl::room_for_lane() const {
   return lanes.size() < std::min(options.lanes_max, std::max<std::size_t>(1, affordable));
 }
 
-LaneInvite BulkLanes::Impl::make_invite(std::uint64_t id, const LaneToken& token) const {
+LaneInvite BulkLanes::Impl::make_invite(PeerId peer, std::uint64_t id,
+                                        const LaneToken& token) const {
+  const auto known = previous.find(peer);
   return {.lane = id,
           .token = token,
           .address = advertised,
           .unix_path = unix_path.string(),
-          .host = host};
+          .host = host,
+          .previous = known == previous.end() ? 0 : known->second};
 }
 
 void BulkLanes::Impl::invite(Lane& lane) {
@@ -413,7 +417,7 @@ void BulkLanes::Impl::invite(Lane& lane) {
   LaneToken token;
   randombytes_buf(token.data(), token.size());
   invitations[lane.id] = {lane.peer, token, Clock::now() + invite_deadline};
-  if (!callbacks.send_invite(lane.peer, make_invite(lane.id, token))) refused(lane.peer);
+  if (!callbacks.send_invite(lane.peer, make_invite(lane.peer, lane.id, token))) refused(lane.peer);
 }
 
 /// The other side wants a lane, or answers our wish for one.
@@ -448,8 +452,9 @@ void BulkLanes::Impl::answer(PeerId peer, const LaneInvite& theirs) {
   // Both may invite at once: the smaller lane number goes on, and both know both.
   if (waiting && lane.id < theirs.lane) return;
   if (waiting) invitations.erase(lane.id);
-  if (lane.state == Lane::State::open && lane.connection) {
-    // It has lost the lane we still believe in.
+  if (lane.state == Lane::State::open) {
+    // Sent before it heard of the lane that is open by now, or because it has lost that lane?
+    if (theirs.previous != lane.id) return;
     lane.connection->close();
     lane.connection.reset();
     lane.writing = false;
@@ -584,7 +589,7 @@ void BulkLanes::Impl::dial_failed(PeerId peer, const LaneInvite& invite) {
       found->second.state == Lane::State::open) {
     return;
   }
-  LaneInvite reply = make_invite(invite.lane, {});
+  LaneInvite reply = make_invite(peer, invite.lane, {});
   reply.answer = true;
   if (!invite.answer && !advertised.empty()) {
     found->second.progress = Clock::now();
@@ -613,6 +618,7 @@ void BulkLanes::Impl::opened(PeerId peer, std::uint64_t id, ConnectionPtr connec
   lane.progress = Clock::now();
   lane.writing = false;
   lane.reading_block = false;
+  previous[peer] = id;
   ++counters.lanes_opened;
   callbacks.event({.name = "lane_opened", .peer = peer, .detail = lane.kind});
   read_header(peer);

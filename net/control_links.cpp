@@ -28,6 +28,7 @@ constexpr int drained_at_once = 256;     ///< Frames handled before other events
 constexpr int high_water_mark = 256;     ///< Frames ZeroMQ queues for each link and direction.
 constexpr auto housekeeping_period = std::chrono::milliseconds(100);
 constexpr auto hello_again = std::chrono::milliseconds(100);
+constexpr auto dial_patience = std::chrono::seconds(1);
 constexpr auto join_patience = std::chrono::seconds(10);
 constexpr auto dial_back_patience = std::chrono::seconds(10);
 constexpr auto self_test_patience = std::chrono::seconds(10);
@@ -368,7 +369,9 @@ bool ControlLinks::Impl::send(PeerId to, const Frame& frame) {
   if (put_routed(link, bytes)) return true;
   if (link.address.empty()) return false;
   if (!link.dealer) open(to, link);
-  if (link.dealer->up || link.dealer->pending.size() >= pending_max) return false;
+  // A link that does not come up is no way to reach anybody: better to know than to queue.
+  const bool opening = Clock::now() - link.dealer->opened < dial_patience;
+  if (link.dealer->up || !opening || link.dealer->pending.size() >= pending_max) return false;
   link.dealer->used = Clock::now();
   link.dealer->pending.push_back(std::move(bytes));
   return true;
@@ -431,6 +434,7 @@ void ControlLinks::Impl::on_dealer_frame(PeerId peer, SocketWatch& watch,
   current = dealer_of(peer, &watch);
   if (current == nullptr) return;
   current->up = true;
+  if (Clock::now() - current->opened > dial_patience) current->pending.clear();
   for (const auto& waiting : std::exchange(current->pending, {})) put(*current->watch, waiting);
 }
 

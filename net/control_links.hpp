@@ -21,11 +21,12 @@ namespace gv {
 struct LaneInvite {
   std::uint64_t lane = 0;                ///< Random id of the lane.
   std::array<std::uint8_t, 32> token{};  ///< One-time pre-shared key.
-  std::string address;     ///< "host:port" the inviter listens on; empty: cannot be dialled.
-  std::string unix_path;   ///< Its Unix socket, useful when both run on one host.
-  std::uint64_t host = 0;  ///< Equal for two processes that share a host's network.
-  bool answer = false;     ///< True when this answers the other side's invitation.
-  bool refused = false;    ///< No way to open one.
+  std::string address;         ///< "host:port" the inviter listens on; empty: cannot be dialled.
+  std::string unix_path;       ///< Its Unix socket, useful when both run on one host.
+  std::uint64_t host = 0;      ///< Equal for two processes that share a host's network.
+  std::uint64_t previous = 0;  ///< The last lane the sender knew: tells a loss from a crossing.
+  bool answer = false;         ///< True when this answers the other side's invitation.
+  bool refused = false;        ///< No way to open one.
 };
 
 /// One ROUTER that listens and one DEALER per peer that is dialled; a pair of peers needs only one

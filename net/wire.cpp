@@ -163,7 +163,7 @@ void serialize(A& ar, Hello& m) {
 
 template <BoundedArchive A>
 void serialize(A& ar, LaneInvite& m) {
-  ar(m.lane, m.token, m.address, m.unix_path, m.host, m.answer, m.refused);
+  ar(m.lane, m.token, m.address, m.unix_path, m.host, m.previous, m.answer, m.refused);
 }
 
 namespace {

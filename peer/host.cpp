@@ -313,7 +313,7 @@ int Host::run() {
           .event =
               [this](Event event) {
                 log_.write(now(), event);
-                if (event.name == "hello_refused" && contacts_.empty()) {
+                if (event.name == "hello_refused" && contacts_.empty() && !options_.join.empty()) {
                   print({{"settings", event.detail, "give every peer of a run the same settings"}});
                   exit_code_ = 2;
                   io_.stop();

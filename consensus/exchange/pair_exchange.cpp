@@ -19,6 +19,7 @@ namespace {
 constexpr int resumes_max = 3;  ///< Broken lanes one exchange survives.
 constexpr int queries_max = 8;  ///< Questions for the word before the responder gives up.
 constexpr std::size_t committed_max = 64;  ///< Exchanges an initiator can still answer for.
+constexpr int patience_part = 8;           ///< Of the answer deadline: after it an offer can yield.
 constexpr std::size_t distances_max = 15;  ///< Recent distances the adaptive radius looks at.
 constexpr std::size_t distances_min = 5;   ///< Fewer say nothing about what is usual.
 
@@ -89,6 +90,7 @@ struct PairExchange::State {
   Payload encoded() const;
   Flight& take_off(Time now, TransferId id, PeerId partner, bool initiator);
   Flight* matching(PeerId from, const TransferId& id);
+  void withdraw_unanswered(Time now, Effects& out);
   Reason judge(Time now, PeerId from, const Offer& offer) const;
   void settle(const TransferId& id);
   void stream(Effects& out, std::uint64_t offset);
@@ -164,6 +166,15 @@ Flight& PairExchange::State::take_off(Time now, TransferId id, PeerId partner, b
   return *flight;
 }
 
+/// An offer nobody answers (its receiver is slow, or dead and not yet found out) binds no one but
+/// us: it yields to whatever else could be done meanwhile.
+void PairExchange::State::withdraw_unanswered(Time now, Effects& out) {
+  const bool unanswered = flight && flight->stage == Stage::offered && !flight->accepted;
+  if (unanswered && now >= flight->began + options.answer_deadline / patience_part) {
+    abort(Reason::timed_out, true, out);
+  }
+}
+
 Flight* PairExchange::State::matching(PeerId from, const TransferId& id) {
   return flight && flight->id == id && flight->partner == from ? &*flight : nullptr;
 }
@@ -222,6 +233,7 @@ void PairExchange::State::on(Time now, PeerId from, const Offer& offer, Effects&
     refuse(from, offer.id, reason, out);
     return;
   }
+  withdraw_unanswered(now, out);
   if (flight) {
     // Two peers may offer to each other at once; the offer of the smaller id goes on.
     const bool crossed = flight->partner == from && flight->stage == Stage::offered;
@@ -465,6 +477,7 @@ void PairExchange::set_snapshot(SnapshotPtr snapshot, float alpha) {
 
 bool PairExchange::start(Time now, PeerId partner, std::uint64_t round, Effects& out) {
   State& state = *state_;
+  state.withdraw_unanswered(now, out);
   if (state.flight || !state.snapshot || state.is_quarantined(now, partner)) return false;
   const TransferId id = state.numbers.next(state.self);
   Flight& mine = state.take_off(now, id, partner, true);

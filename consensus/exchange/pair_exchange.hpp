@@ -31,7 +31,8 @@ class PairExchange {
     float clip_radius = 0;   ///< Fixed radius of the clipping; 0 = see `clip_factor`.
     float clip_factor = 10;  ///< Radius as a multiple of the median of recent distances; 0 = off.
     float norm_cap = 10;     ///< Refuse a model whose norm exceeds ours this many times; 0 = off.
-    Duration answer_deadline = std::chrono::seconds(2);  ///< Offer to Accept or Refuse.
+    Duration answer_deadline = std::chrono::seconds(2);  ///< Offer to Accept or Refuse; an eighth
+                                                         ///< of it later an offer yields to others.
     Duration progress_deadline =
         std::chrono::seconds(5);  ///< Between two blocks, and for the word.
     Duration quarantine = std::chrono::minutes(5);
@@ -57,8 +58,8 @@ class PairExchange {
   /// Null: every offer is refused as not ready.
   void set_snapshot(SnapshotPtr snapshot, float alpha);
 
-  /// Offers the current snapshot to `partner`. Returns false (and does nothing) when an exchange is
-  /// in flight, there is no snapshot, or the partner is quarantined.
+  /// Offers the current snapshot to `partner`. Returns false (and starts nothing) when an exchange
+  /// is in flight, there is no snapshot, or the partner is quarantined.
   bool start(Time now, PeerId partner, std::uint64_t round, Effects& out);
 
   /// Handles Offer, Accept, Refuse, Ready, Commit, Query, Abort and Resume; ignores the rest.

@@ -89,12 +89,12 @@ TEST_CASE("a peer stopped for a minute is declared dead and refutes and catches 
   Swarm swarm(3, endless);
   swarm.start_all();
   REQUIRE(exchanges_go_on(swarm, 0));
+  const auto stopped_at = std::chrono::steady_clock::now();
   swarm.signal(2, SIGSTOP);
   CHECK(eventually([&] { return swarm.state_of(0, 2) == "dead" && swarm.state_of(1, 2) == "dead"; },
                    40s));
   CHECK(exchanges_go_on(swarm, 0));
-  const auto stopped_since = std::chrono::steady_clock::now() - 10s;
-  eventually([&] { return std::chrono::steady_clock::now() - stopped_since > 60s; }, 60s);
+  eventually([&] { return std::chrono::steady_clock::now() - stopped_at > 60s; }, 70s);
   const std::uint64_t others = swarm.step(0);
   swarm.signal(2, SIGCONT);
   CHECK(eventually(
@@ -134,7 +134,7 @@ TEST_CASE("ctrl-C leaves cleanly with a checkpoint and the others mark the peer 
 
 TEST_CASE("the integer canaries of all peers sum to what they started with", "[process]") {
   std::string config = endless;
-  config.replace(config.find("100000000"), 9, "6400");
+  config.replace(config.find("100000000"), 9, "100000");
   Swarm swarm(4, config);
   swarm.start_all();
   std::set<std::int64_t> sums;

@@ -200,7 +200,7 @@ TEST_CASE("peers whose settings disagree refuse each other and name the field", 
 
 TEST_CASE("killed peers cost at most a point of accuracy and a restarted one contributes",
           "[process]") {
-  const std::string config = short_run("period_steps = 16\n", 60000);
+  const std::string config = short_run("period_steps = 16\n", 150000);
   const auto accuracy = [](Swarm& swarm) {
     ParsedConfig parsed = parse_config_file(swarm.config_file().string());
     const TestSet test = load_test_set(parsed.config);

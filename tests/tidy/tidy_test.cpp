@@ -80,7 +80,7 @@ std::vector<std::string> allowed_includes(const std::string& path) {
     return allowed;
   }
   if (path.starts_with("net/")) {
-    return {"net/",     "consensus/", "asio", "zmq",     "cereal/",
+    return {"net/",     "consensus/", "arpa/inet.h", "asio", "zmq",     "cereal/",
             "openssl/", "sodium.h",   "sys/", "fcntl.h", "unistd.h"};
   }
   if (path == "peer/cli.cpp") {
