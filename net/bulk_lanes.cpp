@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "net/lane_security.hpp"
+#include "net/wire.hpp"
 
 namespace gv {
 namespace {
@@ -38,6 +39,7 @@ using asio::ip::tcp;
 using asio::local::stream_protocol;
 
 constexpr std::size_t header_bytes = 40;
+constexpr std::size_t messages_max = 64;   ///< Waiting on one lane; more go by the control link.
 constexpr std::size_t transfers_max = 16;  ///< Waiting on one lane; more are dropped.
 constexpr std::size_t strangers_max = 32;  ///< Connections that have not proved themselves yet.
 constexpr auto proof_deadline = std::chrono::seconds(3);
@@ -60,10 +62,14 @@ struct Proof {
 };
 static_assert(sizeof(Proof) == 48);
 
-/// Precedes every block.
+constexpr std::uint16_t block_kind = 1;
+constexpr std::uint16_t message_kind = 2;
+
+/// Precedes every block and every message; a message leaves all but the first three fields at 0.
 struct Header {
   std::uint32_t length = 0;
-  std::uint32_t version = 1;
+  std::uint16_t version = 1;
+  std::uint16_t kind = block_kind;
   std::uint64_t owner = 0;
   std::uint64_t session = 0;
   std::uint64_t number = 0;
@@ -103,6 +109,7 @@ struct Connection {
   // done.
   Header out;
   Payload out_owner;
+  std::vector<std::byte> out_message;
   Header in;
   std::vector<std::byte> buffer;
 
@@ -139,6 +146,7 @@ struct Lane {
   std::string kind;
   ConnectionPtr connection;
   std::deque<Transfer> queue;
+  std::deque<std::vector<std::byte>> messages;
   bool writing = false;
   bool reading_block = false;
   Clock::time_point progress;  ///< Last byte either way, or the invitation.
@@ -180,6 +188,7 @@ struct BulkLanes::Impl {
   void write_next(PeerId peer);
   void read_header(PeerId peer);
   void read_block(PeerId peer);
+  void arrived(PeerId peer, const ConnectionPtr& connection);
   void housekeeping();
   bool room_for_lane() const;
   LaneInvite make_invite(PeerId peer, std::uint64_t id, const LaneToken& token) const;
@@ -200,7 +209,7 @@ struct BulkLanes::Impl {
   std::uint64_t host = host_tag();
   std::map<PeerId, Lane> lanes;
   std::map<std::uint64_t, Invitation> invitations;
-  std::map<PeerId, std::uint64_t> previous;   ///< The last lane that was open with a peer.
+  std::map<PeerId, std::uint64_t> previous;  ///< The last lane that was open with a peer.
   std::set<ConnectionPtr> strangers;
   std::shared_ptr<asio::steady_timer> timer;
   /// Handlers hold this weakly: when it is gone, so is everything they would touch.
@@ -657,24 +666,34 @@ void BulkLanes::Impl::write_next(PeerId peer) {
   const auto found = lanes.find(peer);
   if (found == lanes.end()) return;
   Lane& lane = found->second;
-  while (!lane.queue.empty() &&
-         lane.queue.front().offset >= lane.queue.front().payload.bytes.size()) {
-    lane.queue.pop_front();
+  std::deque<Transfer>& queue = lane.queue;
+  while (!queue.empty() && queue.front().offset >= queue.front().payload.bytes.size()) {
+    queue.pop_front();
   }
-  if (lane.state != Lane::State::open || lane.writing || lane.queue.empty()) return;
-  Transfer& transfer = lane.queue.front();
-  const std::size_t length =
-      std::min<std::size_t>(block_bytes_max, transfer.payload.bytes.size() - transfer.offset);
+  if (lane.state != Lane::State::open || lane.writing) return;
   Connection& connection = *lane.connection;
-  connection.out = {.length = static_cast<std::uint32_t>(length),
-                    .owner = static_cast<std::uint64_t>(transfer.id.owner),
-                    .session = transfer.id.session,
-                    .number = transfer.id.number,
-                    .offset = transfer.offset};
-  connection.out_owner = transfer.payload;
+  std::span<const std::byte> bytes;
+  if (!lane.messages.empty()) {
+    connection.out_message = std::move(lane.messages.front());
+    lane.messages.pop_front();
+    bytes = connection.out_message;
+    connection.out = {.length = static_cast<std::uint32_t>(bytes.size()), .kind = message_kind};
+  } else if (!queue.empty()) {
+    Transfer& transfer = queue.front();
+    const std::size_t length =
+        std::min<std::size_t>(block_bytes_max, transfer.payload.bytes.size() - transfer.offset);
+    bytes = transfer.payload.bytes.subspan(transfer.offset, length);
+    connection.out = {.length = static_cast<std::uint32_t>(length),
+                      .owner = static_cast<std::uint64_t>(transfer.id.owner),
+                      .session = transfer.id.session,
+                      .number = transfer.id.number,
+                      .offset = transfer.offset};
+    connection.out_owner = transfer.payload;
+    transfer.offset += length;
+  } else {
+    return;
+  }
   lane.writing = true;
-  const auto bytes = transfer.payload.bytes.subspan(transfer.offset, length);
-  transfer.offset += length;
   const std::array<asio::const_buffer, 2> buffers{asio::buffer(&connection.out, header_bytes),
                                                   asio::buffer(bytes.data(), bytes.size())};
   connection.write(buffers, [this, peer, connection = lane.connection, weak = std::weak_ptr(alive)](
@@ -704,8 +723,10 @@ void BulkLanes::Impl::read_header(PeerId peer) {
         counters.bytes_received += read;
         Lane* same = current(peer, connection);
         if (same == nullptr) return;
-        const bool sound = !error && connection->in.version == 1 && connection->in.length > 0 &&
-                           connection->in.length <= block_bytes_max;
+        const Header& in = connection->in;
+        const std::size_t longest = in.kind == block_kind ? block_bytes_max : frame_bytes_max;
+        const bool sound = !error && in.version == 1 && in.length > 0 && in.length <= longest &&
+                           (in.kind == block_kind || in.kind == message_kind);
         if (!sound) {
           broken(peer, connection, error ? error.message() : "a malformed block header");
           return;
@@ -733,15 +754,29 @@ void BulkLanes::Impl::read_block(PeerId peer) {
                     }
                     same->progress = Clock::now();
                     same->reading_block = false;
-                    const Block block{
-                        .id = {static_cast<PeerId>(connection->in.owner), connection->in.session,
-                               connection->in.number},
-                        .offset = connection->in.offset,
-                        .bytes = std::span(connection->buffer).first(connection->in.length)};
-                    callbacks.block(peer, block);
-                    // The block may have ended the lane.
+                    arrived(peer, connection);
+                    // What came may have ended the lane.
                     if (current(peer, connection) != nullptr) read_header(peer);
                   });
+}
+
+/// A whole block or message lies in the connection's buffer.
+void BulkLanes::Impl::arrived(PeerId peer, const ConnectionPtr& connection) {
+  const Header& in = connection->in;
+  const auto bytes = std::span<const std::byte>(connection->buffer).first(in.length);
+  if (in.kind == block_kind) {
+    callbacks.block(peer, Block{.id = {static_cast<PeerId>(in.owner), in.session, in.number},
+                                .offset = in.offset,
+                                .bytes = bytes});
+    return;
+  }
+  Decoded decoded = decode(bytes);
+  const auto* message = decoded.frame ? std::get_if<Message>(&*decoded.frame) : nullptr;
+  if (message == nullptr) {
+    broken(peer, connection, decoded.frame ? "a frame that is no message" : decoded.problem);
+    return;
+  }
+  callbacks.message({peer, *message});
 }
 
 void BulkLanes::Impl::housekeeping() {
@@ -750,7 +785,8 @@ void BulkLanes::Impl::housekeeping() {
   std::vector<std::pair<PeerId, ConnectionPtr>> stuck;
   for (auto lane = lanes.begin(); lane != lanes.end();) {
     Lane& own = lane->second;
-    const bool busy = own.writing || own.reading_block || !own.queue.empty();
+    const bool busy =
+        own.writing || own.reading_block || !own.queue.empty() || !own.messages.empty();
     if (own.state != Lane::State::open) {
       if (now - own.progress > invite_deadline) unanswered.push_back(lane->first);
     } else if (busy && now - own.progress > options.progress_deadline) {
@@ -813,6 +849,22 @@ void BulkLanes::cancel(const Cancel& cancel) {
   if (found == impl_->lanes.end()) return;
   std::erase_if(found->second.queue,
                 [&](const Transfer& transfer) { return transfer.id == cancel.id; });
+}
+
+bool BulkLanes::send_message(PeerId to, const Message& message) {
+  const auto found = impl_->lanes.find(to);
+  if (found == impl_->lanes.end() || found->second.state != Lane::State::open ||
+      found->second.messages.size() >= messages_max) {
+    return false;
+  }
+  try {
+    found->second.messages.push_back(encode(message));
+  } catch (const std::exception&) {
+    // The control link says what is wrong with it.
+    return false;
+  }
+  impl_->write_next(to);
+  return true;
 }
 
 void BulkLanes::forget(PeerId peer) {

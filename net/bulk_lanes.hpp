@@ -35,8 +35,9 @@ class BulkLanes {
 
   struct Callbacks {
     std::function<void(PeerId, const Block&)> block;
-    std::function<void(PeerId)> lost;     ///< A lane with something in flight broke.
-    std::function<void(PeerId)> refused;  ///< No lane to this peer can be opened.
+    std::function<void(Envelope)> message;  ///< One that rode along on a lane.
+    std::function<void(PeerId)> lost;       ///< A lane with something in flight broke.
+    std::function<void(PeerId)> refused;    ///< No lane to this peer can be opened.
     std::function<void(Event)> event;
     std::function<bool(PeerId, const LaneInvite&)> send_invite;  ///< ControlLinks::send.
   };
@@ -53,6 +54,10 @@ class BulkLanes {
   /// Streams the transfer, opening a lane first when there is none.
   void send(Transfer transfer);
   void cancel(const Cancel& cancel);
+
+  /// Sends a small message ahead of the blocks on an open lane, which costs both ends half the
+  /// wake-ups of a control link. False, and nothing is sent, when no lane to the peer is open.
+  bool send_message(PeerId to, const Message& message);
 
   /// The peer is gone: closes its lane and forgets its transfers, silently.
   void forget(PeerId peer);

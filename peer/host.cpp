@@ -56,6 +56,12 @@ std::vector<PeerId> ids_of(const std::vector<AuthorizedPeer>& authorized, PeerId
   return ids;
 }
 
+bool is_membership(const Message& message) {
+  return std::holds_alternative<Ping>(message) || std::holds_alternative<PingRequest>(message) ||
+         std::holds_alternative<Ack>(message) || std::holds_alternative<Nack>(message) ||
+         std::holds_alternative<PushPull>(message);
+}
+
 class Host {
  public:
   Host(const HostOptions& options, Task task);
@@ -157,7 +163,10 @@ void Host::carry_out(NodeEffects& effects) {
     }
     if (members_changed) sync_addresses();
     for (const Outgoing& outgoing : effects.messages) {
-      const bool sent = control_->send(outgoing.to, outgoing.message);
+      // Exchanges talk over the lane they use anyway, if it is open; membership never does.
+      const bool sent = (!is_membership(outgoing.message) &&
+                         lanes_->send_message(outgoing.to, outgoing.message)) ||
+                        control_->send(outgoing.to, outgoing.message);
       if (!sent && std::holds_alternative<Offer>(outgoing.message)) {
         node_->lane_refused(now(), outgoing.to, more);
       }
@@ -337,6 +346,10 @@ int Host::run() {
           .block =
               [this](PeerId from, const Block& block) {
                 feed([&](Time t, NodeEffects& out) { node_->receive_block(t, from, block, out); });
+              },
+          .message =
+              [this](const Envelope& envelope) {
+                feed([&](Time t, NodeEffects& out) { node_->receive(t, envelope, out); });
               },
           .lost =
               [this](PeerId peer) {

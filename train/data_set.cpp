@@ -4,8 +4,17 @@
 #include <algorithm>
 
 #include "consensus/base/check.hpp"
+#include "consensus/base/wide.hpp"
 
 namespace gv {
+namespace {
+
+GV_WIDE void scale_bytes(const std::uint8_t* __restrict from, float* __restrict to, std::size_t n,
+                         float factor, float shift) {
+  for (std::size_t i = 0; i < n; ++i) to[i] = static_cast<float>(from[i]) * factor - shift;
+}
+
+}  // namespace
 
 void DataSet::read(std::size_t index, std::span<float> out) const {
   const std::size_t width = features();
@@ -14,10 +23,7 @@ void DataSet::read(std::size_t index, std::span<float> out) const {
     std::copy_n(floats.data() + index * width, width, out.data());
     return;
   }
-  const std::uint8_t* from = bytes.data() + index * width;
-  const float factor = scale / 255.0f;
-  const float shift = offset * scale;
-  for (std::size_t i = 0; i < width; ++i) out[i] = static_cast<float>(from[i]) * factor - shift;
+  scale_bytes(bytes.data() + index * width, out.data(), width, scale / 255.0f, offset * scale);
 }
 
 DataSet DataSet::subset(std::span<const std::uint32_t> indices) const {

@@ -5,16 +5,7 @@
 #include <cmath>
 
 #include "consensus/base/check.hpp"
-
-// These loops run over every parameter at every step. Where the compiler can, it makes a version
-// for each vector width and the loader picks; no version contracts or reorders, so all give the
-// same bits. The sanitizers cannot run before the loader has picked.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define GV_WIDE __attribute__((target_clones("default", "avx2", "avx512f")))
-#else
-#define GV_WIDE
-#endif
+#include "consensus/base/wide.hpp"
 
 namespace gv {
 namespace {

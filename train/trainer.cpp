@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "consensus/base/check.hpp"
+#include "consensus/base/wide.hpp"
 #include "train/data/sampler.hpp"
 #include "train/optimizer.hpp"
 #include "train/schedule.hpp"
@@ -14,6 +15,11 @@ namespace {
 
 std::size_t outputs_of(const ModelSpec& spec) {
   return spec.layers.empty() ? 0 : spec.layers.back().units;
+}
+
+GV_WIDE void add_scaled(float* __restrict x, const float* __restrict force, std::size_t n,
+                        float scale) {
+  for (std::size_t i = 0; i < n; ++i) x[i] += scale * force[i];
 }
 
 }  // namespace
@@ -72,8 +78,7 @@ Score Trainer::run_steps(std::uint64_t count) {
 
 void Trainer::add(std::span<const float> force, float scale) {
   check(force.size() == impl_->parameters.size(), "a force has the layout's size");
-  float* x = impl_->parameters.data();
-  for (std::size_t i = 0; i < force.size(); ++i) x[i] += scale * force[i];
+  add_scaled(impl_->parameters.data(), force.data(), force.size(), scale);
 }
 
 std::span<const float> Trainer::parameters() const { return impl_->parameters; }

@@ -123,4 +123,16 @@ void decode(Codec codec, std::span<const std::byte> bytes, std::span<float> out)
   }
 }
 
+std::span<const float> decoded(Codec codec, std::span<const std::byte> bytes,
+                               std::span<float> scratch) {
+  const std::size_t count = bytes.size() / bytes_per_element(codec);
+  const bool aligned = reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(float) == 0;
+  if (codec == Codec::identity && aligned) {
+    return {reinterpret_cast<const float*>(bytes.data()), count};
+  }
+  const std::span<float> values = scratch.first(count);
+  decode(codec, bytes, values);
+  return values;
+}
+
 }  // namespace gv

@@ -24,4 +24,9 @@ void encode(Codec codec, std::span<const float> values, std::span<std::byte> out
 /// The inverse: `bytes.size()` must be out.size() * bytes_per_element.
 void decode(Codec codec, std::span<const std::byte> bytes, std::span<float> out);
 
+/// The values of encoded bytes: the bytes themselves where they already are aligned floats, else
+/// decoded into `scratch`, which must have room for them.
+std::span<const float> decoded(Codec codec, std::span<const std::byte> bytes,
+                               std::span<float> scratch);
+
 }  // namespace gv

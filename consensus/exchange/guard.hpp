@@ -1,14 +1,38 @@
 // What a peer believes of another's model: finite, not absurdly large, and pulled at only so hard.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <span>
 
 namespace gv {
 
-/// Sum of squares in double, over 16 interleaved partial sums added in a fixed order: both ends of
-/// an exchange get the same bits from values that differ only in sign. Not finite if any value is
-/// not.
-double sum_of_squares(std::span<const float> values);
+/// Compares two models piece by piece in one pass over memory. Squares are summed in double over 16
+/// interleaved partial sums by an element's place in the whole model, so the result depends neither
+/// on how the model was cut nor on the sign of the differences: both ends of an exchange get the
+/// same bits.
+class Comparison {
+ public:
+  /// Takes the next elements of both models and writes theirs - ours. All three have the same size.
+  void add(std::span<const float> theirs, std::span<const float> ours, std::span<float> difference);
+
+  /// Norms of what was taken so far; not finite if any value was not.
+  double their_norm() const;
+  double our_norm() const;
+  double distance() const;
+
+ private:
+  static constexpr std::size_t lanes = 16;
+  using Sums = std::array<double, lanes>;
+
+  std::size_t count_ = 0;
+  Sums theirs_{};
+  Sums ours_{};
+  Sums difference_{};
+};
+
+/// Whether every value is a number.
+bool is_finite(std::span<const float> values);
 
 /// The factor c of symmetric self-centred clipping (He, Karimireddy, Jaggi 2022, made symmetric by
 /// taking the smaller radius of the two): min(1, radius / distance). A radius of 0 clips nothing.

@@ -2,7 +2,6 @@
 #include "consensus/exchange/model_fetch.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -111,7 +110,7 @@ void ModelFetch::State::resume(Time now, Reason reason, Effects& out) {
 
 void ModelFetch::State::finish(Time now, Effects& out) {
   Wanted& mine = *wanted;
-  if (!std::isfinite(sum_of_squares(mine.values))) {
+  if (!is_finite(mine.values)) {
     out.events.push_back(
         {.name = "model_refused", .peer = mine.source, .reason = Reason::not_finite});
     change_source(now, Reason::not_finite, out);

@@ -38,7 +38,7 @@ struct Flight {
   Canary partner_canary{};
   std::uint64_t partner_step = 0;
   std::vector<float> difference;  ///< dec(partner) - dec(own), as far as received.
-  double partner_squares = 0;     ///< Of the partner's values so far.
+  Comparison comparison;          ///< Of the partner's model with ours, so far.
   std::uint64_t received = 0;     ///< Bytes.
   bool accepted = false;
   bool ready = false;  ///< Initiator: the responder said Ready.
@@ -344,16 +344,14 @@ void PairExchange::State::on(Time, PeerId from, const Resume& request, Effects& 
 void PairExchange::State::whole(Time now, Effects& out) {
   Flight& mine = *flight;
   check(mine.accepted, "an exchange is whole after it was accepted");
-  if (!std::isfinite(mine.partner_squares)) {
+  const double norm = mine.comparison.their_norm();
+  if (!std::isfinite(norm)) {
     offend(now, Reason::not_finite, out);
     return;
   }
-  if (options.norm_cap > 0) {
-    const double own = std::sqrt(sum_of_squares(mine.snapshot->values));
-    if (std::sqrt(mine.partner_squares) > options.norm_cap * std::max(own, 1.0)) {
-      offend(now, Reason::norm_exceeded, out);
-      return;
-    }
+  if (options.norm_cap > 0 && norm > options.norm_cap * std::max(mine.comparison.our_norm(), 1.0)) {
+    offend(now, Reason::norm_exceeded, out);
+    return;
   }
   if (!mine.initiator) {
     mine.stage = Stage::awaiting_word;
@@ -373,7 +371,7 @@ void PairExchange::State::offend(Time now, Reason reason, Effects& out) {
   out.events.push_back({.name = "model_refused",
                         .peer = partner,
                         .reason = reason,
-                        .numbers = {{"norm", std::sqrt(flight->partner_squares)}}});
+                        .numbers = {{"norm", flight->comparison.their_norm()}}});
   Conduct& theirs = conduct[partner];
   if (++theirs.offences >= options.offences_max) {
     theirs = {.offences = 0, .quarantined_until = now + options.quarantine};
@@ -387,7 +385,7 @@ void PairExchange::State::offend(Time now, Reason reason, Effects& out) {
 
 void PairExchange::State::commit(Time now, Effects& out) {
   Flight& mine = *flight;
-  const double distance = std::sqrt(sum_of_squares(mine.difference));
+  const double distance = mine.comparison.distance();
   const double clip = clip_factor(mine.clip_radius, distance);
   const double strength = mine.alpha * clip;
   Force force{.values = std::make_shared<const std::vector<float>>(std::move(mine.difference)),
@@ -467,11 +465,11 @@ PairExchange::PairExchange(PeerId self, TransferNumbers& numbers, Options option
 
 PairExchange::~PairExchange() = default;
 
-void PairExchange::set_snapshot(SnapshotPtr snapshot, float alpha) {
+void PairExchange::set_snapshot(SnapshotPtr snapshot, float alpha, std::span<const Force> since) {
   check(!snapshot || snapshot->values.size() == state_->options.elements,
         "a snapshot has the layout's size");
   state_->snapshot = std::move(snapshot);
-  state_->since.clear();
+  state_->since.assign(since.begin(), since.end());
   state_->alpha = alpha;
 }
 
@@ -518,21 +516,23 @@ void PairExchange::receive_block(Time now, PeerId from, const Block& block, Effe
     state.abort(Reason::bad_length, true, out);
     return;
   }
-  if (mine->difference.empty()) mine->difference.resize(state.options.elements);
-  std::array<float, 4096> theirs;
-  std::array<float, 4096> ours;
-  const std::size_t first = mine->received / width;
+  // Grown piece by piece: clearing a piece that is written next costs nothing, clearing it all
+  // would.
+  mine->difference.reserve(state.options.elements);
+  std::array<float, 4096> their_scratch;
+  std::array<float, 4096> our_scratch;
   const std::size_t count = block.bytes.size() / width;
   const auto own_bytes = mine->payload.bytes.subspan(mine->received, block.bytes.size());
-  for (std::size_t at = 0; at < count; at += theirs.size()) {
-    const std::size_t part = std::min(theirs.size(), count - at);
-    const std::span<float> their_part = std::span(theirs).first(part);
-    decode(state.options.codec, block.bytes.subspan(at * width, part * width), their_part);
-    decode(state.options.codec, own_bytes.subspan(at * width, part * width),
-           std::span(ours).first(part));
-    mine->partner_squares += sum_of_squares(their_part);
-    float* difference = mine->difference.data() + first + at;
-    for (std::size_t i = 0; i < part; ++i) difference[i] = theirs[i] - ours[i];
+  for (std::size_t at = 0; at < count; at += their_scratch.size()) {
+    const std::size_t part = std::min(their_scratch.size(), count - at);
+    const auto piece = [&](std::span<const std::byte> bytes) {
+      return bytes.subspan(at * width, part * width);
+    };
+    const std::size_t before = mine->difference.size();
+    mine->difference.resize(before + part);
+    mine->comparison.add(decoded(state.options.codec, piece(block.bytes), their_scratch),
+                         decoded(state.options.codec, piece(own_bytes), our_scratch),
+                         std::span(mine->difference).subspan(before));
   }
   mine->received += block.bytes.size();
   if (mine->accepted) mine->deadline = now + state.options.progress_deadline;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "consensus/base/time.hpp"
 #include "consensus/effects.hpp"
@@ -53,10 +54,11 @@ class PairExchange {
   PairExchange(PeerId self, TransferNumbers& numbers, Options options);
   ~PairExchange();
 
-  /// What this peer offers and answers with from now on, and the coefficient it consents to. Forces
-  /// committed later are added to it here before it is used again, so no difference counts twice.
-  /// Null: every offer is refused as not ready.
-  void set_snapshot(SnapshotPtr snapshot, float alpha);
+  /// What this peer offers and answers with from now on, and the coefficient it consents to.
+  /// `since` are forces the snapshot does not contain yet; they and those committed later are added
+  /// here before it is used again, so no difference counts twice. Null: every offer is refused as
+  /// not ready.
+  void set_snapshot(SnapshotPtr snapshot, float alpha, std::span<const Force> since = {});
 
   /// Offers the current snapshot to `partner`. Returns false (and starts nothing) when an exchange
   /// is in flight, there is no snapshot, or the partner is quarantined.

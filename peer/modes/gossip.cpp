@@ -113,20 +113,10 @@ void GossipMode::complete(Time now, JobDone done, Membership& members, Effects& 
     return;
   }
   if (done.snapshot && phase_ != Phase::joining && fetched_.empty() && !leaving_) {
-    // Forces that came while the job ran are not in its snapshot yet. Exchanging without them would
-    // count the same difference twice.
-    for (const Force& force : forces_) {
-      const std::vector<float>& values = *force.values;
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        done.snapshot->values[i] += force.scale * values[i];
-      }
-      for (std::size_t i = 0; i < force.canary.size(); ++i) {
-        done.snapshot->canary[i] += force.canary[i];
-      }
-    }
     has_snapshot_ = true;
     const SnapshotPtr snapshot = std::move(done.snapshot);
-    exchange_.set_snapshot(snapshot, alpha());
+    // Forces that came while the job ran are not in its snapshot yet.
+    exchange_.set_snapshot(snapshot, alpha(), forces_);
     fetch_.set_snapshot(snapshot);
   }
   if (phase_ == Phase::training && step_ >= options_.steps) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "consensus/base/check.hpp"
+#include "consensus/base/wide.hpp"
 #include "train/layers/layer.hpp"
 #include "train/layers/network.hpp"
 
@@ -104,11 +105,12 @@ float* floats(const memory& memory) { return static_cast<float*>(memory.get_data
 
 /// The gradient through a ReLU that was fused into the step before, on whatever layout:
 /// element-wise.
+GV_WIDE void gate(const float* __restrict y, float* __restrict dy, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) dy[i] = y[i] > 0 ? dy[i] : 0;
+}
+
 void gate_by_relu(const Tensor& out) {
-  const float* y = floats(out.values);
-  float* dy = floats(out.gradient);
-  const std::size_t count = out.values.get_desc().get_size() / sizeof(float);
-  for (std::size_t i = 0; i < count; ++i) dy[i] = y[i] > 0 ? dy[i] : 0;
+  gate(floats(out.values), floats(out.gradient), out.values.get_desc().get_size() / sizeof(float));
 }
 
 dnnl::primitive_attr fused(bool relu) {
