@@ -62,6 +62,7 @@ struct Member {
   std::string address;                 ///< Control link "host:port"; empty: cannot be dialled.
   std::uint64_t incarnation = 0;       ///< Raised only by the peer itself.
   MemberState state = MemberState::alive;
+  PeerId accuser{};               ///< Who suspects it, when it is suspected.
   std::uint64_t layout_hash = 0;  ///< Of its model; 0 while unknown.
   Progress progress;
 

@@ -77,7 +77,7 @@ void serialize(A& ar, Progress& p) {
 
 template <BoundedArchive A>
 void serialize(A& ar, Member& m) {
-  ar(m.id, m.name, m.key, m.address, m.incarnation, m.state, m.layout_hash, m.progress);
+  ar(m.id, m.name, m.key, m.address, m.incarnation, m.state, m.accuser, m.layout_hash, m.progress);
 }
 
 template <BoundedArchive A>

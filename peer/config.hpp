@@ -15,16 +15,13 @@
 
 namespace gv {
 
-enum class LogLevel { debug, info, warning, error };
-
 /// [run]: the run as a whole.
 struct RunConfig {
-  std::uint64_t seed = 1;         ///< Fixes the first model, the order of samples and the pairing.
-  std::size_t peers = 4;          ///< Shards the training data is cut into: one for each peer.
-  double epochs = 10;             ///< Passes over the peer's shard; unused when `steps` is set.
-  std::uint64_t steps = 0;        ///< Local steps of each peer; 0 = as many as `epochs` need.
-  std::string folder = "runs";    ///< Events, metrics and checkpoints go below it.
-  LogLevel log = LogLevel::info;  ///< The least important line that is printed.
+  std::uint64_t seed = 1;       ///< Fixes the first model, the order of samples and the pairing.
+  std::size_t peers = 4;        ///< Shards the training data is cut into: one for each peer.
+  double epochs = 10;           ///< Passes over the peer's shard; unused when `steps` is set.
+  std::uint64_t steps = 0;      ///< Local steps of each peer; 0 = as many as `epochs` need.
+  std::string folder = "runs";  ///< Events, metrics and checkpoints go below it.
 };
 
 enum class DataKind { generated, idx, cifar10, csv };

@@ -355,13 +355,6 @@ void append_run(Settings& all) {
                           "local steps of each peer instead of epochs; 0 = by epochs"));
   all.push_back(run.text("folder", GV_FIELD(run.folder),
                          "where events, metrics and checkpoints go, below the current folder"));
-  all.push_back(
-      run.choice<>("log", GV_FIELD(run.log),
-                   std::vector<std::pair<std::string, LogLevel>>{{"debug", LogLevel::debug},
-                                                                 {"info", LogLevel::info},
-                                                                 {"warning", LogLevel::warning},
-                                                                 {"error", LogLevel::error}},
-                   "the least important line that is printed"));
 }
 
 void append_data(Settings& all) {

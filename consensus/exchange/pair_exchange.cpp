@@ -16,10 +16,9 @@
 namespace gv {
 namespace {
 
-constexpr int resumes_max = 3;  ///< Broken lanes one exchange survives.
-constexpr int queries_max = 8;  ///< Questions for the word before the responder gives up.
-constexpr std::size_t committed_max = 64;  ///< Exchanges an initiator can still answer for.
-constexpr int patience_part = 8;           ///< Of the answer deadline: after it an offer can yield.
+constexpr int resumes_max = 3;    ///< Broken lanes one exchange survives.
+constexpr int queries_max = 8;    ///< Questions for the word before the responder gives up.
+constexpr int patience_part = 8;  ///< Of the answer deadline: after it an offer can yield.
 constexpr std::size_t distances_max = 15;  ///< Recent distances the adaptive radius looks at.
 constexpr std::size_t distances_min = 5;   ///< Fewer say nothing about what is usual.
 
@@ -76,7 +75,7 @@ struct PairExchange::State {
   std::vector<Force> since;  ///< Committed since the snapshot was taken.
   float alpha = 0;
   std::optional<Flight> flight;
-  std::deque<TransferId> committed;
+  std::map<PeerId, TransferId> committed;  ///< The last one as initiator with each partner.
   std::map<PeerId, Settled> settled;
   std::map<PeerId, Conduct> conduct;
   std::deque<double> distances;
@@ -93,6 +92,7 @@ struct PairExchange::State {
   void withdraw_unanswered(Time now, Effects& out);
   Reason judge(Time now, PeerId from, const Offer& offer) const;
   void settle(const TransferId& id);
+  void tell_outcome(PeerId to, const TransferId& id, Effects& out) const;
   void stream(Effects& out, std::uint64_t offset);
   void refuse(PeerId to, TransferId id, Reason reason, Effects& out);
   void end(Effects& out) {
@@ -183,6 +183,17 @@ void PairExchange::State::settle(const TransferId& id) {
   settled[id.owner] = {id.session, id.number};
 }
 
+/// What became of an exchange of ours that is over: what was committed stays committed. The last
+/// with each partner is enough: it takes part in no later one while it awaits the word of this.
+void PairExchange::State::tell_outcome(PeerId to, const TransferId& id, Effects& out) const {
+  const auto last = committed.find(to);
+  if (last != committed.end() && last->second == id) {
+    out.send(to, Commit{id});
+  } else {
+    out.send(to, Abort{id, Reason::stale});
+  }
+}
+
 void PairExchange::State::stream(Effects& out, std::uint64_t offset) {
   out.transfers.push_back({flight->partner, flight->id, flight->payload, offset});
 }
@@ -266,8 +277,8 @@ void PairExchange::State::on(Time now, PeerId from, const Offer& offer, Effects&
 void PairExchange::State::on(Time now, PeerId from, const Accept& accept, Effects& out) {
   Flight* mine = matching(from, accept.id);
   if (mine == nullptr || !mine->initiator) {
-    // It accepted what we have given up: release it.
-    if (accept.id.owner == self) out.send(from, Abort{accept.id, Reason::stale});
+    // It accepted what is over: release it, unless this is a late copy and it awaits the word.
+    if (accept.id.owner == self) tell_outcome(from, accept.id, out);
     return;
   }
   if (mine->accepted) return;
@@ -304,12 +315,7 @@ void PairExchange::State::on(Time now, PeerId from, const Ready& word, Effects& 
     return;
   }
   if (word.id.owner != self || mine != nullptr) return;
-  const bool known = std::ranges::find(committed, word.id) != committed.end();
-  if (known) {
-    out.send(from, Commit{word.id});
-  } else {
-    out.send(from, Abort{word.id, Reason::stale});
-  }
+  tell_outcome(from, word.id, out);
 }
 
 void PairExchange::State::on(Time now, PeerId from, const Commit& word, Effects& out) {
@@ -319,12 +325,7 @@ void PairExchange::State::on(Time now, PeerId from, const Commit& word, Effects&
 
 void PairExchange::State::on(Time, PeerId from, const Query& query, Effects& out) {
   if (query.id.owner != self || matching(from, query.id)) return;
-  const bool known = std::ranges::find(committed, query.id) != committed.end();
-  if (known) {
-    out.send(from, Commit{query.id});
-  } else {
-    out.send(from, Abort{query.id, Reason::stale});
-  }
+  tell_outcome(from, query.id, out);
 }
 
 void PairExchange::State::on(Time, PeerId from, const Abort& word, Effects& out) {
@@ -411,8 +412,7 @@ void PairExchange::State::commit(Time now, Effects& out) {
                                                         static_cast<double>(mine.snapshot->step)},
                                     {"seconds", seconds(now - mine.began)}}});
   if (mine.initiator) {
-    committed.push_back(mine.id);
-    if (committed.size() > committed_max) committed.pop_front();
+    committed[mine.partner] = mine.id;
     out.send(mine.partner, Commit{mine.id});
   }
   // Nothing to cancel: Ready means that the partner holds our whole model, and we hold its.

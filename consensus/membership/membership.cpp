@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::size_t rumors_max = 8;           ///< Carried by one probe or answer.
 constexpr std::size_t push_pull_members = 128;  ///< In one message: well below 64 KiB.
+constexpr std::size_t introductions_max = 32;   ///< Told at once that we are there, or still are.
 constexpr std::size_t relays_max = 64;          ///< Indirect probes done for others at a time.
 constexpr int health_max = 8;                   ///< Lifeguard's ceiling of the local health.
 constexpr int confirmations_max = 3;            ///< Independent suspicions that count (Lifeguard).
@@ -31,6 +32,7 @@ struct Entry {
   std::set<PeerId> suspected_by;  ///< Independent suspicions, ours included.
   Time suspected_at{};
   Time gone_at{};              ///< Dead or left since.
+  Time checked_at{};           ///< When we last asked it whether it is there, being suspected.
   Time reminded_at{};          ///< When we last told it what we think of it.
   int transmissions_left = 0;  ///< Times the newest change still rides along.
 };
@@ -90,8 +92,10 @@ struct Membership::State {
   void declare(Time now, Entry& entry, MemberState state, const char* event, Effects& out);
 
   void hear(Time now, PeerId from, const std::vector<Member>& members, Effects& out);
-  void hear_of_self(const Member& rumor, Effects& out);
+  bool hear_of_self(const Member& rumor, Effects& out);
   void hear_of(Time now, PeerId from, const Member& rumor, Effects& out);
+  PeerId accuser_of(PeerId from, const Member& rumor) const;
+  void introduce(std::vector<PeerId> peers, Effects& out);
   void note_progress(PeerId from, const Progress& progress);
   void remind(Time now, PeerId from, Effects& out);
 
@@ -122,7 +126,10 @@ Time Membership::State::deadline() const {
   Time earliest = never;
   const auto at = [&](Time time) { earliest = std::min(earliest, time); };
   for (const auto& [peer, entry] : others) {
-    if (entry.member.state == MemberState::suspect) at(suspicion_deadline(entry));
+    if (entry.member.state == MemberState::suspect) {
+      at(suspicion_deadline(entry));
+      at(entry.checked_at + options.probe_period);
+    }
     if (!is_live(entry.member.state)) at(entry.gone_at + options.forget_dead_after);
   }
   for (const auto& [number, relay] : relays) at(relay.nack_at);
@@ -249,12 +256,16 @@ void Membership::State::suspect(Time now, Entry& entry, PeerId accuser, Effects&
   if (entry.member.state == MemberState::alive) {
     entry.member.state = MemberState::suspect;
     entry.suspected_at = now;
+    entry.checked_at = now;
     entry.suspected_by.clear();
     out.events.push_back({.name = "member_suspected", .peer = entry.member.id});
     spread(entry);
   }
   const bool more = static_cast<int>(entry.suspected_by.size()) <= confirmations_max;
-  if (more && entry.suspected_by.insert(accuser).second) spread(entry);
+  if (more && entry.suspected_by.insert(accuser).second) {
+    entry.member.accuser = accuser;
+    spread(entry);
+  }
 }
 
 void Membership::State::declare(Time now, Entry& entry, MemberState state, const char* event,
@@ -271,36 +282,55 @@ void Membership::State::declare(Time now, Entry& entry, MemberState state, const
 
 void Membership::State::hear(Time now, PeerId from, const std::vector<Member>& members,
                              Effects& out) {
+  bool refuted = false;
+  std::vector<PeerId> met;
   for (const Member& rumor : members) {
     if (rumor.id == id()) {
-      hear_of_self(rumor, out);
+      refuted = hear_of_self(rumor, out) || refuted;
     } else if (authorized.contains(rumor.id)) {
+      const bool known = others.contains(rumor.id);
       hear_of(now, from, rumor, out);
+      if (!known && rumor.id != from && others.contains(rumor.id)) met.push_back(rumor.id);
     }
+  }
+  if (refuted) introduce(live_others(), out);
+  // Whoever we just learnt of may not know us: rumours would take rounds to tell it.
+  introduce(std::move(met), out);
+}
+
+/// Says who and how we are to as many of `peers` as one call may.
+void Membership::State::introduce(std::vector<PeerId> peers, Effects& out) {
+  rng.shuffle(std::span(peers));
+  if (peers.size() > introductions_max) peers.resize(introductions_max);
+  for (const PeerId peer : peers) {
+    out.send(peer, Ping{++sequence, self.member.progress, {self.member}});
   }
 }
 
-/// Whatever others believe of us wrongly, a higher incarnation corrects.
-void Membership::State::hear_of_self(const Member& rumor, Effects& out) {
+/// Whatever others believe of us wrongly, a higher incarnation corrects. True if they thought us
+/// gone.
+bool Membership::State::hear_of_self(const Member& rumor, Effects& out) {
   Member& me = self.member;
-  if (me.state == MemberState::left) return;
+  if (me.state == MemberState::left) return false;
   if (rumor.incarnation < me.incarnation ||
       rumor.incarnation > me.incarnation + incarnation_jump_max) {
-    return;
+    return false;
   }
   const bool wrong = rumor.state != MemberState::alive || rumor.address != me.address ||
                      rumor.layout_hash != me.layout_hash || rumor.name != me.name;
   // An incarnation above ours comes from an earlier life of this key.
-  if (!wrong && rumor.incarnation == me.incarnation) return;
+  if (!wrong && rumor.incarnation == me.incarnation) return false;
   me.incarnation = rumor.incarnation + 1;
   spread(self);
-  if (rumor.state == MemberState::suspect || rumor.state == MemberState::dead) {
+  const bool accused = rumor.state == MemberState::suspect || rumor.state == MemberState::dead;
+  if (accused) {
     judge_health(1);
     out.events.push_back(
         {.name = "self_refuted",
          .detail = std::string("others held us for ") + std::string(to_string(rumor.state)),
          .numbers = {{"incarnation", static_cast<double>(me.incarnation)}}});
   }
+  return accused;
 }
 
 void Membership::State::hear_of(Time now, PeerId from, const Member& rumor, Effects& out) {
@@ -322,7 +352,7 @@ void Membership::State::hear_of(Time now, PeerId from, const Member& rumor, Effe
                           .peer = rumor.id,
                           .detail = rumor.address,
                           .numbers = {{"view", static_cast<double>(view.size())}}});
-    if (rumor.state == MemberState::suspect) suspect(now, entry, from, out);
+    if (rumor.state == MemberState::suspect) suspect(now, entry, accuser_of(from, rumor), out);
     return;
   }
   Entry& entry = found->second;
@@ -361,7 +391,13 @@ void Membership::State::hear_of(Time now, PeerId from, const Member& rumor, Effe
     return;
   }
   if (newer && is_live(known.state)) known.incarnation = rumor.incarnation;
-  suspect(now, entry, from, out);
+  suspect(now, entry, accuser_of(from, rumor), out);
+}
+
+/// Whoever found it unreachable, not whoever passes the word on: only independent accusers count.
+PeerId Membership::State::accuser_of(PeerId from, const Member& rumor) const {
+  const bool named = rumor.state == MemberState::suspect && authorized.contains(rumor.accuser);
+  return named ? rumor.accuser : from;
 }
 
 void Membership::State::note_progress(PeerId from, const Progress& progress) {
@@ -386,7 +422,14 @@ void Membership::State::remind(Time now, PeerId from, Effects& out) {
 void Membership::State::on(Time now, PeerId from, const Ping& ping, Effects& out) {
   note_progress(from, ping.progress);
   hear(now, from, ping.rumors, out);
-  out.send(from, Ack{ping.sequence, id(), self.member.progress, rumors_for(from)});
+  std::vector<Member> rumors = rumors_for(from);
+  // Whoever asks because it suspects us gets the answer to that too, whatever else there is to
+  // tell.
+  const bool accused = std::ranges::any_of(ping.rumors, [&](const Member& rumor) {
+    return rumor.id == id() && rumor.state != MemberState::alive;
+  });
+  if (accused) rumors.push_back(self.member);
+  out.send(from, Ack{ping.sequence, id(), self.member.progress, std::move(rumors)});
 }
 
 void Membership::State::on(Time now, PeerId from, const PingRequest& request, Effects& out) {
@@ -443,7 +486,7 @@ void Membership::contact(Time now, PeerId peer, Effects& out) {
   if (!state_->authorized.contains(peer) || peer == state_->id()) return;
   state_->absorb_stall(now);
   state_->push_pull(peer, true, out);
-  state_->due = state_->deadline();
+  state_->due = std::max(now, state_->deadline());
 }
 
 void Membership::receive(Time now, PeerId from, const Message& message, Effects& out) {
@@ -464,17 +507,28 @@ void Membership::receive(Time now, PeerId from, const Message& message, Effects&
         }
       },
       message);
-  state.due = state.deadline();
+  state.due = std::max(now, state.deadline());
 }
 
 void Membership::tick(Time now, Effects& out) {
   State& state = *state_;
   if (state.self.member.state == MemberState::left) return;
   state.absorb_stall(now);
-  for (auto& [peer, entry] : state.others) {
-    if (entry.member.state == MemberState::suspect && now >= state.suspicion_deadline(entry)) {
-      state.declare(now, entry, MemberState::dead, "member_dead", out);
+  if (state.probe) state.continue_probe(now, out);
+  // A death makes the view smaller, which can end other suspicions: until nobody else dies.
+  for (std::size_t before = 0; before != state.view.size();) {
+    before = state.view.size();
+    for (auto& [peer, entry] : state.others) {
+      if (entry.member.state == MemberState::suspect && now >= state.suspicion_deadline(entry)) {
+        state.declare(now, entry, MemberState::dead, "member_dead", out);
+      }
     }
+  }
+  for (auto& [peer, entry] : state.others) {
+    if (entry.member.state != MemberState::suspect) continue;
+    if (now < entry.checked_at + state.options.probe_period) continue;
+    entry.checked_at = now;
+    out.send(peer, Ping{++state.sequence, state.self.member.progress, state.rumors_for(peer)});
   }
   std::erase_if(state.others, [&](const auto& item) {
     return !is_live(item.second.member.state) &&
@@ -489,7 +543,6 @@ void Membership::tick(Time now, Effects& out) {
              Nack{relay->second.origin_sequence, state.rumors_for(relay->second.origin)});
     relay = state.relays.erase(relay);
   }
-  if (state.probe) state.continue_probe(now, out);
   if (!state.probe && state.view.size() > 1 && now >= state.next_probe) state.begin_probe(now, out);
   if (!state.others.empty() && now >= state.next_push_pull) {
     // Once a period also somebody held for dead is asked: that is how two halves of a partition
@@ -507,7 +560,7 @@ void Membership::tick(Time now, Effects& out) {
     }
     state.next_push_pull = now + state.options.push_pull_period;
   }
-  state.due = state.deadline();
+  state.due = std::max(now, state.deadline());
 }
 
 Time Membership::deadline() const {
@@ -529,7 +582,7 @@ void Membership::announce(Effects& out) {
   }
 }
 
-void Membership::authorize(Time, std::vector<PeerId> authorized, Effects& out) {
+void Membership::authorize(Time now, std::vector<PeerId> authorized, Effects& out) {
   State& state = *state_;
   state.authorized = {authorized.begin(), authorized.end()};
   state.authorized.insert(state.id());
@@ -542,8 +595,10 @@ void Membership::authorize(Time, std::vector<PeerId> authorized, Effects& out) {
     if (state.probe && state.probe->target == entry->first) state.probe.reset();
     entry = state.others.erase(entry);
   }
+  std::erase_if(state.relays,
+                [&](const auto& item) { return !state.authorized.contains(item.second.origin); });
   state.rebuild_view();
-  state.due = state.deadline();
+  state.due = std::max(now, state.deadline());
 }
 
 void Membership::set_progress(const Progress& progress) { state_->self.member.progress = progress; }

@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <set>
 #include <string>
 #include <vector>
@@ -413,6 +415,24 @@ TEST_CASE("the nearest name is the one with the fewest edits", "[unit]") {
   CHECK_FALSE(nearest_name("x", {}).has_value());
   CHECK(edit_distance("kitten", "sitting") == 3);
   CHECK(edit_distance("modle", "model") == 1);
+}
+
+TEST_CASE("the page of settings says what the table of settings says", "[unit]") {
+  const std::string page = std::string(GRAPEVINE_SOURCE_DIR) + "/docs/configuration.md";
+  const std::string expected =
+      "# Settings\n\nA config is a TOML file. A line that is left out means the default; a key "
+      "that does "
+      "not exist is an\nerror that names the nearest one that does, and all mistakes are listed at "
+      "once. "
+      "Keys end in their unit.\nSettings that fix what is trained and how it is mixed must be "
+      "equal on all "
+      "peers of a run, and a peer\nthat differs is told which one.\n\n" +
+      config_reference();
+  // Rewritten on request, then read as a difference.
+  if (std::getenv("GRAPEVINE_REWRITE") != nullptr) std::ofstream(page) << expected;
+  std::ifstream in(page);
+  const std::string written((std::istreambuf_iterator<char>(in)), {});
+  CHECK(written == expected);
 }
 
 TEST_CASE("any bytes at all give problems or a config but never a crash", "[unit]") {

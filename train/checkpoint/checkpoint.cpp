@@ -117,7 +117,10 @@ std::string save_checkpoint(const std::filesystem::path& folder, const Layout& l
   problem = write_safetensors(file, tensors, metadata);
   if (!problem.empty()) return problem;
 
-  const auto files = parameter_files(folder);
+  // Counted from this one: checkpoints of later steps, torn ones or another run's, must not push
+  // out what was just written.
+  std::vector<std::filesystem::path> files = parameter_files(folder);
+  std::erase_if(files, [&](const auto& other) { return other.filename() > file.filename(); });
   for (std::size_t i = std::max<std::size_t>(1, keep); i < files.size(); ++i) {
     std::filesystem::remove(files[i], error);
     std::filesystem::remove(optimizer_file(files[i]), error);

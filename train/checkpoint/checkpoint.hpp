@@ -23,8 +23,8 @@ struct Checkpoint {
 
 /// Writes step-NNNNNNNNNN.optimizer.safetensors and then step-NNNNNNNNNN.safetensors into `folder`
 /// (created if missing), so that a parameter file implies its partner, and deletes all but the
-/// newest `keep` pairs. Returns why it could not, or an empty string; older checkpoints are then
-/// untouched.
+/// newest `keep` pairs (at least this one) up to this step; pairs of later steps stay. Returns why
+/// it could not, or an empty string; older checkpoints are then untouched.
 std::string save_checkpoint(const std::filesystem::path& folder, const Layout& layout,
                             std::span<const float> parameters, const OptimizerState& optimizer,
                             std::map<std::string, std::string> metadata, std::size_t keep);

@@ -238,7 +238,11 @@ LoadedTensors read_safetensors(const std::filesystem::path& file) {
     const auto data_sum = loaded.metadata.find(data_sum_key);
     const auto header_sum = loaded.metadata.find(header_sum_key);
     loaded.checksummed = data_sum != loaded.metadata.end() && header_sum != loaded.metadata.end();
-    if (data_sum != loaded.metadata.end() && data_sum->second != hex(sum)) {
+    // A change within one checksum's name must not switch the checks off.
+    if (!loaded.checksummed && data_sum != header_sum) {
+      return refuse("it has only one of its two checksums");
+    }
+    if (loaded.checksummed && data_sum->second != hex(sum)) {
       return refuse("its data does not match its checksum");
     }
     // Compared as it is written: spaces after it or another way to write a number count as altered.

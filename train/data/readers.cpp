@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string_view>
 
@@ -85,7 +86,8 @@ std::vector<std::size_t> idx_dimensions(const std::string& file,
 
 struct CsvRow {
   std::vector<double> values;
-  bool numeric = true;
+  bool numeric = true;         ///< Every field is a number that a float can hold.
+  bool starts_numeric = true;  ///< The first field is a number of some kind, "nan" included.
 };
 
 CsvRow parse_row(std::string_view line) {
@@ -101,8 +103,11 @@ CsvRow parse_row(std::string_view line) {
     }
     double value = 0;
     const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
-    row.numeric = row.numeric && error == std::errc() && end == field.data() + field.size() &&
-                  std::isfinite(value);
+    const bool whole = error != std::errc::invalid_argument && end == field.data() + field.size();
+    if (row.values.empty()) row.starts_numeric = whole;
+    // What a float cannot hold would train as infinity; the comparison is false for nan too.
+    row.numeric = row.numeric && whole && error == std::errc() &&
+                  std::abs(value) <= std::numeric_limits<float>::max();
     row.values.push_back(value);
     if (comma == line.size()) return row;
     line.remove_prefix(comma + 1);
@@ -184,6 +189,8 @@ LoadedDataSet read_csv(const std::string& file, std::size_t targets) {
   auto data = std::make_shared<DataSet>();
   const std::size_t last_columns = std::max<std::size_t>(1, targets);
   std::string_view text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
+  // Spreadsheets put a byte order mark first; it would make a first sample look like headings.
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   std::size_t width = 0;
   std::size_t number = 0;
   const auto refuse = [&](std::string reason, std::string remedy) {
@@ -197,8 +204,8 @@ LoadedDataSet read_csv(const std::string& file, std::size_t targets) {
     ++number;
     if (line.empty() || line == "\r") continue;
     const CsvRow row = parse_row(line);
-    const bool headings = !row.numeric && width == 0 && number == 1;
-    if (headings) continue;
+    // Only the first field decides: a first sample with a bad field further on is no heading.
+    if (number == 1 && !row.starts_numeric) continue;
     if (!row.numeric) {
       refuse("not every field is a finite number", "write numbers separated by commas");
       continue;

@@ -37,8 +37,10 @@ const std::vector<std::uint32_t>& Sampler::order(std::uint64_t epoch) {
 }
 
 Sampler::Gathered& Sampler::gather(std::uint64_t step) {
-  for (Gathered& ready : gathered_) {
-    if (ready.step == step) return ready;
+  for (std::size_t i = 0; i < gathered_.size(); ++i) {
+    if (gathered_[i].step != step) continue;
+    newest_ = i;  // Or the next call would overwrite the views that this one hands out.
+    return gathered_[i];
   }
   newest_ = 1 - newest_;
   Gathered& buffer = gathered_[newest_];

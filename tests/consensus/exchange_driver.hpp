@@ -1,0 +1,253 @@
+// A deterministic network of exchanging endpoints that can lose, repeat and break.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "consensus/base/rng.hpp"
+#include "consensus/exchange/model_fetch.hpp"
+#include "consensus/exchange/pair_exchange.hpp"
+
+namespace gv {
+
+constexpr PeerId peer(std::size_t index) { return static_cast<PeerId>(index + 1); }
+constexpr std::size_t index_of(PeerId id) { return static_cast<std::size_t>(id) - 1; }
+
+/// One peer: both protocols over one model.
+struct Endpoint {
+  Endpoint(std::size_t index, PairExchange::Options options)
+      : numbers{.session = 100 + index},
+        exchange(peer(index), numbers, options),
+        fetch(peer(index), numbers,
+              {.layout_hash = options.layout_hash, .elements = options.elements}) {}
+
+  TransferNumbers numbers;
+  PairExchange exchange;
+  ModelFetch fetch;
+  std::vector<float> model;
+  Canary canary{};
+  std::vector<Force> forces;  ///< As they were applied.
+  std::optional<FetchedModel> fetched;
+  std::vector<Event> events;
+  bool dead = false;
+
+  std::size_t count(const std::string& name, Reason reason = Reason::none) const {
+    std::size_t found = 0;
+    for (const Event& event : events) {
+      found += event.name == name && (reason == Reason::none || event.reason == reason);
+    }
+    return found;
+  }
+};
+
+class ExchangeNetwork {
+ public:
+  /// What may happen to a message: true lets it through.
+  using Filter = std::function<bool(PeerId from, PeerId to, const Message&)>;
+
+  ExchangeNetwork(std::size_t peers, PairExchange::Options options, std::size_t block_bytes = 64)
+      : block_bytes_(block_bytes) {
+    for (std::size_t i = 0; i < peers; ++i) {
+      endpoints_.push_back(std::make_unique<Endpoint>(i, options));
+    }
+  }
+
+  Endpoint& at(std::size_t index) { return *endpoints_[index]; }
+  std::size_t size() const { return endpoints_.size(); }
+  Time now() const { return now_; }
+
+  /// Gives a peer its model and makes it offer it with this coefficient.
+  void load(std::size_t index, std::vector<float> model, float alpha = 0.5f) {
+    at(index).model = std::move(model);
+    snap(index, alpha);
+  }
+  void snap(std::size_t index, float alpha = 0.5f) {
+    Endpoint& own = at(index);
+    const auto snapshot = std::make_shared<const Snapshot>(
+        Snapshot{.values = own.model, .canary = own.canary, .step = 5});
+    own.exchange.set_snapshot(snapshot, alpha);
+    own.fetch.set_snapshot(snapshot);
+  }
+
+  bool start(std::size_t from, std::size_t to) {
+    return feed(from, [&](Endpoint& own, Effects& out) {
+      return own.exchange.start(now_, peer(to), 0, out);
+    });
+  }
+  void want(std::size_t who, std::vector<PeerId> candidates) {
+    feed(who, [&](Endpoint& own, Effects& out) {
+      own.fetch.want(now_, std::move(candidates), out);
+      return true;
+    });
+  }
+  void inject(std::size_t from, std::size_t to, Message message) {
+    queue_.push_back({from, to, std::move(message)});
+  }
+
+  /// Delivers everything under way, at one instant.
+  void deliver() {
+    for (int turn = 0; turn < 100000 && (!queue_.empty() || !streams_.empty()); ++turn) {
+      if (!queue_.empty()) {
+        const Item item = std::move(queue_.front());
+        queue_.pop_front();
+        if (filter && !filter(peer(item.from), peer(item.to), item.message)) continue;
+        receive(item.from, item.to, item.message);
+        if (repeat_all) receive(item.from, item.to, item.message);
+      } else {
+        next_block();
+      }
+    }
+  }
+
+  /// Lets time pass: ticks at deadlines up to `by` from now, delivering in between.
+  void advance(Duration by) {
+    const Time end = now_ + by;
+    deliver();
+    for (int turn = 0; turn < 10000; ++turn) {
+      Time next = never;
+      for (const auto& own : endpoints_) {
+        if (own->dead) continue;
+        next = std::min({next, own->exchange.deadline(), own->fetch.deadline()});
+      }
+      if (next > end) break;
+      now_ = std::max(now_, next);
+      for (std::size_t i = 0; i < size(); ++i) {
+        feed(i, [&](Endpoint& own, Effects& out) {
+          own.exchange.tick(now_, out);
+          own.fetch.tick(now_, out);
+          return true;
+        });
+      }
+      deliver();
+    }
+    now_ = end;
+  }
+
+  void break_lane(std::size_t a, std::size_t b) {
+    std::erase_if(streams_, [&](const Stream& stream) {
+      return (stream.from == a && stream.to == b) || (stream.from == b && stream.to == a);
+    });
+    for (const auto& [self, other] : {std::pair{a, b}, std::pair{b, a}}) {
+      feed(self, [&, other = other](Endpoint& own, Effects& out) {
+        own.exchange.lane_lost(now_, peer(other), out);
+        own.fetch.lane_lost(now_, peer(other), out);
+        return true;
+      });
+    }
+  }
+
+  /// The peer is gone; the others hear of it.
+  void kill(std::size_t index) {
+    at(index).dead = true;
+    std::erase_if(queue_, [&](const Item& item) { return item.from == index || item.to == index; });
+    std::erase_if(streams_, [&](const Stream& s) { return s.from == index || s.to == index; });
+    for (std::size_t i = 0; i < size(); ++i) {
+      feed(i, [&](Endpoint& own, Effects& out) {
+        own.exchange.peer_gone(now_, peer(index), out);
+        own.fetch.peer_gone(now_, peer(index), out);
+        return true;
+      });
+    }
+  }
+
+  template <class Act>
+  bool feed(std::size_t index, Act act) {
+    Endpoint& own = at(index);
+    if (own.dead) return false;
+    Effects out;
+    const bool result = act(own, out);
+    for (Outgoing& outgoing : out.messages) {
+      queue_.push_back({index, index_of(outgoing.to), std::move(outgoing.message)});
+    }
+    for (const Cancel& cancel : out.cancels) {
+      std::erase_if(streams_, [&](const Stream& stream) {
+        return stream.from == index && stream.to == index_of(cancel.to) &&
+               stream.transfer.id == cancel.id;
+      });
+    }
+    for (Transfer& transfer : out.transfers) {
+      std::erase_if(streams_, [&](const Stream& stream) {
+        return stream.from == index && stream.transfer.id == transfer.id;
+      });
+      streams_.push_back({index, index_of(transfer.to), std::move(transfer)});
+    }
+    for (Force& force : out.forces) {
+      for (std::size_t i = 0; i < own.model.size(); ++i) {
+        own.model[i] += force.scale * (*force.values)[i];
+      }
+      for (std::size_t i = 0; i < force.canary.size(); ++i) own.canary[i] += force.canary[i];
+      own.forces.push_back(std::move(force));
+    }
+    for (FetchedModel& model : out.fetched) own.fetched = std::move(model);
+    for (Event& event : out.events) own.events.push_back(std::move(event));
+    return result;
+  }
+
+  Filter filter;            ///< Unset: everything arrives.
+  bool repeat_all = false;  ///< Every message arrives twice.
+  /// Called before each block; may break lanes or kill.
+  std::function<void(std::size_t from, std::size_t to, std::uint64_t offset)> before_block;
+  std::uint64_t bytes_delivered = 0;
+
+ private:
+  struct Item {
+    std::size_t from, to;
+    Message message;
+  };
+  struct Stream {
+    std::size_t from, to;
+    Transfer transfer;
+  };
+
+  void receive(std::size_t from, std::size_t to, const Message& message) {
+    feed(to, [&](Endpoint& own, Effects& out) {
+      if (own.fetch.handles(peer(from), message)) {
+        own.fetch.receive(now_, peer(from), message, out);
+      } else {
+        own.exchange.receive(now_, peer(from), message, out);
+      }
+      return true;
+    });
+  }
+
+  void next_block() {
+    Stream stream = streams_.front();
+    streams_.erase(streams_.begin());
+    const std::uint64_t offset = stream.transfer.offset;
+    if (offset >= stream.transfer.payload.bytes.size() || at(stream.from).dead) return;
+    if (before_block) {
+      const auto hook = before_block;
+      streams_.insert(streams_.begin(), stream);
+      hook(stream.from, stream.to, offset);
+      const bool gone = streams_.empty() || streams_.front().from != stream.from ||
+                        streams_.front().transfer.id != stream.transfer.id;
+      if (gone || at(stream.from).dead) return;
+      streams_.erase(streams_.begin());
+    }
+    const auto bytes = stream.transfer.payload.bytes.subspan(offset);
+    const auto block = bytes.first(std::min(block_bytes_, bytes.size()));
+    bytes_delivered += block.size();
+    stream.transfer.offset += block.size();
+    streams_.push_back(stream);  // The lanes take turns.
+    feed(stream.to, [&](Endpoint& own, Effects& out) {
+      const Block piece{stream.transfer.id, offset, block};
+      if (own.fetch.owns(peer(stream.from), piece.id)) {
+        own.fetch.receive_block(now_, peer(stream.from), piece, out);
+      } else {
+        own.exchange.receive_block(now_, peer(stream.from), piece, out);
+      }
+      return true;
+    });
+  }
+
+  std::vector<std::unique_ptr<Endpoint>> endpoints_;
+  std::deque<Item> queue_;
+  std::vector<Stream> streams_;
+  std::size_t block_bytes_;
+  Time now_{};
+};
+
+}  // namespace gv

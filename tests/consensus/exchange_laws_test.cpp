@@ -1,0 +1,609 @@
+// What holds of exchanges and downloads whatever happens: sums, bounds, counts and shared laws.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "tests/consensus/exchange_driver.hpp"
+#include "tests/consensus/laws.hpp"
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t width = 60;
+
+PairExchange::Options plain() {
+  return {.layout_hash = 7, .elements = width, .clip_factor = 0, .norm_cap = 0};
+}
+
+std::vector<float> model_of(std::uint64_t seed) {
+  Rng rng(seed);
+  std::vector<float> model(width);
+  for (float& value : model) value = static_cast<float>(rng.normal());
+  return model;
+}
+
+std::int64_t total(ExchangeNetwork& network) {
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < network.size(); ++i) {
+    const Canary& canary = network.at(i).canary;
+    sum = std::accumulate(canary.begin(), canary.end(), sum);
+  }
+  return sum;
+}
+
+double norm(const std::vector<float>& values) {
+  double sum = 0;
+  for (const float value : values) sum += static_cast<double>(value) * value;
+  return std::sqrt(sum);
+}
+
+/// Every answer of one kind of message, taken off the wire to be given back later.
+template <class T>
+void hold_back(ExchangeNetwork& network, std::vector<std::function<void()>>& held) {
+  network.filter = [&](PeerId from, PeerId to, const Message& message) {
+    if (!std::holds_alternative<T>(message)) return true;
+    held.push_back(
+        [&network, from, to, message] { network.inject(index_of(from), index_of(to), message); });
+    return false;
+  };
+}
+
+void give_back(ExchangeNetwork& network, std::vector<std::function<void()>>& held) {
+  network.filter = nullptr;
+  for (const auto& deliver_late : held) deliver_late();
+  network.deliver();
+}
+
+}  // namespace
+
+TEST_CASE("the sum of both models stays what it was to within one rounding on each side") {
+  const Codec codec = GENERATE(Codec::identity, Codec::fp16, Codec::bf16);
+  const float alpha = GENERATE(0.1f, 0.5f, 1.0f);
+  PairExchange::Options options = plain();
+  options.codec = codec;
+  options.clip_radius = GENERATE(0.0f, 2.0f);
+  ExchangeNetwork network(2, options);
+  network.load(0, model_of(1), alpha);
+  network.load(1, model_of(2), alpha);
+  const auto a = network.at(0).model;
+  const auto b = network.at(1).model;
+  REQUIRE(network.start(0, 1));
+  network.deliver();
+  REQUIRE(network.at(0).forces.size() == 1);
+  double worst = 0;
+  for (std::size_t i = 0; i < width; ++i) {
+    const double before = static_cast<double>(a[i]) + b[i];
+    const double after = static_cast<double>(network.at(0).model[i]) + network.at(1).model[i];
+    // Opposite forces leave only the roundings of the two additions, half a unit in the last place
+    // of the result (at most 2^-24 of it) each; whatever the codec lost, both sides lost alike.
+    const double allowed =
+        0x1p-24 * (std::abs(network.at(0).model[i]) + std::abs(network.at(1).model[i]));
+    worst = std::max(worst, std::abs(after - before) - allowed);
+  }
+  // The product of scale and difference is rounded alike on both sides, so it adds nothing.
+  CHECK(worst <= 0);
+}
+
+TEST_CASE("the smaller of two clip radii counts and none is no radius at all") {
+  const auto [mine, theirs, counted] =
+      GENERATE(table<float, float, float>({{2, 3, 2}, {3, 2, 2}, {0, 2, 2}, {2, 0, 2}, {0, 0, 0}}));
+  TransferNumbers numbers{.session = 1};
+  PairExchange::Options options = plain();
+  options.clip_radius = mine;
+  PairExchange exchange(peer(0), numbers, options);
+  exchange.set_snapshot(std::make_shared<const Snapshot>(Snapshot{.values = model_of(1)}), 0.5f);
+  const TransferId id{peer(0), 1, 1};
+  Effects out;
+  REQUIRE(exchange.start(Time{}, peer(1), 0, out));
+  exchange.receive(Time{}, peer(1), Accept{.id = id, .alpha = 0.5f, .clip_radius = theirs}, out);
+  const auto other = model_of(2);
+  exchange.receive_block(Time{}, peer(1), {id, 0, std::as_bytes(std::span(other))}, out);
+  exchange.receive(Time{}, peer(1), Ready{id}, out);
+  REQUIRE(out.forces.size() == 1);
+  const double pull = out.forces[0].scale * norm(*out.forces[0].values);
+  const double distance = norm(*out.forces[0].values);
+  REQUIRE(distance > 3);
+  CHECK(pull == Approx(0.5 * (counted > 0 ? counted : distance)).epsilon(1e-6));
+}
+
+TEST_CASE("the adaptive radius is asked for from the sixth exchange on") {
+  PairExchange::Options options = plain();
+  options.clip_factor = 2;
+  ExchangeNetwork network(2, options);
+  std::vector<float> asked;
+  network.filter = [&](PeerId, PeerId, const Message& message) {
+    if (const auto* offer = std::get_if<Offer>(&message)) asked.push_back(offer->clip_radius);
+    return true;
+  };
+  std::vector<double> distances;
+  for (std::uint64_t round = 0; round < 6; ++round) {
+    network.load(0, model_of(round));
+    network.load(1, model_of(100 + round));
+    REQUIRE(network.start(0, 1));
+    network.deliver();
+    distances.push_back(norm(*network.at(0).forces.back().values));
+  }
+  for (std::size_t i = 0; i < 5; ++i) CHECK(asked.at(i) == 0);
+  std::sort(distances.begin(), distances.end() - 1);
+  CHECK(asked.at(5) == Approx(2 * distances[2]).epsilon(1e-6));  // Twice the median of five.
+}
+
+TEST_CASE("two exchanges before the next snapshot keep the sum of all three models") {
+  ExchangeNetwork network(3, plain());
+  for (std::size_t i = 0; i < 3; ++i) network.load(i, model_of(i), 0.3f);
+  std::vector<double> before(width);
+  const auto add_to = [&](std::vector<double>& sums) {
+    for (std::size_t k = 0; k < 3; ++k) {
+      for (std::size_t i = 0; i < width; ++i) sums[i] += network.at(k).model[i];
+    }
+  };
+  add_to(before);
+  REQUIRE(network.start(0, 1));
+  network.deliver();
+  REQUIRE(network.start(0, 2));
+  network.deliver();
+  // The peer offered its snapshot and the first force: d = model(2) - (model(0) + first).
+  const auto& second = *network.at(0).forces.at(1).values;
+  const auto zero = model_of(0);
+  const auto two = model_of(2);
+  const Force& first = network.at(0).forces.at(0);
+  std::vector<double> after(width);
+  add_to(after);
+  for (std::size_t i = 0; i < width; ++i) {
+    const float offered = zero[i] + first.scale * (*first.values)[i];
+    CHECK(second[i] == two[i] - offered);
+    CHECK(after[i] == Approx(before[i]).margin(1e-6));
+  }
+}
+
+TEST_CASE("an acceptance that comes after the offer was withdrawn releases the partner") {
+  ExchangeNetwork network(2, plain());
+  for (std::size_t i = 0; i < 2; ++i) network.load(i, model_of(i));
+  std::vector<std::function<void()>> held;
+  hold_back<Accept>(network, held);
+  REQUIRE(network.start(0, 1));
+  network.advance(3s);
+  REQUIRE_FALSE(network.at(0).exchange.in_flight());
+  give_back(network, held);
+  CHECK_FALSE(network.at(1).exchange.in_flight());
+  CHECK(network.at(0).forces.empty());
+  CHECK(network.at(1).forces.empty());
+}
+
+TEST_CASE("an acceptance that comes twice does not take back a commit whose word was lost") {
+  ExchangeNetwork network(2, plain());
+  for (std::size_t i = 0; i < 2; ++i) network.load(i, model_of(i));
+  Message acceptance;
+  bool word_lost = false;
+  network.filter = [&](PeerId, PeerId, const Message& message) {
+    if (std::holds_alternative<Accept>(message)) acceptance = message;
+    const bool lose = std::holds_alternative<Commit>(message) && !word_lost;
+    word_lost = word_lost || lose;
+    return !lose;
+  };
+  REQUIRE(network.start(0, 1));
+  network.deliver();
+  REQUIRE(network.at(0).forces.size() == 1);
+  REQUIRE(network.at(1).forces.empty());
+  network.inject(1, 0, acceptance);
+  network.advance(60s);
+  CHECK(network.at(1).forces.size() == 1);
+  CHECK(network.at(1).exchange.counts().aborted == 0);
+}
+
+TEST_CASE("a word is remembered however many exchanges with others follow") {
+  ExchangeNetwork network(3, plain());
+  for (std::size_t i = 0; i < 3; ++i) network.load(i, model_of(i));
+  bool word_lost = false;
+  network.filter = [&](PeerId, PeerId, const Message& message) {
+    const bool lose = std::holds_alternative<Commit>(message) && !word_lost;
+    word_lost = word_lost || lose;
+    return !lose;
+  };
+  REQUIRE(network.start(0, 1));
+  network.deliver();
+  for (int i = 0; i < 200; ++i) {
+    REQUIRE(network.start(0, 2));
+    network.deliver();
+    network.snap(0);
+    network.snap(2);
+  }
+  REQUIRE(network.at(0).forces.size() == 201);
+  network.advance(60s);
+  CHECK(network.at(1).forces.size() == 1);
+  CHECK(network.at(1).exchange.counts().aborted == 0);
+}
+
+TEST_CASE("a commit word before the whole model has come adds nothing") {
+  ExchangeNetwork network(2, plain());
+  for (std::size_t i = 0; i < 2; ++i) network.load(i, model_of(i));
+  network.before_block = [&](std::size_t, std::size_t to, std::uint64_t offset) {
+    if (to == 1 && offset == 64) network.inject(0, 1, Commit{{peer(0), 100, 1}});
+    if (to == 1 && offset == 128) CHECK(network.at(1).forces.empty());
+  };
+  REQUIRE(network.start(0, 1));
+  network.deliver();
+  CHECK(network.at(1).forces.size() == 1);
+  CHECK(network.at(0).forces.size() == 1);
+}
+
+TEST_CASE("a commit word that comes after the responder gave up adds nothing") {
+  ExchangeNetwork network(2, plain());
+  for (std::size_t i = 0; i < 2; ++i) network.load(i, model_of(i));
+  std::vector<std::function<void()>> held;
+  hold_back<Commit>(network, held);
+  REQUIRE(network.start(0, 1));
+  network.advance(120s);
+  REQUIRE(network.at(1).exchange.counts().undecided == 1);
+  give_back(network, held);
+  CHECK(network.at(1).forces.empty());
+  CHECK(network.at(1).exchange.counts().committed == 0);
+}
+
+TEST_CASE("a model that overtakes the acceptance is kept and the exchange completes") {
+  ExchangeNetwork network(2, plain());
+  for (std::size_t i = 0; i < 2; ++i) network.load(i, model_of(i));
+  std::vector<std::function<void()>> held;
+  hold_back<Accept>(network, held);
+  REQUIRE(network.start(0, 1));
+  network.deliver();
+  CHECK(network.at(0).forces.empty());
+  give_back(network, held);
+  CHECK(network.at(0).forces.size() == 1);
+  CHECK(network.at(1).forces.size() == 1);
+  CHECK(network.bytes_delivered == 2 * width * sizeof(float));
+}
+
+TEST_CASE("a block that does not fit ends the exchange without effect") {
+  ExchangeNetwork network(2, plain());
+  for (std::size_t i = 0; i < 2; ++i) network.load(i, model_of(i));
+  // The partner accepts but only this peer's own words and blocks arrive.
+  network.filter = [](PeerId, PeerId to, const Message&) { return to != peer(1); };
+  REQUIRE(network.start(0, 1));
+  network.inject(1, 0, Accept{.id = {peer(0), 100, 1}, .alpha = 0.5f});
+  network.deliver();
+  const std::size_t size = GENERATE(width * 4 + 4, 3);
+  const std::vector<std::byte> bytes(size);
+  network.feed(0, [&](Endpoint& own, Effects& out) {
+    own.exchange.receive_block(network.now(), peer(1), {{peer(0), 100, 1}, 0, bytes}, out);
+    return true;
+  });
+  CHECK(network.at(0).count("exchange_aborted", Reason::bad_length) == 1);
+  CHECK_FALSE(network.at(0).exchange.in_flight());
+  CHECK(network.at(0).forces.empty());
+}
+
+TEST_CASE("a block that comes twice or out of place is not taken for the next one") {
+  const auto theirs = model_of(2);
+  const auto bytes = std::as_bytes(std::span(theirs));
+  const TransferId id{peer(0), 1, 1};
+  // Three thirds in order, each repeated, with the last one also tried too early.
+  const auto send = [&](const auto& receive) {
+    const std::size_t third = bytes.size() / 3;
+    for (const std::size_t at :
+         {std::size_t{0}, std::size_t{0}, 2 * third, third, third, 2 * third}) {
+      receive(Block{id, at, bytes.subspan(at, third)});
+    }
+  };
+  TransferNumbers numbers{.session = 1};
+  Effects out;
+  SECTION("in an exchange") {
+    const auto ours = model_of(1);
+    PairExchange exchange(peer(0), numbers, plain());
+    exchange.set_snapshot(std::make_shared<const Snapshot>(Snapshot{.values = ours}), 0.5f);
+    REQUIRE(exchange.start(Time{}, peer(1), 0, out));
+    exchange.receive(Time{}, peer(1), Accept{.id = id, .alpha = 0.5f}, out);
+    send([&](const Block& block) { exchange.receive_block(Time{}, peer(1), block, out); });
+    exchange.receive(Time{}, peer(1), Ready{id}, out);
+    REQUIRE(out.forces.size() == 1);
+    for (std::size_t i = 0; i < width; ++i) {
+      CHECK((*out.forces[0].values)[i] == theirs[i] - ours[i]);
+    }
+  }
+  SECTION("in a download") {
+    ModelFetch fetch(peer(0), numbers, {.layout_hash = 7, .elements = width});
+    fetch.want(Time{}, {peer(1)}, out);
+    fetch.receive(Time{}, peer(1), Coming{.id = id, .layout_hash = 7, .elements = width}, out);
+    send([&](const Block& block) { fetch.receive_block(Time{}, peer(1), block, out); });
+    REQUIRE(out.fetched.size() == 1);
+    CHECK(out.fetched[0].values == theirs);
+  }
+}
+
+TEST_CASE("every exchange begun as initiator is committed or refused or aborted") {
+  ExchangeNetwork network(3, plain());
+  for (std::size_t i = 0; i < 3; ++i) network.load(i, model_of(i));
+  REQUIRE(network.start(0, 1));  // Commits.
+  network.deliver();
+  network.at(1).exchange.set_snapshot(nullptr, 0);
+  REQUIRE(network.start(0, 1));  // Refused as not ready.
+  network.deliver();
+  network.kill(2);
+  REQUIRE(network.start(0, 2));  // Times out.
+  network.advance(10s);
+  const PairExchange::Counts& counts = network.at(0).exchange.counts();
+  CHECK(counts.initiated == 3);
+  CHECK(counts.committed == 1);
+  CHECK(counts.refused == 1);
+  CHECK(counts.aborted == 1);
+}
+
+TEST_CASE("whatever is lost repeated delayed or broken forces cancel unless counted undecided") {
+  std::uint64_t all_committed = 0;
+  std::uint64_t all_undecided = 0;
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    INFO("seed " << seed);
+    Rng rng(seed);
+    ExchangeNetwork network(6, plain(), 100);
+    for (std::size_t i = 0; i < network.size(); ++i) {
+      for (auto& lane : network.at(i).canary) lane = static_cast<std::int64_t>(rng.below(1u << 20));
+      network.load(i, model_of(seed * 10 + i));
+    }
+    std::int64_t expected = total(network);
+    bool faults = true;
+    std::vector<std::function<void()>> held;
+    std::map<TransferId, std::size_t> started;
+    network.filter = [&](PeerId from, PeerId to, const Message& message) {
+      if (const auto* offer = std::get_if<Offer>(&message)) ++started[offer->id];
+      if (!faults) return true;
+      const auto again = [&network, from, to, message] {
+        network.inject(index_of(from), index_of(to), message);
+      };
+      if (rng.chance(0.06)) again();
+      if (rng.chance(0.06)) held.push_back(again);  // Arrives in a later round as well.
+      return !rng.chance(0.12);
+    };
+    network.before_block = [&](std::size_t from, std::size_t to, std::uint64_t) {
+      if (faults && rng.chance(0.03)) network.break_lane(from, to);
+    };
+    for (int round = 0; round < 50; ++round) {
+      const std::size_t from = rng.below(6);
+      network.start(from, (from + 1 + rng.below(5)) % 6);
+      network.advance(std::chrono::milliseconds(rng.below(4000)));
+      if (rng.chance(0.3)) {
+        for (const auto& deliver_late : held) deliver_late();
+        held.clear();
+      }
+      // Local steps move a model and its canary, so that no two differences are alike.
+      const std::size_t trained = rng.below(6);
+      for (float& value : network.at(trained).model) value += static_cast<float>(rng.normal());
+      const auto step = static_cast<std::int64_t>(rng.below(1u << 20));
+      network.at(trained).canary[rng.below(8)] += step;
+      expected += step;
+      network.snap(trained);
+    }
+    faults = false;
+    for (const auto& deliver_late : held) deliver_late();
+    network.advance(300s);
+
+    // Every force must meet its negative: a half applied alone is left over, and so is one applied
+    // twice or with the wrong sign.
+    std::map<std::vector<float>, int> leftover;
+    Canary missing{};
+    std::uint64_t undecided = 0;
+    std::size_t in_flight = 0;
+    std::uint64_t committed = 0;
+    std::uint64_t forces = 0;
+    for (std::size_t i = 0; i < network.size(); ++i) {
+      Endpoint& own = network.at(i);
+      in_flight += own.exchange.in_flight();
+      committed += own.exchange.counts().committed;
+      undecided += own.exchange.counts().undecided;
+      forces += own.forces.size();
+      for (const Force& force : own.forces) {
+        auto values = *force.values;
+        for (float& value : values) value *= force.scale;
+        std::vector<float> negative(values);
+        for (float& value : negative) value = 0 - value;
+        for (float& value : values) value = 0 + value;  // One zero, not two.
+        const bool first = values > negative;
+        if (values != negative) leftover[first ? values : negative] += first ? 1 : -1;
+        for (std::size_t lane = 0; lane < missing.size(); ++lane) {
+          missing[lane] += force.canary[lane];
+        }
+      }
+    }
+    std::uint64_t alone = 0;
+    int most = 0;
+    for (const auto& [values, count] : leftover) {
+      alone += static_cast<std::uint64_t>(std::abs(count));
+      most = std::max(most, std::abs(count));
+    }
+    CHECK(in_flight == 0);
+    CHECK(committed == forces);
+    CHECK(most <= 1);
+    CHECK(alone <= undecided);
+    if (alone == 0) CHECK(missing == Canary{});
+    // Nothing but the forces and the local steps ever moved a canary.
+    CHECK(total(network) == std::accumulate(missing.begin(), missing.end(), expected));
+    all_committed += committed;
+    all_undecided += undecided;
+  }
+  // The faults leave most exchanges whole, and do reach the rare case of an undecided one.
+  CHECK(all_committed > 200 * 20);
+  CHECK(all_undecided > 0);
+}
+
+namespace {
+
+/// An initiator with a model to offer.
+struct Exchanging {
+  TransferNumbers numbers{.session = 1};
+  PairExchange exchange{peer(0), numbers, plain()};
+  Exchanging() {
+    exchange.set_snapshot(std::make_shared<const Snapshot>(Snapshot{.values = model_of(1)}), 0.5f);
+  }
+  Exchanging(const Exchanging&) = delete;
+  void tick(Time now, Effects& out) { exchange.tick(now, out); }
+  Time deadline() const { return exchange.deadline(); }
+};
+
+/// A newcomer that also serves a model.
+struct Fetching {
+  TransferNumbers numbers{.session = 1};
+  ModelFetch fetch{peer(0), numbers, {.layout_hash = 7, .elements = width}};
+  Fetching() {
+    fetch.set_snapshot(std::make_shared<const Snapshot>(Snapshot{.values = model_of(1)}));
+  }
+  Fetching(const Fetching&) = delete;
+  void tick(Time now, Effects& out) { fetch.tick(now, out); }
+  Time deadline() const { return fetch.deadline(); }
+};
+
+Input<Exchanging> exchange_hears(std::size_t from, Message message) {
+  return [=](Exchanging& m, Effects& out) { m.exchange.receive(Time{}, peer(from), message, out); };
+}
+
+Input<Fetching> fetch_hears(std::size_t from, Message message) {
+  return [=](Fetching& m, Effects& out) { m.fetch.receive(Time{}, peer(from), message, out); };
+}
+
+Offer sound_offer(std::uint64_t number) {
+  return {.id = {peer(1), 9, number}, .layout_hash = 7, .elements = width, .alpha = 0.5f};
+}
+
+const TransferId own{peer(0), 1, 1};
+
+/// As initiator with peer 1, then as responder to peer 1.
+std::vector<Input<Exchanging>> exchange_script() {
+  const auto block = [](TransferId id) {
+    return [id](Exchanging& m, Effects& out) {
+      const auto model = model_of(2);
+      m.exchange.receive_block(Time{}, peer(1), {id, 0, std::as_bytes(std::span(model))}, out);
+    };
+  };
+  return {[](Exchanging& m, Effects& out) { m.exchange.start(Time{}, peer(1), 0, out); },
+          exchange_hears(1, Accept{.id = own, .alpha = 0.5f}),
+          exchange_hears(2, Offer{.id = {peer(2), 9, 1}, .layout_hash = 7, .elements = width}),
+          block(own),
+          exchange_hears(1, Ready{own}),
+          exchange_hears(1, Query{own}),
+          exchange_hears(1, sound_offer(1)),
+          block(sound_offer(1).id),
+          exchange_hears(1, Commit{sound_offer(1).id})};
+}
+
+/// Serves peer 2 and downloads from peer 1.
+std::vector<Input<Fetching>> fetch_script() {
+  return {[](Fetching& m, Effects& out) { m.fetch.want(Time{}, {peer(1)}, out); },
+          fetch_hears(2, Fetch{.id = {peer(2), 9, 1}, .layout_hash = 7}),
+          fetch_hears(1, Coming{.id = own, .layout_hash = 7, .elements = width}),
+          [](Fetching& m, Effects& out) {
+            const auto model = model_of(2);
+            m.fetch.receive_block(Time{}, peer(1), {own, 0, std::as_bytes(std::span(model))}, out);
+          },
+          fetch_hears(2, Ready{{peer(2), 9, 1}})};
+}
+
+}  // namespace
+
+TEST_CASE("an exchange does the same whenever it is told the same") {
+  CHECK(is_deterministic<Exchanging>([] { return Exchanging(); }, exchange_script()));
+}
+
+TEST_CASE("a download does the same whenever it is told the same") {
+  CHECK(is_deterministic<Fetching>([] { return Fetching(); }, fetch_script()));
+}
+
+TEST_CASE("after a tick an exchange has nothing left to do at that instant") {
+  const Duration step = GENERATE(1ms, 250ms, 2000ms, 9000ms);
+  Exchanging machine;
+  CHECK(ticks_settle(machine, exchange_script(), step));
+}
+
+TEST_CASE("after a tick a download has nothing left to do at that instant") {
+  const Duration step = GENERATE(1ms, 250ms, 2000ms, 9000ms, 60000ms);
+  Fetching machine;
+  CHECK(ticks_settle(machine, fetch_script(), step));
+}
+
+TEST_CASE("an exchange that hears everything twice acts once") {
+  Exchanging machine;
+  const auto script = exchange_script();
+  std::vector<bool> repeats(script.size(), true);
+  repeats[0] = false;  // The host's own call.
+  CHECK(repeats_with_effect(machine, script, repeats) == 0);
+  CHECK(machine.exchange.counts().committed == 2);
+}
+
+TEST_CASE("a download that hears everything twice acts once") {
+  Fetching machine;
+  const auto script = fetch_script();
+  std::vector<bool> repeats(script.size(), true);
+  repeats[0] = false;  // The host's own call.
+  CHECK(repeats_with_effect(machine, script, repeats) == 0);
+  CHECK_FALSE(machine.fetch.is_waiting());
+}
+
+TEST_CASE("an exchange answers what is over or another's with the reason stale") {
+  Exchanging machine;
+  for (const auto& input : exchange_script()) {
+    Effects ignored;
+    input(machine, ignored);
+  }
+  CHECK(refusal_of(machine, exchange_hears(1, sound_offer(1))) == Reason::stale);
+  CHECK(refusal_of(machine, exchange_hears(2, sound_offer(2))) == Reason::stale);
+  CHECK(refusal_of(machine, exchange_hears(1, Query{{peer(0), 1, 50}})) == Reason::stale);
+  CHECK(refusal_of(machine, exchange_hears(1, Accept{.id = {peer(0), 1, 50}})) == Reason::stale);
+}
+
+TEST_CASE("a download answers what is over or another's with the reason stale") {
+  Fetching machine;
+  const Fetch of_another{.id = {peer(2), 9, 1}, .layout_hash = 7};
+  CHECK(refusal_of(machine, fetch_hears(3, of_another)) == Reason::stale);
+  CHECK(refusal_of(machine, fetch_hears(1, Coming{.id = own})) == Reason::stale);
+  const Fetch other_layout{.id = {peer(2), 9, 2}, .layout_hash = 8};
+  CHECK(refusal_of(machine, fetch_hears(2, other_layout)) == Reason::unknown_layout);
+}
+
+TEST_CASE("one call on either protocol sends at most a word and a stream") {
+  Exchanging exchanging;
+  CHECK(most_sent(exchanging, exchange_script()) == 2);
+  Fetching fetching;
+  CHECK(most_sent(fetching, fetch_script()) == 2);
+}
+
+TEST_CASE("a downloader told to go elsewhere by a busy source asks the next") {
+  ExchangeNetwork network(8, plain());
+  network.load(0, model_of(1));
+  network.load(1, model_of(2));
+  for (std::size_t i = 2; i < 6; ++i) network.want(i, {peer(0)});
+  network.want(6, {peer(0), peer(1)});
+  network.deliver();
+  CHECK(network.at(0).count("fetch_refused", Reason::busy) == 1);
+  REQUIRE(network.at(6).fetched);
+  CHECK(network.at(6).fetched->source == peer(1));
+  CHECK(network.at(6).fetched->values == model_of(2));
+}
+
+TEST_CASE("a source whose lane breaks too often is given up for the next") {
+  ExchangeNetwork network(3, plain());
+  network.load(0, model_of(1));
+  network.load(1, model_of(2));
+  network.before_block = [&](std::size_t from, std::size_t to, std::uint64_t offset) {
+    if (from == 0 && offset > 0) network.break_lane(from, to);
+  };
+  network.want(2, {peer(0), peer(1)});
+  network.advance(60s);
+  REQUIRE(network.at(2).fetched);
+  CHECK(network.at(2).fetched->values == model_of(2));
+}
+
+TEST_CASE("a download gets the model that was current when it began") {
+  ExchangeNetwork network(2, plain());
+  network.load(0, model_of(1));
+  network.before_block = [&](std::size_t, std::size_t, std::uint64_t offset) {
+    if (offset == 64) network.load(0, model_of(9));
+    if (offset == 128) network.before_block = nullptr;
+  };
+  network.want(1, {peer(0)});
+  network.deliver();
+  REQUIRE(network.at(1).fetched);
+  CHECK(network.at(1).fetched->values == model_of(1));
+}
+
+}  // namespace gv

@@ -1,0 +1,140 @@
+// Laws that hold for every protocol, as templates over a way to make one and a script to run it by.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "consensus/base/time.hpp"
+#include "consensus/effects.hpp"
+
+namespace gv {
+
+/// Everything an Effects holds, as text that differs when anything in it differs.
+inline std::string dump(const Effects& effects) {
+  std::string text;
+  const auto add = [&](const auto& part) { text += std::to_string(part) + ","; };
+  for (const Outgoing& outgoing : effects.messages) {
+    text += "message " + to_string(outgoing.to) + " " + std::to_string(outgoing.message.index());
+    std::visit(
+        [&](const auto& message) {
+          if constexpr (requires { message.id; }) text += " " + to_string(message.id);
+          if constexpr (requires { message.sequence; }) add(message.sequence);
+          if constexpr (requires { message.reason; }) text += to_string(message.reason);
+          if constexpr (requires { message.rumors; }) add(message.rumors.size());
+          if constexpr (requires { message.members; }) add(message.members.size());
+        },
+        outgoing.message);
+    text += "\n";
+  }
+  for (const Transfer& transfer : effects.transfers) {
+    text += "transfer " + to_string(transfer.to) + " " + to_string(transfer.id) + " ";
+    add(transfer.offset);
+    add(transfer.payload.bytes.size());
+    text += "\n";
+  }
+  for (const Cancel& cancel : effects.cancels) text += "cancel " + to_string(cancel.id) + "\n";
+  for (const Event& event : effects.events) {
+    text += "event " + event.name + (event.peer ? to_string(*event.peer) : "") + "\n";
+  }
+  for (const Force& force : effects.forces) {
+    text += "force ";
+    add(force.scale);
+    for (const float value : *force.values) add(value);
+    text += "\n";
+  }
+  for (const FetchedModel& model : effects.fetched) add(model.values.size());
+  return text;
+}
+
+/// One thing done to a protocol.
+template <class P>
+using Input = std::function<void(P&, Effects&)>;
+
+/// Same inputs give the same effects.
+template <class P>
+bool is_deterministic(const std::function<P()>& make, const std::vector<Input<P>>& script) {
+  P a = make();
+  P b = make();
+  for (const Input<P>& input : script) {
+    Effects from_a;
+    Effects from_b;
+    input(a, from_a);
+    input(b, from_b);
+    if (dump(from_a) != dump(from_b)) return false;
+  }
+  return true;
+}
+
+/// Ticking twice at one instant equals ticking once, and afterwards the deadline lies ahead:
+/// checked after every input of the script, `step` apart.
+template <class P>
+bool ticks_settle(P& protocol, const std::vector<Input<P>>& script, Duration step) {
+  Time now{};
+  for (const Input<P>& input : script) {
+    Effects ignored;
+    input(protocol, ignored);
+    for (int i = 0; i < 20; ++i) {
+      now += step;
+      Effects first;
+      protocol.tick(now, first);
+      Effects second;
+      protocol.tick(now, second);
+      if (!dump(second).empty() || protocol.deadline() <= now) return false;
+    }
+  }
+  return true;
+}
+
+/// How often an input of the script, given twice in a row, does something the second time that must
+/// happen once: adds a force, adopts a model or starts a transfer. Calls are only given twice where
+/// `repeats` says so: a message may arrive twice, a host's call is made once.
+template <class P>
+std::size_t repeats_with_effect(P& protocol, const std::vector<Input<P>>& script,
+                                const std::vector<bool>& repeats) {
+  std::size_t found = 0;
+  for (std::size_t i = 0; i < script.size(); ++i) {
+    Effects first;
+    script[i](protocol, first);
+    if (!repeats.at(i)) continue;
+    Effects second;
+    script[i](protocol, second);
+    found += second.forces.size() + second.fetched.size() + second.transfers.size();
+  }
+  return found;
+}
+
+/// The reason with which the protocol refuses what `input` brings it; none if it does not refuse
+/// with exactly one word, or does anything else besides.
+template <class P>
+Reason refusal_of(P& protocol, const Input<P>& input) {
+  Effects out;
+  input(protocol, out);
+  const bool only_word = out.messages.size() == 1 && out.transfers.empty() && out.forces.empty() &&
+                         out.fetched.empty() && out.cancels.empty();
+  if (!only_word) return Reason::none;
+  return std::visit(
+      [](const auto& word) {
+        if constexpr (requires { word.reason; }) {
+          return word.reason;
+        } else {
+          return Reason::none;
+        }
+      },
+      out.messages.front().message);
+}
+
+/// The most messages and transfers any one input of the script caused.
+template <class P>
+std::size_t most_sent(P& protocol, const std::vector<Input<P>>& script) {
+  std::size_t most = 0;
+  for (const Input<P>& input : script) {
+    Effects out;
+    input(protocol, out);
+    most = std::max(most, out.messages.size() + out.transfers.size());
+  }
+  return most;
+}
+
+}  // namespace gv

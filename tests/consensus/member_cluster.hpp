@@ -1,0 +1,338 @@
+// A cluster of Membership endpoints on one virtual clock, whose processes stop, die and return.
+#pragma once
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "consensus/base/rng.hpp"
+#include "consensus/membership/membership.hpp"
+
+namespace gv::members {
+
+/// A point of virtual time, in seconds since the beginning.
+constexpr Time at_seconds(double value) { return Time{} + from_seconds(value); }
+
+/// The identifier of the peer with this index; index 0 has the smallest.
+constexpr PeerId peer_of(int index) { return PeerId{static_cast<std::uint64_t>(index) + 1}; }
+
+inline std::vector<PeerId> peers_below(int count) {
+  std::vector<PeerId> peers;
+  for (int i = 0; i < count; ++i) peers.push_back(peer_of(i));
+  return peers;
+}
+
+/// A member as it would describe itself in its first life.
+inline Member member_of(int index, MemberState state = MemberState::alive,
+                        std::uint64_t incarnation = 0) {
+  Member member;
+  member.id = peer_of(index);
+  member.name = "p" + std::to_string(index);
+  member.key[0] = static_cast<std::uint8_t>(index);
+  member.address = "host" + std::to_string(index) + ":1";
+  member.incarnation = incarnation;
+  member.state = state;
+  return member;
+}
+
+/// Everything the effects hold, as text to compare whole runs by.
+inline std::string describe(const Effects& effects) {
+  std::ostringstream out;
+  const auto members = [&](const std::vector<Member>& list) {
+    for (const Member& member : list) {
+      out << ' ' << to_string(member.id) << '/' << member.name << '/' << member.address << '/'
+          << member.incarnation << '/' << to_string(member.state) << '/' << member.progress.step;
+    }
+  };
+  for (const Outgoing& outgoing : effects.messages) {
+    out << "to " << to_string(outgoing.to) << " #" << outgoing.message.index();
+    std::visit(
+        [&](const auto& known) {
+          if constexpr (requires { known.sequence; }) out << " seq " << known.sequence;
+          if constexpr (requires { known.target; }) out << " target " << to_string(known.target);
+          if constexpr (requires { known.about; }) out << " about " << to_string(known.about);
+          if constexpr (requires { known.reply; }) out << " reply " << known.reply;
+          if constexpr (requires { known.progress; }) out << " step " << known.progress.step;
+          if constexpr (requires { known.rumors; }) members(known.rumors);
+          if constexpr (requires { known.members; }) members(known.members);
+        },
+        outgoing.message);
+    out << '\n';
+  }
+  for (const Event& event : effects.events) {
+    out << event.name << ' ' << (event.peer ? to_string(*event.peer) : "-") << ' '
+        << to_string(event.reason) << ' ' << event.detail;
+    for (const auto& [name, value] : event.numbers) out << ' ' << name << '=' << value;
+    out << '\n';
+  }
+  return out.str();
+}
+
+/// Endpoints 0 to N-1, each a process that can be stopped, killed and started again.
+class Cluster {
+ public:
+  struct Options {
+    int peers = 4;
+    std::uint64_t seed = 1;
+    Membership::Options membership;
+    Duration latency = std::chrono::milliseconds(10);
+    Duration jitter = std::chrono::milliseconds(10);  ///< Added uniformly; reorders messages.
+    double loss = 0;
+    double duplication = 0;
+  };
+
+  /// An event with when and where it happened.
+  struct Seen {
+    Time at{};
+    int by = 0;
+    Event event;
+  };
+
+  std::vector<Seen> seen;
+  /// Called after every call of that kind, before the effects are carried out.
+  std::function<void(Membership&, Time, const Effects&)> on_tick;
+  std::function<void(Membership&, Time, const Envelope&, const Effects&)> on_receive;
+  std::string* transcript = nullptr;  ///< Gets the effects of every call.
+
+  explicit Cluster(Options options)
+      : options_(options), rng_(options.seed), allowed_(peers_below(options.peers)) {
+    for (int i = 0; i < options_.peers; ++i) {
+      nodes_.emplace_back();
+      start(i);
+    }
+  }
+
+  Time now() const { return now_; }
+  int size() const { return static_cast<int>(nodes_.size()); }
+  Membership& at(int peer) { return *nodes_[index(peer)].membership; }
+  bool running(int peer) const { return nodes_[index(peer)].membership != nullptr; }
+
+  /// Everybody contacts `hub`.
+  void join(int hub = 0) {
+    for (int i = 0; i < size(); ++i) {
+      if (i != hub) contact(i, hub);
+    }
+  }
+
+  void contact(int peer, int other) {
+    Effects out;
+    at(peer).contact(now_, peer_of(other), out);
+    carry_out(peer, out);
+  }
+
+  void leave(int peer) {
+    Effects out;
+    at(peer).leave(now_, out);
+    carry_out(peer, out);
+  }
+
+  void authorize(int peer, std::vector<PeerId> allowed) {
+    Effects out;
+    at(peer).authorize(now_, std::move(allowed), out);
+    carry_out(peer, out);
+  }
+
+  /// Messages from one to the other vanish, in this direction only.
+  void cut(int from, int to) { cuts_.insert({from, to}); }
+
+  void cut_between_halves() {
+    for (int a = 0; a < size() / 2; ++a) {
+      for (int b = size() / 2; b < size(); ++b) {
+        cut(a, b);
+        cut(b, a);
+      }
+    }
+  }
+
+  void heal() { cuts_.clear(); }
+  void set_loss(double loss) { options_.loss = loss; }
+
+  /// The process stands still, as after SIGSTOP: what arrives waits.
+  void stop(int peer) { nodes_[index(peer)].stopped = true; }
+
+  /// It goes on: first it finds all that waited, then it learns how late it is.
+  void cont(int peer) {
+    Node& node = nodes_[index(peer)];
+    node.stopped = false;
+    for (const Envelope& envelope : std::exchange(node.backlog, {})) receive(peer, envelope);
+    tick(peer);
+  }
+
+  void kill(int peer) {
+    Node& node = nodes_[index(peer)];
+    if (node.membership) ++node.life;
+    node.membership.reset();
+    node.backlog.clear();
+    node.stopped = false;
+  }
+
+  /// A new process with the same key and another address, knowing nobody.
+  void restart(int peer) {
+    kill(peer);
+    start(peer);
+  }
+
+  void run_until(Time end) {
+    while (step(end)) {
+    }
+    now_ = std::max(now_, end);
+  }
+
+  void run_for(double amount) { run_until(now_ + from_seconds(amount)); }
+
+  /// Whether `holds` became true before `limit`.
+  bool run_until(const std::function<bool()>& holds, Time limit) {
+    while (!holds()) {
+      if (!step(limit)) {
+        now_ = std::max(now_, limit);
+        return holds();
+      }
+    }
+    return true;
+  }
+
+  bool run_until(const std::function<bool()>& holds, double amount) {
+    return run_until(holds, now_ + from_seconds(amount));
+  }
+
+  /// Whether every running peer's view is exactly the running peers.
+  bool settled() const {
+    std::vector<PeerId> expected;
+    for (int i = 0; i < size(); ++i) {
+      if (running(i)) expected.push_back(peer_of(i));
+    }
+    return std::ranges::all_of(nodes_, [&](const Node& node) {
+      return !node.membership || node.membership->view().peers() == expected;
+    });
+  }
+
+  /// Whether everybody running holds `peer` for `state`, the peer itself aside.
+  bool all_hold(int peer, MemberState state) const {
+    for (int i = 0; i < size(); ++i) {
+      if (i == peer || !running(i)) continue;
+      const Member* member = nodes_[index(i)].membership->find(peer_of(peer));
+      if (member == nullptr || member->state != state) return false;
+    }
+    return true;
+  }
+
+  /// Events of this name, of one endpoint or about one peer where asked for.
+  int count(std::string_view name, int by = -1, int about = -1) const {
+    return static_cast<int>(std::ranges::count_if(seen, [&](const Seen& item) {
+      return item.event.name == name && (by < 0 || item.by == by) &&
+             (about < 0 || item.event.peer == peer_of(about));
+    }));
+  }
+
+ private:
+  struct Node {
+    std::unique_ptr<Membership> membership;
+    int life = 0;
+    bool stopped = false;
+    std::vector<Envelope> backlog;
+    Time due = never;
+  };
+
+  struct Delivery {
+    int to = 0;
+    int life = 0;  ///< Messages for an earlier life are lost with its links.
+    Envelope envelope;
+  };
+
+  static std::size_t index(int peer) { return static_cast<std::size_t>(peer); }
+
+  void start(int peer) {
+    Node& node = nodes_[index(peer)];
+    Member self = member_of(peer);
+    self.address = "host" + std::to_string(peer) + ":" + std::to_string(node.life + 1);
+    const Rng rng = rng_.fork(static_cast<std::uint64_t>(node.life * 1000 + peer));
+    node.membership = std::make_unique<Membership>(self, allowed_, options_.membership, rng);
+    node.due = node.membership->deadline();
+  }
+
+  /// The next delivery or tick, unless it lies after `limit`.
+  bool step(Time limit) {
+    int ticking = -1;
+    Time next = never;
+    for (int i = 0; i < size(); ++i) {
+      const Node& node = nodes_[index(i)];
+      if (node.membership && !node.stopped && node.due < next) {
+        next = node.due;
+        ticking = i;
+      }
+    }
+    const bool delivers = !queue_.empty() && queue_.begin()->first.first < next;
+    if (delivers) next = queue_.begin()->first.first;
+    if (next == never || next > limit) return false;
+    now_ = std::max(now_, next);
+    if (!delivers) {
+      tick(ticking);
+      return true;
+    }
+    Delivery delivery = std::move(queue_.begin()->second);
+    queue_.erase(queue_.begin());
+    Node& node = nodes_[index(delivery.to)];
+    if (!node.membership || node.life != delivery.life) return true;
+    if (node.stopped) {
+      node.backlog.push_back(std::move(delivery.envelope));
+    } else {
+      receive(delivery.to, delivery.envelope);
+    }
+    return true;
+  }
+
+  void receive(int peer, const Envelope& envelope) {
+    Effects out;
+    at(peer).receive(now_, envelope.from, envelope.message, out);
+    if (on_receive) on_receive(at(peer), now_, envelope, out);
+    carry_out(peer, out);
+  }
+
+  void tick(int peer) {
+    Effects out;
+    at(peer).tick(now_, out);
+    if (at(peer).deadline() <= now_) FAIL("something is still due after a tick");
+    if (on_tick) on_tick(at(peer), now_, out);
+    carry_out(peer, out);
+  }
+
+  void carry_out(int peer, Effects& out) {
+    if (transcript != nullptr) *transcript += describe(out);
+    for (Event& event : out.events) seen.push_back({now_, peer, std::move(event)});
+    for (const Outgoing& outgoing : out.messages) {
+      const int to = static_cast<int>(static_cast<std::uint64_t>(outgoing.to)) - 1;
+      if (to < 0 || to >= size() || cuts_.contains({peer, to})) continue;
+      const int copies = rng_.chance(options_.duplication) ? 2 : 1;
+      for (int copy = 0; copy < copies; ++copy) {
+        if (rng_.chance(options_.loss)) continue;
+        const Duration delay =
+            options_.latency + from_seconds(seconds(options_.jitter) * rng_.uniform());
+        queue_[{now_ + delay, ++sent_}] = {
+            to, nodes_[index(to)].life, {peer_of(peer), outgoing.message}};
+      }
+    }
+    nodes_[index(peer)].due = at(peer).deadline();
+  }
+
+  Options options_;
+  Rng rng_;
+  Time now_{};
+  std::uint64_t sent_ = 0;
+  std::vector<PeerId> allowed_;
+  std::vector<Node> nodes_;
+  std::set<std::pair<int, int>> cuts_;
+  std::map<std::pair<Time, std::uint64_t>, Delivery> queue_;
+};
+
+}  // namespace gv::members

@@ -1,0 +1,433 @@
+// Checkpoints come back as they were written, or are refused with a reason.
+#include "train/checkpoint/checkpoint.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "train/checkpoint/safetensors.hpp"
+
+namespace gv {
+namespace {
+
+namespace fs = std::filesystem;
+using Metadata = std::map<std::string, std::string>;
+
+/// A directory of our own, gone with the test.
+struct Folder {
+  fs::path path;
+
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "gv-checkpoint-XXXXXX").string();
+    REQUIRE(::mkdtemp(name.data()) != nullptr);
+    path = name;
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() { fs::remove_all(path); }
+
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(path)) {
+      names.push_back(entry.path().filename().string());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+};
+
+std::string read(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void write(const fs::path& file, const std::string& bytes) {
+  std::ofstream(file, std::ios::binary) << bytes;
+}
+
+template <class T>
+std::string raw(T value) {
+  std::string bytes(sizeof value, '\0');
+  std::memcpy(bytes.data(), &value, sizeof value);
+  return bytes;
+}
+
+/// A file as another program would write it: no checksums, and `header` need not be sound.
+std::string foreign(const std::string& header, const std::string& data) {
+  return raw<std::uint64_t>(header.size()) + header + data;
+}
+
+std::string write_small(const fs::path& file) {
+  const std::vector<float> a = {1, -2}, b = {0.5f};
+  return write_safetensors(file, {{"a", {2, 1}, a}, {"b", {}, b}}, {{"k", "v"}});
+}
+
+Layout small_layout() {
+  Layout layout;
+  layout.add("dense1.weight", {2, 3});
+  layout.add("dense1.bias", {2});
+  return layout;
+}
+
+/// Saves eight parameters that all say `step`.
+std::string save(const fs::path& folder, std::uint64_t step, std::size_t keep) {
+  const std::vector<float> parameters(8, static_cast<float>(step));
+  OptimizerState state;
+  state.vectors = {{"momentum", std::vector<float>(8, -static_cast<float>(step))}};
+  state.step = step;
+  state.updates = step / 2;
+  return save_checkpoint(folder, small_layout(), parameters, state, {{"note", "x"}}, keep);
+}
+
+void cut_in_half(const fs::path& file) { fs::resize_file(file, fs::file_size(file) / 2); }
+
+}  // namespace
+
+TEST_CASE("a layout places tensors without gaps and its hash sees names shapes and order",
+          "[unit]") {
+  const Layout layout = small_layout();
+  CHECK(layout.size() == 8);
+  CHECK(layout.slots()[1] == TensorSlot{"dense1.bias", {2}, 6, 2});
+  CHECK(layout.hash() == small_layout().hash());
+
+  Layout renamed, reshaped, reordered, longer = layout;
+  renamed.add("dense2.weight", {2, 3});
+  renamed.add("dense1.bias", {2});
+  reshaped.add("dense1.weight", {3, 2});
+  reshaped.add("dense1.bias", {2});
+  reordered.add("dense1.bias", {2});
+  reordered.add("dense1.weight", {2, 3});
+  longer.add("scale", {});
+  CHECK(longer.size() == 9);
+  for (const Layout* other : {&renamed, &reshaped, &reordered, &longer}) {
+    CHECK(other->hash() != layout.hash());
+  }
+}
+
+TEST_CASE("tensors and metadata come back bit by bit", "[unit]") {
+  const Folder folder;
+  const fs::path file = folder.path / "a.safetensors";
+  const std::vector<float> values = {0.0f,
+                                     -0.0f,
+                                     1.0f / 3,
+                                     std::numeric_limits<float>::denorm_min(),
+                                     std::numeric_limits<float>::max(),
+                                     std::numeric_limits<float>::lowest()};
+  const Metadata metadata = {{"config", "a = \"b\"\n\t\xc3\xa9"}, {"empty", ""}};
+  REQUIRE(write_safetensors(file, {{"z", {3, 2}, values}, {"none", {0, 4}, {}}}, metadata) == "");
+  const LoadedTensors loaded = read_safetensors(file);
+  REQUIRE(loaded.problem == "");
+  CHECK(loaded.checksummed);
+  CHECK(loaded.metadata == metadata);
+  REQUIRE(loaded.tensors.size() == 2);
+  CHECK(loaded.tensors[0].name == "z");
+  CHECK(loaded.tensors[0].shape == std::vector<std::size_t>{3, 2});
+  CHECK(std::memcmp(loaded.tensors[0].values.data(), values.data(), 6 * sizeof(float)) == 0);
+  CHECK(loaded.tensors[1].shape == std::vector<std::size_t>{0, 4});
+  CHECK(loaded.tensors[1].values.empty());
+  CHECK(folder.names() == std::vector<std::string>{"a.safetensors"});
+}
+
+TEST_CASE("a file has the bytes of the safetensors format", "[unit]") {
+  const Folder folder;
+  const fs::path file = folder.path / "a.safetensors";
+  REQUIRE(write_small(file) == "");
+  // 1.0, -2.0 and 0.5 in little-endian binary32, written out by hand.
+  const std::string data("\x00\x00\x80\x3f\x00\x00\x00\xc0\x00\x00\x00\x3f", 12);
+  // The checksums were computed by another CRC-32 than ours, over these bytes and over this header
+  // without its own checksum and padding.
+  std::string header =
+      R"({"__metadata__":{"k":"v","crc32.data":"332b058b","crc32.header":"d9ac43f5"},)"
+      R"("a":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]},)"
+      R"("b":{"dtype":"F32","shape":[],"data_offsets":[8,12]}})";
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  CHECK(read(file) == foreign(header, data));
+}
+
+TEST_CASE("a change of any byte is noticed", "[unit]") {
+  const Folder folder;
+  const fs::path file = folder.path / "a.safetensors";
+  REQUIRE(write_small(file) == "");
+  const std::string whole = read(file);
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    for (const int mask : {0x01, 0x20, 0x80, 0xff}) {
+      std::string altered = whole;
+      altered[i] = static_cast<char>(altered[i] ^ mask);
+      write(file, altered);
+      const LoadedTensors loaded = read_safetensors(file);
+      INFO("byte " << i << " ('" << whole[i] << "') changed by " << mask);
+      CHECK(loaded.problem != "");
+      CHECK(loaded.tensors.empty());
+    }
+  }
+}
+
+TEST_CASE("a file cut off anywhere or continued is refused", "[unit]") {
+  const Folder folder;
+  const fs::path file = folder.path / "a.safetensors";
+  REQUIRE(write_small(file) == "");
+  const std::string whole = read(file);
+  for (std::size_t length = 0; length < whole.size(); ++length) {
+    write(file, whole.substr(0, length));
+    INFO("length " << length);
+    CHECK(read_safetensors(file).problem != "");
+  }
+  write(file, whole + '\0');
+  CHECK(read_safetensors(file).problem != "");
+  write(file, whole);
+  CHECK(read_safetensors(file).problem == "");
+}
+
+TEST_CASE("files of other programs are read without checksums", "[unit]") {
+  const Folder folder;
+  const fs::path file = folder.path / "a.safetensors";
+  const std::string entry = R"("w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
+  for (const std::string& header : {"{" + entry + "}", "{" + entry + "}   ",
+                                    R"({"__metadata__":{"format":"pt"},)" + entry + "}"}) {
+    write(file, foreign(header, raw(2.5f)));
+    const LoadedTensors loaded = read_safetensors(file);
+    INFO(header);
+    REQUIRE(loaded.problem == "");
+    CHECK_FALSE(loaded.checksummed);
+    CHECK(loaded.tensors[0].values == std::vector<float>{2.5f});
+  }
+  write(file, foreign("{}", ""));
+  CHECK(read_safetensors(file).problem == "");
+}
+
+TEST_CASE("a hostile header is refused with a reason", "[unit]") {
+  const Folder folder;
+  const fs::path file = folder.path / "a.safetensors";
+  const auto problem = [&](const std::string& bytes) {
+    write(file, bytes);
+    return read_safetensors(file).problem;
+  };
+  const auto tensor = [](const std::string& dtype, const std::string& shape,
+                         const std::string& offsets) {
+    return R"({"w":{"dtype":)" + dtype + R"(,"shape":)" + shape + R"(,"data_offsets":)" + offsets +
+           "}}";
+  };
+  const std::string four(4, '\0');
+  REQUIRE(problem(foreign(tensor("\"F32\"", "[1]", "[0,4]"), four)) == "");
+
+  const std::vector<std::string> headers = {
+      "",
+      "[]",
+      "null",
+      "{",
+      "{}",
+      "{\"w\":1}",
+      "\xff\xfe",
+      "{\"w\":{}}",
+      tensor("\"F16\"", "[2]", "[0,4]"),  // Another type of the same length.
+      tensor("1", "[1]", "[0,4]"),
+      tensor("\"F32\"", "1", "[0,4]"),
+      tensor("\"F32\"", "[-1]", "[0,4]"),
+      tensor("\"F32\"", "[1.0]", "[0,4]"),
+      tensor("\"F32\"", "[\"1\"]", "[0,4]"),
+      tensor("\"F32\"", "[2]", "[0,4]"),
+      tensor("\"F32\"", "[1]", "[0,8]"),
+      tensor("\"F32\"", "[1]", "[4,0]"),
+      tensor("\"F32\"", "[1]", "[-4,0]"),
+      tensor("\"F32\"", "[1]", "[0]"),
+      tensor("\"F32\"", "[1]", "[0,4,8]"),
+      tensor("\"F32\"", "[1]", "4"),
+      // Products that wrap around to one element in 64 bits.
+      tensor("\"F32\"", "[4294967296,4294967296]", "[0,4]"),
+      tensor("\"F32\"", "[4611686018427387905]", "[0,4]"),
+      tensor("\"F32\"", "[18446744073709551617]", "[0,4]"),
+      R"({"w":{"dtype":"F32","shape":[1]}})",
+      R"({"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"more":0}})",
+      // Two tensors over the same bytes, and twice the same name.
+      R"({"v":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+      R"("w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+      R"({"w":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},)"
+      R"("w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+      R"({"__metadata__":{"a":1},"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+      R"({"__metadata__":7,"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+      std::string(100000, '['),
+  };
+  for (const std::string& header : headers) {
+    INFO(header.substr(0, 100));
+    CHECK(problem(foreign(header, four)) != "");
+  }
+  // Lengths that would make a naive reader allocate or wrap around.
+  for (const std::uint64_t length : {1ull << 24, 1ull << 40, ~0ull, ~0ull - 7}) {
+    CHECK(problem(raw<std::uint64_t>(length) + "{}") != "");
+  }
+}
+
+TEST_CASE("one of the two checksums alone is refused", "[unit]") {
+  // Otherwise a change within a checksum's name would switch the check off.
+  const Folder folder;
+  const fs::path file = folder.path / "a.safetensors";
+  const std::string entry = R"("w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
+  // CRC-32 of four zero bytes is 2144df1c.
+  write(file, foreign(R"({"__metadata__":{"crc32.data":"2144df1c"},)" + entry + "}", raw(0.0f)));
+  CHECK(read_safetensors(file).problem != "");
+  write(file, foreign(R"({"__metadata__":{"crc32.header":"00000000"},)" + entry + "}", raw(0.0f)));
+  CHECK(read_safetensors(file).problem != "");
+}
+
+TEST_CASE("values that are not finite are refused", "[unit]") {
+  const Folder folder;
+  const fs::path file = folder.path / "a.safetensors";
+  for (const float bad :
+       {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+        std::numeric_limits<float>::quiet_NaN()}) {
+    const std::vector<float> values = {1, bad};
+    REQUIRE(write_safetensors(file, {{"w", {2}, values}}, {}) == "");
+    CHECK_THAT(read_safetensors(file).problem, Catch::Contains("not finite"));
+  }
+}
+
+TEST_CASE("what cannot be written or read is said and leaves nothing behind", "[unit]") {
+  const Folder folder;
+  // Not even root makes a folder below a regular file.
+  write(folder.path / "file", "x");
+  const fs::path below = folder.path / "file" / "sub";
+  CHECK_THAT(save(below, 1, 3),
+             Catch::Contains("cannot be created") && Catch::Contains("Not a directory"));
+  CHECK_THAT(write_small(below / "a.safetensors"), Catch::Contains("Not a directory"));
+  CHECK_THAT(read_safetensors(folder.path / "none").problem, Catch::Contains("No such file"));
+  CHECK(read_safetensors(folder.path).problem != "");
+  // A rename onto a folder fails at the last moment.
+  fs::create_directory(folder.path / "taken");
+  CHECK_THAT(write_small(folder.path / "taken"), Catch::Contains("cannot be renamed"));
+  // Metadata that is not UTF-8 is no JSON.
+  CHECK(write_safetensors(folder.path / "b", {}, {{"k", "\xff"}}) != "");
+  CHECK(folder.names() == std::vector<std::string>{"file", "taken"});
+}
+
+TEST_CASE("a checkpoint comes back whole", "[unit]") {
+  const Folder folder;
+  REQUIRE(save(folder.path / "new" / "folder", 42, 3) == "");
+  const LoadedCheckpoint loaded =
+      load_newest_checkpoint(folder.path / "new" / "folder", small_layout());
+  REQUIRE(loaded.checkpoint);
+  CHECK(loaded.refused.empty());
+  CHECK(loaded.file.filename() == "step-0000000042.safetensors");
+  CHECK(loaded.checkpoint->parameters == std::vector<float>(8, 42));
+  const OptimizerState& state = loaded.checkpoint->optimizer;
+  CHECK(state.step == 42);
+  CHECK(state.updates == 21);
+  REQUIRE(state.vectors.size() == 1);
+  CHECK(state.vectors[0].first == "momentum");
+  CHECK(state.vectors[0].second == std::vector<float>(8, -42));
+  CHECK(loaded.checkpoint->metadata.at("note") == "x");
+  CHECK(loaded.checkpoint->metadata.at("step") == "42");
+
+  const LoadedParameters alone = load_parameters(loaded.file, small_layout());
+  CHECK(alone.problem == "");
+  CHECK(alone.parameters == loaded.checkpoint->parameters);
+  CHECK(alone.metadata == loaded.checkpoint->metadata);
+}
+
+TEST_CASE("an empty or missing folder holds no checkpoint", "[unit]") {
+  const Folder folder;
+  for (const fs::path& path : {folder.path, folder.path / "missing"}) {
+    const LoadedCheckpoint loaded = load_newest_checkpoint(path, small_layout());
+    CHECK_FALSE(loaded.checkpoint);
+    CHECK(loaded.refused.empty());
+  }
+}
+
+TEST_CASE("the newest three checkpoints are kept and leftovers removed", "[unit]") {
+  const Folder folder;
+  write(folder.path / "step-0000000001.safetensors.4711.tmp", "half");
+  for (const std::uint64_t step : {9, 10, 99, 100, 1000}) REQUIRE(save(folder.path, step, 3) == "");
+  CHECK(folder.names() ==
+        std::vector<std::string>{
+            "step-0000000099.optimizer.safetensors", "step-0000000099.safetensors",
+            "step-0000000100.optimizer.safetensors", "step-0000000100.safetensors",
+            "step-0000001000.optimizer.safetensors", "step-0000001000.safetensors"});
+  CHECK(load_newest_checkpoint(folder.path, small_layout()).checkpoint->optimizer.step == 1000);
+}
+
+TEST_CASE("a leftover of a crash is not loaded", "[unit]") {
+  const Folder folder;
+  REQUIRE(save(folder.path, 1, 3) == "");
+  write(folder.path / "step-0000000002.safetensors.4711.tmp", "half");
+  // Written first: without its partner it counts for nothing.
+  fs::copy_file(folder.path / "step-0000000001.optimizer.safetensors",
+                folder.path / "step-0000000002.optimizer.safetensors");
+  const LoadedCheckpoint loaded = load_newest_checkpoint(folder.path, small_layout());
+  REQUIRE(loaded.checkpoint);
+  CHECK(loaded.checkpoint->optimizer.step == 1);
+  CHECK(loaded.refused.empty());
+}
+
+TEST_CASE("a torn or altered or incomplete checkpoint gives way to the one before", "[unit]") {
+  const Folder folder;
+  for (const std::uint64_t step : {1, 2, 3, 4, 5}) REQUIRE(save(folder.path, step, 9) == "");
+  const auto file = [&](int step, const std::string& end) {
+    return folder.path / ("step-000000000" + std::to_string(step) + end);
+  };
+  cut_in_half(file(5, ".safetensors"));
+  cut_in_half(file(4, ".optimizer.safetensors"));
+  fs::remove(file(3, ".optimizer.safetensors"));
+  // Sound in itself, but of another save.
+  fs::copy_file(file(1, ".optimizer.safetensors"), file(2, ".optimizer.safetensors"),
+                fs::copy_options::overwrite_existing);
+  const LoadedCheckpoint loaded = load_newest_checkpoint(folder.path, small_layout());
+  REQUIRE(loaded.checkpoint);
+  CHECK(loaded.checkpoint->optimizer.step == 1);
+  CHECK(loaded.checkpoint->parameters == std::vector<float>(8, 1));
+  REQUIRE(loaded.refused.size() == 4);
+  for (int i = 0; i < 4; ++i) {
+    CHECK(loaded.refused[static_cast<std::size_t>(i)].first == file(5 - i, ".safetensors"));
+    CHECK(loaded.refused[static_cast<std::size_t>(i)].second != "");
+  }
+  CHECK_THAT(loaded.refused[1].second, Catch::StartsWith("its optimiser file"));
+  CHECK_THAT(loaded.refused[3].second, Catch::Contains("another checkpoint"));
+}
+
+TEST_CASE("a save never deletes itself in favour of checkpoints of later steps", "[unit]") {
+  // A torn newest, or what another run left behind, has a higher step than a run that starts over.
+  const Folder folder;
+  for (const std::uint64_t step : {30, 40}) {
+    REQUIRE(save(folder.path, step, 2) == "");
+  }
+  cut_in_half(folder.path / "step-0000000030.safetensors");
+  cut_in_half(folder.path / "step-0000000040.safetensors");
+  for (const std::uint64_t step : {10, 20, 25}) {
+    REQUIRE(save(folder.path, step, 2) == "");
+    const LoadedCheckpoint loaded = load_newest_checkpoint(folder.path, small_layout());
+    REQUIRE(loaded.checkpoint);
+    CHECK(loaded.checkpoint->optimizer.step == step);
+    CHECK(loaded.refused.size() == 2);
+  }
+  CHECK(fs::exists(folder.path / "step-0000000020.safetensors"));
+  CHECK_FALSE(fs::exists(folder.path / "step-0000000010.safetensors"));
+}
+
+TEST_CASE("a checkpoint of another model is refused", "[unit]") {
+  const Folder folder;
+  REQUIRE(save(folder.path, 1, 3) == "");
+  Layout fewer, renamed, reshaped, reordered;
+  fewer.add("dense1.weight", {2, 3});
+  renamed.add("dense1.weight", {2, 3});
+  renamed.add("dense1.offset", {2});
+  reshaped.add("dense1.weight", {3, 2});
+  reshaped.add("dense1.bias", {2});
+  for (const Layout* layout : {&fewer, &renamed, &reshaped}) {
+    const LoadedCheckpoint loaded = load_newest_checkpoint(folder.path, *layout);
+    CHECK_FALSE(loaded.checkpoint);
+    CHECK(loaded.refused.size() == 1);
+  }
+  // The order in the file is no property of the model: names are.
+  reordered.add("dense1.bias", {2});
+  reordered.add("dense1.weight", {2, 3});
+  CHECK(load_newest_checkpoint(folder.path, reordered).checkpoint);
+}
+
+}  // namespace gv

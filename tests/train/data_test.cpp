@@ -1,0 +1,517 @@
+// Data sets are read, refused with reasons, generated, dealt out and sampled as they should be.
+#include <stdlib.h>  // mkdtemp is POSIX's, not the standard library's.
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <memory>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "consensus/base/rng.hpp"
+#include "train/data/generated.hpp"
+#include "train/data/partition.hpp"
+#include "train/data/readers.hpp"
+#include "train/data/sampler.hpp"
+
+namespace gv {
+namespace {
+
+using Catch::Matchers::Contains;
+
+/// A folder of its own for one test, removed with everything in it.
+class TempFolder {
+ public:
+  TempFolder() : path_((std::filesystem::temp_directory_path() / "gv-data-XXXXXX").string()) {
+    if (mkdtemp(path_.data()) == nullptr) throw std::runtime_error("no temporary folder");
+  }
+  ~TempFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
+
+  std::string path(const std::string& name) const { return path_ + "/" + name; }
+  std::string write(const std::string& name, const std::string& content) const {
+    std::ofstream(path(name), std::ios::binary) << content;
+    return path(name);
+  }
+
+ private:
+  std::string path_;
+};
+
+std::string big_endian(std::uint32_t value) {
+  std::string bytes;
+  for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(value >> shift & 255);
+  return bytes;
+}
+
+std::string little_endian(std::uint32_t value) {
+  std::string bytes = big_endian(value);
+  return {bytes.rbegin(), bytes.rend()};
+}
+
+std::string idx(const std::vector<std::uint32_t>& sides, const std::string& content) {
+  std::string file = big_endian(0x800 + static_cast<std::uint32_t>(sides.size()));
+  for (const std::uint32_t side : sides) file += big_endian(side);
+  return file + content;
+}
+
+/// One stored block (RFC 1951, 1952), so that the test needs no compressor. At most 65535 bytes.
+std::string gzip(const std::string& content) {
+  std::uint32_t crc = ~0u;
+  for (const char c : content) {
+    crc ^= static_cast<std::uint8_t>(c);
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0u);
+  }
+  const auto size = static_cast<std::uint32_t>(content.size());
+  return std::string("\x1f\x8b\x08\0\0\0\0\0\0\xff\x01", 11) +
+         little_endian(size | (~size & 0xffffu) << 16) + content + little_endian(~crc) +
+         little_endian(size);
+}
+
+/// All problems as lines; refused input comes without data, accepted input without problems.
+std::string said(const LoadedDataSet& loaded) {
+  REQUIRE((loaded.data == nullptr) == !loaded.problems.empty());
+  std::string lines;
+  for (const Problem& problem : loaded.problems) {
+    CHECK_FALSE(problem.remedy.empty());
+    lines += to_string(problem) + "\n";
+  }
+  return lines;
+}
+
+const std::string two_images = idx({2, 2, 3}, std::string("\0\1\2\3\4\5\6\7\x08\x09\x0a\xff", 12));
+const std::string two_labels = idx({2}, std::string("\3\0", 2));
+
+std::string cifar_record(char label, char pixel) {
+  return std::string(1, label) + std::string(3 * 32 * 32, pixel);
+}
+
+/// `count` samples whose only feature is their index, with labels in turn.
+std::shared_ptr<DataSet> numbered(std::size_t count, std::size_t classes) {
+  auto data = std::make_shared<DataSet>();
+  data->shape = {1, 1, 1};
+  data->classes = classes;
+  if (classes == 0) data->target_width = 2;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto value = static_cast<float>(i);
+    data->floats.push_back(value);
+    if (classes > 0) data->labels.push_back(static_cast<std::int32_t>(i % classes));
+    if (classes == 0) data->targets.insert(data->targets.end(), {-value, 10 * value});
+  }
+  return data;
+}
+
+std::vector<float> inputs(const Batch& batch) { return {batch.inputs.begin(), batch.inputs.end()}; }
+
+/// Mean over peers of the share of a peer's samples that its most frequent label has.
+double skew(const std::vector<std::vector<std::uint32_t>>& shards, const DataSet& data) {
+  double sum = 0;
+  for (const auto& shard : shards) {
+    std::vector<std::size_t> counts(data.classes);
+    for (const std::uint32_t index : shard) ++counts[static_cast<std::size_t>(data.labels[index])];
+    sum +=
+        static_cast<double>(*std::ranges::max_element(counts)) / static_cast<double>(shard.size());
+  }
+  return sum / static_cast<double>(shards.size());
+}
+
+}  // namespace
+
+TEST_CASE("bytes are read with offset and scale", "[unit]") {
+  DataSet data;
+  data.shape = {1, 1, 256};
+  data.classes = 1;
+  data.labels = {0, 0};
+  data.bytes.assign(256, 9);
+  for (int i = 0; i < 256; ++i) data.bytes.push_back(static_cast<std::uint8_t>(i));
+  data.offset = 0.3f;
+  data.scale = 2.5f;
+  std::vector<float> out(256);
+  data.read(1, out);
+  for (int i = 0; i < 256; ++i) CHECK(std::abs(out[i] - (i / 255.0 - 0.3) * 2.5) < 1e-6);
+}
+
+TEST_CASE("a subset takes the samples named in their order", "[unit]") {
+  const std::vector<std::uint32_t> indices = {4, 1, 4};
+  const DataSet labelled = numbered(6, 4)->subset(indices);
+  CHECK(labelled.size() == 3);
+  CHECK(labelled.classes == 4);
+  CHECK(labelled.floats == std::vector<float>{4, 1, 4});
+  CHECK(labelled.labels == std::vector<std::int32_t>{0, 1, 0});
+  const DataSet regression = numbered(6, 0)->subset(indices);
+  CHECK(regression.size() == 3);
+  CHECK(regression.targets == std::vector<float>{-4, 40, -1, 10, -4, 40});
+  DataSet image;
+  image.shape = {1, 1, 2};
+  image.classes = 2;
+  image.labels = {0, 1};
+  image.bytes = {0, 51, 102, 255};
+  image.offset = 0.5f;
+  image.scale = 2;
+  std::vector<float> whole(2), part(2);
+  image.read(1, whole);
+  image.subset(std::vector<std::uint32_t>{1}).read(0, part);
+  CHECK(part == whole);
+}
+
+TEST_CASE("idx files are read plain and compressed", "[unit]") {
+  const TempFolder folder;
+  const bool compressed = GENERATE(false, true);
+  const auto images = folder.write("images", compressed ? gzip(two_images) : two_images);
+  const auto labels = folder.write("labels", compressed ? gzip(two_labels) : two_labels);
+  const LoadedDataSet loaded = read_idx(images, labels);
+  REQUIRE(said(loaded).empty());
+  CHECK(loaded.data->shape == SampleShape{1, 2, 3});
+  CHECK(loaded.data->size() == 2);
+  CHECK(loaded.data->classes == 4);
+  CHECK(loaded.data->labels == std::vector<std::int32_t>{3, 0});
+  CHECK(loaded.data->bytes == std::vector<std::uint8_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 255});
+}
+
+TEST_CASE("bad idx files are refused by name and reason", "[unit]") {
+  const TempFolder folder;
+  const auto images = folder.write("images", two_images);
+  const auto labels = folder.write("labels", two_labels);
+  const auto refuses = [&](const std::string& content, const std::string& reason) {
+    const auto bad = folder.write("bad", content);
+    CHECK_THAT(said(read_idx(bad, labels)), Contains(bad + ": ") && Contains(reason));
+  };
+  refuses("", "too short");
+  refuses(two_images.substr(0, 15), "too short");
+  refuses(two_images.substr(0, 20), "announces 12 bytes and holds 4");
+  refuses(two_images + "x", "announces 12 bytes and holds 13");
+  refuses(idx({2}, std::string(20, 'x')), "not an IDX file of bytes with 3 dimensions");
+  refuses(std::string(64, '\xee'), "not an IDX file");
+  refuses(idx({~0u, ~0u, ~0u}, "x"), "dimensions make no sense");
+  refuses(idx({65536, 65536, 2}, "x"), "dimensions make no sense");
+  refuses(idx({0, 2, 3}, ""), "dimensions make no sense");
+  const std::string packed = gzip(two_images);
+  refuses(packed.substr(0, packed.size() - 12), "middle of compressed data");
+  std::string damaged = packed;
+  damaged[30] ^= 1;
+  refuses(damaged, "cannot be read");
+
+  CHECK_THAT(said(read_idx(images, images)), Contains(images + ": ") && Contains("1 dimensions"));
+  const auto three = folder.write("three", idx({3}, "\1\1\1"));
+  CHECK_THAT(said(read_idx(images, three)),
+             Contains(three + ": ") && Contains("3 labels for 2 images"));
+  const std::string absent = said(read_idx(folder.path("no-images"), folder.path("no-labels")));
+  CHECK_THAT(absent, Contains("no-images: the file cannot be opened") &&
+                         Contains("no-labels: the file cannot be opened"));
+  CHECK_THAT(said(read_idx(folder.path(""), labels)), Contains("cannot be"));
+}
+
+TEST_CASE("cifar files follow each other", "[unit]") {
+  const TempFolder folder;
+  const auto first = folder.write("a", cifar_record(7, 'p') + cifar_record(0, 'q'));
+  const auto second = folder.write("b", gzip(cifar_record(9, 'r')));
+  const LoadedDataSet loaded = read_cifar10({first, second});
+  REQUIRE(said(loaded).empty());
+  CHECK(loaded.data->shape == SampleShape{3, 32, 32});
+  CHECK(loaded.data->classes == 10);
+  CHECK(loaded.data->labels == std::vector<std::int32_t>{7, 0, 9});
+  REQUIRE(loaded.data->bytes.size() == 3 * 3072);
+  CHECK(loaded.data->bytes[3071] == 'p');
+  CHECK(loaded.data->bytes[3072] == 'q');
+  CHECK(loaded.data->bytes.back() == 'r');
+}
+
+TEST_CASE("bad cifar files are refused by name and reason", "[unit]") {
+  const TempFolder folder;
+  const auto good = folder.write("good", cifar_record(1, 'x'));
+  const auto refuses = [&](const std::string& content, const std::string& reason) {
+    const auto bad = folder.write("bad", content);
+    CHECK_THAT(said(read_cifar10({good, bad})), Contains(bad + ": ") && Contains(reason));
+  };
+  refuses("", "0 bytes are not whole records");
+  refuses(cifar_record(1, 'x') + "y", "3074 bytes are not whole records of 3073");
+  refuses(cifar_record(1, 'x') + cifar_record(10, 'x'), "record 1 has the label 10");
+  CHECK_THAT(said(read_cifar10({folder.path("none")})),
+             Contains("none: the file cannot be opened"));
+  CHECK_THAT(said(read_cifar10({})), Contains("no files are named"));
+}
+
+TEST_CASE("csv rows are features and a label", "[unit]") {
+  const TempFolder folder;
+  const std::string head = GENERATE("", "a,b,label\n", "\xef\xbb\xbf",
+                                    "\xef\xbb\xbf"
+                                    "a,b,c\r\n");
+  const auto file = folder.write("f.csv", head + "1.5,-2,1\r\n\n 3e1 ,0.25,0\n0,0,2");
+  const LoadedDataSet loaded = read_csv(file, 0);
+  REQUIRE(said(loaded).empty());
+  CHECK(loaded.data->shape == SampleShape{2, 1, 1});
+  CHECK(loaded.data->classes == 3);
+  CHECK(loaded.data->labels == std::vector<std::int32_t>{1, 0, 2});
+  CHECK(loaded.data->floats == std::vector<float>{1.5f, -2, 30, 0.25f, 0, 0});
+}
+
+TEST_CASE("csv rows are features and targets", "[unit]") {
+  const TempFolder folder;
+  const auto file = folder.write("f.csv", "x,y,z\n1,2.5,-3\n4,5,6\n");
+  const LoadedDataSet loaded = read_csv(file, 2);
+  REQUIRE(said(loaded).empty());
+  CHECK(loaded.data->shape == SampleShape{1, 1, 1});
+  CHECK(loaded.data->classes == 0);
+  CHECK(loaded.data->target_width == 2);
+  CHECK(loaded.data->size() == 2);
+  CHECK(loaded.data->floats == std::vector<float>{1, 4});
+  CHECK(loaded.data->targets == std::vector<float>{2.5f, -3, 5, 6});
+}
+
+TEST_CASE("bad csv rows are refused by line and reason", "[unit]") {
+  const TempFolder folder;
+  const auto refuses = [&](const std::string& content, const std::string& line,
+                           const std::string& reason, std::size_t targets = 0) {
+    CAPTURE(content);
+    const auto bad = folder.write("bad.csv", content);
+    CHECK_THAT(said(read_csv(bad, targets)), Contains(bad + line + ": ") && Contains(reason));
+  };
+  refuses("", "", "no samples");
+  refuses("a,b\n", "", "no samples");
+  refuses("1,2,0\n1,2\n", ":2", "2 columns, the first row has 3");
+  refuses("1,2,0\n1,x,0\n", ":2", "not every field is a finite number");
+  refuses("1,2,0\n1,,0\n", ":2", "not every field is a finite number");
+  refuses("1,2,0\n1,2z,0\n", ":2", "not every field is a finite number");
+  // A first sample with a bad field is no heading.
+  refuses("1,nan,0\n1,2,0\n", ":1", "not every field is a finite number");
+  refuses("1,x,0\n1,2,0\n", ":1", "not every field is a finite number");
+  refuses("inf,2,0\n1,2,0\n", ":1", "not every field is a finite number");
+  refuses("1e999,2,0\n1,2,0\n", ":1", "not every field is a finite number");
+  refuses("a,b\nc,d\n1,0\n", ":2", "not every field is a finite number");
+  refuses("1,0\n1e39,0\n", ":2", "not every field is a finite number");  // Infinity as a float.
+  refuses("1,2,0\n1,2,0.5\n", ":2", "not a label");
+  refuses("1,2,0\n1,2,-1\n", ":2", "not a label");
+  refuses("1,2,0\n1,2,1e18\n", ":2", "not a label");
+  refuses("1\n", ":1", "too few");
+  refuses("1,2\n", ":1", "too few", 2);
+  refuses("1,2\n", ":1", "too few", std::numeric_limits<std::size_t>::max());
+  CHECK_THAT(said(read_csv(folder.path("none"), 0)), Contains("none: the file cannot be opened"));
+}
+
+TEST_CASE("any bytes are read or refused without a crash", "[unit]") {
+  const TempFolder folder;
+  Rng rng(11);
+  for (int trial = 0; trial < 200; ++trial) {
+    std::string content = trial % 4 == 0   ? two_images
+                          : trial % 4 == 1 ? gzip(two_images)
+                          : trial % 4 == 2 ? "1,2,0\n3,4,1\n"
+                                           : std::string(rng.below(4000), '\0');
+    const std::size_t flips = content.empty() ? 0 : 1 + rng.below(content.size());
+    for (std::size_t i = 0; i < flips; ++i) {
+      content[rng.below(content.size())] = static_cast<char>(rng.below(256));
+    }
+    const auto file = folder.write("garbage", content);
+    said(read_idx(file, file));
+    said(read_cifar10({file}));
+    said(read_csv(file, 0));
+    said(read_csv(file, 1));
+  }
+}
+
+TEST_CASE("generated samples depend on seed and stream alone", "[unit]") {
+  const GeneratedSpec spec{.samples = 50, .features = 5, .classes = 4, .noise = 1, .seed = 3};
+  const DataSet data = generate_blobs(spec, 0);
+  CHECK(data.size() == 50);
+  CHECK(data.shape == SampleShape{5, 1, 1});
+  CHECK(data.classes == 4);
+  CHECK(data.labels[6] == 2);
+  CHECK(data.floats == generate_blobs(spec, 0).floats);
+  CHECK(data.floats != generate_blobs(spec, 1).floats);
+  GeneratedSpec other = spec;
+  other.seed = 4;
+  CHECK(data.floats != generate_blobs(other, 0).floats);
+  other = spec;
+  other.samples = 20;  // A shorter set is the beginning of a longer one.
+  const DataSet shorter = generate_blobs(other, 0);
+  CHECK(std::equal(shorter.floats.begin(), shorter.floats.end(), data.floats.begin()));
+  // Without noise both streams are the centres themselves.
+  other.noise = 0;
+  CHECK(generate_blobs(other, 0).floats == generate_blobs(other, 1).floats);
+}
+
+TEST_CASE("nearest centres tell about nine in ten generated samples apart", "[unit]") {
+  // One seed's centres can lie closer together than another's: the promise is about the mean.
+  constexpr std::uint64_t seeds = 10;
+  double mean = 0;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    GeneratedSpec spec{.samples = 10, .features = 32, .classes = 10, .noise = 0, .seed = seed};
+    const DataSet centres = generate_blobs(spec, 0);
+    spec.samples = 2000;
+    spec.noise = 1;
+    const DataSet test = generate_blobs(spec, 1);
+    std::vector<float> sample(32), centre(32);
+    int right = 0;
+    for (std::size_t n = 0; n < test.size(); ++n) {
+      test.read(n, sample);
+      std::vector<float> distances;
+      for (std::size_t label = 0; label < 10; ++label) {
+        centres.read(label, centre);
+        float sum = 0;
+        for (std::size_t i = 0; i < 32; ++i) sum += std::pow(sample[i] - centre[i], 2.0f);
+        distances.push_back(sum);
+      }
+      right += std::ranges::min_element(distances) - distances.begin() == test.labels[n];
+    }
+    mean += right / 2000.0 / seeds;
+  }
+  CAPTURE(mean);
+  CHECK(mean > 0.85);
+  CHECK(mean < 0.95);
+}
+
+TEST_CASE("a partition deals every sample to exactly one peer", "[unit]") {
+  const auto kind = GENERATE(PartitionKind::iid, PartitionKind::dirichlet, PartitionKind::by_label);
+  const std::size_t peers = GENERATE(1, 3, 4, 7);
+  const std::size_t classes = GENERATE(0, 5);
+  const std::size_t samples = GENERATE(7, 103);
+  const double alpha = GENERATE(1e-4, 0.5);
+  CAPTURE(static_cast<int>(kind), peers, classes, samples, alpha);
+  const auto data = numbered(samples, classes);
+  const PartitionSpec spec{.kind = kind, .alpha = alpha, .labels_per_peer = 2};
+  const auto shards = partition(spec, *data, peers, Rng(5));
+  CHECK(shards == partition(spec, *data, peers, Rng(5)));
+  REQUIRE(shards.size() == peers);
+  std::vector<std::uint32_t> all;
+  for (const auto& shard : shards) {
+    CHECK_FALSE(shard.empty());
+    all.insert(all.end(), shard.begin(), shard.end());
+    if (kind == PartitionKind::iid || classes == 0) {
+      CHECK(shard.size() >= samples / peers);
+      CHECK(shard.size() <= (samples + peers - 1) / peers);
+    }
+  }
+  std::ranges::sort(all);
+  REQUIRE(all.size() == samples);
+  for (std::size_t i = 0; i < samples; ++i) CHECK(all[i] == i);
+}
+
+TEST_CASE("a shared partition gives all samples to every peer", "[unit]") {
+  const auto shards = partition({.kind = PartitionKind::shared}, *numbered(9, 3), 4, Rng(1));
+  REQUIRE(shards.size() == 4);
+  for (const auto& shard : shards) {
+    CHECK(std::set(shard.begin(), shard.end()).size() == 9);
+    CHECK(shard.size() == 9);
+  }
+}
+
+TEST_CASE("another seed deals samples out differently", "[unit]") {
+  const auto kind = GENERATE(PartitionKind::iid, PartitionKind::dirichlet, PartitionKind::by_label);
+  const auto data = numbered(100, 5);
+  CHECK(partition({.kind = kind}, *data, 4, Rng(1)) != partition({.kind = kind}, *data, 4, Rng(2)));
+}
+
+TEST_CASE("a small alpha and few labels make unlike shards", "[unit]") {
+  const auto data = numbered(5000, 10);
+  const auto skew_of = [&](const PartitionSpec& spec) {
+    return skew(partition(spec, *data, 8, Rng(2)), *data);
+  };
+  // Ten equally frequent labels: 0.1 is no skew at all, 1 is a single label for each peer.
+  CHECK(skew_of({.kind = PartitionKind::iid}) < 0.2);
+  CHECK(skew_of({.kind = PartitionKind::dirichlet, .alpha = 1000}) < 0.2);
+  CHECK(skew_of({.kind = PartitionKind::dirichlet, .alpha = 0.05}) > 0.4);
+  CHECK(skew_of({.kind = PartitionKind::by_label, .labels_per_peer = 2}) > 0.4);
+}
+
+TEST_CASE("a piece of labels holds few of them", "[unit]") {
+  // 20 pieces of 50 samples, 100 samples of each of 10 labels: every piece has a single label.
+  const auto data = numbered(1000, 10);
+  for (const auto& shard : partition({.kind = PartitionKind::by_label}, *data, 10, Rng(3))) {
+    std::set<std::int32_t> labels;
+    for (const std::uint32_t index : shard) labels.insert(data->labels[index]);
+    CHECK(labels.size() <= 2);
+    CHECK(shard.size() == 100);
+  }
+}
+
+TEST_CASE("a batch depends on its step and not on what was asked before", "[unit]") {
+  const auto data = numbered(23, 4);
+  Sampler forward(data, 5, 1, 0);
+  Sampler jumping(data, 5, 1, 0);
+  std::vector<std::vector<float>> seen;
+  for (std::uint64_t step = 0; step < 20; ++step) {
+    const Batch batch = forward.batch(step);
+    CHECK(batch.size == 5);
+    CHECK(batch.targets.empty());
+    seen.push_back(inputs(batch));
+    for (std::size_t i = 0; i < 5; ++i) {
+      CHECK(batch.labels[i] == static_cast<std::int32_t>(batch.inputs[i]) % 4);
+    }
+  }
+  for (const std::uint64_t step : {19u, 3u, 3u, 0u, 7u, 4u, 3u}) {
+    CHECK(inputs(jumping.batch(step)) == seen[step]);
+  }
+}
+
+TEST_CASE("prefetching changes no batch", "[unit]") {
+  const auto data = numbered(23, 0);
+  Sampler plain(data, 5, 1, 0);
+  Sampler ahead(data, 5, 1, 0);
+  for (std::uint64_t step = 0; step < 20; ++step) {
+    const Batch got = ahead.batch(step);
+    ahead.prefetch(step % 3 == 0 ? step + 7 : step + 1);  // The views outlive a prefetch.
+    const Batch expected = plain.batch(step);
+    CHECK(inputs(got) == inputs(expected));
+    CHECK(std::ranges::equal(got.targets, expected.targets));
+    REQUIRE(got.targets.size() == 10);
+    CHECK(got.targets[1] == 10 * got.inputs[0]);
+  }
+}
+
+TEST_CASE("a batch outlives one more call even when it was found ready", "[unit]") {
+  Sampler sampler(numbered(40, 2), 4, 1, 0);
+  sampler.batch(0);
+  sampler.prefetch(1);
+  const Batch again = sampler.batch(0);
+  const std::vector<float> before = inputs(again);
+  sampler.prefetch(2);
+  CHECK(inputs(again) == before);
+}
+
+TEST_CASE("an epoch shows a sample at most once and leaves out another tail each time", "[unit]") {
+  Sampler sampler(numbered(23, 4), 5, 1, 0);
+  REQUIRE(sampler.batches_per_epoch() == 4);
+  std::set<std::set<float>> epochs;
+  for (std::uint64_t epoch = 0; epoch < 10; ++epoch) {
+    std::set<float> shown;
+    for (std::uint64_t i = 0; i < 4; ++i) {
+      for (const float sample : sampler.batch(4 * epoch + i).inputs) {
+        CHECK(shown.insert(sample).second);
+      }
+    }
+    CHECK(shown.size() == 20);
+    epochs.insert(shown);
+  }
+  CHECK(epochs.size() > 5);  // Ten draws of 3 out of 23: twice the same tail is already rare.
+}
+
+TEST_CASE("peers seeds and epochs have orders of their own", "[unit]") {
+  const auto data = numbered(40, 4);
+  const auto first = [&](std::uint64_t seed, std::uint64_t peer, std::uint64_t step) {
+    return inputs(Sampler(data, 40, seed, peer).batch(step));
+  };
+  CHECK(first(1, 0, 0) == first(1, 0, 0));
+  CHECK(first(1, 0, 0) != first(1, 1, 0));
+  CHECK(first(1, 0, 0) != first(2, 0, 0));
+  CHECK(first(1, 0, 0) != first(1, 0, 1));
+}
+
+TEST_CASE("a shard smaller than a batch repeats its samples", "[unit]") {
+  Sampler sampler(numbered(3, 3), 8, 1, 0);
+  CHECK(sampler.batches_per_epoch() == 1);
+  const std::vector<float> batch = inputs(sampler.batch(5));
+  REQUIRE(batch.size() == 8);
+  for (std::size_t i = 3; i < 8; ++i) CHECK(batch[i] == batch[i - 3]);
+  CHECK(std::set(batch.begin(), batch.end()).size() == 3);
+}
+
+}  // namespace gv

@@ -1,0 +1,318 @@
+// Optimisers against scalar references in double precision, and against tempting wrong forms.
+#include "train/optimizer.hpp"
+
+#include <algorithm>
+#include <array>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "consensus/base/rng.hpp"
+
+namespace gv {
+namespace {
+
+using Kind = OptimizerKind;
+
+constexpr std::array kinds = {Kind::sgd,     Kind::momentum, Kind::nesterov, Kind::adagrad,
+                              Kind::rmsprop, Kind::adam,     Kind::adamw};
+
+// Every constant is a sum of few powers of two, so that float and double hold the same number and
+// only rounding is left to tolerate. Epsilon is large, so that its place in the formula shows.
+OptimizerSpec exact_spec(Kind kind) {
+  return {.kind = kind,
+          .momentum = 0.875,
+          .decay = 0.875,
+          .beta1 = 0.875,
+          .beta2 = 1 - 1.0 / 1024,
+          .epsilon = 1.0 / 128,
+          .weight_decay = 1.0 / 32};
+}
+
+// One parameter, written from the papers and sharing nothing with the implementation.
+struct Reference {
+  OptimizerSpec spec;
+  double x = 0, m = 0, s = 0;
+  int t = 0;
+
+  void step(double g, double rate) {
+    ++t;
+    if (spec.kind != Kind::adamw) g += spec.weight_decay * x;
+    switch (spec.kind) {
+      case Kind::sgd:
+        x -= rate * g;
+        break;
+      case Kind::momentum:
+        m = spec.momentum * m + g;
+        x -= rate * m;
+        break;
+      case Kind::nesterov:
+        m = spec.momentum * m + g;
+        x -= rate * (g + spec.momentum * m);
+        break;
+      case Kind::adagrad:
+        s += g * g;
+        x -= rate * g / (std::sqrt(s) + spec.epsilon);
+        break;
+      case Kind::rmsprop:
+        s = spec.decay * s + (1 - spec.decay) * g * g;
+        x -= rate * g / (std::sqrt(s) + spec.epsilon);
+        break;
+      case Kind::adam:
+      case Kind::adamw: {
+        if (spec.kind == Kind::adamw) x -= rate * spec.weight_decay * x;
+        m = spec.beta1 * m + (1 - spec.beta1) * g;
+        s = spec.beta2 * s + (1 - spec.beta2) * g * g;
+        const double mean = m / (1 - std::pow(spec.beta1, t));
+        const double square = s / (1 - std::pow(spec.beta2, t));
+        x -= rate * mean / (std::sqrt(square) + spec.epsilon);
+        break;
+      }
+    }
+  }
+};
+
+// Positions of one parameter on the slope h x, from x = 1.
+std::vector<double> on_quadratic(Kind kind, double mu, double h, double rate, int steps) {
+  Optimizer optimizer({.kind = kind, .momentum = mu}, 1);
+  std::array<float, 1> x = {1};
+  std::vector<double> path = {1};
+  for (int i = 0; i < steps; ++i) {
+    const std::array<float, 1> g = {static_cast<float>(h) * x[0]};
+    optimizer.step(x, g, rate);
+    path.push_back(x[0]);
+  }
+  return path;
+}
+
+// A sequence x(t+2) = a x(t+1) - b x(t) with complex roots shrinks by sqrt(b) a step, and
+// x(t) x(t+2) - x(t+1)^2 by exactly b: no fitting to an oscillation is needed.
+double radius(const std::vector<double>& x) {
+  const auto casoratian = [&](std::size_t t) { return x[t] * x[t + 2] - x[t + 1] * x[t + 1]; };
+  const std::size_t last = x.size() - 3;
+  return std::pow(casoratian(last) / casoratian(0), 0.5 / static_cast<double>(last));
+}
+
+// The lecture note's two-line Nesterov: w' = w + v; v' = mu v - grad(w + sign mu v), with eta h as
+// the slope.
+std::vector<double> lecture_nesterov(double mu, double eta_h, double sign, int steps) {
+  double w = 1, v = 0;
+  std::vector<double> path = {w};
+  for (int i = 0; i < steps; ++i) {
+    const double ahead = w + sign * mu * v;
+    w += v;
+    v = mu * v - eta_h * ahead;
+    path.push_back(w);
+  }
+  return path;
+}
+
+}  // namespace
+
+TEST_CASE("every optimiser follows its double-precision reference", "[unit]") {
+  constexpr std::size_t size = 37;  // No multiple of a vector's width: the loops' tails count.
+  constexpr int steps = 50;
+  // Values stay below 8, whose rounding is 2^-22 at most. A step rounds the parameter twice at that
+  // size and its change some ten times more finely; 50 steps, gained by up to 1 / (1 - mu) = 8 in
+  // the worst case, give 50 * 2 * 2^-22 = 2.4e-5 for the parameter itself. Errors of the formula
+  // are seen at 1e-3 and more (next case).
+  constexpr double tolerance = 3e-5;
+  for (const Kind kind : kinds) {
+    INFO("kind " << static_cast<int>(kind));
+    Rng rng(static_cast<std::uint64_t>(kind) + 1);
+    const OptimizerSpec spec = exact_spec(kind);
+    Optimizer optimizer(spec, size);
+    std::vector<float> x(size), g(size);
+    std::vector<Reference> references(size, Reference{.spec = spec});
+    for (std::size_t i = 0; i < size; ++i) {
+      x[i] = static_cast<float>(rng.normal());
+      references[i].x = x[i];
+    }
+    for (int t = 0; t < steps; ++t) {
+      // A rate that changes, as schedules do.
+      const double rate = t < 20 ? 1.0 / 64 : 1.0 / 256;
+      for (std::size_t i = 0; i < size; ++i) {
+        // From very small to large gradients, so that epsilon matters for some and not for others.
+        g[i] = static_cast<float>(rng.normal() * std::ldexp(1.0, -static_cast<int>(i % 10)));
+        references[i].step(g[i], rate);
+      }
+      optimizer.step(x, g, rate);
+    }
+    double worst = 0, largest = 0;
+    for (std::size_t i = 0; i < size; ++i) {
+      worst = std::max(worst, std::abs(x[i] - references[i].x));
+      largest = std::max(largest, std::abs(references[i].x));
+    }
+    CHECK(worst < tolerance);
+    CHECK(largest < 8);
+    CHECK(optimizer.updates() == steps);
+  }
+}
+
+TEST_CASE("no two kinds of optimiser are the same within the tolerance", "[unit]") {
+  // What the case above would see if one formula were taken for another.
+  std::vector<double> ends;
+  for (const Kind kind : kinds) {
+    Reference reference{.spec = exact_spec(kind), .x = 1};
+    Rng rng(9);
+    for (int t = 0; t < 50; ++t) reference.step(rng.normal(), 1.0 / 64);
+    for (const double other : ends) CHECK(std::abs(reference.x - other) > 1e-3);
+    ends.push_back(reference.x);
+  }
+}
+
+TEST_CASE("epsilon stands outside the square root", "[unit]") {
+  // First step, gradient g = eps: outside gives g / (g + eps) = 1/2 and inside
+  // g / sqrt(g^2 + eps) = 1/sqrt(1 + 1/g), which is 0.088.
+  for (const Kind kind : {Kind::adagrad, Kind::adam, Kind::adamw}) {
+    OptimizerSpec spec = exact_spec(kind);
+    spec.weight_decay = 0;
+    Optimizer optimizer(spec, 1);
+    std::array<float, 1> x = {0};
+    const std::array<float, 1> g = {1.0f / 128};
+    optimizer.step(x, g, 1);
+    CHECK(x[0] == Approx(-0.5).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("nesterov contracts where the wrong look-ahead diverges", "[unit]") {
+  constexpr double mu = 0.9, eta_h = 0.1;
+  // Ours uses the new velocity in its step, so it obeys
+  // x(t+2) = (1+mu)(1-eta h) x(t+1) - mu (1-eta h) x(t), of radius sqrt(0.81).
+  const std::vector<double> x = on_quadratic(Kind::nesterov, mu, 1, eta_h, 60);
+  for (std::size_t t = 1; t + 2 < x.size(); ++t) {
+    const double next = (1 + mu) * (1 - eta_h) * x[t + 1] - mu * (1 - eta_h) * x[t];
+    CHECK(x[t + 2] == Approx(next).margin(1e-6));
+  }
+  CHECK(radius(std::vector<double>(x.begin() + 1, x.end())) == Approx(0.9).margin(0.002));
+  // The note's order moves by the old velocity: slower with the right sign, and divergent with the
+  // sign as printed.
+  CHECK(radius(lecture_nesterov(mu, eta_h, +1, 60)) == Approx(std::sqrt(0.91)).margin(1e-6));
+  CHECK(radius(lecture_nesterov(mu, eta_h, -1, 60)) == Approx(std::sqrt(1.09)).margin(1e-6));
+}
+
+TEST_CASE("heavy-ball momentum has its own radius", "[unit]") {
+  // x(t+2) = (1 + mu - eta h) x(t+1) - mu x(t).
+  const std::vector<double> x = on_quadratic(Kind::momentum, 0.9, 1, 0.1, 60);
+  CHECK(radius(x) == Approx(std::sqrt(0.9)).margin(0.002));
+}
+
+TEST_CASE("adam moves by the learning rate for ever under a constant gradient", "[unit]") {
+  // Bias correction inside the recursion grows without bound: in double it overflows at step 314.
+  for (const float slope : {1.0f, -1.0f, 1e-3f, 1e3f}) {
+    Optimizer optimizer({.kind = Kind::adam}, 1);
+    std::array<float, 1> x = {0};
+    const std::array<float, 1> g = {slope};
+    for (int t = 0; t < 2000; ++t) {
+      const float before = x[0];
+      optimizer.step(x, g, 1.0 / 1024);
+      // 2^-10 of change at |x| < 2 is rounded at 2^-23 or 1.2e-4 of it; 1 - 0.999f is 4.7e-5 off.
+      REQUIRE(std::abs(x[0] - before) == Approx(1.0 / 1024).epsilon(3e-4));
+    }
+    CHECK(std::abs(x[0]) == Approx(2000.0 / 1024).epsilon(2e-4));
+    CHECK(std::signbit(x[0]) != std::signbit(slope));
+  }
+}
+
+TEST_CASE("momentum is kept in units of the gradient", "[unit]") {
+  const std::array<float, 1> g = {1};
+  for (const Kind kind : {Kind::momentum, Kind::nesterov}) {
+    Optimizer optimizer({.kind = kind, .momentum = 0.5}, 1);
+    std::array<float, 1> x = {0};
+    optimizer.step(x, g, 1);  // v = 1
+    CHECK(x[0] == (kind == Kind::momentum ? -1.0f : -1.5f));
+    // In weight units half of the last move would follow even at a rate of zero.
+    const float before = x[0];
+    optimizer.step(x, g, 0);  // v = 1.5
+    CHECK(x[0] == before);
+    // What gossip mixes in is a jump of the parameter, and must not turn into velocity.
+    x[0] = 16;
+    optimizer.step(x, g, 2);  // v = 1.75
+    CHECK(x[0] == 16 - 2 * (kind == Kind::momentum ? 1.75f : 1.875f));
+  }
+}
+
+TEST_CASE("weight decay is coupled but for adamw", "[unit]") {
+  const std::array<float, 1> none = {0};
+  // Adam divides the decay by its own size and so moves by the rate; adamw shrinks.
+  std::array<float, 1> x = {4};
+  Optimizer adam({.kind = Kind::adam, .weight_decay = 0.25}, 1);
+  adam.step(x, none, 0.125);
+  CHECK(x[0] == Approx(4 - 0.125).epsilon(1e-6));
+  x = {4};
+  Optimizer adamw({.kind = Kind::adamw, .weight_decay = 0.25}, 1);
+  adamw.step(x, none, 0.125);
+  CHECK(x[0] == Approx(4 - 0.125 * 0.25 * 4).epsilon(1e-6));
+}
+
+TEST_CASE("a restored optimiser goes on bit by bit", "[unit]") {
+  constexpr std::size_t size = 19;
+  for (const Kind kind : kinds) {
+    INFO("kind " << static_cast<int>(kind));
+    Rng rng(4);
+    std::vector<float> x(size, 1), g(size);
+    const auto draw = [&] {
+      for (float& value : g) value = static_cast<float>(rng.normal());
+    };
+    Optimizer first(exact_spec(kind), size);
+    for (int t = 0; t < 5; ++t) {
+      draw();
+      first.step(x, g, 0.01);
+    }
+    Optimizer second(exact_spec(kind), size);
+    CHECK(second.restore(first.vectors(), first.updates()).empty());
+    CHECK(second.vectors() == first.vectors());
+    CHECK(second.updates() == 5);
+    std::vector<float> y = x;
+    for (int t = 0; t < 5; ++t) {
+      draw();
+      first.step(x, g, 0.01);
+      second.step(y, g, 0.01);
+    }
+    CHECK(x == y);
+  }
+}
+
+TEST_CASE("foreign optimiser state is refused and changes nothing", "[unit]") {
+  Optimizer adam({.kind = Kind::adam}, 2);
+  std::array<float, 2> x = {1, 2};
+  const std::array<float, 2> g = {3, 4};
+  adam.step(x, g, 0.1);
+  const auto before = adam.vectors();
+
+  Optimizer sgd({.kind = Kind::sgd}, 2);
+  CHECK(sgd.vectors().empty());
+  CHECK_FALSE(sgd.restore(before, 1).empty());
+  CHECK_FALSE(adam.restore({}, 7).empty());
+  auto renamed = before;
+  std::swap(renamed[0], renamed[1]);
+  CHECK_FALSE(adam.restore(renamed, 7).empty());
+  // The last vector alone is wrong: the first must not have been taken over by then.
+  auto longer = before;
+  longer[0].second[0] = 99;
+  longer[1].second.push_back(0);
+  CHECK_FALSE(adam.restore(longer, 7).empty());
+  CHECK(adam.vectors() == before);
+  CHECK(adam.updates() == 1);
+}
+
+TEST_CASE("a reset optimiser is a new one", "[unit]") {
+  for (const Kind kind : kinds) {
+    Optimizer used(exact_spec(kind), 2);
+    Optimizer fresh(exact_spec(kind), 2);
+    std::array<float, 2> x = {1, 2};
+    const std::array<float, 2> g = {3, 4};
+    used.step(x, g, 0.1);
+    used.reset();
+    CHECK(used.updates() == 0);
+    CHECK(used.vectors() == fresh.vectors());
+    std::array<float, 2> y = x;
+    used.step(x, g, 0.1);
+    fresh.step(y, g, 0.1);
+    CHECK(x == y);
+  }
+}
+
+}  // namespace gv
