@@ -259,13 +259,13 @@ TEST_CASE("an enumeration out of range is refused", "[unit]") {
     refuse.back() = static_cast<std::byte>(value);
     CHECK(decode(refuse).frame.has_value() == (value <= static_cast<int>(Reason::leaving)));
 
-    // A member ends with state, layout hash (8 bytes), step (8), rate (4) and phase.
+    // A member ends with state, accuser (8 bytes), layout hash (8), step (8), rate (4) and phase.
     Bytes nack = encode(Message(Nack{1, {Member{}}}));
     const std::size_t end = nack.size();
     nack[end - 1] = static_cast<std::byte>(value);
     CHECK(decode(nack).frame.has_value() == (value <= static_cast<int>(Phase::done)));
     nack[end - 1] = std::byte{0};
-    nack[end - 22] = static_cast<std::byte>(value);
+    nack[end - 30] = static_cast<std::byte>(value);
     CHECK(decode(nack).frame.has_value() == (value <= static_cast<int>(MemberState::left)));
   }
 }
