@@ -34,7 +34,8 @@ void normalise(DataSet& data, const DataConfig& config) {
   for (float& value : data.floats) value = (value - data.offset) * data.scale;
 }
 
-LoadedDataSet load(const Config& config, bool test) {
+/// `choose` may keep images from being read at all; other formats are read whole.
+LoadedDataSet load(const Config& config, bool test, const Choose& choose = {}) {
   const DataConfig& data = config.data;
   LoadedDataSet loaded;
   const std::vector<std::string> files = in_folder(data, test ? data.test_files : data.train_files);
@@ -51,7 +52,7 @@ LoadedDataSet load(const Config& config, bool test) {
       break;
     }
     case DataKind::idx:
-      loaded = read_idx(files.at(0), files.at(1));
+      loaded = read_idx(files.at(0), files.at(1), choose);
       break;
     case DataKind::cifar10:
       loaded = read_cifar10(files);
@@ -93,25 +94,36 @@ Problems problems_of(const Config& config, const ModelSpec& model, const DataSet
 
 Task load_task(const Config& config, std::size_t shard) {
   Task task;
-  LoadedDataSet loaded = load(config, false);
+  std::size_t samples = 0;
+  const Choose own_shard = [&](const DataSet& all) {
+    samples = all.size();
+    // What is too small to be dealt out is refused below.
+    if (samples < config.run.peers) return std::vector<std::uint32_t>{};
+    return partition(config.data.partition, all, config.run.peers,
+                     Rng(config.run.seed).fork("partition"))
+        .at(shard);
+  };
+  LoadedDataSet loaded = load(config, false, own_shard);
   if (!loaded.problems.empty()) {
     task.problems = std::move(loaded.problems);
     return task;
   }
-  const DataSet& whole = *loaded.data;
-  if (whole.size() < config.run.peers) {
+  std::shared_ptr<DataSet> data = std::move(loaded.data);
+  if (samples == 0) {
+    const std::vector<std::uint32_t> kept = own_shard(*data);
+    data = std::make_shared<DataSet>(data->subset(kept));
+  }
+  if (samples < config.run.peers) {
     task.problems.push_back(
         {"run.peers",
-         fmt::format("{} samples cannot be dealt out to {} peers", whole.size(), config.run.peers),
+         fmt::format("{} samples cannot be dealt out to {} peers", samples, config.run.peers),
          "use fewer peers or more data"});
     return task;
   }
-  task.trainer.model = model_spec(config.model, outputs_of(whole));
-  task.problems = problems_of(config, task.trainer.model, whole);
+  task.trainer.model = model_spec(config.model, outputs_of(*data));
+  task.problems = problems_of(config, task.trainer.model, *data);
   if (!task.problems.empty()) return task;
-  const auto shards = partition(config.data.partition, whole, config.run.peers,
-                                Rng(config.run.seed).fork("partition"));
-  task.shard = std::make_shared<const DataSet>(whole.subset(shards.at(shard)));
+  task.shard = std::move(data);
   task.trainer.optimizer = config.train.optimizer;
   task.trainer.schedule = config.train.schedule;
   task.trainer.batch = config.train.batch;

@@ -80,16 +80,16 @@ std::vector<std::string> allowed_includes(const std::string& path) {
     return allowed;
   }
   if (path.starts_with("net/")) {
-    return {"net/",     "consensus/", "arpa/inet.h", "asio", "zmq",     "cereal/",
-            "openssl/", "sodium.h",   "sys/", "fcntl.h", "unistd.h"};
+    return {"net/",     "consensus/", "arpa/inet.h", "asio",    "zmq",     "cereal/",
+            "openssl/", "sodium.h",   "sys/",        "fcntl.h", "unistd.h"};
   }
   if (path == "peer/cli.cpp") {
     return {"peer/", "sim/local/", "consensus/", "train/", "net/",
             "fmt/",  "CLI/",       "sodium.h",   "sys/",   "unistd.h"};
   }
   if (path.starts_with("peer/") && is_seam(path)) {
-    return {"peer/",     "consensus/", "train/", "net/",    "asio",   "fmt/",
-            "nlohmann/", "sodium.h",   "sys/",   "fcntl.h", "poll.h", "unistd.h"};
+    return {"peer/",    "consensus/", "train/", "net/",    "asio",   "fmt/",    "nlohmann/",
+            "malloc.h", "sodium.h",   "sys/",   "fcntl.h", "poll.h", "unistd.h"};
   }
   if (path.starts_with("peer/")) return {"peer/", "consensus/", "train/", "toml++/"};
   if (path.starts_with("sim/")) {

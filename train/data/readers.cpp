@@ -8,8 +8,10 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 namespace gv {
 namespace {
@@ -20,29 +22,59 @@ constexpr std::size_t problems_max = 20;  ///< Listed of one file.
 constexpr std::size_t cifar_record = 1 + 3 * 32 * 32;
 constexpr std::size_t label_max = 100000;
 
-/// A whole file, decompressed if it is compressed.
-std::optional<std::vector<std::uint8_t>> read_whole(const std::string& file, Problems& problems) {
-  gzFile in = gzopen(file.c_str(), "rb");
-  if (in == nullptr) {
+/// A file that is read through zlib, whether it is compressed or not.
+class GzFile {
+ public:
+  GzFile(const std::string& file, Problems& problems) : file_(gzopen(file.c_str(), "rb")) {
+    if (file_ != nullptr) return;
     problems.push_back({file, "the file cannot be opened",
                         "check data.folder and the file names; Fashion-MNIST is Debian's package "
                         "dataset-fashion-mnist"});
-    return std::nullopt;
   }
+  ~GzFile() {
+    if (file_ != nullptr) gzclose(file_);
+  }
+  GzFile(const GzFile&) = delete;
+  GzFile& operator=(const GzFile&) = delete;
+
+  gzFile get() const { return file_; }
+
+  /// A truncated compressed file reads as a short one; only closing it tells.
+  bool close() { return gzclose(std::exchange(file_, nullptr)) == Z_OK; }
+
+ private:
+  gzFile file_;
+};
+
+/// Says what went wrong with the last read, if anything did.
+bool report_failure(gzFile in, const std::string& file, Problems& problems) {
+  int code = Z_OK;
+  const char* reason = gzerror(in, &code);
+  if (code == Z_OK || code == Z_STREAM_END) return false;
+  problems.push_back({file,
+                      code == Z_BUF_ERROR ? std::string("it ends in the middle of compressed data")
+                                          : std::string("it cannot be read: ") + reason,
+                      "fetch it again"});
+  return true;
+}
+
+/// A whole file, decompressed if it is compressed.
+std::optional<std::vector<std::uint8_t>> read_whole(const std::string& file, Problems& problems) {
+  GzFile in(file, problems);
+  if (in.get() == nullptr) return std::nullopt;
   std::vector<std::uint8_t> bytes;
   std::string reason;
   while (reason.empty()) {
     const std::size_t before = bytes.size();
     bytes.resize(before + chunk_bytes);
-    const int read = gzread(in, bytes.data() + before, static_cast<unsigned>(chunk_bytes));
+    const int read = gzread(in.get(), bytes.data() + before, static_cast<unsigned>(chunk_bytes));
     bytes.resize(before + static_cast<std::size_t>(std::max(read, 0)));
     int code = Z_OK;
-    if (read < 0) reason = std::string("it cannot be read: ") + gzerror(in, &code);
+    if (read < 0) reason = std::string("it cannot be read: ") + gzerror(in.get(), &code);
     if (bytes.size() > bytes_max) reason = "it is larger than 4 GiB";
     if (read == 0) break;
   }
-  // A truncated compressed file reads as a short one; only closing it tells.
-  if (gzclose(in) != Z_OK && reason.empty()) reason = "it ends in the middle of compressed data";
+  if (!in.close() && reason.empty()) reason = "it ends in the middle of compressed data";
   if (reason.empty()) return bytes;
   problems.push_back({file, reason, "fetch it again"});
   return std::nullopt;
@@ -54,7 +86,9 @@ std::uint32_t big_endian(const std::vector<std::uint8_t>& bytes, std::size_t at)
          static_cast<std::uint32_t>(bytes[at + 2]) << 8 | bytes[at + 3];
 }
 
-/// The dimensions of an IDX file of bytes, checked against its length; empty when it is not one.
+constexpr std::size_t idx_header_bytes(std::size_t dimensions) { return 4 + 4 * dimensions; }
+
+/// The dimensions an IDX file of bytes announces; empty, with a problem, when it is not one.
 std::vector<std::size_t> idx_dimensions(const std::string& file,
                                         const std::vector<std::uint8_t>& bytes,
                                         std::size_t expected, Problems& problems) {
@@ -64,7 +98,7 @@ std::vector<std::size_t> idx_dimensions(const std::string& file,
          expected == 3 ? "name an IDX file of images" : "name an IDX file of labels"});
     return std::vector<std::size_t>();
   };
-  if (bytes.size() < 4 + 4 * expected) return refuse("it is too short for an IDX file");
+  if (bytes.size() < idx_header_bytes(expected)) return refuse("it is too short for an IDX file");
   if (big_endian(bytes, 0) != 0x800u + expected) {
     return refuse("it is not an IDX file of bytes with " + std::to_string(expected) +
                   " dimensions");
@@ -77,11 +111,40 @@ std::vector<std::size_t> idx_dimensions(const std::string& file,
     product *= side;
     dimensions.push_back(side);
   }
-  if (bytes.size() - 4 - 4 * expected != product) {
-    return refuse("it announces " + std::to_string(product) + " bytes and holds " +
-                  std::to_string(bytes.size() - 4 - 4 * expected));
-  }
   return dimensions;
+}
+
+void check_idx_length(const std::string& file, std::size_t announced, std::size_t held,
+                      Problems& problems) {
+  if (announced == held) return;
+  problems.push_back(
+      {file,
+       "it announces " + std::to_string(announced) + " bytes and holds " + std::to_string(held),
+       "fetch it again"});
+}
+
+/// Reads what is left of a file of records, keeping those that are wanted: record `wanted[i].first`
+/// goes to place `wanted[i].second` of `into`. `wanted` is sorted. Returns the bytes read.
+std::size_t read_records(gzFile in, std::size_t record_bytes,
+                         const std::vector<std::pair<std::uint32_t, std::uint32_t>>& wanted,
+                         std::vector<std::uint8_t>& into) {
+  const std::size_t records_at_once = std::max<std::size_t>(1, chunk_bytes / record_bytes);
+  std::vector<std::uint8_t> chunk(records_at_once * record_bytes);
+  std::size_t total = 0;
+  std::size_t record = 0;
+  auto next = wanted.begin();
+  while (true) {
+    const int read = gzread(in, chunk.data(), static_cast<unsigned>(chunk.size()));
+    if (read <= 0) return total;
+    total += static_cast<std::size_t>(read);
+    for (std::size_t at = 0; at + record_bytes <= static_cast<std::size_t>(read);
+         at += record_bytes, ++record) {
+      for (; next != wanted.end() && next->first == record; ++next) {
+        std::copy_n(chunk.begin() + static_cast<std::ptrdiff_t>(at), record_bytes,
+                    into.begin() + static_cast<std::ptrdiff_t>(next->second * record_bytes));
+      }
+    }
+  }
 }
 
 struct CsvRow {
@@ -120,27 +183,49 @@ bool is_label(double value) {
 
 }  // namespace
 
-LoadedDataSet read_idx(const std::string& images, const std::string& labels) {
+LoadedDataSet read_idx(const std::string& images, const std::string& labels, const Choose& choose) {
   LoadedDataSet loaded;
-  const auto pixels = read_whole(images, loaded.problems);
-  const auto marks = read_whole(labels, loaded.problems);
-  if (!pixels || !marks) return loaded;
-  const auto sides = idx_dimensions(images, *pixels, 3, loaded.problems);
-  const auto count = idx_dimensions(labels, *marks, 1, loaded.problems);
-  if (!loaded.problems.empty()) return loaded;
-  if (sides[0] != count[0]) {
-    loaded.problems.push_back({labels,
-                               "it has " + std::to_string(count[0]) + " labels for " +
-                                   std::to_string(sides[0]) + " images",
-                               "name files that belong together"});
-    return loaded;
+  Problems& problems = loaded.problems;
+  const auto marks = read_whole(labels, problems);
+  const GzFile in(images, problems);
+  std::vector<std::uint8_t> header(idx_header_bytes(3));
+  if (in.get() != nullptr) {
+    const int read = gzread(in.get(), header.data(), static_cast<unsigned>(header.size()));
+    header.resize(static_cast<std::size_t>(std::max(read, 0)));
+    if (read < 0) report_failure(in.get(), images, problems);
   }
-  loaded.data = std::make_shared<DataSet>();
-  DataSet& data = *loaded.data;
-  data.shape = {1, sides[1], sides[2]};
-  data.bytes.assign(pixels->begin() + 16, pixels->end());
-  data.labels.assign(marks->begin() + 8, marks->end());
-  data.classes = static_cast<std::size_t>(*std::ranges::max_element(data.labels)) + 1;
+  if (!problems.empty()) return loaded;
+  const auto sides = idx_dimensions(images, header, 3, problems);
+  const auto count = idx_dimensions(labels, *marks, 1, problems);
+  if (!problems.empty()) return loaded;
+  check_idx_length(labels, count[0], marks->size() - idx_header_bytes(1), problems);
+  if (sides[0] != count[0]) {
+    problems.push_back({labels,
+                        "it has " + std::to_string(count[0]) + " labels for " +
+                            std::to_string(sides[0]) + " images",
+                        "name files that belong together"});
+  }
+  if (!problems.empty()) return loaded;
+
+  DataSet all;
+  all.shape = {1, sides[1], sides[2]};
+  all.labels.assign(marks->begin() + idx_header_bytes(1), marks->end());
+  all.classes = static_cast<std::size_t>(*std::ranges::max_element(all.labels)) + 1;
+  std::vector<std::uint32_t> kept(sides[0]);
+  std::iota(kept.begin(), kept.end(), 0u);
+  if (choose) kept = choose(all);
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> wanted;
+  for (std::uint32_t place = 0; place < kept.size(); ++place) {
+    wanted.emplace_back(kept[place], place);
+  }
+  std::ranges::sort(wanted);
+  auto data = std::make_shared<DataSet>(all.subset(kept));
+  data->bytes.resize(kept.size() * data->features());
+  const std::size_t held = read_records(in.get(), data->features(), wanted, data->bytes);
+  if (!report_failure(in.get(), images, problems)) {
+    check_idx_length(images, sides[0] * data->features(), held, problems);
+  }
+  if (problems.empty()) loaded.data = std::move(data);
   return loaded;
 }
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,8 +19,13 @@ struct LoadedDataSet {
   Problems problems;
 };
 
-/// Images (three dimensions of bytes) and labels (one), plain or compressed with gzip.
-LoadedDataSet read_idx(const std::string& images, const std::string& labels);
+/// Given a data set that has labels but no inputs yet: the samples to keep, in order.
+using Choose = std::function<std::vector<std::uint32_t>(const DataSet&)>;
+
+/// Images (three dimensions of bytes) and labels (one), plain or compressed with gzip. With
+/// `choose` only the chosen images are ever held in memory.
+LoadedDataSet read_idx(const std::string& images, const std::string& labels,
+                       const Choose& choose = {});
 
 /// Records of one label byte and 3 x 32 x 32 pixel bytes; several files follow each other.
 LoadedDataSet read_cifar10(const std::vector<std::string>& files);
