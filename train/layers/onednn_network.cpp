@@ -46,28 +46,30 @@ struct Context {
   std::vector<std::byte> scratch;
 };
 
-/// An operation with its need for scratch space.
+/// An operation bound to its memories. They are handles: what they point to may change between
+/// runs.
 class Operation {
  public:
   Operation() = default;
 
   template <class Description>
-  Operation(Context& context, const Description& description, dnnl::primitive primitive)
+  Operation(Context& context, const Description& description, dnnl::primitive primitive,
+            Arguments arguments)
       : context_(&context),
         primitive_(std::move(primitive)),
-        scratch_(context.view(description.scratchpad_desc())) {
+        scratch_(context.view(description.scratchpad_desc())),
+        arguments_(std::move(arguments)) {
+    arguments_.emplace(DNNL_ARG_SCRATCHPAD, scratch_);
     // A little more, because the start is aligned to a cache line.
     const std::size_t needed = description.scratchpad_desc().get_size() + cache_line;
     if (context.scratch.size() < needed) context.scratch.resize(needed);
   }
 
-  void run(const Arguments& arguments) {
+  void run() {
     void* start = context_->scratch.data();
     std::size_t room = context_->scratch.size();
     scratch_.set_data_handle(std::align(cache_line, 1, start, room));
-    Arguments all = arguments;
-    all.emplace(DNNL_ARG_SCRATCHPAD, scratch_);
-    primitive_.execute(context_->stream, all);
+    primitive_.execute(context_->stream, arguments_);
   }
 
   explicit operator bool() const { return context_ != nullptr; }
@@ -78,6 +80,7 @@ class Operation {
   Context* context_ = nullptr;
   dnnl::primitive primitive_;
   memory scratch_;
+  Arguments arguments_;
 };
 
 dnnl::primitive_attr own_scratch() {
@@ -89,7 +92,8 @@ dnnl::primitive_attr own_scratch() {
 Operation reorder(Context& context, const memory& from, const memory& to) {
   const dnnl::reorder::primitive_desc description(context.engine, from.get_desc(), context.engine,
                                                   to.get_desc(), own_scratch());
-  return {context, description, dnnl::reorder(description)};
+  return {
+      context, description, dnnl::reorder(description), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}};
 }
 
 /// Activations between two steps: values, and their gradient in the same layout.
@@ -139,11 +143,9 @@ class Reorder final : public Step {
     if (in.gradient) back_ = reorder(context, out.gradient, in.gradient);
   }
 
-  void forward(const float*, bool, Rng&) override {
-    there_.run({{DNNL_ARG_FROM, in_.values}, {DNNL_ARG_TO, out_.values}});
-  }
+  void forward(const float*, bool, Rng&) override { there_.run(); }
   void backward(const float*, float*) override {
-    if (back_) back_.run({{DNNL_ARG_FROM, out_.gradient}, {DNNL_ARG_TO, in_.gradient}});
+    if (back_) back_.run();
   }
 
  private:
@@ -165,9 +167,6 @@ class DenseStep final : public Step {
     const memory::desc w({outputs, inputs}, f32, tag::ab);
     const memory::desc b({outputs}, f32, tag::a);
     const memory::desc y({dim(context.batch), outputs}, f32, tag::ab);
-    const dnnl::inner_product_forward::primitive_desc forward(
-        {prop_kind::forward_training, x, w, b, y}, fused(relu), context.engine);
-    forward_ = {context, forward, dnnl::inner_product_forward(forward)};
     x_ = context.view(x);
     y_ = memory(y, context.engine, out.values.get_data_handle());
     dy_ = memory(y, context.engine, out.gradient.get_data_handle());
@@ -175,15 +174,31 @@ class DenseStep final : public Step {
     b_ = context.view(b);
     dw_ = context.view(w);
     db_ = context.view(b);
+    using Forward = dnnl::inner_product_forward;
+    const Forward::primitive_desc forward({prop_kind::forward_training, x, w, b, y}, fused(relu),
+                                          context.engine);
+    forward_ = {
+        context,
+        forward,
+        Forward(forward),
+        {{DNNL_ARG_SRC, x_}, {DNNL_ARG_WEIGHTS, w_}, {DNNL_ARG_BIAS, b_}, {DNNL_ARG_DST, y_}}};
     using Weights = dnnl::inner_product_backward_weights;
     const Weights::primitive_desc weights({x, w, b, y}, own_scratch(), context.engine, forward);
-    backward_weights_ = {context, weights, Weights(weights)};
-    if (in.gradient) {
-      dx_ = memory(x, context.engine, in.gradient.get_data_handle());
-      using Data = dnnl::inner_product_backward_data;
-      const Data::primitive_desc data({x, w, y}, own_scratch(), context.engine, forward);
-      backward_data_ = {context, data, Data(data)};
-    }
+    backward_weights_ = {context,
+                         weights,
+                         Weights(weights),
+                         {{DNNL_ARG_SRC, x_},
+                          {DNNL_ARG_DIFF_DST, dy_},
+                          {DNNL_ARG_DIFF_WEIGHTS, dw_},
+                          {DNNL_ARG_DIFF_BIAS, db_}}};
+    if (!in.gradient) return;
+    dx_ = memory(x, context.engine, in.gradient.get_data_handle());
+    using Data = dnnl::inner_product_backward_data;
+    const Data::primitive_desc data({x, w, y}, own_scratch(), context.engine, forward);
+    backward_data_ = {context,
+                      data,
+                      Data(data),
+                      {{DNNL_ARG_DIFF_DST, dy_}, {DNNL_ARG_WEIGHTS, w_}, {DNNL_ARG_DIFF_SRC, dx_}}};
   }
 
   void forward(const float* parameters, bool, Rng&) override {
@@ -191,22 +206,17 @@ class DenseStep final : public Step {
     x_.set_data_handle(in_.values.get_data_handle());
     w_.set_data_handle(const_cast<float*>(parameters + plan_.weight));
     b_.set_data_handle(const_cast<float*>(parameters + plan_.bias));
-    forward_.run(
-        {{DNNL_ARG_SRC, x_}, {DNNL_ARG_WEIGHTS, w_}, {DNNL_ARG_BIAS, b_}, {DNNL_ARG_DST, y_}});
+    forward_.run();
   }
 
   void backward(const float* parameters, float* gradient) override {
     if (relu_) gate_by_relu(out_);
     dw_.set_data_handle(gradient + plan_.weight);
     db_.set_data_handle(gradient + plan_.bias);
-    backward_weights_.run({{DNNL_ARG_SRC, x_},
-                           {DNNL_ARG_DIFF_DST, dy_},
-                           {DNNL_ARG_DIFF_WEIGHTS, dw_},
-                           {DNNL_ARG_DIFF_BIAS, db_}});
+    backward_weights_.run();
     if (!in_.gradient) return;
     w_.set_data_handle(const_cast<float*>(parameters + plan_.weight));
-    backward_data_.run(
-        {{DNNL_ARG_DIFF_DST, dy_}, {DNNL_ARG_WEIGHTS, w_}, {DNNL_ARG_DIFF_SRC, dx_}});
+    backward_data_.run();
   }
 
  private:
@@ -238,10 +248,10 @@ class Converted {
     if (!in_) inside_.set_data_handle(const_cast<float*>(data));
   }
   void enter() {
-    if (in_) in_.run({{DNNL_ARG_FROM, outside_}, {DNNL_ARG_TO, inside_}});
+    if (in_) in_.run();
   }
   void leave() {
-    if (out_) out_.run({{DNNL_ARG_FROM, inside_}, {DNNL_ARG_TO, outside_}});
+    if (out_) out_.run();
   }
 
  private:
@@ -267,8 +277,9 @@ auto by(bool winograd, Describe describe) {
 /// Convolutions in oneDNN's own layouts, by Winograd's algorithm where that is the faster one.
 class ConvolutionStep final : public Step {
  public:
-  ConvolutionStep(Context& context, const LayerPlan& plan, bool relu, Tensor& in, Tensor& out)
-      : plan_(plan), relu_(relu), in_(in), out_(out) {
+  ConvolutionStep(Context& context, const LayerPlan& plan, bool relu, bool gates, Tensor& in,
+                  Tensor& out)
+      : plan_(plan), gates_(gates), in_(in), out_(out) {
     const memory::dims source{dim(context.batch), dim(plan.in[0]), dim(plan.in[1]),
                               dim(plan.in[2])};
     const memory::dims target{dim(context.batch), dim(plan.out[0]), dim(plan.out[1]),
@@ -292,24 +303,36 @@ class ConvolutionStep final : public Step {
                                       bias, any(target), strides, left, right},
                                      fused(relu), context.engine);
     });
-    forward_ = {context, forward_desc, Forward(forward_desc)};
     out.values = context.make(forward_desc.dst_desc());
     out.gradient = context.make(forward_desc.dst_desc());
     x_ = Converted(context, in.values, forward_desc.src_desc());
     const memory::desc flat(kernel, f32, tag::oihw);
     w_ = Converted(context, context.view(flat), forward_desc.weights_desc());
     b_ = context.view(bias);
+    forward_ = {context,
+                forward_desc,
+                Forward(forward_desc),
+                {{DNNL_ARG_SRC, x_.inside()},
+                 {DNNL_ARG_WEIGHTS, w_.inside()},
+                 {DNNL_ARG_BIAS, b_},
+                 {DNNL_ARG_DST, out.values}}};
 
     const auto weights_desc = by(winograd, [&](algorithm how) {
       return Weights::primitive_desc(
           {how, any(source), any(kernel), bias, any(target), strides, left, right}, own_scratch(),
           context.engine, forward_desc);
     });
-    backward_weights_ = {context, weights_desc, Weights(weights_desc)};
     x_for_weights_ = Converted(context, in.values, weights_desc.src_desc());
     dy_for_weights_ = Converted(context, out.gradient, weights_desc.diff_dst_desc());
     dw_ = Converted(context, context.view(flat), weights_desc.diff_weights_desc());
     db_ = context.view(bias);
+    backward_weights_ = {context,
+                         weights_desc,
+                         Weights(weights_desc),
+                         {{DNNL_ARG_SRC, x_for_weights_.inside()},
+                          {DNNL_ARG_DIFF_DST, dy_for_weights_.inside()},
+                          {DNNL_ARG_DIFF_WEIGHTS, dw_.inside()},
+                          {DNNL_ARG_DIFF_BIAS, db_}}};
 
     if (in.gradient) {
       const auto data_desc = by(winograd, [&](algorithm how) {
@@ -317,10 +340,15 @@ class ConvolutionStep final : public Step {
             {how, any(source), any(kernel), any(target), strides, left, right}, own_scratch(),
             context.engine, forward_desc);
       });
-      backward_data_ = {context, data_desc, Data(data_desc)};
       dy_for_data_ = Converted(context, out.gradient, data_desc.diff_dst_desc());
       w_for_data_ = Converted(context, context.view(flat), data_desc.weights_desc());
       dx_ = Converted(context, in.gradient, data_desc.diff_src_desc());
+      backward_data_ = {context,
+                        data_desc,
+                        Data(data_desc),
+                        {{DNNL_ARG_DIFF_DST, dy_for_data_.inside()},
+                         {DNNL_ARG_WEIGHTS, w_for_data_.inside()},
+                         {DNNL_ARG_DIFF_SRC, dx_.inside()}}};
     }
   }
 
@@ -330,37 +358,29 @@ class ConvolutionStep final : public Step {
     w_.point_to(parameters + plan_.weight);
     w_.enter();
     b_.set_data_handle(const_cast<float*>(parameters + plan_.bias));
-    forward_.run({{DNNL_ARG_SRC, x_.inside()},
-                  {DNNL_ARG_WEIGHTS, w_.inside()},
-                  {DNNL_ARG_BIAS, b_},
-                  {DNNL_ARG_DST, out_.values}});
+    forward_.run();
   }
 
   void backward(const float* parameters, float* gradient) override {
-    if (relu_) gate_by_relu(out_);
+    if (gates_) gate_by_relu(out_);
     x_for_weights_.point_to(floats(in_.values));
     x_for_weights_.enter();
     dy_for_weights_.enter();
     dw_.point_to(gradient + plan_.weight);
     db_.set_data_handle(gradient + plan_.bias);
-    backward_weights_.run({{DNNL_ARG_SRC, x_for_weights_.inside()},
-                           {DNNL_ARG_DIFF_DST, dy_for_weights_.inside()},
-                           {DNNL_ARG_DIFF_WEIGHTS, dw_.inside()},
-                           {DNNL_ARG_DIFF_BIAS, db_}});
+    backward_weights_.run();
     dw_.leave();
     if (!in_.gradient) return;
     dy_for_data_.enter();
     w_for_data_.point_to(parameters + plan_.weight);
     w_for_data_.enter();
-    backward_data_.run({{DNNL_ARG_DIFF_DST, dy_for_data_.inside()},
-                        {DNNL_ARG_WEIGHTS, w_for_data_.inside()},
-                        {DNNL_ARG_DIFF_SRC, dx_.inside()}});
+    backward_data_.run();
     dx_.leave();
   }
 
  private:
   LayerPlan plan_;
-  bool relu_;
+  bool gates_;  ///< The gradient still has to pass the fused ReLU.
   Tensor& in_;
   Tensor& out_;
   Operation forward_;
@@ -372,7 +392,10 @@ class ConvolutionStep final : public Step {
 
 class PoolStep final : public Step {
  public:
-  PoolStep(Context& context, const LayerPlan& plan, Tensor& in, Tensor& out) : in_(in), out_(out) {
+  /// With `gates`, `in` is the output of a ReLU whose backward pass is done here: the maximum of a
+  /// window passed it exactly if the pooled value did, and there are fewer of those.
+  PoolStep(Context& context, const LayerPlan& plan, bool gates, Tensor& in, Tensor& out)
+      : gates_(gates), out_(out) {
     const memory::dims target{dim(context.batch), dim(plan.out[0]), dim(plan.out[1]),
                               dim(plan.out[2])};
     const memory::dims kernel{dim(plan.spec.kernel), dim(plan.spec.kernel)};
@@ -388,33 +411,37 @@ class PoolStep final : public Step {
         {prop_kind::forward_training, how, source, memory::desc(target, f32, tag::any), strides,
          kernel, left, right},
         own_scratch(), context.engine);
-    forward_ = {context, forward, dnnl::pooling_forward(forward)};
     out.values = context.make(forward.dst_desc());
     out.gradient = context.make(forward.dst_desc());
     workspace_ = context.make(forward.workspace_desc());
+    forward_ = {
+        context,
+        forward,
+        dnnl::pooling_forward(forward),
+        {{DNNL_ARG_SRC, in.values}, {DNNL_ARG_DST, out.values}, {DNNL_ARG_WORKSPACE, workspace_}}};
     if (in.gradient) {
       const dnnl::pooling_backward::primitive_desc backward(
           {how, source, forward.dst_desc(), strides, kernel, left, right}, own_scratch(),
           context.engine, forward);
-      backward_ = {context, backward, dnnl::pooling_backward(backward)};
+      backward_ = {context,
+                   backward,
+                   dnnl::pooling_backward(backward),
+                   {{DNNL_ARG_DIFF_DST, out.gradient},
+                    {DNNL_ARG_DIFF_SRC, in.gradient},
+                    {DNNL_ARG_WORKSPACE, workspace_}}};
     }
   }
 
-  void forward(const float*, bool, Rng&) override {
-    forward_.run({{DNNL_ARG_SRC, in_.values},
-                  {DNNL_ARG_DST, out_.values},
-                  {DNNL_ARG_WORKSPACE, workspace_}});
-  }
+  void forward(const float*, bool, Rng&) override { forward_.run(); }
 
   void backward(const float*, float*) override {
-    if (!in_.gradient) return;
-    backward_.run({{DNNL_ARG_DIFF_DST, out_.gradient},
-                   {DNNL_ARG_DIFF_SRC, in_.gradient},
-                   {DNNL_ARG_WORKSPACE, workspace_}});
+    if (!backward_) return;
+    if (gates_) gate_by_relu(out_);
+    backward_.run();
   }
 
  private:
-  Tensor& in_;
+  bool gates_;
   Tensor& out_;
   Operation forward_;
   Operation backward_;
@@ -462,7 +489,9 @@ class OnednnNetwork final : public Network<float> {
         trained = true;
         first_trained_ = steps_.size();
       }
-      add(layer, relu);
+      const bool pooled =
+          relu && i + 2 < plan.layers.size() && plan.layers[i + 2].spec.kind == LayerKind::max_pool;
+      add(layer, relu, pooled);
       if (relu) ++i;
     }
     make_plain();
@@ -511,19 +540,22 @@ class OnednnNetwork final : public Network<float> {
     steps_.push_back(std::make_unique<Reorder>(context_, in, out));
   }
 
-  void add(const LayerPlan& layer, bool relu) {
+  void add(const LayerPlan& layer, bool relu, bool pooled) {
     switch (layer.spec.kind) {
       case LayerKind::conv2d: {
         Tensor& in = tensors_.back();
         Tensor& out = append(layer.out);
-        steps_.push_back(std::make_unique<ConvolutionStep>(context_, layer, relu, in, out));
+        const bool gates = relu && !pooled;
+        steps_.push_back(std::make_unique<ConvolutionStep>(context_, layer, relu, gates, in, out));
+        gate_in_pool_ = relu && pooled;
         break;
       }
       case LayerKind::max_pool:
       case LayerKind::avg_pool: {
         Tensor& in = tensors_.back();
         Tensor& out = append(layer.out);
-        steps_.push_back(std::make_unique<PoolStep>(context_, layer, in, out));
+        steps_.push_back(std::make_unique<PoolStep>(context_, layer,
+                                                    std::exchange(gate_in_pool_, false), in, out));
         break;
       }
       case LayerKind::flatten:
@@ -563,6 +595,7 @@ class OnednnNetwork final : public Network<float> {
   std::vector<Tensor> tensors_;
   std::vector<std::unique_ptr<Step>> steps_;
   std::size_t first_trained_ = 0;  ///< Steps before it need no gradient.
+  bool gate_in_pool_ = false;      ///< The pool that is added next does the ReLU's backward pass.
 };
 
 }  // namespace
