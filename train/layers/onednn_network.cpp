@@ -317,10 +317,15 @@ class ConvolutionStep final : public Step {
                  {DNNL_ARG_BIAS, b_},
                  {DNNL_ARG_DST, out.values}}};
 
+    // Few channels fill neither blocks of 16 nor of 8; with channels last nothing is padded.
+    const bool few = plan.in[0] > 1 && plan.in[0] < 16;
+    const auto for_weights = [&](const memory::dims& dims) {
+      return memory::desc(dims, f32, few ? tag::nhwc : tag::any);
+    };
     const auto weights_desc = by(winograd, [&](algorithm how) {
       return Weights::primitive_desc(
-          {how, any(source), any(kernel), bias, any(target), strides, left, right}, own_scratch(),
-          context.engine, forward_desc);
+          {how, for_weights(source), any(kernel), bias, for_weights(target), strides, left, right},
+          own_scratch(), context.engine, forward_desc);
     });
     x_for_weights_ = Converted(context, in.values, weights_desc.src_desc());
     dy_for_weights_ = Converted(context, out.gradient, weights_desc.diff_dst_desc());
