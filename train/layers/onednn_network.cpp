@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <dnnl.hpp>
 #include <memory>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -317,16 +318,22 @@ class ConvolutionStep final : public Step {
                  {DNNL_ARG_BIAS, b_},
                  {DNNL_ARG_DST, out.values}}};
 
-    // Few channels fill neither blocks of 16 nor of 8; with channels last nothing is padded.
-    const bool few = plan.in[0] > 1 && plan.in[0] < 16;
-    const auto for_weights = [&](const memory::dims& dims) {
-      return memory::desc(dims, f32, few ? tag::nhwc : tag::any);
+    const auto describe_weights = [&](tag layout) {
+      return by(winograd, [&](algorithm how) {
+        return Weights::primitive_desc({how, memory::desc(source, f32, layout), any(kernel), bias,
+                                        memory::desc(target, f32, layout), strides, left, right},
+                                       own_scratch(), context.engine, forward_desc);
+      });
     };
-    const auto weights_desc = by(winograd, [&](algorithm how) {
-      return Weights::primitive_desc(
-          {how, for_weights(source), any(kernel), bias, for_weights(target), strides, left, right},
-          own_scratch(), context.engine, forward_desc);
-    });
+    auto weights_desc = describe_weights(tag::any);
+    // Few channels fill neither blocks of 16 nor of 8; with channels last nothing is padded.
+    // Processors without a kernel for that would fall back to oneDNN's reference, which is never
+    // faster.
+    if (plan.in[0] > 1 && plan.in[0] < 16) {
+      auto last = describe_weights(tag::nhwc);
+      if (!std::string_view(last.impl_info_str()).starts_with("ref"))
+        weights_desc = std::move(last);
+    }
     x_for_weights_ = Converted(context, in.values, weights_desc.src_desc());
     dy_for_weights_ = Converted(context, out.gradient, weights_desc.diff_dst_desc());
     dw_ = Converted(context, context.view(flat), weights_desc.diff_weights_desc());
