@@ -19,6 +19,7 @@
 #include "peer/config.hpp"
 #include "peer/evaluate.hpp"
 #include "peer/host.hpp"
+#include "peer/settings.hpp"
 #include "peer/status.hpp"
 #include "sim/local/launch.hpp"
 
@@ -44,6 +45,44 @@ std::optional<Shard> parse_shard(const std::string& text) {
   const auto [last, second_error] = std::from_chars(slash + 1, end, shard.of);
   if (second_error != std::errc() || last != end || shard.number >= shard.of) return std::nullopt;
   return shard;
+}
+
+/// "HOST:PORT" with a port from 0 to 65535, where 0 stands for any free one.
+bool is_listen_address(const std::string& text) {
+  const auto colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0) return false;
+  const std::string port = text.substr(colon + 1);
+  return port == "0" || is_address(text);
+}
+
+bool is_any_interface(const std::string& address) {
+  const std::string host = host_part(address);
+  return host == "0.0.0.0" || host == "::" || host == "*";
+}
+
+/// What is wrong with the addresses given. None is ever guessed.
+Problems address_problems(const std::string& listen, const std::string& advertise,
+                          const std::vector<std::string>& join) {
+  Problems problems;
+  if (!listen.empty() && !is_listen_address(listen)) {
+    problems.push_back({"--listen", fmt::format("'{}' is not HOST:PORT", listen),
+                        "write for example 192.0.2.1:7000, or port 0 for any free one"});
+  } else if (!listen.empty() && is_any_interface(listen) && advertise.empty()) {
+    problems.push_back(
+        {"--listen", "this listens everywhere, and others cannot dial '" + host_part(listen) + "'",
+         "say with --advertise HOST:PORT what they should dial"});
+  }
+  if (!advertise.empty() && (!is_listen_address(advertise) || is_any_interface(advertise))) {
+    problems.push_back({"--advertise", fmt::format("'{}' cannot be dialled", advertise),
+                        "write the HOST:PORT at which others reach this peer"});
+  }
+  for (const std::string& address : join) {
+    const auto at = address.find('@');
+    if (is_address(at == std::string::npos ? address : address.substr(at + 1))) continue;
+    problems.push_back({"--join", fmt::format("'{}' is not HOST:PORT or NAME@HOST:PORT", address),
+                        "write the address a running peer prints as advertised"});
+  }
+  return problems;
 }
 
 struct PeerArguments {
@@ -105,6 +144,7 @@ Problems prepare(const PeerArguments& arguments, HostOptions& options) {
     problems.push_back({arguments.authorized, "this peer's own key is not in the allow-list",
                         "add it (its place decides the shard), or choose one with --shard K/N"});
   }
+  add(address_problems(arguments.listen, arguments.advertise, arguments.join));
   if (arguments.listen.empty() && arguments.join.empty()) {
     problems.push_back({"--listen", "neither --listen nor --join is given, so nobody can be met",
                         "give --listen HOST:PORT, --join HOST:PORT, or both"});

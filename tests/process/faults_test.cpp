@@ -11,49 +11,18 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A generated task that trains until it is told to stop, with the default timing.
-constexpr const char* endless = R"(
-[run]
-steps = 100000000
-[data]
-kind = "generated"
-[data.generated]
-samples = 4000
-test_samples = 500
-[model]
-kind = "mlp"
-hidden = [32]
-[train]
-batch = 32
-[gossip]
-period_steps = 64
-[checkpoint]
-every_steps = 0
-)";
-
-std::uint64_t committed(Swarm& swarm, std::size_t number) {
-  const auto status = swarm.status(number);
-  return status.is_null() ? 0 : status["exchanges"].value("committed", 0ULL);
-}
-
-/// Peer `number` completes further exchanges within the time.
-bool exchanges_go_on(Swarm& swarm, std::size_t number) {
-  const std::uint64_t before = committed(swarm, number);
-  return eventually([&] { return committed(swarm, number) > before + 5; }, 20s);
-}
-
 }  // namespace
 
 TEST_CASE("kill -9 of the first peer leaves the others training and it can come back",
           "[process]") {
-  Swarm swarm(3, endless);
+  Swarm swarm(3, endless_config());
   swarm.start_all();
-  REQUIRE(exchanges_go_on(swarm, 0));
+  REQUIRE(swarm.exchanges_go_on(0));
   swarm.kill(0);
   REQUIRE(eventually(
       [&] { return swarm.state_of(1, 0) == "dead" && swarm.state_of(2, 0) == "dead"; }, 30s));
-  CHECK(exchanges_go_on(swarm, 1));
-  CHECK(exchanges_go_on(swarm, 2));
+  CHECK(swarm.exchanges_go_on(1));
+  CHECK(swarm.exchanges_go_on(2));
 
   const std::uint64_t others = swarm.step(1);
   swarm.start(0);
@@ -63,19 +32,19 @@ TEST_CASE("kill -9 of the first peer leaves the others training and it can come 
   REQUIRE(eventually([&] { return swarm.status(0)["gossip"].value("models_fetched", 0ULL) == 1; },
                      20s));
   CHECK(swarm.step(0) >= others);
-  CHECK(exchanges_go_on(swarm, 0));
+  CHECK(swarm.exchanges_go_on(0));
 }
 
 TEST_CASE("a peer stopped for two seconds is not declared dead and declares nobody dead",
           "[process]") {
-  Swarm swarm(3, endless);
+  Swarm swarm(3, endless_config());
   swarm.start_all();
-  REQUIRE(exchanges_go_on(swarm, 0));
+  REQUIRE(swarm.exchanges_go_on(0));
   swarm.signal(1, SIGSTOP);
   // The stop itself is what is being waited for, so nothing can cut it short.
   eventually([] { return false; }, 2s);
   swarm.signal(1, SIGCONT);
-  CHECK(exchanges_go_on(swarm, 1));
+  CHECK(swarm.exchanges_go_on(1));
   // Longer than the longest suspicion that could still be running.
   eventually([] { return false; }, 6s);
   for (std::size_t number = 0; number < 3; ++number) {
@@ -86,39 +55,39 @@ TEST_CASE("a peer stopped for two seconds is not declared dead and declares nobo
 
 TEST_CASE("a peer stopped for a minute is declared dead and refutes and catches up when it wakes",
           "[process]") {
-  Swarm swarm(3, endless);
+  Swarm swarm(3, endless_config());
   swarm.start_all();
-  REQUIRE(exchanges_go_on(swarm, 0));
+  REQUIRE(swarm.exchanges_go_on(0));
   const auto stopped_at = std::chrono::steady_clock::now();
   swarm.signal(2, SIGSTOP);
   CHECK(eventually([&] { return swarm.state_of(0, 2) == "dead" && swarm.state_of(1, 2) == "dead"; },
                    40s));
-  CHECK(exchanges_go_on(swarm, 0));
+  CHECK(swarm.exchanges_go_on(0));
   eventually([&] { return std::chrono::steady_clock::now() - stopped_at > 60s; }, 70s);
   const std::uint64_t others = swarm.step(0);
   swarm.signal(2, SIGCONT);
   CHECK(eventually(
       [&] { return swarm.state_of(0, 2) == "alive" && swarm.state_of(1, 2) == "alive"; }, 10s));
   CHECK(eventually([&] { return swarm.step(2) >= others; }, 20s));
-  CHECK(exchanges_go_on(swarm, 2));
+  CHECK(swarm.exchanges_go_on(2));
 }
 
 TEST_CASE("a peer that joins late downloads the current model", "[process]") {
-  Swarm swarm(3, endless);
+  Swarm swarm(3, endless_config());
   swarm.start(0, {.extra = {"--wait-for", "2"}});
   swarm.start(1, {.extra = {"--wait-for", "2"}});
   REQUIRE(eventually([&] { return swarm.step(0) > 3000 && swarm.step(1) > 3000; }, 30s));
   swarm.start(2);
   REQUIRE(eventually([&] { return swarm.step(2) > 3000; }, 20s));
   CHECK(swarm.status(2)["gossip"].value("models_fetched", 0ULL) == 1);
-  CHECK(exchanges_go_on(swarm, 2));
+  CHECK(swarm.exchanges_go_on(2));
 }
 
 TEST_CASE("ctrl-C leaves cleanly with a checkpoint and the others mark the peer as left",
           "[process]") {
-  Swarm swarm(2, endless);
+  Swarm swarm(2, endless_config());
   swarm.start_all();
-  REQUIRE(exchanges_go_on(swarm, 0));
+  REQUIRE(swarm.exchanges_go_on(0));
   swarm.signal(1, SIGINT);
   const Ending ending = swarm.wait_for_end(1, 10s);
   CHECK(ending.signal == 0);
@@ -133,7 +102,7 @@ TEST_CASE("ctrl-C leaves cleanly with a checkpoint and the others mark the peer 
 }
 
 TEST_CASE("the integer canaries of all peers sum to what they started with", "[process]") {
-  std::string config = endless;
+  std::string config = endless_config();
   config.replace(config.find("100000000"), 9, "100000");
   Swarm swarm(4, config);
   swarm.start_all();

@@ -63,35 +63,6 @@ class Hosts {
   bool usable_ = false;
 };
 
-constexpr const char* endless = R"(
-[run]
-steps = 100000000
-[data]
-kind = "generated"
-[data.generated]
-samples = 3000
-test_samples = 500
-[model]
-kind = "mlp"
-hidden = [32]
-[train]
-batch = 32
-[gossip]
-period_steps = 64
-[checkpoint]
-every_steps = 0
-)";
-
-std::uint64_t committed(Swarm& swarm, std::size_t number) {
-  const auto status = swarm.status(number);
-  return status.is_null() ? 0 : status["exchanges"].value("committed", 0ULL);
-}
-
-bool exchanges_go_on(Swarm& swarm, std::size_t number) {
-  const std::uint64_t before = committed(swarm, number);
-  return eventually([&] { return committed(swarm, number) > before + 5; }, 30s);
-}
-
 }  // namespace
 
 TEST_CASE("three hosts train together when one of them can only dial out", "[process][netns]") {
@@ -100,11 +71,11 @@ TEST_CASE("three hosts train together when one of them can only dial out", "[pro
     WARN("network namespaces need root and iproute2; skipped");
     return;
   }
-  Swarm swarm(3, endless);
+  Swarm swarm(3, endless_config());
   swarm.start(0, hosts.on(1, true, {"--wait-for", "3"}));
   swarm.start(1, hosts.on(2, true, {"--wait-for", "3"}));
   swarm.start(2, hosts.on(3, false, {"--wait-for", "3"}));
-  for (std::size_t number = 0; number < 3; ++number) CHECK(exchanges_go_on(swarm, number));
+  for (std::size_t number = 0; number < 3; ++number) CHECK(swarm.exchanges_go_on(number));
   CHECK(swarm.status(0)["self"].value("advertised", "").starts_with("10.77.0.1:"));
   CHECK(swarm.status(2)["self"].value("advertised", "none").empty());
   // Between hosts nothing is sent in the clear unless the config says so.
@@ -121,14 +92,14 @@ TEST_CASE("a peer that cannot be reached back is told so with the remedy", "[pro
     WARN("network namespaces need root and iproute2; skipped");
     return;
   }
-  Swarm swarm(2, endless);
+  Swarm swarm(2, endless_config());
   swarm.start(0, hosts.on(1, true, {"--wait-for", "2"}));
   // Nothing listens on port 9 of that host.
   swarm.start(1, hosts.on(2, true, {"--wait-for", "2", "--advertise", hosts.address(2) + ":9"}));
   REQUIRE(eventually([&] { return !swarm.events(1, "not_reachable").empty(); }, 20s));
   const std::string told = swarm.events(1, "not_reachable").front().value("detail", "");
   CHECK(told.find("--advertise") != std::string::npos);
-  CHECK(exchanges_go_on(swarm, 0));
+  CHECK(swarm.exchanges_go_on(0));
 }
 
 TEST_CASE("a host cut off for a while trains on alone and comes back when the cable is back",
@@ -138,21 +109,21 @@ TEST_CASE("a host cut off for a while trains on alone and comes back when the ca
     WARN("network namespaces need root and iproute2; skipped");
     return;
   }
-  Swarm swarm(3, endless);
+  Swarm swarm(3, endless_config());
   for (int host = 1; host <= 3; ++host) {
     swarm.start(static_cast<std::size_t>(host - 1), hosts.on(host, true, {"--wait-for", "3"}));
   }
-  REQUIRE(exchanges_go_on(swarm, 2));
+  REQUIRE(swarm.exchanges_go_on(2));
   hosts.set_cable(3, false);
   REQUIRE(eventually(
       [&] { return swarm.state_of(0, 2) == "dead" && swarm.state_of(2, 0) == "dead"; }, 60s));
-  CHECK(exchanges_go_on(swarm, 0));
+  CHECK(swarm.exchanges_go_on(0));
   const std::uint64_t alone = swarm.step(2);
   CHECK(eventually([&] { return swarm.step(2) > alone + 1000; }, 20s));
   hosts.set_cable(3, true);
   CHECK(eventually(
       [&] { return swarm.state_of(0, 2) == "alive" && swarm.state_of(2, 0) == "alive"; }, 30s));
-  CHECK(exchanges_go_on(swarm, 2));
+  CHECK(swarm.exchanges_go_on(2));
 }
 
 }  // namespace gv

@@ -154,6 +154,22 @@ TEST_CASE("a config with twelve mistakes lists all twelve and starts nothing", "
   CHECK_FALSE(std::filesystem::exists(run));
 }
 
+TEST_CASE("arguments that cannot work are listed at once with remedies and nothing starts",
+          "[process]") {
+  Swarm swarm(1, short_run("period_steps = 8\n"));
+  std::string output;
+  const Ending ending = run_grapevine(
+      {"peer", swarm.config_file().string(), "--key", (swarm.folder(0) / "key").string(),
+       "--authorized", swarm.authorized_file().string(), "--folder", swarm.folder(0).string(),
+       "--listen", "0.0.0.0:7000", "--join", "nowhere", "--shard", "4/4"},
+      output);
+  CHECK(ending.exit_code == 2);
+  for (const char* words : {"--listen: ", "--advertise HOST:PORT", "--join: ", "--shard: "}) {
+    CHECK(output.find(words) != std::string::npos);
+  }
+  CHECK_FALSE(std::filesystem::exists(swarm.folder(0) / "events.jsonl"));
+}
+
 TEST_CASE("status shows members and steps and the metrics file is in Prometheus form",
           "[process]") {
   Swarm swarm(2, short_run("period_steps = 8\n", 100000000) + "[metrics]\nevery_s = 0.5\n");

@@ -21,37 +21,6 @@ namespace {
 using asio::ip::tcp;
 using namespace std::chrono_literals;
 
-constexpr const char* endless = R"(
-[run]
-steps = 100000000
-[data]
-kind = "generated"
-[data.generated]
-samples = 3000
-test_samples = 500
-[model]
-kind = "mlp"
-hidden = [32]
-[train]
-batch = 32
-[gossip]
-period_steps = 64
-[network]
-lane = "tls"
-[checkpoint]
-every_steps = 0
-)";
-
-std::uint64_t committed(Swarm& swarm, std::size_t number) {
-  const auto status = swarm.status(number);
-  return status.is_null() ? 0 : status["exchanges"].value("committed", 0ULL);
-}
-
-bool exchanges_go_on(Swarm& swarm, std::size_t number) {
-  const std::uint64_t before = committed(swarm, number);
-  return eventually([&] { return committed(swarm, number) > before + 5; }, 30s);
-}
-
 tcp::endpoint endpoint_of(const std::string& address) {
   const auto colon = address.rfind(':');
   return {asio::ip::make_address(address.substr(0, colon)),
@@ -91,9 +60,9 @@ std::string noise(std::uint64_t seed, std::size_t size) {
 }  // namespace
 
 TEST_CASE("garbage on either port is hung up on and disturbs nothing", "[process]") {
-  Swarm swarm(2, endless);
+  Swarm swarm(2, endless_config("[network]\nlane = \"tls\"\n"));
   swarm.start_all();
-  REQUIRE(exchanges_go_on(swarm, 0));
+  REQUIRE(swarm.exchanges_go_on(0));
   const auto self = swarm.status(0)["self"];
   for (const char* port : {"listening", "lanes"}) {
     const std::string address = self.value(port, "");
@@ -106,14 +75,14 @@ TEST_CASE("garbage on either port is hung up on and disturbs nothing", "[process
     CHECK(is_hung_up_on(address, ""));
   }
   CHECK(swarm.is_running(0));
-  CHECK(exchanges_go_on(swarm, 0));
+  CHECK(swarm.exchanges_go_on(0));
   CHECK(swarm.status(0)["members"].size() == 2);
 }
 
 TEST_CASE("a stranger without an authorised key gets nothing in on the control port", "[process]") {
-  Swarm swarm(2, endless);
+  Swarm swarm(2, endless_config("[network]\nlane = \"tls\"\n"));
   swarm.start_all();
-  REQUIRE(exchanges_go_on(swarm, 0));
+  REQUIRE(swarm.exchanges_go_on(0));
   const std::string address = "tcp://" + swarm.status(0)["self"].value("listening", "");
   // It even knows the server's public key, which is no secret.
   const auto server = load_key_pair(swarm.folder(0) / "key");
@@ -139,13 +108,13 @@ TEST_CASE("a stranger without an authorised key gets nothing in on the control p
   zmq_ctx_term(context);
   CHECK(eventually([&] { return swarm.status(0).value("refused_links", 0ULL) > refused; }, 10s));
   CHECK(swarm.status(0)["members"].size() == 2);
-  CHECK(exchanges_go_on(swarm, 0));
+  CHECK(swarm.exchanges_go_on(0));
 }
 
 TEST_CASE("a peer taken off the allow-list is cut off when the others read it again", "[process]") {
-  Swarm swarm(3, endless);
+  Swarm swarm(3, endless_config("[network]\nlane = \"tls\"\n"));
   swarm.start_all();
-  REQUIRE(exchanges_go_on(swarm, 0));
+  REQUIRE(swarm.exchanges_go_on(0));
   std::string kept;
   {
     std::ifstream in(swarm.authorized_file());
@@ -161,13 +130,13 @@ TEST_CASE("a peer taken off the allow-list is cut off when the others read it ag
         return swarm.status(0)["members"].size() == 2 && swarm.status(1)["members"].size() == 2;
       },
       10s));
-  CHECK(exchanges_go_on(swarm, 0));
+  CHECK(swarm.exchanges_go_on(0));
   CHECK(swarm.status(0)["members"].size() == 2);
 }
 
 TEST_CASE("a source that dies in the middle of a download is replaced by another", "[process]") {
   // Large enough that the download takes many blocks.
-  std::string config = endless;
+  std::string config = endless_config("[network]\nlane = \"tls\"\n");
   config.replace(config.find("hidden = [32]"), 13, "hidden = [2048, 2048]");
   config.replace(config.find("period_steps = 64"), 17, "period_steps = 2");
   config += "[membership]\nprobe_period_s = 0.5\nprobe_timeout_s = 0.25\nsuspicion_min_s = 1\n";

@@ -37,6 +37,26 @@ TemporaryFolder::~TemporaryFolder() {
   std::filesystem::remove_all(path_, ignored);
 }
 
+std::string endless_config(const std::string& extra) {
+  return R"([run]
+steps = 100000000
+[data]
+kind = "generated"
+[data.generated]
+samples = 4000
+test_samples = 500
+[model]
+kind = "mlp"
+hidden = [32]
+[train]
+batch = 32
+[gossip]
+period_steps = 64
+[checkpoint]
+every_steps = 0
+)" + extra;
+}
+
 bool eventually(const std::function<bool()>& holds, std::chrono::milliseconds limit) {
   asio::io_context io;
   const auto give_up = std::chrono::steady_clock::now() + limit;
@@ -155,6 +175,15 @@ std::string Swarm::state_of(std::size_t number, std::size_t other) {
 std::uint64_t Swarm::step(std::size_t number) {
   const nlohmann::json document = status(number);
   return document.is_null() ? 0 : document.value("step", 0ULL);
+}
+
+bool Swarm::exchanges_go_on(std::size_t number) {
+  const auto committed = [&] {
+    const nlohmann::json document = status(number);
+    return document.is_null() ? 0 : document["exchanges"].value("committed", 0ULL);
+  };
+  const std::uint64_t before = committed();
+  return eventually([&] { return committed() > before + 5; }, std::chrono::seconds(30));
 }
 
 std::vector<nlohmann::json> Swarm::events(std::size_t number, const std::string& name) {

@@ -27,6 +27,9 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
+/// A small generated task that trains until it is told to stop; `extra` is more TOML.
+std::string endless_config(const std::string& extra = "");
+
 /// Waits until `holds`; false when it did not within `limit`. Looks every few milliseconds.
 bool eventually(const std::function<bool()>& holds, std::chrono::milliseconds limit);
 
@@ -65,6 +68,8 @@ class Swarm {
   /// What peer `number` says of peer `other`: "alive", "suspect", "dead", "left" or "unknown".
   std::string state_of(std::size_t number, std::size_t other);
   std::uint64_t step(std::size_t number);
+  /// The peer completes further exchanges within half a minute.
+  bool exchanges_go_on(std::size_t number);
 
   /// Events of that name in the peer's log so far.
   std::vector<nlohmann::json> events(std::size_t number, const std::string& name);
