@@ -45,9 +45,12 @@ JobDone Replica::run(Job job) {
   done.learning_rate = trainer_.learning_rate();
   if (job.snapshot) {
     const auto parameters = trainer_.parameters();
-    done.snapshot = std::make_shared<Snapshot>(Snapshot{
-        .values = {parameters.begin(), parameters.end()}, .canary = canary_, .step = done.step});
+    job.snapshot->values.assign(parameters.begin(), parameters.end());
+    job.snapshot->canary = canary_;
+    job.snapshot->step = done.step;
+    done.snapshot = std::move(job.snapshot);
   }
+  done.spent = std::move(job.forces);
   return done;
 }
 

@@ -16,11 +16,11 @@ namespace gv {
 /// Work for whoever owns the replica: done in the order of the fields.
 struct Job {
   std::uint64_t number = 0;
-  std::optional<FetchedModel> adopt;  ///< Replace the model first (a newcomer's download).
-  std::vector<Force> forces;          ///< Add these.
-  std::uint64_t steps = 0;            ///< Take this many optimiser steps.
-  bool snapshot = false;              ///< Copy the parameters at the end.
-  bool save = false;                  ///< Write a checkpoint at the end.
+  std::optional<FetchedModel> adopt;   ///< Replace the model first (a newcomer's download).
+  std::vector<Force> forces;           ///< Add these.
+  std::uint64_t steps = 0;             ///< Take this many optimiser steps.
+  std::shared_ptr<Snapshot> snapshot;  ///< Copy the parameters here at the end, if not null.
+  bool save = false;                   ///< Write a checkpoint at the end.
 };
 
 /// What a job came to.
@@ -30,7 +30,8 @@ struct JobDone {
   std::uint64_t steps_run = 0;         ///< By this job.
   Score score;                         ///< Training loss and hits over those steps.
   double learning_rate = 0;            ///< Of the next step.
-  std::shared_ptr<Snapshot> snapshot;  ///< If asked for; not yet shared with anybody.
+  std::shared_ptr<Snapshot> snapshot;  ///< The one asked for, filled.
+  std::vector<Force> spent;            ///< What was added, back with the thread that lent it.
   Duration busy{};           ///< How long the job took, as measured by the one who ran it.
   bool saved = false;        ///< A checkpoint was asked for and written.
   std::string save_problem;  ///< Why it could not be written; empty if it was.

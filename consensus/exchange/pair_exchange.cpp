@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "consensus/base/check.hpp"
+#include "consensus/base/reuse.hpp"
 #include "consensus/exchange/guard.hpp"
 
 namespace gv {
@@ -19,8 +20,10 @@ namespace {
 constexpr int resumes_max = 3;    ///< Broken lanes one exchange survives.
 constexpr int queries_max = 8;    ///< Questions for the word before the responder gives up.
 constexpr int patience_part = 8;  ///< Of the answer deadline: after it an offer can yield.
-constexpr std::size_t distances_max = 15;  ///< Recent distances the adaptive radius looks at.
-constexpr std::size_t distances_min = 5;   ///< Fewer say nothing about what is usual.
+constexpr std::size_t snapshots_kept = 4;    ///< Current, in flight, being filled, one to spare.
+constexpr std::size_t differences_kept = 3;  ///< Being filled, waiting for a job, in a job.
+constexpr std::size_t distances_max = 15;    ///< Recent distances the adaptive radius looks at.
+constexpr std::size_t distances_min = 5;     ///< Fewer say nothing about what is usual.
 
 enum class Stage { offered, receiving, awaiting_ready, awaiting_word };
 
@@ -36,9 +39,9 @@ struct Flight {
   float clip_radius = 0;  ///< Likewise.
   Canary partner_canary{};
   std::uint64_t partner_step = 0;
-  std::vector<float> difference;  ///< dec(partner) - dec(own), as far as received.
-  Comparison comparison;          ///< Of the partner's model with ours, so far.
-  std::uint64_t received = 0;     ///< Bytes.
+  std::shared_ptr<std::vector<float>> difference;  ///< dec(partner) - dec(own), up to `received`.
+  Comparison comparison;                           ///< Of the partner's model with ours, so far.
+  std::uint64_t received = 0;                      ///< Bytes.
   bool accepted = false;
   bool ready = false;  ///< Initiator: the responder said Ready.
   int resumes = 0;
@@ -79,6 +82,8 @@ struct PairExchange::State {
   std::map<PeerId, Settled> settled;
   std::map<PeerId, Conduct> conduct;
   std::deque<double> distances;
+  Reuse<Snapshot> snapshots{snapshots_kept};
+  Reuse<std::vector<float>> differences{differences_kept};
 
   std::uint64_t payload_bytes() const {
     return options.elements * bytes_per_element(options.codec);
@@ -86,6 +91,7 @@ struct PairExchange::State {
   bool is_quarantined(Time now, PeerId peer) const;
   float radius() const;
   void freshen_snapshot();
+  std::shared_ptr<std::vector<float>> blank_difference();
   Payload encoded() const;
   Flight& take_off(Time now, TransferId id, PeerId partner, bool initiator);
   Flight* matching(PeerId from, const TransferId& id);
@@ -134,7 +140,8 @@ float PairExchange::State::radius() const {
 
 void PairExchange::State::freshen_snapshot() {
   if (since.empty()) return;
-  auto fresh = std::make_shared<Snapshot>(*snapshot);
+  auto fresh = snapshots.take();
+  *fresh = *snapshot;
   for (const Force& force : since) {
     const std::vector<float>& values = *force.values;
     for (std::size_t i = 0; i < values.size(); ++i) fresh->values[i] += force.scale * values[i];
@@ -142,6 +149,12 @@ void PairExchange::State::freshen_snapshot() {
   }
   since.clear();
   snapshot = std::move(fresh);
+}
+
+std::shared_ptr<std::vector<float>> PairExchange::State::blank_difference() {
+  auto difference = differences.take();
+  difference->resize(options.elements);
+  return difference;
 }
 
 Payload PairExchange::State::encoded() const {
@@ -389,8 +402,8 @@ void PairExchange::State::commit(Time now, Effects& out) {
   const double distance = mine.comparison.distance();
   const double clip = clip_factor(mine.clip_radius, distance);
   const double strength = mine.alpha * clip;
-  Force force{.values = std::make_shared<const std::vector<float>>(std::move(mine.difference)),
-              .scale = static_cast<float>(strength)};
+  if (!mine.difference) mine.difference = blank_difference();  // A layout without elements.
+  Force force{.values = std::move(mine.difference), .scale = static_cast<float>(strength)};
   for (std::size_t lane = 0; lane < force.canary.size(); ++lane) {
     // Truncation towards zero is odd, so the two sides' integers cancel exactly. Bounded, because a
     // partner's integers may be anything.
@@ -473,6 +486,8 @@ void PairExchange::set_snapshot(SnapshotPtr snapshot, float alpha, std::span<con
   state_->alpha = alpha;
 }
 
+std::shared_ptr<Snapshot> PairExchange::blank_snapshot() { return state_->snapshots.take(); }
+
 bool PairExchange::start(Time now, PeerId partner, std::uint64_t round, Effects& out) {
   State& state = *state_;
   state.withdraw_unanswered(now, out);
@@ -516,9 +531,8 @@ void PairExchange::receive_block(Time now, PeerId from, const Block& block, Effe
     state.abort(Reason::bad_length, true, out);
     return;
   }
-  // Grown piece by piece: clearing a piece that is written next costs nothing, clearing it all
-  // would.
-  mine->difference.reserve(state.options.elements);
+  if (!mine->difference) mine->difference = state.blank_difference();
+  const std::span<float> difference(*mine->difference);
   std::array<float, 4096> their_scratch;
   std::array<float, 4096> our_scratch;
   const std::size_t count = block.bytes.size() / width;
@@ -528,11 +542,9 @@ void PairExchange::receive_block(Time now, PeerId from, const Block& block, Effe
     const auto piece = [&](std::span<const std::byte> bytes) {
       return bytes.subspan(at * width, part * width);
     };
-    const std::size_t before = mine->difference.size();
-    mine->difference.resize(before + part);
     mine->comparison.add(decoded(state.options.codec, piece(block.bytes), their_scratch),
                          decoded(state.options.codec, piece(own_bytes), our_scratch),
-                         std::span(mine->difference).subspan(before));
+                         difference.subspan(mine->received / width + at, part));
   }
   mine->received += block.bytes.size();
   if (mine->accepted) mine->deadline = now + state.options.progress_deadline;

@@ -60,6 +60,9 @@ class PairExchange {
   /// not ready.
   void set_snapshot(SnapshotPtr snapshot, float alpha, std::span<const Force> since = {});
 
+  /// Memory for the next snapshot, used again once nobody needs what it held. Its contents are old.
+  std::shared_ptr<Snapshot> blank_snapshot();
+
   /// Offers the current snapshot to `partner`. Returns false (and starts nothing) when an exchange
   /// is in flight, there is no snapshot, or the partner is quarantined.
   bool start(Time now, PeerId partner, std::uint64_t round, Effects& out);

@@ -272,6 +272,7 @@ void GossipMode::tick(Time now, Membership& members, Effects& out, std::vector<J
 void GossipMode::next_job(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
   if (leaving_ && exchange_.in_flight() && now < settle_until_) return;
   Job job;
+  bool snapshot = false;
   if (!fetched_.empty()) {
     FetchedModel model = std::move(fetched_.front());
     fetched_.clear();
@@ -281,7 +282,7 @@ void GossipMode::next_job(Time now, Membership& members, Effects& out, std::vect
       ++counts_.models_fetched;
       triggered_step_ = model.step;
       job.adopt = std::move(model);
-      job.snapshot = true;
+      snapshot = true;
       if (phase_ == Phase::joining) enter(now, Phase::training, members, out);
     }
   }
@@ -293,18 +294,18 @@ void GossipMode::next_job(Time now, Membership& members, Effects& out, std::vect
   } else if (phase_ == Phase::training) {
     if (!job.adopt) {
       job.steps = job_steps();
-      job.snapshot = !has_snapshot_ || (step_ + job.steps) % options_.period_steps == 0 ||
-                     step_ + job.steps >= options_.steps;
+      snapshot = !has_snapshot_ || (step_ + job.steps) % options_.period_steps == 0 ||
+                 step_ + job.steps >= options_.steps;
       job.save = step_ + job.steps >= options_.steps ||
                  (options_.save_every_steps > 0 &&
                   step_ + job.steps >= saved_step_ + options_.save_every_steps);
     }
   } else if (phase_ == Phase::done) {
-    job.snapshot = !has_snapshot_ || !job.forces.empty();
+    snapshot = !has_snapshot_ || !job.forces.empty();
   }
-  const bool empty =
-      !job.adopt && job.forces.empty() && job.steps == 0 && !job.save && !job.snapshot;
+  const bool empty = !job.adopt && job.forces.empty() && job.steps == 0 && !job.save && !snapshot;
   if (empty) return;
+  if (snapshot) job.snapshot = exchange_.blank_snapshot();
   job.number = ++job_number_;
   ++counts_.jobs;
   job_running_ = true;
