@@ -66,7 +66,7 @@ class BulkLanes {
     std::uint64_t bytes_sent = 0, bytes_received = 0;
     std::uint64_t lanes_opened = 0, lanes_refused = 0;
   };
-  const Counters& counters() const;
+  Counters counters() const;
 
  private:
   struct Impl;

@@ -1,0 +1,86 @@
+// One connection of a bulk lane: a socket, with TLS on it or with shared memory beside it.
+#pragma once
+
+#include <array>
+#include <asio/generic/stream_protocol.hpp>
+#include <asio/read.hpp>
+#include <asio/ssl.hpp>
+#include <asio/write.hpp>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "consensus/effects.hpp"
+#include "net/shared_ring.hpp"
+
+namespace gv {
+
+/// What follows a record's header on a lane.
+enum class RecordKind : std::uint16_t {
+  block = 1,       ///< The block's bytes.
+  message = 2,     ///< A control frame; the header's last four fields are 0.
+  ring_block = 3,  ///< Nothing: the block lies in the next slot of the ring.
+  ring_done = 4,   ///< Nothing: `length` slots of the other direction's ring were read.
+};
+
+/// Precedes every record on a lane.
+struct RecordHeader {
+  std::uint32_t length = 0;
+  std::uint16_t version = 1;
+  RecordKind kind = RecordKind::block;
+  std::uint64_t owner = 0;
+  std::uint64_t session = 0;
+  std::uint64_t number = 0;
+  std::uint64_t offset = 0;
+};
+static_assert(sizeof(RecordHeader) == 40);
+
+struct LaneConnection {
+  using Clock = std::chrono::steady_clock;
+  using Socket = asio::generic::stream_protocol::socket;
+
+  explicit LaneConnection(Socket connected) : socket(std::move(connected)) {}
+
+  Socket socket;
+  std::optional<asio::ssl::stream<Socket&>> tls;
+  std::optional<RingWriter> ring_out;  ///< Both or none, on a Unix socket.
+  std::optional<RingReader> ring_in;
+  std::string kind;  ///< For people: "tls", "plain" or "unix".
+  Clock::time_point began = Clock::now();
+
+  // What is being read and written lives here, because the lane may be gone before the system is
+  // done.
+  std::array<RecordHeader, 1 + ring_slots> out;
+  Payload out_owner;
+  std::vector<std::byte> out_message;
+  RecordHeader in;
+  std::vector<std::byte> buffer;
+
+  template <class Buffers, class Handler>
+  void write(const Buffers& buffers, Handler handler) {
+    if (tls) {
+      asio::async_write(*tls, buffers, std::move(handler));
+    } else {
+      asio::async_write(socket, buffers, std::move(handler));
+    }
+  }
+  template <class Buffers, class Handler>
+  void read(const Buffers& buffers, Handler handler) {
+    if (tls) {
+      asio::async_read(*tls, buffers, std::move(handler));
+    } else {
+      asio::async_read(socket, buffers, std::move(handler));
+    }
+  }
+  void close() {
+    asio::error_code ignored;
+    socket.close(ignored);
+  }
+};
+using ConnectionPtr = std::shared_ptr<LaneConnection>;
+
+}  // namespace gv

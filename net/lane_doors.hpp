@@ -1,0 +1,68 @@
+// Where lanes come in and go out: listens, dials, and has both ends prove that they were invited.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "net/control_links.hpp"
+#include "net/lane_connection.hpp"
+#include "net/lane_security.hpp"
+
+namespace gv {
+
+/// Turns invitations into proved connections. Whoever connects has three seconds to show that it
+/// holds the token of a lane that is expected; nothing it sends before is believed. All calls on
+/// the thread of `io`.
+class LaneDoors {
+ public:
+  struct Options {
+    std::string listen_host;     ///< Interface to listen on; empty: dial out only.
+    std::string advertise_host;  ///< Host others dial; empty: `listen_host`.
+    bool local = true;           ///< Unix sockets may be used.
+    bool remote = true;          ///< TCP may be dialled.
+    bool plain = false;          ///< TCP goes without TLS.
+    std::filesystem::path socket_folder;
+  };
+
+  struct Callbacks {
+    std::function<void(std::uint64_t lane, ConnectionPtr)> accepted;
+    std::function<void(Event)> event;
+  };
+
+  /// Called once with the proved connection, or with null if there is no way.
+  using Dialled = std::function<void(ConnectionPtr)>;
+
+  /// Throws std::runtime_error with the remedy when the address cannot be listened on.
+  LaneDoors(asio::io_context& io, Options options, Callbacks callbacks);
+  ~LaneDoors();
+
+  /// "host:port" we listen on, and the same as others dial it; empty when dialling out only.
+  const std::string& listening() const;
+  const std::string& advertised() const;
+
+  /// Fills in where this peer can be dialled.
+  void describe(LaneInvite& invite) const;
+
+  /// Lets in whoever proves to hold `token` for `lane`, until told otherwise or for a few seconds.
+  void expect(std::uint64_t lane, const LaneToken& token);
+  bool expects(std::uint64_t lane) const;
+  void expect_no_more(std::uint64_t lane);
+
+  /// Dials whom the invitation describes, through its Unix socket if it is on this host. The lane
+  /// must be expected; its token is what both ends prove.
+  void dial(const LaneInvite& invite, Dialled done);
+
+  /// Sends away who has not proved itself in time; forgets old invitations.
+  void tidy_up();
+
+  std::uint64_t refused() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gv

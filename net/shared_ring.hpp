@@ -1,0 +1,81 @@
+// Memory between two peers on one host: one writes a block into it, the other reads it in place.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "consensus/effects.hpp"
+
+namespace gv {
+
+/// An open file descriptor, closed with its owner; -1 stands for none.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd = -1) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Descriptor();
+
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+
+ private:
+  int fd_;
+};
+
+/// Blocks one direction of a lane can hold before its reader has to say that it is done with some.
+/// Two would already let both ends work at once; more of them spare wake-ups.
+inline constexpr std::size_t ring_slots = 4;
+inline constexpr std::size_t ring_bytes = ring_slots * block_bytes_max;
+
+/// The writing end. Slots are used in turn; which of them hold what is told over the lane's socket,
+/// so nothing in the memory itself has to be believed and no end ever spins.
+class RingWriter {
+ public:
+  /// Makes the memory; empty when the system has none to give.
+  static std::optional<RingWriter> make();
+
+  /// What the reader maps. It can be neither shrunk nor grown, so reading it cannot fault.
+  int descriptor() const { return descriptor_.get(); }
+
+  std::size_t free_slots() const { return ring_slots - used_; }
+
+  /// Copies a block of at most `block_bytes_max` bytes into the next slot, which must be free.
+  void put(std::span<const std::byte> block);
+
+  /// The reader is done with `count` slots; false if it cannot be.
+  bool release(std::size_t count);
+
+ private:
+  RingWriter(Descriptor descriptor, std::shared_ptr<std::byte> memory)
+      : descriptor_(std::move(descriptor)), memory_(std::move(memory)) {}
+
+  Descriptor descriptor_;
+  std::shared_ptr<std::byte> memory_;
+  std::size_t next_ = 0;
+  std::size_t used_ = 0;
+};
+
+/// The reading end, mapped read-only.
+class RingReader {
+ public:
+  /// Maps what a partner handed over; empty when it is not a ring that stays as it is.
+  static std::optional<RingReader> map(const Descriptor& descriptor);
+
+  /// The block in the next slot. The partner could still change it: read it once.
+  std::span<const std::byte> take(std::size_t length);
+
+ private:
+  explicit RingReader(std::shared_ptr<const std::byte> memory) : memory_(std::move(memory)) {}
+
+  std::shared_ptr<const std::byte> memory_;
+  std::size_t next_ = 0;
+};
+
+}  // namespace gv
