@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <cstring>
 
 #include "consensus/base/check.hpp"
 
@@ -40,7 +40,7 @@ std::optional<RingWriter> RingWriter::make() {
 
 void RingWriter::put(std::span<const std::byte> block) {
   check(used_ < ring_slots && block.size() <= block_bytes_max, "a block goes into a free slot");
-  std::ranges::copy(block, memory_.get() + next_ * block_bytes_max);
+  std::memcpy(memory_.get() + next_ * block_bytes_max, block.data(), block.size());
   next_ = (next_ + 1) % ring_slots;
   ++used_;
 }
