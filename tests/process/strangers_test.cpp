@@ -87,7 +87,8 @@ TEST_CASE("a stranger without an authorised key gets nothing in on the control p
   // It even knows the server's public key, which is no secret.
   const auto server = load_key_pair(swarm.folder(0) / "key");
   REQUIRE(server.problems.empty());
-  const std::uint64_t refused = swarm.status(0).value("refused_links", 0ULL);
+  // The knock at its own door, with which every peer begins, is not counted.
+  CHECK(swarm.status(0).value("refused_links", 99ULL) == 0);
   void* context = zmq_ctx_new();
   for (int attempt = 0; attempt < 20; ++attempt) {
     const KeyPair stranger = generate_key_pair();
@@ -106,7 +107,7 @@ TEST_CASE("a stranger without an authorised key gets nothing in on the control p
     zmq_close(socket);
   }
   zmq_ctx_term(context);
-  CHECK(eventually([&] { return swarm.status(0).value("refused_links", 0ULL) > refused; }, 10s));
+  CHECK(eventually([&] { return swarm.status(0).value("refused_links", 0ULL) > 0; }, 10s));
   CHECK(swarm.status(0)["members"].size() == 2);
   CHECK(swarm.exchanges_go_on(0));
 }

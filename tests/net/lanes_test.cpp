@@ -1,0 +1,283 @@
+// Bulk lanes between peers of one process: every kind of lane, and what strangers get.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <asio/io_context.hpp>
+#include <asio/post.hpp>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstring>
+#include <deque>
+#include <filesystem>
+#include <map>
+#include <numeric>
+
+#include "net/bulk_lanes.hpp"
+#include "net/shared_ring.hpp"
+
+namespace gv {
+namespace {
+
+using Security = BulkLanes::Security;
+
+constexpr auto patience = std::chrono::seconds(20);
+
+PeerId peer(std::uint64_t n) { return PeerId{100 + n}; }
+
+/// Bytes that tell a block at the wrong place from one at the right place.
+std::shared_ptr<std::vector<std::byte>> pattern(std::size_t size, std::uint64_t seed) {
+  auto bytes = std::make_shared<std::vector<std::byte>>(size);
+  std::uint64_t state = seed;
+  for (std::byte& byte : *bytes) {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    byte = static_cast<std::byte>(state >> 56);
+  }
+  return bytes;
+}
+
+/// Peers whose invitations reach each other through the loop instead of control links.
+class Swarm {
+ public:
+  struct Side {
+    std::unique_ptr<BulkLanes> lanes;
+    std::map<PeerId, std::vector<std::byte>> received;  ///< Blocks, one after the other.
+    std::vector<Message> messages;
+    std::vector<Event> events;
+    std::vector<PeerId> lost;
+    std::vector<PeerId> refused;
+    LaneInvite last_invite;  ///< The last it sent.
+  };
+
+  Swarm(std::size_t peers, Security security, std::size_t lanes_max = 64) : sides_(peers) {
+    char pattern[] = "/tmp/grapevine-lanes-XXXXXX";
+    folder_ = ::mkdtemp(pattern);
+    for (std::size_t i = 0; i < peers; ++i) {
+      sides_[i].lanes = std::make_unique<BulkLanes>(
+          io_,
+          BulkLanes::Options{.listen_host = "127.0.0.1",
+                             .trusted_network = security == Security::plain,
+                             .security = security,
+                             .socket_folder = folder_,
+                             .lanes_max = lanes_max},
+          callbacks(i));
+    }
+  }
+  ~Swarm() {
+    sides_.clear();
+    std::filesystem::remove_all(folder_);
+  }
+
+  Side& operator[](std::size_t i) { return sides_[i]; }
+
+  /// Runs the loop until `holds`; false if it never did.
+  template <class Condition>
+  bool until(Condition holds) {
+    const auto end = std::chrono::steady_clock::now() + patience;
+    while (!holds()) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      io_.run_one_for(std::chrono::milliseconds(50));
+    }
+    return true;
+  }
+
+  void send(std::size_t from, std::size_t to, std::shared_ptr<std::vector<std::byte>> bytes,
+            std::uint64_t number = 1) {
+    sides_[from].lanes->send(
+        {peer(to), TransferId{peer(from), 1, number}, {bytes, std::span(*bytes)}, 0});
+  }
+
+  bool has_event(std::size_t i, std::string_view name) const {
+    return std::ranges::any_of(sides_[i].events, [&](const Event& e) { return e.name == name; });
+  }
+
+ private:
+  BulkLanes::Callbacks callbacks(std::size_t i) {
+    return {.block =
+                [this, i](PeerId from, const Block& block) {
+                  auto& so_far = sides_[i].received[from];
+                  CHECK(block.offset == so_far.size());
+                  so_far.insert(so_far.end(), block.bytes.begin(), block.bytes.end());
+                },
+            .message = [this, i](const Envelope& e) { sides_[i].messages.push_back(e.message); },
+            .lost = [this, i](PeerId from) { sides_[i].lost.push_back(from); },
+            .refused = [this, i](PeerId from) { sides_[i].refused.push_back(from); },
+            .event = [this, i](Event event) { sides_[i].events.push_back(std::move(event)); },
+            .send_invite =
+                [this, i](PeerId to, const LaneInvite& invite) {
+                  sides_[i].last_invite = invite;
+                  const auto other = static_cast<std::size_t>(to) - 100;
+                  asio::post(io_, [this, i, other, invite] {
+                    sides_[other].lanes->receive_invite(peer(i), invite);
+                  });
+                  return true;
+                }};
+  }
+
+  std::filesystem::path folder_;
+  asio::io_context io_;
+  std::vector<Side> sides_;
+};
+
+std::string kind_of(const Swarm::Side& side) {
+  for (const Event& event : side.events) {
+    if (event.name == "lane_opened") return event.detail;
+  }
+  return "none";
+}
+
+TEST_CASE("models cross whole both ways at once, with words between the blocks") {
+  const auto [security, kind] =
+      GENERATE(std::pair(Security::automatic, "unix"), std::pair(Security::unix_socket, "unix"),
+               std::pair(Security::plain, "plain"), std::pair(Security::tls, "tls"));
+  Swarm swarm(2, security);
+  // Longer than a ring and no multiple of a block; the second as short as can be.
+  const auto there = pattern((3 << 20) + 17, 1);
+  const auto more = pattern(1, 2);
+  const auto back = pattern((5 << 20) + 4, 3);
+  swarm.send(0, 1, there);
+  swarm.send(1, 0, back);
+  REQUIRE(swarm.until([&] { return !swarm[0].received.empty(); }));
+  const TransferId id{peer(0), 1, 7};
+  for (int i = 0; i < 20; ++i) CHECK(swarm[0].lanes->send_message(peer(1), Ready{id}));
+  REQUIRE(swarm.until([&] {
+    return swarm[1].received[peer(0)].size() == there->size() &&
+           swarm[0].received[peer(1)].size() == back->size() && swarm[1].messages.size() == 20;
+  }));
+  CHECK(swarm[1].received[peer(0)] == *there);
+  CHECK(swarm[0].received[peer(1)] == *back);
+  CHECK(std::get<Ready>(swarm[1].messages.back()).id == id);
+  CHECK(kind_of(swarm[0]) == kind);
+  CHECK(kind_of(swarm[1]) == kind);
+  swarm[1].received.clear();
+  swarm.send(0, 1, more, 2);
+  REQUIRE(swarm.until([&] { return swarm[1].received[peer(0)].size() == 1; }));
+  CHECK(swarm[1].received[peer(0)] == *more);
+  // Both ends counted every byte of the blocks, whichever way they went.
+  CHECK(swarm[0].lanes->counters().bytes_sent >= there->size() + more->size());
+  CHECK(swarm[1].lanes->counters().bytes_received >= there->size() + more->size());
+  CHECK(swarm[0].lanes->counters().lanes_opened == 1);
+}
+
+TEST_CASE("a partner that ends is noticed, and what it still sent arrives") {
+  Swarm swarm(2, Security::automatic);
+  swarm.send(0, 1, pattern(1000, 1));
+  REQUIRE(swarm.until([&] { return swarm[1].received[peer(0)].size() == 1000; }));
+  swarm[0].lanes.reset();
+  REQUIRE(swarm.until([&] { return !swarm[1].lost.empty(); }));
+  CHECK(swarm.has_event(1, "lane_closed"));
+  CHECK_FALSE(swarm.has_event(1, "lane_lost"));
+}
+
+TEST_CASE("a lane in use stays, an idle one makes room for another") {
+  Swarm swarm(3, Security::automatic, 1);
+  swarm.send(0, 1, pattern(1000, 1));
+  REQUIRE(swarm.until([&] { return swarm[1].received[peer(0)].size() == 1000; }));
+  REQUIRE(swarm.until([&] {
+    swarm.send(0, 2, pattern(1000, 2), 2);
+    return !swarm[0].refused.empty() || swarm.has_event(1, "lane_closed");
+  }));
+  CHECK(swarm[0].refused.empty());
+  REQUIRE(swarm.until([&] { return !swarm[2].received[peer(0)].empty(); }));
+
+  const auto large = pattern(8 << 20, 3);
+  swarm.send(0, 2, large, 3);
+  swarm.send(0, 1, pattern(10, 4), 4);
+  CHECK(swarm[0].refused == std::vector<PeerId>{peer(1)});
+}
+
+/// Connects to a Unix socket and sends `bytes`, with `descriptor` beside them if it is none of -1.
+Descriptor knock(const std::string& path, std::span<const std::byte> bytes, int descriptor) {
+  Descriptor fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  REQUIRE(::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (descriptor >= 0) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
+  }
+  REQUIRE(::sendmsg(fd.get(), &message, MSG_NOSIGNAL) >= 0);
+  return fd;
+}
+
+bool is_hung_up(int fd) {
+  char byte = 0;
+  const ssize_t got = ::recv(fd, &byte, 1, MSG_DONTWAIT);
+  return got == 0 || (got < 0 && errno == ECONNRESET);
+}
+
+TEST_CASE("who cannot prove an invitation is hung up on, and nobody else notices") {
+  Swarm swarm(2, Security::automatic);
+  swarm.send(0, 1, pattern(100, 1));
+  REQUIRE(swarm.until([&] { return swarm[1].received[peer(0)].size() == 100; }));
+  const std::string path = swarm[0].last_invite.unix_path;
+  const auto ring = RingWriter::make();
+  REQUIRE(ring);
+  std::vector<std::byte> forged(48);
+  forged[0] = std::byte{'G'};
+  forged[1] = std::byte{1};
+  std::memcpy(forged.data() + 8, &swarm[0].last_invite.lane, 8);
+  const auto garbage = pattern(64, 9);
+  const Descriptor strangers[] = {
+      knock(path, *garbage, -1), knock(path, forged, -1), knock(path, forged, ring->descriptor()),
+      knock(path, std::span(forged).first(8), ring->descriptor()),  // Never finishes.
+  };
+  for (const Descriptor& stranger : strangers) {
+    CHECK(swarm.until([&] { return is_hung_up(stranger.get()); }));
+  }
+  CHECK(swarm[0].lanes->counters().lanes_refused == std::size(strangers));
+  swarm[1].received.clear();
+  swarm.send(0, 1, pattern(100, 2), 2);
+  REQUIRE(swarm.until([&] { return swarm[1].received[peer(0)].size() == 100; }));
+  CHECK(swarm[0].lanes->counters().lanes_opened == 1);
+}
+
+TEST_CASE("only memory that stays as it is becomes a ring") {
+  CHECK_FALSE(RingReader::map(Descriptor()));
+  const auto file = [](std::size_t size, int seals) {
+    Descriptor made(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    REQUIRE(::ftruncate(made.get(), static_cast<off_t>(size)) == 0);
+    if (seals != 0) REQUIRE(::fcntl(made.get(), F_ADD_SEALS, seals) == 0);
+    return made;
+  };
+  constexpr int all = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+  CHECK(RingReader::map(file(ring_bytes, all)));
+  CHECK_FALSE(RingReader::map(file(ring_bytes, 0)));
+  CHECK_FALSE(RingReader::map(file(ring_bytes, F_SEAL_GROW)));
+  CHECK_FALSE(RingReader::map(file(ring_bytes / 2, all)));
+}
+
+TEST_CASE("a ring gives back what was put in, in order, and counts its slots") {
+  auto writer = RingWriter::make();
+  REQUIRE(writer);
+  auto reader = RingReader::map(Descriptor(::fcntl(writer->descriptor(), F_DUPFD_CLOEXEC, 0)));
+  REQUIRE(reader);
+  CHECK_FALSE(writer->release(1));
+  for (std::uint64_t round = 0; round < 3 * ring_slots; ++round) {
+    const auto block = pattern(block_bytes_max - round, round);
+    writer->put(*block);
+    CHECK(writer->free_slots() == ring_slots - 1);
+    CHECK(std::ranges::equal(reader->take(block->size()), *block));
+    CHECK(writer->release(1));
+  }
+  while (writer->free_slots() > 0) writer->put({});
+  CHECK_FALSE(writer->release(ring_slots + 1));
+  CHECK(writer->release(ring_slots));
+}
+
+}  // namespace
+}  // namespace gv
