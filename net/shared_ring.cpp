@@ -40,7 +40,9 @@ std::optional<RingWriter> RingWriter::make() {
 
 void RingWriter::put(std::span<const std::byte> block) {
   check(used_ < ring_slots && block.size() <= block_bytes_max, "a block goes into a free slot");
-  std::memcpy(memory_.get() + next_ * block_bytes_max, block.data(), block.size());
+  if (!block.empty()) {
+    std::memcpy(memory_.get() + next_ * block_bytes_max, block.data(), block.size());
+  }
   next_ = (next_ + 1) % ring_slots;
   ++used_;
 }

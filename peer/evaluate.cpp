@@ -29,13 +29,14 @@ int evaluate_command(const EvaluateOptions& options) {
   ParsedConfig parsed;
   if (!options.config.empty()) {
     parsed = parse_config_file(options.config);
-  } else if (const auto text = file.metadata.find("config"); text != file.metadata.end()) {
+  } else if (const auto text = file.metadata.find("config");
+             text != file.metadata.end() && !text->second.empty()) {
     parsed = parse_config_text(text->second, options.file + " (config inside)");
     // Relative folders were meant from where the run's config file was.
     const auto folder = file.metadata.find("data_folder");
     if (folder != file.metadata.end()) parsed.config.data.folder = folder->second;
   } else {
-    return fail({{options.file, "it does not say which data it was trained for",
+    return fail({{options.file, "it does not say which model and data it is of",
                   "name the run's config with --config"}});
   }
   if (!parsed.problems.empty()) return fail(parsed.problems);

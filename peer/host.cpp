@@ -120,7 +120,7 @@ class Host {
   Time next_report_{};
   std::string config_text_;
   int exit_code_ = 0;
-  int interrupts_ = 0;
+  std::optional<Time> interrupted_;
   bool ending_ = false;
   std::shared_ptr<Canary> final_canary_ = std::make_shared<Canary>();
 };
@@ -248,7 +248,9 @@ void Host::on_signal(int signal) {
     reload_authorized();
     return;
   }
-  if (++interrupts_ > 1) ::_exit(130);
+  if (interrupted_ && now() - *interrupted_ < same_interrupt) return;
+  if (interrupted_) ::_exit(130);
+  interrupted_ = now();
   if (!options_.quiet) fmt::print("leaving after the job under way; once more to stop at once\n");
   feed([this](Time t, NodeEffects& out) { node_->leave(t, out); });
 }

@@ -1,6 +1,7 @@
 // Makes one node real: sockets, one clock, one worker thread, signals, files.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -12,10 +13,14 @@
 
 namespace gv {
 
+/// Signals so soon after a first are the same request, delivered twice: by a launcher and by
+/// whoever stops its whole group, say. A later one means at once.
+inline constexpr std::chrono::seconds same_interrupt{1};
+
 /// How `grapevine peer` was asked to run.
 struct HostOptions {
   Config config;
-  std::string config_path;       ///< For messages only.
+  std::string config_path;       ///< Its text goes into checkpoints; empty: the built-in one.
   std::filesystem::path folder;  ///< This peer's run folder; created if missing.
   KeyPair identity;
   std::string name;

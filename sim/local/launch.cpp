@@ -17,7 +17,9 @@
 
 #include "net/identity.hpp"
 #include "peer/config.hpp"
+#include "peer/host.hpp"
 #include "peer/status.hpp"
+#include "peer/task.hpp"
 #include "sim/local/process.hpp"
 #include "sim/local/summary.hpp"
 
@@ -57,6 +59,7 @@ class Launch {
   LaunchOptions options_;
   Config config_;
   std::string config_path_;
+  std::string config_text_;
   std::filesystem::path folder_;
   asio::io_context io_;
   asio::steady_timer timer_{io_};
@@ -67,6 +70,7 @@ class Launch {
   int lines_drawn_ = 0;
   int ticks_ = 0;
   int interrupts_ = 0;
+  Clock::time_point interrupted_{};
 };
 
 /// A folder below `base` that does not exist yet: base/run-001, run-002, ...
@@ -83,14 +87,17 @@ std::filesystem::path new_run_folder(const std::filesystem::path& base) {
 }
 
 Launch::Launch(const LaunchOptions& options, Config config, std::string config_path)
-    : options_(options), config_(std::move(config)), config_path_(std::move(config_path)) {}
+    : options_(options),
+      config_(std::move(config)),
+      config_path_(std::move(config_path)),
+      config_text_(read_config_text(config_path_)) {}
 
 void Launch::prepare() {
   folder_ = options_.folder.empty() ? new_run_folder(config_.run.folder) : options_.folder;
   std::filesystem::create_directories(folder_);
   if (config_path_.empty()) {
     config_path_ = (folder_ / "config.toml").string();
-    std::ofstream(config_path_) << default_config_text();
+    std::ofstream(config_path_) << config_text_;
   }
   std::string allow_list;
   for (std::size_t number = 0; number < options_.peers; ++number) {
@@ -243,7 +250,12 @@ int Launch::run() {
   const auto on_signal = [this](auto&& self) -> void {
     signals_.async_wait([this, self](asio::error_code error, int) {
       if (error) return;
+      if (interrupts_ > 0 && Clock::now() - interrupted_ < same_interrupt) {
+        self(self);
+        return;
+      }
       ++interrupts_;
+      interrupted_ = Clock::now();
       for (LaunchedPeer& peer : peers_) peer.process.signal(interrupts_ > 1 ? SIGKILL : SIGTERM);
       fmt::print("{}\n", interrupts_ > 1 ? "stopping the peers at once"
                                          : "the peers leave with a checkpoint; once more to stop "
@@ -264,7 +276,7 @@ int Launch::run() {
     clean = clean && ending.signal == 0 && ending.exit_code == 0;
     outcomes.push_back({.name = peer.name, .folder = peer.folder, .ending = ending});
   }
-  const bool evaluated = print_summary(config_, folder_, outcomes, wall);
+  const bool evaluated = print_summary(config_, config_text_, folder_, outcomes, wall);
   return clean && evaluated ? 0 : 1;
 }
 

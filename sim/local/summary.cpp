@@ -9,7 +9,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
 
 #include "peer/task.hpp"
 #include "train/checkpoint/checkpoint.hpp"
@@ -82,8 +81,9 @@ std::uint64_t number(const Json& json, const char* group, const char* name) {
 
 }  // namespace
 
-bool print_summary(const Config& config, const std::filesystem::path& folder,
-                   const std::vector<PeerOutcome>& outcomes, double wall_s) {
+bool print_summary(const Config& config, const std::string& config_text,
+                   const std::filesystem::path& folder, const std::vector<PeerOutcome>& outcomes,
+                   double wall_s) {
   const TestSet test = load_test_set(config);
   if (!test.problems.empty()) {
     for (const Problem& problem : test.problems) fmt::print(stderr, "{}\n", to_string(problem));
@@ -135,12 +135,8 @@ bool print_summary(const Config& config, const std::filesystem::path& folder,
   for (const TensorSlot& slot : model.layout().slots()) {
     tensors.push_back({slot.name, slot.shape, std::span(mean).subspan(slot.offset, slot.size)});
   }
-  std::map<std::string, std::string> metadata{{"format", "grapevine"},
-                                              {"data_folder", config.data.folder}};
-  std::ifstream config_file(folder / "config.toml");
-  std::ostringstream config_text;
-  config_text << config_file.rdbuf();
-  metadata["config"] = config_text.str();
+  const std::map<std::string, std::string> metadata{
+      {"format", "grapevine"}, {"config", config_text}, {"data_folder", config.data.folder}};
   const std::string problem = write_safetensors(folder / "mean.safetensors", tensors, metadata);
   if (!problem.empty()) fmt::print(stderr, "mean model not written: {}\n", problem);
 

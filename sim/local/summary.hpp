@@ -18,9 +18,10 @@ struct PeerOutcome {
 };
 
 /// Loads every peer's newest checkpoint, evaluates each and their mean on the test set, prints the
-/// summary and writes it to `<folder>/summary.json`, the mean model to `<folder>/mean.safetensors`.
-/// False when no model could be evaluated.
-bool print_summary(const Config& config, const std::filesystem::path& folder,
-                   const std::vector<PeerOutcome>& outcomes, double wall_s);
+/// summary and writes it to `<folder>/summary.json`, the mean model to `<folder>/mean.safetensors`,
+/// with the config's text in it. False when no model could be evaluated.
+bool print_summary(const Config& config, const std::string& config_text,
+                   const std::filesystem::path& folder, const std::vector<PeerOutcome>& outcomes,
+                   double wall_s);
 
 }  // namespace gv

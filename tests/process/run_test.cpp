@@ -141,6 +141,27 @@ TEST_CASE("launch without a config trains a generated task and evaluates the mea
   CHECK(evaluation.starts_with("accuracy "));
 }
 
+TEST_CASE("a launched run's mean model knows its config and is evaluated by name alone",
+          "[process]") {
+  const TemporaryFolder folder;
+  const auto config = folder.path() / "small.toml";
+  std::ofstream(config) << short_run("period_steps = 16\n");
+  std::string output;
+  REQUIRE(run_grapevine(
+              {"launch", "-n", "2", config.string(), "--folder", (folder.path() / "run").string()},
+              output, 60s)
+              .exit_code == 0);
+  const auto result = summary(folder.path() / "run");
+  // Where the file lies and what became of the config's no longer matters.
+  std::filesystem::remove(config);
+  std::filesystem::rename(folder.path() / "run" / "mean.safetensors", folder.path() / "model");
+  CHECK(run_grapevine({"eval", (folder.path() / "model").string()}, output).exit_code == 0);
+  INFO(output);
+  // Printed as a percentage with two digits.
+  CHECK(std::stod(output.substr(std::strlen("accuracy "))) ==
+        Approx(100 * result.value("mean_accuracy", 0.0)).margin(0.006));
+}
+
 TEST_CASE("a config with twelve mistakes lists all twelve and starts nothing", "[process]") {
   const TemporaryFolder folder;
   const auto run = folder.path() / "run";
