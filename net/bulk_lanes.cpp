@@ -404,7 +404,9 @@ void BulkLanes::Impl::read_header(PeerId peer) {
         counters.bytes_received += read;
         Lane* same = current(peer, connection);
         if (same == nullptr) return;
-        if (error == asio::error::eof && read == 0 && !same->is_busy()) {
+        // A partner that closes before it has read our last word resets the connection.
+        const bool ended = error == asio::error::eof || error == asio::error::connection_reset;
+        if (ended && read == 0 && !same->is_busy()) {
           // The partner had no more use for it, or died; what we wait for on it will not come.
           connection->close();
           lanes.erase(peer);

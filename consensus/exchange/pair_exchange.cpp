@@ -20,11 +20,12 @@ namespace {
 constexpr int resumes_max = 3;    ///< Broken lanes one exchange survives.
 constexpr int queries_max = 8;    ///< Questions for the word before the responder gives up.
 constexpr int patience_part = 8;  ///< Of the answer deadline: after it an offer can yield.
-constexpr std::size_t snapshots_kept = 4;  ///< Current, in flight, being filled, one to spare.
-constexpr std::size_t differences_kept =
-    4;  ///< Being filled, waiting for a job, in a job, in no snapshot yet.
-constexpr std::size_t distances_max = 15;  ///< Recent distances the adaptive radius looks at.
-constexpr std::size_t distances_min = 5;   ///< Fewer say nothing about what is usual.
+// Buffers that are kept for use again; more are needed only when a newcomer is served at the same
+// time or two exchanges follow closely.
+constexpr std::size_t snapshots_kept = 3;    ///< Current, in flight, being filled.
+constexpr std::size_t differences_kept = 2;  ///< Being filled, and on its way into the model.
+constexpr std::size_t distances_max = 15;    ///< Recent distances the adaptive radius looks at.
+constexpr std::size_t distances_min = 5;     ///< Fewer say nothing about what is usual.
 
 enum class Stage { offered, receiving, awaiting_ready, awaiting_word };
 
@@ -486,6 +487,8 @@ void PairExchange::set_snapshot(SnapshotPtr snapshot, float alpha, std::span<con
   state_->since.assign(since.begin(), since.end());
   state_->alpha = alpha;
 }
+
+const SnapshotPtr& PairExchange::snapshot() const { return state_->snapshot; }
 
 std::shared_ptr<Snapshot> PairExchange::blank_snapshot() { return state_->snapshots.take(); }
 

@@ -60,6 +60,10 @@ class PairExchange {
   /// not ready.
   void set_snapshot(SnapshotPtr snapshot, float alpha, std::span<const Force> since = {});
 
+  /// What is offered at present: the snapshot that was set, or it with later forces added. May be
+  /// null.
+  const SnapshotPtr& snapshot() const;
+
   /// Memory for the next snapshot, used again once nobody needs what it held. Its contents are old.
   std::shared_ptr<Snapshot> blank_snapshot();
 

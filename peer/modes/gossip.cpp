@@ -87,6 +87,8 @@ void GossipMode::peer_gone(Time now, PeerId peer, Effects& out) {
 }
 
 void GossipMode::collect(Effects& out) {
+  // One snapshot serves both, so that no other copy of the model is kept for newcomers alone.
+  fetch_.set_snapshot(exchange_.snapshot());
   for (Force& force : out.forces) forces_.push_back(std::move(force));
   out.forces.clear();
   for (FetchedModel& model : out.fetched) {
@@ -114,10 +116,9 @@ void GossipMode::complete(Time now, JobDone done, Membership& members, Effects& 
   }
   if (done.snapshot && phase_ != Phase::joining && fetched_.empty() && !leaving_) {
     has_snapshot_ = true;
-    const SnapshotPtr snapshot = std::move(done.snapshot);
     // Forces that came while the job ran are not in its snapshot yet.
-    exchange_.set_snapshot(snapshot, alpha(), forces_);
-    fetch_.set_snapshot(snapshot);
+    exchange_.set_snapshot(std::move(done.snapshot), alpha(), forces_);
+    fetch_.set_snapshot(exchange_.snapshot());
   }
   if (phase_ == Phase::training && step_ >= options_.steps) {
     enter(now, Phase::done, members, out);

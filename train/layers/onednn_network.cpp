@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstddef>
 #include <dnnl.hpp>
 #include <memory>
@@ -82,6 +83,24 @@ class Operation {
   dnnl::primitive primitive_;
   memory scratch_;
   Arguments arguments_;
+};
+
+/// Keeps signals away from this thread while it exists; what comes meanwhile is delivered after.
+/// Some of oneDNN's kernels use the stack pointer for something else, so a handler that ran then
+/// would get its frame written into whatever that points to: the heap, or the model.
+class SignalsHeld {
+ public:
+  SignalsHeld() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsHeld() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsHeld(const SignalsHeld&) = delete;
+  SignalsHeld& operator=(const SignalsHeld&) = delete;
+
+ private:
+  sigset_t before_{};
 };
 
 dnnl::primitive_attr own_scratch() {
@@ -511,6 +530,7 @@ class OnednnNetwork final : public Network<float> {
 
   std::span<const float> forward(std::span<const float> parameters, std::span<const float> inputs,
                                  bool training, Rng& rng) override {
+    const SignalsHeld held;
     use_one_thread();
     tensors_.front().values.set_data_handle(const_cast<float*>(inputs.data()));
     for (const auto& step : steps_) step->forward(parameters.data(), training, rng);
@@ -520,6 +540,7 @@ class OnednnNetwork final : public Network<float> {
 
   void backward(std::span<const float> parameters, std::span<const float> d_outputs,
                 std::span<float> gradient) override {
+    const SignalsHeld held;
     use_one_thread();
     std::ranges::copy(d_outputs, floats(tensors_.back().gradient));
     for (std::size_t i = steps_.size(); i-- > first_trained_;) {
