@@ -297,9 +297,10 @@ auto by(bool winograd, Describe describe) {
 /// Convolutions in oneDNN's own layouts, by Winograd's algorithm where that is the faster one.
 class ConvolutionStep final : public Step {
  public:
-  ConvolutionStep(Context& context, const LayerPlan& plan, bool relu, bool gates, Tensor& in,
+  /// With `pooled` the step after this one is a PoolStep, which does the ReLU's backward pass too.
+  ConvolutionStep(Context& context, const LayerPlan& plan, bool relu, bool pooled, Tensor& in,
                   Tensor& out)
-      : plan_(plan), gates_(gates), in_(in), out_(out) {
+      : plan_(plan), gates_(relu && !pooled), in_(in), out_(out) {
     const memory::dims source{dim(context.batch), dim(plan.in[0]), dim(plan.in[1]),
                               dim(plan.in[2])};
     const memory::dims target{dim(context.batch), dim(plan.out[0]), dim(plan.out[1]),
@@ -324,7 +325,8 @@ class ConvolutionStep final : public Step {
                                      fused(relu), context.engine);
     });
     out.values = context.make(forward_desc.dst_desc());
-    out.gradient = context.make(forward_desc.dst_desc());
+    // Once pooled, the values are never looked at again: the gradient takes their place.
+    out.gradient = pooled ? out.values : context.make(forward_desc.dst_desc());
     x_ = Converted(context, in.values, forward_desc.src_desc());
     const memory::desc flat(kernel, f32, tag::oihw);
     w_ = Converted(context, context.view(flat), forward_desc.weights_desc());
@@ -578,9 +580,8 @@ class OnednnNetwork final : public Network<float> {
       case LayerKind::conv2d: {
         Tensor& in = tensors_.back();
         Tensor& out = append(layer.out);
-        const bool gates = relu && !pooled;
-        steps_.push_back(std::make_unique<ConvolutionStep>(context_, layer, relu, gates, in, out));
-        gate_in_pool_ = relu && pooled;
+        steps_.push_back(std::make_unique<ConvolutionStep>(context_, layer, relu, pooled, in, out));
+        gate_in_pool_ = pooled;
         break;
       }
       case LayerKind::max_pool:
