@@ -1,4 +1,4 @@
-// Bulk lanes: blocks of tensors over Asio, TLS 1.3 by one-time key, plain, or a Unix socket.
+// Bulk lanes: blocks of tensors over Asio: TLS 1.3 by one-time key, plain, or within one host.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ namespace gv {
 
 /// Opens a lane to a peer when something is to be sent, keeps it while it is used, closes it when
 /// idle. Whoever can dial dials; both directions share one connection. Sends straight from the
-/// payload's memory; holds at most one received block per lane. All calls on the thread of `io`.
+/// payload's memory and holds at most one received block per lane; on one host blocks go through
+/// memory that both ends share. All calls on the thread of `io`.
 class BulkLanes {
  public:
   enum class Security { automatic, tls, plain, unix_socket };
