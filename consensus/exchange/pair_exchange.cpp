@@ -21,9 +21,9 @@ constexpr int resumes_max = 3;    ///< Broken lanes one exchange survives.
 constexpr int queries_max = 8;    ///< Questions for the word before the responder gives up.
 constexpr int patience_part = 8;  ///< Of the answer deadline: after it an offer can yield.
 // Buffers that are kept for use again; more are needed only when a newcomer is served at the same
-// time or two exchanges follow closely.
-constexpr std::size_t snapshots_kept = 3;    ///< Current, in flight, being filled.
-constexpr std::size_t differences_kept = 2;  ///< Being filled, and on its way into the model.
+// time.
+constexpr std::size_t snapshots_kept = 4;    ///< Current, in flight, being filled, freshened.
+constexpr std::size_t differences_kept = 3;  ///< Being filled, in a job, in no snapshot yet.
 constexpr std::size_t distances_max = 15;    ///< Recent distances the adaptive radius looks at.
 constexpr std::size_t distances_min = 5;     ///< Fewer say nothing about what is usual.
 
