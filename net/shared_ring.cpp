@@ -23,10 +23,6 @@ std::shared_ptr<std::byte> mapped(int fd, int protection) {
 
 }  // namespace
 
-Descriptor::~Descriptor() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 std::optional<RingWriter> RingWriter::make() {
   Descriptor file(::memfd_create("grapevine-lane", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file || ::ftruncate(file.get(), ring_bytes) != 0 ||

@@ -8,26 +8,9 @@
 #include <utility>
 
 #include "consensus/effects.hpp"
+#include "net/descriptor.hpp"
 
 namespace gv {
-
-/// An open file descriptor, closed with its owner; -1 stands for none.
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Descriptor();
-
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-
- private:
-  int fd_;
-};
 
 /// Blocks one direction of a lane can hold before its reader has to say that it is done with some.
 /// Two let both ends work at once; with more, nothing measured went faster.

@@ -118,7 +118,6 @@ void GossipMode::complete(Time now, JobDone done, Membership& members, Effects& 
     has_snapshot_ = true;
     // Forces that came while the job ran are not in its snapshot yet.
     exchange_.set_snapshot(std::move(done.snapshot), alpha(), forces_);
-    fetch_.set_snapshot(exchange_.snapshot());
   }
   if (phase_ == Phase::training && step_ >= options_.steps) {
     enter(now, Phase::done, members, out);
@@ -330,7 +329,6 @@ void GossipMode::leave(Time now, Membership& members, Effects& out, std::vector<
   leaving_ = true;
   settle_until_ = now + settle_max;
   exchange_.set_snapshot(nullptr, 0);
-  fetch_.set_snapshot(nullptr);
   if (!started_) {
     finished_ = true;
     return;

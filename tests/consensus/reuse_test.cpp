@@ -1,0 +1,49 @@
+// Memory used again: never while somebody needs it, always once nobody does.
+#include "consensus/base/reuse.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "consensus/exchange/pair_exchange.hpp"
+
+namespace gv {
+
+TEST_CASE("a buffer is lent again once its last holder lets go, and only so many are kept") {
+  Reuse<int> pool(2);
+  auto first = pool.take();
+  auto second = pool.take();
+  auto third = pool.take();
+  CHECK(first != second);
+  CHECK(third != first);
+  CHECK(third != second);
+  const int* kept = first.get();
+  const std::weak_ptr<int> freed = third;
+  auto also_first = first;
+  first.reset();
+  third.reset();
+  CHECK(freed.expired());
+  CHECK(pool.take() != also_first);
+  also_first.reset();
+  CHECK(pool.take().get() == kept);
+}
+
+TEST_CASE("the memory of a snapshot that is offered is not lent for the next one") {
+  TransferNumbers numbers{.session = 1};
+  PairExchange exchange(PeerId{1}, numbers, {.elements = 4});
+  auto snapshot = exchange.blank_snapshot();
+  snapshot->values.assign(4, 1.0f);
+  const Snapshot* offered = snapshot.get();
+  exchange.set_snapshot(std::move(snapshot), 0.5f);
+  Effects out;
+  REQUIRE(exchange.start(Time{}, PeerId{2}, 0, out));
+  auto next = exchange.blank_snapshot();
+  CHECK(next.get() != offered);
+  next->values.assign(4, 2.0f);
+  exchange.set_snapshot(std::move(next), 0.5f);
+  // Replaced, but the exchange under way still speaks of it.
+  CHECK(exchange.blank_snapshot().get() != offered);
+  CHECK(offered->values.front() == 1.0f);
+  exchange.peer_gone(Time{}, PeerId{2}, out);
+  CHECK(exchange.blank_snapshot().get() == offered);
+}
+
+}  // namespace gv
