@@ -117,6 +117,8 @@ class Reading {
     for (const auto& [key, value] : table) {
       const std::string path = joined(section, key);
       const auto* members = std::get_if<TomlTable>(&value.data);
+      // Speeds, links and faults of a simulated or tested run: sim/scenario reads them.
+      if (path == "scenario") continue;
       if (path == "model.layers") {
         read_layers(value);
       } else if (const Setting<Config>* setting = find(section, key)) {

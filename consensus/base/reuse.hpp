@@ -26,6 +26,15 @@ class Reuse {
     return fresh;
   }
 
+  /// The buffer that `lent` refers to, to be changed in place, if nobody but this pool and `lent`
+  /// itself holds it; otherwise null.
+  std::shared_ptr<T> sole(const std::shared_ptr<const T>& lent) const {
+    for (const std::shared_ptr<T>& buffer : kept_) {
+      if (buffer == lent && buffer.use_count() == 2) return buffer;
+    }
+    return nullptr;
+  }
+
  private:
   std::size_t kept_max_;
   std::vector<std::shared_ptr<T>> kept_;

@@ -46,7 +46,6 @@ struct ModelFetch::State {
   PeerId self;
   TransferNumbers& numbers;
   Options options;
-  SnapshotPtr snapshot;
   std::map<PeerId, Served> served;
   std::optional<Wanted> wanted;
   bool failed = false;
@@ -58,7 +57,7 @@ struct ModelFetch::State {
   void resume(Time now, Reason reason, Effects& out);
   void finish(Time now, Effects& out);
 
-  void on(Time now, PeerId from, const Fetch& fetch, Effects& out);
+  void serve(Time now, PeerId from, const Fetch& fetch, const SnapshotPtr& snapshot, Effects& out);
   void on(Time now, PeerId from, const Coming& coming, Effects& out);
   void on(Time now, PeerId from, const Refuse& refuse, Effects& out);
   void on(Time now, PeerId from, const Abort& abort, Effects& out);
@@ -125,7 +124,8 @@ void ModelFetch::State::finish(Time now, Effects& out) {
   wanted.reset();
 }
 
-void ModelFetch::State::on(Time now, PeerId from, const Fetch& fetch, Effects& out) {
+void ModelFetch::State::serve(Time now, PeerId from, const Fetch& fetch,
+                              const SnapshotPtr& snapshot, Effects& out) {
   const auto known = served.find(from);
   if (known != served.end() && known->second.id == fetch.id) return;
   Reason reason = Reason::none;
@@ -198,8 +198,6 @@ ModelFetch::ModelFetch(PeerId self, TransferNumbers& numbers, Options options)
 
 ModelFetch::~ModelFetch() = default;
 
-void ModelFetch::set_snapshot(SnapshotPtr snapshot) { state_->snapshot = std::move(snapshot); }
-
 void ModelFetch::want(Time now, std::vector<PeerId> candidates, Effects& out) {
   if (state_->wanted) return;
   state_->failed = false;
@@ -226,12 +224,16 @@ bool ModelFetch::handles(PeerId from, const Message& message) const {
       message);
 }
 
-void ModelFetch::receive(Time now, PeerId from, const Message& message, Effects& out) {
+void ModelFetch::receive(Time now, PeerId from, const Message& message, const SnapshotPtr& snapshot,
+                         Effects& out) {
+  if (const auto* fetch = std::get_if<Fetch>(&message)) {
+    state_->serve(now, from, *fetch, snapshot, out);
+    return;
+  }
   std::visit(
       [&](const auto& known) {
         if constexpr (requires { state_->on(now, from, known, out); }) {
-          const bool question = std::is_same_v<std::decay_t<decltype(known)>, Fetch>;
-          if (question || owns(from, known.id)) {
+          if (owns(from, known.id)) {
             state_->on(now, from, known, out);
           } else if (known.id.owner == state_->self) {
             // A source that still believes in a download we gave up.

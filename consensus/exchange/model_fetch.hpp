@@ -31,9 +31,6 @@ class ModelFetch {
   ModelFetch(PeerId self, TransferNumbers& numbers, Options options);
   ~ModelFetch();
 
-  /// What is served from now on; null serves nobody.
-  void set_snapshot(SnapshotPtr snapshot);
-
   /// Starts a download from the first of `candidates` that gives one. Ignored while one is under
   /// way.
   void want(Time now, std::vector<PeerId> candidates, Effects& out);
@@ -42,7 +39,10 @@ class ModelFetch {
   bool handles(PeerId from, const Message& message) const;
   bool owns(PeerId from, const TransferId& id) const;
 
-  void receive(Time now, PeerId from, const Message& message, Effects& out);
+  /// `snapshot` is what a peer that asks now is given; null refuses it. It is held only as long as
+  /// the download lasts.
+  void receive(Time now, PeerId from, const Message& message, const SnapshotPtr& snapshot,
+               Effects& out);
   void receive_block(Time now, PeerId from, const Block& block, Effects& out);
   void lane_lost(Time now, PeerId peer, Effects& out);
   void lane_refused(Time now, PeerId peer, Effects& out);

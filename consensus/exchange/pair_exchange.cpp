@@ -142,8 +142,12 @@ float PairExchange::State::radius() const {
 
 void PairExchange::State::freshen_snapshot() {
   if (since.empty()) return;
-  auto fresh = snapshots.take();
-  *fresh = *snapshot;
+  // What nobody else holds may change; otherwise whoever holds it keeps what it was.
+  auto fresh = snapshots.sole(snapshot);
+  if (!fresh) {
+    fresh = snapshots.take();
+    *fresh = *snapshot;
+  }
   for (const Force& force : since) {
     const std::vector<float>& values = *force.values;
     for (std::size_t i = 0; i < values.size(); ++i) fresh->values[i] += force.scale * values[i];

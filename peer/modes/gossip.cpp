@@ -49,7 +49,8 @@ void GossipMode::receive(Time now, PeerId from, const Message& message, Membersh
   if (members.view().contains(from)) {
     // Both protocols share the words that concern a transfer under way.
     if (fetch_.handles(from, message)) {
-      fetch_.receive(now, from, message, out);
+      // One snapshot serves both, so that no copy of the model is kept for newcomers alone.
+      fetch_.receive(now, from, message, exchange_.snapshot(), out);
     } else {
       exchange_.receive(now, from, message, out);
     }
@@ -87,8 +88,6 @@ void GossipMode::peer_gone(Time now, PeerId peer, Effects& out) {
 }
 
 void GossipMode::collect(Effects& out) {
-  // One snapshot serves both, so that no other copy of the model is kept for newcomers alone.
-  fetch_.set_snapshot(exchange_.snapshot());
   for (Force& force : out.forces) forces_.push_back(std::move(force));
   out.forces.clear();
   for (FetchedModel& model : out.fetched) {

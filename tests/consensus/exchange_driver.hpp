@@ -69,7 +69,6 @@ class ExchangeNetwork {
     const auto snapshot = std::make_shared<const Snapshot>(
         Snapshot{.values = own.model, .canary = own.canary, .step = 5});
     own.exchange.set_snapshot(snapshot, alpha);
-    own.fetch.set_snapshot(snapshot);
   }
 
   bool start(std::size_t from, std::size_t to) {
@@ -205,7 +204,7 @@ class ExchangeNetwork {
   void receive(std::size_t from, std::size_t to, const Message& message) {
     feed(to, [&](Endpoint& own, Effects& out) {
       if (own.fetch.handles(peer(from), message)) {
-        own.fetch.receive(now_, peer(from), message, out);
+        own.fetch.receive(now_, peer(from), message, own.exchange.snapshot(), out);
       } else {
         own.exchange.receive(now_, peer(from), message, out);
       }

@@ -307,7 +307,8 @@ TEST_CASE("a block that comes twice or out of place is not taken for the next on
   SECTION("in a download") {
     ModelFetch fetch(peer(0), numbers, {.layout_hash = 7, .elements = width});
     fetch.want(Time{}, {peer(1)}, out);
-    fetch.receive(Time{}, peer(1), Coming{.id = id, .layout_hash = 7, .elements = width}, out);
+    fetch.receive(Time{}, peer(1), Coming{.id = id, .layout_hash = 7, .elements = width}, nullptr,
+                  out);
     send([&](const Block& block) { fetch.receive_block(Time{}, peer(1), block, out); });
     REQUIRE(out.fetched.size() == 1);
     CHECK(out.fetched[0].values == theirs);
@@ -446,9 +447,8 @@ struct Exchanging {
 struct Fetching {
   TransferNumbers numbers{.session = 1};
   ModelFetch fetch{peer(0), numbers, {.layout_hash = 7, .elements = width}};
-  Fetching() {
-    fetch.set_snapshot(std::make_shared<const Snapshot>(Snapshot{.values = model_of(1)}));
-  }
+  SnapshotPtr snapshot = std::make_shared<const Snapshot>(Snapshot{.values = model_of(1)});
+  Fetching() = default;
   Fetching(const Fetching&) = delete;
   void tick(Time now, Effects& out) { fetch.tick(now, out); }
   Time deadline() const { return fetch.deadline(); }
@@ -459,7 +459,9 @@ Input<Exchanging> exchange_hears(std::size_t from, Message message) {
 }
 
 Input<Fetching> fetch_hears(std::size_t from, Message message) {
-  return [=](Fetching& m, Effects& out) { m.fetch.receive(Time{}, peer(from), message, out); };
+  return [=](Fetching& m, Effects& out) {
+    m.fetch.receive(Time{}, peer(from), message, m.snapshot, out);
+  };
 }
 
 Offer sound_offer(std::uint64_t number) {

@@ -26,6 +26,16 @@ TEST_CASE("a buffer is lent again once its last holder lets go, and only so many
   CHECK(pool.take().get() == kept);
 }
 
+TEST_CASE("a buffer is only given to be changed to the one who holds it alone") {
+  Reuse<int> pool(1);
+  std::shared_ptr<const int> held = pool.take();
+  CHECK(pool.sole(held) == held);
+  const auto also = held;
+  CHECK(pool.sole(held) == nullptr);
+  const std::shared_ptr<const int> foreign = std::make_shared<const int>(1);
+  CHECK(pool.sole(foreign) == nullptr);
+}
+
 TEST_CASE("the memory of a snapshot that is offered is not lent for the next one") {
   TransferNumbers numbers{.session = 1};
   PairExchange exchange(PeerId{1}, numbers, {.elements = 4});
@@ -44,6 +54,23 @@ TEST_CASE("the memory of a snapshot that is offered is not lent for the next one
   CHECK(offered->values.front() == 1.0f);
   exchange.peer_gone(Time{}, PeerId{2}, out);
   CHECK(exchange.blank_snapshot().get() == offered);
+}
+
+TEST_CASE("forces go into a snapshot in place, unless somebody still needs what it was") {
+  const bool shared = GENERATE(false, true);
+  TransferNumbers numbers{.session = 1};
+  PairExchange exchange(PeerId{1}, numbers, {.elements = 2});
+  auto filled = exchange.blank_snapshot();
+  filled->values = {1, 2};
+  const Snapshot* first = filled.get();
+  const SnapshotPtr other_holder = shared ? filled : nullptr;
+  const Force force{.values = std::make_shared<const std::vector<float>>(2, 2.0f), .scale = 0.5f};
+  exchange.set_snapshot(std::move(filled), 0.5f, std::span(&force, 1));
+  Effects out;
+  REQUIRE(exchange.start(Time{}, PeerId{2}, 0, out));
+  CHECK(exchange.snapshot()->values == std::vector<float>{2, 3});
+  CHECK((exchange.snapshot().get() == first) == !shared);
+  if (shared) CHECK(other_holder->values == std::vector<float>{1, 2});
 }
 
 }  // namespace gv

@@ -1,0 +1,157 @@
+// What a swarm is put through: speeds, links and faults, for virtual and for real peers alike.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "consensus/base/problems.hpp"
+#include "consensus/base/rng.hpp"
+#include "consensus/base/time.hpp"
+
+namespace gv {
+
+/// Peers by number, as a scenario names them: "all", "3", "0-15", "1,4,7-9", "any" or "any 3" (so
+/// many, drawn anew each time).
+struct PeerSet {
+  bool all = false;
+  std::size_t any = 0;  ///< How many to draw; 0 = those in `ranges`.
+  std::vector<std::pair<std::size_t, std::size_t>> ranges;  ///< First and last, both included.
+
+  bool contains(std::size_t peer) const;  ///< Of a set that is not drawn.
+
+  static PeerSet everyone() { return {.all = true}; }
+  static std::optional<PeerSet> parse(std::string_view text);
+  friend std::string to_string(const PeerSet& set);
+};
+
+/// One direction of a link between two peers. The default is a perfect one.
+struct LinkQuality {
+  Duration latency{};    ///< One way.
+  Duration jitter{};     ///< Uniform, on top of the latency; order is kept.
+  double bandwidth = 0;  ///< Megabits a second; 0 = unlimited.
+  double loss = 0;       ///< Probability that a message or block does not arrive,
+  double duplicate = 0;  ///< arrives twice,
+  double reorder = 0;    ///< arrives late, behind what was sent after it,
+  double corrupt = 0;    ///< arrives damaged, which the receiver's seal shows.
+};
+
+/// [[scenario.speed]]: peers that compute faster or slower than others. Later rules win.
+struct SpeedRule {
+  PeerSet peers = PeerSet::everyone();
+  double factor = 1;  ///< Times the pace of the others.
+};
+
+/// [[scenario.link]]: links that are not perfect. Later rules win.
+struct LinkRule {
+  PeerSet from = PeerSet::everyone();
+  PeerSet to = PeerSet::everyone();
+  bool one_way = false;  ///< Only from `from` to `to`.
+  LinkQuality quality;
+};
+
+enum class FaultKind {
+  kill,       ///< SIGKILL; started again from its checkpoint after `lasts`, if that is set.
+  restart,    ///< SIGKILL and started again at once.
+  stop,       ///< SIGSTOP, SIGCONT after `lasts`.
+  resume,     ///< SIGCONT for peers that are stopped.
+  leave,      ///< SIGTERM.
+  join,       ///< The peer is not there before `at`.
+  partition,  ///< Nothing passes between `peers` and everybody else.
+  cut,        ///< Nothing passes from `peers` to `to`.
+  clog,       ///< What passes between `peers` and `to` arrives when the fault is over.
+  heal,       ///< Ends every partition, cut, clog and fault of a link.
+  slow_link,  ///< `quality`'s latency is added and its bandwidth counts where it is smaller.
+  loss,       ///< `probability` for what passes between `peers` and `to`; likewise the next three.
+  duplicate,
+  reorder,
+  corrupt,
+  slow_cpu,    ///< The pace is multiplied by `factor`.
+  clock_jump,  ///< The peer's clock springs `jump` ahead. Virtual peers only.
+  clock_rate,  ///< The peer's clock runs `factor` times as fast. Virtual peers only.
+  disk_full,   ///< Checkpoints cannot be written. Virtual peers only.
+  slow_disk,   ///< Writing a checkpoint takes `jump` longer. Virtual peers only.
+};
+
+std::string_view to_string(FaultKind kind);
+
+/// [[scenario.fault]]: something that goes wrong, once or again and again.
+struct FaultRule {
+  FaultKind kind = FaultKind::kill;
+  Duration at{};     ///< Since the start.
+  Duration lasts{};  ///< 0 = until it is healed, or for good.
+  Duration every{};  ///< Mean time between repetitions, drawn exponentially; 0 = once.
+  Duration until = Duration::max();  ///< No repetition begins later.
+  PeerSet peers = PeerSet::everyone();
+  PeerSet to = PeerSet::everyone();
+  double probability = 0;
+  double factor = 1;
+  Duration jump{};
+  LinkQuality quality;  ///< Latency and bandwidth of slow_link.
+};
+
+/// What virtual peers compute.
+enum class WorkKind {
+  training,   ///< The run's model on the run's data.
+  quadratic,  ///< A quadratic with a known optimum, noise in its gradients.
+  time,       ///< Nothing, though it takes time: for membership and exchanges alone.
+};
+
+/// [scenario]: everything about a swarm that is not in the config of its peers.
+struct Scenario {
+  std::size_t peers = 0;  ///< 0 = run.peers of the config.
+  WorkKind work = WorkKind::training;
+  Duration step = std::chrono::milliseconds(20);  ///< Of a virtual peer of factor 1.
+  double step_jitter = 0.1;                       ///< Relative deviation of a step's time.
+  Duration save = std::chrono::milliseconds(5);   ///< A checkpoint takes this long to write.
+  Duration until = std::chrono::hours(1);         ///< Virtual peers end then at the latest.
+  Duration sample_every{};     ///< Between two points of the curves; 0 = a hundredth of the run.
+  std::size_t dimension = 64;  ///< Parameters; work = quadratic or time.
+  double noise = 0.1;          ///< Deviation of a gradient's noise; work = quadratic.
+  double disagreement = 1;     ///< Deviation of the peers' own optima; work = quadratic.
+  std::size_t neighbours = 0;  ///< Each peer's allow-list holds so many others; 0 = all.
+  std::vector<SpeedRule> speeds;
+  std::vector<LinkRule> links;
+  std::vector<FaultRule> faults;
+
+  double speed_of(std::size_t peer) const;
+  LinkQuality link(std::size_t from, std::size_t to) const;
+};
+
+struct ParsedScenario {
+  Scenario scenario;
+  bool present = false;  ///< The file has a [scenario] at all.
+  Problems problems;
+};
+
+/// Reads the [scenario] of a file, strictly; `alone` says that nothing else may stand in it, as in
+/// a file of faults for `launch --faults`.
+ParsedScenario parse_scenario_file(const std::string& path, bool alone);
+ParsedScenario parse_scenario_text(std::string_view text, std::string_view name, bool alone);
+
+/// The tables of docs/scenarios.md, made from those that parsing uses.
+std::string scenario_reference();
+
+/// One fault as it happens to peers that are known by number.
+struct Happening {
+  Time at{};
+  std::size_t fault = 0;  ///< Which happening begins or ends: counts up from 0.
+  bool begins = true;     ///< False: what begun as the same `fault` is over.
+  FaultRule rule;         ///< Its `peers` and `to` are lists of numbers, nothing drawn.
+};
+
+/// Everything that will go wrong, in order of time: repetitions and peers are drawn from `rng`, the
+/// same for every world. Nothing begins after `end`.
+std::vector<Happening> timeline(const Scenario& scenario, std::size_t peers, Duration end, Rng rng);
+
+/// "kill peer 3 for 2.5 s", for people.
+std::string to_string(const Happening& happening);
+
+/// The scenario as text that parse_scenario_text reads back.
+std::string to_toml(const Scenario& scenario);
+
+}  // namespace gv
