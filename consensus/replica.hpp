@@ -8,6 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "consensus/ids.hpp"
+
 namespace gv {
 
 /// Integer coordinates that travel with the parameters through the same protocol and the same
@@ -30,6 +32,8 @@ struct Force {
   std::shared_ptr<const std::vector<float>> values;
   float scale = 1;
   Canary canary{};
+  TransferId exchange;  ///< Where it comes from: with the partner's force of the same exchange it
+  PeerId partner{};     ///< adds up to nothing.
 };
 
 /// Immutable bytes with whatever keeps them alive; slices share the owner, nothing is copied.

@@ -22,6 +22,7 @@
 #include "peer/settings.hpp"
 #include "peer/status.hpp"
 #include "sim/local/launch.hpp"
+#include "sim/virtual/simulate.hpp"
 
 namespace gv {
 namespace {
@@ -258,6 +259,22 @@ int run_command_line(int argc, char** argv) {
     launch_options.folder = launch_folder;
     launch_options.program = std::filesystem::read_symlink("/proc/self/exe");
     result = launch(launch_options);
+  });
+
+  auto* simulator = app.add_subcommand("sim", "Run many virtual peers on a virtual clock");
+  SimulateOptions simulate_options;
+  std::string curves_folder;
+  simulator->add_option("CONFIG", simulate_options.config,
+                        "A TOML file, with a [scenario]; without it a built-in task");
+  simulator->add_option("--seed", simulate_options.seed, "Of everything that is drawn")
+      ->capture_default_str();
+  simulator->add_option("--folder", curves_folder,
+                        "Where curves.csv and curves.svg go; default: a new run folder");
+  simulator->add_flag("--trace", simulate_options.trace, "Print one line an event");
+  simulator->footer("Example:\n  grapevine sim configs/wan-64.toml --seed 7");
+  simulator->callback([&] {
+    simulate_options.folder = curves_folder;
+    result = simulate(simulate_options);
   });
 
   auto* status = app.add_subcommand("status", "Show what a running peer knows");

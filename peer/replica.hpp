@@ -49,6 +49,7 @@ class Replica {
   const Trainer& trainer() const { return trainer_; }
   Trainer& trainer() { return trainer_; }
   const Canary& canary() const { return canary_; }
+  void set_canary(const Canary& canary) { canary_ = canary; }
 
   /// The canary as text for a checkpoint, and back; text of another form changes nothing.
   std::string canary_text() const;

@@ -92,34 +92,22 @@ Problems problems_of(const Config& config, const ModelSpec& model, const DataSet
 
 }  // namespace
 
-Task load_task(const Config& config, std::size_t shard) {
+namespace {
+
+std::vector<std::vector<std::uint32_t>> dealt_out(const Config& config, const DataSet& all) {
+  return partition(config.data.partition, all, config.run.peers,
+                   Rng(config.run.seed).fork("partition"));
+}
+
+Problem too_few(const Config& config, std::size_t samples) {
+  return {"run.peers",
+          fmt::format("{} samples cannot be dealt out to {} peers", samples, config.run.peers),
+          "use fewer peers or more data"};
+}
+
+/// A task on `data`, which is the whole of shard number `shard`.
+Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::size_t shard) {
   Task task;
-  std::size_t samples = 0;
-  const Choose own_shard = [&](const DataSet& all) {
-    samples = all.size();
-    // What is too small to be dealt out is refused below.
-    if (samples < config.run.peers) return std::vector<std::uint32_t>{};
-    return partition(config.data.partition, all, config.run.peers,
-                     Rng(config.run.seed).fork("partition"))
-        .at(shard);
-  };
-  LoadedDataSet loaded = load(config, false, own_shard);
-  if (!loaded.problems.empty()) {
-    task.problems = std::move(loaded.problems);
-    return task;
-  }
-  std::shared_ptr<DataSet> data = std::move(loaded.data);
-  if (samples == 0) {
-    const std::vector<std::uint32_t> kept = own_shard(*data);
-    data = std::make_shared<DataSet>(data->subset(kept));
-  }
-  if (samples < config.run.peers) {
-    task.problems.push_back(
-        {"run.peers",
-         fmt::format("{} samples cannot be dealt out to {} peers", samples, config.run.peers),
-         "use fewer peers or more data"});
-    return task;
-  }
   task.trainer.model = model_spec(config.model, outputs_of(*data));
   task.problems = problems_of(config, task.trainer.model, *data);
   if (!task.problems.empty()) return task;
@@ -131,6 +119,46 @@ Task load_task(const Config& config, std::size_t shard) {
   task.trainer.seed = config.run.seed;
   task.trainer.peer = shard;
   return task;
+}
+
+}  // namespace
+
+Task load_task(const Config& config, std::size_t shard) {
+  std::size_t samples = 0;
+  const Choose own_shard = [&](const DataSet& all) {
+    samples = all.size();
+    // What is too small to be dealt out is refused below.
+    if (samples < config.run.peers) return std::vector<std::uint32_t>{};
+    return dealt_out(config, all).at(shard);
+  };
+  LoadedDataSet loaded = load(config, false, own_shard);
+  if (!loaded.problems.empty()) return {.problems = std::move(loaded.problems)};
+  std::shared_ptr<DataSet> data = std::move(loaded.data);
+  if (samples == 0) {
+    const std::vector<std::uint32_t> kept = own_shard(*data);
+    data = std::make_shared<DataSet>(data->subset(kept));
+  }
+  if (samples < config.run.peers) return {.problems = {too_few(config, samples)}};
+  return task_on(config, std::move(data), shard);
+}
+
+std::vector<Task> load_tasks(const Config& config) {
+  std::vector<Task> tasks;
+  LoadedDataSet loaded = load(config, false);
+  if (loaded.problems.empty() && loaded.data->size() < config.run.peers) {
+    loaded.problems.push_back(too_few(config, loaded.data->size()));
+  }
+  if (!loaded.problems.empty()) {
+    tasks.push_back({.problems = std::move(loaded.problems)});
+    return tasks;
+  }
+  const auto shards = dealt_out(config, *loaded.data);
+  for (std::size_t shard = 0; shard < shards.size(); ++shard) {
+    tasks.push_back(task_on(
+        config, std::make_shared<const DataSet>(loaded.data->subset(shards[shard])), shard));
+    if (!tasks.back().problems.empty()) return {std::move(tasks.back())};
+  }
+  return tasks;
 }
 
 TestSet load_test_set(const Config& config) {

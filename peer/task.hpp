@@ -24,6 +24,10 @@ struct Task {
 /// Loads the training data, cuts it into config.run.peers shards and keeps number `shard`.
 Task load_task(const Config& config, std::size_t shard);
 
+/// Every peer's share at once, the data read only once: for a simulator of all of them. One task
+/// with problems when there are any.
+std::vector<Task> load_tasks(const Config& config);
+
 /// The held-out samples, whole.
 struct TestSet {
   std::shared_ptr<const DataSet> data;

@@ -409,7 +409,10 @@ void PairExchange::State::commit(Time now, Effects& out) {
   const double clip = clip_factor(mine.clip_radius, distance);
   const double strength = mine.alpha * clip;
   if (!mine.difference) mine.difference = blank_difference();  // A layout without elements.
-  Force force{.values = std::move(mine.difference), .scale = static_cast<float>(strength)};
+  Force force{.values = std::move(mine.difference),
+              .scale = static_cast<float>(strength),
+              .exchange = mine.id,
+              .partner = mine.partner};
   for (std::size_t lane = 0; lane < force.canary.size(); ++lane) {
     // Truncation towards zero is odd, so the two sides' integers cancel exactly. Bounded, because a
     // partner's integers may be anything.

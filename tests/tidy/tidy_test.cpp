@@ -84,7 +84,7 @@ std::vector<std::string> allowed_includes(const std::string& path) {
             "openssl/", "sodium.h",   "sys/",        "fcntl.h", "unistd.h"};
   }
   if (path == "peer/cli.cpp") {
-    return {"peer/", "sim/local/", "consensus/", "train/", "net/",
+    return {"peer/", "sim/", "consensus/", "train/", "net/",
             "fmt/",  "CLI/",       "sodium.h",   "sys/",   "unistd.h"};
   }
   if (path.starts_with("peer/") && is_seam(path)) {

@@ -1,0 +1,34 @@
+// Committed, torn and kept files.
+#include "sim/virtual/disk.hpp"
+
+#include <utility>
+
+namespace gv {
+namespace {
+
+constexpr std::size_t files_kept = 3;
+
+}  // namespace
+
+void Disk::commit(Image image) {
+  std::erase_if(files_, [](const File& file) { return file.torn; });
+  files_.push_back({std::make_shared<const Image>(std::move(image))});
+  if (files_.size() > files_kept) files_.erase(files_.begin());
+}
+
+void Disk::crash(std::optional<Image> writing, Rng& rng) {
+  if (!writing) return;
+  const std::uint64_t left = rng.below(3);
+  if (left == 0) return;
+  files_.push_back({std::make_shared<const Image>(std::move(*writing)), left == 1});
+}
+
+std::shared_ptr<const Image> Disk::newest() {
+  for (auto file = files_.rbegin(); file != files_.rend(); ++file) {
+    if (!file->torn) return file->image;
+    ++refused_;
+  }
+  return nullptr;
+}
+
+}  // namespace gv

@@ -1,0 +1,65 @@
+// What will happen in a virtual world, in order of time and, at one instant, of arrival.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "consensus/base/time.hpp"
+
+namespace gv {
+
+/// A priority queue whose ties are broken by insertion, so that a run is a function of its inputs.
+/// Items stay where they were put; only small keys move in the heap.
+template <class Item>
+class EventQueue {
+ public:
+  bool empty() const { return heap_.empty(); }
+  std::size_t size() const { return heap_.size(); }
+
+  /// The time of the first item; the queue must not be empty.
+  Time next() const { return heap_.front().at; }
+
+  void push(Time at, Item item) {
+    std::uint32_t slot = 0;
+    if (free_.empty()) {
+      slot = static_cast<std::uint32_t>(items_.size());
+      items_.push_back(std::move(item));
+    } else {
+      slot = free_.back();
+      free_.pop_back();
+      items_[slot] = std::move(item);
+    }
+    heap_.push_back({at, pushed_++, slot});
+    std::ranges::push_heap(heap_, later);
+  }
+
+  /// Removes the first item.
+  Item pop() {
+    std::ranges::pop_heap(heap_, later);
+    const std::uint32_t slot = heap_.back().slot;
+    heap_.pop_back();
+    free_.push_back(slot);
+    return std::move(items_[slot]);
+  }
+
+ private:
+  struct Key {
+    Time at;
+    std::uint64_t number;
+    std::uint32_t slot;
+  };
+
+  static bool later(const Key& a, const Key& b) {
+    return a.at != b.at ? a.at > b.at : a.number > b.number;
+  }
+
+  std::vector<Key> heap_;
+  std::vector<Item> items_;
+  std::vector<std::uint32_t> free_;
+  std::uint64_t pushed_ = 0;
+};
+
+}  // namespace gv

@@ -1,0 +1,342 @@
+// A virtual run from a config: what is computed, when to look, what it came to.
+#include "sim/virtual/simulate.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <numeric>
+#include <optional>
+#include <vector>
+
+#include "peer/config.hpp"
+#include "peer/settings.hpp"
+#include "peer/task.hpp"
+#include "sim/mean.hpp"
+#include "sim/run_folder.hpp"
+#include "sim/scenario.hpp"
+#include "sim/virtual/curves.hpp"
+#include "sim/virtual/simulator.hpp"
+#include "sim/virtual/tally.hpp"
+#include "sim/virtual/trace.hpp"
+
+namespace gv {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double points_wanted = 100;
+constexpr std::size_t evaluation_batch = 256;
+/// A curve's point is judged on so many test samples; the summary on all of them.
+constexpr std::size_t quick_samples = 2000;
+/// Budget of peers that compute nothing and were given none: they go on until time is up.
+constexpr std::uint64_t endless_steps = std::uint64_t{1} << 40;
+
+int fail(const Problems& problems) {
+  for (const Problem& problem : problems) fmt::print(stderr, "{}\n", to_string(problem));
+  return 2;
+}
+
+/// How good a model is.
+struct Judgement {
+  double accuracy = 0;
+  double loss = 0;
+};
+
+/// What the peers compute, and how it is judged.
+class Work {
+ public:
+  Work(const Config& config, const Scenario& scenario) : config_(config), scenario_(scenario) {
+    if (scenario.work == WorkKind::training) {
+      prepare_training();
+    } else {
+      prepare_vectors();
+    }
+  }
+
+  const Problems& problems() const { return problems_; }
+  const Layout& layout() const { return layout_; }
+  const std::vector<std::uint64_t>& steps() const { return steps_; }
+
+  std::unique_ptr<Workload> make(std::size_t peer) const {
+    switch (scenario_.work) {
+      case WorkKind::training:
+        return training_workload(Replica(Trainer(tasks_[peer].trainer, tasks_[peer].shard), peer));
+      case WorkKind::quadratic:
+        return quadratic_workload(quadratic_, peer);
+      case WorkKind::time:
+        break;
+    }
+    return idle_workload(scenario_.dimension, config_.run.seed, peer);
+  }
+
+  Judgement judge(std::span<const float> model, bool quickly) {
+    if (scenario_.work == WorkKind::training) {
+      const Score score = evaluate(*model_, model, quickly ? *quick_ : *test_.data);
+      return {score.accuracy(), score.mean_loss()};
+    }
+    if (scenario_.work == WorkKind::quadratic) {
+      return {0, quadratic_excess(quadratic_, optimum_, model)};
+    }
+    return {};
+  }
+
+ private:
+  void prepare_training() {
+    tasks_ = load_tasks(config_);
+    test_ = load_test_set(config_);
+    problems_ = tasks_.front().problems;
+    problems_.insert(problems_.end(), test_.problems.begin(), test_.problems.end());
+    if (!problems_.empty()) return;
+    std::vector<std::uint32_t> first(std::min(quick_samples, test_.data->size()));
+    std::iota(first.begin(), first.end(), 0U);
+    quick_.emplace(test_.data->subset(first));
+    model_.emplace(test_.model, test_.data->shape, evaluation_batch);
+    layout_ = model_->layout();
+    for (const Task& task : tasks_) steps_.push_back(task.trainer.steps);
+  }
+
+  void prepare_vectors() {
+    layout_.add("x", {scenario_.dimension});
+    quadratic_ = {.dimension = scenario_.dimension,
+                  .learning_rate = config_.train.schedule.learning_rate,
+                  .noise = scenario_.noise,
+                  .disagreement = scenario_.disagreement,
+                  .seed = config_.run.seed};
+    const std::size_t peers = config_.run.peers;
+    steps_.assign(peers, config_.run.steps > 0 ? config_.run.steps : endless_steps);
+    if (scenario_.work == WorkKind::quadratic) optimum_ = common_optimum(quadratic_, peers);
+  }
+
+  Config config_;
+  Scenario scenario_;
+  Problems problems_;
+  std::vector<Task> tasks_;
+  TestSet test_;
+  std::optional<DataSet> quick_;
+  std::optional<Model> model_;
+  Layout layout_;
+  QuadraticSpec quadratic_;
+  std::vector<double> optimum_;
+  std::vector<std::uint64_t> steps_;
+};
+
+class Run {
+ public:
+  Run(const SimulateOptions& options, Config config, Scenario scenario)
+      : options_(options), config_(std::move(config)), scenario_(std::move(scenario)) {}
+
+  int run();
+
+ private:
+  CurvePoint look(const Simulator& world, bool quickly);
+  void show_progress(const Simulator& world, const CurvePoint& point);
+  void print_summary(const Simulator& world, const CurvePoint& last);
+  std::vector<std::span<const float>> models(const Simulator& world) const;
+
+  SimulateOptions options_;
+  Config config_;
+  Scenario scenario_;
+  std::optional<Work> work_;
+  Tally tally_;
+  Clock::time_point began_ = Clock::now();
+  Clock::time_point shown_{};
+  bool terminal_ = ::isatty(STDOUT_FILENO) != 0;
+  Duration expected_{};
+};
+
+std::vector<std::span<const float>> Run::models(const Simulator& world) const {
+  std::vector<std::span<const float>> models;
+  for (PeerNumber number = 0; number < world.size(); ++number) {
+    const VirtualPeer& peer = world.peer(number);
+    if (peer.work) models.push_back(peer.work->parameters());
+  }
+  return models;
+}
+
+CurvePoint Run::look(const Simulator& world, bool quickly) {
+  const auto all = models(world);
+  CurvePoint point{.time_s = seconds(world.now().time_since_epoch())};
+  if (!all.empty()) {
+    const std::vector<float> mean = mean_of(all);
+    const Judgement judgement = work_->judge(mean, quickly);
+    point.accuracy = judgement.accuracy;
+    point.loss = judgement.loss;
+    point.spread = spread_of(all, mean);
+  }
+  for (PeerNumber number = 0; number < world.size(); ++number) {
+    const VirtualPeer& peer = world.peer(number);
+    if (peer.work) point.steps += static_cast<double>(peer.work->step());
+    point.peers += peer.state == PeerState::up ? 1 : 0;
+  }
+  point.steps /= static_cast<double>(std::max<std::size_t>(1, all.size()));
+  point.exchanges = tally_.exchanges();
+  point.megabytes =
+      static_cast<double>(world.counts().lane_bytes + world.counts().control_bytes) / 1e6;
+  return point;
+}
+
+void Run::show_progress(const Simulator& world, const CurvePoint& point) {
+  const auto now = Clock::now();
+  if (options_.trace || now - shown_ < std::chrono::seconds(1)) return;
+  shown_ = now;
+  const double wall = std::chrono::duration<double>(now - began_).count();
+  fmt::print(
+      "{}{:8.1f} s virtual ({:.0f} times real)  {:.0f} peers up  step {:.0f}  "
+      "{:.0f} exchanges  {}  spread {:.3g}{}",
+      terminal_ ? "\r\x1b[K" : "", point.time_s, point.time_s / std::max(wall, 1e-9), point.peers,
+      point.steps, point.exchanges,
+      scenario_.work == WorkKind::training ? fmt::format("accuracy {:.2f} %", 100 * point.accuracy)
+                                           : fmt::format("loss {:.4g}", point.loss),
+      point.spread, terminal_ ? "" : "\n");
+  std::fflush(stdout);
+  static_cast<void>(world);
+}
+
+int Run::run() {
+  config_.run.peers = scenario_.peers > 0 ? scenario_.peers : config_.run.peers;
+  Problems problems;
+  for (const FaultRule& fault : scenario_.faults) {
+    for (const auto& [first, last] : fault.peers.ranges) {
+      if (last >= config_.run.peers) {
+        problems.push_back({options_.config + ": scenario.fault",
+                            fmt::format("peer {} is not one of {}", last, config_.run.peers),
+                            fmt::format("write numbers from 0 to {}", config_.run.peers - 1)});
+      }
+    }
+  }
+  if (!problems.empty()) return fail(problems);
+  work_.emplace(config_, scenario_);
+  if (!work_->problems().empty()) return fail(work_->problems());
+  const auto folder =
+      options_.folder.empty() ? new_run_folder(config_.run.folder) : options_.folder;
+  std::filesystem::create_directories(folder);
+
+  // The slowest peer decides how long it takes, if nothing goes wrong.
+  double longest = 0;
+  for (std::size_t peer = 0; peer < config_.run.peers; ++peer) {
+    longest =
+        std::max(longest, seconds(scenario_.step) * static_cast<double>(work_->steps()[peer]) /
+                              scenario_.speed_of(peer));
+  }
+  expected_ = from_seconds(std::min(longest, seconds(scenario_.until)));
+  const Duration every = scenario_.sample_every > Duration{}
+                             ? scenario_.sample_every
+                             : from_seconds(std::max(1e-3, seconds(expected_) / points_wanted));
+
+  Simulator world({.peers = config_.run.peers,
+                   .seed = options_.seed,
+                   .scenario = scenario_,
+                   .node = node_options(config_, work_->layout(), 1, 1),
+                   .steps = work_->steps()},
+                  [this](std::size_t peer) { return work_->make(peer); });
+  world.watch(tally_);
+  Trace trace([](const std::string& line) { fmt::print("{}\n", line); });
+  if (options_.trace) world.watch(trace);
+  if (!options_.trace) {
+    fmt::print("{} virtual peers, seed {}; curves go to {}\n", world.size(), options_.seed,
+               folder.string());
+  }
+  std::vector<CurvePoint> points;
+  const Time end(scenario_.until);
+  for (Time at{}; at < end; at += every) {
+    world.run(std::min(at, end));
+    points.push_back(look(world, true));
+    show_progress(world, points.back());
+    if (world.all_ended()) break;
+  }
+  world.run(end);
+  const CurvePoint last = look(world, false);
+  points.push_back(last);
+  if (terminal_ && !options_.trace) fmt::print("\r\x1b[K");
+  std::ofstream(folder / "curves.csv") << curves_csv(points);
+  std::ofstream(folder / "curves.svg")
+      << curves_svg(points, fmt::format("{} peers, seed {}", world.size(), options_.seed));
+  print_summary(world, last);
+  return 0;
+}
+
+void Run::print_summary(const Simulator& world, const CurvePoint& last) {
+  const double wall = std::chrono::duration<double>(Clock::now() - began_).count();
+  TimeSpent spent;
+  double worst = 1;
+  double slowest_s = 0;
+  for (PeerNumber number = 0; number < world.size(); ++number) {
+    const VirtualPeer& peer = world.peer(number);
+    spent.training += peer.spent.training;
+    spent.slowed += peer.spent.slowed;
+    spent.joining += peer.spent.joining;
+    spent.stopped += peer.spent.stopped;
+    spent.down += peer.spent.down;
+    slowest_s = std::max(slowest_s, peer.spent.training);
+    if (peer.work && scenario_.work == WorkKind::training) {
+      worst = std::min(worst, work_->judge(peer.work->parameters(), false).accuracy);
+    }
+  }
+  const auto line = [](const std::string& name, const std::string& value) {
+    fmt::print("{:<22} {}\n", name, value);
+  };
+  if (scenario_.work == WorkKind::training) {
+    line("mean model", fmt::format("{:.2f} %  loss {:.4f}", 100 * last.accuracy, last.loss));
+    line("worst peer", fmt::format("{:.2f} %", 100 * worst));
+  } else if (scenario_.work == WorkKind::quadratic) {
+    line("mean model", fmt::format("{:.6g} above the least loss", last.loss));
+  }
+  line("spread", fmt::format("{:.4g}", last.spread));
+  line("virtual time", fmt::format("{:.2f} s in {:.2f} s ({:.0f} times real)", last.time_s, wall,
+                                   last.time_s / std::max(wall, 1e-9)));
+  line("steps", fmt::format("{} by all peers", tally_.steps()));
+  line("exchanges",
+       fmt::format("{:.0f} in {:.3g} s each; {} refused, {} aborted, {} undecided",
+                   tally_.exchanges(), tally_.exchange_seconds(), tally_.events("exchange_refused"),
+                   tally_.events("exchange_aborted"), tally_.events("exchange_undecided")));
+  line("staleness", fmt::format("{:.1f} steps between the two sides", tally_.staleness()));
+  line("bytes", fmt::format("{:.1f} MB of models, {:.2f} MB of messages",
+                            static_cast<double>(world.counts().lane_bytes) / 1e6,
+                            static_cast<double>(world.counts().control_bytes) / 1e6));
+  line("time of peers",
+       fmt::format("{:.1f} s training; lost: {:.1f} s slowed, {:.1f} s joining, {:.1f} s stopped, "
+                   "{:.1f} s down",
+                   spent.training, spent.slowed, spent.joining, spent.stopped, spent.down));
+  if (!tally_.injected().empty()) {
+    std::string text;
+    for (const auto& [name, count] : tally_.injected()) {
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, name);
+    }
+    line("faults", text);
+    line("seen as", fmt::format("{} deaths, {} models fetched, {} messages and blocks lost",
+                                tally_.events("member_dead"), tally_.events("model_fetched"),
+                                world.counts().lost));
+  }
+  line("events", fmt::format("{} ({:.0f} a second)", world.counts().events,
+                             static_cast<double>(world.counts().events) / std::max(wall, 1e-9)));
+  line("trace hash", fmt::format("{:016x}", world.trace_hash()));
+}
+
+}  // namespace
+
+int simulate(const SimulateOptions& options) {
+  ParsedConfig parsed = options.config.empty() ? ParsedConfig{default_config(), {}}
+                                               : parse_config_file(options.config);
+  ParsedScenario scenario;
+  if (!options.config.empty()) scenario = parse_scenario_file(options.config, false);
+  // The file is read twice; what is wrong with its syntax is said once.
+  for (const Problem& problem : scenario.problems) {
+    const bool said = std::ranges::any_of(parsed.problems, [&](const Problem& known) {
+      return to_string(known) == to_string(problem);
+    });
+    if (!said) parsed.problems.push_back(problem);
+  }
+  if (!parsed.problems.empty()) return fail(parsed.problems);
+  try {
+    return Run(options, std::move(parsed.config), std::move(scenario.scenario)).run();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "sim: {}\n", error.what());
+    return 1;
+  }
+}
+
+}  // namespace gv

@@ -1,0 +1,21 @@
+// `grapevine sim CONFIG`: one virtual run with its curves and its summary.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace gv {
+
+struct SimulateOptions {
+  std::string config;            ///< A TOML file; empty: the built-in default.
+  std::uint64_t seed = 1;        ///< Of the world: paces, links, faults, sessions.
+  std::filesystem::path folder;  ///< Curves go here; empty: a new one below the config's.
+  bool trace = false;            ///< Every event as a line on standard output.
+};
+
+/// Runs the scenario and prints progress and summary. Returns 0, 1 when the machine failed it, 2
+/// when the operator has to mend something.
+int simulate(const SimulateOptions& options);
+
+}  // namespace gv

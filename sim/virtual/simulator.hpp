@@ -1,0 +1,147 @@
+// Many peers in one thread on a virtual clock: the same node, with links, disks and faults made up.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "peer/node.hpp"
+#include "sim/scenario.hpp"
+#include "sim/virtual/disk.hpp"
+#include "sim/virtual/workload.hpp"
+
+namespace gv {
+
+/// Peers are numbered from 0; the PeerId of number i is i + 1.
+using PeerNumber = std::uint32_t;
+constexpr PeerId id_of(PeerNumber number) { return PeerId{number + 1ULL}; }
+constexpr PeerNumber number_of(PeerId id) { return static_cast<PeerNumber>(id) - 1; }
+
+enum class PeerState { absent, up, stopped, down, ended };
+
+/// Seconds of virtual time one peer spent, and on what.
+struct TimeSpent {
+  double training = 0;  ///< Jobs with steps in them, without what a slow CPU added.
+  double slowed = 0;    ///< What a slow CPU added.
+  double joining = 0;   ///< At the start barrier, or downloading a model.
+  double stopped = 0;
+  double down = 0;
+};
+
+/// What happened in all.
+struct WorldCounts {
+  std::uint64_t events = 0;
+  std::uint64_t messages = 0;
+  std::uint64_t control_bytes = 0;
+  std::uint64_t lane_bytes = 0;
+  std::uint64_t lost = 0;  ///< Messages and blocks that did not arrive, damaged ones included.
+  std::uint64_t damaged = 0;
+  std::uint64_t duplicated = 0;
+  std::uint64_t happenings = 0;
+};
+
+class Simulator;
+
+/// What a watcher is shown of each input: pointers are set as the kind demands and valid during the
+/// call.
+struct Input {
+  enum class Kind { start, contact, message, block, tick, done, lane_lost, leave };
+  Kind kind = Kind::tick;
+  PeerNumber peer = 0;
+  PeerId from{};  ///< contact, message, block, lane_lost.
+  const Message* message = nullptr;
+  const Block* block = nullptr;
+  const JobDone* done = nullptr;
+};
+
+/// Sees everything, changes nothing: checkers, traces, curves.
+class Watcher {
+ public:
+  virtual ~Watcher() = default;
+  /// `input` is about to be given to its peer.
+  virtual void on_input(const Simulator&, const Input&) {}
+  /// What the peer wants done in return; events included.
+  virtual void on_effects(const Simulator&, PeerNumber, const NodeEffects&) {}
+  /// `job` is about to act upon the peer's replica.
+  virtual void on_job(const Simulator&, PeerNumber, const Job&) {}
+  virtual void on_job_done(const Simulator&, PeerNumber, const JobDone&) {}
+  virtual void on_happening(const Simulator&, const Happening&) {}
+  virtual void on_state(const Simulator&, PeerNumber, PeerState) {}
+  /// A restarted peer has gone on from `image`, or from its first model if that is null.
+  virtual void on_restore(const Simulator&, PeerNumber, const Image*) {}
+  /// Everything an event led to at this peer is done.
+  virtual void after(const Simulator&, PeerNumber) {}
+};
+
+/// One virtual peer, as others may look at it.
+struct VirtualPeer {
+  PeerState state = PeerState::absent;
+  std::uint32_t life = 0;      ///< Counts starts and ends.
+  std::unique_ptr<Node> node;  ///< While up or stopped.
+  std::unique_ptr<Workload> work;
+  Disk disk;
+  double speed = 1;
+  double cpu = 1;  ///< Factor of the faults of its CPU.
+  TimeSpent spent;
+  Canary canary_at_start{};       ///< Of its present life.
+  std::uint64_t steps_taken = 0;  ///< In all lives, lost ones included.
+};
+
+/// Runs peers until nothing is left to do or time is up. Everything is a function of the options:
+/// equal options give equal traces, event by event and bit by bit.
+class Simulator {
+ public:
+  struct Options {
+    std::size_t peers = 4;
+    std::uint64_t seed = 1;
+    Scenario scenario;
+    Node::Options node;                ///< The same for every peer; layout included.
+    std::size_t wait_for = 0;          ///< Size of the start barrier; 0 = all that are there.
+    std::vector<std::uint64_t> steps;  ///< Budget of each peer; empty: `node.gossip.steps`.
+  };
+
+  Simulator(Options options, MakeWorkload make);
+  ~Simulator();
+
+  /// Watchers are called in the order they came in and outlive the simulator.
+  void watch(Watcher& watcher);
+
+  /// Handles the next event unless it lies after `end`. False when there is none.
+  bool step(Time end = never);
+  /// Handles everything up to `end`, or until every peer has ended; afterwards it is `end`, or the
+  /// last event's time.
+  void run(Time end = never);
+
+  Time now() const;
+  bool all_ended() const;
+  std::size_t size() const;
+  const VirtualPeer& peer(PeerNumber number) const;
+  const WorldCounts& counts() const;
+  const Options& options() const;
+
+  /// The peer's own clock at this moment.
+  Time local(PeerNumber number) const;
+
+  /// A hash over every event so far: when, whom, what.
+  std::uint64_t trace_hash() const;
+
+  /// Something goes wrong now.
+  void inject(Happening happening);
+  /// Ends every fault, wakes the stopped and starts again whoever was killed; nothing that was
+  /// still to come happens.
+  void heal();
+  /// A message from somebody who is not in the swarm, or forged, straight to a peer's node.
+  void send_from_outside(PeerId from, PeerNumber to, Message message);
+
+  /// Nothing passes from one to the other at present.
+  bool is_cut(PeerNumber from, PeerNumber to) const;
+
+ private:
+  struct World;
+  std::unique_ptr<World> world_;
+};
+
+}  // namespace gv

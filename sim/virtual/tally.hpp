@@ -1,0 +1,45 @@
+// Counts what a virtual run comes to: exchanges, refusals, deaths, staleness.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "sim/virtual/simulator.hpp"
+
+namespace gv {
+
+/// Sums over all peers since the start.
+class Tally : public Watcher {
+ public:
+  void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override;
+  void on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) override;
+  void on_happening(const Simulator& world, const Happening& happening) override;
+
+  /// How often an event of that name was seen.
+  std::uint64_t events(const std::string& name) const;
+  /// The same for one reason, as "exchange_aborted timed_out".
+  const std::map<std::string, std::uint64_t>& by_reason() const { return by_reason_; }
+  const std::map<std::string, std::uint64_t>& injected() const { return injected_; }
+
+  /// Exchanges both sides of which have committed count 1.
+  double exchanges() const { return static_cast<double>(events("exchange_committed")) / 2; }
+  std::uint64_t steps() const { return steps_; }
+  std::uint64_t samples() const { return samples_; }
+  /// Mean absolute difference in local steps between the two sides of an exchange.
+  double staleness() const;
+  /// Mean virtual seconds from offer to commit.
+  double exchange_seconds() const;
+
+ private:
+  std::map<std::string, std::uint64_t> events_;
+  std::map<std::string, std::uint64_t> by_reason_;
+  std::map<std::string, std::uint64_t> injected_;
+  std::uint64_t steps_ = 0;
+  std::uint64_t samples_ = 0;
+  std::uint64_t committed_ = 0;
+  double steps_apart_ = 0;
+  double seconds_ = 0;
+};
+
+}  // namespace gv

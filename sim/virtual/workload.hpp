@@ -1,0 +1,71 @@
+// What a virtual peer computes: real training, a quadratic of known optimum, or nothing but time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "peer/replica.hpp"
+
+namespace gv {
+
+/// All that a checkpoint holds of a replica.
+struct Image {
+  std::vector<float> parameters;
+  OptimizerState optimizer;
+  Canary canary{};
+  std::uint64_t step = 0;
+};
+
+/// One replica. Everything happens inline; the simulator charges the time.
+class Workload {
+ public:
+  virtual ~Workload() = default;
+
+  /// Everything of the job but the save.
+  virtual JobDone run(Job job) = 0;
+
+  virtual std::uint64_t step() const = 0;
+  virtual std::span<const float> parameters() const = 0;
+  virtual const Canary& canary() const = 0;
+
+  virtual Image image() const = 0;
+  /// Goes on from an image of an equal replica.
+  virtual void restore(const Image& image) = 0;
+};
+
+/// Makes a peer's replica as it is before its first step.
+using MakeWorkload = std::function<std::unique_ptr<Workload>(std::size_t peer)>;
+
+/// The run's model on the peer's shard.
+std::unique_ptr<Workload> training_workload(Replica replica);
+
+/// Peer i minimises f_i(x) = 1/2 sum_k h_k (x_k - c_ik)^2 by plain gradient descent, with noise of
+/// a given deviation in every gradient. The curvatures h_k rise geometrically from 0.1 to 1. The
+/// sum over peers has its optimum at the mean of the c_i, so bias and variance of any rule are
+/// exact.
+struct QuadraticSpec {
+  std::size_t dimension = 64;
+  double learning_rate = 0.1;
+  double noise = 0.1;
+  double disagreement = 1;  ///< Deviation of c_i around the common centre, which is 1 everywhere.
+  std::uint64_t seed = 1;
+};
+std::unique_ptr<Workload> quadratic_workload(const QuadraticSpec& spec, std::size_t peer);
+
+/// Peer i's own optimum c_i, and that of the sum over so many peers: their mean.
+std::vector<double> quadratic_optimum(const QuadraticSpec& spec, std::size_t peer);
+std::vector<double> common_optimum(const QuadraticSpec& spec, std::size_t peers);
+
+/// How far the mean of all f_i at `model` lies above its least value at `optimum`.
+double quadratic_excess(const QuadraticSpec& spec, std::span<const double> optimum,
+                        std::span<const float> model);
+
+/// Nothing is computed: parameters, drawn for each peer, change by exchanges alone.
+std::unique_ptr<Workload> idle_workload(std::size_t dimension, std::uint64_t seed,
+                                        std::size_t peer);
+
+}  // namespace gv
