@@ -8,13 +8,18 @@
 
 namespace gv {
 
-/// Immutable value. Two peers with equal hashes hold equal sets.
+/// A value. Two peers with equal hashes hold equal sets: the hash is a sum over the members, so a
+/// change costs one member's share and not a walk over all.
 class View {
  public:
   View() = default;
 
   /// Sorts `peers` and drops duplicates.
   explicit View(std::vector<PeerId> peers);
+
+  /// Harmless when it is in the set already, or not in it.
+  void insert(PeerId peer);
+  void erase(PeerId peer);
 
   const std::vector<PeerId>& peers() const { return peers_; }
   std::size_t size() const { return peers_.size(); }

@@ -63,6 +63,9 @@ struct Membership::State {
   Options options;
   Rng rng;
   std::map<PeerId, Entry> others;
+  std::set<PeerId> unwell;  ///< Of the others, those that are not alive: few, as a rule.
+  /// Of the others, those with something left to tell: the least told first.
+  std::set<std::pair<int, PeerId>> news;
   View view;
   std::vector<PeerId> probe_order;
   std::optional<Probe> probe;
@@ -78,9 +81,11 @@ struct Membership::State {
   Duration scaled(Duration duration) const { return duration * (1 + health); }
   Time suspicion_deadline(const Entry& entry) const;
   Time deadline() const;
-  void rebuild_view();
+  void set_state(Entry& entry, MemberState state);
+  std::map<PeerId, Entry>::iterator forget(std::map<PeerId, Entry>::iterator entry);
   void absorb_stall(Time now);
   void spread(Entry& entry);
+  void set_transmissions(Entry& entry, int left);
   std::vector<Member> rumors_for(PeerId to);
   void push_pull(PeerId to, bool reply, Effects& out);
   std::vector<PeerId> live_others() const;
@@ -125,12 +130,14 @@ Time Membership::State::suspicion_deadline(const Entry& entry) const {
 Time Membership::State::deadline() const {
   Time earliest = never;
   const auto at = [&](Time time) { earliest = std::min(earliest, time); };
-  for (const auto& [peer, entry] : others) {
+  for (const PeerId peer : unwell) {
+    const Entry& entry = others.at(peer);
     if (entry.member.state == MemberState::suspect) {
       at(suspicion_deadline(entry));
       at(entry.checked_at + options.probe_period);
+    } else {
+      at(entry.gone_at + options.forget_dead_after);
     }
-    if (!is_live(entry.member.state)) at(entry.gone_at + options.forget_dead_after);
   }
   for (const auto& [number, relay] : relays) at(relay.nack_at);
   if (!others.empty()) at(next_push_pull);
@@ -142,21 +149,38 @@ Time Membership::State::deadline() const {
   return earliest;
 }
 
-void Membership::State::rebuild_view() {
-  std::vector<PeerId> live{id()};
-  for (const auto& [peer, entry] : others) {
-    if (is_live(entry.member.state)) live.push_back(peer);
+/// The only place where the state of another changes: view and lists follow.
+void Membership::State::set_state(Entry& entry, MemberState state) {
+  const PeerId peer = entry.member.id;
+  entry.member.state = state;
+  if (state == MemberState::alive) {
+    unwell.erase(peer);
+  } else {
+    unwell.insert(peer);
   }
-  view = View(std::move(live));
+  if (is_live(state)) {
+    view.insert(peer);
+  } else {
+    view.erase(peer);
+  }
+}
+
+/// Forgets everything about `entry` and returns the one after it.
+std::map<PeerId, Entry>::iterator Membership::State::forget(
+    std::map<PeerId, Entry>::iterator entry) {
+  const PeerId peer = entry->first;
+  unwell.erase(peer);
+  news.erase({-entry->second.transmissions_left, peer});
+  view.erase(peer);
+  if (probe && probe->target == peer) probe.reset();
+  return others.erase(entry);
 }
 
 /// Called much later than we asked to be: it is us who stood still, so nobody else is to blame.
 void Membership::State::absorb_stall(Time now) {
   if (due == never || now <= due + options.probe_timeout) return;
   const Duration stall = now - due;
-  for (auto& [peer, entry] : others) {
-    if (entry.member.state == MemberState::suspect) entry.suspected_at += stall;
-  }
+  for (const PeerId peer : unwell) others.at(peer).suspected_at += stall;
   probe.reset();
   relays.clear();
   next_probe = now;
@@ -165,7 +189,15 @@ void Membership::State::absorb_stall(Time now) {
 
 void Membership::State::spread(Entry& entry) {
   const double n = static_cast<double>(others.size() + 1);
-  entry.transmissions_left = 4 * static_cast<int>(std::ceil(std::log10(n + 1)));
+  set_transmissions(entry, 4 * static_cast<int>(std::ceil(std::log10(n + 1))));
+}
+
+void Membership::State::set_transmissions(Entry& entry, int left) {
+  if (&entry != &self) {
+    news.erase({-entry.transmissions_left, entry.member.id});
+    if (left > 0) news.insert({-left, entry.member.id});
+  }
+  entry.transmissions_left = left;
 }
 
 /// The newest changes, the least told first; what concerns `to` itself always goes along, so that
@@ -177,15 +209,20 @@ std::vector<Member> Membership::State::rumors_for(PeerId to) {
     rumors.push_back(about->second.member);
   }
   std::vector<Entry*> fresh;
-  if (self.transmissions_left > 0) fresh.push_back(&self);
-  for (auto& [peer, entry] : others) {
-    if (peer != to && entry.transmissions_left > 0) fresh.push_back(&entry);
+  for (const auto& [told, peer] : news) {
+    if (fresh.size() == rumors_max) break;
+    if (peer != to) fresh.push_back(&others.at(peer));
   }
-  std::ranges::stable_sort(fresh, std::ranges::greater{}, &Entry::transmissions_left);
+  if (self.transmissions_left > 0) {
+    const auto less_told = std::ranges::find_if(fresh, [&](const Entry* entry) {
+      return entry->transmissions_left <= self.transmissions_left;
+    });
+    fresh.insert(less_told, &self);
+  }
   for (Entry* entry : fresh) {
     if (rumors.size() == rumors_max) break;
     rumors.push_back(entry->member);
-    --entry->transmissions_left;
+    set_transmissions(*entry, entry->transmissions_left - 1);
   }
   return rumors;
 }
@@ -254,7 +291,7 @@ void Membership::State::continue_probe(Time now, Effects& out) {
 void Membership::State::suspect(Time now, Entry& entry, PeerId accuser, Effects& out) {
   if (!is_live(entry.member.state)) return;
   if (entry.member.state == MemberState::alive) {
-    entry.member.state = MemberState::suspect;
+    set_state(entry, MemberState::suspect);
     entry.suspected_at = now;
     entry.checked_at = now;
     entry.suspected_by.clear();
@@ -270,10 +307,9 @@ void Membership::State::suspect(Time now, Entry& entry, PeerId accuser, Effects&
 
 void Membership::State::declare(Time now, Entry& entry, MemberState state, const char* event,
                                 Effects& out) {
-  entry.member.state = state;
+  set_state(entry, state);
   entry.gone_at = now;
   spread(entry);
-  rebuild_view();
   if (probe && probe->target == entry.member.id) probe.reset();
   out.events.push_back({.name = event,
                         .peer = entry.member.id,
@@ -341,9 +377,8 @@ void Membership::State::hear_of(Time now, PeerId from, const Member& rumor, Effe
     if (!is_live(rumor.state)) return;
     Entry& entry = others[rumor.id];
     entry.member = rumor;
-    entry.member.state = MemberState::alive;
+    set_state(entry, MemberState::alive);
     spread(entry);
-    rebuild_view();
     // A newcomer is placed at random in the probe order, so that it is not always probed last.
     probe_order.insert(
         probe_order.begin() + static_cast<std::ptrdiff_t>(rng.below(probe_order.size() + 1)),
@@ -378,11 +413,11 @@ void Membership::State::hear_of(Time now, PeerId from, const Member& rumor, Effe
     }
     const MemberState before = known.state;
     known = rumor;
+    set_state(entry, MemberState::alive);
     spread(entry);
     if (before == MemberState::suspect) {
       out.events.push_back({.name = "member_refuted", .peer = rumor.id});
     } else if (!is_live(before)) {
-      rebuild_view();
       out.events.push_back({.name = "member_returned",
                             .peer = rumor.id,
                             .detail = rumor.address,
@@ -477,7 +512,7 @@ Membership::Membership(Member self, std::vector<PeerId> authorized, Options opti
                        .options = options,
                        .rng = rng}) {
   state_->authorized.insert(state_->id());
-  state_->rebuild_view();
+  state_->view.insert(state_->id());
 }
 
 Membership::~Membership() = default;
@@ -485,7 +520,14 @@ Membership::~Membership() = default;
 void Membership::contact(Time now, PeerId peer, Effects& out) {
   if (!state_->authorized.contains(peer) || peer == state_->id()) return;
   state_->absorb_stall(now);
-  state_->push_pull(peer, true, out);
+  const bool known = state_->view.contains(peer);
+  if (known || state_->others.size() >= push_pull_members) {
+    // Everybody links to everybody in time: whole tables each time would be the cube of their
+    // number. Who knows nobody yet asks for ours.
+    state_->introduce({peer}, out);
+  } else {
+    state_->push_pull(peer, true, out);
+  }
   state_->due = std::max(now, state_->deadline());
 }
 
@@ -518,22 +560,24 @@ void Membership::tick(Time now, Effects& out) {
   // A death makes the view smaller, which can end other suspicions: until nobody else dies.
   for (std::size_t before = 0; before != state.view.size();) {
     before = state.view.size();
-    for (auto& [peer, entry] : state.others) {
+    for (const PeerId peer : std::vector(state.unwell.begin(), state.unwell.end())) {
+      Entry& entry = state.others.at(peer);
       if (entry.member.state == MemberState::suspect && now >= state.suspicion_deadline(entry)) {
         state.declare(now, entry, MemberState::dead, "member_dead", out);
       }
     }
   }
-  for (auto& [peer, entry] : state.others) {
-    if (entry.member.state != MemberState::suspect) continue;
-    if (now < entry.checked_at + state.options.probe_period) continue;
-    entry.checked_at = now;
-    out.send(peer, Ping{++state.sequence, state.self.member.progress, state.rumors_for(peer)});
+  for (const PeerId peer : std::vector(state.unwell.begin(), state.unwell.end())) {
+    const auto found = state.others.find(peer);
+    Entry& entry = found->second;
+    if (entry.member.state == MemberState::suspect) {
+      if (now < entry.checked_at + state.options.probe_period) continue;
+      entry.checked_at = now;
+      out.send(peer, Ping{++state.sequence, state.self.member.progress, state.rumors_for(peer)});
+    } else if (now >= entry.gone_at + state.options.forget_dead_after) {
+      state.forget(found);
+    }
   }
-  std::erase_if(state.others, [&](const auto& item) {
-    return !is_live(item.second.member.state) &&
-           now >= item.second.gone_at + state.options.forget_dead_after;
-  });
   for (auto relay = state.relays.begin(); relay != state.relays.end();) {
     if (now < relay->second.nack_at) {
       ++relay;
@@ -549,8 +593,8 @@ void Membership::tick(Time now, Effects& out) {
     // meet again.
     std::vector<PeerId> live = state.live_others();
     std::vector<PeerId> dead;
-    for (const auto& [peer, entry] : state.others) {
-      if (entry.member.state == MemberState::dead) dead.push_back(peer);
+    for (const PeerId peer : state.unwell) {
+      if (state.others.at(peer).member.state == MemberState::dead) dead.push_back(peer);
     }
     const bool first = state.next_push_pull == Time{};
     for (const auto* group : {&live, &dead}) {
@@ -592,12 +636,10 @@ void Membership::authorize(Time now, std::vector<PeerId> authorized, Effects& ou
       continue;
     }
     out.events.push_back({.name = "member_removed", .peer = entry->first});
-    if (state.probe && state.probe->target == entry->first) state.probe.reset();
-    entry = state.others.erase(entry);
+    entry = state.forget(entry);
   }
   std::erase_if(state.relays,
                 [&](const auto& item) { return !state.authorized.contains(item.second.origin); });
-  state.rebuild_view();
   state.due = std::max(now, state.deadline());
 }
 

@@ -32,7 +32,8 @@ class Membership {
   Membership(Member self, std::vector<PeerId> authorized, Options options, Rng rng);
   ~Membership();
 
-  /// A control link to `peer` exists (we dialled it or it dialled us): exchange full state with it.
+  /// A control link to `peer` exists (we dialled it or it dialled us): exchange full state with it,
+  /// or only say who we are if we know it already or the state is too long for one message.
   void contact(Time now, PeerId peer, Effects& out);
 
   /// Handles Ping, PingRequest, Ack, Nack and PushPull.

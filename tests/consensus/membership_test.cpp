@@ -453,7 +453,7 @@ TEST_CASE("the table does not grow beyond its limit", "[membership][unit]") {
 
 TEST_CASE("the state of three hundred members travels in several messages", "[membership][unit]") {
   Lone lone(300);
-  lone.membership.contact(lone.now, peer_of(1), lone.out);
+  lone.membership.receive(lone.now, peer_of(1), PushPull{.reply = true}, lone.out);
   std::set<PeerId> named;
   std::size_t entries = 0;
   int replies = 0;
@@ -466,7 +466,19 @@ TEST_CASE("the state of three hundred members travels in several messages", "[me
   }
   CHECK(named.size() == 300);
   CHECK(entries == 300);
-  CHECK(replies == 1);
+  CHECK(replies == 0);
+}
+
+TEST_CASE("a link to somebody known or in a large swarm brings a word and not the whole table",
+          "[membership][unit]") {
+  Lone small(8);
+  small.membership.contact(small.now, peer_of(1), small.out);
+  REQUIRE(small.out.messages.size() == 1);
+  CHECK(std::holds_alternative<Ping>(small.out.messages.front().message));
+  Lone large(300);
+  large.membership.contact(large.now, peer_of(1), large.out);
+  REQUIRE(large.out.messages.size() == 1);
+  CHECK(std::get<Ping>(large.out.messages.front().message).rumors.size() == 1);
 }
 
 // ---- Lifeguard ----
