@@ -23,6 +23,7 @@
 #include "peer/status.hpp"
 #include "sim/local/launch.hpp"
 #include "sim/virtual/simulate.hpp"
+#include "sim/virtual/swarm.hpp"
 
 namespace gv {
 namespace {
@@ -271,8 +272,23 @@ int run_command_line(int argc, char** argv) {
   simulator->add_option("--folder", curves_folder,
                         "Where curves.csv and curves.svg go; default: a new run folder");
   simulator->add_flag("--trace", simulate_options.trace, "Print one line an event");
-  simulator->footer("Example:\n  grapevine sim configs/wan-64.toml --seed 7");
+  SwarmOptions swarm_options;
+  auto* swarm_option = simulator->add_option(
+      "--swarm", swarm_options.worlds,
+      "Instead of CONFIG: so many worlds drawn from the seeds from --seed on, with "
+      "all invariants checked; exit code 3, 4 or 5 for unsafe, stuck or crashed");
+  simulator
+      ->add_flag("--shrink", swarm_options.shrink, "Make a world that fails as small as it gets")
+      ->needs(swarm_option);
+  simulator->footer(
+      "Example:\n  grapevine sim configs/wan-64.toml --seed 7\n  grapevine sim --swarm 2000");
   simulator->callback([&] {
+    if (swarm_option->count() > 0) {
+      swarm_options.seed = simulate_options.seed;
+      swarm_options.trace = simulate_options.trace;
+      result = run_swarm(swarm_options);
+      return;
+    }
     simulate_options.folder = curves_folder;
     result = simulate(simulate_options);
   });

@@ -16,11 +16,10 @@ void Disk::commit(Image image) {
   if (files_.size() > files_kept) files_.erase(files_.begin());
 }
 
-void Disk::crash(std::optional<Image> writing, Rng& rng) {
-  if (!writing) return;
+void Disk::crash(Image writing, Rng& rng) {
   const std::uint64_t left = rng.below(3);
   if (left == 0) return;
-  files_.push_back({std::make_shared<const Image>(std::move(*writing)), left == 1});
+  files_.push_back({std::make_shared<const Image>(std::move(writing)), left == 1});
 }
 
 std::shared_ptr<const Image> Disk::newest() {

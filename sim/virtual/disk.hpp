@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "consensus/base/rng.hpp"
@@ -24,7 +23,7 @@ class Disk {
 
   /// The machine dies while `writing` is on its way to the disk: none of it is left, a torn file
   /// is, or, if only the folder's own sync was missing, all of it.
-  void crash(std::optional<Image> writing, Rng& rng);
+  void crash(Image writing, Rng& rng);
 
   /// The newest that is whole; null when there is none. Torn ones are passed over and counted.
   std::shared_ptr<const Image> newest();

@@ -299,6 +299,7 @@ struct Simulator::World {
         done.save_problem = "no space left on the virtual disk";
       } else {
         peer.disk.commit(peer.work->image());
+        for (Watcher* watcher : watchers) watcher->on_save(outer, number, done.step, true);
       }
     }
     for (Watcher* watcher : watchers) watcher->on_job_done(outer, number, done);
@@ -661,8 +662,14 @@ struct Simulator::World {
       const bool gone = member.state == MemberState::dead || member.state == MemberState::left;
       if (member.id != id_of(number) && !gone) machine.known.push_back(number_of(member.id));
     }
-    if (machine.job && machine.job->save && state == PeerState::down) {
+    if (machine.job && machine.job->save && !peer.disk.full && state == PeerState::down &&
+        now + options.scenario.save + peer.disk.slower >= machine.job_ends) {
+      // It died while it wrote: the steps are taken, the file may be torn.
+      peer.work->run(*std::move(machine.job));
       peer.disk.crash(peer.work->image(), disk_draws);
+      for (Watcher* watcher : watchers) {
+        watcher->on_save(outer, number, peer.work->step(), false);
+      }
     }
     machine.job.reset();
     backlogs[number].clear();

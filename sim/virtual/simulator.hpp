@@ -70,6 +70,9 @@ class Watcher {
   virtual void on_job_done(const Simulator&, PeerNumber, const JobDone&) {}
   virtual void on_happening(const Simulator&, const Happening&) {}
   virtual void on_state(const Simulator&, PeerNumber, PeerState) {}
+  /// A checkpoint of that step is on the disk, or (not `whole`) was being written when the peer
+  /// died.
+  virtual void on_save(const Simulator&, PeerNumber, std::uint64_t, bool) {}
   /// A restarted peer has gone on from `image`, or from its first model if that is null.
   virtual void on_restore(const Simulator&, PeerNumber, const Image*) {}
   /// Everything an event led to at this peer is done.

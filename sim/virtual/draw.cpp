@@ -1,0 +1,242 @@
+// The ranges that worlds are drawn from. Faults follow those of VOPR: loss up to 30 %, duplication
+// up to 50 %, clogs up to 5 s.
+#include "sim/virtual/draw.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "train/layout.hpp"
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t endless_steps = std::uint64_t{1} << 40;
+
+double between(Rng& rng, double low, double high) { return low + (high - low) * rng.uniform(); }
+
+/// Uniform in the logarithm.
+double spread_between(Rng& rng, double low, double high) {
+  return low * std::exp(rng.uniform() * std::log(high / low));
+}
+
+/// Rounded to three digits, so that what is printed is what was run.
+double rounded(double value) {
+  if (value == 0) return 0;
+  const double unit = std::pow(10.0, std::floor(std::log10(std::abs(value))) - 2);
+  return std::round(value / unit) * unit;
+}
+
+Duration seconds_between(Rng& rng, double low, double high) {
+  return from_seconds(rounded(spread_between(rng, low, high)));
+}
+
+template <class T>
+T one_of(Rng& rng, const std::vector<T>& choices) {
+  return choices[rng.below(choices.size())];
+}
+
+PeerSet some_peers(Rng& rng, std::size_t peers) {
+  if (rng.chance(0.4)) return {.any = 1 + rng.below(std::max<std::size_t>(1, peers / 2))};
+  const std::size_t first = rng.below(peers);
+  return {.ranges = {{first, std::min(peers - 1,
+                                      first + rng.below(std::max<std::size_t>(1, peers / 2)))}}};
+}
+
+void draw_links(Rng& rng, Scenario& scenario) {
+  if (rng.chance(0.3)) return;
+  LinkRule everywhere;
+  everywhere.quality.latency = seconds_between(rng, 0.0002, 0.05);
+  if (rng.chance(0.5)) everywhere.quality.jitter = seconds_between(rng, 0.0001, 0.02);
+  if (rng.chance(0.3)) everywhere.quality.bandwidth = rounded(spread_between(rng, 1, 1000));
+  if (rng.chance(0.3)) everywhere.quality.reorder = rounded(between(rng, 0, 0.3));
+  if (rng.chance(0.3)) everywhere.quality.duplicate = rounded(between(rng, 0, 0.5));
+  if (rng.chance(0.2)) everywhere.quality.loss = rounded(between(rng, 0, 0.1));
+  scenario.links.push_back(everywhere);
+  if (!rng.chance(0.3)) return;
+  LinkRule far = everywhere;
+  far.from = some_peers(rng, scenario.peers);
+  far.from.any = 0;
+  if (far.from.ranges.empty()) far.from.ranges = {{0, 0}};
+  far.quality.latency = seconds_between(rng, 0.02, 0.3);
+  scenario.links.push_back(far);
+}
+
+FaultRule draw_fault(Rng& rng, const Scenario& scenario, double length) {
+  static const std::vector<FaultKind> kinds = {
+      FaultKind::kill,       FaultKind::kill,       FaultKind::restart,   FaultKind::stop,
+      FaultKind::stop,       FaultKind::leave,      FaultKind::join,      FaultKind::partition,
+      FaultKind::cut,        FaultKind::clog,       FaultKind::slow_link, FaultKind::loss,
+      FaultKind::duplicate,  FaultKind::reorder,    FaultKind::corrupt,   FaultKind::slow_cpu,
+      FaultKind::clock_jump, FaultKind::clock_rate, FaultKind::disk_full, FaultKind::slow_disk};
+  FaultRule rule;
+  rule.kind = one_of(rng, kinds);
+  rule.at = from_seconds(rounded(between(rng, 0, 0.8) * length));
+  rule.peers = some_peers(rng, scenario.peers);
+  if (rng.chance(0.5)) rule.to = some_peers(rng, scenario.peers);
+  rule.lasts = seconds_between(rng, 0.2, 0.5 * length);
+  if (rng.chance(0.5)) rule.every = seconds_between(rng, 1, length);
+  switch (rule.kind) {
+    case FaultKind::kill:
+      if (rng.chance(0.3)) rule.lasts = {};
+      break;
+    case FaultKind::restart:
+    case FaultKind::leave:
+    case FaultKind::join:
+      rule.lasts = {};
+      break;
+    case FaultKind::clog:
+      rule.lasts = seconds_between(rng, 0.1, 5);
+      break;
+    case FaultKind::loss:
+      rule.probability = rounded(between(rng, 0.01, 0.3));
+      break;
+    case FaultKind::duplicate:
+    case FaultKind::reorder:
+      rule.probability = rounded(between(rng, 0.01, 0.5));
+      break;
+    case FaultKind::corrupt:
+      rule.probability = rounded(between(rng, 0.001, 0.05));
+      break;
+    case FaultKind::slow_link:
+      rule.quality.latency = seconds_between(rng, 0.01, 1);
+      if (rng.chance(0.5)) rule.quality.bandwidth = rounded(spread_between(rng, 0.1, 100));
+      break;
+    case FaultKind::slow_cpu:
+      rule.factor = rounded(between(rng, 0.05, 0.5));
+      break;
+    case FaultKind::clock_rate:
+      rule.factor = rounded(between(rng, 0.8, 1.2));
+      break;
+    case FaultKind::clock_jump:
+    case FaultKind::slow_disk:
+      rule.jump = seconds_between(rng, 0.1, 20);
+      break;
+    default:
+      break;
+  }
+  // Only these have another end.
+  const bool one_end = rule.kind == FaultKind::partition || rule.kind == FaultKind::kill ||
+                       rule.kind == FaultKind::restart || rule.kind == FaultKind::stop ||
+                       rule.kind == FaultKind::leave || rule.kind == FaultKind::join ||
+                       rule.kind == FaultKind::slow_cpu || rule.kind == FaultKind::clock_jump ||
+                       rule.kind == FaultKind::clock_rate || rule.kind == FaultKind::disk_full ||
+                       rule.kind == FaultKind::slow_disk;
+  if (one_end) rule.to = PeerSet::everyone();
+  // Whoever comes late must not be everybody: somebody has to be there.
+  if (rule.kind == FaultKind::join || rule.kind == FaultKind::leave) {
+    const std::size_t last = scenario.peers - 1;
+    rule.peers = {.ranges = {{last, last}}};
+    rule.every = {};
+  }
+  return rule;
+}
+
+}  // namespace
+
+DrawnWorld draw_world(std::uint64_t seed) {
+  Rng rng = Rng(seed).fork("draw");
+  DrawnWorld world{.seed = seed};
+  Scenario& scenario = world.scenario;
+  scenario.peers = rng.chance(0.1) ? 1 + rng.below(2) : 2 + rng.below(rng.chance(0.2) ? 31 : 11);
+  scenario.work = rng.chance(0.6) ? WorkKind::time : WorkKind::quadratic;
+  // Now and then a model of several blocks.
+  scenario.dimension = rng.chance(0.1) ? 66000 + rng.below(80000) : 1 + rng.below(64);
+  if (scenario.dimension > 1000) {
+    scenario.work = WorkKind::time;
+    scenario.peers = std::min<std::size_t>(scenario.peers, 6);
+  }
+  scenario.step = seconds_between(rng, 0.002, 0.2);
+  scenario.step_jitter = rounded(between(rng, 0, 0.5));
+  scenario.save = seconds_between(rng, 0.001, 0.5);
+  scenario.noise = rounded(between(rng, 0, 1));
+  const double length = rounded(between(rng, 20, 90));
+  scenario.until = from_seconds(length);
+  if (rng.chance(0.5)) {
+    scenario.speeds.push_back(
+        {{.ranges = {{0, rng.below(scenario.peers)}}}, rounded(spread_between(rng, 0.1, 3))});
+  }
+  draw_links(rng, scenario);
+  const std::uint64_t faults = rng.chance(0.1) ? 0 : 1 + rng.below(6);
+  for (std::uint64_t i = 0; i < faults; ++i) {
+    scenario.faults.push_back(draw_fault(rng, scenario, length));
+  }
+
+  Node::Options& node = world.node;
+  GossipOptions& gossip = node.gossip;
+  gossip.run_seed = rng.below(1000);
+  gossip.steps = rng.chance(0.15) ? 200 + rng.below(2000) : endless_steps;
+  // About one exchange a second for each peer.
+  const double steps_per_second = 1 / seconds(scenario.step);
+  gossip.period_steps = std::max<std::uint64_t>(
+      1, static_cast<std::uint64_t>(steps_per_second * spread_between(rng, 0.2, 3)));
+  gossip.pairing = rng.chance(0.5) ? PairingKind::matching : PairingKind::uniform;
+  gossip.alpha = rng.chance(0.4) ? 0.5 : rounded(between(rng, 0.05, 1));
+  gossip.save_every_steps =
+      rng.chance(0.5) ? 0 : static_cast<std::uint64_t>(steps_per_second * between(rng, 1, 20)) + 1;
+  gossip.linger = 10s;
+  gossip.peak_learning_rate = world.learning_rate;
+  PairExchange::Options& exchange = gossip.exchange;
+  exchange.codec = one_of<Codec>(rng, {Codec::identity, Codec::identity, Codec::fp16, Codec::bf16});
+  if (rng.chance(0.4))
+    exchange.clip_radius = static_cast<float>(rounded(spread_between(rng, 0.05, 10)));
+  node.membership.push_pull_period = from_seconds(rounded(between(rng, 2, 10)));
+  node.membership.indirect_probes = static_cast<int>(rng.below(4));
+  return world;
+}
+
+std::string to_toml(const DrawnWorld& world) {
+  const GossipOptions& gossip = world.node.gossip;
+  const PairExchange::Options& exchange = gossip.exchange;
+  std::string text = fmt::format(
+      "# seed {}\n[run]\nseed = {}\n{}[train]\nlearning_rate = {:g}\n[gossip]\nperiod_steps = {}\n"
+      "pairing = \"{}\"\nalpha = {:g}\ncodec = \"{}\"\nlinger_s = {:g}\n",
+      world.seed, gossip.run_seed,
+      gossip.steps < endless_steps ? fmt::format("steps = {}\n", gossip.steps) : std::string(),
+      world.learning_rate, gossip.period_steps,
+      gossip.pairing == PairingKind::matching ? "matching" : "uniform", gossip.alpha,
+      exchange.codec == Codec::identity ? "identity"
+                                        : (exchange.codec == Codec::fp16 ? "fp16" : "bf16"),
+      seconds(gossip.linger));
+  if (exchange.clip_radius > 0) text += fmt::format("clip_radius = {:g}\n", exchange.clip_radius);
+  text += fmt::format("[membership]\npush_pull_period_s = {:g}\nindirect_probes = {}\n",
+                      seconds(world.node.membership.push_pull_period),
+                      world.node.membership.indirect_probes);
+  text += fmt::format("[checkpoint]\nevery_steps = {}\n", gossip.save_every_steps);
+  return text + to_toml(world.scenario);
+}
+
+Simulator::Options simulator_options(const DrawnWorld& world) {
+  Layout layout;
+  layout.add("x", {world.scenario.dimension});
+  Simulator::Options options{.peers = world.scenario.peers,
+                             .seed = world.seed,
+                             .scenario = world.scenario,
+                             .node = world.node};
+  options.node.gossip.exchange.layout_hash = layout.hash();
+  options.node.gossip.exchange.elements = layout.size();
+  return options;
+}
+
+MakeWorkload workloads(const DrawnWorld& world) {
+  const std::uint64_t seed = world.node.gossip.run_seed;
+  if (world.scenario.work == WorkKind::quadratic) {
+    const QuadraticSpec spec{.dimension = world.scenario.dimension,
+                             .learning_rate = world.learning_rate,
+                             .noise = world.scenario.noise,
+                             .disagreement = world.scenario.disagreement,
+                             .seed = seed};
+    return [spec](std::size_t peer) { return quadratic_workload(spec, peer); };
+  }
+  return [dimension = world.scenario.dimension, seed](std::size_t peer) {
+    return idle_workload(dimension, seed, peer);
+  };
+}
+
+}  // namespace gv

@@ -1,0 +1,285 @@
+// The checkers. Names in quotes are those of docs/faults.md.
+#include "sim/virtual/invariants.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "sim/virtual/trace.hpp"
+
+namespace gv {
+namespace {
+
+/// So long a fault can still explain a death that is declared later: the longest suspicion of the
+/// swarms that are drawn, probing slowed by bad local health included.
+constexpr Duration death_excused_for = std::chrono::seconds(90);
+/// By then an exchange has settled: all its questions for the word have been asked.
+constexpr Duration settled_after = std::chrono::seconds(60);
+
+bool is_link_fault(FaultKind kind) {
+  switch (kind) {
+    case FaultKind::partition:
+    case FaultKind::cut:
+    case FaultKind::clog:
+    case FaultKind::slow_link:
+    case FaultKind::loss:
+    case FaultKind::duplicate:
+    case FaultKind::reorder:
+    case FaultKind::corrupt:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// alive(k) < suspect(k) < dead(k), left(k) < alive(k + 1).
+int rank(MemberState state) {
+  switch (state) {
+    case MemberState::alive:
+      return 0;
+    case MemberState::suspect:
+      return 1;
+    case MemberState::dead:
+      return 2;
+    case MemberState::left:
+      return 3;
+  }
+  return 3;
+}
+
+bool within(const std::optional<Time>& at, Time now, Duration window) {
+  return at && now - *at <= window;
+}
+
+}  // namespace
+
+void Invariants::fail(const Simulator& world, std::string invariant, std::string what) {
+  if (violation_) return;
+  violation_ = {std::move(invariant), std::move(what), world.now(), false};
+}
+
+Invariants::PeerRecord& Invariants::record(PeerNumber peer) {
+  if (records_.size() <= peer) records_.resize(peer + 1);
+  return records_[peer];
+}
+
+void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) {
+  // "bounded": no call asks for more than a few things for each peer.
+  const std::size_t most = 4 * world.size() + 64;
+  if (effects.messages.size() > most || effects.transfers.size() > most ||
+      effects.jobs.size() > 1) {
+    fail(world, "bounded",
+         fmt::format("peer-{} wants {} messages, {} transfers and {} jobs at once", peer,
+                     effects.messages.size(), effects.transfers.size(), effects.jobs.size()));
+  }
+  for (const Event& event : effects.events) {
+    if (event.name == "exchange_undecided") record(peer).undecided_at = world.now();
+    if (event.name != "member_dead" || !event.peer) continue;
+    const PeerNumber target = number_of(*event.peer);
+    if (!excuses_death(world, peer, target)) {
+      fail(world, "no false death",
+           fmt::format("peer-{} declares peer-{} dead, which was up and reachable all along", peer,
+                       target));
+    }
+  }
+}
+
+bool Invariants::excuses_death(const Simulator& world, PeerNumber observer,
+                               PeerNumber target) const {
+  const Time now = world.now();
+  if (world.peer(target).state != PeerState::up) return true;
+  if (!link_faults_.empty() || within(links_disturbed_at_, now, death_excused_for)) return true;
+  for (const PeerNumber peer : {observer, target}) {
+    if (peer < records_.size() && within(records_[peer].disturbed_at, now, death_excused_for)) {
+      return true;
+    }
+  }
+  for (const auto& [a, b] : {std::pair(observer, target), std::pair(target, observer)}) {
+    const LinkQuality quality = world.options().scenario.link(a, b);
+    const Duration timeout = world.options().node.membership.probe_timeout;
+    // A link that is bad by itself.
+    if (quality.loss + quality.corrupt > 0 || quality.reorder > 0 ||
+        4 * (quality.latency + quality.jitter) > timeout || quality.bandwidth > 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void Invariants::check_force(const Simulator& world, PeerNumber peer, const Force& force) {
+  const auto name = [&] {
+    return fmt::format("exchange {}/{} at peer-{}", number_of(force.exchange.owner),
+                       force.exchange.number, peer);
+  };
+  // "applied once".
+  if (!applied_.insert({force.exchange, peer}).second) {
+    fail(world, "applied once", name() + " is applied again");
+    return;
+  }
+  // "finite".
+  double squares = 0;
+  for (const float value : *force.values) squares += static_cast<double>(value) * value;
+  const double moved = std::abs(force.scale) * std::sqrt(squares);
+  if (!std::isfinite(moved)) fail(world, "finite", name() + " adds what is not a number");
+  // "clip bound": with a fixed radius nobody can move us further than alpha times that.
+  const PairExchange::Options& options = world.options().node.gossip.exchange;
+  if (options.clip_radius > 0) {
+    const double most = world.options().node.gossip.alpha * options.clip_radius;
+    if (moved > most * (1 + 1e-5)) {
+      fail(world, "clip bound",
+           fmt::format("{} moves it by {:.6g}, {:.6g} at most", name(), moved, most));
+    }
+  }
+  const auto other = halves_.find(force.exchange);
+  if (other == halves_.end()) {
+    halves_[force.exchange] = {peer, number_of(force.partner), world.now(), force};
+    return;
+  }
+  // "mean preserved": what one side adds the other takes away, bit for bit.
+  const Half& half = other->second;
+  bool opposite = half.partner == peer && number_of(force.partner) == half.peer &&
+                  half.force.scale == force.scale &&
+                  half.force.values->size() == force.values->size();
+  for (std::size_t i = 0; opposite && i < force.canary.size(); ++i) {
+    opposite = half.force.canary[i] == -force.canary[i];
+  }
+  for (std::size_t i = 0; opposite && i < force.values->size(); ++i) {
+    opposite = (*half.force.values)[i] == -(*force.values)[i];
+  }
+  if (!opposite) {
+    fail(world, "mean preserved", name() + " does not cancel what its partner added");
+  }
+  ++matched_;
+  halves_.erase(other);
+}
+
+void Invariants::on_job(const Simulator& world, PeerNumber peer, const Job& job) {
+  PeerRecord& mine = record(peer);
+  const Workload& work = *world.peer(peer).work;
+  mine.canary_wanted = work.canary();
+  mine.step_wanted = (job.adopt ? job.adopt->step : work.step()) + job.steps;
+  if (job.adopt) mine.adopted_at = world.now();
+  for (const Force& force : job.forces) {
+    check_force(world, peer, force);
+    for (std::size_t i = 0; i < mine.canary_wanted.size(); ++i) {
+      mine.canary_wanted[i] += force.canary[i];
+    }
+  }
+}
+
+void Invariants::on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) {
+  PeerRecord& mine = record(peer);
+  const Workload& work = *world.peer(peer).work;
+  if (work.canary() != mine.canary_wanted) {
+    fail(world, "mean preserved",
+         fmt::format("peer-{}'s canary is not what its forces make", peer));
+  }
+  // "no work lost": every step asked for was taken, or the budget ended.
+  const bool counted = done.step == mine.step_wanted && work.step() == done.step;
+  if (!counted) {
+    fail(world, "no work lost",
+         fmt::format("peer-{} is at step {} instead of {}", peer, work.step(), mine.step_wanted));
+  }
+  if (!done.snapshot) return;
+  const bool finite =
+      std::ranges::all_of(done.snapshot->values, [](float value) { return std::isfinite(value); });
+  if (!finite) fail(world, "finite", fmt::format("peer-{}'s model is not finite", peer));
+}
+
+void Invariants::on_happening(const Simulator& world, const Happening& happening) {
+  const FaultRule& rule = happening.rule;
+  if (is_link_fault(rule.kind)) {
+    links_disturbed_at_ = world.now();
+    if (happening.begins) {
+      link_faults_.insert(happening.fault);
+    } else {
+      link_faults_.erase(happening.fault);
+    }
+  }
+  if (rule.kind == FaultKind::heal) link_faults_.clear();
+  if (is_link_fault(rule.kind)) return;
+  for (PeerNumber peer = 0; peer < world.size(); ++peer) {
+    if (rule.peers.contains(peer)) record(peer).disturbed_at = world.now();
+  }
+}
+
+void Invariants::on_state(const Simulator& world, PeerNumber peer, PeerState state) {
+  PeerRecord& mine = record(peer);
+  mine.disturbed_at = world.now();
+  if (state == PeerState::down || state == PeerState::ended) mine.standings.clear();
+}
+
+void Invariants::on_save(const Simulator&, PeerNumber peer, std::uint64_t step, bool whole) {
+  (whole ? record(peer).committed_step : record(peer).writing_step) = step;
+}
+
+void Invariants::on_restore(const Simulator& world, PeerNumber peer, const Image* image) {
+  PeerRecord& mine = record(peer);
+  // "checkpoint": what is loaded is the last that was written whole, or the one being written.
+  const bool nothing = !image && !mine.committed_step;
+  const bool newest = image && mine.committed_step && image->step == *mine.committed_step;
+  const bool torn_off = image && mine.writing_step && image->step == *mine.writing_step;
+  if (!nothing && !newest && !torn_off) {
+    fail(world, "checkpoint",
+         fmt::format("peer-{} comes back with step {} instead of {}", peer, image ? image->step : 0,
+                     mine.committed_step.value_or(0)));
+  }
+  if (torn_off) mine.committed_step = image->step;
+  mine.writing_step.reset();
+}
+
+void Invariants::check_members(const Simulator& world, PeerNumber peer) {
+  const Node& node = *world.peer(peer).node;
+  const Membership& membership = node.membership();
+  if (membership.view().size() > world.size()) {
+    fail(world, "bounded", fmt::format("peer-{}'s view is larger than the swarm", peer));
+  }
+  PeerRecord& mine = record(peer);
+  for (PeerNumber other = 0; other < world.size(); ++other) {
+    if (other == peer) continue;
+    const Member* member = membership.find(id_of(other));
+    if (member == nullptr) {
+      mine.standings.erase(other);
+      continue;
+    }
+    // "never backwards".
+    const Standing now{member->incarnation, rank(member->state)};
+    const auto [known, fresh] = mine.standings.try_emplace(other, now);
+    if (fresh) continue;
+    const Standing before = std::exchange(known->second, now);
+    const bool backwards = now.incarnation < before.incarnation ||
+                           (now.incarnation == before.incarnation && now.rank < before.rank);
+    if (backwards) {
+      fail(world, "never backwards",
+           fmt::format("peer-{} takes peer-{} back from {}/{} to {}/{}", peer, other,
+                       before.incarnation, before.rank, now.incarnation, now.rank));
+    }
+  }
+}
+
+void Invariants::after(const Simulator& world, PeerNumber peer) {
+  if (!link_faults_.empty()) links_disturbed_at_ = world.now();
+  if (world.peer(peer).node) check_members(world, peer);
+}
+
+void Invariants::check_settled(const Simulator& world) {
+  // "half exchanges known": one side alone has applied it only if the other could not.
+  for (const auto& [id, half] : halves_) {
+    if (world.now() - half.at < settled_after) continue;
+    const PeerRecord& partner = record(half.partner);
+    const auto since = [&](const std::optional<Time>& at) {
+      return at && *at >= half.at - settled_after;
+    };
+    if (since(partner.disturbed_at) || since(partner.adopted_at) || since(partner.undecided_at)) {
+      ++halves_excused_;
+      continue;
+    }
+    fail(world, "half exchanges known",
+         fmt::format("exchange {}/{} was applied by peer-{} at {:.3f} s and never by peer-{}",
+                     number_of(id.owner), id.number, half.peer, seconds(half.at.time_since_epoch()),
+                     half.partner));
+  }
+}
+
+}  // namespace gv

@@ -1,0 +1,85 @@
+// What must hold in every run, checked from outside with what no peer can know.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sim/virtual/simulator.hpp"
+
+namespace gv {
+
+/// The first thing that went wrong.
+struct Violation {
+  std::string invariant;  ///< Short and stable: "mean preserved", "applied once", ...
+  std::string what;       ///< Who and what, for people.
+  Time at{};
+  bool liveness = false;  ///< Something good did not happen, rather than something bad did.
+};
+
+/// Watches one run. docs/faults.md lists the invariants; each is named where it is checked. Cost:
+/// one look at every member of the peer that acted, after every event.
+class Invariants : public Watcher {
+ public:
+  void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override;
+  void on_job(const Simulator& world, PeerNumber peer, const Job& job) override;
+  void on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) override;
+  void on_happening(const Simulator& world, const Happening& happening) override;
+  void on_state(const Simulator& world, PeerNumber peer, PeerState state) override;
+  void on_save(const Simulator& world, PeerNumber peer, std::uint64_t step, bool whole) override;
+  void on_restore(const Simulator& world, PeerNumber peer, const Image* image) override;
+  void after(const Simulator& world, PeerNumber peer) override;
+
+  /// To be called at the end, when exchanges have had time to settle.
+  void check_settled(const Simulator& world);
+
+  const std::optional<Violation>& violation() const { return violation_; }
+
+  /// Exchanges both sides of which were seen to cancel exactly.
+  std::uint64_t exchanges_matched() const { return matched_; }
+  /// Exchanges of which one side alone was applied, all of them excused by a fault.
+  std::uint64_t halves() const { return halves_excused_; }
+
+ private:
+  struct Half {
+    PeerNumber peer = 0;
+    PeerNumber partner = 0;
+    Time at{};
+    Force force;
+  };
+  struct Standing {
+    std::uint64_t incarnation = 0;
+    int rank = 0;
+  };
+  struct PeerRecord {
+    std::map<PeerNumber, Standing> standings;
+    std::optional<Time> adopted_at;    ///< Gave its model up for a fetched one.
+    std::optional<Time> disturbed_at;  ///< Last killed, stopped, slowed, or its clock changed.
+    std::optional<Time> undecided_at;
+    std::optional<std::uint64_t> committed_step;  ///< Newest checkpoint on the disk.
+    std::optional<std::uint64_t> writing_step;    ///< Of a checkpoint that a crash interrupted.
+    Canary canary_wanted{};
+    std::uint64_t step_wanted = 0;
+  };
+
+  void fail(const Simulator& world, std::string invariant, std::string what);
+  PeerRecord& record(PeerNumber peer);
+  void check_force(const Simulator& world, PeerNumber peer, const Force& force);
+  void check_members(const Simulator& world, PeerNumber peer);
+  bool excuses_death(const Simulator& world, PeerNumber observer, PeerNumber target) const;
+
+  std::optional<Violation> violation_;
+  std::vector<PeerRecord> records_;
+  std::map<TransferId, Half> halves_;
+  std::set<std::pair<TransferId, PeerNumber>> applied_;
+  std::set<std::size_t> link_faults_;       ///< Under way.
+  std::optional<Time> links_disturbed_at_;  ///< A fault of links was under way then.
+  std::uint64_t matched_ = 0;
+  std::uint64_t halves_excused_ = 0;
+};
+
+}  // namespace gv

@@ -1,0 +1,228 @@
+// Drawn worlds, one after the other; the first that fails ends it.
+#include "sim/virtual/swarm.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <vector>
+
+#include "sim/virtual/trace.hpp"
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// After the heal: suspicions run out, views merge, newcomers download, exchanges settle. Far above
+/// what any of it needs, so that passing it means that it never happens.
+constexpr Duration heals_within = 180s;
+/// Of these at the end every pair-wise exchange must still go on.
+constexpr Duration last_part = 60s;
+
+/// What a peer has to show at the end.
+std::uint64_t committed(const Simulator& world, PeerNumber number) {
+  return world.peer(number).node->gossip().exchange().counts().committed;
+}
+
+bool trains(const Simulator& world, PeerNumber number) {
+  const VirtualPeer& peer = world.peer(number);
+  return peer.state == PeerState::up && peer.node->gossip().phase() == Phase::training;
+}
+
+std::optional<Violation> stuck(const Simulator& world, std::string invariant, std::string what) {
+  return Violation{std::move(invariant), std::move(what), world.now(), true};
+}
+
+/// What did not come about in the time after the heal.
+std::optional<Violation> check_liveness(Simulator& world) {
+  std::vector<PeerNumber> up;
+  for (PeerNumber number = 0; number < world.size(); ++number) {
+    const VirtualPeer& peer = world.peer(number);
+    if (peer.state == PeerState::up) up.push_back(number);
+    if (peer.state == PeerState::up && peer.node->gossip().phase() == Phase::joining) {
+      return stuck(world, "joins", fmt::format("peer-{} is still joining", number));
+    }
+  }
+  for (const PeerNumber number : up) {
+    const View& view = world.peer(number).node->membership().view();
+    for (const PeerNumber other : up) {
+      if (view.contains(id_of(other))) continue;
+      return stuck(world, "views agree",
+                   fmt::format("peer-{} does not count peer-{} in", number, other));
+    }
+    if (view.size() != up.size()) {
+      return stuck(
+          world, "views agree",
+          fmt::format("peer-{} counts {} peers, {} are there", number, view.size(), up.size()));
+    }
+  }
+  std::vector<std::uint64_t> before(world.size());
+  std::size_t training = 0;
+  for (const PeerNumber number : up) {
+    before[number] = committed(world, number);
+    training += trains(world, number) ? 1 : 0;
+  }
+  world.run(world.now() + last_part);
+  for (const PeerNumber number : up) {
+    if (training < 2 || !trains(world, number)) continue;
+    if (committed(world, number) > before[number]) continue;
+    return stuck(
+        world, "exchanges go on",
+        fmt::format("peer-{} completes no exchange in {:g} s", number, seconds(last_part)));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
+  Simulator simulator(simulator_options(world), workloads(world));
+  Invariants invariants;
+  simulator.watch(invariants);
+  if (watcher != nullptr) simulator.watch(*watcher);
+  const Time end(world.scenario.until);
+  const auto safely = [&](Time until) {
+    while (!invariants.violation() && !simulator.all_ended() && simulator.step(until)) {
+    }
+    if (!simulator.all_ended()) simulator.run(until);
+    return !invariants.violation();
+  };
+  Verdict verdict;
+  if (safely(end)) {
+    simulator.heal();
+    if (safely(simulator.now() + heals_within)) {
+      verdict.violation = check_liveness(simulator);
+      if (!invariants.violation()) invariants.check_settled(simulator);
+    }
+  }
+  if (invariants.violation()) verdict.violation = invariants.violation();
+  verdict.trace_hash = simulator.trace_hash();
+  verdict.events = simulator.counts().events;
+  verdict.exchanges = invariants.exchanges_matched();
+  verdict.halves = invariants.halves();
+  verdict.happenings = simulator.counts().happenings;
+  return verdict;
+}
+
+DrawnWorld shrink(const DrawnWorld& world, const Violation& violation, int tries) {
+  DrawnWorld best = world;
+  const auto still_fails = [&](const DrawnWorld& candidate) {
+    if (tries-- <= 0) return false;
+    const Verdict verdict = run_world(candidate);
+    return verdict.violation && verdict.violation->invariant == violation.invariant;
+  };
+  const auto attempt = [&](auto change) {
+    DrawnWorld candidate = best;
+    change(candidate);
+    if (!still_fails(candidate)) return false;
+    best = candidate;
+    return true;
+  };
+  for (bool smaller = true; smaller && tries > 0;) {
+    smaller = false;
+    const auto drop_rules = [&](auto member) {
+      for (std::size_t i = (best.scenario.*member).size(); i-- > 0;) {
+        smaller |= attempt([&](DrawnWorld& w) {
+          (w.scenario.*member).erase((w.scenario.*member).begin() + static_cast<std::ptrdiff_t>(i));
+        });
+      }
+    };
+    drop_rules(&Scenario::faults);
+    drop_rules(&Scenario::links);
+    drop_rules(&Scenario::speeds);
+    for (std::size_t i = 0; i < best.scenario.faults.size(); ++i) {
+      if (best.scenario.faults[i].every == Duration{}) continue;
+      smaller |= attempt([&](DrawnWorld& w) { w.scenario.faults[i].every = {}; });
+    }
+    if (best.scenario.peers > 2) {
+      smaller |= attempt([](DrawnWorld& w) { w.scenario.peers = (w.scenario.peers + 1) / 2; }) ||
+                 attempt([](DrawnWorld& w) { --w.scenario.peers; });
+    }
+    if (best.scenario.until > 2s) smaller |= attempt([](DrawnWorld& w) { w.scenario.until /= 2; });
+    if (best.scenario.dimension > 1) {
+      smaller |=
+          attempt([](DrawnWorld& w) { w.scenario.dimension = (w.scenario.dimension + 1) / 2; });
+    }
+    if (best.scenario.step_jitter > 0) {
+      smaller |= attempt([](DrawnWorld& w) { w.scenario.step_jitter = 0; });
+    }
+  }
+  return best;
+}
+
+namespace {
+
+/// For the handler of a failed check(): what was running.
+std::uint64_t running_seed = 0;
+
+void say_crash(int) {
+  char text[160];
+  const int length = std::snprintf(
+      text, sizeof text,
+      "crash in the world of seed %llu\nreplay: grapevine sim --swarm 1 "
+      "--seed %llu --trace\n",
+      static_cast<unsigned long long>(running_seed), static_cast<unsigned long long>(running_seed));
+  if (length > 0)
+    static_cast<void>(!::write(STDOUT_FILENO, text, static_cast<std::size_t>(length)));
+  ::_exit(swarm_crashed);
+}
+
+int say_failure(const DrawnWorld& world, const Violation& violation, bool smallest) {
+  fmt::print("{} in the world of seed {}: \"{}\" at {:.6f} s: {}\n",
+             violation.liveness ? "stuck" : "broken", world.seed, violation.invariant,
+             seconds(violation.at.time_since_epoch()), violation.what);
+  fmt::print("replay: grapevine sim --swarm 1 --seed {} --trace\n", world.seed);
+  if (smallest) {
+    const DrawnWorld small = shrink(world, violation);
+    fmt::print(
+        "\nas small as it gets (write it to a file; run: grapevine sim FILE --check --seed {} "
+        "--trace):\n\n{}",
+        world.seed, to_toml(small));
+  } else {
+    fmt::print("\n{}", to_toml(world));
+  }
+  return violation.liveness ? swarm_stuck : swarm_unsafe;
+}
+
+}  // namespace
+
+int run_swarm(const SwarmOptions& options) {
+  using Clock = std::chrono::steady_clock;
+  const auto began = Clock::now();
+  auto shown = began;
+  std::signal(SIGABRT, say_crash);
+  std::signal(SIGSEGV, say_crash);
+  Trace trace([](const std::string& line) { fmt::print("{}\n", line); });
+  Verdict total;
+  for (std::uint64_t i = 0; i < options.worlds; ++i) {
+    running_seed = options.seed + i;
+    const DrawnWorld world = draw_world(running_seed);
+    if (options.trace) fmt::print("{}\n", to_toml(world));
+    const Verdict verdict = run_world(world, options.trace ? &trace : nullptr);
+    total.events += verdict.events;
+    total.exchanges += verdict.exchanges;
+    total.halves += verdict.halves;
+    total.happenings += verdict.happenings;
+    total.trace_hash = hash_combine(total.trace_hash, verdict.trace_hash);
+    if (verdict.violation) return say_failure(world, *verdict.violation, options.shrink);
+    if (Clock::now() - shown > 5s) {
+      shown = Clock::now();
+      fmt::print("{} of {} worlds\n", i + 1, options.worlds);
+      std::fflush(stdout);
+    }
+  }
+  std::signal(SIGABRT, SIG_DFL);
+  std::signal(SIGSEGV, SIG_DFL);
+  fmt::print(
+      "{} worlds from seed {}, none failed: {} events, {} faults, {} exchanges that cancel, {} "
+      "halves that a fault explains, {:.1f} s\ntrace hash {:016x}\n",
+      options.worlds, options.seed, total.events, total.happenings, total.exchanges, total.halves,
+      std::chrono::duration<double>(Clock::now() - began).count(), total.trace_hash);
+  return 0;
+}
+
+}  // namespace gv
