@@ -17,9 +17,10 @@
 namespace gv {
 namespace {
 
-constexpr int resumes_max = 3;    ///< Broken lanes one exchange survives.
-constexpr int queries_max = 8;    ///< Questions for the word before the responder gives up.
-constexpr int patience_part = 8;  ///< Of the answer deadline: after it an offer can yield.
+constexpr int resumes_max = 3;  ///< Broken lanes one exchange survives.
+constexpr int queries_max = 8;  ///< Questions for the word before the responder gives up.
+constexpr int patience_part =
+    8;  ///< Of the answer deadline: what an offer has before it can yield.
 // Buffers that are kept for use again; more are needed only when a newcomer is served at the same
 // time.
 constexpr std::size_t snapshots_kept = 4;    ///< Current, in flight, being filled, freshened.
@@ -83,6 +84,7 @@ struct PairExchange::State {
   std::map<PeerId, TransferId> committed;  ///< The last one as initiator with each partner.
   std::map<PeerId, Settled> settled;
   std::map<PeerId, Conduct> conduct;
+  std::map<PeerId, Duration> patience;  ///< With an offer of ours, by whom it was made to.
   std::deque<double> distances;
   Reuse<Snapshot> snapshots{snapshots_kept};
   Reuse<std::vector<float>> differences{differences_kept};
@@ -98,6 +100,8 @@ struct PairExchange::State {
   Flight& take_off(Time now, TransferId id, PeerId partner, bool initiator);
   Flight* matching(PeerId from, const TransferId& id);
   void withdraw_unanswered(Time now, Effects& out);
+  Duration& patience_with(PeerId partner);
+  void note_answer(Time now);
   Reason judge(Time now, PeerId from, const Offer& offer) const;
   void settle(const TransferId& id);
   void tell_outcome(PeerId to, const TransferId& id, Effects& out) const;
@@ -189,9 +193,24 @@ Flight& PairExchange::State::take_off(Time now, TransferId id, PeerId partner, b
 /// us: it yields to whatever else could be done meanwhile.
 void PairExchange::State::withdraw_unanswered(Time now, Effects& out) {
   const bool unanswered = flight && flight->stage == Stage::offered && !flight->accepted;
-  if (unanswered && now >= flight->began + options.answer_deadline / patience_part) {
-    abort(Reason::timed_out, true, out);
-  }
+  if (!unanswered) return;
+  Duration& patience = patience_with(flight->partner);
+  if (now < flight->began + patience) return;
+  // Perhaps it is only far away: next time it gets longer.
+  patience = std::min(2 * patience, options.answer_deadline);
+  abort(Reason::timed_out, true, out);
+}
+
+/// How long `partner` may take to answer before our offer yields to others.
+Duration& PairExchange::State::patience_with(PeerId partner) {
+  return patience.try_emplace(partner, options.answer_deadline / patience_part).first->second;
+}
+
+/// Our offer was answered: twice the time that took is what `flight`'s partner gets from now on.
+void PairExchange::State::note_answer(Time now) {
+  const Duration least = options.answer_deadline / patience_part;
+  patience_with(flight->partner) =
+      std::clamp(2 * (now - flight->began), least, options.answer_deadline);
 }
 
 Flight* PairExchange::State::matching(PeerId from, const TransferId& id) {
@@ -305,6 +324,7 @@ void PairExchange::State::on(Time now, PeerId from, const Accept& accept, Effect
     abort(Reason::not_finite, true, out);
     return;
   }
+  note_answer(now);
   mine->accepted = true;
   mine->accepted_at = now;
   mine->deadline = now + options.progress_deadline;
@@ -318,9 +338,10 @@ void PairExchange::State::on(Time now, PeerId from, const Accept& accept, Effect
   if (mine->received == payload_bytes()) whole(now, out);
 }
 
-void PairExchange::State::on(Time, PeerId from, const Refuse& refusal, Effects& out) {
+void PairExchange::State::on(Time now, PeerId from, const Refuse& refusal, Effects& out) {
   Flight* mine = matching(from, refusal.id);
   if (mine == nullptr || !mine->initiator || mine->accepted) return;
+  note_answer(now);
   ++counts.refused;
   out.events.push_back({.name = "exchange_refused", .peer = from, .reason = refusal.reason});
   end(out);

@@ -32,8 +32,9 @@ class PairExchange {
     float clip_radius = 0;   ///< Fixed radius of the clipping; 0 = see `clip_factor`.
     float clip_factor = 10;  ///< Radius as a multiple of the median of recent distances; 0 = off.
     float norm_cap = 10;     ///< Refuse a model whose norm exceeds ours this many times; 0 = off.
-    Duration answer_deadline = std::chrono::seconds(2);  ///< Offer to Accept or Refuse; an eighth
-                                                         ///< of it later an offer yields to others.
+    Duration answer_deadline = std::chrono::seconds(2);  ///< Offer to Accept or Refuse. Already
+                                                         ///< after an eighth of it, or twice what
+                                                         ///< the partner last took, it can yield.
     Duration progress_deadline =
         std::chrono::seconds(5);  ///< Between two blocks, and for the word.
     Duration quarantine = std::chrono::minutes(5);

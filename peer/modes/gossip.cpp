@@ -96,7 +96,10 @@ void GossipMode::collect(Effects& out) {
   }
   out.fetched.clear();
   for (const Event& event : out.events) {
+    // Whoever is far away finds everybody busy with those nearby, unless somebody calls back.
+    if (event.name == "offer_refused" && event.reason == Reason::busy && !owed_) owed_ = event.peer;
     if (event.name != "exchange_committed") continue;
+    if (event.peer == owed_) owed_.reset();
     for (const auto& [name, value] : event.numbers) {
       if (name == "distance") last_distance_ = value;
     }
@@ -184,6 +187,8 @@ void GossipMode::begin_exchange(Time now, Membership& members, Effects& out) {
   PeerId partner = self_;
   if (options_.pairing == PairingKind::uniform) {
     partner = uniform_partner(view, self_, rng_).value_or(self_);
+    const auto owed = std::exchange(owed_, std::nullopt);
+    if (owed && view.contains(*owed)) partner = *owed;
   } else {
     const auto match = matching_partner(options_.run_seed, round, view, self_);
     if (!match) {

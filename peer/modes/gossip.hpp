@@ -134,6 +134,7 @@ class GossipMode {
   double recent_accuracy_ = 0;
   double learning_rate_ = 0;
   double last_distance_ = 0;
+  std::optional<PeerId> owed_;         ///< Refused while we were busy: our next partner.
   std::vector<Force> forces_;          ///< Committed, to be added by the next job.
   std::vector<FetchedModel> fetched_;  ///< At most one.
   GossipCounts counts_;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <utility>
 #include <vector>
 
@@ -27,11 +28,7 @@ double spread_between(Rng& rng, double low, double high) {
 }
 
 /// Rounded to three digits, so that what is printed is what was run.
-double rounded(double value) {
-  if (value == 0) return 0;
-  const double unit = std::pow(10.0, std::floor(std::log10(std::abs(value))) - 2);
-  return std::round(value / unit) * unit;
-}
+double rounded(double value) { return std::strtod(fmt::format("{:.3g}", value).c_str(), nullptr); }
 
 Duration seconds_between(Rng& rng, double low, double high) {
   return from_seconds(rounded(spread_between(rng, low, high)));

@@ -20,8 +20,9 @@ using namespace std::chrono_literals;
 /// After the heal: suspicions run out, views merge, newcomers download, exchanges settle. Far above
 /// what any of it needs, so that passing it means that it never happens.
 constexpr Duration heals_within = 180s;
-/// Of these at the end every pair-wise exchange must still go on.
+/// At the end every peer must complete an exchange in so long, or so many of the slowest's periods.
 constexpr Duration last_part = 60s;
+constexpr double last_periods = 20;
 
 /// What a peer has to show at the end.
 std::uint64_t committed(const Simulator& world, PeerNumber number) {
@@ -66,13 +67,17 @@ std::optional<Violation> check_liveness(Simulator& world) {
     before[number] = committed(world, number);
     training += trains(world, number) ? 1 : 0;
   }
-  world.run(world.now() + last_part);
+  double slowest = 1;
+  for (const PeerNumber number : up) slowest = std::min(slowest, world.peer(number).speed);
+  const double period = seconds(world.options().scenario.step) / slowest *
+                        static_cast<double>(world.options().node.gossip.period_steps);
+  const Duration window = std::max(last_part, from_seconds(last_periods * period));
+  world.run(world.now() + window);
   for (const PeerNumber number : up) {
     if (training < 2 || !trains(world, number)) continue;
     if (committed(world, number) > before[number]) continue;
-    return stuck(
-        world, "exchanges go on",
-        fmt::format("peer-{} completes no exchange in {:g} s", number, seconds(last_part)));
+    return stuck(world, "exchanges go on",
+                 fmt::format("peer-{} completes no exchange in {:g} s", number, seconds(window)));
   }
   return std::nullopt;
 }
