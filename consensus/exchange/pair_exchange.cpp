@@ -228,7 +228,9 @@ void PairExchange::State::tell_outcome(PeerId to, const TransferId& id, Effects&
   if (last != committed.end() && last->second == id) {
     out.send(to, Commit{id});
   } else {
-    out.send(to, Abort{id, Reason::stale});
+    // What an earlier life of ours did is not known.
+    const bool ours = id.session == numbers.session;
+    out.send(to, Abort{id, ours ? Reason::stale : Reason::unknown_transfer});
   }
 }
 
@@ -369,7 +371,13 @@ void PairExchange::State::on(Time now, PeerId from, const Query& query, Effects&
 }
 
 void PairExchange::State::on(Time, PeerId from, const Abort& word, Effects& out) {
-  if (matching(from, word.id)) abort(word.reason, false, out);
+  const Flight* mine = matching(from, word.id);
+  if (mine == nullptr) return;
+  if (mine->stage == Stage::awaiting_word && word.reason == Reason::unknown_transfer) {
+    drop_undecided(word.reason, out);
+  } else {
+    abort(word.reason, false, out);
+  }
 }
 
 void PairExchange::State::on(Time, PeerId from, const Resume& request, Effects& out) {

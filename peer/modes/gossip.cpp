@@ -363,7 +363,8 @@ Time GossipMode::deadline() const {
   if (phase_ == Phase::joining && !leaving_) {
     earliest = std::min(earliest, waiting_since_ + options_.wait_max);
   }
-  if (leaving_ && !last_job_) earliest = std::min(earliest, settle_until_);
+  // While a job runs, its end is what is waited for.
+  if (leaving_ && !last_job_ && !job_running_) earliest = std::min(earliest, settle_until_);
   if (phase_ == Phase::done && !leaving_ && !linger_over_) {
     earliest = std::min(earliest, done_since_ + options_.linger);
   }

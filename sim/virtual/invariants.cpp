@@ -64,6 +64,10 @@ Invariants::PeerRecord& Invariants::record(PeerNumber peer) {
   return records_[peer];
 }
 
+void Invariants::on_input(const Simulator&, const Input& input) {
+  ticked_ = input.kind == Input::Kind::tick;
+}
+
 void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) {
   // "bounded": no call asks for more than a few things for each peer.
   const std::size_t most = 4 * world.size() + 64;
@@ -260,7 +264,13 @@ void Invariants::check_members(const Simulator& world, PeerNumber peer) {
 
 void Invariants::after(const Simulator& world, PeerNumber peer) {
   if (!link_faults_.empty()) links_disturbed_at_ = world.now();
-  if (world.peer(peer).node) check_members(world, peer);
+  const VirtualPeer& acted = world.peer(peer);
+  if (!acted.node) return;
+  // "timers advance": otherwise a host would spin.
+  if (ticked_ && acted.node->deadline() <= world.local(peer)) {
+    fail(world, "timers advance", fmt::format("peer-{} wants another tick at once", peer));
+  }
+  check_members(world, peer);
 }
 
 void Invariants::check_settled(const Simulator& world) {
@@ -271,7 +281,8 @@ void Invariants::check_settled(const Simulator& world) {
     const auto since = [&](const std::optional<Time>& at) {
       return at && *at >= half.at - settled_after;
     };
-    if (since(partner.disturbed_at) || since(partner.adopted_at) || since(partner.undecided_at)) {
+    if (since(partner.disturbed_at) || since(partner.adopted_at) || since(partner.undecided_at) ||
+        since(record(half.peer).disturbed_at)) {
       ++halves_excused_;
       continue;
     }

@@ -25,6 +25,7 @@ struct Violation {
 /// one look at every member of the peer that acted, after every event.
 class Invariants : public Watcher {
  public:
+  void on_input(const Simulator& world, const Input& input) override;
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override;
   void on_job(const Simulator& world, PeerNumber peer, const Job& job) override;
   void on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) override;
@@ -73,6 +74,7 @@ class Invariants : public Watcher {
   bool excuses_death(const Simulator& world, PeerNumber observer, PeerNumber target) const;
 
   std::optional<Violation> violation_;
+  bool ticked_ = false;  ///< The input under way is a tick.
   std::vector<PeerRecord> records_;
   std::map<TransferId, Half> halves_;
   std::set<std::pair<TransferId, PeerNumber>> applied_;
