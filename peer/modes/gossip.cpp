@@ -360,7 +360,7 @@ void GossipMode::report(Membership& members) const {
 Time GossipMode::deadline() const {
   if (!started_ || finished_) return never;
   Time earliest = std::min(exchange_.deadline(), fetch_.deadline());
-  if (phase_ == Phase::joining && !leaving_) {
+  if (phase_ == Phase::joining && !leaving_ && fetched_.empty() && !fetch_.is_waiting()) {
     earliest = std::min(earliest, waiting_since_ + options_.wait_max);
   }
   // While a job runs, its end is what is waited for.

@@ -268,7 +268,12 @@ void Invariants::after(const Simulator& world, PeerNumber peer) {
   if (!acted.node) return;
   // "timers advance": otherwise a host would spin.
   if (ticked_ && acted.node->deadline() <= world.local(peer)) {
-    fail(world, "timers advance", fmt::format("peer-{} wants another tick at once", peer));
+    const Time now = world.local(peer);
+    fail(world, "timers advance",
+         fmt::format("peer-{} wants another tick at once, for {}{}{}", peer,
+                     acted.node->membership().deadline() <= now ? "membership " : "",
+                     acted.node->gossip().deadline() <= now ? "gossip " : "",
+                     acted.node->gossip().exchange().deadline() <= now ? "exchange" : ""));
   }
   check_members(world, peer);
 }

@@ -578,14 +578,6 @@ struct Simulator::World {
 
   // ---- Starting and ending ----
 
-  std::vector<PeerNumber> up_now() const {
-    std::vector<PeerNumber> up;
-    for (PeerNumber number = 0; number < peers.size(); ++number) {
-      if (peers[number].state == PeerState::up) up.push_back(number);
-    }
-    return up;
-  }
-
   void set_state(PeerNumber number, PeerState state) {
     account(number);
     if (is_reachable(number)) --running;
@@ -631,14 +623,9 @@ struct Simulator::World {
     machine.armed = never;
     machine.met.clear();
     machine.pace = root.fork("pace").fork(number).fork(static_cast<std::uint64_t>(peer.life));
-    // The first ones join peer 0; who comes later or comes back joins whom it knew or who is there.
+    // Who comes back joins whom it knew, others one that is named to them.
     std::vector<PeerNumber> join = machine.known;
-    if (join.empty() && now == Time{} && number != 0) join = {first_contact(number)};
-    if (join.empty() && now > Time{}) {
-      join = up_now();
-      std::erase(join, number);
-      if (join.size() > 1) join.resize(1);
-    }
+    if (join.empty()) join = first_contact(number);
     for (const PeerNumber other : join) queue.push(now, Dial{number, other, peer.life, 0});
     mix_event(7, number, peer.life);
     feed(number, {.kind = Input::Kind::start, .peer = number},
@@ -647,10 +634,18 @@ struct Simulator::World {
          });
   }
 
-  /// Whom a peer joins at the very start: peer 0, or one it may meet that starts with it.
-  PeerNumber first_contact(PeerNumber number) const {
-    const std::vector<PeerId>& allowed = allow_lists[number];
-    return allowed.empty() ? 0 : number_of(allowed.front());
+  /// Whom a newcomer is told to join: the first that is running, else (it may come yet) the first
+  /// of all. At the start peer 0 is told nobody, so that the others find somebody who waits for
+  /// them.
+  std::vector<PeerNumber> first_contact(PeerNumber number) const {
+    std::vector<PeerNumber> others;
+    for (const PeerId id : allow_lists[number]) {
+      if (number_of(id) != number) others.push_back(number_of(id));
+    }
+    if (others.empty() || (now == Time{} && number == 0)) return {};
+    const auto running_one = std::ranges::find_if(
+        others, [this](PeerNumber other) { return now > Time{} && is_reachable(other); });
+    return {running_one == others.end() ? others.front() : *running_one};
   }
 
   void end(PeerNumber number, PeerState state) {

@@ -23,6 +23,10 @@ constexpr Duration heals_within = 180s;
 /// At the end every peer must complete an exchange in so long, or so many of the slowest's periods.
 constexpr Duration last_part = 60s;
 constexpr double last_periods = 20;
+/// Ten times what the busiest world needs.
+constexpr std::uint64_t events_max = 5'000'000;
+/// A single event that takes so long never ends.
+constexpr unsigned wall_seconds_max = 120;
 
 /// What a peer has to show at the end.
 std::uint64_t committed(const Simulator& world, PeerNumber number) {
@@ -91,10 +95,12 @@ Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
   if (watcher != nullptr) simulator.watch(*watcher);
   const Time end(world.scenario.until);
   const auto safely = [&](Time until) {
-    while (!invariants.violation() && !simulator.all_ended() && simulator.step(until)) {
+    while (!invariants.violation() && !simulator.all_ended() &&
+           simulator.counts().events < events_max && simulator.step(until)) {
     }
-    if (!simulator.all_ended()) simulator.run(until);
-    return !invariants.violation();
+    if (invariants.violation() || simulator.counts().events >= events_max) return false;
+    simulator.run(until);
+    return true;
   };
   Verdict verdict;
   if (safely(end)) {
@@ -105,6 +111,10 @@ Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
     }
   }
   if (invariants.violation()) verdict.violation = invariants.violation();
+  if (!verdict.violation && simulator.counts().events >= events_max) {
+    verdict.violation =
+        stuck(simulator, "comes to an end", fmt::format("more than {} events", events_max));
+  }
   verdict.trace_hash = simulator.trace_hash();
   verdict.events = simulator.counts().events;
   verdict.exchanges = invariants.exchanges_matched();
@@ -168,7 +178,7 @@ void say_crash(int) {
   char text[160];
   const int length = std::snprintf(
       text, sizeof text,
-      "crash in the world of seed %llu\nreplay: grapevine sim --swarm 1 "
+      "crash or no end in the world of seed %llu\nreplay: grapevine sim --swarm 1 "
       "--seed %llu --trace\n",
       static_cast<unsigned long long>(running_seed), static_cast<unsigned long long>(running_seed));
   if (length > 0)
@@ -201,13 +211,16 @@ int run_swarm(const SwarmOptions& options) {
   auto shown = began;
   std::signal(SIGABRT, say_crash);
   std::signal(SIGSEGV, say_crash);
+  std::signal(SIGALRM, say_crash);
   Trace trace([](const std::string& line) { fmt::print("{}\n", line); });
   Verdict total;
   for (std::uint64_t i = 0; i < options.worlds; ++i) {
     running_seed = options.seed + i;
     const DrawnWorld world = draw_world(running_seed);
     if (options.trace) fmt::print("{}\n", to_toml(world));
+    ::alarm(wall_seconds_max);
     const Verdict verdict = run_world(world, options.trace ? &trace : nullptr);
+    ::alarm(0);
     total.events += verdict.events;
     total.exchanges += verdict.exchanges;
     total.halves += verdict.halves;
@@ -222,6 +235,7 @@ int run_swarm(const SwarmOptions& options) {
   }
   std::signal(SIGABRT, SIG_DFL);
   std::signal(SIGSEGV, SIG_DFL);
+  std::signal(SIGALRM, SIG_DFL);
   fmt::print(
       "{} worlds from seed {}, none failed: {} events, {} faults, {} exchanges that cancel, {} "
       "halves that a fault explains, {:.1f} s\ntrace hash {:016x}\n",
