@@ -1,0 +1,93 @@
+// Small virtual worlds for tests, and watchers that keep what happened in them.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sim/virtual/simulator.hpp"
+#include "train/layout.hpp"
+
+namespace gv {
+
+constexpr std::uint64_t endless_steps = std::uint64_t{1} << 40;
+
+/// Peers that go on until the test stops them, with perfect links: 20 ms a step, an exchange every
+/// 10 steps, `dimension` parameters. Clipping is off, so that exchanges are linear.
+inline Simulator::Options small_world(std::size_t peers, std::uint64_t seed,
+                                      std::size_t dimension = 16) {
+  Layout layout;
+  layout.add("x", {dimension});
+  Simulator::Options options{.peers = peers, .seed = seed};
+  options.scenario.dimension = dimension;
+  GossipOptions& gossip = options.node.gossip;
+  gossip.run_seed = seed;
+  gossip.steps = endless_steps;
+  gossip.period_steps = 10;
+  gossip.exchange.layout_hash = layout.hash();
+  gossip.exchange.elements = layout.size();
+  gossip.exchange.clip_factor = 0;
+  return options;
+}
+
+inline MakeWorkload idle_peers(const Simulator::Options& options) {
+  return [dimension = options.scenario.dimension, seed = options.seed](std::size_t peer) {
+    return idle_workload(dimension, seed, peer);
+  };
+}
+
+inline LinkRule every_link(const LinkQuality& quality) {
+  LinkRule rule;
+  rule.quality = quality;
+  return rule;
+}
+
+inline FaultRule fault(FaultKind kind, Duration at, PeerSet peers, Duration lasts = {}) {
+  FaultRule rule;
+  rule.kind = kind;
+  rule.at = at;
+  rule.lasts = lasts;
+  rule.peers = std::move(peers);
+  return rule;
+}
+
+inline PeerSet just(std::size_t peer) { return {.ranges = {{peer, peer}}}; }
+
+/// Calls back for each event that a peer reports.
+class EventWatch : public Watcher {
+ public:
+  using See = std::function<void(const Simulator&, PeerNumber, const Event&)>;
+  explicit EventWatch(See see) : see_(std::move(see)) {}
+  void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override {
+    for (const Event& event : effects.events) see_(world, peer, event);
+  }
+
+ private:
+  See see_;
+};
+
+/// Exchanges that each peer has committed.
+inline std::vector<std::uint64_t> committed(const Simulator& world) {
+  std::vector<std::uint64_t> counts;
+  for (PeerNumber number = 0; number < world.size(); ++number) {
+    const auto& node = world.peer(number).node;
+    counts.push_back(node ? node->gossip().exchange().counts().committed : 0);
+  }
+  return counts;
+}
+
+/// Parameters of every peer; empty for those that are down.
+inline std::vector<std::vector<float>> models(const Simulator& world) {
+  std::vector<std::vector<float>> all;
+  for (PeerNumber number = 0; number < world.size(); ++number) {
+    const auto& work = world.peer(number).work;
+    all.emplace_back();
+    if (work) all.back().assign(work->parameters().begin(), work->parameters().end());
+  }
+  return all;
+}
+
+}  // namespace gv
