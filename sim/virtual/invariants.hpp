@@ -65,6 +65,7 @@ class Invariants : public Watcher {
     std::optional<std::uint64_t> writing_step;    ///< Of a checkpoint that a crash interrupted.
     Canary canary_wanted{};
     std::uint64_t step_wanted = 0;
+    std::uint64_t forces = 0;  ///< Applied in its present life.
   };
 
   void fail(const Simulator& world, std::string invariant, std::string what);
