@@ -106,6 +106,8 @@ BulkLanes::Impl::Impl(asio::io_context& loop, Options given, Callbacks calls)
           io,
           {.listen_host = options.listen_host,
            .advertise_host = options.advertise_host,
+           .port = options.port,
+           .dial_from = options.dial_from,
            .local =
                options.security == Security::automatic || options.security == Security::unix_socket,
            .remote = options.security != Security::unix_socket,

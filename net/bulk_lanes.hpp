@@ -24,6 +24,8 @@ class BulkLanes {
   struct Options {
     std::string listen_host;       ///< Interface to listen on; empty: dial out only.
     std::string advertise_host;    ///< Host others dial; empty: `listen_host`.
+    std::uint16_t port = 0;        ///< To listen on; 0 = any free one.
+    std::string dial_from;         ///< Address to dial from; empty: the system's choice.
     bool trusted_network = false;  ///< Plain TCP allowed and preferred between hosts.
     Security security =
         Security::automatic;  ///< automatic: Unix socket on one host, else TLS or plain.

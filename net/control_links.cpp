@@ -264,7 +264,8 @@ ControlLinks::Impl::Dealer ControlLinks::Impl::dial(PeerId peer, const PublicKey
              zmq::buffer(options.identity.secret_key.data(), options.identity.secret_key.size()));
   Dealer dealer{.watch = nullptr, .address = address, .opened = Clock::now()};
   dealer.used = dealer.opened;
-  socket.connect(endpoint(address));
+  const std::string& source = options.dial_from;
+  socket.connect(endpoint(source.empty() ? address : source + ":0;" + address));
   dealer.watch = std::make_shared<SocketWatch>(
       io, std::move(socket), [this, peer](SocketWatch& watch) { read_dealer(peer, watch); });
   dealer.watch->start();

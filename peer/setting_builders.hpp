@@ -105,7 +105,8 @@ std::optional<BadValue> read_whole(const TomlValue& value, const Range& range, I
 }
 
 /// Reads a number, whole or not, into `field`.
-std::optional<BadValue> read_number(const TomlValue& value, const Range& range, double& field) {
+inline std::optional<BadValue> read_number(const TomlValue& value, const Range& range,
+                                           double& field) {
   double number = 0;
   if (const auto* real = std::get_if<double>(&value.data)) {
     number = *real;

@@ -23,6 +23,8 @@ using Json = nlohmann::ordered_json;
 struct FinishedPeer {
   std::string name;
   Ending ending;
+  bool by_fault = false;
+  std::uint64_t untold_bytes = 0;
   std::vector<float> parameters;  ///< Empty: no sound checkpoint.
   double accuracy = 0;
   double loss = 0;
@@ -30,7 +32,10 @@ struct FinishedPeer {
 };
 
 FinishedPeer finish(const PeerOutcome& outcome, Model& model, const DataSet& test) {
-  FinishedPeer peer{.name = outcome.name, .ending = outcome.ending};
+  FinishedPeer peer{.name = outcome.name,
+                    .ending = outcome.ending,
+                    .by_fault = outcome.by_fault,
+                    .untold_bytes = outcome.untold_bytes};
   std::ifstream file(outcome.folder / "result.json");
   if (file) {
     Json json = Json::parse(file, nullptr, false);
@@ -83,7 +88,7 @@ std::uint64_t number(const Json& json, const char* group, const char* name) {
 
 bool print_summary(const Config& config, const std::string& config_text,
                    const std::filesystem::path& folder, const std::vector<PeerOutcome>& outcomes,
-                   double wall_s) {
+                   const std::optional<FaultReport>& faults, double wall_s) {
   const TestSet test = load_test_set(config);
   if (!test.problems.empty()) {
     for (const Problem& problem : test.problems) fmt::print(stderr, "{}\n", to_string(problem));
@@ -106,13 +111,13 @@ bool print_summary(const Config& config, const std::string& config_text,
              "steps", "exchanges", "refused", "MB sent", "end");
   for (const FinishedPeer& peer : peers) {
     const bool clean = peer.ending.signal == 0 && peer.ending.exit_code == 0;
-    failures += !clean;
+    failures += !clean && !peer.by_fault;
     steps += peer.result.value("step", std::uint64_t{0});
     committed += number(peer.result, "exchanges", "committed");
     refused += number(peer.result, "exchanges", "refused");
     aborted += number(peer.result, "exchanges", "aborted");
     undecided += number(peer.result, "exchanges", "undecided");
-    const std::uint64_t sent = number(peer.result, "bytes", "lanes_sent");
+    const std::uint64_t sent = peer.untold_bytes + number(peer.result, "bytes", "lanes_sent");
     bytes += sent;
     seen_dead += peer.result.value("failures_seen", std::uint64_t{0});
     if (!peer.parameters.empty() && (worst == nullptr || peer.accuracy < worst->accuracy)) {
@@ -122,7 +127,21 @@ bool print_summary(const Config& config, const std::string& config_text,
                100 * peer.accuracy, peer.loss, peer.result.value("step", std::uint64_t{0}),
                number(peer.result, "exchanges", "committed"),
                number(peer.result, "exchanges", "refused"), static_cast<double>(sent) / 1e6,
-               clean ? "clean" : to_string(peer.ending));
+               peer.by_fault ? "by a fault"
+               : clean       ? "clean"
+                             : to_string(peer.ending));
+  }
+  if (faults) {
+    // Lives that were killed left no result, but their events.
+    const auto of_all_lives = [&](const char* event) {
+      const auto found = faults->events.find(event);
+      return found == faults->events.end() ? 0 : found->second;
+    };
+    committed = of_all_lives("exchange_committed");
+    refused = of_all_lives("exchange_refused");
+    aborted = of_all_lives("exchange_aborted");
+    undecided = of_all_lives("exchange_undecided");
+    seen_dead = of_all_lives("member_dead");
   }
   const std::vector<float> mean = mean_of(peers, model.layout().size());
   if (mean.empty()) {
@@ -153,6 +172,7 @@ bool print_summary(const Config& config, const std::string& config_text,
   fmt::print("bytes        {:.1f} MB on bulk lanes\n", static_cast<double>(bytes) / 1e6);
   fmt::print("failures     {} peers did not end cleanly, {} deaths seen by others\n", failures,
              seen_dead);
+  if (faults) print(*faults);
   fmt::print("model        {}\n", (folder / "mean.safetensors").string());
 
   Json summary{{"mean_accuracy", score.accuracy()},
@@ -174,8 +194,10 @@ bool print_summary(const Config& config, const std::string& config_text,
                                 {"accuracy", peer.accuracy},
                                 {"exit", peer.ending.exit_code},
                                 {"signal", peer.ending.signal},
+                                {"by_fault", peer.by_fault},
                                 {"result", peer.result}});
   }
+  if (faults) summary["faults"] = to_json(*faults);
   std::ofstream(folder / "summary.json") << summary.dump(1) << '\n';
   return true;
 }
