@@ -314,10 +314,12 @@ bool ControlLinks::Impl::admit(PeerId peer, Link& link, const Hello& theirs) {
     return false;
   }
   const bool fresh = link.session != theirs.session || link.refused;
+  const bool restarted = link.session != 0 && link.session != theirs.session;
   link.refused = false;
   link.session = theirs.session;
   if (link.address.empty()) link.address = theirs.advertise;
   if (first_contact == Clock::time_point{}) first_contact = Clock::now();
+  if (restarted) callbacks.restarted(peer);
   if (fresh) callbacks.contact(peer);
   return true;
 }

@@ -52,7 +52,10 @@ class ControlLinks {
     std::function<void(Envelope)> message;  ///< From an admitted peer.
     std::function<void(PeerId, const LaneInvite&)> invite;
     std::function<void(PeerId)> contact;  ///< The peer is admitted: both hellos agree.
-    std::function<void(Event)> event;     ///< Refusals, handshake failures, and so on.
+    /// Contact, but with a later life of its process: what was under way with the one before is
+    /// lost. Called before `contact`.
+    std::function<void(PeerId)> restarted;
+    std::function<void(Event)> event;  ///< Refusals, handshake failures, and so on.
   };
 
   /// Binds, and proves to itself that a random key is refused. Throws std::runtime_error with a

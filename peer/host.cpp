@@ -325,6 +325,11 @@ int Host::run() {
                 contacts_.insert(peer);
                 feed([&](Time t, NodeEffects& out) { node_->contact(t, peer, out); });
               },
+          .restarted =
+              [this](PeerId peer) {
+                lanes_->forget(peer);
+                feed([&](Time t, NodeEffects& out) { node_->restarted(t, peer, out); });
+              },
           .event =
               [this](Event event) {
                 log_.write(now(), event);

@@ -30,6 +30,11 @@ void Node::contact(Time now, PeerId peer, NodeEffects& out) {
   settle(now, out);
 }
 
+void Node::restarted(Time now, PeerId peer, NodeEffects& out) {
+  gossip_.peer_gone(now, peer, out);
+  settle(now, out);
+}
+
 void Node::receive(Time now, const Envelope& envelope, NodeEffects& out) {
   const auto for_membership = [&](const auto&) {
     membership_.receive(now, envelope.from, envelope.message, out);

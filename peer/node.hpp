@@ -37,6 +37,8 @@ class Node {
 
   /// A control link to `peer` is up.
   void contact(Time now, PeerId peer, NodeEffects& out);
+  /// The peer's process is a later one than that we knew: what was under way with it is over.
+  void restarted(Time now, PeerId peer, NodeEffects& out);
   void receive(Time now, const Envelope& envelope, NodeEffects& out);
   void receive_block(Time now, PeerId from, const Block& block, NodeEffects& out);
   void lane_lost(Time now, PeerId peer, NodeEffects& out);

@@ -342,9 +342,9 @@ void PairExchange::State::on(Time now, PeerId from, const Commit& word, Effects&
   if (mine != nullptr && !mine->initiator && mine->stage == Stage::awaiting_word) commit(now, out);
 }
 
-void PairExchange::State::on(Time, PeerId from, const Query& query, Effects& out) {
-  if (query.id.owner != self || matching(from, query.id)) return;
-  tell_outcome(from, query.id, out);
+/// Who asks for the word holds our whole model: if it is news to us, Ready was lost.
+void PairExchange::State::on(Time now, PeerId from, const Query& query, Effects& out) {
+  on(now, from, Ready{query.id}, out);
 }
 
 void PairExchange::State::on(Time, PeerId from, const Abort& word, Effects& out) {
@@ -353,7 +353,16 @@ void PairExchange::State::on(Time, PeerId from, const Abort& word, Effects& out)
 
 void PairExchange::State::on(Time, PeerId from, const Resume& request, Effects& out) {
   Flight* mine = matching(from, request.id);
-  if (mine == nullptr || !mine->accepted) return;
+  if (mine == nullptr) {
+    // The word that it is over was lost, or an earlier life of ours began it.
+    if (request.id.owner == self) {
+      tell_outcome(from, request.id, out);
+    } else {
+      out.send(from, Abort{request.id, Reason::stale});
+    }
+    return;
+  }
+  if (!mine->accepted) return;
   if (request.offset > payload_bytes() || request.offset % bytes_per_element(options.codec) != 0) {
     return;
   }
@@ -563,6 +572,10 @@ void PairExchange::lane_lost(Time now, PeerId peer, Effects& out) {
   State& state = *state_;
   if (!state.flight || state.flight->partner != peer) return;
   if (state.flight->stage == Stage::receiving) state.resume(now, Reason::unreachable, out);
+  // Words ride on lanes too, and what rode on this one may be lost.
+  if (state.flight && state.flight->stage == Stage::awaiting_word) {
+    out.send(peer, Ready{state.flight->id});
+  }
 }
 
 void PairExchange::lane_refused(Time, PeerId peer, Effects& out) {

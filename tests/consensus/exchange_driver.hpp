@@ -138,6 +138,13 @@ class ExchangeNetwork {
     }
   }
 
+  /// As a process that was killed and started again: the peer forgets, and nobody is told.
+  void restart(std::size_t index, PairExchange::Options options) {
+    const std::vector<float> model = at(index).model;
+    endpoints_[index] = std::make_unique<Endpoint>(index, options);
+    load(index, model);
+  }
+
   /// The peer is gone; the others hear of it.
   void kill(std::size_t index) {
     at(index).dead = true;

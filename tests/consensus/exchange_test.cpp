@@ -226,10 +226,54 @@ TEST_CASE("a lost commit word is asked for and both sides apply once") {
   CHECK(canary_sum(network) == before);
 }
 
-TEST_CASE("a lost ready word aborts the exchange on both sides") {
+TEST_CASE("a lost ready word is made good by the question for the commit word") {
   ExchangeNetwork network = pair_of_peers(plain_options());
   network.filter = [](PeerId, PeerId, const Message& message) {
     return !std::holds_alternative<Ready>(message);
+  };
+  REQUIRE(network.start(0, 1));
+  network.advance(6s);
+  for (std::size_t i = 0; i < 2; ++i) {
+    CHECK(network.at(i).forces.size() == 1);
+    CHECK_FALSE(network.at(i).exchange.in_flight());
+  }
+}
+
+TEST_CASE("a ready word that was lost with its lane is said again at once") {
+  ExchangeNetwork network = pair_of_peers(plain_options());
+  int lost = 0;
+  network.filter = [&](PeerId, PeerId, const Message& message) {
+    return !std::holds_alternative<Ready>(message) || lost++ > 0;
+  };
+  REQUIRE(network.start(0, 1));
+  network.deliver();
+  REQUIRE(network.at(1).forces.empty());
+  network.break_lane(0, 1);
+  network.deliver();
+  CHECK(network.at(0).forces.size() == 1);
+  CHECK(network.at(1).forces.size() == 1);
+}
+
+TEST_CASE("a partner that forgot the exchange ends it when it is asked to go on") {
+  ExchangeNetwork network = pair_of_peers(plain_options());
+  bool restarted = false;
+  network.before_block = [&](std::size_t, std::size_t, std::uint64_t offset) {
+    if (offset != 128 || restarted) return;
+    restarted = true;
+    network.restart(1, plain_options());
+    network.break_lane(0, 1);
+  };
+  REQUIRE(network.start(0, 1));
+  network.deliver();
+  CHECK_FALSE(network.at(0).exchange.in_flight());
+  CHECK(network.at(0).count("exchange_aborted", Reason::stale) == 1);
+  CHECK(network.at(0).forces.empty());
+}
+
+TEST_CASE("a lost ready word and lost questions for it abort the exchange on both sides") {
+  ExchangeNetwork network = pair_of_peers(plain_options());
+  network.filter = [](PeerId, PeerId, const Message& message) {
+    return !std::holds_alternative<Ready>(message) && !std::holds_alternative<Query>(message);
   };
   REQUIRE(network.start(0, 1));
   network.advance(60s);
@@ -398,16 +442,17 @@ TEST_CASE("words about exchanges nobody knows are answered with an abort or not 
     aborts += std::holds_alternative<Abort>(message);
     return true;
   };
+  const TransferId theirs{peer(0), 100, 77};
   for (const Message& message :
-       {Message(Accept{.id = own}), Message(Ready{own}), Message(Query{own})}) {
+       {Message(Accept{.id = own}), Message(Ready{own}), Message(Query{own}),
+        Message(Resume{own, 0}), Message(Resume{theirs, 0})}) {
     network.inject(0, 1, message);
   }
-  for (const Message& message :
-       {Message(Commit{own}), Message(Refuse{own, Reason::busy}), Message(Resume{own, 0})}) {
+  for (const Message& message : {Message(Commit{own}), Message(Refuse{own, Reason::busy})}) {
     network.inject(0, 1, message);
   }
   network.deliver();
-  CHECK(aborts == 3);
+  CHECK(aborts == 5);
   CHECK(network.at(1).forces.empty());
 }
 
