@@ -24,6 +24,7 @@ using Clock = LaneConnection::Clock;
 constexpr std::size_t messages_max = 64;   ///< Waiting on one lane; more go by the control link.
 constexpr std::size_t transfers_max = 16;  ///< Waiting on one lane; more are dropped.
 constexpr auto invite_deadline = std::chrono::seconds(5);
+constexpr auto silence_max = std::chrono::seconds(1);  ///< Of a lane in doubt.
 constexpr auto housekeeping_period = std::chrono::milliseconds(250);
 constexpr int socket_buffer_bytes = 1 << 20;
 
@@ -51,6 +52,7 @@ struct Lane {
   bool writing = false;
   bool reading_record = false;
   Clock::time_point progress;  ///< Last byte either way, or the invitation.
+  Clock::time_point heard;     ///< Last byte that came, or when it opened.
 
   bool is_busy() const { return writing || reading_record || !queue.empty() || !messages.empty(); }
   void reset_stream() {
@@ -265,7 +267,7 @@ void BulkLanes::Impl::opened(PeerId peer, std::uint64_t id, ConnectionPtr connec
   }
   lane.state = Lane::State::open;
   lane.connection = std::move(connection);
-  lane.progress = Clock::now();
+  lane.progress = lane.heard = Clock::now();
   lane.reset_stream();
   previous[peer] = id;
   ++counters.lanes_opened;
@@ -420,7 +422,7 @@ void BulkLanes::Impl::read_header(PeerId peer) {
           broken(peer, connection, error.message());
           return;
         }
-        same->progress = Clock::now();
+        same->progress = same->heard = Clock::now();
         same->reading_record = true;
         read_record(peer);
       });
@@ -584,6 +586,13 @@ bool BulkLanes::send_message(PeerId to, const Message& message) {
   }
   impl_->write_next(to);
   return true;
+}
+
+void BulkLanes::doubt(PeerId peer) {
+  const auto found = impl_->lanes.find(peer);
+  if (found == impl_->lanes.end() || found->second.state != Lane::State::open) return;
+  if (Clock::now() - found->second.heard < silence_max) return;
+  impl_->broken(peer, found->second.connection, "nothing came and an answer is overdue");
 }
 
 void BulkLanes::forget(PeerId peer) {

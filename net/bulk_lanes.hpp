@@ -62,6 +62,10 @@ class BulkLanes {
   /// wake-ups of a control link. False, and nothing is sent, when no lane to the peer is open.
   bool send_message(PeerId to, const Message& message);
 
+  /// The peer did not answer in time: a lane on which nothing came of late is given up as broken.
+  /// A connection whose bytes were damaged can wait for ever for the end of a record.
+  void doubt(PeerId peer);
+
   /// The peer is gone: closes its lane and forgets its transfers, silently.
   void forget(PeerId peer);
 

@@ -29,6 +29,8 @@ constexpr int high_water_mark = 256;     ///< Frames ZeroMQ queues for each link
 constexpr auto housekeeping_period = std::chrono::milliseconds(100);
 constexpr auto hello_again = std::chrono::milliseconds(100);
 constexpr auto dial_patience = std::chrono::seconds(1);
+constexpr auto silence_max = std::chrono::seconds(1);      ///< Of a link in use, then a check:
+constexpr auto check_patience = std::chrono::seconds(2);   ///< so long for its answer.
 constexpr auto dial_anew_after = std::chrono::seconds(4);  ///< Longer than a handshake may take.
 constexpr auto join_patience = std::chrono::seconds(10);
 constexpr auto dial_back_patience = std::chrono::seconds(10);
@@ -51,6 +53,8 @@ struct ControlLinks::Impl {
     Clock::time_point opened;   ///< Since when there is hope that it comes up.
     Clock::time_point dialled;  ///< When its socket was made.
     Clock::time_point said_hello;
+    Clock::time_point heard;  ///< The last frame on it.
+    bool checking = false;    ///< The last hello asks whether it still works.
     Clock::time_point used;
     std::deque<std::vector<std::byte>> pending;
   };
@@ -266,7 +270,7 @@ ControlLinks::Impl::Dealer ControlLinks::Impl::dial(PeerId peer, const PublicKey
   socket.set(zmq::sockopt::curve_secretkey,
              zmq::buffer(options.identity.secret_key.data(), options.identity.secret_key.size()));
   Dealer dealer{.watch = nullptr, .address = address, .opened = Clock::now()};
-  dealer.used = dealer.dialled = dealer.opened;
+  dealer.used = dealer.dialled = dealer.heard = dealer.opened;
   const std::string& source = options.dial_from;
   socket.connect(endpoint(source.empty() ? address : source + ":0;" + address));
   dealer.watch = std::make_shared<SocketWatch>(
@@ -281,7 +285,8 @@ void ControlLinks::Impl::open(PeerId peer, Link& link) {
 }
 
 /// After bytes it cannot make sense of (damaged ones, say) ZeroMQ gives a connection up for good
-/// and keeps silent about it, so one that does not come up is made anew.
+/// and keeps silent about it; after a damaged length it waits for bytes that never come. So a link
+/// that does not come up, or on which a hello is not answered, is made anew.
 void ControlLinks::Impl::dial_anew(PeerId peer, const PublicKey& key, Dealer& dealer) {
   Dealer fresh = dial(peer, key, dealer.address);
   fresh.used = dealer.used;
@@ -435,6 +440,10 @@ void ControlLinks::Impl::on_dealer_frame(PeerId peer, SocketWatch& watch,
     return;
   }
   Dealer* dealer = dealer_of(peer, &watch);
+  if (dealer != nullptr) {
+    dealer->heard = Clock::now();
+    dealer->checking = false;
+  }
   const auto link = links.find(peer);
   if (dealer == nullptr || link == links.end()) return;
   const auto* greeting = std::get_if<Hello>(&*decoded.frame);
@@ -575,6 +584,14 @@ void ControlLinks::Impl::housekeeping() {
     Dealer& dealer = *link.dealer;
     if (now - dealer.used > options.idle_close && !link.refused) {
       link.dealer.reset();
+    } else if (dealer.checking && now - dealer.said_hello > check_patience) {
+      dial_anew(peer, link.peer.key, dealer);
+    } else if (dealer.up && !dealer.checking && dealer.used > dealer.heard &&
+               now - dealer.heard > silence_max) {
+      // The other side may say what it has to say on a connection of its own: silence proves
+      // nothing yet.
+      say_hello(dealer);
+      dealer.checking = true;
     } else if (!dealer.up && !link.refused && now - dealer.dialled > dial_anew_after) {
       dial_anew(peer, link.peer.key, dealer);
     } else if (!dealer.up && !link.refused && now - dealer.said_hello > hello_again) {

@@ -163,6 +163,8 @@ void Host::carry_out(NodeEffects& effects) {
                           event.name == "member_removed";
         if (gone && event.peer) lanes_->forget(*event.peer);
       }
+      const bool overdue = event.name == "exchange_aborted" && event.reason == Reason::timed_out;
+      if (overdue && event.peer) lanes_->doubt(*event.peer);
     }
     if (members_changed) sync_addresses();
     for (const Outgoing& outgoing : effects.messages) {
