@@ -374,9 +374,13 @@ int Launch::run() {
   std::vector<PeerOutcome> outcomes;
   bool clean = true;
   for (LaunchedPeer& peer : peers_) {
-    const bool by_fault = peer.state() == State::taken || peer.state() == State::absent;
     const Ending ending = peer.ending().value_or(Ending{});
-    clean = clean && (by_fault || (ending.signal == 0 && ending.exit_code == 0));
+    std::string by_fault;
+    if (peer.state() == State::absent) by_fault = "never joined";
+    if (peer.state() == State::taken) {
+      by_fault = ending.signal != 0 ? "killed by a fault" : "left by a fault";
+    }
+    clean = clean && (!by_fault.empty() || (ending.signal == 0 && ending.exit_code == 0));
     outcomes.push_back({.name = peer.name(),
                         .folder = peer.folder(),
                         .ending = ending,

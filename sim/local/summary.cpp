@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 struct FinishedPeer {
   std::string name;
   Ending ending;
-  bool by_fault = false;
+  std::string by_fault;  ///< What a fault made its end; empty: its own doing.
   std::uint64_t untold_bytes = 0;
   std::vector<float> parameters;  ///< Empty: no sound checkpoint.
   double accuracy = 0;
@@ -111,7 +111,7 @@ bool print_summary(const Config& config, const std::string& config_text,
              "steps", "exchanges", "refused", "MB sent", "end");
   for (const FinishedPeer& peer : peers) {
     const bool clean = peer.ending.signal == 0 && peer.ending.exit_code == 0;
-    failures += !clean && !peer.by_fault;
+    failures += !clean && peer.by_fault.empty();
     steps += peer.result.value("step", std::uint64_t{0});
     committed += number(peer.result, "exchanges", "committed");
     refused += number(peer.result, "exchanges", "refused");
@@ -127,9 +127,9 @@ bool print_summary(const Config& config, const std::string& config_text,
                100 * peer.accuracy, peer.loss, peer.result.value("step", std::uint64_t{0}),
                number(peer.result, "exchanges", "committed"),
                number(peer.result, "exchanges", "refused"), static_cast<double>(sent) / 1e6,
-               peer.by_fault ? "by a fault"
-               : clean       ? "clean"
-                             : to_string(peer.ending));
+               !peer.by_fault.empty() ? peer.by_fault
+               : clean                ? "clean"
+                                      : to_string(peer.ending));
   }
   if (faults) {
     // Lives that were killed left no result, but their events.
@@ -146,6 +146,7 @@ bool print_summary(const Config& config, const std::string& config_text,
   const std::vector<float> mean = mean_of(peers, model.layout().size());
   if (mean.empty()) {
     fmt::print("no peer left a checkpoint that can be read\n");
+    if (faults) print(*faults);
     return false;
   }
   const Score score = evaluate(model, mean, *test.data);

@@ -18,7 +18,7 @@ struct PeerOutcome {
   std::string name;
   std::filesystem::path folder;  ///< Holds its checkpoints and result.json.
   Ending ending;
-  bool by_fault = false;            ///< A fault killed it, had it leave, or never let it join.
+  std::string by_fault;            ///< What a fault made its end, for people; empty: its own doing.
   std::uint64_t untold_bytes = 0;  ///< Sent on lanes in lives that left no result.
 };
 
