@@ -137,7 +137,7 @@ char process_state(long pid) {
 
 TEST_CASE("under churn the others train on and everybody who died comes back with a good model",
           "[process]") {
-  FaultyRun run(6, long_run(250000),
+  FaultyRun run(6, long_run(180000),
                 fault("kind = \"join\"\nat_s = 1.5\npeers = 5") +
                     fault("kind = \"kill\"\nat_s = 0.5\nfor_s = 1\n"
                           "every_s = 1\nuntil_s = 5\npeers = \"any\"") +
@@ -183,7 +183,7 @@ TEST_CASE("both sides of a partition train on and their views and models merge a
           "[process]") {
   FaultyRun run(4, endless_config(quick_membership),
                 fault("kind = \"partition\"\nat_s = 1\npeers = \"0-1\"") +
-                    fault("kind = \"heal\"\nat_s = 7"));
+                    fault("kind = \"heal\"\nat_s = 6"));
   REQUIRE(eventually([&] { return run.has_said("partition 0-1"); }, 30s));
   REQUIRE(eventually(
       [&] {
@@ -220,7 +220,7 @@ TEST_CASE("both sides of a partition train on and their views and models merge a
 
 TEST_CASE("a cut one way kills nobody as long as others can hear both ends", "[process]") {
   FaultyRun run(4, endless_config(quick_membership),
-                fault("kind = \"cut\"\nat_s = 0.5\nfor_s = 5\npeers = 0\nto = 1"));
+                fault("kind = \"cut\"\nat_s = 0.5\nfor_s = 3\npeers = 0\nto = 1"));
   REQUIRE(eventually([&] { return run.has_said("end of cut 0 to 1"); }, 30s));
   CHECK(run.exchanges_go_on(0));
   CHECK(run.exchanges_go_on(1));
@@ -278,7 +278,7 @@ TEST_CASE("peers are stopped and continued and slowed and sent away as the scena
                     fault("kind = \"stop\"\nat_s = 0.5\npeers = 1") +
                     fault("kind = \"slow_cpu\"\nat_s = 0.5\npeers = 4\nfactor = 0.1") +
                     fault("kind = \"leave\"\nat_s = 1\npeers = 2") +
-                    fault("kind = \"continue\"\nat_s = 4\npeers = 1"));
+                    fault("kind = \"continue\"\nat_s = 6\npeers = 1"));
   REQUIRE(eventually([&] { return run.has_said("stop 1"); }, 30s));
   const Json before = run.status(0);
   REQUIRE(before.is_object());
@@ -300,7 +300,7 @@ TEST_CASE("peers are stopped and continued and slowed and sent away as the scena
   INFO(run.output());
   const Json summary = run.summary();
   CHECK(summary["peers"][2].value("by_fault", "") == "left by a fault");
-  CHECK(summary["faults"].value("stopped_s", 0.0) == Approx(3.5).margin(0.5));
+  CHECK(summary["faults"].value("stopped_s", 0.0) == Approx(5.5).margin(0.5));
   CHECK(summary.value("failures", 1) == 0);
 }
 
