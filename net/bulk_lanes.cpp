@@ -199,7 +199,8 @@ void BulkLanes::Impl::answer(PeerId peer, const LaneInvite& theirs) {
   // Both may invite at once: the smaller lane number goes on, and both know both.
   if (waiting && lane.id < theirs.lane) return;
   if (waiting) doors.expect_no_more(lane.id);
-  if (lane.state == Lane::State::open) {
+  const bool lost = lane.state == Lane::State::open;
+  if (lost) {
     // Sent before it heard of the lane that is open by now, or because it has lost that lane?
     if (theirs.previous != lane.id) return;
     lane.connection->close();
@@ -211,6 +212,12 @@ void BulkLanes::Impl::answer(PeerId peer, const LaneInvite& theirs) {
   lane.progress = Clock::now();
   doors.expect(theirs.lane, theirs.token);
   dial(peer, theirs);
+  if (!lost) return;
+  callbacks.event({.name = "lane_lost",
+                   .peer = peer,
+                   .reason = Reason::unreachable,
+                   .detail = "the partner lost it first"});
+  callbacks.lost(peer);
 }
 
 void BulkLanes::Impl::dial(PeerId peer, const LaneInvite& invite) {

@@ -87,6 +87,58 @@ ControlLinks::Options options_of(std::size_t number, const KeyPair& own, const K
           .session = session};
 }
 
+/// Lanes of two peers; the second listens, behind the proxy.
+class LanePair {
+ public:
+  LanePair() {
+    for (std::size_t i = 0; i < 2; ++i) {
+      const std::string host = "127.1.0." + std::to_string(i + 1);
+      ends[i].lanes.emplace(world.io,
+                            BulkLanes::Options{.listen_host = i == 1 ? host : "",
+                                               .dial_from = host,
+                                               .security = BulkLanes::Security::tls},
+                            callbacks(i));
+    }
+    front_ = world.front(ends[1].lanes->listening());
+  }
+
+  static PeerId id(std::size_t i) { return PeerId{100 + i}; }
+  /// A thousand bytes.
+  void send(std::size_t from) {
+    ends[from].lanes->send(
+        {id(1 - from), TransferId{id(from), 1, ++number_}, {bytes_, std::span(*bytes_)}, 0});
+  }
+
+  struct Lanes {
+    std::optional<BulkLanes> lanes;
+    std::size_t bytes = 0;
+    std::size_t lost = 0;
+  };
+  World world;
+  Lanes ends[2];
+
+ private:
+  BulkLanes::Callbacks callbacks(std::size_t i) {
+    return {.block = [this, i](PeerId, const Block& block) { ends[i].bytes += block.bytes.size(); },
+            .message = [](const Envelope&) {},
+            .lost = [this, i](PeerId) { ++ends[i].lost; },
+            .refused = [](PeerId) {},
+            .event = [](const Event&) {},
+            .send_invite =
+                [this, i](PeerId, LaneInvite invite) {
+                  if (!invite.address.empty()) invite.address = front_;
+                  asio::post(world.io, [this, i, invite] {
+                    ends[1 - i].lanes->receive_invite(id(i), invite);
+                  });
+                  return true;
+                }};
+  }
+
+  std::string front_;
+  std::shared_ptr<std::vector<std::byte>> bytes_ = std::make_shared<std::vector<std::byte>>(1000);
+  std::uint64_t number_ = 0;
+};
+
 }  // namespace
 
 TEST_CASE("control links come back after damaged bytes and after a long silence") {
@@ -155,59 +207,37 @@ TEST_CASE("a later life of a peer is told from the one before it") {
 }
 
 TEST_CASE("a lane on which nothing comes is given up in doubt and one that works is kept") {
-  World world;
-  struct Lanes {
-    std::optional<BulkLanes> lanes;
-    std::size_t bytes = 0;
-    std::size_t lost = 0;
-  };
-  Lanes ends[2];
-  const auto id = [](std::size_t i) { return PeerId{100 + i}; };
-  std::string front;
-  for (std::size_t i = 0; i < 2; ++i) {
-    const std::string host = "127.1.0." + std::to_string(i + 1);
-    ends[i].lanes.emplace(
-        world.io,
-        BulkLanes::Options{.listen_host = i == 1 ? host : "",
-                           .dial_from = host,
-                           .security = BulkLanes::Security::tls},
-        BulkLanes::Callbacks{
-            .block = [&ends, i](PeerId,
-                                const Block& block) { ends[i].bytes += block.bytes.size(); },
-            .message = [](const Envelope&) {},
-            .lost = [&ends, i](PeerId) { ++ends[i].lost; },
-            .refused = [](PeerId) {},
-            .event = [](const Event&) {},
-            .send_invite =
-                [&world, &ends, &front, id, i](PeerId, LaneInvite invite) {
-                  if (!invite.address.empty()) invite.address = front;
-                  asio::post(world.io, [&ends, id, i, invite] {
-                    ends[1 - i].lanes->receive_invite(id(i), invite);
-                  });
-                  return true;
-                }});
-  }
-  front = world.front(ends[1].lanes->listening());
-  const auto bytes = std::make_shared<std::vector<std::byte>>(1000);
-  std::uint64_t number = 0;
-  const auto send = [&](std::size_t from) {
-    ends[from].lanes->send(
-        {id(1 - from), TransferId{id(from), 1, ++number}, {bytes, std::span(*bytes)}, 0});
-  };
-  send(0);
-  send(1);
-  REQUIRE(world.until([&] { return ends[0].bytes == 1000 && ends[1].bytes == 1000; }));
-  ends[0].lanes->doubt(id(1));
-  CHECK(ends[0].lost == 0);
-  world.become({.held = true});
-  REQUIRE(world.until([&] {
-    ends[0].lanes->doubt(id(1));
-    return ends[0].lost == 1;
+  LanePair pair;
+  auto& [here, there] = pair.ends;
+  pair.send(0);
+  pair.send(1);
+  REQUIRE(pair.world.until([&] { return here.bytes == 1000 && there.bytes == 1000; }));
+  here.lanes->doubt(LanePair::id(1));
+  CHECK(here.lost == 0);
+  pair.world.become({.held = true});
+  REQUIRE(pair.world.until([&] {
+    here.lanes->doubt(LanePair::id(1));
+    return here.lost == 1;
   }));
-  world.become({});
-  send(0);
-  REQUIRE(world.until([&] { return ends[1].bytes == 2000; }));
-  CHECK(ends[0].lanes->counters().lanes_opened == 2);
+  pair.world.become({});
+  pair.send(0);
+  REQUIRE(pair.world.until([&] { return there.bytes == 2000; }));
+  CHECK(here.lanes->counters().lanes_opened == 2);
+}
+
+TEST_CASE("a lane that the partner lost first is told to be lost although it is made anew") {
+  LanePair pair;
+  auto& [here, there] = pair.ends;
+  pair.send(0);
+  REQUIRE(pair.world.until([&] { return there.bytes == 1000; }));
+  // The end of the old connection travels more slowly than the invitation to a new one.
+  pair.world.become({.quality = {.latency = 300ms}});
+  there.lanes->forget(LanePair::id(0));
+  pair.send(1);
+  REQUIRE(pair.world.until([&] { return here.lost == 1; }));
+  CHECK(here.bytes == 0);
+  REQUIRE(pair.world.until([&] { return here.bytes == 1000; }));
+  CHECK(here.lost == 1);
 }
 
 }  // namespace gv
