@@ -10,16 +10,19 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::uint64_t count(const FaultReport& report, const char* event) {
-  const auto found = report.events.find(event);
-  return found == report.events.end() ? 0 : found->second;
-}
-
 }  // namespace
 
-std::map<std::string, std::uint64_t> count_events(const std::filesystem::path& log,
-                                                  std::uint64_t offset) {
-  std::map<std::string, std::uint64_t> counts;
+std::uint64_t count(const FaultReport& report, const std::string& event) {
+  std::uint64_t sum = 0;
+  for (const EventCounts& peer : report.events) {
+    const auto found = peer.find(event);
+    if (found != peer.end()) sum += found->second;
+  }
+  return sum;
+}
+
+EventCounts count_events(const std::filesystem::path& log, std::uint64_t offset) {
+  EventCounts counts;
   std::ifstream in(log);
   in.seekg(static_cast<std::streamoff>(offset));
   for (std::string line; std::getline(in, line);) {

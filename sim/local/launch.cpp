@@ -16,16 +16,13 @@
 #include <stdexcept>
 #include <vector>
 
-#include "net/identity.hpp"
 #include "peer/config.hpp"
 #include "peer/host.hpp"
 #include "peer/status.hpp"
 #include "peer/task.hpp"
-#include "sim/local/addresses.hpp"
-#include "sim/local/fault_proxy.hpp"
-#include "sim/local/fault_report.hpp"
-#include "sim/local/injector.hpp"
+#include "sim/local/keys.hpp"
 #include "sim/local/launched_peer.hpp"
+#include "sim/local/real_scenario.hpp"
 #include "sim/local/summary.hpp"
 #include "sim/local/table.hpp"
 
@@ -42,10 +39,6 @@ constexpr auto redraw_period = std::chrono::seconds(1);
 /// Until all peers train: a scenario's time begins then.
 constexpr auto look_period = std::chrono::milliseconds(50);
 constexpr auto status_limit = std::chrono::milliseconds(900);
-/// Faults are drawn for so long.
-constexpr Duration timeline_end = std::chrono::hours(6);
-/// A peer is told of so many others to join.
-constexpr std::size_t joins_max = 3;
 
 class Launch {
  public:
@@ -55,9 +48,7 @@ class Launch {
 
  private:
   void prepare();
-  void make_bad_links();
   void start_peer(std::size_t number, bool resume);
-  std::vector<std::string> joins_for(std::size_t number);
   void wait_for_address(LaunchedPeer& peer);
   void begin_scenario();
   void tick();
@@ -66,8 +57,6 @@ class Launch {
   void draw();
   void on_interrupt();
   void await_interrupts();
-  FaultReport fault_report();
-  bool has_faults() const { return injector_.has_value(); }
 
   LaunchOptions options_;
   Config config_;
@@ -80,12 +69,7 @@ class Launch {
   asio::signal_set signals_{io_, SIGINT, SIGTERM};
   std::deque<LaunchedPeer> peers_;
   std::string first_address_;
-  std::deque<PeerAddresses> addresses_;     ///< Empty without faults.
-  std::vector<std::uint64_t> log_offsets_;  ///< Where this run begins in the event logs.
-  std::optional<LinkFaults> links_;
-  std::optional<FaultProxy> proxy_;
-  std::optional<Injector> injector_;
-  std::size_t starters_ = 0;  ///< Peers that are there at first.
+  std::optional<RealScenario> faults_;  ///< Empty: nothing goes wrong on purpose.
   Table table_;
   Clock::time_point began_ = Clock::now();
   std::optional<Clock::time_point> scenario_began_;
@@ -120,82 +104,23 @@ void Launch::prepare() {
     config_path_ = (folder_ / "config.toml").string();
     std::ofstream(config_path_) << config_text_;
   }
-  std::string allow_list;
+  make_keys(folder_, options_.peers);
   for (std::size_t number = 0; number < options_.peers; ++number) {
-    const std::string name = fmt::format("peer-{}", number);
-    const auto folder = folder_ / name;
-    std::filesystem::create_directories(folder);
-    KeyPair pair;
-    if (std::filesystem::exists(folder / "key")) {
-      LoadedKeyPair loaded = load_key_pair(folder / "key");
-      if (!loaded.problems.empty()) throw std::runtime_error(to_string(loaded.problems.front()));
-      pair = loaded.pair;
-    } else {
-      pair = generate_key_pair();
-      const Problems problems = save_key_pair(folder / "key", pair);
-      if (!problems.empty()) throw std::runtime_error(to_string(problems.front()));
-    }
-    allow_list += name + " " + to_text(pair.public_key) + "\n";
-    std::error_code missing;
-    const auto offset = std::filesystem::file_size(folder / "events.jsonl", missing);
-    log_offsets_.push_back(missing ? 0 : offset);
-    peers_.emplace_back(io_, name, folder, scenario_ ? scenario_->speed_of(number) : 1.0);
+    const std::string name = peer_name(number);
+    peers_.emplace_back(io_, name, folder_ / name, scenario_ ? scenario_->speed_of(number) : 1.0);
   }
-  std::ofstream(folder_ / "authorized_peers") << allow_list;
-  starters_ = options_.peers;
   if (!scenario_) return;
-  const bool behind_proxy = has_bad_links(*scenario_);
-  for (std::size_t number = 0; number < options_.peers; ++number) {
-    addresses_.emplace_back(io_, number, behind_proxy);
-  }
-  if (behind_proxy) make_bad_links();
-  injector_.emplace(
-      io_, timeline(*scenario_, options_.peers, timeline_end, Rng(config_.run.seed).fork("faults")),
-      peers_,
-      Injector::Calls{.start = [this](std::size_t peer, bool resume) { start_peer(peer, resume); },
-                      .links =
-                          [this](const Happening& happening) {
-                            if (!proxy_) return;
-                            links_->apply(happening);
-                            proxy_->refresh();
-                          },
+  faults_.emplace(io_, *scenario_, config_.run.seed, peers_,
+                  RealScenario::Calls{
+                      .start = [this](std::size_t peer, bool resume) { start_peer(peer, resume); },
                       .tell = [this](const std::string& line) { table_.tell(line); }});
-  for (std::size_t number = 0; number < options_.peers; ++number) {
-    starters_ -= injector_->joins_late(number);
-  }
-}
-
-void Launch::make_bad_links() {
-  links_.emplace(*scenario_);
-  FaultProxy::Options proxy{.rng = Rng(config_.run.seed).fork("links")};
-  for (std::size_t number = 0; number < options_.peers; ++number) {
-    proxy.sources[addresses_[number].own()] = number;
-  }
-  proxy_.emplace(io_, std::move(proxy),
-                 [this](std::size_t from, std::size_t to) { return links_->between(from, to); });
-  for (std::size_t number = 0; number < options_.peers; ++number) {
-    for (const auto& [front, back] : addresses_[number].forwards()) {
-      proxy_->forward(number, front, back);
-    }
-  }
-}
-
-/// Peers that run, as many as a newcomer needs to find one that it can reach.
-std::vector<std::string> Launch::joins_for(std::size_t number) {
-  if (!has_faults()) return {first_address_};
-  std::vector<std::string> joins;
-  for (std::size_t i = 1; i < peers_.size() && joins.size() < joins_max; ++i) {
-    const std::size_t other = (number + i) % peers_.size();
-    if (peers_[other].state() != State::running) continue;
-    joins.push_back(peers_[other].name() + "@" + addresses_[other].advertised());
-  }
-  return joins;
 }
 
 void Launch::start_peer(std::size_t number, bool resume) {
   LaunchedPeer& peer = peers_[number];
   // Who comes later finds the others training and waits for nobody.
-  const std::size_t wait_for = scenario_began_ ? 1 : starters_;
+  std::size_t wait_for = options_.peers;
+  if (faults_) wait_for = faults_->has_begun() ? 1 : faults_->starters();
   std::vector<std::string> arguments = {options_.program.string(),
                                         "peer",
                                         config_path_,
@@ -211,12 +136,17 @@ void Launch::start_peer(std::size_t number, bool resume) {
                                         fmt::format("{}/{}", number, options_.peers),
                                         "--wait-for",
                                         std::to_string(wait_for)};
-  const std::vector<std::string> places = has_faults()
-                                              ? addresses_[number].arguments()
-                                              : std::vector<std::string>{"--listen", "127.0.0.1:0"};
+  std::vector<std::string> places{"--listen", "127.0.0.1:0"};
+  std::vector<std::string> joins;
+  if (faults_) {
+    places = faults_->arguments(number);
+    joins = faults_->joins_for(number);
+  } else if (!first_address_.empty()) {
+    joins.push_back(first_address_);
+  }
   arguments.insert(arguments.end(), places.begin(), places.end());
-  for (const std::string& address : joins_for(number)) {
-    if (!address.empty()) arguments.insert(arguments.end(), {"--join", address});
+  for (const std::string& address : joins) {
+    arguments.insert(arguments.end(), {"--join", address});
   }
   if (resume || options_.resume) arguments.emplace_back("--resume");
   peer.start(arguments);
@@ -247,7 +177,7 @@ void Launch::begin_scenario() {
     if (begins && peer.last.value("phase", "joining") == "joining") return;
   }
   scenario_began_ = Clock::now();
-  injector_->begin();
+  faults_->begin();
 }
 
 void Launch::ask_all() {
@@ -276,8 +206,8 @@ bool Launch::goes_on() {
                             peer.ending()->signal == 0);
   }
   if (trains) return true;
-  if (!finished && has_faults() && injector_->will_revive()) return true;
-  if (has_faults()) injector_->cancel();
+  if (!finished && faults_ && faults_->injector().will_revive()) return true;
+  if (faults_) faults_->injector().cancel();
   // What is left of the others stands still for good: it wakes to leave with what it has.
   for (LaunchedPeer& peer : peers_) peer.end(SIGTERM);
   return is_running;
@@ -313,7 +243,7 @@ void Launch::tick() {
     io_.stop();
     return;
   }
-  const bool begins = has_faults() && !scenario_began_;
+  const bool begins = faults_ && !faults_->has_begun();
   if (begins) begin_scenario();
   ask_all();
   if (!begins) draw();
@@ -327,7 +257,7 @@ void Launch::on_interrupt() {
   if (interrupts_ > 0 && Clock::now() - interrupted_ < same_interrupt) return;
   ++interrupts_;
   interrupted_ = Clock::now();
-  if (has_faults()) injector_->cancel();
+  if (faults_) faults_->injector().cancel();
   for (LaunchedPeer& peer : peers_) peer.end(interrupts_ > 1 ? SIGKILL : SIGTERM);
   table_.tell(interrupts_ > 1 ? "stopping the peers at once"
                               : "the peers leave with a checkpoint; once more to stop at once");
@@ -341,28 +271,13 @@ void Launch::await_interrupts() {
   });
 }
 
-FaultReport Launch::fault_report() {
-  FaultReport report{.injected = injector_->counts()};
-  if (proxy_) report.proxy = proxy_->counters();
-  for (std::size_t number = 0; number < peers_.size(); ++number) {
-    const LaunchedPeer& peer = peers_[number];
-    report.down_s += peer.down_s();
-    report.stopped_s += peer.stopped_s();
-    for (const auto& [event, times] :
-         count_events(peer.folder() / "events.jsonl", log_offsets_[number])) {
-      report.events[event] += times;
-    }
-  }
-  return report;
-}
-
 int Launch::run() {
   prepare();
   fmt::print("{} peers train by gossip; everything they write is below {}\n", options_.peers,
              folder_.string());
   std::fflush(stdout);
   for (std::size_t number = 0; number < options_.peers; ++number) {
-    if (has_faults() && injector_->joins_late(number)) continue;
+    if (faults_ && faults_->injector().joins_late(number)) continue;
     start_peer(number, options_.resume);
     if (first_address_.empty()) wait_for_address(peers_[number]);
   }
@@ -388,7 +303,7 @@ int Launch::run() {
                         .untold_bytes = peer.untold_bytes()});
   }
   std::optional<FaultReport> report;
-  if (has_faults()) report = fault_report();
+  if (faults_) report = faults_->report();
   const bool evaluated = print_summary(config_, config_text_, folder_, outcomes, report, wall);
   return clean && evaluated ? 0 : 1;
 }

@@ -84,6 +84,18 @@ std::uint64_t number(const Json& json, const char* group, const char* name) {
   return json.value(group, Json::object()).value(name, std::uint64_t{0});
 }
 
+/// Lives that were killed left no result, but their events.
+void count_all_lives(const EventCounts& events, Json& result) {
+  const auto times = [&](const char* event) {
+    const auto found = events.find(event);
+    return found == events.end() ? std::uint64_t{0} : found->second;
+  };
+  for (const char* outcome : {"committed", "refused", "aborted", "undecided"}) {
+    result["exchanges"][outcome] = times((std::string("exchange_") + outcome).c_str());
+  }
+  result["failures_seen"] = times("member_dead");
+}
+
 }  // namespace
 
 bool print_summary(const Config& config, const std::string& config_text,
@@ -96,7 +108,10 @@ bool print_summary(const Config& config, const std::string& config_text,
   }
   Model model(test.model, test.data->shape, 256);
   std::vector<FinishedPeer> peers;
-  for (const PeerOutcome& outcome : outcomes) peers.push_back(finish(outcome, model, *test.data));
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    peers.push_back(finish(outcomes[i], model, *test.data));
+    if (faults) count_all_lives(faults->events[i], peers.back().result);
+  }
 
   std::uint64_t steps = 0;
   std::uint64_t committed = 0;
@@ -130,18 +145,6 @@ bool print_summary(const Config& config, const std::string& config_text,
                !peer.by_fault.empty() ? peer.by_fault
                : clean                ? "clean"
                                       : to_string(peer.ending));
-  }
-  if (faults) {
-    // Lives that were killed left no result, but their events.
-    const auto of_all_lives = [&](const char* event) {
-      const auto found = faults->events.find(event);
-      return found == faults->events.end() ? 0 : found->second;
-    };
-    committed = of_all_lives("exchange_committed");
-    refused = of_all_lives("exchange_refused");
-    aborted = of_all_lives("exchange_aborted");
-    undecided = of_all_lives("exchange_undecided");
-    seen_dead = of_all_lives("member_dead");
   }
   const std::vector<float> mean = mean_of(peers, model.layout().size());
   if (mean.empty()) {
