@@ -390,6 +390,7 @@ bool ControlLinks::Impl::send(PeerId to, const Frame& frame) {
     link.dealer->used = Clock::now();
     if (put(*link.dealer->watch, bytes)) return true;
     dial_anew(to, link.peer.key, *link.dealer);
+    link.dealer->opened = link.dealer->dialled;
   }
   if (put_routed(link, bytes)) return true;
   if (link.address.empty()) return false;

@@ -41,10 +41,9 @@ void print(const FaultReport& report) {
   fmt::print("injected     {}\n", injected.empty() ? "nothing" : injected);
   fmt::print("cost         {:.1f} s of peers down, {:.1f} s stopped\n", report.down_s,
              report.stopped_s);
-  fmt::print(
-      "             exchanges: {} committed at an end, {} aborted, {} undecided, {} refused\n",
-      count(report, "exchange_committed"), count(report, "exchange_aborted"),
-      count(report, "exchange_undecided"), count(report, "exchange_refused"));
+  fmt::print("             exchanges: {} aborted, {} undecided, {} refused\n",
+             count(report, "exchange_aborted"), count(report, "exchange_undecided"),
+             count(report, "exchange_refused"));
   fmt::print("             members: {} declared dead, {} came back, {} suspicions refuted\n",
              count(report, "member_dead"), count(report, "member_returned"),
              count(report, "member_refuted"));
