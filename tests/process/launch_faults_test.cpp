@@ -273,7 +273,7 @@ TEST_CASE("slow and lossy links slow exchanges down and change nothing else", "[
 
 TEST_CASE("peers are stopped and continued and slowed and sent away as the scenario says",
           "[process]") {
-  FaultyRun run(5, endless_config(),
+  FaultyRun run(5, endless_config(quick_membership),
                 "[[scenario.speed]]\npeers = 3\nfactor = 0.25\n" +
                     fault("kind = \"stop\"\nat_s = 0.5\npeers = 1") +
                     fault("kind = \"slow_cpu\"\nat_s = 0.5\npeers = 4\nfactor = 0.1") +
