@@ -311,6 +311,10 @@ int run_command_line(int argc, char** argv) {
   simulator->add_option("--folder", curves_folder,
                         "Where curves.csv and curves.svg go; default: a new run folder");
   simulator->add_flag("--trace", simulate_options.trace, "Print one line an event");
+  bool check_invariants = false;
+  simulator->add_flag("--check", check_invariants,
+                      "Check every invariant after every event, heal at the end and wait for what "
+                      "must come about; exit codes as with --swarm");
   SwarmOptions swarm_options;
   auto* swarm_option = simulator->add_option(
       "--swarm", swarm_options.worlds,
@@ -329,6 +333,10 @@ int run_command_line(int argc, char** argv) {
       return;
     }
     simulate_options.folder = curves_folder;
+    if (check_invariants) {
+      result = check_scenario(simulate_options);
+      return;
+    }
     result = simulate(simulate_options);
   });
 

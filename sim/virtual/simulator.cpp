@@ -123,6 +123,7 @@ struct Machine {
   std::uint64_t jobs = 0;
   Rng pace{0};
   Time state_since{};
+  std::optional<Time> joining_since;
   std::map<PeerNumber, std::uint32_t> met;  ///< With the life they had then.
   std::set<PeerNumber> lanes;               ///< Blocks went there or came from there.
   std::vector<PeerNumber> known;            ///< Members when it ended: its cache on disk.
@@ -224,6 +225,7 @@ struct Simulator::World {
     NodeEffects effects;
     call(*peer.node, local(number), effects);
     carry_out(number, effects);
+    if (peer.node) account_joining(number);
     if (peer.node && peer.node->is_finished()) {
       end(number, PeerState::ended);
     } else if (peer.node) {
@@ -568,7 +570,7 @@ struct Simulator::World {
   static bool starts_peers(const Happening& happening) {
     const FaultKind kind = happening.rule.kind;
     return kind == FaultKind::restart || kind == FaultKind::join ||
-           (kind == FaultKind::kill && !happening.begins);
+           ((kind == FaultKind::kill || kind == FaultKind::leave) && !happening.begins);
   }
 
   void handle(Happening& event) {
@@ -593,6 +595,17 @@ struct Simulator::World {
     if (peer.state == PeerState::stopped) peer.spent.stopped += passed;
     if (peer.state == PeerState::down) peer.spent.down += passed;
     machines[number].state_since = now;
+  }
+
+  void account_joining(PeerNumber number) {
+    Machine& machine = machines[number];
+    const bool joining = peers[number].node->gossip().phase() == Phase::joining;
+    if (machine.joining_since && !joining) {
+      peers[number].spent.joining += seconds(now - *machine.joining_since);
+      machine.joining_since.reset();
+    } else if (!machine.joining_since && joining) {
+      machine.joining_since = now;
+    }
   }
 
   void start(PeerNumber number) {
@@ -667,6 +680,7 @@ struct Simulator::World {
       }
     }
     machine.job.reset();
+    machine.joining_since.reset();
     backlogs[number].clear();
     set_state(number, state);
     ++peer.life;
@@ -737,7 +751,13 @@ struct Simulator::World {
         each([&](PeerNumber n) { wake(n); });
         break;
       case FaultKind::leave:
-        each([&](PeerNumber n) { leave(n); });
+        each([&](PeerNumber n) {
+          if (begins) {
+            leave(n);
+          } else if (peers[n].state == PeerState::ended) {
+            start(n);
+          }
+        });
         break;
       case FaultKind::join:
         each([&](PeerNumber n) {
@@ -800,7 +820,11 @@ struct Simulator::World {
       peers[number].speed = options.scenario.speed_of(number);
       late += absent[number] ? 1 : 0;
     }
-    wait_for = options.wait_for > 0 ? options.wait_for : std::max<std::size_t>(1, n - late);
+    // Who may meet only some cannot wait for all.
+    const bool sparse = options.scenario.neighbours > 0 && options.scenario.neighbours < n;
+    const std::size_t everybody = std::max<std::size_t>(1, n - late);
+    wait_for = options.wait_for > 0 ? options.wait_for
+                                    : std::min<std::size_t>(everybody, sparse ? 2 : everybody);
     for (PeerNumber number = 0; number < n; ++number) {
       if (!absent[number]) start(number);
     }

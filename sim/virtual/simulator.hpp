@@ -102,7 +102,8 @@ class Simulator {
     std::uint64_t seed = 1;
     Scenario scenario;
     Node::Options node;                ///< The same for every peer; layout included.
-    std::size_t wait_for = 0;          ///< Size of the start barrier; 0 = all that are there.
+    std::size_t wait_for = 0;          ///< Size of the start barrier; 0 = all that are
+                                       ///< there, or 2 where each may meet only some.
     std::vector<std::uint64_t> steps;  ///< Budget of each peer; empty: `node.gossip.steps`.
   };
 
