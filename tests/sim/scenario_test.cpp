@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 
 namespace gv {
 namespace {
@@ -263,6 +266,20 @@ TEST_CASE("every file of faults that comes along is sound") {
     ++files;
   }
   CHECK(files >= 4);
+}
+
+TEST_CASE("the page of scenarios says what the tables of scenarios say") {
+  const std::string page = std::string(GRAPEVINE_SOURCE_DIR) + "/docs/scenarios.md";
+  const std::string expected =
+      "# Scenarios\n\nWhat a `[scenario]` may say, for `grapevine sim` and `grapevine launch "
+      "--faults`. How to use it is in\n[simulator.md](simulator.md) and "
+      "[faults.md](faults.md).\n\n" +
+      scenario_reference();
+  // Rewritten on request, then read as a difference.
+  if (std::getenv("GRAPEVINE_REWRITE") != nullptr) std::ofstream(page) << expected;
+  std::ifstream in(page);
+  const std::string written((std::istreambuf_iterator<char>(in)), {});
+  CHECK(written == expected);
 }
 
 }  // namespace gv
