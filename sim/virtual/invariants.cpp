@@ -1,4 +1,4 @@
-// The checkers. Names in quotes are those of docs/faults.md.
+// The checkers. Names in quotes are those of docs/simulator.md.
 #include "sim/virtual/invariants.hpp"
 
 #include <fmt/format.h>

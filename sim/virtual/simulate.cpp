@@ -144,7 +144,7 @@ class Run {
   std::optional<Work> work_;
   Tally tally_;
   Clock::time_point began_ = Clock::now();
-  Clock::time_point shown_{};
+  Clock::time_point shown_ = Clock::now();
   bool terminal_ = ::isatty(STDOUT_FILENO) != 0;
   Duration expected_{};
 };
@@ -279,6 +279,13 @@ void Run::print_summary(const Simulator& world, const CurvePoint& last) {
        fmt::format("{:.0f} in {:.3g} s each; {} refused, {} aborted, {} undecided",
                    tally_.exchanges(), tally_.exchange_seconds(), tally_.events("exchange_refused"),
                    tally_.events("exchange_aborted"), tally_.events("exchange_undecided")));
+  if (!tally_.by_reason().empty()) {
+    std::string text;
+    for (const auto& [what, count] : tally_.by_reason()) {
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", what, count);
+    }
+    line("reasons", text);
+  }
   line("staleness", fmt::format("{:.1f} steps between the two sides", tally_.staleness()));
   line("bytes", fmt::format("{:.1f} MB of models, {:.2f} MB of messages",
                             static_cast<double>(world.counts().lane_bytes) / 1e6,

@@ -623,7 +623,6 @@ struct Simulator::World {
       image = peer.disk.newest();
       if (image) peer.work->restore(*image);
     }
-    peer.canary_at_start = peer.work->canary();
     for (Watcher* watcher : watchers) watcher->on_restore(outer, number, image.get());
     Node::Options node = options.node;
     node.gossip.wait_for_peers = first ? wait_for : 1;
@@ -927,7 +926,6 @@ const VirtualPeer& Simulator::peer(PeerNumber number) const { return world_->pee
 const WorldCounts& Simulator::counts() const { return world_->counts; }
 const Simulator::Options& Simulator::options() const { return world_->options; }
 std::uint64_t Simulator::trace_hash() const { return world_->hash; }
-void Simulator::inject(Happening happening) { world_->apply(happening); }
 void Simulator::heal() { world_->heal(); }
 
 void Simulator::send_from_outside(PeerId from, PeerNumber to, Message message) {

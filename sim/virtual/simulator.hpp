@@ -89,7 +89,6 @@ struct VirtualPeer {
   double speed = 1;
   double cpu = 1;  ///< Factor of the faults of its CPU.
   TimeSpent spent;
-  Canary canary_at_start{};       ///< Of its present life.
   std::uint64_t steps_taken = 0;  ///< In all lives, lost ones included.
 };
 
@@ -132,8 +131,6 @@ class Simulator {
   /// A hash over every event so far: when, whom, what.
   std::uint64_t trace_hash() const;
 
-  /// Something goes wrong now.
-  void inject(Happening happening);
   /// Ends every fault, wakes the stopped and starts again whoever was killed; nothing that was
   /// still to come happens.
   void heal();

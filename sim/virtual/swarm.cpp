@@ -190,7 +190,8 @@ int say_failure(const DrawnWorld& world, const Violation& violation, bool smalle
   fmt::print("{} in the world of seed {}: \"{}\" at {:.6f} s: {}\n",
              violation.liveness ? "stuck" : "broken", world.seed, violation.invariant,
              seconds(violation.at.time_since_epoch()), violation.what);
-  fmt::print("replay: grapevine sim --swarm 1 --seed {} --trace\n", world.seed);
+  fmt::print("commit {}; replay: grapevine sim --swarm 1 --seed {} --trace\n", GRAPEVINE_COMMIT,
+             world.seed);
   if (smallest) {
     const DrawnWorld small = shrink(world, violation);
     fmt::print(
