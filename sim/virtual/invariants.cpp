@@ -297,9 +297,8 @@ void Invariants::check_settled(const Simulator& world) {
   for (const auto& [id, half] : halves_) {
     if (world.now() - half.at < settled_after) continue;
     const PeerRecord& partner = record(half.partner);
-    const auto since = [&](const std::optional<Time>& at) {
-      return at && *at >= half.at - settled_after;
-    };
+    const Time earliest = half.at - settled_after;
+    const auto since = [earliest](const std::optional<Time>& at) { return at && *at >= earliest; };
     if (since(partner.disturbed_at) || since(partner.adopted_at) || since(partner.undecided_at) ||
         since(record(half.peer).disturbed_at)) {
       ++halves_excused_;
