@@ -24,6 +24,7 @@ using Clock = LaneConnection::Clock;
 constexpr std::size_t messages_max = 64;   ///< Waiting on one lane; more go by the control link.
 constexpr std::size_t transfers_max = 16;  ///< Waiting on one lane; more are dropped.
 constexpr auto invite_deadline = std::chrono::seconds(5);
+constexpr auto silence_max = std::chrono::seconds(1);  ///< Of a lane in doubt.
 constexpr auto housekeeping_period = std::chrono::milliseconds(250);
 constexpr int socket_buffer_bytes = 1 << 20;
 
@@ -51,6 +52,7 @@ struct Lane {
   bool writing = false;
   bool reading_record = false;
   Clock::time_point progress;  ///< Last byte either way, or the invitation.
+  Clock::time_point heard;     ///< Last byte that came, or when it opened.
 
   bool is_busy() const { return writing || reading_record || !queue.empty() || !messages.empty(); }
   void reset_stream() {
@@ -106,6 +108,8 @@ BulkLanes::Impl::Impl(asio::io_context& loop, Options given, Callbacks calls)
           io,
           {.listen_host = options.listen_host,
            .advertise_host = options.advertise_host,
+           .port = options.port,
+           .dial_from = options.dial_from,
            .local =
                options.security == Security::automatic || options.security == Security::unix_socket,
            .remote = options.security != Security::unix_socket,
@@ -195,7 +199,8 @@ void BulkLanes::Impl::answer(PeerId peer, const LaneInvite& theirs) {
   // Both may invite at once: the smaller lane number goes on, and both know both.
   if (waiting && lane.id < theirs.lane) return;
   if (waiting) doors.expect_no_more(lane.id);
-  if (lane.state == Lane::State::open) {
+  const bool lost = lane.state == Lane::State::open;
+  if (lost) {
     // Sent before it heard of the lane that is open by now, or because it has lost that lane?
     if (theirs.previous != lane.id) return;
     lane.connection->close();
@@ -207,6 +212,12 @@ void BulkLanes::Impl::answer(PeerId peer, const LaneInvite& theirs) {
   lane.progress = Clock::now();
   doors.expect(theirs.lane, theirs.token);
   dial(peer, theirs);
+  if (!lost) return;
+  callbacks.event({.name = "lane_lost",
+                   .peer = peer,
+                   .reason = Reason::unreachable,
+                   .detail = "the partner lost it first"});
+  callbacks.lost(peer);
 }
 
 void BulkLanes::Impl::dial(PeerId peer, const LaneInvite& invite) {
@@ -263,7 +274,7 @@ void BulkLanes::Impl::opened(PeerId peer, std::uint64_t id, ConnectionPtr connec
   }
   lane.state = Lane::State::open;
   lane.connection = std::move(connection);
-  lane.progress = Clock::now();
+  lane.progress = lane.heard = Clock::now();
   lane.reset_stream();
   previous[peer] = id;
   ++counters.lanes_opened;
@@ -418,7 +429,7 @@ void BulkLanes::Impl::read_header(PeerId peer) {
           broken(peer, connection, error.message());
           return;
         }
-        same->progress = Clock::now();
+        same->progress = same->heard = Clock::now();
         same->reading_record = true;
         read_record(peer);
       });
@@ -582,6 +593,13 @@ bool BulkLanes::send_message(PeerId to, const Message& message) {
   }
   impl_->write_next(to);
   return true;
+}
+
+void BulkLanes::doubt(PeerId peer) {
+  const auto found = impl_->lanes.find(peer);
+  if (found == impl_->lanes.end() || found->second.state != Lane::State::open) return;
+  if (Clock::now() - found->second.heard < silence_max) return;
+  impl_->broken(peer, found->second.connection, "nothing came and an answer is overdue");
 }
 
 void BulkLanes::forget(PeerId peer) {

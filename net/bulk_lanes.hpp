@@ -24,6 +24,8 @@ class BulkLanes {
   struct Options {
     std::string listen_host;       ///< Interface to listen on; empty: dial out only.
     std::string advertise_host;    ///< Host others dial; empty: `listen_host`.
+    std::uint16_t port = 0;        ///< To listen on; 0 = any free one.
+    std::string dial_from;         ///< Address to dial from; empty: the system's choice.
     bool trusted_network = false;  ///< Plain TCP allowed and preferred between hosts.
     Security security =
         Security::automatic;  ///< automatic: Unix socket on one host, else TLS or plain.
@@ -59,6 +61,10 @@ class BulkLanes {
   /// Sends a small message ahead of the blocks on an open lane, which costs both ends half the
   /// wake-ups of a control link. False, and nothing is sent, when no lane to the peer is open.
   bool send_message(PeerId to, const Message& message);
+
+  /// The peer did not answer in time: a lane on which nothing came of late is given up as broken.
+  /// A connection whose bytes were damaged can wait for ever for the end of a record.
+  void doubt(PeerId peer);
 
   /// The peer is gone: closes its lane and forgets its transfers, silently.
   void forget(PeerId peer);

@@ -29,6 +29,9 @@ constexpr int high_water_mark = 256;     ///< Frames ZeroMQ queues for each link
 constexpr auto housekeeping_period = std::chrono::milliseconds(100);
 constexpr auto hello_again = std::chrono::milliseconds(100);
 constexpr auto dial_patience = std::chrono::seconds(1);
+constexpr auto silence_max = std::chrono::seconds(1);      ///< Of a link in use, then a check:
+constexpr auto check_patience = std::chrono::seconds(2);   ///< so long for its answer.
+constexpr auto dial_anew_after = std::chrono::seconds(4);  ///< Longer than a handshake may take.
 constexpr auto join_patience = std::chrono::seconds(10);
 constexpr auto dial_back_patience = std::chrono::seconds(10);
 constexpr auto self_test_patience = std::chrono::seconds(10);
@@ -46,9 +49,12 @@ struct ControlLinks::Impl {
   struct Dealer {
     std::shared_ptr<SocketWatch> watch;
     std::string address;
-    bool up = false;  ///< The hello was answered and agrees.
-    Clock::time_point opened;
+    bool up = false;            ///< The hello was answered and agrees.
+    Clock::time_point opened;   ///< Since when there is hope that it comes up.
+    Clock::time_point dialled;  ///< When its socket was made.
     Clock::time_point said_hello;
+    Clock::time_point heard;  ///< The last frame on it.
+    bool checking = false;    ///< The last hello asks whether it still works.
     Clock::time_point used;
     std::deque<std::vector<std::byte>> pending;
   };
@@ -79,6 +85,7 @@ struct ControlLinks::Impl {
   void allow(const std::vector<AuthorizedPeer>& authorized);
   Dealer dial(PeerId peer, const PublicKey& key, const std::string& address);
   void open(PeerId peer, Link& link);
+  void dial_anew(PeerId peer, const PublicKey& key, Dealer& dealer);
   Hello hello(bool answer) const;
   std::string disagreement(const Hello& theirs) const;
   bool admit(PeerId peer, Link& link, const Hello& theirs);
@@ -263,8 +270,9 @@ ControlLinks::Impl::Dealer ControlLinks::Impl::dial(PeerId peer, const PublicKey
   socket.set(zmq::sockopt::curve_secretkey,
              zmq::buffer(options.identity.secret_key.data(), options.identity.secret_key.size()));
   Dealer dealer{.watch = nullptr, .address = address, .opened = Clock::now()};
-  dealer.used = dealer.opened;
-  socket.connect(endpoint(address));
+  dealer.used = dealer.dialled = dealer.heard = dealer.opened;
+  const std::string& source = options.dial_from;
+  socket.connect(endpoint(source.empty() ? address : source + ":0;" + address));
   dealer.watch = std::make_shared<SocketWatch>(
       io, std::move(socket), [this, peer](SocketWatch& watch) { read_dealer(peer, watch); });
   dealer.watch->start();
@@ -274,6 +282,18 @@ ControlLinks::Impl::Dealer ControlLinks::Impl::dial(PeerId peer, const PublicKey
 void ControlLinks::Impl::open(PeerId peer, Link& link) {
   link.dealer = dial(peer, link.peer.key, link.address);
   say_hello(*link.dealer);
+}
+
+/// After bytes it cannot make sense of (damaged ones, say) ZeroMQ gives a connection up for good
+/// and keeps silent about it; after a damaged length it waits for bytes that never come. So a link
+/// that does not come up, or on which a hello is not answered, is made anew.
+void ControlLinks::Impl::dial_anew(PeerId peer, const PublicKey& key, Dealer& dealer) {
+  Dealer fresh = dial(peer, key, dealer.address);
+  fresh.used = dealer.used;
+  fresh.opened = dealer.opened;
+  fresh.pending = std::move(dealer.pending);
+  dealer = std::move(fresh);
+  say_hello(dealer);
 }
 
 Hello ControlLinks::Impl::hello(bool answer) const {
@@ -369,6 +389,8 @@ bool ControlLinks::Impl::send(PeerId to, const Frame& frame) {
   if (link.dealer && link.dealer->up) {
     link.dealer->used = Clock::now();
     if (put(*link.dealer->watch, bytes)) return true;
+    dial_anew(to, link.peer.key, *link.dealer);
+    link.dealer->opened = link.dealer->dialled;
   }
   if (put_routed(link, bytes)) return true;
   if (link.address.empty()) return false;
@@ -419,6 +441,10 @@ void ControlLinks::Impl::on_dealer_frame(PeerId peer, SocketWatch& watch,
     return;
   }
   Dealer* dealer = dealer_of(peer, &watch);
+  if (dealer != nullptr) {
+    dealer->heard = Clock::now();
+    dealer->checking = false;
+  }
   const auto link = links.find(peer);
   if (dealer == nullptr || link == links.end()) return;
   const auto* greeting = std::get_if<Hello>(&*decoded.frame);
@@ -559,13 +585,27 @@ void ControlLinks::Impl::housekeeping() {
     Dealer& dealer = *link.dealer;
     if (now - dealer.used > options.idle_close && !link.refused) {
       link.dealer.reset();
+    } else if (dealer.checking && now - dealer.said_hello > check_patience) {
+      dial_anew(peer, link.peer.key, dealer);
+    } else if (dealer.up && !dealer.checking && dealer.used > dealer.heard &&
+               now - dealer.heard > silence_max) {
+      // The other side may say what it has to say on a connection of its own: silence proves
+      // nothing yet.
+      say_hello(dealer);
+      dealer.checking = true;
+    } else if (!dealer.up && !link.refused && now - dealer.dialled > dial_anew_after) {
+      dial_anew(peer, link.peer.key, dealer);
     } else if (!dealer.up && !link.refused && now - dealer.said_hello > hello_again) {
       say_hello(dealer);
     }
   }
   for (Join& join : joins) {
     for (auto& [peer, dealer] : join.dealers) {
-      if (now - dealer.said_hello > hello_again) say_hello(dealer);
+      if (now - dealer.dialled > dial_anew_after) {
+        dial_anew(peer, links.at(peer).peer.key, dealer);
+      } else if (now - dealer.said_hello > hello_again) {
+        say_hello(dealer);
+      }
     }
     if (!join.told && now - join.began > join_patience) {
       join.told = true;

@@ -39,6 +39,7 @@ class ControlLinks {
     std::vector<AuthorizedPeer> authorized;
     std::string listen;         ///< "host:port", port 0 = any; empty: dial out only.
     std::string advertise;      ///< What others dial; empty: the address listened on.
+    std::string dial_from;      ///< Address our connections come from; empty: the system's choice.
     std::uint64_t session = 0;  ///< Random, of this life of the process.
     /// What must be equal on both ends, by field; a difference refuses the link and names the
     /// field.

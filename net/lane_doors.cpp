@@ -128,6 +128,7 @@ struct LaneDoors::Impl {
   Impl(asio::io_context& loop, Options given, Callbacks calls);
   ~Impl();
 
+  void choose_source();
   void listen_tcp();
   void listen_unix();
   template <class Acceptor>
@@ -162,6 +163,7 @@ struct LaneDoors::Impl {
   std::shared_ptr<stream_protocol::acceptor> unix_acceptor;
   std::string listening;
   std::string advertised;
+  std::optional<tcp::endpoint> source;  ///< Where to dial from, when not just anywhere.
   std::filesystem::path unix_path;
   std::filesystem::path own_folder;  ///< Made because the path given was too long for a socket.
   std::uint64_t host = host_tag();
@@ -177,6 +179,7 @@ LaneDoors::Impl::Impl(asio::io_context& loop, Options given, Callbacks calls)
       options(std::move(given)),
       callbacks(std::move(calls)),
       tls([this](std::uint64_t lane) { return token_of(lane); }) {
+  if (!options.dial_from.empty()) choose_source();
   if (!options.listen_host.empty()) listen_tcp();
   if (options.local) listen_unix();
 }
@@ -189,10 +192,23 @@ LaneDoors::Impl::~Impl() {
   if (!own_folder.empty()) std::filesystem::remove(own_folder, ignored);
 }
 
+/// Finds out now what every dialling would stumble over later.
+void LaneDoors::Impl::choose_source() {
+  asio::error_code error;
+  source.emplace(asio::ip::make_address(options.dial_from, error), 0);
+  tcp::socket attempt(io);
+  if (!error) attempt.open(source->protocol(), error);
+  if (!error) attempt.bind(*source, error);
+  if (error) {
+    throw std::runtime_error("--dial-from " + options.dial_from +
+                             ": no such address here; give a numeric address of this machine");
+  }
+}
+
 void LaneDoors::Impl::listen_tcp() {
   asio::error_code error;
   const auto address = asio::ip::make_address(options.listen_host, error);
-  tcp::endpoint endpoint(address, 0);
+  tcp::endpoint endpoint(address, options.port);
   if (error) {
     tcp::resolver resolver(io);
     const auto found = resolver.resolve(options.listen_host, "0", error);
@@ -200,12 +216,19 @@ void LaneDoors::Impl::listen_tcp() {
       throw std::runtime_error("--listen " + options.listen_host +
                                ": no such address here; give a numeric address of this machine");
     }
-    endpoint = found.begin()->endpoint();
+    endpoint = {found.begin()->endpoint().address(), options.port};
   }
   tcp_acceptor = std::make_shared<tcp::acceptor>(io);
   tcp_acceptor->open(endpoint.protocol());
-  tcp_acceptor->bind(endpoint);
-  tcp_acceptor->listen();
+  // A port of its own is free again as soon as the peer that had it before is gone.
+  tcp_acceptor->set_option(asio::socket_base::reuse_address(true));
+  tcp_acceptor->bind(endpoint, error);
+  if (!error) tcp_acceptor->listen(asio::socket_base::max_listen_connections, error);
+  if (error) {
+    throw std::runtime_error("--lane-port " + std::to_string(options.port) +
+                             ": cannot listen there (" + error.message() +
+                             "); give a port that is free, or leave it out for any free one");
+  }
   const std::string port = std::to_string(tcp_acceptor->local_endpoint().port());
   const auto with_port = [&](const std::string& name) {
     return (name.find(':') == std::string::npos ? name : "[" + name + "]") + ":" + port;
@@ -390,24 +413,37 @@ void LaneDoors::Impl::dial_tcp(const LaneInvite& invite, Dialled done) {
           return;
         }
         auto socket = std::make_shared<tcp::socket>(io);
-        asio::async_connect(*socket, found,
-                            [this, invite, socket, done = std::move(done), weak](
-                                asio::error_code failed, const tcp::endpoint&) mutable {
-                              if (weak.expired()) return;
-                              if (failed) {
-                                done(nullptr);
-                                return;
-                              }
-                              asio::error_code ignored;
-                              socket->set_option(tcp::no_delay(true), ignored);
-                              auto connection =
-                                  std::make_shared<LaneConnection>(Socket(std::move(*socket)));
-                              if (options.plain) {
-                                prove_plain(invite, connection, false, std::move(done));
-                              } else {
-                                prove_tls(invite, connection, std::move(done));
-                              }
-                            });
+        auto connected = [this, invite, socket, done = std::move(done),
+                          weak](asio::error_code failed) mutable {
+          if (weak.expired()) return;
+          if (failed) {
+            done(nullptr);
+            return;
+          }
+          asio::error_code ignored;
+          socket->set_option(tcp::no_delay(true), ignored);
+          auto connection = std::make_shared<LaneConnection>(Socket(std::move(*socket)));
+          if (options.plain) {
+            prove_plain(invite, connection, false, std::move(done));
+          } else {
+            prove_tls(invite, connection, std::move(done));
+          }
+        };
+        if (!source) {
+          asio::async_connect(
+              *socket, found,
+              [connected = std::move(connected)](
+                  asio::error_code failed, const tcp::endpoint&) mutable { connected(failed); });
+          return;
+        }
+        // Trying every endpoint opens the socket anew each time, unbound: the first must do.
+        socket->open(source->protocol(), error);
+        if (!error) socket->bind(*source, error);
+        if (error) {
+          connected(error);
+        } else {
+          socket->async_connect(found.begin()->endpoint(), std::move(connected));
+        }
       });
 }
 

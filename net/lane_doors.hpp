@@ -21,6 +21,8 @@ class LaneDoors {
   struct Options {
     std::string listen_host;     ///< Interface to listen on; empty: dial out only.
     std::string advertise_host;  ///< Host others dial; empty: `listen_host`.
+    std::uint16_t port = 0;      ///< To listen on; 0 = any free one.
+    std::string dial_from;       ///< Address to dial from; empty: the system's choice.
     bool local = true;           ///< Unix sockets may be used.
     bool remote = true;          ///< TCP may be dialled.
     bool plain = false;          ///< TCP goes without TLS.

@@ -87,6 +87,27 @@ Problems address_problems(const std::string& listen, const std::string& advertis
   return problems;
 }
 
+/// How this peer's lanes travel, where that differs from what its config says.
+Problems choose_lane(const std::string& given, NetworkConfig& network) {
+  if (given.empty()) return {};
+  if (given == "auto") {
+    network.lane = LaneKind::automatic;
+  } else if (given == "tls") {
+    network.lane = LaneKind::tls;
+  } else if (given == "unix") {
+    network.lane = LaneKind::unix_socket;
+  } else if (given == "plain" && network.trusted) {
+    network.lane = LaneKind::plain;
+  } else if (given == "plain") {
+    return {{"--lane", "plain lanes on a network that is not trusted",
+             "set network.trusted = true in the config if nobody can listen in, or use tls"}};
+  } else {
+    return {{"--lane", fmt::format("'{}' is no kind of lane", given),
+             "write auto, tls, plain or unix"}};
+  }
+  return {};
+}
+
 struct PeerArguments {
   std::string config;
   std::string key;
@@ -95,6 +116,9 @@ struct PeerArguments {
   std::string folder;
   std::string listen;
   std::string advertise;
+  std::string dial_from;
+  std::uint16_t lane_port = 0;
+  std::string lane;
   std::vector<std::string> join;
   std::string shard;
   std::size_t wait_for = 1;
@@ -156,6 +180,9 @@ Problems prepare(const PeerArguments& arguments, HostOptions& options) {
                        : std::filesystem::path(arguments.folder);
   options.listen = arguments.listen;
   options.advertise = arguments.advertise;
+  options.dial_from = arguments.dial_from;
+  options.lane_port = arguments.lane_port;
+  add(choose_lane(arguments.lane, options.config.network));
   options.join = arguments.join;
   options.wait_for = arguments.wait_for;
   options.resume = arguments.resume;
@@ -233,6 +260,13 @@ int run_command_line(int argc, char** argv) {
                    "HOST:PORT to listen on, port 0 for any; without it the peer only dials out");
   peer->add_option("--advertise", arguments.advertise,
                    "HOST:PORT others dial, when it differs from --listen");
+  peer->add_option("--dial-from", arguments.dial_from,
+                   "Address of this machine that connections to others come from; default: the "
+                   "system's choice");
+  peer->add_option("--lane-port", arguments.lane_port,
+                   "Port that bulk lanes listen on, beside --listen's; default: any free one");
+  peer->add_option("--lane", arguments.lane,
+                   "auto, tls, plain or unix, whatever network.lane of the config says");
   peer->add_option("--join", arguments.join, "HOST:PORT or NAME@HOST:PORT of a running peer");
   peer->add_option("--shard", arguments.shard,
                    "K/N: train on part K of N; default: the place in the allow-list");
@@ -255,7 +289,12 @@ int run_command_line(int argc, char** argv) {
       ->check(CLI::Range(1, 256));
   launcher->add_option("--folder", launch_folder, "The run's folder; default: a new one");
   launcher->add_flag("--resume", launch_options.resume, "Go on with the run in --folder");
-  launcher->footer("Example:\n  grapevine launch -n 4 configs/fashion-mlp.toml");
+  launcher->add_option("--faults", launch_options.faults,
+                       "A TOML file of what goes wrong: kills, stops, partitions, bad links; "
+                       "default: the config's own [scenario]");
+  launcher->footer(
+      "Example:\n  grapevine launch -n 4 configs/fashion-mlp.toml\n"
+      "  grapevine launch -n 8 configs/fashion-mlp.toml --faults configs/faults/churn.toml");
   launcher->callback([&] {
     launch_options.folder = launch_folder;
     launch_options.program = std::filesystem::read_symlink("/proc/self/exe");
@@ -272,6 +311,10 @@ int run_command_line(int argc, char** argv) {
   simulator->add_option("--folder", curves_folder,
                         "Where curves.csv and curves.svg go; default: a new run folder");
   simulator->add_flag("--trace", simulate_options.trace, "Print one line an event");
+  bool check_invariants = false;
+  simulator->add_flag("--check", check_invariants,
+                      "Check every invariant after every event, heal at the end and wait for what "
+                      "must come about; exit codes as with --swarm");
   SwarmOptions swarm_options;
   auto* swarm_option = simulator->add_option(
       "--swarm", swarm_options.worlds,
@@ -290,6 +333,10 @@ int run_command_line(int argc, char** argv) {
       return;
     }
     simulate_options.folder = curves_folder;
+    if (check_invariants) {
+      result = check_scenario(simulate_options);
+      return;
+    }
     result = simulate(simulate_options);
   });
 

@@ -163,6 +163,8 @@ void Host::carry_out(NodeEffects& effects) {
                           event.name == "member_removed";
         if (gone && event.peer) lanes_->forget(*event.peer);
       }
+      const bool overdue = event.name == "exchange_aborted" && event.reason == Reason::timed_out;
+      if (overdue && event.peer) lanes_->doubt(*event.peer);
     }
     if (members_changed) sync_addresses();
     for (const Outgoing& outgoing : effects.messages) {
@@ -309,6 +311,7 @@ int Host::run() {
                             .authorized = options_.authorized,
                             .listen = options_.listen,
                             .advertise = options_.advertise,
+                            .dial_from = options_.dial_from,
                             .session = session_,
                             .agreement = agreement(options_.config),
                             .idle_close = from_seconds(options_.config.network.idle_close_s)},
@@ -346,6 +349,8 @@ int Host::run() {
       io_,
       BulkLanes::Options{.listen_host = host_part(listening),
                          .advertise_host = host_part(advertised),
+                         .port = options_.lane_port,
+                         .dial_from = options_.dial_from,
                          .trusted_network = options_.config.network.trusted,
                          .security = lane_security(options_.config.network.lane),
                          .socket_folder = options_.folder / "lanes",

@@ -26,8 +26,10 @@ struct HostOptions {
   std::string name;
   std::filesystem::path authorized_file;  ///< Read again on SIGHUP.
   std::vector<AuthorizedPeer> authorized;
-  std::string listen;             ///< "host:port"; empty: dial out only.
-  std::string advertise;          ///< What others dial; empty: the address listened on.
+  std::string listen;           ///< "host:port"; empty: dial out only.
+  std::string advertise;        ///< What others dial; empty: the address listened on.
+  std::string dial_from;        ///< Address our connections come from; empty: the system's choice.
+  std::uint16_t lane_port = 0;  ///< Where bulk lanes listen; 0 = any free port.
   std::vector<std::string> join;  ///< "host:port" or "name@host:port".
   std::size_t shard = 0;          ///< Which of config.run.peers shards this peer trains on.
   std::size_t wait_for = 1;       ///< Start training when this many peers are there.

@@ -11,6 +11,9 @@
 
 #include <asio/io_context.hpp>
 #include <asio/local/stream_protocol.hpp>
+#include <asio/post.hpp>
+#include <asio/read.hpp>
+#include <asio/steady_timer.hpp>
 #include <asio/write.hpp>
 #include <cerrno>
 #include <cstring>
@@ -21,6 +24,7 @@ namespace gv {
 namespace {
 
 constexpr const char* socket_name = "status.sock";
+constexpr std::size_t document_bytes_max = 4 << 20;
 
 /// A Unix socket's path has room for 107 characters and run folders can be deeper, so the folder is
 /// named through a descriptor of it.
@@ -105,7 +109,6 @@ std::optional<std::string> ask_status(const std::filesystem::path& folder, int t
   std::optional<std::string> answer;
   if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
     std::string text;
-    constexpr std::size_t document_bytes_max = 4 << 20;
     while (text.size() < document_bytes_max) {
       pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
       if (::poll(&ready, 1, timeout_ms) <= 0) break;
@@ -121,6 +124,39 @@ std::optional<std::string> ask_status(const std::filesystem::path& folder, int t
   }
   ::close(fd);
   return answer;
+}
+
+void ask_status(asio::io_context& io, const std::filesystem::path& folder,
+                std::chrono::milliseconds limit,
+                std::function<void(std::optional<std::string>)> then) {
+  struct Question {
+    explicit Question(asio::io_context& loop) : socket(loop), timer(loop) {}
+    asio::local::stream_protocol::socket socket;
+    asio::steady_timer timer;
+    std::string text;
+  };
+  const FolderHandle handle(folder);
+  auto question = std::make_shared<Question>(io);
+  asio::error_code error;
+  // On a Unix socket this waits for nobody: it succeeds at once or fails.
+  question->socket.open({}, error);
+  if (!error) question->socket.non_blocking(true, error);
+  if (!error) question->socket.connect({handle.socket_path()}, error);
+  if (error) {
+    asio::post(io, [then = std::move(then)] { then(std::nullopt); });
+    return;
+  }
+  question->timer.expires_after(limit);
+  question->timer.async_wait([question](asio::error_code cancelled) {
+    asio::error_code ignored;
+    if (!cancelled) question->socket.close(ignored);
+  });
+  asio::async_read(question->socket, asio::dynamic_buffer(question->text, document_bytes_max),
+                   [question, then = std::move(then)](asio::error_code end, std::size_t) {
+                     question->timer.cancel();
+                     const bool whole = end == asio::error::eof;
+                     then(whole ? std::optional(std::move(question->text)) : std::nullopt);
+                   });
 }
 
 std::string status_table(const std::string& document) {

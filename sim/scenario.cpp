@@ -299,7 +299,7 @@ class Reading {
     for (const auto& [key, value] : members) {
       if (std::ranges::find(others, key) != others.end()) continue;
       const auto known = std::ranges::find_if(
-          settings, [&](const Setting<Object>& setting) { return setting.key == key; });
+          settings, [&name = key](const Setting<Object>& setting) { return setting.key == name; });
       if (known == settings.end()) {
         report(value.line, path + "." + key, "unknown key",
                "the nearest valid one is " + nearest_name(key, names).value_or(""));

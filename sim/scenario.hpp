@@ -59,7 +59,7 @@ enum class FaultKind {
   restart,    ///< SIGKILL and started again at once.
   stop,       ///< SIGSTOP, SIGCONT after `lasts`.
   resume,     ///< SIGCONT for peers that are stopped.
-  leave,      ///< SIGTERM.
+  leave,      ///< SIGTERM; started again after `lasts`, if that is set.
   join,       ///< The peer is not there before `at`.
   partition,  ///< Nothing passes between `peers` and everybody else.
   cut,        ///< Nothing passes from `peers` to `to`.

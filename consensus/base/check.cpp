@@ -6,9 +6,9 @@
 
 namespace gv {
 
-void check_failed(std::string_view what, std::source_location where) {
-  std::fprintf(stderr, "%s:%u: broken invariant in %s: %.*s\n", where.file_name(), where.line(),
-               where.function_name(), static_cast<int>(what.size()), what.data());
+void check_failed(std::string_view what, const char* file, int line) {
+  std::fprintf(stderr, "%s:%d: broken invariant: %.*s\n", file, line, static_cast<int>(what.size()),
+               what.data());
   std::abort();
 }
 

@@ -21,6 +21,7 @@ struct Served {
   TransferId id;
   SnapshotPtr snapshot;
   Time until{};
+  std::optional<std::uint64_t> asked;  ///< Where it was last asked to go on from.
 
   Payload payload() const { return {snapshot, std::as_bytes(std::span(snapshot->values))}; }
 };
@@ -188,7 +189,9 @@ void ModelFetch::State::on(Time, PeerId from, const Resume& request, Effects& ou
   const auto entry = served.find(from);
   const bool fits =
       entry != served.end() && request.offset <= bytes() && request.offset % sizeof(float) == 0;
-  if (fits) out.transfers.push_back({from, request.id, entry->second.payload(), request.offset});
+  if (!fits) return;
+  entry->second.asked = request.offset;
+  out.transfers.push_back({from, request.id, entry->second.payload(), request.offset});
 }
 
 void ModelFetch::State::on(Time, PeerId from, const Ready&, Effects&) { served.erase(from); }
@@ -265,6 +268,12 @@ void ModelFetch::receive_block(Time now, PeerId from, const Block& block, Effect
 
 void ModelFetch::lane_lost(Time now, PeerId peer, Effects& out) {
   if (state_->is_source(peer)) state_->resume(now, Reason::unreachable, out);
+  // The other side may have noticed sooner, and what it asked for have gone onto this lane.
+  const auto entry = state_->served.find(peer);
+  if (entry != state_->served.end() && entry->second.asked) {
+    const Served& own = entry->second;
+    out.transfers.push_back({peer, own.id, own.payload(), *own.asked});
+  }
 }
 
 void ModelFetch::lane_refused(Time now, PeerId peer, Effects& out) {

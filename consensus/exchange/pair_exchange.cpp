@@ -46,7 +46,8 @@ struct Flight {
   Comparison comparison;                           ///< Of the partner's model with ours, so far.
   std::uint64_t received = 0;                      ///< Bytes.
   bool accepted = false;
-  bool ready = false;  ///< Initiator: the responder said Ready.
+  bool ready = false;                  ///< Initiator: the responder said Ready.
+  std::optional<std::uint64_t> asked;  ///< Where the partner last asked us to go on from.
   int resumes = 0;
   int queries = 0;
   Time began{};
@@ -395,6 +396,7 @@ void PairExchange::State::on(Time, PeerId from, const Resume& request, Effects& 
   if (request.offset > payload_bytes() || request.offset % bytes_per_element(options.codec) != 0) {
     return;
   }
+  mine->asked = request.offset;
   stream(out, request.offset);
 }
 
@@ -608,6 +610,8 @@ void PairExchange::lane_lost(Time now, PeerId peer, Effects& out) {
   if (state.flight && state.flight->stage == Stage::awaiting_word) {
     out.send(peer, Ready{state.flight->id});
   }
+  // The partner may have noticed sooner, and what it asked for have gone onto this lane.
+  if (state.flight && state.flight->asked) state.stream(out, *state.flight->asked);
 }
 
 void PairExchange::lane_refused(Time, PeerId peer, Effects& out) {

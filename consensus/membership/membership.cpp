@@ -17,8 +17,9 @@ constexpr std::size_t rumors_max = 8;           ///< Carried by one probe or ans
 constexpr std::size_t push_pull_members = 128;  ///< In one message: well below 64 KiB.
 constexpr std::size_t introductions_max = 32;   ///< Told at once that we are there, or still are.
 constexpr std::size_t relays_max = 64;          ///< Indirect probes done for others at a time.
-constexpr int health_max = 8;                   ///< Lifeguard's ceiling of the local health.
-constexpr int confirmations_max = 3;            ///< Independent suspicions that count (Lifeguard).
+constexpr int greetings_max = 6;      ///< To a new link; the last wait is 32 probe periods.
+constexpr int health_max = 8;         ///< Lifeguard's ceiling of the local health.
+constexpr int confirmations_max = 3;  ///< Independent suspicions that count (Lifeguard).
 /// Nobody raises an incarnation this much at once; what claims to is not believed.
 constexpr std::uint64_t incarnation_jump_max = 1u << 20;
 
@@ -47,6 +48,12 @@ struct Probe {
   int nacks_missing = 0;
 };
 
+/// Somebody we have a link to and have not heard of yet.
+struct Unheard {
+  Time again_at{};
+  int tries = 0;
+};
+
 /// A probe we make for somebody else.
 struct Relay {
   PeerId origin{};
@@ -70,6 +77,7 @@ struct Membership::State {
   std::vector<PeerId> probe_order;
   std::optional<Probe> probe;
   std::map<std::uint64_t, Relay> relays;
+  std::map<PeerId, Unheard> unheard;
   std::uint64_t sequence = 0;
   Time next_probe{};
   Time next_push_pull{};
@@ -101,6 +109,7 @@ struct Membership::State {
   void hear_of(Time now, PeerId from, const Member& rumor, Effects& out);
   PeerId accuser_of(PeerId from, const Member& rumor) const;
   void introduce(std::vector<PeerId> peers, Effects& out);
+  void greet(Time now, PeerId peer, Effects& out);
   void note_progress(PeerId from, const Progress& progress);
   void remind(Time now, PeerId from, Effects& out);
 
@@ -140,6 +149,7 @@ Time Membership::State::deadline() const {
     }
   }
   for (const auto& [number, relay] : relays) at(relay.nack_at);
+  for (const auto& [peer, contact] : unheard) at(contact.again_at);
   if (!others.empty()) at(next_push_pull);
   if (probe) {
     at(probe->asked_others ? probe->verdict_at : probe->indirect_at);
@@ -343,6 +353,25 @@ void Membership::State::introduce(std::vector<PeerId> peers, Effects& out) {
   }
 }
 
+/// The first words to `peer`, said again until we have heard of it: they may be lost, and whoever
+/// knows nobody yet would hear from nobody else.
+void Membership::State::greet(Time now, PeerId peer, Effects& out) {
+  const bool known = view.contains(peer);
+  if (known || others.size() >= push_pull_members) {
+    // Everybody links to everybody in time: whole tables each time would be the cube of their
+    // number. Who knows nobody yet asks for ours.
+    introduce({peer}, out);
+  } else {
+    push_pull(peer, true, out);
+  }
+  Unheard& contact = unheard[peer];
+  if (known || contact.tries == greetings_max) {
+    unheard.erase(peer);
+  } else {
+    contact.again_at = now + options.probe_period * (1 << contact.tries++);
+  }
+}
+
 /// Whatever others believe of us wrongly, a higher incarnation corrects. True if they thought us
 /// gone.
 bool Membership::State::hear_of_self(const Member& rumor, Effects& out) {
@@ -520,14 +549,8 @@ Membership::~Membership() = default;
 void Membership::contact(Time now, PeerId peer, Effects& out) {
   if (!state_->authorized.contains(peer) || peer == state_->id()) return;
   state_->absorb_stall(now);
-  const bool known = state_->view.contains(peer);
-  if (known || state_->others.size() >= push_pull_members) {
-    // Everybody links to everybody in time: whole tables each time would be the cube of their
-    // number. Who knows nobody yet asks for ours.
-    state_->introduce({peer}, out);
-  } else {
-    state_->push_pull(peer, true, out);
-  }
+  state_->unheard.erase(peer);
+  state_->greet(now, peer, out);
   state_->due = std::max(now, state_->deadline());
 }
 
@@ -578,6 +601,12 @@ void Membership::tick(Time now, Effects& out) {
       state.forget(found);
     }
   }
+  std::erase_if(state.unheard, [&](const auto& item) { return state.view.contains(item.first); });
+  std::vector<PeerId> silent;
+  for (const auto& [peer, contact] : state.unheard) {
+    if (now >= contact.again_at) silent.push_back(peer);
+  }
+  for (const PeerId peer : silent) state.greet(now, peer, out);
   for (auto relay = state.relays.begin(); relay != state.relays.end();) {
     if (now < relay->second.nack_at) {
       ++relay;
@@ -640,6 +669,8 @@ void Membership::authorize(Time now, std::vector<PeerId> authorized, Effects& ou
   }
   std::erase_if(state.relays,
                 [&](const auto& item) { return !state.authorized.contains(item.second.origin); });
+  std::erase_if(state.unheard,
+                [&](const auto& item) { return !state.authorized.contains(item.first); });
   state.due = std::max(now, state.deadline());
 }
 

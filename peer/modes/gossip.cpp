@@ -282,6 +282,7 @@ void GossipMode::next_job(Time now, Membership& members, Effects& out, std::vect
     fetched_.clear();
     if (model.step >= step_ || phase_ == Phase::joining) {
       // Forces were meant for the model we are about to give up.
+      counts_.forces_dropped += forces_.size();
       forces_.clear();
       ++counts_.models_fetched;
       triggered_step_ = model.step;

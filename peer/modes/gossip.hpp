@@ -39,6 +39,7 @@ struct GossipOptions {
 struct GossipCounts {
   std::uint64_t jobs = 0;
   std::uint64_t forces_applied = 0;
+  std::uint64_t forces_dropped = 0;  ///< Given up with the model they were meant for.
   std::uint64_t triggers = 0;       ///< Times an exchange was due.
   std::uint64_t idle_rounds = 0;    ///< Due, but the pairing left us without a partner to ask.
   std::uint64_t missed_rounds = 0;  ///< Due, but busy, unreachable or without a usable partner.

@@ -1,8 +1,8 @@
-// The launcher: starts one process per peer, watches them through their status sockets, sums up.
+// The launcher: starts one process per peer, watches them through their status sockets, injects
+// what a scenario asks for, sums up.
 #include "sim/local/launch.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <asio/io_context.hpp>
 #include <asio/signal_set.hpp>
@@ -10,86 +10,79 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <deque>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <vector>
 
-#include "net/identity.hpp"
 #include "peer/config.hpp"
 #include "peer/host.hpp"
 #include "peer/status.hpp"
 #include "peer/task.hpp"
-#include "sim/local/process.hpp"
+#include "sim/local/keys.hpp"
+#include "sim/local/launched_peer.hpp"
+#include "sim/local/real_scenario.hpp"
 #include "sim/local/summary.hpp"
+#include "sim/local/table.hpp"
+#include "sim/run_folder.hpp"
 
 namespace gv {
 namespace {
 
 using Json = nlohmann::json;
 using Clock = std::chrono::steady_clock;
+using State = LaunchedPeer::State;
 
 /// The first peer must be up before the others can be told where it is.
 constexpr auto start_deadline = std::chrono::seconds(60);
 constexpr auto redraw_period = std::chrono::seconds(1);
-/// Without a terminal a line this often is enough.
-constexpr int plain_lines_every = 5;
-
-struct LaunchedPeer {
-  std::string name;
-  std::filesystem::path folder;
-  ChildProcess process;
-  Json last = Json::object();  ///< The newest status document.
-};
+/// Until all peers train: a scenario's time begins then.
+constexpr auto look_period = std::chrono::milliseconds(50);
+constexpr auto status_limit = std::chrono::milliseconds(900);
 
 class Launch {
  public:
-  Launch(const LaunchOptions& options, Config config, std::string config_path);
+  Launch(const LaunchOptions& options, Config config, std::optional<Scenario> scenario);
 
   int run();
 
  private:
   void prepare();
-  void start_peer(std::size_t number, const std::string& join);
-  std::string wait_for_address(LaunchedPeer& peer);
+  void start_peer(std::size_t number, bool resume);
+  void wait_for_address(LaunchedPeer& peer);
+  void begin_scenario();
   void tick();
+  void ask_all();
+  bool goes_on();
   void draw();
-  bool poll();
+  void on_interrupt();
+  void await_interrupts();
 
   LaunchOptions options_;
   Config config_;
+  std::optional<Scenario> scenario_;
   std::string config_path_;
   std::string config_text_;
   std::filesystem::path folder_;
   asio::io_context io_;
   asio::steady_timer timer_{io_};
   asio::signal_set signals_{io_, SIGINT, SIGTERM};
-  std::vector<LaunchedPeer> peers_;
+  std::deque<LaunchedPeer> peers_;
+  std::string first_address_;
+  std::optional<RealScenario> faults_;  ///< Empty: nothing goes wrong on purpose.
+  Table table_;
   Clock::time_point began_ = Clock::now();
-  bool terminal_ = ::isatty(STDOUT_FILENO) != 0;
-  int lines_drawn_ = 0;
-  int ticks_ = 0;
+  std::optional<Clock::time_point> scenario_began_;
   int interrupts_ = 0;
   Clock::time_point interrupted_{};
 };
 
-/// A folder below `base` that does not exist yet: base/run-001, run-002, ...
-std::filesystem::path new_run_folder(const std::filesystem::path& base) {
-  for (int number = 1; number < 100000; ++number) {
-    auto folder = base / fmt::format("run-{:03}", number);
-    std::error_code ignored;
-    std::filesystem::create_directories(base, ignored);
-    std::error_code error;
-    if (std::filesystem::create_directory(folder, error)) return folder;
-    if (error) throw std::runtime_error(folder.string() + ": " + error.message());
-  }
-  throw std::runtime_error(base.string() + ": too many runs; delete old ones");
-}
-
-Launch::Launch(const LaunchOptions& options, Config config, std::string config_path)
+Launch::Launch(const LaunchOptions& options, Config config, std::optional<Scenario> scenario)
     : options_(options),
       config_(std::move(config)),
-      config_path_(std::move(config_path)),
+      scenario_(std::move(scenario)),
+      config_path_(options.config),
       config_text_(read_config_text(config_path_)) {}
 
 void Launch::prepare() {
@@ -99,142 +92,170 @@ void Launch::prepare() {
     config_path_ = (folder_ / "config.toml").string();
     std::ofstream(config_path_) << config_text_;
   }
-  std::string allow_list;
+  make_keys(folder_, options_.peers);
   for (std::size_t number = 0; number < options_.peers; ++number) {
-    const std::string name = fmt::format("peer-{}", number);
-    const auto folder = folder_ / name;
-    std::filesystem::create_directories(folder);
-    KeyPair pair;
-    if (std::filesystem::exists(folder / "key")) {
-      LoadedKeyPair loaded = load_key_pair(folder / "key");
-      if (!loaded.problems.empty()) throw std::runtime_error(to_string(loaded.problems.front()));
-      pair = loaded.pair;
-    } else {
-      pair = generate_key_pair();
-      const Problems problems = save_key_pair(folder / "key", pair);
-      if (!problems.empty()) throw std::runtime_error(to_string(problems.front()));
-    }
-    allow_list += name + " " + to_text(pair.public_key) + "\n";
+    const std::string name = peer_name(number);
+    peers_.emplace_back(io_, name, folder_ / name, scenario_ ? scenario_->speed_of(number) : 1.0);
   }
-  std::ofstream(folder_ / "authorized_peers") << allow_list;
+  if (!scenario_) return;
+  faults_.emplace(io_, *scenario_, config_.run.seed, peers_,
+                  RealScenario::Calls{
+                      .start = [this](std::size_t peer, bool resume) { start_peer(peer, resume); },
+                      .tell = [this](const std::string& line) { table_.tell(line); }});
 }
 
-void Launch::start_peer(std::size_t number, const std::string& join) {
-  const std::string name = fmt::format("peer-{}", number);
-  const auto folder = folder_ / name;
+void Launch::start_peer(std::size_t number, bool resume) {
+  LaunchedPeer& peer = peers_[number];
+  // Who comes later finds the others training and waits for nobody.
+  std::size_t wait_for = options_.peers;
+  if (faults_) wait_for = faults_->has_begun() ? 1 : faults_->starters();
   std::vector<std::string> arguments = {options_.program.string(),
                                         "peer",
                                         config_path_,
                                         "--name",
-                                        name,
+                                        peer.name(),
                                         "--folder",
-                                        folder.string(),
+                                        peer.folder().string(),
                                         "--key",
-                                        (folder / "key").string(),
+                                        (peer.folder() / "key").string(),
                                         "--authorized",
                                         (folder_ / "authorized_peers").string(),
-                                        "--listen",
-                                        "127.0.0.1:0",
                                         "--shard",
                                         fmt::format("{}/{}", number, options_.peers),
                                         "--wait-for",
-                                        std::to_string(options_.peers)};
-  if (!join.empty()) arguments.insert(arguments.end(), {"--join", join});
-  if (options_.resume) arguments.emplace_back("--resume");
-  peers_.push_back(LaunchedPeer{name, folder, ChildProcess(arguments, folder / "output.log")});
+                                        std::to_string(wait_for)};
+  std::vector<std::string> places{"--listen", "127.0.0.1:0"};
+  std::vector<std::string> joins;
+  if (faults_) {
+    places = faults_->arguments(number);
+    joins = faults_->joins_for(number);
+  } else if (!first_address_.empty()) {
+    joins.push_back(first_address_);
+  }
+  arguments.insert(arguments.end(), places.begin(), places.end());
+  for (const std::string& address : joins) {
+    arguments.insert(arguments.end(), {"--join", address});
+  }
+  if (resume || options_.resume) arguments.emplace_back("--resume");
+  peer.start(arguments);
 }
 
-std::string Launch::wait_for_address(LaunchedPeer& peer) {
+void Launch::wait_for_address(LaunchedPeer& peer) {
   // Bounded by the deadline; the peer's own end is noticed at once.
   const auto give_up = Clock::now() + start_deadline;
-  while (Clock::now() < give_up && !peer.process.ending()) {
-    if (const auto document = ask_status(peer.folder)) {
+  while (Clock::now() < give_up && peer.state() == State::running) {
+    if (const auto document = ask_status(peer.folder())) {
       const Json json = Json::parse(*document, nullptr, false);
       if (json.is_object() && json.contains("self")) {
-        return peer.name + "@" + json["self"].value("advertised", "");
+        first_address_ = peer.name() + "@" + json["self"].value("advertised", "");
+        return;
       }
     }
     asio::steady_timer pause(io_, std::chrono::milliseconds(20));
     pause.wait();
   }
-  throw std::runtime_error(fmt::format("{} did not start; its words are in {}", peer.name,
-                                       (peer.folder / "output.log").string()));
+  throw std::runtime_error(fmt::format("{} did not start; its words are in {}", peer.name(),
+                                       (peer.folder() / "output.log").string()));
 }
 
-bool Launch::poll() {
-  bool running = false;
+/// The scenario's clock starts when everybody who is there at first trains.
+void Launch::begin_scenario() {
   for (LaunchedPeer& peer : peers_) {
-    if (!peer.process.ending()) {
-      running = true;
-      if (const auto document = ask_status(peer.folder, 200)) {
-        Json json = Json::parse(*document, nullptr, false);
-        if (json.is_object()) peer.last = std::move(json);
-      }
-    }
+    const bool begins = peer.state() == State::running;
+    if (begins && peer.last.value("phase", "joining") == "joining") return;
   }
-  return running;
+  scenario_began_ = Clock::now();
+  faults_->begin();
+}
+
+void Launch::ask_all() {
+  for (LaunchedPeer& peer : peers_) {
+    if (peer.state() != State::running || peer.is_stopped()) continue;
+    const std::size_t life = peer.lives();
+    ask_status(io_, peer.folder(), status_limit,
+               [&peer, life](const std::optional<std::string>& document) {
+                 if (!document || peer.lives() != life) return;
+                 Json json = Json::parse(*document, nullptr, false);
+                 if (json.is_object()) peer.last = std::move(json);
+               });
+  }
+}
+
+/// Whether the run is not over: somebody trains, or will again although nobody has finished yet.
+bool Launch::goes_on() {
+  bool trains = false;
+  bool finished = false;
+  bool is_running = false;
+  for (LaunchedPeer& peer : peers_) {
+    const bool runs = peer.state() == State::running;
+    is_running = is_running || runs;
+    trains = trains || (runs && !peer.is_stopped());
+    finished = finished || (peer.state() == State::ended && peer.ending()->exit_code == 0 &&
+                            peer.ending()->signal == 0);
+  }
+  if (trains) return true;
+  if (!finished && faults_ && faults_->injector().will_revive()) return true;
+  if (faults_) faults_->injector().cancel();
+  // What is left of the others stands still for good: it wakes to leave with what it has.
+  for (LaunchedPeer& peer : peers_) peer.end(SIGTERM);
+  return is_running;
 }
 
 void Launch::draw() {
-  const double elapsed = std::chrono::duration<double>(Clock::now() - began_).count();
-  double samples_per_second = 0;
-  std::uint64_t exchanges = 0;
-  std::uint64_t bytes = 0;
+  const Clock::time_point since = scenario_began_.value_or(began_);
+  std::vector<PeerRow> rows;
   for (LaunchedPeer& peer : peers_) {
-    if (!peer.process.ending()) samples_per_second += peer.last.value("samples_per_second", 0.0);
-    const Json counts = peer.last.value("exchanges", Json::object());
-    exchanges += counts.value("committed", 0ULL);
-    bytes += peer.last.value("bytes", Json::object()).value("lanes_sent", 0ULL);
-  }
-  if (!terminal_) {
-    if (ticks_ % plain_lines_every != 0) return;
-    std::string line =
-        fmt::format("{:6.0f} s  {:.0f} samples/s  exchanges {}  {:.1f} MB", elapsed,
-                    samples_per_second, exchanges / 2, static_cast<double>(bytes) / 1e6);
-    for (LaunchedPeer& peer : peers_) {
-      line += fmt::format("  |  {} {} {}/{} loss {:.3f}", peer.name,
-                          peer.process.ending() ? "ended" : peer.last.value("phase", "starting"),
-                          peer.last.value("step", 0ULL), peer.last.value("steps", 0ULL),
-                          peer.last.value("loss", 0.0));
+    PeerRow row{.name = peer.name(), .status = peer.last};
+    row.trains = peer.state() == State::running && !peer.is_stopped();
+    switch (peer.state()) {
+      case State::absent:
+        row.phase = "absent";
+        break;
+      case State::taken:
+        row.phase = "down";
+        break;
+      case State::ended:
+        row.phase = peer.ending()->signal != 0 ? "killed" : "ended";
+        break;
+      case State::running:
+        row.phase = peer.is_stopped() ? "stopped" : peer.last.value("phase", "starting");
     }
-    fmt::print("{}\n", line);
-    std::fflush(stdout);
-    return;
+    rows.push_back(std::move(row));
   }
-  std::string text;
-  if (lines_drawn_ > 0) text += fmt::format("\x1b[{}A", lines_drawn_);
-  text += fmt::format("\x1b[K{:.0f} s   {:.0f} samples/s in all   {} exchanges   {:.1f} MB sent\n",
-                      elapsed, samples_per_second, exchanges / 2, static_cast<double>(bytes) / 1e6);
-  text += fmt::format("\x1b[K{:<10} {:<9} {:>15} {:>10} {:>8} {:>9} {:>9} {:>9} {:>8}\n", "peer",
-                      "phase", "step", "samples/s", "loss", "accuracy", "exchanges", "refused",
-                      "spread");
-  for (LaunchedPeer& peer : peers_) {
-    const auto ending = peer.process.ending();
-    const Json counts = peer.last.value("exchanges", Json::object());
-    text += fmt::format(
-        "\x1b[K{:<10} {:<9} {:>15} {:>10.0f} {:>8.4f} {:>7.1f} % {:>9} {:>9} {:>8.3g}\n", peer.name,
-        ending ? (ending->signal != 0 ? "killed" : "ended") : peer.last.value("phase", "starting"),
-        fmt::format("{}/{}", peer.last.value("step", 0ULL), peer.last.value("steps", 0ULL)),
-        ending ? 0.0 : peer.last.value("samples_per_second", 0.0), peer.last.value("loss", 0.0),
-        100 * peer.last.value("accuracy", 0.0), counts.value("committed", 0ULL),
-        counts.value("refused", 0ULL), peer.last.value("spread", 0.0));
-  }
-  lines_drawn_ = static_cast<int>(peers_.size()) + 2;
-  fmt::print("{}", text);
-  std::fflush(stdout);
+  table_.draw(std::chrono::duration<double>(Clock::now() - since).count(), rows);
 }
 
 void Launch::tick() {
-  const bool running = poll();
-  draw();
-  ++ticks_;
-  if (!running) {
+  if (!goes_on()) {
+    draw();
     io_.stop();
     return;
   }
-  timer_.expires_after(redraw_period);
+  const bool begins = faults_ && !faults_->has_begun();
+  if (begins) begin_scenario();
+  ask_all();
+  if (!begins) draw();
+  timer_.expires_after(begins ? Clock::duration(look_period) : Clock::duration(redraw_period));
   timer_.async_wait([this](asio::error_code error) {
     if (!error) tick();
+  });
+}
+
+void Launch::on_interrupt() {
+  if (interrupts_ > 0 && Clock::now() - interrupted_ < same_interrupt) return;
+  ++interrupts_;
+  interrupted_ = Clock::now();
+  if (faults_) faults_->injector().cancel();
+  for (LaunchedPeer& peer : peers_) peer.end(interrupts_ > 1 ? SIGKILL : SIGTERM);
+  table_.tell(interrupts_ > 1 ? "stopping the peers at once"
+                              : "the peers leave with a checkpoint; once more to stop at once");
+}
+
+void Launch::await_interrupts() {
+  signals_.async_wait([this](asio::error_code error, int) {
+    if (error) return;
+    on_interrupt();
+    await_interrupts();
   });
 }
 
@@ -243,28 +264,12 @@ int Launch::run() {
   fmt::print("{} peers train by gossip; everything they write is below {}\n", options_.peers,
              folder_.string());
   std::fflush(stdout);
-  start_peer(0, "");
-  const std::string first = wait_for_address(peers_.front());
-  for (std::size_t number = 1; number < options_.peers; ++number) start_peer(number, first);
-
-  const auto on_signal = [this](auto&& self) -> void {
-    signals_.async_wait([this, self](asio::error_code error, int) {
-      if (error) return;
-      if (interrupts_ > 0 && Clock::now() - interrupted_ < same_interrupt) {
-        self(self);
-        return;
-      }
-      ++interrupts_;
-      interrupted_ = Clock::now();
-      for (LaunchedPeer& peer : peers_) peer.process.signal(interrupts_ > 1 ? SIGKILL : SIGTERM);
-      fmt::print("{}\n", interrupts_ > 1 ? "stopping the peers at once"
-                                         : "the peers leave with a checkpoint; once more to stop "
-                                           "at once");
-      lines_drawn_ = 0;
-      self(self);
-    });
-  };
-  on_signal(on_signal);
+  for (std::size_t number = 0; number < options_.peers; ++number) {
+    if (faults_ && faults_->injector().joins_late(number)) continue;
+    start_peer(number, options_.resume);
+    if (first_address_.empty()) wait_for_address(peers_[number]);
+  }
+  await_interrupts();
   tick();
   io_.run();
 
@@ -272,11 +277,22 @@ int Launch::run() {
   std::vector<PeerOutcome> outcomes;
   bool clean = true;
   for (LaunchedPeer& peer : peers_) {
-    const Ending ending = peer.process.ending().value_or(Ending{});
-    clean = clean && ending.signal == 0 && ending.exit_code == 0;
-    outcomes.push_back({.name = peer.name, .folder = peer.folder, .ending = ending});
+    const Ending ending = peer.ending().value_or(Ending{});
+    std::string by_fault;
+    if (peer.state() == State::absent) by_fault = "never joined";
+    if (peer.state() == State::taken) {
+      by_fault = ending.signal != 0 ? "killed by a fault" : "left by a fault";
+    }
+    clean = clean && (!by_fault.empty() || (ending.signal == 0 && ending.exit_code == 0));
+    outcomes.push_back({.name = peer.name(),
+                        .folder = peer.folder(),
+                        .ending = ending,
+                        .by_fault = by_fault,
+                        .untold_bytes = peer.untold_bytes()});
   }
-  const bool evaluated = print_summary(config_, config_text_, folder_, outcomes, wall);
+  std::optional<FaultReport> report;
+  if (faults_) report = faults_->report();
+  const bool evaluated = print_summary(config_, config_text_, folder_, outcomes, report, wall);
   return clean && evaluated ? 0 : 1;
 }
 
@@ -284,18 +300,42 @@ int Launch::run() {
 
 int launch(const LaunchOptions& options) {
   ParsedConfig parsed;
+  ParsedScenario scenario;
   if (options.config.empty()) {
     parsed.config = default_config();
   } else {
     parsed = parse_config_file(options.config);
   }
-  if (!parsed.problems.empty()) {
-    for (const Problem& problem : parsed.problems) fmt::print(stderr, "{}\n", to_string(problem));
+  Problems problems = std::move(parsed.problems);
+  const bool alone = !options.faults.empty();
+  const std::string& file = alone ? options.faults : options.config;
+  // What is wrong with the file as a whole the config's reader has said already.
+  if (alone || (!file.empty() && std::filesystem::is_regular_file(file))) {
+    scenario = parse_scenario_file(file, alone);
+  }
+  const bool sound = scenario.problems.empty();
+  for (Problem& problem : scenario.problems) {
+    const auto known = [&](const Problem& other) { return to_string(other) == to_string(problem); };
+    if (std::ranges::none_of(problems, known)) problems.push_back(std::move(problem));
+  }
+  if (alone && sound && !scenario.present) {
+    problems.push_back({file, "no [scenario] in it", "add [[scenario.fault]] or another rule"});
+  }
+  const Scenario& rules = scenario.scenario;
+  for (Problem& problem :
+       problems_on_processes(rules, options.peers, parsed.config.network.lane, file)) {
+    problems.push_back(std::move(problem));
+  }
+  if (!problems.empty()) {
+    for (const Problem& problem : problems) fmt::print(stderr, "{}\n", to_string(problem));
     return 2;
   }
   parsed.config.run.peers = options.peers;
+  const bool concerns_us = !rules.speeds.empty() || !rules.links.empty() || !rules.faults.empty();
   try {
-    return Launch(options, std::move(parsed.config), options.config).run();
+    return Launch(options, std::move(parsed.config),
+                  concerns_us ? std::optional(rules) : std::nullopt)
+        .run();
   } catch (const std::exception& error) {
     fmt::print(stderr, "launch: {}\n", error.what());
     return 1;

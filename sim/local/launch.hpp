@@ -14,6 +14,7 @@ struct LaunchOptions {
   std::filesystem::path folder;   ///< The run's folder; empty: a new one below the config's.
   std::filesystem::path program;  ///< The grapevine binary.
   bool resume = false;            ///< Go on with the run found in `folder`.
+  std::string faults;             ///< A file of faults; empty: the config's own, if it has any.
 };
 
 /// Starts the peers, shows how they do, waits for them and evaluates what they came to. Returns 0

@@ -38,6 +38,8 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments,
     if (null >= 0) ::dup2(null, STDIN_FILENO);
     ::dup2(log, STDOUT_FILENO);
     ::dup2(log, STDERR_FILENO);
+    // A connection of ours that a child held as well would not end when we close it.
+    ::close_range(STDERR_FILENO + 1, ~0U, 0);
     ::execv(argv[0], argv.data());
     ::_exit(127);
   }

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "peer/task.hpp"
+#include "sim/mean.hpp"
 #include "train/checkpoint/checkpoint.hpp"
 #include "train/checkpoint/safetensors.hpp"
 
@@ -23,6 +24,8 @@ using Json = nlohmann::ordered_json;
 struct FinishedPeer {
   std::string name;
   Ending ending;
+  std::string by_fault;  ///< What a fault made its end; empty: its own doing.
+  std::uint64_t untold_bytes = 0;
   std::vector<float> parameters;  ///< Empty: no sound checkpoint.
   double accuracy = 0;
   double loss = 0;
@@ -30,7 +33,10 @@ struct FinishedPeer {
 };
 
 FinishedPeer finish(const PeerOutcome& outcome, Model& model, const DataSet& test) {
-  FinishedPeer peer{.name = outcome.name, .ending = outcome.ending};
+  FinishedPeer peer{.name = outcome.name,
+                    .ending = outcome.ending,
+                    .by_fault = outcome.by_fault,
+                    .untold_bytes = outcome.untold_bytes};
   std::ifstream file(outcome.folder / "result.json");
   if (file) {
     Json json = Json::parse(file, nullptr, false);
@@ -45,45 +51,27 @@ FinishedPeer finish(const PeerOutcome& outcome, Model& model, const DataSet& tes
   return peer;
 }
 
-std::vector<float> mean_of(const std::vector<FinishedPeer>& peers, std::size_t size) {
-  std::vector<double> sum(size);
-  std::size_t count = 0;
-  for (const FinishedPeer& peer : peers) {
-    if (peer.parameters.empty()) continue;
-    ++count;
-    for (std::size_t i = 0; i < size; ++i) sum[i] += peer.parameters[i];
-  }
-  std::vector<float> mean(count == 0 ? 0 : size);
-  for (std::size_t i = 0; i < mean.size(); ++i) {
-    mean[i] = static_cast<float>(sum[i] / static_cast<double>(count));
-  }
-  return mean;
-}
-
-/// sqrt((1/n) sum ||x_i - mean||^2).
-double spread_of(const std::vector<FinishedPeer>& peers, const std::vector<float>& mean) {
-  double squares = 0;
-  std::size_t count = 0;
-  for (const FinishedPeer& peer : peers) {
-    if (peer.parameters.empty()) continue;
-    ++count;
-    for (std::size_t i = 0; i < mean.size(); ++i) {
-      const double difference = static_cast<double>(peer.parameters[i]) - mean[i];
-      squares += difference * difference;
-    }
-  }
-  return std::sqrt(squares / static_cast<double>(std::max<std::size_t>(1, count)));
-}
-
 std::uint64_t number(const Json& json, const char* group, const char* name) {
   return json.value(group, Json::object()).value(name, std::uint64_t{0});
+}
+
+/// Lives that were killed left no result, but their events.
+void count_all_lives(const EventCounts& events, Json& result) {
+  const auto times = [&](const char* event) {
+    const auto found = events.find(event);
+    return found == events.end() ? std::uint64_t{0} : found->second;
+  };
+  for (const char* outcome : {"committed", "refused", "aborted", "undecided"}) {
+    result["exchanges"][outcome] = times((std::string("exchange_") + outcome).c_str());
+  }
+  result["failures_seen"] = times("member_dead");
 }
 
 }  // namespace
 
 bool print_summary(const Config& config, const std::string& config_text,
                    const std::filesystem::path& folder, const std::vector<PeerOutcome>& outcomes,
-                   double wall_s) {
+                   const std::optional<FaultReport>& faults, double wall_s) {
   const TestSet test = load_test_set(config);
   if (!test.problems.empty()) {
     for (const Problem& problem : test.problems) fmt::print(stderr, "{}\n", to_string(problem));
@@ -91,7 +79,10 @@ bool print_summary(const Config& config, const std::string& config_text,
   }
   Model model(test.model, test.data->shape, 256);
   std::vector<FinishedPeer> peers;
-  for (const PeerOutcome& outcome : outcomes) peers.push_back(finish(outcome, model, *test.data));
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    peers.push_back(finish(outcomes[i], model, *test.data));
+    if (faults) count_all_lives(faults->events[i], peers.back().result);
+  }
 
   std::uint64_t steps = 0;
   std::uint64_t committed = 0;
@@ -106,13 +97,13 @@ bool print_summary(const Config& config, const std::string& config_text,
              "steps", "exchanges", "refused", "MB sent", "end");
   for (const FinishedPeer& peer : peers) {
     const bool clean = peer.ending.signal == 0 && peer.ending.exit_code == 0;
-    failures += !clean;
+    failures += !clean && peer.by_fault.empty();
     steps += peer.result.value("step", std::uint64_t{0});
     committed += number(peer.result, "exchanges", "committed");
     refused += number(peer.result, "exchanges", "refused");
     aborted += number(peer.result, "exchanges", "aborted");
     undecided += number(peer.result, "exchanges", "undecided");
-    const std::uint64_t sent = number(peer.result, "bytes", "lanes_sent");
+    const std::uint64_t sent = peer.untold_bytes + number(peer.result, "bytes", "lanes_sent");
     bytes += sent;
     seen_dead += peer.result.value("failures_seen", std::uint64_t{0});
     if (!peer.parameters.empty() && (worst == nullptr || peer.accuracy < worst->accuracy)) {
@@ -122,15 +113,22 @@ bool print_summary(const Config& config, const std::string& config_text,
                100 * peer.accuracy, peer.loss, peer.result.value("step", std::uint64_t{0}),
                number(peer.result, "exchanges", "committed"),
                number(peer.result, "exchanges", "refused"), static_cast<double>(sent) / 1e6,
-               clean ? "clean" : to_string(peer.ending));
+               !peer.by_fault.empty() ? peer.by_fault
+               : clean                ? "clean"
+                                      : to_string(peer.ending));
   }
-  const std::vector<float> mean = mean_of(peers, model.layout().size());
+  std::vector<std::span<const float>> models;
+  for (const FinishedPeer& peer : peers) {
+    if (!peer.parameters.empty()) models.emplace_back(peer.parameters);
+  }
+  const std::vector<float> mean = mean_of(models);
   if (mean.empty()) {
     fmt::print("no peer left a checkpoint that can be read\n");
+    if (faults) print(*faults);
     return false;
   }
   const Score score = evaluate(model, mean, *test.data);
-  const double spread = spread_of(peers, mean);
+  const double spread = spread_of(models, mean);
   std::vector<TensorView> tensors;
   for (const TensorSlot& slot : model.layout().slots()) {
     tensors.push_back({slot.name, slot.shape, std::span(mean).subspan(slot.offset, slot.size)});
@@ -153,6 +151,7 @@ bool print_summary(const Config& config, const std::string& config_text,
   fmt::print("bytes        {:.1f} MB on bulk lanes\n", static_cast<double>(bytes) / 1e6);
   fmt::print("failures     {} peers did not end cleanly, {} deaths seen by others\n", failures,
              seen_dead);
+  if (faults) print(*faults);
   fmt::print("model        {}\n", (folder / "mean.safetensors").string());
 
   Json summary{{"mean_accuracy", score.accuracy()},
@@ -174,8 +173,10 @@ bool print_summary(const Config& config, const std::string& config_text,
                                 {"accuracy", peer.accuracy},
                                 {"exit", peer.ending.exit_code},
                                 {"signal", peer.ending.signal},
+                                {"by_fault", peer.by_fault},
                                 {"result", peer.result}});
   }
+  if (faults) summary["faults"] = to_json(*faults);
   std::ofstream(folder / "summary.json") << summary.dump(1) << '\n';
   return true;
 }

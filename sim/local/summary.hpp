@@ -1,11 +1,14 @@
 // What a finished run came to: the mean model and the worst peer, and what it cost.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "peer/config.hpp"
+#include "sim/local/fault_report.hpp"
 #include "sim/local/process.hpp"
 
 namespace gv {
@@ -15,13 +18,16 @@ struct PeerOutcome {
   std::string name;
   std::filesystem::path folder;  ///< Holds its checkpoints and result.json.
   Ending ending;
+  std::string by_fault;            ///< What a fault made its end, for people; empty: its own doing.
+  std::uint64_t untold_bytes = 0;  ///< Sent on lanes in lives that left no result.
 };
 
 /// Loads every peer's newest checkpoint, evaluates each and their mean on the test set, prints the
 /// summary and writes it to `<folder>/summary.json`, the mean model to `<folder>/mean.safetensors`,
-/// with the config's text in it. False when no model could be evaluated.
+/// with the config's text in it. With `faults`, exchanges and deaths are those of all lives, and
+/// what was injected is told. False when no model could be evaluated.
 bool print_summary(const Config& config, const std::string& config_text,
                    const std::filesystem::path& folder, const std::vector<PeerOutcome>& outcomes,
-                   double wall_s);
+                   const std::optional<FaultReport>& faults, double wall_s);
 
 }  // namespace gv

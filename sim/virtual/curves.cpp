@@ -34,9 +34,15 @@ double tick_step(double span) {
 
 std::string panel_svg(std::span<const CurvePoint> points, const Panel& panel, double left,
                       double top) {
+  // A logarithm has no place for 0: it is drawn at the least value above it.
+  double least = 1;
+  for (const CurvePoint& point : points) {
+    const double value = panel.value(point);
+    if (value > 0) least = std::min(least, value);
+  }
   const auto scaled = [&](const CurvePoint& point) {
     const double value = panel.value(point);
-    return panel.logarithmic ? std::log10(std::max(value, 1e-9)) : value;
+    return panel.logarithmic ? std::log10(std::max(value, least)) : value;
   };
   double low = panel.logarithmic ? scaled(points.front()) : 0;
   double high = low;

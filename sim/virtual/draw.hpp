@@ -18,7 +18,7 @@ struct DrawnWorld {
   double learning_rate = 0.05;
 };
 
-/// Draws a world within the ranges of docs/faults.md. Pure: the same number, the same world.
+/// Draws a world. Pure: the same number, the same world.
 DrawnWorld draw_world(std::uint64_t seed);
 
 /// The world as a config that `grapevine sim --check` runs, for people and for replays.

@@ -1,4 +1,4 @@
-// The checkers. Names in quotes are those of docs/faults.md.
+// The checkers. Names in quotes are those of docs/simulator.md.
 #include "sim/virtual/invariants.hpp"
 
 #include <fmt/format.h>
@@ -16,6 +16,8 @@ namespace {
 constexpr Duration death_excused_for = std::chrono::seconds(90);
 /// By then an exchange has settled: all its questions for the word have been asked.
 constexpr Duration settled_after = std::chrono::seconds(60);
+/// More exchanges than that never commit while one job runs.
+constexpr std::uint64_t forces_waiting_max = 1000;
 
 bool is_link_fault(FaultKind kind) {
   switch (kind) {
@@ -164,6 +166,7 @@ void Invariants::on_job(const Simulator& world, PeerNumber peer, const Job& job)
   mine.canary_wanted = work.canary();
   mine.step_wanted = (job.adopt ? job.adopt->step : work.step()) + job.steps;
   if (job.adopt) mine.adopted_at = world.now();
+  mine.forces += job.forces.size();
   for (const Force& force : job.forces) {
     check_force(world, peer, force);
     for (std::size_t i = 0; i < mine.canary_wanted.size(); ++i) {
@@ -184,6 +187,14 @@ void Invariants::on_job_done(const Simulator& world, PeerNumber peer, const JobD
   if (!counted) {
     fail(world, "no work lost",
          fmt::format("peer-{} is at step {} instead of {}", peer, work.step(), mine.step_wanted));
+  }
+  // ... and every force committed is applied, given up with its model, or still waits for a job.
+  const Node& node = *world.peer(peer).node;
+  const std::uint64_t committed = node.gossip().exchange().counts().committed;
+  if (committed > mine.forces + node.gossip().counts().forces_dropped + forces_waiting_max) {
+    fail(world, "no work lost",
+         fmt::format("peer-{} has committed {} exchanges and applied {}", peer, committed,
+                     mine.forces));
   }
   if (!done.snapshot) return;
   const bool finite =
@@ -211,7 +222,10 @@ void Invariants::on_happening(const Simulator& world, const Happening& happening
 void Invariants::on_state(const Simulator& world, PeerNumber peer, PeerState state) {
   PeerRecord& mine = record(peer);
   mine.disturbed_at = world.now();
-  if (state == PeerState::down || state == PeerState::ended) mine.standings.clear();
+  if (state == PeerState::down || state == PeerState::ended) {
+    mine.standings.clear();
+    mine.forces = 0;
+  }
 }
 
 void Invariants::on_save(const Simulator&, PeerNumber peer, std::uint64_t step, bool whole) {
@@ -283,9 +297,8 @@ void Invariants::check_settled(const Simulator& world) {
   for (const auto& [id, half] : halves_) {
     if (world.now() - half.at < settled_after) continue;
     const PeerRecord& partner = record(half.partner);
-    const auto since = [&](const std::optional<Time>& at) {
-      return at && *at >= half.at - settled_after;
-    };
+    const Time earliest = half.at - settled_after;
+    const auto since = [earliest](const std::optional<Time>& at) { return at && *at >= earliest; };
     if (since(partner.disturbed_at) || since(partner.adopted_at) || since(partner.undecided_at) ||
         since(record(half.peer).disturbed_at)) {
       ++halves_excused_;

@@ -21,7 +21,7 @@ struct Violation {
   bool liveness = false;  ///< Something good did not happen, rather than something bad did.
 };
 
-/// Watches one run. docs/faults.md lists the invariants; each is named where it is checked. Cost:
+/// Watches one run. docs/simulator.md lists the invariants; each is named where it is checked. Cost:
 /// one look at every member of the peer that acted, after every event.
 class Invariants : public Watcher {
  public:
@@ -65,6 +65,7 @@ class Invariants : public Watcher {
     std::optional<std::uint64_t> writing_step;    ///< Of a checkpoint that a crash interrupted.
     Canary canary_wanted{};
     std::uint64_t step_wanted = 0;
+    std::uint64_t forces = 0;  ///< Applied in its present life.
   };
 
   void fail(const Simulator& world, std::string invariant, std::string what);

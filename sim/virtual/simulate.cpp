@@ -20,6 +20,7 @@
 #include "sim/scenario.hpp"
 #include "sim/virtual/curves.hpp"
 #include "sim/virtual/simulator.hpp"
+#include "sim/virtual/swarm.hpp"
 #include "sim/virtual/tally.hpp"
 #include "sim/virtual/trace.hpp"
 
@@ -133,7 +134,7 @@ class Run {
 
  private:
   CurvePoint look(const Simulator& world, bool quickly);
-  void show_progress(const Simulator& world, const CurvePoint& point);
+  void show_progress(const CurvePoint& point);
   void print_summary(const Simulator& world, const CurvePoint& last);
   std::vector<std::span<const float>> models(const Simulator& world) const;
 
@@ -143,7 +144,7 @@ class Run {
   std::optional<Work> work_;
   Tally tally_;
   Clock::time_point began_ = Clock::now();
-  Clock::time_point shown_{};
+  Clock::time_point shown_ = Clock::now();
   bool terminal_ = ::isatty(STDOUT_FILENO) != 0;
   Duration expected_{};
 };
@@ -179,7 +180,7 @@ CurvePoint Run::look(const Simulator& world, bool quickly) {
   return point;
 }
 
-void Run::show_progress(const Simulator& world, const CurvePoint& point) {
+void Run::show_progress(const CurvePoint& point) {
   const auto now = Clock::now();
   if (options_.trace || now - shown_ < std::chrono::seconds(1)) return;
   shown_ = now;
@@ -193,22 +194,9 @@ void Run::show_progress(const Simulator& world, const CurvePoint& point) {
                                            : fmt::format("loss {:.4g}", point.loss),
       point.spread, terminal_ ? "" : "\n");
   std::fflush(stdout);
-  static_cast<void>(world);
 }
 
 int Run::run() {
-  config_.run.peers = scenario_.peers > 0 ? scenario_.peers : config_.run.peers;
-  Problems problems;
-  for (const FaultRule& fault : scenario_.faults) {
-    for (const auto& [first, last] : fault.peers.ranges) {
-      if (last >= config_.run.peers) {
-        problems.push_back({options_.config + ": scenario.fault",
-                            fmt::format("peer {} is not one of {}", last, config_.run.peers),
-                            fmt::format("write numbers from 0 to {}", config_.run.peers - 1)});
-      }
-    }
-  }
-  if (!problems.empty()) return fail(problems);
   work_.emplace(config_, scenario_);
   if (!work_->problems().empty()) return fail(work_->problems());
   const auto folder =
@@ -245,7 +233,7 @@ int Run::run() {
   for (Time at{}; at < end; at += every) {
     world.run(std::min(at, end));
     points.push_back(look(world, true));
-    show_progress(world, points.back());
+    show_progress(points.back());
     if (world.all_ended()) break;
   }
   world.run(end);
@@ -263,7 +251,6 @@ void Run::print_summary(const Simulator& world, const CurvePoint& last) {
   const double wall = std::chrono::duration<double>(Clock::now() - began_).count();
   TimeSpent spent;
   double worst = 1;
-  double slowest_s = 0;
   for (PeerNumber number = 0; number < world.size(); ++number) {
     const VirtualPeer& peer = world.peer(number);
     spent.training += peer.spent.training;
@@ -271,7 +258,6 @@ void Run::print_summary(const Simulator& world, const CurvePoint& last) {
     spent.joining += peer.spent.joining;
     spent.stopped += peer.spent.stopped;
     spent.down += peer.spent.down;
-    slowest_s = std::max(slowest_s, peer.spent.training);
     if (peer.work && scenario_.work == WorkKind::training) {
       worst = std::min(worst, work_->judge(peer.work->parameters(), false).accuracy);
     }
@@ -293,6 +279,13 @@ void Run::print_summary(const Simulator& world, const CurvePoint& last) {
        fmt::format("{:.0f} in {:.3g} s each; {} refused, {} aborted, {} undecided",
                    tally_.exchanges(), tally_.exchange_seconds(), tally_.events("exchange_refused"),
                    tally_.events("exchange_aborted"), tally_.events("exchange_undecided")));
+  if (!tally_.by_reason().empty()) {
+    std::string text;
+    for (const auto& [what, count] : tally_.by_reason()) {
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", what, count);
+    }
+    line("reasons", text);
+  }
   line("staleness", fmt::format("{:.1f} steps between the two sides", tally_.staleness()));
   line("bytes", fmt::format("{:.1f} MB of models, {:.2f} MB of messages",
                             static_cast<double>(world.counts().lane_bytes) / 1e6,
@@ -318,11 +311,20 @@ void Run::print_summary(const Simulator& world, const CurvePoint& last) {
 
 }  // namespace
 
-int simulate(const SimulateOptions& options) {
-  ParsedConfig parsed = options.config.empty() ? ParsedConfig{default_config(), {}}
-                                               : parse_config_file(options.config);
+namespace {
+
+/// Config and scenario of one file; what is wrong with either is in `problems`.
+struct Parsed {
+  Config config;
+  Scenario scenario;
+  Problems problems;
+};
+
+Parsed parse(const std::string& path) {
+  ParsedConfig config = path.empty() ? ParsedConfig{default_config(), {}} : parse_config_file(path);
   ParsedScenario scenario;
-  if (!options.config.empty()) scenario = parse_scenario_file(options.config, false);
+  if (!path.empty()) scenario = parse_scenario_file(path, false);
+  Parsed parsed{std::move(config.config), std::move(scenario.scenario), std::move(config.problems)};
   // The file is read twice; what is wrong with its syntax is said once.
   for (const Problem& problem : scenario.problems) {
     const bool said = std::ranges::any_of(parsed.problems, [&](const Problem& known) {
@@ -330,9 +332,43 @@ int simulate(const SimulateOptions& options) {
     });
     if (!said) parsed.problems.push_back(problem);
   }
+  if (parsed.scenario.peers > 0) parsed.config.run.peers = parsed.scenario.peers;
+  const std::size_t peers = parsed.config.run.peers;
+  for (const FaultRule& fault : parsed.scenario.faults) {
+    for (const auto& [first, last] : fault.peers.ranges) {
+      if (last < peers) continue;
+      parsed.problems.push_back({path + ": scenario.fault",
+                                 fmt::format("peer {} is not one of {}", last, peers),
+                                 fmt::format("write numbers from 0 to {}", peers - 1)});
+    }
+  }
+  return parsed;
+}
+
+}  // namespace
+
+int check_scenario(const SimulateOptions& options) {
+  Parsed parsed = parse(options.config);
+  if (parsed.scenario.work == WorkKind::training) {
+    parsed.problems.push_back({options.config + ": scenario.work",
+                               "\"training\" is not checked, only what peers do with each other",
+                               "write work = \"quadratic\" or \"time\""});
+  }
+  if (!parsed.problems.empty()) return fail(parsed.problems);
+  parsed.scenario.peers = parsed.config.run.peers;
+  DrawnWorld world{.seed = options.seed,
+                   .scenario = parsed.scenario,
+                   .node = node_options(parsed.config, Layout(), 1, 1),
+                   .learning_rate = parsed.config.train.schedule.learning_rate};
+  world.node.gossip.steps = parsed.config.run.steps > 0 ? parsed.config.run.steps : endless_steps;
+  return check_world(world, options.trace);
+}
+
+int simulate(const SimulateOptions& options) {
+  Parsed parsed = parse(options.config);
   if (!parsed.problems.empty()) return fail(parsed.problems);
   try {
-    return Run(options, std::move(parsed.config), std::move(scenario.scenario)).run();
+    return Run(options, std::move(parsed.config), std::move(parsed.scenario)).run();
   } catch (const std::exception& error) {
     fmt::print(stderr, "sim: {}\n", error.what());
     return 1;

@@ -14,6 +14,10 @@ struct SimulateOptions {
   bool trace = false;            ///< Every event as a line on standard output.
 };
 
+/// `grapevine sim CONFIG --check`: the scenario as one world of a swarm, with every invariant,
+/// healed at the end. Nothing is trained for real. Returns as run_swarm does, or 2.
+int check_scenario(const SimulateOptions& options);
+
 /// Runs the scenario and prints progress and summary. Returns 0, 1 when the machine failed it, 2
 /// when the operator has to mend something.
 int simulate(const SimulateOptions& options);

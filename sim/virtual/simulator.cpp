@@ -123,6 +123,7 @@ struct Machine {
   std::uint64_t jobs = 0;
   Rng pace{0};
   Time state_since{};
+  std::optional<Time> joining_since;
   std::map<PeerNumber, std::uint32_t> met;  ///< With the life they had then.
   std::set<PeerNumber> lanes;               ///< Blocks went there or came from there.
   std::vector<PeerNumber> known;            ///< Members when it ended: its cache on disk.
@@ -224,6 +225,7 @@ struct Simulator::World {
     NodeEffects effects;
     call(*peer.node, local(number), effects);
     carry_out(number, effects);
+    if (peer.node) account_joining(number);
     if (peer.node && peer.node->is_finished()) {
       end(number, PeerState::ended);
     } else if (peer.node) {
@@ -568,7 +570,7 @@ struct Simulator::World {
   static bool starts_peers(const Happening& happening) {
     const FaultKind kind = happening.rule.kind;
     return kind == FaultKind::restart || kind == FaultKind::join ||
-           (kind == FaultKind::kill && !happening.begins);
+           ((kind == FaultKind::kill || kind == FaultKind::leave) && !happening.begins);
   }
 
   void handle(Happening& event) {
@@ -595,6 +597,17 @@ struct Simulator::World {
     machines[number].state_since = now;
   }
 
+  void account_joining(PeerNumber number) {
+    Machine& machine = machines[number];
+    const bool joining = peers[number].node->gossip().phase() == Phase::joining;
+    if (machine.joining_since && !joining) {
+      peers[number].spent.joining += seconds(now - *machine.joining_since);
+      machine.joining_since.reset();
+    } else if (!machine.joining_since && joining) {
+      machine.joining_since = now;
+    }
+  }
+
   void start(PeerNumber number) {
     VirtualPeer& peer = peers[number];
     Machine& machine = machines[number];
@@ -610,7 +623,6 @@ struct Simulator::World {
       image = peer.disk.newest();
       if (image) peer.work->restore(*image);
     }
-    peer.canary_at_start = peer.work->canary();
     for (Watcher* watcher : watchers) watcher->on_restore(outer, number, image.get());
     Node::Options node = options.node;
     node.gossip.wait_for_peers = first ? wait_for : 1;
@@ -667,6 +679,7 @@ struct Simulator::World {
       }
     }
     machine.job.reset();
+    machine.joining_since.reset();
     backlogs[number].clear();
     set_state(number, state);
     ++peer.life;
@@ -737,7 +750,13 @@ struct Simulator::World {
         each([&](PeerNumber n) { wake(n); });
         break;
       case FaultKind::leave:
-        each([&](PeerNumber n) { leave(n); });
+        each([&](PeerNumber n) {
+          if (begins) {
+            leave(n);
+          } else if (peers[n].state == PeerState::ended) {
+            start(n);
+          }
+        });
         break;
       case FaultKind::join:
         each([&](PeerNumber n) {
@@ -800,7 +819,11 @@ struct Simulator::World {
       peers[number].speed = options.scenario.speed_of(number);
       late += absent[number] ? 1 : 0;
     }
-    wait_for = options.wait_for > 0 ? options.wait_for : std::max<std::size_t>(1, n - late);
+    // Who may meet only some cannot wait for all.
+    const bool sparse = options.scenario.neighbours > 0 && options.scenario.neighbours < n;
+    const std::size_t everybody = std::max<std::size_t>(1, n - late);
+    wait_for = options.wait_for > 0 ? options.wait_for
+                                    : std::min<std::size_t>(everybody, sparse ? 2 : everybody);
     for (PeerNumber number = 0; number < n; ++number) {
       if (!absent[number]) start(number);
     }
@@ -903,7 +926,6 @@ const VirtualPeer& Simulator::peer(PeerNumber number) const { return world_->pee
 const WorldCounts& Simulator::counts() const { return world_->counts; }
 const Simulator::Options& Simulator::options() const { return world_->options; }
 std::uint64_t Simulator::trace_hash() const { return world_->hash; }
-void Simulator::inject(Happening happening) { world_->apply(happening); }
 void Simulator::heal() { world_->heal(); }
 
 void Simulator::send_from_outside(PeerId from, PeerNumber to, Message message) {

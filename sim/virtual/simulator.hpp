@@ -89,7 +89,6 @@ struct VirtualPeer {
   double speed = 1;
   double cpu = 1;  ///< Factor of the faults of its CPU.
   TimeSpent spent;
-  Canary canary_at_start{};       ///< Of its present life.
   std::uint64_t steps_taken = 0;  ///< In all lives, lost ones included.
 };
 
@@ -102,7 +101,8 @@ class Simulator {
     std::uint64_t seed = 1;
     Scenario scenario;
     Node::Options node;                ///< The same for every peer; layout included.
-    std::size_t wait_for = 0;          ///< Size of the start barrier; 0 = all that are there.
+    std::size_t wait_for = 0;          ///< Size of the start barrier; 0 = all that are
+                                       ///< there, or 2 where each may meet only some.
     std::vector<std::uint64_t> steps;  ///< Budget of each peer; empty: `node.gossip.steps`.
   };
 
@@ -131,8 +131,6 @@ class Simulator {
   /// A hash over every event so far: when, whom, what.
   std::uint64_t trace_hash() const;
 
-  /// Something goes wrong now.
-  void inject(Happening happening);
   /// Ends every fault, wakes the stopped and starts again whoever was killed; nothing that was
   /// still to come happens.
   void heal();

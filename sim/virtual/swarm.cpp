@@ -190,7 +190,8 @@ int say_failure(const DrawnWorld& world, const Violation& violation, bool smalle
   fmt::print("{} in the world of seed {}: \"{}\" at {:.6f} s: {}\n",
              violation.liveness ? "stuck" : "broken", world.seed, violation.invariant,
              seconds(violation.at.time_since_epoch()), violation.what);
-  fmt::print("replay: grapevine sim --swarm 1 --seed {} --trace\n", world.seed);
+  fmt::print("commit {}; replay: grapevine sim --swarm 1 --seed {} --trace\n", GRAPEVINE_COMMIT,
+             world.seed);
   if (smallest) {
     const DrawnWorld small = shrink(world, violation);
     fmt::print(
@@ -204,6 +205,17 @@ int say_failure(const DrawnWorld& world, const Violation& violation, bool smalle
 }
 
 }  // namespace
+
+int check_world(const DrawnWorld& world, bool trace) {
+  Trace lines([](const std::string& line) { fmt::print("{}\n", line); });
+  const Verdict verdict = run_world(world, trace ? &lines : nullptr);
+  if (verdict.violation) return say_failure(world, *verdict.violation, false);
+  fmt::print(
+      "every invariant holds: {} events, {} faults, {} exchanges that cancel\ntrace hash "
+      "{:016x}\n",
+      verdict.events, verdict.happenings, verdict.exchanges, verdict.trace_hash);
+  return 0;
+}
 
 int run_swarm(const SwarmOptions& options) {
   using Clock = std::chrono::steady_clock;

@@ -42,6 +42,9 @@ inline constexpr int swarm_unsafe = 3;   ///< An invariant was broken.
 inline constexpr int swarm_stuck = 4;    ///< Something good did not happen after the heal.
 inline constexpr int swarm_crashed = 5;  ///< The program itself gave up.
 
+/// Runs one world and says how it went; returns as run_swarm does.
+int check_world(const DrawnWorld& world, bool trace);
+
 /// Runs drawn worlds until one fails or all are done, and says how it went on standard output.
 int run_swarm(const SwarmOptions& options);
 

@@ -22,7 +22,6 @@ void Tally::on_effects(const Simulator&, PeerNumber, const NodeEffects& effects)
 
 void Tally::on_job_done(const Simulator&, PeerNumber, const JobDone& done) {
   steps_ += done.steps_run;
-  samples_ += done.score.samples;
 }
 
 void Tally::on_happening(const Simulator&, const Happening& happening) {

@@ -25,7 +25,6 @@ class Tally : public Watcher {
   /// Exchanges both sides of which have committed count 1.
   double exchanges() const { return static_cast<double>(events("exchange_committed")) / 2; }
   std::uint64_t steps() const { return steps_; }
-  std::uint64_t samples() const { return samples_; }
   /// Mean absolute difference in local steps between the two sides of an exchange.
   double staleness() const;
   /// Mean virtual seconds from offer to commit.
@@ -36,7 +35,6 @@ class Tally : public Watcher {
   std::map<std::string, std::uint64_t> by_reason_;
   std::map<std::string, std::uint64_t> injected_;
   std::uint64_t steps_ = 0;
-  std::uint64_t samples_ = 0;
   std::uint64_t committed_ = 0;
   double steps_apart_ = 0;
   double seconds_ = 0;

@@ -125,16 +125,32 @@ class ExchangeNetwork {
     now_ = end;
   }
 
-  void break_lane(std::size_t a, std::size_t b) {
-    std::erase_if(streams_, [&](const Stream& stream) {
-      return (stream.from == a && stream.to == b) || (stream.from == b && stream.to == a);
-    });
+  /// Both ends notice; `between` happens after the first did.
+  void break_lane(
+      std::size_t a, std::size_t b, const std::function<void()>& between = [] {}) {
+    lose_streams(a, b);
     for (const auto& [self, other] : {std::pair{a, b}, std::pair{b, a}}) {
       feed(self, [&, other = other](Endpoint& own, Effects& out) {
         own.exchange.lane_lost(now_, peer(other), out);
         own.fetch.lane_lost(now_, peer(other), out);
         return true;
       });
+      if (self == a) between();
+    }
+  }
+
+  /// What is under way on the lane is lost, and nobody has noticed yet.
+  void lose_streams(std::size_t a, std::size_t b) {
+    std::erase_if(streams_, [&](const Stream& stream) {
+      return (stream.from == a && stream.to == b) || (stream.from == b && stream.to == a);
+    });
+  }
+  /// Delivers the messages under way and no block.
+  void deliver_messages() {
+    while (!queue_.empty()) {
+      const Item item = std::move(queue_.front());
+      queue_.pop_front();
+      receive(item.from, item.to, item.message);
     }
   }
 

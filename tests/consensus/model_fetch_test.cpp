@@ -90,6 +90,24 @@ TEST_CASE("a broken lane goes on at the byte where it broke") {
   CHECK(network.bytes_delivered == width * sizeof(float));
 }
 
+TEST_CASE("a source that notices later that the lane broke sends once more what it was asked for") {
+  ExchangeNetwork network = network_of(2);
+  network.load(0, constant(3));
+  bool broken = false;
+  network.before_block = [&](std::size_t from, std::size_t to, std::uint64_t offset) {
+    if (offset != 128 || broken) return;
+    broken = true;
+    network.break_lane(to, from, [&] {
+      network.deliver_messages();
+      network.lose_streams(from, to);
+    });
+  };
+  network.want(1, {peer(0)});
+  network.deliver();
+  REQUIRE(network.at(1).fetched);
+  CHECK(network.at(1).fetched->values == constant(3));
+}
+
 TEST_CASE("a model that is not finite is not taken") {
   ExchangeNetwork network = network_of(3);
   network.load(0, constant(std::numeric_limits<float>::quiet_NaN()));

@@ -67,6 +67,8 @@ bool eventually(const std::function<bool()>& holds, std::chrono::milliseconds li
   return true;
 }
 
+std::string grapevine_binary() { return GRAPEVINE_BINARY; }
+
 Ending run_grapevine(const std::vector<std::string>& arguments, std::string& output,
                      std::chrono::milliseconds limit) {
   const TemporaryFolder folder;

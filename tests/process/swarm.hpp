@@ -33,6 +33,9 @@ std::string endless_config(const std::string& extra = "");
 /// Waits until `holds`; false when it did not within `limit`. Looks every few milliseconds.
 bool eventually(const std::function<bool()>& holds, std::chrono::milliseconds limit);
 
+/// Path of the program under test.
+std::string grapevine_binary();
+
 /// Runs the grapevine binary to its end and returns how it ended; its output is in `output`.
 Ending run_grapevine(const std::vector<std::string>& arguments, std::string& output,
                      std::chrono::milliseconds limit = std::chrono::seconds(60));

@@ -159,7 +159,7 @@ class Step {
 class Reorder final : public Step {
  public:
   Reorder(Context& context, Tensor& in, Tensor& out)
-      : in_(in), out_(out), there_(reorder(context, in.values, out.values)) {
+      : there_(reorder(context, in.values, out.values)) {
     if (in.gradient) back_ = reorder(context, out.gradient, in.gradient);
   }
 
@@ -169,8 +169,6 @@ class Reorder final : public Step {
   }
 
  private:
-  Tensor& in_;
-  Tensor& out_;
   Operation there_;
   Operation back_;
 };

@@ -1,0 +1,56 @@
+// Loopback addresses by number, and ports that stay ours.
+#include "sim/local/addresses.hpp"
+
+#include <fmt/format.h>
+
+namespace gv {
+namespace {
+
+using asio::ip::tcp;
+
+/// 127.NET.0.1, 127.NET.0.2, ... without the last bytes 0 and 255.
+asio::ip::address loopback(int net, std::size_t number) {
+  return asio::ip::make_address(fmt::format("127.{}.{}.{}", net, number / 254, number % 254 + 1));
+}
+
+}  // namespace
+
+ReservedPort::ReservedPort(asio::io_context& io, const asio::ip::address& address) : socket_(io) {
+  const tcp::endpoint any(address, 0);
+  socket_.open(any.protocol());
+  socket_.set_option(asio::socket_base::reuse_address(true));
+  socket_.bind(any);
+  port_ = socket_.local_endpoint().port();
+}
+
+PeerAddresses::PeerAddresses(asio::io_context& io, std::size_t number, bool behind_proxy)
+    : behind_proxy_(behind_proxy),
+      own_(behind_proxy ? loopback(1, number) : asio::ip::make_address("127.0.0.1")),
+      front_(behind_proxy ? loopback(2, number) : own_),
+      control_(io, own_),
+      lanes_(io, own_) {}
+
+std::vector<std::string> PeerAddresses::arguments() const {
+  std::vector<std::string> list{"--listen", fmt::format("{}:{}", own_.to_string(), control_.port()),
+                                "--lane-port", std::to_string(lanes_.port())};
+  if (behind_proxy_) {
+    // Unix sockets would pass by the proxy.
+    list.insert(list.end(),
+                {"--advertise", advertised(), "--dial-from", own_.to_string(), "--lane", "tls"});
+  }
+  return list;
+}
+
+std::string PeerAddresses::advertised() const {
+  return fmt::format("{}:{}", front_.to_string(), control_.port());
+}
+
+std::vector<std::pair<tcp::endpoint, tcp::endpoint>> PeerAddresses::forwards() const {
+  std::vector<std::pair<tcp::endpoint, tcp::endpoint>> list;
+  for (const std::uint16_t port : {control_.port(), lanes_.port()}) {
+    list.emplace_back(tcp::endpoint(front_, port), tcp::endpoint(own_, port));
+  }
+  return list;
+}
+
+}  // namespace gv

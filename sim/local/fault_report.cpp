@@ -1,0 +1,84 @@
+// Counts, sentences and JSON of what faults did.
+#include "sim/local/fault_report.hpp"
+
+#include <fmt/format.h>
+
+#include <fstream>
+
+namespace gv {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+}  // namespace
+
+std::uint64_t count(const FaultReport& report, const std::string& event) {
+  std::uint64_t sum = 0;
+  for (const EventCounts& peer : report.events) {
+    const auto found = peer.find(event);
+    if (found != peer.end()) sum += found->second;
+  }
+  return sum;
+}
+
+EventCounts count_events(const std::filesystem::path& log, std::uint64_t offset) {
+  EventCounts counts;
+  std::ifstream in(log);
+  in.seekg(static_cast<std::streamoff>(offset));
+  for (std::string line; std::getline(in, line);) {
+    // A process killed at the wrong moment leaves half a line.
+    const Json event = Json::parse(line, nullptr, false);
+    if (event.is_object()) ++counts[event.value("event", "")];
+  }
+  return counts;
+}
+
+void print(const FaultReport& report) {
+  std::string injected;
+  for (const auto& [kind, times] : report.injected) {
+    injected += fmt::format("{}{} {}", injected.empty() ? "" : ", ", times, kind);
+  }
+  fmt::print("injected     {}\n", injected.empty() ? "nothing" : injected);
+  fmt::print("cost         {:.1f} s of peers down, {:.1f} s stopped\n", report.down_s,
+             report.stopped_s);
+  fmt::print("             exchanges: {} aborted, {} undecided, {} refused\n",
+             count(report, "exchange_aborted"), count(report, "exchange_undecided"),
+             count(report, "exchange_refused"));
+  fmt::print("             members: {} declared dead, {} came back, {} suspicions refuted\n",
+             count(report, "member_dead"), count(report, "member_returned"),
+             count(report, "member_refuted"));
+  fmt::print("             models: {} fetched\n", count(report, "model_fetched"));
+  if (!report.proxy) return;
+  const FaultProxy::Counters& proxy = *report.proxy;
+  fmt::print("links        {} connections, {} broken; {:.1f} MB passed, {:.3f} MB were held up\n",
+             proxy.connections, proxy.broken, static_cast<double>(proxy.bytes) / 1e6,
+             static_cast<double>(proxy.bytes_held) / 1e6);
+  fmt::print("             segments: {} lost, {} duplicated, {} reordered, {} corrupted\n",
+             proxy.lost, proxy.duplicated, proxy.reordered, proxy.corrupted);
+}
+
+Json to_json(const FaultReport& report) {
+  Json json{{"injected", report.injected},
+            {"down_s", report.down_s},
+            {"stopped_s", report.stopped_s},
+            {"committed_ends", count(report, "exchange_committed")},
+            {"aborted", count(report, "exchange_aborted")},
+            {"undecided", count(report, "exchange_undecided")},
+            {"refused", count(report, "exchange_refused")},
+            {"declared_dead", count(report, "member_dead")},
+            {"returned", count(report, "member_returned")},
+            {"refuted", count(report, "member_refuted")},
+            {"models_fetched", count(report, "model_fetched")},
+            {"models_refused", count(report, "model_refused")}};
+  if (report.proxy) {
+    const FaultProxy::Counters& proxy = *report.proxy;
+    json["links"] = {{"connections", proxy.connections}, {"refused", proxy.refused},
+                     {"broken", proxy.broken},           {"bytes", proxy.bytes},
+                     {"bytes_held", proxy.bytes_held},   {"lost", proxy.lost},
+                     {"duplicated", proxy.duplicated},   {"reordered", proxy.reordered},
+                     {"corrupted", proxy.corrupted}};
+  }
+  return json;
+}
+
+}  // namespace gv

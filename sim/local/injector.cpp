@@ -1,0 +1,213 @@
+// From happenings to signals, starts and bad links.
+#include "sim/local/injector.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace gv {
+namespace {
+
+using State = LaunchedPeer::State;
+
+bool is_virtual_only(FaultKind kind) {
+  return kind == FaultKind::clock_jump || kind == FaultKind::clock_rate ||
+         kind == FaultKind::disk_full || kind == FaultKind::slow_disk;
+}
+
+void check_numbers(const PeerSet& set, std::size_t peers, const std::string& place,
+                   Problems& problems) {
+  for (const auto& [first, last] : set.ranges) {
+    if (last < peers) continue;
+    problems.push_back(
+        {place, fmt::format("there is no peer {} among {}", last, peers),
+         fmt::format("peers are numbered from 0 to {}; start more with -n", peers - 1)});
+    return;
+  }
+}
+
+}  // namespace
+
+Problems problems_on_processes(const Scenario& scenario, std::size_t peers, LaneKind lane,
+                               const std::string& place) {
+  Problems problems;
+  const auto item = [&](const char* list, std::size_t i) {
+    return fmt::format("{}: scenario.{}[{}]", place, list, i);
+  };
+  for (std::size_t i = 0; i < scenario.speeds.size(); ++i) {
+    check_numbers(scenario.speeds[i].peers, peers, item("speed", i), problems);
+    if (scenario.speeds[i].factor > 1) {
+      problems.push_back({item("speed", i), "a real process cannot be made faster",
+                          "give the other peers a factor below 1"});
+    }
+  }
+  bool corrupts = false;
+  for (std::size_t i = 0; i < scenario.links.size(); ++i) {
+    check_numbers(scenario.links[i].from, peers, item("link", i), problems);
+    check_numbers(scenario.links[i].to, peers, item("link", i), problems);
+    corrupts = corrupts || scenario.links[i].quality.corrupt > 0;
+  }
+  for (std::size_t i = 0; i < scenario.faults.size(); ++i) {
+    const FaultRule& rule = scenario.faults[i];
+    const std::string name(to_string(rule.kind));
+    if (is_virtual_only(rule.kind)) {
+      problems.push_back({item("fault", i), name + " can only befall virtual peers",
+                          "run it with grapevine sim, or remove it"});
+      continue;
+    }
+    if (rule.kind == FaultKind::slow_cpu && rule.factor > 1) {
+      problems.push_back({item("fault", i), "a real process cannot be made faster",
+                          "give slow_cpu a factor below 1"});
+    }
+    check_numbers(rule.peers, peers, item("fault", i), problems);
+    check_numbers(rule.to, peers, item("fault", i), problems);
+    corrupts = corrupts || rule.kind == FaultKind::corrupt;
+  }
+  if (has_bad_links(scenario) && lane == LaneKind::unix_socket) {
+    problems.push_back({"network.lane", "Unix sockets pass by the proxy that makes links bad",
+                        "write lane = \"auto\" or \"tls\""});
+  }
+  if (corrupts && lane == LaneKind::plain) {
+    problems.push_back({"network.lane", "on plain lanes nobody notices a damaged byte",
+                        "write lane = \"auto\" or \"tls\", or leave corruption out"});
+  }
+  return problems;
+}
+
+bool has_bad_links(const Scenario& scenario) {
+  return !scenario.links.empty() || std::ranges::any_of(scenario.faults, [](const FaultRule& rule) {
+    return is_of_links(rule.kind) && rule.kind != FaultKind::heal;
+  });
+}
+
+Injector::Injector(asio::io_context& io, std::vector<Happening> timeline,
+                   std::deque<LaunchedPeer>& peers, Calls calls)
+    : timeline_(std::move(timeline)), peers_(peers), calls_(std::move(calls)), timer_(io) {}
+
+bool Injector::joins_late(std::size_t peer) const {
+  return std::ranges::any_of(timeline_, [&](const Happening& happening) {
+    return happening.rule.kind == FaultKind::join && happening.rule.peers.contains(peer);
+  });
+}
+
+void Injector::begin() {
+  began_ = std::chrono::steady_clock::now();
+  wait();
+}
+
+void Injector::cancel() {
+  next_ = timeline_.size();
+  timer_.cancel();
+}
+
+void Injector::wait() {
+  if (is_over()) return;
+  timer_.expires_at(began_ + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                                 timeline_[next_].at.time_since_epoch()));
+  timer_.async_wait([this](asio::error_code error) {
+    if (error || is_over()) return;
+    inject(timeline_[next_++]);
+    wait();
+  });
+}
+
+void Injector::inject(const Happening& happening) {
+  bool has_effect = is_of_links(happening.rule.kind);
+  if (has_effect) {
+    calls_.links(happening);
+  } else {
+    for (std::size_t number = 0; number < peers_.size(); ++number) {
+      if (!happening.rule.peers.contains(number)) continue;
+      const bool done = happening.begins ? befall(happening, number) : relieve(happening, number);
+      has_effect = has_effect || done;
+    }
+  }
+  if (!has_effect) return;
+  if (happening.begins) ++counts_[std::string(to_string(happening.rule.kind))];
+  calls_.tell(
+      fmt::format("{:6.1f} s  {}", seconds(happening.at.time_since_epoch()), to_string(happening)));
+}
+
+bool Injector::befall(const Happening& happening, std::size_t number) {
+  LaunchedPeer& peer = peers_[number];
+  const bool can_start = peer.state() == State::taken || peer.state() == State::running;
+  switch (happening.rule.kind) {
+    case FaultKind::kill:
+      return peer.kill(happening.fault);
+    case FaultKind::restart:
+      if (can_start) calls_.start(number, true);
+      return can_start;
+    case FaultKind::stop:
+      return peer.stop(happening.fault);
+    case FaultKind::resume:
+      return peer.wake();
+    case FaultKind::leave:
+      return peer.leave(happening.fault);
+    case FaultKind::join:
+      if (peer.state() != State::absent) return false;
+      calls_.start(number, false);
+      return true;
+    case FaultKind::slow_cpu:
+      peer.slow(happening.fault, happening.rule.factor);
+      return peer.state() == State::running;
+    default:
+      return false;
+  }
+}
+
+/// What `happening` began for this peer is over.
+bool Injector::relieve(const Happening& happening, std::size_t number) {
+  LaunchedPeer& peer = peers_[number];
+  switch (happening.rule.kind) {
+    case FaultKind::kill:
+    case FaultKind::leave: {
+      const bool still = peer.taken_by() == happening.fault;
+      if (still) calls_.start(number, true);
+      return still;
+    }
+    case FaultKind::stop:
+      if (!peer.is_stopped()) return false;
+      peer.wake(happening.fault);
+      return true;
+    case FaultKind::slow_cpu:
+      peer.slow_no_more(happening.fault);
+      return peer.state() == State::running;
+    default:
+      return false;
+  }
+}
+
+bool Injector::will_revive() const {
+  for (std::size_t i = next_; i < timeline_.size(); ++i) {
+    const Happening& coming = timeline_[i];
+    for (std::size_t number = 0; number < peers_.size(); ++number) {
+      if (!coming.rule.peers.contains(number)) continue;
+      LaunchedPeer& peer = peers_[number];
+      const bool taken = peer.state() == State::taken;
+      switch (coming.rule.kind) {
+        case FaultKind::join:
+          if (coming.begins && peer.state() == State::absent) return true;
+          break;
+        case FaultKind::restart:
+          if (coming.begins && taken) return true;
+          break;
+        case FaultKind::resume:
+          if (coming.begins && peer.is_stopped()) return true;
+          break;
+        case FaultKind::kill:
+        case FaultKind::leave:
+          if (!coming.begins && taken && peer.taken_by() == coming.fault) return true;
+          break;
+        case FaultKind::stop:
+          if (!coming.begins && peer.is_stopped()) return true;
+          break;
+        default:
+          break;
+      }
+    }
+  }
+  return false;
+}
+
+}  // namespace gv

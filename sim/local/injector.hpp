@@ -1,0 +1,70 @@
+// Makes a scenario's faults happen to real processes and their links, at their times.
+#pragma once
+
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "consensus/base/problems.hpp"
+#include "peer/config.hpp"
+#include "sim/local/launched_peer.hpp"
+#include "sim/local/link_faults.hpp"
+#include "sim/scenario.hpp"
+
+namespace gv {
+
+/// What of a scenario cannot be had with `peers` real processes; `place` is the file's name.
+Problems problems_on_processes(const Scenario& scenario, std::size_t peers, LaneKind lane,
+                               const std::string& place);
+
+/// Whether anything of it concerns links, so that peers have to talk through a proxy.
+bool has_bad_links(const Scenario& scenario);
+
+/// Walks the timeline on the loop's clock. A fault that finds nobody to befall is left out.
+class Injector {
+ public:
+  struct Calls {
+    std::function<void(std::size_t peer, bool resume)> start;
+    std::function<void(const Happening&)> links;   ///< One that befalls links.
+    std::function<void(const std::string&)> tell;  ///< A line for people.
+  };
+
+  Injector(asio::io_context& io, std::vector<Happening> timeline, std::deque<LaunchedPeer>& peers,
+           Calls calls);
+
+  /// The peer is not there at first: a fault has it join later.
+  bool joins_late(std::size_t peer) const;
+
+  /// The scenario's time begins now.
+  void begin();
+  /// Nothing more happens.
+  void cancel();
+  bool is_over() const { return next_ == timeline_.size(); }
+
+  /// Something that is still to come wakes or starts a peer that does not train now.
+  bool will_revive() const;
+
+  /// How often faults of each kind happened, by name.
+  const std::map<std::string, std::size_t>& counts() const { return counts_; }
+
+ private:
+  void wait();
+  void inject(const Happening& happening);
+  bool befall(const Happening& happening, std::size_t number);
+  bool relieve(const Happening& happening, std::size_t number);
+
+  std::vector<Happening> timeline_;
+  std::deque<LaunchedPeer>& peers_;
+  Calls calls_;
+  asio::steady_timer timer_;
+  std::chrono::steady_clock::time_point began_;
+  std::size_t next_ = 0;
+  std::map<std::string, std::size_t> counts_;
+};
+
+}  // namespace gv

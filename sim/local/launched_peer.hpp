@@ -1,0 +1,107 @@
+// One peer of a launched run through all its lives: started, stopped, slowed, killed, started
+// again.
+#pragma once
+
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "sim/local/process.hpp"
+
+namespace gv {
+
+/// Owns the peer's process. Faults name themselves by number, so that each ends only what it began.
+class LaunchedPeer {
+ public:
+  enum class State {
+    absent,   ///< Not started yet.
+    running,  ///< Also while it is stopped.
+    taken,    ///< A fault killed it, or had it leave; it may be started again.
+    ended,    ///< By itself, cleanly or not.
+  };
+
+  /// `speed` at most 1: the share of time it may run. Nothing runs yet.
+  LaunchedPeer(asio::io_context& io, std::string name, std::filesystem::path folder, double speed);
+
+  /// Begins a life; what is left of the one before is killed first.
+  void start(const std::vector<std::string>& command);
+
+  /// SIGKILL, or SIGTERM, by fault `fault`. False when nothing runs.
+  bool kill(std::size_t fault);
+  bool leave(std::size_t fault);
+  /// SIGSTOP until every fault that stopped it is over. False when nothing runs.
+  bool stop(std::size_t fault);
+  /// The fault is over; SIGCONT unless another one still holds it.
+  void wake(std::size_t fault);
+  /// Wakes it from all faults. False when it was not stopped.
+  bool wake();
+  /// Multiplies its pace by `factor` from now on, by stopping it for a part of every slice of time.
+  void slow(std::size_t fault, double factor);
+  void slow_no_more(std::size_t fault);
+
+  /// Wakes it for good and sends `number`: nothing stops or slows it afterwards.
+  void end(int number);
+
+  /// Reaps the process when it has ended.
+  State state();
+  bool is_stopped() const { return !stops_.empty(); }
+  bool is_slowed() const { return pace() < 1; }
+  /// The fault that took it, as long as it is taken.
+  std::optional<std::size_t> taken_by() const { return taken_by_; }
+  /// How its last life ended; nothing while it runs or if there was none.
+  std::optional<Ending> ending();
+  std::size_t lives() const { return lives_; }
+
+  const std::string& name() const { return name_; }
+  const std::filesystem::path& folder() const { return folder_; }
+
+  /// Seconds until now in which it was taken, or stopped.
+  double down_s() const { return down_.until_now(); }
+  double stopped_s() const { return stopped_.until_now(); }
+  /// Bytes it sent on lanes in lives that left no result, as far as it had told.
+  std::uint64_t untold_bytes();
+
+  nlohmann::json last = nlohmann::json::object();  ///< The newest status document of this life.
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  /// Adds up the time in which something holds.
+  struct Stopwatch {
+    double total = 0;
+    std::optional<Clock::time_point> since;
+    void set(bool on);
+    double until_now() const;
+  };
+
+  double pace() const;
+  void send_stops();
+  void next_slice();
+
+  std::string name_;
+  std::filesystem::path folder_;
+  double speed_;
+  std::optional<ChildProcess> process_;
+  State state_ = State::absent;
+  std::optional<std::size_t> taken_by_;
+  std::set<std::size_t> stops_;
+  std::map<std::size_t, double> slowed_;
+  asio::steady_timer slice_;
+  bool slicing_ = false;  ///< The timer is armed.
+  bool resting_ = false;  ///< In the part of a slice in which it does not run.
+  bool stop_sent_ = false;
+  bool ending_ = false;  ///< end() was called.
+  std::size_t lives_ = 0;
+  Stopwatch down_;
+  Stopwatch stopped_;
+  std::uint64_t untold_bytes_ = 0;
+};
+
+}  // namespace gv

@@ -1,0 +1,63 @@
+// A scenario on real processes: where its peers are, what is between them, what befalls them.
+#pragma once
+
+#include <asio/io_context.hpp>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/local/addresses.hpp"
+#include "sim/local/fault_proxy.hpp"
+#include "sim/local/fault_report.hpp"
+#include "sim/local/injector.hpp"
+#include "sim/local/launched_peer.hpp"
+#include "sim/local/link_faults.hpp"
+#include "sim/scenario.hpp"
+
+namespace gv {
+
+/// Everything is drawn from `seed`. The proxy listens as soon as this exists, and only when the
+/// scenario has something to say about links.
+class RealScenario {
+ public:
+  struct Calls {
+    std::function<void(std::size_t peer, bool resume)> start;
+    std::function<void(const std::string&)> tell;  ///< A line for people.
+  };
+
+  /// The peers' folders exist; `peers` outlives this. Throws std::system_error when ports or
+  /// addresses cannot be had.
+  RealScenario(asio::io_context& io, const Scenario& scenario, std::uint64_t seed,
+               std::deque<LaunchedPeer>& peers, Calls calls);
+  RealScenario(const RealScenario&) = delete;
+
+  /// What `grapevine peer` is told of places: the same in every life.
+  std::vector<std::string> arguments(std::size_t peer) const;
+
+  /// Addresses of peers that run, as many as a newcomer needs to find one that it can reach.
+  std::vector<std::string> joins_for(std::size_t peer) const;
+
+  /// Peers that are there at first.
+  std::size_t starters() const;
+
+  /// Begins the scenario's time, once; has it begun?
+  void begin();
+  bool has_begun() const { return begun_; }
+
+  Injector& injector() { return *injector_; }
+  FaultReport report() const;
+
+ private:
+  std::deque<LaunchedPeer>& peers_;
+  std::deque<PeerAddresses> addresses_;
+  std::vector<std::uint64_t> log_offsets_;  ///< Where this run begins in the event logs.
+  LinkFaults links_;
+  std::optional<FaultProxy> proxy_;
+  std::optional<Injector> injector_;
+  bool begun_ = false;
+};
+
+}  // namespace gv

@@ -1,0 +1,75 @@
+// The table of peers, and its plain line.
+#include "sim/local/table.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+namespace gv {
+namespace {
+
+using Json = nlohmann::json;
+
+/// Without a terminal a line this often is enough.
+constexpr int plain_lines_every = 5;
+
+}  // namespace
+
+Table::Table() : terminal_(::isatty(STDOUT_FILENO) != 0) {}
+
+void Table::tell(const std::string& line) {
+  if (lines_drawn_ > 0) fmt::print("\x1b[{}A\x1b[J", lines_drawn_);
+  lines_drawn_ = 0;
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+void Table::draw(double elapsed_s, const std::vector<PeerRow>& rows) {
+  double samples_per_second = 0;
+  std::uint64_t exchanges = 0;
+  std::uint64_t bytes = 0;
+  for (const PeerRow& row : rows) {
+    if (row.trains) samples_per_second += row.status.value("samples_per_second", 0.0);
+    exchanges += row.status.value("exchanges", Json::object()).value("committed", 0ULL);
+    bytes += row.status.value("bytes", Json::object()).value("lanes_sent", 0ULL);
+  }
+  if (!terminal_) {
+    if (calls_++ % plain_lines_every != 0) return;
+    std::string line =
+        fmt::format("{:6.0f} s  {:.0f} samples/s  exchanges {}  {:.1f} MB", elapsed_s,
+                    samples_per_second, exchanges / 2, static_cast<double>(bytes) / 1e6);
+    for (const PeerRow& row : rows) {
+      line += fmt::format("  |  {} {} {}/{} loss {:.3f}", row.name, row.phase,
+                          row.status.value("step", 0ULL), row.status.value("steps", 0ULL),
+                          row.status.value("loss", 0.0));
+    }
+    fmt::print("{}\n", line);
+    std::fflush(stdout);
+    return;
+  }
+  std::string text;
+  if (lines_drawn_ > 0) text += fmt::format("\x1b[{}A", lines_drawn_);
+  text +=
+      fmt::format("\x1b[K{:.0f} s   {:.0f} samples/s in all   {} exchanges   {:.1f} MB sent\n",
+                  elapsed_s, samples_per_second, exchanges / 2, static_cast<double>(bytes) / 1e6);
+  text += fmt::format("\x1b[K{:<10} {:<9} {:>15} {:>10} {:>8} {:>9} {:>9} {:>9} {:>8}\n", "peer",
+                      "phase", "step", "samples/s", "loss", "accuracy", "exchanges", "refused",
+                      "spread");
+  for (const PeerRow& row : rows) {
+    const Json counts = row.status.value("exchanges", Json::object());
+    text += fmt::format(
+        "\x1b[K{:<10} {:<9} {:>15} {:>10.0f} {:>8.4f} {:>7.1f} % {:>9} {:>9} {:>8.3g}\n", row.name,
+        row.phase,
+        fmt::format("{}/{}", row.status.value("step", 0ULL), row.status.value("steps", 0ULL)),
+        row.trains ? row.status.value("samples_per_second", 0.0) : 0.0,
+        row.status.value("loss", 0.0), 100 * row.status.value("accuracy", 0.0),
+        counts.value("committed", 0ULL), counts.value("refused", 0ULL),
+        row.status.value("spread", 0.0));
+  }
+  lines_drawn_ = static_cast<int>(rows.size()) + 2;
+  fmt::print("{}", text);
+  std::fflush(stdout);
+}
+
+}  // namespace gv
