@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 namespace gv {
@@ -41,7 +42,7 @@ struct Words {
     return fmt::format("Nack {}{}", m.sequence, rumors(m.rumors));
   }
   std::string operator()(const PushPull& m) const {
-    return fmt::format("PushPull{}{}", m.reply ? " reply" : "", rumors(m.members));
+    return fmt::format("PushPull{}{}", m.reply ? " asks" : "", rumors(m.members));
   }
   std::string operator()(const Offer& m) const {
     return fmt::format("Offer {} round {} step {}", name_of(m.id), m.round, m.step);
@@ -83,69 +84,117 @@ std::string_view to_string(PeerState state) {
   return "?";
 }
 
+/// A probe, an answer or a table with nothing in it but that sender and receiver are well.
+bool is_routine(PeerId from, const Outgoing& out) {
+  const auto all_well = [&](const std::vector<Member>& members) {
+    return std::ranges::all_of(members, [&](const Member& member) {
+      const bool concerned = member.id == from || member.id == out.to;
+      return !concerned || (member.state == MemberState::alive && member.incarnation == 0);
+    });
+  };
+  return std::visit(
+      [&](const auto& known) {
+        using Kind = std::decay_t<decltype(known)>;
+        if constexpr (std::is_same_v<Kind, PushPull>) {
+          return all_well(known.members);
+        } else if constexpr (std::is_same_v<Kind, Ping> || std::is_same_v<Kind, Ack>) {
+          return all_well(known.rumors);
+        } else {
+          return false;
+        }
+      },
+      out.message);
+}
+
+std::string describe(const Input& input) {
+  switch (input.kind) {
+    case Input::Kind::start:
+      return " starts";
+    case Input::Kind::contact:
+      return " meets " + peer_name(input.from);
+    case Input::Kind::message:
+      return fmt::format(" <- {}  {}", peer_name(input.from), to_string(*input.message));
+    case Input::Kind::block:
+      return fmt::format(" <- {}  block {} {}+{}", peer_name(input.from), name_of(input.block->id),
+                         input.block->offset, input.block->bytes.size());
+    case Input::Kind::tick:
+      return " ticks";
+    case Input::Kind::done:
+      return fmt::format(" has done step {}{}", input.done->step,
+                         input.done->snapshot ? ", snapshot" : "");
+    case Input::Kind::lane_lost:
+      return " loses its lane to " + peer_name(input.from);
+    case Input::Kind::leave:
+      return " is told to leave";
+  }
+  return " ?";
+}
+
 }  // namespace
 
 std::string peer_name(PeerId id) { return fmt::format("peer-{}", number_of(id)); }
 
 std::string to_string(const Message& message) { return std::visit(Words{}, message); }
 
-void Trace::on_input(const Simulator& world, const Input& input) {
-  const std::string head = fmt::format("{}  peer-{}", stamp(world), input.peer);
-  pending_.clear();
+/// Whether it is worth a line even if nothing comes of it.
+bool Trace::is_told(const Input& input) const {
   switch (input.kind) {
-    case Input::Kind::start:
-      line_(head + " starts");
-      break;
-    case Input::Kind::contact:
-      line_(fmt::format("{} meets {}", head, peer_name(input.from)));
-      break;
-    case Input::Kind::message:
-      line_(fmt::format("{} <- {}  {}", head, peer_name(input.from), to_string(*input.message)));
-      break;
-    case Input::Kind::block:
-      line_(fmt::format("{} <- {}  block {} {}+{}", head, peer_name(input.from),
-                        name_of(input.block->id), input.block->offset, input.block->bytes.size()));
-      break;
     case Input::Kind::tick:
-      pending_ = head + " ticks";
-      break;
+      return false;
+    case Input::Kind::message:
+    case Input::Kind::block:
     case Input::Kind::done:
-      line_(fmt::format("{} has done step {}{}", head, input.done->step,
-                        input.done->snapshot ? ", snapshot" : ""));
-      break;
     case Input::Kind::lane_lost:
-      line_(fmt::format("{} loses its lane to {}", head, peer_name(input.from)));
-      break;
-    case Input::Kind::leave:
-      line_(head + " is told to leave");
-      break;
+      return detail_ == Detail::everything;
+    default:
+      return true;
   }
 }
 
-void Trace::on_effects(const Simulator&, PeerNumber, const NodeEffects& effects) {
-  const bool quiet = effects.messages.empty() && effects.events.empty() &&
-                     effects.transfers.empty() && effects.jobs.empty();
-  if (quiet) return;
-  if (!pending_.empty()) line_(std::exchange(pending_, {}));
-  constexpr const char* indent = "                 ";
+bool Trace::is_told(PeerId from, const Outgoing& out) const {
+  return detail_ == Detail::everything || !is_routine(from, out);
+}
+
+bool Trace::is_told(const Job& job) const {
+  return detail_ == Detail::everything || job.adopt || job.save || !job.forces.empty();
+}
+
+void Trace::on_input(const Simulator& world, const Input& input) {
+  std::string text = fmt::format("{}  peer-{}{}", stamp(world), input.peer, describe(input));
+  pending_.clear();
+  if (is_told(input)) {
+    line_(text);
+  } else {
+    pending_ = std::move(text);
+  }
+}
+
+void Trace::on_effects(const Simulator&, PeerNumber peer, const NodeEffects& effects) {
+  const auto say = [this](const std::string& text) {
+    if (!pending_.empty()) line_(std::exchange(pending_, {}));
+    line_("                 " + text);
+  };
   for (const gv::Event& event : effects.events) {
-    std::string text = fmt::format("{}* {}", indent, event.name);
+    std::string text = "* " + event.name;
     if (event.peer) text += " " + peer_name(*event.peer);
     if (event.reason != Reason::none) text += fmt::format(" {}", gv::to_string(event.reason));
     for (const auto& [name, value] : event.numbers) text += fmt::format(" {} {:.6g}", name, value);
-    line_(text);
+    say(text);
   }
   for (const Outgoing& out : effects.messages) {
-    line_(fmt::format("{}-> {}  {}", indent, peer_name(out.to), to_string(out.message)));
+    if (!is_told(id_of(peer), out)) continue;
+    say(fmt::format("-> {}  {}", peer_name(out.to), to_string(out.message)));
   }
   for (const Transfer& transfer : effects.transfers) {
-    line_(fmt::format("{}=> {}  {} bytes of {} from {}", indent, peer_name(transfer.to),
-                      transfer.payload.bytes.size(), name_of(transfer.id), transfer.offset));
+    say(fmt::format("=> {}  {} bytes of {} from {}", peer_name(transfer.to),
+                    transfer.payload.bytes.size(), name_of(transfer.id), transfer.offset));
   }
   for (const Job& job : effects.jobs) {
-    line_(fmt::format("{}computes {} steps{}{}{}", indent, job.steps,
-                      job.forces.empty() ? "" : fmt::format(", {} forces", job.forces.size()),
-                      job.adopt ? ", a fetched model" : "", job.save ? ", saves" : ""));
+    if (!is_told(job)) continue;
+    const std::size_t forces = job.forces.size();
+    say(fmt::format("computes {} step{}{}{}{}", job.steps, job.steps == 1 ? "" : "s",
+                    forces == 0 ? "" : fmt::format(", {} force{}", forces, forces > 1 ? "s" : ""),
+                    job.adopt ? ", a fetched model" : "", job.save ? ", saves" : ""));
   }
 }
 
