@@ -1,0 +1,494 @@
+// Exchanges contract, and elastic gradient descent settles, as the closed forms say.
+//
+// Every check says where its formula is from. Random ones compare a mean over independent seeds
+// with the formula and allow 3 standard errors, taken from the sample itself.
+#include <Eigen/Dense>
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "consensus/pairing.hpp"
+#include "sim/virtual/simulator.hpp"
+#include "tests/sim/worlds.hpp"
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Mean and standard error of independent draws.
+class Sample {
+ public:
+  void add(double value) {
+    ++n_;
+    sum_ += value;
+    squares_ += value * value;
+  }
+  double mean() const { return sum_ / n_; }
+  double error() const {
+    return std::sqrt(std::max(0.0, squares_ / n_ - mean() * mean()) / (n_ - 1));
+  }
+
+ private:
+  double n_ = 0;
+  double sum_ = 0;
+  double squares_ = 0;
+};
+
+void check_within_three_errors(const std::string& what, const Sample& sample, double wanted) {
+  INFO(what << ": predicted " << wanted << ", measured " << sample.mean() << " +- "
+            << sample.error());
+  CHECK(sample.error() < 0.05 * std::max(std::abs(wanted), 0.01));
+  CHECK(std::abs(sample.mean() - wanted) <= 3 * sample.error());
+}
+
+/// sum_i ||x_i - mean||^2, in double.
+template <class Models>
+double scatter(const Models& models) {
+  const std::size_t dimension = models.front().size();
+  double total = 0;
+  for (std::size_t k = 0; k < dimension; ++k) {
+    double mean = 0;
+    for (const auto& model : models) mean += model[k] / static_cast<double>(models.size());
+    for (const auto& model : models) total += (model[k] - mean) * (model[k] - mean);
+  }
+  return total;
+}
+
+/// Writes down every exchange, in the order in which they were decided, and every force as it was
+/// added, to compute the models between any two exchanges afterwards.
+class Ledger : public Watcher {
+ public:
+  struct Entry {
+    PeerNumber initiator = 0;
+    PeerNumber responder = 0;
+    std::uint64_t round = 0;
+    std::map<PeerNumber, Force> forces;
+  };
+
+  void on_restore(const Simulator& world, PeerNumber peer, const Image*) override {
+    const auto values = world.peer(peer).work->parameters();
+    start.resize(std::max<std::size_t>(start.size(), peer + 1));
+    start[peer].assign(values.begin(), values.end());
+  }
+  void on_effects(const Simulator&, PeerNumber peer, const NodeEffects& effects) override {
+    for (const Outgoing& out : effects.messages) {
+      if (const auto* offer = std::get_if<Offer>(&out.message)) rounds_[offer->id] = offer->round;
+      const auto* word = std::get_if<Commit>(&out.message);
+      if (word == nullptr) continue;
+      places_[word->id] = entries.size();
+      entries.push_back({peer, number_of(out.to), rounds_[word->id], {}});
+    }
+  }
+  void on_job(const Simulator&, PeerNumber peer, const Job& job) override {
+    for (const Force& force : job.forces) {
+      // Kept by value: buffers are used again.
+      Force own = force;
+      own.values = std::make_shared<const std::vector<float>>(*force.values);
+      entries[places_.at(force.exchange)].forces.emplace(peer, std::move(own));
+    }
+  }
+
+  /// Adds the forces of one exchange; false when one of them was not added before the end.
+  static bool apply(const Entry& entry, std::vector<std::vector<float>>& models) {
+    if (entry.forces.size() != 2) return false;
+    for (const auto& [peer, force] : entry.forces) {
+      for (std::size_t k = 0; k < models[peer].size(); ++k) {
+        models[peer][k] += force.scale * (*force.values)[k];
+      }
+    }
+    return true;
+  }
+
+  std::vector<std::vector<float>> start;  ///< Of each peer.
+  std::vector<Entry> entries;
+
+ private:
+  std::map<TransferId, std::uint64_t> rounds_;
+  std::map<TransferId, std::size_t> places_;
+};
+
+/// Where a run is no longer looked at: models have come together to 1e-3 of their distance then,
+/// and the rounding of floats (6e-8) still is 1e-4 of what is left.
+constexpr double smallest = 1e-6;
+
+Simulator::Options frozen_world(std::size_t peers, std::uint64_t seed, double alpha,
+                                PairingKind pairing) {
+  Simulator::Options options = small_world(peers, seed);
+  options.node.gossip.alpha = alpha;
+  options.node.gossip.pairing = pairing;
+  return options;
+}
+
+}  // namespace
+
+// ---- Contraction ----
+
+TEST_CASE("the first random exchange shrinks the scatter as one of the complete graph",
+          "[sim][theory]") {
+  // Boyd, Ghosh, Prabhakar, Shah 2006 for alpha = 1/2. An exchange replaces x_i, x_j by
+  // x_i + a (x_j - x_i) and x_j + a (x_i - x_j), which takes 2a(1-a) ||x_i - x_j||^2 from
+  // V = sum ||x_i - mean||^2. A pair that is uniform over the N(N-1)/2, whose squared distances sum
+  // to N V, leaves V (1 - 4a(1-a)/(N-1)) in the mean.
+  const auto [peers, alpha] =
+      GENERATE(table<std::size_t, double>({{4, 0.5}, {8, 0.5}, {8, 0.1}, {12, 0.3}, {12, 0.9}}));
+  Sample ratio;
+  for (std::uint64_t seed = 1; seed <= 600; ++seed) {
+    Simulator::Options options = frozen_world(peers, seed, alpha, PairingKind::uniform);
+    // Who is first is drawn by the paces of the peers.
+    Ledger ledger;
+    Simulator world(options, idle_peers(options));
+    world.watch(ledger);
+    for (Time t(100ms); ledger.entries.empty() || ledger.entries[0].forces.size() < 2; t += 50ms) {
+      world.run(t);
+      REQUIRE(t < Time(5s));
+    }
+    std::vector<std::vector<float>> models = ledger.start;
+    const double before = scatter(models);
+    REQUIRE(Ledger::apply(ledger.entries.front(), models));
+    ratio.add(scatter(models) / before);
+  }
+  const double wanted = 1 - 4 * alpha * (1 - alpha) / (static_cast<double>(peers) - 1);
+  check_within_three_errors(
+      "one exchange, N = " + std::to_string(peers) + ", a = " + std::to_string(alpha), ratio,
+      wanted);
+}
+
+TEST_CASE("exchange after exchange takes what the initiator and a uniform partner predict",
+          "[sim][theory]") {
+  // Peers do not ask in independent order: each asks once a period. So in a long run the pair is
+  // not uniform, but given who asks (i), its partner is: what an exchange takes is 2a(1-a) (N ||x_i
+  // - mean||^2 + V)/(N-1) in the mean, whatever came before. The differences between what it took
+  // and that, over V, add up to nothing (they are a martingale).
+  //
+  // Who asks has exchanged longest ago, as a rule, and lies farther out than the others: so in the
+  // long run an exchange contracts more than one of a uniform pair. That is checked as an
+  // inequality.
+  const auto [peers, alpha] =
+      GENERATE(table<std::size_t, double>({{4, 0.3}, {8, 0.5}, {16, 0.3}, {16, 0.5}, {32, 0.1}}));
+  const double n = static_cast<double>(peers);
+  Sample surprise;
+  Sample ratio;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Simulator::Options options = frozen_world(peers, seed, alpha, PairingKind::uniform);
+    Ledger ledger;
+    Simulator world(options, idle_peers(options));
+    world.watch(ledger);
+    world.run(Time(2s));
+    std::vector<std::vector<float>> models = ledger.start;
+    const double first = scatter(models);
+    double before = first;
+    std::size_t count = 0;
+    for (const Ledger::Entry& entry : ledger.entries) {
+      if (before < smallest * first) break;
+      double own = 0;
+      for (std::size_t k = 0; k < models.front().size(); ++k) {
+        double mean = 0;
+        for (const auto& model : models) mean += model[k] / n;
+        own += std::pow(models[entry.initiator][k] - mean, 2);
+      }
+      const double expected = 2 * alpha * (1 - alpha) * (n * own + before) / (n - 1);
+      if (!Ledger::apply(entry, models)) break;
+      const double after = scatter(models);
+      surprise.add((before - after - expected) / before);
+      ratio.add(after / before);
+      before = after;
+      ++count;
+    }
+    REQUIRE(count >= 3 * peers);
+  }
+  INFO("N = " << peers << ", a = " << alpha << ": surprise " << surprise.mean() << " +- "
+              << surprise.error());
+  CHECK(surprise.error() < 0.01);
+  CHECK(std::abs(surprise.mean()) <= 3 * surprise.error());
+  const double uniform = 1 - 4 * alpha * (1 - alpha) / (n - 1);
+  INFO("ratio: uniform pairs " << uniform << ", measured " << ratio.mean() << " +- "
+                               << ratio.error());
+  CHECK(ratio.mean() < uniform);
+}
+
+TEST_CASE("a round of matching shrinks the scatter as a random perfect matching", "[sim][theory]") {
+  // The same sum over the m = floor(N/2) pairs of a round, each uniform over the N(N-1)/2:
+  // E[V'] = V (1 - 4a(1-a) m/(N-1)); for even N that is 1 - 2a(1-a) N/(N-1), and (N-2)/(2(N-1)) for
+  // a = 1/2; for odd N, where one sits out, 1 - 2a(1-a). Rounds are independent, so the ratios of
+  // all rounds of a run count. All peers take their steps at once here, so that a round is one.
+  const auto [peers, alpha] = GENERATE(
+      table<std::size_t, double>({{2, 0.3}, {4, 0.5}, {5, 0.5}, {8, 0.5}, {8, 0.25}, {16, 0.1}}));
+  Sample ratio;
+  for (std::uint64_t seed = 1; seed <= 400; ++seed) {
+    Simulator::Options options = frozen_world(peers, seed, alpha, PairingKind::matching);
+    options.scenario.step_jitter = 0;
+    Ledger ledger;
+    Simulator world(options, idle_peers(options));
+    world.watch(ledger);
+    world.run(Time(2150ms));
+    std::vector<std::vector<float>> models = ledger.start;
+    const double first = scatter(models);
+    double before = first;
+    std::uint64_t round = ledger.entries.front().round;
+    std::size_t pairs = 0;
+    for (const Ledger::Entry& entry : ledger.entries) {
+      if (entry.round != round) {
+        REQUIRE(pairs == peers / 2);
+        const double after = scatter(models);
+        ratio.add(after / before);
+        before = after;
+        round = entry.round;
+        pairs = 0;
+        if (before < smallest * first) break;
+      }
+      if (!Ledger::apply(entry, models)) break;
+      ++pairs;
+    }
+  }
+  const double n = static_cast<double>(peers);
+  const double wanted = 1 - 4 * alpha * (1 - alpha) * std::floor(n / 2) / (n - 1);
+  INFO("N = " << peers << ", a = " << alpha << ": predicted " << wanted << ", measured "
+              << ratio.mean() << " +- " << ratio.error());
+  // With two peers there is nothing random: only the rounding of floats is left.
+  const double tolerance = peers == 2 ? 1e-3 : 3 * ratio.error();
+  CHECK(ratio.error() < 0.02);
+  CHECK(std::abs(ratio.mean() - wanted) <= tolerance);
+}
+
+TEST_CASE("models between exchanges are those that the ledger of forces gives", "[sim][theory]") {
+  // What the checks above rest on: initial models plus forces are the live models, to the bit.
+  Simulator::Options options = frozen_world(6, 3, 0.4, PairingKind::uniform);
+  options.scenario.links = {every_link({.latency = 2ms})};
+  Ledger ledger;
+  Simulator world(options, idle_peers(options));
+  world.watch(ledger);
+  world.run(Time(5s));
+  std::vector<std::vector<float>> by_ledger = ledger.start;
+  for (const Ledger::Entry& entry : ledger.entries) {
+    for (const auto& [peer, force] : entry.forces) {
+      for (std::size_t k = 0; k < by_ledger[peer].size(); ++k) {
+        by_ledger[peer][k] += force.scale * (*force.values)[k];
+      }
+    }
+  }
+  CHECK(ledger.entries.size() > 100);
+  CHECK(by_ledger == models(world));
+}
+
+TEST_CASE("pull gossip contracts by its formula and moves the mean", "[theory]") {
+  // Gossiping SGD's rule (Jin and others 2016), which no exchange of this protocol is, on the
+  // pairing function alone: everyone draws a partner and moves half the way to it, all at once.
+  // With S = sum ||x_i - mean||^2 and n peers, one round gives
+  //   E[S'] = S ((1/2)(1 - 1/(n-1)) - (1/(4n))(1 - 1/(n-1)^2)),
+  //   E[||mean' - mean||^2] = S (1 - 1/(n-1)^2)/(4 n^2).
+  const std::size_t peers = GENERATE(std::size_t{3}, std::size_t{8}, std::size_t{16});
+  const double n = static_cast<double>(peers);
+  std::vector<PeerId> ids;
+  for (PeerNumber number = 0; number < peers; ++number) ids.push_back(id_of(number));
+  const View view(ids);
+  Rng rng(41);
+  Sample ratio;
+  Sample drift;
+  for (int round = 0; round < 20000; ++round) {
+    std::vector<double> x(peers);
+    for (double& value : x) value = rng.normal();
+    const auto mean_of_all = [&](const std::vector<double>& values) {
+      double sum = 0;
+      for (const double value : values) sum += value / n;
+      return sum;
+    };
+    const auto scattered = [&](const std::vector<double>& values) {
+      double sum = 0;
+      for (const double value : values) sum += std::pow(value - mean_of_all(values), 2);
+      return sum;
+    };
+    std::vector<double> pulled(peers);
+    for (PeerNumber i = 0; i < peers; ++i) {
+      pulled[i] = (x[i] + x[number_of(uniform_partner(view, id_of(i), rng).value())]) / 2;
+    }
+    ratio.add(scattered(pulled) / scattered(x));
+    drift.add(std::pow(mean_of_all(pulled) - mean_of_all(x), 2) / scattered(x));
+  }
+  const double r = 1 / ((n - 1) * (n - 1));
+  check_within_three_errors("pull", ratio, 0.5 * (1 - 1 / (n - 1)) - (1 - r) / (4 * n));
+  INFO("drift: predicted " << (1 - r) / (4 * n * n) << ", measured " << drift.mean() << " +- "
+                           << drift.error());
+  CHECK(std::abs(drift.mean() - (1 - r) / (4 * n * n)) <= 3 * drift.error());
+}
+
+TEST_CASE("the mixing matrices of both pairings have the spectral gaps of their formulas",
+          "[theory]") {
+  // A pair mixes by W = I - a L with the pair's Laplacian L (L^2 = 2L). Each pair comes with
+  // probability p, so E[W] = I - a p (N I - 11'): every direction but the mean's has the eigenvalue
+  // 1 - a p N. And E[W'W] = I - 2a(1-a) p (N I - 11').
+  //   matching:          p = floor(N/2) / (N(N-1)/2); gap = a N/(N-1) for even N, a for odd N;
+  //   one random pair:   p = 2/(N(N-1));              gap = 2a/(N-1).
+  // Measured from M draws: the entries are off by a sqrt(p/M), and a symmetric matrix of
+  // independent entries of deviation s has its eigenvalues within 2 s sqrt(N) (Wigner); entries are
+  // only nearly independent and the diagonal sums N of them, so twice that is allowed.
+  constexpr double alpha = 0.5;
+  constexpr int draws = 4000;
+  double worst = 0;
+  for (std::size_t peers = 2; peers <= 32; ++peers) {
+    const double n = static_cast<double>(peers);
+    const auto size = static_cast<Eigen::Index>(peers);
+    std::vector<PeerId> ids;
+    for (PeerNumber number = 0; number < peers; ++number) ids.push_back(id_of(number));
+    const View view(ids);
+    Rng rng(peers);
+    for (const PairingKind pairing : {PairingKind::matching, PairingKind::uniform}) {
+      Eigen::MatrixXd mean = Eigen::MatrixXd::Zero(size, size);
+      Eigen::MatrixXd square = Eigen::MatrixXd::Zero(size, size);
+      for (int draw = 0; draw < draws; ++draw) {
+        Eigen::MatrixXd w = Eigen::MatrixXd::Identity(size, size);
+        const auto mix = [&](PeerId a, PeerId b) {
+          const auto i = static_cast<Eigen::Index>(number_of(a));
+          const auto j = static_cast<Eigen::Index>(number_of(b));
+          w(i, i) -= alpha;
+          w(j, j) -= alpha;
+          w(i, j) += alpha;
+          w(j, i) += alpha;
+        };
+        if (pairing == PairingKind::matching) {
+          for (const PeerId id : ids) {
+            const auto match = matching_partner(7, static_cast<std::uint64_t>(draw), view, id);
+            if (match && match->initiates) mix(id, match->partner);
+          }
+        } else {
+          const PeerId initiator = ids[rng.below(peers)];
+          mix(initiator, uniform_partner(view, initiator, rng).value());
+        }
+        mean += w / draws;
+        square += w.transpose() * w / draws;
+      }
+      const double pairs = pairing == PairingKind::matching ? std::floor(n / 2) : 1;
+      const double p = pairs / (n * (n - 1) / 2);
+      const auto check_all = [&](const Eigen::MatrixXd& matrix, double strength) {
+        const Eigen::VectorXd values =
+            Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd>(matrix).eigenvalues();
+        const double tolerance = 4 * strength * std::sqrt(n * p / draws) + 1e-12;
+        // Ascending: the mean's own comes last and is 1.
+        REQUIRE(std::abs(values[size - 1] - 1) < 1e-9);
+        const double wanted = 1 - strength * p * n;
+        INFO("N = " << peers << (pairing == PairingKind::matching ? " matching" : " one pair")
+                    << ": eigenvalue predicted " << wanted << ", measured " << values[0] << " to "
+                    << values[size - 2] << ", allowed " << tolerance);
+        CHECK(std::abs(values[size - 2] - wanted) <= tolerance);
+        CHECK(std::abs(values[0] - wanted) <= tolerance);
+        worst = std::max(worst, std::abs(values[size - 2] - wanted) / tolerance);
+      };
+      check_all(mean, alpha);
+      check_all(square, 2 * alpha * (1 - alpha));
+    }
+  }
+  INFO("worst " << worst << " of what is allowed");
+  CHECK(worst < 1);
+  CHECK(worst > 0.1);
+}
+
+// ---- Elastic gradient descent ----
+
+namespace {
+
+/// What the models come to on f_i(x) = h/2 (x - c_i)^2 with noise of deviation s, in one direction.
+struct Settled {
+  double pull = 0;     ///< sum_i (c_i - mean c) E[y_i - mean y], the bias of the peers,
+  double scatter = 0;  ///< E sum_i (y_i - mean y)^2,
+  double mean = 0;     ///< E (mean y - mean c)^2.
+};
+
+/// One round: y <- W y - lr (h (y - c) + noise): the force of an exchange and the gradient both
+/// belong to the models that were exchanged. With q = lr h, d_i = c_i - mean c and D = sum d_i^2,
+/// and with W of a perfect matching on N peers, g = a N/(N-1) and r = 2a(1-a) N/(N-1) (see above):
+///   mean:     m' = (1-q) m + lr mean(noise)        => E m^2 = lr^2 s^2 / (N q (2-q)), no bias;
+///   bias:     E z' = (1-g-q) E z + q d             => E z = q d / (q + g);
+///   scatter:  E|z'|^2 = (1-r - 2q(1-g) + q^2) E|z|^2 + 2 q (1-g-q) d'E z + q^2 D
+///                       + lr^2 s^2 (N-1).
+Settled settled(double n, double alpha, double lr, double h, double noise, double apart) {
+  const double q = lr * h;
+  const double g = alpha * n / (n - 1);
+  const double r = 2 * alpha * (1 - alpha) * n / (n - 1);
+  const double stays = 1 - r - 2 * q * (1 - g) + q * q;
+  const double pull = q * apart / (q + g);
+  const double scatter =
+      (2 * q * (1 - g - q) * pull + q * q * apart + lr * lr * noise * noise * (n - 1)) /
+      (1 - stays);
+  return {pull, scatter, lr * lr * noise * noise / (n * q * (2 - q))};
+}
+
+}  // namespace
+
+TEST_CASE("elastic gradient descent on a quadratic settles with the bias and variance of theory",
+          "[sim][theory]") {
+  // One step a round (period 1), perfect links and equal paces, so that every round is the map that
+  // `settled` solves. It measures what peers offer: the snapshots. Each seed has its own optima, so
+  // what is averaged over seeds is measured over predicted, summed over all directions.
+  const auto [alpha, noise, disagreement] = GENERATE(table<double, double, double>(
+      {{0.5, 0.1, 1.0}, {0.2, 0.1, 1.0}, {0.1, 0.5, 0.2}, {0.5, 1.0, 0.0}}));
+  constexpr std::size_t peers = 8;
+  constexpr double n = peers;
+  constexpr double lr = 0.1;
+  Sample pull;
+  Sample scattered;
+  Sample of_mean;
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    const QuadraticSpec spec{.dimension = 32,
+                             .learning_rate = lr,
+                             .noise = noise,
+                             .disagreement = disagreement,
+                             .seed = seed};
+    Simulator::Options options = small_world(peers, seed, spec.dimension);
+    options.node.gossip.period_steps = 1;
+    options.node.gossip.alpha = alpha;
+    options.scenario.step_jitter = 0;
+    Simulator world(options, [&](std::size_t peer) { return quadratic_workload(spec, peer); });
+    const std::vector<double> centre = common_optimum(spec, peers);
+    std::vector<std::vector<double>> own;
+    for (std::size_t peer = 0; peer < peers; ++peer) own.push_back(quadratic_optimum(spec, peer));
+    Settled predicted;
+    Settled measured;
+    for (std::size_t k = 0; k < spec.dimension; ++k) {
+      double apart = 0;
+      for (const auto& c : own) apart += std::pow(c[k] - centre[k], 2);
+      const double h =
+          0.1 * std::pow(10, static_cast<double>(k + 1) / static_cast<double>(spec.dimension));
+      const Settled one = settled(n, alpha, lr, h, noise, apart);
+      predicted.pull += one.pull;
+      predicted.scatter += one.scatter;
+      predicted.mean += one.mean;
+    }
+    // The slowest direction forgets its start by 0.99 a step: e^-10 after 1000.
+    constexpr int looks = 400;
+    for (int look = 0; look < looks; ++look) {
+      world.run(Time(20s + look * 100ms + 1ms));
+      std::vector<const std::vector<float>*> y;
+      for (PeerNumber peer = 0; peer < peers; ++peer) {
+        y.push_back(&world.peer(peer).node->gossip().exchange().snapshot()->values);
+      }
+      for (std::size_t k = 0; k < spec.dimension; ++k) {
+        double mean = 0;
+        for (const auto* model : y) mean += (*model)[k] / n;
+        measured.mean += std::pow(mean - centre[k], 2) / looks;
+        for (std::size_t peer = 0; peer < peers; ++peer) {
+          const double z = (*y[peer])[k] - mean;
+          measured.scatter += z * z / looks;
+          measured.pull += (own[peer][k] - centre[k]) * z / looks;
+        }
+      }
+    }
+    if (disagreement > 0) pull.add(measured.pull / predicted.pull);
+    scattered.add(measured.scatter / predicted.scatter);
+    of_mean.add(measured.mean / predicted.mean);
+  }
+  const std::string where = "a = " + std::to_string(alpha) + ", noise " + std::to_string(noise) +
+                            ", disagreement " + std::to_string(disagreement);
+  if (disagreement > 0) check_within_three_errors("bias, " + where, pull, 1);
+  check_within_three_errors("scatter, " + where, scattered, 1);
+  INFO("variance of the mean, " << where << ": " << of_mean.mean() << " +- " << of_mean.error());
+  CHECK(of_mean.error() < 0.05);
+  CHECK(std::abs(of_mean.mean() - 1) <= 3 * of_mean.error());
+}
+
+}  // namespace gv
