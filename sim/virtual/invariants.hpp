@@ -21,8 +21,8 @@ struct Violation {
   bool liveness = false;  ///< Something good did not happen, rather than something bad did.
 };
 
-/// Watches one run. docs/simulator.md lists the invariants; each is named where it is checked. Cost:
-/// one look at every member of the peer that acted, after every event.
+/// Watches one run. docs/simulator.md lists the invariants; each is named where it is checked.
+/// Cost: one look at every member of the peer that acted, after every event.
 class Invariants : public Watcher {
  public:
   void on_input(const Simulator& world, const Input& input) override;

@@ -83,6 +83,7 @@ struct Met {
   PeerNumber other = 0;
   std::uint32_t life = 0;
   std::uint32_t other_life = 0;
+  bool again = false;  ///< An earlier life of the other was known.
 };
 
 /// The link can carry the next block of a transfer.
@@ -407,13 +408,13 @@ struct Simulator::World {
     std::uint32_t& life = machines[from].met[to];
     std::uint32_t& back = machines[to].met[from];
     if (back != peers[from].life + 1) {
-      back = peers[from].life + 1;
-      queue.push(arrival, Met{to, from, peers[to].life, peers[from].life});
+      const bool again = std::exchange(back, peers[from].life + 1) != 0;
+      queue.push(arrival, Met{to, from, peers[to].life, peers[from].life, again});
     }
     if (life != peers[to].life + 1 && !link(to, from).cut) {
-      life = peers[to].life + 1;
+      const bool again = std::exchange(life, peers[to].life + 1) != 0;
       queue.push(arrival + link(to, from).quality.latency,
-                 Met{from, to, peers[from].life, peers[to].life});
+                 Met{from, to, peers[from].life, peers[to].life, again});
     }
   }
 
@@ -549,7 +550,10 @@ struct Simulator::World {
     if (postponed(event.peer, event)) return;
     mix_event(6, event.peer, event.other);
     feed(event.peer, {.kind = Input::Kind::contact, .peer = event.peer, .from = id_of(event.other)},
-         [&](Node& node, Time t, NodeEffects& out) { node.contact(t, id_of(event.other), out); });
+         [&](Node& node, Time t, NodeEffects& out) {
+           if (event.again) node.restarted(t, id_of(event.other), out);
+           node.contact(t, id_of(event.other), out);
+         });
   }
 
   void handle(Pump& event) { pump(event.from, event.to); }
