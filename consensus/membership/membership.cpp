@@ -364,11 +364,14 @@ void Membership::State::greet(Time now, PeerId peer, Effects& out) {
   } else {
     push_pull(peer, true, out);
   }
-  Unheard& contact = unheard[peer];
-  if (known || contact.tries == greetings_max) {
+  const auto contact = unheard.find(peer);
+  const int tries = contact == unheard.end() ? 0 : contact->second.tries;
+  // Of somebody unknown rumours tell, unless we know nobody who could.
+  const bool alone = others.empty() || tries > 0;
+  if (known || !alone || tries == greetings_max) {
     unheard.erase(peer);
   } else {
-    contact.again_at = now + options.probe_period * (1 << contact.tries++);
+    unheard[peer] = {.again_at = now + options.probe_period * (1 << tries), .tries = tries + 1};
   }
 }
 
