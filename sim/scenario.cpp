@@ -55,11 +55,6 @@ bool is_chance(FaultKind kind) {
          kind == FaultKind::corrupt;
 }
 
-bool concerns_links(FaultKind kind) {
-  return is_chance(kind) || kind == FaultKind::cut || kind == FaultKind::clog ||
-         kind == FaultKind::slow_link;
-}
-
 // ---- The tables of settings ----
 
 template <class Object, class Get>
@@ -190,7 +185,7 @@ const std::vector<Setting<FaultRule>>& fault_settings() {
     list.push_back(
         rule.duration("until_s", GV_FIELD(until), {0, 9e9}, "no repetition begins later"));
     list.push_back(peer_set<FaultRule>("peers", GV_FIELD(peers), "whom it befalls"));
-    list.push_back(with("the faults of links", concerns_links,
+    list.push_back(with("the faults of links", has_two_ends,
                         peer_set<FaultRule>("to", GV_FIELD(to), "the other end of the links")));
     list.push_back(
         with("kind = \"loss\", \"duplicate\", \"reorder\" or \"corrupt\"", is_chance,
@@ -434,6 +429,27 @@ std::string_view to_string(FaultKind kind) {
   return "?";
 }
 
+bool is_of_links(FaultKind kind) {
+  switch (kind) {
+    case FaultKind::partition:
+    case FaultKind::cut:
+    case FaultKind::clog:
+    case FaultKind::heal:
+    case FaultKind::slow_link:
+    case FaultKind::loss:
+    case FaultKind::duplicate:
+    case FaultKind::reorder:
+    case FaultKind::corrupt:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool has_two_ends(FaultKind kind) {
+  return is_of_links(kind) && kind != FaultKind::partition && kind != FaultKind::heal;
+}
+
 double Scenario::speed_of(std::size_t peer) const {
   double factor = 1;
   for (const SpeedRule& rule : speeds) {
@@ -519,7 +535,7 @@ std::string to_string(const Happening& happening) {
   std::string text(happening.begins ? "" : "end of ");
   text += to_string(rule.kind);
   if (rule.kind != FaultKind::heal) text += " " + to_string(rule.peers);
-  if (concerns_links(rule.kind)) text += " to " + to_string(rule.to);
+  if (has_two_ends(rule.kind)) text += " to " + to_string(rule.to);
   if (is_chance(rule.kind)) text += fmt::format(" {:g} %", 100 * rule.probability);
   if (happening.begins && rule.lasts > Duration{}) {
     text += fmt::format(" for {:g} s", seconds(rule.lasts));

@@ -79,6 +79,12 @@ enum class FaultKind {
 
 std::string_view to_string(FaultKind kind);
 
+/// Befalls links and not peers, or heals them.
+bool is_of_links(FaultKind kind);
+
+/// Of links between `peers` and `to`: both ends are named.
+bool has_two_ends(FaultKind kind);
+
 /// [[scenario.fault]]: something that goes wrong, once or again and again.
 struct FaultRule {
   FaultKind kind = FaultKind::kill;

@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "consensus/base/rng.hpp"
-#include "sim/local/link_faults.hpp"
+#include "sim/link_faults.hpp"
 
 namespace gv {
 

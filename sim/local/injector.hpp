@@ -13,7 +13,7 @@
 #include "consensus/base/problems.hpp"
 #include "peer/config.hpp"
 #include "sim/local/launched_peer.hpp"
-#include "sim/local/link_faults.hpp"
+#include "sim/link_faults.hpp"
 #include "sim/scenario.hpp"
 
 namespace gv {

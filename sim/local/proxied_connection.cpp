@@ -39,12 +39,12 @@ void ProxiedConnection::start() {
 void ProxiedConnection::refresh() {
   if (closed_) return;
   for (Direction* direction : {&forth_, &back_}) {
-    const bool was_held = direction->state.held;
+    const bool was_held = direction->state.held();
     direction->state = world_.state_of(direction->from, direction->to);
-    if (direction->state.held && !was_held) world_.counters.bytes_held += direction->waiting;
+    if (direction->state.held() && !was_held) world_.counters.bytes_held += direction->waiting;
   }
   // A connection needs both ways to come about.
-  if (!connected_ && !connecting_ && !forth_.state.held && !back_.state.held) connect();
+  if (!connected_ && !connecting_ && !forth_.state.held() && !back_.state.held()) connect();
   read(forth_);
   deliver(forth_);
   if (connected_) read(back_);
@@ -109,7 +109,7 @@ void ProxiedConnection::take(Direction& direction, std::size_t count) {
   counters.lost += fate.losses;
   counters.duplicated += fate.duplicated;
   counters.reordered += fate.reordered;
-  if (direction.state.held) counters.bytes_held += count;
+  if (direction.state.held()) counters.bytes_held += count;
   Segment segment{.bytes = {direction.buffer.begin(),
                             direction.buffer.begin() + static_cast<std::ptrdiff_t>(count)},
                   .due = fate.due};
@@ -125,7 +125,7 @@ void ProxiedConnection::take(Direction& direction, std::size_t count) {
 
 void ProxiedConnection::take_end(Direction& direction, End end) {
   direction.ended = true;
-  if (direction.state.held || end == End::reset) harmed_ = true;
+  if (direction.state.held() || end == End::reset) harmed_ = true;
   if (!connected_ && !connecting_) {
     // Nobody on the other side has heard of this connection.
     close();
@@ -136,7 +136,7 @@ void ProxiedConnection::take_end(Direction& direction, End end) {
 }
 
 void ProxiedConnection::deliver(Direction& direction) {
-  if (closed_ || !connected_ || direction.writing || direction.state.held) return;
+  if (closed_ || !connected_ || direction.writing || direction.state.held()) return;
   if (direction.queue.empty()) return;
   const Segment& next = direction.queue.front();
   const Duration early = next.due - world_.now();

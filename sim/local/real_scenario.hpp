@@ -14,7 +14,7 @@
 #include "sim/local/fault_report.hpp"
 #include "sim/local/injector.hpp"
 #include "sim/local/launched_peer.hpp"
-#include "sim/local/link_faults.hpp"
+#include "sim/link_faults.hpp"
 #include "sim/scenario.hpp"
 
 namespace gv {

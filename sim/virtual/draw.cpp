@@ -118,14 +118,7 @@ FaultRule draw_fault(Rng& rng, const Scenario& scenario, double length) {
     default:
       break;
   }
-  // Only these have another end.
-  const bool one_end = rule.kind == FaultKind::partition || rule.kind == FaultKind::kill ||
-                       rule.kind == FaultKind::restart || rule.kind == FaultKind::stop ||
-                       rule.kind == FaultKind::leave || rule.kind == FaultKind::join ||
-                       rule.kind == FaultKind::slow_cpu || rule.kind == FaultKind::clock_jump ||
-                       rule.kind == FaultKind::clock_rate || rule.kind == FaultKind::disk_full ||
-                       rule.kind == FaultKind::slow_disk;
-  if (one_end) rule.to = PeerSet::everyone();
+  if (!has_two_ends(rule.kind)) rule.to = PeerSet::everyone();
   // Whoever comes late must not be everybody: somebody has to be there.
   if (rule.kind == FaultKind::join || rule.kind == FaultKind::leave) {
     const std::size_t last = scenario.peers - 1;

@@ -19,22 +19,6 @@ constexpr Duration settled_after = std::chrono::seconds(60);
 /// More exchanges than that never commit while one job runs.
 constexpr std::uint64_t forces_waiting_max = 1000;
 
-bool is_link_fault(FaultKind kind) {
-  switch (kind) {
-    case FaultKind::partition:
-    case FaultKind::cut:
-    case FaultKind::clog:
-    case FaultKind::slow_link:
-    case FaultKind::loss:
-    case FaultKind::duplicate:
-    case FaultKind::reorder:
-    case FaultKind::corrupt:
-      return true;
-    default:
-      return false;
-  }
-}
-
 /// alive(k) < suspect(k) < dead(k), left(k) < alive(k + 1).
 int rank(MemberState state) {
   switch (state) {
@@ -204,7 +188,9 @@ void Invariants::on_job_done(const Simulator& world, PeerNumber peer, const JobD
 
 void Invariants::on_happening(const Simulator& world, const Happening& happening) {
   const FaultRule& rule = happening.rule;
-  if (is_link_fault(rule.kind)) {
+  if (rule.kind == FaultKind::heal) {
+    link_faults_.clear();
+  } else if (is_of_links(rule.kind)) {
     links_disturbed_at_ = world.now();
     if (happening.begins) {
       link_faults_.insert(happening.fault);
@@ -212,8 +198,7 @@ void Invariants::on_happening(const Simulator& world, const Happening& happening
       link_faults_.erase(happening.fault);
     }
   }
-  if (rule.kind == FaultKind::heal) link_faults_.clear();
-  if (is_link_fault(rule.kind)) return;
+  if (is_of_links(rule.kind)) return;
   for (PeerNumber peer = 0; peer < world.size(); ++peer) {
     if (rule.peers.contains(peer)) record(peer).disturbed_at = world.now();
   }

@@ -7,6 +7,7 @@ namespace gv {
 
 Passage Link::pass(Time now, std::size_t bytes, Rng& rng) {
   Passage passage;
+  const LinkQuality& quality = state.quality;
   const Time begins = std::max(now, free_at_);
   Duration carrying{};
   if (quality.bandwidth > 0) {
@@ -14,7 +15,7 @@ Passage Link::pass(Time now, std::size_t bytes, Rng& rng) {
   }
   free_at_ = begins + carrying;
   passage.sent = free_at_;
-  if (cut) return passage;
+  if (state.cut) return passage;
   // A perfect link draws nothing, so that perfect worlds stay what they are when the rest changes.
   if (quality.loss > 0 && rng.chance(quality.loss)) return passage;
   if (quality.corrupt > 0 && rng.chance(quality.corrupt)) {
@@ -24,7 +25,7 @@ Passage Link::pass(Time now, std::size_t bytes, Rng& rng) {
   const auto travel = [&] {
     Duration time = quality.latency;
     if (quality.jitter > Duration{}) time += from_seconds(rng.uniform() * seconds(quality.jitter));
-    return std::max(free_at_ + time, clogged_until);
+    return std::max(free_at_ + time, state.clogged_until.value_or(now));
   };
   passage.copies = quality.duplicate > 0 && rng.chance(quality.duplicate) ? 2 : 1;
   for (int copy = 0; copy < passage.copies; ++copy) {

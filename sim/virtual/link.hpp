@@ -7,7 +7,7 @@
 
 #include "consensus/base/rng.hpp"
 #include "consensus/base/time.hpp"
-#include "sim/scenario.hpp"
+#include "sim/link_faults.hpp"
 
 namespace gv {
 
@@ -24,9 +24,7 @@ struct Passage {
 /// ms.
 class Link {
  public:
-  LinkQuality quality;
-  bool cut = false;      ///< Everything is lost.
-  Time clogged_until{};  ///< Nothing arrives earlier.
+  LinkState state;  ///< What passes while it is cut is lost; what passes a clog arrives after it.
 
   Passage pass(Time now, std::size_t bytes, Rng& rng);
 

@@ -87,9 +87,7 @@ struct VirtualPeer {
   std::unique_ptr<Workload> work;
   Disk disk;
   double speed = 1;
-  double cpu = 1;  ///< Factor of the faults of its CPU.
   TimeSpent spent;
-  std::uint64_t steps_taken = 0;  ///< In all lives, lost ones included.
 };
 
 /// Runs peers until nothing is left to do or time is up. Everything is a function of the options:
@@ -136,9 +134,6 @@ class Simulator {
   void heal();
   /// A message from somebody who is not in the swarm, or forged, straight to a peer's node.
   void send_from_outside(PeerId from, PeerNumber to, Message message);
-
-  /// Nothing passes from one to the other at present.
-  bool is_cut(PeerNumber from, PeerNumber to) const;
 
  private:
   struct World;

@@ -19,7 +19,6 @@ class Probe : public Tally {
       const VirtualPeer& peer = world.peer(number);
       if (number >= committed.size()) committed.resize(world.size());
       if (peer.node) committed[number] = peer.node->gossip().exchange().counts().committed;
-      if (peer.work) last_step = std::max(last_step, peer.work->step());
     }
     if (!all_met && everybody_knows_everybody(world)) all_met = world.now();
   }
@@ -30,7 +29,6 @@ class Probe : public Tally {
 
   std::vector<std::uint64_t> committed;  ///< By each peer, in its newest life.
   std::vector<std::uint64_t> restored;   ///< Steps that restarted peers went on from.
-  std::uint64_t last_step = 0;
   std::optional<Time> all_met;
 
  private:

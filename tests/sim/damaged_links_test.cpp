@@ -172,7 +172,7 @@ TEST_CASE("control links come back after damaged bytes and after a long silence"
   }
   SECTION("answers that were swallowed") {
     // As after a damaged length: whatever comes on this connection is never understood.
-    world.become({.held = true});
+    world.become({.cut = true});
     const auto before = world.proxy.counters().connections;
     auto next = std::chrono::steady_clock::now();
     REQUIRE(world.until([&] {
@@ -214,7 +214,7 @@ TEST_CASE("a lane on which nothing comes is given up in doubt and one that works
   REQUIRE(pair.world.until([&] { return here.bytes == 1000 && there.bytes == 1000; }));
   here.lanes->doubt(LanePair::id(1));
   CHECK(here.lost == 0);
-  pair.world.become({.held = true});
+  pair.world.become({.cut = true});
   REQUIRE(pair.world.until([&] {
     here.lanes->doubt(LanePair::id(1));
     return here.lost == 1;

@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "sim/local/injector.hpp"
-#include "sim/local/link_faults.hpp"
+#include "sim/link_faults.hpp"
 #include "sim/local/link_pace.hpp"
 
 namespace gv {
@@ -32,20 +32,20 @@ std::string fault(const std::string& body) { return "[[scenario.fault]]\n" + bod
 
 TEST_CASE("a partition holds what crosses it both ways and nothing else") {
   const LinkFaults faults = begun(fault("kind = \"partition\"\npeers = \"0-1\"\n"));
-  CHECK(faults.between(0, 2).held);
-  CHECK(faults.between(3, 1).held);
-  CHECK_FALSE(faults.between(0, 1).held);
-  CHECK_FALSE(faults.between(3, 2).held);
+  CHECK(faults.between(0, 2).held());
+  CHECK(faults.between(3, 1).held());
+  CHECK_FALSE(faults.between(0, 1).held());
+  CHECK_FALSE(faults.between(3, 2).held());
 }
 
 TEST_CASE("a cut holds one direction and a clog both") {
   const LinkFaults cut = begun(fault("kind = \"cut\"\npeers = 0\nto = 1\n"));
-  CHECK(cut.between(0, 1).held);
-  CHECK_FALSE(cut.between(1, 0).held);
+  CHECK(cut.between(0, 1).held());
+  CHECK_FALSE(cut.between(1, 0).held());
   const LinkFaults clog = begun(fault("kind = \"clog\"\nfor_s = 1\npeers = 0\nto = 1\n"));
-  CHECK(clog.between(0, 1).held);
-  CHECK(clog.between(1, 0).held);
-  CHECK_FALSE(clog.between(0, 2).held);
+  CHECK(clog.between(0, 1).held());
+  CHECK(clog.between(1, 0).held());
+  CHECK_FALSE(clog.between(0, 2).held());
 }
 
 TEST_CASE("faults add to what a link is like and their ends take only their own away") {
@@ -90,10 +90,10 @@ TEST_CASE("healing ends every fault of links and leaves links as the scenario ha
   const auto happenings = timeline(scenario, 4, 10s, Rng(1));
   faults.apply(happenings[0]);
   faults.apply(happenings[1]);
-  CHECK(faults.between(0, 1).held);
+  CHECK(faults.between(0, 1).held());
   CHECK(faults.between(0, 1).quality.corrupt == 1);
   faults.apply(happenings[2]);
-  CHECK_FALSE(faults.between(0, 1).held);
+  CHECK_FALSE(faults.between(0, 1).held());
   CHECK(faults.between(0, 1).quality.corrupt == 0);
   CHECK(faults.between(0, 1).quality.loss == 0.25);
 }

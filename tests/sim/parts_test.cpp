@@ -30,7 +30,7 @@ bool is_rate(std::size_t count, std::size_t tries, double probability) {
 
 Link link_of(const LinkQuality& quality) {
   Link link;
-  link.quality = quality;
+  link.state.quality = quality;
   return link;
 }
 
@@ -210,17 +210,17 @@ TEST_CASE("reordered messages are overtaken by what was sent after them", "[sim]
 
 TEST_CASE("nothing passes a cut link and it keeps its queue for later", "[sim]") {
   Link link = link_of({.bandwidth = 8});
-  link.cut = true;
+  link.state.cut = true;
   Rng rng(11);
   CHECK(link.pass(at(1), 1000, rng).copies == 0);
   CHECK(link.pass(at(1), 1000, rng).copies == 0);
-  link.cut = false;
+  link.state.cut = false;
   CHECK(link.pass(at(1), 1000, rng).arrivals[0] == at(1) + 3ms);
 }
 
 TEST_CASE("what passes a clogged link arrives in order when the clog is over", "[sim]") {
   Link link = link_of({.latency = 10ms});
-  link.clogged_until = at(5);
+  link.state.clogged_until = at(5);
   Rng rng(12);
   CHECK(link.pass(at(1), 100, rng).arrivals[0] == at(5));
   CHECK(link.pass(at(2), 100, rng).arrivals[0] == at(5));

@@ -189,7 +189,7 @@ TEST_CASE("a cut holds what is sent and even the end and healing delivers it in 
   here.write("before ");
   REQUIRE(rig.until([&] { return !rig.accepted.empty() && rig.accepted[0]->got == "before "; }));
   End& there = *rig.accepted[0];
-  rig.forth.held = rig.back.held = true;
+  rig.forth.cut = rig.back.cut = true;
   rig.proxy.refresh();
   const std::string during = pattern(100000);
   here.write(during);
@@ -206,7 +206,7 @@ TEST_CASE("a cut holds what is sent and even the end and healing delivers it in 
   CHECK_FALSE(there.ended);
   CHECK(rig.accepted.size() == 1);
   CHECK(rig.proxy.counters().bytes_held == during.size() + 8);
-  rig.forth.held = rig.back.held = false;
+  rig.forth.cut = rig.back.cut = false;
   rig.proxy.refresh();
   REQUIRE(rig.until([&] { return there.ended && here.got == "back"; }));
   CHECK(there.got == "before " + during);
@@ -218,7 +218,7 @@ TEST_CASE("a cut one way leaves the other way open") {
   End& here = rig.dial();
   REQUIRE(rig.until([&] { return rig.accepted.size() == 1; }));
   End& there = *rig.accepted[0];
-  rig.forth.held = true;
+  rig.forth.cut = true;
   rig.proxy.refresh();
   here.write("held");
   there.write("heard");
@@ -230,13 +230,13 @@ TEST_CASE("during a cut nobody notices that the other side is gone") {
   Rig rig;
   End& here = rig.dial();
   REQUIRE(rig.until([&] { return rig.accepted.size() == 1; }));
-  rig.forth.held = rig.back.held = true;
+  rig.forth.cut = rig.back.cut = true;
   rig.proxy.refresh();
   rig.accepted[0]->socket.set_option(asio::socket_base::linger(true, 0));
   rig.accepted[0]->socket.close();  // A reset.
   rig.idle(100ms);
   CHECK_FALSE(here.ended);
-  rig.forth.held = rig.back.held = false;
+  rig.forth.cut = rig.back.cut = false;
   rig.proxy.refresh();
   REQUIRE(rig.until([&] { return here.ended; }));
   REQUIRE(rig.until([&] { return rig.proxy.open_connections() == 0; }));
@@ -248,7 +248,7 @@ TEST_CASE("what is held is bounded and all of it still arrives") {
   Rig rig(bound);
   End& here = rig.dial();
   REQUIRE(rig.until([&] { return rig.accepted.size() == 1; }));
-  rig.forth.held = true;
+  rig.forth.cut = true;
   rig.proxy.refresh();
   const std::string model = pattern(16 << 20);
   here.write(model);
@@ -257,7 +257,7 @@ TEST_CASE("what is held is bounded and all of it still arrives") {
   CHECK(rig.proxy.bytes_waiting() == bound);
   // The sender is held up too, as by a real network.
   CHECK(here.written == 0);
-  rig.forth.held = false;
+  rig.forth.cut = false;
   rig.proxy.refresh();
   REQUIRE(rig.until([&] { return rig.accepted[0]->got.size() == model.size(); }));
   CHECK(rig.accepted[0]->got == model);

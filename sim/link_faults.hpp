@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <map>
+#include <optional>
 
 #include "sim/scenario.hpp"
 
@@ -11,13 +12,13 @@ namespace gv {
 /// One direction between two peers at one moment.
 struct LinkState {
   LinkQuality quality;
-  bool held = false;  ///< Nothing passes now: a partition, a cut or a clog.
+  bool cut = false;                   ///< Nothing passes: a partition or a cut.
+  std::optional<Time> clogged_until;  ///< Nothing arrives before.
+
+  bool held() const { return cut || clogged_until; }
 };
 
-/// True of faults that befall links and not peers; `heal` ends them.
-bool is_of_links(FaultKind kind);
-
-/// The faults of links that are active. Pure.
+/// The faults of links that are active, for virtual links and for the proxy of real ones. Pure.
 class LinkFaults {
  public:
   /// Of `scenario` the links count; its faults begin and end by what follows.
@@ -25,6 +26,7 @@ class LinkFaults {
 
   /// A fault of links begins or ends; `heal` ends them all.
   void apply(const Happening& happening);
+  void heal() { active_.clear(); }
 
   /// Probabilities of several faults combine as if independent, latencies add up, the smallest
   /// bandwidth counts.
@@ -32,7 +34,7 @@ class LinkFaults {
 
  private:
   Scenario scenario_;
-  std::map<std::size_t, FaultRule> active_;  ///< By Happening::fault.
+  std::map<std::size_t, Happening> active_;  ///< By Happening::fault.
 };
 
 }  // namespace gv

@@ -1,5 +1,5 @@
 // Combines links with the faults that are active on them.
-#include "sim/local/link_faults.hpp"
+#include "sim/link_faults.hpp"
 
 #include <algorithm>
 
@@ -19,37 +19,21 @@ bool concerns(const FaultRule& rule, std::size_t from, std::size_t to) {
 
 }  // namespace
 
-bool is_of_links(FaultKind kind) {
-  switch (kind) {
-    case FaultKind::partition:
-    case FaultKind::cut:
-    case FaultKind::clog:
-    case FaultKind::heal:
-    case FaultKind::slow_link:
-    case FaultKind::loss:
-    case FaultKind::duplicate:
-    case FaultKind::reorder:
-    case FaultKind::corrupt:
-      return true;
-    default:
-      return false;
-  }
-}
-
 void LinkFaults::apply(const Happening& happening) {
   if (!happening.begins) {
     active_.erase(happening.fault);
   } else if (happening.rule.kind == FaultKind::heal) {
-    active_.clear();
+    heal();
   } else if (is_of_links(happening.rule.kind)) {
-    active_.emplace(happening.fault, happening.rule);
+    active_.emplace(happening.fault, happening);
   }
 }
 
 LinkState LinkFaults::between(std::size_t from, std::size_t to) const {
   LinkState state{.quality = scenario_.link(from, to)};
   LinkQuality& quality = state.quality;
-  for (const auto& [fault, rule] : active_) {
+  for (const auto& [fault, happening] : active_) {
+    const FaultRule& rule = happening.rule;
     if (!concerns(rule, from, to)) continue;
     const double slower = rule.quality.bandwidth;
     switch (rule.kind) {
@@ -71,8 +55,12 @@ LinkState LinkFaults::between(std::size_t from, std::size_t to) const {
       case FaultKind::corrupt:
         quality.corrupt = either(quality.corrupt, rule.probability);
         break;
+      case FaultKind::clog:
+        state.clogged_until =
+            std::max(state.clogged_until.value_or(Time{}), happening.at + rule.lasts);
+        break;
       default:
-        state.held = true;
+        state.cut = true;
     }
   }
   return state;

@@ -1,0 +1,141 @@
+// What goes wrong in a virtual world, and how it heals.
+#include "sim/virtual/world.hpp"
+
+namespace gv {
+namespace {
+
+/// Number of the healing that ends a drawn world: no happening has it.
+constexpr auto heal_of_all = static_cast<std::size_t>(-1);
+
+}  // namespace
+
+/// Factor by which the faults of its CPU change the peer's pace.
+double Simulator::World::slowness(PeerNumber number) const {
+  double factor = 1;
+  for (const auto& [fault, rule] : machines[number].faults) {
+    if (rule.kind == FaultKind::slow_cpu) factor *= rule.factor;
+  }
+  return factor;
+}
+
+void Simulator::World::set_clock(PeerNumber number, Duration jump, double rate) {
+  Machine& machine = machines[number];
+  machine.clock_local = local(number) + jump;
+  machine.clock_true = now;
+  machine.clock_rate = rate;
+  machine.armed = never;
+  if (peers[number].state == PeerState::up) {
+    feed(number, {.kind = Input::Kind::tick, .peer = number},
+         [&](Node& node, Time t, NodeEffects& out) { node.tick(t, out); });
+  }
+}
+
+/// Makes the machine what the faults under way at it say together: several of a kind multiply or
+/// add up, and one that ends leaves the others.
+void Simulator::World::refresh(PeerNumber number) {
+  Machine& machine = machines[number];
+  Disk& disk = peers[number].disk;
+  bool stopped = false;
+  double rate = 1;
+  disk.full = false;
+  disk.slower = {};
+  for (const auto& [fault, rule] : machine.faults) {
+    stopped = stopped || rule.kind == FaultKind::stop;
+    if (rule.kind == FaultKind::clock_rate) rate *= rule.factor;
+    if (rule.kind == FaultKind::disk_full) disk.full = true;
+    if (rule.kind == FaultKind::slow_disk) disk.slower += rule.jump;
+  }
+  if (rate != machine.clock_rate) set_clock(number, {}, rate);
+  if (peers[number].state == PeerState::up && machine.job && slowness(number) != machine.job_cpu) {
+    book_job(number);
+    time_job(number);
+  }
+  stopped ? stop(number) : wake(number);
+}
+
+void Simulator::World::befall(const Happening& happening, PeerNumber number) {
+  Machine& machine = machines[number];
+  const PeerState state = peers[number].state;
+  switch (happening.rule.kind) {
+    case FaultKind::kill:
+      if (!is_reachable(number)) return;
+      end(number, PeerState::down);
+      machine.taken_by = happening.fault;
+      break;
+    case FaultKind::restart:
+      end(number, PeerState::down);
+      if (peers[number].state == PeerState::down) start(number);
+      break;
+    case FaultKind::leave:
+      if (!is_reachable(number)) return;
+      if (happening.rule.lasts > Duration{}) machine.taken_by = happening.fault;
+      leave(number);
+      break;
+    case FaultKind::join:
+      if (state == PeerState::absent) start(number);
+      break;
+    case FaultKind::resume:
+      std::erase_if(machine.faults,
+                    [](const auto& fault) { return fault.second.kind == FaultKind::stop; });
+      refresh(number);
+      break;
+    case FaultKind::clock_jump:
+      set_clock(number, happening.rule.jump, machine.clock_rate);
+      break;
+    case FaultKind::stop:
+      if (!is_reachable(number)) return;
+      [[fallthrough]];
+    default:
+      machine.faults.emplace(happening.fault, happening.rule);
+      refresh(number);
+      break;
+  }
+}
+
+/// What `happening` began for this peer is over.
+void Simulator::World::relieve(const Happening& happening, PeerNumber number) {
+  Machine& machine = machines[number];
+  if (machine.taken_by == happening.fault) {
+    // Who was told to leave and has not yet is made to, as by a service manager.
+    end(number, PeerState::ended);
+    start(number);
+  } else if (machine.faults.erase(happening.fault) > 0) {
+    refresh(number);
+  }
+}
+
+void Simulator::World::apply(const Happening& happening) {
+  ++counts.happenings;
+  mix_event(8, 0, happening.fault << 1 | (happening.begins ? 1U : 0U));
+  for (Watcher* watcher : watchers) watcher->on_happening(outer, happening);
+  if (is_of_links(happening.rule.kind)) {
+    link_faults.apply(happening);
+    ++link_version;
+    return;
+  }
+  for (PeerNumber number = 0; number < peers.size(); ++number) {
+    if (!happening.rule.peers.contains(number)) continue;
+    happening.begins ? befall(happening, number) : relieve(happening, number);
+  }
+}
+
+void Simulator::World::heal() {
+  // What was still to come stays away: only what peers do goes on.
+  EventQueue<Event> kept;
+  while (!queue.empty()) {
+    const Time at = queue.next();
+    Event event = queue.pop();
+    if (!std::holds_alternative<Happening>(event)) kept.push(at, std::move(event));
+  }
+  queue = std::move(kept);
+  starts_left = 0;
+  apply({.at = now, .fault = heal_of_all, .rule = {.kind = FaultKind::heal}});
+  for (PeerNumber number = 0; number < peers.size(); ++number) {
+    machines[number].faults.clear();
+    refresh(number);
+    const PeerState state = peers[number].state;
+    if (state == PeerState::down || state == PeerState::absent) start(number);
+  }
+}
+
+}  // namespace gv

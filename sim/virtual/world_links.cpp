@@ -1,0 +1,140 @@
+// What is sent between virtual peers, and how lanes come and go.
+#include <algorithm>
+
+#include "sim/virtual/world.hpp"
+
+namespace gv {
+namespace {
+
+/// A connection to a port where nobody listens is refused.
+constexpr Duration refused_after = std::chrono::microseconds(50);
+
+/// Bytes a message has on a link, roughly: exact sizes would need the wire format.
+std::size_t wire_bytes(const Message& message) {
+  constexpr std::size_t head = 64;
+  constexpr std::size_t member = 110;
+  return std::visit(
+      [](const auto& known) -> std::size_t {
+        if constexpr (requires { known.rumors; }) {
+          return head + member * known.rumors.size();
+        } else if constexpr (requires { known.members; }) {
+          return head + member * known.members.size();
+        } else {
+          return head + sizeof known / 2;
+        }
+      },
+      message);
+}
+
+}  // namespace
+
+Link& Simulator::World::link(PeerNumber from, PeerNumber to) {
+  WorldLink& known = links[pair_key(from, to)];
+  if (known.version == link_version) return known.link;
+  known.version = link_version;
+  known.link.state = link_faults.between(from, to);
+  return known.link;
+}
+
+/// Counts what a link did to a message or block of `bytes`.
+Passage Simulator::World::pass(PeerNumber from, PeerNumber to, std::size_t bytes) {
+  const Passage passage = link(from, to).pass(now, bytes, link_draws);
+  if (passage.copies == 0) ++counts.lost;
+  if (passage.copies == 2) ++counts.duplicated;
+  if (passage.damaged) ++counts.damaged;
+  return passage;
+}
+
+void Simulator::World::send(PeerNumber from, PeerNumber to, Message message) {
+  if (to >= peers.size() || !is_reachable(to)) {
+    ++counts.lost;
+    return;
+  }
+  ++counts.messages;
+  const std::size_t bytes = wire_bytes(message);
+  counts.control_bytes += bytes;
+  const Passage passage = pass(from, to, bytes);
+  for (int copy = 0; copy < passage.copies; ++copy) {
+    const Time at = passage.arrivals[static_cast<std::size_t>(copy)];
+    meet(from, to, at);
+    const bool last = copy + 1 == passage.copies;
+    queue.push(at, Arrival{from, to, peers[to].life, last ? std::move(message) : message});
+  }
+}
+
+/// The first word between two processes opens the link: each hears of the other.
+void Simulator::World::meet(PeerNumber from, PeerNumber to, Time arrival) {
+  std::uint32_t& life = machines[from].met[to];
+  std::uint32_t& back = machines[to].met[from];
+  if (back != peers[from].life + 1) {
+    const bool again = std::exchange(back, peers[from].life + 1) != 0;
+    queue.push(arrival, Met{to, from, peers[to].life, peers[from].life, again});
+  }
+  if (life != peers[to].life + 1 && !link(to, from).state.cut) {
+    const bool again = std::exchange(life, peers[to].life + 1) != 0;
+    queue.push(arrival + link(to, from).state.quality.latency,
+               Met{from, to, peers[from].life, peers[to].life, again});
+  }
+}
+
+void Simulator::World::transmit(PeerNumber from, Transfer transfer) {
+  const PeerNumber to = number_of(transfer.to);
+  if (to >= peers.size() || !is_reachable(to)) {
+    queue.push(now + refused_after, LaneBroken{from, to, peers[from].life});
+    return;
+  }
+  machines[from].lanes.insert(to);
+  machines[to].lanes.insert(from);
+  Lane& lane = lanes[pair_key(from, to)];
+  std::erase_if(lane.streams, [&](const Stream& stream) { return stream.id == transfer.id; });
+  lane.streams.push_back({transfer.id, std::move(transfer.payload), transfer.offset,
+                          peers[from].life, peers[to].life});
+  if (lane.pumping) return;
+  lane.pumping = true;
+  pump(from, to);
+}
+
+void Simulator::World::pump(PeerNumber from, PeerNumber to) {
+  Lane& lane = lanes[pair_key(from, to)];
+  while (!lane.streams.empty()) {
+    Stream& stream = lane.streams.front();
+    const bool over = stream.offset >= stream.payload.bytes.size();
+    if (over || stream.from_life != peers[from].life || stream.to_life != peers[to].life) {
+      lane.streams.pop_front();
+      continue;
+    }
+    const std::size_t bytes =
+        std::min<std::size_t>(block_bytes_max, stream.payload.bytes.size() - stream.offset);
+    counts.lane_bytes += bytes;
+    const Passage passage = pass(from, to, bytes);
+    const Payload block{stream.payload.owner, stream.payload.bytes.subspan(stream.offset, bytes)};
+    for (int copy = 0; copy < passage.copies; ++copy) {
+      queue.push(passage.arrivals[static_cast<std::size_t>(copy)],
+                 BlockArrival{from, to, stream.to_life, stream.id, stream.offset, block});
+    }
+    if (passage.damaged) {
+      lane.pumping = false;
+      break_lane(from, to);
+      return;
+    }
+    stream.offset += bytes;
+    if (passage.sent > now) {
+      queue.push(passage.sent, Pump{from, to});
+      return;
+    }
+  }
+  lane.pumping = false;
+}
+
+/// The connection between two is gone: what was on its way is lost, and both hear of it.
+void Simulator::World::break_lane(PeerNumber a, PeerNumber b) {
+  for (const auto& [from, to] : {std::pair(a, b), std::pair(b, a)}) {
+    const auto lane = lanes.find(pair_key(from, to));
+    if (lane != lanes.end()) lane->second.streams.clear();
+    machines[from].lanes.erase(to);
+    if (!is_reachable(from) || link(to, from).state.cut) continue;
+    queue.push(now + link(to, from).state.quality.latency, LaneBroken{from, to, peers[from].life});
+  }
+}
+
+}  // namespace gv

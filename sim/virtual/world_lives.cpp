@@ -1,0 +1,193 @@
+// How virtual processes start, stand still, end and come back.
+#include <algorithm>
+
+#include "sim/virtual/neighbours.hpp"
+#include "sim/virtual/world.hpp"
+
+namespace gv {
+
+void Simulator::World::set_state(PeerNumber number, PeerState state) {
+  account(number);
+  if (is_reachable(number)) --running;
+  peers[number].state = state;
+  if (is_reachable(number)) ++running;
+  for (Watcher* watcher : watchers) watcher->on_state(outer, number, state);
+}
+
+/// Books the time since the last change of state.
+void Simulator::World::account(PeerNumber number) {
+  VirtualPeer& peer = peers[number];
+  const double passed = seconds(now - machines[number].state_since);
+  if (peer.state == PeerState::stopped) peer.spent.stopped += passed;
+  if (peer.state == PeerState::down) peer.spent.down += passed;
+  machines[number].state_since = now;
+}
+
+void Simulator::World::account_joining(PeerNumber number) {
+  Machine& machine = machines[number];
+  const bool joining = peers[number].node->gossip().phase() == Phase::joining;
+  if (machine.joining_since && !joining) {
+    peers[number].spent.joining += seconds(now - *machine.joining_since);
+    machine.joining_since.reset();
+  } else if (!machine.joining_since && joining) {
+    machine.joining_since = now;
+  }
+}
+
+void Simulator::World::start(PeerNumber number) {
+  VirtualPeer& peer = peers[number];
+  Machine& machine = machines[number];
+  if (is_reachable(number)) return;
+  const bool first = peer.life == 0;
+  machine.taken_by.reset();
+  machine.told_to_leave = false;
+  set_state(number, PeerState::up);
+  ++peer.life;
+  const std::uint64_t session =
+      root.fork("session").fork(number).fork(static_cast<std::uint64_t>(peer.life)).next();
+  peer.work = make(number);
+  std::shared_ptr<const Image> image;
+  if (!first) {
+    image = peer.disk.newest();
+    if (image) peer.work->restore(*image);
+  }
+  for (Watcher* watcher : watchers) watcher->on_restore(outer, number, image.get());
+  Node::Options node = options.node;
+  node.gossip.wait_for_peers = first ? wait_for : 1;
+  if (!options.steps.empty()) node.gossip.steps = options.steps[number];
+  peer.node = std::make_unique<Node>(Member{.id = id_of(number),
+                                            .name = "peer-" + std::to_string(number),
+                                            .address = "virtual:" + std::to_string(number),
+                                            .layout_hash = node.gossip.exchange.layout_hash},
+                                     allow_lists[number], session, node, Rng(session));
+  machine.armed = never;
+  machine.met.clear();
+  machine.pace = root.fork("pace").fork(number).fork(static_cast<std::uint64_t>(peer.life));
+  // Who comes back joins whom it knew, others one that is named to them.
+  std::vector<PeerNumber> join = machine.known;
+  if (join.empty()) join = first_contact(number);
+  for (const PeerNumber other : join) queue.push(now, Dial{number, other, peer.life, 0});
+  mix_event(7, number, peer.life);
+  feed(number, {.kind = Input::Kind::start, .peer = number},
+       [&](Node& n, Time t, NodeEffects& out) {
+         n.start(t, peer.work->step(), !join.empty(), out);
+       });
+}
+
+/// Whom a newcomer is told to join: the first that is running, else (it may come yet) the first
+/// of all. At the start peer 0 is told nobody, so that the others find somebody who waits for
+/// them.
+std::vector<PeerNumber> Simulator::World::first_contact(PeerNumber number) const {
+  std::vector<PeerNumber> others;
+  for (const PeerId id : allow_lists[number]) {
+    if (number_of(id) != number) others.push_back(number_of(id));
+  }
+  if (others.empty() || (now == Time{} && number == 0)) return {};
+  const auto running_one = std::ranges::find_if(
+      others, [this](PeerNumber other) { return now > Time{} && is_reachable(other); });
+  return {running_one == others.end() ? others.front() : *running_one};
+}
+
+void Simulator::World::end(PeerNumber number, PeerState state) {
+  VirtualPeer& peer = peers[number];
+  Machine& machine = machines[number];
+  if (!is_reachable(number)) return;
+  machine.known.clear();
+  for (const Member& member : peer.node->membership().members()) {
+    const bool gone = member.state == MemberState::dead || member.state == MemberState::left;
+    if (member.id != id_of(number) && !gone) machine.known.push_back(number_of(member.id));
+  }
+  if (machine.job && peer.state == PeerState::up) book_job(number);
+  if (machine.job && machine.job->save && !peer.disk.full && state == PeerState::down &&
+      machine.job_work == Duration{}) {
+    // It died while it wrote: the steps are taken, the file may be torn.
+    peer.work->run(*std::move(machine.job));
+    peer.disk.crash(peer.work->image(), disk_draws);
+    for (Watcher* watcher : watchers) {
+      watcher->on_save(outer, number, peer.work->step(), false);
+    }
+  }
+  machine.job.reset();
+  if (machine.joining_since) {
+    peer.spent.joining += seconds(now - *std::exchange(machine.joining_since, std::nullopt));
+  }
+  std::erase_if(machine.faults, [](const auto& fault) {  // A new process is not stopped.
+    return fault.second.kind == FaultKind::stop;
+  });
+  backlogs[number].clear();
+  set_state(number, state);
+  ++peer.life;
+  peer.node.reset();
+  // The system closes a dead process's connections; a peer that ended has sent all it had.
+  const std::set<PeerNumber> open = machine.lanes;
+  for (const PeerNumber other : open) break_lane(number, other);
+  if (state == PeerState::down) peer.work.reset();
+}
+
+void Simulator::World::stop(PeerNumber number) {
+  Machine& machine = machines[number];
+  if (peers[number].state != PeerState::up) return;
+  if (machine.job) book_job(number);
+  set_state(number, PeerState::stopped);
+}
+
+void Simulator::World::wake(PeerNumber number) {
+  Machine& machine = machines[number];
+  if (peers[number].state != PeerState::stopped) return;
+  set_state(number, PeerState::up);
+  if (machine.job) time_job(number);
+  machine.armed = never;
+  for (Backlog& event : std::exchange(backlogs[number], {})) {
+    std::visit([&](auto& known) { queue.push(now, std::move(known)); }, event);
+  }
+  arm(number);
+  if (machine.told_to_leave) leave(number);
+}
+
+/// As a process that is sent SIGTERM: one that is stopped hears of it when it goes on.
+void Simulator::World::leave(PeerNumber number) {
+  machines[number].told_to_leave = peers[number].state == PeerState::stopped;
+  if (peers[number].state != PeerState::up) return;
+  feed(number, {.kind = Input::Kind::leave, .peer = number},
+       [&](Node& node, Time t, NodeEffects& out) { node.leave(t, out); });
+}
+
+bool Simulator::World::starts_peers(const Happening& happening) {
+  const FaultKind kind = happening.rule.kind;
+  return kind == FaultKind::restart || kind == FaultKind::join ||
+         ((kind == FaultKind::kill || kind == FaultKind::leave) && !happening.begins);
+}
+
+void Simulator::World::prepare() {
+  const std::size_t n = options.peers;
+  peers.resize(n);
+  machines.resize(n);
+  backlogs.resize(n);
+  allow_lists = draw_neighbours(n, options.scenario.neighbours, root.fork("neighbours"));
+  std::size_t late = 0;
+  const std::vector<Happening> all =
+      timeline(options.scenario, n, options.scenario.until, root.fork("faults"));
+  std::vector<bool> absent(n, false);
+  for (const Happening& happening : all) {
+    queue.push(happening.at, happening);
+    if (starts_peers(happening)) ++starts_left;
+    if (happening.rule.kind != FaultKind::join) continue;
+    for (PeerNumber number = 0; number < n; ++number) {
+      if (happening.rule.peers.contains(number)) absent[number] = true;
+    }
+  }
+  for (PeerNumber number = 0; number < n; ++number) {
+    peers[number].speed = options.scenario.speed_of(number);
+    late += absent[number] ? 1 : 0;
+  }
+  // Who may meet only some cannot wait for all.
+  const bool sparse = options.scenario.neighbours > 0 && options.scenario.neighbours < n;
+  const std::size_t everybody = std::max<std::size_t>(1, n - late);
+  wait_for = options.wait_for > 0 ? options.wait_for
+                                  : std::min<std::size_t>(everybody, sparse ? 2 : everybody);
+  for (PeerNumber number = 0; number < n; ++number) {
+    if (!absent[number]) start(number);
+  }
+}
+
+}  // namespace gv
