@@ -1,4 +1,6 @@
 // What goes wrong in a virtual world, and how it heals.
+#include <algorithm>
+
 #include "sim/virtual/world.hpp"
 
 namespace gv {
@@ -6,6 +8,10 @@ namespace {
 
 /// Number of the healing that ends a drawn world: no happening has it.
 constexpr auto heal_of_all = static_cast<std::size_t>(-1);
+/// However many faults of a kind overlap, their factors make no more of it than this: durations
+/// are finite.
+constexpr double factor_least = 1e-4;
+constexpr double factor_most = 1e4;
 
 }  // namespace
 
@@ -15,7 +21,7 @@ double Simulator::World::slowness(PeerNumber number) const {
   for (const auto& [fault, rule] : machines[number].faults) {
     if (rule.kind == FaultKind::slow_cpu) factor *= rule.factor;
   }
-  return factor;
+  return std::clamp(factor, factor_least, factor_most);
 }
 
 void Simulator::World::set_clock(PeerNumber number, Duration jump, double rate) {
@@ -45,6 +51,7 @@ void Simulator::World::refresh(PeerNumber number) {
     if (rule.kind == FaultKind::disk_full) disk.full = true;
     if (rule.kind == FaultKind::slow_disk) disk.slower += rule.jump;
   }
+  rate = std::clamp(rate, factor_least, factor_most);
   if (rate != machine.clock_rate) set_clock(number, {}, rate);
   if (peers[number].state == PeerState::up && machine.job && slowness(number) != machine.job_cpu) {
     book_job(number);

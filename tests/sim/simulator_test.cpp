@@ -278,6 +278,25 @@ TEST_CASE("a slow CPU slows the job that is under way and no longer than it last
   CHECK(world.peer(0).spent.slowed == Approx(9.99).margin(0.01));
 }
 
+TEST_CASE("any number of slow CPUs and fast clocks at once leaves time finite", "[sim]") {
+  Simulator::Options options = small_world(2, 25);
+  FaultRule slow = fault(FaultKind::slow_cpu, 1s, just(0), 5s);
+  slow.factor = 0.01;
+  FaultRule fast = fault(FaultKind::clock_rate, 1s, just(1), 5s);
+  fast.factor = 10;
+  for (int i = 0; i < 12; ++i) {
+    options.scenario.faults.push_back(slow);
+    options.scenario.faults.push_back(fast);
+  }
+  Simulator world(options, idle_peers(options));
+  Time last{};
+  while (world.step(Time(20s))) {
+    REQUIRE(world.now() >= last);
+    last = world.now();
+  }
+  CHECK(last > Time(10s));
+}
+
 TEST_CASE("a stopped peer told to leave does when it wakes and comes back when its time is over",
           "[sim]") {
   Simulator::Options options = small_world(3, 22);
