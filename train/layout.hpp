@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -38,5 +39,11 @@ class Layout {
   std::vector<TensorSlot> slots_;
   std::size_t size_ = 0;
 };
+
+/// Told that the elements [begin, end) of a flat gradient are final, while the rest is still being
+/// computed. The ranges of one pass come from the vector's end to its beginning, each ending where
+/// the one before began, and together are the whole vector. It is called between two layers on the
+/// thread that computes, which waits for it and holds signals back meanwhile.
+using ReadyRange = std::function<void(std::size_t begin, std::size_t end)>;
 
 }  // namespace gv

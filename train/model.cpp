@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "consensus/base/check.hpp"
@@ -19,26 +20,37 @@ Problems problems(const ModelSpec& spec, SampleShape input) {
 }
 
 struct Model::Impl {
-  Impl(const ModelSpec& spec, SampleShape input, std::size_t batch_max)
-      : loss(spec.loss), plan(plan_model(spec, input, unsound)), batch(batch_max) {
+  Impl(const ModelSpec& spec, SampleShape input, std::size_t usual_batch)
+      : loss(spec.loss), plan(plan_model(spec, input, unsound)), batch(usual_batch) {
     check(unsound.empty(), "a model is made from a sound spec");
-    network = make_onednn_network(plan, batch);
-    if (!network) network = make_plain_network<float>(plan, batch);
-    d_outputs.resize(batch * plan.outputs);
+    network_for(batch);
   }
 
-  /// The network always computes a whole batch: a smaller one is filled up with zeros.
-  std::span<const float> forward(std::span<const float> parameters, const Batch& given,
-                                 bool training, Rng& rng) {
-    check(given.size > 0 && given.size <= batch, "a batch fits the model");
-    check(given.inputs.size() == given.size * elements(plan.in), "a batch has the model's shape");
-    std::span<const float> inputs = given.inputs;
-    if (given.size < batch) {
-      padded.assign(batch * elements(plan.in), 0.0f);
-      std::ranges::copy(given.inputs, padded.begin());
-      inputs = padded;
+  /// Two sizes are enough for a batch that changes rarely, and memory for activations is dear.
+  static constexpr std::size_t networks_max = 2;
+
+  struct Sized {
+    std::size_t batch = 0;
+    std::unique_ptr<Network<float>> network;
+  };
+
+  /// The network for batches of exactly this size.
+  Network<float>& network_for(std::size_t size) {
+    auto found = std::ranges::find(networks, size, &Sized::batch);
+    if (found == networks.end()) {
+      if (networks.size() == networks_max) networks.pop_back();
+      std::unique_ptr<Network<float>> network = make_onednn_network(plan, size);
+      if (!network) network = make_plain_network<float>(plan, size);
+      networks.push_back({size, std::move(network)});
+      found = networks.end() - 1;
     }
-    return network->forward(parameters, inputs, training, rng).first(given.size * plan.outputs);
+    std::rotate(networks.begin(), found, found + 1);
+    return *networks.front().network;
+  }
+
+  void check_shape(const Batch& given) const {
+    check(given.size > 0, "a batch has samples");
+    check(given.inputs.size() == given.size * elements(plan.in), "a batch has the model's shape");
   }
 
   Score score(std::span<const float> outputs, const Batch& given, std::span<float> gradient) const {
@@ -53,13 +65,13 @@ struct Model::Impl {
   LossKind loss;
   ModelPlan plan;
   std::size_t batch;
-  std::unique_ptr<Network<float>> network;
+  std::vector<Sized> networks;  ///< The one used last is the first.
   std::vector<float> padded;
   std::vector<float> d_outputs;
 };
 
-Model::Model(const ModelSpec& spec, SampleShape input, std::size_t batch_max)
-    : impl_(std::make_unique<Impl>(spec, input, batch_max)) {}
+Model::Model(const ModelSpec& spec, SampleShape input, std::size_t batch)
+    : impl_(std::make_unique<Impl>(spec, input, batch)) {}
 Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;
 Model::~Model() = default;
@@ -85,18 +97,30 @@ void Model::initialise(std::span<float> parameters, Rng rng) const {
 }
 
 Score Model::gradient(std::span<const float> parameters, const Batch& batch,
-                      std::span<float> gradient, Rng& rng) {
-  const std::span<const float> outputs = impl_->forward(parameters, batch, true, rng);
-  std::ranges::fill(impl_->d_outputs, 0.0f);
-  const Score score =
-      impl_->score(outputs, batch, std::span(impl_->d_outputs).first(outputs.size()));
-  impl_->network->backward(parameters, impl_->d_outputs, gradient);
+                      std::span<float> gradient, Rng& rng, const ReadyRange& ready) {
+  impl_->check_shape(batch);
+  Network<float>& network = impl_->network_for(batch.size);
+  const std::span<const float> outputs = network.forward(parameters, batch.inputs, true, rng);
+  impl_->d_outputs.resize(outputs.size());
+  const Score score = impl_->score(outputs, batch, impl_->d_outputs);
+  network.backward(parameters, impl_->d_outputs, gradient, ready);
   return score;
 }
 
 Score Model::evaluate(std::span<const float> parameters, const Batch& batch) {
+  impl_->check_shape(batch);
+  check(batch.size <= impl_->batch, "a batch to evaluate fits the model");
+  std::span<const float> inputs = batch.inputs;
+  if (batch.size < impl_->batch) {
+    // The rest of a data set, filled up with zeros: not worth a network of its own.
+    impl_->padded.assign(impl_->batch * elements(impl_->plan.in), 0.0f);
+    std::ranges::copy(batch.inputs, impl_->padded.begin());
+    inputs = impl_->padded;
+  }
   Rng unused(0);
-  return impl_->score(impl_->forward(parameters, batch, false, unused), batch, {});
+  const std::span<const float> outputs =
+      impl_->network_for(impl_->batch).forward(parameters, inputs, false, unused);
+  return impl_->score(outputs.first(batch.size * impl_->plan.outputs), batch, {});
 }
 
 }  // namespace gv

@@ -28,12 +28,12 @@ struct Score {
 /// Everything wrong with a spec for inputs of this shape (places are "layers[3]"); empty if sound.
 Problems problems(const ModelSpec& spec, SampleShape input);
 
-/// A network compiled for one batch size at most. Holds activations and scratch, never parameters.
-/// Not thread-safe: one thread at a time. Movable.
+/// A network, compiled for the sizes of the batches it is given. Holds activations and scratch,
+/// never parameters. Not thread-safe: one thread at a time. Movable.
 class Model {
  public:
-  /// `spec` must have no problems. `batch_max` bounds the batch of every later call.
-  Model(const ModelSpec& spec, SampleShape input, std::size_t batch_max);
+  /// `spec` must have no problems. A network for `batch` samples is made at once.
+  Model(const ModelSpec& spec, SampleShape input, std::size_t batch);
   Model(Model&&) noexcept;
   Model& operator=(Model&&) noexcept;
   ~Model();
@@ -46,11 +46,15 @@ class Model {
   void initialise(std::span<float> parameters, Rng rng) const;
 
   /// Forward and backward on one batch in training mode. Overwrites `gradient` (same size as
-  /// `parameters`) with the gradient of the mean loss over the batch. Dropout draws from `rng`.
+  /// `parameters`) with the gradient of the mean loss over the batch; `ready`, if there is one,
+  /// hears of its parts as they become final. Dropout draws from `rng`. Any size of batch will do,
+  /// and the time is in proportion to it; of the networks compiled for different sizes the two used
+  /// last are kept, and another size costs the time to compile one.
   Score gradient(std::span<const float> parameters, const Batch& batch, std::span<float> gradient,
-                 Rng& rng);
+                 Rng& rng, const ReadyRange& ready = {});
 
-  /// Forward in inference mode: no dropout, no gradient.
+  /// Forward in inference mode: no dropout, no gradient. At most the constructor's `batch` samples;
+  /// fewer take as long as that many.
   Score evaluate(std::span<const float> parameters, const Batch& batch);
 
  private:

@@ -167,6 +167,19 @@ std::string Optimizer::restore(
   return {};
 }
 
+void Optimizer::copy_state(std::span<float> out) const {
+  check(out.size() == state_size(), "the optimiser's state has one size");
+  std::ranges::copy(first_, out.begin());
+  std::ranges::copy(second_, out.subspan(first_.size()).begin());
+}
+
+void Optimizer::adopt_state(std::span<const float> state, std::uint64_t updates) {
+  check(state.size() == state_size(), "the optimiser's state has one size");
+  std::ranges::copy(state.first(first_.size()), first_.begin());
+  std::ranges::copy(state.subspan(first_.size()), second_.begin());
+  updates_ = updates;
+}
+
 void Optimizer::reset() {
   std::ranges::fill(first_, 0.0f);
   std::ranges::fill(second_, 0.0f);

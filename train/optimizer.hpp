@@ -40,6 +40,12 @@ class Optimizer {
   std::string restore(const std::vector<std::pair<std::string, std::vector<float>>>& vectors,
                       std::uint64_t updates);
 
+  /// The state in one piece, to send and to take over: the number of floats, a copy of them in a
+  /// fixed order into a span of that many, and the inverse.
+  std::size_t state_size() const { return first_.size() + second_.size(); }
+  void copy_state(std::span<float> out) const;
+  void adopt_state(std::span<const float> state, std::uint64_t updates);
+
   /// Starts afresh: all state zero.
   void reset();
 

@@ -28,13 +28,21 @@ struct Trainer::Impl {
   Impl(TrainerSpec given, std::shared_ptr<const DataSet> shard)
       : spec(std::move(given)),
         model(spec.model, shard->shape, spec.batch),
-        sampler(shard, spec.batch, spec.seed, spec.peer),
+        sampler(shard, spec.seed, spec.peer),
         optimizer(spec.optimizer, model.layout().size()),
         parameters(model.layout().size()),
-        gradient(model.layout().size()) {
+        batch_size(spec.batch) {
+    check(spec.batch > 0, "a batch has samples");
     check(outputs_of(spec.model) == 0 || model.outputs() == outputs_of(spec.model),
           "the last layer gives the outputs");
     model.initialise(parameters, Rng(spec.seed).fork("model"));
+  }
+
+  /// Goes on at another step. Samples drawn for an update that will not come are drawn again.
+  void move_to(std::uint64_t new_step, std::uint64_t new_position) {
+    step = new_step;
+    position = new_position;
+    drawn = 0;
   }
 
   TrainerSpec spec;
@@ -42,8 +50,11 @@ struct Trainer::Impl {
   Sampler sampler;
   Optimizer optimizer;
   std::vector<float> parameters;
-  std::vector<float> gradient;
+  std::vector<float> gradient;  ///< Of run_steps(): empty before.
   std::uint64_t step = 0;
+  std::uint64_t position = 0;  ///< In the sampler's orders.
+  std::size_t drawn = 0;       ///< Samples of the last gradient, until its update.
+  std::size_t batch_size;      ///< Of the last gradient.
 };
 
 Trainer::Trainer(TrainerSpec spec, std::shared_ptr<const DataSet> shard)
@@ -59,16 +70,30 @@ double Trainer::learning_rate() const {
   return gv::learning_rate(impl_->spec.schedule, impl_->spec.batch, impl_->step, impl_->spec.steps);
 }
 
+Score Trainer::gradient(std::size_t samples, std::span<float> out, const ReadyRange& ready) {
+  check(samples > 0 && samples <= std::max(impl_->spec.batch, impl_->spec.batch_max),
+        "a trainer knows its largest batch");
+  check(out.size() == impl_->parameters.size(), "a gradient has the layout's size");
+  const Batch batch = impl_->sampler.batch(impl_->position, samples);
+  impl_->drawn = samples;
+  impl_->batch_size = samples;
+  // Forked by step, so that a resumed run drops the same units.
+  Rng rng = Rng(impl_->spec.seed).fork(impl_->spec.peer).fork("dropout").fork(impl_->step);
+  return impl_->model.gradient(impl_->parameters, batch, out, rng, ready);
+}
+
+void Trainer::update(std::span<const float> gradient) {
+  impl_->optimizer.step(impl_->parameters, gradient, learning_rate());
+  impl_->move_to(impl_->step + 1, impl_->sampler.after(impl_->position, impl_->drawn));
+}
+
 Score Trainer::run_steps(std::uint64_t count) {
   Score total;
+  impl_->gradient.resize(impl_->parameters.size());
   const std::uint64_t left = impl_->spec.steps - std::min(impl_->spec.steps, impl_->step);
   for (std::uint64_t i = 0; i < std::min(count, left); ++i) {
-    const Batch batch = impl_->sampler.batch(impl_->step);
-    // Forked by step, so that a resumed run drops the same units.
-    Rng rng = Rng(impl_->spec.seed).fork(impl_->spec.peer).fork("dropout").fork(impl_->step);
-    const Score score = impl_->model.gradient(impl_->parameters, batch, impl_->gradient, rng);
-    impl_->optimizer.step(impl_->parameters, impl_->gradient, learning_rate());
-    ++impl_->step;
+    const Score score = gradient(impl_->spec.batch, impl_->gradient);
+    update(impl_->gradient);
     total.loss += score.loss;
     total.correct += score.correct;
     total.samples += score.samples;
@@ -87,13 +112,34 @@ void Trainer::adopt(std::span<const float> parameters, std::uint64_t step) {
   check(parameters.size() == impl_->parameters.size(), "a model has the layout's size");
   std::ranges::copy(parameters, impl_->parameters.begin());
   impl_->optimizer.reset();
-  impl_->step = step;
+  impl_->move_to(step, impl_->sampler.after_batches(step, impl_->spec.batch));
+}
+
+std::size_t Trainer::state_size() const {
+  return impl_->parameters.size() + impl_->optimizer.state_size();
+}
+
+void Trainer::copy_state(std::span<float> out) const {
+  check(out.size() == state_size(), "a replica's state has one size");
+  std::ranges::copy(impl_->parameters, out.begin());
+  impl_->optimizer.copy_state(out.subspan(impl_->parameters.size()));
+}
+
+std::uint64_t Trainer::updates() const { return impl_->optimizer.updates(); }
+
+void Trainer::adopt_state(std::span<const float> state, std::uint64_t step, std::uint64_t updates) {
+  check(state.size() == state_size(), "a replica's state has one size");
+  const std::size_t size = impl_->parameters.size();
+  std::ranges::copy(state.first(size), impl_->parameters.begin());
+  impl_->optimizer.adopt_state(state.subspan(size), updates);
+  impl_->move_to(step, impl_->position);
 }
 
 OptimizerState Trainer::optimizer_state() const {
   return {.vectors = impl_->optimizer.vectors(),
           .step = impl_->step,
-          .updates = impl_->optimizer.updates()};
+          .updates = impl_->optimizer.updates(),
+          .position = impl_->position};
 }
 
 std::string Trainer::restore(std::span<const float> parameters, const OptimizerState& state) {
@@ -101,10 +147,14 @@ std::string Trainer::restore(std::span<const float> parameters, const OptimizerS
   std::string problem = impl_->optimizer.restore(state.vectors, state.updates);
   if (!problem.empty()) return problem;
   std::ranges::copy(parameters, impl_->parameters.begin());
-  impl_->step = state.step;
+  impl_->move_to(state.step, state.position.value_or(
+                                 impl_->sampler.after_batches(state.step, impl_->spec.batch)));
   return problem;
 }
 
-void Trainer::prefetch() { impl_->sampler.prefetch(impl_->step); }
+void Trainer::prefetch() {
+  const std::uint64_t next = impl_->sampler.after(impl_->position, impl_->drawn);
+  impl_->sampler.prefetch(next, impl_->batch_size);
+}
 
 }  // namespace gv

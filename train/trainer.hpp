@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "train/data_set.hpp"
@@ -19,18 +21,23 @@ struct TrainerSpec {
   ModelSpec model;
   OptimizerSpec optimizer;
   ScheduleSpec schedule;
-  std::size_t batch = 64;
-  std::uint64_t steps = 0;  ///< The whole budget; schedules end here.
-  std::uint64_t seed = 1;   ///< Of the run: the same initial model for every peer.
-  std::uint64_t peer = 0;   ///< This replica's number: its own order of samples and dropout.
+  std::size_t batch = 64;     ///< Samples of a step of run_steps(); schedules scale by it.
+  std::size_t batch_max = 0;  ///< The most gradient() is asked for; 0 means `batch`.
+  std::uint64_t steps = 0;    ///< The whole budget; schedules end here.
+  std::uint64_t seed = 1;     ///< Of the run: the same initial model for every peer.
+  std::uint64_t peer = 0;     ///< This replica's number: its own order of samples and dropout.
 };
 
-/// The optimiser's share of a checkpoint: named vectors as long as the parameters, and the step.
+/// The optimiser's share of a checkpoint: named vectors as long as the parameters, and where the
+/// schedule and the sampler go on.
 struct OptimizerState {
   std::vector<std::pair<std::string, std::vector<float>>> vectors;  ///< e.g. {"momentum", ...}.
-  std::uint64_t step = 0;  ///< Local steps taken: samplers and schedules go on here.
-  std::uint64_t updates =
-      0;  ///< Updates since the optimiser last started afresh (bias corrections).
+  std::uint64_t step = 0;  ///< Local steps taken: schedules go on here.
+  /// Updates since the optimiser last started afresh (bias corrections).
+  std::uint64_t updates = 0;
+  /// Where the sampler goes on (see Sampler). Older checkpoints have none: all their steps were of
+  /// one batch.
+  std::optional<std::uint64_t> position;
 };
 
 /// Owns the live parameter vector. Not thread-safe: whoever runs jobs owns it meanwhile.
@@ -49,6 +56,18 @@ class Trainer {
   /// training score summed over them.
   Score run_steps(std::uint64_t count);
 
+  /// The gradient of the mean loss over the next `samples` samples of the shard (1 to batch_max)
+  /// into all of `out` (layout().size() floats); the score is summed over them. `ready`, if there
+  /// is one, hears of the parts of `out` that are final while the others are computed. Changes
+  /// neither parameters nor position: asked again, it gives the same bits. The first call with a
+  /// size that is not one of the last two costs some milliseconds more.
+  Score gradient(std::size_t samples, std::span<float> out, const ReadyRange& ready = {});
+
+  /// One optimiser step with `gradient` (layout().size() floats, one's own or a mean over many
+  /// replicas) at this step's learning rate, whatever the budget. The samples of the last
+  /// gradient(), if it came after the last update, are then used up.
+  void update(std::span<const float> gradient);
+
   /// x += scale * force, the only way a consensus rule changes the live parameters. Sizes must
   /// match.
   void add(std::span<const float> force, float scale);
@@ -59,12 +78,24 @@ class Trainer {
   /// schedule and sampler go on at `step`.
   void adopt(std::span<const float> parameters, std::uint64_t step);
 
+  /// All that decides what the next gradient does to the parameters, in one piece: parameters, then
+  /// the optimiser's vectors in a fixed order, `state_size()` floats in all.
+  std::size_t state_size() const;
+  void copy_state(std::span<float> out) const;
+  std::uint64_t updates() const;  ///< Since the optimiser last started afresh.
+
+  /// Takes over another replica's copy_state(), step() and updates(). Given the same gradients,
+  /// both then go on bit for bit alike. The sampler stays where it is: the shard is this replica's
+  /// own. The size must be state_size(), so what comes from outside is looked at before.
+  void adopt_state(std::span<const float> state, std::uint64_t step, std::uint64_t updates);
+
   /// What a resumed run needs so that training goes on bit for bit.
   OptimizerState optimizer_state() const;
   /// The inverse. Returns why it does not fit, having changed nothing, or an empty string.
   std::string restore(std::span<const float> parameters, const OptimizerState& state);
 
-  /// Gathers the batches of the next steps while there is nothing else to do; changes no result.
+  /// Gathers the batch of the next step, if it is as large as the last, while there is nothing else
+  /// to do; changes no result.
   void prefetch();
 
  private:

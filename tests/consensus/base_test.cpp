@@ -1,9 +1,14 @@
-// Randomness draws the same numbers everywhere, and fairly.
+// Randomness draws the same numbers everywhere, and fairly; fingerprints tell vectors apart.
 #include <array>
+#include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <limits>
+#include <set>
+#include <utility>
 #include <vector>
 
+#include "consensus/base/fingerprint.hpp"
 #include "consensus/base/rng.hpp"
 
 namespace gv {
@@ -50,6 +55,93 @@ TEST_CASE("normal and gamma draws have their mean and variance", "[unit]") {
   CHECK(std::abs(squares / draws - 1) < 4 * std::sqrt(2.0 / draws));
   CHECK(std::abs(gamma_sum / draws - 2.5) < 4 * std::sqrt(2.5 / draws));
   CHECK(std::abs(small_gamma_sum / draws - 0.1) < 4 * std::sqrt(0.1 / draws));
+}
+
+namespace {
+
+/// Half-integers from -3.5 upwards.
+std::vector<float> ramp(std::size_t size) {
+  std::vector<float> values(size);
+  for (std::size_t i = 0; i < size; ++i) values[i] = static_cast<float>(i) - 3.5f;
+  return values;
+}
+
+void flip(float& value, unsigned bit) {
+  value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) ^ (1u << bit));
+}
+
+}  // namespace
+
+TEST_CASE("a fingerprint is the one of xxHash's own library", "[unit]") {
+  // From libxxhash 0.8.1, over the same bytes.
+  const std::vector<std::pair<std::size_t, std::uint64_t>> known = {
+      {0, 0xef46db3751d8e999},  {1, 0x345eead78f8e0220},  {2, 0x1d973d7146e20d86},
+      {3, 0x21c0658360e27ae1},  {7, 0x56098cd3207df63e},  {8, 0x012dc3057c729338},
+      {11, 0xdcbd38d4f0050de2}, {16, 0xef20a64752d5daf8}, {70, 0x1b48d047d40db892}};
+  for (const auto& [size, hash] : known) {
+    INFO("size " << size);
+    CHECK(fingerprint(ramp(size)) == hash);
+  }
+}
+
+TEST_CASE("every bit of a vector of any size changes about half of its fingerprint", "[unit]") {
+  std::set<std::uint64_t> seen;
+  std::size_t count = 0;
+  double sum = 0;
+  for (std::size_t size = 0; size <= 70; ++size) {
+    std::vector<float> values = ramp(size);
+    const std::uint64_t whole = fingerprint(values);
+    seen.insert(whole);
+    ++count;
+    for (std::size_t i = 0; i < size; ++i) {
+      for (unsigned bit = 0; bit < 32; ++bit) {
+        flip(values[i], bit);
+        const std::uint64_t changed = fingerprint(values);
+        flip(values[i], bit);
+        // 64 fair coins leave [8, 56] once in 10^10 draws; here are 8 * 10^4.
+        const int bits = std::popcount(changed ^ whole);
+        CHECK((bits >= 8 && bits <= 56));
+        seen.insert(changed);
+        ++count;
+        sum += bits;
+      }
+    }
+  }
+  CHECK(seen.size() == count);
+  // Five standard errors of a mean of fair coins.
+  const double flips = static_cast<double>(count - 71);
+  CHECK(std::abs(sum / flips - 32) < 5 * 4 / std::sqrt(flips));
+}
+
+TEST_CASE("two changes do not cancel in a fingerprint", "[unit]") {
+  // Signs and lowest bits, which a plain sum or product of words would confuse.
+  std::set<std::uint64_t> seen;
+  std::size_t count = 0;
+  std::vector<float> values = ramp(40);
+  for (const unsigned bit : {0u, 23u, 31u}) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      for (std::size_t j = 0; j < i; ++j) {
+        flip(values[i], bit);
+        flip(values[j], bit);
+        seen.insert(fingerprint(values));
+        flip(values[i], bit);
+        flip(values[j], bit);
+        ++count;
+      }
+    }
+  }
+  CHECK(seen.size() == count);
+}
+
+TEST_CASE("a fingerprint sees signs of zero payloads of NaN and order", "[unit]") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  float other_nan = nan;
+  flip(other_nan, 0);
+  const std::vector<std::vector<float>> all = {
+      {0, 0}, {0, -0.0f}, {-0.0f, 0}, {0}, {0, 0, 0}, {1, 2}, {2, 1}, {nan, 0}, {other_nan, 0}};
+  std::set<std::uint64_t> seen;
+  for (const auto& values : all) seen.insert(fingerprint(values));
+  CHECK(seen.size() == all.size());
 }
 
 }  // namespace gv

@@ -11,6 +11,7 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -330,6 +331,19 @@ TEST_CASE("a checkpoint comes back whole", "[unit]") {
   CHECK(alone.problem == "");
   CHECK(alone.parameters == loaded.checkpoint->parameters);
   CHECK(alone.metadata == loaded.checkpoint->metadata);
+}
+
+TEST_CASE("a checkpoint keeps the sampler's position and those without one still load", "[unit]") {
+  const Folder folder;
+  const std::vector<float> parameters(8, 1);
+  for (const std::optional<std::uint64_t> position :
+       {std::optional<std::uint64_t>(), std::optional<std::uint64_t>(~0ull)}) {
+    const OptimizerState state{.vectors = {}, .step = 7, .updates = 7, .position = position};
+    REQUIRE(save_checkpoint(folder.path, small_layout(), parameters, state, {}, 3) == "");
+    const LoadedCheckpoint loaded = load_newest_checkpoint(folder.path, small_layout());
+    REQUIRE(loaded.checkpoint);
+    CHECK(loaded.checkpoint->optimizer.position == position);
+  }
 }
 
 TEST_CASE("an empty or missing folder holds no checkpoint", "[unit]") {

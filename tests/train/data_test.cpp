@@ -113,6 +113,11 @@ std::shared_ptr<DataSet> numbered(std::size_t count, std::size_t classes) {
 
 std::vector<float> inputs(const Batch& batch) { return {batch.inputs.begin(), batch.inputs.end()}; }
 
+/// The batch of a step in a run whose batches all have `size` samples.
+Batch batch_of_step(Sampler& sampler, std::uint64_t step, std::size_t size) {
+  return sampler.batch(sampler.after_batches(step, size), size);
+}
+
 /// Mean over peers of the share of a peer's samples that its most frequent label has.
 double skew(const std::vector<std::vector<std::uint32_t>>& shards, const DataSet& data) {
   double sum = 0;
@@ -433,13 +438,13 @@ TEST_CASE("a piece of labels holds few of them", "[unit]") {
   }
 }
 
-TEST_CASE("a batch depends on its step and not on what was asked before", "[unit]") {
+TEST_CASE("a batch depends on its position and not on what was asked before", "[unit]") {
   const auto data = numbered(23, 4);
-  Sampler forward(data, 5, 1, 0);
-  Sampler jumping(data, 5, 1, 0);
+  Sampler forward(data, 1, 0);
+  Sampler jumping(data, 1, 0);
   std::vector<std::vector<float>> seen;
   for (std::uint64_t step = 0; step < 20; ++step) {
-    const Batch batch = forward.batch(step);
+    const Batch batch = batch_of_step(forward, step, 5);
     CHECK(batch.size == 5);
     CHECK(batch.targets.empty());
     seen.push_back(inputs(batch));
@@ -448,18 +453,19 @@ TEST_CASE("a batch depends on its step and not on what was asked before", "[unit
     }
   }
   for (const std::uint64_t step : {19u, 3u, 3u, 0u, 7u, 4u, 3u}) {
-    CHECK(inputs(jumping.batch(step)) == seen[step]);
+    CHECK(inputs(batch_of_step(jumping, step, 5)) == seen[step]);
   }
 }
 
 TEST_CASE("prefetching changes no batch", "[unit]") {
   const auto data = numbered(23, 0);
-  Sampler plain(data, 5, 1, 0);
-  Sampler ahead(data, 5, 1, 0);
+  Sampler plain(data, 1, 0);
+  Sampler ahead(data, 1, 0);
   for (std::uint64_t step = 0; step < 20; ++step) {
-    const Batch got = ahead.batch(step);
-    ahead.prefetch(step % 3 == 0 ? step + 7 : step + 1);  // The views outlive a prefetch.
-    const Batch expected = plain.batch(step);
+    const Batch got = batch_of_step(ahead, step, 5);
+    // The views outlive a prefetch, of the next batch or of another.
+    ahead.prefetch(ahead.after_batches(step + (step % 3 == 0 ? 7 : 1), 5), step % 4 == 0 ? 4 : 5);
+    const Batch expected = batch_of_step(plain, step, 5);
     CHECK(inputs(got) == inputs(expected));
     CHECK(std::ranges::equal(got.targets, expected.targets));
     REQUIRE(got.targets.size() == 10);
@@ -468,23 +474,22 @@ TEST_CASE("prefetching changes no batch", "[unit]") {
 }
 
 TEST_CASE("a batch outlives one more call even when it was found ready", "[unit]") {
-  Sampler sampler(numbered(40, 2), 4, 1, 0);
-  sampler.batch(0);
-  sampler.prefetch(1);
-  const Batch again = sampler.batch(0);
+  Sampler sampler(numbered(40, 2), 1, 0);
+  sampler.batch(0, 4);
+  sampler.prefetch(4, 4);
+  const Batch again = sampler.batch(0, 4);
   const std::vector<float> before = inputs(again);
-  sampler.prefetch(2);
+  sampler.prefetch(8, 4);
   CHECK(inputs(again) == before);
 }
 
 TEST_CASE("an epoch shows a sample at most once and leaves out another tail each time", "[unit]") {
-  Sampler sampler(numbered(23, 4), 5, 1, 0);
-  REQUIRE(sampler.batches_per_epoch() == 4);
+  Sampler sampler(numbered(23, 4), 1, 0);
   std::set<std::set<float>> epochs;
   for (std::uint64_t epoch = 0; epoch < 10; ++epoch) {
     std::set<float> shown;
     for (std::uint64_t i = 0; i < 4; ++i) {
-      for (const float sample : sampler.batch(4 * epoch + i).inputs) {
+      for (const float sample : batch_of_step(sampler, 4 * epoch + i, 5).inputs) {
         CHECK(shown.insert(sample).second);
       }
     }
@@ -496,8 +501,8 @@ TEST_CASE("an epoch shows a sample at most once and leaves out another tail each
 
 TEST_CASE("peers seeds and epochs have orders of their own", "[unit]") {
   const auto data = numbered(40, 4);
-  const auto first = [&](std::uint64_t seed, std::uint64_t peer, std::uint64_t step) {
-    return inputs(Sampler(data, 40, seed, peer).batch(step));
+  const auto first = [&](std::uint64_t seed, std::uint64_t peer, std::uint64_t epoch) {
+    return inputs(Sampler(data, seed, peer).batch(40 * epoch, 40));
   };
   CHECK(first(1, 0, 0) == first(1, 0, 0));
   CHECK(first(1, 0, 0) != first(1, 1, 0));
@@ -506,12 +511,51 @@ TEST_CASE("peers seeds and epochs have orders of their own", "[unit]") {
 }
 
 TEST_CASE("a shard smaller than a batch repeats its samples", "[unit]") {
-  Sampler sampler(numbered(3, 3), 8, 1, 0);
-  CHECK(sampler.batches_per_epoch() == 1);
-  const std::vector<float> batch = inputs(sampler.batch(5));
+  Sampler sampler(numbered(3, 3), 1, 0);
+  CHECK(sampler.after_batches(5, 8) == 15);
+  const std::vector<float> batch = inputs(sampler.batch(15, 8));
   REQUIRE(batch.size() == 8);
   for (std::size_t i = 3; i < 8; ++i) CHECK(batch[i] == batch[i - 3]);
   CHECK(std::set(batch.begin(), batch.end()).size() == 3);
+}
+
+TEST_CASE("batches of any sizes follow each other through an epoch's order", "[unit]") {
+  constexpr std::size_t size = 23;
+  Sampler sampler(numbered(size, 4), 1, 0);
+  Rng rng(6);
+  std::uint64_t position = 0;
+  for (int i = 0; i < 200; ++i) {
+    const std::size_t wanted = 1 + rng.below(10);
+    const std::uint64_t next = sampler.after(position, wanted);
+    const std::uint64_t begin = next - wanted;
+    // Where the last one ended or, if it would not fit, at the next epoch.
+    if (position / size == begin / size) {
+      CHECK(begin == position);
+    } else {
+      CHECK(position % size + wanted > size);
+      CHECK(begin == (position / size + 1) * size);
+    }
+    const std::vector<float> order = inputs(sampler.batch(begin / size * size, size));
+    const std::vector<float> batch = inputs(sampler.batch(position, wanted));
+    REQUIRE(batch.size() == wanted);
+    CHECK(std::equal(batch.begin(), batch.end(),
+                     order.begin() + static_cast<std::ptrdiff_t>(begin % size)));
+    position = next;
+  }
+}
+
+TEST_CASE("the position after many batches of a size is where they lead one by one", "[unit]") {
+  const Sampler sampler(numbered(23, 4), 1, 0);
+  for (const std::size_t size : {1u, 5u, 12u, 22u, 23u, 24u, 60u}) {
+    std::uint64_t position = 0;
+    for (std::uint64_t count = 0; count < 60; ++count) {
+      // From the end of an epoch to the next is no sample: both are the same place to a batch.
+      CHECK(sampler.after(position, size) ==
+            sampler.after(sampler.after_batches(count, size), size));
+      position = sampler.after(position, size);
+    }
+  }
+  CHECK(sampler.after(7, 0) == 7);
 }
 
 }  // namespace gv

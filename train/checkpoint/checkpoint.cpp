@@ -77,6 +77,8 @@ std::string load_pair(const std::filesystem::path& file, const Layout& layout,
       !read_number(state.metadata, "updates", checkpoint.optimizer.updates)) {
     return "its optimiser file does not say its step";
   }
+  std::uint64_t position = 0;
+  if (read_number(state.metadata, "position", position)) checkpoint.optimizer.position = position;
   for (Tensor& tensor : state.tensors) {
     checkpoint.optimizer.vectors.emplace_back(std::move(tensor.name), std::move(tensor.values));
   }
@@ -102,10 +104,11 @@ std::string save_checkpoint(const std::filesystem::path& folder, const Layout& l
   std::vector<TensorView> state;
   for (const auto& [name, values] : optimizer.vectors)
     state.push_back({name, {values.size()}, values});
-  std::string problem = write_safetensors(optimizer_file(file), state,
-                                          {{"step", std::to_string(optimizer.step)},
-                                           {"updates", std::to_string(optimizer.updates)},
-                                           {pair_key, mark}});
+  std::map<std::string, std::string> place = {{"step", std::to_string(optimizer.step)},
+                                              {"updates", std::to_string(optimizer.updates)},
+                                              {pair_key, mark}};
+  if (optimizer.position) place["position"] = std::to_string(*optimizer.position);
+  std::string problem = write_safetensors(optimizer_file(file), state, place);
   if (!problem.empty()) return problem;
 
   std::vector<TensorView> tensors;

@@ -10,19 +10,25 @@
 
 namespace gv {
 
-Sampler::Sampler(std::shared_ptr<const DataSet> shard, std::size_t batch, std::uint64_t seed,
-                 std::uint64_t peer)
-    : shard_(std::move(shard)), batch_(batch), seed_(seed), peer_(peer) {
-  check(batch_ > 0 && shard_->size() > 0, "a sampler has samples to draw");
-  for (Gathered& buffer : gathered_) {
-    buffer.inputs.resize(batch_ * shard_->features());
-    if (shard_->classes > 0) buffer.labels.resize(batch_);
-    buffer.targets.resize(batch_ * shard_->target_width);
-  }
+Sampler::Sampler(std::shared_ptr<const DataSet> shard, std::uint64_t seed, std::uint64_t peer)
+    : shard_(std::move(shard)), seed_(seed), peer_(peer) {
+  check(shard_->size() > 0, "a sampler has samples to draw");
 }
 
-std::size_t Sampler::batches_per_epoch() const {
-  return std::max<std::size_t>(1, shard_->size() / batch_);
+std::uint64_t Sampler::begin_of(std::uint64_t position, std::size_t size) const {
+  const std::uint64_t used = position % shard_->size();
+  const bool fits = used == 0 || used + size <= shard_->size();
+  return fits ? position : position - used + shard_->size();
+}
+
+std::uint64_t Sampler::after(std::uint64_t position, std::size_t size) const {
+  if (size == 0) return position;
+  return begin_of(position, size) + std::min(size, shard_->size());
+}
+
+std::uint64_t Sampler::after_batches(std::uint64_t count, std::size_t size) const {
+  const std::uint64_t per_epoch = std::max<std::uint64_t>(1, shard_->size() / size);
+  return count / per_epoch * shard_->size() + count % per_epoch * size;
 }
 
 const std::vector<std::uint32_t>& Sampler::order(std::uint64_t epoch) {
@@ -36,21 +42,26 @@ const std::vector<std::uint32_t>& Sampler::order(std::uint64_t epoch) {
   return order_;
 }
 
-Sampler::Gathered& Sampler::gather(std::uint64_t step) {
+Sampler::Gathered& Sampler::gather(std::uint64_t begin, std::size_t size) {
+  check(size > 0, "a batch has samples");
   for (std::size_t i = 0; i < gathered_.size(); ++i) {
-    if (gathered_[i].step != step) continue;
+    if (gathered_[i].begin != begin || gathered_[i].size != size) continue;
     newest_ = i;  // Or the next call would overwrite the views that this one hands out.
     return gathered_[i];
   }
   newest_ = 1 - newest_;
   Gathered& buffer = gathered_[newest_];
-  buffer.step = step;
-  const std::vector<std::uint32_t>& samples = order(step / batches_per_epoch());
-  const std::size_t begin = step % batches_per_epoch() * batch_;
   const std::size_t width = shard_->features();
   const std::size_t targets = shard_->target_width;
-  for (std::size_t i = 0; i < batch_; ++i) {
-    const std::uint32_t sample = samples[(begin + i) % samples.size()];
+  buffer.begin = begin;
+  buffer.size = size;
+  buffer.inputs.resize(size * width);
+  if (shard_->classes > 0) buffer.labels.resize(size);
+  buffer.targets.resize(size * targets);
+  const std::vector<std::uint32_t>& samples = order(begin / shard_->size());
+  const std::size_t first = begin % shard_->size();
+  for (std::size_t i = 0; i < size; ++i) {
+    const std::uint32_t sample = samples[(first + i) % samples.size()];
     shard_->read(sample, std::span(buffer.inputs).subspan(i * width, width));
     if (!buffer.labels.empty()) buffer.labels[i] = shard_->labels[sample];
     std::copy_n(shard_->targets.begin() + static_cast<std::ptrdiff_t>(sample * targets), targets,
@@ -59,11 +70,13 @@ Sampler::Gathered& Sampler::gather(std::uint64_t step) {
   return buffer;
 }
 
-Batch Sampler::batch(std::uint64_t step) {
-  const Gathered& ready = gather(step);
-  return {.inputs = ready.inputs, .labels = ready.labels, .targets = ready.targets, .size = batch_};
+Batch Sampler::batch(std::uint64_t position, std::size_t size) {
+  const Gathered& ready = gather(begin_of(position, size), size);
+  return {.inputs = ready.inputs, .labels = ready.labels, .targets = ready.targets, .size = size};
 }
 
-void Sampler::prefetch(std::uint64_t step) { gather(step); }
+void Sampler::prefetch(std::uint64_t position, std::size_t size) {
+  gather(begin_of(position, size), size);
+}
 
 }  // namespace gv

@@ -13,37 +13,45 @@
 
 namespace gv {
 
-/// Shuffles a shard anew every epoch and cuts it into whole batches; what is left over at the end
-/// of an epoch's order is left out (other samples every epoch). The order is a pure function of
-/// (seed, peer, epoch), so a batch can be asked for at any step, in any order. A shard smaller than
-/// a batch repeats its samples.
+/// Shuffles a shard anew every epoch and cuts batches of any size from the order. A position counts
+/// the samples of all orders, one after the other: epoch e begins at e * shard size. What is left
+/// of an epoch when the next batch does not fit is left out (other samples every epoch), and that
+/// batch begins the next epoch. The orders are a pure function of (seed, peer, epoch), and so a
+/// batch is one of (seed, peer, position, size): it can be asked for at any position, in any order.
+/// A batch larger than the shard is an epoch of its own and repeats its samples.
 class Sampler {
  public:
-  Sampler(std::shared_ptr<const DataSet> shard, std::size_t batch, std::uint64_t seed,
-          std::uint64_t peer);
+  Sampler(std::shared_ptr<const DataSet> shard, std::uint64_t seed, std::uint64_t peer);
 
-  /// The batch of a step; the views stay valid until the next but one call of batch() or
-  /// prefetch().
-  Batch batch(std::uint64_t step);
+  /// The next `size` samples (at least one) at or after `position`; the views stay valid until the
+  /// next but one call of batch() or prefetch().
+  Batch batch(std::uint64_t position, std::size_t size);
 
-  /// Gathers the batch of a step now, so that batch(step) finds it ready. Changes no result.
-  void prefetch(std::uint64_t step);
+  /// Where the batch after this one is asked for. `position` itself if `size` is 0.
+  std::uint64_t after(std::uint64_t position, std::size_t size) const;
 
-  std::size_t batches_per_epoch() const;
+  /// Where the batch after the first `count` is asked for, if all have `size` samples: what comes
+  /// of as many calls of after(), at once.
+  std::uint64_t after_batches(std::uint64_t count, std::size_t size) const;
+
+  /// Gathers a batch now, so that batch(position, size) finds it ready. Changes no result.
+  void prefetch(std::uint64_t position, std::size_t size);
 
  private:
   struct Gathered {
-    std::optional<std::uint64_t> step;
+    std::optional<std::uint64_t> begin;
+    std::size_t size = 0;
     std::vector<float> inputs;
     std::vector<std::int32_t> labels;
     std::vector<float> targets;
   };
 
-  Gathered& gather(std::uint64_t step);
+  /// Where a batch asked for at `position` begins: there, or at the next epoch.
+  std::uint64_t begin_of(std::uint64_t position, std::size_t size) const;
+  Gathered& gather(std::uint64_t begin, std::size_t size);
   const std::vector<std::uint32_t>& order(std::uint64_t epoch);
 
   std::shared_ptr<const DataSet> shard_;
-  std::size_t batch_;
   std::uint64_t seed_;
   std::uint64_t peer_;
   std::array<Gathered, 2> gathered_;

@@ -22,9 +22,10 @@ class Network {
   virtual std::span<const T> forward(std::span<const T> parameters, std::span<const T> inputs,
                                      bool training, Rng& rng) = 0;
 
-  /// Overwrites `gradient` (one flat vector) from the gradient of the loss by the outputs.
+  /// Overwrites `gradient` (one flat vector) from the gradient of the loss by the outputs. `ready`,
+  /// if there is one, hears of every layer's part when that layer is done.
   virtual void backward(std::span<const T> parameters, std::span<const T> d_outputs,
-                        std::span<T> gradient) = 0;
+                        std::span<T> gradient, const ReadyRange& ready = {}) = 0;
 };
 
 /// Plain memory order, Eigen's products: the fallback in float, the yardstick in double.

@@ -523,9 +523,12 @@ class OnednnNetwork final : public Network<float> {
       const bool pooled =
           relu && i + 2 < plan.layers.size() && plan.layers[i + 2].spec.kind == LayerKind::max_pool;
       add(layer, relu, pooled);
+      // Only the last of a layer's steps has parameters.
+      begins_.resize(steps_.size(), layer.weight);
       if (relu) ++i;
     }
     make_plain();
+    begins_.resize(steps_.size(), plan.layout.size());
   }
 
   std::span<const float> forward(std::span<const float> parameters, std::span<const float> inputs,
@@ -539,12 +542,17 @@ class OnednnNetwork final : public Network<float> {
   }
 
   void backward(std::span<const float> parameters, std::span<const float> d_outputs,
-                std::span<float> gradient) override {
+                std::span<float> gradient, const ReadyRange& ready) override {
     const SignalsHeld held;
     use_one_thread();
+    std::size_t done = gradient.size();
     std::ranges::copy(d_outputs, floats(tensors_.back().gradient));
     for (std::size_t i = steps_.size(); i-- > first_trained_;) {
       steps_[i]->backward(parameters.data(), gradient.data());
+      const std::size_t end = std::exchange(done, begins_[i]);
+      if (!ready || done == end) continue;
+      context_.stream.wait();
+      ready(done, end);
     }
     context_.stream.wait();
   }
@@ -626,8 +634,9 @@ class OnednnNetwork final : public Network<float> {
   std::size_t outputs_;
   std::vector<Tensor> tensors_;
   std::vector<std::unique_ptr<Step>> steps_;
-  std::size_t first_trained_ = 0;  ///< Steps before it need no gradient.
-  bool gate_in_pool_ = false;      ///< The pool that is added next does the ReLU's backward pass.
+  std::vector<std::size_t> begins_;  ///< Where in the flat vector each step's parameters begin.
+  std::size_t first_trained_ = 0;    ///< Steps before it need no gradient.
+  bool gate_in_pool_ = false;        ///< The pool that is added next does the ReLU's backward pass.
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Layer after layer in plain memory order.
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "train/layers/layer.hpp"
@@ -16,6 +17,7 @@ class PlainNetwork final : public Network<T> {
     for (const LayerPlan& layer : plan.layers) {
       if (first_trained_ == layers_.size() && !layer.has_parameters) ++first_trained_;
       layers_.push_back(make_layer<T>(layer));
+      begins_.push_back(layer.weight);
       outputs_.emplace_back(batch * elements(layer.out));
       widest = std::max({widest, elements(layer.in), elements(layer.out)});
     }
@@ -32,14 +34,17 @@ class PlainNetwork final : public Network<T> {
     return outputs_.back();
   }
 
-  void backward(std::span<const T> parameters, std::span<const T> d_outputs,
-                std::span<T> gradient) override {
+  void backward(std::span<const T> parameters, std::span<const T> d_outputs, std::span<T> gradient,
+                const ReadyRange& ready) override {
+    std::size_t done = gradient.size();
     std::copy(d_outputs.begin(), d_outputs.end(), gradient_.begin());
     for (std::size_t i = layers_.size(); i-- > first_trained_;) {
       T* d_in = i == first_trained_ ? nullptr : previous_.data();
       layers_[i]->backward(parameters.data(), input(i), outputs_[i].data(), gradient_.data(), d_in,
                            gradient.data(), batch_);
       gradient_.swap(previous_);
+      const std::size_t end = std::exchange(done, begins_[i]);
+      if (ready && done < end) ready(done, end);
     }
   }
 
@@ -49,6 +54,7 @@ class PlainNetwork final : public Network<T> {
   std::size_t batch_;
   std::size_t first_trained_ = 0;  ///< Layers before it need no gradient.
   std::vector<std::unique_ptr<Layer<T>>> layers_;
+  std::vector<std::size_t> begins_;  ///< Where in the flat vector each layer's parameters begin.
   std::vector<std::vector<T>> outputs_;
   std::vector<T> gradient_;
   std::vector<T> previous_;

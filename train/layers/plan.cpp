@@ -45,13 +45,13 @@ ModelPlan plan_model(const ModelSpec& spec, const SampleShape& input, Problems& 
   if (spec.layers.empty())
     problems.push_back({"layers", "there are none", "name at least one dense layer"});
   for (std::size_t i = 0; i < spec.layers.size(); ++i) {
-    LayerPlan layer{.spec = spec.layers[i], .in = shape, .out = shape};
+    LayerPlan layer{
+        .spec = spec.layers[i], .in = shape, .out = shape, .weight = plan.layout.size()};
     LayerSpec& own = layer.spec;
     const auto add = [&](std::string name, const char* first, std::vector<std::size_t> dimensions,
                          std::size_t biases) {
       name += std::to_string(++numbers[name]);
       layer.has_parameters = true;
-      layer.weight = plan.layout.size();
       plan.layout.add(name + first, std::move(dimensions));
       layer.bias = plan.layout.size();
       plan.layout.add(name + ".bias", {biases});

@@ -19,8 +19,9 @@ struct LayerPlan {
   SampleShape in{};   ///< (C, H, W)
   SampleShape out{};  ///< (C, H, W)
   bool has_parameters = false;
-  std::size_t weight =
-      0;  ///< Offset of the weights (dense (out, in), conv2d (out, in, k, k)) or gains.
+  /// Offset of the weights (dense (out, in), conv2d (out, in, k, k)) or gains; in a layer without
+  /// parameters, where they would be.
+  std::size_t weight = 0;
   std::size_t bias = 0;  ///< Offset of the biases (units, or one for each gain).
 };
 
