@@ -176,7 +176,73 @@ struct Coming {
   std::uint64_t step = 0;
 };
 
+// ---- Lockstep: agreement on an epoch, and checks while one runs ----
+
+/// A ballot: counted up from all that its proposer has seen. Ordered.
+struct EpochId {
+  std::uint64_t counter = 0;
+  PeerId proposer{};
+
+  friend auto operator<=>(const EpochId&, const EpochId&) = default;
+};
+
+/// One number for it, for the pieces of its operations.
+std::uint64_t key_of(const EpochId& id);
+
+/// How far a replica has come in lockstep: equal standings are equal bits.
+struct Standing {
+  std::uint64_t operation = 0;  ///< Operations finished, which are optimiser steps.
+  std::uint64_t samples = 0;    ///< Contributed by everybody to the model as it is.
+  std::uint64_t history = 0;    ///< Hash of the epochs in which the operations finished.
+
+  friend bool operator==(const Standing&, const Standing&) = default;
+};
+
+/// Let us agree on a new epoch; whatever ran is over. From `ballot.proposer` alone.
+struct Propose {
+  EpochId ballot;
+};
+
+/// I take part in this ballot and stand still until it is decided.
+struct Confirm {
+  EpochId ballot;
+  Standing standing;
+  float samples_per_second = 0;
+};
+
+/// I have answered a later ballot than yours.
+struct Overtaken {
+  EpochId ballot;  ///< The later one.
+};
+
+/// The ballot is decided. Whoever is not in `order` was heard too late and asks again.
+struct Start {
+  EpochId ballot;
+  std::vector<PeerId> order;          ///< The place in it is the rank.
+  std::vector<PeerId> sources;        ///< Who sends each the model and optimiser; itself: nobody.
+  std::vector<std::uint32_t> shares;  ///< Samples of each in an operation.
+  Standing standing;                  ///< All go on from here.
+};
+
+/// The epoch is over: a peer is lost, or nothing comes any more.
+struct Halt {
+  EpochId ballot;
+};
+
+/// Nothing comes: are you there, and in which epoch?
+struct Check {
+  EpochId ballot;
+};
+
+/// In answer: the epoch I am in, and what I do.
+struct Here {
+  EpochId ballot;
+  std::uint64_t operation = 0;  ///< The one under way.
+  bool busy = false;            ///< Computing or receiving a state: others wait for me.
+};
+
 using Message = std::variant<Ping, PingRequest, Ack, Nack, PushPull, Offer, Accept, Refuse, Ready,
-                             Commit, Query, Abort, Resume, Fetch, Coming>;
+                             Commit, Query, Abort, Resume, Fetch, Coming, Propose, Confirm,
+                             Overtaken, Start, Halt, Check, Here>;
 
 }  // namespace gv

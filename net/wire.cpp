@@ -157,6 +157,51 @@ void serialize(A& ar, Coming& m) {
 }
 
 template <BoundedArchive A>
+void serialize(A& ar, EpochId& id) {
+  ar(id.counter, id.proposer);
+}
+
+template <BoundedArchive A>
+void serialize(A& ar, Standing& s) {
+  ar(s.operation, s.samples, s.history);
+}
+
+template <BoundedArchive A>
+void serialize(A& ar, Propose& m) {
+  ar(m.ballot);
+}
+
+template <BoundedArchive A>
+void serialize(A& ar, Confirm& m) {
+  ar(m.ballot, m.standing, Finite{"the number of samples per second", m.samples_per_second});
+}
+
+template <BoundedArchive A>
+void serialize(A& ar, Overtaken& m) {
+  ar(m.ballot);
+}
+
+template <BoundedArchive A>
+void serialize(A& ar, Start& m) {
+  ar(m.ballot, m.order, m.sources, m.shares, m.standing);
+}
+
+template <BoundedArchive A>
+void serialize(A& ar, Halt& m) {
+  ar(m.ballot);
+}
+
+template <BoundedArchive A>
+void serialize(A& ar, Check& m) {
+  ar(m.ballot);
+}
+
+template <BoundedArchive A>
+void serialize(A& ar, Here& m) {
+  ar(m.ballot, m.operation, m.busy);
+}
+
+template <BoundedArchive A>
 void serialize(A& ar, Hello& m) {
   ar(m.name, m.advertise, m.session, m.agreement, m.answer);
 }
@@ -172,9 +217,10 @@ namespace {
 constexpr std::uint8_t hello_kind = 1;
 constexpr std::uint8_t invite_kind = 2;
 constexpr std::uint8_t first_message_kind = 16;
-constexpr std::array message_names = {"ping",  "ping request", "ack",    "nack",  "push-pull",
-                                      "offer", "accept",       "refuse", "ready", "commit",
-                                      "query", "abort",        "resume", "fetch", "coming"};
+constexpr std::array message_names = {
+    "ping",    "ping request", "ack",   "nack",  "push-pull", "offer", "accept", "refuse",
+    "ready",   "commit",       "query", "abort", "resume",    "fetch", "coming", "propose",
+    "confirm", "overtaken",    "start", "halt",  "check",     "here"};
 static_assert(message_names.size() == std::variant_size_v<Message>);
 
 /// A default value of the kind, to be filled in; empty for an unknown kind.

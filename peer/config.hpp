@@ -10,7 +10,7 @@
 
 #include "consensus/base/problems.hpp"
 #include "consensus/membership/membership.hpp"
-#include "peer/modes/gossip.hpp"
+#include "peer/node.hpp"
 #include "train/spec.hpp"
 
 namespace gv {
@@ -22,6 +22,10 @@ struct RunConfig {
   double epochs = 10;           ///< Passes over the peer's shard; unused when `steps` is set.
   std::uint64_t steps = 0;      ///< Local steps of each peer; 0 = as many as `epochs` need.
   std::string folder = "runs";  ///< Events, metrics and checkpoints go below it.
+  ModeKind mode = ModeKind::gossip;
+  std::size_t wait_for_peers = 1;  ///< Training starts when this many are there, self included,
+  Duration wait_max = std::chrono::seconds(20);  ///< or after this long.
+  Duration linger = std::chrono::seconds(60);    ///< A peer that is done serves others this long.
 };
 
 enum class DataKind { generated, idx, cifar10, csv };
@@ -88,7 +92,7 @@ struct MetricsConfig {
 };
 
 /// Everything a config file can say. Default-constructed it is what an empty file means. Of
-/// `gossip` and `membership` the file sets what settings() lists; the rest (run_seed, steps,
+/// `gossip`, `ring` and `membership` the file sets what settings() lists; the rest (run_seed, steps,
 /// save_every_steps, layout) is for the host to fill in from the other sections and the model.
 struct Config {
   RunConfig run;
@@ -96,6 +100,7 @@ struct Config {
   ModelConfig model;
   TrainConfig train;
   GossipOptions gossip;
+  RingOptions ring;
   Membership::Options membership;
   NetworkConfig network;
   CheckpointConfig checkpoint;

@@ -53,6 +53,17 @@ void append_run(Settings& all) {
                  "passes of a peer over its own shard")));
   all.push_back(run.whole("steps", GV_FIELD(run.steps), {0, 1e12},
                           "local steps of each peer instead of epochs; 0 = by epochs"));
+  all.push_back(
+      agreed(run.choice<>("mode", GV_FIELD(run.mode),
+                          std::vector<std::pair<std::string, ModeKind>>{
+                              {"gossip", ModeKind::gossip}, {"ring", ModeKind::ring}},
+                          "each at its own pace with a partner now and then, or all in lockstep")));
+  all.push_back(run.whole("wait_for_peers", GV_FIELD(run.wait_for_peers), {1, 4096},
+                          "training starts when this many are there, itself included"));
+  all.push_back(
+      run.duration("wait_max_s", GV_FIELD(run.wait_max), {0, 86400}, "or after this long"));
+  all.push_back(run.duration("linger_s", GV_FIELD(run.linger), {0, 86400},
+                             "how long a peer that is done serves slower ones"));
   all.push_back(run.text("folder", GV_FIELD(run.folder),
                          "where events, metrics and checkpoints go, below the current folder"));
 }
@@ -159,7 +170,7 @@ void append_train(Settings& all) {
                                    Setting<Config> setting) {
     all.push_back(only_with("train.optimizer", in_words, has_effect, std::move(setting)));
   };
-  constexpr Range below_one{0, 0.999999};
+  constexpr settings::Range below_one{0, 0.999999};
   of_optimizer("optimizer = \"momentum\" or \"nesterov\"", has_momentum,
                train.number("momentum", GV_FIELD(train.optimizer.momentum), below_one,
                             "share of the last step's velocity that is kept"));
@@ -206,8 +217,9 @@ void append_schedule(Settings& all) {
                             "linear scaling: the batch learning_rate was found for; 0 = off"));
 }
 
-void append_gossip(Settings& all) {
+void append_gossip(Settings& every) {
   const Section<Config> gossip{"gossip"};
+  Settings all;
   all.push_back(agreed(
       gossip.choice<>("pairing", GV_FIELD(gossip.pairing),
                       std::vector<std::pair<std::string, PairingKind>>{
@@ -245,12 +257,32 @@ void append_gossip(Settings& all) {
                              "unsound models before that"));
   all.push_back(gossip.whole("catch_up_periods", GV_FIELD(gossip.catch_up_periods), {1, 1e9},
                              "a peer this far behind on joining or waking fetches a model"));
-  all.push_back(gossip.whole("wait_for_peers", GV_FIELD(gossip.wait_for_peers), {1, 4096},
-                             "training starts when this many are there, itself included"));
-  all.push_back(
-      gossip.duration("wait_max_s", GV_FIELD(gossip.wait_max), {0, 86400}, "or after this long"));
-  all.push_back(gossip.duration("linger_s", GV_FIELD(gossip.linger), {0, 86400},
-                                "how long a peer that is done serves slower ones"));
+  for (Setting<Config>& setting : all) {
+    every.push_back(only_with(
+        "run.mode", "run.mode = \"gossip\"",
+        [](const Config& c) { return c.run.mode == ModeKind::gossip; }, std::move(setting)));
+  }
+}
+
+void append_ring(Settings& all) {
+  const Section<Config> ring{"ring"};
+  const auto add = [&all](Setting<Config> setting) {
+    all.push_back(agreed(only_with(
+        "run.mode", "run.mode = \"ring\"",
+        [](const Config& c) { return c.run.mode == ModeKind::ring; }, std::move(setting))));
+  };
+  using Algorithm = std::optional<ReduceAlgorithm>;
+  add(ring.choice<>("algorithm", GV_FIELD(ring.algorithm),
+                    std::vector<std::pair<std::string, Algorithm>>{
+                        {"auto", Algorithm{}},
+                        {"ring", ReduceAlgorithm::ring},
+                        {"halving_doubling", ReduceAlgorithm::halving_doubling},
+                        {"tree", ReduceAlgorithm::tree}},
+                    "how gradients are summed; auto: what is predicted to be the fastest"));
+  add(ring.whole("bucket_elements", GV_FIELD(ring.bucket_elements), {1024, 1e9},
+                 "gradients are summed in pieces of so many numbers, while others are computed"));
+  add(ring.whole("segment_elements", GV_FIELD(ring.segment_elements), {256, 65536},
+                 "so many numbers travel together and are sent on at once"));
 }
 
 void append_membership(Settings& all) {
@@ -307,6 +339,7 @@ Settings make_config_settings() {
   append_train(all);
   append_schedule(all);
   append_gossip(all);
+  append_ring(all);
   append_membership(all);
   append_rest(all);
   return all;

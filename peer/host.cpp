@@ -283,7 +283,7 @@ void Host::every_second() {
     std::fflush(stdout);
   }
   const bool alone = contacts_.empty() && !options_.join.empty();
-  if (alone && now().time_since_epoch() > join_deadline && node_->gossip().step() == 0 &&
+  if (alone && now().time_since_epoch() > join_deadline && node_->mode().step() == 0 &&
       !options_.resume) {
     print({{"--join",
             fmt::format("nobody authorised answered within {:.0f} s", seconds(join_deadline)),
@@ -387,6 +387,11 @@ int Host::run() {
                 Rng(session_));
   worker_.emplace(
       std::move(point.replica), [this](const Replica& replica) { return save(replica); },
+      [this](std::uint64_t job, std::size_t begin) {
+        asio::post(io_, [this, job, begin] {
+          feed([&](Time t, NodeEffects& out) { node_->gradient_ready(t, job, begin, out); });
+        });
+      },
       [this](JobDone done) {
         asio::post(io_, [this, done = std::make_shared<JobDone>(std::move(done))] {
           if (!done->save_problem.empty()) {

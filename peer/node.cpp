@@ -20,10 +20,15 @@ Overloaded(Ts...) -> Overloaded<Ts...>;  // clang 14 does not deduce it by itsel
 Node::Node(Member self, std::vector<PeerId> authorized, std::uint64_t session, Options options,
            Rng rng)
     : membership_(self, std::move(authorized), options.membership, rng.fork("membership")),
-      gossip_(self.id, session, std::move(options.gossip), rng) {}
+      mode_(
+          options.mode == ModeKind::ring
+              ? std::unique_ptr<Mode>(std::make_unique<RingMode>(self.id, std::move(options.ring)))
+              : std::make_unique<GossipMode>(self.id, session, std::move(options.gossip), rng)),
+      gossip_(dynamic_cast<const GossipMode*>(mode_.get())),
+      ring_(dynamic_cast<const RingMode*>(mode_.get())) {}
 
 void Node::start(Time now, std::uint64_t step, bool joins_others, NodeEffects& out) {
-  gossip_.start(now, step, joins_others, membership_, out, out.jobs);
+  mode_->start(now, step, joins_others, membership_, out, out.jobs);
   settle(now, out);
 }
 
@@ -33,7 +38,7 @@ void Node::contact(Time now, PeerId peer, NodeEffects& out) {
 }
 
 void Node::restarted(Time now, PeerId peer, NodeEffects& out) {
-  gossip_.peer_gone(now, peer, out);
+  mode_->peer_gone(now, peer, out);
   settle(now, out);
 }
 
@@ -41,8 +46,8 @@ void Node::receive(Time now, const Envelope& envelope, NodeEffects& out) {
   const auto for_membership = [&](const auto&) {
     membership_.receive(now, envelope.from, envelope.message, out);
   };
-  const auto for_gossip = [&](const auto&) {
-    gossip_.receive(now, envelope.from, envelope.message, membership_, out);
+  const auto for_mode = [&](const auto&) {
+    mode_->receive(now, envelope.from, envelope.message, membership_, out);
   };
   std::visit(Overloaded{
                  [&](const Ping& m) { for_membership(m); },
@@ -50,38 +55,50 @@ void Node::receive(Time now, const Envelope& envelope, NodeEffects& out) {
                  [&](const Ack& m) { for_membership(m); },
                  [&](const Nack& m) { for_membership(m); },
                  [&](const PushPull& m) { for_membership(m); },
-                 [&](const Offer& m) { for_gossip(m); },
-                 [&](const Accept& m) { for_gossip(m); },
-                 [&](const Refuse& m) { for_gossip(m); },
-                 [&](const Ready& m) { for_gossip(m); },
-                 [&](const Commit& m) { for_gossip(m); },
-                 [&](const Query& m) { for_gossip(m); },
-                 [&](const Abort& m) { for_gossip(m); },
-                 [&](const Resume& m) { for_gossip(m); },
-                 [&](const Fetch& m) { for_gossip(m); },
-                 [&](const Coming& m) { for_gossip(m); },
+                 [&](const Offer& m) { for_mode(m); },
+                 [&](const Accept& m) { for_mode(m); },
+                 [&](const Refuse& m) { for_mode(m); },
+                 [&](const Ready& m) { for_mode(m); },
+                 [&](const Commit& m) { for_mode(m); },
+                 [&](const Query& m) { for_mode(m); },
+                 [&](const Abort& m) { for_mode(m); },
+                 [&](const Resume& m) { for_mode(m); },
+                 [&](const Fetch& m) { for_mode(m); },
+                 [&](const Coming& m) { for_mode(m); },
+                 [&](const Propose& m) { for_mode(m); },
+                 [&](const Confirm& m) { for_mode(m); },
+                 [&](const Overtaken& m) { for_mode(m); },
+                 [&](const Start& m) { for_mode(m); },
+                 [&](const Halt& m) { for_mode(m); },
+                 [&](const Check& m) { for_mode(m); },
+                 [&](const Here& m) { for_mode(m); },
              },
              envelope.message);
   settle(now, out);
 }
 
 void Node::receive_block(Time now, PeerId from, const Block& block, NodeEffects& out) {
-  gossip_.receive_block(now, from, block, out);
+  mode_->receive_block(now, from, block, out);
   settle(now, out);
 }
 
 void Node::lane_lost(Time now, PeerId peer, NodeEffects& out) {
-  gossip_.lane_lost(now, peer, out);
+  mode_->lane_lost(now, peer, out);
   settle(now, out);
 }
 
 void Node::lane_refused(Time now, PeerId peer, NodeEffects& out) {
-  gossip_.lane_refused(now, peer, out);
+  mode_->lane_refused(now, peer, out);
+  settle(now, out);
+}
+
+void Node::gradient_ready(Time now, std::uint64_t job, std::size_t begin, NodeEffects& out) {
+  mode_->gradient_ready(now, job, begin, out);
   settle(now, out);
 }
 
 void Node::complete(Time now, JobDone done, NodeEffects& out) {
-  gossip_.complete(now, std::move(done), membership_, out, out.jobs);
+  mode_->complete(now, std::move(done), membership_, out, out.jobs);
   settle(now, out);
 }
 
@@ -100,16 +117,16 @@ void Node::settle(Time now, NodeEffects& out) {
   for (std::size_t i = 0; i < out.events.size(); ++i) {
     const bool gone = out.events[i].name == "member_dead" || out.events[i].name == "member_left" ||
                       out.events[i].name == "member_removed";
-    if (gone && out.events[i].peer) gossip_.peer_gone(now, *out.events[i].peer, out);
+    if (gone && out.events[i].peer) mode_->peer_gone(now, *out.events[i].peer, out);
   }
   if (membership_.self().incarnation != incarnation_) {
     incarnation_ = membership_.self().incarnation;
-    gossip_.woke_up(now, membership_, out);
+    mode_->woke_up(now, membership_, out);
   }
-  gossip_.tick(now, membership_, out, out.jobs);
-  if (!leaving_ && gossip_.is_over(membership_)) leave(now, out);
+  mode_->tick(now, membership_, out, out.jobs);
+  if (!leaving_ && mode_->is_over(membership_)) leave(now, out);
   // An exchange under way settles before the others are told, or they would count us as gone in it.
-  if (leaving_ && !told_others_ && (gossip_.finished() || !gossip_.exchange().in_flight())) {
+  if (leaving_ && !told_others_ && (mode_->finished() || !mode_->is_settling())) {
     told_others_ = true;
     membership_.leave(now, out);
   }
@@ -118,10 +135,10 @@ void Node::settle(Time now, NodeEffects& out) {
 void Node::leave(Time now, NodeEffects& out) {
   if (leaving_) return;
   leaving_ = true;
-  gossip_.leave(now, membership_, out, out.jobs);
+  mode_->leave(now, membership_, out, out.jobs);
   settle(now, out);
 }
 
-Time Node::deadline() const { return std::min(membership_.deadline(), gossip_.deadline()); }
+Time Node::deadline() const { return std::min(membership_.deadline(), mode_->deadline()); }
 
 }  // namespace gv

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +10,7 @@
 #include "consensus/effects.hpp"
 #include "consensus/membership/membership.hpp"
 #include "peer/modes/gossip.hpp"
+#include "peer/modes/ring.hpp"
 
 namespace gv {
 
@@ -18,13 +19,18 @@ struct NodeEffects : Effects {
   std::vector<Job> jobs;
 };
 
+/// How peers work together.
+enum class ModeKind { gossip, ring };
+
 /// Everything the outside world can do to a peer, and everything the peer wants done in return. The
 /// host makes it real with sockets and a worker thread, the simulator with a virtual clock.
 class Node {
  public:
   struct Options {
     Membership::Options membership;
+    ModeKind mode = ModeKind::gossip;
     GossipOptions gossip;
+    RingOptions ring;
   };
 
   /// `self` carries id, key, name, address and layout hash; `authorized` is the allow-list.
@@ -43,6 +49,8 @@ class Node {
   void receive_block(Time now, PeerId from, const Block& block, NodeEffects& out);
   void lane_lost(Time now, PeerId peer, NodeEffects& out);
   void lane_refused(Time now, PeerId peer, NodeEffects& out);
+  /// The job of that number has made the gradient final from element `begin` on.
+  void gradient_ready(Time now, std::uint64_t job, std::size_t begin, NodeEffects& out);
   void complete(Time now, JobDone done, NodeEffects& out);
   void authorize(Time now, std::vector<PeerId> authorized, NodeEffects& out);
 
@@ -53,16 +61,21 @@ class Node {
   /// Ends training after the job under way, with a checkpoint and a word to the others.
   void leave(Time now, NodeEffects& out);
   bool is_leaving() const { return leaving_; }
-  bool is_finished() const { return gossip_.finished(); }
+  bool is_finished() const { return mode_->finished(); }
 
   const Membership& membership() const { return membership_; }
-  const GossipMode& gossip() const { return gossip_; }
+  const Mode& mode() const { return *mode_; }
+  /// Null in another mode.
+  const GossipMode* gossip() const { return gossip_; }
+  const RingMode* ring() const { return ring_; }
 
  private:
   void settle(Time now, NodeEffects& out);
 
   Membership membership_;
-  GossipMode gossip_;
+  std::unique_ptr<Mode> mode_;
+  const GossipMode* gossip_ = nullptr;  ///< The mode, as what it is.
+  const RingMode* ring_ = nullptr;
   std::uint64_t incarnation_ = 0;
   bool leaving_ = false;
   bool told_others_ = false;

@@ -31,15 +31,38 @@ void Replica::restore_canary(const std::string& text) {
   if (in) canary_ = read;
 }
 
-JobDone Replica::run(Job job) {
+JobDone Replica::run(Job job, const Ready& ready) {
   JobDone done{.number = job.number};
   if (job.adopt) trainer_.adopt(job.adopt->values, job.adopt->step);
+  if (job.become) {
+    // In lockstep every step is an update, from the first on.
+    trainer_.adopt_state(*job.become->values, job.become->step, job.become->step);
+  }
+  const std::uint64_t before = trainer_.step();
+  if (job.update) {
+    trainer_.update(std::span(*job.update).first(trainer_.parameters().size()));
+  }
+  if (job.state) {
+    trainer_.copy_state(*job.state);
+    done.state = std::move(job.state);
+  }
   for (const Force& force : job.forces) {
     trainer_.add(*force.values, force.scale);
     for (std::size_t lane = 0; lane < canary_.size(); ++lane) canary_[lane] += force.canary[lane];
   }
-  const std::uint64_t before = trainer_.step();
   if (job.steps > 0) done.score = trainer_.run_steps(job.steps);
+  if (job.gradient) {
+    const GradientOrder& order = *job.gradient;
+    auto mark = order.marks.begin();
+    done.score = trainer_.gradient(
+        order.samples, std::span(*order.values).first(trainer_.parameters().size()),
+        [&](std::size_t begin, std::size_t) {
+          std::optional<std::size_t> reached;
+          for (; mark != order.marks.end() && *mark >= begin; ++mark) reached = *mark;
+          if (reached && ready) ready(*reached);
+        });
+    done.gradient_samples = order.samples;
+  }
   done.step = trainer_.step();
   done.steps_run = done.step - before;
   done.learning_rate = trainer_.learning_rate();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,12 +14,29 @@
 
 namespace gv {
 
+/// Everything of another's replica: parameters, then what the optimiser keeps.
+struct ReplicaState {
+  std::shared_ptr<const std::vector<float>> values;
+  std::uint64_t step = 0;
+};
+
+/// A gradient to compute.
+struct GradientOrder {
+  std::size_t samples = 0;                      ///< Of the mean.
+  std::shared_ptr<std::vector<float>> values;   ///< Where it goes: the layout's size or longer.
+  std::vector<std::size_t> marks;  ///< Falling; tell when it is final from each of these on.
+};
+
 /// Work for whoever owns the replica: done in the order of the fields.
 struct Job {
   std::uint64_t number = 0;
   std::optional<FetchedModel> adopt;   ///< Replace the model first (a newcomer's download).
+  std::optional<ReplicaState> become;  ///< Become a copy of another replica.
+  std::shared_ptr<const std::vector<float>> update;  ///< One optimiser step with this gradient.
+  std::shared_ptr<std::vector<float>> state;         ///< Copy the whole state here.
   std::vector<Force> forces;           ///< Add these.
   std::uint64_t steps = 0;             ///< Take this many optimiser steps.
+  std::optional<GradientOrder> gradient;
   std::shared_ptr<Snapshot> snapshot;  ///< Copy the parameters here at the end, if not null.
   bool save = false;                   ///< Write a checkpoint at the end.
 };
@@ -32,6 +50,8 @@ struct JobDone {
   double learning_rate = 0;            ///< Of the next step.
   std::shared_ptr<Snapshot> snapshot;  ///< The one asked for, filled.
   std::vector<Force> spent;            ///< What was added, back with the thread that lent it.
+  std::shared_ptr<std::vector<float>> state;  ///< The one asked for, filled.
+  std::size_t gradient_samples = 0;           ///< Of the gradient computed, if one was.
   Duration busy{};           ///< How long the job took, as measured by the one who ran it.
   bool saved = false;        ///< A checkpoint was asked for and written.
   std::string save_problem;  ///< Why it could not be written; empty if it was.
@@ -43,8 +63,11 @@ class Replica {
   /// `peer` seeds the canary, so that every replica starts with different integers.
   Replica(Trainer trainer, std::uint64_t peer);
 
+  /// Told, while a job runs, that the gradient it computes is final from an element on.
+  using Ready = std::function<void(std::size_t begin)>;
+
   /// Runs everything of the job but the save. Sizes of forces and models must match the layout.
-  JobDone run(Job job);
+  JobDone run(Job job, const Ready& ready = {});
 
   const Trainer& trainer() const { return trainer_; }
   Trainer& trainer() { return trainer_; }

@@ -13,7 +13,7 @@
 namespace gv {
 
 Report make_report(const Node& node, const EventLog& log, std::size_t batch, Time now) {
-  const GossipMode& gossip = node.gossip();
+  const Mode& mode = node.mode();
   const Membership& membership = node.membership();
   Report report;
   report.name = membership.self().name;
@@ -21,18 +21,30 @@ Report make_report(const Node& node, const EventLog& log, std::size_t batch, Tim
   report.advertised = membership.self().address;
   report.pid = ::getpid();
   report.uptime_s = seconds(now.time_since_epoch());
-  report.phase = to_string(gossip.phase());
-  report.step = gossip.step();
-  report.samples = gossip.step() * batch;
-  report.steps_per_second = gossip.steps_per_second();
-  report.samples_per_second = gossip.steps_per_second() * static_cast<double>(batch);
-  report.loss = gossip.recent_loss();
-  report.accuracy = gossip.recent_accuracy();
-  report.learning_rate = gossip.learning_rate();
-  const auto peers = static_cast<double>(membership.view().size());
-  report.spread = gossip.last_distance() * std::sqrt((peers - 1) / (2 * peers));
-  report.exchanges = gossip.exchange().counts();
-  report.gossip = gossip.counts();
+  report.phase = to_string(mode.phase());
+  report.step = mode.step();
+  report.samples = mode.step() * batch;
+  report.steps_per_second = mode.steps_per_second();
+  report.samples_per_second = mode.steps_per_second() * static_cast<double>(batch);
+  report.loss = mode.recent_loss();
+  report.accuracy = mode.recent_accuracy();
+  report.learning_rate = mode.learning_rate();
+  if (const GossipMode* gossip = node.gossip()) {
+    const auto peers = static_cast<double>(membership.view().size());
+    report.spread = gossip->last_distance() * std::sqrt((peers - 1) / (2 * peers));
+    report.exchanges = gossip->exchange().counts();
+    report.gossip = gossip->counts();
+  }
+  if (const RingMode* ring = node.ring()) {
+    report.ring = ring->counts();
+    report.algorithm = to_string(ring->algorithm());
+    if (const Epoch* epoch = ring->agreement().epoch()) {
+      for (const PeerId peer : epoch->order) {
+        const Member* member = membership.find(peer);
+        report.ring_order.push_back(member != nullptr ? member->name : to_string(peer));
+      }
+    }
+  }
   report.failures_seen = log.count("member_dead");
   for (const Member& member : membership.members()) {
     report.members.emplace_back(member, member.id == membership.self().id);
@@ -71,6 +83,18 @@ std::string report_json(const Report& report) {
                     {"models_fetched", report.gossip.models_fetched},
                     {"saves", report.gossip.saves},
                     {"save_failures", report.gossip.save_failures}};
+  if (!report.algorithm.empty()) {
+    json["ring"] = {{"algorithm", report.algorithm},
+                    {"order", report.ring_order},
+                    {"operations", report.ring.operations},
+                    {"epochs", report.ring.epochs},
+                    {"disturbances", report.ring.disturbances},
+                    {"states_sent", report.ring.states_sent},
+                    {"states_adopted", report.ring.states_adopted},
+                    {"reduced_bytes", report.ring.reduced_bytes},
+                    {"saves", report.ring.saves},
+                    {"save_failures", report.ring.save_failures}};
+  }
   json["bytes"] = {{"lanes_sent", report.lane_bytes_sent},
                    {"lanes_received", report.lane_bytes_received},
                    {"control_sent", report.control_bytes_sent},

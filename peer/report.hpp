@@ -25,6 +25,9 @@ struct Report {
   double spread = 0;  ///< Estimated from the distance to the last partner: sqrt((n-1)/2n) of it.
   PairExchange::Counts exchanges;
   GossipCounts gossip;
+  RingCounts ring;
+  std::string algorithm;                ///< Of sums in lockstep; empty in gossip.
+  std::vector<std::string> ring_order;  ///< Names of those in lockstep now, by rank.
   std::uint64_t lane_bytes_sent = 0, lane_bytes_received = 0;
   std::uint64_t control_bytes_sent = 0, control_bytes_received = 0;
   std::uint64_t control_messages_sent = 0, control_messages_received = 0;

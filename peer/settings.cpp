@@ -3,19 +3,37 @@
 
 #include <algorithm>
 
+#include "train/optimizer.hpp"
+
 namespace gv {
 
 Node::Options node_options(const Config& config, const Layout& layout, std::uint64_t steps,
                            std::size_t wait_for) {
-  Node::Options options{.membership = config.membership, .gossip = config.gossip};
+  Node::Options options{.membership = config.membership,
+                        .mode = config.run.mode,
+                        .gossip = config.gossip,
+                        .ring = config.ring};
   GossipOptions& gossip = options.gossip;
   gossip.run_seed = config.run.seed;
   gossip.steps = steps;
   gossip.peak_learning_rate = config.train.schedule.learning_rate;
   gossip.save_every_steps = config.checkpoint.every_steps;
-  gossip.wait_for_peers = std::max(gossip.wait_for_peers, wait_for);
+  gossip.wait_for_peers = std::max(config.run.wait_for_peers, wait_for);
+  gossip.wait_max = config.run.wait_max;
+  gossip.linger = config.run.linger;
   gossip.exchange.layout_hash = layout.hash();
   gossip.exchange.elements = layout.size();
+  RingOptions& ring = options.ring;
+  ring.run_seed = config.run.seed;
+  ring.steps = steps;
+  ring.save_every_steps = config.checkpoint.every_steps;
+  ring.wait_for_peers = gossip.wait_for_peers;
+  ring.wait_max = config.run.wait_max;
+  ring.linger = config.run.linger;
+  ring.layout_hash = layout.hash();
+  ring.elements = layout.size();
+  ring.state_elements = layout.size() * (1 + optimizer_vectors(config.train.optimizer));
+  ring.batch = static_cast<std::uint32_t>(config.train.batch);
   return options;
 }
 

@@ -105,8 +105,9 @@ Problem too_few(const Config& config, std::size_t samples) {
           "use fewer peers or more data"};
 }
 
-/// A task on `data`, which is the whole of shard number `shard`.
-Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::size_t shard) {
+/// A task on `data`, which is the whole of shard number `shard` of `samples` samples in all.
+Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::size_t shard,
+             std::size_t samples) {
   Task task;
   task.trainer.model = model_spec(config.model, outputs_of(*data));
   task.problems = problems_of(config, task.trainer.model, *data);
@@ -115,7 +116,9 @@ Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::siz
   task.trainer.optimizer = config.train.optimizer;
   task.trainer.schedule = config.train.schedule;
   task.trainer.batch = config.train.batch;
-  task.trainer.steps = steps_of(config, task.shard->size());
+  // In lockstep all take the same number of steps, however unlike their shards are.
+  const bool lockstep = config.run.mode == ModeKind::ring;
+  task.trainer.steps = steps_of(config, lockstep ? samples / config.run.peers : task.shard->size());
   task.trainer.seed = config.run.seed;
   task.trainer.peer = shard;
   return task;
@@ -139,7 +142,7 @@ Task load_task(const Config& config, std::size_t shard) {
     data = std::make_shared<DataSet>(data->subset(kept));
   }
   if (samples < config.run.peers) return {.problems = {too_few(config, samples)}};
-  return task_on(config, std::move(data), shard);
+  return task_on(config, std::move(data), shard, samples);
 }
 
 std::vector<Task> load_tasks(const Config& config) {
@@ -154,8 +157,9 @@ std::vector<Task> load_tasks(const Config& config) {
   }
   const auto shards = dealt_out(config, *loaded.data);
   for (std::size_t shard = 0; shard < shards.size(); ++shard) {
-    tasks.push_back(task_on(
-        config, std::make_shared<const DataSet>(loaded.data->subset(shards[shard])), shard));
+    tasks.push_back(task_on(config,
+                            std::make_shared<const DataSet>(loaded.data->subset(shards[shard])),
+                            shard, loaded.data->size()));
     if (!tasks.back().problems.empty()) return {std::move(tasks.back())};
   }
   return tasks;

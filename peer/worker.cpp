@@ -8,9 +8,10 @@
 
 namespace gv {
 
-Worker::Worker(Replica replica, Save save, Done done)
+Worker::Worker(Replica replica, Save save, Ready ready, Done done)
     : replica_(std::move(replica)),
       save_(std::move(save)),
+      ready_(std::move(ready)),
       done_(std::move(done)),
       thread_([this](std::stop_token stop) { run(stop); }) {}
 
@@ -35,7 +36,9 @@ void Worker::run(std::stop_token stop) {
     }
     const bool save = job->save;
     const auto begin = std::chrono::steady_clock::now();
-    JobDone done = replica_.run(*std::move(job));
+    const std::uint64_t number = job->number;
+    JobDone done = replica_.run(*std::move(job),
+                                [&](std::size_t begin) { ready_(number, begin); });
     done.busy = std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now() - begin);
     if (save) {
       done.saved = true;

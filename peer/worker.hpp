@@ -21,7 +21,11 @@ class Worker {
   /// the worker's thread: exchanges go on from the last snapshot however slow the disk is.
   using Save = std::function<std::string(const Replica&)>;
 
-  Worker(Replica replica, Save save, Done done);
+  /// Called on the worker's thread while a job of that number computes a gradient: it is final from
+  /// an element on.
+  using Ready = std::function<void(std::uint64_t job, std::size_t begin)>;
+
+  Worker(Replica replica, Save save, Ready ready, Done done);
 
   /// Waits for the job under way, if any.
   ~Worker();
@@ -34,6 +38,7 @@ class Worker {
 
   Replica replica_;
   Save save_;
+  Ready ready_;
   Done done_;
   std::mutex mutex_;
   std::condition_variable_any wake_;

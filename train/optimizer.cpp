@@ -81,6 +81,10 @@ bool has_second(OptimizerKind kind) {
 
 }  // namespace
 
+std::size_t optimizer_vectors(const OptimizerSpec& spec) {
+  return (has_first(spec.kind) ? 1U : 0U) + (has_second(spec.kind) ? 1U : 0U);
+}
+
 Optimizer::Optimizer(OptimizerSpec spec, std::size_t parameters)
     : spec_(spec),
       first_(has_first(spec.kind) ? parameters : 0),

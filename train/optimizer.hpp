@@ -12,6 +12,9 @@
 
 namespace gv {
 
+/// Vectors as long as the parameters that the optimiser keeps: 0, 1 or 2.
+std::size_t optimizer_vectors(const OptimizerSpec& spec);
+
 /// One optimiser over one flat vector. With g the gradient (plus weight_decay * x, except for
 /// adamw):
 ///

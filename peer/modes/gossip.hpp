@@ -11,7 +11,7 @@
 #include "consensus/exchange/pair_exchange.hpp"
 #include "consensus/membership/membership.hpp"
 #include "consensus/pairing.hpp"
-#include "peer/replica.hpp"
+#include "peer/modes/mode.hpp"
 
 namespace gv {
 
@@ -40,55 +40,47 @@ struct GossipCounts {
   std::uint64_t jobs = 0;
   std::uint64_t forces_applied = 0;
   std::uint64_t forces_dropped = 0;  ///< Given up with the model they were meant for.
-  std::uint64_t triggers = 0;       ///< Times an exchange was due.
-  std::uint64_t idle_rounds = 0;    ///< Due, but the pairing left us without a partner to ask.
-  std::uint64_t missed_rounds = 0;  ///< Due, but busy, unreachable or without a usable partner.
+  std::uint64_t triggers = 0;        ///< Times an exchange was due.
+  std::uint64_t idle_rounds = 0;     ///< Due, but the pairing left us without a partner to ask.
+  std::uint64_t missed_rounds = 0;   ///< Due, but busy, unreachable or without a usable partner.
   std::uint64_t models_fetched = 0;
   std::uint64_t saves = 0;
   std::uint64_t save_failures = 0;
 };
 
-/// The course of one peer's training. Pure: asks for jobs and messages, is told of results and
-/// time.
-class GossipMode {
+/// Local steps at our own pace and an exchange with one other every `period_steps` of them.
+class GossipMode final : public Mode {
  public:
   GossipMode(PeerId self, std::uint64_t session, GossipOptions options, Rng rng);
 
-  /// Called once, when the replica exists. `step` is where a resumed run goes on.
   void start(Time now, std::uint64_t step, bool joins_others, Membership& members, Effects& out,
-             std::vector<Job>& jobs);
+             std::vector<Job>& jobs) override;
+  void receive(Time now, PeerId from, const Message& message, Membership& members,
+               Effects& out) override;
+  void receive_block(Time now, PeerId from, const Block& block, Effects& out) override;
+  void lane_lost(Time now, PeerId peer, Effects& out) override;
+  void lane_refused(Time now, PeerId peer, Effects& out) override;
+  void peer_gone(Time now, PeerId peer, Effects& out) override;
+  void complete(Time now, JobDone done, Membership& members, Effects& out,
+                std::vector<Job>& jobs) override;
+  void tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) override;
+  Time deadline() const override;
+  /// Catches up if it fell behind.
+  void woke_up(Time now, Membership& members, Effects& out) override;
+  void leave(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) override;
+  bool is_settling() const override { return exchange_.in_flight(); }
+  bool finished() const override { return finished_; }
+  bool is_over(const Membership& members) const override;
 
-  void receive(Time now, PeerId from, const Message& message, Membership& members, Effects& out);
-  void receive_block(Time now, PeerId from, const Block& block, Effects& out);
-  void lane_lost(Time now, PeerId peer, Effects& out);
-  void lane_refused(Time now, PeerId peer, Effects& out);
-  void peer_gone(Time now, PeerId peer, Effects& out);
+  Phase phase() const override { return phase_; }
+  std::uint64_t step() const override { return step_; }
+  double steps_per_second() const override { return steps_per_second_; }
+  double recent_loss() const override { return recent_loss_; }
+  double recent_accuracy() const override { return recent_accuracy_; }
+  double learning_rate() const override { return learning_rate_; }
 
-  /// The job asked for last is done.
-  void complete(Time now, JobDone done, Membership& members, Effects& out, std::vector<Job>& jobs);
-
-  /// Checks the start barrier, fetches, the linger period; asks for the next job when none runs.
-  void tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs);
-  Time deadline() const;
-
-  /// Our incarnation rose: others thought us dead or suspected us. Catch up if we fell behind.
-  void woke_up(Time now, Membership& members, Effects& out);
-
-  /// No new exchanges; ends with a last job that saves, after which finished() is true.
-  void leave(Time now, Membership& members, Effects& out, std::vector<Job>& jobs);
-
-  Phase phase() const { return phase_; }
-  bool finished() const { return finished_; }
-  /// The budget is done and nobody needs us any more: time to leave.
-  bool is_over(const Membership& members) const;
-  std::uint64_t step() const { return step_; }
-  double steps_per_second() const { return steps_per_second_; }
   const GossipCounts& counts() const { return counts_; }
   const PairExchange& exchange() const { return exchange_; }
-  /// Mean training loss and accuracy over the last jobs (exponential average).
-  double recent_loss() const { return recent_loss_; }
-  double recent_accuracy() const { return recent_accuracy_; }
-  double learning_rate() const { return learning_rate_; }
   /// Distance between the two models at the last exchange, before the force; a sample of the
   /// spread.
   double last_distance() const { return last_distance_; }

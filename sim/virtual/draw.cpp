@@ -185,15 +185,15 @@ std::string to_toml(const DrawnWorld& world) {
   const GossipOptions& gossip = world.node.gossip;
   const PairExchange::Options& exchange = gossip.exchange;
   std::string text = fmt::format(
-      "# seed {}\n[run]\nseed = {}\n{}[train]\nlearning_rate = {:g}\n[gossip]\nperiod_steps = {}\n"
-      "pairing = \"{}\"\nalpha = {:g}\ncodec = \"{}\"\nlinger_s = {:g}\n",
-      world.seed, gossip.run_seed,
+      "# seed {}\n[run]\nseed = {}\nlinger_s = {:g}\n{}[train]\nlearning_rate = "
+      "{:g}\n[gossip]\nperiod_steps = {}\n"
+      "pairing = \"{}\"\nalpha = {:g}\ncodec = \"{}\"\n",
+      world.seed, gossip.run_seed, seconds(gossip.linger),
       gossip.steps < endless_steps ? fmt::format("steps = {}\n", gossip.steps) : std::string(),
       world.learning_rate, gossip.period_steps,
       gossip.pairing == PairingKind::matching ? "matching" : "uniform", gossip.alpha,
       exchange.codec == Codec::identity ? "identity"
-                                        : (exchange.codec == Codec::fp16 ? "fp16" : "bf16"),
-      seconds(gossip.linger));
+                                        : (exchange.codec == Codec::fp16 ? "fp16" : "bf16"));
   if (exchange.clip_radius > 0) text += fmt::format("clip_radius = {:g}\n", exchange.clip_radius);
   text += fmt::format("[membership]\npush_pull_period_s = {:g}\nindirect_probes = {}\n",
                       seconds(world.node.membership.push_pull_period),
@@ -211,6 +211,13 @@ Simulator::Options simulator_options(const DrawnWorld& world) {
                              .node = world.node};
   options.node.gossip.exchange.layout_hash = layout.hash();
   options.node.gossip.exchange.elements = layout.size();
+  RingOptions& ring = options.node.ring;
+  ring.run_seed = world.node.gossip.run_seed;
+  ring.steps = world.node.gossip.steps;
+  ring.save_every_steps = world.node.gossip.save_every_steps;
+  ring.linger = world.node.gossip.linger;
+  ring.layout_hash = layout.hash();
+  ring.elements = ring.state_elements = layout.size();
   return options;
 }
 
@@ -224,8 +231,9 @@ MakeWorkload workloads(const DrawnWorld& world) {
                              .seed = seed};
     return [spec](std::size_t peer) { return quadratic_workload(spec, peer); };
   }
-  return [dimension = world.scenario.dimension, seed](std::size_t peer) {
-    return idle_workload(dimension, seed, peer);
+  const bool alike = world.node.mode == ModeKind::ring;  // In lockstep all begin with one model.
+  return [dimension = world.scenario.dimension, seed, alike](std::size_t peer) {
+    return idle_workload(dimension, seed, peer, alike);
   };
 }
 

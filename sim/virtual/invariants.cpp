@@ -174,8 +174,8 @@ void Invariants::on_job_done(const Simulator& world, PeerNumber peer, const JobD
   }
   // ... and every force committed is applied, given up with its model, or still waits for a job.
   const Node& node = *world.peer(peer).node;
-  const std::uint64_t committed = node.gossip().exchange().counts().committed;
-  if (committed > mine.forces + node.gossip().counts().forces_dropped + forces_waiting_max) {
+  const std::uint64_t committed = node.gossip()->exchange().counts().committed;
+  if (committed > mine.forces + node.gossip()->counts().forces_dropped + forces_waiting_max) {
     fail(world, "no work lost",
          fmt::format("peer-{} has committed {} exchanges and applied {}", peer, committed,
                      mine.forces));
@@ -271,8 +271,8 @@ void Invariants::after(const Simulator& world, PeerNumber peer) {
     fail(world, "timers advance",
          fmt::format("peer-{} wants another tick at once, for {}{}{}", peer,
                      acted.node->membership().deadline() <= now ? "membership " : "",
-                     acted.node->gossip().deadline() <= now ? "gossip " : "",
-                     acted.node->gossip().exchange().deadline() <= now ? "exchange" : ""));
+                     acted.node->mode().deadline() <= now ? "gossip " : "",
+                     acted.node->gossip()->exchange().deadline() <= now ? "exchange" : ""));
   }
   check_members(world, peer);
 }

@@ -71,7 +71,8 @@ class Work {
       case WorkKind::time:
         break;
     }
-    return idle_workload(scenario_.dimension, config_.run.seed, peer);
+    return idle_workload(scenario_.dimension, config_.run.seed, peer,
+                         config_.run.mode == ModeKind::ring);
   }
 
   Judgement judge(std::span<const float> model, bool quickly) {

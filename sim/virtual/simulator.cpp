@@ -84,11 +84,15 @@ void Simulator::World::begin_job(PeerNumber number, Job job) {
   Machine& machine = machines[number];
   check(!machine.job, "one job at a time");
   double spread = 1;
-  if (options.scenario.step_jitter > 0 && job.steps > 0) {
+  double steps = static_cast<double>(job.steps);
+  if (job.gradient) {
+    steps += static_cast<double>(job.gradient->samples) / options.node.ring.batch;
+  }
+  if (options.scenario.step_jitter > 0 && steps > 0) {
     spread = std::max(0.1, 1 + options.scenario.step_jitter * machine.pace.normal());
   }
   const double work =
-      seconds(options.scenario.step) * static_cast<double>(job.steps) * spread / peer.speed;
+      seconds(options.scenario.step) * steps * spread / peer.speed;
   machine.job_work = std::max(small_job, from_seconds(work));
   machine.job_write = job.save ? options.scenario.save + peer.disk.slower : Duration{};
   machine.job = std::move(job);
@@ -107,7 +111,7 @@ void Simulator::World::book_job(PeerNumber number) {
       passed >= needed ? machine.job_work : from_seconds(seconds(worked) * machine.job_cpu);
   machine.job_work -= done;
   machine.job_write -= std::min(passed - worked, machine.job_write);
-  if (machine.job->steps == 0) return;
+  if (machine.job->steps == 0 && !machine.job->gradient) return;
   spent.training += seconds(done);
   spent.slowed += std::max(0.0, seconds(worked - done));
 }
@@ -211,13 +215,17 @@ void Simulator::World::handle(Met& event) {
 
 /// A process that was told to join keeps dialling until somebody answers.
 void Simulator::World::handle(Dial& event) {
-  if (!is_for(event.from, event.life) || machines[event.from].met.contains(event.to)) return;
+  if (!is_for(event.from, event.life)) return;
+  const auto has_met = [&] {
+    const auto& met = machines[event.from].met;  // 0: it has heard us, we have not heard it.
+    const auto known = met.find(event.to);
+    return known != met.end() && known->second != 0;
+  };
+  if (has_met()) return;
   if (peers[event.from].state == PeerState::up && peers[event.to].state == PeerState::up) {
     const Passage there = pass(event.from, event.to, 200);
-    if (there.copies > 0) {
-      meet(event.from, event.to, there.arrivals[0]);
-      return;
-    }
+    if (there.copies > 0) meet(event.from, event.to, there.arrivals[0]);
+    if (has_met()) return;
   }
   if (++event.tries < dials_max) queue.push(now + dial_again_after, event);
 }

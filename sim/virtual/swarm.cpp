@@ -30,12 +30,12 @@ constexpr unsigned wall_seconds_max = 120;
 
 /// What a peer has to show at the end.
 std::uint64_t committed(const Simulator& world, PeerNumber number) {
-  return world.peer(number).node->gossip().exchange().counts().committed;
+  return world.peer(number).node->gossip()->exchange().counts().committed;
 }
 
 bool trains(const Simulator& world, PeerNumber number) {
   const VirtualPeer& peer = world.peer(number);
-  return peer.state == PeerState::up && peer.node->gossip().phase() == Phase::training;
+  return peer.state == PeerState::up && peer.node->mode().phase() == Phase::training;
 }
 
 std::optional<Violation> stuck(const Simulator& world, std::string invariant, std::string what) {
@@ -48,7 +48,7 @@ std::optional<Violation> check_liveness(Simulator& world) {
   for (PeerNumber number = 0; number < world.size(); ++number) {
     const VirtualPeer& peer = world.peer(number);
     if (peer.state == PeerState::up) up.push_back(number);
-    if (peer.state == PeerState::up && peer.node->gossip().phase() == Phase::joining) {
+    if (peer.state == PeerState::up && peer.node->mode().phase() == Phase::joining) {
       return stuck(world, "joins", fmt::format("peer-{} is still joining", number));
     }
   }

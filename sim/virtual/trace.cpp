@@ -18,6 +18,12 @@ std::string name_of(const TransferId& id) {
   return fmt::format("{}/{}", number_of(id.owner), id.number);
 }
 
+std::string name_of(const EpochId& id) {
+  return fmt::format("{}.{}", id.counter, number_of(id.proposer));
+}
+
+std::string name_of(PeerId id) { return peer_name(id); }
+
 std::string rumors(const std::vector<Member>& members) {
   std::string text;
   for (const Member& member : members) {
@@ -65,6 +71,35 @@ struct Words {
   std::string operator()(const Fetch& m) const { return fmt::format("Fetch {}", name_of(m.id)); }
   std::string operator()(const Coming& m) const {
     return fmt::format("Coming {} step {}", name_of(m.id), m.step);
+  }
+  std::string operator()(const Propose& m) const {
+    return fmt::format("Propose epoch {}", name_of(m.ballot));
+  }
+  std::string operator()(const Confirm& m) const {
+    return fmt::format("Confirm epoch {} operation {}", name_of(m.ballot), m.standing.operation);
+  }
+  std::string operator()(const Overtaken& m) const {
+    return fmt::format("Overtaken by epoch {}", name_of(m.ballot));
+  }
+  std::string operator()(const Start& m) const {
+    std::string text =
+        fmt::format("Start epoch {} operation {}:", name_of(m.ballot), m.standing.operation);
+    for (std::size_t i = 0; i < m.order.size(); ++i) {
+      text += " " + name_of(m.order[i]);
+      if (m.sources[i] != m.order[i])
+        text += fmt::format(" (model from {})", name_of(m.sources[i]));
+    }
+    return text;
+  }
+  std::string operator()(const Halt& m) const {
+    return fmt::format("Halt epoch {}", name_of(m.ballot));
+  }
+  std::string operator()(const Check& m) const {
+    return fmt::format("Check epoch {}", name_of(m.ballot));
+  }
+  std::string operator()(const Here& m) const {
+    return fmt::format("Here epoch {} operation {}{}", name_of(m.ballot), m.operation,
+                       m.busy ? " busy" : "");
   }
 };
 

@@ -48,6 +48,7 @@ class VectorWorkload : public Workload {
  public:
   VectorWorkload(std::vector<float> parameters, std::size_t peer, double learning_rate)
       : parameters_(std::move(parameters)),
+        number_(peer),
         canary_(initial_canary(peer)),
         learning_rate_(learning_rate) {}
 
@@ -57,6 +58,20 @@ class VectorWorkload : public Workload {
       check(job.adopt->values.size() == parameters_.size(), "a model has the layout's size");
       parameters_ = job.adopt->values;
       step_ = job.adopt->step;
+    }
+    if (job.become) {
+      parameters_ = *job.become->values;
+      step_ = job.become->step;
+    }
+    if (job.update) {
+      for (std::size_t i = 0; i < parameters_.size(); ++i) {
+        parameters_[i] -= static_cast<float>(learning_rate_) * (*job.update)[i];
+      }
+      ++step_;
+    }
+    if (job.state) {
+      *job.state = parameters_;
+      done.state = std::move(job.state);
     }
     for (const Force& force : job.forces) {
       const std::vector<float>& values = *force.values;
@@ -69,8 +84,12 @@ class VectorWorkload : public Workload {
       done.score.samples += score.samples;
     }
     step_ += job.steps;
+    if (job.gradient) {
+      done.score = gradient(step_, parameters_, *job.gradient->values);
+      done.gradient_samples = job.gradient->samples;
+    }
     done.step = step_;
-    done.steps_run = job.steps;
+    done.steps_run = job.steps + (job.update ? 1 : 0);
     done.learning_rate = learning_rate_;
     if (job.snapshot) {
       job.snapshot->values = parameters_;
@@ -94,10 +113,15 @@ class VectorWorkload : public Workload {
 
  protected:
   virtual Score one_step(std::uint64_t step, std::span<float> parameters) = 0;
+  /// The gradient at `parameters` into the first elements of `out`.
+  virtual Score gradient(std::uint64_t step, std::span<const float> parameters,
+                         std::span<float> out) = 0;
   double learning_rate() const { return learning_rate_; }
+  std::size_t number() const { return number_; }
 
  private:
   std::vector<float> parameters_;
+  std::size_t number_;
   Canary canary_;
   std::uint64_t step_ = 0;
   double learning_rate_;
@@ -127,6 +151,18 @@ class QuadraticWorkload : public VectorWorkload {
     return score;
   }
 
+  Score gradient(std::uint64_t step, std::span<const float> x, std::span<float> out) override {
+    Rng draws = draws_.fork(step);
+    Score score{.samples = 1};
+    for (std::size_t k = 0; k < x.size(); ++k) {
+      const double apart = x[k] - optimum_[k];
+      score.loss += 0.5 * curvature_[k] * apart * apart;
+      const double noise = noise_ > 0 ? noise_ * draws.normal() : 0;
+      out[k] = static_cast<float>(curvature_[k] * apart + noise);
+    }
+    return score;
+  }
+
   std::vector<double> optimum_;
   std::vector<double> curvature_;
   double noise_;
@@ -139,6 +175,13 @@ class IdleWorkload : public VectorWorkload {
 
  private:
   Score one_step(std::uint64_t, std::span<float>) override { return {.samples = 1}; }
+
+  /// Draws, so that sums of other peers' gradients can be told apart.
+  Score gradient(std::uint64_t step, std::span<const float> x, std::span<float> out) override {
+    Rng draws = Rng(number()).fork(step);
+    for (std::size_t k = 0; k < x.size(); ++k) out[k] = static_cast<float>(draws.uniform() - 0.5);
+    return {.samples = 1};
+  }
 };
 
 }  // namespace
@@ -179,12 +222,12 @@ double quadratic_excess(const QuadraticSpec& spec, std::span<const double> optim
   return excess;
 }
 
-std::unique_ptr<Workload> idle_workload(std::size_t dimension, std::uint64_t seed,
-                                        std::size_t peer) {
-  Rng rng = Rng(seed).fork("idle").fork(peer);
+std::unique_ptr<Workload> idle_workload(std::size_t dimension, std::uint64_t seed, std::size_t peer,
+                                        bool alike) {
+  Rng rng = Rng(seed).fork("idle").fork(alike ? 0 : peer);
   std::vector<float> parameters(dimension);
   for (float& value : parameters) value = static_cast<float>(rng.normal());
-  return std::make_unique<IdleWorkload>(std::move(parameters), peer, 0);
+  return std::make_unique<IdleWorkload>(std::move(parameters), peer, 0.01);
 }
 
 }  // namespace gv

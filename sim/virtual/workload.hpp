@@ -64,8 +64,9 @@ std::vector<double> common_optimum(const QuadraticSpec& spec, std::size_t peers)
 double quadratic_excess(const QuadraticSpec& spec, std::span<const double> optimum,
                         std::span<const float> model);
 
-/// Nothing is computed: parameters, drawn for each peer, change by exchanges alone.
-std::unique_ptr<Workload> idle_workload(std::size_t dimension, std::uint64_t seed,
-                                        std::size_t peer);
+/// Nothing is computed: parameters, drawn for each peer (or, if `alike`, once for all), change by
+/// exchanges and by sums of gradients that are drawn as well.
+std::unique_ptr<Workload> idle_workload(std::size_t dimension, std::uint64_t seed, std::size_t peer,
+                                        bool alike = false);
 
 }  // namespace gv

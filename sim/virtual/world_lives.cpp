@@ -25,7 +25,7 @@ void Simulator::World::account(PeerNumber number) {
 
 void Simulator::World::account_joining(PeerNumber number) {
   Machine& machine = machines[number];
-  const bool joining = peers[number].node->gossip().phase() == Phase::joining;
+  const bool joining = peers[number].node->mode().phase() == Phase::joining;
   if (machine.joining_since && !joining) {
     peers[number].spent.joining += seconds(now - *machine.joining_since);
     machine.joining_since.reset();
@@ -53,8 +53,8 @@ void Simulator::World::start(PeerNumber number) {
   }
   for (Watcher* watcher : watchers) watcher->on_restore(outer, number, image.get());
   Node::Options node = options.node;
-  node.gossip.wait_for_peers = first ? wait_for : 1;
-  if (!options.steps.empty()) node.gossip.steps = options.steps[number];
+  node.gossip.wait_for_peers = node.ring.wait_for_peers = first ? wait_for : 1;
+  if (!options.steps.empty()) node.gossip.steps = node.ring.steps = options.steps[number];
   peer.node = std::make_unique<Node>(Member{.id = id_of(number),
                                             .name = "peer-" + std::to_string(number),
                                             .address = "virtual:" + std::to_string(number),

@@ -1,0 +1,259 @@
+// Ballots: propose, confirm, start. A later ballot always wins.
+#include "consensus/ring/agreement.hpp"
+
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "consensus/base/check.hpp"
+#include "consensus/base/rng.hpp"
+
+namespace gv {
+namespace {
+
+/// Whoever is not blamed for anything gets so many times the patience to answer.
+constexpr int patience_with_the_good = 4;
+/// So many times the patience one who answered waits for the decision.
+constexpr int patience_with_decisions = 6;
+/// Weight of the newest measurement of how long answers take.
+constexpr double newest_weight = 0.2;
+
+/// The model that has seen more samples wins; among equals any, but everybody the same.
+auto rank_of(const Standing& standing) {
+  return std::tuple(standing.samples, standing.operation, standing.history);
+}
+
+}  // namespace
+
+std::uint64_t key_of(const EpochId& id) {
+  return hash_combine(hash_combine(0, id.counter), static_cast<std::uint64_t>(id.proposer));
+}
+
+bool Epoch::contains(PeerId peer) const { return std::ranges::find(order, peer) != order.end(); }
+
+RingAgreement::RingAgreement(PeerId self, Options options) : self_(self), options_(options) {}
+
+Duration RingAgreement::patience() const {
+  return std::clamp(from_seconds(4 * answer_seconds_), options_.patience, options_.patience_max);
+}
+
+void RingAgreement::set_candidates(Time now, std::vector<PeerId> candidates) {
+  candidates_ = std::move(candidates);
+  if (still_since_ && !epoch_) ask_again_at_ = std::min(ask_again_at_, now + patience() / 3);
+}
+
+void RingAgreement::disturb(Time now, std::optional<PeerId> blamed, Effects& out) {
+  if (blamed && *blamed != self_) blamed_.insert(*blamed);
+  if (still_since_ && !epoch_) return;
+  if (epoch_) {
+    for (const PeerId peer : epoch_->order) {
+      if (peer != self_) out.send(peer, Halt{epoch_->id});
+    }
+  }
+  stand_still(now);
+}
+
+void RingAgreement::stand_still(Time now) {
+  epoch_.reset();
+  proposing_ = false;
+  answered_ = false;
+  still_since_ = now;
+  ask_again_at_ = never;
+}
+
+/// When it is ours to propose: at once for the first of those who are not blamed, later for each
+/// after it, and later still while another's ballot may be decided.
+Time RingAgreement::own_turn() const {
+  int before = 0;
+  for (const PeerId peer : candidates_) {
+    if (peer == self_) break;
+    if (!blamed_.contains(peer)) ++before;
+  }
+  const int waits = 2 * before + (answered_ ? patience_with_decisions : 0);
+  return *still_since_ + waits * patience();
+}
+
+Duration RingAgreement::wait_for_answers() const {
+  const bool all_blamed = std::ranges::all_of(
+      asked_, [this](PeerId peer) { return answers_.contains(peer) || blamed_.contains(peer); });
+  return all_blamed ? patience() : patience_with_the_good * patience();
+}
+
+void RingAgreement::tick(Time now, Effects& out) {
+  if (!still_since_ || epoch_) return;
+  if (proposing_) {
+    if (now >= proposed_at_ + wait_for_answers()) {
+      decide(now, out);
+    } else if (now >= ask_again_at_) {
+      ask_again_at_ = now + patience() / 3;
+      for (const PeerId peer : asked_) {
+        if (!answers_.contains(peer)) ask(peer, out);
+      }
+    }
+  } else if (now >= own_turn()) {
+    propose(now, out);
+  } else if (answered_ && now >= ask_again_at_) {
+    ask_again_at_ = now + patience() / 3;
+    confirm(out);
+  }
+}
+
+Time RingAgreement::deadline() const {
+  if (!still_since_ || epoch_) return never;
+  if (proposing_) return std::min(proposed_at_ + wait_for_answers(), ask_again_at_);
+  return answered_ ? std::min(own_turn(), ask_again_at_) : own_turn();
+}
+
+void RingAgreement::ask(PeerId peer, Effects& out) const { out.send(peer, Propose{promised_}); }
+
+void RingAgreement::propose(Time now, Effects& out) {
+  ++ballots_;
+  newest_seen_ = std::max(newest_seen_, promised_.counter) + 1;
+  promised_ = {newest_seen_, self_};
+  proposing_ = true;
+  answered_ = false;
+  proposed_at_ = now;
+  ask_again_at_ = now + patience() / 3;
+  answers_.clear();
+  answers_[self_] = {standing_, speed_};
+  asked_ = candidates_;
+  std::erase(asked_, self_);
+  for (const PeerId peer : asked_) ask(peer, out);
+  if (asked_.empty()) decide(now, out);
+}
+
+void RingAgreement::decide(Time now, Effects& out) {
+  Start start{.ballot = promised_};
+  const auto newest =
+      std::ranges::max_element(answers_, std::ranges::less{},
+                               [](const auto& answer) { return rank_of(answer.second.standing); });
+  start.standing = newest->second.standing;
+  std::vector<PeerId> holders;
+  for (const auto& [peer, answer] : answers_) {
+    start.order.push_back(peer);
+    if (answer.standing == start.standing) holders.push_back(peer);
+  }
+  std::size_t next = 0;
+  for (const auto& [peer, answer] : answers_) {
+    const bool has_it = answer.standing == start.standing;
+    start.sources.push_back(has_it ? peer : holders[next++ % holders.size()]);
+    start.shares.push_back(options_.batch);
+  }
+  for (const PeerId peer : asked_) {
+    // Who did not answer learns that it is not in, should it hear of it.
+    if (!answers_.contains(peer)) blamed_.insert(peer);
+    out.send(peer, start);
+  }
+  decided_ = start;
+  begin(now,
+        {.id = start.ballot,
+         .order = start.order,
+         .sources = start.sources,
+         .shares = start.shares,
+         .standing = start.standing},
+        out);
+}
+
+void RingAgreement::begin(Time, Epoch epoch, Effects& out) {
+  out.events.push_back({.name = "epoch_began",
+                        .peer = epoch.id.proposer,
+                        .numbers = {{"counter", static_cast<double>(epoch.id.counter)},
+                                    {"peers", static_cast<double>(epoch.order.size())},
+                                    {"operation", static_cast<double>(epoch.standing.operation)}}});
+  proposing_ = false;
+  answered_ = false;
+  ask_again_at_ = never;
+  epoch_ = std::move(epoch);
+}
+
+void RingAgreement::confirm(Effects& out) const {
+  out.send(promised_.proposer,
+           Confirm{.ballot = promised_, .standing = standing_, .samples_per_second = speed_});
+}
+
+void RingAgreement::receive(Time now, PeerId from, const Message& message, Effects& out) {
+  heard(from);
+  std::visit(
+      [&](const auto& known) {
+        using T = std::decay_t<decltype(known)>;
+        if constexpr (std::is_same_v<T, Propose> || std::is_same_v<T, Confirm> ||
+                      std::is_same_v<T, Overtaken> || std::is_same_v<T, Start> ||
+                      std::is_same_v<T, Halt>) {
+          receive(now, from, known, out);
+        }
+      },
+      message);
+}
+
+void RingAgreement::receive(Time now, PeerId from, const Propose& message, Effects& out) {
+  if (message.ballot.proposer != from) return;
+  newest_seen_ = std::max(newest_seen_, message.ballot.counter);
+  if (message.ballot < promised_) {
+    out.send(from, Overtaken{promised_});
+    return;
+  }
+  if (message.ballot == promised_) {
+    if (!epoch_) confirm(out);  // Our answer was lost; after the decision, it is the question.
+    return;
+  }
+  stand_still(now);
+  promised_ = message.ballot;
+  answered_ = true;
+  ask_again_at_ = now + patience() / 3;
+  confirm(out);
+}
+
+void RingAgreement::receive(Time now, PeerId from, const Confirm& message, Effects& out) {
+  if (decided_ && message.ballot == decided_->ballot) {
+    out.send(from, *decided_);
+    return;
+  }
+  const bool awaited =
+      proposing_ && message.ballot == promised_ && std::ranges::find(asked_, from) != asked_.end();
+  if (!awaited) return;
+  if (answers_.emplace(from, Answer{message.standing, message.samples_per_second}).second) {
+    answer_seconds_ += newest_weight * (seconds(now - proposed_at_) - answer_seconds_);
+  }
+  if (answers_.size() == asked_.size() + 1) decide(now, out);
+}
+
+/// Ours is void: somebody we asked is in a later ballot, which may yet be decided.
+void RingAgreement::receive(Time now, PeerId, const Overtaken& message, Effects&) {
+  newest_seen_ = std::max(newest_seen_, message.ballot.counter);
+  if (!proposing_ || message.ballot < promised_) return;
+  stand_still(now);
+  answered_ = true;
+  ask_again_at_ = never;
+}
+
+void RingAgreement::receive(Time now, PeerId from, const Start& message, Effects& out) {
+  const bool awaited =
+      !epoch_ && message.ballot == promised_ && message.ballot.proposer == from && from != self_;
+  if (!awaited) return;
+  const std::size_t n = message.order.size();
+  const auto place = std::ranges::find(message.order, self_);
+  if (n == 0 || message.sources.size() != n || message.shares.size() != n) return;
+  if (place == message.order.end()) {
+    stand_still(now);
+    answered_ = true;
+    return;
+  }
+  // Whoever is told to go on from its own state must have said that it stands there.
+  const bool has_it =
+      message.sources[static_cast<std::size_t>(place - message.order.begin())] == self_;
+  if (has_it != (message.standing == standing_)) return;
+  begin(now,
+        {.id = message.ballot,
+         .order = message.order,
+         .sources = message.sources,
+         .shares = message.shares,
+         .standing = message.standing},
+        out);
+}
+
+void RingAgreement::receive(Time now, PeerId, const Halt& message, Effects&) {
+  if (epoch_ && message.ballot == epoch_->id) stand_still(now);
+}
+
+}  // namespace gv

@@ -1,0 +1,116 @@
+// Who works in lockstep from which model on: agreed without a leader, anew after every loss.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "consensus/base/time.hpp"
+#include "consensus/effects.hpp"
+
+namespace gv {
+
+/// What everybody in an epoch knows of it.
+struct Epoch {
+  EpochId id;
+  std::vector<PeerId> order;          ///< Who takes part; the place is the rank.
+  std::vector<PeerId> sources;        ///< For each, who sends it the state; itself if it has it.
+  std::vector<std::uint32_t> shares;  ///< Samples each contributes to an operation.
+  Standing standing;                  ///< All go on from here.
+
+  /// Names the epoch in pieces and words.
+  std::uint64_t key() const { return key_of(id); }
+  bool contains(PeerId peer) const;
+};
+
+/// Ballots by which live peers agree on the next epoch. Whoever answers a proposal stands still
+/// until that ballot or a later one is decided, so nobody can finish an operation that the new
+/// epoch does not know of. The peer of the smallest id proposes; if it does not, the next does
+/// after a while. Those who do not answer in time are left out and join a later epoch. Pure.
+class RingAgreement {
+ public:
+  struct Options {
+    Duration patience = std::chrono::milliseconds(300);  ///< For answers, until they are measured.
+    Duration patience_max = std::chrono::seconds(5);
+    std::uint32_t batch = 1;      ///< Samples of an operation for each who takes part.
+    std::uint32_t batch_max = 1;  ///< Samples one of them can compute at most.
+  };
+
+  RingAgreement(PeerId self, Options options);
+
+  /// Where our replica stands; not while standing still.
+  void set_standing(const Standing& standing) { standing_ = standing; }
+  const Standing& standing() const { return standing_; }
+  /// Samples a second that we compute, for shares; 0 = not known yet.
+  void set_speed(double samples_per_second) { speed_ = static_cast<float>(samples_per_second); }
+
+  /// Who could take part now, ourselves included, sorted.
+  void set_candidates(Time now, std::vector<PeerId> candidates);
+
+  /// Ends the epoch for all: something is wrong with it. `blamed` is not waited for long.
+  void disturb(Time now, std::optional<PeerId> blamed, Effects& out);
+
+  /// A sign of life: the peer is waited for again.
+  void heard(PeerId peer) { blamed_.erase(peer); }
+  bool is_blamed(PeerId peer) const { return blamed_.contains(peer); }
+
+  /// Handles Propose, Confirm, Overtaken, Start and Halt.
+  void receive(Time now, PeerId from, const Message& message, Effects& out);
+
+  void tick(Time now, Effects& out);
+  Time deadline() const;
+
+  /// Null while standing still. Another key than before means another epoch.
+  const Epoch* epoch() const { return epoch_ ? &*epoch_ : nullptr; }
+  /// The newest ballot we answered or began.
+  const EpochId& promised() const { return promised_; }
+  std::uint64_t ballots() const { return ballots_; }
+
+  /// How long an answer may take: follows what is measured.
+  Duration patience() const;
+
+ private:
+  struct Answer {
+    Standing standing;
+    float speed = 0;
+  };
+
+  void stand_still(Time now);
+  void propose(Time now, Effects& out);
+  void decide(Time now, Effects& out);
+  void begin(Time now, Epoch epoch, Effects& out);
+  void receive(Time now, PeerId from, const Propose& message, Effects& out);
+  void receive(Time now, PeerId from, const Confirm& message, Effects& out);
+  void receive(Time now, PeerId from, const Overtaken& message, Effects& out);
+  void receive(Time now, PeerId from, const Start& message, Effects& out);
+  void receive(Time now, PeerId from, const Halt& message, Effects& out);
+  void confirm(Effects& out) const;
+  void ask(PeerId peer, Effects& out) const;
+  Duration wait_for_answers() const;
+  Time own_turn() const;
+
+  PeerId self_;
+  Options options_;
+  Standing standing_;
+  float speed_ = 0;
+  std::vector<PeerId> candidates_;
+  std::set<PeerId> blamed_;        ///< Silent when they should not have been.
+  EpochId promised_;               ///< The newest ballot we answered; older ones are void.
+  std::uint64_t newest_seen_ = 0;  ///< Counter of the latest ballot we have heard of.
+  std::optional<Epoch> epoch_;
+  std::optional<Start> decided_;      ///< Our own last decision, for those who ask again.
+  std::map<PeerId, Answer> answers_;  ///< To our ballot under way.
+  std::vector<PeerId> asked_;
+  bool proposing_ = false;
+  bool answered_ = false;            ///< We wait for another's decision.
+  std::optional<Time> still_since_;  ///< When we last had reason to hope; empty before the first.
+  Time proposed_at_{};
+  Time ask_again_at_ = never;
+  double answer_seconds_ = 0;  ///< How long the slowest answers take, smoothed.
+  std::uint64_t ballots_ = 0;
+};
+
+}  // namespace gv

@@ -1,0 +1,113 @@
+// One all-reduce as one peer takes part in it: carries out its plan, block by block.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "consensus/effects.hpp"
+#include "consensus/ring/reduce_plan.hpp"
+
+namespace gv {
+
+/// Which piece of an all-reduce a block on a lane is: a transfer's number, taken apart.
+struct PieceName {
+  std::uint64_t operation = 0;
+  std::size_t bucket = 0;
+  std::size_t round = 0;
+  std::size_t segment = 0;
+
+  /// Numbers of operations are told apart modulo this, far more than can be under way.
+  static constexpr std::uint64_t operations = std::uint64_t{1} << 24;
+  static constexpr std::size_t buckets_max = 256;
+  static constexpr std::size_t rounds_max = 4096;
+  static constexpr std::size_t segments_max = 1 << 20;
+
+  std::uint64_t number() const;
+  static PieceName of(std::uint64_t number);
+};
+
+/// What all who take part must have alike.
+struct AllReduceOptions {
+  std::vector<PeerId> order;  ///< Who takes part; the place in it is the rank.
+  std::uint64_t epoch = 0;    ///< Names the agreement on `order`: pieces of another are not ours.
+  ReduceAlgorithm algorithm = ReduceAlgorithm::ring;
+  std::vector<Range> buckets;       ///< Disjoint, in the order in which inputs become ready.
+  std::size_t segment = 16 * 1024;  ///< Elements of one block at most; a block is sent on at once.
+  std::size_t unweighted_from = static_cast<std::size_t>(-1);  ///< Plain sums from this element on.
+};
+
+/// Sums weight_i * input_i over everybody in `order`, in an order of additions that the plan fixes,
+/// so that all get the same bits. The input is never changed: whoever gives up can start again.
+/// Pure.
+class AllReduce {
+ public:
+  using Vector = std::shared_ptr<std::vector<float>>;
+
+  /// `input` holds our values; of a bucket they are read only after ready(bucket). `work` has as
+  /// many elements, of any value, and becomes the result. Both are kept while anything needs them.
+  AllReduce(const AllReduceOptions& options, PeerId self, std::uint64_t operation, float weight,
+            std::shared_ptr<const std::vector<float>> input, Vector work);
+
+  /// The input of this bucket is there. Once for each bucket, in any order.
+  void ready(std::size_t bucket, Effects& out);
+
+  /// True if the block is a piece that this rank waits for, now or later; others change nothing.
+  bool receive(PeerId from, const Block& block, Effects& out);
+
+  bool done() const { return left_ == 0; }
+  std::uint64_t operation() const { return operation_; }
+  /// The sum, once it is done.
+  const Vector& result() const { return work_; }
+
+  /// Some piece comes from there or goes there.
+  bool involves(PeerId peer) const;
+
+  /// Pieces received so far, in elements; grows while there is progress.
+  std::uint64_t progress() const { return progress_; }
+  /// Bytes asked to be sent.
+  std::uint64_t bytes_sent() const { return bytes_sent_; }
+
+ private:
+  struct Step {
+    ReduceStep what;
+    std::size_t at = 0;       ///< Elements before this one are done.
+    bool first_touch = true;  ///< No earlier step concerns these elements: the input comes in.
+    std::vector<std::size_t> after;   ///< Earlier receipts of the same elements.
+    std::vector<std::size_t> before;  ///< Later steps that wait for this one.
+  };
+  struct Bucket {
+    bool ready = false;
+    std::vector<Step> steps;
+  };
+  /// Sender, bucket, step and segment of a block that came too early.
+  using EarlyKey = std::tuple<std::size_t, std::size_t, std::size_t>;
+
+  std::size_t limit(const Bucket& bucket, const Step& step) const;
+  void go_on(std::size_t bucket, std::size_t step, Effects& out);
+  void send(std::size_t bucket, Step& step, Effects& out);
+  void take_early(std::size_t bucket, std::size_t step);
+  void merge(Step& step, std::span<const float> values);
+  void bring_in(std::size_t begin, std::size_t end, const float* came);
+  std::size_t segment_begin(const Step& step, std::size_t segment) const;
+  void finish_if_complete(const Step& step);
+
+  AllReduceOptions options_;
+  PeerId self_;
+  std::uint64_t operation_;
+  float weight_;
+  std::shared_ptr<const std::vector<float>> input_;
+  Vector work_;
+  std::vector<Bucket> buckets_;
+  std::map<EarlyKey, std::vector<float>> early_;
+  std::size_t left_ = 0;  ///< Steps, and buckets whose input is not there.
+  std::uint64_t progress_ = 0;
+  std::uint64_t bytes_sent_ = 0;
+};
+
+}  // namespace gv

@@ -1,0 +1,184 @@
+// All-reduces over a network that delays at will: the same bits for everybody, the exact sum.
+#include "consensus/ring/all_reduce.hpp"
+
+#include <catch2/catch.hpp>
+#include <cstddef>
+#include <deque>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "consensus/base/rng.hpp"
+
+namespace gv {
+namespace {
+
+using Vector = std::vector<float>;
+
+PeerId peer(std::size_t rank) { return PeerId{100 + rank}; }
+
+/// Everybody's part of one operation, with links that keep order and nothing else.
+class Cluster {
+ public:
+  Cluster(const AllReduceOptions& shape, std::size_t ranks, std::size_t elements, Rng rng)
+      : rng_(rng), options_(shape) {
+    for (std::size_t rank = 0; rank < ranks; ++rank) options_.order.push_back(peer(rank));
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      inputs.push_back(std::make_shared<Vector>(elements));
+      for (float& value : *inputs.back()) value = static_cast<float>(rng_.normal());
+      untouched.push_back(*inputs.back());
+    }
+  }
+
+  void begin(const std::vector<float>& weights, std::uint64_t operation = 7) {
+    for (std::size_t rank = 0; rank < inputs.size(); ++rank) {
+      parts.emplace_back(options_, peer(rank), operation, weights[rank], inputs[rank],
+                         std::make_shared<Vector>(inputs[rank]->size(), -1e30f));
+      for (std::size_t bucket = 0; bucket < options_.buckets.size(); ++bucket) {
+        waiting_.emplace_back(rank, bucket);
+      }
+    }
+  }
+
+  /// Lets things happen in a drawn order until nothing is left to happen.
+  void run() {
+    while (!waiting_.empty() || !links_.empty()) {
+      const std::size_t choices = waiting_.size() + links_.size();
+      std::size_t choice = rng_.below(choices);
+      if (choice < waiting_.size()) {
+        const auto [rank, bucket] = waiting_[choice];
+        waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(choice));
+        Effects out;
+        parts[rank].ready(bucket, out);
+        post(rank, out);
+        continue;
+      }
+      auto link = std::next(links_.begin(), static_cast<std::ptrdiff_t>(choice - waiting_.size()));
+      const auto [from, to] = link->first;
+      Transfer transfer = std::move(link->second.front());
+      link->second.pop_front();
+      if (link->second.empty()) links_.erase(link);
+      Effects out;
+      const Block block{transfer.id, 0, transfer.payload.bytes};
+      REQUIRE(parts[to].receive(peer(from), block, out));
+      REQUIRE_FALSE(parts[to].receive(peer(from), block, out));  // A repetition changes nothing.
+      post(to, out);
+    }
+  }
+
+  std::vector<std::shared_ptr<Vector>> inputs;
+  std::vector<Vector> untouched;
+  std::deque<AllReduce> parts;
+
+ private:
+  void post(std::size_t from, Effects& out) {
+    for (Transfer& transfer : out.transfers) {
+      const auto to = static_cast<std::size_t>(transfer.to) - 100;
+      links_[{from, to}].push_back(std::move(transfer));
+    }
+  }
+
+  Rng rng_;
+  AllReduceOptions options_;
+  std::vector<std::pair<std::size_t, std::size_t>> waiting_;
+  std::map<std::pair<std::size_t, std::size_t>, std::deque<Transfer>> links_;
+};
+
+/// `elements` in `count` buckets, the last elements first.
+std::vector<Range> buckets_of(std::size_t elements, std::size_t count) {
+  std::vector<Range> buckets;
+  for (std::size_t i = count; i-- > 0;) {
+    const Range range{elements * i / count, elements * (i + 1) / count};
+    if (!range.empty()) buckets.push_back(range);
+  }
+  return buckets;
+}
+
+}  // namespace
+
+TEST_CASE("everybody gets the weighted sum in the same bits however blocks are delayed",
+          "[ring][all_reduce]") {
+  const auto algorithm =
+      GENERATE(ReduceAlgorithm::ring, ReduceAlgorithm::halving_doubling, ReduceAlgorithm::tree);
+  const std::size_t ranks = GENERATE(1, 2, 3, 4, 5, 6, 7, 8, 9, 16);
+  const std::size_t elements = GENERATE(1, 2, 7, 16, 100, 1023);
+  CAPTURE(to_string(algorithm), ranks, elements);
+  std::vector<float> weights;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    weights.push_back(1.0f / static_cast<float>(rank + 1));
+  }
+  std::vector<Vector> results;
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    Cluster cluster({.epoch = 99,
+                     .algorithm = algorithm,
+                     .buckets = buckets_of(elements, 1 + elements % 4),
+                     .segment = 1 + elements % 17},
+                    ranks, elements, Rng(5));
+    cluster.begin(weights);
+    cluster.run();
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      REQUIRE(cluster.parts[rank].done());
+      CHECK(*cluster.inputs[rank] == cluster.untouched[rank]);
+      results.push_back(*cluster.parts[rank].result());
+      REQUIRE(results.back() == results.front());
+    }
+    for (std::size_t i = 0; i < elements; ++i) {
+      double sum = 0;
+      double size = 0;
+      for (std::size_t rank = 0; rank < ranks; ++rank) {
+        const double term = static_cast<double>(weights[rank]) * cluster.untouched[rank][i];
+        sum += term;
+        size += std::abs(term);
+      }
+      // One rounding of a product and one of an addition for each rank.
+      CHECK(results.back()[i] == Approx(sum).margin(2e-7 * size * static_cast<double>(ranks)));
+    }
+  }
+}
+
+TEST_CASE("a ring sends exactly the bytes that the formula says", "[ring][all_reduce]") {
+  const std::size_t ranks = GENERATE(2, 4, 8);
+  const std::size_t elements = 64 * ranks;
+  Cluster cluster({.epoch = 1, .buckets = {{0, elements}}, .segment = 10}, ranks, elements, Rng(3));
+  cluster.begin(std::vector<float>(ranks, 1.0f));
+  cluster.run();
+  for (const AllReduce& part : cluster.parts) {
+    CHECK(part.bytes_sent() == 2 * elements * sizeof(float) * (ranks - 1) / ranks);
+  }
+}
+
+TEST_CASE("pieces of another operation, epoch or length are not ours", "[ring][all_reduce]") {
+  const AllReduceOptions options{
+      .order = {peer(0), peer(1)}, .epoch = 5, .buckets = {{0, 8}}, .segment = 8};
+  AllReduce part(options, peer(0), 3, 1, std::make_shared<Vector>(8), std::make_shared<Vector>(8));
+  Effects out;
+  const Vector values(8);
+  const auto bytes = std::as_bytes(std::span(values));
+  const auto block = [&](PieceName piece, std::uint64_t epoch, std::size_t length) {
+    return Block{{peer(1), epoch, piece.number()}, 0, bytes.first(length)};
+  };
+  // Rank 0 of two gets the first half (chunk 1 of the ring: elements 4 to 8) in round 0.
+  const PieceName piece{.operation = 3, .bucket = 0, .round = 0, .segment = 0};
+  CHECK_FALSE(part.receive(peer(1), block({.operation = 4}, 5, 16), out));
+  CHECK_FALSE(part.receive(peer(1), block({.operation = 3, .bucket = 1}, 5, 16), out));
+  CHECK_FALSE(part.receive(peer(1), block({.operation = 3, .round = 9}, 5, 16), out));
+  CHECK_FALSE(part.receive(peer(1), block({.operation = 3, .segment = 1}, 5, 16), out));
+  CHECK_FALSE(part.receive(peer(1), block(piece, 6, 16), out));
+  CHECK_FALSE(part.receive(peer(1), block(piece, 5, 12), out));
+  CHECK_FALSE(part.receive(peer(2), block(piece, 5, 16), out));
+  CHECK(part.receive(peer(1), block(piece, 5, 16), out));
+  CHECK(out.transfers.empty());  // Our own input is not there yet.
+}
+
+TEST_CASE("names of pieces survive the wire", "[ring][all_reduce]") {
+  const PieceName piece{.operation = 0xabcdef, .bucket = 255, .round = 4095, .segment = 0xfffff};
+  const PieceName back = PieceName::of(piece.number());
+  CHECK(back.operation == piece.operation);
+  CHECK(back.bucket == piece.bucket);
+  CHECK(back.round == piece.round);
+  CHECK(back.segment == piece.segment);
+}
+
+}  // namespace gv
