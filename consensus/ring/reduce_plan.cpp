@@ -1,0 +1,185 @@
+// The three plans of an all-reduce and what they cost.
+#include "consensus/ring/reduce_plan.hpp"
+
+#include <bit>
+#include <utility>
+
+#include "consensus/base/check.hpp"
+
+namespace gv {
+namespace {
+
+using Kind = ReduceStep::Kind;
+
+/// A list of steps under construction; a step over nothing is no step.
+struct Plan {
+  std::vector<ReduceStep> steps;
+
+  void append(Kind kind, std::size_t peer, Range range, std::size_t round) {
+    if (!range.empty()) steps.push_back({kind, peer, range, round});
+  }
+};
+
+std::size_t floor_log2(std::size_t n) { return static_cast<std::size_t>(std::bit_width(n)) - 1; }
+std::size_t ceil_log2(std::size_t n) { return static_cast<std::size_t>(std::bit_width(n - 1)); }
+
+/// Starting with its own chunk, a rank passes on to the right what it has just summed; chunk c is
+/// complete at rank c-1, and then goes round once more.
+void plan_ring(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elements) {
+  const std::size_t right = (rank + 1) % ranks;
+  const std::size_t left = (rank + ranks - 1) % ranks;
+  const auto chunk_before_own = [&](std::size_t back) {
+    const std::size_t chunk = (rank + ranks - back) % ranks;
+    return Range{chunk * elements / ranks, (chunk + 1) * elements / ranks};
+  };
+  for (std::size_t t = 0; t + 1 < ranks; ++t) {
+    plan.append(Kind::send, right, chunk_before_own(t), t);
+    plan.append(Kind::add, left, chunk_before_own(t + 1), t);
+  }
+  for (std::size_t t = 0; t + 1 < ranks; ++t) {
+    const std::size_t round = ranks - 1 + t;
+    plan.append(Kind::send, right, chunk_before_own((t + ranks - 1) % ranks), round);
+    plan.append(Kind::copy, left, chunk_before_own(t), round);
+  }
+}
+
+/// The first 2(n - 2^k) ranks are folded in pairs: the odd one hands its values to the even one and
+/// waits for the result. The 2^k others, renumbered, halve what they are responsible for with
+/// partners 1, 2, 4, ... away, then double what they know on the way back.
+void plan_halving_doubling(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elements) {
+  const std::size_t levels = floor_log2(ranks);
+  const std::size_t folded = 2 * (ranks - (std::size_t{1} << levels));
+  const std::size_t last_round = 2 * levels + 1;
+  const Range all{0, elements};
+  if (rank < folded && rank % 2 == 1) {
+    plan.append(Kind::send, rank - 1, all, 0);
+    plan.append(Kind::copy, rank - 1, all, last_round);
+    return;
+  }
+  if (rank < folded) plan.append(Kind::add, rank + 1, all, 0);
+
+  const std::size_t place = rank < folded ? rank / 2 : rank - folded / 2;
+  const auto rank_at = [&](std::size_t other) {
+    return other < folded / 2 ? 2 * other : other + folded / 2;
+  };
+  std::vector<Range> kept{all};   // By level.
+  std::vector<Range> given{all};  // The first is not used: it keeps the indices equal.
+  for (std::size_t level = 0; level < levels; ++level) {
+    const std::size_t distance = std::size_t{1} << level;
+    const Range whole = kept.back();
+    const std::size_t middle = whole.begin + whole.size() / 2;
+    Range keep{whole.begin, middle};
+    Range give{middle, whole.end};
+    if (place & distance) std::swap(keep, give);
+    plan.append(Kind::send, rank_at(place ^ distance), give, level + 1);
+    plan.append(Kind::add, rank_at(place ^ distance), keep, level + 1);
+    kept.push_back(keep);
+    given.push_back(give);
+  }
+  for (std::size_t level = levels; level > 0; --level) {
+    const std::size_t other = rank_at(place ^ (std::size_t{1} << (level - 1)));
+    const std::size_t round = 2 * levels + 1 - level;
+    plan.append(Kind::send, other, kept[level], round);
+    plan.append(Kind::copy, other, given[level], round);
+  }
+  if (rank < folded) plan.append(Kind::send, rank + 1, all, last_round);
+}
+
+/// A rank's parent clears its lowest set bit; its children set one below that.
+void plan_tree(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elements) {
+  const std::size_t levels = ceil_log2(ranks);
+  const std::size_t own_level =
+      rank == 0 ? levels : static_cast<std::size_t>(std::countr_zero(rank));
+  const std::size_t parent = rank & (rank - 1);
+  const Range all{0, elements};
+  const auto child_at = [&](std::size_t level) { return rank + (std::size_t{1} << level); };
+  const auto broadcast_round = [&](std::size_t level) { return 2 * levels - 1 - level; };
+  for (std::size_t level = 0; level < own_level; ++level) {
+    if (child_at(level) < ranks) plan.append(Kind::add, child_at(level), all, level);
+  }
+  if (rank != 0) {
+    plan.append(Kind::send, parent, all, own_level);
+    plan.append(Kind::copy, parent, all, broadcast_round(own_level));
+  }
+  // Deepest subtree first: it has the longest way to go.
+  for (std::size_t level = own_level; level-- > 0;) {
+    if (child_at(level) < ranks) {
+      plan.append(Kind::send, child_at(level), all, broadcast_round(level));
+    }
+  }
+}
+
+}  // namespace
+
+std::string_view to_string(ReduceAlgorithm algorithm) {
+  switch (algorithm) {
+    case ReduceAlgorithm::ring:
+      return "ring";
+    case ReduceAlgorithm::halving_doubling:
+      return "halving-doubling";
+    case ReduceAlgorithm::tree:
+      return "tree";
+  }
+  return "unknown";
+}
+
+std::vector<ReduceStep> reduce_plan(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t rank,
+                                    std::size_t elements) {
+  check(rank < ranks, "a rank is one of the ranks");
+  Plan plan;
+  switch (algorithm) {
+    case ReduceAlgorithm::ring:
+      plan_ring(plan, ranks, rank, elements);
+      break;
+    case ReduceAlgorithm::halving_doubling:
+      plan_halving_doubling(plan, ranks, rank, elements);
+      break;
+    case ReduceAlgorithm::tree:
+      plan_tree(plan, ranks, rank, elements);
+      break;
+  }
+  return plan.steps;
+}
+
+ReduceCost reduce_cost(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements) {
+  check(ranks > 0, "somebody reduces");
+  if (ranks == 1 || elements == 0) return {};
+  const double bytes = 4.0 * static_cast<double>(elements);
+  const auto both_ways = [bytes](double n) { return 2 * bytes * (n - 1) / n; };
+  const double n = static_cast<double>(ranks);
+  switch (algorithm) {
+    case ReduceAlgorithm::ring:
+      return {2 * (n - 1), both_ways(n), both_ways(n)};
+    case ReduceAlgorithm::halving_doubling: {
+      const std::size_t levels = floor_log2(ranks);
+      const std::size_t core = std::size_t{1} << levels;
+      const double exchanged = both_ways(static_cast<double>(core));
+      const double folds = core < ranks ? 1 : 0;
+      return {2 * (static_cast<double>(levels) + folds), exchanged + 2 * bytes * folds,
+              exchanged + bytes * folds};
+    }
+    case ReduceAlgorithm::tree: {
+      const double levels = static_cast<double>(ceil_log2(ranks));
+      return {2 * levels, 2 * bytes * levels, bytes * levels};
+    }
+  }
+  return {};
+}
+
+double predicted_seconds(const ReduceCost& cost, double latency_s, double seconds_per_byte) {
+  return cost.rounds * latency_s + cost.critical_bytes * seconds_per_byte;
+}
+
+ReduceAlgorithm fastest(std::size_t ranks, std::size_t elements, double latency_s,
+                        double seconds_per_byte) {
+  const auto seconds = [&](ReduceAlgorithm algorithm) {
+    return predicted_seconds(reduce_cost(algorithm, ranks, elements), latency_s, seconds_per_byte);
+  };
+  ReduceAlgorithm best = ReduceAlgorithm::ring;
+  for (const auto other : {ReduceAlgorithm::halving_doubling, ReduceAlgorithm::tree}) {
+    if (seconds(other) < seconds(best)) best = other;
+  }
+  return best;
+}
+
+}  // namespace gv
