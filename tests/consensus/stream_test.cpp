@@ -231,6 +231,25 @@ TEST_CASE("what a codec loses goes into the residual too") {
   CHECK(worst < 4 * std::ldexp(std::sqrt(2.0 * rounds), -17));
 }
 
+TEST_CASE("an error that is fed back stays small unless whole vectors go in four bits") {
+  constexpr std::size_t size = 1024;
+  const auto residual_after_rounds = [](ValueCodec codec, std::size_t k) {
+    Rng rng(15);
+    Floats residual(size);
+    for (int round = 0; round < 100; ++round) {
+      const Stream taken = top_k_per_block(normals(size, rng), residual, 512, k);
+      const auto arrived = decode(encode(taken, codec, rng), size);
+      REQUIRE(arrived);
+      keep_error(taken, *arrived, residual);
+    }
+    return std::sqrt(squares(residual) / size);
+  };
+  CHECK(residual_after_rounds(ValueCodec::bf16, 512) < 0.01);
+  CHECK(residual_after_rounds(ValueCodec::qsgd8, 512) < 0.2);
+  CHECK(residual_after_rounds(ValueCodec::qsgd4, 16) < 20);
+  CHECK(residual_after_rounds(ValueCodec::qsgd4, 512) > 100);
+}
+
 // ---- Bytes ----
 
 TEST_CASE("a stream survives its bytes and their number is the formula") {
