@@ -30,14 +30,13 @@ Code code_of(ValueCodec codec) { return {codec == ValueCodec::qsgd8 ? 8u : 4u}; 
 
 std::size_t code_bytes(Code code, std::size_t count) { return (count * code.bits + 7) / 8; }
 
-/// The norm as a float, rounded up so that no value is above it.
+/// Infinite if a value is not finite or the norm no float.
 float norm_of(std::span<const float> values) {
   double squares = 0;
   for (const float value : values) squares += static_cast<double>(value) * value;
   const double norm = std::sqrt(squares);
-  if (!(norm <= std::numeric_limits<float>::max())) return std::numeric_limits<float>::infinity();
-  const float rounded = static_cast<float>(norm);
-  return rounded < norm ? std::nextafter(rounded, std::numeric_limits<float>::infinity()) : rounded;
+  const bool fits = norm <= std::numeric_limits<float>::max();
+  return fits ? static_cast<float>(norm) : std::numeric_limits<float>::infinity();
 }
 
 void encode_bucket(Code code, std::span<const float> values, Rng& rng, std::byte* out) {
@@ -48,7 +47,7 @@ void encode_bucket(Code code, std::span<const float> values, Rng& rng, std::byte
   if (!std::isfinite(norm)) return;
   const double scale = norm > 0 ? code.levels() / static_cast<double>(norm) : 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    // Rounding of the product can bring the norm itself just above the last level.
+    // The norm is rounded, which can bring a value as large as it just above the last level.
     const double level = std::min<double>(std::abs(values[i]) * scale, code.levels());
     const double below = std::floor(level);
     unsigned written = static_cast<unsigned>(below) + (rng.chance(level - below) ? 1 : 0);

@@ -162,6 +162,17 @@ TEST_CASE("bytes of another size are refused") {
   CHECK_FALSE(decode(codec, bytes, out));
 }
 
+TEST_CASE("a negative norm is refused") {
+  Rng rng(9);
+  for (const ValueCodec codec : {ValueCodec::qsgd8, ValueCodec::qsgd4}) {
+    std::vector<std::byte> bytes = encoded(codec, {1, 2, 3}, rng);
+    std::vector<float> out(3);
+    CHECK(decode(codec, bytes, out));
+    bytes[3] |= std::byte{0x80};
+    CHECK_FALSE(decode(codec, bytes, out));
+  }
+}
+
 TEST_CASE("the same generator rounds the same way and exact codecs draw nothing") {
   Rng rng(10);
   const std::vector<float> values = normals(600, rng);
