@@ -9,12 +9,12 @@ namespace gv {
 
 /// m bytes, n ranks, k = floor(lg n), latency L, seconds per byte G:
 ///
-/// | algorithm        | rounds              | one rank sends at most | seconds               |
-/// |------------------|---------------------|------------------------|-----------------------|
-/// | ring             | 2(n-1)              | 2m(n-1)/n              | 2L(n-1) + 2mG(n-1)/n  |
-/// | halving_doubling | 2k                  | 2m(n-1)/n              | 2Lk + 2mG(n-1)/n      |
-/// | the same, n > 2^k| 2k+2                | m + 2m(2^k-1)/2^k      | + 2L + 2mG, n := 2^k  |
-/// | tree             | 2 ceil(lg n)        | m ceil(lg n)           | 2(L + mG) ceil(lg n)  |
+/// | algorithm         | rounds       | one rank sends at most | seconds                          |
+/// |-------------------|--------------|------------------------|----------------------------------|
+/// | ring              | 2(n-1)       | 2m(n-1)/n              | 2L(n-1) + 2mG(n-1)/n             |
+/// | halving, n = 2^k  | 2k           | 2m(n-1)/n              | 2Lk + 2mG(n-1)/n                 |
+/// | halving, n > 2^k  | 2(k+1)       | m + 2m(2^k-1)/2^k      | 2L(k+1) + 2mG + 2mG(2^k-1)/2^k   |
+/// | tree              | 2 ceil(lg n) | m ceil(lg n)           | 2(L + mG) ceil(lg n)             |
 ///
 /// (Patarasuk and Yuan 2009 for the ring; Rabenseifner 2004 for halving and doubling, which is
 /// latency-optimal and bandwidth-optimal where n is a power of two. Thakur, Rabenseifner and Gropp

@@ -216,10 +216,13 @@ int Run::run() {
                              ? scenario_.sample_every
                              : from_seconds(std::max(1e-3, seconds(expected_) / points_wanted));
 
+  Node::Options node = node_options(config_, work_->layout(), 1, 1);
+  // Vectors without an optimiser.
+  if (scenario_.work != WorkKind::training) node.ring.state_elements = work_->layout().size();
   Simulator world({.peers = config_.run.peers,
                    .seed = options_.seed,
                    .scenario = scenario_,
-                   .node = node_options(config_, work_->layout(), 1, 1),
+                   .node = node,
                    .steps = work_->steps()},
                   [this](std::size_t peer) { return work_->make(peer); });
   world.watch(tally_);

@@ -1,0 +1,38 @@
+// How the values of a reduction are written: exactly, in half the bytes, or in a few levels.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "consensus/base/rng.hpp"
+
+namespace gv {
+
+/// The first three are those of exchange/codec.hpp, with the same numbers. The others are QSGD
+/// (Alistarh et al. 2017, section 3.1): every bucket of 512 values is written as its norm |x| (a
+/// float) and for each value a sign and a level q of s = 127 or 7, where s|x_i|/|x| is rounded up
+/// or down at random so that the expected value |x| q / s is x_i. The expected squared error is
+/// (|x|/s)^2 sum f_i (1 - f_i), with f_i the fraction that is rounded away, and is at most
+/// min(512/s^2, sqrt(512)/s) |x|^2: 0.03 and 3.2 times the square of the norm.
+enum class ValueCodec : std::uint8_t { identity = 0, fp16 = 1, bf16 = 2, qsgd8 = 3, qsgd4 = 4 };
+
+constexpr std::size_t qsgd_bucket = 512;  ///< Values that share a norm.
+
+std::string_view to_string(ValueCodec codec);
+std::optional<ValueCodec> value_codec_from_name(std::string_view name);
+
+/// Bytes that `count` values take: 4, 2, 2, 1 or 1/2 each, rounded up, and 4 for each bucket.
+std::size_t encoded_size(ValueCodec codec, std::size_t count);
+
+/// Writes `values` into `out`, which has their encoded size. `rng` is drawn from by QSGD alone,
+/// once for each value. Values that are not finite, or become so, make bytes that `decode` refuses.
+void encode(ValueCodec codec, std::span<const float> values, Rng& rng, std::span<std::byte> out);
+
+/// Reads out.size() values. False, and `out` is of no use, if the bytes are of another size or a
+/// value among them is not finite.
+bool decode(ValueCodec codec, std::span<const std::byte> bytes, std::span<float> out);
+
+}  // namespace gv

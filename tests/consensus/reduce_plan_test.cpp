@@ -1,0 +1,366 @@
+// Plans of an all-reduce give the exact sum on every rank, whatever order messages arrive in.
+#include "consensus/ring/reduce_plan.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "consensus/base/rng.hpp"
+
+namespace gv {
+namespace {
+
+using Kind = ReduceStep::Kind;
+
+constexpr std::initializer_list<ReduceAlgorithm> algorithms = {
+    ReduceAlgorithm::ring, ReduceAlgorithm::halving_doubling, ReduceAlgorithm::tree};
+constexpr std::size_t sizes[] = {0, 1, 2, 3, 4, 5, 6, 16, 17, 1023};
+
+template <class T>
+using Vectors = std::vector<std::vector<T>>;
+
+std::vector<std::vector<ReduceStep>> plans_of(ReduceAlgorithm algorithm, std::size_t ranks,
+                                              std::size_t elements) {
+  std::vector<std::vector<ReduceStep>> plans;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    plans.push_back(reduce_plan(algorithm, ranks, rank, elements));
+  }
+  return plans;
+}
+
+using MessageName = std::tuple<std::size_t, std::size_t, std::size_t>;
+
+/// (sender, receiver, round) of a step of `rank`.
+MessageName message_of(std::size_t rank, const ReduceStep& step) {
+  return step.kind == Kind::send ? MessageName{rank, step.peer, step.round}
+                                 : MessageName{step.peer, rank, step.round};
+}
+
+enum class Order {
+  sequential,   ///< A rank finishes a step before it looks at the next.
+  overlapping,  ///< A rank does pieces of any step that its earlier steps allow.
+};
+
+/// All ranks in one place: values, plans, how far each step is, and what is on the way.
+template <class T>
+class Executor {
+ public:
+  Executor(ReduceAlgorithm algorithm, Vectors<T> values)
+      : values_(std::move(values)),
+        plans_(plans_of(algorithm, values_.size(), values_.front().size())) {
+    for (const auto& plan : plans_) done_.emplace_back(plan.size());
+  }
+
+  /// Runs to the end, in pieces of random length in random order. False if it gets stuck.
+  bool run(Rng& rng, Order order) {
+    std::vector<std::pair<std::size_t, std::size_t>> open;
+    for (std::size_t rank = 0; rank < plans_.size(); ++rank) {
+      for (std::size_t step = 0; step < plans_[rank].size(); ++step) open.emplace_back(rank, step);
+    }
+    while (!open.empty()) {
+      rng.shuffle(std::span(open));
+      bool moved = false;
+      for (const auto& [rank, step] : open) {
+        const std::size_t ready = elements_ready(rank, step, order);
+        if (ready == 0) continue;
+        advance(rank, step, 1 + rng.below(ready));
+        moved = true;
+      }
+      if (!moved) return false;
+      std::erase_if(open, [&](const auto& at) {
+        return done_[at.first][at.second] == plans_[at.first][at.second].range.size();
+      });
+    }
+    return true;
+  }
+
+  /// Does everything of one round, all sends first: how lecture notes draw it.
+  void run_round(std::size_t round) {
+    for (const bool sends : {true, false}) {
+      for (std::size_t rank = 0; rank < plans_.size(); ++rank) {
+        for (std::size_t i = 0; i < plans_[rank].size(); ++i) {
+          const ReduceStep& step = plans_[rank][i];
+          if (step.round == round && (step.kind == Kind::send) == sends) {
+            advance(rank, i, step.range.size());
+          }
+        }
+      }
+    }
+  }
+
+  const Vectors<T>& values() const { return values_; }
+
+ private:
+  /// How many more elements of a step its rank's earlier steps and its message let it do.
+  std::size_t elements_ready(std::size_t rank, std::size_t index, Order order) const {
+    const ReduceStep& step = plans_[rank][index];
+    const std::size_t from = step.range.begin + done_[rank][index];
+    std::size_t to = step.range.end;
+    for (std::size_t i = 0; i < index; ++i) {
+      const ReduceStep& earlier = plans_[rank][i];
+      const std::size_t reached = earlier.range.begin + done_[rank][i];
+      if (reached == earlier.range.end) continue;
+      if (order == Order::sequential) return 0;
+      if (earlier.range.end > from) to = std::min(to, std::max(from, reached));
+    }
+    if (step.kind == Kind::send) return to - from;
+    const auto message = on_the_way_.find(message_of(rank, step));
+    if (message == on_the_way_.end()) return 0;
+    return std::min(to - from, message->second.size() - done_[rank][index]);
+  }
+
+  void advance(std::size_t rank, std::size_t index, std::size_t count) {
+    const ReduceStep& step = plans_[rank][index];
+    std::size_t& done = done_[rank][index];
+    std::vector<T>& message = on_the_way_[message_of(rank, step)];
+    for (; count > 0; --count, ++done) {
+      T& value = values_[rank][step.range.begin + done];
+      switch (step.kind) {
+        case Kind::send:
+          message.push_back(value);
+          break;
+        case Kind::add:
+          value += message.at(done);
+          break;
+        case Kind::copy:
+          value = message.at(done);
+          break;
+      }
+    }
+  }
+
+  Vectors<T> values_;
+  std::vector<std::vector<ReduceStep>> plans_;
+  std::vector<std::vector<std::size_t>> done_;
+  std::map<MessageName, std::vector<T>> on_the_way_;
+};
+
+Vectors<std::int64_t> integers(std::size_t ranks, std::size_t elements, Rng& rng) {
+  Vectors<std::int64_t> values(ranks, std::vector<std::int64_t>(elements));
+  for (auto& vector : values) {
+    for (auto& value : vector) value = static_cast<std::int64_t>(rng.below(1'000'000));
+  }
+  return values;
+}
+
+template <class T>
+std::vector<T> sum_of(const Vectors<T>& values) {
+  std::vector<T> sum(values.front().size());
+  for (const auto& vector : values) {
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += vector[i];
+  }
+  return sum;
+}
+
+std::size_t elements_sent(const std::vector<ReduceStep>& plan) {
+  std::size_t sent = 0;
+  for (const ReduceStep& step : plan) sent += step.kind == Kind::send ? step.range.size() : 0;
+  return sent;
+}
+
+}  // namespace
+
+TEST_CASE("every rank ends with the exact sum whatever order pieces arrive in") {
+  const ReduceAlgorithm algorithm = GENERATE(values(algorithms));
+  const Order order = GENERATE(Order::sequential, Order::overlapping);
+  Rng rng(1);
+  for (std::size_t ranks = 1; ranks <= 17; ++ranks) {
+    for (const std::size_t elements : sizes) {
+      INFO(to_string(algorithm) << " ranks " << ranks << " elements " << elements);
+      const auto inputs = integers(ranks, elements, rng);
+      const auto expected = sum_of(inputs);
+      Executor executor(algorithm, inputs);
+      REQUIRE(executor.run(rng, order));
+      for (const auto& result : executor.values()) REQUIRE(result == expected);
+    }
+  }
+}
+
+TEST_CASE("all ranks hold the same bits of a float sum in every run") {
+  const ReduceAlgorithm algorithm = GENERATE(values(algorithms));
+  const std::size_t ranks = GENERATE(2, 3, 7, 8, 13);
+  constexpr std::size_t elements = 257;
+  Rng rng(ranks);
+  Vectors<float> inputs(ranks, std::vector<float>(elements));
+  for (auto& vector : inputs) {
+    for (float& value : vector) value = static_cast<float>(rng.normal() * 1e3);
+  }
+  std::vector<float> first;
+  for (int run = 0; run < 10; ++run) {
+    Executor executor(algorithm, inputs);
+    REQUIRE(executor.run(rng, Order::overlapping));
+    if (first.empty()) first = executor.values().front();
+    for (const auto& result : executor.values()) {
+      REQUIRE(std::memcmp(result.data(), first.data(), elements * sizeof(float)) == 0);
+    }
+  }
+}
+
+TEST_CASE("every send has one receipt with the same range and no message has two names") {
+  const ReduceAlgorithm algorithm = GENERATE(values(algorithms));
+  for (std::size_t ranks = 1; ranks <= 17; ++ranks) {
+    for (const std::size_t elements : sizes) {
+      INFO(to_string(algorithm) << " ranks " << ranks << " elements " << elements);
+      std::map<MessageName, Range> sent, received;
+      const auto plans = plans_of(algorithm, ranks, elements);
+      for (std::size_t rank = 0; rank < ranks; ++rank) {
+        for (const ReduceStep& step : plans[rank]) {
+          REQUIRE(step.peer != rank);
+          REQUIRE(step.peer < ranks);
+          REQUIRE(step.range.begin < step.range.end);
+          REQUIRE(step.range.end <= elements);
+          auto& side = step.kind == Kind::send ? sent : received;
+          REQUIRE(side.emplace(message_of(rank, step), step.range).second);
+        }
+      }
+      REQUIRE(sent == received);
+    }
+  }
+}
+
+TEST_CASE("after step t of a ring of five a rank holds one chunk summed over t+2 ranks") {
+  constexpr std::size_t n = 5;
+  const std::size_t elements = GENERATE(5, 6, 1023);
+  // Rank r contributes 2^r, so a value says whose contributions are in it.
+  Vectors<std::int64_t> inputs;
+  for (std::size_t rank = 0; rank < n; ++rank) inputs.emplace_back(elements, 1 << rank);
+  Executor executor(ReduceAlgorithm::ring, inputs);
+  const auto value_of_chunk = [&](std::size_t rank, std::size_t chunk) {
+    const std::size_t begin = chunk * elements / n;
+    const std::size_t end = (chunk + 1) * elements / n;
+    const auto& values = executor.values()[rank];
+    REQUIRE(std::all_of(values.begin() + begin, values.begin() + end,
+                        [&](std::int64_t value) { return value == values[begin]; }));
+    return values[begin];
+  };
+  for (std::size_t t = 0; t < n - 1; ++t) {
+    executor.run_round(t);
+    for (std::size_t rank = 0; rank < n; ++rank) {
+      const std::size_t chunk = (rank + 2 * n - t - 1) % n;
+      std::int64_t contributions = 0;  // Of ranks chunk, chunk+1, ..., rank.
+      for (std::size_t i = 0; i < t + 2; ++i) contributions |= 1 << (chunk + i) % n;
+      CHECK(value_of_chunk(rank, chunk) == contributions);
+    }
+  }
+  for (std::size_t chunk = 0; chunk < n; ++chunk) {
+    CHECK(value_of_chunk((chunk + n - 1) % n, chunk) == 0b11111);
+  }
+  for (std::size_t t = 0; t < n - 1; ++t) executor.run_round(n - 1 + t);
+  for (const auto& result : executor.values()) {
+    CHECK(result == std::vector<std::int64_t>(elements, 0b11111));
+  }
+}
+
+TEST_CASE("a rank sends and receives at most one message a round and rounds go up") {
+  const ReduceAlgorithm algorithm = GENERATE(values(algorithms));
+  for (std::size_t ranks = 1; ranks <= 33; ++ranks) {
+    for (const auto& plan : plans_of(algorithm, ranks, 1000)) {
+      std::set<std::pair<std::size_t, bool>> seen;
+      std::size_t reached = 0;
+      for (const ReduceStep& step : plan) {
+        REQUIRE(seen.emplace(step.round, step.kind == Kind::send).second);
+        REQUIRE(step.round >= reached);
+        reached = step.round;
+      }
+    }
+  }
+}
+
+TEST_CASE("rounds and bytes sent are what the formulas say") {
+  const ReduceAlgorithm algorithm = GENERATE(values(algorithms));
+  for (std::size_t ranks = 1; ranks <= 17; ++ranks) {
+    for (const std::size_t elements : {0u, 1u, 5u, 1023u, 720720u}) {
+      INFO(to_string(algorithm) << " ranks " << ranks << " elements " << elements);
+      const ReduceCost cost = reduce_cost(algorithm, ranks, elements);
+      std::set<std::size_t> rounds;
+      std::size_t most = 0;
+      for (const auto& plan : plans_of(algorithm, ranks, elements)) {
+        for (const ReduceStep& step : plan) rounds.insert(step.round);
+        most = std::max(most, elements_sent(plan));
+      }
+      REQUIRE(static_cast<double>(rounds.size()) == cost.rounds);
+      // Chunks and halves are whole elements: less than one too many for each message sent.
+      const bool divides = elements == 720720 && ranks != 17;
+      const double rounding = divides ? 1e-6 : 4 * cost.rounds;
+      REQUIRE(std::abs(static_cast<double>(4 * most) - cost.sent_bytes) <= rounding);
+    }
+  }
+}
+
+TEST_CASE("every rank of a ring sends its share and no more") {
+  for (std::size_t ranks = 2; ranks <= 17; ++ranks) {
+    for (const std::size_t elements : sizes) {
+      for (const auto& plan : plans_of(ReduceAlgorithm::ring, ranks, elements)) {
+        const double share =
+            2.0 * static_cast<double>(elements * (ranks - 1)) / static_cast<double>(ranks);
+        // All chunks but one go out, twice; a chunk is within one element of d/n.
+        REQUIRE(std::abs(static_cast<double>(elements_sent(plan)) - share) < 2);
+      }
+    }
+  }
+}
+
+TEST_CASE("predicted times are those worked out by hand for 10 Gbit per second and 50 us") {
+  const auto milliseconds = [](ReduceAlgorithm algorithm, std::size_t ranks, std::size_t bytes) {
+    return 1e3 * predicted_seconds(reduce_cost(algorithm, ranks, bytes / 4), 50e-6, 0.8e-9);
+  };
+  // Given to two or three digits.
+  CHECK(milliseconds(ReduceAlgorithm::tree, 16, 1000) == Approx(0.406).epsilon(0.01));
+  CHECK(milliseconds(ReduceAlgorithm::ring, 16, 1000) == Approx(1.50).epsilon(0.01));
+  CHECK(milliseconds(ReduceAlgorithm::halving_doubling, 16, 1000) == Approx(0.402).epsilon(0.01));
+  CHECK(milliseconds(ReduceAlgorithm::tree, 16, 1000000) == Approx(6.8).epsilon(0.01));
+  CHECK(milliseconds(ReduceAlgorithm::ring, 16, 1000000) == Approx(3.0).epsilon(0.01));
+  CHECK(milliseconds(ReduceAlgorithm::halving_doubling, 16, 1000000) == Approx(1.9).epsilon(0.01));
+  CHECK(milliseconds(ReduceAlgorithm::tree, 16, 100000000) == Approx(640).epsilon(0.01));
+  CHECK(milliseconds(ReduceAlgorithm::ring, 16, 100000000) == Approx(152).epsilon(0.01));
+  CHECK(milliseconds(ReduceAlgorithm::halving_doubling, 16, 100000000) ==
+        Approx(150).epsilon(0.01));
+  CHECK(milliseconds(ReduceAlgorithm::tree, 64, 1000000) == Approx(10.2).epsilon(0.01));
+  CHECK(milliseconds(ReduceAlgorithm::ring, 64, 1000000) == Approx(7.88).epsilon(0.01));
+  CHECK(milliseconds(ReduceAlgorithm::halving_doubling, 64, 1000000) == Approx(2.17).epsilon(0.01));
+}
+
+TEST_CASE("few bytes go by few messages and many bytes by the ring unless halves come out even") {
+  constexpr double latency = 50e-6;
+  constexpr double per_byte = 0.8e-9;
+  for (const std::size_t ranks : {5u, 6u, 7u, 9u, 12u, 17u, 33u}) {
+    INFO("ranks " << ranks);
+    CHECK(fastest(ranks, 100, latency, per_byte) == ReduceAlgorithm::halving_doubling);
+    CHECK(fastest(ranks, 100'000'000, latency, per_byte) == ReduceAlgorithm::ring);
+  }
+  for (const std::size_t ranks : {4u, 8u, 16u, 64u}) {
+    INFO("ranks " << ranks);
+    CHECK(fastest(ranks, 100, latency, per_byte) == ReduceAlgorithm::halving_doubling);
+    CHECK(fastest(ranks, 100'000'000, latency, per_byte) == ReduceAlgorithm::halving_doubling);
+  }
+  // Where all cost the same, the one with the fewest links.
+  CHECK(fastest(1, 100, latency, per_byte) == ReduceAlgorithm::ring);
+  CHECK(fastest(2, 100, latency, per_byte) == ReduceAlgorithm::ring);
+  CHECK(fastest(8, 0, latency, per_byte) == ReduceAlgorithm::ring);
+}
+
+TEST_CASE("five ranks change to the ring where two messages less weigh as much as the bytes") {
+  // 8L + 1.6mG = 6L + 3.5mG at mG = 2L/1.9.
+  constexpr double latency = 1;
+  const auto at = [](double bytes_seconds) {
+    return fastest(5, 1'000'000, latency, bytes_seconds / 4e6);
+  };
+  CHECK(at(0.99 * 2 / 1.9) == ReduceAlgorithm::halving_doubling);
+  CHECK(at(1.01 * 2 / 1.9) == ReduceAlgorithm::ring);
+}
+
+TEST_CASE("an algorithm has a name") {
+  CHECK(to_string(ReduceAlgorithm::ring) == "ring");
+  CHECK(to_string(ReduceAlgorithm::halving_doubling) == "halving-doubling");
+  CHECK(to_string(ReduceAlgorithm::tree) == "tree");
+}
+
+}  // namespace gv

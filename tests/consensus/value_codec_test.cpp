@@ -1,0 +1,192 @@
+// Codecs of values keep their laws: right on average, with the variance of their formula.
+#include "consensus/ring/value_codec.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <initializer_list>
+#include <limits>
+#include <vector>
+
+#include "consensus/base/rng.hpp"
+
+namespace gv {
+namespace {
+
+constexpr std::initializer_list<ValueCodec> codecs = {
+    ValueCodec::identity, ValueCodec::fp16, ValueCodec::bf16, ValueCodec::qsgd8, ValueCodec::qsgd4};
+
+int levels_of(ValueCodec codec) { return codec == ValueCodec::qsgd8 ? 127 : 7; }
+
+std::vector<std::byte> encoded(ValueCodec codec, const std::vector<float>& values, Rng& rng) {
+  std::vector<std::byte> bytes(encoded_size(codec, values.size()));
+  encode(codec, values, rng, bytes);
+  return bytes;
+}
+
+/// There and back. Empty if refused.
+std::vector<float> passed_through(ValueCodec codec, const std::vector<float>& values, Rng& rng) {
+  std::vector<float> result(values.size());
+  if (!decode(codec, encoded(codec, values, rng), result)) return {};
+  return result;
+}
+
+std::vector<float> normals(std::size_t n, Rng& rng) {
+  std::vector<float> values(n);
+  for (float& value : values) value = static_cast<float>(rng.normal());
+  return values;
+}
+
+double squares(const std::vector<float>& values) {
+  double sum = 0;
+  for (const float value : values) sum += static_cast<double>(value) * value;
+  return sum;
+}
+
+/// Of one bucket: (|x|/s)^2 f(1-f) for each value.
+std::vector<double> qsgd_variances(const std::vector<float>& values, int levels) {
+  const double norm = std::sqrt(squares(values));
+  std::vector<double> variances;
+  for (const float value : values) {
+    const double level = levels * std::abs(value) / norm;
+    const double fraction = level - std::floor(level);
+    variances.push_back(norm * norm / levels / levels * fraction * (1 - fraction));
+  }
+  return variances;
+}
+
+}  // namespace
+
+TEST_CASE("rounding at random is right on average and varies as its formula says") {
+  const ValueCodec codec = GENERATE(ValueCodec::qsgd8, ValueCodec::qsgd4);
+  const std::size_t size = GENERATE(1, 2, 100, 512);
+  constexpr int rounds = 4000;
+  Rng rng(size);
+  const std::vector<float> values = normals(size, rng);
+  const std::vector<double> variances = qsgd_variances(values, levels_of(codec));
+  std::vector<double> sums(size), errors(size);
+  for (int round = 0; round < rounds; ++round) {
+    const std::vector<float> result = passed_through(codec, values, rng);
+    for (std::size_t i = 0; i < size; ++i) {
+      sums[i] += result[i];
+      errors[i] += std::pow(static_cast<double>(result[i]) - values[i], 2);
+    }
+  }
+  double error = 0;
+  double variance = 0;
+  for (std::size_t i = 0; i < size; ++i) {
+    // Four standard errors of the mean, five where 512 of them are looked at; rounding to float.
+    const double off = (size == 512 ? 5 : 4) * std::sqrt(variances[i] / rounds) + 1e-6;
+    CHECK(std::abs(sums[i] / rounds - values[i]) <= off);
+    error += errors[i] / rounds;
+    variance += variances[i];
+  }
+  // The mean of the squared errors of 4000 draws is within a tenth for one value, less for more.
+  CHECK(error == Approx(variance).epsilon(0.1).margin(1e-7));
+  const double s = levels_of(codec);
+  const double d = static_cast<double>(size);
+  CHECK(variance <= std::min(d / (s * s), std::sqrt(d) / s) * squares(values));
+}
+
+TEST_CASE("a value goes to one of the two levels beside it") {
+  const ValueCodec codec = GENERATE(ValueCodec::qsgd8, ValueCodec::qsgd4);
+  Rng rng(5);
+  for (int i = 0; i < 10000; ++i) {
+    std::vector<float> values = normals(1 + rng.below(20), rng);
+    const auto scale = static_cast<float>(std::ldexp(1.0, static_cast<int>(rng.below(200)) - 100));
+    for (float& value : values) value *= rng.chance(0.2) ? 0 : scale;
+    const std::vector<float> result = passed_through(codec, values, rng);
+    REQUIRE(result.size() == values.size());
+    const double step = std::sqrt(squares(values)) / levels_of(codec);
+    for (std::size_t j = 0; j < values.size(); ++j) {
+      REQUIRE(std::abs(static_cast<double>(result[j]) - values[j]) <= step * (1 + 1e-5));
+      REQUIRE(result[j] * values[j] >= 0);
+    }
+  }
+}
+
+TEST_CASE("every bucket of 512 has its own norm") {
+  Rng rng(6);
+  std::vector<float> values(1024, 0.0f);
+  values[3] = 1e20f;
+  values[700] = -1e-20f;
+  for (const ValueCodec codec : {ValueCodec::qsgd8, ValueCodec::qsgd4}) {
+    CHECK(passed_through(codec, values, rng) == values);  // Alone in its bucket: the last level.
+  }
+}
+
+TEST_CASE("zeros stay zeros and the largest and smallest numbers are kept") {
+  Rng rng(7);
+  const ValueCodec codec = GENERATE(ValueCodec::qsgd8, ValueCodec::qsgd4);
+  const float largest = std::numeric_limits<float>::max();
+  const float smallest = std::numeric_limits<float>::denorm_min();
+  CHECK(passed_through(codec, std::vector<float>(600), rng) == std::vector<float>(600));
+  for (const float value : {largest, -largest, smallest, -smallest, 1.0f}) {
+    CHECK(passed_through(codec, {value}, rng) == std::vector{value});
+    CHECK(passed_through(codec, {0, value, 0}, rng) == std::vector{0.0f, value, 0.0f});
+  }
+}
+
+TEST_CASE("sizes are exact") {
+  for (const std::size_t n : {0u, 1u, 2u, 511u, 512u, 513u, 1025u}) {
+    CHECK(encoded_size(ValueCodec::identity, n) == 4 * n);
+    CHECK(encoded_size(ValueCodec::fp16, n) == 2 * n);
+    CHECK(encoded_size(ValueCodec::bf16, n) == 2 * n);
+    const std::size_t norms = 4 * ((n + 511) / 512);
+    CHECK(encoded_size(ValueCodec::qsgd8, n) == norms + n);
+    CHECK(encoded_size(ValueCodec::qsgd4, n) == norms + (n + 1) / 2);
+  }
+}
+
+TEST_CASE("what is not finite is refused by every codec wherever it stands") {
+  const ValueCodec codec = GENERATE(values(codecs));
+  const float bad = GENERATE(values({std::numeric_limits<float>::infinity(),
+                                     -std::numeric_limits<float>::infinity(), std::nanf("")}));
+  Rng rng(8);
+  for (const std::size_t place : {0u, 511u, 512u, 599u}) {
+    std::vector<float> values(600, 1.0f);
+    CHECK(passed_through(codec, values, rng).size() == 600);
+    values[place] = bad;
+    CHECK(passed_through(codec, values, rng).empty());
+  }
+}
+
+TEST_CASE("bytes of another size are refused") {
+  const ValueCodec codec = GENERATE(values(codecs));
+  Rng rng(9);
+  std::vector<std::byte> bytes = encoded(codec, normals(600, rng), rng);
+  std::vector<float> out(600);
+  CHECK(decode(codec, bytes, out));
+  CHECK_FALSE(decode(codec, std::span(bytes).first(bytes.size() - 1), out));
+  bytes.push_back({});
+  CHECK_FALSE(decode(codec, bytes, out));
+}
+
+TEST_CASE("a negative norm is refused") {
+  Rng rng(9);
+  for (const ValueCodec codec : {ValueCodec::qsgd8, ValueCodec::qsgd4}) {
+    std::vector<std::byte> bytes = encoded(codec, {1, 2, 3}, rng);
+    std::vector<float> out(3);
+    CHECK(decode(codec, bytes, out));
+    bytes[3] |= std::byte{0x80};
+    CHECK_FALSE(decode(codec, bytes, out));
+  }
+}
+
+TEST_CASE("the same generator rounds the same way and exact codecs draw nothing") {
+  Rng rng(10);
+  const std::vector<float> values = normals(600, rng);
+  for (const ValueCodec codec : codecs) {
+    Rng one(11), other(11);
+    CHECK(encoded(codec, values, one) == encoded(codec, values, other));
+    const bool is_random = codec == ValueCodec::qsgd8 || codec == ValueCodec::qsgd4;
+    CHECK((one.next() == Rng(11).next()) == !is_random);
+  }
+}
+
+TEST_CASE("a codec of values is known by its name") {
+  for (const ValueCodec codec : codecs) CHECK(value_codec_from_name(to_string(codec)) == codec);
+  CHECK_FALSE(value_codec_from_name("qsgd2"));
+}
+
+}  // namespace gv
