@@ -91,8 +91,7 @@ void Simulator::World::begin_job(PeerNumber number, Job job) {
   if (options.scenario.step_jitter > 0 && steps > 0) {
     spread = std::max(0.1, 1 + options.scenario.step_jitter * machine.pace.normal());
   }
-  const double work =
-      seconds(options.scenario.step) * steps * spread / peer.speed;
+  const double work = seconds(options.scenario.step) * steps * spread / peer.speed;
   machine.job_work = std::max(small_job, from_seconds(work));
   machine.job_write = job.save ? options.scenario.save + peer.disk.slower : Duration{};
   machine.job = std::move(job);
