@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "consensus/base/check.hpp"
+#include "consensus/base/rng.hpp"
 #include "consensus/base/wide.hpp"
+#include "consensus/ring/stream.hpp"
 
 namespace gv {
 namespace {
@@ -131,17 +133,75 @@ void AllReduce::send(std::size_t number, Step& step, Effects& out) {
     const std::size_t segment = (step.at - range.begin) / options_.segment;
     const std::size_t until = segment_begin(step, segment + 1);
     if (until > end) return;  // Whole segments only: blocks are few and all but one full.
-    const std::size_t n = until - step.at;
     if (step.first_touch) bring_in(step.at, until, nullptr);
     const PieceName piece{
         .operation = operation_, .bucket = number, .round = step.what.round, .segment = segment};
-    out.transfers.push_back(
-        {.to = options_.order[step.what.peer],
-         .id = {self_, options_.epoch, piece.number()},
-         .payload = {work_, std::as_bytes(std::span<const float>(work_->data() + step.at, n))}});
-    bytes_sent_ += n * sizeof(float);
+    Payload written = payload(step, until, piece);
+    bytes_sent_ += written.bytes.size();
+    out.transfers.push_back({.to = options_.order[step.what.peer],
+                             .id = {self_, options_.epoch, piece.number()},
+                             .payload = std::move(written)});
     step.at = until;
   }
+}
+
+/// In a ring of n the first n - 1 rounds pass partial sums on.
+bool AllReduce::is_final(const Step& step) const {
+  return step.what.round + 1 >= options_.order.size();
+}
+
+/// The elements from where the step is up to `end`, as they travel.
+Payload AllReduce::payload(const Step& step, std::size_t end, const PieceName& piece) {
+  const std::span<float> values(work_->data() + step.at, end - step.at);
+  if (options_.wire.is_plain()) return {work_, std::as_bytes(values)};
+  const auto came = written_.find(step.at);
+  if (is_final(step) && came != written_.end()) return written_.extract(came).mapped();
+  const std::size_t coded = std::clamp(options_.unweighted_from, step.at, end) - step.at;
+  Rng rng = Rng(options_.epoch).fork(static_cast<std::uint64_t>(self_)).fork(piece.number());
+  auto bytes = std::make_shared<std::vector<std::byte>>();
+  if (options_.wire.sparse) {
+    std::vector<std::size_t> places;
+    std::vector<float> present;
+    for (std::size_t i = 0; i < coded; ++i) {
+      if (values[i] == 0) continue;
+      places.push_back(i);
+      present.push_back(values[i]);
+    }
+    const Stream stream = Stream::sparse(coded, places, std::move(present));
+    *bytes = encode(compact(stream, options_.wire.codec), options_.wire.codec, rng);
+  } else {
+    bytes->resize(encoded_size(options_.wire.codec, coded));
+    encode(options_.wire.codec, values.first(coded), rng, *bytes);
+  }
+  const auto exact = std::as_bytes(values.subspan(coded));
+  bytes->insert(bytes->end(), exact.begin(), exact.end());
+  // What everybody else will read we must have too; what nobody can read ends in no sum.
+  if (is_final(step)) read(*bytes, step.at, values);
+  const std::span<const std::byte> all(*bytes);
+  return {std::move(bytes), all};
+}
+
+/// The elements from `begin` on as they were written; false if the bytes are not just that.
+bool AllReduce::read(std::span<const std::byte> bytes, std::size_t begin,
+                     std::span<float> values) const {
+  std::size_t coded = values.size();
+  if (options_.wire.is_plain()) {
+    coded = 0;
+  } else if (options_.unweighted_from < begin + values.size()) {
+    coded = std::max(options_.unweighted_from, begin) - begin;
+  }
+  const std::size_t exact = (values.size() - coded) * sizeof(float);
+  if (bytes.size() < exact) return false;
+  const auto written = bytes.first(bytes.size() - exact);
+  if (exact > 0) std::memcpy(values.data() + coded, bytes.data() + written.size(), exact);
+  if (options_.wire.is_plain()) return written.empty();
+  const std::span<float> target = values.first(coded);
+  if (!options_.wire.sparse) return decode(options_.wire.codec, written, target);
+  const std::optional<Stream> stream = decode(written, coded);
+  if (!stream) return false;
+  std::ranges::fill(target, 0.0f);
+  stream->add_to(target);
+  return true;
 }
 
 bool AllReduce::receive(PeerId from, const Block& block, Effects& out) {
@@ -160,21 +220,31 @@ bool AllReduce::receive(PeerId from, const Block& block, Effects& out) {
   const std::size_t end = segment_begin(*step, piece.segment + 1);
   const auto index = static_cast<std::size_t>(step - bucket.steps.begin());
   const EarlyKey key{piece.bucket, index, piece.segment};
-  if (begin < step->at || begin >= end || block.bytes.size() != (end - begin) * sizeof(float) ||
-      early_.contains(key)) {
-    return false;
+  if (begin < step->at || begin >= end || early_.contains(key)) return false;
+  const auto address = reinterpret_cast<std::uintptr_t>(block.bytes.data());
+  const bool in_place = options_.wire.is_plain() && address % alignof(float) == 0;
+  std::vector<float> values;
+  std::span<const float> came;
+  if (in_place) {
+    if (block.bytes.size() != (end - begin) * sizeof(float)) return false;
+    came = {reinterpret_cast<const float*>(block.bytes.data()), end - begin};
+  } else {
+    values.resize(end - begin);
+    if (!read(block.bytes, begin, values)) return false;
+    came = values;
+  }
+  if (!options_.wire.is_plain() && step->what.kind == ReduceStep::Kind::copy) {
+    auto bytes = std::make_shared<std::vector<std::byte>>(block.bytes.begin(), block.bytes.end());
+    const std::span<const std::byte> all(*bytes);
+    written_[begin] = {std::move(bytes), all};
   }
   progress_ += end - begin;
-  const auto address = reinterpret_cast<std::uintptr_t>(block.bytes.data());
-  const bool at_once = bucket.ready && step->at == begin && limit(bucket, *step) >= end &&
-                       address % alignof(float) == 0;
-  if (at_once) {
-    merge(*step, {reinterpret_cast<const float*>(block.bytes.data()), end - begin});
+  if (bucket.ready && step->at == begin && limit(bucket, *step) >= end) {
+    merge(*step, came);
     finish_if_complete(*step);
     for (const std::size_t later : step->before) go_on(piece.bucket, later, out);
   } else {
-    std::vector<float> values(end - begin);
-    std::memcpy(values.data(), block.bytes.data(), block.bytes.size());
+    if (in_place) values.assign(came.begin(), came.end());
     early_.emplace(key, std::move(values));
   }
   go_on(piece.bucket, index, out);

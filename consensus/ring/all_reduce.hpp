@@ -12,6 +12,7 @@
 
 #include "consensus/effects.hpp"
 #include "consensus/ring/reduce_plan.hpp"
+#include "consensus/ring/value_codec.hpp"
 
 namespace gv {
 
@@ -32,6 +33,14 @@ struct PieceName {
   static PieceName of(std::uint64_t number);
 };
 
+/// How the values of a piece are written.
+struct WireFormat {
+  ValueCodec codec = ValueCodec::identity;
+  bool sparse = false;  ///< Zeros are left out where that takes fewer bytes.
+
+  bool is_plain() const { return codec == ValueCodec::identity && !sparse; }
+};
+
 /// What all who take part must have alike.
 struct AllReduceOptions {
   std::vector<PeerId> order;  ///< Who takes part; the place in it is the rank.
@@ -39,7 +48,11 @@ struct AllReduceOptions {
   ReduceAlgorithm algorithm = ReduceAlgorithm::ring;
   std::vector<Range> buckets;       ///< Disjoint, in the order in which inputs become ready.
   std::size_t segment = 16 * 1024;  ///< Elements of one block at most; a block is sent on at once.
-  std::size_t unweighted_from = static_cast<std::size_t>(-1);  ///< Plain sums from this element on.
+  /// From this element on sums are plain and travel as they are.
+  std::size_t unweighted_from = static_cast<std::size_t>(-1);
+  /// Other than plain only for the ring, where pieces are passed on whole. Partial sums are written
+  /// anew by each; the final ones once, by whoever completes them, so that all have the same bits.
+  WireFormat wire;
 };
 
 /// Sums weight_i * input_i over everybody in `order`, in an order of additions that the plan fixes,
@@ -91,6 +104,9 @@ class AllReduce {
   std::size_t limit(const Bucket& bucket, const Step& step) const;
   void go_on(std::size_t bucket, std::size_t step, Effects& out);
   void send(std::size_t bucket, Step& step, Effects& out);
+  Payload payload(const Step& step, std::size_t end, const PieceName& piece);
+  bool read(std::span<const std::byte> bytes, std::size_t begin, std::span<float> values) const;
+  bool is_final(const Step& step) const;
   void take_early(std::size_t bucket, std::size_t step);
   void merge(Step& step, std::span<const float> values);
   void bring_in(std::size_t begin, std::size_t end, const float* came);
@@ -105,7 +121,8 @@ class AllReduce {
   Vector work_;
   std::vector<Bucket> buckets_;
   std::map<EarlyKey, std::vector<float>> early_;
-  std::size_t left_ = 0;  ///< Steps, and buckets whose input is not there.
+  std::map<std::size_t, Payload> written_;  ///< Final pieces in the bytes they came in, by element.
+  std::size_t left_ = 0;                    ///< Steps, and buckets whose input is not there.
   std::uint64_t progress_ = 0;
   std::uint64_t bytes_sent_ = 0;
 };
