@@ -40,9 +40,9 @@ struct GossipCounts {
   std::uint64_t jobs = 0;
   std::uint64_t forces_applied = 0;
   std::uint64_t forces_dropped = 0;  ///< Given up with the model they were meant for.
-  std::uint64_t triggers = 0;       ///< Times an exchange was due.
-  std::uint64_t idle_rounds = 0;    ///< Due, but the pairing left us without a partner to ask.
-  std::uint64_t missed_rounds = 0;  ///< Due, but busy, unreachable or without a usable partner.
+  std::uint64_t triggers = 0;        ///< Times an exchange was due.
+  std::uint64_t idle_rounds = 0;     ///< Due, but the pairing left us without a partner to ask.
+  std::uint64_t missed_rounds = 0;   ///< Due, but busy, unreachable or without a usable partner.
   std::uint64_t models_fetched = 0;
   std::uint64_t saves = 0;
   std::uint64_t save_failures = 0;
@@ -92,6 +92,8 @@ class GossipMode {
   /// Distance between the two models at the last exchange, before the force; a sample of the
   /// spread.
   double last_distance() const { return last_distance_; }
+  /// What exchanges and downloads remember: at most 5 entries for each peer ever met, and 20.
+  std::size_t held() const { return exchange_.held() + fetch_.held() + fetched_.size(); }
 
  private:
   void collect(Effects& out);
@@ -135,7 +137,9 @@ class GossipMode {
   double recent_accuracy_ = 0;
   double learning_rate_ = 0;
   double last_distance_ = 0;
-  std::optional<PeerId> owed_;         ///< Refused while we were busy: our next partner.
+  /// Refused while we were busy: our next partner. Of use to uniform pairing alone, where we
+  /// choose.
+  std::optional<PeerId> owed_;
   std::vector<Force> forces_;          ///< Committed, to be added by the next job.
   std::vector<FetchedModel> fetched_;  ///< At most one.
   GossipCounts counts_;
