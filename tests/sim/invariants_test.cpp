@@ -33,9 +33,9 @@ TEST_CASE("a member that is not on its observer's list is found out", "[sim]") {
     world.watch(invariants);
     world.run(Time(2s));
     if (let_in) {
-      // Behind the world's back, so to speak: its lists say otherwise.
+      // Behind the world's back: its lists say otherwise.
       NodeEffects effects;
-      world.peer(0).node->authorize(Time(2s), {id_of(1), id_of(2), stranger}, effects);
+      world.peer(0).node->authorize(Time(2s), {id_of(1), stranger}, effects);
     }
     world.send_from_outside(stranger, 0, alive(stranger, 1));
     CHECK(broken(invariants) == (let_in ? "no ghost" : "nothing"));
