@@ -236,8 +236,8 @@ int Run::run() {
     if (world.all_ended()) break;
   }
   world.run(end);
+  points.push_back(look(world, true));
   const CurvePoint last = look(world, false);
-  points.push_back(last);
   if (terminal_ && !options_.trace) fmt::print("\r\x1b[K");
   std::ofstream(folder / "curves.csv") << curves_csv(points);
   std::ofstream(folder / "curves.svg")
