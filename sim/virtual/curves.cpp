@@ -55,8 +55,8 @@ Axis linear_axis(double most) {
 /// alone if there are many.
 Axis logarithmic_axis(double least, double most) {
   Axis axis{.low = std::log10(least), .high = std::log10(most), .ticks = {}};
-  // At least a factor of four, so that two ticks are in it.
-  const double missing = std::max(0.0, std::log10(4.0) - (axis.high - axis.low));
+  // At least a factor of five, so that two ticks are in it.
+  const double missing = std::max(0.0, std::log10(5.0) - (axis.high - axis.low));
   axis.low -= missing / 2;
   axis.high += missing / 2;
   const double span = axis.high - axis.low;

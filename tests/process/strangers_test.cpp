@@ -57,14 +57,14 @@ bool is_hung_up_on(const std::string& address, const std::string& bytes) {
 }
 
 /// Connections to several addresses that say nothing, or `first` and then a byte at a time, and are
-/// made anew as soon as they are hung up on.
+/// made anew soon after they are hung up on.
 class Idlers {
  public:
   Idlers(const std::vector<std::string>& addresses, std::size_t each) {
     for (const std::string& address : addresses) {
       for (std::size_t i = 0; i < each; ++i) {
-        lines_.push_back(std::make_unique<Line>(Line{
-            tcp::socket(io_), endpoint_of(address), i % 2 == 0 ? "" : "\x16\x03", {}, {}, {}}));
+        lines_.push_back(std::make_unique<Line>(io_, endpoint_of(address)));
+        if (i % 2 == 1) lines_.back()->first = "\x16\x03";
       }
     }
     for (auto& line : lines_) open(*line);
@@ -78,11 +78,13 @@ class Idlers {
     for (auto& line : lines_) {
       if (line->connected) longest = std::max(longest, now - line->opened);
     }
-    if (now - dripped_ < 500ms) return;
+    if (now - dripped_ < 200ms) return;
     dripped_ = now;
     asio::error_code ignored;
     for (auto& line : lines_) {
-      if (!line->first.empty()) line->socket.write_some(asio::buffer("\0", 1), ignored);
+      if (line->is_over) open(*line);
+      const bool drips = line->connected && !line->first.empty();
+      if (drips) line->socket.write_some(asio::buffer("\0", 1), ignored);
     }
   }
 
@@ -92,20 +94,24 @@ class Idlers {
 
  private:
   struct Line {
+    Line(asio::io_context& io, tcp::endpoint where) : socket(io), to(std::move(where)) {}
+
     tcp::socket socket;
     tcp::endpoint to;
     std::string first;
     Clock::time_point opened;
-    bool connected;
-    char byte;
+    bool connected = false;
+    bool is_over = false;
+    char byte = 0;
   };
 
   void open(Line& line) {
     asio::error_code ignored;
-    line.connected = false;
+    line.connected = line.is_over = false;
     line.socket.close(ignored);
     // A listener that accepts nobody lets us wait: that must not hold the others up.
     line.socket.async_connect(line.to, [this, &line](asio::error_code error) {
+      line.is_over = bool(error);
       if (error) return;
       asio::error_code failed;
       line.opened = Clock::now();
@@ -124,7 +130,8 @@ class Idlers {
                                     return;
                                   }
                                   ++hung_up;
-                                  open(line);
+                                  line.connected = false;
+                                  line.is_over = true;
                                 });
   }
 
@@ -286,6 +293,7 @@ TEST_CASE("connections that say nothing or little are hung up on and keep nobody
   swarm.start(1, {.extra = {"--wait-for", "2"}});
   REQUIRE(swarm.exchanges_go_on(0));
   Idlers idlers(ports_of(swarm, 0), 200);
+  const auto began = Idlers::Clock::now();
   const auto meanwhile = [&](const std::function<bool()>& holds) {
     return [&, holds] {
       idlers.poll();
@@ -299,6 +307,8 @@ TEST_CASE("connections that say nothing or little are hung up on and keep nobody
   CHECK(eventually(meanwhile([&] { return !swarm.events(2, "model_fetched").empty(); }), 20s));
   const std::uint64_t before = committed(swarm, 0);
   CHECK(eventually(meanwhile([&] { return committed(swarm, 0) > before + 5; }), 30s));
+  // Handshakes and proofs have three seconds.
+  CHECK(eventually(meanwhile([&] { return Idlers::Clock::now() > began + 7s; }), 20s));
   INFO(std::chrono::duration<double>(idlers.longest).count() << " s at most");
   CHECK(idlers.longest < 6s);
   CHECK(swarm.status(0)["members"].size() == 3);
