@@ -58,6 +58,11 @@ def run(binary, config):
     return virtual / busy, events / busy, int(timed.stderr.split()[-1]) / 1024
 
 
+def ratio(value):
+    """34000, 7.7 or 0.52: decimals where they matter."""
+    return f"{value:.{2 if value < 1 else 1 if value < 10 else 0}f}"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--binary", default="build/release/grapevine")
@@ -72,7 +77,8 @@ def main():
                 config.write_text(text)
             figures = [run(arguments.binary, config) for _ in range(arguments.repeats)]
         pace, events, memory = (sorted(column) for column in zip(*figures))
-        print(f"{name}: {statistics.median(pace):.0f} times real ({pace[0]:.0f} to {pace[-1]:.0f}),"
+        print(f"{name}: {ratio(statistics.median(pace))} times real"
+              f" ({ratio(pace[0])} to {ratio(pace[-1])}),"
               f" {statistics.median(events) / 1e6:.2f} million events/s"
               f" ({events[0] / 1e6:.2f} to {events[-1] / 1e6:.2f}), {memory[-1]:.0f} MiB",
               flush=True)

@@ -34,6 +34,8 @@ constexpr auto check_patience = std::chrono::seconds(2);   ///< so long for its 
 constexpr auto dial_anew_after = std::chrono::seconds(4);  ///< Longer than a handshake may take.
 constexpr auto join_patience = std::chrono::seconds(10);
 constexpr auto dial_back_patience = std::chrono::seconds(10);
+/// A late word of a process that is gone makes it come back once, and the newer one after it.
+constexpr int returns_max = 3;
 constexpr auto self_test_patience = std::chrono::seconds(10);
 
 std::string endpoint(const std::string& address) { return "tcp://" + address; }
@@ -65,7 +67,9 @@ struct ControlLinks::Impl {
     std::string address;  ///< Where to dial it; empty: unknown.
     std::optional<Dealer> dealer;
     zmq::message_t route;       ///< Its dealer's name at our router; empty: none.
-    std::uint64_t session = 0;  ///< Of the life of the process we have contact with.
+    std::uint64_t session = 0;  ///< Of the life of the process we have contact with,
+    std::uint64_t before = 0;   ///< and of the one we had contact with before.
+    int returns = 0;            ///< How often the one before has come back.
     bool refused = false;       ///< Its hello disagrees.
   };
 
@@ -334,6 +338,16 @@ bool ControlLinks::Impl::admit(PeerId peer, Link& link, const Hello& theirs) {
   }
   const bool fresh = link.session != theirs.session || link.refused;
   const bool restarted = link.session != 0 && link.session != theirs.session;
+  if (restarted) {
+    link.returns = theirs.session == link.before ? link.returns + 1 : 0;
+    link.before = link.session;
+    if (link.returns == returns_max) {
+      callbacks.event({.name = "key_used_twice",
+                       .peer = peer,
+                       .detail = "two processes take turns with the key of " + link.peer.name +
+                                 "; stop one of them, or give it a key of its own"});
+    }
+  }
   link.refused = false;
   link.session = theirs.session;
   if (link.address.empty()) link.address = theirs.advertise;

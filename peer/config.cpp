@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <set>
 #include <utility>
@@ -17,8 +16,6 @@
 namespace gv {
 
 namespace {
-
-constexpr std::size_t file_bytes_max = std::size_t{1} << 20;
 
 /// One parse: the config as far as it is known, what was set where, and what is wrong.
 class Reading {
@@ -389,23 +386,9 @@ ParsedConfig parse_config_text(std::string_view text, std::string_view name) {
 }
 
 ParsedConfig parse_config_file(const std::string& path) {
-  std::error_code error;
   ParsedConfig failed;
-  if (!std::filesystem::is_regular_file(path, error)) {
-    failed.problems.push_back({path, "no such config file", "give the path of a .toml file"});
-    return failed;
-  }
-  if (std::filesystem::file_size(path, error) > file_bytes_max) {
-    failed.problems.push_back({path, "longer than 1 MiB", "this is not a config"});
-    return failed;
-  }
-  std::ifstream file(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file) {
-    failed.problems.push_back({path, "cannot be read", "check its permissions"});
-    return failed;
-  }
-  return parse_config_text(text, path);
+  const auto text = read_text_file(path, "config", failed.problems);
+  return text ? parse_config_text(*text, path) : failed;
 }
 
 Config default_config() {

@@ -339,7 +339,8 @@ int Host::run() {
                   print({{"settings", event.detail, "give every peer of a run the same settings"}});
                   exit_code_ = 2;
                   io_.stop();
-                } else if (event.name == "not_reachable" || event.name == "join_failed") {
+                } else if (event.name == "not_reachable" || event.name == "join_failed" ||
+                           event.name == "key_used_twice") {
                   fmt::print(stderr, "{}\n", event.detail);
                 }
               }});

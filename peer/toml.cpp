@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <regex>
 #include <utility>
 
@@ -287,6 +290,27 @@ TomlTable read_toml(std::string_view text, std::string_view name, Problems& prob
   Merger merger(name, problems);
   for (const Statement& statement : split(text)) merger.add(statement);
   return merger.take();
+}
+
+std::optional<std::string> read_text_file(const std::string& path, std::string_view what,
+                                          Problems& problems) {
+  const std::string name(what);
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) {
+    problems.push_back({path, "no such " + name + " file", "give the path of a .toml file"});
+    return std::nullopt;
+  }
+  if (std::filesystem::file_size(path, error) > text_bytes_max) {
+    problems.push_back({path, "longer than 1 MiB", "this is not a " + name});
+    return std::nullopt;
+  }
+  std::ifstream file(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file) {
+    problems.push_back({path, "cannot be read", "check its permissions"});
+    return std::nullopt;
+  }
+  return text;
 }
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {

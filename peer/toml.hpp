@@ -36,6 +36,11 @@ std::string_view kind_of(const TomlValue& value);
 /// text.
 TomlTable read_toml(std::string_view text, std::string_view name, Problems& problems);
 
+/// The text of a file that is at most as long; nothing, and why in `problems`, if there is none.
+/// `what` says for messages what it should hold: "config", "scenario".
+std::optional<std::string> read_text_file(const std::string& path, std::string_view what,
+                                          Problems& problems);
+
 /// The candidate with the fewest edits (insert, delete, replace, swap neighbours) from `name`, ties
 /// to the first; nothing if there are no candidates. Names that differ only in the unit at their
 /// end

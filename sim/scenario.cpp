@@ -6,9 +6,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <span>
 
@@ -22,7 +19,6 @@ using namespace settings;
 
 constexpr std::size_t peers_max = 100000;
 constexpr std::size_t happenings_max = 100000;
-constexpr std::size_t file_bytes_max = std::size_t{1} << 20;
 
 const std::vector<std::pair<std::string, FaultKind>>& fault_names() {
   static const std::vector<std::pair<std::string, FaultKind>> names{
@@ -474,22 +470,8 @@ ParsedScenario parse_scenario_text(std::string_view text, std::string_view name,
 
 ParsedScenario parse_scenario_file(const std::string& path, bool alone) {
   ParsedScenario failed;
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) {
-    failed.problems.push_back({path, "no such file", "give the path of a .toml file"});
-    return failed;
-  }
-  if (std::filesystem::file_size(path, error) > file_bytes_max) {
-    failed.problems.push_back({path, "longer than 1 MiB", "this is not a scenario"});
-    return failed;
-  }
-  std::ifstream file(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file) {
-    failed.problems.push_back({path, "cannot be read", "check its permissions"});
-    return failed;
-  }
-  return parse_scenario_text(text, path, alone);
+  const auto text = read_text_file(path, "scenario", failed.problems);
+  return text ? parse_scenario_text(*text, path, alone) : failed;
 }
 
 std::string scenario_reference() {

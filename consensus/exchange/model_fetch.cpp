@@ -317,4 +317,8 @@ bool ModelFetch::is_waiting() const { return state_->wanted.has_value(); }
 
 bool ModelFetch::failed() const { return state_->failed; }
 
+std::size_t ModelFetch::held() const {
+  return state_->served.size() + (state_->wanted ? state_->wanted->candidates.size() : 0);
+}
+
 }  // namespace gv

@@ -55,6 +55,9 @@ class ModelFetch {
   /// The last download found no source; cleared by want().
   bool failed() const;
 
+  /// Downloads served, at most `served_max`, and candidates for our own.
+  std::size_t held() const;
+
  private:
   struct State;
   std::unique_ptr<State> state_;

@@ -639,4 +639,10 @@ bool PairExchange::in_flight() const { return state_->flight.has_value(); }
 
 const PairExchange::Counts& PairExchange::counts() const { return state_->counts; }
 
+std::size_t PairExchange::held() const {
+  const State& state = *state_;
+  return state.committed.size() + state.settled.size() + state.conduct.size() +
+         state.patience.size() + state.distances.size();
+}
+
 }  // namespace gv

@@ -32,9 +32,9 @@ class PairExchange {
     float clip_radius = 0;   ///< Fixed radius of the clipping; 0 = see `clip_factor`.
     float clip_factor = 10;  ///< Radius as a multiple of the median of recent distances; 0 = off.
     float norm_cap = 10;     ///< Refuse a model whose norm exceeds ours this many times; 0 = off.
-    Duration answer_deadline = std::chrono::seconds(2);  ///< Offer to Accept or Refuse. Already
-                                                         ///< after an eighth of it, or twice what
-                                                         ///< the partner last took, it can yield.
+    /// From Offer to Accept or Refuse. An unanswered offer gives way to another exchange sooner:
+    /// after twice the time that the partner's last answer took, or an eighth of this at first.
+    Duration answer_deadline = std::chrono::seconds(2);
     Duration progress_deadline =
         std::chrono::seconds(5);  ///< Between two blocks, and for the word.
     Duration quarantine = std::chrono::minutes(5);
@@ -88,6 +88,10 @@ class PairExchange {
 
   bool in_flight() const;
   const Counts& counts() const;
+
+  /// What is remembered of others and of exchanges that are over: at most 4 entries for each peer
+  /// ever met, and 15. Forces that no snapshot contains yet are not counted.
+  std::size_t held() const;
 
  private:
   struct State;

@@ -182,6 +182,7 @@ std::map<PeerId, Entry>::iterator Membership::State::forget(
   unwell.erase(peer);
   news.erase({-entry->second.transmissions_left, peer});
   view.erase(peer);
+  std::erase(probe_order, peer);
   if (probe && probe->target == peer) probe.reset();
   return others.erase(entry);
 }
@@ -697,5 +698,13 @@ const Member* Membership::find(PeerId peer) const {
 }
 
 int Membership::local_health() const { return state_->health; }
+
+std::size_t Membership::held() const {
+  const State& state = *state_;
+  std::size_t held = state.others.size() + state.unwell.size() + state.news.size() +
+                     state.unheard.size() + state.probe_order.size() + state.relays.size();
+  for (const PeerId peer : state.unwell) held += state.others.at(peer).suspected_by.size();
+  return held;
+}
 
 }  // namespace gv

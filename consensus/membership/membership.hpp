@@ -69,6 +69,9 @@ class Membership {
   /// Lifeguard's local health: 0 is healthy, each point slows our own probes.
   int local_health() const;
 
+  /// Entries of all tables together: at most 9 for each authorised peer but ourselves, and 64.
+  std::size_t held() const;
+
  private:
   struct State;
   std::unique_ptr<State> state_;

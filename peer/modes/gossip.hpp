@@ -84,6 +84,8 @@ class GossipMode final : public Mode {
   /// Distance between the two models at the last exchange, before the force; a sample of the
   /// spread.
   double last_distance() const { return last_distance_; }
+  /// What exchanges and downloads remember: at most 5 entries for each peer ever met, and 20.
+  std::size_t held() const { return exchange_.held() + fetch_.held() + fetched_.size(); }
 
  private:
   void collect(Effects& out);
@@ -127,7 +129,9 @@ class GossipMode final : public Mode {
   double recent_accuracy_ = 0;
   double learning_rate_ = 0;
   double last_distance_ = 0;
-  std::optional<PeerId> owed_;         ///< Refused while we were busy: our next partner.
+  /// Refused while we were busy: our next partner. Of use to uniform pairing alone, where we
+  /// choose.
+  std::optional<PeerId> owed_;
   std::vector<Force> forces_;          ///< Committed, to be added by the next job.
   std::vector<FetchedModel> fetched_;  ///< At most one.
   GossipCounts counts_;

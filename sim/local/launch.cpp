@@ -16,7 +16,6 @@
 #include <stdexcept>
 #include <vector>
 
-#include "peer/config.hpp"
 #include "peer/host.hpp"
 #include "peer/status.hpp"
 #include "peer/task.hpp"
@@ -25,6 +24,7 @@
 #include "sim/local/real_scenario.hpp"
 #include "sim/local/summary.hpp"
 #include "sim/local/table.hpp"
+#include "sim/run_files.hpp"
 #include "sim/run_folder.hpp"
 
 namespace gv {
@@ -299,41 +299,22 @@ int Launch::run() {
 }  // namespace
 
 int launch(const LaunchOptions& options) {
-  ParsedConfig parsed;
-  ParsedScenario scenario;
-  if (options.config.empty()) {
-    parsed.config = default_config();
-  } else {
-    parsed = parse_config_file(options.config);
-  }
-  Problems problems = std::move(parsed.problems);
-  const bool alone = !options.faults.empty();
-  const std::string& file = alone ? options.faults : options.config;
-  // What is wrong with the file as a whole the config's reader has said already.
-  if (alone || (!file.empty() && std::filesystem::is_regular_file(file))) {
-    scenario = parse_scenario_file(file, alone);
-  }
-  const bool sound = scenario.problems.empty();
-  for (Problem& problem : scenario.problems) {
-    const auto known = [&](const Problem& other) { return to_string(other) == to_string(problem); };
-    if (std::ranges::none_of(problems, known)) problems.push_back(std::move(problem));
-  }
-  if (alone && sound && !scenario.present) {
-    problems.push_back({file, "no [scenario] in it", "add [[scenario.fault]] or another rule"});
-  }
-  const Scenario& rules = scenario.scenario;
+  RunFiles files = read_run_files(options.config, options.faults);
+  Problems& problems = files.problems;
+  const Scenario& rules = files.scenario;
   for (Problem& problem :
-       problems_on_processes(rules, options.peers, parsed.config.network.lane, file)) {
+       problems_on_processes(rules, options.peers, files.config.network.lane,
+                             options.faults.empty() ? options.config : options.faults)) {
     problems.push_back(std::move(problem));
   }
   if (!problems.empty()) {
     for (const Problem& problem : problems) fmt::print(stderr, "{}\n", to_string(problem));
     return 2;
   }
-  parsed.config.run.peers = options.peers;
+  files.config.run.peers = options.peers;
   const bool concerns_us = !rules.speeds.empty() || !rules.links.empty() || !rules.faults.empty();
   try {
-    return Launch(options, std::move(parsed.config),
+    return Launch(options, std::move(files.config),
                   concerns_us ? std::optional(rules) : std::nullopt)
         .run();
   } catch (const std::exception& error) {

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
+#include <utility>
+#include <vector>
 
 namespace gv {
 namespace {
@@ -32,53 +35,88 @@ double tick_step(double span) {
   return 10 * power;
 }
 
+/// Where a panel's vertical axis begins and ends, and what is written beside it; of a logarithmic
+/// one these are logarithms.
+struct Axis {
+  double low = 0;
+  double high = 1;
+  std::vector<double> ticks;
+};
+
+/// From 0 up to a round number.
+Axis linear_axis(double most) {
+  const double step = tick_step(most);
+  Axis axis{.low = 0, .high = step * std::max(1.0, std::ceil(most / step - 1e-9)), .ticks = {}};
+  for (int i = 0; i * step <= axis.high + 1e-9; ++i) axis.ticks.push_back(i * step);
+  return axis;
+}
+
+/// Over the range of the values, with a tick at 1, 2 and 5 of every power of ten, or at some powers
+/// alone if there are many.
+Axis logarithmic_axis(double least, double most) {
+  Axis axis{.low = std::log10(least), .high = std::log10(most), .ticks = {}};
+  // At least a factor of five, so that two ticks are in it.
+  const double missing = std::max(0.0, std::log10(5.0) - (axis.high - axis.low));
+  axis.low -= missing / 2;
+  axis.high += missing / 2;
+  const double span = axis.high - axis.low;
+  const double step = std::max(1.0, tick_step(span));
+  for (double power = std::floor(axis.low / step) * step; power <= axis.high; power += step) {
+    for (const double factor : {1.0, 2.0, 5.0}) {
+      const double at = power + std::log10(factor);
+      const bool wanted = factor == 1 || span <= 2.5;
+      if (wanted && at >= axis.low && at <= axis.high) axis.ticks.push_back(at);
+    }
+  }
+  return axis;
+}
+
 std::string panel_svg(std::span<const CurvePoint> points, const Panel& panel, double left,
                       double top) {
-  // A logarithm has no place for 0: it is drawn at the least value above it.
-  double least = 1;
+  // A logarithm has no place for 0: the curve begins with the first value above it.
+  std::vector<std::pair<double, double>> curve;
+  double least = std::numeric_limits<double>::infinity();
+  double most = 0;
   for (const CurvePoint& point : points) {
     const double value = panel.value(point);
-    if (value > 0) least = std::min(least, value);
+    if (panel.logarithmic && value <= 0) continue;
+    curve.emplace_back(point.time_s, panel.logarithmic ? std::log10(value) : value);
+    least = std::min(least, value);
+    most = std::max(most, value);
   }
-  const auto scaled = [&](const CurvePoint& point) {
-    const double value = panel.value(point);
-    return panel.logarithmic ? std::log10(std::max(value, least)) : value;
-  };
-  double low = panel.logarithmic ? scaled(points.front()) : 0;
-  double high = low;
-  for (const CurvePoint& point : points) {
-    low = std::min(low, scaled(point));
-    high = std::max(high, scaled(point));
-  }
-  if (high - low < 1e-12) high = low + 1;
+  const bool logarithmic = panel.logarithmic && !curve.empty();
+  const Axis axis = logarithmic ? logarithmic_axis(least, most) : linear_axis(most);
   const double end = std::max(points.back().time_s, 1e-9);
   const auto x = [&](double time) { return left + panel_width * time / end; };
   const auto y = [&](double value) {
-    return top + panel_height * (1 - (value - low) / (high - low));
+    return top + panel_height * (1 - (value - axis.low) / (axis.high - axis.low));
   };
-  std::string svg = fmt::format(
-      "<text x='{:.1f}' y='{:.1f}' class='name'>{}</text>\n"
-      "<rect x='{:.1f}' y='{:.1f}' width='{:.1f}' height='{:.1f}' class='frame'/>\n",
-      left, top - 8, panel.name, left, top, panel_width, panel_height);
-  const double step =
-      panel.logarithmic ? std::max(1.0, tick_step(high - low)) : tick_step(high - low);
-  for (double at = std::ceil(low / step) * step; at <= high + 1e-9; at += step) {
-    svg += fmt::format(
-        "<line x1='{:.1f}' y1='{:.1f}' x2='{:.1f}' y2='{:.1f}' class='grid'/>"
-        "<text x='{:.1f}' y='{:.1f}' class='tick' text-anchor='end'>{:g}</text>\n",
-        left, y(at), left + panel_width, y(at), left - 6, y(at) + 4,
-        panel.logarithmic ? std::pow(10.0, at) : at);
+  const auto line = [](double x1, double y1, double x2, double y2) {
+    return fmt::format("<line x1='{:.1f}' y1='{:.1f}' x2='{:.1f}' y2='{:.1f}' class='grid'/>", x1,
+                       y1, x2, y2);
+  };
+  const auto tick = [](double at_x, double at_y, const char* anchor, double value) {
+    return fmt::format("<text x='{:.1f}' y='{:.1f}' class='tick' text-anchor='{}'>{:.6g}</text>\n",
+                       at_x, at_y, anchor, value);
+  };
+  std::string svg = fmt::format("<text x='{:.1f}' y='{:.1f}' class='name'>{}</text>\n", left,
+                                top - 8, panel.name);
+  for (const double at : axis.ticks) {
+    svg += line(left, y(at), left + panel_width, y(at)) +
+           tick(left - 6, y(at) + 4, "end", logarithmic ? std::pow(10.0, at) : at);
   }
   const double time_step = tick_step(end);
-  for (double at = 0; at <= end + 1e-9; at += time_step) {
-    svg +=
-        fmt::format("<text x='{:.1f}' y='{:.1f}' class='tick' text-anchor='middle'>{:g}</text>\n",
-                    x(at), top + panel_height + 16, at);
+  for (int i = 0; i * time_step <= end + 1e-9; ++i) {
+    const double at = x(i * time_step);
+    svg += line(at, top, at, top + panel_height) +
+           tick(at, top + panel_height + 15, "middle", i * time_step);
   }
-  svg += "<polyline class='curve' points='";
-  for (const CurvePoint& point : points) {
-    svg += fmt::format("{:.1f},{:.1f} ", x(point.time_s), y(scaled(point)));
-  }
+  svg += fmt::format(
+      "<text x='{:.1f}' y='{:.1f}' class='tick' text-anchor='middle'>virtual seconds</text>\n"
+      "<rect x='{:.1f}' y='{:.1f}' width='{:.1f}' height='{:.1f}' class='frame'/>\n"
+      "<polyline class='curve' points='",
+      left + panel_width / 2, top + panel_height + 30, left, top, panel_width, panel_height);
+  for (const auto& [time, value] : curve) svg += fmt::format("{:.1f},{:.1f} ", x(time), y(value));
   return svg + "'/>\n";
 }
 
@@ -102,12 +140,14 @@ std::string curves_svg(std::span<const CurvePoint> points, const std::string& ti
       has_accuracy
           ? Panel{"accuracy of the mean model (%)",
                   [](const CurvePoint& p) { return 100 * p.accuracy; }}
-          : Panel{"loss of the mean model", [](const CurvePoint& p) { return p.loss; }, has_loss},
-      {"spread", [](const CurvePoint& p) { return p.spread; }, true},
-      {"exchanges", [](const CurvePoint& p) { return p.exchanges; }},
+          : Panel{has_loss ? "loss of the mean model, logarithmic" : "loss of the mean model",
+                  [](const CurvePoint& p) { return p.loss; }, has_loss},
+      {"spread of the models around their mean, logarithmic",
+       [](const CurvePoint& p) { return p.spread; }, true},
+      {"exchanges so far", [](const CurvePoint& p) { return p.exchanges; }},
       {"peers that are up", [](const CurvePoint& p) { return p.peers; }}};
   const double width = margin_left + 2 * panel_width + gap + 20;
-  const double height = margin_top + 2 * panel_height + 2 * gap;
+  const double height = margin_top + 14 + 2 * panel_height + gap + 45;
   std::string svg = fmt::format(
       "<svg xmlns='http://www.w3.org/2000/svg' width='{:.0f}' height='{:.0f}' "
       "viewBox='0 0 {:.0f} {:.0f}'>\n<style>text{{font:12px sans-serif;fill:#222}}"
@@ -119,11 +159,9 @@ std::string curves_svg(std::span<const CurvePoint> points, const std::string& ti
       width, height, width, height, margin_left, title);
   for (std::size_t i = 0; i < panels.size(); ++i) {
     const double left = margin_left + static_cast<double>(i % 2) * (panel_width + gap);
-    const double top = margin_top + 14 + static_cast<double>(i / 2) * (panel_height + gap - 14);
+    const double top = margin_top + 14 + static_cast<double>(i / 2) * (panel_height + gap);
     svg += panel_svg(points, panels[i], left, top);
   }
-  svg += fmt::format("<text x='{:.0f}' y='{:.0f}' class='tick'>virtual seconds</text>\n",
-                     margin_left, height - 12);
   return svg + "</svg>\n";
 }
 

@@ -18,6 +18,8 @@ constexpr Duration death_excused_for = std::chrono::seconds(90);
 constexpr Duration settled_after = std::chrono::seconds(60);
 /// More exchanges than that never commit while one job runs.
 constexpr std::uint64_t forces_waiting_max = 1000;
+/// A real lane drops what does not fit.
+constexpr std::size_t transfers_max = 16;
 
 /// alive(k) < suspect(k) < dead(k), left(k) < alive(k + 1).
 int rank(MemberState state) {
@@ -63,6 +65,7 @@ void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeE
          fmt::format("peer-{} wants {} messages, {} transfers and {} jobs at once", peer,
                      effects.messages.size(), effects.transfers.size(), effects.jobs.size()));
   }
+  transferred_ = !effects.transfers.empty();
   for (const Event& event : effects.events) {
     if (event.name == "exchange_undecided") record(peer).undecided_at = world.now();
     if (event.name != "member_dead" || !event.peer) continue;
@@ -207,7 +210,9 @@ void Invariants::on_happening(const Simulator& world, const Happening& happening
 void Invariants::on_state(const Simulator& world, PeerNumber peer, PeerState state) {
   PeerRecord& mine = record(peer);
   mine.disturbed_at = world.now();
+  gone_.erase(peer);
   if (state == PeerState::down || state == PeerState::ended) {
+    gone_[peer] = world.now();
     mine.standings.clear();
     mine.forces = 0;
   }
@@ -232,12 +237,50 @@ void Invariants::on_restore(const Simulator& world, PeerNumber peer, const Image
   mine.writing_step.reset();
 }
 
+void Invariants::check_bounds(const Simulator& world, PeerNumber peer) {
+  // "bounded": what a peer keeps grows with the swarm and not with time.
+  const Node& node = *world.peer(peer).node;
+  const std::size_t n = world.size();
+  const auto at_most = [&](std::size_t held, std::size_t most, const char* where) {
+    if (held <= most) return;
+    fail(world, "bounded",
+         fmt::format("peer-{} holds {} things in {}, {} at most", peer, held, where, most));
+  };
+  at_most(node.membership().view().size(), n, "its view");
+  at_most(node.membership().held(), 9 * (n - 1) + 64, "the tables of its membership");
+  if (const GossipMode* gossip = node.gossip()) {
+    at_most(gossip->held(), 5 * (n - 1) + 20, "the memories of its exchanges");
+  }
+  if (transferred_) at_most(world.longest_lane(peer), transfers_max, "a lane");
+}
+
+void Invariants::check_ghosts(const Simulator& world, PeerNumber peer) {
+  // "no ghost": nobody is a member who may not be,
+  const View& view = world.peer(peer).node->membership().view();
+  PeerRecord& mine = record(peer);
+  if (view.hash() != std::exchange(mine.view_hash, view.hash())) {
+    for (const PeerId member : view.peers()) {
+      if (member == id_of(peer) || std::ranges::binary_search(world.allowed(peer), member))
+        continue;
+      fail(world, "no ghost",
+           fmt::format("peer-{} counts {} in, which is not on its list", peer, to_string(member)));
+    }
+  }
+  // and who is gone is counted out in time, unless a fault hid it.
+  for (const auto& [gone, since] : gone_) {
+    const Time now = world.now();
+    if (now - since <= death_excused_for || !view.contains(id_of(gone))) continue;
+    if (!link_faults_.empty() || within(links_disturbed_at_, now, death_excused_for)) continue;
+    if (within(mine.disturbed_at, now, death_excused_for)) continue;
+    fail(world, "no ghost",
+         fmt::format("peer-{} counts peer-{} in, which is gone since {:.3f} s", peer, gone,
+                     seconds(since.time_since_epoch())));
+  }
+}
+
 void Invariants::check_members(const Simulator& world, PeerNumber peer) {
   const Node& node = *world.peer(peer).node;
   const Membership& membership = node.membership();
-  if (membership.view().size() > world.size()) {
-    fail(world, "bounded", fmt::format("peer-{}'s view is larger than the swarm", peer));
-  }
   PeerRecord& mine = record(peer);
   for (PeerNumber other = 0; other < world.size(); ++other) {
     if (other == peer) continue;
@@ -274,6 +317,8 @@ void Invariants::after(const Simulator& world, PeerNumber peer) {
                      acted.node->mode().deadline() <= now ? "gossip " : "",
                      acted.node->gossip()->exchange().deadline() <= now ? "exchange" : ""));
   }
+  check_bounds(world, peer);
+  check_ghosts(world, peer);
   check_members(world, peer);
 }
 

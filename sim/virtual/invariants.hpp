@@ -60,6 +60,7 @@ class Invariants : public Watcher {
     std::map<PeerNumber, Standing> standings;
     std::optional<Time> adopted_at;    ///< Gave its model up for a fetched one.
     std::optional<Time> disturbed_at;  ///< Last killed, stopped, slowed, or its clock changed.
+    std::uint64_t view_hash = 0;       ///< Of the view that was last looked at.
     std::optional<Time> undecided_at;
     std::optional<std::uint64_t> committed_step;  ///< Newest checkpoint on the disk.
     std::optional<std::uint64_t> writing_step;    ///< Of a checkpoint that a crash interrupted.
@@ -71,12 +72,16 @@ class Invariants : public Watcher {
   void fail(const Simulator& world, std::string invariant, std::string what);
   PeerRecord& record(PeerNumber peer);
   void check_force(const Simulator& world, PeerNumber peer, const Force& force);
+  void check_bounds(const Simulator& world, PeerNumber peer);
   void check_members(const Simulator& world, PeerNumber peer);
+  void check_ghosts(const Simulator& world, PeerNumber peer);
   bool excuses_death(const Simulator& world, PeerNumber observer, PeerNumber target) const;
 
   std::optional<Violation> violation_;
-  bool ticked_ = false;  ///< The input under way is a tick.
+  bool ticked_ = false;       ///< The input under way is a tick.
+  bool transferred_ = false;  ///< It led to a transfer.
   std::vector<PeerRecord> records_;
+  std::map<PeerNumber, Time> gone_;  ///< Down or ended, since when.
   std::map<TransferId, Half> halves_;
   std::set<std::pair<TransferId, PeerNumber>> applied_;
   std::set<std::size_t> link_faults_;       ///< Under way.

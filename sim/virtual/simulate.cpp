@@ -12,12 +12,11 @@
 #include <optional>
 #include <vector>
 
-#include "peer/config.hpp"
 #include "peer/settings.hpp"
 #include "peer/task.hpp"
 #include "sim/mean.hpp"
+#include "sim/run_files.hpp"
 #include "sim/run_folder.hpp"
-#include "sim/scenario.hpp"
 #include "sim/virtual/curves.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "sim/virtual/swarm.hpp"
@@ -241,8 +240,8 @@ int Run::run() {
     if (world.all_ended()) break;
   }
   world.run(end);
+  points.push_back(look(world, true));
   const CurvePoint last = look(world, false);
-  points.push_back(last);
   if (terminal_ && !options_.trace) fmt::print("\r\x1b[K");
   std::ofstream(folder / "curves.csv") << curves_csv(points);
   std::ofstream(folder / "curves.svg")
@@ -291,9 +290,12 @@ void Run::print_summary(const Simulator& world, const CurvePoint& last) {
     line("reasons", text);
   }
   line("staleness", fmt::format("{:.1f} steps between the two sides", tally_.staleness()));
+  const WorldCounts& counts = world.counts();
+  line("messages", fmt::format("{} ({} lost, {} twice, {} damaged; blocks included)",
+                               counts.messages, counts.lost, counts.duplicated, counts.damaged));
   line("bytes", fmt::format("{:.1f} MB of models, {:.2f} MB of messages",
-                            static_cast<double>(world.counts().lane_bytes) / 1e6,
-                            static_cast<double>(world.counts().control_bytes) / 1e6));
+                            static_cast<double>(counts.lane_bytes) / 1e6,
+                            static_cast<double>(counts.control_bytes) / 1e6));
   line("time of peers",
        fmt::format("{:.1f} s training; lost: {:.1f} s slowed, {:.1f} s joining, {:.1f} s stopped, "
                    "{:.1f} s down",
@@ -304,38 +306,17 @@ void Run::print_summary(const Simulator& world, const CurvePoint& last) {
       text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, name);
     }
     line("faults", text);
-    line("seen as", fmt::format("{} deaths, {} models fetched, {} messages and blocks lost",
-                                tally_.events("member_dead"), tally_.events("model_fetched"),
-                                world.counts().lost));
+    line("seen as", fmt::format("{} deaths, {} models fetched", tally_.events("member_dead"),
+                                tally_.events("model_fetched")));
   }
-  line("events", fmt::format("{} ({:.0f} a second)", world.counts().events,
-                             static_cast<double>(world.counts().events) / std::max(wall, 1e-9)));
+  line("events", fmt::format("{} ({:.0f} a second)", counts.events,
+                             static_cast<double>(counts.events) / std::max(wall, 1e-9)));
   line("trace hash", fmt::format("{:016x}", world.trace_hash()));
 }
 
-}  // namespace
-
-namespace {
-
-/// Config and scenario of one file; what is wrong with either is in `problems`.
-struct Parsed {
-  Config config;
-  Scenario scenario;
-  Problems problems;
-};
-
-Parsed parse(const std::string& path) {
-  ParsedConfig config = path.empty() ? ParsedConfig{default_config(), {}} : parse_config_file(path);
-  ParsedScenario scenario;
-  if (!path.empty()) scenario = parse_scenario_file(path, false);
-  Parsed parsed{std::move(config.config), std::move(scenario.scenario), std::move(config.problems)};
-  // The file is read twice; what is wrong with its syntax is said once.
-  for (const Problem& problem : scenario.problems) {
-    const bool said = std::ranges::any_of(parsed.problems, [&](const Problem& known) {
-      return to_string(known) == to_string(problem);
-    });
-    if (!said) parsed.problems.push_back(problem);
-  }
+/// Config and scenario of one file, which may name the number of peers in either.
+RunFiles parse(const std::string& path) {
+  RunFiles parsed = read_run_files(path);
   if (parsed.scenario.peers > 0) parsed.config.run.peers = parsed.scenario.peers;
   const std::size_t peers = parsed.config.run.peers;
   for (const FaultRule& fault : parsed.scenario.faults) {
@@ -352,7 +333,7 @@ Parsed parse(const std::string& path) {
 }  // namespace
 
 int check_scenario(const SimulateOptions& options) {
-  Parsed parsed = parse(options.config);
+  RunFiles parsed = parse(options.config);
   if (parsed.scenario.work == WorkKind::training) {
     parsed.problems.push_back({options.config + ": scenario.work",
                                "\"training\" is not checked, only what peers do with each other",
@@ -369,7 +350,7 @@ int check_scenario(const SimulateOptions& options) {
 }
 
 int simulate(const SimulateOptions& options) {
-  Parsed parsed = parse(options.config);
+  RunFiles parsed = parse(options.config);
   if (!parsed.problems.empty()) return fail(parsed.problems);
   try {
     return Run(options, std::move(parsed.config), std::move(parsed.scenario)).run();

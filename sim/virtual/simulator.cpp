@@ -273,6 +273,19 @@ Time Simulator::now() const { return world_->now; }
 Time Simulator::local(PeerNumber number) const { return world_->local(number); }
 std::size_t Simulator::size() const { return world_->options.peers; }
 const VirtualPeer& Simulator::peer(PeerNumber number) const { return world_->peers[number]; }
+const std::vector<PeerId>& Simulator::allowed(PeerNumber number) const {
+  return world_->allow_lists[number];
+}
+
+std::size_t Simulator::longest_lane(PeerNumber number) const {
+  std::size_t longest = 0;
+  for (const PeerNumber other : world_->machines[number].lanes) {
+    const auto lane = world_->lanes.find(World::pair_key(number, other));
+    if (lane != world_->lanes.end()) longest = std::max(longest, lane->second.streams.size());
+  }
+  return longest;
+}
+
 const WorldCounts& Simulator::counts() const { return world_->counts; }
 const Simulator::Options& Simulator::options() const { return world_->options; }
 std::uint64_t Simulator::trace_hash() const { return world_->hash; }

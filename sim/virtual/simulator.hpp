@@ -120,6 +120,10 @@ class Simulator {
   bool all_ended() const;
   std::size_t size() const;
   const VirtualPeer& peer(PeerNumber number) const;
+  /// Whom the peer may meet, sorted; whether it is named itself says nothing.
+  const std::vector<PeerId>& allowed(PeerNumber number) const;
+  /// Transfers that wait on the peer's fullest lane.
+  std::size_t longest_lane(PeerNumber number) const;
   const WorldCounts& counts() const;
   const Options& options() const;
 

@@ -175,12 +175,13 @@ namespace {
 std::uint64_t running_seed = 0;
 
 void say_crash(int) {
-  char text[160];
+  char text[240];
   const int length = std::snprintf(
       text, sizeof text,
-      "crash or no end in the world of seed %llu\nreplay: grapevine sim --swarm 1 "
+      "crash or no end in the world of seed %llu\ncommit %s; replay: grapevine sim --swarm 1 "
       "--seed %llu --trace\n",
-      static_cast<unsigned long long>(running_seed), static_cast<unsigned long long>(running_seed));
+      static_cast<unsigned long long>(running_seed), GRAPEVINE_COMMIT,
+      static_cast<unsigned long long>(running_seed));
   if (length > 0)
     static_cast<void>(!::write(STDOUT_FILENO, text, static_cast<std::size_t>(length)));
   ::_exit(swarm_crashed);

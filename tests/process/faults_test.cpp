@@ -122,4 +122,19 @@ TEST_CASE("the integer canaries of all peers sum to what they started with", "[p
   CHECK(now == at_start);
 }
 
+TEST_CASE("a peer that can write no checkpoint says so and trains on", "[process]") {
+  std::string config = endless_config();
+  config.replace(config.find("every_steps = 0"), 15, "every_steps = 500");
+  Swarm swarm(2, config);
+  // Where its folder of checkpoints should be lies a file, which not even root can write below.
+  std::ofstream(swarm.folder(1) / "checkpoints") << "x";
+  swarm.start_all();
+  REQUIRE(eventually([&] { return swarm.events(1, "save_failed").size() >= 3; }, 30s));
+  CHECK(swarm.output(1).find("checkpoint not written") != std::string::npos);
+  CHECK(swarm.events(0, "save_failed").empty());
+  CHECK(swarm.exchanges_go_on(1));
+  swarm.signal(1, SIGTERM);
+  CHECK(swarm.wait_for_end(1, 10s).exit_code == 0);
+}
+
 }  // namespace gv

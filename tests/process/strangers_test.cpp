@@ -2,15 +2,21 @@
 #include <sodium.h>
 #include <zmq.h>
 
+#include <algorithm>
 #include <asio/connect.hpp>
 #include <asio/io_context.hpp>
 #include <asio/ip/tcp.hpp>
 #include <asio/read.hpp>
 #include <asio/write.hpp>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <functional>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "consensus/base/rng.hpp"
 #include "tests/process/swarm.hpp"
@@ -48,6 +54,100 @@ bool is_hung_up_on(const std::string& address, const std::string& bytes) {
   drain();
   io.run_for(10s);
   return closed;
+}
+
+/// Connections to several addresses that say nothing, or `first` and then a byte at a time, and are
+/// made anew soon after they are hung up on.
+class Idlers {
+ public:
+  Idlers(const std::vector<std::string>& addresses, std::size_t each) {
+    for (const std::string& address : addresses) {
+      for (std::size_t i = 0; i < each; ++i) {
+        lines_.push_back(std::make_unique<Line>(io_, endpoint_of(address)));
+        if (i % 2 == 1) lines_.back()->first = "\x16\x03";
+      }
+    }
+    for (auto& line : lines_) open(*line);
+  }
+
+  /// Lets a little happen.
+  void poll() {
+    io_.restart();
+    io_.poll();
+    const auto now = Clock::now();
+    for (auto& line : lines_) {
+      if (line->connected) longest = std::max(longest, now - line->opened);
+    }
+    if (now - dripped_ < 200ms) return;
+    dripped_ = now;
+    asio::error_code ignored;
+    for (auto& line : lines_) {
+      if (line->is_over) open(*line);
+      const bool drips = line->connected && !line->first.empty();
+      if (drips) line->socket.write_some(asio::buffer("\0", 1), ignored);
+    }
+  }
+
+  using Clock = std::chrono::steady_clock;
+  Clock::duration longest{};  ///< That one of them was let stand.
+  std::size_t hung_up = 0;
+
+ private:
+  struct Line {
+    Line(asio::io_context& io, tcp::endpoint where) : socket(io), to(std::move(where)) {}
+
+    tcp::socket socket;
+    tcp::endpoint to;
+    std::string first;
+    Clock::time_point opened;
+    bool connected = false;
+    bool is_over = false;
+    char byte = 0;
+  };
+
+  void open(Line& line) {
+    asio::error_code ignored;
+    line.connected = line.is_over = false;
+    line.socket.close(ignored);
+    // A listener that accepts nobody lets us wait: that must not hold the others up.
+    line.socket.async_connect(line.to, [this, &line](asio::error_code error) {
+      line.is_over = bool(error);
+      if (error) return;
+      asio::error_code failed;
+      line.opened = Clock::now();
+      line.connected = true;
+      line.socket.write_some(asio::buffer(line.first), failed);
+      drain(line);
+    });
+  }
+
+  void drain(Line& line) {
+    line.socket.async_read_some(asio::buffer(&line.byte, 1),
+                                [this, &line](asio::error_code error, std::size_t) {
+                                  if (error == asio::error::operation_aborted) return;
+                                  if (!error) {
+                                    drain(line);
+                                    return;
+                                  }
+                                  ++hung_up;
+                                  line.connected = false;
+                                  line.is_over = true;
+                                });
+  }
+
+  asio::io_context io_;
+  std::vector<std::unique_ptr<Line>> lines_;
+  Clock::time_point dripped_ = Clock::now();
+};
+
+std::vector<std::string> ports_of(Swarm& swarm, std::size_t number) {
+  const auto self = swarm.status(number)["self"];
+  return {self.value("listening", ""), self.value("lanes", "")};
+}
+
+std::uint64_t committed(Swarm& swarm, std::size_t number) {
+  const nlohmann::json document = swarm.status(number);
+  return document.is_null() ? 0 : document["exchanges"].value("committed", 0ULL);
 }
 
 std::string noise(std::uint64_t seed, std::size_t size) {
@@ -160,6 +260,112 @@ TEST_CASE("a source that dies in the middle of a download is replaced by another
   INFO(swarm.events(2, "fetch_source_lost").size());
   CHECK(swarm.events(2, "model_fetched").front().value("name", "") != source);
   CHECK(eventually([&] { return swarm.step(2) > 40; }, 60s));
+}
+
+TEST_CASE("a port scan stops no exchange and leaves no descriptor behind", "[process]") {
+  Swarm swarm(2, endless_config("[network]\nlane = \"tls\"\n"));
+  swarm.start_all();
+  REQUIRE(swarm.exchanges_go_on(0));
+  const std::size_t before = swarm.descriptors(0);
+  const std::uint64_t exchanges = committed(swarm, 0);
+  const auto ports = ports_of(swarm, 0);
+  asio::io_context io;
+  int connections = 0;
+  for (const auto end = std::chrono::steady_clock::now() + 3s;
+       std::chrono::steady_clock::now() < end; ++connections) {
+    tcp::socket socket(io);
+    socket.connect(endpoint_of(ports[static_cast<std::size_t>(connections % 2)]));
+    // Half of them with a reset, as scanners do.
+    socket.set_option(asio::socket_base::linger(connections % 4 < 2, 0));
+  }
+  INFO(connections << " connections in 3 s");
+  CHECK(connections > 1000);
+  CHECK(committed(swarm, 0) > exchanges);
+  CHECK(eventually([&] { return swarm.descriptors(0) <= before + 2; }, 10s));
+  CHECK(swarm.status(0)["members"].size() == 2);
+  CHECK(swarm.exchanges_go_on(0));
+}
+
+TEST_CASE("connections that say nothing or little are hung up on and keep nobody out",
+          "[process]") {
+  Swarm swarm(3, endless_config("[network]\nlane = \"tls\"\n"));
+  swarm.start(0, {.extra = {"--wait-for", "2"}});
+  swarm.start(1, {.extra = {"--wait-for", "2"}});
+  REQUIRE(swarm.exchanges_go_on(0));
+  Idlers idlers(ports_of(swarm, 0), 200);
+  const auto began = Idlers::Clock::now();
+  const auto meanwhile = [&](const std::function<bool()>& holds) {
+    return [&, holds] {
+      idlers.poll();
+      return holds();
+    };
+  };
+  CHECK(eventually(meanwhile([&] { return idlers.hung_up > 400; }), 20s));
+  swarm.start(2);
+  CHECK(eventually(meanwhile([&] { return swarm.state_of(0, 2) == "alive"; }), 10s));
+  // Its model comes over a lane whose port is beset.
+  CHECK(eventually(meanwhile([&] { return !swarm.events(2, "model_fetched").empty(); }), 20s));
+  const std::uint64_t before = committed(swarm, 0);
+  CHECK(eventually(meanwhile([&] { return committed(swarm, 0) > before + 5; }), 30s));
+  // Handshakes and proofs have three seconds.
+  CHECK(eventually(meanwhile([&] { return Idlers::Clock::now() > began + 7s; }), 20s));
+  INFO(std::chrono::duration<double>(idlers.longest).count() << " s at most");
+  CHECK(idlers.longest < 6s);
+  CHECK(swarm.status(0)["members"].size() == 3);
+}
+
+TEST_CASE("a peer without a descriptor left goes on and is itself again when some are free",
+          "[process]") {
+  Swarm swarm(3, endless_config("[network]\nlane = \"tls\"\n"));
+  swarm.start(0, {.prefix = {"/bin/sh", "-c", "ulimit -n 100; exec \"$@\"", "sh"},
+                  .extra = {"--wait-for", "2"}});
+  swarm.start(1, {.extra = {"--wait-for", "2"}});
+  REQUIRE(swarm.exchanges_go_on(0));
+  const auto ports = ports_of(swarm, 0);
+  const std::uint64_t step = swarm.step(0);
+  {
+    Idlers idlers({ports[0], ports[0], ports[1]}, 100);
+    CHECK(eventually(
+        [&] {
+          idlers.poll();
+          return swarm.descriptors(0) >= 99;
+        },
+        10s));
+    const auto end = std::chrono::steady_clock::now() + 4s;
+    eventually(
+        [&] {
+          idlers.poll();
+          return std::chrono::steady_clock::now() > end;
+        },
+        10s);
+    CHECK(swarm.is_running(0));
+  }
+  REQUIRE(eventually([&] { return !swarm.status(0).is_null(); }, 10s));
+  CHECK(swarm.step(0) > step);
+  CHECK(eventually([&] { return swarm.descriptors(0) < 60; }, 10s));
+  for (const std::string& port : ports) CHECK(is_hung_up_on(port, "GET / HTTP/1.1\r\n\r\n"));
+  swarm.start(2);
+  CHECK(eventually([&] { return swarm.state_of(0, 2) == "alive"; }, 10s));
+  CHECK(swarm.exchanges_go_on(0));
+  CHECK(swarm.exchanges_go_on(2));
+}
+
+TEST_CASE("two processes with one key leave the others training", "[process]") {
+  Swarm swarm(4, endless_config("[network]\nlane = \"tls\"\n"));
+  for (std::size_t number = 0; number < 3; ++number) {
+    swarm.start(number, {.extra = {"--wait-for", "3"}});
+  }
+  REQUIRE(swarm.exchanges_go_on(0));
+  std::filesystem::copy_file(swarm.folder(2) / "key", swarm.folder(3) / "key",
+                             std::filesystem::copy_options::overwrite_existing);
+  swarm.start(3);
+  REQUIRE(eventually([&] { return !swarm.events(0, "key_used_twice").empty(); }, 20s));
+  for (const std::size_t number : {0U, 1U}) {
+    CHECK(swarm.exchanges_go_on(number));
+    CHECK(swarm.is_running(number));
+    CHECK(swarm.status(number)["members"].size() == 3);
+    CHECK(swarm.events(number, "member_dead").empty());
+  }
 }
 
 }  // namespace gv

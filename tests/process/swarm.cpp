@@ -151,6 +151,12 @@ bool Swarm::is_running(std::size_t number) {
   return peers_[number].process && !peers_[number].process->ending();
 }
 
+std::size_t Swarm::descriptors(std::size_t number) {
+  const auto open = "/proc/" + std::to_string(peers_[number].process->pid()) + "/fd";
+  return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(open),
+                                                std::filesystem::directory_iterator()));
+}
+
 Ending Swarm::wait_for_end(std::size_t number, std::chrono::milliseconds limit) {
   if (!eventually([&] { return !is_running(number); }, limit)) {
     throw std::runtime_error(name(number) + " did not end in time: " + output(number));

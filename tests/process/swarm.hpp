@@ -63,6 +63,8 @@ class Swarm {
   /// Kills the process and waits until it is gone.
   void kill(std::size_t number);
   bool is_running(std::size_t number);
+  /// Descriptors the process has open.
+  std::size_t descriptors(std::size_t number);
   /// Waits for the process to end by itself.
   Ending wait_for_end(std::size_t number, std::chrono::milliseconds limit);
 

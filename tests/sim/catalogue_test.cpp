@@ -1,10 +1,19 @@
 // The catalogue of faults in docs/faults.md, row by row, on virtual peers with every invariant.
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
 #include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "sim/virtual/swarm.hpp"
 #include "sim/virtual/tally.hpp"
+#include "tests/sim/worlds.hpp"
 
 namespace gv {
 namespace {
@@ -248,6 +257,18 @@ TEST_CASE("F23 and F25 a full disk or a slow one stops no training", "[sim]") {
   CHECK(probe.exchanges() > 100);
 }
 
+TEST_CASE("F24 a checkpoint that cannot be written leaves the one before it to go on from",
+          "[sim]") {
+  Probe probe;
+  holds(world_of(4, near + fault("kind = \"disk_full\"\npeers = \"1\"\nat_s = 12\nfor_s = 30\n") +
+                        fault("kind = \"kill\"\npeers = \"1\"\nat_s = 30\nfor_s = 1\n")),
+        probe);
+  REQUIRE(probe.restored.size() == 1);
+  // A checkpoint every 5 s: the last before the 12th.
+  CHECK(probe.restored.front() >= 150);
+  CHECK(probe.restored.front() <= 260);
+}
+
 TEST_CASE("F26 and F28 kills while checkpoints are written leave the old one or the new one",
           "[sim]") {
   DrawnWorld world = world_of(
@@ -274,6 +295,220 @@ TEST_CASE("F31 damaged messages and blocks get in nowhere and exchanges go on", 
   holds(world_of(6, near + fault("kind = \"corrupt\"\nprobability = 0.05\nat_s = 5\nfor_s = 50\n")),
         probe);
   CHECK(probe.exchanges() > 50);
+}
+
+TEST_CASE("F43 a second holder of a key confuses whom it speaks to and breaks no promise",
+          "[sim]") {
+  const DrawnWorld drawn = world_of(5, near);
+  Simulator world(simulator_options(drawn), workloads(drawn));
+  Invariants invariants;
+  Probe probe;
+  world.watch(invariants);
+  world.watch(probe);
+  std::uint64_t number = 0;
+  for (Time at(10s); at < Time(50s); at += 500ms) {
+    world.run(at);
+    // What a copy of peer 1 on another machine would say, of itself and of exchanges of its own.
+    Member copy = world.peer(1).node->membership().self();
+    copy.address = "virtual:elsewhere";
+    ++copy.incarnation;
+    const auto& exchange = world.options().node.gossip.exchange;
+    for (const PeerNumber to : {0U, 2U, 3U, 4U}) {
+      const TransferId id{copy.id, 4711, ++number};
+      world.send_from_outside(copy.id, to, PushPull{true, {copy}});
+      world.send_from_outside(copy.id, to,
+                              Offer{.id = id,
+                                    .layout_hash = exchange.layout_hash,
+                                    .elements = exchange.elements,
+                                    .alpha = 0.5F});
+      world.send_from_outside(copy.id, to, Commit{id});
+    }
+  }
+  const std::vector<std::uint64_t> meanwhile = probe.committed;
+  world.run(Time(120s));
+  invariants.check_settled(world);
+  INFO((invariants.violation() ? invariants.violation()->what : ""));
+  CHECK_FALSE(invariants.violation());
+  CHECK(probe.events("member_dead") == 0);
+  for (PeerNumber peer = 0; peer < world.size(); ++peer) {
+    CHECK(meanwhile[peer] > 0);
+    CHECK(probe.committed[peer] > meanwhile[peer]);
+    // The one whose address and incarnation were disputed has had the last word.
+    const Member* first = world.peer(peer).node->membership().find(id_of(1));
+    REQUIRE(first != nullptr);
+    CHECK(first->address == "virtual:1");
+  }
+}
+
+namespace {
+
+/// The newest exchange that anybody offered to anybody.
+class Offered : public Watcher {
+ public:
+  void on_effects(const Simulator&, PeerNumber peer, const NodeEffects& effects) override {
+    for (const Outgoing& out : effects.messages) {
+      const auto* offer = std::get_if<Offer>(&out.message);
+      if (offer != nullptr) newest.emplace(offer->id, peer, number_of(out.to));
+    }
+  }
+  std::optional<std::tuple<TransferId, PeerNumber, PeerNumber>> newest;
+};
+
+}  // namespace
+
+TEST_CASE("F44 who speaks of the exchanges of others is taken for itself", "[sim]") {
+  const auto run = [](bool with_squatter) {
+    const DrawnWorld drawn = world_of(5, near);
+    Simulator world(simulator_options(drawn), workloads(drawn));
+    Invariants invariants;
+    Offered offered;
+    world.watch(invariants);
+    world.watch(offered);
+    for (Time at(5s); at < Time(40s); at += 1ms) {
+      world.run(at);
+      if (!with_squatter || !offered.newest) continue;
+      // Peer 4 knows that exchange and says of it whatever one of the two could say.
+      const auto [id, from, to] = *std::exchange(offered.newest, std::nullopt);
+      if (from == 4 || to == 4) continue;
+      for (const PeerNumber victim : {from, to}) {
+        for (const Message& lie :
+             {Message(Accept{.id = id, .alpha = 1}), Message(Ready{id}), Message(Commit{id}),
+              Message(Query{id}), Message(Resume{id, 0}), Message(Refuse{id, Reason::busy}),
+              Message(Abort{id, Reason::timed_out})}) {
+          world.send_from_outside(id_of(4), victim, lie);
+        }
+      }
+    }
+    invariants.check_settled(world);
+    CHECK_FALSE(invariants.violation());
+    return models(world);
+  };
+  CHECK(run(true) == run(false));
+}
+
+namespace {
+
+/// Computes as `honest` does and shows others something else.
+class Poisoner : public Workload {
+ public:
+  using Lie = std::function<void(std::vector<float>&)>;
+  Poisoner(std::unique_ptr<Workload> honest, Lie lie)
+      : honest_(std::move(honest)), lie_(std::move(lie)) {}
+
+  JobDone run(Job job) override {
+    JobDone done = honest_->run(std::move(job));
+    if (!done.snapshot) return done;
+    auto shown = std::make_shared<Snapshot>(*done.snapshot);
+    lie_(shown->values);
+    done.snapshot = std::move(shown);
+    return done;
+  }
+  std::uint64_t step() const override { return honest_->step(); }
+  std::span<const float> parameters() const override { return honest_->parameters(); }
+  const Canary& canary() const override { return honest_->canary(); }
+  Image image() const override { return honest_->image(); }
+  void restore(const Image& image) override { honest_->restore(image); }
+
+ private:
+  std::unique_ptr<Workload> honest_;
+  Lie lie_;
+};
+
+struct Poisoned {
+  double distance = 0;     ///< Of the honest mean from its own optimum, at the end.
+  double attacks = 0;      ///< Exchanges with a poisoner, for each honest peer and period.
+  double quarantined = 0;  ///< Times that somebody was.
+};
+
+constexpr std::size_t honest_peers = 13;
+constexpr std::size_t poisoners = 3;
+constexpr double radius = 0.1;
+
+/// 13 honest peers and 3 poisoners minimise quadratics for 200 periods of 20 steps.
+Poisoned poisoned(const Poisoner::Lie& lie, float clip_radius) {
+  DrawnWorld drawn = world_of(honest_peers + poisoners, near);
+  drawn.scenario.dimension = 16;
+  drawn.learning_rate = 0.05;
+  drawn.node.gossip.exchange.clip_radius = clip_radius;
+  drawn.node.gossip.exchange.clip_factor = 0;
+  const QuadraticSpec spec{
+      .dimension = 16, .learning_rate = 0.05, .noise = 0.01, .disagreement = 0.2};
+  Simulator world(simulator_options(drawn), [&](std::size_t peer) -> std::unique_ptr<Workload> {
+    auto honest = quadratic_workload(spec, peer);
+    if (peer < honest_peers) return honest;
+    return std::make_unique<Poisoner>(std::move(honest), lie);
+  });
+  Invariants invariants;
+  Poisoned result;
+  EventWatch watch([&](const Simulator&, PeerNumber peer, const Event& event) {
+    result.quarantined += event.name == "peer_quarantined" ? 1 : 0;
+    if (event.name != "exchange_committed" || peer >= honest_peers) return;
+    result.attacks += number_of(*event.peer) >= honest_peers ? 1.0 / (200 * honest_peers) : 0;
+  });
+  world.watch(invariants);
+  world.watch(watch);
+  world.run(Time(200s));
+  INFO((invariants.violation() ? invariants.violation()->what : ""));
+  CHECK_FALSE(invariants.violation());
+  const std::vector<double> optimum = common_optimum(spec, honest_peers);
+  double squares = 0;
+  for (std::size_t k = 0; k < optimum.size(); ++k) {
+    double mean = 0;
+    for (PeerNumber peer = 0; peer < honest_peers; ++peer) {
+      mean += world.peer(peer).work->parameters()[k] / static_cast<double>(honest_peers);
+    }
+    squares += std::pow(mean - optimum[k], 2);
+  }
+  result.distance = std::sqrt(squares);
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("F46 poisoned models pull no harder than the clip radius lets them", "[sim]") {
+  // An exchange moves a peer by alpha * radius at most ("clip bound" checks every one), and honest
+  // exchanges leave the honest mean where it is. With A exchanges with a poisoner for each honest
+  // peer and period of 20 steps the poisoners therefore move that mean by A * alpha * radius a
+  // period at most, while the steps take it back by 1 - (1 - lr h)^20, h >= 0.1.
+  const std::map<std::string, Poisoner::Lie> attacks = {
+      {"sign flip",
+       [](std::vector<float>& x) {
+         for (float& v : x) v *= -1;
+       }},
+      {"constant direction",
+       [](std::vector<float>& x) {
+         for (float& v : x) v += 5;
+       }},
+      {"far away",
+       [](std::vector<float>& x) {
+         for (float& v : x) v = -20;
+       }},
+      {"nothing learnt", [](std::vector<float>& x) {
+         for (float& v : x) v = 0;
+       }}};
+  const double clean = poisoned([](std::vector<float>&) {}, radius).distance;
+  CHECK(clean < 0.1);
+  for (const auto& [name, lie] : attacks) {
+    const Poisoned clipped = poisoned(lie, radius);
+    const double most = clipped.attacks * 0.5 * radius / (1 - std::pow(1 - 0.05 * 0.1, 20));
+    INFO(name << ": " << clipped.distance << ", at most " << most << ", without attack " << clean
+              << ", " << clipped.attacks << " attacks a period");
+    CHECK(clipped.attacks + clipped.quarantined > 0.1);
+    CHECK(clipped.distance <= most + clean);
+    // Averaging without a bound goes much further astray, so the bound is what holds them.
+    const Poisoned plain = poisoned(lie, 0);
+    INFO("without clipping " << plain.distance);
+    if (plain.quarantined == 0) CHECK(plain.distance > 3 * clipped.distance);
+  }
+  // What is a million times too large is refused unseen, and its sender with it.
+  const Poisoned huge = poisoned(
+      [](std::vector<float>& x) {
+        for (float& v : x) v *= 1e6F;
+      },
+      radius);
+  CHECK(huge.attacks == 0);
+  CHECK(huge.quarantined >= honest_peers);
+  CHECK(huge.distance <= 2 * clean);
 }
 
 }  // namespace gv

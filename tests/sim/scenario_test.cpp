@@ -170,7 +170,8 @@ TEST_CASE("a config may hold a scenario beside its other sections") {
 }
 
 TEST_CASE("a file that is not there or far too long is a problem and no crash") {
-  CHECK(mentions(parse_scenario_file("/nowhere/faults.toml", true).problems, "no such file"));
+  CHECK(mentions(parse_scenario_file("/nowhere/faults.toml", true).problems,
+                 "no such scenario file"));
 }
 
 TEST_CASE("sets of peers are read and written as people write them") {

@@ -1,8 +1,12 @@
 // Checkpoints come back as they were written, or are refused with a reason.
 #include "train/checkpoint/checkpoint.hpp"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -16,6 +20,20 @@
 #include <vector>
 
 #include "train/checkpoint/safetensors.hpp"
+
+namespace {
+
+int syncs = 0;         ///< Calls of fsync so far.
+int failing_sync = 0;  ///< The one that is to fail, counted from 1; 0 = none.
+
+}  // namespace
+
+/// Stands in front of the C library's for this program: a disk whose errors show when it syncs.
+extern "C" int fsync(int descriptor) {
+  if (++syncs != failing_sync) return static_cast<int>(::syscall(SYS_fsync, descriptor));
+  errno = EIO;
+  return -1;
+}
 
 namespace gv {
 namespace {
@@ -307,6 +325,30 @@ TEST_CASE("what cannot be written or read is said and leaves nothing behind", "[
   // Metadata that is not UTF-8 is no JSON.
   CHECK(write_safetensors(folder.path / "b", {}, {{"k", "\xff"}}) != "");
   CHECK(folder.names() == std::vector<std::string>{"file", "taken"});
+}
+
+TEST_CASE("a sync that fails fails the save and is not tried again", "[unit]") {
+  // Each of the two files is synced and then its folder. A file that may not be on the disk is not
+  // given its name, and what was there before counts.
+  constexpr int syncs_of_a_save = 4;
+  for (int failing = 1; failing <= syncs_of_a_save; ++failing) {
+    const Folder folder;
+    REQUIRE(save(folder.path, 1, 3) == "");
+    const auto before = folder.names();
+    syncs = 0;
+    failing_sync = failing;
+    const std::string problem = save(folder.path, 2, 3);
+    failing_sync = 0;
+    INFO("sync " << failing << ": " << problem);
+    CHECK_THAT(problem, Catch::Contains("cannot be synced to disk: Input/output error"));
+    CHECK(syncs == failing);
+    const LoadedCheckpoint loaded = load_newest_checkpoint(folder.path, small_layout());
+    REQUIRE(loaded.checkpoint);
+    if (failing < syncs_of_a_save) CHECK(loaded.checkpoint->optimizer.step == 1);
+    CHECK(read(folder.path / "step-0000000001.safetensors") != "");
+    if (failing == 1) CHECK(folder.names() == before);
+    for (const std::string& name : folder.names()) CHECK_THAT(name, !Catch::EndsWith(".tmp"));
+  }
 }
 
 TEST_CASE("a checkpoint comes back whole", "[unit]") {

@@ -1,0 +1,42 @@
+// Two readers over one file, or one over each of two.
+#include "sim/run_files.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include "peer/toml.hpp"
+
+namespace gv {
+
+RunFiles read_run_files(const std::string& config, const std::string& faults) {
+  RunFiles files;
+  std::optional<std::string> text;
+  if (!config.empty()) text = read_text_file(config, "config", files.problems);
+  ParsedConfig parsed;
+  if (config.empty()) parsed.config = default_config();
+  if (text) parsed = parse_config_text(*text, config);
+  files.config = std::move(parsed.config);
+  std::ranges::move(parsed.problems, std::back_inserter(files.problems));
+
+  ParsedScenario scenario;
+  if (!faults.empty()) {
+    scenario = parse_scenario_file(faults, true);
+    if (scenario.problems.empty() && !scenario.present) {
+      scenario.problems.push_back(
+          {faults, "no [scenario] in it", "add [[scenario.fault]] or another rule"});
+    }
+  } else if (text) {
+    scenario = parse_scenario_text(*text, config, false);
+  }
+  files.scenario = std::move(scenario.scenario);
+  // Both readers see what is wrong with the syntax of one file.
+  for (Problem& problem : scenario.problems) {
+    const auto same = [&](const Problem& said) { return to_string(said) == to_string(problem); };
+    if (std::ranges::none_of(files.problems, same)) files.problems.push_back(std::move(problem));
+  }
+  return files;
+}
+
+}  // namespace gv

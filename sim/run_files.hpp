@@ -1,0 +1,22 @@
+// What the files of a run say: the config of its peers, and what they are put through.
+#pragma once
+
+#include <string>
+
+#include "peer/config.hpp"
+#include "sim/scenario.hpp"
+
+namespace gv {
+
+/// Only to be used when there are no problems.
+struct RunFiles {
+  Config config;
+  Scenario scenario;
+  Problems problems;  ///< Of both, each said once.
+};
+
+/// Reads `config`, or takes the built-in one if that is empty, with the scenario in it; that of
+/// `faults`, a file that must have one and nothing else, counts in its place unless that is empty.
+RunFiles read_run_files(const std::string& config, const std::string& faults = {});
+
+}  // namespace gv

@@ -1,0 +1,111 @@
+// Control links met by raw ZeroMQ sockets: whoever a connection says it is, its key decides.
+#include <asio/io_context.hpp>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+#include <zmq.hpp>
+
+#include "net/control_links.hpp"
+#include "net/wire.hpp"
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// An authorised peer that talks to `address` with a socket of its own making.
+class Raw {
+ public:
+  Raw(zmq::context_t& context, const KeyPair& own, const PublicKey& server,
+      const std::string& address, const std::string& routing_id)
+      : socket_(context, zmq::socket_type::dealer) {
+    socket_.set(zmq::sockopt::linger, 0);
+    socket_.set(zmq::sockopt::routing_id, routing_id);
+    socket_.set(zmq::sockopt::curve_serverkey, zmq::buffer(server.data(), server.size()));
+    socket_.set(zmq::sockopt::curve_publickey,
+                zmq::buffer(own.public_key.data(), own.public_key.size()));
+    socket_.set(zmq::sockopt::curve_secretkey,
+                zmq::buffer(own.secret_key.data(), own.secret_key.size()));
+    socket_.connect("tcp://" + address);
+  }
+
+  void send(const Frame& frame) {
+    static_cast<void>(socket_.send(zmq::buffer(encode(frame)), zmq::send_flags::dontwait));
+  }
+
+  /// Takes what has come; hellos are counted, messages kept.
+  void take() {
+    zmq::message_t bytes;
+    while (socket_.recv(bytes, zmq::recv_flags::dontwait)) {
+      const Decoded decoded = decode({static_cast<const std::byte*>(bytes.data()), bytes.size()});
+      if (!decoded.frame) continue;
+      if (std::holds_alternative<Hello>(*decoded.frame)) ++hellos;
+      if (const auto* message = std::get_if<Message>(&*decoded.frame)) messages.push_back(*message);
+    }
+  }
+
+  int hellos = 0;
+  std::vector<Message> messages;
+
+ private:
+  zmq::socket_t socket_;
+};
+
+}  // namespace
+
+TEST_CASE("a connection under the routing id of another gets nothing that is meant for it") {
+  asio::io_context io;
+  const KeyPair server = generate_key_pair();
+  const KeyPair alice = generate_key_pair();
+  const KeyPair mallory = generate_key_pair();
+  std::vector<PeerId> senders;
+  ControlLinks links(io,
+                     {.identity = server,
+                      .name = "server",
+                      .authorized = {{.name = "alice", .key = alice.public_key},
+                                     {.name = "mallory", .key = mallory.public_key}},
+                      .listen = "127.0.0.1:0",
+                      .session = 1},
+                     {.message = [&](const Envelope& in) { senders.push_back(in.from); },
+                      .invite = [](PeerId, const LaneInvite&) {},
+                      .contact = [](PeerId) {},
+                      .restarted = [](PeerId) {},
+                      .event = [](const Event&) {}});
+  const auto until = [&](auto holds, std::chrono::milliseconds limit) {
+    const auto give_up = std::chrono::steady_clock::now() + limit;
+    while (!holds() && std::chrono::steady_clock::now() < give_up) io.run_one_for(5ms);
+    return holds();
+  };
+  zmq::context_t context;
+  Raw first(context, alice, server.public_key, links.listening(), "alice");
+  first.send(Hello{.name = "alice", .session = 2});
+  REQUIRE(until([&] { return first.take(), first.hellos > 0; }, 10s));
+
+  // An insider, with a key of its own, comes under that name and speaks.
+  Raw squatter(context, mallory, server.public_key, links.listening(), "alice");
+  squatter.send(Hello{.name = "alice", .session = 3});
+  squatter.send(Message(Ping{.sequence = 1}));
+  CHECK_FALSE(until([&] { return squatter.take(), squatter.hellos > 0; }, 1s));
+
+  // What is for Alice reaches her and nobody else, and what she says is hers.
+  first.send(Message(Ping{.sequence = 2}));
+  REQUIRE(until([&] { return !senders.empty(); }, 10s));
+  CHECK(senders == std::vector<PeerId>{peer_id(alice.public_key)});
+  REQUIRE(links.send(peer_id(alice.public_key), Message(Ping{.sequence = 7})));
+  REQUIRE(until([&] { return first.take(), !first.messages.empty(); }, 10s));
+  CHECK(std::get<Ping>(first.messages.front()).sequence == 7);
+  squatter.take();
+  CHECK(squatter.messages.empty());
+  CHECK_FALSE(links.send(peer_id(mallory.public_key), Message(Ping{.sequence = 8})));
+
+  // Under a name of its own it is welcome, as itself.
+  Raw honest(context, mallory, server.public_key, links.listening(), "mallory");
+  honest.send(Hello{.name = "alice", .session = 4});
+  honest.send(Message(Ping{.sequence = 3}));
+  REQUIRE(until([&] { return senders.size() > 1; }, 10s));
+  CHECK(senders.back() == peer_id(mallory.public_key));
+}
+
+}  // namespace gv

@@ -1,0 +1,81 @@
+// The checkers of a virtual world, shown what they must find: peers that were made to believe
+// wrongly from outside.
+#include "sim/virtual/invariants.hpp"
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <string>
+
+#include "tests/sim/worlds.hpp"
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string broken(const Invariants& invariants) {
+  return invariants.violation() ? invariants.violation()->invariant : "nothing";
+}
+
+/// What somebody at `address` says of itself.
+Message alive(PeerId id, std::uint64_t incarnation) {
+  return PushPull{false, {Member{.id = id, .name = "ghost", .incarnation = incarnation}}};
+}
+
+}  // namespace
+
+TEST_CASE("a member that is not on its observer's list is found out", "[sim]") {
+  constexpr PeerId stranger{4711};
+  for (const bool let_in : {false, true}) {
+    Simulator::Options options = small_world(3, 1);
+    Simulator world(options, idle_peers(options));
+    Invariants invariants;
+    world.watch(invariants);
+    world.run(Time(2s));
+    if (let_in) {
+      // Behind the world's back: its lists say otherwise.
+      NodeEffects effects;
+      world.peer(0).node->authorize(Time(2s), {id_of(1), stranger}, effects);
+    }
+    world.send_from_outside(stranger, 0, alive(stranger, 1));
+    CHECK(broken(invariants) == (let_in ? "no ghost" : "nothing"));
+  }
+}
+
+TEST_CASE("a peer that left and is still counted in minutes later is found out", "[sim]") {
+  for (const bool haunted : {false, true}) {
+    Simulator::Options options = small_world(4, 2);
+    options.scenario.links = {every_link({.latency = 2ms})};
+    options.scenario.faults = {fault(FaultKind::leave, 5s, just(3))};
+    Simulator world(options, idle_peers(options));
+    Invariants invariants;
+    world.watch(invariants);
+    std::uint64_t incarnation = 100;
+    for (Time at(10s); at < Time(110s); at += 1s) {
+      world.run(at);
+      if (haunted) world.send_from_outside(id_of(3), 0, alive(id_of(3), ++incarnation));
+    }
+    INFO((invariants.violation() ? invariants.violation()->what : ""));
+    CHECK(broken(invariants) == (haunted ? "no ghost" : "nothing"));
+  }
+}
+
+TEST_CASE("the last survivor keeps nothing of the dead once it has forgotten them", "[sim]") {
+  Simulator::Options options = small_world(5, 3);
+  options.scenario.links = {every_link({.latency = 2ms})};
+  options.scenario.faults = {fault(FaultKind::kill, 10s, PeerSet{.ranges = {{0, 3}}})};
+  Simulator world(options, idle_peers(options));
+  Invariants invariants;
+  world.watch(invariants);
+  const auto survivor = [&]() -> const Membership& { return world.peer(4).node->membership(); };
+  world.run(Time(60s));
+  CHECK(survivor().view().size() == 1);
+  CHECK(survivor().members().size() == 5);
+  world.run(Time(60s + options.node.membership.forget_dead_after));
+  CHECK(survivor().members().size() == 1);
+  CHECK(survivor().held() == 0);
+  CHECK(survivor().deadline() == never);
+  CHECK(broken(invariants) == "nothing");
+}
+
+}  // namespace gv
