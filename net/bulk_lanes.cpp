@@ -7,6 +7,7 @@
 #include <array>
 #include <asio/io_context.hpp>
 #include <asio/steady_timer.hpp>
+#include <cstring>
 #include <deque>
 #include <map>
 #include <utility>
@@ -21,8 +22,10 @@ namespace {
 
 using Clock = LaneConnection::Clock;
 
-constexpr std::size_t messages_max = 64;   ///< Waiting on one lane; more go by the control link.
-constexpr std::size_t transfers_max = 16;  ///< Waiting on one lane; more are dropped.
+constexpr std::size_t messages_max = 64;     ///< Waiting on one lane; more go by the control link.
+constexpr std::size_t transfers_max = 4096;  ///< Waiting on one lane; more are dropped.
+/// Two of the longest records, so that one can be read while another is dealt with.
+constexpr std::size_t read_buffer_bytes = 2 * (sizeof(RecordHeader) + block_bytes_max);
 constexpr auto invite_deadline = std::chrono::seconds(5);
 constexpr auto silence_max = std::chrono::seconds(1);  ///< Of a lane in doubt.
 constexpr auto housekeeping_period = std::chrono::milliseconds(250);
@@ -78,10 +81,12 @@ struct BulkLanes::Impl {
 
   void write_next(PeerId peer);
   std::size_t fill_ring(Lane& lane, RecordHeader* headers);
-  std::span<const std::byte> next_record(Lane& lane, RecordHeader& header);
-  void read_header(PeerId peer);
-  void read_record(PeerId peer);
-  void arrived(PeerId peer, const ConnectionPtr& connection);
+  void fill_socket(Lane& lane, std::size_t& count);
+  void read_on(PeerId peer);
+  bool take_records(PeerId peer, const ConnectionPtr& connection);
+  static bool is_sound(Lane& lane, const RecordHeader& header);
+  bool arrived(PeerId peer, const ConnectionPtr& connection, const RecordHeader& header,
+               std::span<const std::byte> bytes);
   void give_block(PeerId peer, const RecordHeader& header, std::span<const std::byte> bytes);
   void housekeeping();
   bool make_room();
@@ -279,7 +284,7 @@ void BulkLanes::Impl::opened(PeerId peer, std::uint64_t id, ConnectionPtr connec
   previous[peer] = id;
   ++counters.lanes_opened;
   callbacks.event({.name = "lane_opened", .peer = peer, .detail = lane.connection->kind});
-  read_header(peer);
+  read_on(peer);
   write_next(peer);
 }
 
@@ -311,30 +316,41 @@ void BulkLanes::Impl::broken(PeerId peer, const ConnectionPtr& connection, const
   callbacks.lost(peer);
 }
 
-/// Takes the next message, or a block that goes through the socket; the bytes live as long as the
-/// connection. Empty if there is neither.
-std::span<const std::byte> BulkLanes::Impl::next_record(Lane& lane, RecordHeader& header) {
+/// Puts the records that can go through the socket now, a message or some blocks, into what is
+/// written next; the bytes live as long as the connection. `count` headers are taken.
+void BulkLanes::Impl::fill_socket(Lane& lane, std::size_t& count) {
   LaneConnection& connection = *lane.connection;
+  const auto add = [&](const RecordHeader& header, std::span<const std::byte> bytes) {
+    connection.out[count] = header;
+    connection.out_buffers.push_back(asio::buffer(&connection.out[count], sizeof header));
+    connection.out_buffers.push_back(asio::buffer(bytes.data(), bytes.size()));
+    ++count;
+  };
   if (!lane.messages.empty()) {
     connection.out_message = std::move(lane.messages.front());
     lane.messages.pop_front();
-    header = {.length = static_cast<std::uint32_t>(connection.out_message.size()),
-              .kind = RecordKind::message};
-    return connection.out_message;
+    add({.length = static_cast<std::uint32_t>(connection.out_message.size()),
+         .kind = RecordKind::message},
+        connection.out_message);
+    return;
   }
-  if (lane.queue.empty() || connection.ring_out) return {};
-  Transfer& transfer = lane.queue.front();
-  const auto bytes = transfer.payload.bytes.subspan(
-      transfer.offset,
-      std::min<std::size_t>(block_bytes_max, transfer.payload.bytes.size() - transfer.offset));
-  header = {.length = static_cast<std::uint32_t>(bytes.size()),
-            .owner = static_cast<std::uint64_t>(transfer.id.owner),
-            .session = transfer.id.session,
-            .number = transfer.id.number,
-            .offset = transfer.offset};
-  connection.out_owner = transfer.payload;
-  transfer.offset += bytes.size();
-  return bytes;
+  std::size_t bytes_taken = 0;
+  while (!lane.queue.empty() && !connection.ring_out && count < connection.out.size() &&
+         bytes_taken < block_bytes_max) {
+    Transfer& transfer = lane.queue.front();
+    const auto left = transfer.payload.bytes.subspan(transfer.offset);
+    const auto bytes = left.first(std::min(left.size(), block_bytes_max));
+    connection.out_owners.push_back(transfer.payload);
+    add({.length = static_cast<std::uint32_t>(bytes.size()),
+         .owner = static_cast<std::uint64_t>(transfer.id.owner),
+         .session = transfer.id.session,
+         .number = transfer.id.number,
+         .offset = transfer.offset},
+        bytes);
+    bytes_taken += bytes.size();
+    transfer.offset += bytes.size();
+    if (bytes.size() == left.size()) lane.queue.pop_front();
+  }
 }
 
 /// Copies as many blocks into shared memory as have room there; returns how many.
@@ -375,136 +391,140 @@ void BulkLanes::Impl::write_next(PeerId peer) {
     headers[count++] = {.length = static_cast<std::uint32_t>(std::exchange(lane.slots_read, 0)),
                         .kind = RecordKind::ring_done};
   }
-  std::span<const std::byte> bytes;
-  const std::size_t filled =
-      lane.messages.empty() ? fill_ring(lane, headers.data() + count) : std::size_t{0};
-  count += filled;
-  if (filled == 0) {
-    bytes = next_record(lane, headers[count]);
-    if (!bytes.empty()) ++count;
+  if (lane.messages.empty()) count += fill_ring(lane, headers.data() + count);
+  connection.out_buffers.clear();
+  if (count > 0) {
+    connection.out_buffers.push_back(asio::buffer(headers.data(), count * sizeof(RecordHeader)));
   }
+  fill_socket(lane, count);
   if (count == 0) return;
   lane.writing = true;
-  const std::array<asio::const_buffer, 2> buffers{
-      asio::buffer(headers.data(), count * sizeof(RecordHeader)),
-      asio::buffer(bytes.data(), bytes.size())};
-  connection.write(buffers, [this, peer, connection = lane.connection, weak = std::weak_ptr(alive)](
-                                asio::error_code error, std::size_t written) {
-    if (weak.expired()) return;
-    counters.bytes_sent += written;
-    Lane* same = current(peer, connection);
-    if (same == nullptr) return;
-    if (error) {
-      broken(peer, connection, error.message());
-      return;
-    }
-    same->writing = false;
-    connection->out_owner = {};
-    same->progress = Clock::now();
-    write_next(peer);
-  });
+  connection.write(connection.out_buffers,
+                   [this, peer, connection = lane.connection, weak = std::weak_ptr(alive)](
+                       asio::error_code error, std::size_t written) {
+                     if (weak.expired()) return;
+                     counters.bytes_sent += written;
+                     connection->out_owners.clear();
+                     Lane* same = current(peer, connection);
+                     if (same == nullptr) return;
+                     if (error) {
+                       broken(peer, connection, error.message());
+                       return;
+                     }
+                     same->writing = false;
+                     same->progress = Clock::now();
+                     write_next(peer);
+                   });
 }
 
-void BulkLanes::Impl::read_header(PeerId peer) {
-  Lane& lane = lanes.at(peer);
-  lane.connection->read(
-      asio::buffer(&lane.connection->in, sizeof(RecordHeader)),
-      [this, peer, connection = lane.connection, weak = std::weak_ptr(alive)](
+/// Reads on until something is there, deals with every whole record, and so on.
+void BulkLanes::Impl::read_on(PeerId peer) {
+  LaneConnection& connection = *lanes.at(peer).connection;
+  if (connection.buffer.empty()) connection.buffer.resize(read_buffer_bytes);
+  if (connection.begin == connection.end) connection.begin = connection.end = 0;
+  // The longest record fits behind whatever has been read of it.
+  if (connection.buffer.size() - connection.begin < sizeof(RecordHeader) + block_bytes_max) {
+    std::memmove(connection.buffer.data(), connection.buffer.data() + connection.begin,
+                 connection.end - connection.begin);
+    connection.end -= std::exchange(connection.begin, 0);
+  }
+  connection.read_some(
+      asio::buffer(connection.buffer) + connection.end,
+      [this, peer, same = lanes.at(peer).connection, weak = std::weak_ptr(alive)](
           asio::error_code error, std::size_t read) {
         if (weak.expired()) return;
         counters.bytes_received += read;
-        Lane* same = current(peer, connection);
-        if (same == nullptr) return;
+        Lane* lane = current(peer, same);
+        if (lane == nullptr) return;
         // A partner that closes before it has read our last word resets the connection.
         const bool ended = error == asio::error::eof || error == asio::error::connection_reset;
-        if (ended && read == 0 && !same->is_busy()) {
+        if (ended && same->begin == same->end && !lane->is_busy()) {
           // The partner had no more use for it, or died; what we wait for on it will not come.
-          connection->close();
+          same->close();
           lanes.erase(peer);
           callbacks.event({.name = "lane_closed", .peer = peer, .detail = "by the partner"});
           callbacks.lost(peer);
           return;
         }
         if (error) {
-          broken(peer, connection, error.message());
+          broken(peer, same, error.message());
           return;
         }
-        same->progress = same->heard = Clock::now();
-        same->reading_record = true;
-        read_record(peer);
+        same->end += read;
+        lane->progress = lane->heard = Clock::now();
+        if (take_records(peer, same)) read_on(peer);
       });
 }
 
-/// A header is here; what follows depends on its kind.
-void BulkLanes::Impl::read_record(PeerId peer) {
-  Lane& lane = lanes.at(peer);
-  const ConnectionPtr connection = lane.connection;
-  const RecordHeader& in = connection->in;
-  const bool carries = in.kind == RecordKind::block || in.kind == RecordKind::message;
-  const std::size_t longest = in.kind == RecordKind::message ? frame_bytes_max : block_bytes_max;
-  bool sound = in.version == RecordHeader{}.version && in.length > 0 && in.length <= longest;
-  if (in.kind == RecordKind::ring_block) {
-    sound = sound && connection->ring_in && lane.slots_read < ring_slots;
-  } else if (in.kind == RecordKind::ring_done) {
-    sound = sound && connection->ring_out && connection->ring_out->release(in.length);
-  } else {
-    sound = sound && carries;
+/// Deals with every whole record that was read; false if the lane is gone afterwards.
+bool BulkLanes::Impl::take_records(PeerId peer, const ConnectionPtr& connection) {
+  while (connection->end - connection->begin >= sizeof(RecordHeader)) {
+    RecordHeader header;
+    std::memcpy(&header, connection->buffer.data() + connection->begin, sizeof header);
+    Lane& lane = lanes.at(peer);
+    if (!is_sound(lane, header)) {
+      broken(peer, connection, "a malformed record");
+      return false;
+    }
+    const bool carries = header.kind == RecordKind::block || header.kind == RecordKind::message;
+    const std::size_t length = carries ? header.length : 0;
+    if (connection->end - connection->begin < sizeof header + length) break;
+    const std::byte* const bytes = connection->buffer.data() + connection->begin + sizeof header;
+    connection->begin += sizeof header + length;
+    lane.reading_record = false;
+    if (!arrived(peer, connection, header, {bytes, length})) return false;
   }
-  if (!sound) {
-    broken(peer, connection, "a malformed record");
-    return;
-  }
-  if (!carries) {
-    arrived(peer, connection);
-    return;
-  }
-  if (connection->buffer.size() < in.length) connection->buffer.resize(in.length);
-  connection->read(asio::buffer(connection->buffer.data(), in.length),
-                   [this, peer, connection, weak = std::weak_ptr(alive)](asio::error_code error,
-                                                                         std::size_t read) {
-                     if (weak.expired()) return;
-                     counters.bytes_received += read;
-                     if (current(peer, connection) == nullptr) return;
-                     if (error) {
-                       broken(peer, connection, error.message());
-                       return;
-                     }
-                     arrived(peer, connection);
-                   });
+  lanes.at(peer).reading_record = connection->begin != connection->end;
+  write_next(peer);
+  return true;
 }
 
-/// A whole record is here: hands on what it carries and awaits the next.
-void BulkLanes::Impl::arrived(PeerId peer, const ConnectionPtr& connection) {
-  Lane& lane = lanes.at(peer);
-  lane.progress = Clock::now();
-  lane.reading_record = false;
-  const RecordHeader in = connection->in;
-  switch (in.kind) {
+bool BulkLanes::Impl::is_sound(Lane& lane, const RecordHeader& header) {
+  LaneConnection& connection = *lane.connection;
+  const std::size_t longest =
+      header.kind == RecordKind::message ? frame_bytes_max : block_bytes_max;
+  if (header.version != RecordHeader{}.version || header.length == 0 || header.length > longest) {
+    return false;
+  }
+  switch (header.kind) {
     case RecordKind::block:
-      give_block(peer, in, std::span<const std::byte>(connection->buffer).first(in.length));
+    case RecordKind::message:
+      return true;
+    case RecordKind::ring_block:
+      return connection.ring_in && lane.slots_read < ring_slots;
+    case RecordKind::ring_done:
+      return connection.ring_out && connection.ring_out->release(header.length);
+  }
+  return false;
+}
+
+/// A whole record is here: hands on what it carries. False if the lane is gone afterwards.
+bool BulkLanes::Impl::arrived(PeerId peer, const ConnectionPtr& connection,
+                              const RecordHeader& header, std::span<const std::byte> bytes) {
+  switch (header.kind) {
+    case RecordKind::block:
+      give_block(peer, header, bytes);
       break;
     case RecordKind::ring_block:
-      counters.bytes_received += in.length;
-      ++lane.slots_read;
-      give_block(peer, in, connection->ring_in->take(in.length));
+      counters.bytes_received += header.length;
+      ++lanes.at(peer).slots_read;
+      give_block(peer, header, connection->ring_in->take(header.length));
+      if (current(peer, connection) != nullptr) write_next(peer);  // The slot is free again.
       break;
     case RecordKind::ring_done:
       break;
     case RecordKind::message: {
-      Decoded decoded = decode(std::span<const std::byte>(connection->buffer).first(in.length));
+      Decoded decoded = decode(bytes);
       const auto* message = decoded.frame ? std::get_if<Message>(&*decoded.frame) : nullptr;
       if (message == nullptr) {
         broken(peer, connection, decoded.frame ? "a frame that is no message" : decoded.problem);
-        return;
+        return false;
       }
       callbacks.message({peer, *message});
       break;
     }
   }
-  // What came may have ended the lane.
-  if (current(peer, connection) == nullptr) return;
-  if (in.kind != RecordKind::message) write_next(peer);
-  read_header(peer);
+  return current(peer, connection) != nullptr;
 }
 
 void BulkLanes::Impl::give_block(PeerId peer, const RecordHeader& header,

@@ -3,7 +3,6 @@
 
 #include <array>
 #include <asio/generic/stream_protocol.hpp>
-#include <asio/read.hpp>
 #include <asio/ssl.hpp>
 #include <asio/write.hpp>
 #include <chrono>
@@ -39,6 +38,10 @@ struct RecordHeader {
 };
 static_assert(sizeof(RecordHeader) == 40);
 
+/// Records that one write sends together; a ring's slots are told of in one.
+inline constexpr std::size_t records_at_once = 16;
+static_assert(records_at_once >= ring_slots);
+
 struct LaneConnection {
   using Clock = std::chrono::steady_clock;
   using Socket = asio::generic::stream_protocol::socket;
@@ -54,11 +57,13 @@ struct LaneConnection {
 
   // What is being read and written lives here, because the lane may be gone before the system is
   // done.
-  std::array<RecordHeader, 1 + ring_slots> out;
-  Payload out_owner;
+  std::array<RecordHeader, 1 + records_at_once> out;
+  std::vector<asio::const_buffer> out_buffers;
+  std::vector<Payload> out_owners;
   std::vector<std::byte> out_message;
-  RecordHeader in;
-  std::vector<std::byte> buffer;
+  std::vector<std::byte> buffer;  ///< What was read, as much of it as is not dealt with yet:
+  std::size_t begin = 0;          ///< from here
+  std::size_t end = 0;            ///< to here.
 
   template <class Buffers, class Handler>
   void write(const Buffers& buffers, Handler handler) {
@@ -68,12 +73,13 @@ struct LaneConnection {
       asio::async_write(socket, buffers, std::move(handler));
     }
   }
-  template <class Buffers, class Handler>
-  void read(const Buffers& buffers, Handler handler) {
+  /// Reads whatever is there, at least one byte.
+  template <class Handler>
+  void read_some(asio::mutable_buffer into, Handler handler) {
     if (tls) {
-      asio::async_read(*tls, buffers, std::move(handler));
+      tls->async_read_some(into, std::move(handler));
     } else {
-      asio::async_read(socket, buffers, std::move(handler));
+      socket.async_read_some(into, std::move(handler));
     }
   }
   void close() {

@@ -279,10 +279,8 @@ void append_ring(Settings& all) {
                         {"halving_doubling", ReduceAlgorithm::halving_doubling},
                         {"tree", ReduceAlgorithm::tree}},
                     "how gradients are summed; auto: what is predicted to be the fastest"));
-  add(ring.whole("bucket_elements", GV_FIELD(ring.bucket_elements), {1024, 1e9},
+  add(ring.whole("bucket_elements", GV_FIELD(ring.bucket_elements), {1, 1e9},
                  "gradients are summed in pieces of so many numbers, while others are computed"));
-  add(ring.whole("segment_elements", GV_FIELD(ring.segment_elements), {256, 65536},
-                 "so many numbers travel together and are sent on at once"));
 }
 
 void append_membership(Settings& all) {

@@ -261,8 +261,9 @@ void Launch::await_interrupts() {
 
 int Launch::run() {
   prepare();
-  fmt::print("{} peers train by gossip; everything they write is below {}\n", options_.peers,
-             folder_.string());
+  const bool lockstep = config_.run.mode == ModeKind::ring;
+  fmt::print("{} peers train {}; everything they write is below {}\n", options_.peers,
+             lockstep ? "in lockstep" : "by gossip", folder_.string());
   std::fflush(stdout);
   for (std::size_t number = 0; number < options_.peers; ++number) {
     if (faults_ && faults_->injector().joins_late(number)) continue;
