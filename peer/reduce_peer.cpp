@@ -339,14 +339,17 @@ Vector ReducePeer::operate(Sum& sum) {
   ++operation_;
   reduce_.reset();
   reduce_.emplace(sum.shape, self_, operation_, 1.0f, sum.input, sum.blank());
-  Effects out;
+  // The first pieces are under way while the next are made.
   for (std::size_t bucket = 0; bucket < sum.shape.buckets.size(); ++bucket) {
+    Effects out;
     reduce_->ready(bucket, out);
+    carry_out(out);
   }
   for (const Held& held : std::exchange(held_, {})) {
+    Effects out;
     if (!reduce_->receive(held.from, {held.id, 0, held.bytes}, out)) fail("a piece nobody expects");
+    carry_out(out);
   }
-  carry_out(out);
   await([this] { return reduce_->done(); });
   return reduce_->result();
 }
