@@ -19,8 +19,10 @@
 #include "peer/config.hpp"
 #include "peer/evaluate.hpp"
 #include "peer/host.hpp"
+#include "peer/reduce_peer.hpp"
 #include "peer/settings.hpp"
 #include "peer/status.hpp"
+#include "sim/local/bench_allreduce.hpp"
 #include "sim/local/launch.hpp"
 #include "sim/virtual/simulate.hpp"
 #include "sim/virtual/swarm.hpp"
@@ -87,24 +89,28 @@ Problems address_problems(const std::string& listen, const std::string& advertis
   return problems;
 }
 
+std::optional<LaneKind> lane_kind(const std::string& name) {
+  if (name == "auto") return LaneKind::automatic;
+  if (name == "tls") return LaneKind::tls;
+  if (name == "plain") return LaneKind::plain;
+  if (name == "unix") return LaneKind::unix_socket;
+  return std::nullopt;
+}
+
+Problem no_lane(const std::string& name) {
+  return {"--lane", fmt::format("'{}' is no kind of lane", name), "write auto, tls, plain or unix"};
+}
+
 /// How this peer's lanes travel, where that differs from what its config says.
 Problems choose_lane(const std::string& given, NetworkConfig& network) {
   if (given.empty()) return {};
-  if (given == "auto") {
-    network.lane = LaneKind::automatic;
-  } else if (given == "tls") {
-    network.lane = LaneKind::tls;
-  } else if (given == "unix") {
-    network.lane = LaneKind::unix_socket;
-  } else if (given == "plain" && network.trusted) {
-    network.lane = LaneKind::plain;
-  } else if (given == "plain") {
+  const auto lane = lane_kind(given);
+  if (!lane) return {no_lane(given)};
+  if (lane == LaneKind::plain && !network.trusted) {
     return {{"--lane", "plain lanes on a network that is not trusted",
              "set network.trusted = true in the config if nobody can listen in, or use tls"}};
-  } else {
-    return {{"--lane", fmt::format("'{}' is no kind of lane", given),
-             "write auto, tls, plain or unix"}};
   }
+  network.lane = *lane;
   return {};
 }
 
@@ -216,6 +222,68 @@ int status_command(const std::string& folder, bool as_json) {
   fmt::print("{}", as_json ? *document + "\n" : status_table(*document));
   return 0;
 }
+
+/// What `bench allreduce` and its ranks are both told.
+struct ReduceArguments {
+  std::vector<std::string> sizes{"4KiB", "64KiB", "1MiB", "16MiB", "128MiB"};
+  std::string lane = "auto";
+  std::string algorithm = "auto";
+  std::size_t repeats = 0;
+  std::string segment = "64KiB";
+
+  void add_to(CLI::App& command) {
+    command.add_option("--sizes", sizes, "Of the vectors: with B, KiB, MiB or GiB, 4 B to 1 GiB")
+        ->delimiter(',')
+        ->capture_default_str();
+    command
+        .add_option("--lane", lane,
+                    "auto (shared memory on one machine), tls, plain (TCP without encryption), "
+                    "unix")
+        ->capture_default_str();
+    command.add_option("--algorithm", algorithm, "auto, ring, halving_doubling or tree")
+        ->capture_default_str();
+    command
+        .add_option("--repeats", repeats,
+                    "Operations timed for each size; 0: what a second allows, 5 to 1000")
+        ->capture_default_str()
+        ->check(CLI::Range(0, 1000000));
+    command
+        .add_option("--segment", segment, "Bytes of a block that is sent on at once, up to 256KiB")
+        ->capture_default_str();
+  }
+
+  Problems read(ReduceTask& task) const {
+    Problems problems;
+    for (const std::string& size : sizes) {
+      const auto bytes = bytes_from_text(size);
+      if (bytes && *bytes >= sizeof(float) && *bytes <= std::size_t{1} << 30 &&
+          *bytes % sizeof(float) == 0) {
+        task.sizes.push_back(*bytes);
+      } else {
+        problems.push_back({"--sizes", fmt::format("'{}' is no size of a vector", size),
+                            "write for example 64KiB: a multiple of 4 bytes, up to 1GiB"});
+      }
+    }
+    if (const auto kind = lane_kind(lane)) {
+      task.lane = *kind;
+    } else {
+      problems.push_back(no_lane(lane));
+    }
+    task.algorithm = algorithm_named(algorithm);
+    if (!task.algorithm && algorithm != "auto") {
+      problems.push_back({"--algorithm", fmt::format("'{}' is no algorithm", algorithm),
+                          "write auto, ring, halving_doubling or tree"});
+    }
+    task.repeats = repeats;
+    task.segment_bytes = bytes_from_text(segment).value_or(0);
+    if (task.segment_bytes < sizeof(float) || task.segment_bytes > block_bytes_max ||
+        task.segment_bytes % sizeof(float) != 0) {
+      problems.push_back({"--segment", fmt::format("'{}' is no size of a block", segment),
+                          "write for example 64KiB: a multiple of 4 bytes, up to 256KiB"});
+    }
+    return problems;
+  }
+};
 
 std::string host_name() {
   char buffer[256] = {};
@@ -357,6 +425,44 @@ int run_command_line(int argc, char** argv) {
                        "Evaluate on this config's test data instead of the checkpoint's own");
   evaluate->footer("Example:\n  grapevine eval runs/run-001/mean.safetensors");
   evaluate->callback([&] { result = evaluate_command(evaluate_options); });
+
+  auto* bench = app.add_subcommand("bench", "Measure this machine");
+  bench->require_subcommand(1);
+  auto* bench_reduce = bench->add_subcommand(
+      "allreduce", "How long sums over several processes take, by size and number of peers");
+  ReduceArguments reduce_arguments;
+  BenchAllreduceOptions bench_options{.peers = {2, 4, 8}};
+  bench_reduce->add_option("-n,--peers", bench_options.peers, "Numbers of peers, 2 to 64")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->check(CLI::Range(2, 64));
+  reduce_arguments.add_to(*bench_reduce);
+  bench_reduce->add_option("--json", bench_options.json,
+                           "A file for the rows as JSON, with the time of every operation");
+  bench_reduce->footer(
+      "Example:\n  grapevine bench allreduce\n"
+      "  grapevine bench allreduce -n 4 --sizes 64KiB,16MiB --lane plain --algorithm ring");
+  bench_reduce->callback([&] {
+    const Problems problems = reduce_arguments.read(bench_options.task);
+    bench_options.program = std::filesystem::read_symlink("/proc/self/exe");
+    result = problems.empty() ? bench_allreduce(bench_options) : fail(problems);
+  });
+
+  // What the ranks of that are started with.
+  auto* bench_rank = bench->add_subcommand("allreduce-rank")->group("");
+  ReducePeerOptions rank_options;
+  std::string rank_folder;
+  bench_rank->add_option("FOLDER", rank_folder)->required();
+  bench_rank->add_option("RANK", rank_options.rank)->required();
+  bench_rank->add_option("--listen", rank_options.listen)->required();
+  bench_rank->add_option("--lane-port", rank_options.lane_port)->required();
+  bench_rank->add_option("--join", rank_options.join);
+  reduce_arguments.add_to(*bench_rank);
+  bench_rank->callback([&] {
+    rank_options.folder = rank_folder;
+    const Problems problems = reduce_arguments.read(rank_options.task);
+    result = problems.empty() ? run_reduce_peer(rank_options) : fail(problems);
+  });
 
   try {
     app.parse(argc, argv);

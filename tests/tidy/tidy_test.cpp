@@ -52,7 +52,7 @@ const std::vector<SourceFile>& sources() {
 const std::set<std::string> peer_seams = {"peer/cli",          "peer/evaluate", "peer/event_log",
                                           "peer/host",         "peer/main",     "peer/report",
                                           "peer/member_cache", "peer/settings", "peer/status",
-                                          "peer/task",         "peer/worker"};
+                                          "peer/reduce_peer",  "peer/task",     "peer/worker"};
 
 std::string without_extension(const std::string& path) { return path.substr(0, path.rfind('.')); }
 
