@@ -162,11 +162,12 @@ void RingAgreement::decide(Time now, Effects& out) {
 }
 
 void RingAgreement::begin(Time, Epoch epoch, Effects& out) {
-  out.events.push_back({.name = "epoch_began",
-                        .peer = epoch.id.proposer,
-                        .numbers = {{"ballot", static_cast<double>(epoch.id.counter >> session_bits)},
-                                    {"peers", static_cast<double>(epoch.order.size())},
-                                    {"operation", static_cast<double>(epoch.standing.operation)}}});
+  out.events.push_back(
+      {.name = "epoch_began",
+       .peer = epoch.id.proposer,
+       .numbers = {{"ballot", static_cast<double>(epoch.id.counter >> session_bits)},
+                   {"peers", static_cast<double>(epoch.order.size())},
+                   {"operation", static_cast<double>(epoch.standing.operation)}}});
   proposing_ = false;
   answered_ = false;
   ask_again_at_ = never;
@@ -210,9 +211,10 @@ void RingAgreement::receive(Time now, PeerId from, const Propose& message, Effec
   confirm(out);
 }
 
-/// An answer came now; who is late is waited for longer the next time.
+/// An answer came now; who is late is waited for longer the next time, but one that stood still for
+/// a minute does not make us wait for minutes.
 void RingAgreement::measure(Time now) {
-  const double took = seconds(std::min(now - proposed_at_, options_.patience_max));
+  const double took = seconds(std::min(now - proposed_at_, 3 * patience()));
   answer_seconds_ += newest_weight * (took - answer_seconds_);
 }
 

@@ -89,9 +89,8 @@ void RingMode::start(Time now, std::uint64_t step, bool joins_others, Membership
   agreement_.set_standing(
       {.operation = step,
        .samples = step * options_.batch,
-       .history =
-           hash_combine(hash_combine(options_.run_seed, options_.layout_hash),
-                        step == 0 ? 0 : hash_combine(step, session_))});
+       .history = hash_combine(hash_combine(options_.run_seed, options_.layout_hash),
+                               step == 0 ? 0 : hash_combine(step, session_))});
   tick(now, members, out, jobs);
 }
 

@@ -368,8 +368,7 @@ class Agreeing {
     }
     if ((source == id_of(i)) != (mine == epoch.standing)) fail(i, "is told to go on from another");
     peer.fetching = source != id_of(i);
-    std::erase_if(peer.ready,
-                  [&](const auto& entry) { return entry.first.first != peer.epoch; });
+    std::erase_if(peer.ready, [&](const auto& entry) { return entry.first.first != peer.epoch; });
     if (!peer.fetching) begin_operation(i);
   }
 
@@ -422,7 +421,8 @@ class Agreeing {
       std::optional<PeerId> silent;
       for (const PeerId other : epoch->order) {
         const std::uint64_t operation = peer.agreement->standing().operation;
-        if (!peer.ready[{peer.epoch, operation}].contains(index_of(other)) && other != id_of(i) && !silent) {
+        if (!peer.ready[{peer.epoch, operation}].contains(index_of(other)) && other != id_of(i) &&
+            !silent) {
           silent = other;
         }
       }
@@ -472,7 +472,7 @@ TEST_CASE("in two thousand drawn networks all who run an epoch run the same one 
     Agreeing world(draw_weather(rng), seed);
     world.live_through_it();
     const Time healed = world.now();
-    while (!world.is_one() && world.broken.empty() && world.now() < healed + 60s) {
+    while (!world.is_one() && world.broken.empty() && world.now() < healed + 90s) {
       world.run_until(world.now() + 100ms);
     }
     slowest = std::max(slowest, seconds(world.now() - healed));
