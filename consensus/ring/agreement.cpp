@@ -18,6 +18,9 @@ constexpr int patience_with_the_good = 4;
 constexpr int patience_with_decisions = 6;
 /// Weight of the newest measurement of how long answers take.
 constexpr double newest_weight = 0.2;
+/// The lowest bits of a ballot's counter name its proposer's process: one that was started again
+/// begins to count anew.
+constexpr int session_bits = 20;
 
 /// The model that has seen more samples wins; among equals any, but everybody the same.
 auto rank_of(const Standing& standing) {
@@ -32,7 +35,8 @@ std::uint64_t key_of(const EpochId& id) {
 
 bool Epoch::contains(PeerId peer) const { return std::ranges::find(order, peer) != order.end(); }
 
-RingAgreement::RingAgreement(PeerId self, Options options) : self_(self), options_(options) {}
+RingAgreement::RingAgreement(PeerId self, std::uint64_t session, Options options)
+    : self_(self), session_(session % (std::uint64_t{1} << session_bits)), options_(options) {}
 
 Duration RingAgreement::patience() const {
   return std::clamp(from_seconds(4 * answer_seconds_), options_.patience, options_.patience_max);
@@ -109,7 +113,8 @@ void RingAgreement::ask(PeerId peer, Effects& out) const { out.send(peer, Propos
 
 void RingAgreement::propose(Time now, Effects& out) {
   ++ballots_;
-  newest_seen_ = std::max(newest_seen_, promised_.counter) + 1;
+  const std::uint64_t newest = std::max(newest_seen_, promised_.counter) >> session_bits;
+  newest_seen_ = (newest + 1) << session_bits | session_;
   promised_ = {newest_seen_, self_};
   proposing_ = true;
   answered_ = false;
@@ -146,6 +151,7 @@ void RingAgreement::decide(Time now, Effects& out) {
     out.send(peer, start);
   }
   decided_ = start;
+  too_late_.clear();
   begin(now,
         {.id = start.ballot,
          .order = start.order,
@@ -156,11 +162,12 @@ void RingAgreement::decide(Time now, Effects& out) {
 }
 
 void RingAgreement::begin(Time, Epoch epoch, Effects& out) {
-  out.events.push_back({.name = "epoch_began",
-                        .peer = epoch.id.proposer,
-                        .numbers = {{"counter", static_cast<double>(epoch.id.counter)},
-                                    {"peers", static_cast<double>(epoch.order.size())},
-                                    {"operation", static_cast<double>(epoch.standing.operation)}}});
+  out.events.push_back(
+      {.name = "epoch_began",
+       .peer = epoch.id.proposer,
+       .numbers = {{"ballot", static_cast<double>(epoch.id.counter >> session_bits)},
+                   {"peers", static_cast<double>(epoch.order.size())},
+                   {"operation", static_cast<double>(epoch.standing.operation)}}});
   proposing_ = false;
   answered_ = false;
   ask_again_at_ = never;
@@ -194,7 +201,7 @@ void RingAgreement::receive(Time now, PeerId from, const Propose& message, Effec
     return;
   }
   if (message.ballot == promised_) {
-    if (!epoch_) confirm(out);  // Our answer was lost; after the decision, it is the question.
+    if (answered_) confirm(out);  // Our answer was lost. An epoch that is over stays over.
     return;
   }
   stand_still(now);
@@ -204,16 +211,25 @@ void RingAgreement::receive(Time now, PeerId from, const Propose& message, Effec
   confirm(out);
 }
 
+/// An answer came now; who is late is waited for longer the next time, but one that stood still for
+/// a minute does not make us wait for minutes.
+void RingAgreement::measure(Time now) {
+  const double took = seconds(std::min(now - proposed_at_, 3 * patience()));
+  answer_seconds_ += newest_weight * (took - answer_seconds_);
+}
+
 void RingAgreement::receive(Time now, PeerId from, const Confirm& message, Effects& out) {
   if (decided_ && message.ballot == decided_->ballot) {
-    out.send(from, *decided_);
+    const bool in_it = std::ranges::find(decided_->order, from) != decided_->order.end();
+    if (!in_it && too_late_.insert(from).second) measure(now);
+    if (epoch_ && epoch_->id == decided_->ballot) out.send(from, *decided_);
     return;
   }
   const bool awaited =
       proposing_ && message.ballot == promised_ && std::ranges::find(asked_, from) != asked_.end();
   if (!awaited) return;
   if (answers_.emplace(from, Answer{message.standing, message.samples_per_second}).second) {
-    answer_seconds_ += newest_weight * (seconds(now - proposed_at_) - answer_seconds_);
+    measure(now);
   }
   if (answers_.size() == asked_.size() + 1) decide(now, out);
 }
@@ -229,7 +245,7 @@ void RingAgreement::receive(Time now, PeerId, const Overtaken& message, Effects&
 
 void RingAgreement::receive(Time now, PeerId from, const Start& message, Effects& out) {
   const bool awaited =
-      !epoch_ && message.ballot == promised_ && message.ballot.proposer == from && from != self_;
+      answered_ && message.ballot == promised_ && message.ballot.proposer == from && from != self_;
   if (!awaited) return;
   const std::size_t n = message.order.size();
   const auto place = std::ranges::find(message.order, self_);
@@ -252,8 +268,8 @@ void RingAgreement::receive(Time now, PeerId from, const Start& message, Effects
         out);
 }
 
-void RingAgreement::receive(Time now, PeerId, const Halt& message, Effects&) {
-  if (epoch_ && message.ballot == epoch_->id) stand_still(now);
+void RingAgreement::receive(Time now, PeerId from, const Halt& message, Effects&) {
+  if (epoch_ && message.ballot == epoch_->id && epoch_->contains(from)) stand_still(now);
 }
 
 }  // namespace gv

@@ -39,7 +39,9 @@ class RingAgreement {
     std::uint32_t batch_max = 1;  ///< Samples one of them can compute at most.
   };
 
-  RingAgreement(PeerId self, Options options);
+  /// `session` differs from that of every earlier process of this peer, so that no ballot of one is
+  /// taken for one of another.
+  RingAgreement(PeerId self, std::uint64_t session, Options options);
 
   /// Where our replica stands; not while standing still.
   void set_standing(const Standing& standing) { standing_ = standing; }
@@ -87,12 +89,14 @@ class RingAgreement {
   void receive(Time now, PeerId from, const Overtaken& message, Effects& out);
   void receive(Time now, PeerId from, const Start& message, Effects& out);
   void receive(Time now, PeerId from, const Halt& message, Effects& out);
+  void measure(Time now);
   void confirm(Effects& out) const;
   void ask(PeerId peer, Effects& out) const;
   Duration wait_for_answers() const;
   Time own_turn() const;
 
   PeerId self_;
+  std::uint64_t session_;
   Options options_;
   Standing standing_;
   float speed_ = 0;
@@ -102,10 +106,11 @@ class RingAgreement {
   std::uint64_t newest_seen_ = 0;  ///< Counter of the latest ballot we have heard of.
   std::optional<Epoch> epoch_;
   std::optional<Start> decided_;      ///< Our own last decision, for those who ask again.
+  std::set<PeerId> too_late_;         ///< Answered that ballot after it was decided.
   std::map<PeerId, Answer> answers_;  ///< To our ballot under way.
   std::vector<PeerId> asked_;
   bool proposing_ = false;
-  bool answered_ = false;            ///< We wait for another's decision.
+  bool answered_ = false;            ///< We wait for another's decision, or for it to be void.
   std::optional<Time> still_since_;  ///< When we last had reason to hope; empty before the first.
   Time proposed_at_{};
   Time ask_again_at_ = never;

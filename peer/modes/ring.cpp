@@ -30,6 +30,8 @@ constexpr Duration stall_min = std::chrono::seconds(1);
 constexpr Duration stall_max = std::chrono::seconds(30);
 /// Newcomers are waited for together.
 constexpr Duration gathering = std::chrono::milliseconds(300);
+/// Who was lost is asked again and again whether it is back.
+constexpr Duration knock_every = std::chrono::seconds(1);
 
 /// What a link between two peers is thought to be like until it is measured.
 constexpr double assumed_latency_s = 60e-6;
@@ -50,8 +52,11 @@ RingAgreement::Options agreement_options(const RingOptions& options) {
 
 }  // namespace
 
-RingMode::RingMode(PeerId self, RingOptions options)
-    : self_(self), options_(std::move(options)), agreement_(self, agreement_options(options_)) {
+RingMode::RingMode(PeerId self, std::uint64_t session, RingOptions options)
+    : self_(self),
+      session_(session),
+      options_(std::move(options)),
+      agreement_(self, session, agreement_options(options_)) {
   check(options_.bucket_elements > 0 && options_.segment_elements > 0, "pieces have elements");
   // Longer vectors in larger pieces, so that all can be named.
   const std::size_t total = options_.elements + lanes;
@@ -79,13 +84,13 @@ void RingMode::start(Time now, std::uint64_t step, bool joins_others, Membership
   joins_others_ = joins_others;
   waiting_since_ = now;
   saved_step_ = step;
-  // Equal standings must mean equal bits: before the first operation all have the seed's model.
+  // Equal standings must mean equal bits: before the first operation all have the seed's model, and
+  // what a checkpoint holds only this process knows.
   agreement_.set_standing(
       {.operation = step,
        .samples = step * options_.batch,
-       .history =
-           hash_combine(hash_combine(options_.run_seed, options_.layout_hash),
-                        step == 0 ? 0 : hash_combine(step, static_cast<std::uint64_t>(self_)))});
+       .history = hash_combine(hash_combine(options_.run_seed, options_.layout_hash),
+                               step == 0 ? 0 : hash_combine(step, session_))});
   tick(now, members, out, jobs);
 }
 
@@ -121,7 +126,7 @@ void RingMode::enter_epoch(Time now, Effects& out) {
                                static_cast<double>(epoch_samples_));
   progress_at_ = now;
   stall_factor_ = stall_factor;
-  newcomers_since_ = never;
+  knock_at_ = now + knock_every;
   source_ = epoch.sources[rank_];
   fetching_ = source_ != self_;
   if (fetching_) {
@@ -139,11 +144,16 @@ void RingMode::leave_epoch() {
   epoch_key_ = 0;
   reduce_.reset();
   owed_state_.clear();
+  newcomers_since_ = knock_at_ = never;
   fetching_ = false;
   adopt_.reset();
   incoming_.reset();
   checked_at_.reset();
   idle_checks_ = 0;
+  const std::uint64_t next = key_of(agreement_.promised());
+  std::erase_if(held_, [next](const Held& piece) { return piece.id.session != next; });
+  held_bytes_ = 0;
+  for (const Held& piece : held_) held_bytes_ += piece.bytes.size();
 }
 
 void RingMode::disturb(Time now, std::optional<PeerId> blamed, Effects& out) {
@@ -157,15 +167,27 @@ void RingMode::disturb(Time now, std::optional<PeerId> blamed, Effects& out) {
   leave_epoch();
 }
 
-/// Whoever could take part and does not is let in by the first of those who do.
+/// Whoever could take part and does not is let in by the first of those who do, which asks after
+/// the lost as well: both sides of a cut may have given each other up.
 void RingMode::look_for_newcomers(Time now, Effects& out) {
   const Epoch* epoch = agreement_.epoch();
-  if (epoch == nullptr || phase_ == Phase::done || leaving_) return;
-  const bool first = *std::ranges::min_element(epoch->order) == self_;
-  const bool newcomers = std::ranges::any_of(candidates_, [&](PeerId peer) {
-    return !epoch->contains(peer) && !agreement_.is_blamed(peer);
-  });
-  if (!first || !newcomers) {
+  if (epoch == nullptr || phase_ == Phase::done || leaving_ ||
+      *std::ranges::min_element(epoch->order) != self_) {
+    newcomers_since_ = knock_at_ = never;
+    return;
+  }
+  bool newcomers = false;
+  const bool knock = now >= knock_at_;
+  if (knock) knock_at_ = now + knock_every;
+  for (const PeerId peer : candidates_) {
+    if (epoch->contains(peer)) continue;
+    if (!agreement_.is_blamed(peer)) {
+      newcomers = true;
+    } else if (knock) {
+      out.send(peer, Check{epoch->id});
+    }
+  }
+  if (!newcomers) {
     newcomers_since_ = never;
   } else if (newcomers_since_ == never) {
     newcomers_since_ = now;
@@ -330,21 +352,20 @@ Duration RingMode::stall_after() const {
 void RingMode::receive(Time now, PeerId from, const Message& message, Membership& members,
                        Effects& out) {
   if (!started_ || !members.view().contains(from)) return;
-  if (const auto* asked = std::get_if<Check>(&message)) {
+  if (std::holds_alternative<Check>(message)) {
     const Epoch* epoch = agreement_.epoch();
     const bool computing = job_running_ && !is_waiting();
     out.send(from, Here{.ballot = epoch != nullptr ? epoch->id : agreement_.promised(),
                         .operation = agreement_.standing().operation,
                         .busy = epoch != nullptr && (computing || fetching_)});
-    if (epoch != nullptr && asked->ballot < epoch->id) agreement_.heard(from);
+    agreement_.heard(from);
   } else if (const auto* here = std::get_if<Here>(&message)) {
     agreement_.heard(from);
+    const Epoch* epoch = agreement_.epoch();
+    if (!checked_at_ || epoch == nullptr || !epoch->contains(from)) return;
     silent_.erase(from);
     somebody_busy_ = somebody_busy_ || here->busy;
-    const Epoch* epoch = agreement_.epoch();
-    if (checked_at_ && epoch != nullptr && here->ballot != epoch->id) {
-      disturb(now, std::nullopt, out);
-    }
+    if (here->ballot != epoch->id) disturb(now, std::nullopt, out);
   } else if (const auto* fetch = std::get_if<Fetch>(&message)) {
     const Epoch* epoch = agreement_.epoch();
     if (epoch == nullptr || fetch->id != TransferId{from, epoch_key_, state_number}) return;
@@ -353,7 +374,7 @@ void RingMode::receive(Time now, PeerId from, const Message& message, Membership
     if (epoch->sources[static_cast<std::size_t>(place - epoch->order.begin())] == self_) {
       owed_state_.insert(from);
     }
-  } else {
+  } else if (!leaving_) {
     if (std::holds_alternative<Propose>(message)) wanted_ = true;
     const bool ran = agreement_.epoch() != nullptr;
     agreement_.receive(now, from, message, out);
@@ -430,7 +451,10 @@ void RingMode::complete(Time now, JobDone done, Membership& members, Effects& ou
     report(members);
     return;
   }
-  if (done.state) {
+  // Taken before an operation that finished meanwhile, it is not what the epoch goes on from: then
+  // the next job takes it again.
+  const Epoch* epoch = agreement_.epoch();
+  if (done.state && epoch != nullptr && taken_state_ == epoch->standing) {
     for (const PeerId peer : std::exchange(owed_state_, {})) {
       ++counts_.states_sent;
       out.transfers.push_back(
@@ -464,6 +488,7 @@ void RingMode::next_job(std::vector<Job>& jobs, Effects& out) {
   if (adopt_) {
     job.become = ReplicaState{incoming_, adopt_->operation};
     agreement_.set_standing(*adopt_);
+    saved_step_ = std::min(saved_step_, adopt_->operation);
     adopt_.reset();
     incoming_.reset();
     fetching_ = false;
@@ -477,7 +502,10 @@ void RingMode::next_job(std::vector<Job>& jobs, Effects& out) {
     begin_operation(out);
   }
   job.update = std::exchange(result_, nullptr);
-  if (!owed_state_.empty()) job.state = blank(states_, options_.state_elements);
+  if (!owed_state_.empty()) {
+    job.state = blank(states_, options_.state_elements);
+    taken_state_ = agreement_.standing();
+  }
   const std::uint64_t step = agreement_.standing().operation;
   const bool save_due =
       step > saved_step_ &&
@@ -532,6 +560,7 @@ void RingMode::tick(Time now, Membership& members, Effects& out, std::vector<Job
                           .numbers = {{"step", static_cast<double>(step())},
                                       {"peers", static_cast<double>(shape_.order.size())}}});
   }
+  if (phase_ == Phase::done && !leaving_ && step() < options_.steps) phase_ = Phase::training;
   if (phase_ == Phase::training && step() >= options_.steps) {
     phase_ = Phase::done;
     done_since_ = now;
@@ -549,6 +578,7 @@ Time RingMode::deadline() const {
   if (wanted_ && !leaving_) {
     earliest = std::min(earliest, agreement_.deadline());
     if (newcomers_since_ != never) earliest = std::min(earliest, newcomers_since_ + gathering);
+    if (knock_at_ != never) earliest = std::min(earliest, knock_at_);
     if (fetching_ && !adopt_) earliest = std::min(earliest, progress_at_ + stall_min);
     if (checked_at_) {
       earliest = std::min(earliest, *checked_at_ + 3 * agreement_.patience());

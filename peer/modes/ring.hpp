@@ -51,7 +51,8 @@ struct RingCounts {
 /// operation from their untouched gradients. A peer without the others' state is sent it.
 class RingMode final : public Mode {
  public:
-  RingMode(PeerId self, RingOptions options);
+  /// `session` tells this process from earlier ones of the same peer.
+  RingMode(PeerId self, std::uint64_t session, RingOptions options);
 
   void start(Time now, std::uint64_t step, bool joins_others, Membership& members, Effects& out,
              std::vector<Job>& jobs) override;
@@ -122,6 +123,7 @@ class RingMode final : public Mode {
   bool others_done(const Membership& members) const;
 
   PeerId self_;
+  std::uint64_t session_;
   RingOptions options_;
   RingAgreement agreement_;
   Phase phase_ = Phase::joining;
@@ -152,6 +154,7 @@ class RingMode final : public Mode {
   std::size_t held_bytes_ = 0;
   std::vector<PeerId> candidates_;
   Time newcomers_since_ = never;
+  Time knock_at_ = never;             ///< When the lost are asked after.
   std::optional<Time> disturbed_at_;  ///< An epoch ended badly and no operation finished since.
 
   // Stalls.
@@ -171,6 +174,7 @@ class RingMode final : public Mode {
   Gradient gradient_;
   Vector result_;                  ///< To be applied by the next job.
   std::optional<Standing> adopt_;  ///< `incoming_` is whole and has this standing.
+  Standing taken_state_;           ///< Of the state that was last asked of a job.
   std::uint64_t saved_step_ = 0;
   std::vector<Vector> works_;
   std::vector<Vector> states_;

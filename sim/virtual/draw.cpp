@@ -128,6 +128,24 @@ FaultRule draw_fault(Rng& rng, const Scenario& scenario, double length) {
   return rule;
 }
 
+/// A quarter of all worlds work in lockstep; the others are as if there were no such thing.
+void draw_ring(Rng rng, DrawnWorld& world) {
+  if (!rng.chance(0.25)) return;
+  world.node.mode = ModeKind::ring;
+  RingOptions& ring = world.node.ring;
+  ring.algorithm = one_of<std::optional<ReduceAlgorithm>>(
+      rng, {std::nullopt, ReduceAlgorithm::ring, ReduceAlgorithm::halving_doubling,
+            ReduceAlgorithm::tree});
+  // Now and then several buckets and segments, but not too many of them.
+  std::size_t& dimension = world.scenario.dimension;
+  if (dimension < 1000 && rng.chance(0.3)) dimension = 500 + rng.below(3000);
+  ring.bucket_elements = 1024 + rng.below(std::max<std::size_t>(dimension / 2, 1024));
+  ring.segment_elements = 256 + dimension / 64;
+  // Every operation is some 2 n^2 events: so long that a world has some hundred thousands of them.
+  const auto n = static_cast<double>(world.scenario.peers);
+  world.scenario.step = std::max(world.scenario.step, from_seconds(rounded(0.003 * n * n)));
+}
+
 }  // namespace
 
 DrawnWorld draw_world(std::uint64_t seed) {
@@ -178,23 +196,43 @@ DrawnWorld draw_world(std::uint64_t seed) {
     exchange.clip_radius = static_cast<float>(rounded(spread_between(rng, 0.05, 10)));
   node.membership.push_pull_period = from_seconds(rounded(between(rng, 2, 10)));
   node.membership.indirect_probes = static_cast<int>(rng.below(4));
+  draw_ring(Rng(seed).fork("ring"), world);
   return world;
 }
+
+namespace {
+
+std::string_view name_of(const std::optional<ReduceAlgorithm>& algorithm) {
+  if (!algorithm) return "auto";
+  return *algorithm == ReduceAlgorithm::halving_doubling ? "halving_doubling"
+                                                         : to_string(*algorithm);
+}
+
+}  // namespace
 
 std::string to_toml(const DrawnWorld& world) {
   const GossipOptions& gossip = world.node.gossip;
   const PairExchange::Options& exchange = gossip.exchange;
+  const bool lockstep = world.node.mode == ModeKind::ring;
   std::string text = fmt::format(
-      "# seed {}\n[run]\nseed = {}\nlinger_s = {:g}\n{}[train]\nlearning_rate = "
-      "{:g}\n[gossip]\nperiod_steps = {}\n"
-      "pairing = \"{}\"\nalpha = {:g}\ncodec = \"{}\"\n",
-      world.seed, gossip.run_seed, seconds(gossip.linger),
+      "# seed {}\n[run]\nmode = \"{}\"\nseed = {}\nlinger_s = {:g}\n{}[train]\nlearning_rate = "
+      "{:g}\n",
+      world.seed, lockstep ? "ring" : "gossip", gossip.run_seed, seconds(gossip.linger),
       gossip.steps < endless_steps ? fmt::format("steps = {}\n", gossip.steps) : std::string(),
-      world.learning_rate, gossip.period_steps,
-      gossip.pairing == PairingKind::matching ? "matching" : "uniform", gossip.alpha,
-      exchange.codec == Codec::identity ? "identity"
-                                        : (exchange.codec == Codec::fp16 ? "fp16" : "bf16"));
-  if (exchange.clip_radius > 0) text += fmt::format("clip_radius = {:g}\n", exchange.clip_radius);
+      world.learning_rate);
+  if (lockstep) {
+    const RingOptions& ring = world.node.ring;
+    text += fmt::format("[ring]\nalgorithm = \"{}\"\nbucket_elements = {}\nsegment_elements = {}\n",
+                        name_of(ring.algorithm), ring.bucket_elements, ring.segment_elements);
+  } else {
+    text += fmt::format(
+        "[gossip]\nperiod_steps = {}\npairing = \"{}\"\nalpha = {:g}\ncodec = \"{}\"\n",
+        gossip.period_steps, gossip.pairing == PairingKind::matching ? "matching" : "uniform",
+        gossip.alpha,
+        exchange.codec == Codec::identity ? "identity"
+                                          : (exchange.codec == Codec::fp16 ? "fp16" : "bf16"));
+    if (exchange.clip_radius > 0) text += fmt::format("clip_radius = {:g}\n", exchange.clip_radius);
+  }
   text += fmt::format("[membership]\npush_pull_period_s = {:g}\nindirect_probes = {}\n",
                       seconds(world.node.membership.push_pull_period),
                       world.node.membership.indirect_probes);

@@ -58,7 +58,12 @@ void Invariants::on_input(const Simulator&, const Input& input) {
 
 void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) {
   // "bounded": no call asks for more than a few things for each peer.
-  const std::size_t most = 4 * world.size() + 64;
+  std::size_t most = 4 * world.size() + 64;
+  const RingOptions& ring = world.options().node.ring;
+  if (world.options().node.mode == ModeKind::ring) {  // All pieces of a vector for some of them.
+    most += 8 * (ring.elements / ring.segment_elements +
+                 world.size() * (ring.elements / ring.bucket_elements + 1));
+  }
   if (effects.messages.size() > most || effects.transfers.size() > most ||
       effects.jobs.size() > 1) {
     fail(world, "bounded",
@@ -151,7 +156,8 @@ void Invariants::on_job(const Simulator& world, PeerNumber peer, const Job& job)
   PeerRecord& mine = record(peer);
   const Workload& work = *world.peer(peer).work;
   mine.canary_wanted = work.canary();
-  mine.step_wanted = (job.adopt ? job.adopt->step : work.step()) + job.steps;
+  mine.step_wanted = job.adopt ? job.adopt->step : (job.become ? job.become->step : work.step());
+  mine.step_wanted += job.steps + (job.update ? 1 : 0);
   if (job.adopt) mine.adopted_at = world.now();
   mine.forces += job.forces.size();
   for (const Force& force : job.forces) {
@@ -176,12 +182,13 @@ void Invariants::on_job_done(const Simulator& world, PeerNumber peer, const JobD
          fmt::format("peer-{} is at step {} instead of {}", peer, work.step(), mine.step_wanted));
   }
   // ... and every force committed is applied, given up with its model, or still waits for a job.
-  const Node& node = *world.peer(peer).node;
-  const std::uint64_t committed = node.gossip()->exchange().counts().committed;
-  if (committed > mine.forces + node.gossip()->counts().forces_dropped + forces_waiting_max) {
-    fail(world, "no work lost",
-         fmt::format("peer-{} has committed {} exchanges and applied {}", peer, committed,
-                     mine.forces));
+  if (const GossipMode* gossip = world.peer(peer).node->gossip()) {
+    const std::uint64_t committed = gossip->exchange().counts().committed;
+    if (committed > mine.forces + gossip->counts().forces_dropped + forces_waiting_max) {
+      fail(world, "no work lost",
+           fmt::format("peer-{} has committed {} exchanges and applied {}", peer, committed,
+                       mine.forces));
+    }
   }
   if (!done.snapshot) return;
   const bool finite =
@@ -312,10 +319,13 @@ void Invariants::after(const Simulator& world, PeerNumber peer) {
   if (ticked_ && acted.node->deadline() <= world.local(peer)) {
     const Time now = world.local(peer);
     fail(world, "timers advance",
-         fmt::format("peer-{} wants another tick at once, for {}{}{}", peer,
-                     acted.node->membership().deadline() <= now ? "membership " : "",
-                     acted.node->mode().deadline() <= now ? "gossip " : "",
-                     acted.node->gossip()->exchange().deadline() <= now ? "exchange" : ""));
+         fmt::format(
+             "peer-{} wants another tick at once, for {}{}{}", peer,
+             acted.node->membership().deadline() <= now ? "membership " : "",
+             acted.node->mode().deadline() <= now ? "the mode " : "",
+             acted.node->gossip() != nullptr && acted.node->gossip()->exchange().deadline() <= now
+                 ? "exchange"
+                 : ""));
   }
   check_bounds(world, peer);
   check_ghosts(world, peer);

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "sim/virtual/ring_invariants.hpp"
 #include "sim/virtual/trace.hpp"
 
 namespace gv {
@@ -28,9 +29,11 @@ constexpr std::uint64_t events_max = 5'000'000;
 /// A single event that takes so long never ends.
 constexpr unsigned wall_seconds_max = 120;
 
-/// What a peer has to show at the end.
-std::uint64_t committed(const Simulator& world, PeerNumber number) {
-  return world.peer(number).node->gossip()->exchange().counts().committed;
+/// What a peer has to show at the end: exchanges, or operations in lockstep.
+std::uint64_t achieved(const Simulator& world, PeerNumber number) {
+  const Node& node = *world.peer(number).node;
+  return node.ring() != nullptr ? node.ring()->counts().operations
+                                : node.gossip()->exchange().counts().committed;
 }
 
 bool trains(const Simulator& world, PeerNumber number) {
@@ -40,6 +43,22 @@ bool trains(const Simulator& world, PeerNumber number) {
 
 std::optional<Violation> stuck(const Simulator& world, std::string invariant, std::string what) {
   return Violation{std::move(invariant), std::move(what), world.now(), true};
+}
+
+/// In lockstep all who train are in one epoch and go on in it.
+std::optional<Violation> check_epoch(const Simulator& world, const std::vector<PeerNumber>& up) {
+  const Epoch* common = nullptr;
+  for (const PeerNumber number : up) {
+    if (!trains(world, number)) continue;
+    const Epoch* epoch = world.peer(number).node->ring()->agreement().epoch();
+    if (epoch == nullptr) {
+      return stuck(world, "one epoch", fmt::format("peer-{} is in none", number));
+    }
+    if (common == nullptr) common = epoch;
+    if (epoch->id == common->id && common->contains(id_of(number))) continue;
+    return stuck(world, "one epoch", fmt::format("peer-{} is in another than others", number));
+  }
+  return std::nullopt;
 }
 
 /// What did not come about in the time after the heal.
@@ -68,22 +87,23 @@ std::optional<Violation> check_liveness(Simulator& world) {
   std::vector<std::uint64_t> before(world.size());
   std::size_t training = 0;
   for (const PeerNumber number : up) {
-    before[number] = committed(world, number);
+    before[number] = achieved(world, number);
     training += trains(world, number) ? 1 : 0;
   }
   double slowest = 1;
   for (const PeerNumber number : up) slowest = std::min(slowest, world.peer(number).speed);
-  const double period = seconds(world.options().scenario.step) / slowest *
-                        static_cast<double>(world.options().node.gossip.period_steps);
+  const bool lockstep = world.options().node.mode == ModeKind::ring;
+  const double steps = lockstep ? 1 : static_cast<double>(world.options().node.gossip.period_steps);
+  const double period = seconds(world.options().scenario.step) / slowest * steps;
   const Duration window = std::max(last_part, from_seconds(last_periods * period));
   world.run(world.now() + window);
   for (const PeerNumber number : up) {
-    if (training < 2 || !trains(world, number)) continue;
-    if (committed(world, number) > before[number]) continue;
-    return stuck(world, "exchanges go on",
-                 fmt::format("peer-{} completes no exchange in {:g} s", number, seconds(window)));
+    if (!trains(world, number) || (training < 2 && !lockstep)) continue;
+    if (achieved(world, number) > before[number]) continue;
+    return stuck(world, lockstep ? "operations go on" : "exchanges go on",
+                 fmt::format("peer-{} completes none in {:g} s", number, seconds(window)));
   }
-  return std::nullopt;
+  return lockstep ? check_epoch(world, up) : std::nullopt;
 }
 
 }  // namespace
@@ -91,14 +111,17 @@ std::optional<Violation> check_liveness(Simulator& world) {
 Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
   Simulator simulator(simulator_options(world), workloads(world));
   Invariants invariants;
+  RingInvariants lockstep;
   simulator.watch(invariants);
+  simulator.watch(lockstep);
   if (watcher != nullptr) simulator.watch(*watcher);
   const Time end(world.scenario.until);
+  const auto broken = [&] { return invariants.violation() || lockstep.violation(); };
   const auto safely = [&](Time until) {
-    while (!invariants.violation() && !simulator.all_ended() &&
-           simulator.counts().events < events_max && simulator.step(until)) {
+    while (!broken() && !simulator.all_ended() && simulator.counts().events < events_max &&
+           simulator.step(until)) {
     }
-    if (invariants.violation() || simulator.counts().events >= events_max) return false;
+    if (broken() || simulator.counts().events >= events_max) return false;
     simulator.run(until);
     return true;
   };
@@ -107,10 +130,11 @@ Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
     simulator.heal();
     if (safely(simulator.now() + heals_within)) {
       verdict.violation = check_liveness(simulator);
-      if (!invariants.violation()) invariants.check_settled(simulator);
+      if (!broken()) invariants.check_settled(simulator);
     }
   }
   if (invariants.violation()) verdict.violation = invariants.violation();
+  if (lockstep.violation()) verdict.violation = lockstep.violation();
   if (!verdict.violation && simulator.counts().events >= events_max) {
     verdict.violation =
         stuck(simulator, "comes to an end", fmt::format("more than {} events", events_max));
@@ -119,6 +143,7 @@ Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
   verdict.events = simulator.counts().events;
   verdict.exchanges = invariants.exchanges_matched();
   verdict.halves = invariants.halves();
+  verdict.operations = lockstep.operations();
   verdict.happenings = simulator.counts().happenings;
   return verdict;
 }
@@ -212,9 +237,10 @@ int check_world(const DrawnWorld& world, bool trace) {
   const Verdict verdict = run_world(world, trace ? &lines : nullptr);
   if (verdict.violation) return say_failure(world, *verdict.violation, false);
   fmt::print(
-      "every invariant holds: {} events, {} faults, {} exchanges that cancel\ntrace hash "
-      "{:016x}\n",
-      verdict.events, verdict.happenings, verdict.exchanges, verdict.trace_hash);
+      "every invariant holds: {} events, {} faults, {} exchanges that cancel, {} operations in "
+      "lockstep\ntrace hash {:016x}\n",
+      verdict.events, verdict.happenings, verdict.exchanges, verdict.operations,
+      verdict.trace_hash);
   return 0;
 }
 
@@ -237,6 +263,7 @@ int run_swarm(const SwarmOptions& options) {
     total.events += verdict.events;
     total.exchanges += verdict.exchanges;
     total.halves += verdict.halves;
+    total.operations += verdict.operations;
     total.happenings += verdict.happenings;
     total.trace_hash = hash_combine(total.trace_hash, verdict.trace_hash);
     if (verdict.violation) return say_failure(world, *verdict.violation, options.shrink);
@@ -251,9 +278,10 @@ int run_swarm(const SwarmOptions& options) {
   std::signal(SIGALRM, SIG_DFL);
   fmt::print(
       "{} worlds from seed {}, none failed: {} events, {} faults, {} exchanges that cancel, {} "
-      "halves that a fault explains, {:.1f} s\ntrace hash {:016x}\n",
+      "halves that a fault explains, {} operations in lockstep, {:.1f} s\ntrace hash {:016x}\n",
       options.worlds, options.seed, total.events, total.happenings, total.exchanges, total.halves,
-      std::chrono::duration<double>(Clock::now() - began).count(), total.trace_hash);
+      total.operations, std::chrono::duration<double>(Clock::now() - began).count(),
+      total.trace_hash);
   return 0;
 }
 

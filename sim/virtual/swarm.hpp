@@ -17,8 +17,9 @@ struct Verdict {
   std::optional<Violation> violation;
   std::uint64_t trace_hash = 0;
   std::uint64_t events = 0;
-  std::uint64_t exchanges = 0;  ///< Of which both sides were seen to cancel.
-  std::uint64_t halves = 0;     ///< Excused by a fault.
+  std::uint64_t exchanges = 0;   ///< Of which both sides were seen to cancel.
+  std::uint64_t halves = 0;      ///< Excused by a fault.
+  std::uint64_t operations = 0;  ///< In lockstep, finished by all or some.
   std::uint64_t happenings = 0;
 };
 

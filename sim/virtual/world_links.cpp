@@ -8,6 +8,8 @@ namespace {
 
 /// A connection to a port where nobody listens is refused.
 constexpr Duration refused_after = std::chrono::microseconds(50);
+/// In lockstep lanes are streams: what is lost is sent again after so long, as the proxy has it.
+constexpr Duration resent_after = std::chrono::milliseconds(200);
 
 /// Bytes a message has on a link, roughly: exact sizes would need the wire format.
 std::size_t wire_bytes(const Message& message) {
@@ -107,6 +109,10 @@ void Simulator::World::pump(PeerNumber from, PeerNumber to) {
         std::min<std::size_t>(block_bytes_max, stream.payload.bytes.size() - stream.offset);
     counts.lane_bytes += bytes;
     const Passage passage = pass(from, to, bytes);
+    if (passage.copies == 0 && !passage.damaged && options.node.mode == ModeKind::ring) {
+      queue.push(now + resent_after, Pump{from, to});
+      return;
+    }
     const Payload block{stream.payload.owner, stream.payload.bytes.subspan(stream.offset, bytes)};
     for (int copy = 0; copy < passage.copies; ++copy) {
       queue.push(passage.arrivals[static_cast<std::size_t>(copy)],
