@@ -223,7 +223,7 @@ def print_microseconds(found, medians):
                 cells += f"{'-':>23}"
                 continue
             middle = statistics.median(rounds)
-            spread = f"+-{50 * (max(rounds) - min(rounds)) / middle:>3.0f} %"
+            spread = f"+-{min(999, 50 * (max(rounds) - min(rounds)) / middle):>3.0f} %"
             cells += f"{middle:>15.1f} {spread if len(rounds) > 1 else '':>7}"
         print(f"{peers:>5} {size_text(size):>8}{cells}")
 

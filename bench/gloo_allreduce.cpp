@@ -85,6 +85,11 @@ int main(int argc, char** argv) try {
     std::printf("]}\n");
     std::fflush(stdout);
   }
+  // Whoever leaves closes connections that others may be waiting on.
+  store.set("done" + std::to_string(rank), {1});
+  std::vector<std::string> all;
+  for (int other = 0; other < ranks; ++other) all.push_back("done" + std::to_string(other));
+  store.wait(all);
   return 0;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "%s\n", error.what());
