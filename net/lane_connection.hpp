@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,6 +43,13 @@ static_assert(sizeof(RecordHeader) == 40);
 inline constexpr std::size_t records_at_once = 16;
 static_assert(records_at_once >= ring_slots);
 
+/// Lets a write go on to its end without cutting it into pieces of 64 KiB, as is the default.
+struct WithoutLimit {
+  std::size_t operator()(const asio::error_code& error, std::size_t) const {
+    return error ? 0 : std::numeric_limits<std::size_t>::max();
+  }
+};
+
 struct LaneConnection {
   using Clock = std::chrono::steady_clock;
   using Socket = asio::generic::stream_protocol::socket;
@@ -68,9 +76,9 @@ struct LaneConnection {
   template <class Buffers, class Handler>
   void write(const Buffers& buffers, Handler handler) {
     if (tls) {
-      asio::async_write(*tls, buffers, std::move(handler));
+      asio::async_write(*tls, buffers, WithoutLimit{}, std::move(handler));
     } else {
-      asio::async_write(socket, buffers, std::move(handler));
+      asio::async_write(socket, buffers, WithoutLimit{}, std::move(handler));
     }
   }
   /// Reads whatever is there, at least one byte.

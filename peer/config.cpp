@@ -31,6 +31,7 @@ class Reading {
     check_model();
     check_membership();
     check_network();
+    check_ring();
     find_data_files();
     std::stable_sort(
         parsed_.problems.begin(), parsed_.problems.end(),
@@ -284,6 +285,16 @@ class Reading {
                                                                     : "membership.probe_period_s";
     report(line_of(path), path, "the probe timeout is not shorter than the probe period",
            "make probe_timeout_s about half of probe_period_s");
+  }
+
+  /// Pieces that are written anew on their way can only be passed on as they came.
+  void check_ring() {
+    const RingOptions& ring = parsed_.config.ring;
+    const bool plain = ring.codec == ValueCodec::identity && ring.keep_per_block == 0;
+    if (plain || !ring.algorithm || *ring.algorithm == ReduceAlgorithm::ring) return;
+    report(line_of("ring.algorithm"), "ring.algorithm",
+           "codec and keep_per_block need the ring, where final pieces are passed on as they came",
+           "write algorithm = \"ring\" or \"auto\", or leave codec and keep_per_block out");
   }
 
   void check_network() {

@@ -279,6 +279,18 @@ void append_ring(Settings& all) {
                         {"halving_doubling", ReduceAlgorithm::halving_doubling},
                         {"tree", ReduceAlgorithm::tree}},
                     "how gradients are summed; auto: what is predicted to be the fastest"));
+  add(ring.choice<>(
+      "codec", GV_FIELD(ring.codec),
+      std::vector<std::pair<std::string, ValueCodec>>{{"identity", ValueCodec::identity},
+                                                      {"fp16", ValueCodec::fp16},
+                                                      {"bf16", ValueCodec::bf16},
+                                                      {"qsgd8", ValueCodec::qsgd8},
+                                                      {"qsgd4", ValueCodec::qsgd4}},
+      "how numbers travel: 4, 2 or 2 bytes each, or 8 or 4 bits rounded at random; "
+      "other than identity only round the ring"));
+  add(ring.whole("keep_per_block", GV_FIELD(ring.keep_per_block), {0, 511},
+                 "so many of every 512 numbers travel, the largest, and the rest is kept for the "
+                 "next step; 0 = all; other than 0 only round the ring"));
   add(ring.whole("bucket_elements", GV_FIELD(ring.bucket_elements), {1, 1e9},
                  "gradients are summed in pieces of so many numbers, while others are computed"));
 }

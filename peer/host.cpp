@@ -114,6 +114,7 @@ class Host {
   asio::signal_set signals_{io_, SIGINT, SIGTERM, SIGHUP};
   Armed armed_;
   MemberCache cache_;
+  std::map<std::string, std::string> cached_;  ///< What is in it, by name.
   std::map<PeerId, std::string> names_;
   std::map<PeerId, std::string> addresses_;
   std::set<PeerId> contacts_;
@@ -211,16 +212,21 @@ void Host::arm() {
 }
 
 void Host::sync_addresses() {
-  std::vector<std::string> known;
   for (const Member& member : node_->membership().members()) {
     if (member.id == self_) continue;
-    const bool gone = member.state == MemberState::dead || member.state == MemberState::left;
-    if (!gone && !member.address.empty()) known.push_back(member.name + "@" + member.address);
+    // Who is dead now may run when we are started again, and others may know only them.
+    if (member.state == MemberState::left) {
+      cached_.erase(member.name);
+    } else if (!member.address.empty()) {
+      cached_[member.name] = member.name + "@" + member.address;
+    }
     std::string& address = addresses_[member.id];
     if (address == member.address) continue;
     address = member.address;
     control_->set_address(member.id, address);
   }
+  std::vector<std::string> known;
+  for (const auto& [name, address] : cached_) known.push_back(address);
   cache_.write(known);
 }
 
@@ -409,7 +415,10 @@ int Host::run() {
   for (const std::string& address : options_.join) control_->join(address);
   const std::vector<std::string> cached =
       options_.resume ? cache_.read() : std::vector<std::string>();
-  for (const std::string& address : cached) control_->join(address);
+  for (const std::string& address : cached) {
+    control_->join(address);
+    cached_[address.substr(0, address.find('@'))] = address;
+  }
   const bool joins_others = !options_.join.empty() || !cached.empty();
   feed([&](Time t, NodeEffects& out) { node_->start(t, point.step, joins_others, out); });
   every_second();

@@ -46,8 +46,6 @@ constexpr std::uint64_t epoch = 1;  ///< The one agreement on who takes part.
 
 /// Elements of the pieces that are reduced side by side.
 constexpr std::size_t bucket_elements = 4 << 20;
-/// What a lane keeps waiting; whatever is given to it beyond that is dropped.
-constexpr std::size_t waiting_max = 16;
 /// Timed operations of one size take about so long.
 constexpr double row_seconds = 1;
 constexpr std::size_t repeats_max = 1000;
@@ -83,64 +81,6 @@ std::uint64_t random_number() {
   randombytes_buf(&value, sizeof value);
   return value;
 }
-
-/// Gives a lane no more transfers than it keeps, and the next when it has let go of the payload of
-/// an earlier one.
-class Outbox {
- public:
-  Outbox(asio::io_context& io, BulkLanes& lanes) : io_(io), lanes_(lanes) {}
-
-  void send(Transfer transfer) {
-    Way& way = ways_[transfer.to];
-    way.queue.push_back(std::move(transfer));
-    if (!way.refill_posted) refill(way);
-  }
-
-  bool is_empty() const {
-    return std::ranges::all_of(ways_, [](const auto& item) {
-      return item.second.queue.empty() && item.second.waiting == 0;
-    });
-  }
-
- private:
-  struct Way {
-    std::deque<Transfer> queue;
-    std::size_t waiting = 0;  ///< On the lane.
-    bool refill_posted = false;
-  };
-
-  void refill(Way& way) {
-    while (way.waiting < waiting_max && !way.queue.empty()) {
-      Transfer next = std::move(way.queue.front());
-      way.queue.pop_front();
-      ++way.waiting;
-      const void* values = next.payload.owner.get();
-      next.payload.owner =
-          std::shared_ptr<const void>(values, [this, &way, weak = std::weak_ptr(alive_),
-                                               owner = std::move(next.payload.owner)](const void*) {
-            if (!weak.expired()) released(way);
-          });
-      lanes_.send(std::move(next));
-    }
-  }
-
-  /// The lane is in the middle of something: what is next goes to it later.
-  void released(Way& way) {
-    --way.waiting;
-    if (way.refill_posted || way.queue.empty()) return;
-    way.refill_posted = true;
-    asio::post(io_, [this, &way] {
-      way.refill_posted = false;
-      refill(way);
-    });
-  }
-
-  asio::io_context& io_;
-  BulkLanes& lanes_;
-  std::map<PeerId, Way> ways_;
-  /// A connection under way can keep a payload longer than we live.
-  std::shared_ptr<int> alive_ = std::make_shared<int>(0);
-};
 
 /// What is summed, again and again.
 struct Sum {
@@ -179,6 +119,7 @@ class ReducePeer {
 
   Sum sum_of(std::size_t bytes) const;
   Vector operate(Sum& sum);
+  void flush(const Sum& sum);
   void operate_checked(Sum& sum);
   void receive_block(PeerId from, const Block& block);
   void carry_out(Effects& effects);
@@ -194,8 +135,6 @@ class ReducePeer {
   asio::io_context io_;
   asio::signal_set signals_{io_, SIGTERM};
   std::optional<ControlLinks> control_;
-  // The lanes hold payloads that tell the outbox when they go, so they go first.
-  std::optional<Outbox> outbox_;
   std::optional<BulkLanes> lanes_;
   std::set<PeerId> contacts_;
   std::set<std::string> lane_kinds_;
@@ -264,7 +203,6 @@ void ReducePeer::connect(KeyPair identity, std::vector<AuthorizedPeer> authorize
               },
           .send_invite = [this](PeerId to,
                                 const LaneInvite& invite) { return control_->send(to, invite); }});
-  outbox_.emplace(io_, *lanes_);
 }
 
 std::string ReducePeer::name_of(PeerId peer) const {
@@ -354,9 +292,16 @@ Vector ReducePeer::operate(Sum& sum) {
   return reduce_->result();
 }
 
-void ReducePeer::operate_checked(Sum& sum) {
+/// Returns when the lanes have sent all of the last operation.
+void ReducePeer::flush(const Sum& sum) {
   reduce_.reset();
-  await([this] { return outbox_->is_empty(); });
+  await([&] {
+    return std::ranges::all_of(sum.works, [](const Vector& work) { return work.use_count() == 1; });
+  });
+}
+
+void ReducePeer::operate_checked(Sum& sum) {
+  flush(sum);
   for (const Vector& work : sum.works) {
     std::ranges::fill(*work, std::numeric_limits<float>::quiet_NaN());
   }
@@ -383,7 +328,7 @@ void ReducePeer::receive_block(PeerId from, const Block& block) {
 }
 
 void ReducePeer::carry_out(Effects& effects) {
-  for (Transfer& transfer : effects.transfers) outbox_->send(std::move(transfer));
+  for (Transfer& transfer : effects.transfers) lanes_->send(std::move(transfer));
 }
 
 // ---- Measurements ----
@@ -408,7 +353,7 @@ nlohmann::ordered_json ReducePeer::measure(std::size_t bytes) {
   const double warm_up_s = std::chrono::duration<double>(Clock::now() - warm_up_began).count();
   const std::size_t repeats = agree_on_repeats(bytes, warm_up_s / static_cast<double>(warm_up));
 
-  await([this] { return outbox_->is_empty(); });
+  flush(sum);
   const std::uint64_t sent_before = lanes_->counters().bytes_sent;
   const double cpu_before = cpu_seconds();
   std::vector<double> seconds;
@@ -417,7 +362,7 @@ nlohmann::ordered_json ReducePeer::measure(std::size_t bytes) {
     operate(sum);
     seconds.push_back(std::chrono::duration<double>(Clock::now() - began).count());
   }
-  await([this] { return outbox_->is_empty(); });
+  flush(sum);
   const double cpu = cpu_seconds() - cpu_before;
   const std::uint64_t sent = lanes_->counters().bytes_sent - sent_before;
   operate_checked(sum);

@@ -1,10 +1,12 @@
 // Runs jobs on one replica.
 #include "peer/replica.hpp"
 
+#include <algorithm>
 #include <sstream>
 #include <utility>
 
 #include "consensus/base/rng.hpp"
+#include "consensus/ring/stream.hpp"
 
 namespace gv {
 
@@ -31,16 +33,49 @@ void Replica::restore_canary(const std::string& text) {
   if (in) canary_ = read;
 }
 
+Score Replica::compute(const GradientOrder& order, const Ready& ready) {
+  const std::span<float> values = std::span(*order.values).first(trainer_.parameters().size());
+  if (order.keep_per_block == 0) {
+    auto mark = order.marks.begin();
+    return trainer_.gradient(order.samples, values, [&](std::size_t begin, std::size_t) {
+      std::optional<std::size_t> reached;
+      for (; mark != order.marks.end() && *mark >= begin; ++mark) reached = *mark;
+      if (reached && ready) ready(*reached);
+    });
+  }
+  const Score score = trainer_.gradient(order.samples, values);
+  residual_.resize(values.size());
+  if (std::exchange(residual_used_, false)) {
+    residual_before_ = residual_;
+  } else {
+    residual_ = residual_before_;
+  }
+  const Stream kept = top_k_per_block(values, residual_, 512, order.keep_per_block);
+  Rng rng = Rng(trainer_.step()).fork("rounding").fork(static_cast<std::uint64_t>(canary_.front()));
+  const std::optional<Stream> sent = decode(encode(kept, order.codec, rng), values.size());
+  std::ranges::fill(values, 0.0f);
+  if (sent) {
+    keep_error(kept, *sent, residual_);
+    sent->add_to(values);
+  } else {
+    kept.add_to(values);  // Not finite, which others will see.
+  }
+  return score;
+}
+
 JobDone Replica::run(Job job, const Ready& ready) {
   JobDone done{.number = job.number};
   if (job.adopt) trainer_.adopt(job.adopt->values, job.adopt->step);
   if (job.become) {
     // In lockstep every step is an update, from the first on.
     trainer_.adopt_state(*job.become->values, job.become->step, job.become->step);
+    residual_.clear();
+    residual_used_ = true;
   }
   const std::uint64_t before = trainer_.step();
   if (job.update) {
     trainer_.update(std::span(*job.update).first(trainer_.parameters().size()));
+    residual_used_ = true;
   }
   if (job.state) {
     trainer_.copy_state(*job.state);
@@ -52,16 +87,8 @@ JobDone Replica::run(Job job, const Ready& ready) {
   }
   if (job.steps > 0) done.score = trainer_.run_steps(job.steps);
   if (job.gradient) {
-    const GradientOrder& order = *job.gradient;
-    auto mark = order.marks.begin();
-    done.score = trainer_.gradient(
-        order.samples, std::span(*order.values).first(trainer_.parameters().size()),
-        [&](std::size_t begin, std::size_t) {
-          std::optional<std::size_t> reached;
-          for (; mark != order.marks.end() && *mark >= begin; ++mark) reached = *mark;
-          if (reached && ready) ready(*reached);
-        });
-    done.gradient_samples = order.samples;
+    done.score = compute(*job.gradient, ready);
+    done.gradient_samples = job.gradient->samples;
   }
   done.step = trainer_.step();
   done.steps_run = done.step - before;

@@ -10,6 +10,7 @@
 
 #include "consensus/effects.hpp"
 #include "consensus/replica.hpp"
+#include "consensus/ring/value_codec.hpp"
 #include "train/trainer.hpp"
 
 namespace gv {
@@ -22,8 +23,11 @@ struct ReplicaState {
 
 /// A gradient to compute.
 struct GradientOrder {
-  std::size_t samples = 0;                      ///< Of the mean.
-  std::shared_ptr<std::vector<float>> values;   ///< Where it goes: the layout's size or longer.
+  std::size_t samples = 0;  ///< Of the mean.
+  /// Only so many values of largest magnitude of every 512, the rest is kept for the next; 0 = all.
+  std::size_t keep_per_block = 0;
+  ValueCodec codec = ValueCodec::identity;     ///< What is kept of each block is rounded to this.
+  std::shared_ptr<std::vector<float>> values;  ///< Where it goes: the layout's size or longer.
   std::vector<std::size_t> marks;  ///< Falling; tell when it is final from each of these on.
 };
 
@@ -34,8 +38,8 @@ struct Job {
   std::optional<ReplicaState> become;  ///< Become a copy of another replica.
   std::shared_ptr<const std::vector<float>> update;  ///< One optimiser step with this gradient.
   std::shared_ptr<std::vector<float>> state;         ///< Copy the whole state here.
-  std::vector<Force> forces;           ///< Add these.
-  std::uint64_t steps = 0;             ///< Take this many optimiser steps.
+  std::vector<Force> forces;                         ///< Add these.
+  std::uint64_t steps = 0;                           ///< Take this many optimiser steps.
   std::optional<GradientOrder> gradient;
   std::shared_ptr<Snapshot> snapshot;  ///< Copy the parameters here at the end, if not null.
   bool save = false;                   ///< Write a checkpoint at the end.
@@ -79,8 +83,14 @@ class Replica {
   void restore_canary(const std::string& text);
 
  private:
+  Score compute(const GradientOrder& order, const Ready& ready);
+
   Trainer trainer_;
   Canary canary_;
+  std::vector<float> residual_;  ///< Of all gradients, what was not sent yet.
+  /// The same before the last gradient, which may be asked for again.
+  std::vector<float> residual_before_;
+  bool residual_used_ = true;  ///< An update came since.
 };
 
 /// The canary a replica of this number starts with: what the sum over all peers must come back to.

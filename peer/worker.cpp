@@ -37,8 +37,7 @@ void Worker::run(std::stop_token stop) {
     const bool save = job->save;
     const auto begin = std::chrono::steady_clock::now();
     const std::uint64_t number = job->number;
-    JobDone done = replica_.run(*std::move(job),
-                                [&](std::size_t begin) { ready_(number, begin); });
+    JobDone done = replica_.run(*std::move(job), [&](std::size_t begin) { ready_(number, begin); });
     done.busy = std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now() - begin);
     if (save) {
       done.saved = true;

@@ -47,7 +47,7 @@ struct AllReduceOptions {
   std::uint64_t epoch = 0;    ///< Names the agreement on `order`: pieces of another are not ours.
   ReduceAlgorithm algorithm = ReduceAlgorithm::ring;
   std::vector<Range> buckets;       ///< Disjoint, in the order in which inputs become ready.
-  std::size_t segment = 16 * 1024;  ///< Elements of one block at most; a block is sent on at once.
+  std::size_t segment = 64 * 1024;  ///< Elements of one block at most; a block is sent on at once.
   /// From this element on sums are plain and travel as they are.
   std::size_t unweighted_from = static_cast<std::size_t>(-1);
   /// Other than plain only for the ring, where pieces are passed on whole. Partial sums are written

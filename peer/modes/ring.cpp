@@ -68,6 +68,7 @@ RingMode::RingMode(PeerId self, std::uint64_t session, RingOptions options)
   }
   shape_.segment = options_.segment_elements;
   shape_.unweighted_from = options_.elements;
+  shape_.wire = {options_.codec, options_.keep_per_block > 0};
 }
 
 RingMode::Vector RingMode::blank(std::vector<Vector>& pool, std::size_t size) {
@@ -119,7 +120,9 @@ void RingMode::enter_epoch(Time now, Effects& out) {
   shape_.order = epoch.order;
   shape_.epoch = epoch_key_;
   shape_.algorithm = options_.algorithm.value_or(
-      fastest(epoch.order.size(), options_.elements, assumed_latency_s, assumed_seconds_per_byte));
+      shape_.wire.is_plain() ? fastest(epoch.order.size(), options_.elements, assumed_latency_s,
+                                       assumed_seconds_per_byte)
+                             : ReduceAlgorithm::ring);
   epoch_samples_ = 0;
   for (const std::uint32_t share : epoch.shares) epoch_samples_ += share;
   weight_ = static_cast<float>(static_cast<double>(epoch.shares[rank_]) /
@@ -515,7 +518,10 @@ void RingMode::next_job(std::vector<Job>& jobs, Effects& out) {
   if (leaving_) {
     last_job_ = true;
   } else if (reduce_ && gradient_.valid && gradient_.job == 0) {
-    job.gradient = GradientOrder{.samples = gradient_.samples, .values = gradient_.values};
+    job.gradient = GradientOrder{.samples = gradient_.samples,
+                                 .keep_per_block = options_.keep_per_block,
+                                 .codec = options_.codec,
+                                 .values = gradient_.values};
     for (const Range& bucket : shape_.buckets) job.gradient->marks.push_back(bucket.begin);
   }
   if (!job.become && !job.update && !job.state && !job.save && !job.gradient) return;

@@ -23,8 +23,10 @@ struct RingOptions {
   std::size_t elements = 0;                  ///< Parameters of the model.
   std::size_t state_elements = 0;            ///< Parameters and what the optimiser keeps.
   std::optional<ReduceAlgorithm> algorithm;  ///< Empty: the one predicted to be the fastest.
-  std::size_t bucket_elements = 1 << 20;     ///< Gradients are summed in pieces of this size.
-  std::size_t segment_elements = 1 << 14;    ///< Of one block on a lane.
+  ValueCodec codec = ValueCodec::identity;   ///< How values travel.
+  std::size_t keep_per_block = 0;  ///< Values of every 512 that travel, the largest; 0 = all.
+  std::size_t bucket_elements = 1 << 20;   ///< Gradients are summed in pieces of this size.
+  std::size_t segment_elements = 1 << 16;  ///< Of one block on a lane.
   std::uint32_t batch = 64;
   std::uint64_t save_every_steps = 0;
   std::size_t wait_for_peers = 1;                ///< Begin when so many are there,

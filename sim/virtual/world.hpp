@@ -106,7 +106,7 @@ struct Simulator::World {
     std::optional<Time> joining_since;
     std::map<PeerNumber, std::uint32_t> met;  ///< With the life they had then.
     std::set<PeerNumber> lanes;               ///< Blocks went there or came from there.
-    std::vector<PeerNumber> known;            ///< Members when it ended: its cache on disk.
+    std::set<PeerNumber> known;  ///< Members it had and that did not leave: its cache on disk.
     double clock_rate = 1;
     Time clock_true{};  ///< The clock showed `clock_local` at this moment and runs at its rate
                         ///< since.

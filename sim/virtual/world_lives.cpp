@@ -64,7 +64,7 @@ void Simulator::World::start(PeerNumber number) {
   machine.met.clear();
   machine.pace = root.fork("pace").fork(number).fork(static_cast<std::uint64_t>(peer.life));
   // Who comes back joins whom it knew, others one that is named to them.
-  std::vector<PeerNumber> join = machine.known;
+  std::vector<PeerNumber> join(machine.known.begin(), machine.known.end());
   if (join.empty()) join = first_contact(number);
   for (const PeerNumber other : join) queue.push(now, Dial{number, other, peer.life, 0});
   mix_event(7, number, peer.life);
@@ -92,10 +92,12 @@ void Simulator::World::end(PeerNumber number, PeerState state) {
   VirtualPeer& peer = peers[number];
   Machine& machine = machines[number];
   if (!is_reachable(number)) return;
-  machine.known.clear();
   for (const Member& member : peer.node->membership().members()) {
-    const bool gone = member.state == MemberState::dead || member.state == MemberState::left;
-    if (member.id != id_of(number) && !gone) machine.known.push_back(number_of(member.id));
+    if (member.state == MemberState::left) {
+      machine.known.erase(number_of(member.id));
+    } else if (member.id != id_of(number)) {
+      machine.known.insert(number_of(member.id));
+    }
   }
   if (machine.job && peer.state == PeerState::up) book_job(number);
   if (machine.job && machine.job->save && !peer.disk.full && state == PeerState::down &&
