@@ -328,8 +328,11 @@ void RingMode::watch_for_stalls(Time now, Effects& out) {
     somebody_busy_ = false;
     silent_ = std::set<PeerId>(epoch->order.begin(), epoch->order.end());
     silent_.erase(self_);
+    check_again_at_ = now;
+  }
+  if (now >= check_again_at_) {  // Words get lost: who is there hears one of several.
+    check_again_at_ = now + agreement_.patience() / 2;
     for (const PeerId peer : silent_) out.send(peer, Check{epoch->id});
-    return;
   }
   if (now < *checked_at_ + 3 * agreement_.patience()) return;
   if (!silent_.empty()) {
@@ -587,7 +590,7 @@ Time RingMode::deadline() const {
     if (knock_at_ != never) earliest = std::min(earliest, knock_at_);
     if (fetching_ && !adopt_) earliest = std::min(earliest, progress_at_ + stall_min);
     if (checked_at_) {
-      earliest = std::min(earliest, *checked_at_ + 3 * agreement_.patience());
+      earliest = std::min({earliest, check_again_at_, *checked_at_ + 3 * agreement_.patience()});
     } else if (is_waiting()) {
       earliest = std::min(earliest, progress_at_ + stall_after());
     }

@@ -166,6 +166,7 @@ class RingMode final : public Mode {
   Time operation_began_{};
   double stall_factor_ = 1;  ///< Grows while checks find everybody well.
   std::optional<Time> checked_at_;
+  Time check_again_at_ = never;
   std::set<PeerId> silent_;  ///< Have not answered the check under way.
   bool somebody_busy_ = false;
   int idle_checks_ = 0;

@@ -20,6 +20,8 @@ constexpr Duration settled_after = std::chrono::seconds(60);
 constexpr std::uint64_t forces_waiting_max = 1000;
 /// A real lane drops what does not fit.
 constexpr std::size_t transfers_max = 16;
+/// Likewise for the pieces of sums: what a lane keeps at most.
+constexpr std::size_t pieces_max = 4096;
 
 /// alive(k) < suspect(k) < dead(k), left(k) < alive(k + 1).
 int rank(MemberState state) {
@@ -258,7 +260,8 @@ void Invariants::check_bounds(const Simulator& world, PeerNumber peer) {
   if (const GossipMode* gossip = node.gossip()) {
     at_most(gossip->held(), 5 * (n - 1) + 20, "the memories of its exchanges");
   }
-  if (transferred_) at_most(world.longest_lane(peer), transfers_max, "a lane");
+  if (transferred_)
+    at_most(world.longest_lane(peer), node.gossip() ? transfers_max : pieces_max, "a lane");
 }
 
 void Invariants::check_ghosts(const Simulator& world, PeerNumber peer) {

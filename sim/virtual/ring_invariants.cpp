@@ -184,7 +184,14 @@ void RingInvariants::after(const Simulator& world, PeerNumber peer) {
     return;
   }
   const Epoch& in = epochs_.at(worked_in);
-  if (standing == in.standing) return;  // It was sent the state.
+  if (standing == in.standing) {  // It was sent the state, which is never an older one.
+    if (standing.samples < before.samples) {
+      fail(world, "one result of an operation",
+           fmt::format("peer-{} gives up {} samples for {}", peer, before.samples,
+                       standing.samples));
+    }
+    return;
+  }
   // "one result of an operation".
   if (standing.operation != before.operation + 1 || standing.samples <= before.samples) {
     fail(world, "one result of an operation",

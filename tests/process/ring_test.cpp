@@ -1,0 +1,180 @@
+// Peers in lockstep as real processes: killed, stopped, started again, all at once; the others go
+// on and hold the same bits.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <csignal>
+
+#include "peer/config.hpp"
+#include "peer/task.hpp"
+#include "tests/process/swarm.hpp"
+#include "train/checkpoint/checkpoint.hpp"
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string lockstep(std::uint64_t steps, const std::string& extra = "") {
+  return fmt::format(R"([run]
+mode = "ring"
+steps = {}
+linger_s = 20
+[data]
+kind = "generated"
+[data.generated]
+samples = 4000
+test_samples = 500
+[model]
+kind = "mlp"
+hidden = [64]
+[train]
+batch = 32
+)",
+                     steps) +
+         extra;
+}
+
+/// Operations that a peer has made or been sent.
+bool reach(Swarm& swarm, const std::vector<std::size_t>& peers, std::uint64_t step) {
+  return eventually(
+      [&] {
+        return std::ranges::all_of(peers,
+                                   [&](std::size_t number) { return swarm.step(number) >= step; });
+      },
+      60s);
+}
+
+/// So many operations further from where the first of them is.
+bool go_on(Swarm& swarm, const std::vector<std::size_t>& peers, std::uint64_t operations = 50) {
+  return reach(swarm, peers, swarm.step(peers.front()) + operations);
+}
+
+std::size_t peers_in_epoch(Swarm& swarm, std::size_t number) {
+  const auto began = swarm.events(number, "epoch_began");
+  return began.empty() ? 0 : began.back().value("peers", std::size_t{0});
+}
+
+/// Seconds that each interruption cost a peer.
+std::vector<double> seconds_lost(Swarm& swarm, std::size_t number) {
+  std::vector<double> lost;
+  for (const auto& event : swarm.events(number, "ring_resumed")) {
+    lost.push_back(event.value("seconds_lost", -1.0));
+  }
+  return lost;
+}
+
+/// The newest checkpoint's parameters and what the optimiser keeps.
+std::vector<std::vector<float>> state_of(Swarm& swarm, std::size_t number) {
+  ParsedConfig parsed = parse_config_file(swarm.config_file().string());
+  parsed.config.run.peers = 4;
+  const Task task = load_task(parsed.config, number);
+  const Trainer trainer(task.trainer, task.shard);
+  const LoadedCheckpoint loaded =
+      load_newest_checkpoint(swarm.folder(number) / "checkpoints", trainer.layout());
+  if (!loaded.checkpoint) return {};
+  std::vector<std::vector<float>> state = {loaded.checkpoint->parameters};
+  for (const auto& [name, values] : loaded.checkpoint->optimizer.vectors) state.push_back(values);
+  return state;
+}
+
+/// Waits for all to make their last step and leave; whether all hold the same bits then.
+bool end_alike(Swarm& swarm, const std::vector<std::size_t>& peers) {
+  for (const std::size_t number : peers) {
+    const Ending ending = swarm.wait_for_end(number, 100s);
+    INFO(swarm.output(number));
+    if (ending.exit_code != 0 || ending.signal != 0) return false;
+  }
+  const auto first = state_of(swarm, peers.front());
+  if (first.empty()) return false;
+  return std::ranges::all_of(peers,
+                             [&](std::size_t number) { return state_of(swarm, number) == first; });
+}
+
+}  // namespace
+
+TEST_CASE("when one in lockstep is killed the others go on within seconds and end with equal bits",
+          "[process]") {
+  const std::size_t victim = GENERATE(std::size_t{0}, std::size_t{2});
+  Swarm swarm(4, lockstep(3000));
+  swarm.start_all();
+  REQUIRE(reach(swarm, {0, 1, 2, 3}, 100));
+  swarm.kill(victim);
+  std::vector<std::size_t> others = {0, 1, 2, 3};
+  std::erase(others, victim);
+  REQUIRE(go_on(swarm, others));
+  for (const std::size_t number : others) {
+    CHECK(peers_in_epoch(swarm, number) == 3);
+    const std::vector<double> lost = seconds_lost(swarm, number);
+    REQUIRE_FALSE(lost.empty());
+    CHECK(lost.front() < 10);
+    CHECK(swarm.events(number, "sum_refused").empty());
+  }
+  CHECK(end_alike(swarm, others));
+}
+
+TEST_CASE("two killed at once and then a third leave the last one working", "[process]") {
+  Swarm swarm(4, lockstep(100000000));
+  swarm.start_all();
+  REQUIRE(reach(swarm, {0, 1, 2, 3}, 100));
+  swarm.signal(1, SIGKILL);
+  swarm.signal(2, SIGKILL);
+  REQUIRE(go_on(swarm, {0, 3}));
+  CHECK(peers_in_epoch(swarm, 0) == 2);
+  swarm.kill(0);
+  REQUIRE(go_on(swarm, {3}));
+  CHECK(peers_in_epoch(swarm, 3) == 1);
+}
+
+TEST_CASE("one that is started again takes the others' state and ends with their bits",
+          "[process]") {
+  Swarm swarm(4, lockstep(6000));
+  swarm.start_all();
+  REQUIRE(reach(swarm, {0, 1, 2, 3}, 100));
+  swarm.kill(1);
+  REQUIRE(go_on(swarm, {0, 2, 3}));
+  swarm.start(1, {.extra = {"--resume"}});
+  REQUIRE(go_on(swarm, {0, 1, 2, 3}));
+  CHECK(swarm.events(1, "state_adopted").size() == 1);
+  CHECK(end_alike(swarm, {0, 1, 2, 3}));
+}
+
+TEST_CASE("one in lockstep that stands still is left out and takes part again when it wakes",
+          "[process]") {
+  Swarm swarm(4, lockstep(100000000));
+  swarm.start_all();
+  REQUIRE(reach(swarm, {0, 1, 2, 3}, 100));
+  swarm.signal(3, SIGSTOP);
+  REQUIRE(eventually([&] { return peers_in_epoch(swarm, 0) == 3; }, 30s));
+  REQUIRE(go_on(swarm, {0, 1, 2}));
+  swarm.signal(3, SIGCONT);
+  REQUIRE(go_on(swarm, {0, 1, 2, 3}));
+  CHECK(eventually([&] { return peers_in_epoch(swarm, 0) == 4; }, 30s));
+}
+
+// By hand: `test_process "[kills]" -s` prints what a death costs. No figure is asserted: the
+// machine decides.
+TEST_CASE("deaths in lockstep cost little", "[.][kills]") {
+  Swarm swarm(4, lockstep(100000000));
+  swarm.start_all();
+  REQUIRE(reach(swarm, {0, 1, 2, 3}, 100));
+  std::vector<double> all;
+  for (int round = 0; round < 40; ++round) {
+    const std::size_t victim = static_cast<std::size_t>(round) % 4;
+    std::vector<std::size_t> others = {0, 1, 2, 3};
+    std::erase(others, victim);
+    const std::size_t known = seconds_lost(swarm, others.front()).size();
+    swarm.kill(victim);
+    REQUIRE(eventually([&] { return seconds_lost(swarm, others.front()).size() > known; }, 60s));
+    all.push_back(seconds_lost(swarm, others.front())[known]);
+    swarm.start(victim, {.extra = {"--resume"}});
+    REQUIRE(eventually([&] { return peers_in_epoch(swarm, others.front()) == 4; }, 60s));
+    REQUIRE(go_on(swarm, {0, 1, 2, 3}, 20));
+  }
+  std::ranges::sort(all);
+  WARN(fmt::format("{} deaths: median {:.3f} s, worst {:.3f} s", all.size(), all[all.size() / 2],
+                   all.back()));
+}
+
+}  // namespace gv
