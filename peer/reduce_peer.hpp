@@ -22,7 +22,7 @@ struct ReduceTask {
   LaneKind lane = LaneKind::automatic;       ///< Plain lanes are allowed: nobody else listens.
   std::optional<ReduceAlgorithm> algorithm;  ///< Empty: the one predicted to be the fastest.
   std::size_t repeats = 0;                   ///< Operations timed for each size; 0: see below.
-  std::size_t segment_bytes = 64 * 1024;     ///< Of one block, at most `block_bytes_max`.
+  std::size_t segment_bytes = 256 * 1024;    ///< Of one block, at most `block_bytes_max`.
 };
 
 struct ReducePeerOptions {
