@@ -74,7 +74,8 @@ Time RingAgreement::own_turn() const {
     if (peer == self_) break;
     if (!blamed_.contains(peer)) ++before;
   }
-  const int waits = 2 * before + (answered_ ? patience_with_decisions : 0);
+  const bool may_come = answered_ && !blamed_.contains(promised_.proposer);
+  const int waits = 2 * before + (may_come ? patience_with_decisions : 0);
   return *still_since_ + waits * patience();
 }
 

@@ -45,6 +45,14 @@ struct RingCounts {
   std::uint64_t save_failures = 0;
 };
 
+/// An epoch that ended badly, and how it went on.
+struct RingInterruption {
+  std::vector<PeerId> lost;     ///< Were in it and are not in that which made the next operation.
+  double seconds = 0;           ///< From the end of the one to the first result of the other.
+  std::size_t peers = 0;        ///< Made that operation.
+  std::uint64_t operation = 0;  ///< Its number.
+};
+
 /// Synchronous data-parallel training without a leader. An operation is one optimiser step: every
 /// peer's gradient is summed in buckets while backward still runs, and the mean over all samples is
 /// applied by everybody. Whoever is lost ends the epoch; the rest agree on the next and rerun the
@@ -82,6 +90,8 @@ class RingMode final : public Mode {
 
   const RingAgreement& agreement() const { return agreement_; }
   const RingCounts& counts() const { return counts_; }
+  /// The newest one that is over; none if nobody is in it.
+  const RingInterruption& last_interruption() const { return last_interruption_; }
   /// How the sum is made in the epoch under way.
   ReduceAlgorithm algorithm() const { return shape_.algorithm; }
 
@@ -111,6 +121,8 @@ class RingMode final : public Mode {
   void finish_operations(Time now, Effects& out);
   void receive_state(Time now, const Block& block);
   void disturb(Time now, std::optional<PeerId> blamed, Effects& out);
+  void become_interrupted(Time now);
+  void become_resumed(Time now, std::uint64_t operation, Effects& out);
   void watch_for_stalls(Time now, Effects& out);
   void look_for_newcomers(Time now, Effects& out);
   void next_job(std::vector<Job>& jobs, Effects& out);
@@ -118,6 +130,7 @@ class RingMode final : public Mode {
   void set_candidates(Time now, Membership& members);
   bool is_waiting() const;
   Duration stall_after() const;
+  Duration answers_within() const;
   Vector blank(std::vector<Vector>& pool, std::size_t size);
   void report(Membership& members) const;
   bool others_done(const Membership& members) const;
@@ -156,6 +169,9 @@ class RingMode final : public Mode {
   Time newcomers_since_ = never;
   Time knock_at_ = never;             ///< When the lost are asked after.
   std::optional<Time> disturbed_at_;  ///< An epoch ended badly and no operation finished since.
+
+  std::vector<PeerId> interrupted_;  ///< Who was in that epoch.
+  RingInterruption last_interruption_;
 
   // Stalls.
   std::uint64_t seen_progress_ = 0;
