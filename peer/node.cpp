@@ -20,10 +20,10 @@ Overloaded(Ts...) -> Overloaded<Ts...>;  // clang 14 does not deduce it by itsel
 Node::Node(Member self, std::vector<PeerId> authorized, std::uint64_t session, Options options,
            Rng rng)
     : membership_(self, std::move(authorized), options.membership, rng.fork("membership")),
-      mode_(
-          options.mode == ModeKind::ring
-              ? std::unique_ptr<Mode>(std::make_unique<RingMode>(self.id, session, std::move(options.ring)))
-              : std::make_unique<GossipMode>(self.id, session, std::move(options.gossip), rng)),
+      mode_(options.mode == ModeKind::ring
+                ? std::unique_ptr<Mode>(
+                      std::make_unique<RingMode>(self.id, session, std::move(options.ring)))
+                : std::make_unique<GossipMode>(self.id, session, std::move(options.gossip), rng)),
       gossip_(dynamic_cast<const GossipMode*>(mode_.get())),
       ring_(dynamic_cast<const RingMode*>(mode_.get())) {}
 
