@@ -438,10 +438,18 @@ std::uint64_t steps_of(const Config& config, std::size_t shard_samples) {
   return static_cast<std::uint64_t>(std::max(1.0, std::round(steps)));
 }
 
+std::size_t lockstep_batch_max(const Config& config) { return 4 * config.train.batch; }
+
 std::vector<std::pair<std::string, std::string>> agreement(const Config& config) {
   std::vector<std::pair<std::string, std::string>> fields;
   for (const Setting<Config>& setting : config_settings()) {
-    if (!setting.agrees || (setting.has_effect && !setting.has_effect(config))) continue;
+    // In lockstep all must make the same steps, and as many of them.
+    const bool of_steps =
+        setting.section == "train" ||
+        (setting.section == "run" &&
+         (setting.key == "steps" || setting.key == "epochs" || setting.key == "peers"));
+    const bool agrees = setting.agrees || (config.run.mode == ModeKind::ring && of_steps);
+    if (!agrees || (setting.has_effect && !setting.has_effect(config))) continue;
     fields.emplace_back(std::string(setting.section) + "." + std::string(setting.key),
                         setting.show(config));
   }

@@ -131,9 +131,14 @@ ModelSpec model_spec(const ModelConfig& model, std::size_t outputs);
 /// to, rounded to the nearest and at least 1.
 std::uint64_t steps_of(const Config& config, std::size_t shard_samples);
 
+/// Samples that one peer in lockstep takes of an operation at most: a fast one does the work of up
+/// to four.
+std::size_t lockstep_batch_max(const Config& config);
+
 /// Every setting that peers of one run must have in common, as (key, value), in a fixed order: the
-/// model, what its inputs mean, the seed, pairing and mixing. Compared at hello, so that a refusal
-/// can name the first key that differs.
+/// model, what its inputs mean, the seed, pairing and mixing; in lockstep also whatever decides
+/// what a step does and how many there are. Compared at hello, so that a refusal can name the first
+/// key that differs.
 std::vector<std::pair<std::string, std::string>> agreement(const Config& config);
 
 /// A hash over agreement(): equal for configs that may train together.

@@ -164,6 +164,10 @@ void Host::carry_out(NodeEffects& effects) {
                           event.name == "member_removed";
         if (gone && event.peer) lanes_->forget(*event.peer);
       }
+      if (event.name == "ring_resumed" && event.peer && !options_.quiet) {
+        fmt::print("{}\n", to_line(node_->ring()->last_interruption(), node_->membership()));
+        std::fflush(stdout);
+      }
       const bool overdue = event.name == "exchange_aborted" && event.reason == Reason::timed_out;
       if (overdue && event.peer) lanes_->doubt(*event.peer);
     }

@@ -12,6 +12,24 @@
 
 namespace gv {
 
+namespace {
+
+std::string name_of(PeerId peer, const Membership& membership) {
+  const Member* member = membership.find(peer);
+  return member != nullptr ? member->name : to_string(peer);
+}
+
+}  // namespace
+
+std::string to_line(const RingInterruption& interruption, const Membership& membership) {
+  std::string names;
+  for (const PeerId peer : interruption.lost) {
+    names += (names.empty() ? "" : ", ") + name_of(peer, membership);
+  }
+  return fmt::format("lost {}: {:.2f} s later operation {} is made by the other {}", names,
+                     interruption.seconds, interruption.operation, interruption.peers);
+}
+
 Report make_report(const Node& node, const EventLog& log, std::size_t batch, Time now) {
   const Mode& mode = node.mode();
   const Membership& membership = node.membership();
@@ -38,10 +56,14 @@ Report make_report(const Node& node, const EventLog& log, std::size_t batch, Tim
   if (const RingMode* ring = node.ring()) {
     report.ring = ring->counts();
     report.algorithm = to_string(ring->algorithm());
+    const RingInterruption& interruption = ring->last_interruption();
+    if (!interruption.lost.empty()) {
+      report.interruption = to_line(interruption, membership);
+      report.resumed_at = interruption.operation;
+    }
     if (const Epoch* epoch = ring->agreement().epoch()) {
       for (const PeerId peer : epoch->order) {
-        const Member* member = membership.find(peer);
-        report.ring_order.push_back(member != nullptr ? member->name : to_string(peer));
+        report.ring_order.push_back(name_of(peer, membership));
       }
     }
   }
@@ -93,7 +115,9 @@ std::string report_json(const Report& report) {
                     {"states_adopted", report.ring.states_adopted},
                     {"reduced_bytes", report.ring.reduced_bytes},
                     {"saves", report.ring.saves},
-                    {"save_failures", report.ring.save_failures}};
+                    {"save_failures", report.ring.save_failures},
+                    {"interruption", report.interruption},
+                    {"resumed_at", report.resumed_at}};
   }
   json["bytes"] = {{"lanes_sent", report.lane_bytes_sent},
                    {"lanes_received", report.lane_bytes_received},

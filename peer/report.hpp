@@ -27,6 +27,8 @@ struct Report {
   GossipCounts gossip;
   RingCounts ring;
   std::string algorithm;                ///< Of sums in lockstep; empty in gossip.
+  std::string interruption;             ///< The newest in lockstep, for people; empty: none.
+  std::uint64_t resumed_at = 0;         ///< The first operation after it.
   std::vector<std::string> ring_order;  ///< Names of those in lockstep now, by rank.
   std::uint64_t lane_bytes_sent = 0, lane_bytes_received = 0;
   std::uint64_t control_bytes_sent = 0, control_bytes_received = 0;
@@ -41,6 +43,9 @@ struct Report {
 Report make_report(const Node& node, const EventLog& log, std::size_t batch, Time now);
 
 /// The document that `status` asks for.
+/// Whom lockstep went on without, after how long, with how many; one line.
+std::string to_line(const RingInterruption& interruption, const Membership& membership);
+
 std::string report_json(const Report& report);
 
 /// One line of progress for people.

@@ -8,6 +8,7 @@
 
 #include "consensus/base/check.hpp"
 #include "consensus/base/rng.hpp"
+#include "consensus/ring/batch_share.hpp"
 
 namespace gv {
 namespace {
@@ -16,6 +17,8 @@ namespace {
 constexpr int patience_with_the_good = 4;
 /// So many times the patience one who answered waits for the decision.
 constexpr int patience_with_decisions = 6;
+/// Shares are only changed for operations that take less than this part of the time.
+constexpr double worth_changing = 0.85;
 /// Weight of the newest measurement of how long answers take.
 constexpr double newest_weight = 0.2;
 /// The lowest bits of a ballot's counter name its proposer's process: one that was started again
@@ -74,7 +77,8 @@ Time RingAgreement::own_turn() const {
     if (peer == self_) break;
     if (!blamed_.contains(peer)) ++before;
   }
-  const int waits = 2 * before + (answered_ ? patience_with_decisions : 0);
+  const bool may_come = answered_ && !blamed_.contains(promised_.proposer);
+  const int waits = 2 * before + (may_come ? patience_with_decisions : 0);
   return *still_since_ + waits * patience();
 }
 
@@ -128,6 +132,25 @@ void RingAgreement::propose(Time now, Effects& out) {
   if (asked_.empty()) decide(now, out);
 }
 
+/// The batch cut by speed; as it was before, if nobody would be done much earlier.
+std::vector<std::uint32_t> RingAgreement::shares(const std::vector<PeerId>& order) {
+  const std::vector<std::uint32_t> equal(order.size(), options_.batch);
+  if (options_.batch_max <= options_.batch) return equal;
+  std::vector<double> speeds;
+  for (const PeerId peer : order) speeds.push_back(answers_.at(peer).speed);
+  const auto takes = [&](const std::vector<std::uint32_t>& shares) {
+    double longest = 0;
+    for (std::size_t i = 0; i < shares.size(); ++i) {
+      if (speeds[i] > 0) longest = std::max(longest, shares[i] / speeds[i]);
+    }
+    return longest;
+  };
+  const std::vector<std::uint32_t>& old = order == last_order_ ? last_shares_ : equal;
+  std::vector<std::uint32_t> fresh = batch_shares(
+      speeds, options_.batch * static_cast<std::uint32_t>(order.size()), options_.batch_max);
+  return takes(fresh) < worth_changing * takes(old) ? fresh : old;
+}
+
 void RingAgreement::decide(Time now, Effects& out) {
   Start start{.ballot = promised_};
   const auto newest =
@@ -143,8 +166,8 @@ void RingAgreement::decide(Time now, Effects& out) {
   for (const auto& [peer, answer] : answers_) {
     const bool has_it = answer.standing == start.standing;
     start.sources.push_back(has_it ? peer : holders[next++ % holders.size()]);
-    start.shares.push_back(options_.batch);
   }
+  start.shares = shares(start.order);
   for (const PeerId peer : asked_) {
     // Who did not answer learns that it is not in, should it hear of it.
     if (!answers_.contains(peer)) blamed_.insert(peer);
@@ -171,6 +194,8 @@ void RingAgreement::begin(Time, Epoch epoch, Effects& out) {
   proposing_ = false;
   answered_ = false;
   ask_again_at_ = never;
+  last_order_ = epoch.order;
+  last_shares_ = epoch.shares;
   epoch_ = std::move(epoch);
 }
 

@@ -83,6 +83,7 @@ class RingAgreement {
   void stand_still(Time now);
   void propose(Time now, Effects& out);
   void decide(Time now, Effects& out);
+  std::vector<std::uint32_t> shares(const std::vector<PeerId>& order);
   void begin(Time now, Epoch epoch, Effects& out);
   void receive(Time now, PeerId from, const Propose& message, Effects& out);
   void receive(Time now, PeerId from, const Confirm& message, Effects& out);
@@ -105,9 +106,11 @@ class RingAgreement {
   EpochId promised_;               ///< The newest ballot we answered; older ones are void.
   std::uint64_t newest_seen_ = 0;  ///< Counter of the latest ballot we have heard of.
   std::optional<Epoch> epoch_;
-  std::optional<Start> decided_;      ///< Our own last decision, for those who ask again.
-  std::set<PeerId> too_late_;         ///< Answered that ballot after it was decided.
-  std::map<PeerId, Answer> answers_;  ///< To our ballot under way.
+  std::optional<Start> decided_;            ///< Our own last decision, for those who ask again.
+  std::set<PeerId> too_late_;               ///< Answered that ballot after it was decided.
+  std::vector<PeerId> last_order_;          ///< Of the last epoch we were in,
+  std::vector<std::uint32_t> last_shares_;  ///< and who took how many samples.
+  std::map<PeerId, Answer> answers_;        ///< To our ballot under way.
   std::vector<PeerId> asked_;
   bool proposing_ = false;
   bool answered_ = false;            ///< We wait for another's decision, or for it to be void.

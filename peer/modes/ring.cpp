@@ -28,6 +28,8 @@ constexpr std::uint64_t state_number = ~std::uint64_t{0};
 constexpr double stall_factor = 4;
 constexpr Duration stall_min = std::chrono::seconds(1);
 constexpr Duration stall_max = std::chrono::seconds(30);
+/// Operations after which the shares are looked at first.
+constexpr std::uint64_t first_balance = 16;
 /// Newcomers are waited for together.
 constexpr Duration gathering = std::chrono::milliseconds(300);
 /// Who was lost is asked again and again whether it is back.
@@ -46,7 +48,8 @@ std::array<float, lanes> lanes_of(PeerId peer, std::uint64_t operation) {
 
 RingAgreement::Options agreement_options(const RingOptions& options) {
   RingAgreement::Options agreement = options.agreement;
-  agreement.batch = agreement.batch_max = options.batch;
+  agreement.batch = options.batch;
+  agreement.batch_max = std::max(options.batch, options.batch_max);
   return agreement;
 }
 
@@ -163,11 +166,36 @@ void RingMode::disturb(Time now, std::optional<PeerId> blamed, Effects& out) {
   if (!wanted_) return;
   if (agreement_.epoch() != nullptr) {
     ++counts_.disturbances;
-    if (!disturbed_at_) disturbed_at_ = now;
+    become_interrupted(now);
     out.events.push_back({.name = "epoch_ended", .peer = blamed});
   }
   agreement_.disturb(now, blamed, out);
   leave_epoch();
+}
+
+void RingMode::become_interrupted(Time now) {
+  if (disturbed_at_) return;
+  disturbed_at_ = now;
+  interrupted_ = shape_.order;
+}
+
+/// The first operation after an interruption is finished.
+void RingMode::become_resumed(Time now, std::uint64_t operation, Effects& out) {
+  if (!disturbed_at_) return;
+  RingInterruption over{.seconds = seconds(now - *disturbed_at_),
+                        .peers = shape_.order.size(),
+                        .operation = operation};
+  disturbed_at_.reset();
+  for (const PeerId peer : interrupted_) {
+    if (std::ranges::find(shape_.order, peer) == shape_.order.end()) over.lost.push_back(peer);
+  }
+  out.events.push_back({.name = "ring_resumed",
+                        .peer = over.lost.empty() ? std::optional<PeerId>() : over.lost.front(),
+                        .numbers = {{"seconds_lost", over.seconds},
+                                    {"lost", static_cast<double>(over.lost.size())},
+                                    {"peers", static_cast<double>(over.peers)},
+                                    {"operation", static_cast<double>(operation)}}});
+  if (!over.lost.empty()) last_interruption_ = std::move(over);
 }
 
 /// Whoever could take part and does not is let in by the first of those who do, which asks after
@@ -199,6 +227,24 @@ void RingMode::look_for_newcomers(Time now, Effects& out) {
     agreement_.disturb(now, std::nullopt, out);
     leave_epoch();
   }
+}
+
+/// Shares follow measured speeds, which a ballot collects: after some operations with the same
+/// peers, and again after four times as many, so that the ballots cost next to nothing.
+void RingMode::balance(Time now, Effects& out) {
+  const Epoch* epoch = agreement_.epoch();
+  if (epoch == nullptr || options_.batch_max <= options_.batch || leaving_) return;
+  if (epoch->order != balanced_order_) {
+    balanced_order_ = epoch->order;
+    balance_after_ = first_balance;
+    balance_count_ = counts_.operations;
+  }
+  const bool ours = *std::ranges::min_element(epoch->order) == self_;
+  if (!ours || epoch->order.size() < 2) return;
+  if (counts_.operations - balance_count_ < balance_after_) return;
+  balance_after_ *= 4;
+  agreement_.disturb(now, std::nullopt, out);
+  leave_epoch();
 }
 
 // ---- Operations ----
@@ -281,13 +327,7 @@ void RingMode::finish_operations(Time now, Effects& out) {
     stall_factor_ = stall_factor;
     checked_at_.reset();
     idle_checks_ = 0;
-    if (disturbed_at_) {
-      out.events.push_back({.name = "ring_resumed",
-                            .numbers = {{"seconds_lost", seconds(now - *disturbed_at_)},
-                                        {"peers", static_cast<double>(shape_.order.size())},
-                                        {"operation", static_cast<double>(operation)}}});
-      disturbed_at_.reset();
-    }
+    become_resumed(now, operation, out);
     begin_operation(out);
   }
 }
@@ -334,7 +374,7 @@ void RingMode::watch_for_stalls(Time now, Effects& out) {
     check_again_at_ = now + agreement_.patience() / 2;
     for (const PeerId peer : silent_) out.send(peer, Check{epoch->id});
   }
-  if (now < *checked_at_ + 3 * agreement_.patience()) return;
+  if (now < *checked_at_ + answers_within()) return;
   if (!silent_.empty()) {
     for (const PeerId peer : std::set<PeerId>(silent_)) disturb(now, peer, out);
     return;
@@ -348,6 +388,9 @@ void RingMode::watch_for_stalls(Time now, Effects& out) {
     disturb(now, std::nullopt, out);  // Everybody waits for what was lost.
   }
 }
+
+/// Long enough for several questions and answers, some of them lost and some of them late.
+Duration RingMode::answers_within() const { return 6 * agreement_.patience(); }
 
 Duration RingMode::stall_after() const {
   return std::clamp(from_seconds(stall_factor_ * operation_seconds_), stall_min, stall_max);
@@ -384,7 +427,7 @@ void RingMode::receive(Time now, PeerId from, const Message& message, Membership
     if (std::holds_alternative<Propose>(message)) wanted_ = true;
     const bool ran = agreement_.epoch() != nullptr;
     agreement_.receive(now, from, message, out);
-    if (ran && agreement_.epoch() == nullptr && !disturbed_at_) disturbed_at_ = now;
+    if (ran && agreement_.epoch() == nullptr) become_interrupted(now);
   }
 }
 
@@ -420,8 +463,9 @@ void RingMode::receive_state(Time now, const Block& block) {
 }
 
 void RingMode::lane_lost(Time now, PeerId peer, Effects& out) {
-  const bool concerns = (reduce_ && reduce_->involves(peer)) || (fetching_ && peer == source_) ||
-                        owed_state_.contains(peer);
+  // While all stand still, whoever is lost is not waited for.
+  const bool concerns = agreement_.epoch() == nullptr || (reduce_ && reduce_->involves(peer)) ||
+                        (fetching_ && peer == source_) || owed_state_.contains(peer);
   if (concerns) disturb(now, peer, out);
 }
 
@@ -431,7 +475,8 @@ void RingMode::peer_gone(Time now, PeerId peer, Effects& out) {
   std::erase(candidates_, peer);
   agreement_.set_candidates(now, candidates_);
   const Epoch* epoch = agreement_.epoch();
-  if (epoch != nullptr && epoch->contains(peer) && phase_ != Phase::done) disturb(now, peer, out);
+  const bool concerns = epoch == nullptr || (epoch->contains(peer) && phase_ != Phase::done);
+  if (concerns) disturb(now, peer, out);
 }
 
 void RingMode::woke_up(Time, Membership&, Effects&) {
@@ -549,6 +594,7 @@ void RingMode::tick(Time now, Membership& members, Effects& out, std::vector<Job
   }
   if (wanted_ && !leaving_) {
     look_for_newcomers(now, out);
+    balance(now, out);
     watch_for_stalls(now, out);
     agreement_.tick(now, out);
   }
@@ -590,7 +636,7 @@ Time RingMode::deadline() const {
     if (knock_at_ != never) earliest = std::min(earliest, knock_at_);
     if (fetching_ && !adopt_) earliest = std::min(earliest, progress_at_ + stall_min);
     if (checked_at_) {
-      earliest = std::min({earliest, check_again_at_, *checked_at_ + 3 * agreement_.patience()});
+      earliest = std::min({earliest, check_again_at_, *checked_at_ + answers_within()});
     } else if (is_waiting()) {
       earliest = std::min(earliest, progress_at_ + stall_after());
     }

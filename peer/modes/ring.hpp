@@ -27,7 +27,9 @@ struct RingOptions {
   std::size_t keep_per_block = 0;  ///< Values of every 512 that travel, the largest; 0 = all.
   std::size_t bucket_elements = 1 << 20;   ///< Gradients are summed in pieces of this size.
   std::size_t segment_elements = 1 << 16;  ///< Of one block on a lane.
-  std::uint32_t batch = 64;
+  std::uint32_t batch = 64;                ///< Samples of an operation for each who takes part.
+  std::uint32_t batch_max =
+      0;  ///< Of one of them at most, however fast it is; 0 = batch, never more.
   std::uint64_t save_every_steps = 0;
   std::size_t wait_for_peers = 1;                ///< Begin when so many are there,
   Duration wait_max = std::chrono::seconds(20);  ///< or after this long.
@@ -45,6 +47,14 @@ struct RingCounts {
   std::uint64_t reduced_bytes = 0;  ///< Sent for all-reduces.
   std::uint64_t saves = 0;
   std::uint64_t save_failures = 0;
+};
+
+/// An epoch that ended badly, and how it went on.
+struct RingInterruption {
+  std::vector<PeerId> lost;     ///< Were in it and are not in that which made the next operation.
+  double seconds = 0;           ///< From the end of the one to the first result of the other.
+  std::size_t peers = 0;        ///< Made that operation.
+  std::uint64_t operation = 0;  ///< Its number.
 };
 
 /// Synchronous data-parallel training without a leader. An operation is one optimiser step: every
@@ -84,6 +94,8 @@ class RingMode final : public Mode {
 
   const RingAgreement& agreement() const { return agreement_; }
   const RingCounts& counts() const { return counts_; }
+  /// The newest one that is over; none if nobody is in it.
+  const RingInterruption& last_interruption() const { return last_interruption_; }
   /// How the sum is made in the epoch under way.
   ReduceAlgorithm algorithm() const { return shape_.algorithm; }
 
@@ -113,13 +125,17 @@ class RingMode final : public Mode {
   void finish_operations(Time now, Effects& out);
   void receive_state(Time now, const Block& block);
   void disturb(Time now, std::optional<PeerId> blamed, Effects& out);
+  void become_interrupted(Time now);
+  void become_resumed(Time now, std::uint64_t operation, Effects& out);
   void watch_for_stalls(Time now, Effects& out);
   void look_for_newcomers(Time now, Effects& out);
+  void balance(Time now, Effects& out);
   void next_job(std::vector<Job>& jobs, Effects& out);
   void learn_from(const JobDone& done);
   void set_candidates(Time now, Membership& members);
   bool is_waiting() const;
   Duration stall_after() const;
+  Duration answers_within() const;
   Vector blank(std::vector<Vector>& pool, std::size_t size);
   void report(Membership& members) const;
   bool others_done(const Membership& members) const;
@@ -156,8 +172,14 @@ class RingMode final : public Mode {
   std::size_t held_bytes_ = 0;
   std::vector<PeerId> candidates_;
   Time newcomers_since_ = never;
-  Time knock_at_ = never;             ///< When the lost are asked after.
-  std::optional<Time> disturbed_at_;  ///< An epoch ended badly and no operation finished since.
+  std::vector<PeerId> balanced_order_;  ///< Whose shares are looked at,
+  std::uint64_t balance_after_ = 0;     ///< after so many operations
+  std::uint64_t balance_count_ = 0;     ///< from this one on.
+  Time knock_at_ = never;               ///< When the lost are asked after.
+  std::optional<Time> disturbed_at_;    ///< An epoch ended badly and no operation finished since.
+
+  std::vector<PeerId> interrupted_;  ///< Who was in that epoch.
+  RingInterruption last_interruption_;
 
   // Stalls.
   std::uint64_t seen_progress_ = 0;

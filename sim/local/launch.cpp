@@ -54,6 +54,7 @@ class Launch {
   void begin_scenario();
   void tick();
   void ask_all();
+  void tell_interruption(const Json& status);
   bool goes_on();
   void draw();
   void on_interrupt();
@@ -74,6 +75,7 @@ class Launch {
   Table table_;
   Clock::time_point began_ = Clock::now();
   std::optional<Clock::time_point> scenario_began_;
+  std::uint64_t told_operation_ = 0;  ///< Of the newest loss in lockstep that was told.
   int interrupts_ = 0;
   Clock::time_point interrupted_{};
 };
@@ -173,12 +175,24 @@ void Launch::ask_all() {
     if (peer.state() != State::running || peer.is_stopped()) continue;
     const std::size_t life = peer.lives();
     ask_status(io_, peer.folder(), status_limit,
-               [&peer, life](const std::optional<std::string>& document) {
+               [this, &peer, life](const std::optional<std::string>& document) {
                  if (!document || peer.lives() != life) return;
                  Json json = Json::parse(*document, nullptr, false);
-                 if (json.is_object()) peer.last = std::move(json);
+                 if (!json.is_object()) return;
+                 peer.last = std::move(json);
+                 tell_interruption(peer.last);
                });
   }
+}
+
+/// One line for every loss in lockstep, whichever survivor is the first to tell.
+void Launch::tell_interruption(const Json& status) {
+  const Json ring = status.value("ring", Json::object());
+  const std::string line = ring.value("interruption", "");
+  const std::uint64_t operation = ring.value("resumed_at", 0ULL);
+  if (line.empty() || operation <= told_operation_) return;
+  told_operation_ = operation;
+  table_.tell(line);
 }
 
 /// Whether the run is not over: somebody trains, or will again although nobody has finished yet.
@@ -261,9 +275,8 @@ void Launch::await_interrupts() {
 
 int Launch::run() {
   prepare();
-  const bool lockstep = config_.run.mode == ModeKind::ring;
   fmt::print("{} peers train {}; everything they write is below {}\n", options_.peers,
-             lockstep ? "in lockstep" : "by gossip", folder_.string());
+             config_.run.mode == ModeKind::ring ? "in lockstep" : "by gossip", folder_.string());
   std::fflush(stdout);
   for (std::size_t number = 0; number < options_.peers; ++number) {
     if (faults_ && faults_->injector().joins_late(number)) continue;

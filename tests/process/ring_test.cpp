@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <csignal>
+#include <fstream>
 
 #include "peer/config.hpp"
 #include "peer/task.hpp"
@@ -151,6 +152,23 @@ TEST_CASE("one in lockstep that stands still is left out and takes part again wh
   swarm.signal(3, SIGCONT);
   REQUIRE(go_on(swarm, {0, 1, 2, 3}));
   CHECK(eventually([&] { return peers_in_epoch(swarm, 0) == 4; }, 30s));
+}
+
+TEST_CASE("a launched run in lockstep names whoever it lost and goes on without it", "[process]") {
+  const TemporaryFolder folder;
+  const auto file = [&](const std::string& name) { return (folder.path() / name).string(); };
+  std::ofstream(file("run.toml")) << lockstep(4000);
+  std::ofstream(file("faults.toml"))
+      << "[scenario]\n[[scenario.fault]]\nkind = \"kill\"\nat_s = 0.3\npeers = 2\n";
+  std::string output;
+  const Ending ending = run_grapevine({"launch", "-n", "4", file("run.toml"), "--faults",
+                                       file("faults.toml"), "--folder", file("run")},
+                                      output, 120s);
+  INFO(output);
+  CHECK(ending.exit_code == 0);
+  CHECK(output.find("4 peers train in lockstep") != std::string::npos);
+  CHECK(output.find("lost peer-2: ") != std::string::npos);
+  CHECK(output.find("is made by the other 3") != std::string::npos);
 }
 
 // By hand: `test_process "[kills]" -s` prints what a death costs. No figure is asserted: the
