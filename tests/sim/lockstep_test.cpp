@@ -40,12 +40,10 @@ struct Run {
 
   Trainer trainer(std::size_t peer) const { return Trainer(specs[peer], shards[peer]); }
 
-  /// The peers' models after the run, in a virtual world with `scenario`.
-  std::vector<std::vector<float>> in_lockstep(const Scenario& scenario,
-                                              std::optional<ReduceAlgorithm> algorithm) const {
+  /// A virtual world of them on perfect links.
+  Simulator::Options options() const {
     const Trainer first = trainer(0);
     Simulator::Options options = small_world(specs.size(), 11);
-    options.scenario = scenario;
     options.node.mode = ModeKind::ring;
     options.node.gossip.exchange.layout_hash = first.layout().hash();
     RingOptions& ring = options.node.ring;
@@ -53,11 +51,35 @@ struct Run {
     ring.layout_hash = first.layout().hash();
     ring.elements = first.layout().size();
     ring.state_elements = first.state_size();
-    ring.algorithm = algorithm;
     ring.batch = static_cast<std::uint32_t>(specs[0].batch);
     ring.segment_elements = 50;
-    Simulator world(
-        options, [&](std::size_t peer) { return training_workload(Replica(trainer(peer), peer)); });
+    return options;
+  }
+
+  MakeWorkload workloads() const {
+    return [this](std::size_t peer) { return training_workload(Replica(trainer(peer), peer)); };
+  }
+
+  /// Share of unseen samples that the first peer's model gets right; all have the same model.
+  double accuracy(const Simulator& world) const {
+    const auto model = world.peer(0).work->parameters();
+    for (PeerNumber number = 0; number < world.size(); ++number) {
+      CHECK(world.peer(number).work->step() == steps);
+      CHECK(std::ranges::equal(world.peer(number).work->parameters(), model));
+    }
+    const DataSet test =
+        generate_blobs({.samples = 400, .features = 12, .classes = 4, .seed = 3}, 99);
+    Model judge(specs[0].model, test.shape, 400);
+    return judge
+        .evaluate(model, {.inputs = test.floats, .labels = test.labels, .targets = {}, .size = 400})
+        .accuracy();
+  }
+
+  /// The peers' models after the run.
+  std::vector<std::vector<float>> in_lockstep(ReduceAlgorithm algorithm) const {
+    Simulator::Options chosen = options();
+    chosen.node.ring.algorithm = algorithm;
+    Simulator world(chosen, workloads());
     world.run(Time(10min));
     std::vector<std::vector<float>> result;
     for (PeerNumber number = 0; number < world.size(); ++number) {
@@ -120,7 +142,7 @@ TEST_CASE("peers in lockstep are the serial run in the same order of additions, 
     const std::vector<float> sum = ring_sum(gradients, weight);
     for (Trainer& trainer : serial) trainer.update(sum);
   }
-  for (const std::vector<float>& model : run.in_lockstep({}, ReduceAlgorithm::ring)) {
+  for (const std::vector<float>& model : run.in_lockstep(ReduceAlgorithm::ring)) {
     CHECK(std::ranges::equal(model, serial[0].parameters()));
   }
 }
@@ -153,13 +175,95 @@ TEST_CASE("peers in lockstep are one peer with the whole batch", "[sim][ring]") 
                    gradient, unused);
     optimizer.step(parameters, gradient, 0.05);
   }
-  const auto models = run.in_lockstep({}, algorithm);
+  const auto models = run.in_lockstep(algorithm);
   for (const std::vector<float>& its : models) {
     CHECK(its == models.front());
     // Both sum the same 32 gradients in float, in another order: each step adds a relative error of
     // some 1e-7 of an update that is a hundredth of the parameters, and 200 of them add up.
     CHECK(distance(its, parameters) < 1e-6);
   }
+}
+
+TEST_CASE("a slow machine takes a smaller share and the mean stays exact", "[sim][ring]") {
+  Run run(4, 16, 400, OptimizerKind::nesterov);
+  for (TrainerSpec& spec : run.specs) spec.batch_max = 64;
+  Simulator::Options options = run.options();
+  options.node.ring.batch_max = 64;
+  options.scenario.step_jitter = 0;
+  options.scenario.speeds = {{.peers = just(2), .factor = 0.25}};
+  Simulator world(options, run.workloads());
+  std::vector<std::uint32_t> shares;
+  while (world.step(Time(10min)) && !world.all_ended()) {
+    const VirtualPeer& peer = world.peer(0);
+    if (!peer.node) continue;
+    const Epoch* epoch = peer.node->ring()->agreement().epoch();
+    if (epoch != nullptr && epoch->order.size() == 4) shares = epoch->shares;
+  }
+  // 64 samples at speeds of 4, 4, 1 and 4: the slow one takes a thirteenth.
+  REQUIRE(shares.size() == 4);
+  CHECK(shares[0] + shares[1] + shares[2] + shares[3] == 64);
+  CHECK(shares[2] == 5);
+  // 400 steps of 20 ms take 8 s where all are alike. Waiting for one at a quarter of the pace makes
+  // them 32; shares by speed 64 / 52 of 8.
+  CHECK(world.now() < Time(13s));
+  CHECK(run.accuracy(world) > 0.84);  // The classes overlap: 0.86 with equal machines.
+}
+
+TEST_CASE("sparse and rounded gradients train to the same accuracy in far fewer bytes",
+          "[sim][ring]") {
+  const Run run(4, 8, 400, OptimizerKind::nesterov);
+  Simulator::Options options = run.options();
+  options.node.ring.segment_elements = 1 << 14;
+  Simulator plain(options, run.workloads());
+  plain.run(Time(10min));
+  options.node.ring.keep_per_block = 32;
+  options.node.ring.codec = ValueCodec::qsgd8;
+  Simulator coded(options, run.workloads());
+  coded.run(Time(10min));
+  CHECK(run.accuracy(plain) > 0.84);
+  CHECK(run.accuracy(coded) > run.accuracy(plain) - 0.03);
+  CHECK(coded.counts().lane_bytes < plain.counts().lane_bytes / 3);
+}
+
+TEST_CASE("what is not sent of a gradient is sent later and asked for again it is the same",
+          "[sim][ring]") {
+  const Run run(1, 8, 50, OptimizerKind::sgd);
+  Replica replica(run.trainer(0), 0);
+  Trainer plain = run.trainer(0);
+  const std::size_t size = plain.layout().size();
+  std::vector<double> sent(size, 0);
+  std::vector<double> whole(size, 0);
+  std::vector<float> gradient(size);
+  const auto nothing = std::make_shared<std::vector<float>>(size, 0.0f);
+  const auto values = std::make_shared<std::vector<float>>(size);
+  for (int step = 0; step < 20; ++step) {
+    const auto ask = [&] {
+      replica.run(
+          {.gradient = GradientOrder{.samples = 8, .keep_per_block = 16, .values = values}});
+      return *values;
+    };
+    const std::vector<float> once = ask();
+    CHECK(ask() == once);
+    CHECK(static_cast<std::size_t>(std::ranges::count_if(once, [](float v) { return v != 0; })) <=
+          16 * (size / 512 + 1));
+    plain.gradient(8, gradient);
+    for (std::size_t i = 0; i < size; ++i) {
+      sent[i] += once[i];
+      whole[i] += gradient[i];
+    }
+    replica.run({.update = nothing});
+    plain.update(*nothing);
+  }
+  // With a last gradient of which everything is sent, nothing is left.
+  replica.run({.gradient = GradientOrder{.samples = 8, .keep_per_block = 511, .values = values}});
+  plain.gradient(8, gradient);
+  std::size_t exact = 0;
+  for (std::size_t i = 0; i < size; ++i) {
+    sent[i] += (*values)[i];
+    whole[i] += gradient[i];
+    exact += sent[i] == Approx(whole[i]).margin(1e-5);
+  }
+  CHECK(exact >= size - size / 512 - 1);  // All but one in each block.
 }
 
 }  // namespace gv
