@@ -240,7 +240,8 @@ void RingMode::balance(Time now, Effects& out) {
     balance_count_ = counts_.operations;
   }
   const bool ours = *std::ranges::min_element(epoch->order) == self_;
-  if (!ours || epoch->order.size() < 2) return;
+  // Not while a ballot would wait for somebody who is lost.
+  if (!ours || epoch->order.size() < 2 || candidates_.size() != epoch->order.size()) return;
   if (counts_.operations - balance_count_ < balance_after_) return;
   balance_after_ *= 4;
   agreement_.disturb(now, std::nullopt, out);
@@ -316,6 +317,7 @@ void RingMode::finish_operations(Time now, Effects& out) {
     standing.samples += epoch_samples_;
     ++standing.operation;
     agreement_.set_standing(standing);
+    owed_state_.clear();
     ++counts_.operations;
     gradient_.valid = false;
     const double took = seconds(now - operation_began_);
@@ -417,7 +419,11 @@ void RingMode::receive(Time now, PeerId from, const Message& message, Membership
     if (here->ballot != epoch->id) disturb(now, std::nullopt, out);
   } else if (const auto* fetch = std::get_if<Fetch>(&message)) {
     const Epoch* epoch = agreement_.epoch();
-    if (epoch == nullptr || fetch->id != TransferId{from, epoch_key_, state_number}) return;
+    // Once an operation of the epoch is finished everybody has had the state: asked again, late.
+    if (epoch == nullptr || fetch->id != TransferId{from, epoch_key_, state_number} ||
+        agreement_.standing() != epoch->standing) {
+      return;
+    }
     const auto place = std::ranges::find(epoch->order, from);
     if (place == epoch->order.end()) return;
     if (epoch->sources[static_cast<std::size_t>(place - epoch->order.begin())] == self_) {

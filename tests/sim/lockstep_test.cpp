@@ -209,6 +209,27 @@ TEST_CASE("a slow machine takes a smaller share and the mean stays exact", "[sim
   CHECK(run.accuracy(world) > 0.84);  // The classes overlap: 0.86 with equal machines.
 }
 
+TEST_CASE("who asks again for a state it has had is not served for ever", "[sim][ring]") {
+  const Run run(3, 8, 1000000, OptimizerKind::nesterov);
+  Simulator::Options options = run.options();
+  options.scenario.faults = {fault(FaultKind::join, 2s, just(2))};
+  Simulator world(options, run.workloads());
+  world.run(Time(10s));
+  const RingMode& first = *world.peer(0).node->ring();
+  const Epoch* epoch = first.agreement().epoch();
+  REQUIRE(epoch != nullptr);
+  REQUIRE(epoch->sources.back() == id_of(0));
+  CHECK(first.counts().states_sent == 1);
+  world.send_from_outside(
+      id_of(2), 0, Fetch{.id = {id_of(2), epoch->key(), ~std::uint64_t{0}}, .layout_hash = 0});
+  const std::uint64_t events = world.counts().events;
+  const std::uint64_t operations = first.counts().operations;
+  world.run(Time(20s));
+  CHECK(first.counts().states_sent == 1);
+  // An operation takes some ten events of each peer.
+  CHECK(world.counts().events - events < 60 * (first.counts().operations - operations));
+}
+
 TEST_CASE("sparse and rounded gradients train to the same accuracy in far fewer bytes",
           "[sim][ring]") {
   const Run run(4, 8, 400, OptimizerKind::nesterov);
