@@ -254,7 +254,6 @@ Simulator::Options simulator_options(const DrawnWorld& world) {
   ring.steps = world.node.gossip.steps;
   ring.save_every_steps = world.node.gossip.save_every_steps;
   ring.linger = world.node.gossip.linger;
-  ring.batch_max = 4 * ring.batch;
   ring.layout_hash = layout.hash();
   ring.elements = ring.state_elements = layout.size();
   return options;
