@@ -131,6 +131,10 @@ ModelSpec model_spec(const ModelConfig& model, std::size_t outputs);
 /// to, rounded to the nearest and at least 1.
 std::uint64_t steps_of(const Config& config, std::size_t shard_samples);
 
+/// Samples that one peer in lockstep takes of an operation at most: a fast one does the work of up
+/// to four.
+std::size_t lockstep_batch_max(const Config& config);
+
 /// Every setting that peers of one run must have in common, as (key, value), in a fixed order: the
 /// model, what its inputs mean, the seed, pairing and mixing; in lockstep also whatever decides
 /// what a step does and how many there are. Compared at hello, so that a refusal can name the first

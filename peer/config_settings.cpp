@@ -229,7 +229,8 @@ void append_gossip(Settings& every) {
                                     "local steps between two exchanges")));
   all.push_back(
       agreed(gossip.number("alpha", GV_FIELD(gossip.alpha), {0, 1},
-                           "elastic coefficient: 0.5 averages the pair, 0 is no gossip")));
+                           "elastic coefficient: 0.5 averages the pair, 0 is no gossip; above 0.5 "
+                           "models can run apart where an exchange takes long")));
   all.push_back(agreed(gossip.choice<>(
       "alpha_schedule", GV_FIELD(gossip.alpha_with_learning_rate),
       std::vector<std::pair<std::string, bool>>{{"constant", false}, {"with_learning_rate", true}},

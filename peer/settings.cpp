@@ -34,6 +34,7 @@ Node::Options node_options(const Config& config, const Layout& layout, std::uint
   ring.elements = layout.size();
   ring.state_elements = layout.size() * (1 + optimizer_vectors(config.train.optimizer));
   ring.batch = static_cast<std::uint32_t>(config.train.batch);
+  ring.batch_max = static_cast<std::uint32_t>(lockstep_batch_max(config));
   return options;
 }
 

@@ -119,6 +119,7 @@ Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::siz
   // In lockstep all take the same number of steps, however unlike their shards are.
   const bool lockstep = config.run.mode == ModeKind::ring;
   task.trainer.steps = steps_of(config, lockstep ? samples / config.run.peers : task.shard->size());
+  if (lockstep) task.trainer.batch_max = lockstep_batch_max(config);
   task.trainer.seed = config.run.seed;
   task.trainer.peer = shard;
   return task;

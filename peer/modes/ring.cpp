@@ -312,11 +312,7 @@ void RingMode::finish_operations(Time now, Effects& out) {
     result_ = sum;
     counts_.reduced_bytes += reduce_->bytes_sent();
     reduce_.reset();
-    Standing standing = agreement_.standing();
-    standing.history = hash_combine(hash_combine(standing.history, epoch_key_), operation);
-    standing.samples += epoch_samples_;
-    ++standing.operation;
-    agreement_.set_standing(standing);
+    agreement_.set_standing(after_operation(agreement_.standing(), epoch_key_, epoch_samples_));
     owed_state_.clear();
     ++counts_.operations;
     gradient_.valid = false;

@@ -186,6 +186,10 @@ DrawnWorld draw_world(std::uint64_t seed) {
       1, static_cast<std::uint64_t>(steps_per_second * spread_between(rng, 0.2, 3)));
   gossip.pairing = rng.chance(0.5) ? PairingKind::matching : PairingKind::uniform;
   gossip.alpha = rng.chance(0.4) ? 0.5 : rounded(between(rng, 0.05, 1));
+  // Peers that train forget while an exchange travels how far apart they were: what remains of
+  // their difference c, 0 <= c <= 1, becomes c - 2 alpha, and above a half that can grow without
+  // bound.
+  if (scenario.work == WorkKind::quadratic) gossip.alpha = std::min(gossip.alpha, 0.5);
   gossip.save_every_steps =
       rng.chance(0.5) ? 0 : static_cast<std::uint64_t>(steps_per_second * between(rng, 1, 20)) + 1;
   gossip.linger = 10s;
@@ -254,6 +258,7 @@ Simulator::Options simulator_options(const DrawnWorld& world) {
   ring.steps = world.node.gossip.steps;
   ring.save_every_steps = world.node.gossip.save_every_steps;
   ring.linger = world.node.gossip.linger;
+  ring.batch_max = 4 * ring.batch;
   ring.layout_hash = layout.hash();
   ring.elements = ring.state_elements = layout.size();
   return options;

@@ -168,7 +168,7 @@ void RingInvariants::after(const Simulator& world, PeerNumber peer) {
          fmt::format("peer-{} works in an epoch although it answered a later ballot", peer));
   }
   // What it finished now it finished where it was, or at once where it is.
-  const std::uint64_t worked_in = mine.epoch != 0 ? mine.epoch : key;
+  const std::uint64_t was_in = mine.epoch;
   if (key != mine.epoch) {
     if (mine.epoch != 0) mine.left.insert(mine.epoch);
     mine.epoch = key;
@@ -177,6 +177,8 @@ void RingInvariants::after(const Simulator& world, PeerNumber peer) {
   const Standing standing = agreement.standing();
   const Standing before = std::exchange(mine.standing, standing);
   if (!std::exchange(mine.seen, true) || standing == before) return;
+  const bool at_once = was_in == 0 || standing.history == after_operation(before, key, 0).history;
+  const std::uint64_t worked_in = at_once ? key : was_in;
   if (worked_in == 0) {
     fail(world, "stands still",
          fmt::format("peer-{} moves from operation {} to {} in no epoch", peer, before.operation,
