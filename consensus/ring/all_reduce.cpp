@@ -13,18 +13,18 @@
 namespace gv {
 namespace {
 
-GV_WIDE void scale(float* __restrict to, const float* __restrict input, std::size_t n,
-                   float weight) {
-  for (std::size_t i = 0; i < n; ++i) to[i] = weight * input[i];
+GV_WIDE void multiply(float* __restrict to, const float* __restrict input, std::size_t n,
+                      float weight, float scale) {
+  for (std::size_t i = 0; i < n; ++i) to[i] = scale * (weight * input[i]);
 }
 
 GV_WIDE void add_weighted(float* __restrict to, const float* __restrict came,
-                          const float* __restrict input, std::size_t n, float weight) {
-  for (std::size_t i = 0; i < n; ++i) to[i] = came[i] + weight * input[i];
+                          const float* __restrict input, std::size_t n, float weight, float scale) {
+  for (std::size_t i = 0; i < n; ++i) to[i] = scale * (came[i] + weight * input[i]);
 }
 
-GV_WIDE void add(float* __restrict to, const float* __restrict came, std::size_t n) {
-  for (std::size_t i = 0; i < n; ++i) to[i] += came[i];
+GV_WIDE void add(float* __restrict to, const float* __restrict came, std::size_t n, float scale) {
+  for (std::size_t i = 0; i < n; ++i) to[i] = scale * (to[i] + came[i]);
 }
 
 bool overlap(const Range& a, const Range& b) { return a.begin < b.end && b.begin < a.end; }
@@ -101,7 +101,7 @@ void AllReduce::ready(std::size_t number, Effects& out) {
   --left_;
   if (options_.order.size() == 1) {
     const Range& range = options_.buckets[number];
-    bring_in(range.begin, range.end, nullptr);
+    bring_in(range.begin, range.end, nullptr, options_.scale);
   }
   for (std::size_t i = 0; i < bucket.steps.size(); ++i) go_on(number, i, out);
 }
@@ -133,7 +133,7 @@ void AllReduce::send(std::size_t number, Step& step, Effects& out) {
     const std::size_t segment = (step.at - range.begin) / options_.segment;
     const std::size_t until = segment_begin(step, segment + 1);
     if (until > end) return;  // Whole segments only: blocks are few and all but one full.
-    if (step.first_touch) bring_in(step.at, until, nullptr);
+    if (step.first_touch && !sends_input(step)) bring_in(step.at, until, nullptr, 1);
     const PieceName piece{
         .operation = operation_, .bucket = number, .round = step.what.round, .segment = segment};
     Payload written = payload(step, until, piece);
@@ -150,10 +150,20 @@ bool AllReduce::is_final(const Step& step) const {
   return step.what.round + 1 >= options_.order.size();
 }
 
+/// The first to touch elements has nothing to add them to.
+bool AllReduce::sends_input(const Step& step) const {
+  return step.first_touch && weight_ == 1 && options_.wire.is_plain();
+}
+
 /// The elements from where the step is up to `end`, as they travel.
 Payload AllReduce::payload(const Step& step, std::size_t end, const PieceName& piece) {
+  if (!options_.wire.is_plain()) return coded_payload(step, end, piece);
+  const auto owner = sends_input(step) ? input_ : work_;
+  return {owner, std::as_bytes(std::span(*owner).subspan(step.at, end - step.at))};
+}
+
+Payload AllReduce::coded_payload(const Step& step, std::size_t end, const PieceName& piece) {
   const std::span<float> values(work_->data() + step.at, end - step.at);
-  if (options_.wire.is_plain()) return {work_, std::as_bytes(values)};
   const auto came = written_.find(step.at);
   if (is_final(step) && came != written_.end()) return written_.extract(came).mapped();
   const std::size_t coded = std::clamp(options_.unweighted_from, step.at, end) - step.at;
@@ -264,17 +274,17 @@ void AllReduce::take_early(std::size_t number, std::size_t index) {
 }
 
 /// Puts our weighted input in place, added to what came if anything did.
-void AllReduce::bring_in(std::size_t begin, std::size_t end, const float* came) {
+void AllReduce::bring_in(std::size_t begin, std::size_t end, const float* came, float scale) {
   const std::size_t plain = std::clamp(options_.unweighted_from, begin, end);
-  for (const auto& [from, to, weight] :
-       {std::tuple(begin, plain, weight_), std::tuple(plain, end, 1.0f)}) {
+  for (const auto& [from, to, weight, times] :
+       {std::tuple(begin, plain, weight_, scale), std::tuple(plain, end, 1.0f, 1.0f)}) {
     if (from == to) continue;
     float* target = work_->data() + from;
     const float* input = input_->data() + from;
     if (came == nullptr) {
-      scale(target, input, to - from, weight);
+      multiply(target, input, to - from, weight, times);
     } else {
-      add_weighted(target, came + (from - begin), input, to - from, weight);
+      add_weighted(target, came + (from - begin), input, to - from, weight, times);
     }
   }
 }
@@ -288,15 +298,19 @@ bool AllReduce::involves(PeerId peer) const {
 
 /// The next elements of a receipt are here.
 void AllReduce::merge(Step& step, std::span<const float> values) {
+  const std::size_t end = step.at + values.size();
+  const float scale = step.what.completes ? options_.scale : 1;
   float* to = work_->data() + step.at;
   if (step.what.kind == ReduceStep::Kind::copy) {
     std::ranges::copy(values, to);
   } else if (step.first_touch) {
-    bring_in(step.at, step.at + values.size(), values.data());
+    bring_in(step.at, end, values.data(), scale);
   } else {
-    add(to, values.data(), values.size());
+    const std::size_t plain = std::clamp(options_.unweighted_from, step.at, end) - step.at;
+    add(to, values.data(), plain, scale);
+    add(to + plain, values.data() + plain, values.size() - plain, 1);
   }
-  step.at += values.size();
+  step.at = end;
 }
 
 }  // namespace gv

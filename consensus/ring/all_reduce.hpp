@@ -48,16 +48,17 @@ struct AllReduceOptions {
   ReduceAlgorithm algorithm = ReduceAlgorithm::ring;
   std::vector<Range> buckets;       ///< Disjoint, in the order in which inputs become ready.
   std::size_t segment = 64 * 1024;  ///< Elements of one block at most; a block is sent on at once.
-  /// From this element on sums are plain and travel as they are.
+  float scale = 1;                  ///< Of every sum, once, when it is complete.
+  /// From this element on weights and the scale are 1, and values travel as they are.
   std::size_t unweighted_from = static_cast<std::size_t>(-1);
   /// Other than plain only for the ring, where pieces are passed on whole. Partial sums are written
   /// anew by each; the final ones once, by whoever completes them, so that all have the same bits.
   WireFormat wire;
 };
 
-/// Sums weight_i * input_i over everybody in `order`, in an order of additions that the plan fixes,
-/// so that all get the same bits. The input is never changed: whoever gives up can start again.
-/// Pure.
+/// Sums weight_i * input_i over everybody in `order`, times `scale`, in an order of additions that
+/// the plan fixes, so that all get the same bits. The input is never changed: whoever gives up can
+/// start again. It is sent as it lies there where its weight is 1. Pure.
 class AllReduce {
  public:
   using Vector = std::shared_ptr<std::vector<float>>;
@@ -105,11 +106,13 @@ class AllReduce {
   void go_on(std::size_t bucket, std::size_t step, Effects& out);
   void send(std::size_t bucket, Step& step, Effects& out);
   Payload payload(const Step& step, std::size_t end, const PieceName& piece);
+  Payload coded_payload(const Step& step, std::size_t end, const PieceName& piece);
   bool read(std::span<const std::byte> bytes, std::size_t begin, std::span<float> values) const;
   bool is_final(const Step& step) const;
   void take_early(std::size_t bucket, std::size_t step);
   void merge(Step& step, std::span<const float> values);
-  void bring_in(std::size_t begin, std::size_t end, const float* came);
+  void bring_in(std::size_t begin, std::size_t end, const float* came, float scale);
+  bool sends_input(const Step& step) const;
   std::size_t segment_begin(const Step& step, std::size_t segment) const;
   void finish_if_complete(const Step& step);
 

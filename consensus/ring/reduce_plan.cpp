@@ -15,8 +15,8 @@ using Kind = ReduceStep::Kind;
 struct Plan {
   std::vector<ReduceStep> steps;
 
-  void append(Kind kind, std::size_t peer, Range range, std::size_t round) {
-    if (!range.empty()) steps.push_back({kind, peer, range, round});
+  void append(Kind kind, std::size_t peer, Range range, std::size_t round, bool completes = false) {
+    if (!range.empty()) steps.push_back({kind, peer, range, round, completes});
   }
 };
 
@@ -34,7 +34,7 @@ void plan_ring(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elem
   };
   for (std::size_t t = 0; t + 1 < ranks; ++t) {
     plan.append(Kind::send, right, chunk_before_own(t), t);
-    plan.append(Kind::add, left, chunk_before_own(t + 1), t);
+    plan.append(Kind::add, left, chunk_before_own(t + 1), t, t + 2 == ranks);
   }
   for (std::size_t t = 0; t + 1 < ranks; ++t) {
     const std::size_t round = ranks - 1 + t;
@@ -72,7 +72,7 @@ void plan_halving_doubling(Plan& plan, std::size_t ranks, std::size_t rank, std:
     Range give{middle, whole.end};
     if (place & distance) std::swap(keep, give);
     plan.append(Kind::send, rank_at(place ^ distance), give, level + 1);
-    plan.append(Kind::add, rank_at(place ^ distance), keep, level + 1);
+    plan.append(Kind::add, rank_at(place ^ distance), keep, level + 1, level + 1 == levels);
     kept.push_back(keep);
     given.push_back(give);
   }
@@ -95,7 +95,8 @@ void plan_tree(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elem
   const auto child_at = [&](std::size_t level) { return rank + (std::size_t{1} << level); };
   const auto broadcast_round = [&](std::size_t level) { return 2 * levels - 1 - level; };
   for (std::size_t level = 0; level < own_level; ++level) {
-    if (child_at(level) < ranks) plan.append(Kind::add, child_at(level), all, level);
+    if (child_at(level) >= ranks) continue;
+    plan.append(Kind::add, child_at(level), all, level, rank == 0 && level + 1 == levels);
   }
   if (rank != 0) {
     plan.append(Kind::send, parent, all, own_level);

@@ -47,9 +47,10 @@ struct ReduceStep {
     copy,  ///< Final values of `range` come from `peer`: put them in place.
   };
   Kind kind = Kind::send;
-  std::size_t peer = 0;   ///< The other rank.
-  Range range;            ///< Never empty.
-  std::size_t round = 0;  ///< (sender, receiver, round) names one message of the reduction.
+  std::size_t peer = 0;    ///< The other rank.
+  Range range;             ///< Never empty.
+  std::size_t round = 0;   ///< (sender, receiver, round) names one message of the reduction.
+  bool completes = false;  ///< After this add the values are the sum of all ranks.
 };
 
 /// What `rank` of `ranks` does to sum vectors of `elements` values. Every send has exactly one

@@ -128,8 +128,10 @@ void RingMode::enter_epoch(Time now, Effects& out) {
                              : ReduceAlgorithm::ring);
   epoch_samples_ = 0;
   for (const std::uint32_t share : epoch.shares) epoch_samples_ += share;
-  weight_ = static_cast<float>(static_cast<double>(epoch.shares[rank_]) /
-                               static_cast<double>(epoch_samples_));
+  // By weights that are mostly 1, which leaves gradients as they are.
+  const auto share = static_cast<double>(epoch.shares.front());
+  weight_ = static_cast<float>(static_cast<double>(epoch.shares[rank_]) / share);
+  shape_.scale = static_cast<float>(share / static_cast<double>(epoch_samples_));
   progress_at_ = now;
   stall_factor_ = stall_factor;
   knock_at_ = now + knock_every;

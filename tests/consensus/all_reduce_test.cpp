@@ -105,16 +105,22 @@ TEST_CASE("everybody gets the weighted sum in the same bits however blocks are d
   const std::size_t ranks = GENERATE(1, 2, 3, 4, 5, 6, 7, 8, 9, 16);
   const std::size_t elements = GENERATE(1, 2, 7, 16, 100, 1023);
   CAPTURE(to_string(algorithm), ranks, elements);
+  // Inputs of weight 1 are sent as they are.
+  const float least = GENERATE(1.0f, 0.25f);
+  const float scale = 0.3f;
+  const std::size_t unweighted = elements / 10;
   std::vector<float> weights;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
-    weights.push_back(1.0f / static_cast<float>(rank + 1));
+    weights.push_back(rank % 3 == 0 ? 1.0f : std::max(least, 1.0f / static_cast<float>(rank)));
   }
   std::vector<Vector> results;
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     Cluster cluster({.epoch = 99,
                      .algorithm = algorithm,
                      .buckets = buckets_of(elements, 1 + elements % 4),
-                     .segment = 1 + elements % 17},
+                     .segment = 1 + elements % 17,
+                     .scale = scale,
+                     .unweighted_from = elements - unweighted},
                     ranks, elements, Rng(5));
     cluster.begin(weights);
     cluster.run();
@@ -128,12 +134,14 @@ TEST_CASE("everybody gets the weighted sum in the same bits however blocks are d
       double sum = 0;
       double size = 0;
       for (std::size_t rank = 0; rank < ranks; ++rank) {
-        const double term = static_cast<double>(weights[rank]) * cluster.untouched[rank][i];
+        const bool plain = i >= elements - unweighted;
+        const double factor = plain ? 1 : static_cast<double>(weights[rank]) * scale;
+        const double term = factor * cluster.untouched[rank][i];
         sum += term;
         size += std::abs(term);
       }
-      // One rounding of a product and one of an addition for each rank.
-      CHECK(results.back()[i] == Approx(sum).margin(2e-7 * size * static_cast<double>(ranks)));
+      // One rounding of a product and one of an addition for each rank, and one for the scale.
+      CHECK(results.back()[i] == Approx(sum).margin(2e-7 * size * static_cast<double>(ranks + 1)));
     }
   }
 }

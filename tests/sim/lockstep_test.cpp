@@ -96,22 +96,21 @@ struct Run {
   std::uint64_t steps;
 };
 
-/// The weighted sum as a ring makes it: chunk c begins at rank c and is added to by each in turn.
-std::vector<float> ring_sum(const std::vector<std::vector<float>>& gradients, float weight) {
+/// The mean as a ring makes it: chunk c begins at rank c, is added to by each in turn, and scaled.
+std::vector<float> ring_mean(const std::vector<std::vector<float>>& gradients) {
   const std::size_t n = gradients.size();
   const std::size_t total = gradients[0].size() + lanes;
-  std::vector<float> sum(gradients[0].size());
+  const auto scale = static_cast<float>(1.0 / static_cast<double>(n));
+  std::vector<float> mean(gradients[0].size());
   for (std::size_t chunk = 0; chunk < n; ++chunk) {
-    const std::size_t end = std::min(sum.size(), (chunk + 1) * total / n);
+    const std::size_t end = std::min(mean.size(), (chunk + 1) * total / n);
     for (std::size_t i = chunk * total / n; i < end; ++i) {
-      float value = weight * gradients[chunk][i];
-      for (std::size_t hop = 1; hop < n; ++hop) {
-        value = value + weight * gradients[(chunk + hop) % n][i];
-      }
-      sum[i] = value;
+      float value = gradients[chunk][i];
+      for (std::size_t hop = 1; hop < n; ++hop) value = value + gradients[(chunk + hop) % n][i];
+      mean[i] = scale * value;
     }
   }
-  return sum;
+  return mean;
 }
 
 class FirstPeersJobs : public Watcher {
@@ -139,14 +138,13 @@ TEST_CASE("peers in lockstep are the serial run in the same order of additions, 
   const Run run(peers, 8, 60, kind);
   std::vector<Trainer> serial;
   for (std::size_t peer = 0; peer < peers; ++peer) serial.push_back(run.trainer(peer));
-  const auto weight = static_cast<float>(1.0 / static_cast<double>(peers));
   for (std::uint64_t step = 0; step < run.steps; ++step) {
     std::vector<std::vector<float>> gradients;
     for (Trainer& trainer : serial) {
       trainer.gradient(8, gradients.emplace_back(trainer.layout().size()));
     }
-    const std::vector<float> sum = ring_sum(gradients, weight);
-    for (Trainer& trainer : serial) trainer.update(sum);
+    const std::vector<float> mean = ring_mean(gradients);
+    for (Trainer& trainer : serial) trainer.update(mean);
   }
   for (const std::vector<float>& model : run.in_lockstep(ReduceAlgorithm::ring)) {
     CHECK(std::ranges::equal(model, serial[0].parameters()));
