@@ -204,6 +204,7 @@ void Simulator::World::handle(LaneBroken& event) {
 void Simulator::World::handle(Met& event) {
   if (!is_for(event.peer, event.life) || !is_for(event.other, event.other_life)) return;
   if (postponed(event.peer, event)) return;
+  machines[event.peer].heard[event.other] = event.other_life;
   mix_event(6, event.peer, event.other);
   feed(event.peer, {.kind = Input::Kind::contact, .peer = event.peer, .from = id_of(event.other)},
        [&](Node& node, Time t, NodeEffects& out) {
@@ -215,16 +216,12 @@ void Simulator::World::handle(Met& event) {
 /// A process that was told to join keeps dialling until somebody answers.
 void Simulator::World::handle(Dial& event) {
   if (!is_for(event.from, event.life)) return;
-  const auto has_met = [&] {
-    const auto& met = machines[event.from].met;  // 0: it has heard us, we have not heard it.
-    const auto known = met.find(event.to);
-    return known != met.end() && known->second != 0;
-  };
-  if (has_met()) return;
+  const auto& heard = machines[event.from].heard;
+  const auto answer = heard.find(event.to);
+  if (answer != heard.end() && answer->second == peers[event.to].life) return;
   if (peers[event.from].state == PeerState::up && peers[event.to].state == PeerState::up) {
     const Passage there = pass(event.from, event.to, 200);
     if (there.copies > 0) meet(event.from, event.to, there.arrivals[0]);
-    if (has_met()) return;
   }
   if (++event.tries < dials_max) queue.push(now + dial_again_after, event);
 }

@@ -2,6 +2,7 @@
 #include "sim/virtual/swarm.hpp"
 
 #include <fmt/format.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,8 +27,14 @@ constexpr Duration last_part = 60s;
 constexpr double last_periods = 20;
 /// Ten times what the busiest world needs.
 constexpr std::uint64_t events_max = 5'000'000;
-/// A single event that takes so long never ends.
-constexpr unsigned wall_seconds_max = 120;
+/// A world that takes so much of a processor never ends.
+constexpr time_t processor_seconds_max = 120;
+
+/// SIGPROF once so much of a processor was used; 0 = never.
+void limit_processor(time_t at_most) {
+  const itimerval limit{.it_interval = {}, .it_value = {.tv_sec = at_most, .tv_usec = 0}};
+  ::setitimer(ITIMER_PROF, &limit, nullptr);
+}
 
 /// What a peer has to show at the end: exchanges, or operations in lockstep.
 std::uint64_t achieved(const Simulator& world, PeerNumber number) {
@@ -257,16 +264,16 @@ int run_swarm(const SwarmOptions& options) {
   auto shown = began;
   std::signal(SIGABRT, say_crash);
   std::signal(SIGSEGV, say_crash);
-  std::signal(SIGALRM, say_crash);
+  std::signal(SIGPROF, say_crash);
   Trace trace([](const std::string& line) { fmt::print("{}\n", line); });
   Verdict total;
   for (std::uint64_t i = 0; i < options.worlds; ++i) {
     running_seed = options.seed + i;
     const DrawnWorld world = draw_world(running_seed);
     if (options.trace) fmt::print("{}\n", to_toml(world));
-    ::alarm(wall_seconds_max);
+    limit_processor(processor_seconds_max);
     const Verdict verdict = run_world(world, options.trace ? &trace : nullptr);
-    ::alarm(0);
+    limit_processor(0);
     total.events += verdict.events;
     total.exchanges += verdict.exchanges;
     total.halves += verdict.halves;
@@ -282,7 +289,7 @@ int run_swarm(const SwarmOptions& options) {
   }
   std::signal(SIGABRT, SIG_DFL);
   std::signal(SIGSEGV, SIG_DFL);
-  std::signal(SIGALRM, SIG_DFL);
+  std::signal(SIGPROF, SIG_DFL);
   fmt::print(
       "{} worlds from seed {}, none failed: {} events, {} faults, {} exchanges that cancel, {} "
       "halves that a fault explains, {} operations in lockstep, {:.1f} s\ntrace hash {:016x}\n",

@@ -104,8 +104,9 @@ struct Simulator::World {
     Rng pace{0};
     Time state_since{};
     std::optional<Time> joining_since;
-    std::map<PeerNumber, std::uint32_t> met;  ///< With the life they had then.
-    std::set<PeerNumber> lanes;               ///< Blocks went there or came from there.
+    std::map<PeerNumber, std::uint32_t> met;    ///< With the life they had then.
+    std::map<PeerNumber, std::uint32_t> heard;  ///< Whose answer came, with the life it had then.
+    std::set<PeerNumber> lanes;                 ///< Blocks went there or came from there.
     std::set<PeerNumber> known;  ///< Members it had and that did not leave: its cache on disk.
     double clock_rate = 1;
     Time clock_true{};  ///< The clock showed `clock_local` at this moment and runs at its rate

@@ -62,6 +62,7 @@ void Simulator::World::start(PeerNumber number) {
                                      allow_lists[number], session, node, Rng(session));
   machine.armed = never;
   machine.met.clear();
+  machine.heard.clear();
   machine.pace = root.fork("pace").fork(number).fork(static_cast<std::uint64_t>(peer.life));
   // Who comes back joins whom it knew, others one that is named to them.
   std::vector<PeerNumber> join(machine.known.begin(), machine.known.end());
