@@ -54,6 +54,7 @@ Report make_report(const Node& node, const EventLog& log, std::size_t batch, Tim
     report.gossip = gossip->counts();
   }
   if (const RingMode* ring = node.ring()) {
+    report.lockstep = true;
     report.ring = ring->counts();
     report.algorithm = to_string(ring->algorithm());
     const RingInterruption& interruption = ring->last_interruption();
@@ -93,19 +94,20 @@ std::string report_json(const Report& report) {
   json["loss"] = report.loss;
   json["accuracy"] = report.accuracy;
   json["learning_rate"] = report.learning_rate;
-  json["spread"] = report.spread;
-  json["exchanges"] = {
-      {"initiated", report.exchanges.initiated}, {"committed", report.exchanges.committed},
-      {"refused", report.exchanges.refused},     {"refusals", report.exchanges.refusals},
-      {"aborted", report.exchanges.aborted},     {"undecided", report.exchanges.undecided}};
-  json["gossip"] = {{"triggers", report.gossip.triggers},
-                    {"idle_rounds", report.gossip.idle_rounds},
-                    {"missed_rounds", report.gossip.missed_rounds},
-                    {"forces_applied", report.gossip.forces_applied},
-                    {"models_fetched", report.gossip.models_fetched},
-                    {"saves", report.gossip.saves},
-                    {"save_failures", report.gossip.save_failures}};
-  if (!report.algorithm.empty()) {
+  if (!report.lockstep) {
+    json["spread"] = report.spread;
+    json["exchanges"] = {
+        {"initiated", report.exchanges.initiated}, {"committed", report.exchanges.committed},
+        {"refused", report.exchanges.refused},     {"refusals", report.exchanges.refusals},
+        {"aborted", report.exchanges.aborted},     {"undecided", report.exchanges.undecided}};
+    json["gossip"] = {{"triggers", report.gossip.triggers},
+                      {"idle_rounds", report.gossip.idle_rounds},
+                      {"missed_rounds", report.gossip.missed_rounds},
+                      {"forces_applied", report.gossip.forces_applied},
+                      {"models_fetched", report.gossip.models_fetched},
+                      {"saves", report.gossip.saves},
+                      {"save_failures", report.gossip.save_failures}};
+  } else {
     json["ring"] = {{"algorithm", report.algorithm},
                     {"order", report.ring_order},
                     {"operations", report.ring.operations},
@@ -152,11 +154,15 @@ std::string report_line(const Report& report) {
   for (const auto& [member, is_self] : report.members) {
     alive += is_self || member.state == MemberState::alive;
   }
+  const std::string together =
+      report.lockstep
+          ? fmt::format("in lockstep {}  interrupted {}", report.ring_order.size(),
+                        report.ring.disturbances)
+          : fmt::format("exchanges {}  spread {:.3g}", report.exchanges.committed, report.spread);
   return fmt::format(
-      "{:7.1f} s  {:<8} step {}/{}  {:.0f} samples/s  loss {:.4f}  accuracy {:.1f} %  peers {}  "
-      "exchanges {}  spread {:.3g}",
+      "{:7.1f} s  {:<8} step {}/{}  {:.0f} samples/s  loss {:.4f}  accuracy {:.1f} %  peers {}  {}",
       report.uptime_s, report.phase, report.step, report.steps, report.samples_per_second,
-      report.loss, 100 * report.accuracy, alive, report.exchanges.committed, report.spread);
+      report.loss, 100 * report.accuracy, alive, together);
 }
 
 void write_metrics(const std::filesystem::path& file, const Report& report) {
@@ -178,16 +184,25 @@ void write_metrics(const std::filesystem::path& file, const Report& report) {
   gauge("training_loss", "Recent mean training loss.", report.loss);
   gauge("training_accuracy", "Recent training accuracy, 0 to 1.", report.accuracy);
   gauge("learning_rate", "Learning rate of the next step.", report.learning_rate);
-  gauge("spread", "Estimated consensus distance.", report.spread);
-  count("exchanges_committed_total", "Pair exchanges committed.", report.exchanges.committed);
-  count("exchanges_refused_total", "Own offers refused.", report.exchanges.refused);
-  count("exchanges_aborted_total", "Pair exchanges given up.", report.exchanges.aborted);
-  count("exchanges_undecided_total", "Exchanges dropped without the commit word.",
-        report.exchanges.undecided);
-  count("models_fetched_total", "Whole models downloaded.", report.gossip.models_fetched);
-  count("checkpoints_total", "Checkpoints written.", report.gossip.saves);
+  if (report.lockstep) {
+    gauge("lockstep_peers", "Peers in lockstep with this one, itself included.",
+          static_cast<double>(report.ring_order.size()));
+    count("operations_total", "Sums that this peer finished.", report.ring.operations);
+    count("epochs_total", "Agreements on who works together.", report.ring.epochs);
+    count("interruptions_total", "Epochs that something ended.", report.ring.disturbances);
+    count("models_fetched_total", "Whole models downloaded.", report.ring.states_adopted);
+  } else {
+    gauge("spread", "Estimated consensus distance.", report.spread);
+    count("exchanges_committed_total", "Pair exchanges committed.", report.exchanges.committed);
+    count("exchanges_refused_total", "Own offers refused.", report.exchanges.refused);
+    count("exchanges_aborted_total", "Pair exchanges given up.", report.exchanges.aborted);
+    count("exchanges_undecided_total", "Exchanges dropped without the commit word.",
+          report.exchanges.undecided);
+    count("models_fetched_total", "Whole models downloaded.", report.gossip.models_fetched);
+  }
+  count("checkpoints_total", "Checkpoints written.", report.gossip.saves + report.ring.saves);
   count("checkpoint_failures_total", "Checkpoints that could not be written.",
-        report.gossip.save_failures);
+        report.gossip.save_failures + report.ring.save_failures);
   count("lane_bytes_sent_total", "Bytes sent on bulk lanes.", report.lane_bytes_sent);
   count("lane_bytes_received_total", "Bytes received on bulk lanes.", report.lane_bytes_received);
   count("control_bytes_sent_total", "Bytes sent on control links.", report.control_bytes_sent);

@@ -33,7 +33,7 @@ EventCounts count_events(const std::filesystem::path& log, std::uint64_t offset)
   return counts;
 }
 
-void print(const FaultReport& report) {
+void print(const FaultReport& report, bool lockstep) {
   std::string injected;
   for (const auto& [kind, times] : report.injected) {
     injected += fmt::format("{}{} {}", injected.empty() ? "" : ", ", times, kind);
@@ -41,13 +41,18 @@ void print(const FaultReport& report) {
   fmt::print("injected     {}\n", injected.empty() ? "nothing" : injected);
   fmt::print("cost         {:.1f} s of peers down, {:.1f} s stopped\n", report.down_s,
              report.stopped_s);
-  fmt::print("             exchanges: {} aborted, {} undecided, {} refused\n",
-             count(report, "exchange_aborted"), count(report, "exchange_undecided"),
-             count(report, "exchange_refused"));
+  if (lockstep) {
+    fmt::print("             lockstep: peers were interrupted {} times in all, {} epochs begun\n",
+               count(report, "epoch_ended"), count(report, "epoch_began"));
+  } else {
+    fmt::print("             exchanges: {} aborted, {} undecided, {} refused\n",
+               count(report, "exchange_aborted"), count(report, "exchange_undecided"),
+               count(report, "exchange_refused"));
+  }
   fmt::print("             members: {} declared dead, {} came back, {} suspicions refuted\n",
              count(report, "member_dead"), count(report, "member_returned"),
              count(report, "member_refuted"));
-  fmt::print("             models: {} fetched\n", count(report, "model_fetched"));
+  fmt::print("             models: {} fetched\n", count(report, lockstep ? "state_adopted" : "model_fetched"));
   if (!report.proxy) return;
   const FaultProxy::Counters& proxy = *report.proxy;
   fmt::print("links        {} connections, {} broken; {:.1f} MB passed, {:.3f} MB were held up\n",

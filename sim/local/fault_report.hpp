@@ -30,7 +30,8 @@ struct FaultReport {
 /// How often `event` stands in all logs.
 std::uint64_t count(const FaultReport& report, const std::string& event);
 
-void print(const FaultReport& report);
+/// For people; what the faults did to exchanges, or in lockstep to sums.
+void print(const FaultReport& report, bool lockstep);
 nlohmann::ordered_json to_json(const FaultReport& report);
 
 }  // namespace gv

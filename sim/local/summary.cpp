@@ -64,7 +64,67 @@ void count_all_lives(const EventCounts& events, Json& result) {
   for (const char* outcome : {"committed", "refused", "aborted", "undecided"}) {
     result["exchanges"][outcome] = times((std::string("exchange_") + outcome).c_str());
   }
+  result["ring"]["disturbances"] = times("epoch_ended");
+  result["ring"]["states_adopted"] = times("state_adopted");
   result["failures_seen"] = times("member_dead");
+}
+
+/// What all peers together did, and in lockstep the most that any of them says, since all do it.
+struct Totals {
+  std::uint64_t steps = 0;
+  std::uint64_t committed = 0;
+  std::uint64_t refused = 0;
+  std::uint64_t aborted = 0;
+  std::uint64_t undecided = 0;
+  std::uint64_t operations = 0;
+  std::uint64_t interruptions = 0;
+  std::uint64_t states_adopted = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t seen_dead = 0;
+  std::size_t failures = 0;
+
+  void add(const FinishedPeer& peer) {
+    const bool clean = peer.ending.signal == 0 && peer.ending.exit_code == 0;
+    failures += !clean && peer.by_fault.empty();
+    steps += peer.result.value("step", std::uint64_t{0});
+    committed += number(peer.result, "exchanges", "committed");
+    refused += number(peer.result, "exchanges", "refused");
+    aborted += number(peer.result, "exchanges", "aborted");
+    undecided += number(peer.result, "exchanges", "undecided");
+    operations = std::max(operations, peer.result.value("step", std::uint64_t{0}));
+    interruptions = std::max(interruptions, number(peer.result, "ring", "disturbances"));
+    states_adopted += number(peer.result, "ring", "states_adopted");
+    bytes += sent_by(peer);
+    seen_dead += peer.result.value("failures_seen", std::uint64_t{0});
+  }
+
+  static std::uint64_t sent_by(const FinishedPeer& peer) {
+    return peer.untold_bytes + number(peer.result, "bytes", "lanes_sent");
+  }
+};
+
+std::string end_of(const FinishedPeer& peer) {
+  if (!peer.by_fault.empty()) return peer.by_fault;
+  const bool clean = peer.ending.signal == 0 && peer.ending.exit_code == 0;
+  return clean ? "clean" : to_string(peer.ending);
+}
+
+void print_table(const std::vector<FinishedPeer>& peers, bool lockstep) {
+  fmt::print("\n{:<12} {:>9} {:>8} {:>9} {} {:>9}  {}\n", "peer", "accuracy", "loss", "steps",
+             lockstep ? fmt::format("{:>11}", "interrupted")
+                      : fmt::format("{:>10} {:>9}", "exchanges", "refused"),
+             "MB sent", "end");
+  for (const FinishedPeer& peer : peers) {
+    const auto said = [&](const char* group, const char* name) {
+      return number(peer.result, group, name);
+    };
+    fmt::print("{:<12} {:>7.2f} % {:>8.4f} {:>9} {} {:>9.1f}  {}\n", peer.name, 100 * peer.accuracy,
+               peer.loss, peer.result.value("step", std::uint64_t{0}),
+               lockstep ? fmt::format("{:>11}", said("ring", "disturbances"))
+                        : fmt::format("{:>10} {:>9}", said("exchanges", "committed"),
+                                      said("exchanges", "refused")),
+               static_cast<double>(Totals::sent_by(peer)) / 1e6, end_of(peer));
+  }
 }
 
 }  // namespace
@@ -84,39 +144,16 @@ bool print_summary(const Config& config, const std::string& config_text,
     if (faults) count_all_lives(faults->events[i], peers.back().result);
   }
 
-  std::uint64_t steps = 0;
-  std::uint64_t committed = 0;
-  std::uint64_t refused = 0;
-  std::uint64_t aborted = 0;
-  std::uint64_t undecided = 0;
-  std::uint64_t bytes = 0;
-  std::uint64_t seen_dead = 0;
-  std::size_t failures = 0;
+  const bool lockstep = config.run.mode == ModeKind::ring;
+  Totals totals;
   const FinishedPeer* worst = nullptr;
-  fmt::print("\n{:<12} {:>9} {:>8} {:>9} {:>10} {:>9} {:>9}  {}\n", "peer", "accuracy", "loss",
-             "steps", "exchanges", "refused", "MB sent", "end");
   for (const FinishedPeer& peer : peers) {
-    const bool clean = peer.ending.signal == 0 && peer.ending.exit_code == 0;
-    failures += !clean && peer.by_fault.empty();
-    steps += peer.result.value("step", std::uint64_t{0});
-    committed += number(peer.result, "exchanges", "committed");
-    refused += number(peer.result, "exchanges", "refused");
-    aborted += number(peer.result, "exchanges", "aborted");
-    undecided += number(peer.result, "exchanges", "undecided");
-    const std::uint64_t sent = peer.untold_bytes + number(peer.result, "bytes", "lanes_sent");
-    bytes += sent;
-    seen_dead += peer.result.value("failures_seen", std::uint64_t{0});
+    totals.add(peer);
     if (!peer.parameters.empty() && (worst == nullptr || peer.accuracy < worst->accuracy)) {
       worst = &peer;
     }
-    fmt::print("{:<12} {:>7.2f} % {:>8.4f} {:>9} {:>10} {:>9} {:>9.1f}  {}\n", peer.name,
-               100 * peer.accuracy, peer.loss, peer.result.value("step", std::uint64_t{0}),
-               number(peer.result, "exchanges", "committed"),
-               number(peer.result, "exchanges", "refused"), static_cast<double>(sent) / 1e6,
-               !peer.by_fault.empty() ? peer.by_fault
-               : clean                ? "clean"
-                                      : to_string(peer.ending));
   }
+  print_table(peers, lockstep);
   std::vector<std::span<const float>> models;
   for (const FinishedPeer& peer : peers) {
     if (!peer.parameters.empty()) models.emplace_back(peer.parameters);
@@ -124,7 +161,7 @@ bool print_summary(const Config& config, const std::string& config_text,
   const std::vector<float> mean = mean_of(models);
   if (mean.empty()) {
     fmt::print("no peer left a checkpoint that can be read\n");
-    if (faults) print(*faults);
+    if (faults) print(*faults, lockstep);
     return false;
   }
   const Score score = evaluate(model, mean, *test.data);
@@ -144,14 +181,20 @@ bool print_summary(const Config& config, const std::string& config_text,
              100 * worst->accuracy, worst->name, 100 * (score.accuracy() - worst->accuracy));
   fmt::print("spread       {:.4g}\n", spread);
   fmt::print("wall time    {:.1f} s\n", wall_s);
-  fmt::print("steps        {}\n", steps);
   // Both ends of an exchange count it.
-  fmt::print("exchanges    {} ({} refused, {} aborted, {} undecided)\n", committed / 2, refused,
-             aborted, undecided);
-  fmt::print("bytes        {:.1f} MB on bulk lanes\n", static_cast<double>(bytes) / 1e6);
-  fmt::print("failures     {} peers did not end cleanly, {} deaths seen by others\n", failures,
-             seen_dead);
-  if (faults) print(*faults);
+  const std::uint64_t exchanges = totals.committed / 2;
+  if (lockstep) {
+    fmt::print("steps        {} together; interrupted {} times, the model sent {} times\n",
+               totals.operations, totals.interruptions, totals.states_adopted);
+  } else {
+    fmt::print("steps        {}\n", totals.steps);
+    fmt::print("exchanges    {} ({} refused, {} aborted, {} undecided)\n", exchanges,
+               totals.refused, totals.aborted, totals.undecided);
+  }
+  fmt::print("bytes        {:.1f} MB on bulk lanes\n", static_cast<double>(totals.bytes) / 1e6);
+  fmt::print("failures     {} peers did not end cleanly, {} deaths seen by others\n",
+             totals.failures, totals.seen_dead);
+  if (faults) print(*faults, lockstep);
   fmt::print("model        {}\n", (folder / "mean.safetensors").string());
 
   Json summary{{"mean_accuracy", score.accuracy()},
@@ -160,14 +203,20 @@ bool print_summary(const Config& config, const std::string& config_text,
                {"worst_peer", worst->name},
                {"spread", spread},
                {"wall_s", wall_s},
-               {"steps", steps},
-               {"samples", steps * config.train.batch},
-               {"exchanges", committed / 2},
-               {"refused", refused},
-               {"aborted", aborted},
-               {"undecided", undecided},
-               {"lane_bytes", bytes},
-               {"failures", failures}};
+               {"steps", totals.steps},
+               {"samples", totals.steps * config.train.batch},
+               {"lane_bytes", totals.bytes},
+               {"failures", totals.failures}};
+  if (lockstep) {
+    summary["operations"] = totals.operations;
+    summary["interruptions"] = totals.interruptions;
+    summary["states_adopted"] = totals.states_adopted;
+  } else {
+    summary["exchanges"] = exchanges;
+    summary["refused"] = totals.refused;
+    summary["aborted"] = totals.aborted;
+    summary["undecided"] = totals.undecided;
+  }
   for (const FinishedPeer& peer : peers) {
     summary["peers"].push_back({{"name", peer.name},
                                 {"accuracy", peer.accuracy},

@@ -14,6 +14,23 @@ using Json = nlohmann::json;
 /// Without a terminal a line this often is enough.
 constexpr int plain_lines_every = 5;
 
+/// The columns on what peers do together.
+std::string together_head(bool lockstep) {
+  if (lockstep) return fmt::format("{:>8} {:>11} {:>12}", "together", "interrupted", "models sent");
+  return fmt::format("{:>9} {:>9} {:>8}", "exchanges", "refused", "spread");
+}
+
+std::string together(const Json& status, bool lockstep) {
+  if (lockstep) {
+    const Json ring = status.value("ring", Json::object());
+    return fmt::format("{:>8} {:>11} {:>12}", ring.value("order", Json::array()).size(),
+                       ring.value("disturbances", 0ULL), ring.value("states_sent", 0ULL));
+  }
+  const Json exchanges = status.value("exchanges", Json::object());
+  return fmt::format("{:>9} {:>9} {:>8.3g}", exchanges.value("committed", 0ULL),
+                     exchanges.value("refused", 0ULL), status.value("spread", 0.0));
+}
+
 }  // namespace
 
 Table::Table() : terminal_(::isatty(STDOUT_FILENO) != 0) {}
@@ -29,16 +46,20 @@ void Table::draw(double elapsed_s, const std::vector<PeerRow>& rows) {
   double samples_per_second = 0;
   std::uint64_t exchanges = 0;
   std::uint64_t bytes = 0;
+  bool lockstep = false;
   for (const PeerRow& row : rows) {
     if (row.trains) samples_per_second += row.status.value("samples_per_second", 0.0);
     exchanges += row.status.value("exchanges", Json::object()).value("committed", 0ULL);
+    lockstep = lockstep || row.status.contains("ring");
     bytes += row.status.value("bytes", Json::object()).value("lanes_sent", 0ULL);
   }
+  // Both ends of an exchange count it.
+  const std::string head = fmt::format("{:.0f} samples/s{}  {:.1f} MB sent", samples_per_second,
+                                       lockstep ? "" : fmt::format("  {} exchanges", exchanges / 2),
+                                       static_cast<double>(bytes) / 1e6);
   if (!terminal_) {
     if (calls_++ % plain_lines_every != 0) return;
-    std::string line =
-        fmt::format("{:6.0f} s  {:.0f} samples/s  exchanges {}  {:.1f} MB", elapsed_s,
-                    samples_per_second, exchanges / 2, static_cast<double>(bytes) / 1e6);
+    std::string line = fmt::format("{:6.0f} s  {}", elapsed_s, head);
     for (const PeerRow& row : rows) {
       line += fmt::format("  |  {} {} {}/{} loss {:.3f}", row.name, row.phase,
                           row.status.value("step", 0ULL), row.status.value("steps", 0ULL),
@@ -50,22 +71,16 @@ void Table::draw(double elapsed_s, const std::vector<PeerRow>& rows) {
   }
   std::string text;
   if (lines_drawn_ > 0) text += fmt::format("\x1b[{}A", lines_drawn_);
-  text +=
-      fmt::format("\x1b[K{:.0f} s   {:.0f} samples/s in all   {} exchanges   {:.1f} MB sent\n",
-                  elapsed_s, samples_per_second, exchanges / 2, static_cast<double>(bytes) / 1e6);
-  text += fmt::format("\x1b[K{:<10} {:<9} {:>15} {:>10} {:>8} {:>9} {:>9} {:>9} {:>8}\n", "peer",
-                      "phase", "step", "samples/s", "loss", "accuracy", "exchanges", "refused",
-                      "spread");
+  text += fmt::format("\x1b[K{:.0f} s  {}\n", elapsed_s, head);
+  text += fmt::format("\x1b[K{:<10} {:<9} {:>15} {:>10} {:>8} {:>9} {}\n", "peer", "phase", "step",
+                      "samples/s", "loss", "accuracy", together_head(lockstep));
   for (const PeerRow& row : rows) {
-    const Json counts = row.status.value("exchanges", Json::object());
     text += fmt::format(
-        "\x1b[K{:<10} {:<9} {:>15} {:>10.0f} {:>8.4f} {:>7.1f} % {:>9} {:>9} {:>8.3g}\n", row.name,
-        row.phase,
+        "\x1b[K{:<10} {:<9} {:>15} {:>10.0f} {:>8.4f} {:>7.1f} % {}\n", row.name, row.phase,
         fmt::format("{}/{}", row.status.value("step", 0ULL), row.status.value("steps", 0ULL)),
         row.trains ? row.status.value("samples_per_second", 0.0) : 0.0,
         row.status.value("loss", 0.0), 100 * row.status.value("accuracy", 0.0),
-        counts.value("committed", 0ULL), counts.value("refused", 0ULL),
-        row.status.value("spread", 0.0));
+        together(row.status, lockstep));
   }
   lines_drawn_ = static_cast<int>(rows.size()) + 2;
   fmt::print("{}", text);

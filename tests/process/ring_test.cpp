@@ -169,6 +169,8 @@ TEST_CASE("a launched run in lockstep names whoever it lost and goes on without 
   CHECK(output.find("4 peers train in lockstep") != std::string::npos);
   CHECK(output.find("lost peer-2: ") != std::string::npos);
   CHECK(output.find("is made by the other 3") != std::string::npos);
+  CHECK(output.find("4000 together; interrupted ") != std::string::npos);
+  CHECK(output.find("exchanges") == std::string::npos);  // There are none to tell of.
 }
 
 // By hand: `test_process "[kills]" -s` prints what a death costs. No figure is asserted: the
