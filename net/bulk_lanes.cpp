@@ -1,7 +1,10 @@
 // Lanes: invited over the control link, dialled by whoever can, then records both ways.
 #include "net/bulk_lanes.hpp"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sodium.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +13,8 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -34,6 +39,58 @@ constexpr int socket_buffer_bytes = 1 << 20;
 /// A reader says that it is done with slots when so many have come together: half the ring, so that
 /// the writer fills one half while the reader is in the other.
 constexpr std::size_t slots_told_at_once = ring_slots / 2;
+/// It says that it is done with lent blocks with whatever else it has to say; by themselves when so
+/// many have come together, or so many bytes, or after a while.
+constexpr std::size_t lent_told_at_once = 16;
+constexpr std::size_t lent_bytes_told_at_once = 1 << 20;
+
+/// Whether both ends of a TCP connection have one address.
+bool ends_are_one_host(int socket) {
+  sockaddr_storage own{};
+  sockaddr_storage other{};
+  socklen_t own_size = sizeof own;
+  socklen_t other_size = sizeof other;
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&own), &own_size) != 0 ||
+      ::getpeername(socket, reinterpret_cast<sockaddr*>(&other), &other_size) != 0 ||
+      own.ss_family != other.ss_family) {
+    return false;
+  }
+  if (own.ss_family == AF_INET) {
+    return reinterpret_cast<const sockaddr_in&>(own).sin_addr.s_addr ==
+           reinterpret_cast<const sockaddr_in&>(other).sin_addr.s_addr;
+  }
+  return own.ss_family == AF_INET6 &&
+         std::memcmp(&reinterpret_cast<const sockaddr_in6&>(own).sin6_addr,
+                     &reinterpret_cast<const sockaddr_in6&>(other).sin6_addr,
+                     sizeof(in6_addr)) == 0;
+}
+
+/// Lets a TCP connection take much at a time. Within one host there is no queue on the way, and a
+/// congestion control that paces, as bbr does, only costs both ends time: measured, a third of it.
+void tune(LaneConnection& connection) {
+  asio::error_code ignored;
+  connection.socket.set_option(asio::socket_base::send_buffer_size(socket_buffer_bytes), ignored);
+  const int socket = connection.socket.native_handle();
+  // Whatever is written is whole: waiting for more of it would only wait for a delayed answer.
+  constexpr int at_once = 1;
+  ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
+  if (!ends_are_one_host(socket)) return;
+  constexpr std::string_view unpaced = "reno";  // Any process may choose it.
+  ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, unpaced.data(), unpaced.size());
+}
+
+/// Of a record, beside its header.
+std::size_t bytes_after(const RecordHeader& header) {
+  switch (header.kind) {
+    case RecordKind::block:
+    case RecordKind::message:
+      return header.length;
+    case RecordKind::lent_block:
+      return sizeof(LentPlace);
+    default:
+      return 0;
+  }
+}
 
 std::uint64_t random_number() {
   std::uint64_t value = 0;
@@ -51,7 +108,9 @@ struct Lane {
   ConnectionPtr connection;
   std::deque<Transfer> queue;
   std::deque<std::vector<std::byte>> messages;
-  std::size_t slots_read = 0;  ///< Of the partner's ring, and it does not know yet.
+  std::size_t slots_read = 0;       ///< Of the partner's ring, and it does not know yet.
+  std::size_t lent_read = 0;        ///< Blocks it lent that we are done with, the same way,
+  std::size_t lent_bytes_read = 0;  ///< and their bytes.
   bool writing = false;
   bool reading_record = false;
   Clock::time_point progress;  ///< Last byte either way, or the invitation.
@@ -60,7 +119,7 @@ struct Lane {
   bool is_busy() const { return writing || reading_record || !queue.empty() || !messages.empty(); }
   void reset_stream() {
     writing = reading_record = false;
-    slots_read = 0;
+    slots_read = lent_read = lent_bytes_read = 0;
   }
 };
 
@@ -79,10 +138,12 @@ struct BulkLanes::Impl {
   void refused(PeerId peer);
   void broken(PeerId peer, const ConnectionPtr& connection, const std::string& why);
 
-  void write_next(PeerId peer);
-  std::size_t fill_ring(Lane& lane, RecordHeader* headers);
-  void fill_socket(Lane& lane, std::size_t& count);
+  void write_next(PeerId peer, bool tell = false);
+  void share_blocks(Lane& lane);
+  void fill_socket(Lane& lane);
   void read_on(PeerId peer);
+  void retire(const ConnectionPtr& connection);
+  void await_end(const ConnectionPtr& connection);
   bool take_records(PeerId peer, const ConnectionPtr& connection);
   static bool is_sound(Lane& lane, const RecordHeader& header);
   bool arrived(PeerId peer, const ConnectionPtr& connection, const RecordHeader& header,
@@ -100,6 +161,7 @@ struct BulkLanes::Impl {
   LaneDoors doors;
   std::map<PeerId, Lane> lanes;
   std::map<PeerId, std::uint64_t> previous;  ///< The last lane that was open with a peer.
+  std::set<ConnectionPtr> retired;           ///< Of no use but to what was lent over them.
   std::shared_ptr<asio::steady_timer> timer;
   /// Handlers hold this weakly: when it is gone, so is everything they would touch.
   std::shared_ptr<int> alive = std::make_shared<int>(0);
@@ -119,7 +181,8 @@ BulkLanes::Impl::Impl(asio::io_context& loop, Options given, Callbacks calls)
                options.security == Security::automatic || options.security == Security::unix_socket,
            .remote = options.security != Security::unix_socket,
            .plain = options.trusted_network && options.security != Security::tls,
-           .socket_folder = options.socket_folder},
+           .socket_folder = options.socket_folder,
+           .lent = options.lent},
           {.accepted = [this](std::uint64_t lane,
                               ConnectionPtr connection) { accepted(lane, std::move(connection)); },
            .event = callbacks.event}),
@@ -131,8 +194,45 @@ BulkLanes::Impl::~Impl() {
   alive.reset();
   timer->cancel();
   for (auto& [peer, lane] : lanes) {
-    if (lane.connection) lane.connection->close();
+    if (lane.connection) retired.insert(lane.connection);
   }
+  // Handlers that are called no more may keep connections longer than their owners' memory.
+  for (const ConnectionPtr& connection : retired) {
+    connection->close();
+    connection->lent.clear();
+    connection->out_owners.clear();
+  }
+}
+
+/// Gives a connection up. Partners may read what was lent over it until they are told that it has
+/// ended, which one that stands still hears late: until it has, nobody else may use that memory.
+void BulkLanes::Impl::retire(const ConnectionPtr& connection) {
+  if (connection->lent.empty()) {
+    connection->close();
+    return;
+  }
+  asio::error_code ignored;
+  connection->socket.shutdown(asio::socket_base::shutdown_send, ignored);
+  retired.insert(connection);
+  if (!connection->reading) await_end(connection);
+}
+
+/// Reads and forgets until the partner has closed its side.
+void BulkLanes::Impl::await_end(const ConnectionPtr& connection) {
+  connection->reading = true;
+  connection->read_some(
+      asio::buffer(connection->buffer),
+      [this, connection, weak = std::weak_ptr(alive)](asio::error_code error, std::size_t) {
+        if (weak.expired()) return;
+        connection->reading = false;
+        if (!error) {
+          await_end(connection);
+          return;
+        }
+        connection->close();
+        connection->lent.clear();
+        retired.erase(connection);
+      });
 }
 
 /// Whether one more lane fits, if need be in place of the one that was idle longest.
@@ -150,7 +250,7 @@ bool BulkLanes::Impl::make_room() {
     if (idlest == lanes.end() || lane->second.progress < idlest->second.progress) idlest = lane;
   }
   if (idlest == lanes.end()) return false;
-  idlest->second.connection->close();
+  retire(idlest->second.connection);
   lanes.erase(idlest);
   return true;
 }
@@ -208,7 +308,7 @@ void BulkLanes::Impl::answer(PeerId peer, const LaneInvite& theirs) {
   if (lost) {
     // Sent before it heard of the lane that is open by now, or because it has lost that lane?
     if (theirs.previous != lane.id) return;
-    lane.connection->close();
+    retire(lane.connection);
     lane.connection.reset();
     lane.reset_stream();
   }
@@ -272,11 +372,7 @@ void BulkLanes::Impl::opened(PeerId peer, std::uint64_t id, ConnectionPtr connec
     return;
   }
   Lane& lane = found->second;
-  asio::error_code ignored;
-  if (!connection->ring_out) {
-    connection->socket.set_option(asio::socket_base::send_buffer_size(socket_buffer_bytes),
-                                  ignored);
-  }
+  if (!connection->ring_out) tune(*connection);
   lane.state = Lane::State::open;
   lane.connection = std::move(connection);
   lane.progress = lane.heard = Clock::now();
@@ -309,7 +405,7 @@ Lane* BulkLanes::Impl::current(PeerId peer, const ConnectionPtr& connection) {
 void BulkLanes::Impl::broken(PeerId peer, const ConnectionPtr& connection, const std::string& why) {
   Lane* lane = current(peer, connection);
   if (lane == nullptr) return;
-  connection->close();
+  retire(connection);
   lanes.erase(peer);
   callbacks.event(
       {.name = "lane_lost", .peer = peer, .reason = Reason::unreachable, .detail = why});
@@ -317,14 +413,12 @@ void BulkLanes::Impl::broken(PeerId peer, const ConnectionPtr& connection, const
 }
 
 /// Puts the records that can go through the socket now, a message or some blocks, into what is
-/// written next; the bytes live as long as the connection. `count` headers are taken.
-void BulkLanes::Impl::fill_socket(Lane& lane, std::size_t& count) {
+/// written next; the bytes live as long as the connection.
+void BulkLanes::Impl::fill_socket(Lane& lane) {
   LaneConnection& connection = *lane.connection;
   const auto add = [&](const RecordHeader& header, std::span<const std::byte> bytes) {
-    connection.out[count] = header;
-    connection.out_buffers.push_back(asio::buffer(&connection.out[count], sizeof header));
+    connection.out_buffers.push_back(connection.say(header));
     connection.out_buffers.push_back(asio::buffer(bytes.data(), bytes.size()));
-    ++count;
   };
   if (!lane.messages.empty()) {
     connection.out_message = std::move(lane.messages.front());
@@ -335,8 +429,9 @@ void BulkLanes::Impl::fill_socket(Lane& lane, std::size_t& count) {
     return;
   }
   std::size_t bytes_taken = 0;
-  while (!lane.queue.empty() && !connection.ring_out && count < connection.out.size() &&
-         bytes_taken < block_bytes_max) {
+  for (std::size_t count = 0; !lane.queue.empty() && !connection.ring_out &&
+                              count < records_at_once && bytes_taken < block_bytes_max;
+       ++count) {
     Transfer& transfer = lane.queue.front();
     const auto left = transfer.payload.bytes.subspan(transfer.offset);
     const auto bytes = left.first(std::min(left.size(), block_bytes_max));
@@ -353,29 +448,36 @@ void BulkLanes::Impl::fill_socket(Lane& lane, std::size_t& count) {
   }
 }
 
-/// Copies as many blocks into shared memory as have room there; returns how many.
-std::size_t BulkLanes::Impl::fill_ring(Lane& lane, RecordHeader* headers) {
+/// Lets a partner on this host have blocks through memory: those that lie in lent memory as they
+/// are, of the others as many copies as have room.
+void BulkLanes::Impl::share_blocks(Lane& lane) {
   LaneConnection& connection = *lane.connection;
-  std::size_t filled = 0;
-  while (connection.ring_out && connection.ring_out->free_slots() > 0 && !lane.queue.empty()) {
+  for (std::size_t count = 0; count < records_at_once && !lane.queue.empty(); ++count) {
     Transfer& transfer = lane.queue.front();
     const auto left = transfer.payload.bytes.subspan(transfer.offset);
     const auto bytes = left.first(std::min(left.size(), block_bytes_max));
-    connection.ring_out->put(bytes);
-    headers[filled++] = {.length = static_cast<std::uint32_t>(bytes.size()),
-                         .kind = RecordKind::ring_block,
-                         .owner = static_cast<std::uint64_t>(transfer.id.owner),
-                         .session = transfer.id.session,
-                         .number = transfer.id.number,
-                         .offset = transfer.offset};
+    const auto place = options.lent ? options.lent->place_of(bytes) : std::nullopt;
+    if (!place && connection.ring_out->free_slots() == 0) return;
+    connection.say(RecordHeader{.length = static_cast<std::uint32_t>(bytes.size()),
+                                .kind = place ? RecordKind::lent_block : RecordKind::ring_block,
+                                .owner = static_cast<std::uint64_t>(transfer.id.owner),
+                                .session = transfer.id.session,
+                                .number = transfer.id.number,
+                                .offset = transfer.offset});
+    if (place) {
+      connection.say(LentPlace{*place});
+      connection.lent.push_back(transfer.payload);
+    } else {
+      connection.ring_out->put(bytes);
+    }
     transfer.offset += bytes.size();
     counters.bytes_sent += bytes.size();
     if (bytes.size() == left.size()) lane.queue.pop_front();
   }
-  return filled;
 }
 
-void BulkLanes::Impl::write_next(PeerId peer) {
+/// Writes what is there to be written; with `tell` also what can wait for company.
+void BulkLanes::Impl::write_next(PeerId peer, bool tell) {
   const auto found = lanes.find(peer);
   if (found == lanes.end()) return;
   Lane& lane = found->second;
@@ -385,19 +487,27 @@ void BulkLanes::Impl::write_next(PeerId peer) {
   }
   if (lane.state != Lane::State::open || lane.writing) return;
   LaneConnection& connection = *lane.connection;
-  auto& headers = connection.out;
-  std::size_t count = 0;
+  connection.out_bytes = 0;
   if (lane.slots_read >= slots_told_at_once) {
-    headers[count++] = {.length = static_cast<std::uint32_t>(std::exchange(lane.slots_read, 0)),
-                        .kind = RecordKind::ring_done};
+    connection.say(
+        RecordHeader{.length = static_cast<std::uint32_t>(std::exchange(lane.slots_read, 0)),
+                     .kind = RecordKind::ring_done});
   }
-  if (lane.messages.empty()) count += fill_ring(lane, headers.data() + count);
+  if (connection.ring_out && lane.messages.empty()) share_blocks(lane);
+  tell = tell || connection.out_bytes > 0 || !lane.messages.empty() ||
+         lane.lent_read >= lent_told_at_once || lane.lent_bytes_read >= lent_bytes_told_at_once;
+  if (tell && lane.lent_read > 0) {
+    connection.say(
+        RecordHeader{.length = static_cast<std::uint32_t>(std::exchange(lane.lent_read, 0)),
+                     .kind = RecordKind::lent_done});
+    lane.lent_bytes_read = 0;
+  }
   connection.out_buffers.clear();
-  if (count > 0) {
-    connection.out_buffers.push_back(asio::buffer(headers.data(), count * sizeof(RecordHeader)));
+  if (connection.out_bytes > 0) {
+    connection.out_buffers.push_back(asio::buffer(connection.out.data(), connection.out_bytes));
   }
-  fill_socket(lane, count);
-  if (count == 0) return;
+  fill_socket(lane);
+  if (connection.out_buffers.empty()) return;
   lane.writing = true;
   connection.write(connection.out_buffers,
                    [this, peer, connection = lane.connection, weak = std::weak_ptr(alive)](
@@ -428,14 +538,19 @@ void BulkLanes::Impl::read_on(PeerId peer) {
                  connection.end - connection.begin);
     connection.end -= std::exchange(connection.begin, 0);
   }
+  connection.reading = true;
   connection.read_some(
       asio::buffer(connection.buffer) + connection.end,
       [this, peer, same = lanes.at(peer).connection, weak = std::weak_ptr(alive)](
           asio::error_code error, std::size_t read) {
         if (weak.expired()) return;
         counters.bytes_received += read;
+        same->reading = false;
         Lane* lane = current(peer, same);
-        if (lane == nullptr) return;
+        if (lane == nullptr) {
+          if (retired.contains(same)) await_end(same);
+          return;
+        }
         // A partner that closes before it has read our last word resets the connection.
         const bool ended = error == asio::error::eof || error == asio::error::connection_reset;
         if (ended && same->begin == same->end && !lane->is_busy()) {
@@ -466,8 +581,7 @@ bool BulkLanes::Impl::take_records(PeerId peer, const ConnectionPtr& connection)
       broken(peer, connection, "a malformed record");
       return false;
     }
-    const bool carries = header.kind == RecordKind::block || header.kind == RecordKind::message;
-    const std::size_t length = carries ? header.length : 0;
+    const std::size_t length = bytes_after(header);
     if (connection->end - connection->begin < sizeof header + length) break;
     const std::byte* const bytes = connection->buffer.data() + connection->begin + sizeof header;
     connection->begin += sizeof header + length;
@@ -494,6 +608,10 @@ bool BulkLanes::Impl::is_sound(Lane& lane, const RecordHeader& header) {
       return connection.ring_in && lane.slots_read < ring_slots;
     case RecordKind::ring_done:
       return connection.ring_out && connection.ring_out->release(header.length);
+    case RecordKind::lent_block:
+      return connection.borrowed.has_value();
+    case RecordKind::lent_done:
+      return header.length <= connection.lent.size();
   }
   return false;
 }
@@ -510,6 +628,24 @@ bool BulkLanes::Impl::arrived(PeerId peer, const ConnectionPtr& connection,
       ++lanes.at(peer).slots_read;
       give_block(peer, header, connection->ring_in->take(header.length));
       if (current(peer, connection) != nullptr) write_next(peer);  // The slot is free again.
+      break;
+    case RecordKind::lent_block: {
+      LentPlace place = 0;
+      std::memcpy(&place, bytes.data(), sizeof place);
+      const auto block = connection->borrowed->at(place, header.length);
+      if (!block) {
+        broken(peer, connection, "a block outside of the memory that is lent");
+        return false;
+      }
+      counters.bytes_received += header.length;
+      ++lanes.at(peer).lent_read;
+      lanes.at(peer).lent_bytes_read += header.length;
+      give_block(peer, header, *block);
+      break;
+    }
+    case RecordKind::lent_done:
+      connection->lent.erase(connection->lent.begin(),
+                             connection->lent.begin() + static_cast<std::ptrdiff_t>(header.length));
       break;
     case RecordKind::ring_done:
       break;
@@ -539,6 +675,7 @@ void BulkLanes::Impl::housekeeping() {
   const auto now = Clock::now();
   std::vector<PeerId> unanswered;
   std::vector<std::pair<PeerId, ConnectionPtr>> stuck;
+  std::vector<PeerId> read_all;
   for (auto lane = lanes.begin(); lane != lanes.end();) {
     Lane& own = lane->second;
     if (own.state != Lane::State::open) {
@@ -546,14 +683,17 @@ void BulkLanes::Impl::housekeeping() {
     } else if (own.is_busy() && now - own.progress > options.progress_deadline) {
       stuck.emplace_back(lane->first, own.connection);
     } else if (!own.is_busy() && now - own.progress > options.idle_close) {
-      own.connection->close();
+      retire(own.connection);
       lane = lanes.erase(lane);
       continue;
+    } else if (own.lent_read > 0) {
+      read_all.push_back(lane->first);
     }
     ++lane;
   }
   for (const PeerId peer : unanswered) refused(peer);
   for (const auto& [peer, connection] : stuck) broken(peer, connection, "no progress");
+  for (const PeerId peer : read_all) write_next(peer, true);
   doors.tidy_up();
   timer->expires_after(housekeeping_period);
   timer->async_wait([this, weak = std::weak_ptr(alive)](asio::error_code error) {
@@ -625,7 +765,7 @@ void BulkLanes::doubt(PeerId peer) {
 void BulkLanes::forget(PeerId peer) {
   const auto found = impl_->lanes.find(peer);
   if (found == impl_->lanes.end()) return;
-  if (found->second.connection) found->second.connection->close();
+  if (found->second.connection) impl_->retire(found->second.connection);
   impl_->doors.expect_no_more(found->second.id);
   impl_->lanes.erase(found);
 }

@@ -10,23 +10,27 @@
 #include "consensus/base/time.hpp"
 #include "consensus/effects.hpp"
 #include "net/control_links.hpp"
+#include "net/lent_memory.hpp"
 
 namespace gv {
 
 /// Opens a lane to a peer when something is to be sent, keeps it while it is used, closes it when
 /// idle. Whoever can dial dials; both directions share one connection. Sends straight from the
 /// payload's memory and holds at most one received block per lane; on one host blocks go through
-/// memory that both ends share. All calls on the thread of `io`.
+/// memory that both ends share, or are read by the partner where they lie if that is lent memory.
+/// Then their owner is kept until the partner says that it is done, or is gone. All calls on the
+/// thread of `io`.
 class BulkLanes {
  public:
   enum class Security { automatic, tls, plain, unix_socket };
 
   struct Options {
-    std::string listen_host;       ///< Interface to listen on; empty: dial out only.
-    std::string advertise_host;    ///< Host others dial; empty: `listen_host`.
-    std::uint16_t port = 0;        ///< To listen on; 0 = any free one.
-    std::string dial_from;         ///< Address to dial from; empty: the system's choice.
-    bool trusted_network = false;  ///< Plain TCP allowed and preferred between hosts.
+    std::string listen_host;           ///< Interface to listen on; empty: dial out only.
+    std::string advertise_host;        ///< Host others dial; empty: `listen_host`.
+    std::uint16_t port = 0;            ///< To listen on; 0 = any free one.
+    std::string dial_from;             ///< Address to dial from; empty: the system's choice.
+    bool trusted_network = false;      ///< Plain TCP allowed and preferred between hosts.
+    std::shared_ptr<LentMemory> lent;  ///< Blocks that lie there are not copied; may be null.
     Security security =
         Security::automatic;  ///< automatic: Unix socket on one host, else TLS or plain.
     std::filesystem::path socket_folder;  ///< For the Unix socket; created with mode 0700.

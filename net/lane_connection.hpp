@@ -8,6 +8,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <deque>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -15,6 +17,7 @@
 #include <vector>
 
 #include "consensus/effects.hpp"
+#include "net/lent_memory.hpp"
 #include "net/shared_ring.hpp"
 
 namespace gv {
@@ -25,12 +28,14 @@ enum class RecordKind : std::uint16_t {
   message = 2,     ///< A control frame; the header's last four fields are 0.
   ring_block = 3,  ///< Nothing: the block lies in the next slot of the ring.
   ring_done = 4,   ///< Nothing: `length` slots of the other direction's ring were read.
+  lent_block = 5,  ///< The block's place in memory that the sender lends, in 8 bytes.
+  lent_done = 6,   ///< Nothing: `length` lent blocks of the other direction were read.
 };
 
 /// Precedes every record on a lane.
 struct RecordHeader {
   std::uint32_t length = 0;
-  std::uint16_t version = 1;
+  std::uint16_t version = 2;
   RecordKind kind = RecordKind::block;
   std::uint64_t owner = 0;
   std::uint64_t session = 0;
@@ -39,7 +44,10 @@ struct RecordHeader {
 };
 static_assert(sizeof(RecordHeader) == 40);
 
-/// Records that one write sends together; a ring's slots are told of in one.
+/// The place of a lent block follows its header.
+using LentPlace = std::uint64_t;
+
+/// Records with a block that one write sends together; a ring's slots are told of in one.
 inline constexpr std::size_t records_at_once = 16;
 static_assert(records_at_once >= ring_slots);
 
@@ -60,18 +68,30 @@ struct LaneConnection {
   std::optional<asio::ssl::stream<Socket&>> tls;
   std::optional<RingWriter> ring_out;  ///< Both or none, on a Unix socket.
   std::optional<RingReader> ring_in;
-  std::string kind;  ///< For people: "tls", "plain" or "unix".
+  std::optional<BorrowedMemory> borrowed;  ///< What the partner lends.
+  std::deque<Payload> lent;                ///< What it may still read of ours, in order.
+  std::string kind;                        ///< For people: "tls", "plain" or "unix".
   Clock::time_point began = Clock::now();
 
   // What is being read and written lives here, because the lane may be gone before the system is
   // done.
-  std::array<RecordHeader, 1 + records_at_once> out;
+  std::array<std::byte, (2 + records_at_once) * (sizeof(RecordHeader) + sizeof(LentPlace))> out;
+  std::size_t out_bytes = 0;  ///< Of `out`: headers, and what follows some of them.
+  bool reading = false;
   std::vector<asio::const_buffer> out_buffers;
   std::vector<Payload> out_owners;
   std::vector<std::byte> out_message;
   std::vector<std::byte> buffer;  ///< What was read, as much of it as is not dealt with yet:
   std::size_t begin = 0;          ///< from here
   std::size_t end = 0;            ///< to here.
+
+  /// Appends to `out`, and returns where it lies there.
+  template <class Part>
+  asio::const_buffer say(const Part& part) {
+    std::memcpy(out.data() + out_bytes, &part, sizeof part);
+    out_bytes += sizeof part;
+    return asio::buffer(out.data() + (out_bytes - sizeof part), sizeof part);
+  }
 
   template <class Buffers, class Handler>
   void write(const Buffers& buffers, Handler handler) {

@@ -37,7 +37,8 @@ constexpr char plain_first_byte = 'G';
 constexpr char tls_first_byte = 0x16;  ///< A TLS record of type handshake.
 
 /// First bytes on a plain lane, each way: who dials proves that it holds the token, then the other.
-/// On a Unix socket the descriptor of the sender's ring comes with it.
+/// On a Unix socket the descriptors of the sender's ring and of the memory it lends, if it has
+/// any, come with it.
 struct Proof {
   char mark = plain_first_byte;
   std::uint8_t version = 1;
@@ -47,17 +48,20 @@ struct Proof {
 };
 static_assert(sizeof(Proof) == 48);
 
-/// Room for one descriptor beside the bytes of a message.
+/// A ring's, and that of lent memory.
+constexpr std::size_t descriptors_max = 2;
+
+/// Room for descriptors beside the bytes of a message.
 union Ancillary {
   cmsghdr align;
-  char bytes[CMSG_SPACE(sizeof(int))];
+  char bytes[CMSG_SPACE(descriptors_max * sizeof(int))];
 };
 
 /// A proof on its way in, and what came with it.
 struct Arriving {
   Proof proof;
   std::size_t got = 0;
-  Descriptor ring;
+  std::vector<Descriptor> descriptors;
 };
 
 /// Equal for processes that share a running kernel and a network: what a Unix socket needs and what
@@ -77,7 +81,7 @@ std::uint64_t host_tag() {
 
 /// Sends a proof as the first bytes of a connection, whose buffer is empty: at once or never.
 bool send_proof(LaneConnection& connection, const LaneToken& token, std::uint64_t lane,
-                bool dialled) {
+                bool dialled, const LentMemory* lent) {
   Proof proof{.lane = lane, .proof = lane_proof(token, lane, dialled)};
   iovec bytes{&proof, sizeof proof};
   Ancillary ancillary{};
@@ -85,17 +89,28 @@ bool send_proof(LaneConnection& connection, const LaneToken& token, std::uint64_
   message.msg_iov = &bytes;
   message.msg_iovlen = 1;
   if (connection.ring_out) {
+    std::array<int, descriptors_max> descriptors{connection.ring_out->descriptor(),
+                                                 lent != nullptr ? lent->descriptor() : -1};
+    const std::size_t length = (lent != nullptr ? 2 : 1) * sizeof(int);
     message.msg_control = ancillary.bytes;
-    message.msg_controllen = sizeof ancillary.bytes;
+    message.msg_controllen = CMSG_SPACE(length);
     cmsghdr* header = CMSG_FIRSTHDR(&message);
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    const int descriptor = connection.ring_out->descriptor();
-    std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
+    header->cmsg_len = CMSG_LEN(length);
+    std::memcpy(CMSG_DATA(header), descriptors.data(), length);
   }
   return ::sendmsg(connection.socket.native_handle(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) ==
          static_cast<ssize_t>(sizeof proof);
+}
+
+/// Maps what came with a proof; false unless the connection has all it needs then.
+bool take_memory(LaneConnection& connection, const std::vector<Descriptor>& descriptors) {
+  if (!connection.ring_out || descriptors.empty()) return false;
+  connection.ring_in = RingReader::map(descriptors[0]);
+  if (descriptors.size() == 1) return connection.ring_in.has_value();
+  connection.borrowed = BorrowedMemory::map(descriptors[1]);
+  return connection.ring_in && connection.borrowed;
 }
 
 /// Takes what is there of a proof; false when it will never be one.
@@ -114,9 +129,11 @@ bool take_proof(LaneConnection& connection, Arriving& arriving) {
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
        header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-    int descriptor = -1;
-    std::memcpy(&descriptor, CMSG_DATA(header), sizeof descriptor);
-    arriving.ring = Descriptor(descriptor);
+    for (std::size_t at = 0; CMSG_LEN(at + sizeof(int)) <= header->cmsg_len; at += sizeof(int)) {
+      int descriptor = -1;
+      std::memcpy(&descriptor, CMSG_DATA(header) + at, sizeof descriptor);
+      arriving.descriptors.emplace_back(descriptor);
+    }
   }
   arriving.got += static_cast<std::size_t>(got);
   return got > 0 && (message.msg_flags & MSG_CTRUNC) == 0;
@@ -339,9 +356,9 @@ void LaneDoors::Impl::welcome_plain(const ConnectionPtr& connection, bool at_hom
   auto arriving = std::make_shared<Arriving>();
   await_proof(connection, arriving, true, [this, connection, arriving, at_home](bool holds) {
     const std::uint64_t lane = arriving->proof.lane;
-    if (at_home && holds) connection->ring_in = RingReader::map(arriving->ring);
-    const bool complete = !at_home || (connection->ring_in && connection->ring_out);
-    if (!holds || !complete || !send_proof(*connection, *token_of(lane), lane, false)) {
+    const bool complete = !at_home || (holds && take_memory(*connection, arriving->descriptors));
+    if (!holds || !complete ||
+        !send_proof(*connection, *token_of(lane), lane, false, options.lent.get())) {
       send_away(connection);
       return;
     }
@@ -420,8 +437,6 @@ void LaneDoors::Impl::dial_tcp(const LaneInvite& invite, Dialled done) {
             done(nullptr);
             return;
           }
-          asio::error_code ignored;
-          socket->set_option(tcp::no_delay(true), ignored);
           auto connection = std::make_shared<LaneConnection>(Socket(std::move(*socket)));
           if (options.plain) {
             prove_plain(invite, connection, false, std::move(done));
@@ -473,8 +488,7 @@ void LaneDoors::Impl::prove_plain(const LaneInvite& invite, const ConnectionPtr&
   const auto judged = [this, invite, connection, arriving, at_home,
                        done = std::move(done)](bool holds) {
     strangers.erase(connection);
-    if (at_home && holds) connection->ring_in = RingReader::map(arriving->ring);
-    const bool complete = !at_home || (connection->ring_in && connection->ring_out);
+    const bool complete = !at_home || (holds && take_memory(*connection, arriving->descriptors));
     if (holds && complete && arriving->proof.lane == invite.lane) {
       done(connection);
       return;
@@ -488,7 +502,7 @@ void LaneDoors::Impl::prove_plain(const LaneInvite& invite, const ConnectionPtr&
   };
   const auto token = token_of(invite.lane);
   const bool complete = token && (!at_home || connection->ring_out);
-  if (complete && send_proof(*connection, *token, invite.lane, true)) {
+  if (complete && send_proof(*connection, *token, invite.lane, true, options.lent.get())) {
     await_proof(connection, arriving, false, judged);
   } else {
     judged(false);

@@ -27,6 +27,7 @@ class LaneDoors {
     bool remote = true;          ///< TCP may be dialled.
     bool plain = false;          ///< TCP goes without TLS.
     std::filesystem::path socket_folder;
+    std::shared_ptr<LentMemory> lent;  ///< Shown to partners on this host; may be null.
   };
 
   struct Callbacks {

@@ -1,35 +1,17 @@
 // Sealed anonymous files as rings of blocks.
 #include "net/shared_ring.hpp"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cstring>
 
 #include "consensus/base/check.hpp"
+#include "net/sealed_file.hpp"
 
 namespace gv {
-namespace {
-
-constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-
-std::shared_ptr<std::byte> mapped(int fd, int protection) {
-  void* memory = ::mmap(nullptr, ring_bytes, protection, MAP_SHARED, fd, 0);
-  if (memory == MAP_FAILED) return nullptr;
-  return {static_cast<std::byte*>(memory), [](std::byte* begin) { ::munmap(begin, ring_bytes); }};
-}
-
-}  // namespace
 
 std::optional<RingWriter> RingWriter::make() {
-  Descriptor file(::memfd_create("grapevine-lane", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file || ::ftruncate(file.get(), ring_bytes) != 0 ||
-      ::fcntl(file.get(), F_ADD_SEALS, seals) != 0) {
-    return std::nullopt;
-  }
-  auto memory = mapped(file.get(), PROT_READ | PROT_WRITE);
+  Descriptor file = make_sealed_file("grapevine-lane", ring_bytes);
+  if (!file) return std::nullopt;
+  auto memory = map_file(file, ring_bytes, true);
   if (!memory) return std::nullopt;
   return RingWriter(std::move(file), std::move(memory));
 }
@@ -50,12 +32,8 @@ bool RingWriter::release(std::size_t count) {
 }
 
 std::optional<RingReader> RingReader::map(const Descriptor& descriptor) {
-  struct stat about {};
-  const bool stays = descriptor && ::fcntl(descriptor.get(), F_GET_SEALS) == seals &&
-                     ::fstat(descriptor.get(), &about) == 0 &&
-                     static_cast<std::size_t>(about.st_size) == ring_bytes;
-  if (!stays) return std::nullopt;
-  auto memory = mapped(descriptor.get(), PROT_READ);
+  if (!is_sealed_file(descriptor, ring_bytes)) return std::nullopt;
+  auto memory = map_file(descriptor, ring_bytes, false);
   if (!memory) return std::nullopt;
   return RingReader(std::move(memory));
 }

@@ -102,6 +102,7 @@ class Host {
   PeerId self_;
   std::uint64_t session_;
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  std::shared_ptr<LentMemory> lent_;  ///< In lockstep. Whatever is sent lives there, so it is last.
   asio::io_context io_;
   EventLog log_;
   std::optional<ControlLinks> control_;
@@ -354,6 +355,7 @@ int Host::run() {
                   fmt::print(stderr, "{}\n", event.detail);
                 }
               }});
+  if (options_.config.run.mode == ModeKind::ring) lent_ = LentMemory::make();
   const std::string& listening = control_->listening();
   const std::string& advertised = control_->advertised();
   lanes_.emplace(
@@ -363,6 +365,7 @@ int Host::run() {
                          .port = options_.lane_port,
                          .dial_from = options_.dial_from,
                          .trusted_network = options_.config.network.trusted,
+                         .lent = lent_,
                          .security = lane_security(options_.config.network.lane),
                          .socket_folder = options_.folder / "lanes",
                          .budget_bytes = options_.config.network.budget_mib << 20,
@@ -388,14 +391,15 @@ int Host::run() {
           .event = [this](Event event) { log_.write(now(), event); },
           .send_invite = [this](PeerId to,
                                 const LaneInvite& invite) { return control_->send(to, invite); }});
+  Node::Options node =
+      node_options(options_.config, layout, task_.trainer.steps, options_.wait_for);
+  if (lent_) node.ring.memory = lent_.get();
   node_.emplace(Member{.id = self_,
                        .name = options_.name,
                        .key = options_.identity.public_key,
                        .address = advertised,
                        .layout_hash = layout.hash()},
-                ids_of(options_.authorized, self_), session_,
-                node_options(options_.config, layout, task_.trainer.steps, options_.wait_for),
-                Rng(session_));
+                ids_of(options_.authorized, self_), session_, node, Rng(session_));
   worker_.emplace(
       std::move(point.replica), [this](const Replica& replica) { return save(replica); },
       [this](std::uint64_t job, std::size_t begin) {

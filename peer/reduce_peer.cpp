@@ -35,7 +35,7 @@ namespace gv {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Vector = std::shared_ptr<std::vector<float>>;
+using Vector = std::shared_ptr<Floats>;
 
 constexpr auto meeting_deadline = std::chrono::seconds(30);
 /// A loaded machine is slow, not broken.
@@ -49,10 +49,6 @@ constexpr std::size_t bucket_elements = 4 << 20;
 /// Timed operations of one size take about so long.
 constexpr double row_seconds = 1;
 constexpr std::size_t repeats_max = 1000;
-
-/// What lockstep training assumes of links when it chooses the algorithm.
-constexpr double assumed_latency_s = 60e-6;
-constexpr double assumed_seconds_per_byte = 1 / 2.5e9;
 
 std::size_t repeats_min(std::size_t bytes) {
   if (bytes <= 1 << 20) return 20;
@@ -93,7 +89,7 @@ struct Sum {
     for (const Vector& work : works) {
       if (work.use_count() == 1) return work;
     }
-    return works.emplace_back(std::make_shared<std::vector<float>>(input->size()));
+    return works.emplace_back(std::make_shared<Floats>(input->size(), input->get_allocator()));
   }
 };
 
@@ -117,6 +113,7 @@ class ReducePeer {
   void fail(const std::string& why);
   void end();
 
+  std::pmr::memory_resource* memory() const;
   Sum sum_of(std::size_t bytes) const;
   Vector operate(Sum& sum);
   void flush(const Sum& sum);
@@ -132,6 +129,7 @@ class ReducePeer {
   std::vector<std::string> names_;  ///< By rank.
   PeerId self_{};
   std::vector<PeerId> order_;
+  std::shared_ptr<LentMemory> lent_;  ///< Whatever is sent on this host lives there.
   asio::io_context io_;
   asio::signal_set signals_{io_, SIGTERM};
   std::optional<ControlLinks> control_;
@@ -182,11 +180,15 @@ void ReducePeer::connect(KeyPair identity, std::vector<AuthorizedPeer> authorize
           .contact = [this](PeerId peer) { contacts_.insert(peer); },
           .restarted = [this](PeerId peer) { fail(name_of(peer) + " was started again"); },
           .event = [](const Event&) {}});
+  if (options_.task.lane == LaneKind::automatic || options_.task.lane == LaneKind::unix_socket) {
+    lent_ = LentMemory::make();
+  }
   lanes_.emplace(
       io_,
       BulkLanes::Options{.listen_host = host_part(control_->listening()),
                          .port = options_.lane_port,
                          .trusted_network = options_.task.lane == LaneKind::plain,
+                         .lent = lent_,
                          .security = lane_security(options_.task.lane),
                          .socket_folder = options_.folder / names_[options_.rank] / "lanes",
                          .progress_deadline = patience,
@@ -255,6 +257,10 @@ void ReducePeer::run() {
 
 // ---- Operations ----
 
+std::pmr::memory_resource* ReducePeer::memory() const {
+  return lent_ ? lent_.get() : std::pmr::get_default_resource();
+}
+
 /// Vectors of that size, and all it takes to sum them.
 Sum ReducePeer::sum_of(std::size_t bytes) const {
   const std::size_t elements = bytes / sizeof(float);
@@ -263,11 +269,11 @@ Sum ReducePeer::sum_of(std::size_t bytes) const {
                     .algorithm = options_.task.algorithm.value_or(fastest(
                         order_.size(), elements, assumed_latency_s, assumed_seconds_per_byte)),
                     .segment = options_.task.segment_bytes / sizeof(float)},
-          .input = std::make_shared<std::vector<float>>(elements)};
+          .input = std::make_shared<Floats>(elements, memory())};
   for (std::size_t begin = 0; begin < elements; begin += bucket_elements) {
     sum.shape.buckets.push_back({begin, std::min(elements, begin + bucket_elements)});
   }
-  for (int i = 0; i < 2; ++i) sum.works.push_back(std::make_shared<std::vector<float>>(elements));
+  for (int i = 0; i < 2; ++i) sum.works.push_back(std::make_shared<Floats>(elements, memory()));
   for (std::size_t i = 0; i < elements; ++i) (*sum.input)[i] = input_value(options_.rank, i);
   return sum;
 }
@@ -337,7 +343,7 @@ void ReducePeer::carry_out(Effects& effects) {
 std::size_t ReducePeer::agree_on_repeats(std::size_t bytes, double seconds) {
   if (options_.task.repeats > 0) return options_.task.repeats;
   Sum votes{.shape = {.order = order_, .epoch = epoch, .buckets = {{0, 1}}},
-            .input = std::make_shared<std::vector<float>>(1, static_cast<float>(seconds))};
+            .input = std::make_shared<Floats>(1, static_cast<float>(seconds), memory())};
   const double mean =
       static_cast<double>(operate(votes)->front()) / static_cast<double>(order_.size());
   return std::clamp(static_cast<std::size_t>(row_seconds / std::max(mean, 1e-6)),

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "consensus/base/floats.hpp"
 #include "consensus/effects.hpp"
 #include "consensus/replica.hpp"
 #include "consensus/ring/value_codec.hpp"
@@ -17,7 +18,7 @@ namespace gv {
 
 /// Everything of another's replica: parameters, then what the optimiser keeps.
 struct ReplicaState {
-  std::shared_ptr<const std::vector<float>> values;
+  std::shared_ptr<const Floats> values;
   std::uint64_t step = 0;
 };
 
@@ -27,7 +28,7 @@ struct GradientOrder {
   /// Only so many values of largest magnitude of every 512, the rest is kept for the next; 0 = all.
   std::size_t keep_per_block = 0;
   ValueCodec codec = ValueCodec::identity;     ///< What is kept of each block is rounded to this.
-  std::shared_ptr<std::vector<float>> values;  ///< Where it goes: the layout's size or longer.
+  std::shared_ptr<Floats> values;  ///< Where it goes: the layout's size or longer.
   std::vector<std::size_t> marks;  ///< Falling; tell when it is final from each of these on.
 };
 
@@ -36,8 +37,8 @@ struct Job {
   std::uint64_t number = 0;
   std::optional<FetchedModel> adopt;   ///< Replace the model first (a newcomer's download).
   std::optional<ReplicaState> become;  ///< Become a copy of another replica.
-  std::shared_ptr<const std::vector<float>> update;  ///< One optimiser step with this gradient.
-  std::shared_ptr<std::vector<float>> state;         ///< Copy the whole state here.
+  std::shared_ptr<const Floats> update;  ///< One optimiser step with this gradient.
+  std::shared_ptr<Floats> state;         ///< Copy the whole state here.
   std::vector<Force> forces;                         ///< Add these.
   std::uint64_t steps = 0;                           ///< Take this many optimiser steps.
   std::optional<GradientOrder> gradient;
@@ -54,7 +55,7 @@ struct JobDone {
   double learning_rate = 0;            ///< Of the next step.
   std::shared_ptr<Snapshot> snapshot;  ///< The one asked for, filled.
   std::vector<Force> spent;            ///< What was added, back with the thread that lent it.
-  std::shared_ptr<std::vector<float>> state;  ///< The one asked for, filled.
+  std::shared_ptr<Floats> state;  ///< The one asked for, filled.
   std::size_t gradient_samples = 0;           ///< Of the gradient computed, if one was.
   Duration busy{};           ///< How long the job took, as measured by the one who ran it.
   bool saved = false;        ///< A checkpoint was asked for and written.

@@ -25,6 +25,7 @@ struct Report {
   bool lockstep = false;  ///< Either what is of gossip counts, or what is of the ring.
   double spread = 0;  ///< Estimated from the distance to the last partner: sqrt((n-1)/2n) of it.
   PairExchange::Counts exchanges;
+  SaveCounts saves;
   GossipCounts gossip;
   RingCounts ring;
   std::string algorithm;                ///< Of sums in lockstep.

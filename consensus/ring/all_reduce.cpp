@@ -70,7 +70,7 @@ PieceName PieceName::of(std::uint64_t number) {
 }
 
 AllReduce::AllReduce(const AllReduceOptions& options, PeerId self, std::uint64_t operation,
-                     float weight, std::shared_ptr<const std::vector<float>> input, Vector work)
+                     float weight, std::shared_ptr<const Floats> input, Vector work)
     : options_(options),
       self_(self),
       operation_(operation),

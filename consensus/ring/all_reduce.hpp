@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "consensus/base/floats.hpp"
 #include "consensus/effects.hpp"
 #include "consensus/ring/reduce_plan.hpp"
 #include "consensus/ring/value_codec.hpp"
@@ -61,12 +62,12 @@ struct AllReduceOptions {
 /// start again. It is sent as it lies there where its weight is 1. Pure.
 class AllReduce {
  public:
-  using Vector = std::shared_ptr<std::vector<float>>;
+  using Vector = std::shared_ptr<Floats>;
 
   /// `input` holds our values; of a bucket they are read only after ready(bucket). `work` has as
   /// many elements, of any value, and becomes the result. Both are kept while anything needs them.
   AllReduce(const AllReduceOptions& options, PeerId self, std::uint64_t operation, float weight,
-            std::shared_ptr<const std::vector<float>> input, Vector work);
+            std::shared_ptr<const Floats> input, Vector work);
 
   /// The input of this bucket is there. Once for each bucket, in any order.
   void ready(std::size_t bucket, Effects& out);
@@ -120,7 +121,7 @@ class AllReduce {
   PeerId self_;
   std::uint64_t operation_;
   float weight_;
-  std::shared_ptr<const std::vector<float>> input_;
+  std::shared_ptr<const Floats> input_;
   Vector work_;
   std::vector<Bucket> buckets_;
   std::map<EarlyKey, std::vector<float>> early_;

@@ -52,7 +52,8 @@ void print(const FaultReport& report, bool lockstep) {
   fmt::print("             members: {} declared dead, {} came back, {} suspicions refuted\n",
              count(report, "member_dead"), count(report, "member_returned"),
              count(report, "member_refuted"));
-  fmt::print("             models: {} fetched\n", count(report, lockstep ? "state_adopted" : "model_fetched"));
+  fmt::print("             models: {} fetched\n",
+             count(report, lockstep ? "state_adopted" : "model_fetched"));
   if (!report.proxy) return;
   const FaultProxy::Counters& proxy = *report.proxy;
   fmt::print("links        {} connections, {} broken; {:.1f} MB passed, {:.3f} MB were held up\n",

@@ -35,8 +35,8 @@ RingInvariants::PeerRecord& RingInvariants::record(PeerNumber peer) {
 }
 
 RingInvariants::Sample RingInvariants::sample(const Simulator& world,
-                                              const std::vector<float>& values) {
-  const std::size_t elements = world.options().node.ring.elements;
+                                              std::span<const float> values) {
+  const std::size_t elements = world.options().node.course.elements;
   Sample some{};
   for (std::size_t i = 0; i < some.size(); ++i) some[i] = values[i * elements / some.size()];
   return some;
@@ -76,7 +76,7 @@ void RingInvariants::on_job(const Simulator& world, PeerNumber peer, const Job& 
 /// "sums whole": what is applied is the mean of the gradients of all in the epoch, each computed
 /// on the model that the operation went on from.
 void RingInvariants::check_sum(const Simulator& world, PeerNumber peer,
-                               const std::vector<float>& sum) {
+                               std::span<const float> sum) {
   const auto parent = parents_.find(record(peer).job_standing.history);
   if (parent == parents_.end()) {
     fail(world, "sums whole", fmt::format("peer-{} applies what nobody has finished", peer));

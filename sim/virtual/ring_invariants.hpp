@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,7 +48,7 @@ class RingInvariants : public Watcher {
     std::uint64_t epoch = 0;                                 ///< Key of the one it is in; 0: none.
     std::set<std::uint64_t> left;                            ///< Those it was in before.
     Standing job_standing;                                   ///< When its job was asked for.
-    std::shared_ptr<std::vector<float>> gradient;            ///< Being computed.
+    std::shared_ptr<Floats> gradient;                        ///< Being computed.
     std::deque<std::pair<std::uint64_t, Sample>> gradients;  ///< Its newest, by history.
   };
 
@@ -59,9 +60,9 @@ class RingInvariants : public Watcher {
 
   void fail(const Simulator& world, std::string invariant, std::string what);
   void check_epoch(const Simulator& world, PeerNumber peer, const Epoch& epoch);
-  void check_sum(const Simulator& world, PeerNumber peer, const std::vector<float>& sum);
+  void check_sum(const Simulator& world, PeerNumber peer, std::span<const float> sum);
   PeerRecord& record(PeerNumber peer);
-  static Sample sample(const Simulator& world, const std::vector<float>& values);
+  static Sample sample(const Simulator& world, std::span<const float> values);
 
   std::optional<Violation> violation_;
   std::vector<PeerRecord> records_;

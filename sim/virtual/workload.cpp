@@ -60,7 +60,7 @@ class VectorWorkload : public Workload {
       step_ = job.adopt->step;
     }
     if (job.become) {
-      parameters_ = *job.become->values;
+      parameters_.assign(job.become->values->begin(), job.become->values->end());
       step_ = job.become->step;
     }
     if (job.update) {
@@ -70,7 +70,7 @@ class VectorWorkload : public Workload {
       ++step_;
     }
     if (job.state) {
-      *job.state = parameters_;
+      job.state->assign(parameters_.begin(), parameters_.end());
       done.state = std::move(job.state);
     }
     for (const Force& force : job.forces) {

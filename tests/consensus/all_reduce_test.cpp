@@ -15,7 +15,7 @@
 namespace gv {
 namespace {
 
-using Vector = std::vector<float>;
+using Vector = Floats;
 
 PeerId peer(std::size_t rank) { return PeerId{100 + rank}; }
 

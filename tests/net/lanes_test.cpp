@@ -13,10 +13,13 @@
 #include <cstring>
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <memory_resource>
 #include <numeric>
 
 #include "net/bulk_lanes.hpp"
+#include "net/lent_memory.hpp"
 #include "net/shared_ring.hpp"
 
 namespace gv {
@@ -43,7 +46,9 @@ std::shared_ptr<std::vector<std::byte>> pattern(std::size_t size, std::uint64_t 
 class Swarm {
  public:
   struct Side {
+    std::shared_ptr<LentMemory> lent = LentMemory::make();
     std::unique_ptr<BulkLanes> lanes;
+    std::function<void()> on_block = [] {};
     std::map<PeerId, std::vector<std::byte>> received;  ///< Blocks, one after the other.
     std::vector<Message> messages;
     std::vector<Event> events;
@@ -60,6 +65,7 @@ class Swarm {
           io_,
           BulkLanes::Options{.listen_host = "127.0.0.1",
                              .trusted_network = security == Security::plain,
+                             .lent = sides_[i].lent,
                              .security = security,
                              .socket_folder = folder_,
                              .lanes_max = lanes_max},
@@ -86,8 +92,10 @@ class Swarm {
 
   void send(std::size_t from, std::size_t to, std::shared_ptr<std::vector<std::byte>> bytes,
             std::uint64_t number = 1) {
-    sides_[from].lanes->send(
-        {peer(to), TransferId{peer(from), 1, number}, {bytes, std::span(*bytes)}, 0});
+    send(from, to, {bytes, std::span(*bytes)}, number);
+  }
+  void send(std::size_t from, std::size_t to, Payload payload, std::uint64_t number) {
+    sides_[from].lanes->send({peer(to), TransferId{peer(from), 1, number}, std::move(payload), 0});
   }
 
   bool has_event(std::size_t i, std::string_view name) const {
@@ -101,6 +109,7 @@ class Swarm {
                   auto& so_far = sides_[i].received[from];
                   CHECK(block.offset == so_far.size());
                   so_far.insert(so_far.end(), block.bytes.begin(), block.bytes.end());
+                  sides_[i].on_block();
                 },
             .message = [this, i](const Envelope& e) { sides_[i].messages.push_back(e.message); },
             .lost = [this, i](PeerId from) { sides_[i].lost.push_back(from); },
@@ -170,6 +179,71 @@ TEST_CASE("a partner that ends is noticed, and what it still sent arrives") {
   REQUIRE(swarm.until([&] { return !swarm[1].lost.empty(); }));
   CHECK(swarm.has_event(1, "lane_closed"));
   CHECK_FALSE(swarm.has_event(1, "lane_lost"));
+}
+
+/// A payload in memory that `side` lends.
+std::shared_ptr<std::pmr::vector<std::byte>> lent_pattern(const Swarm::Side& side, std::size_t size,
+                                                          std::uint64_t seed) {
+  const auto bytes = pattern(size, seed);
+  return std::make_shared<std::pmr::vector<std::byte>>(bytes->begin(), bytes->end(),
+                                                       side.lent.get());
+}
+
+TEST_CASE("what is lent stays until the partner is done with it") {
+  Swarm swarm(2, Security::automatic);
+  REQUIRE(swarm[0].lent);
+  // Blocks that are lent, and others between them.
+  const auto lent = lent_pattern(swarm[0], (2 << 20) + 5, 1);
+  const auto copied = pattern((1 << 20) + 1, 2);
+  std::vector<std::byte> all(lent->begin(), lent->end());
+  all.insert(all.end(), copied->begin(), copied->end());
+  bool kept = true;
+  std::weak_ptr<std::pmr::vector<std::byte>> seen = lent;
+  swarm[1].on_block = [&] {
+    const std::size_t so_far = swarm[1].received[peer(0)].size();
+    if (so_far <= lent->size()) kept = kept && seen.use_count() > 1;
+  };
+  swarm.send(0, 1, {lent, std::span(*lent)}, 1);
+  REQUIRE(swarm.until([&] { return swarm[1].received[peer(0)].size() == lent->size(); }));
+  CHECK(kept);
+  // Nothing else is said on the lane that the word could ride along with.
+  CHECK(swarm.until([&] { return lent.use_count() == 1; }));
+  CHECK(std::ranges::equal(swarm[1].received[peer(0)], *lent));
+  swarm[1].received.clear();
+  swarm.send(0, 1, {lent, std::span(*lent)}, 2);
+  REQUIRE(swarm.until([&] { return swarm[1].received[peer(0)].size() == lent->size(); }));
+  swarm[1].received.clear();
+  swarm.send(0, 1, copied, 3);
+  REQUIRE(swarm.until([&] { return swarm[1].received[peer(0)].size() == copied->size(); }));
+  CHECK(swarm[1].received[peer(0)] == *copied);
+  CHECK(swarm.until([&] { return lent.use_count() == 1; }));
+}
+
+TEST_CASE("what is lent over a lane that was given up stays until the partner has heard of it") {
+  Swarm swarm(2, Security::automatic);
+  const auto lent = lent_pattern(swarm[0], 3 << 20, 1);
+  bool kept = false;
+  swarm[1].on_block = [&] {
+    if (kept) return;
+    swarm[0].lanes->forget(peer(1));
+    kept = lent.use_count() > 1;  // More blocks may have been told of than were read.
+  };
+  swarm.send(0, 1, {lent, std::span(*lent)}, 1);
+  REQUIRE(swarm.until([&] { return !swarm[1].lost.empty(); }));
+  CHECK(kept);
+  const std::vector<std::byte>& got = swarm[1].received[peer(0)];
+  CHECK(std::equal(got.begin(), got.end(), lent->begin()));
+  CHECK(swarm.until([&] { return lent.use_count() == 1; }));
+}
+
+TEST_CASE("whoever ends gives back at once what it had borrowed") {
+  Swarm swarm(2, Security::automatic);
+  const auto lent = lent_pattern(swarm[0], 1000, 1);
+  swarm.send(0, 1, {lent, std::span(*lent)}, 1);
+  REQUIRE(swarm.until([&] { return swarm[1].received[peer(0)].size() == 1000; }));
+  CHECK(lent.use_count() > 1);
+  swarm[1].lanes.reset();
+  CHECK(swarm.until([&] { return lent.use_count() == 1; }));
 }
 
 TEST_CASE("a lane in use stays, an idle one makes room for another") {

@@ -61,6 +61,22 @@ bool are_gone(const std::vector<pid_t>& pids) {
 
 }  // namespace
 
+TEST_CASE("short blocks that all go one way over TCP do not wait for acknowledgements",
+          "[process]") {
+  TemporaryFolder folder;
+  const auto file = folder.path() / "rows.json";
+  std::string output;
+  const Ending ending =
+      run_grapevine({"bench", "allreduce", "-n", "4", "--sizes", "4KiB", "--algorithm", "ring",
+                     "--lane", "plain", "--repeats", "30", "--json", file.string()},
+                    output);
+  INFO(output);
+  REQUIRE(ending.exit_code == 0);
+  const auto document = nlohmann::json::parse(content(file), nullptr, false);
+  // A tenth of a millisecond each; 40 ms and more where the system waits for more to send.
+  CHECK(document["rows"][0].value("median_us", 1e9) < 20e3);
+}
+
 TEST_CASE("a small measurement prints a row for each size and number of peers", "[process]") {
   TemporaryFolder folder;
   const auto file = folder.path() / "rows.json";

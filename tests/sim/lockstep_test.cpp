@@ -45,11 +45,10 @@ struct Run {
     const Trainer first = trainer(0);
     Simulator::Options options = small_world(specs.size(), 11);
     options.node.mode = ModeKind::ring;
-    options.node.gossip.exchange.layout_hash = first.layout().hash();
+    options.node.course.layout_hash = first.layout().hash();
+    options.node.course.elements = first.layout().size();
+    options.node.course.steps = steps;
     RingOptions& ring = options.node.ring;
-    ring.steps = steps;
-    ring.layout_hash = first.layout().hash();
-    ring.elements = first.layout().size();
     ring.state_elements = first.state_size();
     ring.batch = static_cast<std::uint32_t>(specs[0].batch);
     ring.segment_elements = 50;
@@ -260,15 +259,15 @@ TEST_CASE("what is not sent of a gradient is sent later and asked for again it i
   std::vector<double> sent(size, 0);
   std::vector<double> whole(size, 0);
   std::vector<float> gradient(size);
-  const auto nothing = std::make_shared<std::vector<float>>(size, 0.0f);
-  const auto values = std::make_shared<std::vector<float>>(size);
+  const auto nothing = std::make_shared<Floats>(size, 0.0f);
+  const auto values = std::make_shared<Floats>(size);
   for (int step = 0; step < 20; ++step) {
     const auto ask = [&] {
       replica.run(
           {.gradient = GradientOrder{.samples = 8, .keep_per_block = 16, .values = values}});
       return *values;
     };
-    const std::vector<float> once = ask();
+    const Floats once = ask();
     CHECK(ask() == once);
     CHECK(static_cast<std::size_t>(std::ranges::count_if(once, [](float v) { return v != 0; })) <=
           16 * (size / 512 + 1));

@@ -75,7 +75,7 @@ std::vector<std::string> allowed_includes(const std::string& path) {
   const bool source = path.ends_with(".cpp");
   if (path.starts_with("consensus/")) {
     std::vector<std::string> allowed = {"consensus/"};
-    if (source) allowed.emplace_back("Eigen/");
+    if (source) allowed.insert(allowed.end(), {"Eigen/", "emmintrin.h"});
     return allowed;
   }
   if (path.starts_with("train/")) {
@@ -87,8 +87,8 @@ std::vector<std::string> allowed_includes(const std::string& path) {
     return allowed;
   }
   if (path.starts_with("net/")) {
-    return {"net/",     "consensus/", "arpa/inet.h", "asio",    "zmq",     "cereal/",
-            "openssl/", "sodium.h",   "sys/",        "fcntl.h", "unistd.h"};
+    return {"net/",    "consensus/", "arpa/inet.h", "netinet/", "asio",    "zmq",
+            "cereal/", "openssl/",   "sodium.h",    "sys/",     "fcntl.h", "unistd.h"};
   }
   if (path == "peer/cli.cpp") {
     return {"peer/", "sim/", "consensus/", "train/", "net/",

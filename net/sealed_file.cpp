@@ -1,0 +1,35 @@
+// memfd, seals and mmap.
+#include "net/sealed_file.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+namespace gv {
+namespace {
+
+constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+}  // namespace
+
+Descriptor make_sealed_file(const char* name, std::size_t bytes) {
+  Descriptor file(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  const bool made = file && ::ftruncate(file.get(), static_cast<off_t>(bytes)) == 0 &&
+                    ::fcntl(file.get(), F_ADD_SEALS, seals) == 0;
+  return made ? std::move(file) : Descriptor();
+}
+
+bool is_sealed_file(const Descriptor& file, std::size_t bytes) {
+  struct stat about {};
+  return file && ::fcntl(file.get(), F_GET_SEALS) == seals && ::fstat(file.get(), &about) == 0 &&
+         static_cast<std::size_t>(about.st_size) == bytes;
+}
+
+std::shared_ptr<std::byte> map_file(const Descriptor& file, std::size_t bytes, bool writable) {
+  const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+  void* memory = ::mmap(nullptr, bytes, protection, MAP_SHARED | MAP_NORESERVE, file.get(), 0);
+  if (memory == MAP_FAILED) return nullptr;
+  return {static_cast<std::byte*>(memory), [bytes](std::byte* begin) { ::munmap(begin, bytes); }};
+}
+
+}  // namespace gv
