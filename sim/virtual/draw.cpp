@@ -141,9 +141,11 @@ void draw_ring(Rng rng, DrawnWorld& world) {
   if (dimension < 1000 && rng.chance(0.3)) dimension = 500 + rng.below(3000);
   ring.bucket_elements = 1024 + rng.below(std::max<std::size_t>(dimension / 2, 1024));
   ring.segment_elements = 256 + dimension / 64;
-  // Every operation is some 2 n^2 events: so long that a world has some hundred thousands of them.
+  // Every operation is some 2 n^2 events, and n long vectors to look at: steps are so long that a
+  // world has some hundred thousands of events, and a minute of it takes seconds.
   const auto n = static_cast<double>(world.scenario.peers);
-  world.scenario.step = std::max(world.scenario.step, from_seconds(rounded(0.003 * n * n)));
+  const double least = std::max(0.003 * n * n, 3e-7 * n * static_cast<double>(dimension));
+  world.scenario.step = std::max(world.scenario.step, from_seconds(rounded(least)));
 }
 
 }  // namespace
