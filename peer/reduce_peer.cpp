@@ -23,6 +23,7 @@
 #include <set>
 #include <span>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 
 #include "consensus/ring/all_reduce.hpp"
@@ -49,10 +50,6 @@ constexpr std::size_t bucket_elements = 4 << 20;
 /// Timed operations of one size take about so long.
 constexpr double row_seconds = 1;
 constexpr std::size_t repeats_max = 1000;
-
-/// What lockstep training assumes of links when it chooses the algorithm.
-constexpr double assumed_latency_s = 60e-6;
-constexpr double assumed_seconds_per_byte = 1 / 2.5e9;
 
 std::size_t repeats_min(std::size_t bytes) {
   if (bytes <= 1 << 20) return 20;
@@ -257,11 +254,13 @@ void ReducePeer::run() {
 
 /// Vectors of that size, and all it takes to sum them.
 Sum ReducePeer::sum_of(std::size_t bytes) const {
+  const double crowd =
+      static_cast<double>(order_.size()) / std::max(1U, std::thread::hardware_concurrency());
   const std::size_t elements = bytes / sizeof(float);
   Sum sum{.shape = {.order = order_,
                     .epoch = epoch,
-                    .algorithm = options_.task.algorithm.value_or(fastest(
-                        order_.size(), elements, assumed_latency_s, assumed_seconds_per_byte)),
+                    .algorithm = options_.task.algorithm.value_or(
+                        fastest(order_.size(), elements, {.peers_per_processor = crowd})),
                     .segment = options_.task.segment_bytes / sizeof(float)},
           .input = std::make_shared<std::vector<float>>(elements)};
   for (std::size_t begin = 0; begin < elements; begin += bucket_elements) {

@@ -35,10 +35,6 @@ constexpr Duration gathering = std::chrono::milliseconds(300);
 /// Who was lost is asked again and again whether it is back.
 constexpr Duration knock_every = std::chrono::seconds(1);
 
-/// What a link between two peers is thought to be like until it is measured.
-constexpr double assumed_latency_s = 60e-6;
-constexpr double assumed_seconds_per_byte = 1 / 2.5e9;
-
 std::array<float, lanes> lanes_of(PeerId peer, std::uint64_t operation) {
   const std::uint64_t id = hash_combine(0, static_cast<std::uint64_t>(peer));
   const std::uint64_t both = hash_combine(id, operation);
@@ -123,8 +119,7 @@ void RingMode::enter_epoch(Time now, Effects& out) {
   shape_.order = epoch.order;
   shape_.epoch = epoch_key_;
   shape_.algorithm = options_.algorithm.value_or(
-      shape_.wire.is_plain() ? fastest(epoch.order.size(), options_.elements, assumed_latency_s,
-                                       assumed_seconds_per_byte)
+      shape_.wire.is_plain() ? fastest(epoch.order.size(), options_.elements, ReduceSite{})
                              : ReduceAlgorithm::ring);
   epoch_samples_ = 0;
   for (const std::uint32_t share : epoch.shares) epoch_samples_ += share;
