@@ -19,6 +19,8 @@
 #include <optional>
 #include <set>
 #include <stdexcept>
+#include <thread>
+#include <utility>
 
 #include "net/bulk_lanes.hpp"
 #include "net/control_links.hpp"
@@ -388,14 +390,15 @@ int Host::run() {
           .event = [this](Event event) { log_.write(now(), event); },
           .send_invite = [this](PeerId to,
                                 const LaneInvite& invite) { return control_->send(to, invite); }});
+  Node::Options node =
+      node_options(options_.config, layout, task_.trainer.steps, options_.wait_for);
+  node.ring.processors = std::thread::hardware_concurrency();
   node_.emplace(Member{.id = self_,
                        .name = options_.name,
                        .key = options_.identity.public_key,
                        .address = advertised,
                        .layout_hash = layout.hash()},
-                ids_of(options_.authorized, self_), session_,
-                node_options(options_.config, layout, task_.trainer.steps, options_.wait_for),
-                Rng(session_));
+                ids_of(options_.authorized, self_), session_, std::move(node), Rng(session_));
   worker_.emplace(
       std::move(point.replica), [this](const Replica& replica) { return save(replica); },
       [this](std::uint64_t job, std::size_t begin) {

@@ -161,14 +161,14 @@ ReduceChoice RingAgreement::choice() const {
   if (std::ranges::is_permutation(present.order, last_choice_.order)) {
     present = last_choice_;
   } else {
-    present.algorithm = options_.algorithm.value_or(fastest(
-        present.order.size(), options_.elements, {.peers_per_processor = peers_per_processor_}));
+    present.algorithm =
+        options_.algorithm.value_or(fastest(present.order.size(), options_.elements, site_));
   }
   return better_choice(present, links,
                        {.elements = options_.elements,
                         .algorithm = options_.algorithm,
                         .operation_seconds = operation_seconds_,
-                        .peers_per_processor = peers_per_processor_});
+                        .site = site_});
 }
 
 /// The batch cut by speed; as it was before, if nobody would be done much earlier.

@@ -62,8 +62,8 @@ class RingAgreement {
   void set_links(std::vector<LinkReport> links) { links_ = std::move(links); }
   /// How long an operation takes of late; 0 = not known yet.
   void set_operation_seconds(double seconds) { operation_seconds_ = seconds; }
-  /// How many peers share a processor of our host; 0 = they are no matter.
-  void set_peers_per_processor(double peers) { peers_per_processor_ = peers; }
+  /// What is assumed of where we all are.
+  void set_site(const ReduceSite& site) { site_ = site; }
 
   /// Who could take part now, ourselves included, sorted.
   void set_candidates(Time now, std::vector<PeerId> candidates);
@@ -121,7 +121,7 @@ class RingAgreement {
   float speed_ = 0;
   std::vector<LinkReport> links_;
   double operation_seconds_ = 0;
-  double peers_per_processor_ = 0;
+  ReduceSite site_;
   std::vector<PeerId> candidates_;
   std::set<PeerId> blamed_;        ///< Silent when they should not have been.
   EpochId promised_;               ///< The newest ballot we answered; older ones are void.

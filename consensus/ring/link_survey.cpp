@@ -17,8 +17,6 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr std::size_t small_bytes = 64;
 constexpr std::size_t large_bytes_min = 16 * 1024;
 
-/// A sum waits so long for a probe that is not answered.
-constexpr Duration quiet_max = std::chrono::milliseconds(250);
 /// A probe that takes longer makes place for the next.
 constexpr Duration probe_max = std::chrono::seconds(1);
 
@@ -47,7 +45,7 @@ LinkSurvey::LinkSurvey(PeerId self, std::size_t elements)
 void LinkSurvey::begin(const std::vector<PeerId>& order, std::uint64_t epoch_key,
                        std::uint64_t first) {
   end();
-  if (order.size() < 2 || order.size() > link_reports_max + 1) return;
+  if (operations(order.size()) == 0) return;
   order_ = order;
   rank_ = static_cast<std::size_t>(std::ranges::find(order, self_) - order.begin());
   epoch_key_ = epoch_key;
@@ -63,7 +61,9 @@ void LinkSurvey::end() {
 }
 
 void LinkSurvey::operation_began(Time now, std::uint64_t operation, Effects& out) {
-  if (order_.empty() || operation < first_ || operation - first_ >= operations()) return;
+  if (order_.empty() || operation < first_ || operation - first_ >= operations(order_.size())) {
+    return;
+  }
   if (probe_) {
     if (now - probe_->sent < probe_max) return;
     give_up(seconds(now - probe_->sent));
@@ -132,12 +132,6 @@ void LinkSurvey::lane_lost(PeerId peer) {
 void LinkSurvey::lane_refused(PeerId peer) {
   lane_lost(peer);
   if (std::ranges::find(order_, peer) != order_.end()) known_[peer] = {};
-}
-
-bool LinkSurvey::wants_quiet(Time now) const { return probe_ && now - probe_->began < quiet_max; }
-
-Time LinkSurvey::deadline(Time now) const {
-  return wants_quiet(now) ? probe_->began + quiet_max : never;
 }
 
 std::vector<LinkReport> LinkSurvey::reports() const {

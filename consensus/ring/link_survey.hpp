@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -24,6 +25,8 @@ class LinkSurvey {
  public:
   /// Every link is measured so often in an epoch.
   static constexpr std::size_t rounds = 4;
+  /// A sum waits so long for a probe that is not answered.
+  static constexpr Duration quiet_max = std::chrono::milliseconds(250);
 
   /// Large blocks have what a link carries in an operation that sums `elements` values, but never
   /// more than one block can have.
@@ -44,13 +47,14 @@ class LinkSurvey {
   /// There is no lane to the peer.
   void lane_refused(PeerId peer);
 
-  /// Other blocks should wait, so that they do not disturb the probe; not for long.
-  bool wants_quiet(Time now) const;
-  /// When that ends by itself.
-  Time deadline(Time now) const;
+  /// Other blocks should wait until then, so that they do not disturb the probe under way. Not
+  /// later than now if there is none.
+  Time quiet_until() const { return probe_ ? probe_->began + quiet_max : Time::min(); }
 
-  /// Operations of the epoch until every link was measured `rounds` times.
-  std::uint64_t operations() const { return order_.empty() ? 0 : rounds * (order_.size() - 1); }
+  /// Operations in which so many peers are measured, after an epoch's first.
+  static constexpr std::uint64_t operations(std::size_t peers) {
+    return peers < 2 || peers > link_reports_max + 1 ? 0 : rounds * (peers - 1);
+  }
 
   /// What is known of links, at most `link_reports_max`.
   std::vector<LinkReport> reports() const;

@@ -95,13 +95,14 @@ std::optional<double> predicted_seconds(const ReduceChoice& choice, const LinkTa
         const auto cost = links.find(from, to);
         all_measured = all_measured && cost;
         double& longest = rounds[round];
-        longest = std::max(longest, message_seconds(cost.value_or(assumed_link), bytes * factor));
+        longest =
+            std::max(longest, message_seconds(cost.value_or(needs.site.link), bytes * factor));
       });
   if (measured_only && !all_measured) return std::nullopt;
   double on_links = 0;
   for (const auto& [round, seconds] : rounds) on_links += seconds;
   return std::max(on_links, processor_seconds(choice.algorithm, choice.order.size(), needs.elements,
-                                              needs.peers_per_processor));
+                                              needs.site.peers_per_processor));
 }
 
 ReduceChoice better_choice(ReduceChoice present, const LinkTable& links, const ReduceNeeds& needs) {

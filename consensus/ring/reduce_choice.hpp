@@ -48,7 +48,7 @@ struct ReduceNeeds {
   std::size_t elements = 0;
   std::optional<ReduceAlgorithm> algorithm;  ///< Empty: any.
   double operation_seconds = 0;              ///< Measured, computing included; 0: not yet.
-  double peers_per_processor = 0;            ///< As in ReduceSite.
+  ReduceSite site;                           ///< Of all of them.
 };
 
 /// Seconds predicted for a sum: each round takes as long as its slowest message, but all of them as

@@ -181,7 +181,7 @@ ReduceCost reduce_cost(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t
 }
 
 double byte_factor(ReduceAlgorithm algorithm) {
-  return algorithm == ReduceAlgorithm::ring ? 1 : 1.25;
+  return algorithm == ReduceAlgorithm::halving_doubling ? 1.25 : 1;
 }
 
 double processor_seconds(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements,

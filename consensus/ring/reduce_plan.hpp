@@ -82,18 +82,21 @@ struct LinkCost {
   double seconds_per_byte = 0;
 };
 
-/// What a link is thought to be like until it is measured: 10 Gbit/s in one building.
-inline constexpr LinkCost assumed_link{.latency_s = 60e-6, .seconds_per_byte = 0.8e-9};
+/// What a link is thought to be like until it is measured: 10 Gbit/s in one building, or between
+/// processes of one host.
+inline constexpr LinkCost network_link{.latency_s = 60e-6, .seconds_per_byte = 0.8e-9};
+inline constexpr LinkCost host_link{.latency_s = 15e-6, .seconds_per_byte = 0.2e-9};
 
 /// Where a sum is made.
 struct ReduceSite {
-  LinkCost link = assumed_link;  ///< Between any two.
+  LinkCost link = network_link;  ///< Between any two, where nothing was measured.
   /// On the fullest host; 0: so few that processors never are what a sum waits for.
   double peers_per_processor = 0;
 };
 
-/// Bytes cost so many times as much as the ring's, which works on one small chunk at a time while
-/// it is in the cache (docs/performance.md has the measurements, also of the next).
+/// A byte costs so many times as much as in the ring and the tree: pieces that come before the step
+/// that awaits them are kept and copied. (docs/performance.md has the measurements, of the figures
+/// below as well.)
 double byte_factor(ReduceAlgorithm algorithm);
 
 /// What the processors of the fullest host need for their work: 25 us a message, 0.5 ns a byte.

@@ -63,7 +63,7 @@ struct Swarm {
                                          (is_slow(i, to) ? 1e7 : 1e8));
         surveys[i].receive(at, id_of(to), std::get<Probed>(answer.messages.front().message), out);
       }
-      CHECK_FALSE(surveys[i].wants_quiet(at));
+      CHECK(surveys[i].quiet_until() <= at);
     }
     now += 100ms;
   }
@@ -87,7 +87,7 @@ TEST_CASE("in the first operations of an epoch every link is measured and then n
   for (const std::size_t n : {2u, 3u, 4u, 5u, 8u, 65u}) {
     INFO(n << " peers");
     Swarm swarm(n);
-    const std::uint64_t operations = swarm.surveys[0].operations();
+    const std::uint64_t operations = LinkSurvey::operations(n);
     CHECK(operations == LinkSurvey::rounds * (n - 1));
     for (std::uint64_t i = 0; i < operations + 10; ++i) swarm.operate(i);
     std::map<std::pair<std::size_t, std::size_t>, int> times;
@@ -135,15 +135,14 @@ TEST_CASE("a large block has what an operation sends but at least 16 KiB and at 
 TEST_CASE("a sum waits for a probe but not for long", "[unit]") {
   LinkSurvey survey(id_of(0), elements);
   survey.begin(order_of(3), key, 0);
-  CHECK_FALSE(survey.wants_quiet({}));
-  CHECK(survey.deadline({}) == never);
+  CHECK(survey.quiet_until() <= Time{});
   Effects out;
-  survey.operation_began({}, 0, out);
-  CHECK(survey.wants_quiet({}));
-  const Time over = survey.deadline({});
-  CHECK(over == Time(250ms));
-  CHECK_FALSE(survey.wants_quiet(over));
-  CHECK(survey.deadline(over) == never);
+  survey.operation_began(Time(1s), 0, out);
+  CHECK(survey.quiet_until() == Time(1s) + LinkSurvey::quiet_max);
+  survey.receive(Time(2s), id_of(1), Probed{out.transfers.at(0).id}, out);
+  CHECK(survey.quiet_until() == Time(1s) + LinkSurvey::quiet_max);
+  survey.receive(Time(3s), id_of(1), Probed{out.transfers.at(1).id}, out);
+  CHECK(survey.quiet_until() <= Time{});
 }
 
 TEST_CASE("a probe that is not answered makes place and its link counts as that slow", "[unit]") {

@@ -66,7 +66,7 @@ TEST_CASE("where all links are alike a prediction is the formula's", "[unit]") {
       for (const double crowd : {0.0, 2.0}) {
         const auto seconds =
             predicted_seconds({peers(n), algorithm, {}}, links,
-                              {.elements = elements, .peers_per_processor = crowd}, true);
+                              {.elements = elements, .site = {.peers_per_processor = crowd}}, true);
         REQUIRE(seconds);
         // Chunks are whole elements, and a report holds floats.
         CHECK(*seconds ==
@@ -86,8 +86,9 @@ TEST_CASE("a ring goes round a slow pair and is as much faster as the pair was s
     CHECK(std::ranges::is_permutation(better.order, peers(n)));
     const double before = *predicted_seconds(ring_of(n), links, only_rings, true);
     const double after = *predicted_seconds(better, links, only_rings, true);
-    // Latency apart, which is a hundredth of it with 5 peers and a third of what is left with 20.
-    CHECK(before / after > (n < 10 ? 9 : 6));
+    const double chunk = 4.0 * elements / static_cast<double>(n);
+    CHECK(before / after ==
+          Approx((latency + 10 * chunk / fast) / (latency + chunk / fast)).epsilon(1e-3));
     REQUIRE(better.slowest);
     CHECK(1 / better.slowest->cost.seconds_per_byte == Approx(fast).epsilon(1e-4));
   }
