@@ -17,6 +17,9 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr std::size_t small_bytes = 64;
 constexpr std::size_t large_bytes_min = 16 * 1024;
 
+/// No memory is faster.
+constexpr double bytes_per_second_max = 20e9;
+
 /// A probe that takes longer makes place for the next.
 constexpr Duration probe_max = std::chrono::seconds(1);
 
@@ -141,10 +144,11 @@ std::vector<LinkReport> LinkSurvey::reports() const {
     const double large = known.large.fastest();
     LinkReport& report = reports.emplace_back(LinkReport{.to = peer});
     if (!std::isfinite(large) || !std::isfinite(small)) continue;
-    // The large one may have been luckier: then the link is as fast as can be told.
-    const double bytes_took = std::max(large - small, 0.01 * large);
+    // The large one may have been the luckier: then the link is as fast as can be told.
+    const auto bytes = static_cast<double>(bytes_->size());
+    const double bytes_took = std::max(large - small, bytes / bytes_per_second_max);
     report.latency_s = static_cast<float>(small / 2);
-    report.bytes_per_second = static_cast<float>(static_cast<double>(bytes_->size()) / bytes_took);
+    report.bytes_per_second = static_cast<float>(bytes / bytes_took);
   }
   return reports;
 }
