@@ -158,7 +158,8 @@ ReduceChoice RingAgreement::choice() const {
     present.order.push_back(peer);
     links.add(peer, answer.links);
   }
-  if (std::ranges::is_permutation(present.order, last_choice_.order)) {
+  const bool same = std::ranges::is_permutation(present.order, last_choice_.order);
+  if (same) {
     present = last_choice_;
   } else {
     present.algorithm =
@@ -167,7 +168,7 @@ ReduceChoice RingAgreement::choice() const {
   return better_choice(present, links,
                        {.elements = options_.elements,
                         .algorithm = options_.algorithm,
-                        .operation_seconds = operation_seconds_,
+                        .operation_seconds = same ? operation_seconds_ : 0,
                         .site = site_});
 }
 

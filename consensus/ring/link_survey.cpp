@@ -63,7 +63,7 @@ void LinkSurvey::end() {
   probe_.reset();
 }
 
-void LinkSurvey::operation_began(Time now, std::uint64_t operation, Effects& out) {
+void LinkSurvey::operation_began(Time now, std::uint64_t operation, Duration usual, Effects& out) {
   if (order_.empty() || operation < first_ || operation - first_ >= operations(order_.size())) {
     return;
   }
@@ -76,7 +76,9 @@ void LinkSurvey::operation_began(Time now, std::uint64_t operation, Effects& out
   const std::size_t places = 1 + (operation - first_) % (ranks - 1);
   // Two who would probe each other take turns: an answer would wait behind the other's block.
   if (2 * places == ranks && (round % 2 == 0) != (rank_ < places)) return;
-  probe_ = Probe{.to = order_[(rank_ + places) % ranks], .operation = operation, .began = now};
+  const Duration quiet = usual > Duration{} ? std::min(usual, quiet_max) : quiet_max;
+  probe_ = Probe{
+      .to = order_[(rank_ + places) % ranks], .operation = operation, .quiet_until = now + quiet};
   send(now, false, out);
 }
 

@@ -25,7 +25,7 @@ class LinkSurvey {
  public:
   /// Every link is measured so often in an epoch.
   static constexpr std::size_t rounds = 4;
-  /// A sum waits so long for a probe that is not answered.
+  /// A sum waits so long for a probe that is not answered, and no longer than sums take.
   static constexpr Duration quiet_max = std::chrono::milliseconds(250);
 
   /// Large blocks have what a link carries in an operation that sums `elements` values, but never
@@ -36,8 +36,9 @@ class LinkSurvey {
   void begin(const std::vector<PeerId>& order, std::uint64_t epoch_key, std::uint64_t first);
   void end();
 
-  /// Sends the operation's probe, if it has one and the one before is over.
-  void operation_began(Time now, std::uint64_t operation, Effects& out);
+  /// Sends the operation's probe, if it has one and the one before is over. `usual`: what an
+  /// operation takes of late; 0 if that is not known.
+  void operation_began(Time now, std::uint64_t operation, Duration usual, Effects& out);
 
   /// Answers a probe; false if the block is none.
   bool receive_block(PeerId from, const Block& block, Effects& out) const;
@@ -49,7 +50,7 @@ class LinkSurvey {
 
   /// Other blocks should wait until then, so that they do not disturb the probe under way. Not
   /// later than now if there is none.
-  Time quiet_until() const { return probe_ ? probe_->began + quiet_max : Time::min(); }
+  Time quiet_until() const { return probe_ ? probe_->quiet_until : Time::min(); }
 
   /// Operations in which so many peers are measured, after an epoch's first.
   static constexpr std::uint64_t operations(std::size_t peers) {
@@ -77,7 +78,7 @@ class LinkSurvey {
     PeerId to{};
     std::uint64_t operation = 0;
     bool large = false;
-    Time began{};  ///< The small one was sent.
+    Time quiet_until{};
     Time sent{};
   };
 

@@ -47,7 +47,7 @@ struct ReduceChoice {
 struct ReduceNeeds {
   std::size_t elements = 0;
   std::optional<ReduceAlgorithm> algorithm;  ///< Empty: any.
-  double operation_seconds = 0;              ///< Measured, computing included; 0: not yet.
+  double operation_seconds = 0;              ///< Of `present`, computing included; 0: unknown.
   ReduceSite site;                           ///< Of all of them.
 };
 

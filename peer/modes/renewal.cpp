@@ -23,15 +23,17 @@ constexpr Duration knock_every = std::chrono::seconds(1);
 
 }  // namespace
 
-void EpochRenewal::enter_epoch(Time now) {
+void EpochRenewal::enter_epoch(Time now, std::size_t peers) {
   knock_at_ = now + knock_every;
-  done_at_.reset();
+  measuring_ = 1 + LinkSurvey::operations(peers);
 }
 
 void EpochRenewal::operation_done(Time now) {
-  const std::optional<Time> before = std::exchange(done_at_, now);
-  if (!before) return;
-  const double took = seconds(now - *before);
+  const double took = seconds(now - std::exchange(done_at_, now));
+  if (measuring_ > 0) {
+    --measuring_;
+    return;
+  }
   if (usual_seconds_ == 0) usual_seconds_ = took;
   if (took > slow_factor * usual_seconds_) {
     ++slow_operations_;

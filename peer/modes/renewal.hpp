@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "consensus/effects.hpp"
@@ -15,7 +14,7 @@ class EpochRenewal {
  public:
   explicit EpochRenewal(PeerId self) : self_(self) {}
 
-  void enter_epoch(Time now);
+  void enter_epoch(Time now, std::size_t peers);
   /// The epoch is over, or nobody is let in any more.
   void rest();
 
@@ -47,7 +46,8 @@ class EpochRenewal {
   std::vector<PeerId> measured_peers_;  ///< What is measured of these is looked at
   std::uint64_t ballot_after_ = 0;      ///< after so many operations
   std::uint64_t counted_from_ = 0;      ///< from this one on.
-  std::optional<Time> done_at_;         ///< The newest operation of the epoch.
+  std::uint64_t measuring_ = 0;         ///< Operations to come that probes make slower.
+  Time done_at_{};                      ///< The newest operation.
   double usual_seconds_ = 0;            ///< Of an operation that is not slow; 0: not known.
   int slow_operations_ = 0;             ///< In a row.
 };

@@ -87,7 +87,7 @@ void RingMode::enter_epoch(Time now, Effects& out) {
   // In the first operation models may still be on their way.
   survey_.begin(epoch.order, epoch_key_, epoch.standing.operation + 1);
   stalls_.enter_epoch(now);
-  renewal_.enter_epoch(now);
+  renewal_.enter_epoch(now, epoch.order.size());
   const auto rank = std::ranges::find(epoch.order, self_) - epoch.order.begin();
   const PeerId source = epoch.sources[static_cast<std::size_t>(rank)];
   if (source != self_) {
@@ -155,7 +155,7 @@ void RingMode::watch_for_stalls(Time now, Effects& out) {
 void RingMode::begin_operation(Time now, Effects& out) {
   const std::uint64_t operation = agreement_.standing().operation;
   if (operation >= course_.steps || leaving_) return;
-  survey_.operation_began(now, operation, out);
+  survey_.operation_began(now, operation, from_seconds(stalls_.operation_seconds()), out);
   operation_.set_quiet(is_quiet(now), out);
   operation_.begin(operation, out);
 }

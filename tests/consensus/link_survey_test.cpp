@@ -47,7 +47,7 @@ struct Swarm {
   void operate(std::uint64_t operation) {
     for (std::size_t i = 0; i < surveys.size(); ++i) {
       Effects out;
-      surveys[i].operation_began(now, operation, out);
+      surveys[i].operation_began(now, operation, 0s, out);
       Time at = now;
       while (!out.transfers.empty()) {
         REQUIRE(out.transfers.size() == 1);
@@ -123,7 +123,7 @@ TEST_CASE("a large block has what an operation sends but at least 16 KiB and at 
     LinkSurvey survey(id_of(0), size);
     survey.begin(order_of(3), key, 0);
     Effects out;
-    survey.operation_began({}, 0, out);
+    survey.operation_began({}, 0, 0s, out);
     survey.receive({}, id_of(1), Probed{out.transfers.at(0).id}, out);
     return out.transfers.at(1).payload.bytes.size();
   };
@@ -137,23 +137,26 @@ TEST_CASE("a sum waits for a probe but not for long", "[unit]") {
   survey.begin(order_of(3), key, 0);
   CHECK(survey.quiet_until() <= Time{});
   Effects out;
-  survey.operation_began(Time(1s), 0, out);
+  survey.operation_began(Time(1s), 0, 0s, out);
   CHECK(survey.quiet_until() == Time(1s) + LinkSurvey::quiet_max);
   survey.receive(Time(2s), id_of(1), Probed{out.transfers.at(0).id}, out);
   CHECK(survey.quiet_until() == Time(1s) + LinkSurvey::quiet_max);
   survey.receive(Time(3s), id_of(1), Probed{out.transfers.at(1).id}, out);
   CHECK(survey.quiet_until() <= Time{});
+  // Nor longer than an operation takes.
+  survey.operation_began(Time(4s), 1, 10ms, out);
+  CHECK(survey.quiet_until() == Time(4s) + 10ms);
 }
 
 TEST_CASE("a probe that is not answered makes place and its link counts as that slow", "[unit]") {
   LinkSurvey survey(id_of(0), elements);
   survey.begin(order_of(3), key, 0);
   Effects out;
-  survey.operation_began({}, 0, out);
+  survey.operation_began({}, 0, 0s, out);
   survey.receive(Time(1ms), id_of(1), Probed{out.transfers.at(0).id}, out);
-  survey.operation_began(Time(500ms), 1, out);
+  survey.operation_began(Time(500ms), 1, 0s, out);
   CHECK(out.transfers.size() == 2);
-  survey.operation_began(Time(2001ms), 2, out);
+  survey.operation_began(Time(2001ms), 2, 0s, out);
   CHECK(out.transfers.size() == 3);
   const auto reports = survey.reports();
   REQUIRE(report_to(reports, id_of(1)) != nullptr);
@@ -165,15 +168,15 @@ TEST_CASE("a lane that cannot be had is reported as one through which nothing ge
   LinkSurvey survey(id_of(0), elements);
   survey.begin(order_of(3), key, 0);
   Effects out;
-  survey.operation_began({}, 0, out);
+  survey.operation_began({}, 0, 0s, out);
   survey.lane_refused(id_of(1));
   CHECK(survey.reports() == std::vector{LinkReport{.to = id_of(1)}});
   // A lane that breaks and comes back is measured again.
-  survey.operation_began({}, 2, out);
+  survey.operation_began({}, 2, 0s, out);
   survey.lane_lost(id_of(1));
   CHECK(report_to(survey.reports(), id_of(1))->bytes_per_second == 0);
   out = {};
-  survey.operation_began({}, 4, out);
+  survey.operation_began({}, 4, 0s, out);
   survey.receive(Time(1ms), id_of(1), Probed{out.transfers.at(0).id}, out);
   survey.receive(Time(3ms), id_of(1), Probed{out.transfers.at(1).id}, out);
   CHECK(report_to(survey.reports(), id_of(1))->bytes_per_second ==
@@ -184,7 +187,7 @@ TEST_CASE("strange answers and probes of other epochs change nothing", "[unit]")
   LinkSurvey survey(id_of(0), elements);
   survey.begin(order_of(3), key, 0);
   Effects out;
-  survey.operation_began({}, 0, out);
+  survey.operation_began({}, 0, 0s, out);
   const TransferId id = out.transfers.at(0).id;
   TransferId other = id;
   other.session = key + 1;
