@@ -10,6 +10,7 @@
 
 #include "consensus/ids.hpp"
 #include "consensus/replica.hpp"
+#include "consensus/ring/reduce_plan.hpp"
 
 namespace gv {
 
@@ -203,11 +204,24 @@ struct Propose {
   EpochId ballot;
 };
 
+/// What a peer has measured of a link from it to another.
+struct LinkReport {
+  PeerId to{};
+  float latency_s = 0;         ///< One way.
+  float bytes_per_second = 0;  ///< 0: nothing gets through.
+
+  friend bool operator==(const LinkReport&, const LinkReport&) = default;
+};
+
+/// No peer reports more links than this, so that its words stay small.
+inline constexpr std::size_t link_reports_max = 64;
+
 /// I take part in this ballot and stand still until it is decided.
 struct Confirm {
   EpochId ballot;
   Standing standing;
   float samples_per_second = 0;
+  std::vector<LinkReport> links;  ///< From here, those measured; at most `link_reports_max`.
 };
 
 /// I have answered a later ballot than yours.
@@ -222,6 +236,9 @@ struct Start {
   std::vector<PeerId> sources;        ///< Who sends each the model and optimiser; itself: nobody.
   std::vector<std::uint32_t> shares;  ///< Samples of each in an operation.
   Standing standing;                  ///< All go on from here.
+  ReduceAlgorithm algorithm = ReduceAlgorithm::ring;
+  PeerId slowest_from{};  ///< The link that sums wait for, from here
+  LinkReport slowest;     ///< to there; of 0 bytes a second if none was measured.
 };
 
 /// The epoch is over: a peer is lost, or nothing comes any more.
@@ -241,8 +258,13 @@ struct Here {
   bool busy = false;            ///< Computing or receiving a state: others wait for me.
 };
 
+/// A probe of the link to me has come: one block of a known length.
+struct Probed {
+  TransferId id;  ///< Of the probe.
+};
+
 using Message = std::variant<Ping, PingRequest, Ack, Nack, PushPull, Offer, Accept, Refuse, Ready,
                              Commit, Query, Abort, Resume, Fetch, Coming, Propose, Confirm,
-                             Overtaken, Start, Halt, Check, Here>;
+                             Overtaken, Start, Halt, Check, Here, Probed>;
 
 }  // namespace gv

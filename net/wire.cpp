@@ -18,6 +18,7 @@ namespace gv {
 constexpr Reason last_value(Reason) { return Reason::leaving; }
 constexpr MemberState last_value(MemberState) { return MemberState::left; }
 constexpr Phase last_value(Phase) { return Phase::done; }
+constexpr ReduceAlgorithm last_value(ReduceAlgorithm) { return ReduceAlgorithm::tree; }
 
 template <class E>
 concept WireEnum = std::is_enum_v<E> && requires(E e) {
@@ -172,8 +173,19 @@ void serialize(A& ar, Propose& m) {
 }
 
 template <BoundedArchive A>
+void serialize(A& ar, LinkReport& r) {
+  ar(r.to, Finite{"the latency", r.latency_s},
+     Finite{"the number of bytes per second", r.bytes_per_second});
+}
+
+template <BoundedArchive A>
 void serialize(A& ar, Confirm& m) {
-  ar(m.ballot, m.standing, Finite{"the number of samples per second", m.samples_per_second});
+  ar(m.ballot, m.standing, Finite{"the number of samples per second", m.samples_per_second},
+     m.links);
+  if (m.links.size() > link_reports_max) {
+    throw ArchiveError(std::to_string(m.links.size()) + " links are over the limit of " +
+                       std::to_string(link_reports_max));
+  }
 }
 
 template <BoundedArchive A>
@@ -183,7 +195,7 @@ void serialize(A& ar, Overtaken& m) {
 
 template <BoundedArchive A>
 void serialize(A& ar, Start& m) {
-  ar(m.ballot, m.order, m.sources, m.shares, m.standing);
+  ar(m.ballot, m.order, m.sources, m.shares, m.standing, m.algorithm, m.slowest_from, m.slowest);
 }
 
 template <BoundedArchive A>
@@ -199,6 +211,11 @@ void serialize(A& ar, Check& m) {
 template <BoundedArchive A>
 void serialize(A& ar, Here& m) {
   ar(m.ballot, m.operation, m.busy);
+}
+
+template <BoundedArchive A>
+void serialize(A& ar, Probed& m) {
+  ar(m.id);
 }
 
 template <BoundedArchive A>
@@ -220,7 +237,7 @@ constexpr std::uint8_t first_message_kind = 16;
 constexpr std::array message_names = {
     "ping",    "ping request", "ack",   "nack",  "push-pull", "offer", "accept", "refuse",
     "ready",   "commit",       "query", "abort", "resume",    "fetch", "coming", "propose",
-    "confirm", "overtaken",    "start", "halt",  "check",     "here"};
+    "confirm", "overtaken",    "start", "halt",  "check",     "here",  "probed"};
 static_assert(message_names.size() == std::variant_size_v<Message>);
 
 /// A default value of the kind, to be filled in; empty for an unknown kind.

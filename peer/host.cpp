@@ -19,6 +19,8 @@
 #include <optional>
 #include <set>
 #include <stdexcept>
+#include <thread>
+#include <utility>
 
 #include "net/bulk_lanes.hpp"
 #include "net/control_links.hpp"
@@ -394,12 +396,13 @@ int Host::run() {
   Node::Options node =
       node_options(options_.config, layout, task_.trainer.steps, options_.wait_for);
   if (lent_) node.ring.memory = lent_.get();
+  node.ring.processors = std::thread::hardware_concurrency();
   node_.emplace(Member{.id = self_,
                        .name = options_.name,
                        .key = options_.identity.public_key,
                        .address = advertised,
                        .layout_hash = layout.hash()},
-                ids_of(options_.authorized, self_), session_, node, Rng(session_));
+                ids_of(options_.authorized, self_), session_, std::move(node), Rng(session_));
   worker_.emplace(
       std::move(point.replica), [this](const Replica& replica) { return save(replica); },
       [this](std::uint64_t job, std::size_t begin) {

@@ -23,6 +23,7 @@
 #include <set>
 #include <span>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 
 #include "consensus/ring/all_reduce.hpp"
@@ -263,13 +264,16 @@ std::pmr::memory_resource* ReducePeer::memory() const {
 
 /// Vectors of that size, and all it takes to sum them.
 Sum ReducePeer::sum_of(std::size_t bytes) const {
+  const double crowd =
+      static_cast<double>(order_.size()) / std::max(1U, std::thread::hardware_concurrency());
   const std::size_t elements = bytes / sizeof(float);
-  Sum sum{.shape = {.order = order_,
-                    .epoch = epoch,
-                    .algorithm = options_.task.algorithm.value_or(fastest(
-                        order_.size(), elements, assumed_latency_s, assumed_seconds_per_byte)),
-                    .segment = options_.task.segment_bytes / sizeof(float)},
-          .input = std::make_shared<Floats>(elements, memory())};
+  Sum sum{
+      .shape = {.order = order_,
+                .epoch = epoch,
+                .algorithm = options_.task.algorithm.value_or(fastest(
+                    order_.size(), elements, {.link = host_link, .peers_per_processor = crowd})),
+                .segment = options_.task.segment_bytes / sizeof(float)},
+      .input = std::make_shared<Floats>(elements, memory())};
   for (std::size_t begin = 0; begin < elements; begin += bucket_elements) {
     sum.shape.buckets.push_back({begin, std::min(elements, begin + bucket_elements)});
   }

@@ -67,6 +67,12 @@ Report make_report(const Node& node, const EventLog& log, std::size_t batch, Tim
       for (const PeerId peer : epoch->order) {
         report.ring_order.push_back(name_of(peer, membership));
       }
+      if (epoch->slowest.bytes_per_second > 0) {
+        report.slowest_from = name_of(epoch->slowest_from, membership);
+        report.slowest_to = name_of(epoch->slowest.to, membership);
+        report.slowest_latency_s = static_cast<double>(epoch->slowest.latency_s);
+        report.slowest_bytes_per_second = static_cast<double>(epoch->slowest.bytes_per_second);
+      }
     }
   }
   report.failures_seen = log.count("member_dead");
@@ -121,6 +127,12 @@ std::string report_json(const Report& report) {
                     {"save_failures", report.saves.failed},
                     {"interruption", report.interruption},
                     {"resumed_at", report.resumed_at}};
+    if (report.slowest_bytes_per_second > 0) {
+      json["ring"]["slowest_link"] = {{"from", report.slowest_from},
+                                      {"to", report.slowest_to},
+                                      {"latency_s", report.slowest_latency_s},
+                                      {"bytes_per_second", report.slowest_bytes_per_second}};
+    }
   }
   json["bytes"] = {{"lanes_sent", report.lane_bytes_sent},
                    {"lanes_received", report.lane_bytes_received},

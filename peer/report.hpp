@@ -32,6 +32,10 @@ struct Report {
   std::string interruption;             ///< The newest in lockstep, for people; empty: none.
   std::uint64_t resumed_at = 0;         ///< The first operation after it.
   std::vector<std::string> ring_order;  ///< Names of those in lockstep now, by rank.
+  /// The link that their sums wait for, by the names of its ends, and what was measured of it; 0
+  /// bytes a second: nothing yet.
+  std::string slowest_from, slowest_to;
+  double slowest_latency_s = 0, slowest_bytes_per_second = 0;
   std::uint64_t lane_bytes_sent = 0, lane_bytes_received = 0;
   std::uint64_t control_bytes_sent = 0, control_bytes_received = 0;
   std::uint64_t control_messages_sent = 0, control_messages_received = 0;

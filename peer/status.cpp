@@ -45,6 +45,22 @@ class FolderHandle {
   int fd_;
 };
 
+/// How lockstep makes its sums, for people; empty in another mode.
+std::string ring_lines(const nlohmann::json& ring) {
+  std::string order;
+  for (const auto& name : ring.value("order", nlohmann::json::array())) {
+    order += (order.empty() ? "" : " ") + name.get<std::string>();
+  }
+  std::string out = fmt::format("  sums by {}, in the order {}\n", ring.value("algorithm", ""),
+                                order.empty() ? "that is being agreed on" : order);
+  if (const auto link = ring.find("slowest_link"); link != ring.end()) {
+    out += fmt::format("  slowest link {} to {}: {:.4g} MB/s, {:.3g} ms\n", link->value("from", ""),
+                       link->value("to", ""), 1e-6 * link->value("bytes_per_second", 0.0),
+                       1e3 * link->value("latency_s", 0.0));
+  }
+  return out;
+}
+
 }  // namespace
 
 struct StatusServer::Impl : std::enable_shared_from_this<StatusServer::Impl> {
@@ -175,12 +191,17 @@ std::string status_table(const std::string& document) {
       json.value("step", 0ULL), json.value("steps", 0ULL), json.value("steps_per_second", 0.0),
       json.value("samples_per_second", 0.0), json.value("loss", 0.0),
       100 * json.value("accuracy", 0.0), json.value("learning_rate", 0.0));
-  const auto exchanges = json.value("exchanges", nlohmann::json::object());
-  out += fmt::format(
-      "  spread {:.3g}  exchanges {} committed  {} refused  {} aborted  {} undecided\n\n",
-      json.value("spread", 0.0), exchanges.value("committed", 0ULL),
-      exchanges.value("refused", 0ULL), exchanges.value("aborted", 0ULL),
-      exchanges.value("undecided", 0ULL));
+  if (const auto ring = json.find("ring"); ring != json.end()) {
+    out += ring_lines(*ring);
+  } else {
+    const auto exchanges = json.value("exchanges", nlohmann::json::object());
+    out += fmt::format(
+        "  spread {:.3g}  exchanges {} committed  {} refused  {} aborted  {} undecided\n",
+        json.value("spread", 0.0), exchanges.value("committed", 0ULL),
+        exchanges.value("refused", 0ULL), exchanges.value("aborted", 0ULL),
+        exchanges.value("undecided", 0ULL));
+  }
+  out += '\n';
   out += fmt::format("{:<16} {:<10} {:<10} {:>10} {:>9}  {}\n", "member", "state", "phase", "step",
                      "steps/s", "address");
   for (const auto& member : json.value("members", nlohmann::json::array())) {

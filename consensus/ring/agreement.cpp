@@ -30,6 +30,17 @@ auto rank_of(const Standing& standing) {
   return std::tuple(standing.samples, standing.operation, standing.history);
 }
 
+Epoch epoch_of(const Start& start) {
+  return {.id = start.ballot,
+          .order = start.order,
+          .sources = start.sources,
+          .shares = start.shares,
+          .standing = start.standing,
+          .algorithm = start.algorithm,
+          .slowest_from = start.slowest_from,
+          .slowest = start.slowest};
+}
+
 }  // namespace
 
 std::uint64_t key_of(const EpochId& id) {
@@ -131,19 +142,46 @@ void RingAgreement::propose(Time now, Effects& out) {
   proposed_at_ = now;
   ask_again_at_ = now + patience() / 3;
   answers_.clear();
-  answers_[self_] = {standing_, speed_};
+  answers_[self_] = {standing_, speed_, links_};
   asked_ = candidates_;
   std::erase(asked_, self_);
   for (const PeerId peer : asked_) ask(peer, out);
   if (asked_.empty()) decide(now, out);
 }
 
+/// As it was with these peers, or by id and by what is assumed of links, unless what was measured
+/// promises something better.
+ReduceChoice RingAgreement::choice() const {
+  LinkTable links;
+  ReduceChoice present;
+  for (const auto& [peer, answer] : answers_) {
+    present.order.push_back(peer);
+    links.add(peer, answer.links);
+  }
+  const bool same = std::ranges::is_permutation(present.order, last_choice_.order);
+  if (same) {
+    present = last_choice_;
+  } else {
+    present.algorithm =
+        options_.algorithm.value_or(fastest(present.order.size(), options_.elements, site_));
+  }
+  return better_choice(present, links,
+                       {.elements = options_.elements,
+                        .algorithm = options_.algorithm,
+                        .operation_seconds = same ? operation_seconds_ : 0,
+                        .site = site_});
+}
+
 /// The batch cut by speed; as it was before, if nobody would be done much earlier.
-std::vector<std::uint32_t> RingAgreement::shares(const std::vector<PeerId>& order) {
-  const std::vector<std::uint32_t> equal(order.size(), options_.batch);
-  if (options_.batch_max <= options_.batch) return equal;
+std::vector<std::uint32_t> RingAgreement::shares(const std::vector<PeerId>& order) const {
+  std::vector<std::uint32_t> old(order.size(), options_.batch);
+  if (options_.batch_max <= options_.batch) return old;
+  const bool same = std::ranges::is_permutation(order, last_choice_.order);
   std::vector<double> speeds;
-  for (const PeerId peer : order) speeds.push_back(answers_.at(peer).speed);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    speeds.push_back(answers_.at(order[i]).speed);
+    if (same) old[i] = last_shares_.at(order[i]);
+  }
   const auto takes = [&](const std::vector<std::uint32_t>& shares) {
     double longest = 0;
     for (std::size_t i = 0; i < shares.size(); ++i) {
@@ -151,7 +189,6 @@ std::vector<std::uint32_t> RingAgreement::shares(const std::vector<PeerId>& orde
     }
     return longest;
   };
-  const std::vector<std::uint32_t>& old = order == last_order_ ? last_shares_ : equal;
   std::vector<std::uint32_t> fresh = batch_shares(
       speeds, options_.batch * static_cast<std::uint32_t>(order.size()), options_.batch_max);
   return takes(fresh) < worth_changing * takes(old) ? fresh : old;
@@ -163,14 +200,23 @@ void RingAgreement::decide(Time now, Effects& out) {
       std::ranges::max_element(answers_, std::ranges::less{},
                                [](const auto& answer) { return rank_of(answer.second.standing); });
   start.standing = newest->second.standing;
+  const ReduceChoice chosen = choice();
+  start.order = chosen.order;
+  start.algorithm = chosen.algorithm;
+  if (chosen.slowest) {
+    start.slowest_from = chosen.slowest->from;
+    start.slowest = {
+        .to = chosen.slowest->to,
+        .latency_s = static_cast<float>(chosen.slowest->cost.latency_s),
+        .bytes_per_second = static_cast<float>(1 / chosen.slowest->cost.seconds_per_byte)};
+  }
   std::vector<PeerId> holders;
   for (const auto& [peer, answer] : answers_) {
-    start.order.push_back(peer);
     if (answer.standing == start.standing) holders.push_back(peer);
   }
   std::size_t next = 0;
-  for (const auto& [peer, answer] : answers_) {
-    const bool has_it = answer.standing == start.standing;
+  for (const PeerId peer : start.order) {
+    const bool has_it = answers_.at(peer).standing == start.standing;
     start.sources.push_back(has_it ? peer : holders[next++ % holders.size()]);
   }
   start.shares = shares(start.order);
@@ -181,13 +227,7 @@ void RingAgreement::decide(Time now, Effects& out) {
   }
   decided_ = start;
   too_late_.clear();
-  begin(now,
-        {.id = start.ballot,
-         .order = start.order,
-         .sources = start.sources,
-         .shares = start.shares,
-         .standing = start.standing},
-        out);
+  begin(now, epoch_of(start), out);
 }
 
 void RingAgreement::begin(Time, Epoch epoch, Effects& out) {
@@ -200,14 +240,19 @@ void RingAgreement::begin(Time, Epoch epoch, Effects& out) {
   proposing_ = false;
   answered_ = false;
   ask_again_at_ = never;
-  last_order_ = epoch.order;
-  last_shares_ = epoch.shares;
+  last_choice_ = {.order = epoch.order, .algorithm = epoch.algorithm, .slowest = {}};
+  last_shares_.clear();
+  for (std::size_t i = 0; i < epoch.order.size(); ++i) {
+    last_shares_[epoch.order[i]] = epoch.shares[i];
+  }
   epoch_ = std::move(epoch);
 }
 
 void RingAgreement::confirm(Effects& out) const {
-  out.send(promised_.proposer,
-           Confirm{.ballot = promised_, .standing = standing_, .samples_per_second = speed_});
+  out.send(promised_.proposer, Confirm{.ballot = promised_,
+                                       .standing = standing_,
+                                       .samples_per_second = speed_,
+                                       .links = links_});
 }
 
 void RingAgreement::receive(Time now, PeerId from, const Message& message, Effects& out) {
@@ -259,9 +304,8 @@ void RingAgreement::receive(Time now, PeerId from, const Confirm& message, Effec
   const bool awaited =
       proposing_ && message.ballot == promised_ && std::ranges::find(asked_, from) != asked_.end();
   if (!awaited) return;
-  if (answers_.emplace(from, Answer{message.standing, message.samples_per_second}).second) {
-    measure(now);
-  }
+  const Answer answer{message.standing, message.samples_per_second, message.links};
+  if (answers_.emplace(from, answer).second) measure(now);
   if (answers_.size() == asked_.size() + 1) decide(now, out);
 }
 
@@ -290,13 +334,7 @@ void RingAgreement::receive(Time now, PeerId from, const Start& message, Effects
   const bool has_it =
       message.sources[static_cast<std::size_t>(place - message.order.begin())] == self_;
   if (has_it != (message.standing == standing_)) return;
-  begin(now,
-        {.id = message.ballot,
-         .order = message.order,
-         .sources = message.sources,
-         .shares = message.shares,
-         .standing = message.standing},
-        out);
+  begin(now, epoch_of(message), out);
 }
 
 void RingAgreement::receive(Time now, PeerId from, const Halt& message, Effects&) {

@@ -10,6 +10,7 @@
 
 #include "consensus/base/time.hpp"
 #include "consensus/effects.hpp"
+#include "consensus/ring/reduce_choice.hpp"
 
 namespace gv {
 
@@ -20,6 +21,9 @@ struct Epoch {
   std::vector<PeerId> sources;        ///< For each, who sends it the state; itself if it has it.
   std::vector<std::uint32_t> shares;  ///< Samples each contributes to an operation.
   Standing standing;                  ///< All go on from here.
+  ReduceAlgorithm algorithm = ReduceAlgorithm::ring;
+  PeerId slowest_from{};  ///< Where the link begins that sums wait for.
+  LinkReport slowest;     ///< That link; of 0 bytes a second if none was measured.
 
   /// Names the epoch in pieces and words.
   std::uint64_t key() const { return key_of(id); }
@@ -39,8 +43,10 @@ class RingAgreement {
   struct Options {
     Duration patience = std::chrono::milliseconds(300);  ///< For answers, until they are measured.
     Duration patience_max = std::chrono::seconds(5);
-    std::uint32_t batch = 1;      ///< Samples of an operation for each who takes part.
-    std::uint32_t batch_max = 1;  ///< Samples one of them can compute at most.
+    std::uint32_t batch = 1;                   ///< Samples of an operation for each who takes part.
+    std::uint32_t batch_max = 1;               ///< Samples one of them can compute at most.
+    std::size_t elements = 0;                  ///< Of the vectors that are summed.
+    std::optional<ReduceAlgorithm> algorithm;  ///< Empty: the one predicted to be the fastest.
   };
 
   /// `session` differs from that of every earlier process of this peer, so that no ballot of one is
@@ -52,6 +58,12 @@ class RingAgreement {
   const Standing& standing() const { return standing_; }
   /// Samples a second that we compute, for shares; 0 = not known yet.
   void set_speed(double samples_per_second) { speed_ = static_cast<float>(samples_per_second); }
+  /// What we have measured of links from us, at most `link_reports_max`.
+  void set_links(std::vector<LinkReport> links) { links_ = std::move(links); }
+  /// How long an operation takes of late; 0 = not known yet.
+  void set_operation_seconds(double seconds) { operation_seconds_ = seconds; }
+  /// What is assumed of where we all are.
+  void set_site(const ReduceSite& site) { site_ = site; }
 
   /// Who could take part now, ourselves included, sorted.
   void set_candidates(Time now, std::vector<PeerId> candidates);
@@ -82,12 +94,14 @@ class RingAgreement {
   struct Answer {
     Standing standing;
     float speed = 0;
+    std::vector<LinkReport> links;
   };
 
   void stand_still(Time now);
   void propose(Time now, Effects& out);
   void decide(Time now, Effects& out);
-  std::vector<std::uint32_t> shares(const std::vector<PeerId>& order);
+  ReduceChoice choice() const;
+  std::vector<std::uint32_t> shares(const std::vector<PeerId>& order) const;
   void begin(Time now, Epoch epoch, Effects& out);
   void receive(Time now, PeerId from, const Propose& message, Effects& out);
   void receive(Time now, PeerId from, const Confirm& message, Effects& out);
@@ -105,16 +119,19 @@ class RingAgreement {
   Options options_;
   Standing standing_;
   float speed_ = 0;
+  std::vector<LinkReport> links_;
+  double operation_seconds_ = 0;
+  ReduceSite site_;
   std::vector<PeerId> candidates_;
   std::set<PeerId> blamed_;        ///< Silent when they should not have been.
   EpochId promised_;               ///< The newest ballot we answered; older ones are void.
   std::uint64_t newest_seen_ = 0;  ///< Counter of the latest ballot we have heard of.
   std::optional<Epoch> epoch_;
-  std::optional<Start> decided_;            ///< Our own last decision, for those who ask again.
-  std::set<PeerId> too_late_;               ///< Answered that ballot after it was decided.
-  std::vector<PeerId> last_order_;          ///< Of the last epoch we were in,
-  std::vector<std::uint32_t> last_shares_;  ///< and who took how many samples.
-  std::map<PeerId, Answer> answers_;        ///< To our ballot under way.
+  std::optional<Start> decided_;  ///< Our own last decision, for those who ask again.
+  std::set<PeerId> too_late_;     ///< Answered that ballot after it was decided.
+  ReduceChoice last_choice_;      ///< Of the last epoch we were in,
+  std::map<PeerId, std::uint32_t> last_shares_;  ///< and who took how many samples.
+  std::map<PeerId, Answer> answers_;             ///< To our ballot under way.
   std::vector<PeerId> asked_;
   bool proposing_ = false;
   bool answered_ = false;            ///< We wait for another's decision, or for it to be void.

@@ -1,6 +1,7 @@
 // The three plans of an all-reduce and what they cost.
 #include "consensus/ring/reduce_plan.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -10,6 +11,10 @@ namespace gv {
 namespace {
 
 using Kind = ReduceStep::Kind;
+
+/// What a processor spends on a message and on a byte of it, at both ends together.
+constexpr double message_work_s = 25e-6;
+constexpr double byte_work_s = 0.5e-9;
 
 /// A list of steps under construction; a step over nothing is no step.
 struct Plan {
@@ -148,39 +153,58 @@ ReduceCost reduce_cost(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t
   const double bytes = 4.0 * static_cast<double>(elements);
   const auto both_ways = [bytes](double n) { return 2 * bytes * (n - 1) / n; };
   const double n = static_cast<double>(ranks);
+  ReduceCost cost{.mean_bytes = both_ways(n)};
   switch (algorithm) {
     case ReduceAlgorithm::ring:
-      return {2 * (n - 1), both_ways(n), both_ways(n)};
+      cost.rounds = cost.messages = 2 * (n - 1);
+      cost.critical_bytes = cost.sent_bytes = both_ways(n);
+      break;
     case ReduceAlgorithm::halving_doubling: {
-      const std::size_t levels = floor_log2(ranks);
-      const std::size_t core = std::size_t{1} << levels;
-      const double exchanged = both_ways(static_cast<double>(core));
-      const double folds = core < ranks ? 1 : 0;
-      return {2 * (static_cast<double>(levels) + folds), exchanged + 2 * bytes * folds,
-              exchanged + bytes * folds};
+      const auto levels = static_cast<double>(floor_log2(ranks));
+      const auto core = static_cast<double>(std::size_t{1} << floor_log2(ranks));
+      const double folds = core < n ? 1 : 0;
+      cost.rounds = 2 * (levels + folds);
+      cost.critical_bytes = both_ways(core) + 2 * bytes * folds;
+      cost.sent_bytes = both_ways(core) + bytes * folds;
+      cost.messages = 2 * (levels * core + n - core) / n;
+      break;
     }
     case ReduceAlgorithm::tree: {
-      const double levels = static_cast<double>(ceil_log2(ranks));
-      return {2 * levels, 2 * bytes * levels, bytes * levels};
+      const auto levels = static_cast<double>(ceil_log2(ranks));
+      cost.rounds = 2 * levels;
+      cost.critical_bytes = 2 * bytes * levels;
+      cost.sent_bytes = bytes * levels;
+      cost.messages = 2 * (n - 1) / n;
+      break;
     }
   }
-  return {};
+  return cost;
 }
 
-double predicted_seconds(const ReduceCost& cost, double latency_s, double seconds_per_byte) {
-  return cost.rounds * latency_s + cost.critical_bytes * seconds_per_byte;
+double byte_factor(ReduceAlgorithm algorithm) {
+  return algorithm == ReduceAlgorithm::halving_doubling ? 1.25 : 1;
 }
 
-ReduceAlgorithm fastest(std::size_t ranks, std::size_t elements, double latency_s,
-                        double seconds_per_byte) {
-  const auto seconds = [&](ReduceAlgorithm algorithm) {
-    return predicted_seconds(reduce_cost(algorithm, ranks, elements), latency_s, seconds_per_byte);
-  };
-  ReduceAlgorithm best = ReduceAlgorithm::ring;
-  for (const auto other : {ReduceAlgorithm::halving_doubling, ReduceAlgorithm::tree}) {
-    if (seconds(other) < seconds(best)) best = other;
-  }
-  return best;
+double processor_seconds(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements,
+                         double peers_per_processor) {
+  const ReduceCost cost = reduce_cost(algorithm, ranks, elements);
+  const double bytes = cost.mean_bytes * byte_factor(algorithm);
+  return peers_per_processor * (cost.messages * message_work_s + bytes * byte_work_s);
+}
+
+double predicted_seconds(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements,
+                         const ReduceSite& site) {
+  const ReduceCost cost = reduce_cost(algorithm, ranks, elements);
+  const double on_links = cost.rounds * site.link.latency_s +
+                          cost.critical_bytes * byte_factor(algorithm) * site.link.seconds_per_byte;
+  return std::max(on_links,
+                  processor_seconds(algorithm, ranks, elements, site.peers_per_processor));
+}
+
+ReduceAlgorithm fastest(std::size_t ranks, std::size_t elements, const ReduceSite& site) {
+  return *std::ranges::min_element(reduce_algorithms, {}, [&](ReduceAlgorithm algorithm) {
+    return predicted_seconds(algorithm, ranks, elements, site);
+  });
 }
 
 }  // namespace gv

@@ -1,7 +1,9 @@
 // Which rank sends what to whom, in which order, so that every rank ends with the sum of all.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -20,11 +22,14 @@ namespace gv {
 /// latency-optimal and bandwidth-optimal where n is a power of two. Thakur, Rabenseifner and Gropp
 /// 2005 compare all three.) The ring loads two links of every rank and is the only one whose links
 /// can be chosen; the tree needs the fewest connections, n-1.
-enum class ReduceAlgorithm {
+enum class ReduceAlgorithm : std::uint8_t {
   ring,              ///< Chunks travel round: once while they are summed, once more when final.
   halving_doubling,  ///< Exchange halves, quarters, ... with ranks 1, 2, 4, ... away, and back.
   tree,              ///< A binomial tree sums towards rank 0, which broadcasts.
 };
+
+inline constexpr std::array reduce_algorithms = {
+    ReduceAlgorithm::ring, ReduceAlgorithm::halving_doubling, ReduceAlgorithm::tree};
 
 std::string_view to_string(ReduceAlgorithm algorithm);
 
@@ -66,20 +71,46 @@ struct ReduceCost {
   double rounds = 0;          ///< In a round every rank sends and receives at most one message.
   double critical_bytes = 0;  ///< The largest message of each round, all rounds together.
   double sent_bytes = 0;      ///< What the busiest rank sends.
+  double messages = 0;        ///< Of a rank on average.
+  double mean_bytes = 0;      ///< What a rank sends on average, the same in all three.
 };
 
 ReduceCost reduce_cost(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements);
 
-/// A latency for every round, and the critical bytes on the wire. (Pieces of a message that go on
-/// before it is complete make it quicker than that.)
-double predicted_seconds(const ReduceCost& cost, double latency_s, double seconds_per_byte);
+/// What a message costs on a link: a time of its own, and time for each byte.
+struct LinkCost {
+  double latency_s = 0;
+  double seconds_per_byte = 0;
+};
 
-/// What a link between two peers is thought to be like until it is measured.
-constexpr double assumed_latency_s = 60e-6;
-constexpr double assumed_seconds_per_byte = 1 / 2.5e9;
+/// What a link is thought to be like until it is measured: 10 Gbit/s in one building, or between
+/// processes of one host.
+inline constexpr LinkCost network_link{.latency_s = 60e-6, .seconds_per_byte = 0.8e-9};
+inline constexpr LinkCost host_link{.latency_s = 15e-6, .seconds_per_byte = 0.2e-9};
 
-/// The algorithm with the least predicted time; of equals the first in the order of the enum.
-ReduceAlgorithm fastest(std::size_t ranks, std::size_t elements, double latency_s,
-                        double seconds_per_byte);
+/// Where a sum is made.
+struct ReduceSite {
+  LinkCost link = network_link;  ///< Between any two, where nothing was measured.
+  /// On the fullest host; 0: so few that processors never are what a sum waits for.
+  double peers_per_processor = 0;
+};
+
+/// A byte costs so many times as much as in the ring and the tree: pieces that come before the step
+/// that awaits them are kept and copied. (docs/performance.md has the measurements, of the figures
+/// below as well.)
+double byte_factor(ReduceAlgorithm algorithm);
+
+/// What the processors of the fullest host need for their work: 25 us a message, 0.5 ns a byte.
+double processor_seconds(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements,
+                         double peers_per_processor);
+
+/// A latency for every round and the critical bytes on the wire, or the processors' work where that
+/// takes longer. (Pieces of a message that go on before it is complete make it quicker than that.)
+double predicted_seconds(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements,
+                         const ReduceSite& site);
+
+/// The algorithm with the least predicted time where all links are alike; of equals the first in
+/// the order of the enum.
+ReduceAlgorithm fastest(std::size_t ranks, std::size_t elements, const ReduceSite& site);
 
 }  // namespace gv

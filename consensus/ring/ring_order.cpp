@@ -285,8 +285,7 @@ Ring searched_ring(const Links& links) {
 }  // namespace
 
 std::vector<std::size_t> ring_order(
-    std::size_t peers,
-    const std::function<double(std::size_t from, std::size_t to)>& seconds_per_mib,
+    std::size_t peers, const std::function<double(std::size_t from, std::size_t to)>& seconds,
     std::size_t exact_up_to) {
   check(exact_up_to <= 16, "exact rings are for few peers");
   if (peers < 3) {
@@ -294,7 +293,7 @@ std::vector<std::size_t> ring_order(
     std::iota(ring.begin(), ring.end(), std::size_t{0});
     return ring;
   }
-  const Links links(peers, seconds_per_mib);
+  const Links links(peers, seconds);
   if (peers > exact_up_to) return searched_ring(links);
   const double bottleneck = cost_of(exact_ring(links, larger), links, larger);
   return exact_ring(links.limited_to(bottleneck), sum);

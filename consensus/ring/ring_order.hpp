@@ -9,7 +9,7 @@ namespace gv {
 
 /// A ring is as fast as its slowest link, because every link carries the same bytes. Returns the
 /// peers 0..peers-1, beginning with 0, in the cyclic order whose slowest link (from each peer to
-/// the next and from the last to 0) takes the least `seconds_per_mib`, and of those the order with
+/// the next and from the last to 0) takes the least `seconds` for them, and of those the order with
 /// the least sum. Directions may differ; what is not a number or negative counts as no link, like
 /// infinity, and is used only where there is no other way.
 ///
@@ -20,8 +20,7 @@ namespace gv {
 /// same links give the same ring on every peer. It takes peers^3 steps a round of moves: about 20
 /// ms for 32 peers, 100 ms for 64 and a second for 128.
 std::vector<std::size_t> ring_order(
-    std::size_t peers,
-    const std::function<double(std::size_t from, std::size_t to)>& seconds_per_mib,
+    std::size_t peers, const std::function<double(std::size_t from, std::size_t to)>& seconds,
     std::size_t exact_up_to = 12);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// When an epoch should end although nothing is wrong: for newcomers, and for fairer shares.
+// When an epoch should end although nothing is wrong: for newcomers, fairer shares, faster links.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ class EpochRenewal {
  public:
   explicit EpochRenewal(PeerId self) : self_(self) {}
 
-  void enter_epoch(Time now);
+  void enter_epoch(Time now, std::size_t peers);
   /// The epoch is over, or nobody is let in any more.
   void rest();
 
@@ -23,11 +23,16 @@ class EpochRenewal {
   bool newcomers_wait(Time now, const RingAgreement& agreement,
                       const std::vector<PeerId>& candidates, Effects& out);
 
-  /// True when the shares should follow measured speeds, which a ballot collects: after some
-  /// operations with the same peers, and again after four times as many, so that the ballots cost
-  /// next to nothing. `operations` counts those we have finished.
-  bool shares_are_due(const Epoch& epoch, const std::vector<PeerId>& candidates,
-                      std::uint64_t operations);
+  /// We have finished an operation.
+  void operation_done(Time now);
+
+  /// True when shares, order and algorithm should follow what was measured, which a ballot
+  /// collects: after some operations with the same peers, when all links are measured, and again
+  /// after four times as many, so that the ballots cost next to nothing. When operations have
+  /// become much slower it is true at once, and the counting begins again. `operations` counts
+  /// those we have finished.
+  bool ballot_is_due(const Epoch& epoch, const std::vector<PeerId>& candidates,
+                     std::uint64_t operations);
 
   /// When newcomers_wait() has work.
   Time deadline() const;
@@ -38,9 +43,13 @@ class EpochRenewal {
   PeerId self_;
   Time newcomers_since_ = never;
   Time knock_at_ = never;               ///< When the lost are asked after.
-  std::vector<PeerId> balanced_order_;  ///< Whose shares are looked at,
-  std::uint64_t balance_after_ = 0;     ///< after so many operations
-  std::uint64_t balance_count_ = 0;     ///< from this one on.
+  std::vector<PeerId> measured_peers_;  ///< What is measured of these is looked at
+  std::uint64_t ballot_after_ = 0;      ///< after so many operations
+  std::uint64_t counted_from_ = 0;      ///< from this one on.
+  std::uint64_t measuring_ = 0;         ///< Operations to come that probes make slower.
+  Time done_at_{};                      ///< The newest operation.
+  double usual_seconds_ = 0;            ///< Of an operation that is not slow; 0: not known.
+  int slow_operations_ = 0;             ///< In a row.
 };
 
 }  // namespace gv

@@ -2,6 +2,7 @@
 #include "peer/modes/ring.hpp"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "consensus/base/check.hpp"
@@ -10,12 +11,19 @@
 namespace gv {
 namespace {
 
-RingAgreement::Options agreement_options(const RingOptions& options) {
+RingAgreement::Options agreement_options(const CourseOptions& course, const RingOptions& options) {
   RingAgreement::Options agreement = options.agreement;
+  agreement.elements = course.elements;
+  agreement.algorithm = options.algorithm;
+  const bool plain = options.codec == ValueCodec::identity && options.keep_per_block == 0;
+  if (!plain) agreement.algorithm = ReduceAlgorithm::ring;
   agreement.batch = options.batch;
   agreement.batch_max = std::max(options.batch, options.batch_max);
   return agreement;
 }
+
+/// "host" of "host:port".
+std::string_view host_of(std::string_view address) { return address.substr(0, address.rfind(':')); }
 
 }  // namespace
 
@@ -24,8 +32,9 @@ RingMode::RingMode(PeerId self, std::uint64_t session, const CourseOptions& cour
     : Mode(self, course),
       session_(session),
       options_(options),
-      agreement_(self, session, agreement_options(options)),
+      agreement_(self, session, agreement_options(course, options)),
       operation_(self, course.elements, options),
+      survey_(self, course.elements),
       states_(self, course.layout_hash, options.state_elements, options.memory),
       stalls_(self),
       renewal_(self) {}
@@ -50,16 +59,23 @@ void RingMode::begin_at(std::uint64_t step) {
 
 void RingMode::set_candidates(Time now, Membership& members) {
   std::vector<PeerId> candidates;
+  double on_our_host = 0;
   for (const PeerId peer : members.view().peers()) {
     const Member* member = members.find(peer);
     const bool alike =
         peer == self_ || (member != nullptr && member->layout_hash == course_.layout_hash &&
                           member->state != MemberState::dead);
-    if (alike) candidates.push_back(peer);
+    if (!alike) continue;
+    candidates.push_back(peer);
+    on_our_host += peer == self_ || host_of(member->address) == host_of(members.self().address);
   }
   if (candidates == candidates_) return;
   candidates_ = candidates;
   agreement_.set_candidates(now, std::move(candidates));
+  const bool one_host = on_our_host == static_cast<double>(candidates_.size());
+  agreement_.set_site(
+      {.link = one_host ? host_link : network_link,
+       .peers_per_processor = options_.processors > 0 ? on_our_host / options_.processors : 0});
 }
 
 void RingMode::enter_epoch(Time now, Effects& out) {
@@ -68,20 +84,23 @@ void RingMode::enter_epoch(Time now, Effects& out) {
   ++counts_.epochs;
   epoch_key_ = epoch.key();
   operation_.enter(epoch);
+  // In the first operation models may still be on their way.
+  survey_.begin(epoch.order, epoch_key_, epoch.standing.operation + 1);
   stalls_.enter_epoch(now);
-  renewal_.enter_epoch(now);
+  renewal_.enter_epoch(now, epoch.order.size());
   const auto rank = std::ranges::find(epoch.order, self_) - epoch.order.begin();
   const PeerId source = epoch.sources[static_cast<std::size_t>(rank)];
   if (source != self_) {
     states_.fetch(now, epoch, source, out);
   } else {
-    begin_operation(out);
+    begin_operation(now, out);
   }
 }
 
 void RingMode::leave_epoch() {
   epoch_key_ = 0;
   operation_.leave(key_of(agreement_.promised()));
+  survey_.end();
   states_.leave_epoch();
   stalls_.leave_epoch();
   renewal_.rest();
@@ -112,8 +131,7 @@ void RingMode::look_for_renewal(Time now, Effects& out) {
     end_epoch(now, std::nullopt, out);
     return;
   }
-  const bool shared = options_.batch_max > options_.batch;
-  if (shared && renewal_.shares_are_due(*agreement_.epoch(), candidates_, counts_.operations)) {
+  if (renewal_.ballot_is_due(*agreement_.epoch(), candidates_, counts_.operations)) {
     end_epoch(now, std::nullopt, out);
   }
 }
@@ -134,9 +152,12 @@ void RingMode::watch_for_stalls(Time now, Effects& out) {
 
 // ---- Operations ----
 
-void RingMode::begin_operation(Effects& out) {
+void RingMode::begin_operation(Time now, Effects& out) {
   const std::uint64_t operation = agreement_.standing().operation;
-  if (operation < course_.steps && !leaving_) operation_.begin(operation, out);
+  if (operation >= course_.steps || leaving_) return;
+  survey_.operation_began(now, operation, from_seconds(stalls_.operation_seconds()), out);
+  operation_.set_quiet(is_quiet(now), out);
+  operation_.begin(operation, out);
 }
 
 void RingMode::finish_operations(Time now, Effects& out) {
@@ -155,8 +176,10 @@ void RingMode::finish_operations(Time now, Effects& out) {
     states_.forget_debts();
     ++counts_.operations;
     stalls_.operation_done(now, counts_.operations > 1 && !interruptions_.is_interrupted());
+    renewal_.operation_done(now);
+    agreement_.set_operation_seconds(stalls_.operation_seconds());
     interruptions_.become_resumed(now, operation_.order(), before.operation, out);
-    begin_operation(out);
+    begin_operation(now, out);
   }
 }
 
@@ -187,6 +210,9 @@ void RingMode::receive(Time now, PeerId from, const Message& message, Membership
     // Once an operation of the epoch is finished everybody has had the state: asked again, late.
     if (epoch == nullptr || agreement_.standing() != epoch->standing) return;
     if (states_.is_asked(*epoch, from, *fetch)) states_.owe(from);
+  } else if (const auto* probed = std::get_if<Probed>(&message)) {
+    survey_.receive(now, from, *probed, out);
+    agreement_.set_links(survey_.reports());
   } else if (!leaving_) {
     if (std::holds_alternative<Propose>(message)) wanted_ = true;
     agreement_.receive(now, from, message, out);
@@ -198,6 +224,8 @@ void RingMode::receive(Time now, PeerId from, const Message& message, Membership
 void RingMode::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
   if (StateCourier::concerns(block)) {
     states_.receive(now, from, block);
+  } else if (survey_.receive_block(from, block, out)) {
+    return;
   } else if (operation_.receive(from, block, out)) {
     finish_operations(now, out);
   } else if (block.id.session == key_of(agreement_.promised()) && block.offset == 0) {
@@ -206,13 +234,18 @@ void RingMode::receive_block(Time now, PeerId from, const Block& block, Effects&
 }
 
 void RingMode::lane_lost(Time now, PeerId peer, Effects& out) {
+  survey_.lane_lost(peer);
+  agreement_.set_links(survey_.reports());
   // While all stand still, whoever is lost is not waited for.
   const bool concerns = agreement_.epoch() == nullptr || operation_.involves(peer) ||
                         states_.fetches_from(peer) || states_.owes(peer);
   if (concerns) disturb(now, peer, out);
 }
 
-void RingMode::lane_refused(Time now, PeerId peer, Effects& out) { lane_lost(now, peer, out); }
+void RingMode::lane_refused(Time now, PeerId peer, Effects& out) {
+  survey_.lane_refused(peer);
+  lane_lost(now, peer, out);
+}
 
 void RingMode::peer_gone(Time now, PeerId peer, Effects& out) {
   std::erase(candidates_, peer);
@@ -245,7 +278,7 @@ void RingMode::take(Time now, JobDone done, Membership&, Effects& out) {
   if (done.gradient_samples > 0) gradient_ready(now, done.number, 0, out);
 }
 
-void RingMode::adopt(ArrivedState state, Job& job, Effects& out) {
+void RingMode::adopt(Time now, ArrivedState state, Job& job, Effects& out) {
   job.become = ReplicaState{std::move(state.values), state.standing.operation};
   agreement_.set_standing(state.standing);
   saved_step_ = std::min(saved_step_, state.standing.operation);
@@ -255,13 +288,13 @@ void RingMode::adopt(ArrivedState state, Job& job, Effects& out) {
   out.events.push_back({.name = "state_adopted",
                         .peer = state.from,
                         .numbers = {{"operation", static_cast<double>(state.standing.operation)}}});
-  begin_operation(out);
+  begin_operation(now, out);
 }
 
-void RingMode::next_job(std::vector<Job>& jobs, Effects& out) {
+void RingMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
   if (job_running_ || last_job_) return;
   Job job;
-  if (auto state = states_.take()) adopt(*std::move(state), job, out);
+  if (auto state = states_.take()) adopt(now, *std::move(state), job, out);
   job.update = std::exchange(result_, nullptr);
   if (states_.owes_any()) job.state = states_.blank(agreement_.standing());
   job.save = leaving_ || is_save_due(step());
@@ -303,7 +336,11 @@ void RingMode::tick(Time now, Membership& members, Effects& out, std::vector<Job
     enter_epoch(now, out);
     finish_operations(now, out);
   }
-  next_job(jobs, out);
+  if (operation_.is_quiet() && !is_quiet(now)) {
+    operation_.set_quiet(false, out);
+    finish_operations(now, out);
+  }
+  next_job(now, jobs, out);
   end_lingering(now);
   if (phase_ == Phase::joining && agreement_.epoch() != nullptr && !states_.is_fetching()) {
     stalls_.begin(now);
@@ -321,6 +358,7 @@ Time RingMode::deadline() const {
   Time earliest = std::min(linger_deadline(), wanted_ ? never : barrier_deadline());
   if (!wanted_) return earliest;
   earliest = std::min({earliest, agreement_.deadline(), renewal_.deadline(), states_.deadline()});
+  if (operation_.is_quiet()) earliest = std::min(earliest, survey_.quiet_until());
   return std::min(earliest, stalls_.deadline(operation_.is_waiting(), agreement_.patience()));
 }
 

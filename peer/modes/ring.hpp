@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "consensus/ring/agreement.hpp"
+#include "consensus/ring/link_survey.hpp"
 #include "peer/modes/interruptions.hpp"
 #include "peer/modes/mode.hpp"
 #include "peer/modes/renewal.hpp"
@@ -66,19 +67,21 @@ class RingMode final : public Mode {
   void leave_epoch();
   void end_epoch(Time now, std::optional<PeerId> blamed, Effects& out);
   void disturb(Time now, std::optional<PeerId> blamed, Effects& out);
-  void begin_operation(Effects& out);
+  void begin_operation(Time now, Effects& out);
+  bool is_quiet(Time now) const { return now < survey_.quiet_until(); }
   void finish_operations(Time now, Effects& out);
   void watch_for_stalls(Time now, Effects& out);
   void look_for_renewal(Time now, Effects& out);
   void answer(PeerId from, Effects& out);
-  void adopt(ArrivedState state, Job& job, Effects& out);
-  void next_job(std::vector<Job>& jobs, Effects& out);
+  void adopt(Time now, ArrivedState state, Job& job, Effects& out);
+  void next_job(Time now, std::vector<Job>& jobs, Effects& out);
   void set_candidates(Time now, Membership& members);
 
   std::uint64_t session_;
   RingOptions options_;
   RingAgreement agreement_;
   RingOperation operation_;
+  LinkSurvey survey_;
   StateCourier states_;
   StallWatch stalls_;
   EpochRenewal renewal_;

@@ -49,10 +49,7 @@ RingOperation::RingOperation(PeerId self, std::size_t elements, const RingOption
 void RingOperation::enter(const Epoch& epoch) {
   shape_.order = epoch.order;
   shape_.epoch = epoch.key();
-  shape_.algorithm = options_.algorithm.value_or(
-      shape_.wire.is_plain()
-          ? fastest(epoch.order.size(), elements_, assumed_latency_s, assumed_seconds_per_byte)
-          : ReduceAlgorithm::ring);
+  shape_.algorithm = shape_.wire.is_plain() ? epoch.algorithm : ReduceAlgorithm::ring;
   const auto rank =
       static_cast<std::size_t>(std::ranges::find(epoch.order, self_) - epoch.order.begin());
   share_ = epoch.shares[rank];
@@ -116,8 +113,13 @@ void RingOperation::ready(std::uint64_t job, std::size_t begin, Effects& out) {
   offer_buckets(out);
 }
 
+void RingOperation::set_quiet(bool quiet, Effects& out) {
+  quiet_ = quiet;
+  offer_buckets(out);
+}
+
 void RingOperation::offer_buckets(Effects& out) {
-  if (!reduce_ || !gradient_.valid) return;
+  if (!reduce_ || !gradient_.valid || quiet_) return;
   for (std::size_t i = 0; i < offered_.size(); ++i) {
     if (offered_[i] || gradient_.begin > shape_.buckets[i].begin) continue;
     offered_[i] = true;

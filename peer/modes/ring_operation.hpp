@@ -33,6 +33,9 @@ class RingOperation {
   /// Begins the operation of that number, with the gradient for it if there is one, and asks for
   /// one otherwise.
   void begin(std::uint64_t number, Effects& out);
+  /// While it is quiet, nothing of ours goes into sums.
+  void set_quiet(bool quiet, Effects& out);
+  bool is_quiet() const { return quiet_; }
   /// What a job has to compute, asked for once; that job is then known by its number.
   std::optional<GradientOrder> order(std::uint64_t job);
   /// The gradient that the job computes is final from element `begin` on.
@@ -95,6 +98,7 @@ class RingOperation {
   Gradient gradient_;
   Vector lent_;  ///< What the job under way writes to.
   std::optional<AllReduce> reduce_;
+  bool quiet_ = false;
   std::vector<bool> offered_;  ///< Buckets of `reduce_` whose input was given to it.
   std::deque<Held> held_;
   std::size_t held_bytes_ = 0;

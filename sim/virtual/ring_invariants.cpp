@@ -145,7 +145,8 @@ void RingInvariants::check_epoch(const Simulator& world, PeerNumber peer, const 
   const Epoch& known = epochs_.try_emplace(epoch.key(), epoch).first->second;
   const bool same = known.id == epoch.id && known.order == epoch.order &&
                     known.sources == epoch.sources && known.shares == epoch.shares &&
-                    known.standing == epoch.standing;
+                    known.standing == epoch.standing && known.algorithm == epoch.algorithm &&
+                    known.slowest_from == epoch.slowest_from && known.slowest == epoch.slowest;
   if (!same || !epoch.contains(id_of(peer))) {
     fail(world, "one epoch of a name",
          fmt::format("peer-{} is in another epoch of the same name than others", peer));

@@ -101,6 +101,7 @@ struct Words {
     return fmt::format("Here epoch {} operation {}{}", name_of(m.ballot), m.operation,
                        m.busy ? " busy" : "");
   }
+  std::string operator()(const Probed& m) const { return fmt::format("Probed {}", name_of(m.id)); }
 };
 
 std::string_view to_string(PeerState state) {

@@ -3,8 +3,11 @@
 #include "consensus/ring/agreement.hpp"
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -193,14 +196,42 @@ class Agreeing {
     const std::set<std::size_t> blind = peer.blind;
     peer = Peer{.life = life, .blind = blind, .progress = now_};
     peer.agreement = std::make_unique<RingAgreement>(id_of(i), Rng(i).fork(life).next(),
-                                                     RingAgreement::Options{});
+                                                     RingAgreement::Options{.elements = 1000});
     peer.agreement->set_standing({.history = 1});
+    peer.agreement->set_links(claims(i, life));
     Effects out;
     peer.agreement->set_candidates(now_, candidates(i));
     peer.agreement->disturb(now_, std::nullopt, out);
     carry_out(i, out);
     tell_all();
     put(100ms, i, i, Look{});
+  }
+
+  /// What a peer says of its links: something, nothing, or what cannot be.
+  std::vector<LinkReport> claims(std::size_t i, std::uint32_t life) const {
+    using Limits = std::numeric_limits<float>;
+    constexpr std::array lies = {0.0F,
+                                 -1.0F,
+                                 Limits::quiet_NaN(),
+                                 Limits::infinity(),
+                                 -Limits::infinity(),
+                                 Limits::max(),
+                                 Limits::min(),
+                                 1e3F,
+                                 1e9F};
+    Rng rng = Rng(i).fork(life).fork("claims");
+    std::vector<LinkReport> reports;
+    if (rng.chance(0.2)) return reports;
+    const bool honest = rng.chance(0.5);
+    for (std::size_t to = 0; to < peers_.size() + 2; ++to) {
+      const auto value = [&](double least) {
+        return honest ? static_cast<float>(least * std::pow(10, 2 * rng.uniform()))
+                      : lies.at(rng.below(lies.size()));
+      };
+      reports.push_back(
+          {.to = id_of(to), .latency_s = value(1e-4), .bytes_per_second = value(1e7)});
+    }
+    return reports;
   }
 
   void kill(std::size_t i) {
@@ -355,7 +386,9 @@ class Agreeing {
     const auto [known, fresh] = known_.try_emplace(epoch.key(), epoch);
     const Epoch& agreed = known->second;
     if (agreed.id != epoch.id || agreed.order != epoch.order || agreed.sources != epoch.sources ||
-        agreed.shares != epoch.shares || agreed.standing != epoch.standing) {
+        agreed.shares != epoch.shares || agreed.standing != epoch.standing ||
+        agreed.algorithm != epoch.algorithm || agreed.slowest_from != epoch.slowest_from ||
+        agreed.slowest != epoch.slowest) {
       fail(i, "has another epoch of the same name");
     }
     const auto place = std::ranges::find(epoch.order, id_of(i));
@@ -488,6 +521,69 @@ TEST_CASE("in two thousand drawn networks all who run an epoch run the same one 
   INFO(operations << " operations in " << epochs << " epochs; one again after " << slowest << " s");
   CHECK(operations > 100000);
   CHECK(epochs > 10000);
+}
+
+TEST_CASE("measured links decide on order and algorithm for all and for as long as they say so",
+          "[unit]") {
+  // The first proposes; what the others answer is put into its hands.
+  const std::vector<PeerId> peers{PeerId{1}, PeerId{2}, PeerId{3}, PeerId{4}, PeerId{5}};
+  const auto reports = [&](PeerId from, float slow) {
+    std::vector<LinkReport> links;
+    for (const PeerId to : peers) {
+      const bool slow_pair = std::min(from, to) == PeerId{2} && std::max(from, to) == PeerId{3};
+      if (to != from) links.push_back({to, 1e-4F, slow_pair ? slow : 1e9F});
+    }
+    return links;
+  };
+  RingAgreement first(PeerId{1}, 1, {.elements = 1 << 20, .algorithm = ReduceAlgorithm::ring});
+  first.set_standing({.history = 1});
+  Effects out;
+  first.set_candidates(Time{}, peers);
+  first.disturb(Time{}, std::nullopt, out);
+  Time now{};
+  const auto agree = [&](std::optional<float> slow) {
+    now += 1s;
+    first.set_links(slow ? reports(PeerId{1}, *slow) : std::vector<LinkReport>());
+    out = {};
+    first.disturb(now, std::nullopt, out);
+    first.tick(now, out);
+    Effects decided;
+    for (const PeerId peer : peers) {
+      if (peer == PeerId{1}) continue;
+      const Confirm answer{.ballot = first.promised(),
+                           .standing = {.history = 1},
+                           .links = slow ? reports(peer, *slow) : std::vector<LinkReport>()};
+      first.receive(now, peer, Message(answer), decided);
+    }
+    REQUIRE(first.epoch() != nullptr);
+    std::size_t told = 0;
+    for (const Outgoing& outgoing : decided.messages) {
+      const auto* start = std::get_if<Start>(&outgoing.message);
+      if (start == nullptr) continue;
+      ++told;
+      CHECK(start->order == first.epoch()->order);
+      CHECK(start->algorithm == first.epoch()->algorithm);
+      CHECK(start->slowest == first.epoch()->slowest);
+    }
+    CHECK(told == 4);
+    return *first.epoch();
+  };
+  const auto distance = [](const Epoch& epoch) {
+    const auto at = [&](PeerId peer) { return std::ranges::find(epoch.order, peer); };
+    const auto apart = std::abs(at(PeerId{2}) - at(PeerId{3}));
+    return std::min(apart, 5 - apart);
+  };
+  CHECK(agree({}).order == peers);
+  CHECK(first.epoch()->slowest.bytes_per_second == 0);
+  CHECK(agree(1e9F).order == peers);
+  CHECK(first.epoch()->slowest.bytes_per_second == Approx(1e9));
+  CHECK(agree(0.95e9F).order == peers);
+  const Epoch around = agree(1e8F);
+  CHECK(distance(around) == 2);
+  CHECK(around.slowest.bytes_per_second == Approx(1e9));
+  // What is no better is not taken instead, and an epoch without news keeps what there was.
+  CHECK(agree(1e9F).order == around.order);
+  CHECK(agree({}).order == around.order);
 }
 
 TEST_CASE("proposers that do not know of each other end in one epoch", "[unit]") {

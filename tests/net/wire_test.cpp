@@ -65,12 +65,20 @@ std::vector<Frame> one_of_each() {
       Message(Fetch{id, 11}),
       Message(Coming{id, 11, 12, 13}),
       Message(Propose{ballot}),
-      Message(Confirm{ballot, standing, marker}),
+      Message(Confirm{ballot, standing, marker, {{PeerId{1}, 1e-4F, 1e9F}, {PeerId{3}, 0, 0}}}),
       Message(Overtaken{ballot}),
-      Message(Start{ballot, {PeerId{1}, PeerId{2}}, {PeerId{1}, PeerId{1}}, {16, 48}, standing}),
+      Message(Start{ballot,
+                    {PeerId{1}, PeerId{2}},
+                    {PeerId{1}, PeerId{1}},
+                    {16, 48},
+                    standing,
+                    ReduceAlgorithm::tree,
+                    PeerId{2},
+                    {PeerId{1}, 1e-3F, 5e6F}}),
       Message(Halt{ballot}),
       Message(Check{ballot}),
       Message(Here{ballot, 77, true}),
+      Message(Probed{id}),
   };
 }
 
@@ -129,6 +137,12 @@ TEST_CASE("every kind of frame survives the wire", "[unit]") {
   const Offer offer = std::get<Offer>(std::get<Message>(*decode(encode(frames[7])).frame));
   CHECK(offer.canary[7] == std::numeric_limits<std::int64_t>::min());
   CHECK(offer.clip_radius == 2.5F);
+  const Confirm confirm = std::get<Confirm>(std::get<Message>(*decode(encode(frames[18])).frame));
+  CHECK(confirm.links == std::vector<LinkReport>{{PeerId{1}, 1e-4F, 1e9F}, {PeerId{3}, 0, 0}});
+  const Start start = std::get<Start>(std::get<Message>(*decode(encode(frames[20])).frame));
+  CHECK(start.algorithm == ReduceAlgorithm::tree);
+  CHECK(start.slowest_from == PeerId{2});
+  CHECK(start.slowest == LinkReport{PeerId{1}, 1e-3F, 5e6F});
 }
 
 TEST_CASE("the bytes of a frame do not change by accident", "[unit]") {
@@ -149,7 +163,7 @@ TEST_CASE("the bytes of a frame do not change by accident", "[unit]") {
   for (const Frame& frame : one_of_each()) {
     for (const std::byte byte : encode(frame)) all += std::to_integer<char>(byte);
   }
-  CHECK(stable_hash(all) == 0x0d224d7fdca9c5eeULL);
+  CHECK(stable_hash(all) == 0xd00f07d593b1d455ULL);
 }
 
 TEST_CASE("every truncation of every kind is refused", "[unit]") {
@@ -255,6 +269,21 @@ TEST_CASE("limits of strings and lists hold on both sides", "[unit]") {
   CHECK(mentions(decode(bytes), "over the limit of 4096"));
 }
 
+TEST_CASE("no answer to a ballot carries more links than sixty-four", "[unit]") {
+  Confirm confirm;
+  confirm.links.resize(link_reports_max);
+  Bytes bytes = encode(Message(confirm));
+  CHECK(decode(bytes).frame);
+  confirm.links.resize(link_reports_max + 1);
+  CHECK_THROWS_AS(encode(Message(confirm)), ArchiveError);
+  // The reader's own limit, with all the bytes there: the count follows ballot, standing and speed.
+  const std::size_t count = 2 + 16 + 24 + 4;
+  REQUIRE(bytes[count] == std::byte{link_reports_max});
+  bytes[count] = std::byte{link_reports_max + 1};
+  bytes.resize(bytes.size() + 16);
+  CHECK(mentions(decode(bytes), "65 links are over the limit of 64"));
+}
+
 TEST_CASE("a bool that is neither 0 nor 1 is refused", "[unit]") {
   Bytes bytes = encode(Hello{"ada", "", 1, {}, true});
   bytes.back() = std::byte{2};
@@ -278,6 +307,11 @@ TEST_CASE("an enumeration out of range is refused", "[unit]") {
     nack[end - 1] = std::byte{0};
     nack[end - 30] = static_cast<std::byte>(value);
     CHECK(decode(nack).frame.has_value() == (value <= static_cast<int>(MemberState::left)));
+
+    // A start ends with algorithm, a peer (8 bytes), and a link of a peer (8) and two floats.
+    Bytes start = encode(Message(Start{}));
+    start[start.size() - 25] = static_cast<std::byte>(value);
+    CHECK(decode(start).frame.has_value() == (value <= static_cast<int>(ReduceAlgorithm::tree)));
   }
 }
 
@@ -294,6 +328,14 @@ TEST_CASE("numbers that are not finite are refused on both sides", "[unit]") {
     Member rumor;
     rumor.progress.steps_per_second = marker;
     CHECK(mentions(decode(with_float(encode(Message(Nack{1, {rumor}})), bad)), "not a finite"));
+
+    const Confirm slow{{}, {}, 0, {{PeerId{1}, marker, 0}}};
+    CHECK(mentions(decode(with_float(encode(Message(slow)), bad)), "latency is not a finite"));
+    const Confirm dull{{}, {}, 0, {{PeerId{1}, 0, marker}}};
+    CHECK(mentions(decode(with_float(encode(Message(dull)), bad)), "per second is not a finite"));
+    Start start;
+    start.slowest.bytes_per_second = marker;
+    CHECK(mentions(decode(with_float(encode(Message(start)), bad)), "per second is not a finite"));
 
     CHECK_THROWS_AS(encode(Message(Accept{{}, bad, 0, 0, {}})), ArchiveError);
   }

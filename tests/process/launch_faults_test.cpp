@@ -439,4 +439,47 @@ TEST_CASE("an address that is none of this machine cannot be dialled from and th
   CHECK(output.find("network.trusted") != std::string::npos);
 }
 
+TEST_CASE("in lockstep the ring stands in the one order without slow links and status says so",
+          "[process]") {
+  // Of the ten pairs of five peers those next to each other by number are slow. What is left is one
+  // ring: 0 2 4 1 3.
+  std::string faults;
+  for (int from = 0; from < 5; ++from) {
+    faults += fault("kind = \"slow_link\"\nat_s = 0\nbandwidth_mbit = 16\npeers = " +
+                    std::to_string(from) + "\nto = " + std::to_string((from + 1) % 5));
+  }
+  const std::string config =
+      "[run]\nmode = \"ring\"\nsteps = 100000000\nwait_for_peers = 5\n"
+      "[data]\nkind = \"generated\"\n[data.generated]\nsamples = 4000\n"
+      "[model]\nkind = \"mlp\"\nhidden = [512, 128]\n[ring]\nalgorithm = \"ring\"\n";
+  FaultyRun run(5, config, faults);
+  const auto order = [&] {
+    std::vector<std::string> names;
+    const Json status = run.status(0);
+    if (!status.is_object()) return names;
+    for (const Json& name : status["ring"]["order"]) names.push_back(name.get<std::string>());
+    return names;
+  };
+  const auto is_fast = [&](const std::vector<std::string>& ring) {
+    if (ring.size() != 5) return false;
+    for (std::size_t i = 0; i < ring.size(); ++i) {
+      const int apart = std::abs(ring[i].back() - ring[(i + 1) % ring.size()].back());
+      if (apart == 1 || apart == 4) return false;
+    }
+    return true;
+  };
+  const bool found = eventually([&] { return is_fast(order()); }, 120s);
+  INFO(run.status(0).dump(1));
+  REQUIRE(found);
+  // 16 Mbit are 2 MB a second. Processors are busy too, so nobody can say how fast the others are.
+  const Json status = run.status(0);
+  CHECK(status["ring"]["slowest_link"].value("bytes_per_second", 0.0) > 4e6);
+  CHECK(status["ring"].value("algorithm", "") == "ring");
+  std::string table;
+  CHECK(run_grapevine({"status", run.peer(0).string()}, table).exit_code == 0);
+  CHECK(table.find("sums by ring, in the order peer-") != std::string::npos);
+  CHECK(table.find("slowest link peer-") != std::string::npos);
+  CHECK(run.interrupt() == 0);
+}
+
 }  // namespace gv
