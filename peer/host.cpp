@@ -155,6 +155,7 @@ void Host::carry_out(NodeEffects& effects) {
   // Doing one thing can make the node want another; every round ends with what it asked for done.
   for (int round = 0; round < 16; ++round) {
     NodeEffects more;
+    if (options_.watcher) options_.watcher(*node_, effects);
     bool members_changed = false;
     for (const Event& event : effects.events) {
       log_.write(now(), event);

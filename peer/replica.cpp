@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "consensus/base/rng.hpp"
+#include "consensus/exchange/guard.hpp"
 #include "consensus/ring/stream.hpp"
 
 namespace gv {
@@ -33,17 +34,29 @@ void Replica::restore_canary(const std::string& text) {
   if (in) canary_ = read;
 }
 
-Score Replica::compute(const GradientOrder& order, const Ready& ready) {
+/// Values that are not finite are told to nobody: `finite` becomes false, and the rest is not told.
+Score Replica::compute(const GradientOrder& order, const Ready& ready, bool& finite) {
   const std::span<float> values = std::span(*order.values).first(trainer_.parameters().size());
   if (order.keep_per_block == 0) {
     auto mark = order.marks.begin();
-    return trainer_.gradient(order.samples, values, [&](std::size_t begin, std::size_t) {
-      std::optional<std::size_t> reached;
-      for (; mark != order.marks.end() && *mark >= begin; ++mark) reached = *mark;
-      if (reached && ready) ready(*reached);
-    });
+    std::size_t told = values.size();
+    const auto tell = [&](std::size_t begin) {
+      finite = finite && is_finite(values.subspan(begin, told - begin));
+      told = begin;
+      if (finite && ready) ready(begin);
+    };
+    const Score score =
+        trainer_.gradient(order.samples, values, [&](std::size_t begin, std::size_t) {
+          std::optional<std::size_t> reached;
+          for (; mark != order.marks.end() && *mark >= begin; ++mark) reached = *mark;
+          if (reached) tell(std::min(*reached, values.size()));
+        });
+    finite = finite && is_finite(values.first(told));
+    return score;
   }
   const Score score = trainer_.gradient(order.samples, values);
+  finite = is_finite(values);
+  if (!finite) return score;
   residual_.resize(values.size());
   if (std::exchange(residual_used_, false)) {
     residual_before_ = residual_;
@@ -58,7 +71,7 @@ Score Replica::compute(const GradientOrder& order, const Ready& ready) {
     keep_error(kept, *sent, residual_);
     sent->add_to(values);
   } else {
-    kept.add_to(values);  // Not finite, which others will see.
+    finite = false;  // A norm that is no float.
   }
   return score;
 }
@@ -87,7 +100,7 @@ JobDone Replica::run(Job job, const Ready& ready) {
   }
   if (job.steps > 0) done.score = trainer_.run_steps(job.steps);
   if (job.gradient) {
-    done.score = compute(*job.gradient, ready);
+    done.score = compute(*job.gradient, ready, done.gradient_finite);
     done.gradient_samples = job.gradient->samples;
   }
   done.step = trainer_.step();

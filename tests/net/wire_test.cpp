@@ -68,7 +68,7 @@ std::vector<Frame> one_of_each() {
       Message(Confirm{ballot, standing, marker}),
       Message(Overtaken{ballot}),
       Message(Start{ballot, {PeerId{1}, PeerId{2}}, {PeerId{1}, PeerId{1}}, {16, 48}, standing}),
-      Message(Halt{ballot}),
+      Message(Halt{ballot, PeerId{5}}),
       Message(Check{ballot}),
       Message(Here{ballot, 77, true}),
   };
