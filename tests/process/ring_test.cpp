@@ -99,6 +99,9 @@ bool end_alike(Swarm& swarm, const std::vector<std::size_t>& peers) {
                              [&](std::size_t number) { return state_of(swarm, number) == first; });
 }
 
+/// The way of summing whose rounds have names, and nothing saved before the end.
+const std::string round_the_ring = "[ring]\nalgorithm = \"ring\"\n[checkpoint]\nevery_steps = 0\n";
+
 /// Layers of 2.4 million parameters: 9.7 MB.
 const std::string ten_megabytes = "[1536, 1536]";
 
@@ -345,7 +348,7 @@ TEST_CASE("a launched run in lockstep names whoever it lost and goes on without 
 // A watched peer ends itself just where the name in docs/faults.md says. Those of an agreement come
 // about because another is killed first.
 TEST_CASE("a death at any point of lockstep leaves the others with one result", "[process]") {
-  WatchedSwarm swarm(5, lockstep(100000000, "[ring]\nalgorithm = \"ring\"\n"));
+  WatchedSwarm swarm(5, lockstep(100000000, round_the_ring));
   for (const std::string& point : lockstep_points) {
     for (const char* when : {"before", "after"}) {
       INFO(point << ", " << when);
@@ -363,7 +366,7 @@ TEST_CASE("a death at any point of lockstep leaves the others with one result", 
 }
 
 TEST_CASE("one that stands still at any point of lockstep is told what it missed", "[process]") {
-  WatchedSwarm swarm(4, lockstep(100000000, "[ring]\nalgorithm = \"ring\"\n"));
+  WatchedSwarm swarm(4, lockstep(100000000, round_the_ring));
   for (const std::string point : {"r2", "r3", "r6"}) {
     INFO(point);
     swarm.put_point(point, "after", SIGSTOP, is_of_agreement(point) ? 0 : 7);
@@ -383,7 +386,7 @@ TEST_CASE("one that stands still at any point of lockstep is told what it missed
 // from the signal to the first result of everybody left. No figure is asserted: the machine
 // decides.
 TEST_CASE("two hundred deaths in lockstep", "[.][kills]") {
-  WatchedSwarm swarm(8, lockstep(100000000, "[checkpoint]\nevery_steps = 0\n", ten_megabytes));
+  WatchedSwarm swarm(8, lockstep(100000000, round_the_ring, ten_megabytes));
   std::vector<double> all;
   const auto began = Clock::now();
   for (std::size_t round = 0; round < 200; ++round) {
@@ -410,7 +413,7 @@ TEST_CASE("two hundred deaths in lockstep", "[.][kills]") {
 }
 
 TEST_CASE("sixty standstills in lockstep", "[.][stops]") {
-  WatchedSwarm swarm(8, lockstep(100000000, "[checkpoint]\nevery_steps = 0\n", ten_megabytes));
+  WatchedSwarm swarm(8, lockstep(100000000, round_the_ring, ten_megabytes));
   std::vector<double> stops;
   std::vector<double> wakings;
   for (std::size_t round = 0; round < 60; ++round) {
