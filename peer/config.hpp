@@ -92,9 +92,8 @@ struct MetricsConfig {
 };
 
 /// Everything a config file can say. Default-constructed it is what an empty file means. Of
-/// `gossip`, `ring` and `membership` the file sets what settings() lists; the rest (run_seed,
-/// steps, save_every_steps, layout) is for the host to fill in from the other sections and the
-/// model.
+/// `gossip`, `ring` and `membership` the file sets what settings() lists; the rest is for
+/// the host to fill in from the other sections and the model.
 struct Config {
   RunConfig run;
   DataConfig data;

@@ -22,8 +22,9 @@ Node::Node(Member self, std::vector<PeerId> authorized, std::uint64_t session, O
     : membership_(self, std::move(authorized), options.membership, rng.fork("membership")),
       mode_(options.mode == ModeKind::ring
                 ? std::unique_ptr<Mode>(
-                      std::make_unique<RingMode>(self.id, session, std::move(options.ring)))
-                : std::make_unique<GossipMode>(self.id, session, std::move(options.gossip), rng)),
+                      std::make_unique<RingMode>(self.id, session, options.course, options.ring))
+                : std::make_unique<GossipMode>(self.id, session, options.course,
+                                               std::move(options.gossip), rng)),
       gossip_(dynamic_cast<const GossipMode*>(mode_.get())),
       ring_(dynamic_cast<const RingMode*>(mode_.get())) {}
 

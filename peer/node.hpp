@@ -29,6 +29,7 @@ class Node {
   struct Options {
     Membership::Options membership;
     ModeKind mode = ModeKind::gossip;
+    CourseOptions course;
     GossipOptions gossip;
     RingOptions ring;
   };

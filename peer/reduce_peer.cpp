@@ -50,10 +50,6 @@ constexpr std::size_t bucket_elements = 4 << 20;
 constexpr double row_seconds = 1;
 constexpr std::size_t repeats_max = 1000;
 
-/// What lockstep training assumes of links when it chooses the algorithm.
-constexpr double assumed_latency_s = 60e-6;
-constexpr double assumed_seconds_per_byte = 1 / 2.5e9;
-
 std::size_t repeats_min(std::size_t bytes) {
   if (bytes <= 1 << 20) return 20;
   return bytes <= 32 << 20 ? 10 : 5;

@@ -47,6 +47,7 @@ Report make_report(const Node& node, const EventLog& log, std::size_t batch, Tim
   report.loss = mode.recent_loss();
   report.accuracy = mode.recent_accuracy();
   report.learning_rate = mode.learning_rate();
+  report.saves = mode.saves();
   if (const GossipMode* gossip = node.gossip()) {
     const auto peers = static_cast<double>(membership.view().size());
     report.spread = gossip->last_distance() * std::sqrt((peers - 1) / (2 * peers));
@@ -103,8 +104,8 @@ std::string report_json(const Report& report) {
                     {"missed_rounds", report.gossip.missed_rounds},
                     {"forces_applied", report.gossip.forces_applied},
                     {"models_fetched", report.gossip.models_fetched},
-                    {"saves", report.gossip.saves},
-                    {"save_failures", report.gossip.save_failures}};
+                    {"saves", report.saves.written},
+                    {"save_failures", report.saves.failed}};
   if (!report.algorithm.empty()) {
     json["ring"] = {{"algorithm", report.algorithm},
                     {"order", report.ring_order},
@@ -114,8 +115,8 @@ std::string report_json(const Report& report) {
                     {"states_sent", report.ring.states_sent},
                     {"states_adopted", report.ring.states_adopted},
                     {"reduced_bytes", report.ring.reduced_bytes},
-                    {"saves", report.ring.saves},
-                    {"save_failures", report.ring.save_failures},
+                    {"saves", report.saves.written},
+                    {"save_failures", report.saves.failed},
                     {"interruption", report.interruption},
                     {"resumed_at", report.resumed_at}};
   }
@@ -185,9 +186,8 @@ void write_metrics(const std::filesystem::path& file, const Report& report) {
   count("exchanges_undecided_total", "Exchanges dropped without the commit word.",
         report.exchanges.undecided);
   count("models_fetched_total", "Whole models downloaded.", report.gossip.models_fetched);
-  count("checkpoints_total", "Checkpoints written.", report.gossip.saves);
-  count("checkpoint_failures_total", "Checkpoints that could not be written.",
-        report.gossip.save_failures);
+  count("checkpoints_total", "Checkpoints written.", report.saves.written);
+  count("checkpoint_failures_total", "Checkpoints that could not be written.", report.saves.failed);
   count("lane_bytes_sent_total", "Bytes sent on bulk lanes.", report.lane_bytes_sent);
   count("lane_bytes_received_total", "Bytes received on bulk lanes.", report.lane_bytes_received);
   count("control_bytes_sent_total", "Bytes sent on control links.", report.control_bytes_sent);

@@ -24,6 +24,7 @@ struct Report {
   double loss = 0, accuracy = 0, learning_rate = 0;
   double spread = 0;  ///< Estimated from the distance to the last partner: sqrt((n-1)/2n) of it.
   PairExchange::Counts exchanges;
+  SaveCounts saves;
   GossipCounts gossip;
   RingCounts ring;
   std::string algorithm;                ///< Of sums in lockstep; empty in gossip.

@@ -73,6 +73,10 @@ ReduceCost reduce_cost(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t
 /// before it is complete make it quicker than that.)
 double predicted_seconds(const ReduceCost& cost, double latency_s, double seconds_per_byte);
 
+/// What a link between two peers is thought to be like until it is measured.
+constexpr double assumed_latency_s = 60e-6;
+constexpr double assumed_seconds_per_byte = 1 / 2.5e9;
+
 /// The algorithm with the least predicted time; of equals the first in the order of the enum.
 ReduceAlgorithm fastest(std::size_t ranks, std::size_t elements, double latency_s,
                         double seconds_per_byte);

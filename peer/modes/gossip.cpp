@@ -10,39 +10,33 @@
 namespace gv {
 namespace {
 
-/// Weight of the newest job in the running averages a person sees.
-constexpr double recent_weight = 0.1;
-
 /// How long a leaving peer waits for an exchange in flight to settle.
 constexpr Duration settle_max = std::chrono::seconds(1);
 
+/// The exchange's options, and what it must know of the model.
+PairExchange::Options exchange_options(const CourseOptions& course, const GossipOptions& options) {
+  PairExchange::Options exchange = options.exchange;
+  exchange.layout_hash = course.layout_hash;
+  exchange.elements = course.elements;
+  return exchange;
+}
+
 }  // namespace
 
-GossipMode::GossipMode(PeerId self, std::uint64_t session, GossipOptions options, Rng rng)
-    : self_(self),
+GossipMode::GossipMode(PeerId self, std::uint64_t session, const CourseOptions& course,
+                       GossipOptions options, Rng rng)
+    : Mode(self, course),
       options_(std::move(options)),
       rng_(rng.fork("gossip")),
       numbers_{.session = session},
-      exchange_(self, numbers_, options_.exchange),
+      exchange_(self, numbers_, exchange_options(course, options_)),
       fetch_(self, numbers_,
-             ModelFetch::Options{.layout_hash = options_.exchange.layout_hash,
-                                 .elements = options_.exchange.elements}),
-      learning_rate_(options_.peak_learning_rate) {
+             ModelFetch::Options{.layout_hash = course.layout_hash, .elements = course.elements}) {
   check(options_.period_steps > 0, "a gossip period has at least one step");
+  learning_rate_ = options_.peak_learning_rate;
 }
 
-void GossipMode::start(Time now, std::uint64_t step, bool joins_others, Membership& members,
-                       Effects& out, std::vector<Job>& jobs) {
-  check(!started_, "a replica starts once");
-  started_ = true;
-  step_ = step;
-  saved_step_ = step;
-  triggered_step_ = step;
-  joins_others_ = joins_others;
-  waiting_since_ = now;
-  report(members);
-  tick(now, members, out, jobs);
-}
+void GossipMode::begin_at(std::uint64_t step) { step_ = triggered_step_ = step; }
 
 void GossipMode::receive(Time now, PeerId from, const Message& message, Membership& members,
                          Effects& out) {
@@ -106,65 +100,30 @@ void GossipMode::collect(Effects& out) {
   }
 }
 
-void GossipMode::complete(Time now, JobDone done, Membership& members, Effects& out,
-                          std::vector<Job>& jobs) {
-  check(job_running_ && done.number == job_number_, "a job completes once");
-  job_running_ = false;
-  learn_from(done);
-  if (last_job_) {
-    finished_ = true;
-    report(members);
-    return;
+void GossipMode::take(Time now, JobDone done, Membership& members, Effects& out) {
+  step_ = done.step;
+  if (done.steps_run > 0) {
+    const double busy = seconds(done.busy);
+    const double weight = steps_per_second_ == 0 ? 1 : recent_weight;
+    if (busy > 0) {
+      steps_per_second_ +=
+          weight * (static_cast<double>(done.steps_run) / busy - steps_per_second_);
+    }
+    learn_from(done.score);
   }
+  if (last_job_) return;
   if (done.snapshot && phase_ != Phase::joining && fetched_.empty() && !leaving_) {
     has_snapshot_ = true;
     // Forces that came while the job ran are not in its snapshot yet.
     exchange_.set_snapshot(std::move(done.snapshot), alpha(), forces_);
   }
-  if (phase_ == Phase::training && step_ >= options_.steps) {
-    enter(now, Phase::done, members, out);
-    out.events.push_back(
-        {.name = "budget_done", .numbers = {{"step", static_cast<double>(step_)}}});
-  }
+  if (phase_ == Phase::training && step_ >= course_.steps) become_done(now, members, out);
   report(members);
   if (phase_ == Phase::training && !leaving_ && step_ % options_.period_steps == 0 &&
       step_ > triggered_step_) {
     triggered_step_ = step_;
     begin_exchange(now, members, out);
     collect(out);
-  }
-  tick(now, members, out, jobs);
-}
-
-/// Others plan by our phase (whom to ask, whether to linger), so they are told at once.
-void GossipMode::enter(Time now, Phase phase, Membership& members, Effects& out) {
-  phase_ = phase;
-  if (phase == Phase::done) done_since_ = now;
-  report(members);
-  members.announce(out);
-}
-
-void GossipMode::learn_from(const JobDone& done) {
-  step_ = done.step;
-  learning_rate_ = done.learning_rate;
-  if (done.steps_run > 0) {
-    const double busy = seconds(done.busy);
-    const bool first = steps_per_second_ == 0;
-    const double weight = first ? 1 : recent_weight;
-    if (busy > 0) {
-      steps_per_second_ +=
-          weight * (static_cast<double>(done.steps_run) / busy - steps_per_second_);
-    }
-    recent_loss_ += weight * (done.score.mean_loss() - recent_loss_);
-    recent_accuracy_ += weight * (done.score.accuracy() - recent_accuracy_);
-  }
-  if (done.saved) {
-    saved_step_ = done.step;
-    if (done.save_problem.empty()) {
-      ++counts_.saves;
-    } else {
-      ++counts_.save_failures;
-    }
   }
 }
 
@@ -190,7 +149,7 @@ void GossipMode::begin_exchange(Time now, Membership& members, Effects& out) {
     const auto owed = std::exchange(owed_, std::nullopt);
     if (owed && view.contains(*owed)) partner = *owed;
   } else {
-    const auto match = matching_partner(options_.run_seed, round, view, self_);
+    const auto match = matching_partner(course_.run_seed, round, view, self_);
     if (!match) {
       ++counts_.idle_rounds;
       return;
@@ -207,7 +166,7 @@ void GossipMode::begin_exchange(Time now, Membership& members, Effects& out) {
   const Member* member = members.find(partner);
   const bool usable = member != nullptr && member->state == MemberState::alive &&
                       member->progress.phase != Phase::joining &&
-                      member->layout_hash == options_.exchange.layout_hash;
+                      member->layout_hash == course_.layout_hash;
   if (!usable || !exchange_.start(now, partner, round, out)) ++counts_.missed_rounds;
 }
 
@@ -216,8 +175,7 @@ bool GossipMode::should_fetch(const Membership& members) const {
   return std::ranges::any_of(members.view().peers(), [&](PeerId peer) {
     const Member* member = members.find(peer);
     return peer != self_ && member != nullptr && member->progress.phase != Phase::joining &&
-           member->layout_hash == options_.exchange.layout_hash &&
-           member->progress.step > step_ + lag;
+           member->layout_hash == course_.layout_hash && member->progress.step > step_ + lag;
   });
 }
 
@@ -226,7 +184,7 @@ void GossipMode::begin_fetch(Time now, Membership& members, Effects& out) {
   for (const PeerId peer : members.view().peers()) {
     const Member* member = members.find(peer);
     if (peer != self_ && member != nullptr && member->progress.phase != Phase::joining &&
-        member->layout_hash == options_.exchange.layout_hash && member->progress.step > step_) {
+        member->layout_hash == course_.layout_hash && member->progress.step > step_) {
       ahead.push_back(member);
     }
   }
@@ -255,21 +213,16 @@ void GossipMode::tick(Time now, Membership& members, Effects& out, std::vector<J
       const Member* member = members.find(peer);
       return peer != self_ && member != nullptr && member->progress.phase != Phase::joining;
     });
-    const bool waited = now - waiting_since_ >= options_.wait_max;
-    const std::size_t needed =
-        std::max<std::size_t>(options_.wait_for_peers, joins_others_ ? 2 : 1);
-    if (somebody_trains || view.size() >= needed || waited) {
+    if (somebody_trains || is_barrier_open(now, view.size())) {
       if (should_fetch(members) && !fetch_.failed()) {
         begin_fetch(now, members, out);
       } else {
-        enter(now, step_ >= options_.steps ? Phase::done : Phase::training, members, out);
-        out.events.push_back({.name = "training_began",
-                              .numbers = {{"step", static_cast<double>(step_)},
-                                          {"peers", static_cast<double>(view.size())}}});
+        become_training(now, view.size(), members, out);
+        if (step_ >= course_.steps) enter(now, Phase::done, members, out);
       }
     }
   }
-  if (phase_ == Phase::done && now - done_since_ >= options_.linger) linger_over_ = true;
+  end_lingering(now);
   if (!job_running_) next_job(now, members, out, jobs);
 }
 
@@ -300,10 +253,8 @@ void GossipMode::next_job(Time now, Membership& members, Effects& out, std::vect
     if (!job.adopt) {
       job.steps = job_steps();
       snapshot = !has_snapshot_ || (step_ + job.steps) % options_.period_steps == 0 ||
-                 step_ + job.steps >= options_.steps;
-      job.save = step_ + job.steps >= options_.steps ||
-                 (options_.save_every_steps > 0 &&
-                  step_ + job.steps >= saved_step_ + options_.save_every_steps);
+                 step_ + job.steps >= course_.steps;
+      job.save = is_save_due(step_ + job.steps);
     }
   } else if (phase_ == Phase::done) {
     snapshot = !has_snapshot_ || !job.forces.empty();
@@ -311,11 +262,9 @@ void GossipMode::next_job(Time now, Membership& members, Effects& out, std::vect
   const bool empty = !job.adopt && job.forces.empty() && job.steps == 0 && !job.save && !snapshot;
   if (empty) return;
   if (snapshot) job.snapshot = exchange_.blank_snapshot();
-  job.number = ++job_number_;
   ++counts_.jobs;
-  job_running_ = true;
   report(members);
-  jobs.push_back(std::move(job));
+  post(std::move(job), jobs);
 }
 
 std::uint64_t GossipMode::job_steps() const {
@@ -326,50 +275,23 @@ std::uint64_t GossipMode::job_steps() const {
     const double affordable = steps_per_second_ * seconds(options_.job_max);
     steps = std::min(steps, std::max<std::uint64_t>(1, static_cast<std::uint64_t>(affordable)));
   }
-  return std::min({steps, to_trigger, options_.steps - step_});
+  return std::min({steps, to_trigger, course_.steps - step_});
 }
 
-void GossipMode::leave(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
-  if (leaving_) return;
-  leaving_ = true;
+void GossipMode::become_leaving(Time now, Effects&) {
   settle_until_ = now + settle_max;
   exchange_.set_snapshot(nullptr, 0);
-  if (!started_) {
-    finished_ = true;
-    return;
-  }
-  tick(now, members, out, jobs);
-}
-
-bool GossipMode::is_over(const Membership& members) const {
-  return phase_ == Phase::done && !job_running_ && forces_.empty() &&
-         (linger_over_ || others_done(members));
-}
-
-bool GossipMode::others_done(const Membership& members) const {
-  return std::ranges::all_of(members.view().peers(), [&](PeerId peer) {
-    const Member* member = members.find(peer);
-    return peer == self_ || member == nullptr || member->progress.phase == Phase::done;
-  });
-}
-
-void GossipMode::report(Membership& members) const {
-  members.set_progress(
-      {.step = step_, .steps_per_second = static_cast<float>(steps_per_second_), .phase = phase_});
 }
 
 Time GossipMode::deadline() const {
   if (!started_ || finished_) return never;
   Time earliest = std::min(exchange_.deadline(), fetch_.deadline());
   if (phase_ == Phase::joining && !leaving_ && fetched_.empty() && !fetch_.is_waiting()) {
-    earliest = std::min(earliest, waiting_since_ + options_.wait_max);
+    earliest = std::min(earliest, barrier_deadline());
   }
   // While a job runs, its end is what is waited for.
   if (leaving_ && !last_job_ && !job_running_) earliest = std::min(earliest, settle_until_);
-  if (phase_ == Phase::done && !leaving_ && !linger_over_) {
-    earliest = std::min(earliest, done_since_ + options_.linger);
-  }
-  return earliest;
+  return std::min(earliest, linger_deadline());
 }
 
 }  // namespace gv

@@ -15,22 +15,17 @@
 
 namespace gv {
 
-/// How often and how strongly a peer exchanges, and how it joins and ends.
+/// How often and how strongly a peer exchanges. The layout in `exchange` is filled in from the
+/// course.
 struct GossipOptions {
-  std::uint64_t run_seed = 1;
-  std::uint64_t steps = 0;          ///< The training budget in local steps.
   std::uint64_t period_steps = 16;  ///< Local steps between two exchanges.
   PairingKind pairing = PairingKind::matching;
   double alpha = 0.5;  ///< Elastic coefficient; 0.5 averages the pair, 0 switches gossip off.
   bool alpha_with_learning_rate =
-      false;                           ///< Scale alpha with the learning rate (EASGD's rho fixed).
-  double peak_learning_rate = 0;       ///< What the scaling is relative to.
-  std::uint64_t save_every_steps = 0;  ///< Between two checkpoints; 0 = only the last.
+      false;                      ///< Scale alpha with the learning rate (EASGD's rho fixed).
+  double peak_learning_rate = 0;  ///< What the scaling is relative to.
   std::uint64_t catch_up_periods =
       8;  ///< A peer this far behind when it joins or wakes fetches a model.
-  std::size_t wait_for_peers = 1;  ///< Start when the view has this many, self included,
-  Duration wait_max = std::chrono::seconds(20);  ///< or after this long.
-  Duration linger = std::chrono::seconds(60);  ///< After the budget, serve slower peers this long.
   Duration job_max = std::chrono::milliseconds(250);  ///< Aim: no job longer than this.
   PairExchange::Options exchange;
 };
@@ -44,40 +39,27 @@ struct GossipCounts {
   std::uint64_t idle_rounds = 0;     ///< Due, but the pairing left us without a partner to ask.
   std::uint64_t missed_rounds = 0;   ///< Due, but busy, unreachable or without a usable partner.
   std::uint64_t models_fetched = 0;
-  std::uint64_t saves = 0;
-  std::uint64_t save_failures = 0;
 };
 
 /// Local steps at our own pace and an exchange with one other every `period_steps` of them.
 class GossipMode final : public Mode {
  public:
-  GossipMode(PeerId self, std::uint64_t session, GossipOptions options, Rng rng);
+  GossipMode(PeerId self, std::uint64_t session, const CourseOptions& course, GossipOptions options,
+             Rng rng);
 
-  void start(Time now, std::uint64_t step, bool joins_others, Membership& members, Effects& out,
-             std::vector<Job>& jobs) override;
   void receive(Time now, PeerId from, const Message& message, Membership& members,
                Effects& out) override;
   void receive_block(Time now, PeerId from, const Block& block, Effects& out) override;
   void lane_lost(Time now, PeerId peer, Effects& out) override;
   void lane_refused(Time now, PeerId peer, Effects& out) override;
   void peer_gone(Time now, PeerId peer, Effects& out) override;
-  void complete(Time now, JobDone done, Membership& members, Effects& out,
-                std::vector<Job>& jobs) override;
   void tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) override;
   Time deadline() const override;
   /// Catches up if it fell behind.
   void woke_up(Time now, Membership& members, Effects& out) override;
-  void leave(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) override;
   bool is_settling() const override { return exchange_.in_flight(); }
-  bool finished() const override { return finished_; }
-  bool is_over(const Membership& members) const override;
-
-  Phase phase() const override { return phase_; }
   std::uint64_t step() const override { return step_; }
   double steps_per_second() const override { return steps_per_second_; }
-  double recent_loss() const override { return recent_loss_; }
-  double recent_accuracy() const override { return recent_accuracy_; }
-  double learning_rate() const override { return learning_rate_; }
 
   const GossipCounts& counts() const { return counts_; }
   const PairExchange& exchange() const { return exchange_; }
@@ -88,46 +70,30 @@ class GossipMode final : public Mode {
   std::size_t held() const { return exchange_.held() + fetch_.held() + fetched_.size(); }
 
  private:
+  void begin_at(std::uint64_t step) override;
+  void take(Time now, JobDone done, Membership& members, Effects& out) override;
+  void become_leaving(Time now, Effects& out) override;
+  bool is_idle() const override { return forces_.empty(); }
+
   void collect(Effects& out);
-  void enter(Time now, Phase phase, Membership& members, Effects& out);
   void next_job(Time now, Membership& members, Effects& out, std::vector<Job>& jobs);
   void begin_exchange(Time now, Membership& members, Effects& out);
   bool should_fetch(const Membership& members) const;
   void begin_fetch(Time now, Membership& members, Effects& out);
-  void learn_from(const JobDone& done);
   float alpha() const;
   std::uint64_t job_steps() const;
-  bool others_done(const Membership& members) const;
-  void report(Membership& members) const;
 
-  PeerId self_;
   GossipOptions options_;
   Rng rng_;
   TransferNumbers numbers_;
   PairExchange exchange_;
   ModelFetch fetch_;
 
-  Phase phase_ = Phase::joining;
-  bool started_ = false;  ///< The replica exists.
-  bool joins_others_ = false;
-  bool job_running_ = false;
-  bool leaving_ = false;
-  bool last_job_ = false;  ///< The job under way is the one that ends it all.
-  bool finished_ = false;
-  bool snapshot_due_ = false;  ///< The next job must end in a snapshot.
   bool has_snapshot_ = false;
-  bool linger_over_ = false;
-  Time waiting_since_{};
-  Time done_since_{};
   Time settle_until_{};
-  std::uint64_t job_number_ = 0;
   std::uint64_t step_ = 0;
-  std::uint64_t saved_step_ = 0;
   std::uint64_t triggered_step_ = 0;
   double steps_per_second_ = 0;
-  double recent_loss_ = 0;
-  double recent_accuracy_ = 0;
-  double learning_rate_ = 0;
   double last_distance_ = 0;
   /// Refused while we were busy: our next partner. Of use to uniform pairing alone, where we
   /// choose.

@@ -1,6 +1,8 @@
-// A way of working together, as a node sees it.
+// A way of working together, as a node sees it, and the course that all of them share.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -10,15 +12,35 @@
 
 namespace gv {
 
+/// How a peer begins, saves and ends, whatever it does between.
+struct CourseOptions {
+  std::uint64_t run_seed = 1;
+  std::uint64_t steps = 0;                       ///< The training budget in optimiser steps.
+  std::uint64_t save_every_steps = 0;            ///< Between two checkpoints; 0 = only the last.
+  std::size_t wait_for_peers = 1;                ///< Begin when so many are there, self included,
+  Duration wait_max = std::chrono::seconds(20);  ///< or after this long.
+  Duration linger = std::chrono::seconds(60);    ///< After the budget, serve others this long.
+  std::uint64_t layout_hash = 0;
+  std::size_t elements = 0;  ///< Parameters of the model.
+};
+
+/// Checkpoints since the start.
+struct SaveCounts {
+  std::uint64_t written = 0;
+  std::uint64_t failed = 0;
+};
+
 /// The course of one peer's training. Pure: asks for jobs and messages, is told of results and
 /// time. At most one job is under way at a time.
 class Mode {
  public:
+  Mode(PeerId self, const CourseOptions& course);
   virtual ~Mode() = default;
 
-  /// Called once, when the replica exists. `step` is where a resumed run goes on.
-  virtual void start(Time now, std::uint64_t step, bool joins_others, Membership& members,
-                     Effects& out, std::vector<Job>& jobs) = 0;
+  /// Called once, when the replica exists. `step` is where a resumed run goes on. With
+  /// `joins_others`, nothing begins before a first contact, unless none comes for long.
+  void start(Time now, std::uint64_t step, bool joins_others, Membership& members, Effects& out,
+             std::vector<Job>& jobs);
 
   virtual void receive(Time now, PeerId from, const Message& message, Membership& members,
                        Effects& out) = 0;
@@ -31,32 +53,84 @@ class Mode {
   virtual void gradient_ready(Time, std::uint64_t /*job*/, std::size_t /*begin*/, Effects&) {}
 
   /// The job asked for last is done.
-  virtual void complete(Time now, JobDone done, Membership& members, Effects& out,
-                        std::vector<Job>& jobs) = 0;
+  void complete(Time now, JobDone done, Membership& members, Effects& out, std::vector<Job>& jobs);
 
   /// Whatever is due; asks for the next job when none runs.
   virtual void tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) = 0;
   virtual Time deadline() const = 0;
 
   /// Our incarnation rose: others thought us dead or suspected us.
-  virtual void woke_up(Time now, Membership& members, Effects& out) = 0;
+  virtual void woke_up(Time, Membership&, Effects&) {}
 
   /// Nothing new with others; ends with a last job that saves, after which finished() is true.
-  virtual void leave(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) = 0;
+  void leave(Time now, Membership& members, Effects& out, std::vector<Job>& jobs);
   /// Something with another peer is under way that should settle before we are gone.
-  virtual bool is_settling() const = 0;
+  virtual bool is_settling() const { return false; }
 
-  virtual bool finished() const = 0;
+  bool finished() const { return finished_; }
   /// The budget is done and nobody needs us any more: time to leave.
-  virtual bool is_over(const Membership& members) const = 0;
+  bool is_over(const Membership& members) const;
 
-  virtual Phase phase() const = 0;
+  Phase phase() const { return phase_; }
   virtual std::uint64_t step() const = 0;
   virtual double steps_per_second() const = 0;
   /// Mean training loss and accuracy over the last jobs (exponential average).
-  virtual double recent_loss() const = 0;
-  virtual double recent_accuracy() const = 0;
-  virtual double learning_rate() const = 0;
+  double recent_loss() const { return recent_loss_; }
+  double recent_accuracy() const { return recent_accuracy_; }
+  double learning_rate() const { return learning_rate_; }
+  const SaveCounts& saves() const { return saves_; }
+
+ protected:
+  /// The replica stands at `step`; time has come to nothing else yet.
+  virtual void begin_at(std::uint64_t step) = 0;
+  /// What a job came to.
+  virtual void take(Time now, JobDone done, Membership& members, Effects& out) = 0;
+  /// The peer leaves: nothing new with others.
+  virtual void become_leaving(Time now, Effects& out) = 0;
+  /// No result waits for the next job.
+  virtual bool is_idle() const = 0;
+
+  /// Others plan by our phase (whom to ask, whether to linger), so they are told at once.
+  void enter(Time now, Phase phase, Membership& members, Effects& out);
+  void become_training(Time now, std::size_t peers, Membership& members, Effects& out);
+  void become_done(Time now, Membership& members, Effects& out);
+  void report(Membership& members) const;
+  void post(Job job, std::vector<Job>& jobs);
+  void learn_from(const Score& score);
+
+  /// So many peers, self included, are enough to begin, or we have waited for long.
+  bool is_barrier_open(Time now, std::size_t present) const;
+  Time barrier_deadline() const { return waiting_since_ + course_.wait_max; }
+  void end_lingering(Time now);
+  Time linger_deadline() const;
+  bool is_save_due(std::uint64_t step) const;
+
+  PeerId self_;
+  CourseOptions course_;
+  Phase phase_ = Phase::joining;
+  bool started_ = false;  ///< The replica exists.
+  bool leaving_ = false;
+  bool job_running_ = false;
+  bool last_job_ = false;  ///< The job under way is the one that ends it all.
+  bool finished_ = false;
+  std::uint64_t job_number_ = 0;
+  std::uint64_t saved_step_ = 0;
+  double learning_rate_ = 0;
+
+ private:
+  bool others_done(const Membership& members) const;
+
+  bool joins_others_ = false;
+  bool linger_over_ = false;
+  bool scored_ = false;
+  Time waiting_since_{};
+  Time done_since_{};
+  double recent_loss_ = 0;
+  double recent_accuracy_ = 0;
+  SaveCounts saves_;
 };
+
+/// Weight of the newest value in the running averages.
+constexpr double recent_weight = 0.1;
 
 }  // namespace gv

@@ -177,9 +177,10 @@ DrawnWorld draw_world(std::uint64_t seed) {
   }
 
   Node::Options& node = world.node;
+  CourseOptions& course = node.course;
   GossipOptions& gossip = node.gossip;
-  gossip.run_seed = rng.below(1000);
-  gossip.steps = rng.chance(0.15) ? 200 + rng.below(2000) : endless_steps;
+  course.run_seed = rng.below(1000);
+  course.steps = rng.chance(0.15) ? 200 + rng.below(2000) : endless_steps;
   // About one exchange a second for each peer.
   const double steps_per_second = 1 / seconds(scenario.step);
   gossip.period_steps = std::max<std::uint64_t>(
@@ -190,9 +191,9 @@ DrawnWorld draw_world(std::uint64_t seed) {
   // their difference c, 0 <= c <= 1, becomes c - 2 alpha, and above a half that can grow without
   // bound.
   if (scenario.work == WorkKind::quadratic) gossip.alpha = std::min(gossip.alpha, 0.5);
-  gossip.save_every_steps =
+  course.save_every_steps =
       rng.chance(0.5) ? 0 : static_cast<std::uint64_t>(steps_per_second * between(rng, 1, 20)) + 1;
-  gossip.linger = 10s;
+  course.linger = 10s;
   gossip.peak_learning_rate = world.learning_rate;
   PairExchange::Options& exchange = gossip.exchange;
   exchange.codec = one_of<Codec>(rng, {Codec::identity, Codec::identity, Codec::fp16, Codec::bf16});
@@ -215,14 +216,15 @@ std::string_view name_of(const std::optional<ReduceAlgorithm>& algorithm) {
 }  // namespace
 
 std::string to_toml(const DrawnWorld& world) {
+  const CourseOptions& course = world.node.course;
   const GossipOptions& gossip = world.node.gossip;
   const PairExchange::Options& exchange = gossip.exchange;
   const bool lockstep = world.node.mode == ModeKind::ring;
   std::string text = fmt::format(
       "# seed {}\n[run]\nmode = \"{}\"\nseed = {}\nlinger_s = {:g}\n{}[train]\nlearning_rate = "
       "{:g}\n",
-      world.seed, lockstep ? "ring" : "gossip", gossip.run_seed, seconds(gossip.linger),
-      gossip.steps < endless_steps ? fmt::format("steps = {}\n", gossip.steps) : std::string(),
+      world.seed, lockstep ? "ring" : "gossip", course.run_seed, seconds(course.linger),
+      course.steps < endless_steps ? fmt::format("steps = {}\n", course.steps) : std::string(),
       world.learning_rate);
   if (lockstep) {
     const RingOptions& ring = world.node.ring;
@@ -240,7 +242,7 @@ std::string to_toml(const DrawnWorld& world) {
   text += fmt::format("[membership]\npush_pull_period_s = {:g}\nindirect_probes = {}\n",
                       seconds(world.node.membership.push_pull_period),
                       world.node.membership.indirect_probes);
-  text += fmt::format("[checkpoint]\nevery_steps = {}\n", gossip.save_every_steps);
+  text += fmt::format("[checkpoint]\nevery_steps = {}\n", course.save_every_steps);
   return text + to_toml(world.scenario);
 }
 
@@ -251,21 +253,16 @@ Simulator::Options simulator_options(const DrawnWorld& world) {
                              .seed = world.seed,
                              .scenario = world.scenario,
                              .node = world.node};
-  options.node.gossip.exchange.layout_hash = layout.hash();
-  options.node.gossip.exchange.elements = layout.size();
+  options.node.course.layout_hash = layout.hash();
+  options.node.course.elements = layout.size();
   RingOptions& ring = options.node.ring;
-  ring.run_seed = world.node.gossip.run_seed;
-  ring.steps = world.node.gossip.steps;
-  ring.save_every_steps = world.node.gossip.save_every_steps;
-  ring.linger = world.node.gossip.linger;
   ring.batch_max = 4 * ring.batch;
-  ring.layout_hash = layout.hash();
-  ring.elements = ring.state_elements = layout.size();
+  ring.state_elements = layout.size();
   return options;
 }
 
 MakeWorkload workloads(const DrawnWorld& world) {
-  const std::uint64_t seed = world.node.gossip.run_seed;
+  const std::uint64_t seed = world.node.course.run_seed;
   if (world.scenario.work == WorkKind::quadratic) {
     const QuadraticSpec spec{.dimension = world.scenario.dimension,
                              .learning_rate = world.learning_rate,

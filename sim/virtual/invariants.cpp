@@ -63,8 +63,9 @@ void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeE
   std::size_t most = 4 * world.size() + 64;
   const RingOptions& ring = world.options().node.ring;
   if (world.options().node.mode == ModeKind::ring) {  // All pieces of a vector for some of them.
-    most += 8 * (ring.elements / ring.segment_elements +
-                 world.size() * (ring.elements / ring.bucket_elements + 1));
+    const std::size_t elements = world.options().node.course.elements;
+    most += 8 * (elements / ring.segment_elements +
+                 world.size() * (elements / ring.bucket_elements + 1));
   }
   if (effects.messages.size() > most || effects.transfers.size() > most ||
       effects.jobs.size() > 1) {

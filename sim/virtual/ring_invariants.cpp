@@ -28,7 +28,7 @@ RingInvariants::PeerRecord& RingInvariants::record(PeerNumber peer) {
 
 RingInvariants::Sample RingInvariants::sample(const Simulator& world,
                                               const std::vector<float>& values) {
-  const std::size_t elements = world.options().node.ring.elements;
+  const std::size_t elements = world.options().node.course.elements;
   Sample some{};
   for (std::size_t i = 0; i < some.size(); ++i) some[i] = values[i * elements / some.size()];
   return some;

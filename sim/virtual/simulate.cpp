@@ -345,7 +345,7 @@ int check_scenario(const SimulateOptions& options) {
                    .scenario = parsed.scenario,
                    .node = node_options(parsed.config, Layout(), 1, 1),
                    .learning_rate = parsed.config.train.schedule.learning_rate};
-  world.node.gossip.steps = parsed.config.run.steps > 0 ? parsed.config.run.steps : endless_steps;
+  world.node.course.steps = parsed.config.run.steps > 0 ? parsed.config.run.steps : endless_steps;
   return check_world(world, options.trace);
 }
 

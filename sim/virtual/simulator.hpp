@@ -101,7 +101,7 @@ class Simulator {
     Node::Options node;                ///< The same for every peer; layout included.
     std::size_t wait_for = 0;          ///< Size of the start barrier; 0 = all that are
                                        ///< there, or 2 where each may meet only some.
-    std::vector<std::uint64_t> steps;  ///< Budget of each peer; empty: `node.gossip.steps`.
+    std::vector<std::uint64_t> steps;  ///< Budget of each peer; empty: `node.course.steps`.
   };
 
   Simulator(Options options, MakeWorkload make);

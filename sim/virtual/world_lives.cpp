@@ -53,12 +53,12 @@ void Simulator::World::start(PeerNumber number) {
   }
   for (Watcher* watcher : watchers) watcher->on_restore(outer, number, image.get());
   Node::Options node = options.node;
-  node.gossip.wait_for_peers = node.ring.wait_for_peers = first ? wait_for : 1;
-  if (!options.steps.empty()) node.gossip.steps = node.ring.steps = options.steps[number];
+  node.course.wait_for_peers = first ? wait_for : 1;
+  if (!options.steps.empty()) node.course.steps = options.steps[number];
   peer.node = std::make_unique<Node>(Member{.id = id_of(number),
                                             .name = "peer-" + std::to_string(number),
                                             .address = "virtual:" + std::to_string(number),
-                                            .layout_hash = node.gossip.exchange.layout_hash},
+                                            .layout_hash = node.course.layout_hash},
                                      allow_lists[number], session, node, Rng(session));
   machine.armed = never;
   machine.met.clear();

@@ -59,9 +59,9 @@ DrawnWorld world_of(std::size_t peers, const std::string& rules, std::uint64_t s
   DrawnWorld world{.seed = seed, .scenario = parsed.scenario};
   world.scenario.peers = peers;
   if (world.scenario.until == 1h) world.scenario.until = 60s;
-  world.node.gossip.steps = std::uint64_t{1} << 40;
+  world.node.course.steps = std::uint64_t{1} << 40;
   world.node.gossip.period_steps = 20;
-  world.node.gossip.save_every_steps = 100;
+  world.node.course.save_every_steps = 100;
   world.node.gossip.pairing = PairingKind::uniform;
   return world;
 }
@@ -274,7 +274,7 @@ TEST_CASE("F26 and F28 kills while checkpoints are written leave the old one or 
   DrawnWorld world = world_of(
       3, "save_s = 1\nuntil_s = 200\n" + near +
              fault("kind = \"kill\"\npeers = \"any\"\nat_s = 5\nfor_s = 0.5\nevery_s = 2\n"));
-  world.node.gossip.save_every_steps = 20;
+  world.node.course.save_every_steps = 20;
   Probe probe;
   holds(world, probe);
   CHECK(probe.restored.size() > 50);
@@ -312,14 +312,14 @@ TEST_CASE("F43 a second holder of a key confuses whom it speaks to and breaks no
     Member copy = world.peer(1).node->membership().self();
     copy.address = "virtual:elsewhere";
     ++copy.incarnation;
-    const auto& exchange = world.options().node.gossip.exchange;
+    const CourseOptions& course = world.options().node.course;
     for (const PeerNumber to : {0U, 2U, 3U, 4U}) {
       const TransferId id{copy.id, 4711, ++number};
       world.send_from_outside(copy.id, to, PushPull{true, {copy}});
       world.send_from_outside(copy.id, to,
                               Offer{.id = id,
-                                    .layout_hash = exchange.layout_hash,
-                                    .elements = exchange.elements,
+                                    .layout_hash = course.layout_hash,
+                                    .elements = course.elements,
                                     .alpha = 0.5F});
       world.send_from_outside(copy.id, to, Commit{id});
     }

@@ -82,7 +82,7 @@ std::vector<Message> forgeries(const Simulator& world, PeerNumber to, const Tran
   self.accuser = id_of(victim);
   Member newcomer{.id = stranger, .name = "friend", .address = "elsewhere:2", .progress = far};
   const std::vector<Member> lies = {dead, left, raised, self, newcomer};
-  const auto& exchange = world.options().node.gossip.exchange;
+  const CourseOptions& course = world.options().node.course;
   const TransferId own{stranger, 1, 1};
   return {Ping{1, far, lies},
           PingRequest{2, id_of(victim), lies},
@@ -91,13 +91,13 @@ std::vector<Message> forgeries(const Simulator& world, PeerNumber to, const Tran
           PushPull{true, lies},
           PushPull{false, lies},
           Offer{.id = own,
-                .layout_hash = exchange.layout_hash,
-                .elements = exchange.elements,
+                .layout_hash = course.layout_hash,
+                .elements = course.elements,
                 .alpha = 1,
                 .step = 1u << 30},
           Offer{.id = heard,
-                .layout_hash = exchange.layout_hash,
-                .elements = exchange.elements,
+                .layout_hash = course.layout_hash,
+                .elements = course.elements,
                 .alpha = std::numeric_limits<float>::quiet_NaN()},
           Accept{.id = heard, .alpha = 1},
           Refuse{heard, Reason::busy},
@@ -107,8 +107,8 @@ std::vector<Message> forgeries(const Simulator& world, PeerNumber to, const Tran
           Query{heard},
           Abort{heard, Reason::timed_out},
           Resume{heard, 0},
-          Fetch{own, exchange.layout_hash},
-          Coming{heard, exchange.layout_hash, exchange.elements, 1u << 30}};
+          Fetch{own, course.layout_hash},
+          Coming{heard, course.layout_hash, course.elements, 1u << 30}};
 }
 
 /// The newest exchange that anybody offered: what an eavesdropper would know.

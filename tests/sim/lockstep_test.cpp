@@ -45,11 +45,10 @@ struct Run {
     const Trainer first = trainer(0);
     Simulator::Options options = small_world(specs.size(), 11);
     options.node.mode = ModeKind::ring;
-    options.node.gossip.exchange.layout_hash = first.layout().hash();
+    options.node.course.layout_hash = first.layout().hash();
+    options.node.course.elements = first.layout().size();
+    options.node.course.steps = steps;
     RingOptions& ring = options.node.ring;
-    ring.steps = steps;
-    ring.layout_hash = first.layout().hash();
-    ring.elements = first.layout().size();
     ring.state_elements = first.state_size();
     ring.batch = static_cast<std::uint32_t>(specs[0].batch);
     ring.segment_elements = 50;

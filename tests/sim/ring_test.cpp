@@ -88,8 +88,8 @@ DrawnWorld world_of(std::size_t peers, const std::string& rules, std::uint64_t s
   DrawnWorld world{.seed = seed, .scenario = parsed.scenario};
   world.scenario.peers = peers;
   world.node.mode = ModeKind::ring;
-  world.node.gossip.steps = std::uint64_t{1} << 40;
-  world.node.gossip.save_every_steps = 100;
+  world.node.course.steps = std::uint64_t{1} << 40;
+  world.node.course.save_every_steps = 100;
   world.node.ring.segment_elements = 256;
   return world;
 }

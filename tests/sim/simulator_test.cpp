@@ -25,7 +25,7 @@ using namespace std::chrono_literals;
 /// A world with a bit of everything: unlike peers, poor links, faults of all parties.
 Simulator::Options troubled_world(std::uint64_t seed) {
   Simulator::Options options = small_world(6, seed);
-  options.node.gossip.save_every_steps = 40;
+  options.node.course.save_every_steps = 40;
   Scenario& scenario = options.scenario;
   scenario.speeds = {{.peers = just(2), .factor = 0.3}};
   scenario.links = {every_link({.latency = 3ms,
@@ -165,7 +165,7 @@ TEST_CASE("a stopped peer gets what was sent meanwhile as soon as it wakes", "[s
 TEST_CASE("a killed peer comes back with its newest checkpoint and a new session and exchanges",
           "[sim]") {
   Simulator::Options options = small_world(4, 6);
-  options.node.gossip.save_every_steps = 25;
+  options.node.course.save_every_steps = 25;
   options.scenario.faults = {fault(FaultKind::kill, 5s, just(2), 2s)};
   class Life : public Watcher {
    public:
@@ -230,7 +230,7 @@ TEST_CASE("a peer killed before its first checkpoint starts afresh", "[sim]") {
 
 TEST_CASE("faults of one peer that overlap combine and end one by one", "[sim]") {
   Simulator::Options options = small_world(3, 21);
-  options.node.gossip.steps = 1 << 30;
+  options.node.course.steps = 1 << 30;
   FaultRule fast = fault(FaultKind::clock_rate, 2s, just(0), 4s);
   fast.factor = 2;
   FaultRule late = fault(FaultKind::slow_disk, 2s, just(0), 4s);
@@ -263,7 +263,7 @@ TEST_CASE("faults of one peer that overlap combine and end one by one", "[sim]")
 
 TEST_CASE("a slow CPU slows the job that is under way and no longer than it lasts", "[sim]") {
   Simulator::Options options = small_world(1, 24);
-  options.node.gossip.steps = 200;
+  options.node.course.steps = 200;
   options.scenario.step = 100ms;
   options.scenario.step_jitter = 0;
   FaultRule slow = fault(FaultKind::slow_cpu, 5s, just(0), 10s);
@@ -300,7 +300,7 @@ TEST_CASE("any number of slow CPUs and fast clocks at once leaves time finite", 
 TEST_CASE("a stopped peer told to leave does when it wakes and comes back when its time is over",
           "[sim]") {
   Simulator::Options options = small_world(3, 22);
-  options.node.gossip.steps = 1 << 30;
+  options.node.course.steps = 1 << 30;
   options.scenario.faults = {fault(FaultKind::stop, 1s, just(1), 3s),
                              fault(FaultKind::leave, 2s, just(1), 10s)};
   Simulator world(options, idle_peers(options));
@@ -315,7 +315,7 @@ TEST_CASE("a stopped peer told to leave does when it wakes and comes back when i
 
 TEST_CASE("a world waits for a peer that left and is to come back", "[sim]") {
   Simulator::Options options = small_world(3, 23);
-  options.node.gossip.steps = 100;
+  options.node.course.steps = 100;
   options.scenario.faults = {fault(FaultKind::leave, 500ms, just(1), 60s)};
   Simulator world(options, idle_peers(options));
   world.run(Time(300s));
@@ -374,7 +374,7 @@ TEST_CASE("a peer told to leave saves and says so and is nobody's dead", "[sim]"
 
 TEST_CASE("a world ends when every budget is done and nobody waits for anybody", "[sim]") {
   Simulator::Options options = small_world(4, 10);
-  options.node.gossip.steps = 200;
+  options.node.course.steps = 200;
   options.scenario.speeds = {{.peers = just(0), .factor = 0.5}};
   Simulator world(options, idle_peers(options));
   world.run(Time(1h));
@@ -402,9 +402,9 @@ TEST_CASE("one virtual peer trains bit for bit as its trainer alone", "[sim]") {
   alone.run_steps(150);
 
   Simulator::Options options = small_world(1, 11);
-  options.node.gossip.steps = 150;
-  options.node.gossip.exchange.layout_hash = alone.layout().hash();
-  options.node.gossip.exchange.elements = alone.layout().size();
+  options.node.course.steps = 150;
+  options.node.course.layout_hash = alone.layout().hash();
+  options.node.course.elements = alone.layout().size();
   Simulator world(options, [&](std::size_t peer) {
     return training_workload(Replica(Trainer(spec, data), peer));
   });
@@ -423,7 +423,7 @@ TEST_CASE("one peer on a noiseless quadratic comes to its optimum at the rate of
   // sum is below 5 * 6e-8 / (lr h) <= 3e-5 for the flattest direction, h = 0.1.
   const QuadraticSpec spec{.dimension = 16, .learning_rate = 0.1, .noise = 0, .seed = 12};
   Simulator::Options options = small_world(1, 12);
-  options.node.gossip.steps = 3000;
+  options.node.course.steps = 3000;
   Simulator world(options, [&](std::size_t peer) { return quadratic_workload(spec, peer); });
   const std::vector<double> optimum = quadratic_optimum(spec, 0);
   for (const double value : optimum) REQUIRE(std::abs(value) < 5);

@@ -23,12 +23,13 @@ inline Simulator::Options small_world(std::size_t peers, std::uint64_t seed,
   layout.add("x", {dimension});
   Simulator::Options options{.peers = peers, .seed = seed};
   options.scenario.dimension = dimension;
+  CourseOptions& course = options.node.course;
+  course.run_seed = seed;
+  course.steps = endless_steps;
+  course.layout_hash = layout.hash();
+  course.elements = layout.size();
   GossipOptions& gossip = options.node.gossip;
-  gossip.run_seed = seed;
-  gossip.steps = endless_steps;
   gossip.period_steps = 10;
-  gossip.exchange.layout_hash = layout.hash();
-  gossip.exchange.elements = layout.size();
   gossip.exchange.clip_factor = 0;
   return options;
 }

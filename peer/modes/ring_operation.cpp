@@ -1,0 +1,156 @@
+// One sum after another, each checked for who is in it.
+#include "peer/modes/ring_operation.hpp"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <utility>
+
+#include "consensus/base/check.hpp"
+#include "consensus/base/rng.hpp"
+
+namespace gv {
+namespace {
+
+/// Numbers that ride along with every sum: whoever is missing or counted twice shows in them.
+constexpr std::size_t lanes = 4;
+/// Sums of so many values below this are exact in single precision.
+constexpr std::uint64_t lane_limit = 1 << 14;
+
+std::array<float, lanes> lanes_of(PeerId peer, std::uint64_t operation) {
+  const std::uint64_t id = hash_combine(0, static_cast<std::uint64_t>(peer));
+  const std::uint64_t both = hash_combine(id, operation);
+  return {1, static_cast<float>(id % lane_limit), static_cast<float>(both % lane_limit),
+          static_cast<float>(both / lane_limit % lane_limit)};
+}
+
+}  // namespace
+
+RingOperation::RingOperation(PeerId self, std::size_t elements, const RingOptions& options)
+    : self_(self),
+      elements_(elements),
+      options_(options),
+      gradients_(elements + lanes),
+      works_(elements + lanes) {
+  check(options_.bucket_elements > 0 && options_.segment_elements > 0, "pieces have elements");
+  // Longer vectors in larger pieces, so that all can be named.
+  const std::size_t total = elements_ + lanes;
+  const std::size_t bucket = std::max(options_.bucket_elements, total / PieceName::buckets_max + 1);
+  for (std::size_t end = total; end > 0;) {
+    const std::size_t begin = end > bucket + lanes ? end - bucket : 0;
+    shape_.buckets.push_back({begin, end});
+    end = begin;
+  }
+  shape_.segment = options_.segment_elements;
+  shape_.unweighted_from = elements_;
+  shape_.wire = {options_.codec, options_.keep_per_block > 0};
+}
+
+void RingOperation::enter(const Epoch& epoch) {
+  shape_.order = epoch.order;
+  shape_.epoch = epoch.key();
+  shape_.algorithm = options_.algorithm.value_or(
+      shape_.wire.is_plain()
+          ? fastest(epoch.order.size(), elements_, assumed_latency_s, assumed_seconds_per_byte)
+          : ReduceAlgorithm::ring);
+  const auto rank =
+      static_cast<std::size_t>(std::ranges::find(epoch.order, self_) - epoch.order.begin());
+  share_ = epoch.shares[rank];
+  samples_ = 0;
+  for (const std::uint32_t share : epoch.shares) samples_ += share;
+  weight_ = static_cast<float>(static_cast<double>(share_) / static_cast<double>(samples_));
+}
+
+void RingOperation::leave(std::uint64_t next_key) {
+  if (reduce_) bytes_sent_ += reduce_->bytes_sent();
+  reduce_.reset();
+  std::erase_if(held_, [next_key](const Held& piece) { return piece.id.session != next_key; });
+  held_bytes_ = 0;
+  for (const Held& piece : held_) held_bytes_ += piece.bytes.size();
+}
+
+void RingOperation::begin(std::uint64_t number, Effects& out) {
+  if (!gradient_.valid || gradient_.samples != share_) {
+    gradient_.values.reset();
+    gradient_ = {.values = gradients_.blank(),
+                 .samples = share_,
+                 .begin = elements_ + lanes,
+                 .job = 0,
+                 .valid = true};
+  }
+  std::ranges::copy(lanes_of(self_, number),
+                    gradient_.values->begin() + static_cast<std::ptrdiff_t>(elements_));
+  reduce_.emplace(shape_, self_, number, weight_, gradient_.values, works_.blank());
+  offered_.assign(shape_.buckets.size(), false);
+  offer_buckets(out);
+  std::deque<Held> held = std::exchange(held_, {});
+  held_bytes_ = 0;
+  for (Held& piece : held) {
+    const Block block{piece.id, 0, piece.bytes};
+    if (piece.id.session != shape_.epoch || reduce_->receive(piece.from, block, out)) continue;
+    const std::uint64_t next = (number + 1) % PieceName::operations;
+    if (PieceName::of(piece.id.number).operation != next) continue;
+    held_bytes_ += piece.bytes.size();
+    held_.push_back(std::move(piece));
+  }
+}
+
+std::optional<GradientOrder> RingOperation::order(std::uint64_t job) {
+  if (!reduce_ || !gradient_.valid || gradient_.job != 0) return std::nullopt;
+  gradient_.job = job;
+  lent_ = gradient_.values;
+  GradientOrder order{.samples = gradient_.samples,
+                      .keep_per_block = options_.keep_per_block,
+                      .codec = options_.codec,
+                      .values = gradient_.values};
+  for (const Range& bucket : shape_.buckets) order.marks.push_back(bucket.begin);
+  return order;
+}
+
+void RingOperation::ready(std::uint64_t job, std::size_t begin, Effects& out) {
+  if (!gradient_.valid || gradient_.job != job || begin >= gradient_.begin) return;
+  gradient_.begin = begin;
+  offer_buckets(out);
+}
+
+void RingOperation::offer_buckets(Effects& out) {
+  if (!reduce_ || !gradient_.valid) return;
+  for (std::size_t i = 0; i < offered_.size(); ++i) {
+    if (offered_[i] || gradient_.begin > shape_.buckets[i].begin) continue;
+    offered_[i] = true;
+    reduce_->ready(i, out);
+  }
+}
+
+bool RingOperation::receive(PeerId from, const Block& block, Effects& out) {
+  return reduce_ && reduce_->receive(from, block, out);
+}
+
+void RingOperation::keep(PeerId from, const Block& block) {
+  const std::size_t held_max = 2 * sizeof(float) * (elements_ + lanes);
+  if (held_bytes_ + block.bytes.size() > held_max) return;
+  held_bytes_ += block.bytes.size();
+  held_.push_back({from, block.id, {block.bytes.begin(), block.bytes.end()}});
+}
+
+RingOperation::Vector RingOperation::finish() {
+  std::array<double, lanes> wanted{};
+  for (const PeerId peer : shape_.order) {
+    const std::array<float, lanes> its = lanes_of(peer, reduce_->operation());
+    for (std::size_t i = 0; i < lanes; ++i) wanted[i] += static_cast<double>(its[i]);
+  }
+  Vector sum = reduce_->result();
+  for (std::size_t i = 0; i < lanes; ++i) {
+    if (static_cast<double>((*sum)[elements_ + i]) != wanted[i]) return nullptr;
+  }
+  bytes_sent_ += reduce_->bytes_sent();
+  reduce_.reset();
+  gradient_.valid = false;
+  return sum;
+}
+
+bool RingOperation::is_waiting() const {
+  return reduce_ && !reduce_->done() && std::ranges::all_of(offered_, std::identity{});
+}
+
+}  // namespace gv

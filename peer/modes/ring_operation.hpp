@@ -1,0 +1,106 @@
+// The operation that everybody in an epoch makes together: one sum of what each brings.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "consensus/effects.hpp"
+#include "consensus/ring/agreement.hpp"
+#include "consensus/ring/all_reduce.hpp"
+#include "peer/modes/ring_options.hpp"
+#include "peer/modes/vector_pool.hpp"
+#include "peer/replica.hpp"
+
+namespace gv {
+
+/// Keeps our own gradient until its sum is applied, however often that is begun, and blocks of
+/// others that come before we are ready for them. Pure.
+class RingOperation {
+ public:
+  using Vector = VectorPool::Vector;
+
+  RingOperation(PeerId self, std::size_t elements, const RingOptions& options);
+
+  /// The epoch in which operations are made from now on. Our own place in it is fixed by its order.
+  void enter(const Epoch& epoch);
+  /// The sum under way is given up. Blocks are kept that belong to the epoch of that key.
+  void leave(std::uint64_t next_key);
+
+  /// Begins the operation of that number, with the gradient for it if there is one, and asks for
+  /// one otherwise.
+  void begin(std::uint64_t number, Effects& out);
+  /// What a job has to compute, asked for once; that job is then known by its number.
+  std::optional<GradientOrder> order(std::uint64_t job);
+  /// The gradient that the job computes is final from element `begin` on.
+  void ready(std::uint64_t job, std::size_t begin, Effects& out);
+  /// No job writes to a gradient any more.
+  void job_done() { lent_.reset(); }
+  /// The replica is another: what was computed on it is of no use.
+  void forget_gradient() { gradient_.valid = false; }
+
+  /// True if the block was a piece of the sum under way.
+  bool receive(PeerId from, const Block& block, Effects& out);
+  /// Keeps a block of another operation until that begins; not too many of them.
+  void keep(PeerId from, const Block& block);
+
+  bool is_done() const { return reduce_ && reduce_->done(); }
+  /// Ends the operation that is done. The weighted sum, or null if not everybody is in it once;
+  /// then the operation may be begun again.
+  Vector finish();
+
+  /// Our part is given, and something of others is not there.
+  bool is_waiting() const;
+  bool involves(PeerId peer) const { return reduce_ && reduce_->involves(peer); }
+  /// Grows while there is progress.
+  std::uint64_t progress() const { return reduce_ ? reduce_->progress() : 0; }
+
+  /// Those in the newest epoch, by rank, and how their sums are made.
+  const std::vector<PeerId>& order() const { return shape_.order; }
+  ReduceAlgorithm algorithm() const { return shape_.algorithm; }
+  /// Samples of one operation of everybody.
+  std::uint64_t samples() const { return samples_; }
+  /// Of all operations that are over.
+  std::uint64_t bytes_sent() const { return bytes_sent_; }
+
+ private:
+  /// A block of an operation that we have not begun yet.
+  struct Held {
+    PeerId from{};
+    TransferId id;
+    std::vector<std::byte> bytes;
+  };
+
+  /// The gradient for the operation that is next, computed or being computed.
+  struct Gradient {
+    Vector values;
+    std::uint32_t samples = 0;
+    std::size_t begin = 0;  ///< Final from here on.
+    std::uint64_t job = 0;  ///< That computes it; 0: not asked for yet.
+    bool valid = false;     ///< Belongs to the model as it is.
+  };
+
+  void offer_buckets(Effects& out);
+
+  PeerId self_;
+  std::size_t elements_;
+  RingOptions options_;
+  AllReduceOptions shape_;
+  std::uint32_t share_ = 0;
+  float weight_ = 1;
+  std::uint64_t samples_ = 0;
+  Gradient gradient_;
+  Vector lent_;  ///< What the job under way writes to.
+  std::optional<AllReduce> reduce_;
+  std::vector<bool> offered_;  ///< Buckets of `reduce_` whose input was given to it.
+  std::deque<Held> held_;
+  std::size_t held_bytes_ = 0;
+  VectorPool gradients_;  ///< Two: the next operation may begin before the job says it is done.
+  VectorPool works_;
+  std::uint64_t bytes_sent_ = 0;
+};
+
+}  // namespace gv
