@@ -169,6 +169,14 @@ void Host::carry_out(NodeEffects& effects) {
         fmt::print("{}\n", to_line(node_->ring()->last_interruption(), node_->membership()));
         std::fflush(stdout);
       }
+      if (event.name == "gradient_not_finite") {
+        fmt::print(stderr,
+                   "step {}: the gradient of this peer is not finite, or too large for ring.codec, "
+                   "so it leaves the others; lower train.learning_rate, or look for broken samples "
+                   "in its shard\n",
+                   node_->mode().step());
+        exit_code_ = 1;
+      }
       const bool overdue = event.name == "exchange_aborted" && event.reason == Reason::timed_out;
       if (overdue && event.peer) lanes_->doubt(*event.peer);
     }

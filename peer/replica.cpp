@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "consensus/base/rng.hpp"
-#include "consensus/exchange/guard.hpp"
 #include "consensus/ring/stream.hpp"
 
 namespace gv {
@@ -34,16 +33,16 @@ void Replica::restore_canary(const std::string& text) {
   if (in) canary_ = read;
 }
 
-/// Values that are not finite are told to nobody: `finite` becomes false, and the rest is not told.
-Score Replica::compute(const GradientOrder& order, const Ready& ready, bool& finite) {
+/// Nobody is told of values that cannot be written, nor of any after them.
+Score Replica::compute(const GradientOrder& order, const Ready& ready, bool& writable) {
   const std::span<float> values = std::span(*order.values).first(trainer_.parameters().size());
   if (order.keep_per_block == 0) {
     auto mark = order.marks.begin();
     std::size_t told = values.size();
     const auto tell = [&](std::size_t begin) {
-      finite = finite && is_finite(values.subspan(begin, told - begin));
+      writable = writable && is_writable(order.codec, values.subspan(begin, told - begin));
       told = begin;
-      if (finite && ready) ready(begin);
+      if (writable && ready) ready(begin);
     };
     const Score score =
         trainer_.gradient(order.samples, values, [&](std::size_t begin, std::size_t) {
@@ -51,12 +50,12 @@ Score Replica::compute(const GradientOrder& order, const Ready& ready, bool& fin
           for (; mark != order.marks.end() && *mark >= begin; ++mark) reached = *mark;
           if (reached) tell(std::min(*reached, values.size()));
         });
-    finite = finite && is_finite(values.first(told));
+    writable = writable && is_writable(order.codec, values.first(told));
     return score;
   }
   const Score score = trainer_.gradient(order.samples, values);
-  finite = is_finite(values);
-  if (!finite) return score;
+  writable = is_writable(order.codec, values);
+  if (!writable) return score;
   residual_.resize(values.size());
   if (std::exchange(residual_used_, false)) {
     residual_before_ = residual_;
@@ -71,7 +70,7 @@ Score Replica::compute(const GradientOrder& order, const Ready& ready, bool& fin
     keep_error(kept, *sent, residual_);
     sent->add_to(values);
   } else {
-    finite = false;  // A norm that is no float.
+    writable = false;  // With what was kept from earlier steps.
   }
   return score;
 }
@@ -100,7 +99,7 @@ JobDone Replica::run(Job job, const Ready& ready) {
   }
   if (job.steps > 0) done.score = trainer_.run_steps(job.steps);
   if (job.gradient) {
-    done.score = compute(*job.gradient, ready, done.gradient_finite);
+    done.score = compute(*job.gradient, ready, done.gradient_writable);
     done.gradient_samples = job.gradient->samples;
   }
   done.step = trainer_.step();

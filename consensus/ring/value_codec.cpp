@@ -30,16 +30,8 @@ Code code_of(ValueCodec codec) { return {codec == ValueCodec::qsgd8 ? 8u : 4u}; 
 
 std::size_t code_bytes(Code code, std::size_t count) { return (count * code.bits + 7) / 8; }
 
-/// Infinite if a value is not finite.
-float largest_of(std::span<const float> values) {
-  if (!is_finite(values)) return std::numeric_limits<float>::infinity();
-  float largest = 0;
-  for (const float value : values) largest = std::max(largest, std::abs(value));
-  return largest;
-}
-
 void encode_bucket(Code code, std::span<const float> values, Rng& rng, std::byte* out) {
-  const float largest = largest_of(values);
+  const float largest = largest_magnitude(values);
   std::memcpy(out, &largest, sizeof largest);
   std::byte* const codes = out + sizeof largest;
   std::memset(codes, 0, code_bytes(code, values.size()));
@@ -93,6 +85,13 @@ std::optional<ValueCodec> value_codec_from_name(std::string_view name) {
     if (name == to_string(codec)) return codec;
   }
   return std::nullopt;
+}
+
+bool is_writable(ValueCodec codec, std::span<const float> values) {
+  float largest = std::numeric_limits<float>::max();
+  if (codec == ValueCodec::fp16) largest = 65504;
+  if (codec == ValueCodec::bf16) largest = 0x1.fep127f;
+  return largest_magnitude(values) <= largest;
 }
 
 std::size_t encoded_size(ValueCodec codec, std::size_t count) {

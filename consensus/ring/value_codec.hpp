@@ -26,6 +26,10 @@ constexpr std::size_t qsgd_bucket = 512;  ///< Values that share a scale.
 std::string_view to_string(ValueCodec codec);
 std::optional<ValueCodec> value_codec_from_name(std::string_view name);
 
+/// All values are finite, and none is too large to be so as the codec writes it. Means of vectors
+/// of which this holds are writable too.
+bool is_writable(ValueCodec codec, std::span<const float> values);
+
 /// Bytes that `count` values take: 4, 2, 2, 1 or 1/2 each, rounded up, and 4 for each bucket.
 std::size_t encoded_size(ValueCodec codec, std::size_t count);
 

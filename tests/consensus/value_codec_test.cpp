@@ -172,6 +172,19 @@ TEST_CASE("what is not finite is refused by every codec wherever it stands") {
   }
 }
 
+TEST_CASE("what can be written is what can be read") {
+  Rng rng(8);
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const ValueCodec codec : codecs) {
+    for (const float value : {0.0f, -65504.0f, 65536.0f, 0x1.fep127f, -0x1.fffffep127f, infinity,
+                              -infinity, std::numeric_limits<float>::quiet_NaN()}) {
+      const std::vector<float> values = {1, value, 2};
+      INFO(to_string(codec) << ' ' << value);
+      CHECK(is_writable(codec, values) == !passed_through(codec, values, rng).empty());
+    }
+  }
+}
+
 TEST_CASE("bytes of another size are refused") {
   const ValueCodec codec = GENERATE(values(codecs));
   Rng rng(9);

@@ -345,6 +345,38 @@ TEST_CASE("a launched run in lockstep names whoever it lost and goes on without 
   CHECK(output.find("is made by the other 3") != std::string::npos);
 }
 
+TEST_CASE("one whose gradient is not finite leaves with a word and the others go on without it",
+          "[process]") {
+  const TemporaryFolder data;
+  std::ofstream table(data.path() / "table.csv");
+  for (int row = 0; row < 600; ++row) {
+    // One sample is so large that sums of its products are infinite. It is dealt to one peer.
+    table << (row == 300 ? "3e38,3e38," : row % 2 == 0 ? "1,2," : "-1,-2,") << row % 2 << '\n';
+  }
+  table.close();
+  std::string config = lockstep(3000, round_the_ring);
+  const auto begin = config.find("[data]");
+  config.replace(
+      begin, config.find("[model]") - begin,
+      fmt::format("[data]\nkind = \"csv\"\nfolder = \"{}\"\ntrain_files = [\"table.csv\"]\n"
+                  "test_files = [\"table.csv\"]\n",
+                  data.path().string()));
+  Swarm swarm(3, config);
+  swarm.start_all();
+  std::vector<std::size_t> others;
+  for (std::size_t number = 0; number < 3; ++number) {
+    const Ending ending = swarm.wait_for_end(number, 100s);
+    INFO(swarm.output(number));
+    CHECK(ending.signal == 0);
+    const bool told = swarm.output(number).find("not finite") != std::string::npos;
+    CHECK(ending.exit_code == (told ? 1 : 0));
+    CHECK(swarm.events(number, "gradient_not_finite").size() == (told ? 1 : 0));
+    if (!told) others.push_back(number);
+  }
+  REQUIRE(others.size() == 2);
+  for (const std::size_t number : others) CHECK(swarm.events(number, "budget_done").size() == 1);
+}
+
 // A watched peer ends itself just where the name in docs/faults.md says. Those of an agreement come
 // about because another is killed first.
 TEST_CASE("a death at any point of lockstep leaves the others with one result", "[process]") {
