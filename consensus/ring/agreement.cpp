@@ -159,6 +159,8 @@ std::vector<std::uint32_t> RingAgreement::shares(const std::vector<PeerId>& orde
 }
 
 void RingAgreement::decide(Time now, Effects& out) {
+  // Who was lost after its answer would only end the epoch again; if it lives, it joins the next.
+  std::erase_if(answers_, [this](const auto& answer) { return blamed_.contains(answer.first); });
   Start start{.ballot = promised_};
   const auto newest =
       std::ranges::max_element(answers_, std::ranges::less{},

@@ -525,6 +525,20 @@ TEST_CASE("whoever is told of a death does not wait for the dead", "[unit]") {
   CHECK(decided_after(true, PeerId{3}) == 300ms);
 }
 
+TEST_CASE("who is lost after it answered is in no epoch", "[unit]") {
+  RingAgreement first(PeerId{1}, 0, {});
+  Effects out;
+  first.set_candidates(Time(0s), {PeerId{1}, PeerId{2}, PeerId{3}});
+  first.disturb(Time(0s), std::nullopt, out);
+  first.tick(Time(0s), out);
+  const Message confirm = Confirm{.ballot = first.promised()};
+  first.receive(Time(1ms), PeerId{3}, confirm, out);
+  first.disturb(Time(2ms), PeerId{3}, out);
+  first.receive(Time(3ms), PeerId{2}, confirm, out);
+  REQUIRE(first.epoch() != nullptr);
+  CHECK(first.epoch()->order == std::vector{PeerId{1}, PeerId{2}});
+}
+
 TEST_CASE("who stands still tells the others of a death and no epoch of theirs ends for nothing",
           "[unit]") {
   RingAgreement second(PeerId{2}, 0, {});
