@@ -310,7 +310,10 @@ void RingAgreement::receive(Time now, PeerId from, const Halt& message, Effects&
     if (message.ballot != epoch_->id || !epoch_->contains(from) || !concerns) return;
     stand_still(now);
   }
-  if (blames) blamed_.insert(message.blamed);
+  // An answer to our ballot is newer than blame from before it.
+  const bool outdated =
+      proposing_ && message.ballot != promised_ && answers_.contains(message.blamed);
+  if (blames && !outdated) blamed_.insert(message.blamed);
 }
 
 }  // namespace gv
