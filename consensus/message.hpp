@@ -243,7 +243,8 @@ struct Start {
 
 /// The epoch is over: a peer is lost, or nothing comes any more.
 struct Halt {
-  EpochId ballot;
+  EpochId ballot;   ///< The epoch's, or that of the agreement under way.
+  PeerId blamed{};  ///< Whose connection broke or who is silent; 0: nobody. Not waited for long.
 };
 
 /// Nothing comes: are you there, and in which epoch?

@@ -200,7 +200,7 @@ void serialize(A& ar, Start& m) {
 
 template <BoundedArchive A>
 void serialize(A& ar, Halt& m) {
-  ar(m.ballot);
+  ar(m.ballot, m.blamed);
 }
 
 template <BoundedArchive A>

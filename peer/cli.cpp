@@ -196,8 +196,9 @@ Problems prepare(const PeerArguments& arguments, HostOptions& options) {
   return problems;
 }
 
-int peer_command(const PeerArguments& arguments) {
+int peer_command(const PeerArguments& arguments, const EffectsWatcher& watcher) {
   HostOptions options;
+  options.watcher = watcher;
   const Problems problems = prepare(arguments, options);
   if (!problems.empty()) return fail(problems);
   return run_peer(options);
@@ -292,7 +293,7 @@ std::string host_name() {
 
 }  // namespace
 
-int run_command_line(int argc, char** argv) {
+int run_command_line(int argc, char** argv, const EffectsWatcher& watcher) {
   if (sodium_init() < 0) {
     fmt::print(stderr, "the system's source of randomness does not work\n");
     return 1;
@@ -345,7 +346,7 @@ int run_command_line(int argc, char** argv) {
   peer->footer(
       "Example:\n  grapevine peer configs/fashion-mlp.toml --listen 192.0.2.1:7000\n"
       "  grapevine peer configs/fashion-mlp.toml --listen 192.0.2.2:7000 --join 192.0.2.1:7000");
-  peer->callback([&] { result = peer_command(arguments); });
+  peer->callback([&] { result = peer_command(arguments, watcher); });
 
   auto* launcher = app.add_subcommand("launch", "Run many peers on this machine");
   LaunchOptions launch_options;

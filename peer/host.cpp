@@ -158,6 +158,7 @@ void Host::carry_out(NodeEffects& effects) {
   // Doing one thing can make the node want another; every round ends with what it asked for done.
   for (int round = 0; round < 16; ++round) {
     NodeEffects more;
+    if (options_.watcher) options_.watcher(*node_, effects);
     bool members_changed = false;
     for (const Event& event : effects.events) {
       log_.write(now(), event);
@@ -170,6 +171,14 @@ void Host::carry_out(NodeEffects& effects) {
       if (event.name == "ring_resumed" && event.peer && !options_.quiet) {
         fmt::print("{}\n", to_line(node_->ring()->last_interruption(), node_->membership()));
         std::fflush(stdout);
+      }
+      if (event.name == "gradient_not_finite") {
+        fmt::print(stderr,
+                   "step {}: the gradient of this peer is not finite, or too large for ring.codec, "
+                   "so it leaves the others; lower train.learning_rate, or look for broken samples "
+                   "in its shard\n",
+                   node_->mode().step());
+        exit_code_ = 1;
       }
       const bool overdue = event.name == "exchange_aborted" && event.reason == Reason::timed_out;
       if (overdue && event.peer) lanes_->doubt(*event.peer);

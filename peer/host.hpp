@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +13,13 @@
 #include "peer/config.hpp"
 
 namespace gv {
+
+class Node;
+struct NodeEffects;
+
+/// Called with what the node wants done, before any of it is done. For tests, which end a peer at
+/// an exact point of a protocol.
+using EffectsWatcher = std::function<void(const Node&, const NodeEffects&)>;
 
 /// Signals so soon after a first are the same request, delivered twice: by a launcher and by
 /// whoever stops its whole group, say. A later one means at once.
@@ -35,6 +43,7 @@ struct HostOptions {
   std::size_t wait_for = 1;       ///< Start training when this many peers are there.
   bool resume = false;            ///< Go on from the newest sound checkpoint in the folder.
   bool quiet = false;             ///< No progress lines on standard output.
+  EffectsWatcher watcher;         ///< May be empty.
 };
 
 /// Runs a peer until its training is over or it is told to stop. Returns the process's exit code: 0

@@ -33,17 +33,29 @@ void Replica::restore_canary(const std::string& text) {
   if (in) canary_ = read;
 }
 
-Score Replica::compute(const GradientOrder& order, const Ready& ready) {
+/// Nobody is told of values that cannot be written, nor of any after them.
+Score Replica::compute(const GradientOrder& order, const Ready& ready, bool& writable) {
   const std::span<float> values = std::span(*order.values).first(trainer_.parameters().size());
   if (order.keep_per_block == 0) {
     auto mark = order.marks.begin();
-    return trainer_.gradient(order.samples, values, [&](std::size_t begin, std::size_t) {
-      std::optional<std::size_t> reached;
-      for (; mark != order.marks.end() && *mark >= begin; ++mark) reached = *mark;
-      if (reached && ready) ready(*reached);
-    });
+    std::size_t told = values.size();
+    const auto tell = [&](std::size_t begin) {
+      writable = writable && is_writable(order.codec, values.subspan(begin, told - begin));
+      told = begin;
+      if (writable && ready) ready(begin);
+    };
+    const Score score =
+        trainer_.gradient(order.samples, values, [&](std::size_t begin, std::size_t) {
+          std::optional<std::size_t> reached;
+          for (; mark != order.marks.end() && *mark >= begin; ++mark) reached = *mark;
+          if (reached) tell(std::min(*reached, values.size()));
+        });
+    writable = writable && is_writable(order.codec, values.first(told));
+    return score;
   }
   const Score score = trainer_.gradient(order.samples, values);
+  writable = is_writable(order.codec, values);
+  if (!writable) return score;
   residual_.resize(values.size());
   if (std::exchange(residual_used_, false)) {
     residual_before_ = residual_;
@@ -58,7 +70,7 @@ Score Replica::compute(const GradientOrder& order, const Ready& ready) {
     keep_error(kept, *sent, residual_);
     sent->add_to(values);
   } else {
-    kept.add_to(values);  // Not finite, which others will see.
+    writable = false;  // With what was kept from earlier steps.
   }
   return score;
 }
@@ -87,7 +99,7 @@ JobDone Replica::run(Job job, const Ready& ready) {
   }
   if (job.steps > 0) done.score = trainer_.run_steps(job.steps);
   if (job.gradient) {
-    done.score = compute(*job.gradient, ready);
+    done.score = compute(*job.gradient, ready, done.gradient_writable);
     done.gradient_samples = job.gradient->samples;
   }
   done.step = trainer_.step();

@@ -57,6 +57,7 @@ struct JobDone {
   std::vector<Force> spent;            ///< What was added, back with the thread that lent it.
   std::shared_ptr<Floats> state;  ///< The one asked for, filled.
   std::size_t gradient_samples = 0;           ///< Of the gradient computed, if one was.
+  bool gradient_writable = true;              ///< Finite, and so in its codec.
   Duration busy{};           ///< How long the job took, as measured by the one who ran it.
   bool saved = false;        ///< A checkpoint was asked for and written.
   std::string save_problem;  ///< Why it could not be written; empty if it was.
@@ -68,7 +69,8 @@ class Replica {
   /// `peer` seeds the canary, so that every replica starts with different integers.
   Replica(Trainer trainer, std::uint64_t peer);
 
-  /// Told, while a job runs, that the gradient it computes is final from an element on.
+  /// Told, while a job runs, that the gradient it computes is final and writable from an element
+  /// on.
   using Ready = std::function<void(std::size_t begin)>;
 
   /// Runs everything of the job but the save. Sizes of forces and models must match the layout.
@@ -84,7 +86,7 @@ class Replica {
   void restore_canary(const std::string& text);
 
  private:
-  Score compute(const GradientOrder& order, const Ready& ready);
+  Score compute(const GradientOrder& order, const Ready& ready, bool& writable);
 
   Trainer trainer_;
   Canary canary_;

@@ -68,14 +68,15 @@ void RingAgreement::set_candidates(Time now, std::vector<PeerId> candidates) {
 }
 
 void RingAgreement::disturb(Time now, std::optional<PeerId> blamed, Effects& out) {
-  if (blamed && *blamed != self_) blamed_.insert(*blamed);
-  if (still_since_ && !epoch_) return;
-  if (epoch_) {
-    for (const PeerId peer : epoch_->order) {
-      if (peer != self_) out.send(peer, Halt{epoch_->id});
+  const bool news = blamed && *blamed != self_ && blamed_.insert(*blamed).second;
+  const bool still = still_since_ && !epoch_;
+  // Who has no connection to the lost one hears of it by nobody else, and would wait for it.
+  if (epoch_ || (still && news)) {
+    for (const PeerId peer : epoch_ ? epoch_->order : candidates_) {
+      if (peer != self_) out.send(peer, Halt{promised_, blamed.value_or(PeerId{})});
     }
   }
-  stand_still(now);
+  if (!still) stand_still(now);
 }
 
 void RingAgreement::stand_still(Time now) {
@@ -195,6 +196,8 @@ std::vector<std::uint32_t> RingAgreement::shares(const std::vector<PeerId>& orde
 }
 
 void RingAgreement::decide(Time now, Effects& out) {
+  // Who was lost after its answer would only end the epoch again; if it lives, it joins the next.
+  std::erase_if(answers_, [this](const auto& answer) { return blamed_.contains(answer.first); });
   Start start{.ballot = promised_};
   const auto newest =
       std::ranges::max_element(answers_, std::ranges::less{},
@@ -337,8 +340,18 @@ void RingAgreement::receive(Time now, PeerId from, const Start& message, Effects
   begin(now, epoch_of(message), out);
 }
 
+/// Blame only shortens our wait: whoever is blamed wrongly and answers in time takes part.
 void RingAgreement::receive(Time now, PeerId from, const Halt& message, Effects&) {
-  if (epoch_ && message.ballot == epoch_->id && epoch_->contains(from)) stand_still(now);
+  const bool blames = message.blamed != PeerId{} && message.blamed != self_;
+  if (epoch_) {
+    const bool concerns = !blames || epoch_->contains(message.blamed);
+    if (message.ballot != epoch_->id || !epoch_->contains(from) || !concerns) return;
+    stand_still(now);
+  }
+  // An answer to our ballot is newer than blame from before it.
+  const bool outdated =
+      proposing_ && message.ballot != promised_ && answers_.contains(message.blamed);
+  if (blames && !outdated) blamed_.insert(message.blamed);
 }
 
 }  // namespace gv

@@ -68,7 +68,8 @@ class RingAgreement {
   /// Who could take part now, ourselves included, sorted.
   void set_candidates(Time now, std::vector<PeerId> candidates);
 
-  /// Ends the epoch for all: something is wrong with it. `blamed` is not waited for long.
+  /// Ends the epoch for all: something is wrong with it. `blamed` is not waited for long, by nobody
+  /// who hears of it; while no epoch runs that is all that is told.
   void disturb(Time now, std::optional<PeerId> blamed, Effects& out);
 
   /// A sign of life: the peer is waited for again.

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "consensus/base/check.hpp"
+#include "consensus/base/wide.hpp"
 
 namespace gv {
 namespace {
@@ -36,6 +37,25 @@ std::size_t encoded_size(bool is_dense, std::size_t size, std::size_t values, Va
 
 /// Orders floats by magnitude; NaN is above all numbers, so that it travels on and is found.
 std::uint32_t magnitude(float value) { return std::bit_cast<std::uint32_t>(value) & 0x7fffffffu; }
+
+/// How many are at least `least`.
+GV_WIDE std::size_t count_from(const std::vector<std::uint32_t>& magnitudes, std::uint32_t least) {
+  std::uint32_t count = 0;
+  for (const std::uint32_t magnitude : magnitudes) count += magnitude >= least;
+  return count;
+}
+
+/// A number that the `k` largest are not below and all others are not above; 0 if there are fewer.
+/// Found bit by bit: at most 31 counts, together faster than a partial sort of 512.
+std::uint32_t kth_largest(const std::vector<std::uint32_t>& magnitudes, std::size_t k) {
+  std::uint32_t least = 0;
+  for (std::uint32_t bit = 1u << 30; bit != 0; bit >>= 1) {
+    const std::size_t count = count_from(magnitudes, least | bit);
+    if (count >= k) least |= bit;
+    if (count == k) break;
+  }
+  return least;
+}
 
 template <class T>
 std::byte* write(const std::vector<T>& items, std::byte* out) {
@@ -182,22 +202,21 @@ Stream top_k_per_block(std::span<const float> gradient, std::span<float> residua
   for (std::size_t i = 0; i < gradient.size(); ++i) residual[i] += gradient[i];
 
   std::vector<std::size_t> taken;
-  std::vector<std::size_t> places;
-  const auto is_larger = [&](std::size_t i, std::size_t j) {
-    const std::uint32_t left = magnitude(residual[i]);
-    const std::uint32_t right = magnitude(residual[j]);
-    return left != right ? left > right : i < j;
-  };
+  std::vector<std::uint32_t> magnitudes;
   for (std::size_t begin = 0; begin < residual.size(); begin += block) {
-    places.resize(std::min(block, residual.size() - begin));
-    std::iota(places.begin(), places.end(), begin);
-    if (k < places.size()) {
-      std::ranges::nth_element(places, places.begin() + static_cast<std::ptrdiff_t>(k), is_larger);
-      places.resize(k);
-      std::ranges::sort(places);
+    const std::span<const float> values =
+        residual.subspan(begin, std::min(block, residual.size() - begin));
+    magnitudes.resize(values.size());
+    std::ranges::transform(values, magnitudes.begin(), magnitude);
+    // Zeros are never taken, so the least that is has the magnitude 1.
+    const std::uint32_t least = std::max(kth_largest(magnitudes, k), std::uint32_t{1});
+    std::size_t of_the_least = k - std::min(k, count_from(magnitudes, least + 1));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const bool is_taken = magnitudes[i] > least || (magnitudes[i] == least && of_the_least > 0);
+      if (!is_taken) continue;
+      if (magnitudes[i] == least) --of_the_least;
+      taken.push_back(begin + i);
     }
-    std::ranges::copy_if(places, std::back_inserter(taken),
-                         [&](std::size_t i) { return residual[i] != 0; });
   }
   std::vector<float> values;
   values.reserve(taken.size());

@@ -72,8 +72,6 @@ Stream top_k_per_block(std::span<const float> gradient, std::span<float> residua
                        std::size_t block = 512, std::size_t k = 16);
 
 /// Puts into `residual` what a codec lost: `sent` is what `exact` was after encoding and decoding.
-/// Not for whole vectors as qsgd4: an error above the norm of what is encoded grows when it is fed
-/// back, without bound.
 void keep_error(const Stream& exact, const Stream& sent, std::span<float> residual);
 
 /// Little-endian: form (0 sparse, 1 dense), codec, two zero bytes, size and number of values as

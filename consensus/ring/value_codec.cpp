@@ -30,24 +30,15 @@ Code code_of(ValueCodec codec) { return {codec == ValueCodec::qsgd8 ? 8u : 4u}; 
 
 std::size_t code_bytes(Code code, std::size_t count) { return (count * code.bits + 7) / 8; }
 
-/// Infinite if a value is not finite or the norm no float.
-float norm_of(std::span<const float> values) {
-  double squares = 0;
-  for (const float value : values) squares += static_cast<double>(value) * value;
-  const double norm = std::sqrt(squares);
-  const bool fits = norm <= std::numeric_limits<float>::max();
-  return fits ? static_cast<float>(norm) : std::numeric_limits<float>::infinity();
-}
-
 void encode_bucket(Code code, std::span<const float> values, Rng& rng, std::byte* out) {
-  const float norm = norm_of(values);
-  std::memcpy(out, &norm, sizeof norm);
-  std::byte* const codes = out + sizeof norm;
+  const float largest = largest_magnitude(values);
+  std::memcpy(out, &largest, sizeof largest);
+  std::byte* const codes = out + sizeof largest;
   std::memset(codes, 0, code_bytes(code, values.size()));
-  if (!std::isfinite(norm)) return;
-  const double scale = norm > 0 ? code.levels() / static_cast<double>(norm) : 0;
+  if (!std::isfinite(largest)) return;
+  const double scale = largest > 0 ? code.levels() / static_cast<double>(largest) : 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    // The norm is rounded, which can bring a value as large as it just above the last level.
+    // The scale is rounded, which can bring the largest just above the last level.
     const double level = std::min<double>(std::abs(values[i]) * scale, code.levels());
     const double below = std::floor(level);
     unsigned written = static_cast<unsigned>(below) + (rng.chance(level - below) ? 1 : 0);
@@ -58,15 +49,15 @@ void encode_bucket(Code code, std::span<const float> values, Rng& rng, std::byte
 }
 
 bool decode_bucket(Code code, const std::byte* bytes, std::span<float> out) {
-  float norm = 0;
-  std::memcpy(&norm, bytes, sizeof norm);
-  if (!std::isfinite(norm) || norm < 0) return false;
-  const std::byte* const codes = bytes + sizeof norm;
+  float largest = 0;
+  std::memcpy(&largest, bytes, sizeof largest);
+  if (!std::isfinite(largest) || largest < 0) return false;
+  const std::byte* const codes = bytes + sizeof largest;
   for (std::size_t i = 0; i < out.size(); ++i) {
     const std::size_t bit = i * code.bits;
     const unsigned written = std::to_integer<unsigned>(codes[bit / 8]) >> bit % 8;
     const double level = written & code.levels();
-    const double value = norm * level / code.levels();
+    const double value = largest * level / code.levels();
     out[i] = static_cast<float>(written & code.sign() ? -value : value);
   }
   return true;
@@ -94,6 +85,13 @@ std::optional<ValueCodec> value_codec_from_name(std::string_view name) {
     if (name == to_string(codec)) return codec;
   }
   return std::nullopt;
+}
+
+bool is_writable(ValueCodec codec, std::span<const float> values) {
+  float largest = std::numeric_limits<float>::max();
+  if (codec == ValueCodec::fp16) largest = 65504;
+  if (codec == ValueCodec::bf16) largest = 0x1.fep127f;
+  return largest_magnitude(values) <= largest;
 }
 
 std::size_t encoded_size(ValueCodec codec, std::size_t count) {

@@ -52,8 +52,8 @@ void Mode::leave(Time now, Membership& members, Effects& out, std::vector<Job>& 
 }
 
 bool Mode::is_over(const Membership& members) const {
-  return phase_ == Phase::done && !job_running_ && is_idle() &&
-         (linger_over_ || others_done(members));
+  const bool needed = !is_idle() || !(linger_over_ || others_done(members));
+  return stuck_ || (phase_ == Phase::done && !job_running_ && !needed);
 }
 
 bool Mode::others_done(const Membership& members) const {

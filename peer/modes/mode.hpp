@@ -68,7 +68,7 @@ class Mode {
   virtual bool is_settling() const { return false; }
 
   bool finished() const { return finished_; }
-  /// The budget is done and nobody needs us any more: time to leave.
+  /// Time to leave: the budget is done and nobody needs us any more, or we cannot go on.
   bool is_over(const Membership& members) const;
 
   Phase phase() const { return phase_; }
@@ -113,6 +113,7 @@ class Mode {
   bool job_running_ = false;
   bool last_job_ = false;  ///< The job under way is the one that ends it all.
   bool finished_ = false;
+  bool stuck_ = false;  ///< We cannot go on.
   std::uint64_t job_number_ = 0;
   std::uint64_t saved_step_ = 0;
   double learning_rate_ = 0;

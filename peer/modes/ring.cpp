@@ -271,6 +271,13 @@ void RingMode::take(Time now, JobDone done, Membership&, Effects& out) {
   }
   if (stalls_.operation_seconds() > 0) steps_per_second_ = 1 / stalls_.operation_seconds();
   if (last_job_) return;
+  if (!done.gradient_writable) {
+    // With it in the sum everybody's model would be lost. They go on without us.
+    stuck_ = true;
+    out.events.push_back(
+        {.name = "gradient_not_finite", .numbers = {{"step", static_cast<double>(done.step)}}});
+    return;
+  }
   const Epoch* epoch = agreement_.epoch();
   if (done.state && epoch != nullptr) {
     counts_.states_sent += states_.send(*epoch, done.state, out);

@@ -4,23 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <span>
 
-#include "consensus/base/rng.hpp"
+#include "consensus/base/fingerprint.hpp"
 
 namespace gv {
 namespace {
 
 /// So many of a peer's newest gradients are known: one, but for those who stood still meanwhile.
 constexpr std::size_t gradients_kept = 16;
-
-std::uint64_t hash_of(std::span<const float> values) {
-  std::uint64_t hash = values.size();
-  for (const float value : values) hash = hash_combine(hash, std::bit_cast<std::uint32_t>(value));
-  return hash;
-}
 
 }  // namespace
 
@@ -120,7 +112,7 @@ void RingInvariants::on_job_done(const Simulator& world, PeerNumber peer, const 
          fmt::format("peer-{} has made {} steps and stands at {}", peer, done.step,
                      standing.operation));
   }
-  const std::uint64_t hash = hash_of(work.parameters());
+  const std::uint64_t hash = fingerprint(work.parameters());
   if (models_.try_emplace(standing.history, hash).first->second != hash) {
     fail(world, "equal standings are equal bits",
          fmt::format("peer-{}'s model after operation {} is not that of others", peer,

@@ -92,7 +92,8 @@ struct Words {
     return text;
   }
   std::string operator()(const Halt& m) const {
-    return fmt::format("Halt epoch {}", name_of(m.ballot));
+    const std::string why = m.blamed == PeerId{} ? "" : " for " + name_of(m.blamed);
+    return fmt::format("Halt epoch {}{}", name_of(m.ballot), why);
   }
   std::string operator()(const Check& m) const {
     return fmt::format("Check epoch {}", name_of(m.ballot));

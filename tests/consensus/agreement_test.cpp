@@ -586,6 +586,82 @@ TEST_CASE("measured links decide on order and algorithm for all and for as long 
   CHECK(agree({}).order == around.order);
 }
 
+TEST_CASE("whoever is told of a death does not wait for the dead", "[unit]") {
+  const std::vector<PeerId> all = {PeerId{1}, PeerId{2}, PeerId{3}};
+  const auto decided_after = [&](bool during_the_agreement, PeerId blamed) {
+    RingAgreement first(PeerId{1}, 0, {});
+    Effects out;
+    first.set_candidates(Time(0s), all);
+    first.disturb(Time(0s), std::nullopt, out);
+    first.tick(Time(0s), out);
+    for (const PeerId other : {PeerId{2}, PeerId{3}}) {
+      first.receive(Time(1ms), other, Message(Confirm{.ballot = first.promised()}), out);
+    }
+    REQUIRE(first.epoch() != nullptr);
+    const EpochId epoch = first.promised();
+    if (during_the_agreement) {
+      first.disturb(Time(1s), std::nullopt, out);
+      first.tick(Time(1s), out);
+    }
+    first.receive(Time(1s), PeerId{2}, Message(Halt{epoch, blamed}), out);
+    CHECK(first.epoch() == nullptr);
+    first.tick(Time(1s), out);
+    first.receive(Time(1s), PeerId{2}, Message(Confirm{.ballot = first.promised()}), out);
+    Time now(1s);
+    while (first.epoch() == nullptr) {
+      now = first.deadline();
+      first.tick(now, out);
+    }
+    CHECK(first.epoch()->order == std::vector{PeerId{1}, PeerId{2}});
+    return now - Time(1s);
+  };
+  // Four times the patience of 0.3 s for one that nobody blames.
+  CHECK(decided_after(false, PeerId{}) == 1200ms);
+  CHECK(decided_after(false, PeerId{3}) == 300ms);
+  CHECK(decided_after(true, PeerId{3}) == 300ms);
+}
+
+TEST_CASE("who is lost after it answered is in no epoch", "[unit]") {
+  RingAgreement first(PeerId{1}, 0, {});
+  Effects out;
+  first.set_candidates(Time(0s), {PeerId{1}, PeerId{2}, PeerId{3}});
+  first.disturb(Time(0s), std::nullopt, out);
+  first.tick(Time(0s), out);
+  const Message confirm = Confirm{.ballot = first.promised()};
+  first.receive(Time(1ms), PeerId{3}, confirm, out);
+  first.disturb(Time(2ms), PeerId{3}, out);
+  first.receive(Time(3ms), PeerId{2}, confirm, out);
+  REQUIRE(first.epoch() != nullptr);
+  CHECK(first.epoch()->order == std::vector{PeerId{1}, PeerId{2}});
+}
+
+TEST_CASE("who stands still tells the others of a death and no epoch of theirs ends for nothing",
+          "[unit]") {
+  RingAgreement second(PeerId{2}, 0, {});
+  Effects out;
+  second.set_candidates(Time(0s), {PeerId{1}, PeerId{2}, PeerId{3}});
+  const EpochId ballot{1, PeerId{1}};
+  second.receive(Time(0s), PeerId{1}, Message(Propose{ballot}), out);
+  out = {};
+  second.disturb(Time(0s), PeerId{3}, out);
+  second.disturb(Time(0s), PeerId{3}, out);  // Is no news.
+  REQUIRE(out.messages.size() == 2);
+  const auto* halt = std::get_if<Halt>(&out.messages.front().message);
+  REQUIRE(halt != nullptr);
+  CHECK(halt->ballot == ballot);
+  CHECK(halt->blamed == PeerId{3});
+  second.receive(Time(0s), PeerId{1},
+                 Message(Start{ballot, {PeerId{1}, PeerId{2}}, {PeerId{1}, PeerId{2}}, {1, 1}, {}}),
+                 out);
+  REQUIRE(second.epoch() != nullptr);
+  // Of one who is not in it, and of an epoch before it.
+  second.receive(Time(0s), PeerId{1}, Message(Halt{ballot, PeerId{3}}), out);
+  second.receive(Time(0s), PeerId{1}, Message(Halt{{0, PeerId{1}}, PeerId{1}}), out);
+  CHECK(second.epoch() != nullptr);
+  second.receive(Time(0s), PeerId{1}, Message(Halt{ballot, PeerId{1}}), out);
+  CHECK(second.epoch() == nullptr);
+}
+
 TEST_CASE("proposers that do not know of each other end in one epoch", "[unit]") {
   for (const Duration latency : {Duration(1ms), Duration(200ms), Duration(2s)}) {
     // Each of the first three takes itself for the first.

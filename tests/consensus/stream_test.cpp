@@ -231,7 +231,7 @@ TEST_CASE("what a codec loses goes into the residual too") {
   CHECK(worst < 4 * std::ldexp(std::sqrt(2.0 * rounds), -17));
 }
 
-TEST_CASE("an error that is fed back stays small unless whole vectors go in four bits") {
+TEST_CASE("an error that is fed back stays small") {
   constexpr std::size_t size = 1024;
   const auto residual_after_rounds = [](ValueCodec codec, std::size_t k) {
     Rng rng(15);
@@ -245,9 +245,11 @@ TEST_CASE("an error that is fed back stays small unless whole vectors go in four
     return std::sqrt(squares(residual) / size);
   };
   CHECK(residual_after_rounds(ValueCodec::bf16, 512) < 0.01);
-  CHECK(residual_after_rounds(ValueCodec::qsgd8, 512) < 0.2);
+  // The root of what the codec loses of a normally distributed vector: 0.0002 and 0.06.
+  CHECK(residual_after_rounds(ValueCodec::qsgd8, 512) < 0.02);
+  CHECK(residual_after_rounds(ValueCodec::qsgd4, 512) < 0.3);
+  // Three quarters of the squares wait for about thirty rounds.
   CHECK(residual_after_rounds(ValueCodec::qsgd4, 16) < 20);
-  CHECK(residual_after_rounds(ValueCodec::qsgd4, 512) > 100);
 }
 
 // ---- Bytes ----
@@ -287,8 +289,8 @@ TEST_CASE("every codec keeps places and brings values near") {
     error += std::pow(decoded->values()[i] - stream.values()[i], 2);
     all += std::pow(stream.values()[i], 2);
   }
-  // QSGD's bound: at most sqrt(512)/7 of the squares.
-  CHECK(error <= (codec == ValueCodec::qsgd4 ? 3.24 : 0.04) * all);
+  // What QSGD loses of normally distributed values, and the spread of that.
+  CHECK(error <= (codec == ValueCodec::qsgd4 ? 0.08 : 0.001) * all);
 }
 
 TEST_CASE("sixteen of every 512 in four bits are a fiftieth of the floats") {

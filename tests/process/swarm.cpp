@@ -102,7 +102,7 @@ std::filesystem::path Swarm::folder(std::size_t number) const {
 void Swarm::start(std::size_t number, const StartOptions& options) {
   std::vector<std::string> command = options.prefix;
   const std::vector<std::string> usual = {
-      GRAPEVINE_BINARY,
+      options.watched ? WATCHED_PEER_BINARY : GRAPEVINE_BINARY,
       "peer",
       config_file().string(),
       "--name",
@@ -149,6 +149,13 @@ void Swarm::kill(std::size_t number) {
 
 bool Swarm::is_running(std::size_t number) {
   return peers_[number].process && !peers_[number].process->ending();
+}
+
+bool Swarm::is_stopped(std::size_t number) {
+  const std::string state =
+      read_file("/proc/" + std::to_string(peers_[number].process->pid()) + "/stat");
+  const auto name_end = state.rfind(')');
+  return name_end != std::string::npos && state.substr(name_end, 3) == ") T";
 }
 
 std::size_t Swarm::descriptors(std::size_t number) {

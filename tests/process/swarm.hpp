@@ -45,6 +45,7 @@ struct StartOptions {
   std::vector<std::string> prefix;     ///< Before the command: "ip netns exec NAME".
   std::string listen = "127.0.0.1:0";  ///< Empty: the peer dials out only.
   std::vector<std::string> extra;      ///< Further arguments.
+  bool watched = false;                ///< As watched_peer.cpp instead of the binary itself.
 };
 
 /// Several peers of one run, each its own process with its own key.
@@ -63,6 +64,8 @@ class Swarm {
   /// Kills the process and waits until it is gone.
   void kill(std::size_t number);
   bool is_running(std::size_t number);
+  /// SIGSTOP holds it.
+  bool is_stopped(std::size_t number);
   /// Descriptors the process has open.
   std::size_t descriptors(std::size_t number);
   /// Waits for the process to end by itself.
@@ -80,6 +83,8 @@ class Swarm {
   std::vector<nlohmann::json> events(std::size_t number, const std::string& name);
 
   std::filesystem::path folder(std::size_t number) const;
+  /// What watched peers look for; see watched_peer.cpp.
+  std::filesystem::path point_file() const { return root_.path() / "point"; }
   std::filesystem::path config_file() const { return root_.path() / "config.toml"; }
   std::filesystem::path authorized_file() const { return root_.path() / "authorized_peers"; }
   /// What the process printed so far.

@@ -3,10 +3,12 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/virtual/swarm.hpp"
 #include "sim/virtual/tally.hpp"
+#include "tests/lockstep_points.hpp"
 
 namespace gv {
 namespace {
@@ -51,6 +53,27 @@ class Lockstep : public Tally {
 
  private:
   std::uint64_t at_watch = 0;
+};
+
+/// When a peer comes to a point for the `skip` + 1st time after six seconds, and which.
+class AtPoint : public Lockstep {
+ public:
+  AtPoint(std::string point, int skip) : point_(std::move(point)), left_(skip) {}
+
+  void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override {
+    Lockstep::on_effects(world, peer, effects);
+    const bool found = world.now() > Time(6s) && is_at(point_, *world.peer(peer).node, effects);
+    if (!found || left_-- != 0) return;
+    when = world.now();
+    who = peer;
+  }
+
+  Time when{};
+  PeerNumber who = 0;
+
+ private:
+  std::string point_;
+  int left_;
 };
 
 /// `peers` in lockstep at 20 operations a second that suffer `rules`.
@@ -98,6 +121,38 @@ TEST_CASE("F1 a death at any moment of an operation leaves all others with one r
     INFO("killed at " << at << " s");
     holds(world, seen);
     CHECK(seen.worst() < 3);
+  }
+}
+
+TEST_CASE("F1 a death at each named point leaves all others with one result", "[sim]") {
+  for (const std::string& point : lockstep_points) {
+    for (const std::size_t peers : {3, 5}) {
+      // A first run finds out when and whom, which the same world repeats.
+      const std::string before =
+          is_of_agreement(point) ? fault("kind = \"restart\"\npeers = \"1\"\nat_s = 6\n") : "";
+      AtPoint search(point, is_of_agreement(point) ? 0 : 5);
+      const auto world = [&](const std::string& rules) {
+        DrawnWorld made = world_of(peers, before + rules);
+        made.scenario.until = 12s;
+        made.node.ring.algorithm = ReduceAlgorithm::ring;
+        return made;
+      };
+      holds(world(""), search);
+      INFO(point << " at peer " << search.who << " of " << peers);
+      REQUIRE(search.when != Time());
+      // What it wants done is not done, or just so.
+      for (const Duration after : {-1ns, 1000ns}) {
+        Lockstep seen;
+        std::string at = std::to_string((search.when.time_since_epoch() + after).count());
+        at.insert(at.size() - 9, ".");
+        holds(world(fault("kind = \"kill\"\npeers = \"" + std::to_string(search.who) +
+                          "\"\nat_s = " + at + "\n")),
+              seen);
+        CHECK(seen.smallest < peers);
+        CHECK(seen.worst() < 3);
+        CHECK(seen.newest > 150);
+      }
+    }
   }
 }
 

@@ -1,0 +1,54 @@
+// The points of lockstep training at which tests let a peer end: named in docs/faults.md, and found
+// in what its node wants done.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "peer/node.hpp"
+
+namespace gv {
+
+inline const std::vector<std::string> lockstep_points = {"r1", "r2 confirmed", "r2", "r3",
+                                                         "r4", "r5",           "r6", "r7"};
+
+/// Comes about only while peers agree on an epoch.
+inline bool is_of_agreement(std::string_view point) { return point < "r3"; }
+
+template <class Kind>
+bool sends(const NodeEffects& effects) {
+  return std::ranges::any_of(effects.messages, [](const Outgoing& outgoing) {
+    return std::holds_alternative<Kind>(outgoing.message);
+  });
+}
+
+/// A piece of a sum in one of the rounds [from, until) of a ring is among what is to be sent.
+inline bool sends_piece(const NodeEffects& effects, std::size_t from, std::size_t until) {
+  return std::ranges::any_of(effects.transfers, [&](const Transfer& transfer) {
+    if (transfer.id.number == ~std::uint64_t{0}) return false;  // A whole state.
+    const std::size_t round = PieceName::of(transfer.id.number).round;
+    return round >= from && round < until;
+  });
+}
+
+/// Whether a node that sums round the ring and wants this done is at the point of that name.
+inline bool is_at(std::string_view point, const Node& node, const NodeEffects& effects) {
+  const Epoch* epoch = node.ring()->agreement().epoch();
+  const std::size_t peers = epoch == nullptr ? 1 : epoch->order.size();
+  if (point == "r1") return sends<Propose>(effects);
+  if (point == "r2 confirmed") return sends<Confirm>(effects);
+  if (point == "r2") return sends<Start>(effects);
+  if (peers < 3) return false;
+  if (point == "r3") return sends_piece(effects, 0, peers - 1);
+  if (point == "r4") return sends_piece(effects, peers - 1, 2 * peers - 3);
+  if (point == "r6") return sends_piece(effects, 2 * peers - 3, 2 * peers - 2);
+  return (point == "r5" || point == "r7") &&
+         std::ranges::any_of(effects.jobs, [](const Job& job) { return job.update != nullptr; });
+}
+
+}  // namespace gv

@@ -1,0 +1,77 @@
+// The grapevine binary, but it can be ended at an exact point of lockstep and writes down every
+// sum.
+//
+// Next to the peers' folders a test puts a file `point`: "NAME, before|after SIGNAL SKIP". The
+// first peer that comes to that point for the SKIP + 1st time takes the file away and sends itself
+// the signal: before what it wants done there is done, or after it, when the next thing happens to
+// it. Every sum it applies is a line in `sums` in its folder: the history it leads to, the
+// operation, and a fingerprint of the sum.
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "consensus/base/fingerprint.hpp"
+#include "peer/cli.hpp"
+#include "peer/node.hpp"
+#include "tests/lockstep_points.hpp"
+
+namespace gv {
+namespace {
+
+class PointWatch {
+ public:
+  explicit PointWatch(const std::filesystem::path& folder)
+      : point_file_(folder.parent_path() / "point"), sums_(folder / "sums", std::ios::app) {}
+
+  void look(const Node& node, const NodeEffects& effects) {
+    if (due_ != 0) ::raise(std::exchange(due_, 0));
+    for (const Job& job : effects.jobs) {
+      if (!job.update) continue;
+      const Standing& standing = node.ring()->agreement().standing();
+      sums_ << standing.history << ' ' << standing.operation << ' ' << fingerprint(*job.update)
+            << std::endl;
+    }
+    if (::access(point_file_.c_str(), F_OK) != 0) {
+      seen_ = 0;
+      return;
+    }
+    std::ifstream file(point_file_);
+    std::string point, when;
+    int signal = 0;
+    std::uint64_t skip = 0;
+    if (!std::getline(file, point, ',') || !(file >> when >> signal >> skip)) return;
+    if (!is_at(point, node, effects) || seen_++ < skip) return;
+    if (::unlink(point_file_.c_str()) != 0) return;  // Another was here first.
+    if (when == "before") {
+      ::raise(signal);
+    } else {
+      due_ = signal;
+    }
+  }
+
+ private:
+  std::filesystem::path point_file_;
+  std::ofstream sums_;
+  std::uint64_t seen_ = 0;
+  int due_ = 0;
+};
+
+}  // namespace
+}  // namespace gv
+
+int main(int argc, char** argv) {
+  std::filesystem::path folder;
+  for (int i = 1; i + 1 < argc; ++i) {
+    if (std::string_view(argv[i]) == "--folder") folder = argv[i + 1];
+  }
+  gv::PointWatch watch(folder);
+  return gv::run_command_line(
+      argc, argv,
+      [&](const gv::Node& node, const gv::NodeEffects& effects) { watch.look(node, effects); });
+}
