@@ -135,8 +135,8 @@ void RingMode::watch_for_stalls(Time now, Effects& out) {
 // ---- Operations ----
 
 void RingMode::begin_operation(Effects& out) {
-  const std::uint64_t operation = agreement_.standing().operation;
-  if (operation < course_.steps && !leaving_) operation_.begin(operation, out);
+  if (step() >= course_.steps || leaving_) return;
+  operation_.begin(step(), options_.local.steps_at(step(), course_.steps), out);
 }
 
 void RingMode::finish_operations(Time now, Effects& out) {
@@ -150,8 +150,10 @@ void RingMode::finish_operations(Time now, Effects& out) {
       return;
     }
     result_ = std::move(sum);
+    result_steps_ = operation_.is_local() ? operation_.steps() : 0;
     const Standing before = agreement_.standing();
-    agreement_.set_standing(after_operation(before, epoch_key_, operation_.samples()));
+    agreement_.set_standing(
+        after_operation(before, epoch_key_, operation_.samples(), operation_.steps()));
     states_.forget_debts();
     ++counts_.operations;
     stalls_.operation_done(now, counts_.operations > 1 && !interruptions_.is_interrupted());
@@ -236,7 +238,9 @@ void RingMode::take(Time now, JobDone done, Membership&, Effects& out) {
     if (busy > 0) agreement_.set_speed(static_cast<double>(done.gradient_samples) / busy);
     learn_from(done.score);
   }
-  if (stalls_.operation_seconds() > 0) steps_per_second_ = 1 / stalls_.operation_seconds();
+  if (stalls_.operation_seconds() > 0) {
+    steps_per_second_ = static_cast<double>(operation_.steps()) / stalls_.operation_seconds();
+  }
   if (last_job_) return;
   const Epoch* epoch = agreement_.epoch();
   if (done.state && epoch != nullptr) {
@@ -246,7 +250,9 @@ void RingMode::take(Time now, JobDone done, Membership&, Effects& out) {
 }
 
 void RingMode::adopt(ArrivedState state, Job& job, Effects& out) {
-  job.become = ReplicaState{std::move(state.values), state.standing.operation};
+  job.become = ReplicaState{.values = std::move(state.values),
+                            .step = state.standing.operation,
+                            .own_optimizer = options_.local.is_local(state.standing.operation)};
   agreement_.set_standing(state.standing);
   saved_step_ = std::min(saved_step_, state.standing.operation);
   operation_.forget_gradient();
@@ -263,6 +269,7 @@ void RingMode::next_job(std::vector<Job>& jobs, Effects& out) {
   Job job;
   if (auto state = states_.take()) adopt(*std::move(state), job, out);
   job.update = std::exchange(result_, nullptr);
+  if (job.update) job.update_steps = result_steps_;
   if (states_.owes_any()) job.state = states_.blank(agreement_.standing());
   job.save = leaving_ || is_save_due(step());
   if (leaving_) {
