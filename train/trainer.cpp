@@ -60,15 +60,15 @@ struct Trainer::Impl {
   Model model;
   Sampler sampler;
   Optimizer optimizer;
+  /// What the last local_steps() came to, until they end: the optimiser, and where the sampler is.
+  Optimizer optimizer_after;
+  std::optional<std::uint64_t> position_after;
   std::vector<float> parameters;
   std::vector<float> gradient;  ///< Of run_steps(): empty before.
   std::uint64_t step = 0;
   std::uint64_t position = 0;  ///< In the sampler's orders.
   std::size_t drawn = 0;       ///< Samples of the last gradient, until its update.
-  /// What the last local_steps() came to, until they end: where the sampler is then, and
-  Optimizer optimizer_after;
-  std::optional<std::uint64_t> position_after;
-  std::size_t batch_size;  ///< Of the last gradient.
+  std::size_t batch_size;      ///< Of the last gradient.
 };
 
 Trainer::Trainer(TrainerSpec spec, std::shared_ptr<const DataSet> shard)

@@ -139,9 +139,11 @@ TEST_CASE("one that is started again takes the others' state and ends with their
   REQUIRE(reach(swarm, {0, 1, 2, 3}, 100));
   swarm.kill(1);
   REQUIRE(go_on(swarm, {0, 2, 3}));
+  // New shares may have found it one operation behind in its first life.
+  const std::size_t adopted = swarm.events(1, "state_adopted").size();
   swarm.start(1, {.extra = {"--resume"}});
   REQUIRE(go_on(swarm, {0, 1, 2, 3}));
-  CHECK(swarm.events(1, "state_adopted").size() == 1);
+  CHECK(swarm.events(1, "state_adopted").size() > adopted);
   CHECK(end_alike(swarm, {0, 1, 2, 3}));
 }
 

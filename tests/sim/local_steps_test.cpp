@@ -302,6 +302,31 @@ TEST_CASE("peers that all go on from their checkpoints go on as if nothing had b
   for (PeerNumber peer = 0; peer < 3; ++peer) CHECK(parameters(world, peer) == whole[0]);
 }
 
+TEST_CASE("shares that change weigh local steps anew and have none made again", "[sim][ring]") {
+  LockstepRun run(4, 16, 100000, OptimizerKind::nesterov);
+  run.local = {.period = 8};
+  for (TrainerSpec& spec : run.specs) spec.batch_max = 64;
+  Simulator::Options options = run.options();
+  options.node.ring.batch_max = 64;
+  options.scenario.step_jitter = 0;
+  options.scenario.speeds = {{.peers = just(2), .factor = 0.25}};
+  options.scenario.faults = {fault(FaultKind::kill, 20s, just(3))};
+  Simulator world(options, run.workloads());
+  RingInvariants invariants;
+  Orders orders;
+  world.watch(invariants);
+  world.watch(orders);
+  holds(world, invariants, 24s);
+  const Epoch* epoch = world.peer(0).node->ring()->agreement().epoch();
+  REQUIRE(epoch != nullptr);
+  REQUIRE(epoch->order.size() == 3);
+  CHECK(epoch->shares[2] < 16);
+  for (const auto& [order, times] : orders.asked) {
+    INFO("peer-" << order.first << " at step " << order.second);
+    CHECK(times == 1);
+  }
+}
+
 TEST_CASE("what local steps change travels rounded and sparse as gradients do", "[sim][ring]") {
   LockstepRun run(4, 8, 800, OptimizerKind::nesterov);
   run.local = {.period = 4, .local_after = 100};
