@@ -192,7 +192,7 @@ std::uint64_t key_of(const EpochId& id);
 
 /// How far a replica has come in lockstep: equal standings are equal bits.
 struct Standing {
-  std::uint64_t operation = 0;  ///< Operations finished, which are optimiser steps.
+  std::uint64_t operation = 0;  ///< Optimiser steps made, which name the operation that is next.
   std::uint64_t samples = 0;    ///< Contributed by everybody to the model as it is.
   std::uint64_t history = 0;    ///< Hash of the epochs in which the operations finished.
 

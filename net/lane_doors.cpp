@@ -300,9 +300,6 @@ void LaneDoors::Impl::accept(std::shared_ptr<Acceptor> acceptor) {
           return;
         }
         constexpr bool at_home = std::is_same_v<Acceptor, stream_protocol::acceptor>;
-        // Small blocks would wait for the other's next word, 40 ms at most.
-        asio::error_code ignored;
-        if constexpr (!at_home) socket.set_option(tcp::no_delay(true), ignored);
         welcome(Socket(std::move(socket)), at_home);
         accept(acceptor);
       });

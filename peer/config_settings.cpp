@@ -36,6 +36,14 @@ bool is_adaptive(const Config& c) {
 
 bool is_stepped(const Config& c) { return c.train.schedule.kind == ScheduleKind::step; }
 
+bool makes_local_steps(const Config& c) {
+  return c.run.mode == ModeKind::ring && c.ring.local.period > 1;
+}
+
+bool has_outer_momentum(const Config& c) {
+  return c.run.mode == ModeKind::ring && c.ring.local.has_momentum();
+}
+
 // ---- The table, a function for each section ----
 
 using Settings = std::vector<Setting<Config>>;
@@ -294,6 +302,28 @@ void append_ring(Settings& all) {
                  "next step; 0 = all; other than 0 only round the ring"));
   add(ring.whole("bucket_elements", GV_FIELD(ring.bucket_elements), {1, 1e9},
                  "gradients are summed in pieces of so many numbers, while others are computed"));
+  add(ring.whole("period", GV_FIELD(ring.local.period), {1, 1e6},
+                 "steps that each peer makes by itself between two sums; 1 = gradients are summed "
+                 "in every step"));
+  const auto add_local = [&all](std::string_view key, std::string_view words,
+                                bool (*has_effect)(const Config&), Setting<Config> setting) {
+    all.push_back(agreed(only_with(key, words, has_effect, std::move(setting))));
+  };
+  add_local("ring.period", "a period above 1", makes_local_steps,
+            ring.whole("local_after", GV_FIELD(ring.local.local_after), {0, 1e12},
+                       "so many steps are made with a period of 1 first"));
+  add_local("ring.period", "a period above 1", makes_local_steps,
+            ring.choice<>("outer", GV_FIELD(ring.local.outer),
+                          std::vector<std::pair<std::string, OuterKind>>{
+                              {"average", OuterKind::average}, {"nesterov", OuterKind::nesterov}},
+                          "what the mean of everybody's changes does: the mean of the models, or a "
+                          "step of Nesterov's method"));
+  add_local("ring.outer", "outer = \"nesterov\" and a period above 1", has_outer_momentum,
+            ring.number("outer_learning_rate", GV_FIELD(ring.local.outer_learning_rate),
+                        {0, 100, true}, "of that method; 1 goes as far as the mean"));
+  add_local("ring.outer", "outer = \"nesterov\" and a period above 1", has_outer_momentum,
+            ring.number("outer_momentum", GV_FIELD(ring.local.outer_momentum), {0, 0.9999},
+                        "of that method"));
 }
 
 void append_membership(Settings& all) {

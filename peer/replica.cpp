@@ -9,6 +9,12 @@
 #include "consensus/ring/stream.hpp"
 
 namespace gv {
+namespace {
+
+/// The outer momentum's name among an optimiser's vectors.
+constexpr const char* outer_name = "outer_momentum";
+
+}  // namespace
 
 Canary initial_canary(std::uint64_t peer) {
   Rng rng = Rng(peer).fork("canary");
@@ -17,8 +23,34 @@ Canary initial_canary(std::uint64_t peer) {
   return canary;
 }
 
-Replica::Replica(Trainer trainer, std::uint64_t peer)
-    : trainer_(std::move(trainer)), canary_(initial_canary(peer)) {}
+Replica::Replica(Trainer trainer, std::uint64_t peer, const LocalSteps& local)
+    : trainer_(std::move(trainer)),
+      outer_(local, trainer_.parameters().size()),
+      canary_(initial_canary(peer)) {}
+
+std::size_t Replica::state_size() const { return trainer_.state_size() + outer_.momentum().size(); }
+
+OptimizerState Replica::optimizer_state() const {
+  OptimizerState state = trainer_.optimizer_state();
+  const auto momentum = outer_.momentum();
+  if (!momentum.empty()) {
+    state.vectors.emplace_back(outer_name, std::vector(momentum.begin(), momentum.end()));
+  }
+  return state;
+}
+
+std::string Replica::restore(std::span<const float> parameters, OptimizerState state) {
+  // A run that goes on with outer steps begins without momentum if it had none.
+  std::vector<float> momentum(outer_.momentum().size());
+  if (!momentum.empty() && !state.vectors.empty() && state.vectors.back().first == outer_name) {
+    momentum = std::move(state.vectors.back().second);
+    state.vectors.pop_back();
+    if (momentum.size() != outer_.momentum().size()) return "the outer momentum has another size";
+  }
+  std::string problem = trainer_.restore(parameters, state);
+  if (problem.empty()) outer_.adopt(momentum);
+  return problem;
+}
 
 std::string Replica::canary_text() const {
   std::string text;
@@ -36,7 +68,13 @@ void Replica::restore_canary(const std::string& text) {
 /// Nobody is told of values that cannot be written, nor of any after them.
 Score Replica::compute(const GradientOrder& order, const Ready& ready, bool& writable) {
   const std::span<float> values = std::span(*order.values).first(trainer_.parameters().size());
+  const bool local = order.local_steps > 0;
   if (order.keep_per_block == 0) {
+    if (local) {
+      const Score score = trainer_.local_steps(order.local_steps, order.samples, values);
+      writable = is_writable(order.codec, values);
+      return score;
+    }
     auto mark = order.marks.begin();
     std::size_t told = values.size();
     const auto tell = [&](std::size_t begin) {
@@ -53,9 +91,11 @@ Score Replica::compute(const GradientOrder& order, const Ready& ready, bool& wri
     writable = writable && is_writable(order.codec, values.first(told));
     return score;
   }
-  const Score score = trainer_.gradient(order.samples, values);
+  const Score score = local ? trainer_.local_steps(order.local_steps, order.samples, values)
+                            : trainer_.gradient(order.samples, values);
   writable = is_writable(order.codec, values);
   if (!writable) return score;
+  if (std::exchange(residual_local_, local) != local) residual_.clear();
   residual_.resize(values.size());
   if (std::exchange(residual_used_, false)) {
     residual_before_ = residual_;
@@ -75,22 +115,43 @@ Score Replica::compute(const GradientOrder& order, const Ready& ready, bool& wri
   return score;
 }
 
+void Replica::become(const ReplicaState& state) {
+  const std::span<const float> values(*state.values);
+  const std::size_t inner = trainer_.state_size();
+  if (state.own_optimizer && trainer_.updates() > 0) {
+    trainer_.adopt_model(values.first(trainer_.parameters().size()), state.step);
+  } else {
+    // In lockstep every step is an update, from the first on.
+    trainer_.adopt_state(values.first(inner), state.step, state.step);
+  }
+  outer_.adopt(values.subspan(inner));
+  residual_.clear();
+  residual_used_ = true;
+}
+
+void Replica::update(const Job& job) {
+  const auto parameters = trainer_.parameters();
+  const auto mean = std::span<const float>(*job.update).first(parameters.size());
+  if (job.update_steps == 0) {
+    trainer_.update(mean);
+  } else {
+    std::vector<float> model(parameters.begin(), parameters.end());
+    outer_.step(model, mean);
+    trainer_.end_local_steps(model, job.update_steps);
+  }
+  residual_used_ = true;
+}
+
 JobDone Replica::run(Job job, const Ready& ready) {
   JobDone done{.number = job.number};
   if (job.adopt) trainer_.adopt(job.adopt->values, job.adopt->step);
-  if (job.become) {
-    // In lockstep every step is an update, from the first on.
-    trainer_.adopt_state(*job.become->values, job.become->step, job.become->step);
-    residual_.clear();
-    residual_used_ = true;
-  }
+  if (job.become) become(*job.become);
   const std::uint64_t before = trainer_.step();
-  if (job.update) {
-    trainer_.update(std::span(*job.update).first(trainer_.parameters().size()));
-    residual_used_ = true;
-  }
+  if (job.update) update(job);
   if (job.state) {
-    trainer_.copy_state(*job.state);
+    const std::span<float> state(*job.state);
+    trainer_.copy_state(state.first(trainer_.state_size()));
+    std::ranges::copy(outer_.momentum(), state.subspan(trainer_.state_size()).begin());
     done.state = std::move(job.state);
   }
   for (const Force& force : job.forces) {
@@ -100,7 +161,7 @@ JobDone Replica::run(Job job, const Ready& ready) {
   if (job.steps > 0) done.score = trainer_.run_steps(job.steps);
   if (job.gradient) {
     done.score = compute(*job.gradient, ready, done.gradient_writable);
-    done.gradient_samples = job.gradient->samples;
+    done.gradient_samples = job.gradient->all_samples();
   }
   done.step = trainer_.step();
   done.steps_run = done.step - before;

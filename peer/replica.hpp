@@ -1,6 +1,7 @@
 // One copy of the model and the jobs that change it: the only code that touches live parameters.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -11,36 +12,45 @@
 #include "consensus/base/floats.hpp"
 #include "consensus/effects.hpp"
 #include "consensus/replica.hpp"
+#include "consensus/ring/outer_step.hpp"
 #include "consensus/ring/value_codec.hpp"
 #include "train/trainer.hpp"
 
 namespace gv {
 
-/// Everything of another's replica: parameters, then what the optimiser keeps.
+/// Everything of another's replica: parameters, then what the optimiser keeps, then what the outer
+/// step keeps.
 struct ReplicaState {
   std::shared_ptr<const Floats> values;
   std::uint64_t step = 0;
+  /// The optimiser stays one's own, unless it has not made a step yet.
+  bool own_optimizer = false;
 };
 
-/// A gradient to compute.
+/// What we bring to a sum: a gradient, or what local steps take from the model.
 struct GradientOrder {
-  std::size_t samples = 0;  ///< Of the mean.
+  std::size_t samples = 0;        ///< Of the mean; with local steps, of each of them.
+  std::uint64_t local_steps = 0;  ///< 0: a gradient.
   /// Only so many values of largest magnitude of every 512, the rest is kept for the next; 0 = all.
   std::size_t keep_per_block = 0;
-  ValueCodec codec = ValueCodec::identity;     ///< What is kept of each block is rounded to this.
-  std::shared_ptr<Floats> values;  ///< Where it goes: the layout's size or longer.
-  std::vector<std::size_t> marks;  ///< Falling; tell when it is final from each of these on.
+  ValueCodec codec = ValueCodec::identity;  ///< What is kept of each block is rounded to this.
+  std::shared_ptr<Floats> values;           ///< Where it goes: the layout's size or longer.
+  /// Of a gradient, falling; tell when it is final from each of these on.
+  std::vector<std::size_t> marks;
+
+  std::size_t all_samples() const { return samples * std::max<std::size_t>(1, local_steps); }
 };
 
 /// Work for whoever owns the replica: done in the order of the fields.
 struct Job {
   std::uint64_t number = 0;
-  std::optional<FetchedModel> adopt;   ///< Replace the model first (a newcomer's download).
-  std::optional<ReplicaState> become;  ///< Become a copy of another replica.
-  std::shared_ptr<const Floats> update;  ///< One optimiser step with this gradient.
+  std::optional<FetchedModel> adopt;     ///< Replace the model first (a newcomer's download).
+  std::optional<ReplicaState> become;    ///< Become a copy of another replica.
+  std::shared_ptr<const Floats> update;  ///< One optimiser step with this gradient,
+  std::uint64_t update_steps = 0;        ///< or the outer step that ends so many local ones.
   std::shared_ptr<Floats> state;         ///< Copy the whole state here.
-  std::vector<Force> forces;                         ///< Add these.
-  std::uint64_t steps = 0;                           ///< Take this many optimiser steps.
+  std::vector<Force> forces;             ///< Add these.
+  std::uint64_t steps = 0;               ///< Take this many optimiser steps.
   std::optional<GradientOrder> gradient;
   std::shared_ptr<Snapshot> snapshot;  ///< Copy the parameters here at the end, if not null.
   bool save = false;                   ///< Write a checkpoint at the end.
@@ -55,9 +65,9 @@ struct JobDone {
   double learning_rate = 0;            ///< Of the next step.
   std::shared_ptr<Snapshot> snapshot;  ///< The one asked for, filled.
   std::vector<Force> spent;            ///< What was added, back with the thread that lent it.
-  std::shared_ptr<Floats> state;  ///< The one asked for, filled.
-  std::size_t gradient_samples = 0;           ///< Of the gradient computed, if one was.
-  bool gradient_writable = true;              ///< Finite, and so in its codec.
+  std::shared_ptr<Floats> state;       ///< The one asked for, filled.
+  std::size_t gradient_samples = 0;    ///< Of what was computed for a sum, if it was.
+  bool gradient_writable = true;       ///< That is finite, and so in its codec.
   Duration busy{};           ///< How long the job took, as measured by the one who ran it.
   bool saved = false;        ///< A checkpoint was asked for and written.
   std::string save_problem;  ///< Why it could not be written; empty if it was.
@@ -67,7 +77,7 @@ struct JobDone {
 class Replica {
  public:
   /// `peer` seeds the canary, so that every replica starts with different integers.
-  Replica(Trainer trainer, std::uint64_t peer);
+  Replica(Trainer trainer, std::uint64_t peer, const LocalSteps& local = {});
 
   /// Told, while a job runs, that the gradient it computes is final and writable from an element
   /// on.
@@ -78,6 +88,14 @@ class Replica {
 
   const Trainer& trainer() const { return trainer_; }
   Trainer& trainer() { return trainer_; }
+
+  /// Floats of a whole state, as ReplicaState has them.
+  std::size_t state_size() const;
+  /// What a checkpoint has to hold beside the parameters, and the inverse: why it does not fit,
+  /// having changed nothing, or an empty string.
+  OptimizerState optimizer_state() const;
+  std::string restore(std::span<const float> parameters, OptimizerState state);
+
   const Canary& canary() const { return canary_; }
   void set_canary(const Canary& canary) { canary_ = canary; }
 
@@ -87,13 +105,17 @@ class Replica {
 
  private:
   Score compute(const GradientOrder& order, const Ready& ready, bool& writable);
+  void update(const Job& job);
+  void become(const ReplicaState& state);
 
   Trainer trainer_;
+  OuterStep outer_;
   Canary canary_;
   std::vector<float> residual_;  ///< Of all gradients, what was not sent yet.
   /// The same before the last gradient, which may be asked for again.
   std::vector<float> residual_before_;
-  bool residual_used_ = true;  ///< An update came since.
+  bool residual_used_ = true;    ///< An update came since.
+  bool residual_local_ = false;  ///< It is of local steps, which are not in gradients' units.
 };
 
 /// The canary a replica of this number starts with: what the sum over all peers must come back to.

@@ -23,7 +23,8 @@ Node::Options node_options(const Config& config, const Layout& layout, std::uint
                     .elements = layout.size()};
   options.gossip.peak_learning_rate = config.train.schedule.learning_rate;
   RingOptions& ring = options.ring;
-  ring.state_elements = layout.size() * (1 + optimizer_vectors(config.train.optimizer));
+  ring.state_elements = layout.size() * (1 + optimizer_vectors(config.train.optimizer) +
+                                         (ring.local.has_momentum() ? 1 : 0));
   ring.batch = static_cast<std::uint32_t>(config.train.batch);
   ring.batch_max = static_cast<std::uint32_t>(lockstep_batch_max(config));
   return options;

@@ -120,6 +120,7 @@ Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::siz
   const bool lockstep = config.run.mode == ModeKind::ring;
   task.trainer.steps = steps_of(config, lockstep ? samples / config.run.peers : task.shard->size());
   if (lockstep) task.trainer.batch_max = lockstep_batch_max(config);
+  task.local = config.ring.local;
   task.trainer.seed = config.run.seed;
   task.trainer.peer = shard;
   return task;
@@ -205,10 +206,9 @@ Score evaluate(Model& model, std::span<const float> parameters, const DataSet& d
 
 StartingPoint starting_point(const Task& task, const std::filesystem::path& checkpoints,
                              std::size_t shard, bool resume) {
-  StartingPoint point{.replica = Replica(Trainer(task.trainer, task.shard), shard)};
+  StartingPoint point{.replica = Replica(Trainer(task.trainer, task.shard), shard, task.local)};
   if (!resume) return point;
-  Trainer& trainer = point.replica.trainer();
-  LoadedCheckpoint loaded = load_newest_checkpoint(checkpoints, trainer.layout());
+  LoadedCheckpoint loaded = load_newest_checkpoint(checkpoints, point.replica.trainer().layout());
   for (const auto& [file, why] : loaded.refused) {
     point.events.push_back({.name = "checkpoint_refused", .detail = file.string() + ": " + why});
   }
@@ -217,8 +217,9 @@ StartingPoint starting_point(const Task& task, const std::filesystem::path& chec
                             .detail = "no sound checkpoint in " + checkpoints.string()});
     return point;
   }
-  const Checkpoint& checkpoint = *loaded.checkpoint;
-  const std::string problem = trainer.restore(checkpoint.parameters, checkpoint.optimizer);
+  Checkpoint& checkpoint = *loaded.checkpoint;
+  const std::string problem =
+      point.replica.restore(checkpoint.parameters, std::move(checkpoint.optimizer));
   if (!problem.empty()) {
     point.events.push_back(
         {.name = "checkpoint_refused", .detail = loaded.file.string() + ": " + problem});
@@ -226,7 +227,7 @@ StartingPoint starting_point(const Task& task, const std::filesystem::path& chec
   }
   const auto canary = checkpoint.metadata.find("canary");
   if (canary != checkpoint.metadata.end()) point.replica.restore_canary(canary->second);
-  point.step = trainer.step();
+  point.step = point.replica.trainer().step();
   point.events.push_back({.name = "resumed",
                           .detail = loaded.file.string(),
                           .numbers = {{"step", static_cast<double>(point.step)}}});
@@ -240,7 +241,7 @@ std::string save_replica(const std::filesystem::path& checkpoints, const Replica
                                                        {"data_folder", config.data.folder},
                                                        {"canary", replica.canary_text()}};
   return save_checkpoint(checkpoints, replica.trainer().layout(), replica.trainer().parameters(),
-                         replica.trainer().optimizer_state(), metadata, config.checkpoint.keep);
+                         replica.optimizer_state(), metadata, config.checkpoint.keep);
 }
 
 std::string read_config_text(const std::string& path) {

@@ -18,6 +18,7 @@ namespace gv {
 struct Task {
   std::shared_ptr<const DataSet> shard;
   TrainerSpec trainer;
+  LocalSteps local;
   Problems problems;
 };
 

@@ -22,6 +22,15 @@ GV_WIDE void add_scaled(float* __restrict x, const float* __restrict force, std:
   for (std::size_t i = 0; i < n; ++i) x[i] += scale * force[i];
 }
 
+/// Both begin as anchor and model and become what was taken from the anchor, and the anchor.
+GV_WIDE void take_back(float* __restrict anchor, float* __restrict x, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const float from = anchor[i];
+    anchor[i] = from - x[i];
+    x[i] = from;
+  }
+}
+
 }  // namespace
 
 struct Trainer::Impl {
@@ -30,6 +39,7 @@ struct Trainer::Impl {
         model(spec.model, shard->shape, spec.batch),
         sampler(shard, spec.seed, spec.peer),
         optimizer(spec.optimizer, model.layout().size()),
+        optimizer_after(spec.optimizer, 0),
         parameters(model.layout().size()),
         batch_size(spec.batch) {
     check(spec.batch > 0, "a batch has samples");
@@ -43,12 +53,16 @@ struct Trainer::Impl {
     step = new_step;
     position = new_position;
     drawn = 0;
+    position_after.reset();
   }
 
   TrainerSpec spec;
   Model model;
   Sampler sampler;
   Optimizer optimizer;
+  /// What the last local_steps() came to, until they end: the optimiser, and where the sampler is.
+  Optimizer optimizer_after;
+  std::optional<std::uint64_t> position_after;
   std::vector<float> parameters;
   std::vector<float> gradient;  ///< Of run_steps(): empty before.
   std::uint64_t step = 0;
@@ -88,17 +102,44 @@ void Trainer::update(std::span<const float> gradient) {
 }
 
 Score Trainer::run_steps(std::uint64_t count) {
+  const std::uint64_t left = impl_->spec.steps - std::min(impl_->spec.steps, impl_->step);
+  return take_steps(std::min(count, left), impl_->spec.batch);
+}
+
+Score Trainer::take_steps(std::uint64_t count, std::size_t samples) {
   Score total;
   impl_->gradient.resize(impl_->parameters.size());
-  const std::uint64_t left = impl_->spec.steps - std::min(impl_->spec.steps, impl_->step);
-  for (std::uint64_t i = 0; i < std::min(count, left); ++i) {
-    const Score score = gradient(impl_->spec.batch, impl_->gradient);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const Score score = gradient(samples, impl_->gradient);
     update(impl_->gradient);
     total.loss += score.loss;
     total.correct += score.correct;
     total.samples += score.samples;
   }
   return total;
+}
+
+Score Trainer::local_steps(std::uint64_t steps, std::size_t samples, std::span<float> out) {
+  check(out.size() == impl_->parameters.size(), "a change has the layout's size");
+  const std::uint64_t step = impl_->step;
+  const std::uint64_t position = impl_->position;
+  std::ranges::copy(impl_->parameters, out.begin());
+  impl_->optimizer_after = impl_->optimizer;
+  std::swap(impl_->optimizer, impl_->optimizer_after);
+  const Score score = take_steps(steps, samples);
+  std::swap(impl_->optimizer, impl_->optimizer_after);
+  const std::uint64_t position_after = impl_->position;
+  impl_->move_to(step, position);
+  impl_->position_after = position_after;
+  take_back(out.data(), impl_->parameters.data(), out.size());
+  return score;
+}
+
+void Trainer::end_local_steps(std::span<const float> parameters, std::uint64_t steps) {
+  check(parameters.size() == impl_->parameters.size(), "a model has the layout's size");
+  std::ranges::copy(parameters, impl_->parameters.begin());
+  if (impl_->position_after) std::swap(impl_->optimizer, impl_->optimizer_after);
+  impl_->move_to(impl_->step + steps, impl_->position_after.value_or(impl_->position));
 }
 
 void Trainer::add(std::span<const float> force, float scale) {
@@ -127,6 +168,12 @@ void Trainer::copy_state(std::span<float> out) const {
 
 std::uint64_t Trainer::updates() const { return impl_->optimizer.updates(); }
 
+void Trainer::adopt_model(std::span<const float> parameters, std::uint64_t step) {
+  check(parameters.size() == impl_->parameters.size(), "a model has the layout's size");
+  std::ranges::copy(parameters, impl_->parameters.begin());
+  impl_->move_to(step, impl_->position);
+}
+
 void Trainer::adopt_state(std::span<const float> state, std::uint64_t step, std::uint64_t updates) {
   check(state.size() == state_size(), "a replica's state has one size");
   const std::size_t size = impl_->parameters.size();
@@ -153,7 +200,8 @@ std::string Trainer::restore(std::span<const float> parameters, const OptimizerS
 }
 
 void Trainer::prefetch() {
-  const std::uint64_t next = impl_->sampler.after(impl_->position, impl_->drawn);
+  const std::uint64_t next =
+      impl_->position_after.value_or(impl_->sampler.after(impl_->position, impl_->drawn));
   impl_->sampler.prefetch(next, impl_->batch_size);
 }
 

@@ -68,6 +68,16 @@ class Trainer {
   /// gradient(), if it came after the last update, are then used up.
   void update(std::span<const float> gradient);
 
+  /// Steps of this replica alone, of `samples` samples each, from the model as it is: what they
+  /// take from it (the anchor minus where they come to) into all of `out`; the score is summed over
+  /// them. Like gradient() it changes nothing, so that asked again it gives the same bits; what
+  /// optimiser and sampler come to is kept apart until the steps end.
+  Score local_steps(std::uint64_t steps, std::size_t samples, std::span<float> out);
+
+  /// So many steps are over, and the model is `parameters` now, whatever it was made of. Optimiser
+  /// and sampler go on from where the last local_steps() left them, if nothing came since.
+  void end_local_steps(std::span<const float> parameters, std::uint64_t steps);
+
   /// x += scale * force, the only way a consensus rule changes the live parameters. Sizes must
   /// match.
   void add(std::span<const float> force, float scale);
@@ -89,6 +99,10 @@ class Trainer {
   /// own. The size must be state_size(), so what comes from outside is looked at before.
   void adopt_state(std::span<const float> state, std::uint64_t step, std::uint64_t updates);
 
+  /// Takes over another replica's parameters and step() alone: optimiser and sampler stay this
+  /// replica's own.
+  void adopt_model(std::span<const float> parameters, std::uint64_t step);
+
   /// What a resumed run needs so that training goes on bit for bit.
   OptimizerState optimizer_state() const;
   /// The inverse. Returns why it does not fit, having changed nothing, or an empty string.
@@ -99,6 +113,8 @@ class Trainer {
   void prefetch();
 
  private:
+  Score take_steps(std::uint64_t count, std::size_t samples);
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

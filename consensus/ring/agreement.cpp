@@ -47,8 +47,10 @@ std::uint64_t key_of(const EpochId& id) {
   return hash_combine(hash_combine(0, id.counter), static_cast<std::uint64_t>(id.proposer));
 }
 
-Standing after_operation(Standing standing, std::uint64_t epoch_key, std::uint64_t samples) {
-  standing.history = hash_combine(hash_combine(standing.history, epoch_key), standing.operation++);
+Standing after_operation(Standing standing, std::uint64_t epoch_key, std::uint64_t samples,
+                         std::uint64_t steps) {
+  standing.history = hash_combine(hash_combine(standing.history, epoch_key), standing.operation);
+  standing.operation += steps;
   standing.samples += samples;
   return standing;
 }

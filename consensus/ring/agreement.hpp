@@ -30,9 +30,10 @@ struct Epoch {
   bool contains(PeerId peer) const;
 };
 
-/// Where a replica stands after one more operation, of so many samples, in an epoch of that name.
-/// Whoever computes it alike has made the same steps from the same model.
-Standing after_operation(Standing standing, std::uint64_t epoch_key, std::uint64_t samples);
+/// Where a replica stands after one more operation, of so many samples and optimiser steps, in an
+/// epoch of that name. Whoever computes it alike has made the same steps from the same model.
+Standing after_operation(Standing standing, std::uint64_t epoch_key, std::uint64_t samples,
+                         std::uint64_t steps = 1);
 
 /// Ballots by which live peers agree on the next epoch. Whoever answers a proposal stands still
 /// until that ballot or a later one is decided, so nobody can finish an operation that the new

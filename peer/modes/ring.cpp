@@ -85,7 +85,8 @@ void RingMode::enter_epoch(Time now, Effects& out) {
   epoch_key_ = epoch.key();
   operation_.enter(epoch);
   // In the first operation models may still be on their way.
-  survey_.begin(epoch.order, epoch_key_, epoch.standing.operation + 1);
+  begun_in_epoch_ = 0;
+  survey_.begin(epoch.order, epoch_key_, 1);
   stalls_.enter_epoch(now);
   renewal_.enter_epoch(now, epoch.order.size());
   const auto rank = std::ranges::find(epoch.order, self_) - epoch.order.begin();
@@ -153,11 +154,10 @@ void RingMode::watch_for_stalls(Time now, Effects& out) {
 // ---- Operations ----
 
 void RingMode::begin_operation(Time now, Effects& out) {
-  const std::uint64_t operation = agreement_.standing().operation;
-  if (operation >= course_.steps || leaving_) return;
-  survey_.operation_began(now, operation, from_seconds(stalls_.operation_seconds()), out);
+  if (step() >= course_.steps || leaving_) return;
+  survey_.operation_began(now, begun_in_epoch_++, from_seconds(stalls_.operation_seconds()), out);
   operation_.set_quiet(is_quiet(now), out);
-  operation_.begin(operation, out);
+  operation_.begin(step(), options_.local.steps_at(step(), course_.steps), out);
 }
 
 void RingMode::finish_operations(Time now, Effects& out) {
@@ -171,8 +171,10 @@ void RingMode::finish_operations(Time now, Effects& out) {
       return;
     }
     result_ = std::move(sum);
+    result_steps_ = operation_.is_local() ? operation_.steps() : 0;
     const Standing before = agreement_.standing();
-    agreement_.set_standing(after_operation(before, epoch_key_, operation_.samples()));
+    agreement_.set_standing(
+        after_operation(before, epoch_key_, operation_.samples(), operation_.steps()));
     states_.forget_debts();
     ++counts_.operations;
     stalls_.operation_done(now, counts_.operations > 1 && !interruptions_.is_interrupted());
@@ -269,7 +271,9 @@ void RingMode::take(Time now, JobDone done, Membership&, Effects& out) {
     if (busy > 0) agreement_.set_speed(static_cast<double>(done.gradient_samples) / busy);
     learn_from(done.score);
   }
-  if (stalls_.operation_seconds() > 0) steps_per_second_ = 1 / stalls_.operation_seconds();
+  if (stalls_.operation_seconds() > 0) {
+    steps_per_second_ = static_cast<double>(operation_.steps()) / stalls_.operation_seconds();
+  }
   if (last_job_) return;
   if (!done.gradient_writable) {
     // With it in the sum everybody's model would be lost. They go on without us.
@@ -286,7 +290,9 @@ void RingMode::take(Time now, JobDone done, Membership&, Effects& out) {
 }
 
 void RingMode::adopt(Time now, ArrivedState state, Job& job, Effects& out) {
-  job.become = ReplicaState{std::move(state.values), state.standing.operation};
+  job.become = ReplicaState{.values = std::move(state.values),
+                            .step = state.standing.operation,
+                            .own_optimizer = options_.local.is_local(state.standing.operation)};
   agreement_.set_standing(state.standing);
   saved_step_ = std::min(saved_step_, state.standing.operation);
   operation_.forget_gradient();
@@ -303,6 +309,7 @@ void RingMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
   Job job;
   if (auto state = states_.take()) adopt(now, *std::move(state), job, out);
   job.update = std::exchange(result_, nullptr);
+  if (job.update) job.update_steps = result_steps_;
   if (states_.owes_any()) job.state = states_.blank(agreement_.standing());
   job.save = leaving_ || is_save_due(step());
   if (leaving_) {

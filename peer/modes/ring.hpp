@@ -29,8 +29,10 @@ struct RingCounts {
 
 /// Synchronous data-parallel training without a leader. An operation is one optimiser step: every
 /// peer's gradient is summed in buckets while backward still runs, and the mean over all samples is
-/// applied by everybody. Whoever is lost ends the epoch; the rest agree on the next and rerun the
-/// operation from their untouched gradients. A peer without the others' state is sent it.
+/// applied by everybody. Or it is a period of local steps: what they take from the common model is
+/// summed, and everybody makes the same outer step with the mean. Whoever is lost ends the epoch;
+/// the rest agree on the next and rerun the operation from their untouched gradients. A peer
+/// without the others' state is sent it.
 class RingMode final : public Mode {
  public:
   /// `session` tells this process from earlier ones of the same peer.
@@ -86,9 +88,11 @@ class RingMode final : public Mode {
   StallWatch stalls_;
   EpochRenewal renewal_;
   Interruptions interruptions_;
-  bool wanted_ = false;           ///< The first epoch was asked for.
-  std::uint64_t epoch_key_ = 0;   ///< Of the one we are in; 0: none.
-  RingOperation::Vector result_;  ///< To be applied by the next job.
+  bool wanted_ = false;               ///< The first epoch was asked for.
+  std::uint64_t begun_in_epoch_ = 0;  ///< Operations.
+  std::uint64_t epoch_key_ = 0;       ///< Of the one we are in; 0: none.
+  RingOperation::Vector result_;      ///< To be applied by the next job,
+  std::uint64_t result_steps_ = 0;    ///< which ends so many local steps; 0: it is a gradient.
   std::vector<PeerId> candidates_;
   double steps_per_second_ = 0;
   RingCounts counts_;

@@ -69,8 +69,12 @@ void RingOperation::leave(std::uint64_t next_key) {
   for (const Held& piece : held_) held_bytes_ += piece.bytes.size();
 }
 
-void RingOperation::begin(std::uint64_t number, Effects& out) {
-  if (!gradient_.valid || gradient_.samples != share_) {
+void RingOperation::begin(std::uint64_t step, std::uint64_t steps, Effects& out) {
+  steps_ = steps;
+  local_ = options_.local.is_local(step);
+  // A gradient is the mean of its samples, so another share needs another gradient. Local steps
+  // stay as they are: what a share says of them is how much they weigh.
+  if (!gradient_.valid || (gradient_.samples != share_ && !local_)) {
     gradient_.values.reset();
     gradient_ = {.values = gradients_.blank(),
                  .samples = share_,
@@ -78,9 +82,9 @@ void RingOperation::begin(std::uint64_t number, Effects& out) {
                  .job = 0,
                  .valid = true};
   }
-  std::ranges::copy(lanes_of(self_, number),
+  std::ranges::copy(lanes_of(self_, step),
                     gradient_.values->begin() + static_cast<std::ptrdiff_t>(elements_));
-  reduce_.emplace(shape_, self_, number, weight_, gradient_.values, works_.blank());
+  reduce_.emplace(shape_, self_, step, weight_, gradient_.values, works_.blank());
   offered_.assign(shape_.buckets.size(), false);
   offer_buckets(out);
   std::deque<Held> held = std::exchange(held_, {});
@@ -88,7 +92,7 @@ void RingOperation::begin(std::uint64_t number, Effects& out) {
   for (Held& piece : held) {
     const Block block{piece.id, 0, piece.bytes};
     if (piece.id.session != shape_.epoch || reduce_->receive(piece.from, block, out)) continue;
-    const std::uint64_t next = (number + 1) % PieceName::operations;
+    const std::uint64_t next = (step + steps) % PieceName::operations;
     if (PieceName::of(piece.id.number).operation != next) continue;
     held_bytes_ += piece.bytes.size();
     held_.push_back(std::move(piece));
@@ -100,6 +104,7 @@ std::optional<GradientOrder> RingOperation::order(std::uint64_t job) {
   gradient_.job = job;
   lent_ = gradient_.values;
   GradientOrder order{.samples = gradient_.samples,
+                      .local_steps = local_ ? steps_ : 0,
                       .keep_per_block = options_.keep_per_block,
                       .codec = options_.codec,
                       .values = gradient_.values};

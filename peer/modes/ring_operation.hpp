@@ -17,8 +17,8 @@
 
 namespace gv {
 
-/// Keeps our own gradient until its sum is applied, however often that is begun, and blocks of
-/// others that come before we are ready for them. Pure.
+/// Keeps our own gradient (or what our local steps take) until its sum is applied, however often
+/// that is begun, and blocks of others that come before we are ready for them. Pure.
 class RingOperation {
  public:
   using Vector = VectorPool::Vector;
@@ -30,9 +30,9 @@ class RingOperation {
   /// The sum under way is given up. Blocks are kept that belong to the epoch of that key.
   void leave(std::uint64_t next_key);
 
-  /// Begins the operation of that number, with the gradient for it if there is one, and asks for
-  /// one otherwise.
-  void begin(std::uint64_t number, Effects& out);
+  /// Begins the operation named by the step it begins at, of so many steps, with the gradient for
+  /// it if there is one, and asks for one otherwise.
+  void begin(std::uint64_t step, std::uint64_t steps, Effects& out);
   /// While it is quiet, nothing of ours goes into sums.
   void set_quiet(bool quiet, Effects& out);
   bool is_quiet() const { return quiet_; }
@@ -64,8 +64,11 @@ class RingOperation {
   /// Those in the newest epoch, by rank, and how their sums are made.
   const std::vector<PeerId>& order() const { return shape_.order; }
   ReduceAlgorithm algorithm() const { return shape_.algorithm; }
-  /// Samples of one operation of everybody.
-  std::uint64_t samples() const { return samples_; }
+  /// Steps of the newest operation, and samples of everybody in all of them.
+  std::uint64_t steps() const { return steps_; }
+  std::uint64_t samples() const { return steps_ * samples_; }
+  /// Whether what is summed is what local steps take from the model.
+  bool is_local() const { return local_; }
   /// Of all operations that are over.
   std::uint64_t bytes_sent() const { return bytes_sent_; }
 
@@ -77,7 +80,8 @@ class RingOperation {
     std::vector<std::byte> bytes;
   };
 
-  /// The gradient for the operation that is next, computed or being computed.
+  /// The gradient, or what local steps take, for the operation that is next, computed or being
+  /// computed.
   struct Gradient {
     Vector values;
     std::uint32_t samples = 0;
@@ -94,7 +98,9 @@ class RingOperation {
   AllReduceOptions shape_;
   std::uint32_t share_ = 0;
   float weight_ = 1;
-  std::uint64_t samples_ = 0;
+  std::uint64_t samples_ = 0;  ///< Of everybody in one step.
+  std::uint64_t steps_ = 1;
+  bool local_ = false;
   Gradient gradient_;
   Vector lent_;  ///< What the job under way writes to.
   std::optional<AllReduce> reduce_;

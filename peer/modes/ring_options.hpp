@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "consensus/ring/agreement.hpp"
+#include "consensus/ring/outer_step.hpp"
 #include "consensus/ring/reduce_plan.hpp"
 #include "consensus/ring/value_codec.hpp"
 
@@ -14,13 +15,14 @@ namespace gv {
 
 /// How a swarm steps in lockstep.
 struct RingOptions {
-  std::size_t state_elements = 0;            ///< Parameters and what the optimiser keeps.
+  std::size_t state_elements = 0;  ///< Parameters and what optimiser and outer step keep.
+  LocalSteps local;
   std::optional<ReduceAlgorithm> algorithm;  ///< Empty: the one predicted to be the fastest.
   ValueCodec codec = ValueCodec::identity;   ///< How values travel.
   std::size_t keep_per_block = 0;  ///< Values of every 512 that travel, the largest; 0 = all.
   std::size_t bucket_elements = 1 << 20;   ///< Gradients are summed in pieces of this size.
   std::size_t segment_elements = 1 << 16;  ///< Of one block on a lane.
-  std::uint32_t batch = 64;                ///< Samples of an operation for each who takes part.
+  std::uint32_t batch = 64;                ///< Samples of a step for each who takes part.
   std::uint32_t batch_max =
       0;                    ///< Of one of them at most, however fast it is; 0 = batch, never more.
   unsigned processors = 0;  ///< Of this host; 0: so many that sums never wait for them.

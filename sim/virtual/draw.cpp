@@ -146,6 +146,14 @@ void draw_ring(Rng rng, DrawnWorld& world) {
   const auto n = static_cast<double>(world.scenario.peers);
   const double least = std::max(0.003 * n * n, 3e-7 * n * static_cast<double>(dimension));
   world.scenario.step = std::max(world.scenario.step, from_seconds(rounded(least)));
+  // A third of them make local steps, some of those after a while.
+  if (!rng.chance(0.33)) return;
+  ring.local.period = 2 + rng.below(rng.chance(0.3) ? 63 : 7);
+  // An operation takes as long as a step would.
+  world.scenario.step =
+      from_seconds(rounded(seconds(world.scenario.step) / static_cast<double>(ring.local.period)));
+  ring.local.outer = rng.chance(0.5) ? OuterKind::average : OuterKind::nesterov;
+  if (rng.chance(0.5)) ring.local.local_after = rng.below(150);
 }
 
 }  // namespace
@@ -232,6 +240,11 @@ std::string to_toml(const DrawnWorld& world) {
     const RingOptions& ring = world.node.ring;
     text += fmt::format("[ring]\nalgorithm = \"{}\"\nbucket_elements = {}\nsegment_elements = {}\n",
                         name_of(ring.algorithm), ring.bucket_elements, ring.segment_elements);
+    if (ring.local.period > 1) {
+      text += fmt::format("period = {}\nlocal_after = {}\nouter = \"{}\"\n", ring.local.period,
+                          ring.local.local_after,
+                          ring.local.outer == OuterKind::average ? "average" : "nesterov");
+    }
   } else {
     text += fmt::format(
         "[gossip]\nperiod_steps = {}\npairing = \"{}\"\nalpha = {:g}\ncodec = \"{}\"\n",
@@ -259,7 +272,7 @@ Simulator::Options simulator_options(const DrawnWorld& world) {
   options.node.course.elements = layout.size();
   RingOptions& ring = options.node.ring;
   ring.batch_max = 4 * ring.batch;
-  ring.state_elements = layout.size();
+  ring.state_elements = layout.size() * (ring.local.has_momentum() ? 2 : 1);
   return options;
 }
 
@@ -271,12 +284,13 @@ MakeWorkload workloads(const DrawnWorld& world) {
                              .noise = world.scenario.noise,
                              .disagreement = world.scenario.disagreement,
                              .seed = seed};
-    return [spec](std::size_t peer) { return quadratic_workload(spec, peer); };
+    return [spec, local = world.node.ring.local](std::size_t peer) {
+      return quadratic_workload(spec, peer, local);
+    };
   }
   const bool alike = world.node.mode == ModeKind::ring;  // In lockstep all begin with one model.
-  return [dimension = world.scenario.dimension, seed, alike](std::size_t peer) {
-    return idle_workload(dimension, seed, peer, alike);
-  };
+  return [dimension = world.scenario.dimension, seed, alike, local = world.node.ring.local](
+             std::size_t peer) { return idle_workload(dimension, seed, peer, alike, local); };
 }
 
 }  // namespace gv

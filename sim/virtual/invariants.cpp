@@ -160,7 +160,8 @@ void Invariants::on_job(const Simulator& world, PeerNumber peer, const Job& job)
   const Workload& work = *world.peer(peer).work;
   mine.canary_wanted = work.canary();
   mine.step_wanted = job.adopt ? job.adopt->step : (job.become ? job.become->step : work.step());
-  mine.step_wanted += job.steps + (job.update ? 1 : 0);
+  if (job.update) mine.step_wanted += std::max<std::uint64_t>(1, job.update_steps);
+  mine.step_wanted += job.steps;
   if (job.adopt) mine.adopted_at = world.now();
   mine.forces += job.forces.size();
   for (const Force& force : job.forces) {

@@ -188,7 +188,9 @@ void RingInvariants::after(const Simulator& world, PeerNumber peer) {
     return;
   }
   // "one result of an operation".
-  if (standing.operation != before.operation + 1 || standing.samples <= before.samples) {
+  const Node::Options& node = world.options().node;
+  const std::uint64_t steps = node.ring.local.steps_at(before.operation, node.course.steps);
+  if (standing.operation != before.operation + steps || standing.samples <= before.samples) {
     fail(world, "one result of an operation",
          fmt::format("peer-{} goes from operation {} to {}", peer, before.operation,
                      standing.operation));

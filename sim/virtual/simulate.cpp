@@ -64,14 +64,15 @@ class Work {
   std::unique_ptr<Workload> make(std::size_t peer) const {
     switch (scenario_.work) {
       case WorkKind::training:
-        return training_workload(Replica(Trainer(tasks_[peer].trainer, tasks_[peer].shard), peer));
+        return training_workload(
+            Replica(Trainer(tasks_[peer].trainer, tasks_[peer].shard), peer, config_.ring.local));
       case WorkKind::quadratic:
-        return quadratic_workload(quadratic_, peer);
+        return quadratic_workload(quadratic_, peer, config_.ring.local);
       case WorkKind::time:
         break;
     }
     return idle_workload(scenario_.dimension, config_.run.seed, peer,
-                         config_.run.mode == ModeKind::ring);
+                         config_.run.mode == ModeKind::ring, config_.ring.local);
   }
 
   Judgement judge(std::span<const float> model, bool quickly) {
@@ -217,7 +218,9 @@ int Run::run() {
 
   Node::Options node = node_options(config_, work_->layout(), 1, 1);
   // Vectors without an optimiser.
-  if (scenario_.work != WorkKind::training) node.ring.state_elements = work_->layout().size();
+  if (scenario_.work != WorkKind::training) {
+    node.ring.state_elements = work_->layout().size() * (node.ring.local.has_momentum() ? 2 : 1);
+  }
   Simulator world({.peers = config_.run.peers,
                    .seed = options_.seed,
                    .scenario = scenario_,

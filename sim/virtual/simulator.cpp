@@ -86,7 +86,7 @@ void Simulator::World::begin_job(PeerNumber number, Job job) {
   double spread = 1;
   double steps = static_cast<double>(job.steps);
   if (job.gradient) {
-    steps += static_cast<double>(job.gradient->samples) / options.node.ring.batch;
+    steps += static_cast<double>(job.gradient->all_samples()) / options.node.ring.batch;
   }
   if (options.scenario.step_jitter > 0 && steps > 0) {
     spread = std::max(0.1, 1 + options.scenario.step_jitter * machine.pace.normal());

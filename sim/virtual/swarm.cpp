@@ -100,7 +100,9 @@ std::optional<Violation> check_liveness(Simulator& world) {
   double slowest = 1;
   for (const PeerNumber number : up) slowest = std::min(slowest, world.peer(number).speed);
   const bool lockstep = world.options().node.mode == ModeKind::ring;
-  const double steps = lockstep ? 1 : static_cast<double>(world.options().node.gossip.period_steps);
+  const Node::Options& node = world.options().node;
+  const auto steps =
+      static_cast<double>(lockstep ? node.ring.local.period : node.gossip.period_steps);
   const double period = seconds(world.options().scenario.step) / slowest * steps;
   const Duration window = std::max(last_part, from_seconds(last_periods * period));
   world.run(world.now() + window);

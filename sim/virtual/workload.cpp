@@ -1,6 +1,7 @@
 // Replicas that train, and two that only look like it from outside.
 #include "sim/virtual/workload.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -27,14 +28,11 @@ class TrainingWorkload : public Workload {
 
   Image image() const override {
     const auto values = parameters();
-    return {{values.begin(), values.end()},
-            replica_.trainer().optimizer_state(),
-            replica_.canary(),
-            step()};
+    return {{values.begin(), values.end()}, replica_.optimizer_state(), replica_.canary(), step()};
   }
 
   void restore(const Image& image) override {
-    const std::string problem = replica_.trainer().restore(image.parameters, image.optimizer);
+    const std::string problem = replica_.restore(image.parameters, image.optimizer);
     check(problem.empty(), "a virtual peer's own image fits it");
     replica_.set_canary(image.canary);
   }
@@ -46,8 +44,10 @@ class TrainingWorkload : public Workload {
 /// The part that quadratic and idle replicas share: a vector that jobs act upon.
 class VectorWorkload : public Workload {
  public:
-  VectorWorkload(std::vector<float> parameters, std::size_t peer, double learning_rate)
+  VectorWorkload(std::vector<float> parameters, std::size_t peer, double learning_rate,
+                 const LocalSteps& local)
       : parameters_(std::move(parameters)),
+        outer_(local, parameters_.size()),
         number_(peer),
         canary_(initial_canary(peer)),
         learning_rate_(learning_rate) {}
@@ -60,17 +60,16 @@ class VectorWorkload : public Workload {
       step_ = job.adopt->step;
     }
     if (job.become) {
-      parameters_.assign(job.become->values->begin(), job.become->values->end());
+      const std::span<const float> state(*job.become->values);
+      std::ranges::copy(state.first(parameters_.size()), parameters_.begin());
+      outer_.adopt(state.subspan(parameters_.size()));
       step_ = job.become->step;
     }
-    if (job.update) {
-      for (std::size_t i = 0; i < parameters_.size(); ++i) {
-        parameters_[i] -= static_cast<float>(learning_rate_) * (*job.update)[i];
-      }
-      ++step_;
-    }
+    const std::uint64_t before = step_;
+    if (job.update) update(job);
     if (job.state) {
-      job.state->assign(parameters_.begin(), parameters_.end());
+      const auto end = std::ranges::copy(parameters_, job.state->begin()).out;
+      std::ranges::copy(outer_.momentum(), end);
       done.state = std::move(job.state);
     }
     for (const Force& force : job.forces) {
@@ -85,11 +84,11 @@ class VectorWorkload : public Workload {
     }
     step_ += job.steps;
     if (job.gradient) {
-      done.score = gradient(step_, parameters_, *job.gradient->values);
-      done.gradient_samples = job.gradient->samples;
+      done.score = compute(*job.gradient);
+      done.gradient_samples = job.gradient->all_samples();
     }
     done.step = step_;
-    done.steps_run = job.steps + (job.update ? 1 : 0);
+    done.steps_run = step_ - before;
     done.learning_rate = learning_rate_;
     if (job.snapshot) {
       job.snapshot->values = parameters_;
@@ -104,9 +103,16 @@ class VectorWorkload : public Workload {
   std::uint64_t step() const override { return step_; }
   std::span<const float> parameters() const override { return parameters_; }
   const Canary& canary() const override { return canary_; }
-  Image image() const override { return {parameters_, {.step = step_}, canary_, step_}; }
+  Image image() const override {
+    const auto momentum = outer_.momentum();
+    return {parameters_,
+            {.vectors = {{"outer_momentum", {momentum.begin(), momentum.end()}}}, .step = step_},
+            canary_,
+            step_};
+  }
   void restore(const Image& image) override {
     parameters_ = image.parameters;
+    outer_.adopt(image.optimizer.vectors.front().second);
     canary_ = image.canary;
     step_ = image.step;
   }
@@ -120,7 +126,39 @@ class VectorWorkload : public Workload {
   std::size_t number() const { return number_; }
 
  private:
+  void update(const Job& job) {
+    const auto mean = std::span<const float>(*job.update).first(parameters_.size());
+    if (job.update_steps > 0) {
+      outer_.step(parameters_, mean);
+    } else {
+      descend(parameters_, mean);
+    }
+    step_ += std::max<std::uint64_t>(1, job.update_steps);
+  }
+
+  void descend(std::vector<float>& x, std::span<const float> gradient) const {
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      x[i] -= static_cast<float>(learning_rate_) * gradient[i];
+    }
+  }
+
+  Score compute(const GradientOrder& order) {
+    const auto out = std::span(*order.values).first(parameters_.size());
+    if (order.local_steps == 0) return gradient(step_, parameters_, out);
+    std::vector<float> x = parameters_;
+    Score score;
+    for (std::uint64_t i = 0; i < order.local_steps; ++i) {
+      const Score one = gradient(step_ + i, x, out);
+      score.loss += one.loss;
+      score.samples += one.samples;
+      descend(x, out);
+    }
+    for (std::size_t i = 0; i < x.size(); ++i) out[i] = parameters_[i] - x[i];
+    return score;
+  }
+
   std::vector<float> parameters_;
+  OuterStep outer_;
   std::size_t number_;
   Canary canary_;
   std::uint64_t step_ = 0;
@@ -129,8 +167,8 @@ class VectorWorkload : public Workload {
 
 class QuadraticWorkload : public VectorWorkload {
  public:
-  QuadraticWorkload(const QuadraticSpec& spec, std::size_t peer)
-      : VectorWorkload(std::vector<float>(spec.dimension, 0), peer, spec.learning_rate),
+  QuadraticWorkload(const QuadraticSpec& spec, std::size_t peer, const LocalSteps& local)
+      : VectorWorkload(std::vector<float>(spec.dimension, 0), peer, spec.learning_rate, local),
         optimum_(quadratic_optimum(spec, peer)),
         noise_(spec.noise),
         draws_(Rng(spec.seed).fork("noise").fork(peer)) {
@@ -190,8 +228,9 @@ std::unique_ptr<Workload> training_workload(Replica replica) {
   return std::make_unique<TrainingWorkload>(std::move(replica));
 }
 
-std::unique_ptr<Workload> quadratic_workload(const QuadraticSpec& spec, std::size_t peer) {
-  return std::make_unique<QuadraticWorkload>(spec, peer);
+std::unique_ptr<Workload> quadratic_workload(const QuadraticSpec& spec, std::size_t peer,
+                                             const LocalSteps& local) {
+  return std::make_unique<QuadraticWorkload>(spec, peer, local);
 }
 
 std::vector<double> quadratic_optimum(const QuadraticSpec& spec, std::size_t peer) {
@@ -223,11 +262,11 @@ double quadratic_excess(const QuadraticSpec& spec, std::span<const double> optim
 }
 
 std::unique_ptr<Workload> idle_workload(std::size_t dimension, std::uint64_t seed, std::size_t peer,
-                                        bool alike) {
+                                        bool alike, const LocalSteps& local) {
   Rng rng = Rng(seed).fork("idle").fork(alike ? 0 : peer);
   std::vector<float> parameters(dimension);
   for (float& value : parameters) value = static_cast<float>(rng.normal());
-  return std::make_unique<IdleWorkload>(std::move(parameters), peer, 0.01);
+  return std::make_unique<IdleWorkload>(std::move(parameters), peer, 0.01, local);
 }
 
 }  // namespace gv

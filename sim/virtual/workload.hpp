@@ -54,7 +54,8 @@ struct QuadraticSpec {
   double disagreement = 1;  ///< Deviation of c_i around the common centre, which is 1 everywhere.
   std::uint64_t seed = 1;
 };
-std::unique_ptr<Workload> quadratic_workload(const QuadraticSpec& spec, std::size_t peer);
+std::unique_ptr<Workload> quadratic_workload(const QuadraticSpec& spec, std::size_t peer,
+                                             const LocalSteps& local = {});
 
 /// Peer i's own optimum c_i, and that of the sum over so many peers: their mean.
 std::vector<double> quadratic_optimum(const QuadraticSpec& spec, std::size_t peer);
@@ -67,6 +68,6 @@ double quadratic_excess(const QuadraticSpec& spec, std::span<const double> optim
 /// Nothing is computed: parameters, drawn for each peer (or, if `alike`, once for all), change by
 /// exchanges and by sums of gradients that are drawn as well.
 std::unique_ptr<Workload> idle_workload(std::size_t dimension, std::uint64_t seed, std::size_t peer,
-                                        bool alike = false);
+                                        bool alike = false, const LocalSteps& local = {});
 
 }  // namespace gv

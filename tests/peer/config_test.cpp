@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
@@ -290,6 +291,30 @@ TEST_CASE("a number in quotes with its unit is told what is wrong", "[unit]") {
 TEST_CASE("plain lanes need a trusted network", "[unit]") {
   CHECK(only_problem("[network]\nlane = \"plain\"\n").place == "a.toml:2: network.lane");
   CHECK(sound("[network]\nlane = \"plain\"\ntrusted = true\n").network.trusted);
+}
+
+TEST_CASE("local steps are settled by all together and only where there are any", "[unit]") {
+  const Config config = sound(
+      "[run]\nmode = \"ring\"\n[ring]\nperiod = 50\nlocal_after = 300\nouter = \"nesterov\"\n"
+      "outer_learning_rate = 0.5\nouter_momentum = 0.8\n");
+  const LocalSteps& local = config.ring.local;
+  CHECK(local.period == 50);
+  CHECK(local.local_after == 300);
+  CHECK(local.outer == OuterKind::nesterov);
+  CHECK(local.outer_learning_rate == 0.5);
+  CHECK(local.outer_momentum == 0.8);
+  std::vector<std::string> agreed;
+  for (const auto& [key, value] : agreement(config)) agreed.push_back(key);
+  for (const char* key : {"ring.period", "ring.local_after", "ring.outer",
+                          "ring.outer_learning_rate", "ring.outer_momentum"}) {
+    CHECK(std::ranges::find(agreed, key) != agreed.end());
+  }
+  const Problem problem = only_problem("[run]\nmode = \"ring\"\n[ring]\nouter = \"nesterov\"\n");
+  CHECK(problem.place == "a.toml:4: ring.outer");
+  CHECK(problem.remedy.find("a period above 1") != std::string::npos);
+  CHECK(only_problem("[run]\nmode = \"ring\"\n[ring]\nperiod = 4\nouter_momentum = 0.5\n").place ==
+        "a.toml:5: ring.outer_momentum");
+  CHECK(only_problem("[ring]\nperiod = 4\n").remedy.find("run.mode") != std::string::npos);
 }
 
 TEST_CASE("a probe timeout as long as the period is refused", "[unit]") {

@@ -72,7 +72,8 @@ std::vector<double> seconds_lost(Swarm& swarm, std::size_t number) {
   return lost;
 }
 
-/// The newest checkpoint's parameters and what the optimiser keeps.
+/// The newest checkpoint's parameters and what the optimiser keeps, as far as all have it alike:
+/// with local steps each has its own.
 std::vector<std::vector<float>> state_of(Swarm& swarm, std::size_t number) {
   ParsedConfig parsed = parse_config_file(swarm.config_file().string());
   parsed.config.run.peers = 4;
@@ -82,7 +83,10 @@ std::vector<std::vector<float>> state_of(Swarm& swarm, std::size_t number) {
       load_newest_checkpoint(swarm.folder(number) / "checkpoints", trainer.layout());
   if (!loaded.checkpoint) return {};
   std::vector<std::vector<float>> state = {loaded.checkpoint->parameters};
-  for (const auto& [name, values] : loaded.checkpoint->optimizer.vectors) state.push_back(values);
+  const bool local = parsed.config.ring.local.period > 1;
+  for (const auto& [name, values] : loaded.checkpoint->optimizer.vectors) {
+    if (!local || name == "outer_momentum") state.push_back(values);
+  }
   return state;
 }
 
@@ -309,9 +313,11 @@ TEST_CASE("one that is started again takes the others' state and ends with their
   REQUIRE(reach(swarm, {0, 1, 2, 3}, 100));
   swarm.kill(1);
   REQUIRE(go_on(swarm, {0, 2, 3}));
+  // New shares may have found it one operation behind in its first life.
+  const std::size_t adopted = swarm.events(1, "state_adopted").size();
   swarm.start(1, {.extra = {"--resume"}});
   REQUIRE(go_on(swarm, {0, 1, 2, 3}));
-  CHECK(swarm.events(1, "state_adopted").size() == 1);
+  CHECK(swarm.events(1, "state_adopted").size() > adopted);
   CHECK(end_alike(swarm, {0, 1, 2, 3}));
 }
 
@@ -326,6 +332,20 @@ TEST_CASE("one in lockstep that stands still is left out and takes part again wh
   swarm.signal(3, SIGCONT);
   REQUIRE(go_on(swarm, {0, 1, 2, 3}));
   CHECK(eventually([&] { return peers_in_epoch(swarm, 0) == 4; }, 30s));
+}
+
+TEST_CASE(
+    "when one that makes local steps is killed the others end with one model and one momentum",
+    "[process]") {
+  Swarm swarm(3, lockstep(6004, "[ring]\nperiod = 8\nouter = \"nesterov\"\n"));
+  swarm.start_all();
+  REQUIRE(reach(swarm, {0, 1, 2}, 200));
+  swarm.kill(1);
+  REQUIRE(go_on(swarm, {0, 2}, 200));
+  CHECK(peers_in_epoch(swarm, 0) == 2);
+  CHECK(end_alike(swarm, {0, 2}));
+  // Parameters and outer momentum, after a last operation of four steps.
+  CHECK(state_of(swarm, 0).size() == 2);
 }
 
 TEST_CASE("a launched run in lockstep names whoever it lost and goes on without it", "[process]") {

@@ -1,8 +1,8 @@
 // Links between real processes, the part without sockets: which faults are active, what they cost.
 #include <catch2/catch.hpp>
 
-#include "sim/local/injector.hpp"
 #include "sim/link_faults.hpp"
+#include "sim/local/injector.hpp"
 #include "sim/local/link_pace.hpp"
 
 namespace gv {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "sim/virtual/simulator.hpp"
+#include "tests/sim/lockstep_run.hpp"
 #include "tests/sim/worlds.hpp"
-#include "train/data/generated.hpp"
 #include "train/data/sampler.hpp"
 #include "train/optimizer.hpp"
 #include "train/trainer.hpp"
@@ -18,115 +18,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t lanes = 4;  ///< Numbers that ride along behind every gradient.
-
-/// Peers with a shard each, and everything to do their work without them.
-struct Run {
-  Run(std::size_t peers, std::size_t batch, std::uint64_t steps, OptimizerKind kind)
-      : steps(steps) {
-    for (std::size_t peer = 0; peer < peers; ++peer) {
-      shards.push_back(std::make_shared<const DataSet>(generate_blobs(
-          {.samples = 300 + 40 * peer, .features = 12, .classes = 4, .seed = 3}, peer)));
-      TrainerSpec spec{.model = mlp({24, 16}, 4),
-                       .optimizer = {.kind = kind},
-                       .schedule = {.learning_rate = 0.05},
-                       .batch = batch,
-                       .steps = steps,
-                       .seed = 3,
-                       .peer = peer};
-      specs.push_back(spec);
-    }
-  }
-
-  Trainer trainer(std::size_t peer) const { return Trainer(specs[peer], shards[peer]); }
-
-  /// A virtual world of them on perfect links.
-  Simulator::Options options() const {
-    const Trainer first = trainer(0);
-    Simulator::Options options = small_world(specs.size(), 11);
-    options.node.mode = ModeKind::ring;
-    options.node.course.layout_hash = first.layout().hash();
-    options.node.course.elements = first.layout().size();
-    options.node.course.steps = steps;
-    RingOptions& ring = options.node.ring;
-    ring.state_elements = first.state_size();
-    ring.batch = static_cast<std::uint32_t>(specs[0].batch);
-    ring.segment_elements = 50;
-    return options;
-  }
-
-  MakeWorkload workloads() const {
-    return [this](std::size_t peer) { return training_workload(Replica(trainer(peer), peer)); };
-  }
-
-  /// Share of unseen samples that the first peer's model gets right; all have the same model.
-  double accuracy(const Simulator& world) const {
-    const auto model = world.peer(0).work->parameters();
-    for (PeerNumber number = 0; number < world.size(); ++number) {
-      CHECK(world.peer(number).work->step() == steps);
-      CHECK(std::ranges::equal(world.peer(number).work->parameters(), model));
-    }
-    const DataSet test =
-        generate_blobs({.samples = 400, .features = 12, .classes = 4, .seed = 3}, 99);
-    Model judge(specs[0].model, test.shape, 400);
-    return judge
-        .evaluate(model, {.inputs = test.floats, .labels = test.labels, .targets = {}, .size = 400})
-        .accuracy();
-  }
-
-  /// The peers' models after the run.
-  std::vector<std::vector<float>> in_lockstep(ReduceAlgorithm algorithm) const {
-    Simulator::Options chosen = options();
-    chosen.node.ring.algorithm = algorithm;
-    Simulator world(chosen, workloads());
-    world.run(Time(10min));
-    std::vector<std::vector<float>> result;
-    for (PeerNumber number = 0; number < world.size(); ++number) {
-      REQUIRE(world.peer(number).work);
-      CHECK(world.peer(number).work->step() == steps);
-      const auto values = world.peer(number).work->parameters();
-      result.emplace_back(values.begin(), values.end());
-    }
-    return result;
-  }
-
-  std::vector<std::shared_ptr<const DataSet>> shards;
-  std::vector<TrainerSpec> specs;
-  std::uint64_t steps;
-};
-
-/// The mean as a ring makes it: chunk c begins at rank c, is added to by each in turn, and scaled.
-std::vector<float> ring_mean(const std::vector<std::vector<float>>& gradients) {
-  const std::size_t n = gradients.size();
-  const std::size_t total = gradients[0].size() + lanes;
-  const auto scale = static_cast<float>(1.0 / static_cast<double>(n));
-  std::vector<float> mean(gradients[0].size());
-  for (std::size_t chunk = 0; chunk < n; ++chunk) {
-    const std::size_t end = std::min(mean.size(), (chunk + 1) * total / n);
-    for (std::size_t i = chunk * total / n; i < end; ++i) {
-      float value = gradients[chunk][i];
-      for (std::size_t hop = 1; hop < n; ++hop) value = value + gradients[(chunk + hop) % n][i];
-      mean[i] = scale * value;
-    }
-  }
-  return mean;
-}
-
 class FirstPeersJobs : public Watcher {
  public:
   void on_job(const Simulator&, PeerNumber peer, const Job&) override { seen += peer == 0; }
   std::uint64_t seen = 0;
 };
-
-double distance(std::span<const float> a, std::span<const float> b) {
-  double apart = 0;
-  double norm = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    apart += std::pow(static_cast<double>(a[i]) - b[i], 2);
-    norm += std::pow(static_cast<double>(b[i]), 2);
-  }
-  return std::sqrt(apart / norm);
-}
 
 }  // namespace
 
@@ -134,7 +30,7 @@ TEST_CASE("peers in lockstep are the serial run in the same order of additions, 
           "[sim][ring]") {
   const std::size_t peers = GENERATE(1, 2, 3, 4, 7);
   const auto kind = GENERATE(OptimizerKind::nesterov, OptimizerKind::adam);
-  const Run run(peers, 8, 60, kind);
+  const LockstepRun run(peers, 8, 60, kind);
   std::vector<Trainer> serial;
   for (std::size_t peer = 0; peer < peers; ++peer) serial.push_back(run.trainer(peer));
   for (std::uint64_t step = 0; step < run.steps; ++step) {
@@ -155,7 +51,7 @@ TEST_CASE("peers in lockstep are one peer with the whole batch", "[sim][ring]") 
   const std::size_t batch = 8;
   const auto algorithm =
       GENERATE(ReduceAlgorithm::ring, ReduceAlgorithm::halving_doubling, ReduceAlgorithm::tree);
-  const Run run(peers, batch, 200, OptimizerKind::nesterov);
+  const LockstepRun run(peers, batch, 200, OptimizerKind::nesterov);
   std::vector<Sampler> samplers;
   std::vector<std::uint64_t> positions(peers, 0);
   for (std::size_t peer = 0; peer < peers; ++peer) samplers.emplace_back(run.shards[peer], 3, peer);
@@ -188,7 +84,7 @@ TEST_CASE("peers in lockstep are one peer with the whole batch", "[sim][ring]") 
 }
 
 TEST_CASE("a slow machine takes a smaller share and the mean stays exact", "[sim][ring]") {
-  Run run(4, 16, 400, OptimizerKind::nesterov);
+  LockstepRun run(4, 16, 400, OptimizerKind::nesterov);
   for (TrainerSpec& spec : run.specs) spec.batch_max = 64;
   Simulator::Options options = run.options();
   options.node.ring.batch_max = 64;
@@ -213,7 +109,7 @@ TEST_CASE("a slow machine takes a smaller share and the mean stays exact", "[sim
 }
 
 TEST_CASE("who asks again for a state it has had is not served for ever", "[sim][ring]") {
-  const Run run(3, 8, 1000000, OptimizerKind::nesterov);
+  const LockstepRun run(3, 8, 1000000, OptimizerKind::nesterov);
   Simulator::Options options = run.options();
   options.scenario.faults = {fault(FaultKind::join, 2s, just(2))};
   Simulator world(options, run.workloads());
@@ -236,7 +132,7 @@ TEST_CASE("who asks again for a state it has had is not served for ever", "[sim]
 
 TEST_CASE("sparse and rounded gradients train to the same accuracy in far fewer bytes",
           "[sim][ring]") {
-  const Run run(4, 8, 400, OptimizerKind::nesterov);
+  const LockstepRun run(4, 8, 400, OptimizerKind::nesterov);
   Simulator::Options options = run.options();
   options.node.ring.segment_elements = 1 << 14;
   Simulator plain(options, run.workloads());
@@ -252,7 +148,7 @@ TEST_CASE("sparse and rounded gradients train to the same accuracy in far fewer 
 
 TEST_CASE("what is not sent of a gradient is sent later and asked for again it is the same",
           "[sim][ring]") {
-  const Run run(1, 8, 50, OptimizerKind::sgd);
+  const LockstepRun run(1, 8, 50, OptimizerKind::sgd);
   Replica replica(run.trainer(0), 0);
   Trainer plain = run.trainer(0);
   const std::size_t size = plain.layout().size();

@@ -1,0 +1,369 @@
+// Local steps with an outer step: against serial references, through deaths, arrivals and restarts.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "sim/virtual/ring_invariants.hpp"
+#include "sim/virtual/simulator.hpp"
+#include "tests/sim/lockstep_run.hpp"
+#include "tests/sim/worlds.hpp"
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// What a swarm of the run should come to, computed by trainers that know nothing of it.
+std::vector<float> serially(const LockstepRun& run) {
+  std::vector<Trainer> trainers;
+  for (std::size_t peer = 0; peer < run.specs.size(); ++peer) {
+    trainers.push_back(run.trainer(peer));
+  }
+  const std::size_t size = trainers[0].layout().size();
+  const auto rate = static_cast<float>(run.local.outer_learning_rate);
+  const auto mu = static_cast<float>(run.local.outer_momentum);
+  const auto first = trainers[0].parameters();
+  std::vector<float> model(first.begin(), first.end());
+  std::vector<float> velocity(size);
+  for (std::uint64_t step = 0; step < run.steps;) {
+    std::vector<std::vector<float>> parts(trainers.size(), std::vector<float>(size));
+    if (run.local.period == 1 || step < run.local.local_after) {
+      for (std::size_t i = 0; i < parts.size(); ++i) trainers[i].gradient(8, parts[i]);
+      const std::vector<float> mean = ring_mean(parts);
+      for (Trainer& trainer : trainers) trainer.update(mean);
+      model.assign(first.begin(), first.end());
+      ++step;
+      continue;
+    }
+    const std::uint64_t count = std::min(run.local.period, run.steps - step);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      trainers[i].run_steps(count);
+      for (std::size_t k = 0; k < size; ++k) {
+        parts[i][k] = model[k] - trainers[i].parameters()[k];
+      }
+    }
+    const std::vector<float> mean = ring_mean(parts);
+    for (std::size_t k = 0; k < size; ++k) {
+      if (run.local.outer == OuterKind::average) {
+        model[k] -= mean[k];
+      } else {
+        velocity[k] = mu * velocity[k] + mean[k];
+        model[k] -= rate * (mean[k] + mu * velocity[k]);
+      }
+    }
+    // The optimiser of each stays its own.
+    for (Trainer& trainer : trainers) {
+      REQUIRE(trainer.restore(model, trainer.optimizer_state()).empty());
+    }
+    step += count;
+  }
+  return model;
+}
+
+/// Who was asked to compute what for an operation, and the steps of the outer steps made.
+class Orders : public Watcher {
+ public:
+  void on_job(const Simulator& world, PeerNumber peer, const Job& job) override {
+    const std::uint64_t step = world.peer(peer).node->ring()->step();
+    if (job.gradient) ++asked[{peer, step}];
+    if (job.update && peer == 0) updates.push_back(job.update_steps);
+  }
+  std::map<std::pair<PeerNumber, std::uint64_t>, int> asked;
+  std::vector<std::uint64_t> updates;
+};
+
+/// Watches a world for what must hold of lockstep.
+void holds(Simulator& world, const RingInvariants& invariants, Duration until) {
+  world.run(Time(until));
+  INFO((invariants.violation() ? invariants.violation()->what : ""));
+  CHECK_FALSE(invariants.violation());
+}
+
+std::vector<float> parameters(const Simulator& world, PeerNumber peer) {
+  const auto values = world.peer(peer).work->parameters();
+  return {values.begin(), values.end()};
+}
+
+}  // namespace
+
+TEST_CASE("local steps and their outer step are the serial run, bit for bit", "[sim][ring]") {
+  const std::size_t peers = GENERATE(1, 2, 3, 4);
+  const auto kind = GENERATE(OptimizerKind::sgd, OptimizerKind::nesterov, OptimizerKind::adam);
+  const auto outer = GENERATE(OuterKind::average, OuterKind::nesterov);
+  LockstepRun run(peers, 8, 60, kind);
+  // By the cosine every step has a learning rate of its own. 60 is no multiple of 7.
+  for (TrainerSpec& spec : run.specs) spec.schedule.kind = ScheduleKind::cosine;
+  run.local = {.period = 7, .outer = outer};
+  const std::vector<float> expected = serially(run);
+  for (const auto& model : run.in_lockstep(ReduceAlgorithm::ring)) CHECK(model == expected);
+}
+
+TEST_CASE("post-local SGD makes so many steps one by one and then periods of them", "[sim][ring]") {
+  LockstepRun run(3, 8, 50, OptimizerKind::nesterov);
+  for (TrainerSpec& spec : run.specs) spec.schedule.kind = ScheduleKind::cosine;
+  run.local = {.period = 8, .local_after = 30};
+  const std::vector<float> expected = serially(run);
+  for (const auto& model : run.in_lockstep(ReduceAlgorithm::ring)) CHECK(model == expected);
+  Simulator world(run.options(), run.workloads());
+  Orders orders;
+  world.watch(orders);
+  world.run(Time(10min));
+  std::vector<std::uint64_t> wanted(30, 0);
+  wanted.insert(wanted.end(), {8, 8, 4});
+  CHECK(orders.updates == wanted);
+}
+
+TEST_CASE("one local step and the average are the mean gradient, but for rounding", "[sim][ring]") {
+  const std::size_t peers = 4;
+  const LockstepRun run(peers, 8, 100, OptimizerKind::sgd);
+  std::vector<Replica> locals;
+  std::vector<Replica> synchronous;
+  for (std::size_t peer = 0; peer < peers; ++peer) {
+    locals.emplace_back(run.trainer(peer), peer, LocalSteps{.period = 2});
+    synchronous.emplace_back(run.trainer(peer), peer);
+  }
+  const auto step = [&](std::vector<Replica>& replicas, std::uint64_t local_steps) {
+    std::vector<std::vector<float>> parts;
+    for (Replica& replica : replicas) {
+      const auto values = std::make_shared<Floats>(replica.trainer().parameters().size());
+      replica.run(
+          {.gradient = GradientOrder{.samples = 8, .local_steps = local_steps, .values = values}});
+      parts.emplace_back(values->begin(), values->end());
+    }
+    const std::vector<float> floats = ring_mean(parts);
+    const auto mean = std::make_shared<const Floats>(floats.begin(), floats.end());
+    for (Replica& replica : replicas) replica.run({.update = mean, .update_steps = local_steps});
+  };
+  for (int i = 0; i < 100; ++i) {
+    step(locals, 1);
+    step(synchronous, 0);
+  }
+  const auto local = locals[0].trainer().parameters();
+  CHECK_FALSE(std::ranges::equal(local, synchronous[0].trainer().parameters()));
+  // Anchor minus model rounds at the size of the parameters, 6e-8 of them in each of 100 steps.
+  CHECK(distance(local, synchronous[0].trainer().parameters()) < 6e-6);
+}
+
+TEST_CASE("DiLoCo on quadratics is what its formulas say", "[sim][ring]") {
+  const std::size_t peers = 3;
+  const std::uint64_t steps = 240;
+  const LocalSteps local{.period = 12, .outer = OuterKind::nesterov, .outer_momentum = 0.8};
+  const QuadraticSpec spec{.dimension = 16, .noise = 0};
+  Simulator::Options options = small_world(peers, 5, spec.dimension);
+  options.node.mode = ModeKind::ring;
+  options.node.course.steps = steps;
+  options.node.ring.local = local;
+  options.node.ring.state_elements = 2 * spec.dimension;
+  Simulator world(options, [&](std::size_t peer) { return quadratic_workload(spec, peer, local); });
+  world.run(Time(10min));
+  // A local step contracts what is left of the way by 1 - lr h; all in double, in closed form.
+  for (std::size_t k = 0; k < spec.dimension; ++k) {
+    const double h =
+        0.1 * std::pow(10.0, static_cast<double>(k + 1) / static_cast<double>(spec.dimension));
+    const double left = std::pow(1 - spec.learning_rate * h, 12);
+    double x = 0;
+    double v = 0;
+    for (std::uint64_t step = 0; step < steps; step += 12) {
+      double mean = 0;
+      for (std::size_t peer = 0; peer < peers; ++peer) {
+        mean += (1 - left) * (x - quadratic_optimum(spec, peer)[k]) / peers;
+      }
+      v = 0.8 * v + mean;
+      x -= 0.7 * (mean + 0.8 * v);
+    }
+    INFO(k);
+    // 240 steps in single precision of numbers about 1; the outer step amplifies by 0.7 / 0.2.
+    CHECK(parameters(world, 0)[k] == Approx(x).margin(2e-5));
+  }
+}
+
+TEST_CASE("a death at any moment leaves the local steps of the others as they are", "[sim][ring]") {
+  LockstepRun run(4, 8, 64, OptimizerKind::adam);
+  run.local = {.period = 4, .outer = OuterKind::nesterov};
+  for (int moment = 0; moment < 40; ++moment) {
+    Simulator::Options options = run.options();
+    // 16 operations of 80 ms: the moments cover two of them.
+    options.scenario.links = {every_link({.latency = 3ms})};
+    options.scenario.faults = {
+        fault(FaultKind::kill, 600ms + moment * 4ms, just(static_cast<std::size_t>(moment % 4)))};
+    Simulator world(options, run.workloads());
+    RingInvariants invariants;
+    Orders orders;
+    world.watch(invariants);
+    world.watch(orders);
+    INFO("moment " << moment);
+    holds(world, invariants, 2min);
+    std::set<std::vector<float>> ends;
+    for (PeerNumber peer = 0; peer < 4; ++peer) {
+      if (static_cast<int>(peer) == moment % 4) continue;
+      CHECK(world.peer(peer).work->step() == run.steps);
+      ends.insert(parameters(world, peer));
+      for (std::uint64_t step = 0; step < run.steps; step += 4) {
+        // Whoever was one operation behind was sent the state instead.
+        CHECK(orders.asked[{peer, step}] <= 1);
+      }
+    }
+    CHECK(ends.size() == 1);
+  }
+}
+
+TEST_CASE("a newcomer takes over anchor and outer momentum", "[sim][ring]") {
+  LockstepRun run(3, 8, 400, OptimizerKind::adam);
+  run.local = {.period = 5, .local_after = 20, .outer = OuterKind::nesterov};
+  Simulator::Options options = run.options();
+  options.scenario.faults = {fault(FaultKind::join, 2s, just(2))};
+  Simulator world(options, run.workloads());
+  RingInvariants invariants;
+  world.watch(invariants);
+  holds(world, invariants, 10min);
+  CHECK(world.peer(2).work->step() == run.steps);
+  CHECK(parameters(world, 2) == parameters(world, 0));
+  // The outer momentum is part of what a checkpoint holds, and the same everywhere.
+  const auto first = world.peer(0).work->image().optimizer.vectors.back();
+  CHECK(first.first == "outer_momentum");
+  CHECK(std::ranges::any_of(first.second, [](float value) { return value != 0; }));
+  CHECK(world.peer(2).work->image().optimizer.vectors.back() == first);
+}
+
+TEST_CASE("what is saved or sent while local steps are out is the anchor, and goes on alike",
+          "[sim][ring]") {
+  const auto kind = GENERATE(OptimizerKind::nesterov, OptimizerKind::adam);
+  const LockstepRun run(1, 8, 200, kind);
+  const LocalSteps local{.period = 6, .outer = OuterKind::nesterov};
+  const auto make = [&] { return training_workload(Replica(run.trainer(0), 0, local)); };
+  const auto first = make();
+  const std::size_t size = first->parameters().size();
+  const auto values = std::make_shared<Floats>(size);
+  const auto operate = [&](Workload& work) {
+    work.run({.gradient = GradientOrder{.samples = 8, .local_steps = 6, .values = values}});
+    const auto mean = std::make_shared<const Floats>(*values);
+    work.run({.update = mean, .update_steps = 6});
+  };
+  for (int i = 0; i < 4; ++i) operate(*first);
+  const std::vector<float> anchor(first->parameters().begin(), first->parameters().end());
+  const auto before = std::make_shared<Floats>(Replica(run.trainer(0), 0, local).state_size());
+  first->run({.state = before});
+  const JobDone out =
+      first->run({.gradient = GradientOrder{.samples = 8, .local_steps = 6, .values = values}});
+  CHECK(out.gradient_samples == 48);
+  CHECK(out.score.samples == 48);
+  // Their steps are made, and nothing shows.
+  CHECK(std::ranges::equal(first->parameters(), anchor));
+  CHECK(first->step() == 24);
+  const auto state = std::make_shared<Floats>(before->size());
+  first->run({.state = state});
+  CHECK(*state == *before);
+  // Asked again, for a reason or another, they are the same.
+  const Floats once = *values;
+  const Image image = first->image();
+  first->run({.gradient = GradientOrder{.samples = 8, .local_steps = 6, .values = values}});
+  CHECK(*values == once);
+  first->run({.update = std::make_shared<const Floats>(once), .update_steps = 6});
+
+  const auto resumed = make();
+  resumed->restore(image);
+  CHECK(resumed->step() == 24);
+  operate(*resumed);
+  for (int i = 0; i < 5; ++i) {
+    CHECK(std::ranges::equal(resumed->parameters(), first->parameters()));
+    operate(*first);
+    operate(*resumed);
+  }
+}
+
+TEST_CASE("peers that all go on from their checkpoints go on as if nothing had been",
+          "[sim][ring]") {
+  LockstepRun run(3, 8, 120, OptimizerKind::adam);
+  run.local = {.period = 6, .outer = OuterKind::nesterov};
+  const auto whole = run.in_lockstep(ReduceAlgorithm::ring);
+  // Half of the way, and then the other half by processes that know nothing but what was saved.
+  std::vector<Image> images;
+  {
+    Simulator::Options options = run.options();
+    options.node.course.steps = 60;
+    Simulator world(options, run.workloads());
+    world.run(Time(10min));
+    for (PeerNumber peer = 0; peer < 3; ++peer) images.push_back(world.peer(peer).work->image());
+  }
+  Simulator::Options options = run.options();
+  options.node.ring.algorithm = ReduceAlgorithm::ring;
+  const MakeWorkload fresh = run.workloads();
+  Simulator world(options, [&](std::size_t peer) {
+    auto work = fresh(peer);
+    work->restore(images[peer]);
+    return work;
+  });
+  world.run(Time(10min));
+  for (PeerNumber peer = 0; peer < 3; ++peer) CHECK(parameters(world, peer) == whole[0]);
+}
+
+TEST_CASE("shares that change weigh local steps anew and have none made again", "[sim][ring]") {
+  LockstepRun run(4, 16, 100000, OptimizerKind::nesterov);
+  run.local = {.period = 8};
+  for (TrainerSpec& spec : run.specs) spec.batch_max = 64;
+  Simulator::Options options = run.options();
+  options.node.ring.batch_max = 64;
+  options.scenario.step_jitter = 0;
+  options.scenario.speeds = {{.peers = just(2), .factor = 0.25}};
+  options.scenario.faults = {fault(FaultKind::kill, 20s, just(3))};
+  Simulator world(options, run.workloads());
+  RingInvariants invariants;
+  Orders orders;
+  world.watch(invariants);
+  world.watch(orders);
+  holds(world, invariants, 24s);
+  const Epoch* epoch = world.peer(0).node->ring()->agreement().epoch();
+  REQUIRE(epoch != nullptr);
+  REQUIRE(epoch->order.size() == 3);
+  CHECK(epoch->shares[2] < 16);
+  for (const auto& [order, times] : orders.asked) {
+    INFO("peer-" << order.first << " at step " << order.second);
+    CHECK(times == 1);
+  }
+}
+
+TEST_CASE("what local steps change travels rounded and sparse as gradients do", "[sim][ring]") {
+  LockstepRun run(4, 8, 800, OptimizerKind::nesterov);
+  run.local = {.period = 4, .local_after = 100};
+  Simulator::Options options = run.options();
+  options.node.ring.segment_elements = 1 << 14;
+  Simulator plain(options, run.workloads());
+  plain.run(Time(10min));
+  options.node.ring.keep_per_block = 32;
+  options.node.ring.codec = ValueCodec::qsgd8;
+  Simulator coded(options, run.workloads());
+  coded.run(Time(10min));
+  CHECK(run.accuracy(plain) > 0.84);
+  CHECK(run.accuracy(coded) > run.accuracy(plain) - 0.03);
+  CHECK(coded.counts().lane_bytes < plain.counts().lane_bytes / 3);
+}
+
+TEST_CASE("a slow machine takes a smaller share of local steps as well", "[sim][ring]") {
+  LockstepRun run(4, 16, 1600, OptimizerKind::nesterov);
+  run.local = {.period = 8};
+  for (TrainerSpec& spec : run.specs) spec.batch_max = 64;
+  Simulator::Options options = run.options();
+  options.node.ring.batch_max = 64;
+  options.scenario.step_jitter = 0;
+  options.scenario.speeds = {{.peers = just(2), .factor = 0.25}};
+  Simulator world(options, run.workloads());
+  std::vector<std::uint32_t> shares;
+  Standing standing;
+  while (world.step(Time(10min)) && !world.all_ended()) {
+    const VirtualPeer& peer = world.peer(0);
+    if (!peer.node) continue;
+    standing = peer.node->ring()->agreement().standing();
+    const Epoch* epoch = peer.node->ring()->agreement().epoch();
+    if (epoch != nullptr && epoch->order.size() == 4) shares = epoch->shares;
+  }
+  REQUIRE(shares.size() == 4);
+  CHECK(shares[2] == 5);  // 64 samples at speeds of 4, 4, 1 and 4.
+  CHECK(standing.operation == 1600);
+  CHECK(standing.samples == 1600 * 64);
+  CHECK(run.accuracy(world) > 0.84);
+}
+
+}  // namespace gv

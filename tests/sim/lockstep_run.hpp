@@ -1,0 +1,128 @@
+// A small training run in lockstep, with everything to compute it without a swarm.
+#pragma once
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "sim/virtual/simulator.hpp"
+#include "tests/sim/worlds.hpp"
+#include "train/data/generated.hpp"
+#include "train/trainer.hpp"
+
+namespace gv {
+
+/// Numbers that ride along behind every gradient.
+constexpr std::size_t ring_lanes = 4;
+
+/// Peers with a shard each, and everything to do their work without them.
+struct LockstepRun {
+  LockstepRun(std::size_t peers, std::size_t batch, std::uint64_t steps, OptimizerKind kind)
+      : steps(steps) {
+    for (std::size_t peer = 0; peer < peers; ++peer) {
+      shards.push_back(std::make_shared<const DataSet>(generate_blobs(
+          {.samples = 300 + 40 * peer, .features = 12, .classes = 4, .seed = 3}, peer)));
+      TrainerSpec spec{.model = mlp({24, 16}, 4),
+                       .optimizer = {.kind = kind},
+                       .schedule = {.learning_rate = 0.05},
+                       .batch = batch,
+                       .steps = steps,
+                       .seed = 3,
+                       .peer = peer};
+      specs.push_back(spec);
+    }
+  }
+
+  Trainer trainer(std::size_t peer) const { return Trainer(specs[peer], shards[peer]); }
+
+  /// A virtual world of them on perfect links.
+  Simulator::Options options() const {
+    const Trainer first = trainer(0);
+    Simulator::Options options = small_world(specs.size(), 11);
+    options.node.mode = ModeKind::ring;
+    options.node.course.layout_hash = first.layout().hash();
+    options.node.course.elements = first.layout().size();
+    options.node.course.steps = steps;
+    RingOptions& ring = options.node.ring;
+    ring.state_elements = Replica(trainer(0), 0, local).state_size();
+    ring.local = local;
+    ring.batch = static_cast<std::uint32_t>(specs[0].batch);
+    ring.segment_elements = 50;
+    return options;
+  }
+
+  MakeWorkload workloads() const {
+    return
+        [this](std::size_t peer) { return training_workload(Replica(trainer(peer), peer, local)); };
+  }
+
+  /// Share of unseen samples that the first peer's model gets right; all have the same model.
+  double accuracy(const Simulator& world) const {
+    const auto model = world.peer(0).work->parameters();
+    for (PeerNumber number = 0; number < world.size(); ++number) {
+      CHECK(world.peer(number).work->step() == steps);
+      CHECK(std::ranges::equal(world.peer(number).work->parameters(), model));
+    }
+    const DataSet test =
+        generate_blobs({.samples = 400, .features = 12, .classes = 4, .seed = 3}, 99);
+    Model judge(specs[0].model, test.shape, 400);
+    return judge
+        .evaluate(model, {.inputs = test.floats, .labels = test.labels, .targets = {}, .size = 400})
+        .accuracy();
+  }
+
+  /// The peers' models after the run.
+  std::vector<std::vector<float>> in_lockstep(ReduceAlgorithm algorithm) const {
+    Simulator::Options chosen = options();
+    chosen.node.ring.algorithm = algorithm;
+    Simulator world(chosen, workloads());
+    world.run(Time(std::chrono::minutes(10)));
+    std::vector<std::vector<float>> result;
+    for (PeerNumber number = 0; number < world.size(); ++number) {
+      REQUIRE(world.peer(number).work);
+      CHECK(world.peer(number).work->step() == steps);
+      const auto values = world.peer(number).work->parameters();
+      result.emplace_back(values.begin(), values.end());
+    }
+    return result;
+  }
+
+  std::vector<std::shared_ptr<const DataSet>> shards;
+  std::vector<TrainerSpec> specs;
+  std::uint64_t steps;
+  LocalSteps local;
+};
+
+/// The mean as a ring makes it: chunk c begins at rank c, is added to by each in turn, and scaled.
+inline std::vector<float> ring_mean(const std::vector<std::vector<float>>& gradients) {
+  const std::size_t n = gradients.size();
+  const std::size_t total = gradients[0].size() + ring_lanes;
+  const auto scale = static_cast<float>(1.0 / static_cast<double>(n));
+  std::vector<float> mean(gradients[0].size());
+  for (std::size_t chunk = 0; chunk < n; ++chunk) {
+    const std::size_t end = std::min(mean.size(), (chunk + 1) * total / n);
+    for (std::size_t i = chunk * total / n; i < end; ++i) {
+      float value = gradients[chunk][i];
+      for (std::size_t hop = 1; hop < n; ++hop) value = value + gradients[(chunk + hop) % n][i];
+      mean[i] = scale * value;
+    }
+  }
+  return mean;
+}
+
+/// Relative to the second.
+inline double distance(std::span<const float> a, std::span<const float> b) {
+  double apart = 0;
+  double norm = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    apart += std::pow(static_cast<double>(a[i]) - b[i], 2);
+    norm += std::pow(static_cast<double>(b[i]), 2);
+  }
+  return std::sqrt(apart / norm);
+}
+
+}  // namespace gv
