@@ -40,10 +40,11 @@ OptimizerState Replica::optimizer_state() const {
 }
 
 std::string Replica::restore(std::span<const float> parameters, OptimizerState state) {
-  // A run that goes on with outer steps begins without momentum if it had none.
+  // A run may go on with another way of meeting: without momentum if there is none, or no use for
+  // it.
   std::vector<float> momentum(outer_.momentum().size());
-  if (!momentum.empty() && !state.vectors.empty() && state.vectors.back().first == outer_name) {
-    momentum = std::move(state.vectors.back().second);
+  if (!state.vectors.empty() && state.vectors.back().first == outer_name) {
+    if (!momentum.empty()) momentum = std::move(state.vectors.back().second);
     state.vectors.pop_back();
     if (momentum.size() != outer_.momentum().size()) return "the outer momentum has another size";
   }

@@ -125,7 +125,6 @@ Score Trainer::local_steps(std::uint64_t steps, std::size_t samples, std::span<f
   const std::uint64_t position = impl_->position;
   std::ranges::copy(impl_->parameters, out.begin());
   impl_->optimizer_after = impl_->optimizer;
-  std::swap(impl_->optimizer, impl_->optimizer_after);
   const Score score = take_steps(steps, samples);
   std::swap(impl_->optimizer, impl_->optimizer_after);
   const std::uint64_t position_after = impl_->position;

@@ -348,6 +348,26 @@ TEST_CASE(
   CHECK(state_of(swarm, 0).size() == 2);
 }
 
+TEST_CASE(
+    "local steps killed and gone on with from a checkpoint end with the bits of a run without",
+    "[process]") {
+  const std::string config =
+      lockstep(4000,
+               "optimizer = \"adam\"\nlearning_rate = 0.001\n[checkpoint]\nevery_steps = 100\n"
+               "[ring]\nperiod = 16\nlocal_after = 200\nouter = \"nesterov\"\n");
+  Swarm whole(1, config);
+  whole.start_all();
+  REQUIRE(end_alike(whole, {0}));
+  Swarm broken(1, config);
+  broken.start_all();
+  REQUIRE(reach(broken, {0}, 600));
+  broken.kill(0);
+  broken.start(0, {.extra = {"--resume"}});
+  REQUIRE(end_alike(broken, {0}));
+  CHECK(broken.events(0, "resumed").size() == 1);
+  CHECK(state_of(broken, 0) == state_of(whole, 0));
+}
+
 TEST_CASE("a launched run in lockstep names whoever it lost and goes on without it", "[process]") {
   const TemporaryFolder folder;
   const auto file = [&](const std::string& name) { return (folder.path() / name).string(); };

@@ -274,6 +274,20 @@ TEST_CASE("what is saved or sent while local steps are out is the anchor, and go
   }
 }
 
+TEST_CASE("a run goes on from a checkpoint with another way of meeting", "[sim][ring]") {
+  const LockstepRun run(1, 8, 200, OptimizerKind::adam);
+  const LocalSteps with{.period = 6, .outer = OuterKind::nesterov};
+  Replica momentum(run.trainer(0), 0, with);
+  Replica plain(run.trainer(0), 0);
+  const auto values = momentum.trainer().parameters();
+  const std::vector<float> model(values.begin(), values.end());
+  CHECK(plain.restore(model, momentum.optimizer_state()).empty());
+  CHECK(momentum.restore(model, plain.optimizer_state()).empty());
+  OptimizerState odd = momentum.optimizer_state();
+  odd.vectors.back().second.pop_back();
+  CHECK(momentum.restore(model, odd) == "the outer momentum has another size");
+}
+
 TEST_CASE("peers that all go on from their checkpoints go on as if nothing had been",
           "[sim][ring]") {
   LockstepRun run(3, 8, 120, OptimizerKind::adam);
