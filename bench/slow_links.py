@@ -96,7 +96,8 @@ def events(folder):
 
 
 def train(binary, hosts, text, steps, limit):
-    """One run to its end: seconds of training, test accuracy in percent, bytes of sums a peer and step."""
+    """One run to its end: seconds of training, test accuracy in percent, bytes of sums a peer and step,
+    seconds lost in changes of epoch."""
     with tempfile.TemporaryDirectory() as root:
         root = pathlib.Path(root)
         (root / "config.toml").write_text(text)
@@ -126,7 +127,7 @@ def train(binary, hosts, text, steps, limit):
                 if peer.poll() is None:
                     peer.kill()
                     peer.wait()
-        seconds, sent = [], []
+        seconds, sent, lost = [], [], []
         for host in range(hosts.count):
             folder = root / f"peer-{host}"
             told = [event for event in events(folder) if event["event"] in ("epoch_began", "budget_done")]
@@ -139,11 +140,14 @@ def train(binary, hosts, text, steps, limit):
             if {epoch["peers"] for epoch in epochs} != {hosts.count} or began["operation"] > steps / 10:
                 raise SystemExit(f"not everybody took part nearly all the time: {told}")
             seconds.append((ended["t"] - began["t"]) * steps / (steps - began["operation"]))
+            lost.append(sum(event["seconds_lost"] for event in events(folder)
+                            if event["event"] == "ring_resumed"))
             result = json.loads((folder / "result.json").read_text())
             sent.append(result["ring"]["reduced_bytes"] / result["ring"]["operations"])
         newest = sorted((root / "peer-0/checkpoints").glob("step-*.safetensors"))[-1]
         said = command(binary, "eval", str(newest), "--config", str(root / "config.toml"))
-        return max(seconds), float(re.search(r"accuracy ([\d.]+) %", said)[1]), max(sent)
+        accuracy = float(re.search(r"accuracy ([\d.]+) %", said)[1])
+        return max(seconds), accuracy, max(sent), max(lost)
 
 
 def main():
@@ -174,9 +178,9 @@ def main():
                                    variant, repeat + 1)
                 with Hosts(arguments.peers, rate) as hosts:
                     runs[variant].append(train(binary, hosts, text, arguments.steps, arguments.limit))
-                seconds, accuracy, sent = runs[variant][-1]
+                seconds, accuracy, sent, lost = runs[variant][-1]
                 print(f"{rate:>9}  {variant:<15} {seconds:7.1f} s  {accuracy:6.2f} %"
-                      f"  {sent / 1000:8.1f} kB a step", flush=True)
+                      f"  {sent / 1000:8.1f} kB a step  {lost:5.1f} s between epochs", flush=True)
         samples = arguments.steps * arguments.batch * arguments.peers
         base = [run[0] for run in runs[variants[0]]]
         print(f"{rate}, hidden {arguments.hidden}, {arguments.steps} steps of"
