@@ -56,6 +56,18 @@ struct Trainer::Impl {
     position_after.reset();
   }
 
+  /// Takes over a model of that step. If it is further on, others have made the sum that was drawn
+  /// for, and with what we gave: those samples are used, and local steps are made.
+  void take_over(std::span<const float> others, std::uint64_t new_step) {
+    std::ranges::copy(others, parameters.begin());
+    if (new_step <= step) {
+      move_to(new_step, position);
+      return;
+    }
+    if (position_after) std::swap(optimizer, optimizer_after);
+    move_to(new_step, position_after.value_or(sampler.after(position, drawn)));
+  }
+
   TrainerSpec spec;
   Model model;
   Sampler sampler;
@@ -169,16 +181,14 @@ std::uint64_t Trainer::updates() const { return impl_->optimizer.updates(); }
 
 void Trainer::adopt_model(std::span<const float> parameters, std::uint64_t step) {
   check(parameters.size() == impl_->parameters.size(), "a model has the layout's size");
-  std::ranges::copy(parameters, impl_->parameters.begin());
-  impl_->move_to(step, impl_->position);
+  impl_->take_over(parameters, step);
 }
 
 void Trainer::adopt_state(std::span<const float> state, std::uint64_t step, std::uint64_t updates) {
   check(state.size() == state_size(), "a replica's state has one size");
   const std::size_t size = impl_->parameters.size();
-  std::ranges::copy(state.first(size), impl_->parameters.begin());
+  impl_->take_over(state.first(size), step);
   impl_->optimizer.adopt_state(state.subspan(size), updates);
-  impl_->move_to(step, impl_->position);
 }
 
 OptimizerState Trainer::optimizer_state() const {

@@ -95,12 +95,13 @@ class Trainer {
   std::uint64_t updates() const;  ///< Since the optimiser last started afresh.
 
   /// Takes over another replica's copy_state(), step() and updates(). Given the same gradients,
-  /// both then go on bit for bit alike. The sampler stays where it is: the shard is this replica's
-  /// own. The size must be state_size(), so what comes from outside is looked at before.
+  /// both then go on bit for bit alike. The shard is this replica's own, and so is its sampler:
+  /// what was drawn for a gradient counts as used if the state is further on. The size must be
+  /// state_size(), so what comes from outside is looked at before.
   void adopt_state(std::span<const float> state, std::uint64_t step, std::uint64_t updates);
 
   /// Takes over another replica's parameters and step() alone: optimiser and sampler stay this
-  /// replica's own.
+  /// replica's own, and have made their local steps if the model is further on.
   void adopt_model(std::span<const float> parameters, std::uint64_t step);
 
   /// What a resumed run needs so that training goes on bit for bit.
