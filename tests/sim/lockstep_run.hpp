@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "consensus/ring/all_reduce.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "tests/sim/worlds.hpp"
 #include "train/data/generated.hpp"
@@ -113,6 +114,18 @@ inline std::vector<float> ring_mean(const std::vector<std::vector<float>>& gradi
   }
   return mean;
 }
+
+/// Counts what is sent for sums: probes of links and whole states have the last bucket.
+class SumBytes : public Watcher {
+ public:
+  void on_effects(const Simulator&, PeerNumber, const NodeEffects& effects) override {
+    for (const Transfer& transfer : effects.transfers) {
+      const PieceName piece = PieceName::of(transfer.id.number);
+      if (piece.bucket + 1 < PieceName::buckets_max) sent += transfer.payload.bytes.size();
+    }
+  }
+  std::size_t sent = 0;
+};
 
 /// Relative to the second.
 inline double distance(std::span<const float> a, std::span<const float> b) {

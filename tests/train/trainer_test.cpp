@@ -309,8 +309,14 @@ TEST_CASE("who adopts another's state goes on like it with every optimiser", "[u
     }
     CHECK(copied(taker.parameters()) == copied(giver.parameters()));
     CHECK(taker.updates() == giver.updates());
-    // It drew nothing of its own meanwhile.
-    CHECK(taker.optimizer_state().position == position);
+    // What it had drawn went into a sum that others made, and it drew nothing of its own meanwhile.
+    CHECK(taker.optimizer_state().position == *position + 8);
+
+    // A state that is no further on has not seen what was drawn: it is drawn again.
+    gradient_of(taker, 8);
+    giver.copy_state(state);
+    taker.adopt_state(state, giver.step(), giver.updates());
+    CHECK(taker.optimizer_state().position == *position + 8);
   }
 }
 
