@@ -221,8 +221,10 @@ void append_schedule(Settings& all) {
       [](const Config& c) { return c.train.schedule.kind == ScheduleKind::cosine; },
       train.number("final_fraction", GV_FIELD(train.schedule.final_fraction), {0, 1},
                    "the rate at the last step as a fraction of the highest")));
-  all.push_back(train.whole("reference_batch", GV_FIELD(train.schedule.reference_batch), {0, 65536},
-                            "linear scaling: the batch learning_rate was found for; 0 = off"));
+  all.push_back(
+      train.whole("reference_batch", GV_FIELD(train.schedule.reference_batch), {0, 65536},
+                  "linear scaling: the batch learning_rate was found for; in lockstep that "
+                  "of all peers together counts; 0 = off"));
 }
 
 void append_gossip(Settings& every) {

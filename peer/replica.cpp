@@ -134,7 +134,7 @@ void Replica::update(const Job& job) {
   const auto parameters = trainer_.parameters();
   const auto mean = std::span<const float>(*job.update).first(parameters.size());
   if (job.update_steps == 0) {
-    trainer_.update(mean);
+    trainer_.update(mean, job.update_samples);
   } else {
     std::vector<float> model(parameters.begin(), parameters.end());
     outer_.step(model, mean);

@@ -47,6 +47,7 @@ struct Job {
   std::optional<FetchedModel> adopt;     ///< Replace the model first (a newcomer's download).
   std::optional<ReplicaState> become;    ///< Become a copy of another replica.
   std::shared_ptr<const Floats> update;  ///< One optimiser step with this gradient,
+  std::size_t update_samples = 0;        ///< the mean of so many of everybody (0: not told),
   std::uint64_t update_steps = 0;        ///< or the outer step that ends so many local ones.
   std::shared_ptr<Floats> state;         ///< Copy the whole state here.
   std::vector<Force> forces;             ///< Add these.

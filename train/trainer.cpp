@@ -41,7 +41,8 @@ struct Trainer::Impl {
         optimizer(spec.optimizer, model.layout().size()),
         optimizer_after(spec.optimizer, 0),
         parameters(model.layout().size()),
-        batch_size(spec.batch) {
+        batch_size(spec.batch),
+        whole_batch(spec.batch) {
     check(spec.batch > 0, "a batch has samples");
     check(outputs_of(spec.model) == 0 || model.outputs() == outputs_of(spec.model),
           "the last layer gives the outputs");
@@ -81,6 +82,7 @@ struct Trainer::Impl {
   std::uint64_t position = 0;  ///< In the sampler's orders.
   std::size_t drawn = 0;       ///< Samples of the last gradient, until its update.
   std::size_t batch_size;      ///< Of the last gradient.
+  std::size_t whole_batch;     ///< Of the last update.
 };
 
 Trainer::Trainer(TrainerSpec spec, std::shared_ptr<const DataSet> shard)
@@ -93,7 +95,8 @@ const Layout& Trainer::layout() const { return impl_->model.layout(); }
 std::uint64_t Trainer::step() const { return impl_->step; }
 
 double Trainer::learning_rate() const {
-  return gv::learning_rate(impl_->spec.schedule, impl_->spec.batch, impl_->step, impl_->spec.steps);
+  return gv::learning_rate(impl_->spec.schedule, impl_->whole_batch, impl_->step,
+                           impl_->spec.steps);
 }
 
 Score Trainer::gradient(std::size_t samples, std::span<float> out, const ReadyRange& ready) {
@@ -108,7 +111,8 @@ Score Trainer::gradient(std::size_t samples, std::span<float> out, const ReadyRa
   return impl_->model.gradient(impl_->parameters, batch, out, rng, ready);
 }
 
-void Trainer::update(std::span<const float> gradient) {
+void Trainer::update(std::span<const float> gradient, std::size_t batch) {
+  impl_->whole_batch = batch > 0 ? batch : impl_->spec.batch;
   impl_->optimizer.step(impl_->parameters, gradient, learning_rate());
   impl_->move_to(impl_->step + 1, impl_->sampler.after(impl_->position, impl_->drawn));
 }

@@ -50,7 +50,7 @@ class Trainer {
 
   const Layout& layout() const;
   std::uint64_t step() const;
-  double learning_rate() const;  ///< Of the next step.
+  double learning_rate() const;  ///< Of the next step, if its batch is that of the last.
 
   /// Takes `count` optimiser steps (fewer if the budget ends first; none beyond it) and returns the
   /// training score summed over them.
@@ -64,9 +64,10 @@ class Trainer {
   Score gradient(std::size_t samples, std::span<float> out, const ReadyRange& ready = {});
 
   /// One optimiser step with `gradient` (layout().size() floats, one's own or a mean over many
-  /// replicas) at this step's learning rate, whatever the budget. The samples of the last
-  /// gradient(), if it came after the last update, are then used up.
-  void update(std::span<const float> gradient);
+  /// replicas) at this step's learning rate, whatever the budget. `batch`: samples of everybody
+  /// that it is the mean of, which the linear scaling rule goes by; 0 = the spec's. The samples of
+  /// the last gradient(), if it came after the last update, are then used up.
+  void update(std::span<const float> gradient, std::size_t batch = 0);
 
   /// Steps of this replica alone, of `samples` samples each, from the model as it is: what they
   /// take from it (the anchor minus where they come to) into all of `out`; the score is summed over

@@ -171,6 +171,7 @@ void RingMode::finish_operations(Time now, Effects& out) {
       return;
     }
     result_ = std::move(sum);
+    result_samples_ = operation_.samples();
     result_steps_ = operation_.is_local() ? operation_.steps() : 0;
     const Standing before = agreement_.standing();
     agreement_.set_standing(
@@ -309,7 +310,10 @@ void RingMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
   Job job;
   if (auto state = states_.take()) adopt(now, *std::move(state), job, out);
   job.update = std::exchange(result_, nullptr);
-  if (job.update) job.update_steps = result_steps_;
+  if (job.update) {
+    job.update_samples = result_samples_;
+    job.update_steps = result_steps_;
+  }
   if (states_.owes_any()) job.state = states_.blank(agreement_.standing());
   job.save = leaving_ || is_save_due(step());
   if (leaving_) {

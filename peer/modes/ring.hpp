@@ -92,6 +92,7 @@ class RingMode final : public Mode {
   std::uint64_t begun_in_epoch_ = 0;  ///< Operations.
   std::uint64_t epoch_key_ = 0;       ///< Of the one we are in; 0: none.
   RingOperation::Vector result_;      ///< To be applied by the next job,
+  std::uint64_t result_samples_ = 0;  ///< the mean of so many samples,
   std::uint64_t result_steps_ = 0;    ///< which ends so many local steps; 0: it is a gradient.
   std::vector<PeerId> candidates_;
   double steps_per_second_ = 0;

@@ -55,10 +55,11 @@ void RingOperation::enter(const Epoch& epoch) {
   share_ = epoch.shares[rank];
   samples_ = 0;
   for (const std::uint32_t share : epoch.shares) samples_ += share;
-  // By weights that are mostly 1, which leaves gradients as they are.
-  const auto first = static_cast<double>(epoch.shares.front());
-  weight_ = static_cast<float>(static_cast<double>(share_) / first);
-  shape_.scale = static_cast<float>(first / static_cast<double>(samples_));
+  // By weights that are mostly 1, which leaves gradients as they are. But what travels coded has
+  // been found writable as it is: its sums are means all the way, which are no larger.
+  const auto unit = static_cast<double>(shape_.wire.is_plain() ? epoch.shares.front() : samples_);
+  weight_ = static_cast<float>(static_cast<double>(share_) / unit);
+  shape_.scale = static_cast<float>(unit / static_cast<double>(samples_));
 }
 
 void RingOperation::leave(std::uint64_t next_key) {

@@ -158,8 +158,8 @@ TEST_CASE("the bytes of a frame do not change by accident", "[unit]") {
                   1, 0, 0, 0,                  // One agreement.
                   1, 0, 0, 0, 'x', 1,   0, 0, 0, 'y', 1}));
 
-  // All kinds at once. A change here is a change of the wire: raise wire_version with it, once there
-  // was a release that speaks it.
+  // All kinds at once. A change here is a change of the wire: raise wire_version with it, once
+  // there was a release that speaks it.
   std::string all;
   for (const Frame& frame : one_of_each()) {
     for (const std::byte byte : encode(frame)) all += std::to_integer<char>(byte);

@@ -3,9 +3,11 @@
 #include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <deque>
 #include <memory>
 #include <vector>
 
+#include "peer/modes/ring_operation.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "tests/sim/lockstep_run.hpp"
 #include "tests/sim/worlds.hpp"
@@ -51,7 +53,13 @@ TEST_CASE("peers in lockstep are one peer with the whole batch", "[sim][ring]") 
   const std::size_t batch = 8;
   const auto algorithm =
       GENERATE(ReduceAlgorithm::ring, ReduceAlgorithm::halving_doubling, ReduceAlgorithm::tree);
-  const LockstepRun run(peers, batch, 200, OptimizerKind::nesterov);
+  LockstepRun run(peers, batch, 200, OptimizerKind::nesterov);
+  if (algorithm == ReduceAlgorithm::ring) {
+    // Half the batch that the rate is for, by the linear scaling rule half the rate.
+    for (TrainerSpec& spec : run.specs) {
+      spec.schedule = {.learning_rate = 0.1, .reference_batch = 2 * peers * batch};
+    }
+  }
   std::vector<Sampler> samplers;
   std::vector<std::uint64_t> positions(peers, 0);
   for (std::size_t peer = 0; peer < peers; ++peer) samplers.emplace_back(run.shards[peer], 3, peer);
@@ -148,6 +156,47 @@ TEST_CASE("sparse and rounded gradients train to the same accuracy in far fewer 
   CHECK(run.accuracy(plain) > 0.84);
   CHECK(run.accuracy(coded) > run.accuracy(plain) - 0.03);
   CHECK(coded_sums.sent < plain_sums.sent / 3);
+}
+
+TEST_CASE("sums that travel in half precision are means all the way", "[ring]") {
+  const std::vector<PeerId> peers = {PeerId{1}, PeerId{2}, PeerId{3}};
+  const std::size_t elements = 100;
+  RingOptions options;
+  options.codec = ValueCodec::fp16;
+  const Epoch epoch{
+      .id = {1, PeerId{1}}, .order = peers, .sources = peers, .shares = {8, 8, 16}, .standing = {}};
+  std::deque<RingOperation> parts;
+  std::deque<std::pair<PeerId, Transfer>> sent;
+  const auto post = [&](PeerId from, Effects& out) {
+    for (Transfer& transfer : out.transfers) sent.emplace_back(from, std::move(transfer));
+  };
+  for (const PeerId peer : peers) {
+    RingOperation& part = parts.emplace_back(peer, elements, options);
+    Effects out;
+    part.enter(epoch);
+    part.begin(0, 1, out);
+    const auto order = part.order(1);
+    REQUIRE(order);
+    // Two of them together are no number in half precision any more.
+    std::fill_n(order->values->begin(), elements, 60000.0f);
+    part.ready(1, 0, out);
+    post(peer, out);
+  }
+  while (!sent.empty()) {
+    const auto [from, transfer] = std::move(sent.front());
+    sent.pop_front();
+    const auto to = std::ranges::find(peers, transfer.to) - peers.begin();
+    Effects out;
+    REQUIRE(parts[static_cast<std::size_t>(to)].receive(
+        from, {transfer.id, 0, transfer.payload.bytes}, out));
+    post(transfer.to, out);
+  }
+  for (RingOperation& part : parts) {
+    const RingOperation::Vector mean = part.finish();
+    REQUIRE(mean);
+    CHECK(std::all_of(mean->begin(), mean->begin() + elements,
+                      [](float value) { return std::abs(value - 60000) < 100; }));
+  }
 }
 
 TEST_CASE("what is not sent of a gradient is sent later and asked for again it is the same",
