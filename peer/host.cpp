@@ -2,7 +2,6 @@
 #include "peer/host.hpp"
 
 #include <fmt/format.h>
-#include <malloc.h>
 #include <sodium.h>
 #include <unistd.h>
 
@@ -35,8 +34,6 @@
 
 namespace gv {
 namespace {
-
-constexpr int large_allocation_bytes = 2 << 20;
 
 /// After the last job the loop goes on this long, so that the word that we leave gets out.
 constexpr auto farewell = std::chrono::milliseconds(200);
@@ -482,11 +479,7 @@ void Host::write_result() const {
 }  // namespace
 
 int run_peer(const HostOptions& options) {
-#ifdef __GLIBC__
-  // A large model's snapshots and forces come and go: given back to the system they do not pile up
-  // in the heap. Smaller ones stay in the heap, which spares them a page fault every 4 KiB.
-  ::mallopt(M_MMAP_THRESHOLD, large_allocation_bytes);
-#endif
+  keep_small_memory(options.config.run.mode);
   try {
     std::filesystem::create_directories(options.folder);
     Task task = load_task(options.config, options.shard);

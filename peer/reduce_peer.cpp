@@ -400,6 +400,7 @@ std::optional<ReduceAlgorithm> algorithm_named(std::string name) {
 }
 
 int run_reduce_peer(const ReducePeerOptions& options) {
+  keep_small_memory(ModeKind::ring);
   try {
     ReducePeer(options).run();
     return 0;

@@ -1,11 +1,19 @@
 // Settings as options.
 #include "peer/settings.hpp"
 
+#include <malloc.h>
+
 #include <algorithm>
 
 #include "train/optimizer.hpp"
 
 namespace gv {
+namespace {
+
+constexpr int large_allocation_bytes = 2 << 20;
+constexpr int waiting_blocks_bytes = 32 << 20;
+
+}  // namespace
 
 Node::Options node_options(const Config& config, const Layout& layout, std::uint64_t steps,
                            std::size_t wait_for) {
@@ -28,6 +36,13 @@ Node::Options node_options(const Config& config, const Layout& layout, std::uint
   ring.batch = static_cast<std::uint32_t>(config.train.batch);
   ring.batch_max = static_cast<std::uint32_t>(lockstep_batch_max(config));
   return options;
+}
+
+void keep_small_memory(ModeKind mode) {
+#ifdef __GLIBC__
+  ::mallopt(M_MMAP_THRESHOLD, large_allocation_bytes);
+  if (mode == ModeKind::ring) ::mallopt(M_TRIM_THRESHOLD, waiting_blocks_bytes);
+#endif
 }
 
 BulkLanes::Security lane_security(LaneKind lane) {

@@ -16,6 +16,12 @@ namespace gv {
 Node::Options node_options(const Config& config, const Layout& layout, std::uint64_t steps,
                            std::size_t wait_for);
 
+/// Tells the allocator what to keep. A large model's snapshots and forces come and go: given back
+/// to the system they do not pile up in the heap. Smaller ones stay in the heap, which spares them
+/// a page fault every 4 KiB; in lockstep also the end of the heap, where blocks wait that came
+/// early.
+void keep_small_memory(ModeKind mode);
+
 BulkLanes::Security lane_security(LaneKind lane);
 
 /// "host" of "host:port" or "[v6]:port"; empty of an empty address.
