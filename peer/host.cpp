@@ -363,7 +363,9 @@ int Host::run() {
                   fmt::print(stderr, "{}\n", event.detail);
                 }
               }});
-  if (options_.config.run.mode == ModeKind::ring) lent_ = LentMemory::make();
+  const LaneKind lane = options_.config.network.lane;
+  const bool shares = lane == LaneKind::automatic || lane == LaneKind::unix_socket;
+  if (options_.config.run.mode == ModeKind::ring && shares) lent_ = LentMemory::make();
   const std::string& listening = control_->listening();
   const std::string& advertised = control_->advertised();
   lanes_.emplace(

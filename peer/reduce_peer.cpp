@@ -267,13 +267,13 @@ Sum ReducePeer::sum_of(std::size_t bytes) const {
   const double crowd =
       static_cast<double>(order_.size()) / std::max(1U, std::thread::hardware_concurrency());
   const std::size_t elements = bytes / sizeof(float);
-  Sum sum{
-      .shape = {.order = order_,
-                .epoch = epoch,
-                .algorithm = options_.task.algorithm.value_or(fastest(
-                    order_.size(), elements, {.link = host_link, .peers_per_processor = crowd})),
-                .segment = options_.task.segment_bytes / sizeof(float)},
-      .input = std::make_shared<Floats>(elements, memory())};
+  Sum sum{.shape = {.order = order_,
+                    .epoch = epoch,
+                    .algorithm = options_.task.algorithm.value_or(
+                        fastest(order_.size(), elements,
+                                {lent_ ? memory_link : host_link, crowd, lent_ != nullptr})),
+                    .segment = options_.task.segment_bytes / sizeof(float)},
+          .input = std::make_shared<Floats>(elements, memory())};
   for (std::size_t begin = 0; begin < elements; begin += bucket_elements) {
     sum.shape.buckets.push_back({begin, std::min(elements, begin + bucket_elements)});
   }

@@ -102,7 +102,7 @@ std::optional<double> predicted_seconds(const ReduceChoice& choice, const LinkTa
   double on_links = 0;
   for (const auto& [round, seconds] : rounds) on_links += seconds;
   return std::max(on_links, processor_seconds(choice.algorithm, choice.order.size(), needs.elements,
-                                              needs.site.peers_per_processor));
+                                              needs.site));
 }
 
 ReduceChoice better_choice(ReduceChoice present, const LinkTable& links, const ReduceNeeds& needs) {

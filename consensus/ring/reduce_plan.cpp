@@ -12,9 +12,21 @@ namespace {
 
 using Kind = ReduceStep::Kind;
 
-/// What a processor spends on a message and on a byte of it, at both ends together.
+/// What a processor spends on a message, at both ends together.
 constexpr double message_work_s = 25e-6;
-constexpr double byte_work_s = 0.5e-9;
+
+/// And on a byte of it.
+double byte_work_s(ReduceAlgorithm algorithm, bool shares_memory) {
+  switch (algorithm) {
+    case ReduceAlgorithm::ring:
+      return shares_memory ? 0.23e-9 : 0.35e-9;
+    case ReduceAlgorithm::halving_doubling:
+      return shares_memory ? 0.19e-9 : 0.40e-9;
+    case ReduceAlgorithm::tree:
+      return shares_memory ? 0.15e-9 : 0.42e-9;
+  }
+  return 0;
+}
 
 /// A list of steps under construction; a step over nothing is no step.
 struct Plan {
@@ -186,10 +198,10 @@ double byte_factor(ReduceAlgorithm algorithm) {
 }
 
 double processor_seconds(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements,
-                         double peers_per_processor) {
+                         const ReduceSite& site) {
   const ReduceCost cost = reduce_cost(algorithm, ranks, elements);
-  const double bytes = cost.mean_bytes * byte_factor(algorithm);
-  return peers_per_processor * (cost.messages * message_work_s + bytes * byte_work_s);
+  const double bytes_take = cost.mean_bytes * byte_work_s(algorithm, site.shares_memory);
+  return site.peers_per_processor * (cost.messages * message_work_s + bytes_take);
 }
 
 double predicted_seconds(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements,
@@ -197,8 +209,7 @@ double predicted_seconds(ReduceAlgorithm algorithm, std::size_t ranks, std::size
   const ReduceCost cost = reduce_cost(algorithm, ranks, elements);
   const double on_links = cost.rounds * site.link.latency_s +
                           cost.critical_bytes * byte_factor(algorithm) * site.link.seconds_per_byte;
-  return std::max(on_links,
-                  processor_seconds(algorithm, ranks, elements, site.peers_per_processor));
+  return std::max(on_links, processor_seconds(algorithm, ranks, elements, site));
 }
 
 ReduceAlgorithm fastest(std::size_t ranks, std::size_t elements, const ReduceSite& site) {

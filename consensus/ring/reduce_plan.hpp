@@ -83,26 +83,30 @@ struct LinkCost {
   double seconds_per_byte = 0;
 };
 
-/// What a link is thought to be like until it is measured: 10 Gbit/s in one building, or between
-/// processes of one host.
+/// What a link is thought to be like until it is measured: 10 Gbit/s in one building, between
+/// processes of one host, or where these read each other's memory.
 inline constexpr LinkCost network_link{.latency_s = 60e-6, .seconds_per_byte = 0.8e-9};
 inline constexpr LinkCost host_link{.latency_s = 15e-6, .seconds_per_byte = 0.2e-9};
+inline constexpr LinkCost memory_link{.latency_s = 15e-6, .seconds_per_byte = 0.05e-9};
 
 /// Where a sum is made.
 struct ReduceSite {
   LinkCost link = network_link;  ///< Between any two, where nothing was measured.
   /// On the fullest host; 0: so few that processors never are what a sum waits for.
   double peers_per_processor = 0;
+  bool shares_memory = false;  ///< All read each other's blocks where they lie.
 };
 
-/// A byte costs so many times as much as in the ring and the tree: pieces that come before the step
-/// that awaits them are kept and copied. (docs/performance.md has the measurements, of the figures
-/// below as well.)
+/// On a link a byte costs so many times as much as in the ring and the tree: pieces that come
+/// before the step that awaits them are kept and copied. (docs/performance.md has the measurements,
+/// of the figures below as well.)
 double byte_factor(ReduceAlgorithm algorithm);
 
-/// What the processors of the fullest host need for their work: 25 us a message, 0.5 ns a byte.
+/// What the processors of the fullest host need for their work: 25 us a message, and for a byte
+/// 0.35 to 0.42 ns through sockets, where whole vectors cost more than chunks, or 0.15 to 0.23 ns
+/// where memory is shared, where they cost less.
 double processor_seconds(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements,
-                         double peers_per_processor);
+                         const ReduceSite& site);
 
 /// A latency for every round and the critical bytes on the wire, or the processors' work where that
 /// takes longer. (Pieces of a message that go on before it is complete make it quicker than that.)

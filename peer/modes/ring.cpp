@@ -73,9 +73,13 @@ void RingMode::set_candidates(Time now, Membership& members) {
   candidates_ = candidates;
   agreement_.set_candidates(now, std::move(candidates));
   const bool one_host = on_our_host == static_cast<double>(candidates_.size());
+  const bool shares = one_host && options_.memory != std::pmr::get_default_resource();
   agreement_.set_site(
-      {.link = one_host ? host_link : network_link,
-       .peers_per_processor = options_.processors > 0 ? on_our_host / options_.processors : 0});
+      {.link = shares     ? memory_link
+               : one_host ? host_link
+                          : network_link,
+       .peers_per_processor = options_.processors > 0 ? on_our_host / options_.processors : 0,
+       .shares_memory = shares});
 }
 
 void RingMode::enter_epoch(Time now, Effects& out) {
