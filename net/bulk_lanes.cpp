@@ -1,10 +1,7 @@
 // Lanes: invited over the control link, dialled by whoever can, then records both ways.
 #include "net/bulk_lanes.hpp"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sodium.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -14,7 +11,6 @@
 #include <deque>
 #include <map>
 #include <set>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -34,7 +30,6 @@ constexpr std::size_t read_buffer_bytes = 2 * (sizeof(RecordHeader) + block_byte
 constexpr auto invite_deadline = std::chrono::seconds(5);
 constexpr auto silence_max = std::chrono::seconds(1);  ///< Of a lane in doubt.
 constexpr auto housekeeping_period = std::chrono::milliseconds(250);
-constexpr int socket_buffer_bytes = 1 << 20;
 
 /// A reader says that it is done with slots when so many have come together: half the ring, so that
 /// the writer fills one half while the reader is in the other.
@@ -43,41 +38,6 @@ constexpr std::size_t slots_told_at_once = ring_slots / 2;
 /// many have come together, or so many bytes, or after a while.
 constexpr std::size_t lent_told_at_once = 16;
 constexpr std::size_t lent_bytes_told_at_once = 1 << 20;
-
-/// Whether both ends of a TCP connection have one address.
-bool ends_are_one_host(int socket) {
-  sockaddr_storage own{};
-  sockaddr_storage other{};
-  socklen_t own_size = sizeof own;
-  socklen_t other_size = sizeof other;
-  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&own), &own_size) != 0 ||
-      ::getpeername(socket, reinterpret_cast<sockaddr*>(&other), &other_size) != 0 ||
-      own.ss_family != other.ss_family) {
-    return false;
-  }
-  if (own.ss_family == AF_INET) {
-    return reinterpret_cast<const sockaddr_in&>(own).sin_addr.s_addr ==
-           reinterpret_cast<const sockaddr_in&>(other).sin_addr.s_addr;
-  }
-  return own.ss_family == AF_INET6 &&
-         std::memcmp(&reinterpret_cast<const sockaddr_in6&>(own).sin6_addr,
-                     &reinterpret_cast<const sockaddr_in6&>(other).sin6_addr,
-                     sizeof(in6_addr)) == 0;
-}
-
-/// Lets a TCP connection take much at a time. Within one host there is no queue on the way, and a
-/// congestion control that paces, as bbr does, only costs both ends time: measured, a third of it.
-void tune(LaneConnection& connection) {
-  asio::error_code ignored;
-  connection.socket.set_option(asio::socket_base::send_buffer_size(socket_buffer_bytes), ignored);
-  const int socket = connection.socket.native_handle();
-  // Whatever is written is whole: waiting for more of it would only wait for a delayed answer.
-  constexpr int at_once = 1;
-  ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
-  if (!ends_are_one_host(socket)) return;
-  constexpr std::string_view unpaced = "reno";  // Any process may choose it.
-  ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, unpaced.data(), unpaced.size());
-}
 
 /// Of a record, beside its header.
 std::size_t bytes_after(const RecordHeader& header) {
@@ -372,7 +332,7 @@ void BulkLanes::Impl::opened(PeerId peer, std::uint64_t id, ConnectionPtr connec
     return;
   }
   Lane& lane = found->second;
-  if (!connection->ring_out) tune(*connection);
+  if (!connection->ring_out) connection->tune();
   lane.state = Lane::State::open;
   lane.connection = std::move(connection);
   lane.progress = lane.heard = Clock::now();

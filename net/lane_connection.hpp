@@ -85,6 +85,11 @@ struct LaneConnection {
   std::size_t begin = 0;          ///< from here
   std::size_t end = 0;            ///< to here.
 
+  /// Lets TCP take much at a time and send it at once. Within one host there is no queue on the
+  /// way, and a congestion control that paces, as bbr does, only costs both ends time: measured, a
+  /// third of it.
+  void tune();
+
   /// Appends to `out`, and returns where it lies there.
   template <class Part>
   asio::const_buffer say(const Part& part) {

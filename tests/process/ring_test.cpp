@@ -371,9 +371,10 @@ TEST_CASE(
 TEST_CASE("a launched run in lockstep names whoever it lost and goes on without it", "[process]") {
   const TemporaryFolder folder;
   const auto file = [&](const std::string& name) { return (folder.path() / name).string(); };
-  std::ofstream(file("run.toml")) << lockstep(4000);
+  std::ofstream(file("run.toml")) << lockstep(20000);
+  // Long after all have begun, and long before they are done.
   std::ofstream(file("faults.toml"))
-      << "[scenario]\n[[scenario.fault]]\nkind = \"kill\"\nat_s = 0.3\npeers = 2\n";
+      << "[scenario]\n[[scenario.fault]]\nkind = \"kill\"\nat_s = 3\npeers = 2\n";
   std::string output;
   const Ending ending = run_grapevine({"launch", "-n", "4", file("run.toml"), "--faults",
                                        file("faults.toml"), "--folder", file("run")},
@@ -383,7 +384,7 @@ TEST_CASE("a launched run in lockstep names whoever it lost and goes on without 
   CHECK(output.find("4 peers train in lockstep") != std::string::npos);
   CHECK(output.find("lost peer-2: ") != std::string::npos);
   CHECK(output.find("is made by the other 3") != std::string::npos);
-  CHECK(output.find("4000 together; interrupted ") != std::string::npos);
+  CHECK(output.find("20000 together; interrupted ") != std::string::npos);
   CHECK(output.find("exchanges") == std::string::npos);  // There are none to tell of.
 }
 

@@ -1,0 +1,50 @@
+// What TCP is told, so that lanes do not wait for nothing.
+#include "net/lane_connection.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <string_view>
+
+namespace gv {
+namespace {
+
+constexpr int socket_buffer_bytes = 1 << 20;
+
+/// Whether both ends of a TCP connection have one address.
+bool ends_are_one_host(int socket) {
+  sockaddr_storage own{};
+  sockaddr_storage other{};
+  socklen_t own_size = sizeof own;
+  socklen_t other_size = sizeof other;
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&own), &own_size) != 0 ||
+      ::getpeername(socket, reinterpret_cast<sockaddr*>(&other), &other_size) != 0 ||
+      own.ss_family != other.ss_family) {
+    return false;
+  }
+  if (own.ss_family == AF_INET) {
+    return reinterpret_cast<const sockaddr_in&>(own).sin_addr.s_addr ==
+           reinterpret_cast<const sockaddr_in&>(other).sin_addr.s_addr;
+  }
+  return own.ss_family == AF_INET6 &&
+         std::memcmp(&reinterpret_cast<const sockaddr_in6&>(own).sin6_addr,
+                     &reinterpret_cast<const sockaddr_in6&>(other).sin6_addr,
+                     sizeof(in6_addr)) == 0;
+}
+
+}  // namespace
+
+void LaneConnection::tune() {
+  asio::error_code ignored;
+  socket.set_option(asio::socket_base::send_buffer_size(socket_buffer_bytes), ignored);
+  const int handle = socket.native_handle();
+  // Whatever is written is whole: waiting for more of it would only wait for a delayed answer.
+  constexpr int at_once = 1;
+  ::setsockopt(handle, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
+  if (!ends_are_one_host(handle)) return;
+  constexpr std::string_view unpaced = "reno";  // Any process may choose it.
+  ::setsockopt(handle, IPPROTO_TCP, TCP_CONGESTION, unpaced.data(), unpaced.size());
+}
+
+}  // namespace gv
