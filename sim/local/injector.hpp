@@ -12,8 +12,8 @@
 
 #include "consensus/base/problems.hpp"
 #include "peer/config.hpp"
-#include "sim/local/launched_peer.hpp"
 #include "sim/link_faults.hpp"
+#include "sim/local/launched_peer.hpp"
 #include "sim/scenario.hpp"
 
 namespace gv {

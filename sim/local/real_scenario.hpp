@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "sim/link_faults.hpp"
 #include "sim/local/addresses.hpp"
 #include "sim/local/fault_proxy.hpp"
 #include "sim/local/fault_report.hpp"
 #include "sim/local/injector.hpp"
 #include "sim/local/launched_peer.hpp"
-#include "sim/link_faults.hpp"
 #include "sim/scenario.hpp"
 
 namespace gv {
