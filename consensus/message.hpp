@@ -10,7 +10,7 @@
 
 #include "consensus/ids.hpp"
 #include "consensus/replica.hpp"
-#include "consensus/ring/reduce_plan.hpp"
+#include "consensus/ring/reduce_algorithm.hpp"
 
 namespace gv {
 

@@ -87,7 +87,7 @@ struct LaneConnection {
 
   /// Lets TCP take much at a time and send it at once. Within one host there is no queue on the
   /// way, and a congestion control that paces, as bbr does, only costs both ends time: measured, a
-  /// third of it.
+  /// third more of the processor's.
   void tune();
 
   /// Appends to `out`, and returns where it lies there.

@@ -299,8 +299,7 @@ void LaneDoors::Impl::accept(std::shared_ptr<Acceptor> acceptor) {
           });
           return;
         }
-        constexpr bool at_home = std::is_same_v<Acceptor, stream_protocol::acceptor>;
-        welcome(Socket(std::move(socket)), at_home);
+        welcome(Socket(std::move(socket)), std::is_same_v<Acceptor, stream_protocol::acceptor>);
         accept(acceptor);
       });
 }

@@ -101,7 +101,7 @@ class Host {
   PeerId self_;
   std::uint64_t session_;
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
-  std::shared_ptr<LentMemory> lent_;  ///< In lockstep. Whatever is sent lives there, so it is last.
+  std::shared_ptr<LentMemory> lent_;  ///< In lockstep. Outlives all that is sent.
   asio::io_context io_;
   EventLog log_;
   std::optional<ControlLinks> control_;
@@ -363,9 +363,9 @@ int Host::run() {
                   fmt::print(stderr, "{}\n", event.detail);
                 }
               }});
-  const LaneKind lane = options_.config.network.lane;
-  const bool shares = lane == LaneKind::automatic || lane == LaneKind::unix_socket;
-  if (options_.config.run.mode == ModeKind::ring && shares) lent_ = LentMemory::make();
+  if (options_.config.run.mode == ModeKind::ring) {
+    lent_ = memory_to_lend(options_.config.network.lane);
+  }
   const std::string& listening = control_->listening();
   const std::string& advertised = control_->advertised();
   lanes_.emplace(

@@ -130,7 +130,7 @@ class ReducePeer {
   std::vector<std::string> names_;  ///< By rank.
   PeerId self_{};
   std::vector<PeerId> order_;
-  std::shared_ptr<LentMemory> lent_;  ///< Whatever is sent on this host lives there.
+  std::shared_ptr<LentMemory> lent_;  ///< Outlives all that is sent.
   asio::io_context io_;
   asio::signal_set signals_{io_, SIGTERM};
   std::optional<ControlLinks> control_;
@@ -181,9 +181,7 @@ void ReducePeer::connect(KeyPair identity, std::vector<AuthorizedPeer> authorize
           .contact = [this](PeerId peer) { contacts_.insert(peer); },
           .restarted = [this](PeerId peer) { fail(name_of(peer) + " was started again"); },
           .event = [](const Event&) {}});
-  if (options_.task.lane == LaneKind::automatic || options_.task.lane == LaneKind::unix_socket) {
-    lent_ = LentMemory::make();
-  }
+  lent_ = memory_to_lend(options_.task.lane);
   lanes_.emplace(
       io_,
       BulkLanes::Options{.listen_host = host_part(control_->listening()),
@@ -389,15 +387,6 @@ nlohmann::ordered_json ReducePeer::measure(std::size_t bytes) {
 }
 
 }  // namespace
-
-std::optional<ReduceAlgorithm> algorithm_named(std::string name) {
-  std::ranges::replace(name, '_', '-');
-  for (const ReduceAlgorithm algorithm :
-       {ReduceAlgorithm::ring, ReduceAlgorithm::halving_doubling, ReduceAlgorithm::tree}) {
-    if (to_string(algorithm) == name) return algorithm;
-  }
-  return std::nullopt;
-}
 
 int run_reduce_peer(const ReducePeerOptions& options) {
   keep_small_memory(ModeKind::ring);

@@ -13,9 +13,6 @@
 
 namespace gv {
 
-/// The algorithm of that name, with '-' or '_' between its words; empty if there is none.
-std::optional<ReduceAlgorithm> algorithm_named(std::string name);
-
 /// What all ranks of a measurement have alike.
 struct ReduceTask {
   std::vector<std::size_t> sizes;            ///< Bytes of a vector, a multiple of 4; one row each.

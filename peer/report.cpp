@@ -119,7 +119,7 @@ std::string report_json(const Report& report) {
                     {"order", report.ring_order},
                     {"operations", report.ring.operations},
                     {"epochs", report.ring.epochs},
-                    {"disturbances", report.ring.disturbances},
+                    {"losses", report.ring.losses},
                     {"states_sent", report.ring.states_sent},
                     {"states_adopted", report.ring.states_adopted},
                     {"reduced_bytes", report.ring.reduced_bytes},
@@ -169,8 +169,7 @@ std::string report_line(const Report& report) {
   }
   const std::string together =
       report.lockstep
-          ? fmt::format("in lockstep {}  interrupted {}", report.ring_order.size(),
-                        report.ring.disturbances)
+          ? fmt::format("in lockstep {}  losses {}", report.ring_order.size(), report.ring.losses)
           : fmt::format("exchanges {}  spread {:.3g}", report.exchanges.committed, report.spread);
   return fmt::format(
       "{:7.1f} s  {:<8} step {}/{}  {:.0f} samples/s  loss {:.4f}  accuracy {:.1f} %  peers {}  {}",
@@ -202,7 +201,7 @@ void write_metrics(const std::filesystem::path& file, const Report& report) {
           static_cast<double>(report.ring_order.size()));
     count("operations_total", "Sums that this peer finished.", report.ring.operations);
     count("epochs_total", "Agreements on who works together.", report.ring.epochs);
-    count("interruptions_total", "Epochs that something ended.", report.ring.disturbances);
+    count("losses_total", "Times the others went on without somebody.", report.ring.losses);
     count("models_fetched_total", "Whole models downloaded.", report.ring.states_adopted);
   } else {
     gauge("spread", "Estimated consensus distance.", report.spread);

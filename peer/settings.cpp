@@ -59,6 +59,11 @@ BulkLanes::Security lane_security(LaneKind lane) {
   return BulkLanes::Security::automatic;
 }
 
+std::shared_ptr<LentMemory> memory_to_lend(LaneKind lane) {
+  const bool stays = lane == LaneKind::automatic || lane == LaneKind::unix_socket;
+  return stays ? LentMemory::make() : nullptr;
+}
+
 std::string host_part(const std::string& address) {
   const auto colon = address.rfind(':');
   std::string host = colon == std::string::npos ? address : address.substr(0, colon);

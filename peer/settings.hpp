@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "net/bulk_lanes.hpp"
@@ -23,6 +24,9 @@ Node::Options node_options(const Config& config, const Layout& layout, std::uint
 void keep_small_memory(ModeKind mode);
 
 BulkLanes::Security lane_security(LaneKind lane);
+
+/// Memory to lend to peers on this host; null where lanes never stay within it, or there is none.
+std::shared_ptr<LentMemory> memory_to_lend(LaneKind lane);
 
 /// "host" of "host:port" or "[v6]:port"; empty of an empty address.
 std::string host_part(const std::string& address);

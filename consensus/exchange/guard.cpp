@@ -2,9 +2,7 @@
 #include "consensus/exchange/guard.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstdint>
 
 #include "consensus/base/check.hpp"
 #include "consensus/base/wide.hpp"
@@ -78,17 +76,6 @@ void Comparison::add(std::span<const float> theirs, std::span<const float> ours,
 double Comparison::their_norm() const { return root_of_sum(theirs_); }
 double Comparison::our_norm() const { return root_of_sum(ours_); }
 double Comparison::distance() const { return root_of_sum(difference_); }
-
-// Without their signs the bits of floats are ordered as these are, infinity and NaN last.
-GV_WIDE float largest_magnitude(std::span<const float> values) {
-  std::uint32_t largest = 0;
-  for (const float value : values) {
-    largest = std::max(largest, std::bit_cast<std::uint32_t>(value) & 0x7fffffffU);
-  }
-  return std::bit_cast<float>(largest);
-}
-
-bool is_finite(std::span<const float> values) { return std::isfinite(largest_magnitude(values)); }
 
 double clip_factor(double radius, double distance) {
   if (radius <= 0 || distance <= radius) return 1;

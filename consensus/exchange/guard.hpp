@@ -31,12 +31,6 @@ class Comparison {
   Sums difference_{};
 };
 
-/// Whether every value is a number.
-bool is_finite(std::span<const float> values);
-
-/// 0 of no values; infinite or NaN if any value is.
-float largest_magnitude(std::span<const float> values);
-
 /// The factor c of symmetric self-centred clipping (He, Karimireddy, Jaggi 2022, made symmetric by
 /// taking the smaller radius of the two): min(1, radius / distance). A radius of 0 clips nothing.
 double clip_factor(double radius, double distance);

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "consensus/base/check.hpp"
-#include "consensus/exchange/guard.hpp"
+#include "consensus/base/magnitude.hpp"
 
 namespace gv {
 namespace {

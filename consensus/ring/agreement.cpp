@@ -17,8 +17,6 @@ namespace {
 constexpr int patience_with_the_good = 4;
 /// So many times the patience one who answered waits for the decision.
 constexpr int patience_with_decisions = 6;
-/// Shares are only changed for operations that take less than this part of the time.
-constexpr double worth_changing = 0.85;
 /// Weight of the newest measurement of how long answers take.
 constexpr double newest_weight = 0.2;
 /// The lowest bits of a ballot's counter name its proposer's process: one that was started again
@@ -194,7 +192,7 @@ std::vector<std::uint32_t> RingAgreement::shares(const std::vector<PeerId>& orde
   };
   std::vector<std::uint32_t> fresh = batch_shares(
       speeds, options_.batch * static_cast<std::uint32_t>(order.size()), options_.batch_max);
-  return takes(fresh) < worth_changing * takes(old) ? fresh : old;
+  return takes(old) - takes(fresh) > worth_changing * takes(old) ? fresh : old;
 }
 
 void RingAgreement::decide(Time now, Effects& out) {

@@ -45,14 +45,12 @@ double LinkSurvey::Samples::fastest() const { return *std::ranges::min_element(s
 LinkSurvey::LinkSurvey(PeerId self, std::size_t elements)
     : self_(self), bytes_(std::make_shared<const std::vector<std::byte>>(large_bytes(elements))) {}
 
-void LinkSurvey::begin(const std::vector<PeerId>& order, std::uint64_t epoch_key,
-                       std::uint64_t first) {
+void LinkSurvey::begin(const std::vector<PeerId>& order, std::uint64_t epoch_key) {
   end();
   if (operations(order.size()) == 0) return;
   order_ = order;
   rank_ = static_cast<std::size_t>(std::ranges::find(order, self_) - order.begin());
   epoch_key_ = epoch_key;
-  first_ = first;
   std::erase_if(known_, [&](const auto& entry) {
     return std::ranges::find(order, entry.first) == order.end();
   });
@@ -64,16 +62,14 @@ void LinkSurvey::end() {
 }
 
 void LinkSurvey::operation_began(Time now, std::uint64_t operation, Duration usual, Effects& out) {
-  if (order_.empty() || operation < first_ || operation - first_ >= operations(order_.size())) {
-    return;
-  }
+  if (order_.empty() || operation == 0 || operation > operations(order_.size())) return;
   if (probe_) {
     if (now - probe_->sent < probe_max) return;
     give_up(seconds(now - probe_->sent));
   }
   const std::size_t ranks = order_.size();
-  const std::size_t round = (operation - first_) / (ranks - 1);
-  const std::size_t places = 1 + (operation - first_) % (ranks - 1);
+  const std::size_t round = (operation - 1) / (ranks - 1);
+  const std::size_t places = 1 + (operation - 1) % (ranks - 1);
   // Two who would probe each other take turns: an answer would wait behind the other's block.
   if (2 * places == ranks && (round % 2 == 0) != (rank_ < places)) return;
   const Duration quiet = usual > Duration{} ? std::min(usual, quiet_max) : quiet_max;

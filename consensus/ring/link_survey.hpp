@@ -32,12 +32,13 @@ class LinkSurvey {
   /// more than one block can have.
   LinkSurvey(PeerId self, std::size_t elements);
 
-  /// An epoch begins; its second operation is `first`. Only up to 65 peers are measured.
-  void begin(const std::vector<PeerId>& order, std::uint64_t epoch_key, std::uint64_t first);
+  /// An epoch begins. Only up to 65 peers are measured.
+  void begin(const std::vector<PeerId>& order, std::uint64_t epoch_key);
   void end();
 
-  /// Sends the operation's probe, if it has one and the one before is over. `usual`: what an
-  /// operation takes of late; 0 if that is not known.
+  /// Sends the operation's probe, if it has one and the one before is over. The epoch's first, 0,
+  /// has none: models may still be on their way. `usual`: what an operation takes of late; 0 if
+  /// that is not known.
   void operation_began(Time now, std::uint64_t operation, Duration usual, Effects& out);
 
   /// Answers a probe; false if the block is none.
@@ -91,7 +92,6 @@ class LinkSurvey {
   std::vector<PeerId> order_;  ///< Empty: nothing is measured.
   std::size_t rank_ = 0;
   std::uint64_t epoch_key_ = 0;
-  std::uint64_t first_ = 0;
   std::optional<Probe> probe_;
   std::map<PeerId, Known> known_;
 };

@@ -10,8 +10,6 @@
 namespace gv {
 namespace {
 
-/// An order or algorithm is changed for this part of an operation's time.
-constexpr double worth_changing = 0.15;
 /// No link is taken for better or worse than that, so that sums of costs stay numbers.
 constexpr double least_seconds_per_byte = 1e-12;
 constexpr double most_seconds_per_byte = 1;

@@ -13,6 +13,9 @@
 
 namespace gv {
 
+/// How sums are made is only changed for this part of an operation's time.
+inline constexpr double worth_changing = 0.15;
+
 /// What peers have said of the links that begin at them.
 class LinkTable {
  public:

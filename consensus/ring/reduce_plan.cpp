@@ -129,18 +129,6 @@ void plan_tree(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elem
 
 }  // namespace
 
-std::string_view to_string(ReduceAlgorithm algorithm) {
-  switch (algorithm) {
-    case ReduceAlgorithm::ring:
-      return "ring";
-    case ReduceAlgorithm::halving_doubling:
-      return "halving-doubling";
-    case ReduceAlgorithm::tree:
-      return "tree";
-  }
-  return "unknown";
-}
-
 std::vector<ReduceStep> reduce_plan(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t rank,
                                     std::size_t elements) {
   check(rank < ranks, "a rank is one of the ranks");

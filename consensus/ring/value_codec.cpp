@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "consensus/base/check.hpp"
+#include "consensus/base/magnitude.hpp"
 #include "consensus/exchange/codec.hpp"
-#include "consensus/exchange/guard.hpp"
 
 namespace gv {
 namespace {

@@ -27,7 +27,9 @@ void Interruptions::become_resumed(Time now, const std::vector<PeerId>& order,
                                     {"lost", static_cast<double>(over.lost.size())},
                                     {"peers", static_cast<double>(over.peers)},
                                     {"operation", static_cast<double>(operation)}}});
-  if (!over.lost.empty()) last_ = std::move(over);
+  if (over.lost.empty()) return;
+  last_ = std::move(over);
+  ++losses_;
 }
 
 }  // namespace gv

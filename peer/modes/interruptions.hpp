@@ -31,11 +31,14 @@ class Interruptions {
   bool is_interrupted() const { return since_.has_value(); }
   /// The newest that is over and lost somebody; none if nobody is in it.
   const RingInterruption& last() const { return last_; }
+  /// How many have lost somebody.
+  std::uint64_t losses() const { return losses_; }
 
  private:
   std::optional<Time> since_;
   std::vector<PeerId> order_;  ///< Who was in that epoch.
   RingInterruption last_;
+  std::uint64_t losses_ = 0;
 };
 
 }  // namespace gv

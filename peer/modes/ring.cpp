@@ -41,6 +41,7 @@ RingMode::RingMode(PeerId self, std::uint64_t session, const CourseOptions& cour
 
 RingCounts RingMode::counts() const {
   RingCounts counts = counts_;
+  counts.losses = interruptions_.losses();
   counts.reduced_bytes = operation_.bytes_sent();
   return counts;
 }
@@ -88,9 +89,8 @@ void RingMode::enter_epoch(Time now, Effects& out) {
   ++counts_.epochs;
   epoch_key_ = epoch.key();
   operation_.enter(epoch);
-  // In the first operation models may still be on their way.
   begun_in_epoch_ = 0;
-  survey_.begin(epoch.order, epoch_key_, 1);
+  survey_.begin(epoch.order, epoch_key_);
   stalls_.enter_epoch(now);
   renewal_.enter_epoch(now, epoch.order.size());
   const auto rank = std::ranges::find(epoch.order, self_) - epoch.order.begin();
@@ -121,7 +121,6 @@ void RingMode::end_epoch(Time now, std::optional<PeerId> blamed, Effects& out) {
 void RingMode::disturb(Time now, std::optional<PeerId> blamed, Effects& out) {
   if (!wanted_) return;
   if (agreement_.epoch() != nullptr) {
-    ++counts_.disturbances;
     interruptions_.become_interrupted(now, operation_.order());
     out.events.push_back({.name = "epoch_ended", .peer = blamed});
   }

@@ -19,9 +19,9 @@ namespace gv {
 
 /// Totals since the start.
 struct RingCounts {
-  std::uint64_t operations = 0;    ///< Finished by us.
-  std::uint64_t epochs = 0;        ///< We took part in.
-  std::uint64_t disturbances = 0;  ///< Epochs that ended because something went wrong.
+  std::uint64_t operations = 0;  ///< Finished by us.
+  std::uint64_t epochs = 0;      ///< We took part in.
+  std::uint64_t losses = 0;      ///< Times we went on without somebody; several at once are one.
   std::uint64_t states_sent = 0;
   std::uint64_t states_adopted = 0;
   std::uint64_t reduced_bytes = 0;  ///< Sent for all-reduces.

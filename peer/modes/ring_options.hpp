@@ -23,9 +23,8 @@ struct RingOptions {
   std::size_t bucket_elements = 1 << 20;   ///< Gradients are summed in pieces of this size.
   std::size_t segment_elements = 1 << 16;  ///< Of one block on a lane.
   std::uint32_t batch = 64;                ///< Samples of a step for each who takes part.
-  std::uint32_t batch_max =
-      0;                    ///< Of one of them at most, however fast it is; 0 = batch, never more.
-  unsigned processors = 0;  ///< Of this host; 0: so many that sums never wait for them.
+  std::uint32_t batch_max = 0;  ///< Of the fastest of them at most; 0 = batch, never more.
+  unsigned processors = 0;      ///< Of this host; 0: so many that sums never wait for them.
   RingAgreement::Options agreement;
   /// Where what is sent lives; not owned, outlives the mode and whatever it sends.
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();

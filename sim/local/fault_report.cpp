@@ -42,7 +42,7 @@ void print(const FaultReport& report, bool lockstep) {
   fmt::print("cost         {:.1f} s of peers down, {:.1f} s stopped\n", report.down_s,
              report.stopped_s);
   if (lockstep) {
-    fmt::print("             lockstep: peers were interrupted {} times in all, {} epochs begun\n",
+    fmt::print("             epochs: {} ended early, by whoever was first to notice, {} begun\n",
                count(report, "epoch_ended"), count(report, "epoch_began"));
   } else {
     fmt::print("             exchanges: {} aborted, {} undecided, {} refused\n",

@@ -30,6 +30,8 @@ struct FinishedPeer {
   double accuracy = 0;
   double loss = 0;
   Json result = Json::object();  ///< Its result.json; empty if it was killed.
+
+  bool is_clean() const { return ending.signal == 0 && ending.exit_code == 0; }
 };
 
 FinishedPeer finish(const PeerOutcome& outcome, Model& model, const DataSet& test) {
@@ -64,35 +66,33 @@ void count_all_lives(const EventCounts& events, Json& result) {
   for (const char* outcome : {"committed", "refused", "aborted", "undecided"}) {
     result["exchanges"][outcome] = times((std::string("exchange_") + outcome).c_str());
   }
-  result["ring"]["disturbances"] = times("epoch_ended");
   result["ring"]["states_adopted"] = times("state_adopted");
   result["failures_seen"] = times("member_dead");
 }
 
-/// What all peers together did, and in lockstep the most that any of them says, since all do it.
+/// What all peers together did, and of what all do in lockstep what the one that saw most says.
 struct Totals {
   std::uint64_t steps = 0;
   std::uint64_t committed = 0;
   std::uint64_t refused = 0;
   std::uint64_t aborted = 0;
   std::uint64_t undecided = 0;
-  std::uint64_t operations = 0;
-  std::uint64_t interruptions = 0;
+  std::uint64_t steps_together = 0;
+  std::uint64_t losses = 0;
   std::uint64_t states_adopted = 0;
   std::uint64_t bytes = 0;
   std::uint64_t seen_dead = 0;
   std::size_t failures = 0;
 
   void add(const FinishedPeer& peer) {
-    const bool clean = peer.ending.signal == 0 && peer.ending.exit_code == 0;
-    failures += !clean && peer.by_fault.empty();
+    failures += !peer.is_clean() && peer.by_fault.empty();
     steps += peer.result.value("step", std::uint64_t{0});
     committed += number(peer.result, "exchanges", "committed");
     refused += number(peer.result, "exchanges", "refused");
     aborted += number(peer.result, "exchanges", "aborted");
     undecided += number(peer.result, "exchanges", "undecided");
-    operations = std::max(operations, peer.result.value("step", std::uint64_t{0}));
-    interruptions = std::max(interruptions, number(peer.result, "ring", "disturbances"));
+    steps_together = std::max(steps_together, peer.result.value("step", std::uint64_t{0}));
+    losses = std::max(losses, number(peer.result, "ring", "losses"));
     states_adopted += number(peer.result, "ring", "states_adopted");
     bytes += sent_by(peer);
     seen_dead += peer.result.value("failures_seen", std::uint64_t{0});
@@ -105,13 +105,12 @@ struct Totals {
 
 std::string end_of(const FinishedPeer& peer) {
   if (!peer.by_fault.empty()) return peer.by_fault;
-  const bool clean = peer.ending.signal == 0 && peer.ending.exit_code == 0;
-  return clean ? "clean" : to_string(peer.ending);
+  return peer.is_clean() ? "clean" : to_string(peer.ending);
 }
 
 void print_table(const std::vector<FinishedPeer>& peers, bool lockstep) {
   fmt::print("\n{:<12} {:>9} {:>8} {:>9} {} {:>9}  {}\n", "peer", "accuracy", "loss", "steps",
-             lockstep ? fmt::format("{:>11}", "interrupted")
+             lockstep ? fmt::format("{:>7}", "losses")
                       : fmt::format("{:>10} {:>9}", "exchanges", "refused"),
              "MB sent", "end");
   for (const FinishedPeer& peer : peers) {
@@ -120,7 +119,7 @@ void print_table(const std::vector<FinishedPeer>& peers, bool lockstep) {
     };
     fmt::print("{:<12} {:>7.2f} % {:>8.4f} {:>9} {} {:>9.1f}  {}\n", peer.name, 100 * peer.accuracy,
                peer.loss, peer.result.value("step", std::uint64_t{0}),
-               lockstep ? fmt::format("{:>11}", said("ring", "disturbances"))
+               lockstep ? fmt::format("{:>7}", said("ring", "losses"))
                         : fmt::format("{:>10} {:>9}", said("exchanges", "committed"),
                                       said("exchanges", "refused")),
                static_cast<double>(Totals::sent_by(peer)) / 1e6, end_of(peer));
@@ -184,8 +183,8 @@ bool print_summary(const Config& config, const std::string& config_text,
   // Both ends of an exchange count it.
   const std::uint64_t exchanges = totals.committed / 2;
   if (lockstep) {
-    fmt::print("steps        {} together; interrupted {} times, the model sent {} times\n",
-               totals.operations, totals.interruptions, totals.states_adopted);
+    fmt::print("steps        {} together; losses {}; models sent {}\n", totals.steps_together,
+               totals.losses, totals.states_adopted);
   } else {
     fmt::print("steps        {}\n", totals.steps);
     fmt::print("exchanges    {} ({} refused, {} aborted, {} undecided)\n", exchanges,
@@ -208,8 +207,8 @@ bool print_summary(const Config& config, const std::string& config_text,
                {"lane_bytes", totals.bytes},
                {"failures", totals.failures}};
   if (lockstep) {
-    summary["operations"] = totals.operations;
-    summary["interruptions"] = totals.interruptions;
+    summary["steps_together"] = totals.steps_together;
+    summary["losses"] = totals.losses;
     summary["states_adopted"] = totals.states_adopted;
   } else {
     summary["exchanges"] = exchanges;

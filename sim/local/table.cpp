@@ -16,15 +16,15 @@ constexpr int plain_lines_every = 5;
 
 /// The columns on what peers do together.
 std::string together_head(bool lockstep) {
-  if (lockstep) return fmt::format("{:>8} {:>11} {:>12}", "together", "interrupted", "models sent");
+  if (lockstep) return fmt::format("{:>8} {:>7} {:>12}", "together", "losses", "models sent");
   return fmt::format("{:>9} {:>9} {:>8}", "exchanges", "refused", "spread");
 }
 
 std::string together(const Json& status, bool lockstep) {
   if (lockstep) {
     const Json ring = status.value("ring", Json::object());
-    return fmt::format("{:>8} {:>11} {:>12}", ring.value("order", Json::array()).size(),
-                       ring.value("disturbances", 0ULL), ring.value("states_sent", 0ULL));
+    return fmt::format("{:>8} {:>7} {:>12}", ring.value("order", Json::array()).size(),
+                       ring.value("losses", 0ULL), ring.value("states_sent", 0ULL));
   }
   const Json exchanges = status.value("exchanges", Json::object());
   return fmt::format("{:>9} {:>9} {:>8.3g}", exchanges.value("committed", 0ULL),

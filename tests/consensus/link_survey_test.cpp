@@ -39,7 +39,7 @@ struct Swarm {
   explicit Swarm(std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) {
       surveys.emplace_back(id_of(i), elements);
-      surveys.back().begin(order_of(n), key, 1);
+      surveys.back().begin(order_of(n), key);
     }
   }
 
@@ -121,9 +121,9 @@ TEST_CASE("a large block has what an operation sends but at least 16 KiB and at 
           "[unit]") {
   const auto bytes_of = [](std::size_t size) {
     LinkSurvey survey(id_of(0), size);
-    survey.begin(order_of(3), key, 0);
+    survey.begin(order_of(3), key);
     Effects out;
-    survey.operation_began({}, 0, 0s, out);
+    survey.operation_began({}, 1, 0s, out);
     survey.receive({}, id_of(1), Probed{out.transfers.at(0).id}, out);
     return out.transfers.at(1).payload.bytes.size();
   };
@@ -134,29 +134,29 @@ TEST_CASE("a large block has what an operation sends but at least 16 KiB and at 
 
 TEST_CASE("a sum waits for a probe but not for long", "[unit]") {
   LinkSurvey survey(id_of(0), elements);
-  survey.begin(order_of(3), key, 0);
+  survey.begin(order_of(3), key);
   CHECK(survey.quiet_until() <= Time{});
   Effects out;
-  survey.operation_began(Time(1s), 0, 0s, out);
+  survey.operation_began(Time(1s), 1, 0s, out);
   CHECK(survey.quiet_until() == Time(1s) + LinkSurvey::quiet_max);
   survey.receive(Time(2s), id_of(1), Probed{out.transfers.at(0).id}, out);
   CHECK(survey.quiet_until() == Time(1s) + LinkSurvey::quiet_max);
   survey.receive(Time(3s), id_of(1), Probed{out.transfers.at(1).id}, out);
   CHECK(survey.quiet_until() <= Time{});
   // Nor longer than an operation takes.
-  survey.operation_began(Time(4s), 1, 10ms, out);
+  survey.operation_began(Time(4s), 2, 10ms, out);
   CHECK(survey.quiet_until() == Time(4s) + 10ms);
 }
 
 TEST_CASE("a probe that is not answered makes place and its link counts as that slow", "[unit]") {
   LinkSurvey survey(id_of(0), elements);
-  survey.begin(order_of(3), key, 0);
+  survey.begin(order_of(3), key);
   Effects out;
-  survey.operation_began({}, 0, 0s, out);
+  survey.operation_began({}, 1, 0s, out);
   survey.receive(Time(1ms), id_of(1), Probed{out.transfers.at(0).id}, out);
-  survey.operation_began(Time(500ms), 1, 0s, out);
+  survey.operation_began(Time(500ms), 2, 0s, out);
   CHECK(out.transfers.size() == 2);
-  survey.operation_began(Time(2001ms), 2, 0s, out);
+  survey.operation_began(Time(2001ms), 3, 0s, out);
   CHECK(out.transfers.size() == 3);
   const auto reports = survey.reports();
   REQUIRE(report_to(reports, id_of(1)) != nullptr);
@@ -166,17 +166,17 @@ TEST_CASE("a probe that is not answered makes place and its link counts as that 
 
 TEST_CASE("a lane that cannot be had is reported as one through which nothing gets", "[unit]") {
   LinkSurvey survey(id_of(0), elements);
-  survey.begin(order_of(3), key, 0);
+  survey.begin(order_of(3), key);
   Effects out;
-  survey.operation_began({}, 0, 0s, out);
+  survey.operation_began({}, 1, 0s, out);
   survey.lane_refused(id_of(1));
   CHECK(survey.reports() == std::vector{LinkReport{.to = id_of(1)}});
   // A lane that breaks and comes back is measured again.
-  survey.operation_began({}, 2, 0s, out);
+  survey.operation_began({}, 3, 0s, out);
   survey.lane_lost(id_of(1));
   CHECK(report_to(survey.reports(), id_of(1))->bytes_per_second == 0);
   out = {};
-  survey.operation_began({}, 4, 0s, out);
+  survey.operation_began({}, 5, 0s, out);
   survey.receive(Time(1ms), id_of(1), Probed{out.transfers.at(0).id}, out);
   survey.receive(Time(3ms), id_of(1), Probed{out.transfers.at(1).id}, out);
   CHECK(report_to(survey.reports(), id_of(1))->bytes_per_second ==
@@ -185,9 +185,9 @@ TEST_CASE("a lane that cannot be had is reported as one through which nothing ge
 
 TEST_CASE("strange answers and probes of other epochs change nothing", "[unit]") {
   LinkSurvey survey(id_of(0), elements);
-  survey.begin(order_of(3), key, 0);
+  survey.begin(order_of(3), key);
   Effects out;
-  survey.operation_began({}, 0, 0s, out);
+  survey.operation_began({}, 1, 0s, out);
   const TransferId id = out.transfers.at(0).id;
   TransferId other = id;
   other.session = key + 1;
@@ -220,7 +220,7 @@ TEST_CASE("what was known of peers that are gone is forgotten and of others kept
   LinkSurvey& survey = swarm.surveys[0];
   survey.end();
   CHECK(survey.reports().size() == 3);
-  survey.begin({id_of(0), id_of(3)}, key + 1, 30);
+  survey.begin({id_of(0), id_of(3)}, key + 1);
   const auto reports = survey.reports();
   REQUIRE(reports.size() == 1);
   CHECK(reports[0].to == id_of(3));

@@ -8,6 +8,7 @@
 #include <map>
 #include <vector>
 
+#include "consensus/base/magnitude.hpp"
 #include "consensus/exchange/codec.hpp"
 #include "consensus/exchange/guard.hpp"
 #include "consensus/pairing.hpp"

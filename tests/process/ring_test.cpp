@@ -384,7 +384,7 @@ TEST_CASE("a launched run in lockstep names whoever it lost and goes on without 
   CHECK(output.find("4 peers train in lockstep") != std::string::npos);
   CHECK(output.find("lost peer-2: ") != std::string::npos);
   CHECK(output.find("is made by the other 3") != std::string::npos);
-  CHECK(output.find("20000 together; interrupted ") != std::string::npos);
+  CHECK(output.find("20000 together; losses 1; ") != std::string::npos);
   CHECK(output.find("exchanges") == std::string::npos);  // There are none to tell of.
 }
 

@@ -317,11 +317,7 @@ TEST_CASE("peers that all go on from their checkpoints go on as if nothing had b
 TEST_CASE("shares that change weigh local steps anew and have none made again", "[sim][ring]") {
   LockstepRun run(4, 16, 100000, OptimizerKind::nesterov);
   run.local = {.period = 8};
-  for (TrainerSpec& spec : run.specs) spec.batch_max = 64;
-  Simulator::Options options = run.options();
-  options.node.ring.batch_max = 64;
-  options.scenario.step_jitter = 0;
-  options.scenario.speeds = {{.peers = just(2), .factor = 0.25}};
+  Simulator::Options options = run.with_a_slow_one();
   options.scenario.faults = {fault(FaultKind::kill, 20s, just(3))};
   Simulator world(options, run.workloads());
   RingInvariants invariants;
@@ -342,31 +338,13 @@ TEST_CASE("shares that change weigh local steps anew and have none made again", 
 TEST_CASE("what local steps change travels rounded and sparse as gradients do", "[sim][ring]") {
   LockstepRun run(4, 8, 800, OptimizerKind::nesterov);
   run.local = {.period = 4, .local_after = 100};
-  Simulator::Options options = run.options();
-  options.node.ring.segment_elements = 1 << 14;
-  Simulator plain(options, run.workloads());
-  SumBytes plain_sums;
-  plain.watch(plain_sums);
-  plain.run(Time(10min));
-  options.node.ring.keep_per_block = 32;
-  options.node.ring.codec = ValueCodec::qsgd8;
-  Simulator coded(options, run.workloads());
-  SumBytes coded_sums;
-  coded.watch(coded_sums);
-  coded.run(Time(10min));
-  CHECK(run.accuracy(plain) > 0.84);
-  CHECK(run.accuracy(coded) > run.accuracy(plain) - 0.03);
-  CHECK(coded_sums.sent < plain_sums.sent / 3);
+  check_coded(run);
 }
 
 TEST_CASE("a slow machine takes a smaller share of local steps as well", "[sim][ring]") {
   LockstepRun run(4, 16, 1600, OptimizerKind::nesterov);
   run.local = {.period = 8};
-  for (TrainerSpec& spec : run.specs) spec.batch_max = 64;
-  Simulator::Options options = run.options();
-  options.node.ring.batch_max = 64;
-  options.scenario.step_jitter = 0;
-  options.scenario.speeds = {{.peers = just(2), .factor = 0.25}};
+  Simulator::Options options = run.with_a_slow_one();
   Simulator world(options, run.workloads());
   std::vector<std::uint32_t> shares;
   Standing standing;

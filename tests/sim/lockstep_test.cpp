@@ -93,11 +93,7 @@ TEST_CASE("peers in lockstep are one peer with the whole batch", "[sim][ring]") 
 
 TEST_CASE("a slow machine takes a smaller share and the mean stays exact", "[sim][ring]") {
   LockstepRun run(4, 16, 400, OptimizerKind::nesterov);
-  for (TrainerSpec& spec : run.specs) spec.batch_max = 64;
-  Simulator::Options options = run.options();
-  options.node.ring.batch_max = 64;
-  options.scenario.step_jitter = 0;
-  options.scenario.speeds = {{.peers = just(2), .factor = 0.25}};
+  Simulator::Options options = run.with_a_slow_one();
   Simulator world(options, run.workloads());
   std::vector<std::uint32_t> shares;
   while (world.step(Time(10min)) && !world.all_ended()) {
@@ -140,22 +136,7 @@ TEST_CASE("who asks again for a state it has had is not served for ever", "[sim]
 
 TEST_CASE("sparse and rounded gradients train to the same accuracy in far fewer bytes",
           "[sim][ring]") {
-  const LockstepRun run(4, 8, 400, OptimizerKind::nesterov);
-  Simulator::Options options = run.options();
-  options.node.ring.segment_elements = 1 << 14;
-  Simulator plain(options, run.workloads());
-  SumBytes plain_sums;
-  plain.watch(plain_sums);
-  plain.run(Time(10min));
-  options.node.ring.keep_per_block = 32;
-  options.node.ring.codec = ValueCodec::qsgd8;
-  Simulator coded(options, run.workloads());
-  SumBytes coded_sums;
-  coded.watch(coded_sums);
-  coded.run(Time(10min));
-  CHECK(run.accuracy(plain) > 0.84);
-  CHECK(run.accuracy(coded) > run.accuracy(plain) - 0.03);
-  CHECK(coded_sums.sent < plain_sums.sent / 3);
+  check_coded(LockstepRun(4, 8, 400, OptimizerKind::nesterov));
 }
 
 TEST_CASE("sums that travel in half precision are means all the way", "[ring]") {

@@ -1,0 +1,14 @@
+// How large the values of a vector are.
+#pragma once
+
+#include <span>
+
+namespace gv {
+
+/// Whether every value is a number.
+bool is_finite(std::span<const float> values);
+
+/// 0 of no values; infinite or NaN if any value is.
+float largest_magnitude(std::span<const float> values);
+
+}  // namespace gv
