@@ -243,8 +243,9 @@ struct Start {
 
 /// The epoch is over: a peer is lost, or nothing comes any more.
 struct Halt {
-  EpochId ballot;   ///< The epoch's, or that of the agreement under way.
-  PeerId blamed{};  ///< Whose connection broke or who is silent; 0: nobody. Not waited for long.
+  EpochId ballot;  ///< The epoch's, or that of the agreement under way.
+  /// Whose connections broke or who are silent, maybe nobody. They are not waited for long.
+  std::vector<PeerId> blamed;
 };
 
 /// Nothing comes: are you there, and in which epoch?

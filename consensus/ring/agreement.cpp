@@ -67,13 +67,14 @@ void RingAgreement::set_candidates(Time now, std::vector<PeerId> candidates) {
   if (still_since_ && !epoch_) ask_again_at_ = std::min(ask_again_at_, now + patience() / 3);
 }
 
-void RingAgreement::disturb(Time now, std::optional<PeerId> blamed, Effects& out) {
-  const bool news = blamed && *blamed != self_ && blamed_.insert(*blamed).second;
+void RingAgreement::disturb(Time now, const std::vector<PeerId>& blamed, Effects& out) {
+  bool news = false;
+  for (const PeerId peer : blamed) news |= peer != self_ && blamed_.insert(peer).second;
   const bool still = still_since_ && !epoch_;
   // Who has no connection to the lost one hears of it by nobody else, and would wait for it.
   if (epoch_ || (still && news)) {
     for (const PeerId peer : epoch_ ? epoch_->order : candidates_) {
-      if (peer != self_) out.send(peer, Halt{promised_, blamed.value_or(PeerId{})});
+      if (peer != self_) out.send(peer, Halt{promised_, blamed});
     }
   }
   if (!still) stand_still(now);
@@ -342,16 +343,18 @@ void RingAgreement::receive(Time now, PeerId from, const Start& message, Effects
 
 /// Blame only shortens our wait: whoever is blamed wrongly and answers in time takes part.
 void RingAgreement::receive(Time now, PeerId from, const Halt& message, Effects&) {
-  const bool blames = message.blamed != PeerId{} && message.blamed != self_;
   if (epoch_) {
-    const bool concerns = !blames || epoch_->contains(message.blamed);
+    const bool concerns =
+        message.blamed.empty() ||
+        std::ranges::any_of(message.blamed, [this](PeerId peer) { return epoch_->contains(peer); });
     if (message.ballot != epoch_->id || !epoch_->contains(from) || !concerns) return;
     stand_still(now);
   }
-  // An answer to our ballot is newer than blame from before it.
-  const bool outdated =
-      proposing_ && message.ballot != promised_ && answers_.contains(message.blamed);
-  if (blames && !outdated) blamed_.insert(message.blamed);
+  for (const PeerId peer : message.blamed) {
+    // An answer to our ballot is newer than blame from before it.
+    const bool outdated = proposing_ && message.ballot != promised_ && answers_.contains(peer);
+    if (peer != self_ && !outdated) blamed_.insert(peer);
+  }
 }
 
 }  // namespace gv

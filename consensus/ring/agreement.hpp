@@ -69,9 +69,9 @@ class RingAgreement {
   /// Who could take part now, ourselves included, sorted.
   void set_candidates(Time now, std::vector<PeerId> candidates);
 
-  /// Ends the epoch for all: something is wrong with it. `blamed` is not waited for long, by nobody
-  /// who hears of it; while no epoch runs that is all that is told.
-  void disturb(Time now, std::optional<PeerId> blamed, Effects& out);
+  /// Ends the epoch for all: something is wrong with it. `blamed`, maybe nobody, are not waited
+  /// for long, by nobody who hears of it; while no epoch runs that is all that is told.
+  void disturb(Time now, const std::vector<PeerId>& blamed, Effects& out);
 
   /// A sign of life: the peer is waited for again.
   void heard(PeerId peer) { blamed_.erase(peer); }

@@ -112,17 +112,19 @@ void RingMode::leave_epoch() {
 }
 
 /// For all, and for us at once.
-void RingMode::end_epoch(Time now, std::optional<PeerId> blamed, Effects& out) {
+void RingMode::end_epoch(Time now, const std::vector<PeerId>& blamed, Effects& out) {
   agreement_.disturb(now, blamed, out);
   leave_epoch();
 }
 
 /// Something is wrong.
-void RingMode::disturb(Time now, std::optional<PeerId> blamed, Effects& out) {
+void RingMode::disturb(Time now, const std::vector<PeerId>& blamed, Effects& out) {
   if (!wanted_) return;
   if (agreement_.epoch() != nullptr) {
     interruptions_.become_interrupted(now, operation_.order());
-    out.events.push_back({.name = "epoch_ended", .peer = blamed});
+    Event ended{.name = "epoch_ended"};
+    if (!blamed.empty()) ended.peer = blamed.front();
+    out.events.push_back(std::move(ended));
   }
   end_epoch(now, blamed, out);
 }
@@ -132,16 +134,16 @@ void RingMode::look_for_renewal(Time now, Effects& out) {
   if (phase_ == Phase::done) {
     renewal_.rest();
   } else if (renewal_.newcomers_wait(now, agreement_, candidates_, out)) {
-    end_epoch(now, std::nullopt, out);
+    end_epoch(now, {}, out);
     return;
   }
   if (renewal_.ballot_is_due(*agreement_.epoch(), candidates_, counts_.operations)) {
-    end_epoch(now, std::nullopt, out);
+    end_epoch(now, {}, out);
   }
 }
 
 void RingMode::watch_for_stalls(Time now, Effects& out) {
-  if (const auto silent = states_.tick(now, out)) disturb(now, silent, out);
+  if (const auto silent = states_.tick(now, out)) disturb(now, {*silent}, out);
   const Epoch* epoch = agreement_.epoch();
   if (epoch == nullptr) return;
   if (!operation_.is_waiting()) {
@@ -149,9 +151,7 @@ void RingMode::watch_for_stalls(Time now, Effects& out) {
     return;
   }
   const auto lost = stalls_.watch(now, *epoch, operation_.progress(), agreement_.patience(), out);
-  if (!lost) return;
-  if (lost->empty()) disturb(now, std::nullopt, out);
-  for (const PeerId peer : *lost) disturb(now, peer, out);
+  if (lost) disturb(now, {lost->begin(), lost->end()}, out);
 }
 
 // ---- Operations ----
@@ -170,7 +170,7 @@ void RingMode::finish_operations(Time now, Effects& out) {
     if (!sum) {
       out.events.push_back(
           {.name = "sum_refused", .detail = "not everybody's share is in it once"});
-      disturb(now, std::nullopt, out);
+      disturb(now, {}, out);
       return;
     }
     result_ = std::move(sum);
@@ -211,7 +211,7 @@ void RingMode::receive(Time now, PeerId from, const Message& message, Membership
     agreement_.heard(from);
     if (!stalls_.is_asking() || epoch == nullptr || !epoch->contains(from)) return;
     stalls_.heard(from, here->busy);
-    if (here->ballot != epoch->id) disturb(now, std::nullopt, out);
+    if (here->ballot != epoch->id) disturb(now, {}, out);
   } else if (const auto* fetch = std::get_if<Fetch>(&message)) {
     // Once an operation of the epoch is finished everybody has had the state: asked again, late.
     if (epoch == nullptr || agreement_.standing() != epoch->standing) return;
@@ -245,7 +245,7 @@ void RingMode::lane_lost(Time now, PeerId peer, Effects& out) {
   // While all stand still, whoever is lost is not waited for.
   const bool concerns = agreement_.epoch() == nullptr || operation_.involves(peer) ||
                         states_.fetches_from(peer) || states_.owes(peer);
-  if (concerns) disturb(now, peer, out);
+  if (concerns) disturb(now, {peer}, out);
 }
 
 void RingMode::lane_refused(Time now, PeerId peer, Effects& out) {
@@ -258,7 +258,7 @@ void RingMode::peer_gone(Time now, PeerId peer, Effects& out) {
   agreement_.set_candidates(now, candidates_);
   const Epoch* epoch = agreement_.epoch();
   const bool concerns = epoch == nullptr || (epoch->contains(peer) && phase_ != Phase::done);
-  if (concerns) disturb(now, peer, out);
+  if (concerns) disturb(now, {peer}, out);
 }
 
 // ---- Jobs ----
@@ -332,7 +332,7 @@ void RingMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
 
 void RingMode::become_leaving(Time now, Effects& out) {
   if (phase_ != Phase::done) {
-    end_epoch(now, std::nullopt, out);
+    end_epoch(now, {}, out);
   } else {
     leave_epoch();
   }
@@ -343,7 +343,7 @@ void RingMode::tick(Time now, Membership& members, Effects& out, std::vector<Job
   set_candidates(now, members);
   if (!wanted_ && !leaving_ && is_barrier_open(now, candidates_.size())) {
     wanted_ = true;
-    agreement_.disturb(now, std::nullopt, out);
+    agreement_.disturb(now, {}, out);
   }
   if (wanted_ && !leaving_) {
     look_for_renewal(now, out);

@@ -67,8 +67,8 @@ class RingMode final : public Mode {
 
   void enter_epoch(Time now, Effects& out);
   void leave_epoch();
-  void end_epoch(Time now, std::optional<PeerId> blamed, Effects& out);
-  void disturb(Time now, std::optional<PeerId> blamed, Effects& out);
+  void end_epoch(Time now, const std::vector<PeerId>& blamed, Effects& out);
+  void disturb(Time now, const std::vector<PeerId>& blamed, Effects& out);
   void begin_operation(Time now, Effects& out);
   bool is_quiet(Time now) const { return now < survey_.quiet_until(); }
   void finish_operations(Time now, Effects& out);

@@ -92,7 +92,8 @@ struct Words {
     return text;
   }
   std::string operator()(const Halt& m) const {
-    const std::string why = m.blamed == PeerId{} ? "" : " for " + name_of(m.blamed);
+    std::string why;
+    for (const PeerId peer : m.blamed) why += (why.empty() ? " for " : ", ") + name_of(peer);
     return fmt::format("Halt epoch {}{}", name_of(m.ballot), why);
   }
   std::string operator()(const Check& m) const {

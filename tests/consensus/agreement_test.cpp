@@ -201,7 +201,7 @@ class Agreeing {
     peer.agreement->set_links(claims(i, life));
     Effects out;
     peer.agreement->set_candidates(now_, candidates(i));
-    peer.agreement->disturb(now_, std::nullopt, out);
+    peer.agreement->disturb(now_, {}, out);
     carry_out(i, out);
     tell_all();
     put(100ms, i, i, Look{});
@@ -242,7 +242,7 @@ class Agreeing {
       const Peer& peer = peers_[other];
       if (!peer.agreement || peer.stopped) continue;
       const Epoch* epoch = peer.agreement->epoch();
-      if (epoch != nullptr && epoch->contains(id_of(i))) disturb(other, id_of(i));
+      if (epoch != nullptr && epoch->contains(id_of(i))) disturb(other, {id_of(i)});
     }
   }
 
@@ -281,7 +281,7 @@ class Agreeing {
         tell_all();
         break;
       default:
-        if (peer.agreement && !peer.stopped) disturb(i, std::nullopt);
+        if (peer.agreement && !peer.stopped) disturb(i, {});
         break;
     }
   }
@@ -302,7 +302,7 @@ class Agreeing {
     for (std::size_t i = 0; i < peers_.size(); ++i) tell_candidates(i);
   }
 
-  void disturb(std::size_t i, std::optional<PeerId> blamed) {
+  void disturb(std::size_t i, const std::vector<PeerId>& blamed) {
     Effects out;
     peers_[i].agreement->disturb(now_, blamed, out);
     carry_out(i, out);
@@ -451,12 +451,12 @@ class Agreeing {
     const Epoch* epoch = peer.agreement->epoch();
     if (epoch == nullptr) return;
     if (now_ - peer.progress > 2s + 4 * weather_.latency) {
-      std::optional<PeerId> silent;
+      std::vector<PeerId> silent;
       for (const PeerId other : epoch->order) {
         const std::uint64_t operation = peer.agreement->standing().operation;
         if (!peer.ready[{peer.epoch, operation}].contains(index_of(other)) && other != id_of(i) &&
-            !silent) {
-          silent = other;
+            silent.empty()) {
+          silent = {other};
         }
       }
       peer.agreement->disturb(now_, silent, out);
@@ -473,7 +473,7 @@ class Agreeing {
     } else if (!peer.newcomers) {
       peer.newcomers = now_;
     } else if (now_ - *peer.newcomers >= 300ms) {
-      peer.agreement->disturb(now_, std::nullopt, out);
+      peer.agreement->disturb(now_, {}, out);
     }
   }
 
@@ -539,13 +539,13 @@ TEST_CASE("measured links decide on order and algorithm for all and for as long 
   first.set_standing({.history = 1});
   Effects out;
   first.set_candidates(Time{}, peers);
-  first.disturb(Time{}, std::nullopt, out);
+  first.disturb(Time{}, {}, out);
   Time now{};
   const auto agree = [&](std::optional<float> slow) {
     now += 1s;
     first.set_links(slow ? reports(PeerId{1}, *slow) : std::vector<LinkReport>());
     out = {};
-    first.disturb(now, std::nullopt, out);
+    first.disturb(now, {}, out);
     first.tick(now, out);
     Effects decided;
     for (const PeerId peer : peers) {
@@ -586,13 +586,32 @@ TEST_CASE("measured links decide on order and algorithm for all and for as long 
   CHECK(agree({}).order == around.order);
 }
 
+TEST_CASE("whatever number is lost at once everybody is told in one word", "[unit]") {
+  RingAgreement first(PeerId{1}, 0, {});
+  std::vector<PeerId> all;
+  for (std::uint64_t id = 1; id <= 23; ++id) all.push_back(PeerId{id});
+  Effects out;
+  first.set_candidates(Time(0s), all);
+  first.disturb(Time(0s), {}, out);
+  first.tick(Time(0s), out);
+  for (const PeerId other : all) {
+    if (other == PeerId{1}) continue;
+    first.receive(Time(1ms), other, Message(Confirm{.ballot = first.promised()}), out);
+  }
+  REQUIRE(first.epoch() != nullptr);
+  out = {};
+  first.disturb(Time(1s), {all.begin() + 5, all.end()}, out);
+  CHECK(out.messages.size() == 22);
+  for (std::size_t i = 5; i < all.size(); ++i) CHECK(first.is_blamed(all[i]));
+}
+
 TEST_CASE("whoever is told of a death does not wait for the dead", "[unit]") {
   const std::vector<PeerId> all = {PeerId{1}, PeerId{2}, PeerId{3}};
-  const auto decided_after = [&](bool during_the_agreement, PeerId blamed) {
+  const auto decided_after = [&](bool during_the_agreement, const std::vector<PeerId>& blamed) {
     RingAgreement first(PeerId{1}, 0, {});
     Effects out;
     first.set_candidates(Time(0s), all);
-    first.disturb(Time(0s), std::nullopt, out);
+    first.disturb(Time(0s), {}, out);
     first.tick(Time(0s), out);
     for (const PeerId other : {PeerId{2}, PeerId{3}}) {
       first.receive(Time(1ms), other, Message(Confirm{.ballot = first.promised()}), out);
@@ -600,7 +619,7 @@ TEST_CASE("whoever is told of a death does not wait for the dead", "[unit]") {
     REQUIRE(first.epoch() != nullptr);
     const EpochId epoch = first.promised();
     if (during_the_agreement) {
-      first.disturb(Time(1s), std::nullopt, out);
+      first.disturb(Time(1s), {}, out);
       first.tick(Time(1s), out);
     }
     first.receive(Time(1s), PeerId{2}, Message(Halt{epoch, blamed}), out);
@@ -616,20 +635,20 @@ TEST_CASE("whoever is told of a death does not wait for the dead", "[unit]") {
     return now - Time(1s);
   };
   // Four times the patience of 0.3 s for one that nobody blames.
-  CHECK(decided_after(false, PeerId{}) == 1200ms);
-  CHECK(decided_after(false, PeerId{3}) == 300ms);
-  CHECK(decided_after(true, PeerId{3}) == 300ms);
+  CHECK(decided_after(false, {}) == 1200ms);
+  CHECK(decided_after(false, {PeerId{3}}) == 300ms);
+  CHECK(decided_after(true, {PeerId{3}}) == 300ms);
 }
 
 TEST_CASE("who is lost after it answered is in no epoch", "[unit]") {
   RingAgreement first(PeerId{1}, 0, {});
   Effects out;
   first.set_candidates(Time(0s), {PeerId{1}, PeerId{2}, PeerId{3}});
-  first.disturb(Time(0s), std::nullopt, out);
+  first.disturb(Time(0s), {}, out);
   first.tick(Time(0s), out);
   const Message confirm = Confirm{.ballot = first.promised()};
   first.receive(Time(1ms), PeerId{3}, confirm, out);
-  first.disturb(Time(2ms), PeerId{3}, out);
+  first.disturb(Time(2ms), {PeerId{3}}, out);
   first.receive(Time(3ms), PeerId{2}, confirm, out);
   REQUIRE(first.epoch() != nullptr);
   CHECK(first.epoch()->order == std::vector{PeerId{1}, PeerId{2}});
@@ -643,22 +662,22 @@ TEST_CASE("who stands still tells the others of a death and no epoch of theirs e
   const EpochId ballot{1, PeerId{1}};
   second.receive(Time(0s), PeerId{1}, Message(Propose{ballot}), out);
   out = {};
-  second.disturb(Time(0s), PeerId{3}, out);
-  second.disturb(Time(0s), PeerId{3}, out);  // Is no news.
+  second.disturb(Time(0s), {PeerId{3}}, out);
+  second.disturb(Time(0s), {PeerId{3}}, out);  // Is no news.
   REQUIRE(out.messages.size() == 2);
   const auto* halt = std::get_if<Halt>(&out.messages.front().message);
   REQUIRE(halt != nullptr);
   CHECK(halt->ballot == ballot);
-  CHECK(halt->blamed == PeerId{3});
+  CHECK(halt->blamed == std::vector{PeerId{3}});
   second.receive(Time(0s), PeerId{1},
                  Message(Start{ballot, {PeerId{1}, PeerId{2}}, {PeerId{1}, PeerId{2}}, {1, 1}, {}}),
                  out);
   REQUIRE(second.epoch() != nullptr);
   // Of one who is not in it, and of an epoch before it.
-  second.receive(Time(0s), PeerId{1}, Message(Halt{ballot, PeerId{3}}), out);
-  second.receive(Time(0s), PeerId{1}, Message(Halt{{0, PeerId{1}}, PeerId{1}}), out);
+  second.receive(Time(0s), PeerId{1}, Message(Halt{ballot, {PeerId{3}}}), out);
+  second.receive(Time(0s), PeerId{1}, Message(Halt{{0, PeerId{1}}, {PeerId{1}}}), out);
   CHECK(second.epoch() != nullptr);
-  second.receive(Time(0s), PeerId{1}, Message(Halt{ballot, PeerId{1}}), out);
+  second.receive(Time(0s), PeerId{1}, Message(Halt{ballot, {PeerId{1}}}), out);
   CHECK(second.epoch() == nullptr);
 }
 

@@ -75,7 +75,7 @@ std::vector<Frame> one_of_each() {
                     ReduceAlgorithm::tree,
                     PeerId{2},
                     {PeerId{1}, 1e-3F, 5e6F}}),
-      Message(Halt{ballot, PeerId{5}}),
+      Message(Halt{ballot, {PeerId{5}, PeerId{6}}}),
       Message(Check{ballot}),
       Message(Here{ballot, 77, true}),
       Message(Probed{id}),

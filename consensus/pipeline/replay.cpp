@@ -1,0 +1,147 @@
+// The clock of a schedule.
+#include "consensus/pipeline/replay.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <tuple>
+
+#include "consensus/base/check.hpp"
+
+namespace gv {
+namespace {
+
+using Action = PipelineAction;
+
+constexpr double not_yet = std::numeric_limits<double>::infinity();
+
+class Clock {
+ public:
+  Clock(const PipelineSchedule& schedule, const PipelineCosts& costs)
+      : schedule_(schedule),
+        costs_(costs),
+        free_at_(schedule.workers.size(), 0),
+        positions_(schedule.workers.size(), 0),
+        inputs_(schedule.micro_batches * schedule.stages, not_yet),
+        gradients_(schedule.micro_batches * schedule.stages, not_yet) {
+    check(costs.stages.size() == schedule.stages, "every stage has its cost");
+    for (std::size_t b = 0; b < schedule.micro_batches; ++b) inputs_[b * schedule.stages] = 0;
+    worker_of_.assign(inputs_.size(), 0);
+    for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
+      for (const PipelineOperation& operation : schedule.workers[w]) {
+        if (operation.action == Action::forward) worker_of_[index(operation)] = w;
+      }
+    }
+  }
+
+  PipelineTiming run() {
+    PipelineTiming timing;
+    timing.workers.resize(schedule_.workers.size());
+    timing.busy.assign(schedule_.workers.size(), 0);
+    // Always the operation that begins first, so that links hear of results in the order of time.
+    while (true) {
+      std::size_t first = schedule_.workers.size();
+      double begin = not_yet;
+      for (std::size_t w = 0; w < positions_.size(); ++w) {
+        const double own = begin_of(w);
+        if (own >= begin) continue;
+        begin = own;
+        first = w;
+      }
+      if (first == schedule_.workers.size()) break;
+      const PipelineOperation& operation = schedule_.workers[first][positions_[first]++];
+      const double speed = costs_.speeds.empty() ? 1 : costs_.speeds[first];
+      const double end = begin + costs_.stages[operation.stage].seconds(operation.action) / speed;
+      free_at_[first] = end;
+      timing.workers[first].push_back({operation, begin, end});
+      timing.busy[first] += end - begin;
+      timing.makespan = std::max(timing.makespan, end);
+      pass_on(operation, end);
+    }
+    for (std::size_t w = 0; w < positions_.size(); ++w) {
+      check(positions_[w] == schedule_.workers[w].size(), "a sound schedule comes to its end");
+    }
+    return timing;
+  }
+
+ private:
+  std::size_t index(const PipelineOperation& operation) const {
+    return operation.micro_batch * schedule_.stages + operation.stage;
+  }
+
+  double begin_of(std::size_t worker) const {
+    const auto& list = schedule_.workers[worker];
+    if (positions_[worker] == list.size()) return not_yet;
+    const PipelineOperation& next = list[positions_[worker]];
+    double input = 0;
+    if (next.action == Action::forward) input = inputs_[index(next)];
+    if (next.action == Action::backward || next.action == Action::backward_input) {
+      input = gradients_[index(next)];
+    }
+    return std::max(free_at_[worker], input);
+  }
+
+  void pass_on(const PipelineOperation& done, double end) {
+    const bool goes_back = done.action == Action::backward || done.action == Action::backward_input;
+    if (done.action == Action::forward) {
+      if (done.stage + 1 == schedule_.stages) {
+        gradients_[index(done)] = end;
+      } else {
+        inputs_[index(done) + 1] = arrival(done, index(done) + 1, done.stage, end);
+      }
+    } else if (goes_back && done.stage > 0) {
+      gradients_[index(done) - 1] = arrival(done, index(done) - 1, done.stage - 1, end);
+    }
+  }
+
+  double arrival(const PipelineOperation& done, std::size_t to, std::size_t boundary, double end) {
+    const std::size_t from_worker = worker_of_[index(done)];
+    const std::size_t to_worker = worker_of_[to];
+    if (costs_.boundaries.empty() || from_worker == to_worker) return end;
+    const BoundaryCost& cost = costs_.boundaries[boundary];
+    double& link = links_[{from_worker, to_worker}];
+    link = std::max(link, end) + cost.seconds;
+    return link + cost.latency_s;
+  }
+
+  const PipelineSchedule& schedule_;
+  const PipelineCosts& costs_;
+  std::vector<double> free_at_;
+  std::vector<std::size_t> positions_;
+  std::vector<double> inputs_;  ///< When each pass has its activations, by micro-batch and stage,
+  std::vector<double> gradients_;  ///< and its gradient.
+  std::vector<std::size_t> worker_of_;
+  std::map<std::pair<std::size_t, std::size_t>, double> links_;  ///< Busy until.
+};
+
+}  // namespace
+
+double StageCost::seconds(PipelineAction action) const {
+  const double again = recomputes ? forward : 0;
+  switch (action) {
+    case Action::forward:
+      return forward;
+    case Action::backward:
+      return again + backward_input + backward_weight;
+    case Action::backward_input:
+      return again + backward_input;
+    case Action::backward_weight:
+      return backward_weight;
+    case Action::update:
+      return update;
+  }
+  return 0;
+}
+
+double PipelineTiming::bubble() const {
+  double all = 0;
+  for (const double seconds : busy) all += seconds;
+  const double whole = makespan * static_cast<double>(busy.size());
+  return whole > 0 ? 1 - all / whole : 0;
+}
+
+PipelineTiming replay(const PipelineSchedule& schedule, const PipelineCosts& costs) {
+  return Clock(schedule, costs).run();
+}
+
+}  // namespace gv

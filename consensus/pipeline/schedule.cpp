@@ -1,0 +1,300 @@
+// The order of work by list scheduling, and what each kind makes of it.
+#include "consensus/pipeline/schedule.hpp"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "consensus/base/check.hpp"
+
+namespace gv {
+namespace {
+
+using Action = PipelineAction;
+using List = std::vector<PipelineOperation>;
+
+/// What a worker may do next, the first of each set before the others.
+struct Work {
+  std::set<std::pair<std::uint32_t, std::uint32_t>> backward;  ///< (micro-batch, stage)
+  std::set<std::pair<std::uint32_t, std::uint32_t>> forward;   ///< (micro-batch, stages behind it)
+  std::vector<std::size_t> in_flight;                          ///< Of each stage.
+  std::size_t forwards_left = 0;
+};
+
+/// Forward and backward passes in slots of equal length. A stage keeps the activations of at most
+/// `in_flight_max[stage]` micro-batches at each worker. Never stuck: the last stage can always go
+/// back with what it has, and so make room for the stage before it, and so on.
+class SlotSchedule {
+ public:
+  SlotSchedule(const Routes& routes, std::size_t workers, bool forwards_first,
+               std::vector<std::size_t> in_flight_max)
+      : routes_(routes),
+        stages_(static_cast<std::uint32_t>(routes.front().size())),
+        forwards_first_(forwards_first),
+        in_flight_max_(std::move(in_flight_max)),
+        work_(workers),
+        lists_(workers) {
+    for (Work& work : work_) work.in_flight.assign(stages_, 0);
+    for (std::uint32_t b = 0; b < routes.size(); ++b) {
+      for (const std::uint32_t worker : routes[b]) ++work_[worker].forwards_left;
+      work_[routes[b].front()].forward.insert({b, stages_});
+    }
+  }
+
+  std::vector<List> lists() {
+    for (std::size_t left = 2 * routes_.size() * stages_; left > 0;) {
+      List slot;
+      for (std::size_t worker = 0; worker < work_.size(); ++worker) {
+        const std::optional<PipelineOperation> next = choose(work_[worker]);
+        if (!next) continue;
+        lists_[worker].push_back(*next);
+        slot.push_back(*next);
+      }
+      check(!slot.empty(), "a pipeline always has something to do");
+      left -= slot.size();
+      // Only now, so that nobody uses in a slot what another makes in it.
+      for (const PipelineOperation& done : slot) complete(done);
+    }
+    return std::move(lists_);
+  }
+
+ private:
+  std::optional<PipelineOperation> choose(Work& work) const {
+    const bool may_go_back = !forwards_first_ || work.forwards_left == 0;
+    if (may_go_back && !work.backward.empty()) {
+      const auto [micro_batch, stage] = *work.backward.begin();
+      work.backward.erase(work.backward.begin());
+      return PipelineOperation{Action::backward, stage, micro_batch};
+    }
+    const auto next = std::ranges::find_if(work.forward, [&](const auto& candidate) {
+      const std::uint32_t stage = stages_ - candidate.second;
+      return work.in_flight[stage] < in_flight_max_[stage];
+    });
+    if (next == work.forward.end()) return std::nullopt;
+    const PipelineOperation operation{Action::forward, stages_ - next->second, next->first};
+    work.forward.erase(next);
+    --work.forwards_left;
+    ++work.in_flight[operation.stage];
+    return operation;
+  }
+
+  void complete(const PipelineOperation& done) {
+    const auto& route = routes_[done.micro_batch];
+    if (done.action == Action::forward) {
+      const std::uint32_t next = done.stage + 1;
+      if (next == stages_) {
+        work_[route[done.stage]].backward.insert({done.micro_batch, done.stage});
+      } else {
+        work_[route[next]].forward.insert({done.micro_batch, stages_ - next});
+      }
+    } else {
+      --work_[route[done.stage]].in_flight[done.stage];
+      if (done.stage == 0) return;
+      work_[route[done.stage - 1]].backward.insert({done.micro_batch, done.stage - 1});
+    }
+  }
+
+  const Routes& routes_;
+  std::uint32_t stages_;
+  bool forwards_first_;
+  std::vector<std::size_t> in_flight_max_;
+  std::vector<Work> work_;
+  std::vector<List> lists_;
+};
+
+/// Splits backward passes in two. At stage s the part for the parameters waits for s more of the
+/// others, which nobody else waits for (Qi 2023, ZB-H1).
+List with_weights_postponed(const List& list) {
+  List split;
+  List waiting;
+  for (PipelineOperation operation : list) {
+    if (operation.action != Action::backward) {
+      split.push_back(operation);
+      continue;
+    }
+    operation.action = Action::backward_input;
+    split.push_back(operation);
+    operation.action = Action::backward_weight;
+    waiting.push_back(operation);
+    const auto due = std::ranges::find_if(waiting, [&](const PipelineOperation& weight) {
+      const auto later = std::ranges::count(waiting, weight.stage, &PipelineOperation::stage);
+      return static_cast<std::uint32_t>(later) > weight.stage;
+    });
+    if (due == waiting.end()) continue;
+    split.push_back(*due);
+    waiting.erase(due);
+  }
+  split.insert(split.end(), waiting.begin(), waiting.end());
+  return split;
+}
+
+/// An update of each stage of the list, at its end.
+void update_at_the_end(List& list) {
+  std::set<std::uint32_t> stages;
+  for (const PipelineOperation& operation : list) stages.insert(operation.stage);
+  for (const std::uint32_t stage : stages) list.push_back({Action::update, stage});
+}
+
+/// An update after every `accumulate` backward passes (and the last). PipeDream goes forward with
+/// the newest parameters and back with the same; 2BW with those of one update ago, so that two are
+/// enough.
+List with_updates(const List& list, bool newest, std::size_t accumulate) {
+  List updated;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> versions;  // (micro-batch, version)
+  std::uint32_t updates = 0;
+  std::size_t forwards = 0;
+  std::size_t backwards = 0;
+  const std::size_t all = list.size() / 2;
+  for (PipelineOperation operation : list) {
+    if (operation.action == Action::forward) {
+      const auto group = static_cast<std::uint32_t>(forwards++ / accumulate);
+      operation.version = newest ? updates : std::max(group, 1u) - 1;
+      versions.emplace_back(operation.micro_batch, operation.version);
+    } else {
+      const auto used = std::ranges::find(versions, operation.micro_batch,
+                                          &std::pair<std::uint32_t, std::uint32_t>::first);
+      operation.version = used->second;
+      versions.erase(used);
+    }
+    updated.push_back(operation);
+    const bool is_due =
+        operation.action == Action::backward && (++backwards % accumulate == 0 || backwards == all);
+    if (!is_due) continue;
+    updated.push_back({Action::update, operation.stage, updates, updates});
+    ++updates;
+  }
+  return updated;
+}
+
+/// Whether every worker has one stage and always the same neighbours.
+bool are_fixed_chains(const Routes& routes, std::size_t workers) {
+  std::vector<const std::vector<std::uint32_t>*> chain_of(workers, nullptr);
+  for (const auto& route : routes) {
+    for (std::size_t s = 0; s < route.size(); ++s) {
+      const auto*& chain = chain_of[route[s]];
+      if (chain == nullptr) chain = &route;
+      if (*chain != route ||
+          std::ranges::find(route, route[s]) - route.begin() != static_cast<std::ptrdiff_t>(s)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string to_string(const PipelineOperation& operation, bool with_stage) {
+  static constexpr std::string_view letters = "FBIWU";
+  std::string text(1, letters[static_cast<std::size_t>(operation.action)]);
+  text += std::to_string(operation.micro_batch);
+  if (with_stage) text += "." + std::to_string(operation.stage);
+  return text;
+}
+
+std::string_view to_string(PipelineKind kind) {
+  switch (kind) {
+    case PipelineKind::gpipe:
+      return "gpipe";
+    case PipelineKind::one_f_one_b:
+      return "1f1b";
+    case PipelineKind::zero_bubble:
+      return "zero-bubble";
+    case PipelineKind::chimera:
+      return "chimera";
+    case PipelineKind::pipedream:
+      return "pipedream";
+    case PipelineKind::two_bw:
+      return "2bw";
+  }
+  return "unknown";
+}
+
+std::optional<PipelineKind> pipeline_kind_named(std::string name) {
+  std::ranges::replace(name, '_', '-');
+  for (const PipelineKind kind : pipeline_kinds) {
+    if (to_string(kind) == name) return kind;
+  }
+  return std::nullopt;
+}
+
+std::size_t in_flight_max(PipelineKind kind, std::size_t stages, std::size_t stage,
+                          std::size_t micro_batches) {
+  if (kind == PipelineKind::gpipe) return micro_batches;
+  const std::size_t most = kind == PipelineKind::zero_bubble ? stages : stages - stage;
+  return std::min(most, micro_batches);
+}
+
+std::size_t versions_max(PipelineKind kind, std::size_t stages, std::size_t stage) {
+  if (kind == PipelineKind::two_bw) return 2;
+  return kind == PipelineKind::pipedream ? stages - stage : 1;
+}
+
+Routes straight_routes(std::size_t stages, std::size_t micro_batches) {
+  std::vector<std::uint32_t> chain(stages);
+  for (std::uint32_t s = 0; s < stages; ++s) chain[s] = s;
+  return Routes(micro_batches, chain);
+}
+
+Routes mirrored_routes(std::size_t stages, std::size_t micro_batches) {
+  Routes routes = straight_routes(stages, micro_batches);
+  for (std::size_t b = 1; b < micro_batches; b += 2) std::ranges::reverse(routes[b]);
+  return routes;
+}
+
+Problems problems(PipelineKind kind, const Routes& routes, std::size_t workers,
+                  std::size_t accumulate) {
+  Problems found;
+  const std::string place(to_string(kind));
+  if (routes.empty() || routes.front().empty()) {
+    found.push_back({place, "there is nothing to do", "use at least one stage and micro-batch"});
+    return found;
+  }
+  const std::size_t stages = routes.front().size();
+  if (kind == PipelineKind::chimera) {
+    if (stages % 2 != 0) {
+      found.push_back({place, "chains in both directions need an even number of stages",
+                       "use " + std::to_string(stages + 1) + " stages, or 1f1b"});
+    } else if (routes != mirrored_routes(stages, routes.size())) {
+      found.push_back({place, "it has routes of its own: one chain, in both directions",
+                       "leave the router and the chains to it"});
+    }
+  }
+  if (!is_synchronous(kind) && !are_fixed_chains(routes, workers)) {
+    found.push_back({place, "its parameters have versions, which only fixed chains agree on",
+                     "use the fixed router, or 1f1b"});
+  }
+  if (kind == PipelineKind::two_bw && accumulate < stages) {
+    found.push_back({place,
+                     "two versions are enough only with as many micro-batches an update as stages",
+                     "accumulate at least " + std::to_string(stages)});
+  }
+  return found;
+}
+
+PipelineSchedule make_schedule(PipelineKind kind, const Routes& routes, std::size_t workers,
+                               std::size_t accumulate) {
+  check(problems(kind, routes, workers, accumulate).empty(), "a schedule is made of sound routes");
+  const std::size_t stages = routes.front().size();
+  PipelineSchedule schedule{.stages = stages, .micro_batches = routes.size()};
+  // Zero-bubble goes forward and back as 1F1B does.
+  const bool forwards_first = kind == PipelineKind::gpipe;
+  const PipelineKind order = forwards_first ? kind : PipelineKind::one_f_one_b;
+  std::vector<std::size_t> most(stages);
+  for (std::size_t s = 0; s < stages; ++s) most[s] = in_flight_max(order, stages, s, routes.size());
+  schedule.workers = SlotSchedule(routes, workers, forwards_first, std::move(most)).lists();
+  if (kind == PipelineKind::pipedream) schedule.accumulate = 1;
+  if (kind == PipelineKind::two_bw) schedule.accumulate = accumulate;
+  for (List& list : schedule.workers) {
+    if (kind == PipelineKind::zero_bubble) list = with_weights_postponed(list);
+    if (is_synchronous(kind)) {
+      update_at_the_end(list);
+    } else {
+      list = with_updates(list, kind == PipelineKind::pipedream, schedule.accumulate);
+    }
+  }
+  return schedule;
+}
+
+}  // namespace gv

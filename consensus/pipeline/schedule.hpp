@@ -1,0 +1,117 @@
+// Pipeline schedules: for each worker the list of what it does to which micro-batch.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "consensus/base/problems.hpp"
+
+namespace gv {
+
+enum class PipelineAction : std::uint8_t {
+  forward,          ///< A micro-batch through one stage.
+  backward,         ///< Both of the following at once.
+  backward_input,   ///< The gradient that the stage before waits for.
+  backward_weight,  ///< The gradient of the stage's parameters.
+  update,           ///< The optimiser's, with the gradients since the last one.
+};
+
+/// One entry of a worker's list.
+struct PipelineOperation {
+  PipelineAction action = PipelineAction::forward;
+  std::uint32_t stage = 0;
+  std::uint32_t micro_batch = 0;  ///< Of an update: how many came before.
+  std::uint32_t version = 0;      ///< How many updates the parameters have that it works with.
+
+  friend bool operator==(const PipelineOperation&, const PipelineOperation&) = default;
+};
+
+/// "F3", "B3", "I3" (input), "W3" (weights), "U0"; behind a point the stage, if it is given.
+std::string to_string(const PipelineOperation& operation, bool with_stage = false);
+
+/// One run through a pipeline: some micro-batches through all stages and back, to the last update.
+/// Parameters count as version 0 when it begins. A worker works through its list in order; an
+/// operation waits for what it needs from other workers and for nothing else.
+struct PipelineSchedule {
+  std::size_t stages = 0;
+  std::size_t micro_batches = 0;
+  /// An update comes after so many of a worker's own micro-batches; 0: after all of them.
+  std::size_t accumulate = 0;
+  std::vector<std::vector<PipelineOperation>> workers;
+};
+
+/// p stages, m micro-batches, times F, B (= I + W) and W of an operation in one stage. Bubble: the
+/// time for which a worker has nothing to do, in a run without transfer times. In flight:
+/// micro-batches whose activations stage s (from 0) keeps at most.
+///
+/// | kind        | bubble         | in flight    | staleness                                 |
+/// |-------------|----------------|--------------|-------------------------------------------|
+/// | gpipe       | (p-1)(F+B)     | m            | 0                                         |
+/// | 1f1b        | (p-1)(F+B)     | min(p-s, m)  | 0                                         |
+/// | zero-bubble | (p-1)(F+I-W)   | min(p, m)    | 0                                         |
+/// | chimera     | (p-2)(F+B)/2   | at most p+1  | 0; every worker holds two stages          |
+/// | pipedream   | none but ends  | min(p-s, m)  | p-1-s; as many versions and one more      |
+/// | 2bw         | none but ends  | min(p-s, m)  | 1; two versions                           |
+///
+/// (Huang 2019; Narayanan 2019 and 2021; Li and Hoefler 2021; Qi 2023, schedule ZB-H1. PipeDream
+/// and 2BW fill and drain the pipeline once a run, whatever number of updates is in it.)
+enum class PipelineKind : std::uint8_t {
+  gpipe,
+  one_f_one_b,
+  zero_bubble,
+  chimera,
+  pipedream,
+  two_bw
+};
+
+inline constexpr std::array pipeline_kinds = {PipelineKind::gpipe,       PipelineKind::one_f_one_b,
+                                              PipelineKind::zero_bubble, PipelineKind::chimera,
+                                              PipelineKind::pipedream,   PipelineKind::two_bw};
+
+std::string_view to_string(PipelineKind kind);
+std::optional<PipelineKind> pipeline_kind_named(std::string name);
+
+/// Gradients are of the parameters they are applied to: one update, at the end.
+constexpr bool is_synchronous(PipelineKind kind) {
+  return kind != PipelineKind::pipedream && kind != PipelineKind::two_bw;
+}
+
+/// The most micro-batches whose activations a worker keeps for this stage, by the table above; one
+/// of chimera's workers holds another stage beside it.
+std::size_t in_flight_max(PipelineKind kind, std::size_t stages, std::size_t stage,
+                          std::size_t micro_batches);
+
+/// The most versions of its parameters that this stage keeps.
+std::size_t versions_max(PipelineKind kind, std::size_t stages, std::size_t stage);
+
+/// routes[b][s]: the worker that carries micro-batch b through stage s and back.
+using Routes = std::vector<std::vector<std::uint32_t>>;
+
+/// All micro-batches through the same chain: worker s is stage s.
+Routes straight_routes(std::size_t stages, std::size_t micro_batches);
+/// Chimera's: every other micro-batch takes the workers from the last to the first.
+Routes mirrored_routes(std::size_t stages, std::size_t micro_batches);
+
+/// What keeps `kind` from working over such routes, in words for people. `accumulate` is the number
+/// of micro-batches between two updates of 2bw. Routes must be rectangular with all workers below
+/// `workers`.
+Problems problems(PipelineKind kind, const Routes& routes, std::size_t workers,
+                  std::size_t accumulate);
+
+/// The schedule of `kind` over these routes, which must have no problems; any routes will do for
+/// gpipe, 1f1b and zero-bubble. A pure function: all who know the routes have the same lists.
+/// Every worker's backward passes come in ascending order of micro-batches where routes are fixed
+/// chains, so sums over micro-batches have one order, whichever synchronous kind it is.
+///
+/// (List scheduling in slots of equal length, backward passes first and forward passes as long as
+/// activations may be kept. It gives the closed forms of 1F1B and, for every number of
+/// micro-batches, Chimera's least makespan, 2m + p - 2 slots.)
+PipelineSchedule make_schedule(PipelineKind kind, const Routes& routes, std::size_t workers,
+                               std::size_t accumulate = 0);
+
+}  // namespace gv

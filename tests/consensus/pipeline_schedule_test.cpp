@@ -1,0 +1,329 @@
+// Schedules against their closed forms and golden numbers, and the validator against faulty ones.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "consensus/base/rng.hpp"
+#include "consensus/pipeline/replay.hpp"
+#include "consensus/pipeline/schedule.hpp"
+#include "consensus/pipeline/schedule_check.hpp"
+
+namespace gv {
+namespace {
+
+using Action = PipelineAction;
+using Sizes = std::vector<std::size_t>;
+
+PipelineSchedule straight(PipelineKind kind, std::size_t stages, std::size_t micro_batches,
+                          std::size_t accumulate = 0) {
+  const Routes routes = kind == PipelineKind::chimera ? mirrored_routes(stages, micro_batches)
+                                                      : straight_routes(stages, micro_batches);
+  return make_schedule(kind, routes, stages, accumulate);
+}
+
+PipelineCosts equal_costs(std::size_t stages, double forward, double input, double weight) {
+  return {.stages = std::vector<StageCost>(
+              stages, {.forward = forward, .backward_input = input, .backward_weight = weight})};
+}
+
+/// With forward = backward = 1 slot.
+double slots(PipelineKind kind, std::size_t stages, std::size_t micro_batches) {
+  return replay(straight(kind, stages, micro_batches), equal_costs(stages, 1, 0.5, 0.5)).makespan;
+}
+
+std::string words(const std::vector<PipelineOperation>& list) {
+  std::string text;
+  for (const PipelineOperation& operation : list) {
+    if (!text.empty()) text += " ";
+    text += to_string(operation);
+  }
+  return text;
+}
+
+std::string text_of(const Problems& problems) {
+  std::string text;
+  for (const Problem& problem : problems) text += to_string(problem) + "\n";
+  return text;
+}
+
+/// Random routes over `replicas` workers a stage.
+Routes random_routes(std::size_t stages, std::size_t replicas, std::size_t micro_batches,
+                     Rng& rng) {
+  Routes routes(micro_batches, std::vector<std::uint32_t>(stages));
+  for (auto& route : routes) {
+    for (std::size_t s = 0; s < stages; ++s) {
+      route[s] = static_cast<std::uint32_t>(s * replicas + rng.below(replicas));
+    }
+  }
+  return routes;
+}
+
+}  // namespace
+
+TEST_CASE("1F1B warms up with as many forward passes as stages follow and then alternates") {
+  const PipelineSchedule schedule = straight(PipelineKind::one_f_one_b, 4, 6);
+  CHECK(words(schedule.workers[0]) == "F0 F1 F2 F3 B0 F4 B1 F5 B2 B3 B4 B5 U0");
+  CHECK(words(schedule.workers[2]) == "F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 B5 U0");
+  CHECK(words(schedule.workers[3]) == "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 U0");
+}
+
+TEST_CASE("1F1B is the closed form of its slots") {
+  // In slot t even stages go forward in even slots and odd ones in odd slots (DeepSpeed's
+  // TrainSchedule): 2 (m + p - 1) slots in all.
+  for (std::size_t p = 1; p <= 6; ++p) {
+    for (std::size_t m = 1; m <= 9; ++m) {
+      const PipelineSchedule schedule = straight(PipelineKind::one_f_one_b, p, m);
+      for (std::size_t s = 0; s < p; ++s) {
+        std::vector<PipelineOperation> expected;
+        for (std::size_t slot = 0; slot < 2 * (m + p - 1); ++slot) {
+          const auto at = static_cast<std::ptrdiff_t>(slot);
+          const auto stage = static_cast<std::ptrdiff_t>(s);
+          const auto all = static_cast<std::ptrdiff_t>(p);
+          const bool is_forward = slot % 2 == s % 2;
+          const std::ptrdiff_t twice = is_forward ? at - stage : at - 2 * all + stage + 1;
+          if (twice < 0 || twice / 2 >= static_cast<std::ptrdiff_t>(m)) continue;
+          expected.push_back({is_forward ? Action::forward : Action::backward,
+                              static_cast<std::uint32_t>(s),
+                              static_cast<std::uint32_t>(twice / 2)});
+        }
+        std::vector<PipelineOperation> list = schedule.workers[s];
+        REQUIRE(list.back().action == Action::update);
+        list.pop_back();
+        INFO(p << " stages, " << m << " micro-batches, stage " << s << ": " << words(list));
+        REQUIRE(list == expected);
+      }
+    }
+  }
+}
+
+TEST_CASE("every schedule of up to six stages and nine micro-batches is sound") {
+  for (const PipelineKind kind : pipeline_kinds) {
+    for (std::size_t p = 1; p <= 6; ++p) {
+      for (std::size_t m = 1; m <= 9; ++m) {
+        if (kind == PipelineKind::chimera && p % 2 != 0) continue;
+        const PipelineSchedule schedule = straight(kind, p, m, p);
+        PipelineLimits limits;
+        for (std::size_t s = 0; s < p; ++s) {
+          const bool keeps_all = kind == PipelineKind::gpipe;
+          std::size_t most = keeps_all ? m : std::min(m, p - s);
+          if (kind == PipelineKind::zero_bubble) most = std::min(m, p);
+          if (kind == PipelineKind::chimera) most = p + 1;
+          limits.in_flight.push_back(most);
+        }
+        INFO(to_string(kind) << ", " << p << " stages, " << m << " micro-batches");
+        CHECK(text_of(problems(schedule, limits)) == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("makespans are the golden ones") {
+  for (const PipelineKind kind : {PipelineKind::gpipe, PipelineKind::one_f_one_b}) {
+    CHECK(slots(kind, 4, 4) == 14);
+    CHECK(slots(kind, 4, 8) == 22);
+    CHECK(slots(kind, 8, 8) == 30);
+    CHECK(slots(kind, 8, 32) == 78);
+  }
+  const auto thirds = [](std::size_t p, std::size_t m) {
+    return replay(straight(PipelineKind::zero_bubble, p, m), equal_costs(p, 1, 1, 1)).makespan;
+  };
+  CHECK(thirds(4, 8) == 27);
+  CHECK(thirds(8, 16) == 55);
+  CHECK(thirds(4, 16) == 51);
+  for (const std::size_t d : {2, 4, 6, 8, 16}) {
+    // 2 N + D - 2 for every N, where the published generator is short of operations from 3 D on.
+    for (const std::size_t n : {d, 2 * d, 3 * d, 4 * d}) {
+      CHECK(slots(PipelineKind::chimera, d, n) == static_cast<double>(2 * n + d - 2));
+    }
+  }
+}
+
+TEST_CASE("bubbles are those of the formulas for any costs") {
+  for (const auto& [p, m] : {std::pair<std::size_t, std::size_t>{4, 4}, {4, 8}, {8, 32}, {3, 7}}) {
+    const PipelineCosts costs = equal_costs(p, 2, 1.5, 1.5);
+    const double stages = static_cast<double>(p);
+    const double batches = static_cast<double>(m);
+    for (const PipelineKind kind : {PipelineKind::gpipe, PipelineKind::one_f_one_b}) {
+      const double bubble = replay(straight(kind, p, m), costs).bubble();
+      CHECK(bubble == Approx((stages - 1) / (batches + stages - 1)).epsilon(1e-12));
+    }
+    const PipelineTiming zero = replay(straight(PipelineKind::zero_bubble, p, m), costs);
+    CHECK(zero.makespan == Approx(batches * 5 + (stages - 1) * (2 + 1.5 - 1.5)).epsilon(1e-12));
+  }
+  const double chimera =
+      replay(straight(PipelineKind::chimera, 8, 8), equal_costs(8, 1, 0.5, 0.5)).bubble();
+  CHECK(chimera == Approx(6.0 / 22).epsilon(1e-12));
+}
+
+TEST_CASE("activations kept are as many as the table says") {
+  CHECK(in_flight_peaks(straight(PipelineKind::one_f_one_b, 4, 8)) == Sizes{4, 3, 2, 1});
+  CHECK(in_flight_peaks(straight(PipelineKind::one_f_one_b, 4, 2)) == Sizes{2, 2, 2, 1});
+  CHECK(in_flight_peaks(straight(PipelineKind::gpipe, 4, 8)) == Sizes{8, 8, 8, 8});
+  CHECK(in_flight_peaks(straight(PipelineKind::zero_bubble, 4, 8)) == Sizes{4, 4, 4, 4});
+  CHECK(in_flight_peaks(straight(PipelineKind::pipedream, 4, 8)) == Sizes{4, 3, 2, 1});
+}
+
+TEST_CASE("the age of parameters and the versions kept are those of PipeDream and 2BW") {
+  const PipelineSchedule dream = straight(PipelineKind::pipedream, 4, 16);
+  CHECK(staleness(dream) == Sizes{3, 2, 1, 0});
+  CHECK(versions_kept(dream) == Sizes{4, 3, 2, 1});
+  for (std::size_t accumulate = 4; accumulate <= 6; ++accumulate) {
+    const PipelineSchedule two = straight(PipelineKind::two_bw, 4, 5 * accumulate, accumulate);
+    CHECK(staleness(two) == Sizes{1, 1, 1, 1});
+    for (const std::size_t kept : versions_kept(two)) CHECK(kept <= 2);
+  }
+  for (const PipelineKind kind : pipeline_kinds) {
+    if (is_synchronous(kind)) CHECK(staleness(straight(kind, 4, 8)) == Sizes{0, 0, 0, 0});
+  }
+}
+
+TEST_CASE("in a steady state PipeDream makes a micro-batch in the time of its slowest stage") {
+  PipelineCosts costs = equal_costs(4, 1, 1, 1);
+  costs.stages[2].backward_weight = 2;
+  const double few = replay(straight(PipelineKind::pipedream, 4, 20), costs).makespan;
+  const double many = replay(straight(PipelineKind::pipedream, 4, 70), costs).makespan;
+  CHECK(many - few == Approx(50 * 4).epsilon(1e-12));
+}
+
+TEST_CASE("random routes give sound schedules that pass bounded channels") {
+  Rng rng(5);
+  for (int i = 0; i < 200; ++i) {
+    const std::size_t stages = 1 + rng.below(5);
+    const std::size_t replicas = 1 + rng.below(3);
+    const std::size_t micro_batches = 1 + rng.below(12);
+    const Routes routes = random_routes(stages, replicas, micro_batches, rng);
+    for (const PipelineKind kind :
+         {PipelineKind::gpipe, PipelineKind::one_f_one_b, PipelineKind::zero_bubble}) {
+      const PipelineSchedule schedule = make_schedule(kind, routes, stages * replicas);
+      REQUIRE(text_of(problems(schedule)) == "");
+      REQUIRE(replay(schedule, equal_costs(stages, 1, 1, 1)).makespan > 0);
+    }
+  }
+}
+
+TEST_CASE("work is passed on while workers compute") {
+  // The link takes as long as a pass: everything is later by the way there and back, once.
+  PipelineCosts costs = equal_costs(2, 1, 0.5, 0.5);
+  const PipelineSchedule schedule = straight(PipelineKind::gpipe, 2, 8);
+  const double without = replay(schedule, costs).makespan;
+  costs.boundaries = {{.seconds = 1, .latency_s = 0.25}};
+  CHECK(replay(schedule, costs).makespan == Approx(without + 2 * 1.25).epsilon(1e-12));
+  // A link twice as slow as the work is what all wait for: eight results there and eight back.
+  costs.boundaries = {{.seconds = 2, .latency_s = 0}};
+  CHECK(replay(schedule, costs).makespan == Approx(1 + 8 * 2 + 1 + 1 + 8 * 2 + 1).epsilon(1e-12));
+}
+
+TEST_CASE("a pipeline that computes activations again pays a forward pass for each") {
+  PipelineCosts costs = equal_costs(4, 1, 1, 1);
+  const PipelineSchedule schedule = straight(PipelineKind::one_f_one_b, 4, 8);
+  const double kept = replay(schedule, costs).makespan;
+  for (StageCost& stage : costs.stages) stage.recomputes = true;
+  CHECK(replay(schedule, costs).makespan == Approx(kept * 4 / 3).epsilon(1e-12));
+}
+
+// ---- What is wrong is found ----
+
+TEST_CASE("a schedule short of operations is refused with what is missing") {
+  // What a published generator of Chimera gives for six stages and eighteen micro-batches: 14
+  // forward and 12 backward passes a worker instead of 18 and 18.
+  PipelineSchedule schedule = straight(PipelineKind::chimera, 6, 18);
+  for (auto& list : schedule.workers) {
+    std::size_t forward = 0;
+    std::size_t backward = 0;
+    std::erase_if(list, [&](const PipelineOperation& operation) {
+      if (operation.action == Action::forward) return ++forward > 14;
+      return operation.action == Action::backward && ++backward > 12;
+    });
+  }
+  const std::string text = text_of(problems(schedule));
+  CHECK_THAT(text, Catch::Contains("goes forward 0 times"));
+  CHECK_THAT(text, Catch::Contains("goes back 0 times"));
+}
+
+TEST_CASE("each kind of fault in a schedule is named with its place") {
+  const PipelineSchedule sound = straight(PipelineKind::one_f_one_b, 3, 4);
+  const auto broken = [&](auto change) {
+    PipelineSchedule schedule = sound;
+    change(schedule);
+    return text_of(problems(schedule));
+  };
+  CHECK_THAT(broken([](auto& s) { s.workers[1].push_back(s.workers[1].front()); }),
+             Catch::Contains("micro-batch 0 in stage 1: goes forward 2 times"));
+  CHECK_THAT(broken([](auto& s) { s.workers[1].erase(s.workers[1].begin()); }),
+             Catch::Contains("worker 1, operation 1: micro-batch 0 in stage 1 goes back before"));
+  CHECK_THAT(broken([](auto& s) { s.workers[2].pop_back(); }),
+             Catch::Contains("worker 2: 4 gradients of stage 2 are in no update"));
+  CHECK_THAT(broken([](auto& s) { std::swap(s.workers[2].back(), s.workers[2][5]); }),
+             Catch::Contains("an update comes after"));
+  CHECK_THAT(broken([](auto& s) { s.workers[0][2].stage = 7; }),
+             Catch::Contains("worker 0, operation 2: there is no stage 7"));
+  CHECK_THAT(broken([](auto& s) { s.workers[0][2].micro_batch = 9; }),
+             Catch::Contains("worker 0, operation 2: there is no micro-batch 9"));
+  CHECK_THAT(broken([](auto& s) { s.workers[0][3].version = 1; }),
+             Catch::Contains("is not made yet"));
+  CHECK_THAT(broken([](auto& s) {
+               const auto moved = s.workers[0].front();
+               s.workers[0].erase(s.workers[0].begin());
+               s.workers[1].insert(s.workers[1].begin(), moved);
+             }),
+             Catch::Contains("is at two workers"));
+}
+
+TEST_CASE("lists that wait for each other in a circle are refused") {
+  // The first stage wants its gradient back before the second has what it needs.
+  PipelineSchedule schedule = straight(PipelineKind::one_f_one_b, 2, 2);
+  REQUIRE(words(schedule.workers[0]) == "F0 F1 B0 B1 U0");
+  REQUIRE(words(schedule.workers[1]) == "F0 B0 F1 B1 U0");
+  std::swap(schedule.workers[1][1], schedule.workers[1][2]);  // F0 F1 B0 B1
+  CHECK(text_of(problems(schedule)) == "");
+  std::swap(schedule.workers[0][1], schedule.workers[0][2]);  // F0 B0 F1 B1
+  const std::string text = text_of(problems(schedule));
+  CHECK_THAT(text, Catch::Contains("worker 0, operation 1: B0.0 waits for ever"));
+  CHECK_THAT(text, Catch::Contains("worker 1, operation 1: F1.1 waits for ever"));
+}
+
+TEST_CASE("a channel that is full stops only those lists that do not empty it") {
+  // All go forward before anybody goes back: the first may be as far ahead as the channel is long.
+  const PipelineSchedule gpipe = straight(PipelineKind::gpipe, 2, 4);
+  CHECK(text_of(problems(gpipe, {.channel = 1})) == "");
+  PipelineSchedule late = gpipe;
+  // The second stage takes the last micro-batch first, which is behind three others.
+  std::rotate(late.workers[1].begin(), late.workers[1].begin() + 3, late.workers[1].begin() + 4);
+  CHECK(text_of(problems(late)) == "");
+  CHECK(text_of(problems(late, {.channel = 4})) == "");
+  CHECK_THAT(text_of(problems(late, {.channel = 2})), Catch::Contains("waits for ever"));
+}
+
+TEST_CASE("a schedule that keeps more than there is room for is refused") {
+  const PipelineSchedule gpipe = straight(PipelineKind::gpipe, 2, 4);
+  CHECK(text_of(problems(gpipe, {.in_flight = {4, 4}})) == "");
+  CHECK_THAT(text_of(problems(gpipe, {.in_flight = {4, 3}})),
+             Catch::Contains("worker 1: it keeps 4 micro-batches at once; it has room for 3"));
+}
+
+TEST_CASE("routes that a kind cannot work over are refused with a remedy") {
+  Rng rng(1);
+  const Routes random = random_routes(2, 2, 8, rng);
+  CHECK(problems(PipelineKind::one_f_one_b, random, 4, 0).empty());
+  CHECK_THAT(text_of(problems(PipelineKind::pipedream, random, 4, 0)),
+             Catch::Contains("use the fixed router"));
+  CHECK_THAT(text_of(problems(PipelineKind::chimera, straight_routes(3, 4), 3, 0)),
+             Catch::Contains("use 4 stages"));
+  CHECK_THAT(text_of(problems(PipelineKind::chimera, straight_routes(4, 4), 4, 0)),
+             Catch::Contains("routes of its own"));
+  CHECK_THAT(text_of(problems(PipelineKind::two_bw, straight_routes(4, 8), 4, 2)),
+             Catch::Contains("accumulate at least 4"));
+  CHECK_FALSE(problems(PipelineKind::gpipe, {}, 0, 0).empty());
+}
+
+TEST_CASE("names of schedules go both ways") {
+  for (const PipelineKind kind : pipeline_kinds) {
+    CHECK(pipeline_kind_named(std::string(to_string(kind))) == kind);
+  }
+  CHECK(pipeline_kind_named("zero_bubble") == PipelineKind::zero_bubble);
+  CHECK_FALSE(pipeline_kind_named("2f2b"));
+}
+
+}  // namespace gv
