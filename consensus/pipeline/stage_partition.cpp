@@ -113,7 +113,8 @@ class Search {
   };
 
   Best& best(std::size_t number, std::size_t layer, std::size_t peer, std::size_t end_peer) {
-    return best_[((number * (layers_ + 1) + layer) * (peers_ + 1) + peer) * (peers_ + 1) + end_peer];
+    return best_[((number * (layers_ + 1) + layer) * (peers_ + 1) + peer) * (peers_ + 1) +
+                 end_peer];
   }
 
   void fill(std::size_t number, std::size_t layer, std::size_t peer) {
@@ -210,9 +211,8 @@ std::optional<OrderedPartition> best_partition(const std::vector<LayerCost>& lay
     } while (std::ranges::next_permutation(order).found);
     return best;
   }
-  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
-    return site.speeds[a] > site.speeds[b];
-  });
+  std::ranges::stable_sort(
+      order, [&](std::size_t a, std::size_t b) { return site.speeds[a] > site.speeds[b]; });
   consider();
   for (bool improved = true; improved;) {
     improved = false;

@@ -55,23 +55,24 @@ struct StagePartition {
   double seconds = 0;  ///< What all wait for, for each micro-batch: the slowest stage or boundary.
 };
 
-/// The partition with the least `seconds` for peers in the order given, every layer in one stage and
-/// every peer in one; of equals the one whose first cut comes first. Empty if no partition fits the
-/// memory, or there are fewer layers or peers than stages.
+/// The partition with the least `seconds` for peers in the order given, every layer in one stage
+/// and every peer in one; of equals the one whose first cut comes first. Empty if no partition fits
+/// the memory, or there are fewer layers or peers than stages.
 ///
 /// Peers of one stage share its micro-batches by their speeds: together they take its work over the
-/// sum of speeds. What passes a boundary of stages with r and r' peers goes over min(r, r') links at
-/// once, each as slow as the slowest between the two.
+/// sum of speeds. What passes a boundary of stages with r and r' peers goes over min(r, r') links
+/// at once, each as slow as the slowest between the two.
 ///
-/// (Dynamic programming as in PipeDream, Narayanan 2019, with the transfers always counted, peers of
-/// unlike speed, and memory by the stage's place: S L^2 P^3 steps for S stages, L layers, P peers.)
+/// (Dynamic programming as in PipeDream, Narayanan 2019, with the transfers always counted, peers
+/// of unlike speed, and memory by the stage's place: S L^2 P^3 steps for S stages, L layers, P
+/// peers.)
 std::optional<StagePartition> partition_stages(const std::vector<LayerCost>& layers,
                                                const PipelineSite& site,
                                                const PartitionOptions& options);
 
-/// The same over all orders of the peers: every one of them up to 5 peers, above that the best found
-/// by exchanging two peers at a time from the order of falling speed, which is at least as good as
-/// that order. `order[i]` is the peer at place i of the partition.
+/// The same over all orders of the peers: every one of them up to 5 peers, above that the best
+/// found by exchanging two peers at a time from the order of falling speed, which is at least as
+/// good as that order. `order[i]` is the peer at place i of the partition.
 struct OrderedPartition {
   std::vector<std::size_t> order;
   StagePartition partition;

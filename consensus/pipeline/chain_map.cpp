@@ -1,0 +1,182 @@
+// Keeping what is there, filling gaps, placing newcomers, and at most one move for balance.
+#include "consensus/pipeline/chain_map.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "consensus/base/check.hpp"
+#include "consensus/ring/reduce_choice.hpp"
+
+namespace gv {
+namespace {
+
+class Mapping {
+ public:
+  Mapping(std::span<const StageCarrier> carriers, std::span<const double> stage_seconds)
+      : carriers_(carriers), seconds_(stage_seconds), speeds_(known_speeds(carriers)) {
+    for (const StageCarrier& carrier : carriers) {
+      stages_of_.emplace_back();
+      for (const std::uint32_t stage : carrier.stages) {
+        if (stage < seconds_.size()) stages_of_.back().push_back(stage);
+      }
+    }
+  }
+
+  std::vector<std::vector<std::uint32_t>> map() {
+    for (std::uint32_t stage = 0; stage < seconds_.size(); ++stage) {
+      if (carriers_of(stage) == 0) fill(stage);
+    }
+    for (std::size_t i = 0; i < stages_of_.size(); ++i) {
+      if (stages_of_[i].empty()) place(i);
+    }
+    balance();
+    for (auto& stages : stages_of_) std::ranges::sort(stages);
+    return std::move(stages_of_);
+  }
+
+ private:
+  /// Who was never measured is taken for a peer in the middle.
+  static std::vector<double> known_speeds(std::span<const StageCarrier> carriers) {
+    std::vector<double> known;
+    for (const StageCarrier& carrier : carriers) {
+      if (carrier.speed > 0) known.push_back(carrier.speed);
+    }
+    std::ranges::sort(known);
+    const double middle = known.empty() ? 1 : known[known.size() / 2];
+    std::vector<double> speeds;
+    for (const StageCarrier& carrier : carriers) {
+      speeds.push_back(carrier.speed > 0 ? carrier.speed : middle);
+    }
+    return speeds;
+  }
+
+  bool carries(std::size_t i, std::uint32_t stage) const {
+    return std::ranges::find(stages_of_[i], stage) != stages_of_[i].end();
+  }
+
+  std::size_t carriers_of(std::uint32_t stage) const {
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < stages_of_.size(); ++i) count += carries(i, stage);
+    return count;
+  }
+
+  /// Seconds a micro-batch takes in a stage, shared by its carriers; who has several divides its
+  /// speed among them.
+  double load(std::uint32_t stage) const {
+    double speed = 0;
+    for (std::size_t i = 0; i < stages_of_.size(); ++i) {
+      if (carries(i, stage)) speed += speeds_[i] / static_cast<double>(stages_of_[i].size());
+    }
+    return speed > 0 ? seconds_[stage] / speed : std::numeric_limits<double>::infinity();
+  }
+
+  double slowest_load() const {
+    double slowest = 0;
+    for (std::uint32_t stage = 0; stage < seconds_.size(); ++stage) {
+      slowest = std::max(slowest, load(stage));
+    }
+    return slowest;
+  }
+
+  std::uint32_t slowest_stage() const {
+    std::uint32_t slowest = 0;
+    for (std::uint32_t stage = 1; stage < seconds_.size(); ++stage) {
+      if (load(stage) > load(slowest)) slowest = stage;
+    }
+    return slowest;
+  }
+
+  /// The peer whose going over to `stage` leaves the smallest load; none if no stage can spare one.
+  std::optional<std::size_t> best_move(std::uint32_t stage) {
+    std::optional<std::size_t> best;
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t i = 0; i < stages_of_.size(); ++i) {
+      const bool is_spare =
+          stages_of_[i].size() == 1 && !carries(i, stage) && carriers_of(stages_of_[i].front()) > 1;
+      if (!is_spare) continue;
+      const std::uint32_t before = std::exchange(stages_of_[i].front(), stage);
+      // With gaps still to be filled all loads are endless alike: the first will do.
+      const double load = slowest_load();
+      if (!best || load < least) {
+        best = i;
+        least = load;
+      }
+      stages_of_[i].front() = before;
+    }
+    return best;
+  }
+
+  void fill(std::uint32_t stage) {
+    for (auto& stages : stages_of_) {
+      if (!stages.empty()) continue;
+      stages.push_back(stage);
+      return;
+    }
+    if (const auto spare = best_move(stage)) {
+      stages_of_[*spare].front() = stage;
+      return;
+    }
+    std::size_t best = 0;
+    for (std::size_t i = 1; i < stages_of_.size(); ++i) {
+      if (suits(i, stage) > suits(best, stage)) best = i;
+    }
+    stages_of_[best].push_back(stage);
+  }
+
+  /// How well a peer could carry a stage beside its own: by a copy, by being its neighbour, and by
+  /// what it has to do already.
+  std::tuple<bool, bool, double> suits(std::size_t i, std::uint32_t stage) const {
+    const auto& copies = carriers_[i].copies;
+    const bool has_copy = std::ranges::find(copies, stage) != copies.end();
+    const bool is_next = carries(i, stage + 1) || (stage > 0 && carries(i, stage - 1));
+    double work = seconds_[stage];
+    for (const std::uint32_t own : stages_of_[i]) work += seconds_[own];
+    return {has_copy, is_next, -work / speeds_[i]};
+  }
+
+  void place(std::size_t newcomer) {
+    std::optional<std::size_t> fullest;
+    for (std::size_t i = 0; i < stages_of_.size(); ++i) {
+      if (stages_of_[i].size() < 2) continue;
+      const auto work = [this](std::size_t peer) {
+        double sum = 0;
+        for (const std::uint32_t stage : stages_of_[peer]) sum += seconds_[stage];
+        return sum / speeds_[peer];
+      };
+      if (!fullest || work(i) > work(*fullest)) fullest = i;
+    }
+    if (fullest) {
+      stages_of_[newcomer].push_back(stages_of_[*fullest].back());
+      stages_of_[*fullest].pop_back();
+    } else {
+      stages_of_[newcomer].push_back(slowest_stage());
+    }
+  }
+
+  void balance() {
+    const std::uint32_t slowest = slowest_stage();
+    const double before = slowest_load();
+    const auto mover = best_move(slowest);
+    if (!mover) return;
+    const std::uint32_t own = std::exchange(stages_of_[*mover].front(), slowest);
+    if (before - slowest_load() <= worth_changing * before) stages_of_[*mover].front() = own;
+  }
+
+  std::span<const StageCarrier> carriers_;
+  std::span<const double> seconds_;
+  std::vector<double> speeds_;
+  std::vector<std::vector<std::uint32_t>> stages_of_;
+};
+
+}  // namespace
+
+std::vector<std::vector<std::uint32_t>> map_stages(std::span<const StageCarrier> carriers,
+                                                   std::span<const double> stage_seconds) {
+  check(!carriers.empty() && !stage_seconds.empty(), "stages are mapped to peers that are there");
+  return Mapping(carriers, stage_seconds).map();
+}
+
+}  // namespace gv

@@ -1,0 +1,73 @@
+// Shares of each replica, and the order in which their micro-batches come.
+#include "consensus/pipeline/router.hpp"
+
+#include <algorithm>
+
+#include "consensus/base/check.hpp"
+#include "consensus/ring/batch_share.hpp"
+
+namespace gv {
+namespace {
+
+/// Spreads each worker's share evenly: always the one that is furthest behind its share, of equals
+/// the first.
+std::vector<std::uint32_t> spread(std::span<const std::uint32_t> workers,
+                                  std::span<const std::uint32_t> shares,
+                                  std::size_t micro_batches) {
+  std::vector<std::uint32_t> order;
+  std::vector<std::size_t> taken(workers.size(), 0);
+  for (std::size_t b = 0; b < micro_batches; ++b) {
+    std::size_t next = 0;
+    for (std::size_t i = 1; i < workers.size(); ++i) {
+      // (taken + 1/2) / share, compared without dividing.
+      if ((2 * taken[i] + 1) * shares[next] < (2 * taken[next] + 1) * shares[i]) next = i;
+    }
+    ++taken[next];
+    order.push_back(workers[next]);
+  }
+  return order;
+}
+
+}  // namespace
+
+std::string_view to_string(RouterKind kind) {
+  switch (kind) {
+    case RouterKind::fixed:
+      return "fixed";
+    case RouterKind::random:
+      return "random";
+    case RouterKind::throughput:
+      return "throughput";
+  }
+  return "unknown";
+}
+
+std::optional<RouterKind> router_named(std::string_view name) {
+  for (const RouterKind kind : router_kinds) {
+    if (to_string(kind) == name) return kind;
+  }
+  return std::nullopt;
+}
+
+Routes make_routes(RouterKind kind, std::span<const std::vector<std::uint32_t>> replicas,
+                   std::size_t micro_batches, std::span<const double> speeds, Rng draws) {
+  Routes routes(micro_batches, std::vector<std::uint32_t>(replicas.size()));
+  for (std::size_t s = 0; s < replicas.size(); ++s) {
+    const std::vector<std::uint32_t>& workers = replicas[s];
+    check(!workers.empty(), "every stage has a replica");
+    std::vector<std::uint32_t> order;
+    if (kind == RouterKind::throughput && workers.size() <= micro_batches) {
+      std::vector<double> own;
+      for (const std::uint32_t worker : workers) own.push_back(speeds[worker]);
+      const auto all = static_cast<std::uint32_t>(micro_batches);
+      order = spread(workers, batch_shares(own, all, all), micro_batches);
+    } else {
+      for (std::size_t b = 0; b < micro_batches; ++b) order.push_back(workers[b % workers.size()]);
+    }
+    if (kind == RouterKind::random) draws.fork(s).shuffle(std::span(order));
+    for (std::size_t b = 0; b < micro_batches; ++b) routes[b][s] = order[b];
+  }
+  return routes;
+}
+
+}  // namespace gv

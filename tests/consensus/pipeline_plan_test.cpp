@@ -1,0 +1,391 @@
+// Partitions against brute force, chain maps and routes against what they promise.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "consensus/base/rng.hpp"
+#include "consensus/pipeline/chain_map.hpp"
+#include "consensus/pipeline/router.hpp"
+#include "consensus/pipeline/stage_partition.hpp"
+
+namespace gv {
+namespace {
+
+constexpr double impossible = std::numeric_limits<double>::infinity();
+
+double drawn(Rng& rng) { return std::exp(rng.normal()); }
+
+std::vector<LayerCost> drawn_layers(std::size_t count, Rng& rng) {
+  std::vector<LayerCost> layers(count);
+  for (LayerCost& layer : layers) {
+    layer = {.forward_s = drawn(rng),
+             .backward_s = 2 * drawn(rng),
+             .parameter_bytes = drawn(rng),
+             .kept_bytes = drawn(rng),
+             .output_bytes = drawn(rng)};
+  }
+  return layers;
+}
+
+PipelineSite drawn_site(std::size_t peers, Rng& rng) {
+  PipelineSite site;
+  for (std::size_t p = 0; p < peers; ++p) {
+    site.speeds.push_back(drawn(rng));
+    site.memory_bytes.push_back(10 + 40 * rng.uniform());
+    site.seconds_per_byte.emplace_back();
+    for (std::size_t q = 0; q < peers; ++q) site.seconds_per_byte[p].push_back(drawn(rng));
+  }
+  return site;
+}
+
+/// Written from the definition, not from the program: every way to cut layers and peers into as
+/// many runs as there are stages.
+double brute_force(const std::vector<LayerCost>& layers, const PipelineSite& site,
+                   const PartitionOptions& options) {
+  const std::size_t stages = options.stages;
+  double best = impossible;
+  const auto cuts = [stages](std::size_t length) {
+    std::vector<std::vector<std::size_t>> all;
+    for (std::uint32_t mask = 0; mask < 1u << (length - 1); ++mask) {
+      std::vector<std::size_t> ends;
+      for (std::size_t i = 0; i + 1 < length; ++i) {
+        if (mask >> i & 1) ends.push_back(i + 1);
+      }
+      ends.push_back(length);
+      if (ends.size() == stages) all.push_back(ends);
+    }
+    return all;
+  };
+  for (const auto& layer_ends : cuts(layers.size())) {
+    for (const auto& peer_ends : cuts(site.speeds.size())) {
+      double slowest = 0;
+      for (std::size_t s = 0; s < stages; ++s) {
+        const std::size_t layer = s > 0 ? layer_ends[s - 1] : 0;
+        const std::size_t peer = s > 0 ? peer_ends[s - 1] : 0;
+        double work = 0;
+        double parameters = 0;
+        double kept = 0;
+        for (std::size_t l = layer; l < layer_ends[s]; ++l) {
+          work += layers[l].forward_s + layers[l].backward_s;
+          parameters += layers[l].parameter_bytes;
+          kept += layers[l].kept_bytes;
+        }
+        double speed = 0;
+        for (std::size_t p = peer; p < peer_ends[s]; ++p) speed += site.speeds[p];
+        // 1F1B: stage s keeps p - s micro-batches.
+        const double memory =
+            3 * parameters +
+            static_cast<double>(std::min(stages - s, options.micro_batches)) * kept;
+        for (std::size_t p = peer; p < peer_ends[s]; ++p) {
+          if (!site.memory_bytes.empty() && memory > site.memory_bytes[p]) slowest = impossible;
+        }
+        double transfer = 0;
+        if (s + 1 < stages && !site.seconds_per_byte.empty()) {
+          double link = 0;
+          for (std::size_t a = peer; a < peer_ends[s]; ++a) {
+            for (std::size_t b = peer_ends[s]; b < peer_ends[s + 1]; ++b) {
+              link = std::max({link, site.seconds_per_byte[a][b], site.seconds_per_byte[b][a]});
+            }
+          }
+          const std::size_t links = std::min(peer_ends[s] - peer, peer_ends[s + 1] - peer_ends[s]);
+          transfer = layers[layer_ends[s] - 1].output_bytes * link / static_cast<double>(links);
+        }
+        slowest = std::max(slowest, options.overlaps ? std::max(work / speed, transfer)
+                                                     : work / speed + 2 * transfer);
+      }
+      best = std::min(best, slowest);
+    }
+  }
+  return best;
+}
+
+using Map = std::vector<std::vector<std::uint32_t>>;
+
+void give(std::vector<StageCarrier>& carriers, const Map& map) {
+  for (std::size_t i = 0; i < carriers.size(); ++i) carriers[i].stages = map[i];
+}
+
+std::vector<StageCarrier> peers_of_speeds(const std::vector<double>& speeds) {
+  std::vector<StageCarrier> carriers;
+  for (std::size_t i = 0; i < speeds.size(); ++i) {
+    carriers.push_back({.peer = PeerId{i + 1}, .speed = speeds[i], .stages = {}, .copies = {}});
+  }
+  return carriers;
+}
+
+/// Work of the slowest stage for each micro-batch, where everybody has one.
+double slowest(const std::vector<StageCarrier>& carriers, const std::vector<double>& seconds) {
+  double worst = 0;
+  for (std::uint32_t s = 0; s < seconds.size(); ++s) {
+    double speed = 0;
+    for (const StageCarrier& carrier : carriers) {
+      if (carrier.stages.front() == s) speed += carrier.speed;
+    }
+    worst = std::max(worst, seconds[s] / speed);
+  }
+  return worst;
+}
+
+}  // namespace
+
+TEST_CASE("no partition of layers and peers is quicker") {
+  Rng rng(1);
+  int without = 0;
+  for (int i = 0; i < 300; ++i) {
+    const std::vector<LayerCost> layers = drawn_layers(1 + rng.below(8), rng);
+    PipelineSite site = drawn_site(1 + rng.below(4), rng);
+    if (rng.chance(0.3)) site.memory_bytes.clear();
+    if (rng.chance(0.2)) site.seconds_per_byte.clear();
+    const PartitionOptions options{
+        .stages = 1 + rng.below(4), .micro_batches = 1 + rng.below(6), .overlaps = rng.chance(0.5)};
+    const double least = brute_force(layers, site, options);
+    const std::optional<StagePartition> found = partition_stages(layers, site, options);
+    REQUIRE(found.has_value() == (least < impossible));
+    if (!found) {
+      ++without;
+      continue;
+    }
+    REQUIRE(found->seconds == Approx(least).epsilon(1e-12));
+    REQUIRE(found->stages.size() == options.stages);
+    REQUIRE(found->stages.front().first_layer == 0);
+    REQUIRE(found->stages.back().end_layer == layers.size());
+    REQUIRE(found->stages.back().end_peer == site.speeds.size());
+    for (std::size_t s = 1; s < options.stages; ++s) {
+      REQUIRE(found->stages[s].first_layer == found->stages[s - 1].end_layer);
+      REQUIRE(found->stages[s].first_peer == found->stages[s - 1].end_peer);
+    }
+  }
+  CHECK(without > 10);
+  CHECK(without < 250);
+}
+
+TEST_CASE("no order of the peers is quicker") {
+  Rng rng(2);
+  for (int i = 0; i < 60; ++i) {
+    const std::vector<LayerCost> layers = drawn_layers(2 + rng.below(6), rng);
+    const PipelineSite site = drawn_site(2 + rng.below(3), rng);
+    const PartitionOptions options{.stages = 2, .micro_batches = 4};
+    std::vector<std::size_t> order(site.speeds.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    double least = impossible;
+    do {
+      PipelineSite ordered;
+      for (const std::size_t peer : order) {
+        ordered.speeds.push_back(site.speeds[peer]);
+        ordered.memory_bytes.push_back(site.memory_bytes[peer]);
+        ordered.seconds_per_byte.emplace_back();
+        for (const std::size_t other : order) {
+          ordered.seconds_per_byte.back().push_back(site.seconds_per_byte[peer][other]);
+        }
+      }
+      least = std::min(least, brute_force(layers, ordered, options));
+    } while (std::ranges::next_permutation(order).found);
+    const auto found = best_partition(layers, site, options);
+    REQUIRE(found.has_value() == (least < impossible));
+    if (found) REQUIRE(found->partition.seconds == Approx(least).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("of many peers an order is found that is no worse than that of their speeds") {
+  Rng rng(3);
+  for (int i = 0; i < 5; ++i) {
+    const std::vector<LayerCost> layers = drawn_layers(10, rng);
+    PipelineSite site = drawn_site(7, rng);
+    site.memory_bytes.clear();
+    const PartitionOptions options{.stages = 3, .micro_batches = 8};
+    PipelineSite sorted = site;
+    std::ranges::sort(sorted.speeds, std::greater{});
+    sorted.seconds_per_byte.clear();
+    site.seconds_per_byte.clear();
+    const auto plain = partition_stages(layers, sorted, options);
+    const auto found = best_partition(layers, site, options);
+    REQUIRE((plain && found));
+    CHECK(found->partition.seconds <= plain->seconds);
+    CHECK(std::set(found->order.begin(), found->order.end()).size() == 7);
+  }
+}
+
+TEST_CASE("a partition is no slower over quicker links and never over its memory") {
+  Rng rng(4);
+  for (int i = 0; i < 50; ++i) {
+    const std::vector<LayerCost> layers = drawn_layers(8, rng);
+    PipelineSite site = drawn_site(4, rng);
+    const PartitionOptions options{.stages = 3, .micro_batches = 4};
+    double before = impossible;
+    for (int faster = 0; faster < 5; ++faster) {
+      const auto found = partition_stages(layers, site, options);
+      if (!found) break;
+      CHECK(found->seconds <= before);
+      before = found->seconds;
+      for (const PlannedStage& stage : found->stages) {
+        for (std::size_t p = stage.first_peer; p < stage.end_peer; ++p) {
+          CHECK(stage.memory_bytes <= site.memory_bytes[p]);
+        }
+      }
+      for (auto& row : site.seconds_per_byte) {
+        for (double& link : row) link /= 2;
+      }
+    }
+  }
+}
+
+TEST_CASE("what must be kept follows the schedule and the place of the stage") {
+  const std::vector<LayerCost> layers(
+      4, {.parameter_bytes = 100, .kept_bytes = 10, .output_bytes = 2});
+  const PipelineSite site{.speeds = {1, 1, 1, 1}};
+  const auto memory = [&](PartitionOptions options) {
+    options.stages = 4;
+    options.micro_batches = 8;
+    std::vector<double> bytes;
+    const StagePartition found = partition_stages(layers, site, options).value();
+    for (const PlannedStage& stage : found.stages) {
+      bytes.push_back(stage.memory_bytes);
+    }
+    return bytes;
+  };
+  using Bytes = std::vector<double>;
+  CHECK(memory({}) == Bytes{340, 330, 320, 310});
+  CHECK(memory({.kind = PipelineKind::gpipe}) == Bytes{380, 380, 380, 380});
+  CHECK(memory({.kind = PipelineKind::pipedream}) == Bytes{640, 530, 420, 310});
+  CHECK(memory({.kind = PipelineKind::two_bw}) == Bytes{440, 430, 420, 410});
+  CHECK(memory({.recomputes = true}) == Bytes{310, 316, 314, 312});
+}
+
+// ---- Chain maps ----
+
+TEST_CASE("the first map gives every stage a peer and the slowest stages more") {
+  auto carriers = peers_of_speeds({1, 1, 1, 1, 1, 1});
+  const std::vector<double> seconds = {1, 2, 3};
+  const Map map = map_stages(carriers, seconds);
+  give(carriers, map);
+  CHECK(slowest(carriers, seconds) == Approx(1));
+}
+
+TEST_CASE("a map is kept as long as nothing changes") {
+  Rng rng(6);
+  for (int i = 0; i < 300; ++i) {
+    std::vector<double> speeds(1 + rng.below(12));
+    for (double& speed : speeds) speed = rng.chance(0.1) ? 0 : drawn(rng);
+    std::vector<double> seconds(1 + rng.below(5));
+    for (double& stage : seconds) stage = drawn(rng);
+    auto carriers = peers_of_speeds(speeds);
+    Map map = map_stages(carriers, seconds);
+    // Balancing moves one peer at a time, each for a gain of 15 %, so it ends.
+    int moves = 0;
+    for (bool settled = false; !settled; ++moves) {
+      REQUIRE(moves < 60);
+      give(carriers, map);
+      Map next = map_stages(carriers, seconds);
+      settled = next == map;
+      map = std::move(next);
+    }
+    std::set<std::uint32_t> carried;
+    for (const auto& stages : map) {
+      REQUIRE_FALSE(stages.empty());
+      REQUIRE(std::ranges::is_sorted(stages));
+      for (const std::uint32_t stage : stages) {
+        const bool is_new = carried.insert(stage).second;
+        REQUIRE((is_new || speeds.size() > seconds.size()));
+      }
+    }
+    REQUIRE(carried.size() == seconds.size());
+  }
+}
+
+TEST_CASE("a small difference of speeds moves nobody and a large one moves one peer") {
+  const std::vector<double> seconds = {1, 1};
+  auto carriers = peers_of_speeds({1, 1, 1, 1, 1, 1});
+  give(carriers, {{0}, {0}, {0}, {1}, {1}, {1}});
+  CHECK(map_stages(carriers, seconds) == Map{{0}, {0}, {0}, {1}, {1}, {1}});
+  for (std::size_t i = 0; i < 3; ++i) carriers[i].speed = 1.2;
+  CHECK(map_stages(carriers, seconds) == Map{{0}, {0}, {0}, {1}, {1}, {1}});
+  for (std::size_t i = 0; i < 3; ++i) carriers[i].speed = 4;
+  CHECK(map_stages(carriers, seconds) == Map{{1}, {0}, {0}, {1}, {1}, {1}});
+}
+
+TEST_CASE("a stage that nobody has left goes to who can be spared") {
+  const std::vector<double> seconds = {1, 1, 1};
+  auto carriers = peers_of_speeds({1, 1, 1, 1});
+  give(carriers, {{0}, {0}, {2}, {2}});
+  CHECK(map_stages(carriers, seconds) == Map{{1}, {0}, {2}, {2}});
+  // To a newcomer before anybody who has another.
+  give(carriers, {{0}, {0}, {2}, {}});
+  CHECK(map_stages(carriers, seconds) == Map{{0}, {0}, {2}, {1}});
+}
+
+TEST_CASE("with fewer peers than stages the holder of a copy carries two until somebody comes") {
+  const std::vector<double> seconds = {1, 1, 1};
+  auto carriers = peers_of_speeds({1, 1});
+  give(carriers, {{0}, {2}});
+  CHECK(map_stages(carriers, seconds) == Map{{0, 1}, {2}});
+  carriers[1].copies = {1};
+  CHECK(map_stages(carriers, seconds) == Map{{0}, {1, 2}});
+  carriers[1].speed = 0.01;
+  CHECK(map_stages(carriers, seconds) == Map{{0}, {1, 2}});
+  give(carriers, {{0}, {1, 2}});
+  carriers.push_back({.peer = PeerId{9}, .speed = 1, .stages = {}, .copies = {}});
+  CHECK(map_stages(carriers, seconds) == Map{{0}, {1}, {2}});
+}
+
+TEST_CASE("one peer alone carries everything") {
+  const auto carriers = peers_of_speeds({1});
+  CHECK(map_stages(carriers, std::vector<double>{1, 1, 1}) == Map{{0, 1, 2}});
+}
+
+TEST_CASE("a newcomer joins the stage that is slowest") {
+  const std::vector<double> seconds = {1, 3, 1};
+  auto carriers = peers_of_speeds({1, 2, 1, 1});
+  give(carriers, {{0}, {1}, {2}, {}});
+  CHECK(map_stages(carriers, seconds)[3] == std::vector<std::uint32_t>{1});
+}
+
+// ---- Routes ----
+
+TEST_CASE("routes go through a replica of each stage and share the work out as promised") {
+  const std::vector<std::vector<std::uint32_t>> replicas = {{0, 3}, {1, 4}, {2, 5}};
+  const std::vector<double> speeds = {1, 1, 1, 3, 1, 2};
+  const auto counts = [](const Routes& routes) {
+    std::map<std::uint32_t, std::size_t> taken;
+    for (const auto& route : routes) {
+      for (const std::uint32_t worker : route) ++taken[worker];
+    }
+    return taken;
+  };
+  using Counts = std::map<std::uint32_t, std::size_t>;
+  const Routes fixed = make_routes(RouterKind::fixed, replicas, 12, speeds, Rng(1));
+  CHECK(fixed[0] == std::vector<std::uint32_t>{0, 1, 2});
+  CHECK(fixed[1] == std::vector<std::uint32_t>{3, 4, 5});
+  CHECK(fixed[2] == fixed[0]);
+  const Counts even = {{0, 6}, {1, 6}, {2, 6}, {3, 6}, {4, 6}, {5, 6}};
+  CHECK(counts(fixed) == even);
+  const Routes random = make_routes(RouterKind::random, replicas, 12, speeds, Rng(1));
+  CHECK(counts(random) == even);
+  CHECK(random == make_routes(RouterKind::random, replicas, 12, speeds, Rng(1)));
+  CHECK(random != make_routes(RouterKind::random, replicas, 12, speeds, Rng(2)));
+  std::set<std::vector<std::uint32_t>> different(random.begin(), random.end());
+  CHECK(different.size() > 2);
+  const Routes quick = make_routes(RouterKind::throughput, replicas, 12, speeds, Rng(1));
+  CHECK(counts(quick) == Counts{{0, 3}, {1, 6}, {2, 4}, {3, 9}, {4, 6}, {5, 8}});
+  // Evenly: of any four in a row the quick one has three.
+  for (std::size_t b = 0; b + 4 <= 12; ++b) {
+    std::size_t own = 0;
+    for (std::size_t i = b; i < b + 4; ++i) own += quick[i][0] == 3;
+    CHECK(own == 3);
+  }
+}
+
+TEST_CASE("more replicas than micro-batches take turns") {
+  const std::vector<std::vector<std::uint32_t>> replicas = {{0, 1, 2}};
+  for (const RouterKind kind : router_kinds) {
+    CHECK(make_routes(kind, replicas, 2, std::vector<double>{1, 1, 1}, Rng(1)).size() == 2);
+  }
+}
+
+}  // namespace gv
