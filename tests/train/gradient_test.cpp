@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "tests/train/drawn.hpp"
 #include "train/layers/layer.hpp"
 #include "train/layers/loss.hpp"
 #include "train/layers/network.hpp"
@@ -10,12 +11,6 @@
 
 namespace gv {
 namespace {
-
-std::vector<double> normals(std::size_t count, Rng& rng) {
-  std::vector<double> values(count);
-  for (double& value : values) value = rng.normal();
-  return values;
-}
 
 /// Largest difference between the backward pass and central differences of a random projection of
 /// the outputs, by inputs and by parameters, relative to the largest derivative. In double with a
@@ -27,9 +22,9 @@ double gradient_error(const LayerSpec& spec, const SampleShape& in, std::uint64_
   const auto layer = make_layer<double>(shape);
   constexpr std::size_t batch = 3;
   Rng rng(seed);
-  std::vector<double> parameters = normals(plan.layout.size(), rng);
-  std::vector<double> x = normals(batch * elements(shape.in), rng);
-  const std::vector<double> weights = normals(batch * elements(shape.out), rng);
+  std::vector<double> parameters = normals<double>(plan.layout.size(), rng);
+  std::vector<double> x = normals<double>(batch * elements(shape.in), rng);
+  const std::vector<double> weights = normals<double>(batch * elements(shape.out), rng);
   std::vector<double> y(batch * elements(shape.out));
   const auto projected = [&] {
     Rng same(seed + 1);  // The same units are dropped every time.
@@ -41,8 +36,9 @@ double gradient_error(const LayerSpec& spec, const SampleShape& in, std::uint64_
   projected();
   std::vector<double> d_x(x.size());
   std::vector<double> d_parameters(parameters.size());
-  layer->backward(parameters.data(), x.data(), y.data(), weights.data(), d_x.data(),
-                  d_parameters.data(), batch);
+  layer->backward_input(parameters.data(), x.data(), y.data(), weights.data(), d_x.data(), batch);
+  layer->backward_weight(parameters.data(), x.data(), y.data(), weights.data(), d_parameters.data(),
+                         batch);
   double worst = 0;
   double largest = 0;
   const auto compare = [&](std::vector<double>& values, const std::vector<double>& analytic) {
@@ -146,7 +142,7 @@ TEST_CASE("every layer's backward pass agrees with finite differences in double 
 
 TEST_CASE("cross-entropy's gradient agrees with finite differences and shifts cancel") {
   Rng rng(4);
-  std::vector<double> outputs = normals(4 * 5, rng);
+  std::vector<double> outputs = normals<double>(4 * 5, rng);
   const std::vector<std::int32_t> labels{0, 4, 2, 2};
   std::vector<double> gradient(outputs.size());
   cross_entropy<double>(outputs, labels, 5, gradient);

@@ -17,8 +17,8 @@ class Elementwise final : public Layer<T> {
     for (std::size_t i = 0; i < batch * size_; ++i) out[i] = Function::value(in[i]);
   }
 
-  void backward(const T*, const T* in, const T* out, const T* d_out, T* d_in, T*,
-                std::size_t batch) override {
+  void backward_input(const T*, const T* in, const T* out, const T* d_out, T* d_in,
+                      std::size_t batch) override {
     if (d_in == nullptr) return;
     for (std::size_t i = 0; i < batch * size_; ++i) {
       d_in[i] = d_out[i] * Function::slope(in[i], out[i]);

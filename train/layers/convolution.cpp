@@ -34,13 +34,23 @@ class Convolution final : public Layer<T> {
     }
   }
 
-  void backward(const T* parameters, const T* in, const T*, const T* d_out, T* d_in,
-                T* d_parameters, std::size_t batch) override {
+  void backward_input(const T* parameters, const T*, const T*, const T* d_out, T* d_in,
+                      std::size_t batch) override {
+    if (d_in == nullptr) return;
     const Eigen::Map<const Matrix<T>> w(parameters + plan_.weight, units(), window());
+    Eigen::Map<Matrix<T>> d_columns(d_columns_.data(), window(), places());
+    for (std::size_t n = 0; n < batch; ++n) {
+      const Eigen::Map<const Matrix<T>> dy(d_out + n * elements(plan_.out), units(), places());
+      d_columns.noalias() = w.transpose() * dy;
+      roll_up(d_in + n * elements(plan_.in));
+    }
+  }
+
+  void backward_weight(const T*, const T* in, const T*, const T* d_out, T* d_parameters,
+                       std::size_t batch) override {
     const Eigen::Map<const Matrix<T>> columns(columns_.data(), window(), places());
     Eigen::Map<Matrix<T>> dw(d_parameters + plan_.weight, units(), window());
     Eigen::Map<Eigen::VectorX<T>> db(d_parameters + plan_.bias, units());
-    Eigen::Map<Matrix<T>> d_columns(d_columns_.data(), window(), places());
     dw.setZero();
     db.setZero();
     for (std::size_t n = 0; n < batch; ++n) {
@@ -48,10 +58,6 @@ class Convolution final : public Layer<T> {
       unroll(in + n * elements(plan_.in));
       dw.noalias() += dy * columns.transpose();
       db += dy.rowwise().sum();
-      if (d_in != nullptr) {
-        d_columns.noalias() = w.transpose() * dy;
-        roll_up(d_in + n * elements(plan_.in));
-      }
     }
   }
 

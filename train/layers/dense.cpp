@@ -27,20 +27,25 @@ class Dense final : public Layer<T> {
     y.rowwise() += b;
   }
 
-  void backward(const T* parameters, const T* in, const T*, const T* d_out, T* d_in,
-                T* d_parameters, std::size_t batch) override {
+  void backward_input(const T* parameters, const T*, const T*, const T* d_out, T* d_in,
+                      std::size_t batch) override {
+    if (d_in == nullptr) return;
+    const auto rows = static_cast<Eigen::Index>(batch);
+    const Eigen::Map<const Matrix<T>> w(parameters + plan_.weight, outputs_, inputs_);
+    const Eigen::Map<const Matrix<T>> dy(d_out, rows, outputs_);
+    Eigen::Map<Matrix<T>> dx(d_in, rows, inputs_);
+    dx.noalias() = dy * w;
+  }
+
+  void backward_weight(const T*, const T* in, const T*, const T* d_out, T* d_parameters,
+                       std::size_t batch) override {
     const auto rows = static_cast<Eigen::Index>(batch);
     const Eigen::Map<const Matrix<T>> x(in, rows, inputs_);
-    const Eigen::Map<const Matrix<T>> w(parameters + plan_.weight, outputs_, inputs_);
     const Eigen::Map<const Matrix<T>> dy(d_out, rows, outputs_);
     Eigen::Map<Matrix<T>> dw(d_parameters + plan_.weight, outputs_, inputs_);
     Eigen::Map<Eigen::RowVectorX<T>> db(d_parameters + plan_.bias, outputs_);
     dw.noalias() = dy.transpose() * x;
     db = dy.colwise().sum();
-    if (d_in != nullptr) {
-      Eigen::Map<Matrix<T>> dx(d_in, rows, inputs_);
-      dx.noalias() = dy * w;
-    }
   }
 
  private:

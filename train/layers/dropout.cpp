@@ -21,8 +21,8 @@ class Dropout final : public Layer<T> {
     for (std::size_t i = 0; i < factors_.size(); ++i) out[i] = in[i] * factors_[i];
   }
 
-  void backward(const T*, const T*, const T*, const T* d_out, T* d_in, T*,
-                std::size_t batch) override {
+  void backward_input(const T*, const T*, const T*, const T* d_out, T* d_in,
+                      std::size_t batch) override {
     if (d_in == nullptr) return;
     for (std::size_t i = 0; i < batch * size_; ++i) d_in[i] = d_out[i] * factors_[i];
   }

@@ -12,7 +12,9 @@ namespace gv {
 
 /// Forward and backward of one layer. Arrays are row-major (batch, C, H, W) with the plan's shapes;
 /// `parameters` and `d_parameters` are the model's whole flat vectors. A layer keeps what backward
-/// needs of the last forward, so the calls alternate. T is float or double.
+/// needs of the last forward, and what the weights need of backward_input(): the calls are
+/// forward, backward_input, backward_weight, with the same arrays, and other work may come in
+/// between. T is float or double.
 template <class T>
 class Layer {
  public:
@@ -22,10 +24,15 @@ class Layer {
   virtual void forward(const T* parameters, const T* in, T* out, std::size_t batch, bool training,
                        Rng& rng) = 0;
 
-  /// From `d_out` computes `d_in` (null: not wanted) and overwrites the layer's part of
-  /// `d_parameters`. `in` and `out` are those of the last forward.
-  virtual void backward(const T* parameters, const T* in, const T* out, const T* d_out, T* d_in,
-                        T* d_parameters, std::size_t batch) = 0;
+  /// From `d_out` computes `d_in`. With `d_in` null it is not wanted, and only what
+  /// backward_weight() needs is done: for most layers nothing. `in` and `out` are those of the last
+  /// forward.
+  virtual void backward_input(const T* parameters, const T* in, const T* out, const T* d_out,
+                              T* d_in, std::size_t batch) = 0;
+
+  /// After backward_input() with the same arguments: overwrites the layer's part of `d_parameters`.
+  virtual void backward_weight(const T* /*parameters*/, const T* /*in*/, const T* /*out*/,
+                               const T* /*d_out*/, T* /*d_parameters*/, std::size_t /*batch*/) {}
 };
 
 /// The layer of a plan.

@@ -10,22 +10,40 @@
 
 namespace gv {
 
-/// Forward and backward through a whole model, always for the batch size it was made for. Holds
-/// activations and scratch, never parameters. T is float or double.
+/// Forward and backward through a whole model or a slice of one, always for the batch size it was
+/// made for. Holds activations and scratch, never parameters. One network is one batch in flight:
+/// several of the same plan may be used by one thread in turns, without disturbing each other. T is
+/// float or double.
+///
+/// After forward comes either backward(), or backward_input() and later, if at all,
+/// backward_weight(), which gives the same bits. Both are called with parameters that have the
+/// values that forward saw.
 template <class T>
 class Network {
  public:
   virtual ~Network() = default;
 
-  /// `inputs` is (batch, C, H, W) and stays valid until backward; the result is (batch, outputs)
-  /// and stays valid until the next call.
+  /// `inputs` is (batch, C, H, W) and stays valid until backward is over; the result is (batch,
+  /// outputs) and stays valid until the next call.
   virtual std::span<const T> forward(std::span<const T> parameters, std::span<const T> inputs,
                                      bool training, Rng& rng) = 0;
 
   /// Overwrites `gradient` (one flat vector) from the gradient of the loss by the outputs. `ready`,
-  /// if there is one, hears of every layer's part when that layer is done.
-  virtual void backward(std::span<const T> parameters, std::span<const T> d_outputs,
-                        std::span<T> gradient, const ReadyRange& ready = {}) = 0;
+  /// if there is one, hears of every layer's part when that layer is done. With `want_d_inputs` the
+  /// result is the gradient by the inputs (batch, C, H, W), valid until the next call; else empty.
+  virtual std::span<const T> backward(std::span<const T> parameters, std::span<const T> d_outputs,
+                                      std::span<T> gradient, const ReadyRange& ready = {},
+                                      bool want_d_inputs = false) = 0;
+
+  /// The first half of backward(): the gradient by the inputs, if wanted, and for each layer what
+  /// its weights' gradient will be made from. `d_outputs` is not needed after the call; the result
+  /// stays valid until the next forward.
+  virtual std::span<const T> backward_input(std::span<const T> parameters,
+                                            std::span<const T> d_outputs, bool want_d_inputs) = 0;
+
+  /// The second half: overwrites `gradient`, telling `ready` as backward() does.
+  virtual void backward_weight(std::span<const T> parameters, std::span<T> gradient,
+                               const ReadyRange& ready = {}) = 0;
 };
 
 /// Plain memory order, Eigen's products: the fallback in float, the yardstick in double.

@@ -1,5 +1,6 @@
 // Layer norm (Ba 2016) and group norm (Wu and He 2018): no statistics over the batch, so replicas
 // with different data normalise alike.
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -44,14 +45,10 @@ class Normalisation final : public Layer<T> {
     }
   }
 
-  void backward(const T* parameters, const T* in, const T*, const T* d_out, T* d_in,
-                T* d_parameters, std::size_t batch) override {
+  void backward_input(const T* parameters, const T* in, const T*, const T* d_out, T* d_in,
+                      std::size_t batch) override {
+    if (d_in == nullptr) return;
     const T* gain = parameters + plan_.weight;
-    T* d_gain = d_parameters + plan_.weight;
-    T* d_bias = d_parameters + plan_.bias;
-    const std::size_t gains = elements(plan_.in) / per_gain_;
-    std::fill_n(d_gain, gains, T(0));
-    std::fill_n(d_bias, gains, T(0));
     for (std::size_t g = 0; g < batch * groups_; ++g) {
       const T* x = in + g * span_;
       const T* dy = d_out + g * span_;
@@ -63,18 +60,34 @@ class Normalisation final : public Layer<T> {
       for (std::size_t i = 0; i < span_; ++i) {
         const std::size_t own = (first + i) / per_gain_;
         const T h = (x[i] - means_[g]) * scales_[g];
-        d_gain[own] += dy[i] * h;
-        d_bias[own] += dy[i];
         sum_dh += gain[own] * dy[i];
         sum_dh_h += gain[own] * dy[i] * h;
       }
-      if (d_in == nullptr) continue;
       const T mean_dh = sum_dh / static_cast<T>(span_);
       const T mean_dh_h = sum_dh_h / static_cast<T>(span_);
       for (std::size_t i = 0; i < span_; ++i) {
         const std::size_t own = (first + i) / per_gain_;
         const T h = (x[i] - means_[g]) * scales_[g];
         d_in[g * span_ + i] = scales_[g] * (gain[own] * dy[i] - mean_dh - h * mean_dh_h);
+      }
+    }
+  }
+
+  void backward_weight(const T*, const T* in, const T*, const T* d_out, T* d_parameters,
+                       std::size_t batch) override {
+    T* d_gain = d_parameters + plan_.weight;
+    T* d_bias = d_parameters + plan_.bias;
+    const std::size_t gains = elements(plan_.in) / per_gain_;
+    std::fill_n(d_gain, gains, T(0));
+    std::fill_n(d_bias, gains, T(0));
+    for (std::size_t g = 0; g < batch * groups_; ++g) {
+      const T* x = in + g * span_;
+      const T* dy = d_out + g * span_;
+      const std::size_t first = g % groups_ * span_;
+      for (std::size_t i = 0; i < span_; ++i) {
+        const std::size_t own = (first + i) / per_gain_;
+        d_gain[own] += dy[i] * ((x[i] - means_[g]) * scales_[g]);
+        d_bias[own] += dy[i];
       }
     }
   }

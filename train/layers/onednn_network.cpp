@@ -120,7 +120,7 @@ Operation reorder(Context& context, const memory& from, const memory& to) {
 struct Tensor {
   SampleShape shape{};
   memory values;
-  memory gradient;  ///< Empty handle where no gradient is wanted.
+  memory gradient;
 
   bool is_plain(const Context& context) const { return values.get_desc() == context.plain(shape); }
 };
@@ -152,20 +152,21 @@ class Step {
  public:
   virtual ~Step() = default;
   virtual void forward(const float* parameters, bool training, Rng& rng) = 0;
-  virtual void backward(const float* parameters, float* gradient) = 0;
+  /// Makes the output's gradient what the weights need and, if `wanted`, the input's from it.
+  virtual void backward_input(const float* parameters, bool wanted) = 0;
+  virtual void backward_weight(const float* /*parameters*/, float* /*gradient*/) {}
 };
 
 /// Changes the memory layout, and back for the gradient.
 class Reorder final : public Step {
  public:
   Reorder(Context& context, Tensor& in, Tensor& out)
-      : there_(reorder(context, in.values, out.values)) {
-    if (in.gradient) back_ = reorder(context, out.gradient, in.gradient);
-  }
+      : there_(reorder(context, in.values, out.values)),
+        back_(reorder(context, out.gradient, in.gradient)) {}
 
   void forward(const float*, bool, Rng&) override { there_.run(); }
-  void backward(const float*, float*) override {
-    if (back_) back_.run();
+  void backward_input(const float*, bool wanted) override {
+    if (wanted) back_.run();
   }
 
  private:
@@ -209,7 +210,6 @@ class DenseStep final : public Step {
                           {DNNL_ARG_DIFF_DST, dy_},
                           {DNNL_ARG_DIFF_WEIGHTS, dw_},
                           {DNNL_ARG_DIFF_BIAS, db_}}};
-    if (!in.gradient) return;
     dx_ = memory(x, context.engine, in.gradient.get_data_handle());
     using Data = dnnl::inner_product_backward_data;
     const Data::primitive_desc data({x, w, y}, own_scratch(), context.engine, forward);
@@ -227,14 +227,17 @@ class DenseStep final : public Step {
     forward_.run();
   }
 
-  void backward(const float* parameters, float* gradient) override {
+  void backward_input(const float* parameters, bool wanted) override {
     if (relu_) gate_by_relu(out_);
+    if (!wanted) return;
+    w_.set_data_handle(const_cast<float*>(parameters + plan_.weight));
+    backward_data_.run();
+  }
+
+  void backward_weight(const float*, float* gradient) override {
     dw_.set_data_handle(gradient + plan_.weight);
     db_.set_data_handle(gradient + plan_.bias);
     backward_weights_.run();
-    if (!in_.gradient) return;
-    w_.set_data_handle(const_cast<float*>(parameters + plan_.weight));
-    backward_data_.run();
   }
 
  private:
@@ -365,22 +368,20 @@ class ConvolutionStep final : public Step {
                           {DNNL_ARG_DIFF_WEIGHTS, dw_.inside()},
                           {DNNL_ARG_DIFF_BIAS, db_}}};
 
-    if (in.gradient) {
-      const auto data_desc = by(winograd, [&](algorithm how) {
-        return Data::primitive_desc(
-            {how, any(source), any(kernel), any(target), strides, left, right}, own_scratch(),
-            context.engine, forward_desc);
-      });
-      dy_for_data_ = Converted(context, out.gradient, data_desc.diff_dst_desc());
-      w_for_data_ = Converted(context, context.view(flat), data_desc.weights_desc());
-      dx_ = Converted(context, in.gradient, data_desc.diff_src_desc());
-      backward_data_ = {context,
-                        data_desc,
-                        Data(data_desc),
-                        {{DNNL_ARG_DIFF_DST, dy_for_data_.inside()},
-                         {DNNL_ARG_WEIGHTS, w_for_data_.inside()},
-                         {DNNL_ARG_DIFF_SRC, dx_.inside()}}};
-    }
+    const auto data_desc = by(winograd, [&](algorithm how) {
+      return Data::primitive_desc(
+          {how, any(source), any(kernel), any(target), strides, left, right}, own_scratch(),
+          context.engine, forward_desc);
+    });
+    dy_for_data_ = Converted(context, out.gradient, data_desc.diff_dst_desc());
+    w_for_data_ = Converted(context, context.view(flat), data_desc.weights_desc());
+    dx_ = Converted(context, in.gradient, data_desc.diff_src_desc());
+    backward_data_ = {context,
+                      data_desc,
+                      Data(data_desc),
+                      {{DNNL_ARG_DIFF_DST, dy_for_data_.inside()},
+                       {DNNL_ARG_WEIGHTS, w_for_data_.inside()},
+                       {DNNL_ARG_DIFF_SRC, dx_.inside()}}};
   }
 
   void forward(const float* parameters, bool, Rng&) override {
@@ -392,8 +393,7 @@ class ConvolutionStep final : public Step {
     forward_.run();
   }
 
-  void backward(const float* parameters, float* gradient) override {
-    if (gates_) gate_by_relu(out_);
+  void backward_weight(const float*, float* gradient) override {
     x_for_weights_.point_to(floats(in_.values));
     x_for_weights_.enter();
     dy_for_weights_.enter();
@@ -401,7 +401,11 @@ class ConvolutionStep final : public Step {
     db_.set_data_handle(gradient + plan_.bias);
     backward_weights_.run();
     dw_.leave();
-    if (!in_.gradient) return;
+  }
+
+  void backward_input(const float* parameters, bool wanted) override {
+    if (gates_) gate_by_relu(out_);
+    if (!wanted) return;
     dy_for_data_.enter();
     w_for_data_.point_to(parameters + plan_.weight);
     w_for_data_.enter();
@@ -450,23 +454,21 @@ class PoolStep final : public Step {
         forward,
         dnnl::pooling_forward(forward),
         {{DNNL_ARG_SRC, in.values}, {DNNL_ARG_DST, out.values}, {DNNL_ARG_WORKSPACE, workspace_}}};
-    if (in.gradient) {
-      const dnnl::pooling_backward::primitive_desc backward(
-          {how, source, forward.dst_desc(), strides, kernel, left, right}, own_scratch(),
-          context.engine, forward);
-      backward_ = {context,
-                   backward,
-                   dnnl::pooling_backward(backward),
-                   {{DNNL_ARG_DIFF_DST, out.gradient},
-                    {DNNL_ARG_DIFF_SRC, in.gradient},
-                    {DNNL_ARG_WORKSPACE, workspace_}}};
-    }
+    const dnnl::pooling_backward::primitive_desc backward(
+        {how, source, forward.dst_desc(), strides, kernel, left, right}, own_scratch(),
+        context.engine, forward);
+    backward_ = {context,
+                 backward,
+                 dnnl::pooling_backward(backward),
+                 {{DNNL_ARG_DIFF_DST, out.gradient},
+                  {DNNL_ARG_DIFF_SRC, in.gradient},
+                  {DNNL_ARG_WORKSPACE, workspace_}}};
   }
 
   void forward(const float*, bool, Rng&) override { forward_.run(); }
 
-  void backward(const float*, float*) override {
-    if (!backward_) return;
+  void backward_input(const float*, bool wanted) override {
+    if (!wanted) return;
     if (gates_) gate_by_relu(out_);
     backward_.run();
   }
@@ -489,9 +491,14 @@ class PlainStep final : public Step {
     layer_->forward(parameters, floats(in_.values), floats(out_.values), batch_, training, rng);
   }
 
-  void backward(const float* parameters, float* gradient) override {
-    layer_->backward(parameters, floats(in_.values), floats(out_.values), floats(out_.gradient),
-                     in_.gradient ? floats(in_.gradient) : nullptr, gradient, batch_);
+  void backward_input(const float* parameters, bool wanted) override {
+    layer_->backward_input(parameters, floats(in_.values), floats(out_.values),
+                           floats(out_.gradient), wanted ? floats(in_.gradient) : nullptr, batch_);
+  }
+
+  void backward_weight(const float* parameters, float* gradient) override {
+    layer_->backward_weight(parameters, floats(in_.values), floats(out_.values),
+                            floats(out_.gradient), gradient, batch_);
   }
 
  private:
@@ -508,7 +515,9 @@ class OnednnNetwork final : public Network<float> {
     context_.batch = batch;
     // Tensors are referred to by the steps: none may move.
     tensors_.reserve(2 * plan.layers.size() + 2);
-    tensors_.push_back({.shape = plan.in, .values = context_.view(context_.plain(plan.in))});
+    tensors_.push_back({.shape = plan.in,
+                        .values = context_.view(context_.plain(plan.in)),
+                        .gradient = context_.make(context_.plain(plan.in))});
     bool trained = false;
     for (std::size_t i = 0; i < plan.layers.size(); ++i) {
       const LayerPlan& layer = plan.layers[i];
@@ -529,6 +538,7 @@ class OnednnNetwork final : public Network<float> {
     }
     make_plain();
     begins_.resize(steps_.size(), plan.layout.size());
+    if (!trained) first_trained_ = steps_.size();
   }
 
   std::span<const float> forward(std::span<const float> parameters, std::span<const float> inputs,
@@ -541,18 +551,41 @@ class OnednnNetwork final : public Network<float> {
     return {floats(tensors_.back().values), context_.batch * outputs_};
   }
 
-  void backward(std::span<const float> parameters, std::span<const float> d_outputs,
-                std::span<float> gradient, const ReadyRange& ready) override {
+  std::span<const float> backward(std::span<const float> parameters,
+                                  std::span<const float> d_outputs, std::span<float> gradient,
+                                  const ReadyRange& ready, bool want_d_inputs) override {
     const SignalsHeld held;
     use_one_thread();
     std::size_t done = gradient.size();
     std::ranges::copy(d_outputs, floats(tensors_.back().gradient));
+    for (std::size_t i = steps_.size(); i-- > first_needed(want_d_inputs);) {
+      input_part(i, parameters, want_d_inputs);
+      weight_part(i, parameters, gradient, ready, done);
+    }
+    context_.stream.wait();
+    return d_inputs(want_d_inputs);
+  }
+
+  std::span<const float> backward_input(std::span<const float> parameters,
+                                        std::span<const float> d_outputs,
+                                        bool want_d_inputs) override {
+    const SignalsHeld held;
+    use_one_thread();
+    std::ranges::copy(d_outputs, floats(tensors_.back().gradient));
+    for (std::size_t i = steps_.size(); i-- > first_needed(want_d_inputs);) {
+      input_part(i, parameters, want_d_inputs);
+    }
+    context_.stream.wait();
+    return d_inputs(want_d_inputs);
+  }
+
+  void backward_weight(std::span<const float> parameters, std::span<float> gradient,
+                       const ReadyRange& ready) override {
+    const SignalsHeld held;
+    use_one_thread();
+    std::size_t done = gradient.size();
     for (std::size_t i = steps_.size(); i-- > first_trained_;) {
-      steps_[i]->backward(parameters.data(), gradient.data());
-      const std::size_t end = std::exchange(done, begins_[i]);
-      if (!ready || done == end) continue;
-      context_.stream.wait();
-      ready(done, end);
+      weight_part(i, parameters, gradient, ready, done);
     }
     context_.stream.wait();
   }
@@ -561,6 +594,25 @@ class OnednnNetwork final : public Network<float> {
   /// A peer is one training thread. OpenMP keeps the number for each thread that calls, so it is
   /// set where the work is done.
   static void use_one_thread() { omp_set_num_threads(1); }
+
+  std::size_t first_needed(bool want_d_inputs) const { return want_d_inputs ? 0 : first_trained_; }
+  std::span<const float> d_inputs(bool wanted) const {
+    if (!wanted) return {};
+    return {floats(tensors_.front().gradient), context_.batch * elements(tensors_.front().shape)};
+  }
+
+  void input_part(std::size_t i, std::span<const float> parameters, bool want_d_inputs) {
+    steps_[i]->backward_input(parameters.data(), want_d_inputs || i > first_trained_);
+  }
+
+  void weight_part(std::size_t i, std::span<const float> parameters, std::span<float> gradient,
+                   const ReadyRange& ready, std::size_t& done) {
+    steps_[i]->backward_weight(parameters.data(), gradient.data());
+    const std::size_t end = std::exchange(done, begins_[i]);
+    if (!ready || done == end) return;
+    context_.stream.wait();
+    ready(done, end);
+  }
 
   Tensor& append(const SampleShape& shape) {
     check(tensors_.size() < tensors_.capacity(), "tensors stay where they are");
@@ -635,7 +687,7 @@ class OnednnNetwork final : public Network<float> {
   std::vector<Tensor> tensors_;
   std::vector<std::unique_ptr<Step>> steps_;
   std::vector<std::size_t> begins_;  ///< Where in the flat vector each step's parameters begin.
-  std::size_t first_trained_ = 0;    ///< Steps before it need no gradient.
+  std::size_t first_trained_ = 0;    ///< Steps before it have no parameters.
   bool gate_in_pool_ = false;        ///< The pool that is added next does the ReLU's backward pass.
 };
 

@@ -13,16 +13,14 @@ template <class T>
 class PlainNetwork final : public Network<T> {
  public:
   PlainNetwork(const ModelPlan& plan, std::size_t batch) : batch_(batch) {
-    std::size_t widest = 0;
+    gradients_.emplace_back(batch * elements(plan.in));
     for (const LayerPlan& layer : plan.layers) {
       if (first_trained_ == layers_.size() && !layer.has_parameters) ++first_trained_;
       layers_.push_back(make_layer<T>(layer));
       begins_.push_back(layer.weight);
       outputs_.emplace_back(batch * elements(layer.out));
-      widest = std::max({widest, elements(layer.in), elements(layer.out)});
+      gradients_.emplace_back(batch * elements(layer.out));
     }
-    gradient_.resize(batch * widest);
-    previous_.resize(batch * widest);
   }
 
   std::span<const T> forward(std::span<const T> parameters, std::span<const T> inputs,
@@ -34,30 +32,62 @@ class PlainNetwork final : public Network<T> {
     return outputs_.back();
   }
 
-  void backward(std::span<const T> parameters, std::span<const T> d_outputs, std::span<T> gradient,
-                const ReadyRange& ready) override {
+  std::span<const T> backward(std::span<const T> parameters, std::span<const T> d_outputs,
+                              std::span<T> gradient, const ReadyRange& ready,
+                              bool want_d_inputs) override {
     std::size_t done = gradient.size();
-    std::copy(d_outputs.begin(), d_outputs.end(), gradient_.begin());
+    std::ranges::copy(d_outputs, gradients_.back().begin());
+    for (std::size_t i = layers_.size(); i-- > first_needed(want_d_inputs);) {
+      input_part(i, parameters, want_d_inputs);
+      weight_part(i, parameters, gradient, ready, done);
+    }
+    return d_inputs(want_d_inputs);
+  }
+
+  std::span<const T> backward_input(std::span<const T> parameters, std::span<const T> d_outputs,
+                                    bool want_d_inputs) override {
+    std::ranges::copy(d_outputs, gradients_.back().begin());
+    for (std::size_t i = layers_.size(); i-- > first_needed(want_d_inputs);) {
+      input_part(i, parameters, want_d_inputs);
+    }
+    return d_inputs(want_d_inputs);
+  }
+
+  void backward_weight(std::span<const T> parameters, std::span<T> gradient,
+                       const ReadyRange& ready) override {
+    std::size_t done = gradient.size();
     for (std::size_t i = layers_.size(); i-- > first_trained_;) {
-      T* d_in = i == first_trained_ ? nullptr : previous_.data();
-      layers_[i]->backward(parameters.data(), input(i), outputs_[i].data(), gradient_.data(), d_in,
-                           gradient.data(), batch_);
-      gradient_.swap(previous_);
-      const std::size_t end = std::exchange(done, begins_[i]);
-      if (ready && done < end) ready(done, end);
+      weight_part(i, parameters, gradient, ready, done);
     }
   }
 
  private:
   const T* input(std::size_t i) const { return i == 0 ? inputs_.data() : outputs_[i - 1].data(); }
+  std::size_t first_needed(bool want_d_inputs) const { return want_d_inputs ? 0 : first_trained_; }
+  std::span<const T> d_inputs(bool wanted) const {
+    return wanted ? std::span<const T>(gradients_.front()) : std::span<const T>();
+  }
+
+  void input_part(std::size_t i, std::span<const T> parameters, bool want_d_inputs) {
+    T* d_in = i == first_trained_ && !want_d_inputs ? nullptr : gradients_[i].data();
+    layers_[i]->backward_input(parameters.data(), input(i), outputs_[i].data(),
+                               gradients_[i + 1].data(), d_in, batch_);
+  }
+
+  void weight_part(std::size_t i, std::span<const T> parameters, std::span<T> gradient,
+                   const ReadyRange& ready, std::size_t& done) {
+    layers_[i]->backward_weight(parameters.data(), input(i), outputs_[i].data(),
+                                gradients_[i + 1].data(), gradient.data(), batch_);
+    const std::size_t end = std::exchange(done, begins_[i]);
+    if (ready && done < end) ready(done, end);
+  }
 
   std::size_t batch_;
-  std::size_t first_trained_ = 0;  ///< Layers before it need no gradient.
+  std::size_t first_trained_ = 0;  ///< Layers before it have no parameters.
   std::vector<std::unique_ptr<Layer<T>>> layers_;
   std::vector<std::size_t> begins_;  ///< Where in the flat vector each layer's parameters begin.
   std::vector<std::vector<T>> outputs_;
-  std::vector<T> gradient_;
-  std::vector<T> previous_;
+  std::vector<std::vector<T>> gradients_;  ///< By the inputs of each layer, then by the outputs.
   std::span<const T> inputs_;
 };
 

@@ -1,9 +1,12 @@
 // Shape inference and the naming of parameter tensors.
 #include "train/layers/plan.hpp"
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <string_view>
+
+#include "consensus/base/check.hpp"
 
 namespace gv {
 namespace {
@@ -130,6 +133,26 @@ ModelPlan plan_model(const ModelSpec& spec, const SampleShape& input, Problems& 
     problems.push_back({"layers", "no layer has parameters", "name at least one dense layer"});
   }
   return plan;
+}
+
+ModelPlan slice(const ModelPlan& plan, std::size_t first, std::size_t last) {
+  check(first < last && last <= plan.layers.size(), "a slice has layers of its plan");
+  const std::size_t begin = plan.layers[first].weight;
+  const std::size_t end =
+      last == plan.layers.size() ? plan.layout.size() : plan.layers[last].weight;
+  ModelPlan part;
+  part.in = plan.layers[first].in;
+  part.outputs = elements(plan.layers[last - 1].out);
+  for (const TensorSlot& slot : plan.layout.slots()) {
+    if (slot.offset >= begin && slot.offset < end) part.layout.add(slot.name, slot.shape);
+  }
+  for (std::size_t i = first; i < last; ++i) {
+    part.layers.push_back(plan.layers[i]);
+    LayerPlan& layer = part.layers.back();
+    layer.weight -= begin;
+    if (layer.has_parameters) layer.bias -= begin;
+  }
+  return part;
 }
 
 }  // namespace gv

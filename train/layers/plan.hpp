@@ -37,4 +37,9 @@ struct ModelPlan {
 /// use only when nothing was.
 ModelPlan plan_model(const ModelSpec& spec, const SampleShape& input, Problems& problems);
 
+/// The layers [first, last) as a plan of their own: one stage of a pipeline. Its flat vector begins
+/// at 0 and is a piece of the whole one, from where layer `first` begins in it; its tensors keep
+/// their names. Networks of slices, one after the other, compute what the whole network does.
+ModelPlan slice(const ModelPlan& plan, std::size_t first, std::size_t last);
+
 }  // namespace gv

@@ -31,8 +31,8 @@ class Pool final : public Layer<T> {
     });
   }
 
-  void backward(const T*, const T*, const T*, const T* d_out, T* d_in, T*,
-                std::size_t batch) override {
+  void backward_input(const T*, const T*, const T*, const T* d_out, T* d_in,
+                      std::size_t batch) override {
     if (d_in == nullptr) return;
     std::fill_n(d_in, batch * elements(plan_.in), T(0));
     const bool max = plan_.spec.kind == LayerKind::max_pool;

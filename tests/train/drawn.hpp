@@ -1,0 +1,18 @@
+// Random numbers that tests feed layers and networks with.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "consensus/base/rng.hpp"
+
+namespace gv {
+
+template <class T>
+std::vector<T> normals(std::size_t count, Rng& rng) {
+  std::vector<T> values(count);
+  for (T& value : values) value = static_cast<T>(rng.normal());
+  return values;
+}
+
+}  // namespace gv
