@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "consensus/base/check.hpp"
+#include "train/layers/initial_values.hpp"
 #include "train/layers/loss.hpp"
 #include "train/layers/network.hpp"
 #include "train/layers/plan.hpp"
@@ -17,6 +18,16 @@ Problems problems(const ModelSpec& spec, SampleShape input) {
   Problems found;
   plan_model(spec, input, found);
   return found;
+}
+
+Score score_outputs(LossKind loss, std::span<const float> outputs, const Batch& batch,
+                    std::span<float> d_outputs) {
+  const std::size_t each = outputs.size() / batch.size;
+  const LossSum sum =
+      loss == LossKind::cross_entropy
+          ? cross_entropy<float>(outputs, batch.labels.first(batch.size), each, d_outputs)
+          : squared_loss<float>(outputs, batch.targets, each, d_outputs);
+  return {.loss = sum.loss, .correct = sum.correct, .samples = batch.size};
 }
 
 struct Model::Impl {
@@ -53,14 +64,6 @@ struct Model::Impl {
     check(given.inputs.size() == given.size * elements(plan.in), "a batch has the model's shape");
   }
 
-  Score score(std::span<const float> outputs, const Batch& given, std::span<float> gradient) const {
-    const LossSum sum =
-        loss == LossKind::cross_entropy
-            ? cross_entropy<float>(outputs, given.labels.first(given.size), plan.outputs, gradient)
-            : squared_loss<float>(outputs, given.targets, plan.outputs, gradient);
-    return {.loss = sum.loss, .correct = sum.correct, .samples = given.size};
-  }
-
   Problems unsound;
   LossKind loss;
   ModelPlan plan;
@@ -82,18 +85,7 @@ std::size_t Model::outputs() const { return impl_->plan.outputs; }
 
 void Model::initialise(std::span<float> parameters, Rng rng) const {
   check(parameters.size() == layout().size(), "parameters have the layout's size");
-  for (const TensorSlot& slot : layout().slots()) {
-    const std::span<float> values = parameters.subspan(slot.offset, slot.size);
-    if (slot.name.ends_with(".weight")) {
-      // He 2015, uniform: the variance 2 / fan-in keeps activations alive through ReLUs.
-      const double bound =
-          std::sqrt(6.0 * static_cast<double>(slot.shape[0]) / static_cast<double>(slot.size));
-      Rng draw = rng.fork(slot.name);
-      for (float& value : values) value = static_cast<float>((2 * draw.uniform() - 1) * bound);
-    } else {
-      std::ranges::fill(values, slot.name.ends_with(".gain") ? 1.0f : 0.0f);
-    }
-  }
+  gv::initialise(impl_->plan, layout(), parameters, rng);
 }
 
 Score Model::gradient(std::span<const float> parameters, const Batch& batch,
@@ -102,7 +94,7 @@ Score Model::gradient(std::span<const float> parameters, const Batch& batch,
   Network<float>& network = impl_->network_for(batch.size);
   const std::span<const float> outputs = network.forward(parameters, batch.inputs, true, rng);
   impl_->d_outputs.resize(outputs.size());
-  const Score score = impl_->score(outputs, batch, impl_->d_outputs);
+  const Score score = score_outputs(impl_->loss, outputs, batch, impl_->d_outputs);
   network.backward(parameters, impl_->d_outputs, gradient, ready);
   return score;
 }
@@ -120,7 +112,7 @@ Score Model::evaluate(std::span<const float> parameters, const Batch& batch) {
   Rng unused(0);
   const std::span<const float> outputs =
       impl_->network_for(impl_->batch).forward(parameters, inputs, false, unused);
-  return impl_->score(outputs.first(batch.size * impl_->plan.outputs), batch, {});
+  return score_outputs(impl_->loss, outputs.first(batch.size * impl_->plan.outputs), batch, {});
 }
 
 }  // namespace gv

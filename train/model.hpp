@@ -25,6 +25,11 @@ struct Score {
   }
 };
 
+/// What a model's outputs (batch, outputs) are worth. `d_outputs` (same shape, may be empty)
+/// becomes the gradient of the mean loss over the batch.
+Score score_outputs(LossKind loss, std::span<const float> outputs, const Batch& batch,
+                    std::span<float> d_outputs);
+
 /// Everything wrong with a spec for inputs of this shape (places are "layers[3]"); empty if sound.
 Problems problems(const ModelSpec& spec, SampleShape input);
 

@@ -1,0 +1,318 @@
+// Pipelines of real stages, in every schedule, against one model trained serially.
+#include <catch2/catch.hpp>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "consensus/pipeline/schedule.hpp"
+#include "train/data/generated.hpp"
+#include "train/data/sampler.hpp"
+#include "train/optimizer.hpp"
+#include "train/stage_trainer.hpp"
+
+namespace gv {
+namespace {
+
+using Action = PipelineAction;
+using Vector = std::vector<float>;
+
+constexpr std::size_t micro_batch = 4;
+
+/// Seven layers with parameters, of unlike sizes.
+ModelSpec deep_model(bool dropout) {
+  ModelSpec spec = mlp({24, 9, 16, 5, 12, 20}, 3);
+  if (dropout)
+    spec.layers.insert(spec.layers.begin() + 3, {.kind = LayerKind::dropout, .rate = 0.3});
+  return spec;
+}
+
+/// One past the last layer of each of `stages` stages, unequal on purpose.
+std::vector<std::size_t> cut(const ModelSpec& model, std::size_t stages) {
+  std::vector<std::size_t> ends;
+  for (std::size_t s = 1; s < stages; ++s) ends.push_back(2 * s);
+  ends.push_back(model.layers.size());
+  return ends;
+}
+
+std::shared_ptr<const DataSet> blobs() {
+  return std::make_shared<const DataSet>(
+      generate_blobs({.samples = 300, .features = 10, .classes = 3, .noise = 1, .seed = 3}, 0));
+}
+
+StagesSpec spec_of(std::size_t stages, std::size_t micro_batches, std::size_t updates,
+                   bool dropout = false) {
+  const ModelSpec model = deep_model(dropout);
+  return {.trainer = {.model = model,
+                      .optimizer = {.kind = OptimizerKind::nesterov},
+                      .schedule = {.learning_rate = 0.05},
+                      .batch = micro_batch,
+                      .steps = 100,
+                      .seed = 9,
+                      .peer = 2},
+          .ends = cut(model, stages),
+          .micro_batches_a_run = micro_batches,
+          .updates_a_run = updates};
+}
+
+/// Works the lists of a schedule off, one operation after another, with a trainer for each worker.
+class Pipeline {
+ public:
+  Pipeline(const StagesSpec& spec, std::size_t workers) : spec_(spec) {
+    for (std::size_t w = 0; w < workers; ++w) trainers_.emplace_back(spec, blobs());
+  }
+
+  void run(const PipelineSchedule& schedule) {
+    std::vector<std::size_t> positions(schedule.workers.size(), 0);
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (std::size_t w = 0; w < positions.size(); ++w) {
+        while (positions[w] < schedule.workers[w].size() &&
+               carry_out(w, schedule.workers[w][positions[w]])) {
+          ++positions[w];
+          moved = true;
+        }
+      }
+    }
+    for (std::size_t w = 0; w < positions.size(); ++w) {
+      REQUIRE(positions[w] == schedule.workers[w].size());
+    }
+    for (StageTrainer& trainer : trainers_) trainer.end_run(schedule.micro_batches);
+    forward_.clear();
+    backward_.clear();
+    sums_.clear();
+  }
+
+  Vector parameters(std::size_t stage) {
+    const auto values = trainers_[home_.at(stage)].parameters(stage);
+    return {values.begin(), values.end()};
+  }
+
+ private:
+  bool carry_out(std::size_t worker, const PipelineOperation& what) {
+    StageTrainer& trainer = trainers_[worker];
+    const std::size_t s = what.stage;
+    const std::size_t last = trainer.stages() - 1;
+    trainer.take_up(s);
+    home_[s] = worker;
+    const std::pair key{what.micro_batch, what.stage};
+    Vector& sum = sums_[{worker, s}];
+    if (sum.empty()) sum.resize(trainer.layout(s).size());
+    Vector in;
+    Vector out;
+    switch (what.action) {
+      case Action::forward:
+        if (s > 0) {
+          if (!forward_.contains(key)) return false;
+          in = forward_[key];
+        }
+        out.resize(trainer.boundary(s + 1).forward());
+        trainer.forward(s, what.micro_batch, what.micro_batch, what.version, in, out);
+        forward_[{what.micro_batch, what.stage + 1}] = out;
+        return true;
+      case Action::backward:
+      case Action::backward_input:
+        if (s < last) {
+          if (!backward_.contains(key)) return false;
+          in = backward_[key];
+        }
+        out.resize(trainer.boundary(s).activations);
+        if (what.action == Action::backward) {
+          trainer.backward(s, what.micro_batch, in, out, sum);
+        } else {
+          trainer.backward_input(s, what.micro_batch, in, out);
+        }
+        if (s > 0) backward_[{what.micro_batch, what.stage - 1}] = out;
+        return true;
+      case Action::backward_weight:
+        trainer.backward_weight(s, what.micro_batch, sum);
+        return true;
+      case Action::update:
+        trainer.update(s, sum, spec_.micro_batches_a_run / spec_.updates_a_run);
+        sum.assign(sum.size(), 0);
+        return true;
+    }
+    return false;
+  }
+
+  StagesSpec spec_;
+  std::vector<StageTrainer> trainers_;
+  std::map<std::size_t, std::size_t> home_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Vector> forward_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Vector> backward_;
+  std::map<std::pair<std::size_t, std::size_t>, Vector> sums_;
+};
+
+/// The whole model on one peer. `version_of(b, s)` says after how many updates the parameters of
+/// stage s are that micro-batch b meets.
+class Serial {
+ public:
+  explicit Serial(const StagesSpec& spec)
+      : spec_(spec),
+        data_(blobs()),
+        model_(spec.trainer.model, data_->shape, micro_batch),
+        sampler_(data_, spec.trainer.seed, spec.trainer.peer),
+        optimizer_(spec.trainer.optimizer, model_.layout().size()),
+        parameters_(model_.layout().size()) {
+    model_.initialise(parameters_, Rng(spec.trainer.seed).fork("model"));
+    StageTrainer stages(spec, data_);
+    for (std::size_t s = 0; s < stages.stages(); ++s) sizes_.push_back(stages.layout(s).size());
+  }
+
+  template <class VersionOf>
+  void run(VersionOf version_of) {
+    const std::size_t each = spec_.micro_batches_a_run / spec_.updates_a_run;
+    std::vector<Vector> versions{parameters_};
+    Vector sum(parameters_.size());
+    Vector one(parameters_.size());
+    Rng unused(0);
+    for (std::size_t b = 0; b < spec_.micro_batches_a_run; ++b) {
+      Vector met;
+      std::size_t offset = 0;
+      for (std::size_t s = 0; s < sizes_.size(); ++s) {
+        const Vector& version = versions[version_of(b, s)];
+        met.insert(met.end(), version.begin() + static_cast<std::ptrdiff_t>(offset),
+                   version.begin() + static_cast<std::ptrdiff_t>(offset + sizes_[s]));
+        offset += sizes_[s];
+      }
+      model_.gradient(met, sampler_.batch(position_, micro_batch), one, unused);
+      position_ = sampler_.after(position_, micro_batch);
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += one[i];
+      if ((b + 1) % each != 0) continue;
+      for (float& value : sum) value *= 1 / static_cast<float>(each);
+      optimizer_.step(parameters_, sum, 0.05);
+      versions.push_back(parameters_);
+      sum.assign(sum.size(), 0);
+    }
+  }
+
+  Vector stage(std::size_t stage) const {
+    std::size_t offset = 0;
+    for (std::size_t s = 0; s < stage; ++s) offset += sizes_[s];
+    return {parameters_.begin() + static_cast<std::ptrdiff_t>(offset),
+            parameters_.begin() + static_cast<std::ptrdiff_t>(offset + sizes_[stage])};
+  }
+
+ private:
+  StagesSpec spec_;
+  std::shared_ptr<const DataSet> data_;
+  Model model_;
+  Sampler sampler_;
+  Optimizer optimizer_;
+  Vector parameters_;
+  std::vector<std::size_t> sizes_;
+  std::uint64_t position_ = 0;
+};
+
+constexpr auto newest = [](std::size_t, std::size_t) { return std::size_t{0}; };
+
+}  // namespace
+
+TEST_CASE("pipelines in lockstep are the serial run bit for bit") {
+  for (const PipelineKind kind :
+       {PipelineKind::gpipe, PipelineKind::one_f_one_b, PipelineKind::zero_bubble}) {
+    for (std::size_t p = 1; p <= 6; ++p) {
+      for (std::size_t m = 1; m <= 9; ++m) {
+        const StagesSpec spec = spec_of(p, m, 1);
+        Pipeline pipeline(spec, p);
+        Serial serial(spec);
+        const PipelineSchedule schedule = make_schedule(kind, straight_routes(p, m), p);
+        for (int run = 0; run < 3; ++run) {
+          pipeline.run(schedule);
+          serial.run(newest);
+        }
+        INFO(to_string(kind) << ", " << p << " stages, " << m << " micro-batches");
+        for (std::size_t s = 0; s < p; ++s) REQUIRE(pipeline.parameters(s) == serial.stage(s));
+      }
+    }
+  }
+}
+
+TEST_CASE("PipeDream is a serial run in which every stage's parameters are of its own age") {
+  for (std::size_t p = 1; p <= 6; ++p) {
+    constexpr std::size_t m = 12;
+    const StagesSpec spec = spec_of(p, m, m);
+    Pipeline pipeline(spec, p);
+    Serial serial(spec);
+    for (int run = 0; run < 2; ++run) {
+      pipeline.run(make_schedule(PipelineKind::pipedream, straight_routes(p, m), p));
+      // w_s(t+1) = w_s(t) - eta grad_s(w_0(t-p+1), ..., w_{p-1}(t)).
+      serial.run([p](std::size_t b, std::size_t s) {
+        const std::size_t age = p - 1 - s;
+        return b > age ? b - age : 0;
+      });
+    }
+    for (std::size_t s = 0; s < p; ++s) REQUIRE(pipeline.parameters(s) == serial.stage(s));
+  }
+}
+
+TEST_CASE("2BW is a serial run delayed by one update") {
+  for (std::size_t p = 1; p <= 4; ++p) {
+    for (const std::size_t each : {p, p + 1}) {
+      const StagesSpec spec = spec_of(p, 5 * each, 5);
+      Pipeline pipeline(spec, p);
+      Serial serial(spec);
+      pipeline.run(make_schedule(PipelineKind::two_bw, straight_routes(p, 5 * each), p, each));
+      serial.run([each](std::size_t b, std::size_t) {
+        const std::size_t update = b / each;
+        return update > 0 ? update - 1 : 0;
+      });
+      for (std::size_t s = 0; s < p; ++s) REQUIRE(pipeline.parameters(s) == serial.stage(s));
+    }
+  }
+}
+
+TEST_CASE("activations computed again are the same also with dropout") {
+  for (const bool first : {false, true}) {
+    StagesSpec spec = spec_of(3, 5, 1, true);
+    spec.recomputes = first;
+    Pipeline again(spec, 3);
+    spec.recomputes = !first;
+    Pipeline kept(spec, 3);
+    for (int run = 0; run < 3; ++run) {
+      again.run(make_schedule(PipelineKind::one_f_one_b, straight_routes(3, 5), 3));
+      kept.run(make_schedule(PipelineKind::zero_bubble, straight_routes(3, 5), 3));
+    }
+    for (std::size_t s = 0; s < 3; ++s) REQUIRE(again.parameters(s) == kept.parameters(s));
+  }
+}
+
+TEST_CASE("a run that was given up leaves no trace") {
+  const StagesSpec spec = spec_of(1, 4, 1);
+  StageTrainer trainer(spec, blobs());
+  StageTrainer other(spec, blobs());
+  Vector sum(trainer.layout(0).size());
+  trainer.take_up(0);
+  other.take_up(0);
+  trainer.forward(0, 0, 0, 0, {}, {});
+  trainer.forward(0, 1, 1, 0, {}, {});
+  trainer.backward(0, 0, {}, {}, sum);
+  trainer.abandon_run();
+  for (StageTrainer* one : {&trainer, &other}) {
+    sum.assign(sum.size(), 0);
+    for (std::uint32_t b = 0; b < 4; ++b) {
+      one->forward(0, b, b, 0, {}, {});
+      one->backward(0, b, {}, {}, sum);
+    }
+    one->update(0, sum, 4);
+    one->end_run(4);
+  }
+  const auto a = trainer.parameters(0);
+  const auto b = other.parameters(0);
+  CHECK(std::vector(a.begin(), a.end()) == std::vector(b.begin(), b.end()));
+}
+
+TEST_CASE("a cut that does not fit the model is refused with the number of its layers") {
+  const ModelSpec model = deep_model(false);
+  const SampleShape shape{10, 1, 1};
+  CHECK(cut_problems(model, shape, {2, 13}).empty());
+  for (const std::vector<std::size_t>& ends :
+       {std::vector<std::size_t>{}, {2, 12}, {5, 5, 13}, {0, 13}, {2, 14}}) {
+    const Problems found = cut_problems(model, shape, ends);
+    REQUIRE(found.size() == 1);
+    CHECK_THAT(to_string(found.front()), Catch::Contains("13 layers"));
+  }
+  CHECK_THAT(to_string(cut_problems(model, shape, {1, 2, 13}).front()),
+             Catch::Contains("stage 1 has no parameters"));
+}
+
+}  // namespace gv

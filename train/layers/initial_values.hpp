@@ -1,0 +1,16 @@
+// The values that parameters begin with.
+#pragma once
+
+#include <span>
+
+#include "consensus/base/rng.hpp"
+#include "train/layers/plan.hpp"
+
+namespace gv {
+
+/// Fills `parameters` (layout.size() floats) as Model::initialise does, for a layout of tensors of
+/// `whole`: all of them, or those of a slice. What a tensor becomes depends on its name and `rng`
+/// alone, so a slice begins as it would in the whole model.
+void initialise(const ModelPlan& whole, const Layout& layout, std::span<float> parameters, Rng rng);
+
+}  // namespace gv

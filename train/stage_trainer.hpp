@@ -1,0 +1,111 @@
+// How one peer of a pipeline learns: the stages of the model it carries, one micro-batch at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "train/data_set.hpp"
+#include "train/model.hpp"
+#include "train/trainer.hpp"
+
+namespace gv {
+
+/// A model cut into stages, and how each is trained.
+struct StagesSpec {
+  TrainerSpec trainer;                  ///< `batch` is the size of a micro-batch.
+  std::vector<std::size_t> ends;        ///< One past the last layer of each stage, rising.
+  bool recomputes = false;              ///< Keeps inputs alone and computes the rest again.
+  std::size_t micro_batches_a_run = 1;  ///< Of everybody: gradients are means over them,
+  std::size_t updates_a_run = 1;        ///< or over those of one of so many updates.
+};
+
+/// What a stage gets from the one before it, for one micro-batch: activations (batch, C, H, W) and
+/// behind them the labels or targets, which the last stage needs. What comes back is as long as the
+/// activations.
+struct BoundarySize {
+  std::size_t activations = 0;
+  std::size_t truth = 0;
+
+  std::size_t forward() const { return activations + truth; }
+};
+
+/// Owns the live parameters of some stages, and activations of micro-batches under way. Not
+/// thread-safe: whoever runs jobs owns it meanwhile. A micro-batch goes through one stage by
+/// forward() and later either backward(), or backward_input() and backward_weight().
+class StageTrainer {
+ public:
+  /// `shard` is what the first stage draws from. The spec and its cut must be sound.
+  StageTrainer(StagesSpec spec, std::shared_ptr<const DataSet> shard);
+  StageTrainer(StageTrainer&&) noexcept;
+  ~StageTrainer();
+
+  std::size_t stages() const;
+  /// Of one stage alone; tensors are named as in the whole model.
+  const Layout& layout(std::size_t stage) const;
+  /// Before that stage; before the first and behind the last nothing passes.
+  BoundarySize boundary(std::size_t stage) const;
+
+  /// Optimiser steps made, which is where schedules stand; the same for all stages.
+  std::uint64_t step() const;
+  double learning_rate() const;
+
+  /// Carries a stage from now on, as it is before the first step. Nothing if it is carried already.
+  void take_up(std::size_t stage);
+  /// Gives it back with all its memory.
+  void put_down(std::size_t stage);
+  bool carries(std::size_t stage) const;
+  std::span<const float> parameters(std::size_t stage) const;
+
+  /// Parameters of a carried stage, then what its optimiser keeps.
+  std::size_t state_size(std::size_t stage) const;
+  void copy_state(std::size_t stage, std::span<float> out) const;
+  /// Takes over another replica's copy_state() of that stage, after so many updates.
+  void adopt_state(std::size_t stage, std::span<const float> state, std::uint64_t updates);
+  /// All carried stages now stand there.
+  void move_to(std::uint64_t step);
+  std::uint64_t updates(std::size_t stage) const;
+
+  /// Takes micro-batch `number` of this run through a stage, with its parameters after `version`
+  /// updates of the run. The first stage draws the peer's own batch number `draw` of the run and
+  /// takes no `in`; `out` (boundary(stage + 1).forward() floats) is empty for the last, which
+  /// computes the loss instead.
+  Score forward(std::size_t stage, std::uint32_t number, std::size_t draw, std::uint32_t version,
+                std::span<const float> in, std::span<float> out);
+
+  /// Adds the gradient of the micro-batch's mean loss to `gradient` (layout(stage).size() floats)
+  /// and writes what the stage before needs to `d_in` (empty for the first). `d_out` is empty for
+  /// the last stage.
+  void backward(std::size_t stage, std::uint32_t number, std::span<const float> d_out,
+                std::span<float> d_in, std::span<float> gradient);
+  void backward_input(std::size_t stage, std::uint32_t number, std::span<const float> d_out,
+                      std::span<float> d_in);
+  void backward_weight(std::size_t stage, std::uint32_t number, std::span<float> gradient);
+
+  /// One optimiser step of a stage with the sum of gradients of so many micro-batches. Versions
+  /// that micro-batches under way went forward with are kept for them.
+  void update(std::size_t stage, std::span<const float> sum, std::size_t micro_batches);
+  /// x += scale * force, for the newest version.
+  void add(std::size_t stage, std::span<const float> force, float scale);
+
+  /// The run is over, with so many batches of our own: the next one draws others.
+  void end_run(std::size_t drawn);
+  /// The run is given up: micro-batches under way are forgotten. Parameters stay as they are.
+  void abandon_run();
+
+  /// Where the sampler goes on.
+  std::uint64_t position() const;
+  void set_position(std::uint64_t position);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Everything wrong with a cut of this model, for people; places are "pipeline.ends".
+Problems cut_problems(const ModelSpec& model, SampleShape input,
+                      const std::vector<std::size_t>& ends);
+
+}  // namespace gv
