@@ -1,6 +1,8 @@
 // Names of the enumerations that travel in messages.
 #include "consensus/message.hpp"
 
+#include <tuple>
+
 namespace gv {
 
 std::string_view to_string(Reason reason) {
@@ -65,6 +67,11 @@ std::string_view to_string(Phase phase) {
       return "done";
   }
   return "unknown";
+}
+
+bool is_before(const Standing& a, const Standing& b) {
+  return std::tuple(a.samples, a.operation, a.history) <
+         std::tuple(b.samples, b.operation, b.history);
 }
 
 }  // namespace gv

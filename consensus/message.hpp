@@ -199,6 +199,30 @@ struct Standing {
   friend bool operator==(const Standing&, const Standing&) = default;
 };
 
+/// The model that has seen more samples wins; among equals any, but everybody the same.
+bool is_before(const Standing& a, const Standing& b);
+
+/// The state of one stage of a pipeline that a peer has.
+struct StageClaim {
+  std::uint32_t stage = 0;
+  bool carried = false;  ///< It works with it; or else it keeps a copy.
+  Standing standing;
+
+  friend bool operator==(const StageClaim&, const StageClaim&) = default;
+};
+
+/// No peer claims more, so that its words stay small.
+inline constexpr std::size_t stage_claims_max = 256;
+
+/// A stage that a peer carries, and who sends it the state; itself if it has it.
+struct StageDuty {
+  std::uint32_t stage = 0;
+  PeerId carrier{};
+  PeerId source{};
+
+  friend bool operator==(const StageDuty&, const StageDuty&) = default;
+};
+
 /// Let us agree on a new epoch; whatever ran is over. From `ballot.proposer` alone.
 struct Propose {
   EpochId ballot;
@@ -221,7 +245,8 @@ struct Confirm {
   EpochId ballot;
   Standing standing;
   float samples_per_second = 0;
-  std::vector<LinkReport> links;  ///< From here, those measured; at most `link_reports_max`.
+  std::vector<LinkReport> links;   ///< From here, those measured; at most `link_reports_max`.
+  std::vector<StageClaim> claims;  ///< Of a pipeline's stages; at most `stage_claims_max`.
 };
 
 /// I have answered a later ballot than yours.
@@ -237,8 +262,9 @@ struct Start {
   std::vector<std::uint32_t> shares;  ///< Samples of each in an operation.
   Standing standing;                  ///< All go on from here.
   ReduceAlgorithm algorithm = ReduceAlgorithm::ring;
-  PeerId slowest_from{};  ///< The link that sums wait for, from here
-  LinkReport slowest;     ///< to there; of 0 bytes a second if none was measured.
+  PeerId slowest_from{};          ///< The link that sums wait for, from here
+  LinkReport slowest;             ///< to there; of 0 bytes a second if none was measured.
+  std::vector<StageDuty> duties;  ///< In a pipeline: sorted by carrier and stage.
 };
 
 /// The epoch is over: a peer is lost, or nothing comes any more.
@@ -265,8 +291,15 @@ struct Probed {
   TransferId id;  ///< Of the probe.
 };
 
+/// My part of a pipeline's operation is complete: I can make its update, whatever happens.
+struct Complete {
+  EpochId ballot;
+  std::uint64_t operation = 0;
+  bool again = false;  ///< In answer to one that came late: no answer is wanted.
+};
+
 using Message = std::variant<Ping, PingRequest, Ack, Nack, PushPull, Offer, Accept, Refuse, Ready,
                              Commit, Query, Abort, Resume, Fetch, Coming, Propose, Confirm,
-                             Overtaken, Start, Halt, Check, Here, Probed>;
+                             Overtaken, Start, Halt, Check, Here, Probed, Complete>;
 
 }  // namespace gv

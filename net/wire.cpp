@@ -179,9 +179,23 @@ void serialize(A& ar, LinkReport& r) {
 }
 
 template <BoundedArchive A>
+void serialize(A& ar, StageClaim& c) {
+  ar(c.stage, c.carried, c.standing);
+}
+
+template <BoundedArchive A>
+void serialize(A& ar, StageDuty& d) {
+  ar(d.stage, d.carrier, d.source);
+}
+
+template <BoundedArchive A>
 void serialize(A& ar, Confirm& m) {
   ar(m.ballot, m.standing, Finite{"the number of samples per second", m.samples_per_second},
-     m.links);
+     m.links, m.claims);
+  if (m.claims.size() > stage_claims_max) {
+    throw ArchiveError(std::to_string(m.claims.size()) + " stages are over the limit of " +
+                       std::to_string(stage_claims_max));
+  }
   if (m.links.size() > link_reports_max) {
     throw ArchiveError(std::to_string(m.links.size()) + " links are over the limit of " +
                        std::to_string(link_reports_max));
@@ -195,12 +209,18 @@ void serialize(A& ar, Overtaken& m) {
 
 template <BoundedArchive A>
 void serialize(A& ar, Start& m) {
-  ar(m.ballot, m.order, m.sources, m.shares, m.standing, m.algorithm, m.slowest_from, m.slowest);
+  ar(m.ballot, m.order, m.sources, m.shares, m.standing, m.algorithm, m.slowest_from, m.slowest,
+     m.duties);
 }
 
 template <BoundedArchive A>
 void serialize(A& ar, Halt& m) {
   ar(m.ballot, m.blamed);
+}
+
+template <BoundedArchive A>
+void serialize(A& ar, Complete& m) {
+  ar(m.ballot, m.operation, m.again);
 }
 
 template <BoundedArchive A>
@@ -237,7 +257,7 @@ constexpr std::uint8_t first_message_kind = 16;
 constexpr std::array message_names = {
     "ping",    "ping request", "ack",   "nack",  "push-pull", "offer", "accept", "refuse",
     "ready",   "commit",       "query", "abort", "resume",    "fetch", "coming", "propose",
-    "confirm", "overtaken",    "start", "halt",  "check",     "here",  "probed"};
+    "confirm", "overtaken",    "start", "halt",  "check",     "here",  "probed", "complete"};
 static_assert(message_names.size() == std::variant_size_v<Message>);
 
 /// A default value of the kind, to be filled in; empty for an unknown kind.

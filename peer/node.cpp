@@ -74,6 +74,7 @@ void Node::receive(Time now, const Envelope& envelope, NodeEffects& out) {
                  [&](const Check& m) { for_mode(m); },
                  [&](const Here& m) { for_mode(m); },
                  [&](const Probed& m) { for_mode(m); },
+                 [&](const Complete& m) { for_mode(m); },
              },
              envelope.message);
   settle(now, out);

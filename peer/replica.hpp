@@ -14,6 +14,7 @@
 #include "consensus/replica.hpp"
 #include "consensus/ring/outer_step.hpp"
 #include "consensus/ring/value_codec.hpp"
+#include "peer/stage_job.hpp"
 #include "train/trainer.hpp"
 
 namespace gv {
@@ -53,6 +54,7 @@ struct Job {
   std::vector<Force> forces;             ///< Add these.
   std::uint64_t steps = 0;               ///< Take this many optimiser steps.
   std::optional<GradientOrder> gradient;
+  std::optional<StageJob> stages;      ///< Of a pipeline, where all the rest but `save` is empty.
   std::shared_ptr<Snapshot> snapshot;  ///< Copy the parameters here at the end, if not null.
   bool save = false;                   ///< Write a checkpoint at the end.
 };
@@ -69,6 +71,7 @@ struct JobDone {
   std::shared_ptr<Floats> state;       ///< The one asked for, filled.
   std::size_t gradient_samples = 0;    ///< Of what was computed for a sum, if it was.
   bool gradient_writable = true;       ///< That is finite, and so in its codec.
+  std::optional<StageJob> stages;      ///< What was asked for, done.
   Duration busy{};           ///< How long the job took, as measured by the one who ran it.
   bool saved = false;        ///< A checkpoint was asked for and written.
   std::string save_problem;  ///< Why it could not be written; empty if it was.

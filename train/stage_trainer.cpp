@@ -43,6 +43,8 @@ struct Carried {
   Parameters before;  ///< The version before the newest, where schedules ask for it.
   std::uint32_t version = 0;
   Optimizer optimizer;
+  Parameters at_begin;                       ///< Of a run of many updates, after the first of them,
+  std::optional<Optimizer> optimizer_begin;  ///< in case it is given up.
   std::map<std::uint32_t, Flight> flights;
   std::vector<std::unique_ptr<Network<float>>> spare;
   std::vector<float> gradient;  ///< Of one micro-batch, or a mean.
@@ -296,6 +298,10 @@ void StageTrainer::update(std::size_t stage, std::span<const float> sum,
   Carried& own = *impl_->carried[stage];
   // Versions in use stay as they are; the newest moves on.
   if (impl_->spec.updates_a_run > 1) {
+    if (own.version == 0) {
+      own.at_begin = own.newest;
+      own.optimizer_begin = own.optimizer;
+    }
     own.before = own.newest;
     own.newest = std::make_shared<std::vector<float>>(*own.newest);
   }
@@ -316,9 +322,18 @@ void StageTrainer::add(std::size_t stage, std::span<const float> force, float sc
   add_scaled(x.data(), force.data(), x.size(), scale);
 }
 
+void StageTrainer::set(std::size_t stage, std::span<const float> values) {
+  std::vector<float>& x = *impl_->carried[stage]->newest;
+  check(values.size() == x.size(), "parameters have the stage's size");
+  std::ranges::copy(values, x.begin());
+}
+
 void StageTrainer::end_run(std::size_t drawn) {
   for (std::size_t i = 0; i < drawn; ++i) {
     impl_->position = impl_->sampler.after(impl_->position, impl_->spec.trainer.batch);
+  }
+  for (std::optional<Carried>& own : impl_->carried) {
+    if (own) own->at_begin = nullptr;
   }
   abandon_run();
   impl_->step += impl_->spec.updates_a_run;
@@ -327,6 +342,10 @@ void StageTrainer::end_run(std::size_t drawn) {
 void StageTrainer::abandon_run() {
   for (std::optional<Carried>& own : impl_->carried) {
     if (!own) continue;
+    if (own->at_begin) {
+      own->newest = std::exchange(own->at_begin, nullptr);
+      own->optimizer = *std::move(own->optimizer_begin);
+    }
     for (auto& [number, flight] : own->flights) {
       if (flight.network) own->spare.push_back(std::move(flight.network));
     }

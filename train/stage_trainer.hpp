@@ -89,10 +89,13 @@ class StageTrainer {
   void update(std::size_t stage, std::span<const float> sum, std::size_t micro_batches);
   /// x += scale * force, for the newest version.
   void add(std::size_t stage, std::span<const float> force, float scale);
+  /// x = values, for the newest version.
+  void set(std::size_t stage, std::span<const float> values);
 
   /// The run is over, with so many batches of our own: the next one draws others.
   void end_run(std::size_t drawn);
-  /// The run is given up: micro-batches under way are forgotten. Parameters stay as they are.
+  /// The run is given up: micro-batches under way are forgotten, and everything is again as it was
+  /// when the run began.
   void abandon_run();
 
   /// Where the sampler goes on.

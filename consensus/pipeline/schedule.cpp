@@ -252,14 +252,9 @@ Problems problems(PipelineKind kind, const Routes& routes, std::size_t workers,
     return found;
   }
   const std::size_t stages = routes.front().size();
-  if (kind == PipelineKind::chimera) {
-    if (stages % 2 != 0) {
-      found.push_back({place, "chains in both directions need an even number of stages",
-                       "use " + std::to_string(stages + 1) + " stages, or 1f1b"});
-    } else if (routes != mirrored_routes(stages, routes.size())) {
-      found.push_back({place, "it has routes of its own: one chain, in both directions",
-                       "leave the router and the chains to it"});
-    }
+  if (kind == PipelineKind::chimera && stages % 2 != 0) {
+    found.push_back({place, "chains in both directions need an even number of stages",
+                     "use " + std::to_string(stages + 1) + " stages, or 1f1b"});
   }
   if (!is_synchronous(kind) && !are_fixed_chains(routes, workers)) {
     found.push_back({place, "its parameters have versions, which only fixed chains agree on",

@@ -8,6 +8,7 @@
 
 #include "consensus/base/check.hpp"
 #include "consensus/base/rng.hpp"
+#include "consensus/pipeline/stage_plan.hpp"
 #include "consensus/ring/batch_share.hpp"
 
 namespace gv {
@@ -23,11 +24,6 @@ constexpr double newest_weight = 0.2;
 /// begins to count anew.
 constexpr int session_bits = 20;
 
-/// The model that has seen more samples wins; among equals any, but everybody the same.
-auto rank_of(const Standing& standing) {
-  return std::tuple(standing.samples, standing.operation, standing.history);
-}
-
 Epoch epoch_of(const Start& start) {
   return {.id = start.ballot,
           .order = start.order,
@@ -36,7 +32,8 @@ Epoch epoch_of(const Start& start) {
           .standing = start.standing,
           .algorithm = start.algorithm,
           .slowest_from = start.slowest_from,
-          .slowest = start.slowest};
+          .slowest = start.slowest,
+          .duties = start.duties};
 }
 
 }  // namespace
@@ -144,7 +141,7 @@ void RingAgreement::propose(Time now, Effects& out) {
   proposed_at_ = now;
   ask_again_at_ = now + patience() / 3;
   answers_.clear();
-  answers_[self_] = {standing_, speed_, links_};
+  answers_[self_] = {standing_, speed_, links_, claims_};
   asked_ = candidates_;
   std::erase(asked_, self_);
   for (const PeerId peer : asked_) ask(peer, out);
@@ -196,13 +193,11 @@ std::vector<std::uint32_t> RingAgreement::shares(const std::vector<PeerId>& orde
   return takes(old) - takes(fresh) > worth_changing * takes(old) ? fresh : old;
 }
 
-void RingAgreement::decide(Time now, Effects& out) {
-  // Who was lost after its answer would only end the epoch again; if it lives, it joins the next.
-  std::erase_if(answers_, [this](const auto& answer) { return blamed_.contains(answer.first); });
+/// Everybody has the whole model, or is sent it.
+std::optional<Start> RingAgreement::lockstep() const {
   Start start{.ballot = promised_};
-  const auto newest =
-      std::ranges::max_element(answers_, std::ranges::less{},
-                               [](const auto& answer) { return rank_of(answer.second.standing); });
+  const auto newest = std::ranges::max_element(
+      answers_, is_before, [](const auto& answer) { return answer.second.standing; });
   start.standing = newest->second.standing;
   const ReduceChoice chosen = choice();
   start.order = chosen.order;
@@ -224,14 +219,48 @@ void RingAgreement::decide(Time now, Effects& out) {
     start.sources.push_back(has_it ? peer : holders[next++ % holders.size()]);
   }
   start.shares = shares(start.order);
+  return start;
+}
+
+/// Everybody has stages of it. Shares are speeds here, in thousandths of the fastest.
+std::optional<Start> RingAgreement::pipeline() const {
+  std::vector<StageOffer> offers;
+  double fastest = 0;
+  for (const auto& [peer, answer] : answers_) {
+    offers.push_back({peer, answer.speed, answer.claims});
+    fastest = std::max(fastest, static_cast<double>(answer.speed));
+  }
+  std::optional<StagePlan> plan = plan_stages(offers, options_.stage_seconds);
+  if (!plan) return std::nullopt;
+  Start start{.ballot = promised_, .standing = plan->standing};
+  for (const StageOffer& offer : offers) {
+    start.order.push_back(offer.peer);
+    start.sources.push_back(offer.peer);
+    const double share = offer.speed > 0 ? offer.speed / fastest : 1;
+    start.shares.push_back(static_cast<std::uint32_t>(std::max(1.0, 1000 * share)));
+  }
+  start.duties = std::move(plan->duties);
+  return start;
+}
+
+void RingAgreement::decide(Time now, Effects& out) {
+  // Who was lost after its answer would only end the epoch again; if it lives, it joins the next.
+  std::erase_if(answers_, [this](const auto& answer) { return blamed_.contains(answer.first); });
+  const std::optional<Start> start = options_.stage_seconds.empty() ? lockstep() : pipeline();
   for (const PeerId peer : asked_) {
     // Who did not answer learns that it is not in, should it hear of it.
     if (!answers_.contains(peer)) blamed_.insert(peer);
-    out.send(peer, start);
+    if (start) out.send(peer, *start);
+  }
+  if (!start) {
+    out.events.push_back({.name = "stage_lost", .detail = "nobody here has all stages of a model"});
+    stand_still(now);
+    still_since_ = now + patience();
+    return;
   }
   decided_ = start;
   too_late_.clear();
-  begin(now, epoch_of(start), out);
+  begin(now, epoch_of(*start), out);
 }
 
 void RingAgreement::begin(Time, Epoch epoch, Effects& out) {
@@ -256,7 +285,8 @@ void RingAgreement::confirm(Effects& out) const {
   out.send(promised_.proposer, Confirm{.ballot = promised_,
                                        .standing = standing_,
                                        .samples_per_second = speed_,
-                                       .links = links_});
+                                       .links = links_,
+                                       .claims = claims_});
 }
 
 void RingAgreement::receive(Time now, PeerId from, const Message& message, Effects& out) {
@@ -308,7 +338,7 @@ void RingAgreement::receive(Time now, PeerId from, const Confirm& message, Effec
   const bool awaited =
       proposing_ && message.ballot == promised_ && std::ranges::find(asked_, from) != asked_.end();
   if (!awaited) return;
-  const Answer answer{message.standing, message.samples_per_second, message.links};
+  const Answer answer{message.standing, message.samples_per_second, message.links, message.claims};
   if (answers_.emplace(from, answer).second) measure(now);
   if (answers_.size() == asked_.size() + 1) decide(now, out);
 }
@@ -327,18 +357,33 @@ void RingAgreement::receive(Time now, PeerId from, const Start& message, Effects
       answered_ && message.ballot == promised_ && message.ballot.proposer == from && from != self_;
   if (!awaited) return;
   const std::size_t n = message.order.size();
-  const auto place = std::ranges::find(message.order, self_);
   if (n == 0 || message.sources.size() != n || message.shares.size() != n) return;
-  if (place == message.order.end()) {
+  if (std::ranges::find(message.order, self_) == message.order.end()) {
     stand_still(now);
     answered_ = true;
     return;
   }
-  // Whoever is told to go on from its own state must have said that it stands there.
-  const bool has_it =
-      message.sources[static_cast<std::size_t>(place - message.order.begin())] == self_;
-  if (has_it != (message.standing == standing_)) return;
-  begin(now, epoch_of(message), out);
+  if (can_begin(message)) begin(now, epoch_of(message), out);
+}
+
+/// Whoever is told to go on from what it has must have said that it has it.
+bool RingAgreement::can_begin(const Start& start) const {
+  if (options_.stage_seconds.empty()) {
+    const auto rank = std::ranges::find(start.order, self_) - start.order.begin();
+    const bool has_it = start.sources[static_cast<std::size_t>(rank)] == self_;
+    return has_it == (start.standing == standing_);
+  }
+  bool carries = false;
+  for (const StageDuty& duty : start.duties) {
+    if (duty.stage >= options_.stage_seconds.size()) return false;
+    if (duty.carrier != self_) continue;
+    carries = true;
+    const bool is_claimed = std::ranges::any_of(claims_, [&](const StageClaim& claim) {
+      return claim.stage == duty.stage && claim.standing == start.standing;
+    });
+    if (duty.source == self_ && start.standing.operation > 0 && !is_claimed) return false;
+  }
+  return carries;
 }
 
 /// Blame only shortens our wait: whoever is blamed wrongly and answers in time takes part.

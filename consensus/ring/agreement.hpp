@@ -22,8 +22,9 @@ struct Epoch {
   std::vector<std::uint32_t> shares;  ///< Samples each contributes to an operation.
   Standing standing;                  ///< All go on from here.
   ReduceAlgorithm algorithm = ReduceAlgorithm::ring;
-  PeerId slowest_from{};  ///< Where the link begins that sums wait for.
-  LinkReport slowest;     ///< That link; of 0 bytes a second if none was measured.
+  PeerId slowest_from{};          ///< Where the link begins that sums wait for.
+  LinkReport slowest;             ///< That link; of 0 bytes a second if none was measured.
+  std::vector<StageDuty> duties;  ///< In a pipeline: who carries which stage.
 
   /// Names the epoch in pieces and words.
   std::uint64_t key() const { return key_of(id); }
@@ -48,6 +49,9 @@ class RingAgreement {
     std::uint32_t batch_max = 1;               ///< Samples one of them can compute at most.
     std::size_t elements = 0;                  ///< Of the vectors that are summed.
     std::optional<ReduceAlgorithm> algorithm;  ///< Empty: the one predicted to be the fastest.
+    /// In a pipeline: what a micro-batch takes in each stage, relative to the others. Whoever takes
+    /// part then carries stages, and may lack the others'.
+    std::vector<double> stage_seconds;
   };
 
   /// `session` differs from that of every earlier process of this peer, so that no ballot of one is
@@ -61,6 +65,8 @@ class RingAgreement {
   void set_speed(double samples_per_second) { speed_ = static_cast<float>(samples_per_second); }
   /// What we have measured of links from us, at most `link_reports_max`.
   void set_links(std::vector<LinkReport> links) { links_ = std::move(links); }
+  /// Of which stages of a pipeline we have the state, at most `stage_claims_max`.
+  void set_claims(std::vector<StageClaim> claims) { claims_ = std::move(claims); }
   /// How long an operation takes of late; 0 = not known yet.
   void set_operation_seconds(double seconds) { operation_seconds_ = seconds; }
   /// What is assumed of where we all are.
@@ -97,12 +103,16 @@ class RingAgreement {
     Standing standing;
     float speed = 0;
     std::vector<LinkReport> links;
+    std::vector<StageClaim> claims;
   };
 
   void stand_still(Time now);
   void propose(Time now, Effects& out);
   void decide(Time now, Effects& out);
   ReduceChoice choice() const;
+  std::optional<Start> lockstep() const;
+  std::optional<Start> pipeline() const;
+  bool can_begin(const Start& start) const;
   std::vector<std::uint32_t> shares(const std::vector<PeerId>& order) const;
   void begin(Time now, Epoch epoch, Effects& out);
   void receive(Time now, PeerId from, const Propose& message, Effects& out);
@@ -122,6 +132,7 @@ class RingAgreement {
   Standing standing_;
   float speed_ = 0;
   std::vector<LinkReport> links_;
+  std::vector<StageClaim> claims_;
   double operation_seconds_ = 0;
   ReduceSite site_;
   std::vector<PeerId> candidates_;

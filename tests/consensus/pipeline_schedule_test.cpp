@@ -311,8 +311,6 @@ TEST_CASE("routes that a kind cannot work over are refused with a remedy") {
              Catch::Contains("use the fixed router"));
   CHECK_THAT(text_of(problems(PipelineKind::chimera, straight_routes(3, 4), 3, 0)),
              Catch::Contains("use 4 stages"));
-  CHECK_THAT(text_of(problems(PipelineKind::chimera, straight_routes(4, 4), 4, 0)),
-             Catch::Contains("routes of its own"));
   CHECK_THAT(text_of(problems(PipelineKind::two_bw, straight_routes(4, 8), 4, 2)),
              Catch::Contains("accumulate at least 4"));
   CHECK_FALSE(problems(PipelineKind::gpipe, {}, 0, 0).empty());

@@ -65,7 +65,11 @@ std::vector<Frame> one_of_each() {
       Message(Fetch{id, 11}),
       Message(Coming{id, 11, 12, 13}),
       Message(Propose{ballot}),
-      Message(Confirm{ballot, standing, marker, {{PeerId{1}, 1e-4F, 1e9F}, {PeerId{3}, 0, 0}}}),
+      Message(Confirm{ballot,
+                      standing,
+                      marker,
+                      {{PeerId{1}, 1e-4F, 1e9F}, {PeerId{3}, 0, 0}},
+                      {{2, true, standing}, {3, false, {}}}}),
       Message(Overtaken{ballot}),
       Message(Start{ballot,
                     {PeerId{1}, PeerId{2}},
@@ -74,11 +78,13 @@ std::vector<Frame> one_of_each() {
                     standing,
                     ReduceAlgorithm::tree,
                     PeerId{2},
-                    {PeerId{1}, 1e-3F, 5e6F}}),
+                    {PeerId{1}, 1e-3F, 5e6F},
+                    {{4, PeerId{1}, PeerId{2}}, {5, PeerId{2}, PeerId{2}}}}),
       Message(Halt{ballot, {PeerId{5}, PeerId{6}}}),
       Message(Check{ballot}),
       Message(Here{ballot, 77, true}),
       Message(Probed{id}),
+      Message(Complete{ballot, 8, true}),
   };
 }
 

@@ -1,0 +1,82 @@
+// The newest complete cut through what everybody holds.
+#include "consensus/pipeline/stage_plan.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "consensus/pipeline/chain_map.hpp"
+
+namespace gv {
+namespace {
+
+bool holds(const StageOffer& offer, std::uint32_t stage, const Standing& standing) {
+  return std::ranges::any_of(offer.claims, [&](const StageClaim& claim) {
+    return claim.stage == stage && claim.standing == standing;
+  });
+}
+
+bool is_complete(std::span<const StageOffer> offers, std::size_t stages, const Standing& standing) {
+  if (standing.operation == 0) return true;
+  for (std::uint32_t stage = 0; stage < stages; ++stage) {
+    const bool is_held = std::ranges::any_of(
+        offers, [&](const StageOffer& offer) { return holds(offer, stage, standing); });
+    if (!is_held) return false;
+  }
+  return true;
+}
+
+std::optional<Standing> newest_complete(std::span<const StageOffer> offers, std::size_t stages) {
+  std::optional<Standing> newest;
+  for (const StageOffer& offer : offers) {
+    for (const StageClaim& claim : offer.claims) {
+      const bool is_better = !newest || is_before(*newest, claim.standing);
+      if (is_better && is_complete(offers, stages, claim.standing)) newest = claim.standing;
+    }
+  }
+  return newest;
+}
+
+}  // namespace
+
+std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
+                                     std::span<const double> stage_seconds) {
+  const std::optional<Standing> standing = newest_complete(offers, stage_seconds.size());
+  if (!standing) return std::nullopt;
+  std::vector<StageCarrier> carriers;
+  for (const StageOffer& offer : offers) {
+    StageCarrier carrier{.peer = offer.peer, .speed = offer.speed, .stages = {}, .copies = {}};
+    for (const StageClaim& claim : offer.claims) {
+      if (claim.stage >= stage_seconds.size()) continue;
+      if (claim.carried) {
+        carrier.stages.push_back(claim.stage);
+      } else if (claim.standing == *standing) {
+        carrier.copies.push_back(claim.stage);
+      }
+    }
+    std::ranges::sort(carrier.stages);
+    carrier.stages.erase(std::ranges::unique(carrier.stages).begin(), carrier.stages.end());
+    carriers.push_back(std::move(carrier));
+  }
+  StagePlan plan{.standing = *standing, .duties = {}};
+  std::map<PeerId, std::size_t> sent;
+  const auto map = map_stages(carriers, stage_seconds);
+  for (std::size_t i = 0; i < offers.size(); ++i) {
+    for (const std::uint32_t stage : map[i]) {
+      StageDuty duty{.stage = stage, .carrier = offers[i].peer, .source = offers[i].peer};
+      if (standing->operation > 0 && !holds(offers[i], stage, *standing)) {
+        // From whoever has it and sends the fewest others.
+        std::optional<PeerId> best;
+        for (const StageOffer& offer : offers) {
+          if (!holds(offer, stage, *standing)) continue;
+          if (!best || sent[offer.peer] < sent[*best]) best = offer.peer;
+        }
+        duty.source = *best;
+        ++sent[*best];
+      }
+      plan.duties.push_back(duty);
+    }
+  }
+  return plan;
+}
+
+}  // namespace gv

@@ -1,0 +1,31 @@
+// From what peers hold of a pipeline's stages: who carries what, from which state on.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "consensus/message.hpp"
+
+namespace gv {
+
+/// What one peer says when an epoch of a pipeline is agreed on.
+struct StageOffer {
+  PeerId peer{};
+  double speed = 0;  ///< Relative to the others; 0: not known.
+  std::vector<StageClaim> claims;
+};
+
+struct StagePlan {
+  Standing standing;  ///< All go on from here.
+  std::vector<StageDuty> duties;
+};
+
+/// The newest standing at which somebody has every stage, and on it the chain map (map_stages) with
+/// a source for every state that its carrier lacks. Before the first operation everybody has
+/// everything, because the run's seed gives it. Empty if some stage is lost: no standing is
+/// complete, so nobody goes on from a guess. `offers` are sorted by id and not empty.
+std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
+                                     std::span<const double> stage_seconds);
+
+}  // namespace gv

@@ -1,0 +1,49 @@
+// How a swarm works as a pipeline.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <vector>
+
+#include "consensus/pipeline/router.hpp"
+#include "consensus/pipeline/schedule.hpp"
+#include "consensus/ring/agreement.hpp"
+
+namespace gv {
+
+/// How the replicas of one stage agree.
+enum class StageConsensus : std::uint8_t {
+  ring,    ///< Their gradients are summed in every run: all have the same bits.
+  gossip,  ///< Each makes its own steps, and pairs of them average their parameters.
+};
+
+/// Sizes of one stage, in floats.
+struct StageSize {
+  std::size_t parameters = 0;
+  std::size_t state = 0;     ///< Parameters and what the optimiser keeps.
+  std::size_t forward = 0;   ///< What one micro-batch brings from the stage before; of the first 0,
+  std::size_t backward = 0;  ///< and what goes back.
+};
+
+struct PipelineOptions {
+  PipelineKind kind = PipelineKind::one_f_one_b;
+  RouterKind router = RouterKind::fixed;
+  StageConsensus consensus = StageConsensus::ring;
+  std::size_t micro_batches = 8;  ///< Of everybody in a run.
+  std::size_t micro_batch = 1;    ///< Samples.
+  std::size_t accumulate = 0;     ///< 2bw: of one replica between two updates.
+  std::size_t updates = 1;        ///< Optimiser steps of a run.
+  float alpha = 0.5F;             ///< gossip: the elastic coefficient of a pair.
+  std::uint64_t mix_every = 1;    ///< gossip: runs between two averagings.
+  std::uint64_t copy_every = 8;   ///< Runs between two copies that neighbours keep; 0 = never.
+  std::vector<StageSize> stages;
+  std::vector<double> stage_seconds;  ///< Of a micro-batch in each stage, relative to the others.
+  std::size_t bucket_elements = 1 << 20;
+  std::size_t segment_elements = 1 << 16;
+  RingAgreement::Options agreement;
+  /// Where what is sent lives; not owned, outlives the mode and whatever it sends.
+  std::pmr::memory_resource* memory = std::pmr::get_default_resource();
+};
+
+}  // namespace gv

@@ -1,0 +1,371 @@
+// Passes between neighbours, sums between replicas.
+#include "peer/modes/pipeline_run.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "consensus/base/check.hpp"
+#include "consensus/base/rng.hpp"
+
+namespace gv {
+namespace {
+
+using Action = PipelineAction;
+
+constexpr std::uint64_t operations = std::uint64_t{1} << 24;
+/// What may come of the next run's sums before this one is over; more is a peer gone wrong.
+constexpr std::size_t held_max = std::size_t{256} << 20;
+
+}  // namespace
+
+std::uint64_t PipelineRun::PassName::number() const {
+  return operation % operations << 40 | std::uint64_t{backward} << 39 | std::uint64_t{stage} << 28 |
+         micro_batch;
+}
+
+PipelineRun::PassName PipelineRun::PassName::of(std::uint64_t number) {
+  return {.operation = number >> 40,
+          .stage = static_cast<std::uint32_t>(number >> 28 & 0x7ff),
+          .micro_batch = static_cast<std::uint32_t>(number & 0xfffffff),
+          .backward = (number >> 39 & 1) != 0};
+}
+
+PipelineRun::PipelineRun(PeerId self, std::uint64_t run_seed, const PipelineOptions& options)
+    : self_(self), run_seed_(run_seed), options_(options) {}
+
+// ---- Epochs and runs ----
+
+void PipelineRun::enter(const Epoch& epoch) {
+  leave();
+  key_ = epoch.key();
+  order_ = epoch.order;
+  rank_ = static_cast<std::size_t>(std::ranges::find(order_, self_) - order_.begin());
+  operation_ = epoch.standing.operation;
+  speeds_.assign(epoch.shares.begin(), epoch.shares.end());
+  replicas_.assign(options_.stages.size(), {});
+  own_stages_.clear();
+  for (const StageDuty& duty : epoch.duties) {
+    const auto carrier = std::ranges::find(order_, duty.carrier) - order_.begin();
+    replicas_[duty.stage].push_back(static_cast<std::uint32_t>(carrier));
+    if (duty.carrier == self_) own_stages_.push_back(duty.stage);
+  }
+  for (auto& carriers : replicas_) std::ranges::sort(carriers);
+  std::ranges::sort(own_stages_);
+}
+
+void PipelineRun::leave() {
+  begun_ = false;
+  key_ = 0;
+  incoming_.clear();
+  held_.clear();
+  held_bytes_ = 0;
+}
+
+std::uint64_t PipelineRun::group_key(std::uint32_t stage) const {
+  return hash_combine(hash_combine(key_, 1), stage);
+}
+
+StageValues PipelineRun::blank(std::size_t size) {
+  return pools_.try_emplace(size, size, options_.memory).first->second.blank();
+}
+
+void PipelineRun::begin(std::uint64_t operation, Effects& out) {
+  operation_ = operation;
+  begun_ = true;
+  computing_ = false;
+  position_ = 0;
+  drawn_ = 0;
+  const Rng draws = Rng(run_seed_).fork("routes").fork(operation);
+  routes_ = make_routes(options_.router, replicas_, options_.micro_batches, speeds_, draws);
+  schedule_ = make_schedule(options_.kind, routes_, order_.size(), options_.accumulate);
+  // What came early is of use only if its sender is where the routes say.
+  std::erase_if(incoming_, [this](const auto& entry) {
+    const bool is_now = entry.first.operation == operation_ % operations;
+    return !is_now || !is_from_neighbour(entry.first, entry.second.from);
+  });
+  groups_.clear();
+  for (const std::uint32_t stage : own_stages_) make_group(stage);
+  skip_updates();
+  begin_sums(out);
+  for (Held& piece : std::exchange(held_, {})) {
+    held_bytes_ -= piece.bytes.size();
+    receive(piece.from, {piece.id, 0, piece.bytes}, out);
+  }
+}
+
+/// Ranks of those with whom we agree on a stage in this run, ourselves included.
+std::vector<std::uint32_t> PipelineRun::partners(std::uint32_t stage) const {
+  std::vector<std::uint32_t> members = replicas_[stage];
+  if (options_.consensus == StageConsensus::ring) return members;
+  // Neighbours in an order drawn for this run: a random matching.
+  Rng(run_seed_).fork("pairs").fork(operation_).fork(stage).shuffle(std::span(members));
+  const auto own = std::ranges::find(members, rank_) - members.begin();
+  const auto first = static_cast<std::size_t>(own) / 2 * 2;
+  const bool is_due = operation_ / options_.updates % options_.mix_every == 0;
+  if (!is_due || first + 1 >= members.size()) return {static_cast<std::uint32_t>(rank_)};
+  std::vector<std::uint32_t> pair = {members[first], members[first + 1]};
+  std::ranges::sort(pair);
+  return pair;
+}
+
+void PipelineRun::make_group(std::uint32_t stage) {
+  const std::size_t size = options_.stages[stage].parameters;
+  const std::size_t whole = size + options_.micro_batches;
+  Group group{.stage = stage, .members = {}, .sum = blank(whole), .parameters = {}, .reduce = {}};
+  std::ranges::fill(*group.sum, 0.0F);
+  for (const auto& route : routes_) group.own += route[stage] == rank_;
+  for (const std::uint32_t member : partners(stage)) group.members.push_back(order_[member]);
+  if (group.members.size() > 1) {
+    const bool averages =
+        options_.consensus == StageConsensus::gossip || !is_synchronous(options_.kind);
+    if (averages) group.parameters = blank(whole);
+    AllReduceOptions shape{.order = group.members,
+                           .epoch = group_key(stage),
+                           .algorithm = fastest(group.members.size(), size, {}),
+                           .buckets = {},
+                           .segment = options_.segment_elements,
+                           .unweighted_from = size};
+    if (averages) shape.scale = 1 / static_cast<float>(group.members.size());
+    const std::size_t bucket =
+        std::max(options_.bucket_elements, whole / PieceName::buckets_max + 1);
+    for (std::size_t begin = 0; begin < whole; begin += bucket) {
+      shape.buckets.push_back({begin, std::min(begin + bucket, whole)});
+    }
+    group.buckets = shape.buckets.size();
+    group.reduce.emplace(shape, self_, operation_, 1.0F, averages ? group.parameters : group.sum,
+                         blank(whole));
+  }
+  groups_.push_back(std::move(group));
+}
+
+PipelineRun::Group& PipelineRun::group_of(std::uint32_t stage) {
+  const auto found = std::ranges::find(groups_, stage, &Group::stage);
+  check(found != groups_.end(), "a peer computes the stages it carries");
+  return *found;
+}
+
+// ---- Orders ----
+
+/// Parameters that are to be averaged: at the begin, while everybody computes; or what a schedule
+/// of many updates came to, at its end.
+std::optional<StageOrder> PipelineRun::copy_order() {
+  const bool at_begin = is_synchronous(options_.kind);
+  if (!at_begin && !is_list_done()) return std::nullopt;
+  for (const Group& group : groups_) {
+    if (!group.parameters || group.copied) continue;
+    return StageOrder{.what = {.stage = group.stage},
+                      .in = {},
+                      .out = group.parameters,
+                      .sum = group.sum,
+                      .copies_parameters = true};
+  }
+  return std::nullopt;
+}
+
+StageValues PipelineRun::input_of(const PipelineOperation& what) {
+  const PassName name{operation_ % operations, what.stage, what.micro_batch,
+                      what.action != Action::forward};
+  const auto found = incoming_.find(name);
+  if (found == incoming_.end()) return nullptr;
+  const StageSize& size = options_.stages[what.stage];
+  const std::size_t expected =
+      name.backward ? options_.stages[what.stage + 1].backward : size.forward;
+  if (found->second.bytes < sizeof(float) * expected) return nullptr;
+  return found->second.values;
+}
+
+/// Where all gradients are of one version, everybody's part has to be complete before the update.
+void PipelineRun::skip_updates() {
+  if (!is_synchronous(options_.kind)) return;
+  while (!is_list_done() && list()[position_].action == Action::update) ++position_;
+}
+
+std::optional<StageOrder> PipelineRun::next() {
+  if (!begun_ || computing_) return std::nullopt;
+  std::optional<StageOrder> order = copy_order();
+  if (!order && !is_list_done()) {
+    order = order_for(list()[position_]);
+    if (!order) return std::nullopt;
+    ++position_;
+    skip_updates();
+  }
+  computing_ = order.has_value();
+  return order;
+}
+
+/// None while its input is not there.
+std::optional<StageOrder> PipelineRun::order_for(const PipelineOperation& what) {
+  const std::size_t last = options_.stages.size() - 1;
+  const bool forward = what.action == Action::forward;
+  const bool goes_back = what.action == Action::backward || what.action == Action::backward_input;
+  const bool takes_input = forward ? what.stage > 0 : goes_back && what.stage < last;
+  StageOrder order{.what = what, .draw = drawn_, .in = {}, .out = {}, .sum = {}};
+  if (takes_input) {
+    order.in = input_of(what);
+    if (!order.in) return std::nullopt;
+  }
+  if (forward && what.stage < last) order.out = blank(options_.stages[what.stage + 1].forward);
+  if (goes_back && what.stage > 0) order.out = blank(options_.stages[what.stage].backward);
+  if (!forward && what.action != Action::backward_input) order.sum = group_of(what.stage).sum;
+  if (forward && what.stage == 0) ++drawn_;
+  return order;
+}
+
+void PipelineRun::done(const StageOrder& order, Effects& out) {
+  if (!begun_) return;
+  computing_ = false;
+  ++progress_;
+  if (order.copies_parameters) {
+    group_of(order.what.stage).copied = true;
+  } else {
+    const bool forward = order.what.action == Action::forward;
+    if (order.in) {
+      incoming_.erase(
+          {operation_ % operations, order.what.stage, order.what.micro_batch, !forward});
+    }
+    if (order.out) pass_on(order, out);
+  }
+  begin_sums(out);
+}
+
+void PipelineRun::pass_on(const StageOrder& order, Effects& out) {
+  const bool backward = order.what.action != Action::forward;
+  const std::uint32_t stage = backward ? order.what.stage - 1 : order.what.stage + 1;
+  const PassName name{operation_ % operations, stage, order.what.micro_batch, backward};
+  const std::uint32_t to = routes_[order.what.micro_batch][stage];
+  const auto bytes = std::as_bytes(std::span<const float>(*order.out));
+  if (to == rank_) {
+    incoming_[name] = {self_, order.out, bytes.size()};
+    return;
+  }
+  bytes_sent_ += bytes.size();
+  out.transfers.push_back({.to = order_[to],
+                           .id = {self_, hash_combine(key_, 0), name.number()},
+                           .payload = {order.out, bytes}});
+}
+
+/// Gradients go into sums when all are there; parameters when they are copied.
+void PipelineRun::begin_sums(Effects& out) {
+  const bool computed = is_list_done() && !computing_;
+  for (Group& group : groups_) {
+    const bool is_there = group.parameters ? group.copied : computed;
+    if (!group.reduce || group.offered || !is_there) continue;
+    group.offered = true;
+    for (std::size_t bucket = 0; bucket < group.buckets; ++bucket) group.reduce->ready(bucket, out);
+  }
+}
+
+bool PipelineRun::is_complete() const {
+  return begun_ && is_list_done() && !computing_ &&
+         std::ranges::all_of(groups_, [](const Group& group) {
+           return !group.reduce || (group.offered && group.reduce->done());
+         });
+}
+
+bool PipelineRun::involves(PeerId peer) const {
+  const auto rank = std::ranges::find(order_, peer) - order_.begin();
+  const auto carries = [&](std::uint32_t stage) {
+    return stage < replicas_.size() &&
+           std::ranges::find(replicas_[stage], rank) != replicas_[stage].end();
+  };
+  return std::ranges::any_of(own_stages_, [&](std::uint32_t stage) {
+    return carries(stage) || carries(stage + 1) || (stage > 0 && carries(stage - 1));
+  });
+}
+
+bool PipelineRun::is_waiting() const { return begun_ && !computing_; }
+
+bool PipelineRun::counts_once() const {
+  return std::ranges::all_of(groups_, [this](const Group& group) {
+    const std::size_t size = options_.stages[group.stage].parameters;
+    const bool together = options_.consensus == StageConsensus::ring && group.reduce.has_value();
+    const Floats& values = together ? *group.reduce->result() : *group.sum;
+    for (std::size_t b = 0; b < options_.micro_batches; ++b) {
+      const bool is_ours = together || routes_[b][group.stage] == rank_;
+      if (values[size + b] != (is_ours ? 1.0F : 0.0F)) return false;
+    }
+    return true;
+  });
+}
+
+std::vector<StageEnd> PipelineRun::finish() {
+  check(is_complete(), "a run is over when it is complete");
+  std::vector<StageEnd> ends;
+  for (Group& group : groups_) {
+    StageEnd end{.stage = group.stage};
+    const StageValues result = group.reduce ? group.reduce->result() : nullptr;
+    if (group.reduce) bytes_sent_ += group.reduce->bytes_sent();
+    if (group.parameters) end.mean = result;
+    if (options_.consensus == StageConsensus::gossip && end.mean) {
+      end.snapshot = group.parameters;
+      end.force = 2 * options_.alpha;
+    }
+    if (is_synchronous(options_.kind)) {
+      const bool summed = result && !group.parameters;
+      end.sum = summed ? result : group.sum;
+      end.micro_batches =
+          options_.consensus == StageConsensus::ring ? options_.micro_batches : group.own;
+      if (end.micro_batches == 0) end.sum = nullptr;
+    }
+    ends.push_back(std::move(end));
+  }
+  begun_ = false;
+  return ends;
+}
+
+// ---- What comes ----
+
+bool PipelineRun::is_from_neighbour(const PassName& name, PeerId from) const {
+  const std::uint32_t stage = name.backward ? name.stage + 1 : name.stage - 1;
+  return order_[routes_[name.micro_batch][stage]] == from &&
+         routes_[name.micro_batch][name.stage] == rank_;
+}
+
+bool PipelineRun::receive(PeerId from, const Block& block, Effects& out) {
+  if (key_ == 0) return false;
+  if (block.id.session == hash_combine(key_, 0)) return receive_pass(from, block);
+  for (const std::uint32_t stage : own_stages_) {
+    if (block.id.session != group_key(stage)) continue;
+    if (begun_) {
+      std::optional<AllReduce>& reduce = group_of(stage).reduce;
+      if (reduce && reduce->receive(from, block, out)) {
+        ++progress_;
+        return true;
+      }
+    }
+    // Of the next run, which whoever sent it has begun already.
+    const bool fits = block.offset == 0 && held_bytes_ + block.bytes.size() <= held_max;
+    if (!fits) return false;
+    held_bytes_ += block.bytes.size();
+    held_.push_back({from, block.id, {block.bytes.begin(), block.bytes.end()}});
+    return true;
+  }
+  return false;
+}
+
+bool PipelineRun::receive_pass(PeerId from, const Block& block) {
+  const PassName name = PassName::of(block.id.number);
+  const bool known = name.stage < options_.stages.size() &&
+                     name.micro_batch < options_.micro_batches &&
+                     (name.backward ? name.stage + 1 < options_.stages.size() : name.stage > 0);
+  const std::uint64_t ahead = (name.operation - operation_) % operations;
+  if (!known || block.id.owner != from || ahead > options_.updates) return false;
+  if (begun_ && ahead == 0 && !is_from_neighbour(name, from)) return false;
+  const std::size_t size = name.backward ? options_.stages[name.stage + 1].backward
+                                         : options_.stages[name.stage].forward;
+  Incoming& incoming = incoming_[name];
+  if (!incoming.values) incoming = {from, blank(size), 0};
+  const std::size_t left = sizeof(float) * size - incoming.bytes;
+  if (incoming.from != from || block.offset != incoming.bytes || block.bytes.size() > left) {
+    return false;
+  }
+  std::memcpy(reinterpret_cast<std::byte*>(incoming.values->data()) + incoming.bytes,
+              block.bytes.data(), block.bytes.size());
+  incoming.bytes += block.bytes.size();
+  ++progress_;
+  return true;
+}
+
+}  // namespace gv

@@ -1,0 +1,150 @@
+// One run through the pipeline as one peer takes part in it: its list, worked off in order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "consensus/effects.hpp"
+#include "consensus/ring/agreement.hpp"
+#include "consensus/ring/all_reduce.hpp"
+#include "peer/modes/pipeline_options.hpp"
+#include "peer/modes/vector_pool.hpp"
+#include "peer/stage_job.hpp"
+
+namespace gv {
+
+/// The executor of schedules. All who know the epoch and the number of an operation have the same
+/// routes and lists, so a worker knows what comes to it and where its results go. Nothing that
+/// lasts is changed: a run that is given up leaves the peer where it was. Pure.
+class PipelineRun {
+ public:
+  PipelineRun(PeerId self, std::uint64_t run_seed, const PipelineOptions& options);
+
+  /// The epoch in which runs are made from now on.
+  void enter(const Epoch& epoch);
+  /// The run under way is given up.
+  void leave();
+
+  /// Begins the run named by the operation.
+  void begin(std::uint64_t operation, Effects& out);
+  bool is_begun() const { return begun_; }
+
+  /// The next thing to compute, if its input is there and nothing else is being computed.
+  std::optional<StageOrder> next();
+  /// The order that next() gave is done.
+  void done(const StageOrder& order, Effects& out);
+
+  /// True if the block belongs to this epoch's runs.
+  bool receive(PeerId from, const Block& block, Effects& out);
+
+  /// Everything of ours is done, and sums with other replicas are there.
+  bool is_complete() const;
+  /// Whether every micro-batch is in every one of our sums exactly once.
+  bool counts_once() const;
+  /// What the run comes to for our stages. It is over then.
+  std::vector<StageEnd> finish();
+  /// Batches of our own that the run took.
+  std::size_t drawn() const { return drawn_; }
+
+  /// It carries a stage of ours, or one next to ours.
+  bool involves(PeerId peer) const;
+  /// What comes next has to come from others.
+  bool is_waiting() const;
+  std::uint64_t progress() const { return progress_; }
+
+  std::uint64_t operation() const { return operation_; }
+  const std::vector<std::uint32_t>& own_stages() const { return own_stages_; }
+  /// Carriers of each stage, as ranks in the epoch's order.
+  const std::vector<std::vector<std::uint32_t>>& replicas() const { return replicas_; }
+  const std::vector<PeerId>& order() const { return order_; }
+  const PipelineSchedule& schedule() const { return schedule_; }
+  std::uint64_t bytes_sent() const { return bytes_sent_; }
+
+ private:
+  /// Which result a transfer is: micro-batch, the stage it comes to, and the way it goes.
+  struct PassName {
+    std::uint64_t operation = 0;
+    std::uint32_t stage = 0;
+    std::uint32_t micro_batch = 0;
+    bool backward = false;
+
+    std::uint64_t number() const;
+    static PassName of(std::uint64_t number);
+    auto operator<=>(const PassName&) const = default;
+  };
+
+  /// A result on its way in, or whole.
+  struct Incoming {
+    PeerId from{};
+    StageValues values;
+    std::size_t bytes = 0;
+  };
+
+  /// Replicas of one of our stages, and what they sum.
+  struct Group {
+    std::uint32_t stage = 0;
+    std::vector<PeerId> members;  ///< Who sums; one alone: nobody has to.
+    StageValues sum;              ///< Gradients and lanes, ours.
+    StageValues parameters;       ///< To be averaged, and lanes behind them; null: none.
+    std::optional<AllReduce> reduce;
+    std::size_t buckets = 0;  ///< Of `reduce`.
+    std::size_t own = 0;      ///< Micro-batches that go through us.
+    bool copied = false;      ///< `parameters` has them.
+    bool offered = false;     ///< Ours is in the sum.
+  };
+
+  /// A piece of a sum of the next run.
+  struct Held {
+    PeerId from{};
+    TransferId id;
+    std::vector<std::byte> bytes;
+  };
+
+  std::uint64_t group_key(std::uint32_t stage) const;
+  void make_group(std::uint32_t stage);
+  std::vector<std::uint32_t> partners(std::uint32_t stage) const;
+  void begin_sums(Effects& out);
+  void skip_updates();
+  bool receive_pass(PeerId from, const Block& block);
+  bool is_from_neighbour(const PassName& name, PeerId from) const;
+  StageValues input_of(const PipelineOperation& what);
+  void pass_on(const StageOrder& order, Effects& out);
+  Group& group_of(std::uint32_t stage);
+  StageValues blank(std::size_t size);
+  /// Nothing is left to be given out.
+  bool is_list_done() const { return position_ == list().size(); }
+  const std::vector<PipelineOperation>& list() const { return schedule_.workers[rank_]; }
+  std::optional<StageOrder> copy_order();
+  std::optional<StageOrder> order_for(const PipelineOperation& what);
+
+  PeerId self_;
+  std::uint64_t run_seed_;
+  PipelineOptions options_;
+  std::uint64_t key_ = 0;
+  std::vector<PeerId> order_;
+  std::size_t rank_ = 0;
+  std::vector<double> speeds_;
+  std::vector<std::vector<std::uint32_t>> replicas_;
+  std::vector<std::uint32_t> own_stages_;
+  std::uint64_t operation_ = 0;
+  bool begun_ = false;
+  bool computing_ = false;
+  Routes routes_;
+  PipelineSchedule schedule_;
+  std::size_t position_ = 0;
+  std::size_t drawn_ = 0;
+  std::vector<Group> groups_;
+  std::map<PassName, Incoming> incoming_;
+  std::deque<Held> held_;
+  std::size_t held_bytes_ = 0;
+  std::map<std::size_t, VectorPool> pools_;  ///< By size.
+  std::uint64_t progress_ = 0;
+  std::uint64_t bytes_sent_ = 0;
+};
+
+}  // namespace gv

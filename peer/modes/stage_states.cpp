@@ -1,0 +1,243 @@
+// What is kept, and transfers by stage.
+#include "peer/modes/stage_states.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "consensus/base/rng.hpp"
+
+namespace gv {
+namespace {
+
+/// A source that has not begun for this long is asked again.
+constexpr Duration ask_again_after = std::chrono::seconds(1);
+/// One that has begun is given up after so many times as long without a block.
+constexpr int idle_max = 5;
+constexpr std::uint64_t operations = std::uint64_t{1} << 48;
+
+}  // namespace
+
+StageStates::StageStates(PeerId self, std::uint64_t layout_hash, const PipelineOptions& options)
+    : self_(self), layout_hash_(layout_hash), sizes_(options.stages), memory_(options.memory) {}
+
+std::size_t StageStates::bytes_of(std::uint32_t stage) const {
+  return sizeof(float) * sizes_[stage].state;
+}
+
+std::uint64_t StageStates::fetch_key() const { return hash_combine(key_, 2); }
+std::uint64_t StageStates::copy_key() const { return hash_combine(key_, 3); }
+
+StageValues StageStates::blank(std::uint32_t stage) const {
+  return std::make_shared<Floats>(sizes_[stage].state, memory_);
+}
+
+// ---- What is kept ----
+
+void StageStates::keep(std::uint32_t stage, const Standing& standing, StageValues values) {
+  std::vector<Kept>& kept = kept_[stage];
+  std::erase_if(kept, [&](const Kept& one) { return one.standing == standing; });
+  kept.push_back({standing, std::move(values)});
+}
+
+void StageStates::settle(const Standing& standing) {
+  for (auto& [stage, kept] : kept_) {
+    std::erase_if(kept, [&](const Kept& one) { return is_before(one.standing, standing); });
+  }
+}
+
+StageValues StageStates::find(std::uint32_t stage, const Standing& standing) const {
+  const auto kept = kept_.find(stage);
+  if (kept == kept_.end()) return nullptr;
+  const auto found = std::ranges::find(kept->second, standing, &Kept::standing);
+  return found == kept->second.end() ? nullptr : found->values;
+}
+
+std::vector<StageClaim> StageStates::claims() const {
+  std::vector<StageClaim> claims;
+  for (const auto& [stage, kept] : kept_) {
+    for (const Kept& one : kept) claims.push_back({stage, false, one.standing});
+  }
+  return claims;
+}
+
+// ---- At the begin of an epoch ----
+
+void StageStates::enter(const Epoch& epoch) {
+  leave();
+  key_ = epoch.key();
+  standing_ = epoch.standing;
+  for (const StageDuty& duty : epoch.duties) {
+    if (duty.source != self_ || duty.carrier == self_) continue;
+    owed_[duty.stage].push_back(duty.carrier);
+    if (StageValues kept = find(duty.stage, standing_)) {
+      handed_over_[duty.stage] = std::move(kept);
+    }
+  }
+}
+
+void StageStates::leave() {
+  key_ = 0;
+  fetched_.clear();
+  owed_.clear();
+  handed_over_.clear();
+  asked_.clear();
+  copies_.clear();
+  expected_.clear();
+}
+
+void StageStates::fetch(Time now, std::uint32_t stage, PeerId source, Effects& out) {
+  const Incoming& incoming = fetched_[stage] = {source, blank(stage), 0, now, 0};
+  ask(stage, incoming, out);
+}
+
+void StageStates::ask(std::uint32_t stage, const Incoming& incoming, Effects& out) const {
+  out.send(incoming.source, Fetch{.id = {self_, fetch_key(), stage}, .layout_hash = layout_hash_});
+}
+
+bool StageStates::is_fetching() const {
+  return std::ranges::any_of(
+      fetched_, [this](const auto& entry) { return entry.second.bytes < bytes_of(entry.first); });
+}
+
+bool StageStates::fetches_from(PeerId peer) const {
+  return std::ranges::any_of(fetched_, [&](const auto& entry) {
+    return entry.second.source == peer && entry.second.bytes < bytes_of(entry.first);
+  });
+}
+
+std::map<std::uint32_t, StageValues> StageStates::take() {
+  std::map<std::uint32_t, StageValues> states;
+  for (auto& [stage, incoming] : std::exchange(fetched_, {})) {
+    states[stage] = std::move(incoming.values);
+  }
+  return states;
+}
+
+std::vector<std::uint32_t> StageStates::to_copy() const {
+  std::vector<std::uint32_t> stages;
+  for (const auto& [stage, carriers] : owed_) {
+    if (!handed_over_.contains(stage)) stages.push_back(stage);
+  }
+  return stages;
+}
+
+void StageStates::hand_over(std::uint32_t stage, StageValues values, Effects& out) {
+  if (!owed_.contains(stage)) return;
+  handed_over_[stage] = std::move(values);
+  const auto waiting = asked_.find(stage);
+  if (waiting == asked_.end()) return;
+  for (const PeerId peer : std::exchange(waiting->second, {})) {
+    send(stage, peer, handed_over_[stage], out);
+  }
+}
+
+void StageStates::send(std::uint32_t stage, PeerId to, const StageValues& values, Effects& out) {
+  ++sent_;
+  out.transfers.push_back({.to = to,
+                           .id = {to, fetch_key(), stage},
+                           .payload = {values, std::as_bytes(std::span<const float>(*values))}});
+}
+
+void StageStates::receive(PeerId from, const Fetch& fetch, Effects& out) {
+  if (key_ == 0 || fetch.id.owner != from || fetch.id.session != fetch_key()) return;
+  const auto stage = static_cast<std::uint32_t>(fetch.id.number);
+  const auto owed = owed_.find(stage);
+  if (owed == owed_.end() || std::ranges::find(owed->second, from) == owed->second.end()) return;
+  const auto there = handed_over_.find(stage);
+  if (there != handed_over_.end()) {
+    send(stage, from, there->second, out);
+  } else if (std::vector<PeerId>& asked = asked_[stage];
+             std::ranges::find(asked, from) == asked.end()) {
+    asked.push_back(from);
+  }
+}
+
+// ---- Copies for neighbours ----
+
+void StageStates::send_copy(std::uint32_t stage, std::uint64_t operation, const StageValues& values,
+                            PeerId to, Effects& out) const {
+  out.transfers.push_back(
+      {.to = to,
+       .id = {self_, copy_key(), std::uint64_t{stage} << 48 | operation % operations},
+       .payload = {values, std::as_bytes(std::span<const float>(*values))}});
+}
+
+void StageStates::expect_copy(std::uint32_t stage, const Standing& standing, PeerId from) {
+  expected_[{stage, standing.operation % operations}] = {standing, from};
+  settle_copies();
+}
+
+/// Copies may come before we stand where they were made.
+void StageStates::settle_copies() {
+  std::erase_if(expected_, [this](const auto& entry) {
+    const auto came = copies_.find(entry.first);
+    const bool whole = came != copies_.end() && came->second.source == entry.second.from &&
+                       came->second.bytes == bytes_of(entry.first.first);
+    if (!whole) return false;
+    keep(entry.first.first, entry.second.standing, std::move(came->second.values));
+    copies_.erase(came);
+    return true;
+  });
+}
+
+bool StageStates::append(Incoming& incoming, std::uint32_t stage, const Block& block) {
+  const std::size_t left = bytes_of(stage) - incoming.bytes;
+  if (block.offset != incoming.bytes || block.bytes.size() > left) return false;
+  std::memcpy(reinterpret_cast<std::byte*>(incoming.values->data()) + incoming.bytes,
+              block.bytes.data(), block.bytes.size());
+  incoming.bytes += block.bytes.size();
+  ++progress_;
+  return true;
+}
+
+bool StageStates::receive(Time now, PeerId from, const Block& block) {
+  if (key_ == 0) return false;
+  if (block.id.session == fetch_key()) {
+    const auto found = fetched_.find(static_cast<std::uint32_t>(block.id.number));
+    if (found == fetched_.end() || found->second.source != from) return false;
+    Incoming& incoming = found->second;
+    // Asked for twice it comes twice: from its beginning, if that is not whole yet.
+    if (block.offset == 0 && incoming.bytes < bytes_of(found->first)) incoming.bytes = 0;
+    if (!append(incoming, found->first, block)) return false;
+    incoming.progress_at = now;
+    incoming.idle_checks = 0;
+    return true;
+  }
+  if (block.id.session != copy_key() || block.id.owner != from) return false;
+  const auto stage = static_cast<std::uint32_t>(block.id.number >> 48);
+  // No more are on their way than one of each stage, now and at the next point.
+  if (stage >= sizes_.size() || copies_.size() > 2 * sizes_.size()) return false;
+  Incoming& incoming = copies_[{stage, block.id.number % operations}];
+  if (!incoming.values) incoming = {from, blank(stage), 0, now, 0};
+  const bool fits = incoming.source == from && append(incoming, stage, block);
+  settle_copies();
+  return fits;
+}
+
+std::optional<PeerId> StageStates::tick(Time now, Effects& out) {
+  for (auto& [stage, incoming] : fetched_) {
+    if (incoming.bytes == bytes_of(stage) || now < incoming.progress_at + ask_again_after) continue;
+    incoming.progress_at = now;
+    if (incoming.bytes == 0) {
+      ask(stage, incoming, out);
+    } else if (++incoming.idle_checks > idle_max) {
+      return incoming.source;
+    }
+  }
+  return std::nullopt;
+}
+
+Time StageStates::deadline() const {
+  Time earliest = never;
+  for (const auto& [stage, incoming] : fetched_) {
+    if (incoming.bytes < bytes_of(stage)) {
+      earliest = std::min(earliest, incoming.progress_at + ask_again_after);
+    }
+  }
+  return earliest;
+}
+
+}  // namespace gv

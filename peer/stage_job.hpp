@@ -1,0 +1,71 @@
+// Work for whoever owns the stages that a peer of a pipeline carries.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "consensus/base/floats.hpp"
+#include "consensus/pipeline/schedule.hpp"
+
+namespace gv {
+
+using StageValues = std::shared_ptr<Floats>;
+
+/// One operation of a schedule, or the copying of a stage's parameters.
+struct StageOrder {
+  PipelineOperation what;
+  std::size_t draw =
+      0;            ///< Of the first stage's forward pass: which of our own batches of the run.
+  StageValues in;   ///< What came from the neighbour; null where there is none.
+  StageValues out;  ///< Where its result goes; null where nobody waits for one.
+  /// Gradients are added here, and the micro-batch's lane behind them; an update takes the
+  /// gradients and leaves zeros, but keeps the lanes.
+  StageValues sum;
+  std::size_t micro_batches = 0;   ///< Of an update: so many are in the sum.
+  bool copies_parameters = false;  ///< To `out`, instead of all that.
+};
+
+/// The end of a run for one stage.
+struct StageEnd {
+  std::uint32_t stage = 0;
+  StageValues sum;                ///< One optimiser step with this; null: all are made.
+  std::size_t micro_batches = 0;  ///< It is the sum of so many.
+  StageValues mean;               ///< Of replicas' parameters; null: none.
+  StageValues snapshot;           ///< Our own in it: x += force * (mean - snapshot).
+  float force = 1;
+};
+
+/// What a stage becomes: another replica's state, or (null) what it is before the first step.
+struct StageBecomes {
+  std::uint32_t stage = 0;
+  std::shared_ptr<const Floats> values;
+};
+
+/// A state to be copied.
+struct StageCopy {
+  std::uint32_t stage = 0;
+  StageValues values;
+};
+
+/// Done in the order of the fields.
+struct StageJob {
+  bool abandons = false;                  ///< The run under way is given up.
+  std::vector<StageEnd> ends;             ///< The run is over: one for each stage,
+  std::size_t drawn = 0;                  ///< with so many batches of our own.
+  std::vector<StageCopy> hand_overs;      ///< Of stages as they are before what follows.
+  std::optional<std::uint64_t> moves_to;  ///< We stand at this step now, with these stages
+  std::vector<StageBecomes> becomes;
+  std::vector<std::uint32_t> put_down;  ///< and without these.
+  std::vector<StageCopy> copies;
+  std::optional<StageOrder> order;
+
+  bool is_empty() const {
+    return !abandons && ends.empty() && !moves_to && becomes.empty() && put_down.empty() &&
+           hand_overs.empty() && copies.empty() && !order;
+  }
+};
+
+}  // namespace gv
