@@ -15,18 +15,29 @@ struct Overloaded : Ts... {
 template <class... Ts>
 Overloaded(Ts...) -> Overloaded<Ts...>;  // clang 14 does not deduce it by itself.
 
+std::unique_ptr<Mode> make_mode(PeerId self, std::uint64_t session, Node::Options options,
+                                const Rng& rng) {
+  switch (options.mode) {
+    case ModeKind::gossip:
+      return std::make_unique<GossipMode>(self, session, options.course, std::move(options.gossip),
+                                          rng);
+    case ModeKind::ring:
+      return std::make_unique<RingMode>(self, session, options.course, options.ring);
+    case ModeKind::pipeline:
+      return std::make_unique<PipelineMode>(self, session, options.course, options.pipeline);
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 Node::Node(Member self, std::vector<PeerId> authorized, std::uint64_t session, Options options,
            Rng rng)
     : membership_(self, std::move(authorized), options.membership, rng.fork("membership")),
-      mode_(options.mode == ModeKind::ring
-                ? std::unique_ptr<Mode>(
-                      std::make_unique<RingMode>(self.id, session, options.course, options.ring))
-                : std::make_unique<GossipMode>(self.id, session, options.course,
-                                               std::move(options.gossip), rng)),
+      mode_(make_mode(self.id, session, std::move(options), rng)),
       gossip_(dynamic_cast<const GossipMode*>(mode_.get())),
-      ring_(dynamic_cast<const RingMode*>(mode_.get())) {}
+      ring_(dynamic_cast<const RingMode*>(mode_.get())),
+      pipeline_(dynamic_cast<const PipelineMode*>(mode_.get())) {}
 
 void Node::start(Time now, std::uint64_t step, bool joins_others, NodeEffects& out) {
   mode_->start(now, step, joins_others, membership_, out, out.jobs);

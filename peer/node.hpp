@@ -10,6 +10,7 @@
 #include "consensus/effects.hpp"
 #include "consensus/membership/membership.hpp"
 #include "peer/modes/gossip.hpp"
+#include "peer/modes/pipeline.hpp"
 #include "peer/modes/ring.hpp"
 
 namespace gv {
@@ -20,7 +21,7 @@ struct NodeEffects : Effects {
 };
 
 /// How peers work together.
-enum class ModeKind { gossip, ring };
+enum class ModeKind { gossip, ring, pipeline };
 
 /// Everything the outside world can do to a peer, and everything the peer wants done in return. The
 /// host makes it real with sockets and a worker thread, the simulator with a virtual clock.
@@ -32,6 +33,7 @@ class Node {
     CourseOptions course;
     GossipOptions gossip;
     RingOptions ring;
+    PipelineOptions pipeline;
   };
 
   /// `self` carries id, key, name, address and layout hash; `authorized` is the allow-list.
@@ -69,6 +71,7 @@ class Node {
   /// Null in another mode.
   const GossipMode* gossip() const { return gossip_; }
   const RingMode* ring() const { return ring_; }
+  const PipelineMode* pipeline() const { return pipeline_; }
 
  private:
   void settle(Time now, NodeEffects& out);
@@ -77,6 +80,7 @@ class Node {
   std::unique_ptr<Mode> mode_;
   const GossipMode* gossip_ = nullptr;  ///< The mode, as what it is.
   const RingMode* ring_ = nullptr;
+  const PipelineMode* pipeline_ = nullptr;
   std::uint64_t incarnation_ = 0;
   bool leaving_ = false;
   bool told_others_ = false;

@@ -185,6 +185,20 @@ bool are_fixed_chains(const Routes& routes, std::size_t workers) {
 
 }  // namespace
 
+double part_of_stage(PipelineAction action) {
+  switch (action) {
+    case Action::forward:
+    case Action::backward_input:
+    case Action::backward_weight:
+      return 1.0 / 3;
+    case Action::backward:
+      return 2.0 / 3;
+    case Action::update:
+      return 0;
+  }
+  return 0;
+}
+
 std::string to_string(const PipelineOperation& operation, bool with_stage) {
   static constexpr std::string_view letters = "FBIWU";
   std::string text(1, letters[static_cast<std::size_t>(operation.action)]);

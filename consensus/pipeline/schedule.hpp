@@ -21,6 +21,10 @@ enum class PipelineAction : std::uint8_t {
   update,           ///< The optimiser's, with the gradients since the last one.
 };
 
+/// What an operation takes of a micro-batch's time in a stage, if it is not measured: backward is
+/// about twice forward.
+double part_of_stage(PipelineAction action);
+
 /// One entry of a worker's list.
 struct PipelineOperation {
   PipelineAction action = PipelineAction::forward;

@@ -16,21 +16,6 @@ RingAgreement::Options agreement_options(const PipelineOptions& options) {
   return agreement;
 }
 
-/// What a pass takes of a stage's time by the plan: backward is about twice forward.
-double part_of(PipelineAction action) {
-  switch (action) {
-    case PipelineAction::forward:
-    case PipelineAction::backward_input:
-    case PipelineAction::backward_weight:
-      return 1.0 / 3;
-    case PipelineAction::backward:
-      return 2.0 / 3;
-    case PipelineAction::update:
-      return 0;
-  }
-  return 0;
-}
-
 }  // namespace
 
 PipelineMode::PipelineMode(PeerId self, std::uint64_t session, const CourseOptions& course,
@@ -440,7 +425,7 @@ void PipelineMode::keep_copy(const StageCopy& copy, Effects& out) {
 /// hundred of them.
 void PipelineMode::measure(const PipelineOperation& what, double busy_s) {
   constexpr double keep = 0.99;
-  work_s_ = keep * work_s_ + part_of(what.action) * options_.stage_seconds[what.stage];
+  work_s_ = keep * work_s_ + part_of_stage(what.action) * options_.stage_seconds[what.stage];
   busy_s_ = keep * busy_s_ + busy_s;
   if (busy_s_ > 0) agreement_.set_speed(work_s_ / busy_s_);
 }

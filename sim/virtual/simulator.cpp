@@ -88,6 +88,10 @@ void Simulator::World::begin_job(PeerNumber number, Job job) {
   if (job.gradient) {
     steps += static_cast<double>(job.gradient->all_samples()) / options.node.ring.batch;
   }
+  if (job.stages && job.stages->order && !job.stages->order->copies_parameters) {
+    const PipelineOperation& what = job.stages->order->what;
+    steps += part_of_stage(what.action) * options.node.pipeline.stage_seconds[what.stage];
+  }
   if (options.scenario.step_jitter > 0 && steps > 0) {
     spread = std::max(0.1, 1 + options.scenario.step_jitter * machine.pace.normal());
   }
@@ -110,7 +114,7 @@ void Simulator::World::book_job(PeerNumber number) {
       passed >= needed ? machine.job_work : from_seconds(seconds(worked) * machine.job_cpu);
   machine.job_work -= done;
   machine.job_write -= std::min(passed - worked, machine.job_write);
-  if (machine.job->steps == 0 && !machine.job->gradient) return;
+  if (machine.job->steps == 0 && !machine.job->gradient && !machine.job->stages) return;
   spent.training += seconds(done);
   spent.slowed += std::max(0.0, seconds(worked - done));
 }

@@ -41,6 +41,34 @@ class TrainingWorkload : public Workload {
   Replica replica_;
 };
 
+class StageWorkload : public Workload {
+ public:
+  explicit StageWorkload(StageReplica replica) : replica_(std::move(replica)) {}
+
+  JobDone run(Job job) override {
+    JobDone done = replica_.run(std::move(job));
+    parameters_.clear();
+    const StageTrainer& trainer = replica_.trainer();
+    for (std::size_t stage = 0; stage < trainer.stages(); ++stage) {
+      if (!trainer.carries(stage)) continue;
+      const auto values = trainer.parameters(stage);
+      parameters_.insert(parameters_.end(), values.begin(), values.end());
+    }
+    return done;
+  }
+
+  std::uint64_t step() const override { return replica_.trainer().step(); }
+  std::span<const float> parameters() const override { return parameters_; }
+  const Canary& canary() const override { return canary_; }
+  Image image() const override { return {}; }
+  void restore(const Image&) override {}
+
+ private:
+  StageReplica replica_;
+  std::vector<float> parameters_;
+  Canary canary_{};
+};
+
 /// The part that quadratic and idle replicas share: a vector that jobs act upon.
 class VectorWorkload : public Workload {
  public:
@@ -231,6 +259,10 @@ std::unique_ptr<Workload> training_workload(Replica replica) {
 std::unique_ptr<Workload> quadratic_workload(const QuadraticSpec& spec, std::size_t peer,
                                              const LocalSteps& local) {
   return std::make_unique<QuadraticWorkload>(spec, peer, local);
+}
+
+std::unique_ptr<Workload> stage_workload(StageReplica replica) {
+  return std::make_unique<StageWorkload>(std::move(replica));
 }
 
 std::vector<double> quadratic_optimum(const QuadraticSpec& spec, std::size_t peer) {

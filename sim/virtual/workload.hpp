@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "peer/replica.hpp"
+#include "peer/stage_replica.hpp"
 
 namespace gv {
 
@@ -42,6 +43,10 @@ using MakeWorkload = std::function<std::unique_ptr<Workload>(std::size_t peer)>;
 
 /// The run's model on the peer's shard.
 std::unique_ptr<Workload> training_workload(Replica replica);
+
+/// Stages of the run's model, with the peer's shard. A crash loses them: whoever comes back is a
+/// newcomer. `parameters()` are those of all stages it carries, in order.
+std::unique_ptr<Workload> stage_workload(StageReplica replica);
 
 /// Peer i minimises f_i(x) = 1/2 sum_k h_k (x_k - c_ik)^2 by plain gradient descent, with noise of
 /// a given deviation in every gradient. The curvatures h_k rise geometrically from 0.1 to 1. The

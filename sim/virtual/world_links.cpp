@@ -109,7 +109,7 @@ void Simulator::World::pump(PeerNumber from, PeerNumber to) {
         std::min<std::size_t>(block_bytes_max, stream.payload.bytes.size() - stream.offset);
     counts.lane_bytes += bytes;
     const Passage passage = pass(from, to, bytes);
-    if (passage.copies == 0 && !passage.damaged && options.node.mode == ModeKind::ring) {
+    if (passage.copies == 0 && !passage.damaged && options.node.mode != ModeKind::gossip) {
       queue.push(now + resent_after, Pump{from, to});
       return;
     }

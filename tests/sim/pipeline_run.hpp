@@ -1,0 +1,129 @@
+// A small training run in a pipeline, on virtual peers.
+#pragma once
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "sim/virtual/simulator.hpp"
+#include "tests/sim/worlds.hpp"
+#include "train/data/generated.hpp"
+#include "train/stage_trainer.hpp"
+
+namespace gv {
+
+/// Peers with the same shard each, and a model in stages.
+struct PipelineTask {
+  std::size_t peers = 4;
+  std::size_t stages = 2;
+  std::size_t micro_batches = 6;
+  std::size_t updates = 1;
+  PipelineKind kind = PipelineKind::one_f_one_b;
+  RouterKind router = RouterKind::fixed;
+  StageConsensus consensus = StageConsensus::ring;
+  std::uint64_t steps = 20;
+  std::uint64_t copy_every = 4;
+
+  std::shared_ptr<const DataSet> shard() const {
+    return std::make_shared<const DataSet>(
+        generate_blobs({.samples = 240, .features = 10, .classes = 3, .seed = 3}, 0));
+  }
+
+  StagesSpec spec(std::size_t peer) const {
+    const ModelSpec model = mlp({24, 9, 16, 5}, 3);
+    StagesSpec spec{.trainer = {.model = model,
+                                .optimizer = {.kind = OptimizerKind::nesterov},
+                                .schedule = {.learning_rate = 0.05},
+                                .batch = 4,
+                                .steps = steps,
+                                .seed = 9,
+                                .peer = peer},
+                    .ends = {},
+                    .micro_batches_a_run = micro_batches,
+                    .updates_a_run = updates};
+    for (std::size_t s = 1; s < stages; ++s) spec.ends.push_back(2 * s);
+    spec.ends.push_back(model.layers.size());
+    return spec;
+  }
+
+  StageTrainer trainer(std::size_t peer) const { return StageTrainer(spec(peer), shard()); }
+
+  /// A virtual world of them on perfect links.
+  Simulator::Options options() const {
+    const StageTrainer first = trainer(0);
+    Simulator::Options options = small_world(peers, 11);
+    options.node.mode = ModeKind::pipeline;
+    options.node.course.steps = steps;
+    options.node.course.wait_for_peers = peers;
+    PipelineOptions& pipeline = options.node.pipeline;
+    pipeline.kind = kind;
+    pipeline.router = router;
+    pipeline.consensus = consensus;
+    pipeline.micro_batches = micro_batches;
+    pipeline.micro_batch = 4;
+    pipeline.updates = updates;
+    if (kind == PipelineKind::two_bw) pipeline.accumulate = micro_batches / updates;
+    pipeline.copy_every = copy_every;
+    pipeline.segment_elements = 50;
+    for (std::size_t s = 0; s < stages; ++s) {
+      pipeline.stages.push_back({.parameters = first.layout(s).size(),
+                                 .state = first.state_size(s),
+                                 .forward = first.boundary(s).forward(),
+                                 .backward = first.boundary(s).activations});
+      pipeline.stage_seconds.push_back(1.0 / static_cast<double>(stages));
+    }
+    return options;
+  }
+
+  MakeWorkload workloads() const {
+    return [this](std::size_t peer) { return stage_workload(StageReplica(trainer(peer))); };
+  }
+};
+
+/// Notes each stage's parameters at a step, of all who carry it then, and what happened.
+class StageRecord : public Watcher {
+ public:
+  StageRecord(const PipelineTask& task, std::uint64_t step)
+      : sizes_(task.trainer(0)), step_(step) {}
+
+  void on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) override {
+    newest = std::max(newest, done.step);
+    if (done.step != step_ || !done.stages || done.stages->ends.empty()) return;
+    const auto values = world.peer(peer).work->parameters();
+    std::size_t offset = 0;
+    for (const std::uint32_t stage : world.peer(peer).node->pipeline()->stages()) {
+      const std::size_t size = sizes_.layout(stage).size();
+      const auto own = values.subspan(offset, size);
+      stages[stage].emplace_back(own.begin(), own.end());
+      offset += size;
+    }
+  }
+
+  void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override {
+    for (const Event& event : effects.events) {
+      ++events[event.name];
+      story += std::to_string(seconds(world.now().time_since_epoch())) + " peer-" +
+               std::to_string(peer) + " " + event.name + " " + event.detail;
+      for (const auto& [name, value] : event.numbers) {
+        story += " " + name + "=" + std::to_string(value);
+      }
+      story += "\n";
+    }
+  }
+
+  std::map<std::size_t, std::vector<std::vector<float>>> stages;
+  std::uint64_t newest = 0;
+  std::map<std::string, int> events;
+  std::string story;
+
+ private:
+  StageTrainer sizes_;
+  std::uint64_t step_;
+};
+
+}  // namespace gv
