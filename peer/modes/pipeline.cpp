@@ -511,7 +511,8 @@ Time PipelineMode::deadline() const {
   if (!started_ || finished_ || leaving_) return never;
   Time earliest = std::min(linger_deadline(), wanted_ ? never : barrier_deadline());
   if (!wanted_) return earliest;
-  earliest = std::min({earliest, agreement_.deadline(), renewal_.deadline(), states_.deadline()});
+  earliest = std::min({earliest, agreement_.deadline(), states_.deadline()});
+  if (!renewal_due_) earliest = std::min(earliest, renewal_.deadline());
   if (epoch_key_ != 0) earliest = std::min(earliest, say_again_at_);
   return std::min(earliest, stalls_.deadline(is_waiting(), agreement_.patience()));
 }

@@ -195,6 +195,18 @@ std::optional<StageOrder> PipelineRun::next() {
   return order;
 }
 
+/// Of the list, up to where we are.
+std::size_t PipelineRun::gradients_since_update(std::uint32_t stage) const {
+  std::size_t count = 0;
+  for (std::size_t i = position_; i-- > 0;) {
+    const PipelineOperation& what = list()[i];
+    if (what.stage != stage) continue;
+    if (what.action == Action::update) break;
+    count += what.action == Action::backward || what.action == Action::backward_weight;
+  }
+  return count;
+}
+
 /// None while its input is not there.
 std::optional<StageOrder> PipelineRun::order_for(const PipelineOperation& what) {
   const std::size_t last = options_.stages.size() - 1;
@@ -210,6 +222,7 @@ std::optional<StageOrder> PipelineRun::order_for(const PipelineOperation& what) 
   if (goes_back && what.stage > 0) order.out = blank(options_.stages[what.stage].backward);
   if (!forward && what.action != Action::backward_input) order.sum = group_of(what.stage).sum;
   if (forward && what.stage == 0) ++drawn_;
+  if (what.action == Action::update) order.micro_batches = gradients_since_update(what.stage);
   return order;
 }
 

@@ -110,6 +110,7 @@ class PipelineRun {
   std::vector<std::uint32_t> partners(std::uint32_t stage) const;
   void begin_sums(Effects& out);
   void skip_updates();
+  std::size_t gradients_since_update(std::uint32_t stage) const;
   bool receive_pass(PeerId from, const Block& block);
   bool is_from_neighbour(const PassName& name, PeerId from) const;
   StageValues input_of(const PipelineOperation& what);

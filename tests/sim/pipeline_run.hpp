@@ -67,7 +67,7 @@ struct PipelineTask {
     pipeline.micro_batches = micro_batches;
     pipeline.micro_batch = 4;
     pipeline.updates = updates;
-    if (kind == PipelineKind::two_bw) pipeline.accumulate = micro_batches / updates;
+    if (kind == PipelineKind::two_bw) pipeline.accumulate = micro_batches * stages / peers / updates;
     pipeline.copy_every = copy_every;
     pipeline.segment_elements = 50;
     for (std::size_t s = 0; s < stages; ++s) {

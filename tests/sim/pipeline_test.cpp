@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <cmath>
 #include <map>
 #include <vector>
 
@@ -43,6 +44,128 @@ TEST_CASE("a pipeline of virtual peers is one peer that carries all stages bit f
     REQUIRE(alone.size() == 3);
     CHECK(chain == alone);
   }
+}
+
+TEST_CASE("replicas of a stage have the same bits whichever way micro-batches take", "[sim]") {
+  for (const RouterKind router : router_kinds) {
+    for (const PipelineKind kind :
+         {PipelineKind::gpipe, PipelineKind::one_f_one_b, PipelineKind::zero_bubble}) {
+      run({.peers = 6, .stages = 3, .kind = kind, .router = router});
+      run({.peers = 5, .stages = 2, .micro_batches = 7, .kind = kind, .router = router});
+    }
+  }
+}
+
+TEST_CASE("pipelines of many updates a run end with the same bits in all replicas", "[sim]") {
+  for (const std::size_t peers : {2, 4}) {
+    const std::size_t each = 12 * 2 / peers;
+    run({.peers = peers,
+         .stages = 2,
+         .micro_batches = 12,
+         .updates = each,
+         .kind = PipelineKind::pipedream,
+         .steps = 4 * each});
+    run({.peers = peers,
+         .stages = 2,
+         .micro_batches = 12,
+         .updates = each / 3,
+         .kind = PipelineKind::two_bw,
+         .steps = 4 * each / 3});
+  }
+}
+
+TEST_CASE("replicas that gossip stay together and those that do not drift apart", "[sim]") {
+  const auto spread = [](std::uint64_t mix_every) {
+    const PipelineTask task{.peers = 8,
+                            .stages = 2,
+                            .micro_batches = 8,
+                            .consensus = StageConsensus::gossip,
+                            .steps = 60};
+    Simulator::Options options = task.options();
+    options.node.pipeline.mix_every = mix_every;
+    Simulator world(options, task.workloads());
+    StageRecord record(task, task.steps);
+    world.watch(record);
+    world.run(Time(10min));
+    INFO(record.story);
+    REQUIRE(record.newest == task.steps);
+    double sum = 0;
+    for (const auto& [stage, replicas] : record.stages) {
+      REQUIRE(replicas.size() == 4);
+      for (const auto& replica : replicas) {
+        for (std::size_t i = 0; i < replica.size(); ++i) {
+          sum += std::abs(replica[i] - replicas.front()[i]);
+        }
+      }
+    }
+    return sum;
+  };
+  const double together = spread(1);
+  const double apart = spread(1000);
+  CHECK(together > 0);
+  CHECK(together < apart / 3);
+}
+
+TEST_CASE("whoever dies at any moment the others go on with every micro-batch counted once",
+          "[sim]") {
+  for (int moment = 0; moment < 120; ++moment) {
+    PipelineTask task{.peers = 4, .stages = 2, .micro_batches = 6, .steps = 60};
+    if (moment % 3 == 1) task.router = RouterKind::random;
+    if (moment % 3 == 2) task.kind = PipelineKind::zero_bubble;
+    Simulator::Options options = task.options();
+    options.seed = static_cast<std::uint64_t>(moment);
+    options.scenario.faults = {fault(FaultKind::kill, Duration(2s) + moment * 3ms,
+                                     just(static_cast<std::size_t>(moment % 4)))};
+    Simulator world(options, task.workloads());
+    StageRecord record(task, task.steps);
+    world.watch(record);
+    world.run(Time(3min));
+    INFO("moment " << moment << "\n" << record.story);
+    REQUIRE(record.newest == task.steps);
+    REQUIRE(record.events["sum_refused"] == 0);
+    REQUIRE(record.stages.size() == task.stages);
+    for (const auto& [stage, replicas] : record.stages) {
+      for (const auto& replica : replicas) REQUIRE(replica == replicas.front());
+    }
+  }
+}
+
+TEST_CASE("a stage that loses all its carriers is restored from the copy of its neighbour",
+          "[sim]") {
+  int times = 0;  // It dies right at a copying point, or later.
+  for (int moment = 0; moment < 60; ++moment) {
+    const PipelineTask task{.peers = 3, .stages = 3, .micro_batches = 6, .steps = 60};
+    Simulator::Options options = task.options();
+    options.seed = static_cast<std::uint64_t>(moment);
+    options.scenario.faults = {fault(FaultKind::kill, Duration(2s) + moment * 7ms,
+                                     just(static_cast<std::size_t>(moment % 3)))};
+    Simulator world(options, task.workloads());
+    StageRecord record(task, task.steps);
+    world.watch(record);
+    world.run(Time(3min));
+    INFO("moment " << moment << "\n" << record.story);
+    REQUIRE(record.newest == task.steps);
+    REQUIRE(record.events["stage_lost"] == 0);
+    REQUIRE(record.events["sum_refused"] == 0);
+    times += record.events["went_back"] > 0;
+    REQUIRE(record.stages.size() == task.stages);
+  }
+  CHECK(times > 40);
+}
+
+TEST_CASE("one who joins late takes a stage and all go on", "[sim]") {
+  const PipelineTask task{.peers = 3, .stages = 2, .micro_batches = 6, .steps = 80};
+  Simulator::Options options = task.options();
+  options.node.course.wait_for_peers = 2;
+  options.scenario.faults = {fault(FaultKind::join, 3s, just(2))};
+  Simulator world(options, task.workloads());
+  StageRecord record(task, task.steps);
+  world.watch(record);
+  world.run(Time(3min));
+  INFO(record.story);
+  REQUIRE(record.newest == task.steps);
+  CHECK(record.events["stage_adopted"] == 1);
+  CHECK(record.stages[0].size() + record.stages[1].size() == 3);
 }
 
 }  // namespace gv
