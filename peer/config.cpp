@@ -32,6 +32,7 @@ class Reading {
     check_membership();
     check_network();
     check_ring();
+    check_pipeline();
     find_data_files();
     std::stable_sort(
         parsed_.problems.begin(), parsed_.problems.end(),
@@ -297,6 +298,26 @@ class Reading {
            "write algorithm = \"ring\" or \"auto\", or leave codec and keep_per_block out");
   }
 
+  void check_pipeline() {
+    PipelineConfig& pipeline = parsed_.config.pipeline;
+    PipelineOptions& mode = pipeline.mode;
+    if (parsed_.config.run.mode != ModeKind::pipeline) return;
+    const std::size_t stages = pipeline.ends.empty() ? pipeline.stages : pipeline.ends.size();
+    if (mode.kind == PipelineKind::two_bw && mode.accumulate == 0) mode.accumulate = stages;
+    // As over one chain: what chains there will be nobody knows yet.
+    Problems found =
+        problems(mode.kind, straight_routes(stages, mode.micro_batches), stages, mode.accumulate);
+    if (!is_synchronous(mode.kind) && mode.router != RouterKind::fixed) {
+      found.push_back({std::string(to_string(mode.kind)),
+                       "its parameters have versions, which only fixed chains agree on",
+                       "write router = \"fixed\", or schedule = \"1f1b\""});
+    }
+    for (Problem& problem : found) {
+      report(line_of("pipeline.schedule"), "pipeline.schedule",
+             problem.place + ": " + problem.reason, std::move(problem.remedy));
+    }
+  }
+
   void check_network() {
     const NetworkConfig& network = parsed_.config.network;
     if (network.lane != LaneKind::plain || network.trusted || !is_sound("network.trusted")) return;
@@ -448,7 +469,7 @@ std::vector<std::pair<std::string, std::string>> agreement(const Config& config)
         setting.section == "train" ||
         (setting.section == "run" &&
          (setting.key == "steps" || setting.key == "epochs" || setting.key == "peers"));
-    const bool agrees = setting.agrees || (config.run.mode == ModeKind::ring && of_steps);
+    const bool agrees = setting.agrees || (config.run.mode != ModeKind::gossip && of_steps);
     if (!agrees || (setting.has_effect && !setting.has_effect(config))) continue;
     fields.emplace_back(std::string(setting.section) + "." + std::string(setting.key),
                         setting.show(config));

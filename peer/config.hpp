@@ -71,6 +71,14 @@ struct TrainConfig {
 
 enum class LaneKind { automatic, tls, plain, unix_socket };
 
+/// [pipeline]: the cut of the model, and how its stages are worked.
+struct PipelineConfig {
+  std::size_t stages = 2;         ///< Cut by what layers are estimated to cost,
+  std::vector<std::size_t> ends;  ///< or here: one past the last layer of each stage.
+  bool recompute = false;
+  PipelineOptions mode;
+};
+
 /// [network]: how bytes travel.
 struct NetworkConfig {
   bool trusted = false;  ///< Nobody can listen in: lanes may go unencrypted.
@@ -101,6 +109,7 @@ struct Config {
   TrainConfig train;
   GossipOptions gossip;
   RingOptions ring;
+  PipelineConfig pipeline;
   Membership::Options membership;
   NetworkConfig network;
   CheckpointConfig checkpoint;

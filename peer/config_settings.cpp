@@ -61,11 +61,11 @@ void append_run(Settings& all) {
                  "passes of a peer over its own shard")));
   all.push_back(run.whole("steps", GV_FIELD(run.steps), {0, 1e12},
                           "local steps of each peer instead of epochs; 0 = by epochs"));
-  all.push_back(
-      agreed(run.choice<>("mode", GV_FIELD(run.mode),
-                          std::vector<std::pair<std::string, ModeKind>>{
-                              {"gossip", ModeKind::gossip}, {"ring", ModeKind::ring}},
-                          "each at its own pace with a partner now and then, or all in lockstep")));
+  all.push_back(agreed(run.choice<>(
+      "mode", GV_FIELD(run.mode),
+      std::vector<std::pair<std::string, ModeKind>>{
+          {"gossip", ModeKind::gossip}, {"ring", ModeKind::ring}, {"pipeline", ModeKind::pipeline}},
+      "each at its own pace with a partner now and then, or all in lockstep")));
   all.push_back(run.whole("wait_for_peers", GV_FIELD(run.wait_for_peers), {1, 4096},
                           "training starts when this many are there, itself included"));
   all.push_back(
@@ -328,6 +328,66 @@ void append_ring(Settings& all) {
                         "of that method"));
 }
 
+void append_pipeline(Settings& all) {
+  const Section<Config> pipeline{"pipeline"};
+  const auto add_with = [&all](std::string_view key, std::string_view words,
+                               bool (*has_effect)(const Config&), Setting<Config> setting) {
+    all.push_back(agreed(only_with(key, words, has_effect, std::move(setting))));
+  };
+  const auto add = [&](Setting<Config> setting) {
+    add_with(
+        "run.mode", "run.mode = \"pipeline\"",
+        [](const Config& c) { return c.run.mode == ModeKind::pipeline; }, std::move(setting));
+  };
+  add(pipeline.whole("stages", GV_FIELD(pipeline.stages), {1, 256},
+                     "the model is cut into so many, by what its layers are estimated to cost"));
+  add(pipeline.wholes("ends", GV_FIELD(pipeline.ends), {1, 1e6},
+                      "cut here instead: one past the last layer of each stage, the first layer "
+                      "being 0; empty = by cost"));
+  std::vector<std::pair<std::string, PipelineKind>> kinds;
+  for (const PipelineKind kind : pipeline_kinds) kinds.emplace_back(to_string(kind), kind);
+  add(pipeline.choice<>("schedule", GV_FIELD(pipeline.mode.kind), std::move(kinds),
+                        "who computes what in which order in a run: docs/pipeline.md"));
+  add(pipeline.whole("micro_batches", GV_FIELD(pipeline.mode.micro_batches), {1, 4096},
+                     "of train.batch samples each, in a run of everybody, which is one step"));
+  add_with(
+      "pipeline.schedule", "run.mode = \"pipeline\" and schedule = \"2bw\"",
+      [](const Config& c) {
+        return c.run.mode == ModeKind::pipeline && c.pipeline.mode.kind == PipelineKind::two_bw;
+      },
+      pipeline.whole("accumulate", GV_FIELD(pipeline.mode.accumulate), {0, 4096},
+                     "micro-batches of one replica between two updates; at least as many as there "
+                     "are stages; 0 = as many"));
+  add(pipeline.choice<>(
+      "router", GV_FIELD(pipeline.mode.router),
+      std::vector<std::pair<std::string, RouterKind>>{{"fixed", RouterKind::fixed},
+                                                      {"random", RouterKind::random},
+                                                      {"throughput", RouterKind::throughput}},
+      "which replica of a stage takes which micro-batch: in turns, at random, or "
+      "as many as its speed allows"));
+  add(pipeline.choice<>("consensus", GV_FIELD(pipeline.mode.consensus),
+                        std::vector<std::pair<std::string, StageConsensus>>{
+                            {"ring", StageConsensus::ring}, {"gossip", StageConsensus::gossip}},
+                        "how replicas of a stage agree: by summing their gradients, or by "
+                        "averaging parameters in pairs"));
+  const auto gossips = [](const Config& c) {
+    return c.run.mode == ModeKind::pipeline && c.pipeline.mode.consensus == StageConsensus::gossip;
+  };
+  constexpr std::string_view gossips_words = "run.mode = \"pipeline\" and consensus = \"gossip\"";
+  add_with("pipeline.consensus", gossips_words, gossips,
+           pipeline.number("alpha", GV_FIELD(pipeline.mode.alpha), {0, 0.5, true},
+                           "how far each of a pair goes towards the other; 0.5 = to the mean"));
+  add_with("pipeline.consensus", gossips_words, gossips,
+           pipeline.whole("mix_every", GV_FIELD(pipeline.mode.mix_every), {1, 1e6},
+                          "runs between two averagings"));
+  add(pipeline.flag("recompute", GV_FIELD(pipeline.recompute),
+                    "keep only what comes into a stage and compute the rest again: less memory, a "
+                    "third more work"));
+  add(pipeline.whole("copy_every", GV_FIELD(pipeline.mode.copy_every), {0, 1e6},
+                     "runs between two copies of each stage that a neighbour keeps, in case all "
+                     "its carriers die; 0 = none"));
+}
+
 void append_membership(Settings& all) {
   const Section<Config> membership{"membership"};
   all.push_back(membership.duration("probe_period_s", GV_FIELD(membership.probe_period),
@@ -383,6 +443,7 @@ Settings make_config_settings() {
   append_schedule(all);
   append_gossip(all);
   append_ring(all);
+  append_pipeline(all);
   append_membership(all);
   append_rest(all);
   return all;

@@ -89,7 +89,7 @@ class Host {
   void sync_addresses();
   void on_signal(int signal);
   void reload_authorized();
-  std::string save(const Replica& replica) const;
+  std::string save(const AnyReplica& replica) const;
   void wait_for_signal();
   void print_greeting() const;
   std::string name_of(PeerId peer) const;
@@ -166,7 +166,10 @@ void Host::carry_out(NodeEffects& effects) {
         if (gone && event.peer) lanes_->forget(*event.peer);
       }
       if (event.name == "ring_resumed" && event.peer && !options_.quiet) {
-        fmt::print("{}\n", to_line(node_->ring()->last_interruption(), node_->membership()));
+        const RingInterruption& over = node_->ring() != nullptr
+                                           ? node_->ring()->last_interruption()
+                                           : node_->pipeline()->last_interruption();
+        fmt::print("{}\n", to_line(over, node_->membership()));
         std::fflush(stdout);
       }
       if (event.name == "gradient_not_finite") {
@@ -243,8 +246,8 @@ void Host::sync_addresses() {
   cache_.write(known);
 }
 
-std::string Host::save(const Replica& replica) const {
-  *final_canary_ = replica.canary();
+std::string Host::save(const AnyReplica& replica) const {
+  if (const auto* whole = std::get_if<Replica>(&replica)) *final_canary_ = whole->canary();
   return save_replica(options_.folder / "checkpoints", replica, options_.config, config_text_);
 }
 
@@ -322,7 +325,9 @@ int Host::run() {
   StartingPoint point =
       starting_point(task_, options_.folder / "checkpoints", options_.shard, options_.resume);
   for (const Event& event : point.events) log_.write(now(), event);
-  const Layout layout = point.replica.trainer().layout();
+  const auto* stages = std::get_if<StageReplica>(&point.replica);
+  const Layout layout = stages != nullptr ? stages->trainer().whole_layout()
+                                          : std::get<Replica>(point.replica).trainer().layout();
   control_.emplace(
       io_,
       ControlLinks::Options{.identity = options_.identity,
@@ -363,7 +368,7 @@ int Host::run() {
                   fmt::print(stderr, "{}\n", event.detail);
                 }
               }});
-  if (options_.config.run.mode == ModeKind::ring) {
+  if (options_.config.run.mode != ModeKind::gossip) {
     lent_ = memory_to_lend(options_.config.network.lane);
   }
   const std::string& listening = control_->listening();
@@ -401,9 +406,11 @@ int Host::run() {
           .event = [this](Event event) { log_.write(now(), event); },
           .send_invite = [this](PeerId to,
                                 const LaneInvite& invite) { return control_->send(to, invite); }});
-  Node::Options node =
-      node_options(options_.config, layout, task_.trainer.steps, options_.wait_for);
-  if (lent_) node.ring.memory = lent_.get();
+  Node::Options node = node_options(options_.config, layout, task_.trainer.steps, options_.wait_for,
+                                    stages != nullptr ? &stages->trainer() : nullptr);
+  if (lent_) node.ring.memory = node.pipeline.memory = lent_.get();
+  node.pipeline.resumed = point.standing;
+  node.pipeline.resumed_stages = point.stages;
   node.ring.processors = std::thread::hardware_concurrency();
   node_.emplace(Member{.id = self_,
                        .name = options_.name,
@@ -412,7 +419,7 @@ int Host::run() {
                        .layout_hash = layout.hash()},
                 ids_of(options_.authorized, self_), session_, std::move(node), Rng(session_));
   worker_.emplace(
-      std::move(point.replica), [this](const Replica& replica) { return save(replica); },
+      std::move(point.replica), [this](const AnyReplica& replica) { return save(replica); },
       [this](std::uint64_t job, std::size_t begin) {
         asio::post(io_, [this, job, begin] {
           feed([&](Time t, NodeEffects& out) { node_->gradient_ready(t, job, begin, out); });

@@ -13,14 +13,26 @@ namespace {
 constexpr int large_allocation_bytes = 2 << 20;
 constexpr int waiting_blocks_bytes = 32 << 20;
 
+void fill_in(PipelineOptions& pipeline, const Config& config, const StageTrainer& trainer) {
+  pipeline.micro_batch = config.train.batch;
+  for (std::size_t s = 0; s < trainer.stages(); ++s) {
+    pipeline.stages.push_back({.parameters = trainer.layout(s).size(),
+                               .state = trainer.state_size(s),
+                               .forward = trainer.boundary(s).forward(),
+                               .backward = trainer.boundary(s).activations});
+    pipeline.stage_seconds.push_back(trainer.work_share(s));
+  }
+}
+
 }  // namespace
 
 Node::Options node_options(const Config& config, const Layout& layout, std::uint64_t steps,
-                           std::size_t wait_for) {
+                           std::size_t wait_for, const StageTrainer* stages) {
   Node::Options options{.membership = config.membership,
                         .mode = config.run.mode,
                         .gossip = config.gossip,
-                        .ring = config.ring};
+                        .ring = config.ring,
+                        .pipeline = config.pipeline.mode};
   options.course = {.run_seed = config.run.seed,
                     .steps = steps,
                     .save_every_steps = config.checkpoint.every_steps,
@@ -35,13 +47,14 @@ Node::Options node_options(const Config& config, const Layout& layout, std::uint
                                          (ring.local.has_momentum() ? 1 : 0));
   ring.batch = static_cast<std::uint32_t>(config.train.batch);
   ring.batch_max = static_cast<std::uint32_t>(lockstep_batch_max(config));
+  if (stages != nullptr) fill_in(options.pipeline, config, *stages);
   return options;
 }
 
 void keep_small_memory(ModeKind mode) {
 #ifdef __GLIBC__
   ::mallopt(M_MMAP_THRESHOLD, large_allocation_bytes);
-  if (mode == ModeKind::ring) ::mallopt(M_TRIM_THRESHOLD, waiting_blocks_bytes);
+  if (mode != ModeKind::gossip) ::mallopt(M_TRIM_THRESHOLD, waiting_blocks_bytes);
 #endif
 }
 

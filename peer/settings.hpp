@@ -9,13 +9,14 @@
 #include "peer/config.hpp"
 #include "peer/node.hpp"
 #include "train/layout.hpp"
+#include "train/stage_trainer.hpp"
 
 namespace gv {
 
 /// What the node is told. `steps` is this peer's budget; `wait_for` overrides the size of the start
-/// barrier when it is larger.
+/// barrier when it is larger. A pipeline also needs its `stages`.
 Node::Options node_options(const Config& config, const Layout& layout, std::uint64_t steps,
-                           std::size_t wait_for);
+                           std::size_t wait_for, const StageTrainer* stages = nullptr);
 
 /// Tells the allocator what to keep. A large model's snapshots and forces come and go: given back
 /// to the system they do not pile up in the heap. Smaller ones stay in the heap, which spares them

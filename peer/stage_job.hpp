@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "consensus/base/floats.hpp"
+#include "consensus/message.hpp"
 #include "consensus/pipeline/schedule.hpp"
 
 namespace gv {
@@ -60,6 +61,7 @@ struct StageJob {
   std::vector<StageBecomes> becomes;
   std::vector<std::uint32_t> put_down;  ///< and without these.
   std::vector<StageCopy> copies;
+  Standing standing;  ///< Ours then.
   std::optional<StageOrder> order;
 
   bool is_empty() const {

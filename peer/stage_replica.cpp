@@ -74,7 +74,7 @@ JobDone StageReplica::run(Job job) {
     if (work.moves_to) trainer_.move_to(*work.moves_to);
     for (const StageBecomes& becomes : work.becomes) {
       if (becomes.values) {
-        trainer_.adopt_state(becomes.stage, *becomes.values, trainer_.step());
+        trainer_.adopt_state(becomes.stage, *becomes.values);
       } else {
         trainer_.put_down(becomes.stage);
         trainer_.take_up(becomes.stage);
@@ -82,6 +82,7 @@ JobDone StageReplica::run(Job job) {
     }
     for (const std::uint32_t stage : work.put_down) trainer_.put_down(stage);
     for (const StageCopy& copy : work.copies) trainer_.copy_state(copy.stage, *copy.values);
+    standing_ = work.standing;
     if (work.order) done.score = carry_out(*work.order);
   }
   done.step = trainer_.step();

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <variant>
 
+#include "consensus/message.hpp"
 #include "peer/replica.hpp"
 #include "train/stage_trainer.hpp"
 
@@ -19,11 +21,18 @@ class StageReplica {
   const StageTrainer& trainer() const { return trainer_; }
   StageTrainer& trainer() { return trainer_; }
 
+  /// Where the stages stand: it names equal bits, and goes with them into a checkpoint.
+  const Standing& standing() const { return standing_; }
+
  private:
   void end(const StageEnd& end);
   Score carry_out(const StageOrder& order);
 
   StageTrainer trainer_;
+  Standing standing_;
 };
+
+/// What a peer works with: the whole model, or stages of it.
+using AnyReplica = std::variant<Replica, StageReplica>;
 
 }  // namespace gv

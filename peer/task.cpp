@@ -4,11 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <iterator>
 #include <map>
 #include <optional>
+#include <sstream>
 
+#include "consensus/pipeline/stage_partition.hpp"
 #include "train/checkpoint/checkpoint.hpp"
 #include "train/data/generated.hpp"
 #include "train/data/partition.hpp"
@@ -105,6 +108,51 @@ Problem too_few(const Config& config, std::size_t samples) {
           "use fewer peers or more data"};
 }
 
+/// The cut asked for, or the one with the quickest slowest stage by what layers are estimated to
+/// cost.
+std::vector<std::size_t> stage_ends(const PipelineConfig& pipeline, const ModelSpec& model,
+                                    SampleShape shape) {
+  if (!pipeline.ends.empty()) return pipeline.ends;
+  std::vector<LayerCost> layers;
+  for (const LayerWork& work : layer_work(model, shape)) {
+    layers.push_back({.forward_s = work.operations, .backward_s = 2 * work.operations});
+  }
+  const auto partition = partition_stages(
+      layers, {.speeds = std::vector<double>(pipeline.stages, 1.0)}, {.stages = pipeline.stages});
+  std::vector<std::size_t> ends;
+  if (!partition) return ends;
+  for (const PlannedStage& stage : partition->stages) ends.push_back(stage.end_layer);
+  return ends;
+}
+
+/// Makes it a task of a pipeline. Every run takes micro-batches of all peers together.
+void cut(const Config& config, std::size_t samples, Task& task) {
+  const PipelineConfig& pipeline = config.pipeline;
+  const PipelineOptions& mode = pipeline.mode;
+  StagesSpec stages{.trainer = task.trainer,
+                    .ends = stage_ends(pipeline, task.trainer.model, task.shard->shape),
+                    .recomputes = pipeline.recompute,
+                    .keeps_versions = !is_synchronous(mode.kind)};
+  const std::size_t micro_batches = is_synchronous(mode.kind)              ? mode.micro_batches
+                                    : mode.kind == PipelineKind::pipedream ? 1
+                                                                           : mode.accumulate;
+  stages.samples_an_update = config.train.batch * micro_batches;
+  if (config.run.steps == 0) {
+    const double run = static_cast<double>(config.train.batch * mode.micro_batches);
+    const double steps = config.run.epochs * static_cast<double>(samples) / run;
+    stages.trainer.steps = static_cast<std::uint64_t>(std::max(1.0, std::round(steps)));
+  }
+  task.trainer.steps = stages.trainer.steps;
+  if (stages.ends.empty()) {
+    task.problems.push_back({"pipeline.stages",
+                             fmt::format("the model has fewer than {} layers", pipeline.stages),
+                             "use fewer stages"});
+  } else {
+    task.problems = cut_problems(task.trainer.model, task.shard->shape, stages.ends);
+  }
+  task.stages = std::move(stages);
+}
+
 /// A task on `data`, which is the whole of shard number `shard` of `samples` samples in all.
 Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::size_t shard,
              std::size_t samples) {
@@ -121,6 +169,7 @@ Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::siz
   task.trainer.steps = steps_of(config, lockstep ? samples / config.run.peers : task.shard->size());
   if (lockstep) task.trainer.batch_max = lockstep_batch_max(config);
   task.local = config.ring.local;
+  if (config.run.mode == ModeKind::pipeline) cut(config, samples, task);
   task.trainer.seed = config.run.seed;
   task.trainer.peer = shard;
   return task;
@@ -204,44 +253,136 @@ Score evaluate(Model& model, std::span<const float> parameters, const DataSet& d
   return total;
 }
 
-StartingPoint starting_point(const Task& task, const std::filesystem::path& checkpoints,
-                             std::size_t shard, bool resume) {
-  StartingPoint point{.replica = Replica(Trainer(task.trainer, task.shard), shard, task.local)};
-  if (!resume) return point;
-  LoadedCheckpoint loaded = load_newest_checkpoint(checkpoints, point.replica.trainer().layout());
+std::filesystem::path stage_folder(const std::filesystem::path& checkpoints, std::size_t stage) {
+  return checkpoints / fmt::format("stage-{}", stage);
+}
+
+namespace {
+
+constexpr const char* standing_key = "standing";
+
+std::string to_text(const Standing& standing) {
+  return fmt::format("{} {} {}", standing.operation, standing.samples, standing.history);
+}
+
+std::optional<Standing> standing_of(const std::map<std::string, std::string>& metadata) {
+  const auto found = metadata.find(standing_key);
+  if (found == metadata.end()) return std::nullopt;
+  std::istringstream in(found->second);
+  Standing standing;
+  in >> standing.operation >> standing.samples >> standing.history;
+  return in ? std::optional(standing) : std::nullopt;
+}
+
+void tell_refused(const LoadedCheckpoint& loaded, std::vector<Event>& events) {
   for (const auto& [file, why] : loaded.refused) {
-    point.events.push_back({.name = "checkpoint_refused", .detail = file.string() + ": " + why});
+    events.push_back({.name = "checkpoint_refused", .detail = file.string() + ": " + why});
   }
-  if (!loaded.checkpoint) {
+}
+
+/// Of all stages on disk those of the newest standing.
+StartingPoint resumed_stages(StageTrainer trainer, const std::filesystem::path& checkpoints) {
+  std::vector<Event> events;
+  std::map<std::uint32_t, Checkpoint> found;
+  std::optional<Standing> newest;
+  for (std::uint32_t stage = 0; stage < trainer.stages(); ++stage) {
+    const std::filesystem::path folder = stage_folder(checkpoints, stage);
+    if (!std::filesystem::exists(folder)) continue;
+    LoadedCheckpoint loaded = load_newest_checkpoint(folder, trainer.layout(stage));
+    tell_refused(loaded, events);
+    if (!loaded.checkpoint) continue;
+    const auto standing = standing_of(loaded.checkpoint->metadata);
+    if (!standing) continue;
+    if (!newest || is_before(*newest, *standing)) newest = standing;
+    found.emplace(stage, *std::move(loaded.checkpoint));
+  }
+  std::vector<std::uint32_t> stages;
+  for (auto& [stage, checkpoint] : found) {
+    if (standing_of(checkpoint.metadata) != newest) continue;
+    const std::string problem = trainer.restore(stage, checkpoint.parameters, checkpoint.optimizer);
+    if (problem.empty()) {
+      stages.push_back(stage);
+    } else {
+      trainer.put_down(stage);
+      events.push_back({.name = "checkpoint_refused",
+                        .detail = stage_folder(checkpoints, stage).string() + ": " + problem});
+    }
+  }
+  StartingPoint point{.replica = StageReplica(std::move(trainer)), .events = std::move(events)};
+  if (stages.empty()) {
     point.events.push_back({.name = "resumed_from_nothing",
                             .detail = "no sound checkpoint in " + checkpoints.string()});
     return point;
   }
-  Checkpoint& checkpoint = *loaded.checkpoint;
-  const std::string problem =
-      point.replica.restore(checkpoint.parameters, std::move(checkpoint.optimizer));
-  if (!problem.empty()) {
-    point.events.push_back(
-        {.name = "checkpoint_refused", .detail = loaded.file.string() + ": " + problem});
-    return point;
-  }
-  const auto canary = checkpoint.metadata.find("canary");
-  if (canary != checkpoint.metadata.end()) point.replica.restore_canary(canary->second);
-  point.step = point.replica.trainer().step();
+  point.step = newest->operation;
+  point.standing = newest;
+  point.stages = std::move(stages);
   point.events.push_back({.name = "resumed",
-                          .detail = loaded.file.string(),
-                          .numbers = {{"step", static_cast<double>(point.step)}}});
+                          .detail = checkpoints.string(),
+                          .numbers = {{"step", static_cast<double>(point.step)},
+                                      {"stages", static_cast<double>(point.stages.size())}}});
   return point;
 }
 
-std::string save_replica(const std::filesystem::path& checkpoints, const Replica& replica,
+}  // namespace
+
+StartingPoint starting_point(const Task& task, const std::filesystem::path& checkpoints,
+                             std::size_t shard, bool resume) {
+  if (task.stages) {
+    StageTrainer trainer(*task.stages, task.shard);
+    if (resume) return resumed_stages(std::move(trainer), checkpoints);
+    return {.replica = StageReplica(std::move(trainer))};
+  }
+  Replica replica(Trainer(task.trainer, task.shard), shard, task.local);
+  std::vector<Event> events;
+  std::uint64_t step = 0;
+  if (resume) {
+    LoadedCheckpoint loaded = load_newest_checkpoint(checkpoints, replica.trainer().layout());
+    tell_refused(loaded, events);
+    if (!loaded.checkpoint) {
+      events.push_back({.name = "resumed_from_nothing",
+                        .detail = "no sound checkpoint in " + checkpoints.string()});
+      return {.replica = std::move(replica), .events = std::move(events)};
+    }
+    Checkpoint& checkpoint = *loaded.checkpoint;
+    const std::string problem =
+        replica.restore(checkpoint.parameters, std::move(checkpoint.optimizer));
+    if (!problem.empty()) {
+      events.push_back(
+          {.name = "checkpoint_refused", .detail = loaded.file.string() + ": " + problem});
+      return {.replica = std::move(replica), .events = std::move(events)};
+    }
+    const auto canary = checkpoint.metadata.find("canary");
+    if (canary != checkpoint.metadata.end()) replica.restore_canary(canary->second);
+    step = replica.trainer().step();
+    events.push_back({.name = "resumed",
+                      .detail = loaded.file.string(),
+                      .numbers = {{"step", static_cast<double>(step)}}});
+  }
+  return {.replica = std::move(replica), .step = step, .events = std::move(events)};
+}
+
+std::string save_replica(const std::filesystem::path& checkpoints, const AnyReplica& replica,
                          const Config& config, std::string_view config_text) {
-  const std::map<std::string, std::string> metadata = {{"format", "grapevine"},
-                                                       {"config", std::string(config_text)},
-                                                       {"data_folder", config.data.folder},
-                                                       {"canary", replica.canary_text()}};
-  return save_checkpoint(checkpoints, replica.trainer().layout(), replica.trainer().parameters(),
-                         replica.optimizer_state(), metadata, config.checkpoint.keep);
+  std::map<std::string, std::string> metadata = {{"format", "grapevine"},
+                                                 {"config", std::string(config_text)},
+                                                 {"data_folder", config.data.folder}};
+  if (const auto* whole = std::get_if<Replica>(&replica)) {
+    metadata["canary"] = whole->canary_text();
+    return save_checkpoint(checkpoints, whole->trainer().layout(), whole->trainer().parameters(),
+                           whole->optimizer_state(), metadata, config.checkpoint.keep);
+  }
+  const auto& stages = std::get<StageReplica>(replica);
+  metadata[standing_key] = to_text(stages.standing());
+  const StageTrainer& trainer = stages.trainer();
+  for (std::size_t stage = 0; stage < trainer.stages(); ++stage) {
+    if (!trainer.carries(stage)) continue;
+    std::string problem = save_checkpoint(stage_folder(checkpoints, stage), trainer.layout(stage),
+                                          trainer.parameters(stage), trainer.optimizer_state(stage),
+                                          metadata, config.checkpoint.keep);
+    if (!problem.empty()) return problem;
+  }
+  return {};
 }
 
 std::string read_config_text(const std::string& path) {

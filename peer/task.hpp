@@ -4,12 +4,14 @@
 #include <cstddef>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "peer/config.hpp"
 #include "peer/replica.hpp"
+#include "peer/stage_replica.hpp"
 #include "train/trainer.hpp"
 
 namespace gv {
@@ -19,6 +21,7 @@ struct Task {
   std::shared_ptr<const DataSet> shard;
   TrainerSpec trainer;
   LocalSteps local;
+  std::optional<StagesSpec> stages;  ///< Of a pipeline.
   Problems problems;
 };
 
@@ -42,8 +45,10 @@ Score evaluate(Model& model, std::span<const float> parameters, const DataSet& d
 
 /// Where a replica begins.
 struct StartingPoint {
-  Replica replica;
+  AnyReplica replica;
   std::uint64_t step = 0;
+  std::optional<Standing> standing;  ///< Of the stages taken up, in a pipeline.
+  std::vector<std::uint32_t> stages;
   std::vector<Event> events;  ///< Which checkpoint was taken up, which were refused and why.
 };
 
@@ -53,8 +58,11 @@ StartingPoint starting_point(const Task& task, const std::filesystem::path& chec
 
 /// Writes a checkpoint that a later start can go on from, with the config inside. Returns why it
 /// could not, or an empty string.
-std::string save_replica(const std::filesystem::path& checkpoints, const Replica& replica,
+std::string save_replica(const std::filesystem::path& checkpoints, const AnyReplica& replica,
                          const Config& config, std::string_view config_text);
+
+/// The folder of one stage's checkpoints among those of a peer of a pipeline.
+std::filesystem::path stage_folder(const std::filesystem::path& checkpoints, std::size_t stage);
 
 /// The text of a config file; the built-in one's for an empty path. Empty when it cannot be read.
 std::string read_config_text(const std::string& path);

@@ -8,7 +8,7 @@
 
 namespace gv {
 
-Worker::Worker(Replica replica, Save save, Ready ready, Done done)
+Worker::Worker(AnyReplica replica, Save save, Ready ready, Done done)
     : replica_(std::move(replica)),
       save_(std::move(save)),
       ready_(std::move(ready)),
@@ -37,14 +37,17 @@ void Worker::run(std::stop_token stop) {
     const bool save = job->save;
     const auto begin = std::chrono::steady_clock::now();
     const std::uint64_t number = job->number;
-    JobDone done = replica_.run(*std::move(job), [&](std::size_t begin) { ready_(number, begin); });
+    auto* whole = std::get_if<Replica>(&replica_);
+    JobDone done = whole != nullptr ? whole->run(*std::move(job),
+                                                 [&](std::size_t begin) { ready_(number, begin); })
+                                    : std::get<StageReplica>(replica_).run(*std::move(job));
     done.busy = std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now() - begin);
     if (save) {
       done.saved = true;
       done.save_problem = save_(replica_);
     }
     done_(std::move(done));
-    replica_.trainer().prefetch();
+    if (whole != nullptr) whole->trainer().prefetch();
   }
 }
 

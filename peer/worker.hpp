@@ -8,7 +8,7 @@
 #include <string>
 #include <thread>
 
-#include "peer/replica.hpp"
+#include "peer/stage_replica.hpp"
 
 namespace gv {
 
@@ -19,13 +19,13 @@ class Worker {
   using Done = std::function<void(JobDone)>;
   /// Writes a checkpoint of the replica; returns why it could not, or an empty string. Called on
   /// the worker's thread: exchanges go on from the last snapshot however slow the disk is.
-  using Save = std::function<std::string(const Replica&)>;
+  using Save = std::function<std::string(const AnyReplica&)>;
 
   /// Called on the worker's thread while a job of that number computes a gradient: it is final from
   /// an element on.
   using Ready = std::function<void(std::uint64_t job, std::size_t begin)>;
 
-  Worker(Replica replica, Save save, Ready ready, Done done);
+  Worker(AnyReplica replica, Save save, Ready ready, Done done);
 
   /// Waits for the job under way, if any.
   ~Worker();
@@ -36,7 +36,7 @@ class Worker {
  private:
   void run(std::stop_token stop);
 
-  Replica replica_;
+  AnyReplica replica_;
   Save save_;
   Ready ready_;
   Done done_;

@@ -155,6 +155,20 @@ std::size_t StageTrainer::stages() const { return impl_->plans.size(); }
 
 const Layout& StageTrainer::layout(std::size_t stage) const { return impl_->plans[stage].layout; }
 
+const Layout& StageTrainer::whole_layout() const { return impl_->whole.layout; }
+
+double StageTrainer::work_share(std::size_t stage) const {
+  const std::vector<LayerWork> work = layer_work(impl_->spec.trainer.model, impl_->shard->shape);
+  const std::size_t first = stage == 0 ? 0 : impl_->spec.ends[stage - 1];
+  double own = 0;
+  double all = 0;
+  for (std::size_t i = 0; i < work.size(); ++i) {
+    all += work[i].operations;
+    if (i >= first && i < impl_->spec.ends[stage]) own += work[i].operations;
+  }
+  return own / all;
+}
+
 BoundarySize StageTrainer::boundary(std::size_t stage) const {
   if (stage == 0 || stage >= stages()) return {};
   return {impl_->spec.trainer.batch * elements(impl_->plans[stage].in), impl_->truth_size()};
@@ -164,8 +178,7 @@ std::uint64_t StageTrainer::step() const { return impl_->step; }
 
 double StageTrainer::learning_rate() const {
   const TrainerSpec& spec = impl_->spec.trainer;
-  const std::size_t batch =
-      spec.batch * impl_->spec.micro_batches_a_run / impl_->spec.updates_a_run;
+  const std::size_t batch = std::max(spec.batch, impl_->spec.samples_an_update);
   return gv::learning_rate(spec.schedule, batch, impl_->step, spec.steps);
 }
 
@@ -192,18 +205,18 @@ std::span<const float> StageTrainer::parameters(std::size_t stage) const {
 }
 
 std::size_t StageTrainer::state_size(std::size_t stage) const {
-  return layout(stage).size() * (1 + optimizer_vectors(impl_->spec.trainer.optimizer));
+  return layout(stage).size() * (1 + optimizer_vectors(impl_->spec.trainer.optimizer)) + 1;
 }
 
 void StageTrainer::copy_state(std::size_t stage, std::span<float> out) const {
   check(out.size() == state_size(stage), "a stage's state has one size");
   const Carried& own = *impl_->carried[stage];
   std::ranges::copy(*own.newest, out.begin());
-  own.optimizer.copy_state(out.subspan(own.newest->size()));
+  own.optimizer.copy_state(out.subspan(own.newest->size(), out.size() - own.newest->size() - 1));
+  out.back() = static_cast<float>(own.optimizer.updates());
 }
 
-void StageTrainer::adopt_state(std::size_t stage, std::span<const float> state,
-                               std::uint64_t updates) {
+void StageTrainer::adopt_state(std::size_t stage, std::span<const float> state) {
   check(state.size() == state_size(stage), "a stage's state has one size");
   take_up(stage);
   Carried& own = *impl_->carried[stage];
@@ -211,16 +224,33 @@ void StageTrainer::adopt_state(std::size_t stage, std::span<const float> state,
   own.newest = std::make_shared<std::vector<float>>(
       state.begin(), state.begin() + static_cast<std::ptrdiff_t>(size));
   own.before = nullptr;
-  own.optimizer.adopt_state(state.subspan(size), updates);
+  own.optimizer.adopt_state(state.subspan(size, state.size() - size - 1),
+                            static_cast<std::uint64_t>(state.back()));
+}
+
+OptimizerState StageTrainer::optimizer_state(std::size_t stage) const {
+  const Optimizer& optimizer = impl_->carried[stage]->optimizer;
+  return {.vectors = optimizer.vectors(),
+          .step = impl_->step,
+          .updates = optimizer.updates(),
+          .position = impl_->position};
+}
+
+std::string StageTrainer::restore(std::size_t stage, std::span<const float> parameters,
+                                  const OptimizerState& state) {
+  take_up(stage);
+  if (parameters.size() != layout(stage).size()) return "the stage has another size";
+  std::string problem = impl_->carried[stage]->optimizer.restore(state.vectors, state.updates);
+  if (!problem.empty()) return problem;
+  set(stage, parameters);
+  impl_->step = state.step;
+  impl_->position = state.position.value_or(0);
+  return problem;
 }
 
 void StageTrainer::move_to(std::uint64_t step) {
   abandon_run();
   impl_->step = step;
-}
-
-std::uint64_t StageTrainer::updates(std::size_t stage) const {
-  return impl_->carried[stage]->optimizer.updates();
 }
 
 Score StageTrainer::forward(std::size_t stage, std::uint32_t number, std::size_t draw,
@@ -297,7 +327,7 @@ void StageTrainer::update(std::size_t stage, std::span<const float> sum,
                           std::size_t micro_batches) {
   Carried& own = *impl_->carried[stage];
   // Versions in use stay as they are; the newest moves on.
-  if (impl_->spec.updates_a_run > 1) {
+  if (impl_->spec.keeps_versions) {
     if (own.version == 0) {
       own.at_begin = own.newest;
       own.optimizer_begin = own.optimizer;
@@ -307,12 +337,7 @@ void StageTrainer::update(std::size_t stage, std::span<const float> sum,
   }
   scale_to(own.gradient.data(), sum.data(), own.gradient.size(),
            1 / static_cast<float>(micro_batches));
-  const TrainerSpec& spec = impl_->spec.trainer;
-  const std::size_t batch =
-      spec.batch * impl_->spec.micro_batches_a_run / impl_->spec.updates_a_run;
-  own.optimizer.step(
-      *own.newest, own.gradient,
-      gv::learning_rate(spec.schedule, batch, impl_->step + own.version, spec.steps));
+  own.optimizer.step(*own.newest, own.gradient, learning_rate());
   ++own.version;
 }
 
@@ -336,7 +361,7 @@ void StageTrainer::end_run(std::size_t drawn) {
     if (own) own->at_begin = nullptr;
   }
   abandon_run();
-  impl_->step += impl_->spec.updates_a_run;
+  ++impl_->step;
 }
 
 void StageTrainer::abandon_run() {
@@ -357,6 +382,25 @@ void StageTrainer::abandon_run() {
 
 std::uint64_t StageTrainer::position() const { return impl_->position; }
 void StageTrainer::set_position(std::uint64_t position) { impl_->position = position; }
+
+std::vector<LayerWork> layer_work(const ModelSpec& model, SampleShape input) {
+  Problems unsound;
+  const ModelPlan plan = plan_model(model, input, unsound);
+  std::vector<LayerWork> all;
+  for (std::size_t i = 0; i < plan.layers.size(); ++i) {
+    const LayerPlan& layer = plan.layers[i];
+    const std::size_t end =
+        i + 1 < plan.layers.size() ? plan.layers[i + 1].weight : plan.layout.size();
+    LayerWork work{.parameters = end - layer.weight, .outputs = elements(layer.out)};
+    // Every weight is used once for each place of the output: once for a dense layer, at every
+    // pixel for a convolution.
+    const auto places = layer.spec.kind == LayerKind::conv2d ? layer.out[1] * layer.out[2] : 1;
+    work.operations = 2.0 * static_cast<double>(work.parameters) * static_cast<double>(places) +
+                      static_cast<double>(elements(layer.in) + elements(layer.out));
+    all.push_back(work);
+  }
+  return all;
+}
 
 Problems cut_problems(const ModelSpec& model, SampleShape input,
                       const std::vector<std::size_t>& ends) {

@@ -15,11 +15,13 @@ namespace gv {
 
 /// A model cut into stages, and how each is trained.
 struct StagesSpec {
-  TrainerSpec trainer;                  ///< `batch` is the size of a micro-batch.
-  std::vector<std::size_t> ends;        ///< One past the last layer of each stage, rising.
-  bool recomputes = false;              ///< Keeps inputs alone and computes the rest again.
-  std::size_t micro_batches_a_run = 1;  ///< Of everybody: gradients are means over them,
-  std::size_t updates_a_run = 1;        ///< or over those of one of so many updates.
+  TrainerSpec trainer;            ///< `batch` is the size of a micro-batch.
+  std::vector<std::size_t> ends;  ///< One past the last layer of each stage, rising.
+  bool recomputes = false;        ///< Keeps inputs alone and computes the rest again.
+  bool keeps_versions = false;    ///< There is more than one update in a run.
+  /// Of everybody that an update is the mean over, which the linear scaling rule goes by; 0 = those
+  /// of one micro-batch.
+  std::size_t samples_an_update = 0;
 };
 
 /// What a stage gets from the one before it, for one micro-batch: activations (batch, C, H, W) and
@@ -45,10 +47,13 @@ class StageTrainer {
   std::size_t stages() const;
   /// Of one stage alone; tensors are named as in the whole model.
   const Layout& layout(std::size_t stage) const;
+  const Layout& whole_layout() const;
+  /// Estimated part of the model's work that the stage is.
+  double work_share(std::size_t stage) const;
   /// Before that stage; before the first and behind the last nothing passes.
   BoundarySize boundary(std::size_t stage) const;
 
-  /// Optimiser steps made, which is where schedules stand; the same for all stages.
+  /// Runs made, which is where schedules stand; the same for all stages.
   std::uint64_t step() const;
   double learning_rate() const;
 
@@ -59,14 +64,18 @@ class StageTrainer {
   bool carries(std::size_t stage) const;
   std::span<const float> parameters(std::size_t stage) const;
 
-  /// Parameters of a carried stage, then what its optimiser keeps.
+  /// Parameters of a carried stage, what its optimiser keeps, and last how many updates it made.
   std::size_t state_size(std::size_t stage) const;
   void copy_state(std::size_t stage, std::span<float> out) const;
-  /// Takes over another replica's copy_state() of that stage, after so many updates.
-  void adopt_state(std::size_t stage, std::span<const float> state, std::uint64_t updates);
+  /// Takes over another replica's copy_state() of that stage.
+  void adopt_state(std::size_t stage, std::span<const float> state);
+  /// What a checkpoint of a stage holds beside its parameters, and the inverse, which takes it up:
+  /// why it does not fit, or an empty string.
+  OptimizerState optimizer_state(std::size_t stage) const;
+  std::string restore(std::size_t stage, std::span<const float> parameters,
+                      const OptimizerState& state);
   /// All carried stages now stand there.
   void move_to(std::uint64_t step);
-  std::uint64_t updates(std::size_t stage) const;
 
   /// Takes micro-batch `number` of this run through a stage, with its parameters after `version`
   /// updates of the run. The first stage draws the peer's own batch number `draw` of the run and
@@ -106,6 +115,15 @@ class StageTrainer {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// What a layer needs for one sample, estimated from its shapes.
+struct LayerWork {
+  double operations =
+      0;  ///< Multiplications and additions of a forward pass; backward is twice it.
+  std::size_t parameters = 0;
+  std::size_t outputs = 0;  ///< Floats it gives to the next layer, and keeps for backward.
+};
+std::vector<LayerWork> layer_work(const ModelSpec& model, SampleShape input);
 
 /// Everything wrong with a cut of this model, for people; places are "pipeline.ends".
 Problems cut_problems(const ModelSpec& model, SampleShape input,

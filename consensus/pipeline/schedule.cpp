@@ -2,6 +2,7 @@
 #include "consensus/pipeline/schedule.hpp"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -140,44 +141,44 @@ void update_at_the_end(List& list) {
 /// the newest parameters and back with the same; 2BW with those of one update ago, so that two are
 /// enough.
 List with_updates(const List& list, bool newest, std::size_t accumulate) {
+  struct Stage {
+    std::map<std::uint32_t, std::uint32_t> versions;  ///< Of micro-batches under way.
+    std::uint32_t updates = 0;
+    std::size_t forwards = 0;
+    std::size_t backwards = 0;
+    std::size_t all = 0;  ///< Micro-batches.
+  };
+  std::map<std::uint32_t, Stage> stages;
+  for (const PipelineOperation& operation : list) {
+    stages[operation.stage].all += operation.action == Action::forward;
+  }
   List updated;
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> versions;  // (micro-batch, version)
-  std::uint32_t updates = 0;
-  std::size_t forwards = 0;
-  std::size_t backwards = 0;
-  const std::size_t all = list.size() / 2;
   for (PipelineOperation operation : list) {
+    Stage& stage = stages[operation.stage];
     if (operation.action == Action::forward) {
-      const auto group = static_cast<std::uint32_t>(forwards++ / accumulate);
-      operation.version = newest ? updates : std::max(group, 1u) - 1;
-      versions.emplace_back(operation.micro_batch, operation.version);
+      const auto group = static_cast<std::uint32_t>(stage.forwards++ / accumulate);
+      operation.version = newest ? stage.updates : std::max(group, 1u) - 1;
+      stage.versions[operation.micro_batch] = operation.version;
     } else {
-      const auto used = std::ranges::find(versions, operation.micro_batch,
-                                          &std::pair<std::uint32_t, std::uint32_t>::first);
-      operation.version = used->second;
-      versions.erase(used);
+      operation.version = stage.versions[operation.micro_batch];
     }
     updated.push_back(operation);
-    const bool is_due =
-        operation.action == Action::backward && (++backwards % accumulate == 0 || backwards == all);
+    const bool is_due = operation.action == Action::backward &&
+                        (++stage.backwards % accumulate == 0 || stage.backwards == stage.all);
     if (!is_due) continue;
-    updated.push_back({Action::update, operation.stage, updates, updates});
-    ++updates;
+    updated.push_back({Action::update, operation.stage, stage.updates, stage.updates});
+    ++stage.updates;
   }
   return updated;
 }
 
-/// Whether every worker has one stage and always the same neighbours.
+/// Whether every worker is always in the same chain.
 bool are_fixed_chains(const Routes& routes, std::size_t workers) {
   std::vector<const std::vector<std::uint32_t>*> chain_of(workers, nullptr);
   for (const auto& route : routes) {
-    for (std::size_t s = 0; s < route.size(); ++s) {
-      const auto*& chain = chain_of[route[s]];
-      if (chain == nullptr) chain = &route;
-      if (*chain != route ||
-          std::ranges::find(route, route[s]) - route.begin() != static_cast<std::ptrdiff_t>(s)) {
-        return false;
-      }
+    for (const std::uint32_t worker : route) {
+      if (chain_of[worker] == nullptr) chain_of[worker] = &route;
+      if (*chain_of[worker] != route) return false;
     }
   }
   return true;

@@ -39,18 +39,25 @@ std::optional<Standing> newest_complete(std::span<const StageOffer> offers, std:
 }  // namespace
 
 std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
-                                     std::span<const double> stage_seconds) {
+                                     std::span<const double> stage_seconds, bool mirrored) {
   const std::optional<Standing> standing = newest_complete(offers, stage_seconds.size());
   if (!standing) return std::nullopt;
+  // Mirrored stages are mapped in pairs.
+  const auto all = static_cast<std::uint32_t>(stage_seconds.size());
+  const auto mapped = [&](std::uint32_t stage) {
+    return mirrored ? std::min(stage, all - 1 - stage) : stage;
+  };
+  std::vector<double> work(mirrored ? all / 2 : all, 0);
+  for (std::uint32_t stage = 0; stage < all; ++stage) work[mapped(stage)] += stage_seconds[stage];
   std::vector<StageCarrier> carriers;
   for (const StageOffer& offer : offers) {
     StageCarrier carrier{.peer = offer.peer, .speed = offer.speed, .stages = {}, .copies = {}};
     for (const StageClaim& claim : offer.claims) {
       if (claim.stage >= stage_seconds.size()) continue;
       if (claim.carried) {
-        carrier.stages.push_back(claim.stage);
+        carrier.stages.push_back(mapped(claim.stage));
       } else if (claim.standing == *standing) {
-        carrier.copies.push_back(claim.stage);
+        carrier.copies.push_back(mapped(claim.stage));
       }
     }
     std::ranges::sort(carrier.stages);
@@ -59,9 +66,14 @@ std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
   }
   StagePlan plan{.standing = *standing, .duties = {}};
   std::map<PeerId, std::size_t> sent;
-  const auto map = map_stages(carriers, stage_seconds);
+  const auto map = map_stages(carriers, work);
   for (std::size_t i = 0; i < offers.size(); ++i) {
-    for (const std::uint32_t stage : map[i]) {
+    std::vector<std::uint32_t> stages = map[i];
+    if (mirrored) {
+      for (const std::uint32_t stage : map[i]) stages.push_back(all - 1 - stage);
+      std::ranges::sort(stages);
+    }
+    for (const std::uint32_t stage : stages) {
       StageDuty duty{.stage = stage, .carrier = offers[i].peer, .source = offers[i].peer};
       if (standing->operation > 0 && !holds(offers[i], stage, *standing)) {
         // From whoever has it and sends the fewest others.

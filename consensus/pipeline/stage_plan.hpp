@@ -24,8 +24,10 @@ struct StagePlan {
 /// The newest standing at which somebody has every stage, and on it the chain map (map_stages) with
 /// a source for every state that its carrier lacks. Before the first operation everybody has
 /// everything, because the run's seed gives it. Empty if some stage is lost: no standing is
-/// complete, so nobody goes on from a guess. `offers` are sorted by id and not empty.
+/// complete, so nobody goes on from a guess. `offers` are sorted by id and not empty. `mirrored`:
+/// of an even number of stages, whoever carries one carries the one as far from the other end as
+/// well, as Chimera wants it.
 std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
-                                     std::span<const double> stage_seconds);
+                                     std::span<const double> stage_seconds, bool mirrored = false);
 
 }  // namespace gv

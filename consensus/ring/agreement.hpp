@@ -52,6 +52,7 @@ class RingAgreement {
     /// In a pipeline: what a micro-batch takes in each stage, relative to the others. Whoever takes
     /// part then carries stages, and may lack the others'.
     std::vector<double> stage_seconds;
+    bool mirrored = false;  ///< Stages of a pipeline are carried in pairs: see plan_stages().
   };
 
   /// `session` differs from that of every earlier process of this peer, so that no ballot of one is

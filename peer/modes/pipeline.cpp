@@ -13,6 +13,7 @@ namespace {
 RingAgreement::Options agreement_options(const PipelineOptions& options) {
   RingAgreement::Options agreement = options.agreement;
   agreement.stage_seconds = options.stage_seconds;
+  agreement.mirrored = options.kind == PipelineKind::chimera;
   return agreement;
 }
 
@@ -38,6 +39,12 @@ PipelineCounts PipelineMode::counts() const {
 }
 
 void PipelineMode::begin_at(std::uint64_t step) {
+  if (options_.resumed) {
+    carried_.insert(options_.resumed_stages.begin(), options_.resumed_stages.end());
+    agreement_.set_standing(*options_.resumed);
+    tell_claims();
+    return;
+  }
   // Before the first operation all can make every stage from the seed, and claim it.
   agreement_.set_standing(
       {.operation = step,
@@ -270,9 +277,8 @@ void PipelineMode::complete_run(Time now, Effects& out) {
   }
   complete_drawn_ = run_.drawn();
   complete_ = run_.finish();
-  complete_standing_ =
-      after_operation(agreement_.standing(), epoch_key_,
-                      options_.micro_batches * options_.micro_batch, options_.updates);
+  complete_standing_ = after_operation(agreement_.standing(), epoch_key_,
+                                       options_.micro_batches * options_.micro_batch);
   run_was_begun_ = true;
   tell_claims();
   completed_[step()].insert(self_);
@@ -293,11 +299,11 @@ void PipelineMode::commit(Time now, Effects& out) {
   renewal_.operation_done(now);
   agreement_.set_operation_seconds(stalls_.operation_seconds());
   if (stalls_.operation_seconds() > 0) {
-    steps_per_second_ = static_cast<double>(options_.updates) / stalls_.operation_seconds();
+    steps_per_second_ = 1 / stalls_.operation_seconds();
   }
   interruptions_.become_resumed(now, run_.order(), before.operation, out);
-  const std::uint64_t runs = step() / options_.updates;
-  if (options_.copy_every > 0 && runs % options_.copy_every == 0) plan_copies(complete_standing_);
+  if (options_.copy_every > 0 && step() % options_.copy_every == 0)
+    plan_copies(agreement_.standing());
   tell_claims();
   if (renewal_due_) {
     end_epoch(now, {}, out);
@@ -357,7 +363,7 @@ void PipelineMode::receive(Time now, PeerId from, const Message& message, Member
     states_.receive(from, *fetch, out);
   } else if (const auto* complete = std::get_if<Complete>(&message)) {
     if (epoch == nullptr || complete->ballot != epoch->id || !epoch->contains(from)) return;
-    if (complete->operation >= step() && complete->operation <= step() + options_.updates) {
+    if (complete->operation >= step() && complete->operation <= step() + 1) {
       completed_[complete->operation].insert(from);
     } else if (complete->operation < step() && !complete->again) {
       say_complete(complete->operation, from, true, out);
@@ -460,7 +466,7 @@ void PipelineMode::next_job(Time now, std::vector<Job>& jobs) {
   }
   if (work.is_empty() && !job.save) return;
   job_epoch_ = epoch_key_;
-  job_standing_ = agreement_.standing();
+  job_standing_ = work.standing = agreement_.standing();
   job.stages = std::move(work);
   post(std::move(job), jobs);
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
+#include <optional>
 #include <vector>
 
 #include "consensus/pipeline/router.hpp"
@@ -33,10 +34,12 @@ struct PipelineOptions {
   std::size_t micro_batches = 8;  ///< Of everybody in a run.
   std::size_t micro_batch = 1;    ///< Samples.
   std::size_t accumulate = 0;     ///< 2bw: of one replica between two updates.
-  std::size_t updates = 1;        ///< Optimiser steps of a run.
-  float alpha = 0.5F;             ///< gossip: the elastic coefficient of a pair.
+  double alpha = 0.5;             ///< gossip: the elastic coefficient of a pair.
   std::uint64_t mix_every = 1;    ///< gossip: runs between two averagings.
   std::uint64_t copy_every = 8;   ///< Runs between two copies that neighbours keep; 0 = never.
+  /// A resumed peer has these stages, which stand there.
+  std::optional<Standing> resumed;
+  std::vector<std::uint32_t> resumed_stages;
   std::vector<StageSize> stages;
   std::vector<double> stage_seconds;  ///< Of a micro-batch in each stage, relative to the others.
   std::size_t bucket_elements = 1 << 20;

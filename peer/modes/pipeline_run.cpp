@@ -77,8 +77,7 @@ void PipelineRun::begin(std::uint64_t operation, Effects& out) {
   computing_ = false;
   position_ = 0;
   drawn_ = 0;
-  const Rng draws = Rng(run_seed_).fork("routes").fork(operation);
-  routes_ = make_routes(options_.router, replicas_, options_.micro_batches, speeds_, draws);
+  routes_ = routes_of(operation);
   schedule_ = make_schedule(options_.kind, routes_, order_.size(), options_.accumulate);
   // What came early is of use only if its sender is where the routes say.
   std::erase_if(incoming_, [this](const auto& entry) {
@@ -95,6 +94,37 @@ void PipelineRun::begin(std::uint64_t operation, Effects& out) {
   }
 }
 
+Routes PipelineRun::routes_of(std::uint64_t operation) const {
+  const Rng draws = Rng(run_seed_).fork("routes").fork(operation);
+  auto down = replicas_;
+  if (!is_synchronous(options_.kind)) {
+    // Only whole chains: replicas that some stages have more of wait.
+    const std::size_t chains =
+        std::ranges::min(down, {}, [](const auto& replicas) { return replicas.size(); }).size();
+    for (auto& replicas : down) replicas.resize(chains);
+  }
+  if (options_.kind != PipelineKind::chimera) {
+    return make_routes(options_.router, down, options_.micro_batches, speeds_, draws);
+  }
+  // Of those who carry a stage and its mirror image, one half is on the way down in the one, the
+  // other half in the other; on the way up they change places.
+  for (std::size_t s = 0; s < down.size(); ++s) {
+    const auto half = static_cast<std::ptrdiff_t>((down[s].size() + 1) / 2);
+    if (down[s].size() < 2) continue;
+    if (s < down.size() / 2) {
+      down[s].erase(down[s].begin() + half, down[s].end());
+    } else {
+      down[s].erase(down[s].begin(), down[s].begin() + half);
+    }
+  }
+  auto up = down;
+  std::ranges::reverse(up);
+  Routes routes = make_routes(options_.router, down, options_.micro_batches, speeds_, draws);
+  const Routes others = make_routes(options_.router, up, options_.micro_batches, speeds_, draws);
+  for (std::size_t b = 1; b < routes.size(); b += 2) routes[b] = others[b];
+  return routes;
+}
+
 /// Ranks of those with whom we agree on a stage in this run, ourselves included.
 std::vector<std::uint32_t> PipelineRun::partners(std::uint32_t stage) const {
   std::vector<std::uint32_t> members = replicas_[stage];
@@ -103,7 +133,7 @@ std::vector<std::uint32_t> PipelineRun::partners(std::uint32_t stage) const {
   Rng(run_seed_).fork("pairs").fork(operation_).fork(stage).shuffle(std::span(members));
   const auto own = std::ranges::find(members, rank_) - members.begin();
   const auto first = static_cast<std::size_t>(own) / 2 * 2;
-  const bool is_due = operation_ / options_.updates % options_.mix_every == 0;
+  const bool is_due = operation_ % options_.mix_every == 0;
   if (!is_due || first + 1 >= members.size()) return {static_cast<std::uint32_t>(rank_)};
   std::vector<std::uint32_t> pair = {members[first], members[first + 1]};
   std::ranges::sort(pair);
@@ -127,15 +157,25 @@ void PipelineRun::make_group(std::uint32_t stage) {
                            .buckets = {},
                            .segment = options_.segment_elements,
                            .unweighted_from = size};
-    if (averages) shape.scale = 1 / static_cast<float>(group.members.size());
+    // Who made no update in the run takes over the mean of those who did.
+    const bool counts = !averages || options_.consensus == StageConsensus::gossip || group.own > 0;
+    if (averages) {
+      std::size_t counted = group.members.size();
+      if (options_.consensus == StageConsensus::ring) {
+        std::set<std::uint32_t> working;
+        for (const auto& route : routes_) working.insert(route[stage]);
+        counted = working.size();
+      }
+      shape.scale = 1 / static_cast<float>(counted);
+    }
     const std::size_t bucket =
         std::max(options_.bucket_elements, whole / PieceName::buckets_max + 1);
     for (std::size_t begin = 0; begin < whole; begin += bucket) {
       shape.buckets.push_back({begin, std::min(begin + bucket, whole)});
     }
     group.buckets = shape.buckets.size();
-    group.reduce.emplace(shape, self_, operation_, 1.0F, averages ? group.parameters : group.sum,
-                         blank(whole));
+    group.reduce.emplace(shape, self_, operation_, counts ? 1.0F : 0.0F,
+                         averages ? group.parameters : group.sum, blank(whole));
   }
   groups_.push_back(std::move(group));
 }
@@ -313,7 +353,7 @@ std::vector<StageEnd> PipelineRun::finish() {
     if (group.parameters) end.mean = result;
     if (options_.consensus == StageConsensus::gossip && end.mean) {
       end.snapshot = group.parameters;
-      end.force = 2 * options_.alpha;
+      end.force = static_cast<float>(2 * options_.alpha);
     }
     if (is_synchronous(options_.kind)) {
       const bool summed = result && !group.parameters;
@@ -364,7 +404,7 @@ bool PipelineRun::receive_pass(PeerId from, const Block& block) {
                      name.micro_batch < options_.micro_batches &&
                      (name.backward ? name.stage + 1 < options_.stages.size() : name.stage > 0);
   const std::uint64_t ahead = (name.operation - operation_) % operations;
-  if (!known || block.id.owner != from || ahead > options_.updates) return false;
+  if (!known || block.id.owner != from || ahead > 1) return false;
   if (begun_ && ahead == 0 && !is_from_neighbour(name, from)) return false;
   const std::size_t size = name.backward ? options_.stages[name.stage + 1].backward
                                          : options_.stages[name.stage].forward;

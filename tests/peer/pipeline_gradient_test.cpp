@@ -39,8 +39,7 @@ std::shared_ptr<const DataSet> blobs() {
       generate_blobs({.samples = 300, .features = 10, .classes = 3, .noise = 1, .seed = 3}, 0));
 }
 
-StagesSpec spec_of(std::size_t stages, std::size_t micro_batches, std::size_t updates,
-                   bool dropout = false) {
+StagesSpec spec_of(std::size_t stages, std::size_t updates = 1, bool dropout = false) {
   const ModelSpec model = deep_model(dropout);
   return {.trainer = {.model = model,
                       .optimizer = {.kind = OptimizerKind::nesterov},
@@ -50,14 +49,13 @@ StagesSpec spec_of(std::size_t stages, std::size_t micro_batches, std::size_t up
                       .seed = 9,
                       .peer = 2},
           .ends = cut(model, stages),
-          .micro_batches_a_run = micro_batches,
-          .updates_a_run = updates};
+          .keeps_versions = updates > 1};
 }
 
 /// Works the lists of a schedule off, one operation after another, with a trainer for each worker.
 class Pipeline {
  public:
-  Pipeline(const StagesSpec& spec, std::size_t workers) : spec_(spec) {
+  Pipeline(const StagesSpec& spec, std::size_t workers, std::size_t each) : each_(each) {
     for (std::size_t w = 0; w < workers; ++w) trainers_.emplace_back(spec, blobs());
   }
 
@@ -127,14 +125,14 @@ class Pipeline {
         trainer.backward_weight(s, what.micro_batch, sum);
         return true;
       case Action::update:
-        trainer.update(s, sum, spec_.micro_batches_a_run / spec_.updates_a_run);
+        trainer.update(s, sum, each_);
         sum.assign(sum.size(), 0);
         return true;
     }
     return false;
   }
 
-  StagesSpec spec_;
+  std::size_t each_;  ///< Micro-batches of an update.
   std::vector<StageTrainer> trainers_;
   std::map<std::size_t, std::size_t> home_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, Vector> forward_;
@@ -147,8 +145,7 @@ class Pipeline {
 class Serial {
  public:
   explicit Serial(const StagesSpec& spec)
-      : spec_(spec),
-        data_(blobs()),
+      : data_(blobs()),
         model_(spec.trainer.model, data_->shape, micro_batch),
         sampler_(data_, spec.trainer.seed, spec.trainer.peer),
         optimizer_(spec.trainer.optimizer, model_.layout().size()),
@@ -159,13 +156,12 @@ class Serial {
   }
 
   template <class VersionOf>
-  void run(VersionOf version_of) {
-    const std::size_t each = spec_.micro_batches_a_run / spec_.updates_a_run;
+  void run(std::size_t micro_batches, std::size_t each, VersionOf version_of) {
     std::vector<Vector> versions{parameters_};
     Vector sum(parameters_.size());
     Vector one(parameters_.size());
     Rng unused(0);
-    for (std::size_t b = 0; b < spec_.micro_batches_a_run; ++b) {
+    for (std::size_t b = 0; b < micro_batches; ++b) {
       Vector met;
       std::size_t offset = 0;
       for (std::size_t s = 0; s < sizes_.size(); ++s) {
@@ -193,7 +189,6 @@ class Serial {
   }
 
  private:
-  StagesSpec spec_;
   std::shared_ptr<const DataSet> data_;
   Model model_;
   Sampler sampler_;
@@ -212,13 +207,13 @@ TEST_CASE("pipelines in lockstep are the serial run bit for bit") {
        {PipelineKind::gpipe, PipelineKind::one_f_one_b, PipelineKind::zero_bubble}) {
     for (std::size_t p = 1; p <= 6; ++p) {
       for (std::size_t m = 1; m <= 9; ++m) {
-        const StagesSpec spec = spec_of(p, m, 1);
-        Pipeline pipeline(spec, p);
+        const StagesSpec spec = spec_of(p);
+        Pipeline pipeline(spec, p, m);
         Serial serial(spec);
         const PipelineSchedule schedule = make_schedule(kind, straight_routes(p, m), p);
         for (int run = 0; run < 3; ++run) {
           pipeline.run(schedule);
-          serial.run(newest);
+          serial.run(m, m, newest);
         }
         INFO(to_string(kind) << ", " << p << " stages, " << m << " micro-batches");
         for (std::size_t s = 0; s < p; ++s) REQUIRE(pipeline.parameters(s) == serial.stage(s));
@@ -230,13 +225,13 @@ TEST_CASE("pipelines in lockstep are the serial run bit for bit") {
 TEST_CASE("PipeDream is a serial run in which every stage's parameters are of its own age") {
   for (std::size_t p = 1; p <= 6; ++p) {
     constexpr std::size_t m = 12;
-    const StagesSpec spec = spec_of(p, m, m);
-    Pipeline pipeline(spec, p);
+    const StagesSpec spec = spec_of(p, m);
+    Pipeline pipeline(spec, p, 1);
     Serial serial(spec);
     for (int run = 0; run < 2; ++run) {
       pipeline.run(make_schedule(PipelineKind::pipedream, straight_routes(p, m), p));
       // w_s(t+1) = w_s(t) - eta grad_s(w_0(t-p+1), ..., w_{p-1}(t)).
-      serial.run([p](std::size_t b, std::size_t s) {
+      serial.run(m, 1, [p](std::size_t b, std::size_t s) {
         const std::size_t age = p - 1 - s;
         return b > age ? b - age : 0;
       });
@@ -248,11 +243,11 @@ TEST_CASE("PipeDream is a serial run in which every stage's parameters are of it
 TEST_CASE("2BW is a serial run delayed by one update") {
   for (std::size_t p = 1; p <= 4; ++p) {
     for (const std::size_t each : {p, p + 1}) {
-      const StagesSpec spec = spec_of(p, 5 * each, 5);
-      Pipeline pipeline(spec, p);
+      const StagesSpec spec = spec_of(p, 5);
+      Pipeline pipeline(spec, p, each);
       Serial serial(spec);
       pipeline.run(make_schedule(PipelineKind::two_bw, straight_routes(p, 5 * each), p, each));
-      serial.run([each](std::size_t b, std::size_t) {
+      serial.run(5 * each, each, [each](std::size_t b, std::size_t) {
         const std::size_t update = b / each;
         return update > 0 ? update - 1 : 0;
       });
@@ -263,11 +258,11 @@ TEST_CASE("2BW is a serial run delayed by one update") {
 
 TEST_CASE("activations computed again are the same also with dropout") {
   for (const bool first : {false, true}) {
-    StagesSpec spec = spec_of(3, 5, 1, true);
+    StagesSpec spec = spec_of(3, 1, true);
     spec.recomputes = first;
-    Pipeline again(spec, 3);
+    Pipeline again(spec, 3, 5);
     spec.recomputes = !first;
-    Pipeline kept(spec, 3);
+    Pipeline kept(spec, 3, 5);
     for (int run = 0; run < 3; ++run) {
       again.run(make_schedule(PipelineKind::one_f_one_b, straight_routes(3, 5), 3));
       kept.run(make_schedule(PipelineKind::zero_bubble, straight_routes(3, 5), 3));
@@ -277,7 +272,7 @@ TEST_CASE("activations computed again are the same also with dropout") {
 }
 
 TEST_CASE("a run that was given up leaves no trace") {
-  const StagesSpec spec = spec_of(1, 4, 1);
+  const StagesSpec spec = spec_of(1);
   StageTrainer trainer(spec, blobs());
   StageTrainer other(spec, blobs());
   Vector sum(trainer.layout(0).size());

@@ -22,7 +22,6 @@ struct PipelineTask {
   std::size_t peers = 4;
   std::size_t stages = 2;
   std::size_t micro_batches = 6;
-  std::size_t updates = 1;
   PipelineKind kind = PipelineKind::one_f_one_b;
   RouterKind router = RouterKind::fixed;
   StageConsensus consensus = StageConsensus::ring;
@@ -44,8 +43,7 @@ struct PipelineTask {
                                 .seed = 9,
                                 .peer = peer},
                     .ends = {},
-                    .micro_batches_a_run = micro_batches,
-                    .updates_a_run = updates};
+                    .keeps_versions = !is_synchronous(kind)};
     for (std::size_t s = 1; s < stages; ++s) spec.ends.push_back(2 * s);
     spec.ends.push_back(model.layers.size());
     return spec;
@@ -66,8 +64,7 @@ struct PipelineTask {
     pipeline.consensus = consensus;
     pipeline.micro_batches = micro_batches;
     pipeline.micro_batch = 4;
-    pipeline.updates = updates;
-    if (kind == PipelineKind::two_bw) pipeline.accumulate = micro_batches * stages / peers / updates;
+    if (kind == PipelineKind::two_bw) pipeline.accumulate = 3;
     pipeline.copy_every = copy_every;
     pipeline.segment_elements = 50;
     for (std::size_t s = 0; s < stages; ++s) {

@@ -57,20 +57,10 @@ TEST_CASE("replicas of a stage have the same bits whichever way micro-batches ta
 }
 
 TEST_CASE("pipelines of many updates a run end with the same bits in all replicas", "[sim]") {
-  for (const std::size_t peers : {2, 4}) {
-    const std::size_t each = 12 * 2 / peers;
-    run({.peers = peers,
-         .stages = 2,
-         .micro_batches = 12,
-         .updates = each,
-         .kind = PipelineKind::pipedream,
-         .steps = 4 * each});
-    run({.peers = peers,
-         .stages = 2,
-         .micro_batches = 12,
-         .updates = each / 3,
-         .kind = PipelineKind::two_bw,
-         .steps = 4 * each / 3});
+  for (const PipelineKind kind : {PipelineKind::pipedream, PipelineKind::two_bw}) {
+    for (const std::size_t peers : {2, 4}) {
+      run({.peers = peers, .stages = 2, .micro_batches = 12, .kind = kind, .steps = 8});
+    }
   }
 }
 
