@@ -1,0 +1,226 @@
+// Pairs of a topology's rounds are disjoint, along its edges, and the same on every peer.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "consensus/topology/graphs.hpp"
+#include "consensus/topology/pairs.hpp"
+#include "consensus/topology/spectrum.hpp"
+
+namespace gv {
+namespace {
+
+/// Peers with ids far apart and out of order.
+View view_of(std::size_t n, std::uint64_t stride = 7919) {
+  std::vector<PeerId> peers;
+  for (std::size_t i = 0; i < n; ++i) peers.push_back(PeerId{(i * stride + 13) % 100003 + 1});
+  return View(peers);
+}
+
+std::vector<Topology> in_pairs() {
+  std::vector<Topology> all;
+  for (const TopologyKind kind : topology_kinds) {
+    if (!problem_with_pairs({.kind = kind})) all.push_back({.kind = kind});
+  }
+  all.push_back({.kind = TopologyKind::random_regular, .degree = 3});
+  return all;
+}
+
+Edge edge_of(const RankPair& pair) {
+  return {std::min(pair.initiator, pair.responder), std::max(pair.initiator, pair.responder)};
+}
+
+/// Whom a rank may meet in a round: neighbours of the graph, or of the round's directed edges.
+std::set<Edge> allowed(const Topology& topology, std::size_t n, std::uint64_t seed,
+                       std::uint64_t round) {
+  std::set<Edge> edges;
+  if (is_graph(topology.kind)) {
+    for (const Edge& edge : edges_of(topology, n, seed)) edges.insert(edge);
+    return edges;
+  }
+  const Mixing mixing = mixing_of(topology, n, seed, round);
+  for (std::size_t i = 0; i < n; ++i) {
+    for (const Share& share : mixing[i]) {
+      edges.insert({std::min(i, share.from), std::max(i, share.from)});
+    }
+  }
+  return edges;
+}
+
+}  // namespace
+
+TEST_CASE("pairs of a round are disjoint and edges of the topology", "[unit][topology]") {
+  for (const Topology& topology : in_pairs()) {
+    for (std::size_t n = 1; n <= 40; ++n) {
+      if (problem_of(topology, n)) continue;
+      for (std::uint64_t round = 0; round < 20; ++round) {
+        INFO(to_string(topology.kind) << " of " << n << ", round " << round);
+        const std::set<Edge> edges = allowed(topology, n, 3, round);
+        std::set<std::size_t> taken;
+        for (const RankPair& pair : pairs_of_round(topology, n, 3, round)) {
+          CHECK(edges.contains(edge_of(pair)));
+          CHECK(taken.insert(pair.initiator).second);
+          CHECK(taken.insert(pair.responder).second);
+        }
+        // Nobody is left over beside somebody who is. (Rounds of two directions take every other.)
+        if (!is_graph(topology.kind)) continue;
+        const bool maximal = std::ranges::all_of(edges, [&](const Edge& edge) {
+          return taken.contains(edge.low) || taken.contains(edge.high);
+        });
+        CHECK(maximal);
+      }
+    }
+  }
+}
+
+TEST_CASE("both sides of a pair name each other and one of them asks", "[unit][topology]") {
+  for (const Topology& topology : in_pairs()) {
+    for (const std::size_t n : {1, 2, 3, 7, 8, 16, 21}) {
+      const View view = view_of(n);
+      for (std::uint64_t round = 0; round < 12; ++round) {
+        INFO(to_string(topology.kind) << " of " << n << ", round " << round);
+        for (const PeerId self : view.peers()) {
+          const auto match = topology_partner(topology, 9, round, view, self);
+          if (!match) continue;
+          const auto back = topology_partner(topology, 9, round, view, match->partner);
+          REQUIRE(back);
+          CHECK(back->partner == self);
+          CHECK(back->initiates != match->initiates);
+        }
+        CHECK_FALSE(topology_partner(topology, 9, round, view, PeerId{999999}));
+      }
+    }
+  }
+}
+
+TEST_CASE("plans depend on the order of ids and on nothing else of them", "[unit][topology]") {
+  const View one = view_of(16);
+  const View other = view_of(16, 31);
+  for (const Topology& topology : in_pairs()) {
+    for (std::uint64_t round = 0; round < 8; ++round) {
+      for (std::size_t rank = 0; rank < 16; ++rank) {
+        const auto a = topology_partner(topology, 2, round, one, one.peers()[rank]);
+        const auto b = topology_partner(topology, 2, round, other, other.peers()[rank]);
+        INFO(to_string(topology.kind) << ", rank " << rank);
+        REQUIRE(a.has_value() == b.has_value());
+        if (!a) continue;
+        CHECK(one.rank_of(a->partner) == other.rank_of(b->partner));
+        CHECK(a->initiates == b->initiates);
+      }
+    }
+  }
+}
+
+TEST_CASE("the complete topology draws the matchings there have always been", "[unit][topology]") {
+  for (const std::size_t n : {2, 5, 8}) {
+    const View view = view_of(n);
+    for (std::uint64_t round = 0; round < 20; ++round) {
+      for (const PeerId self : view.peers()) {
+        const auto match = topology_partner({}, 4, round, view, self);
+        const auto drawn = matching_partner(4, round, view, self);
+        REQUIRE(match.has_value() == drawn.has_value());
+        if (!match) continue;
+        CHECK(match->partner == drawn->partner);
+        CHECK(match->initiates == drawn->initiates);
+      }
+    }
+  }
+}
+
+TEST_CASE("a swarm that a hypercube no longer fits meets as a complete one", "[unit][topology]") {
+  const Topology cube{.kind = TopologyKind::hypercube};
+  const View seven = view_of(7);
+  CHECK(fitting(cube, 8) == cube);
+  CHECK(fitting(cube, 7) == Topology{});
+  for (const PeerId self : seven.peers()) {
+    const auto match = topology_partner(cube, 4, 1, seven, self);
+    const auto drawn = matching_partner(4, 1, seven, self);
+    REQUIRE(match.has_value() == drawn.has_value());
+    if (match) CHECK(match->partner == drawn->partner);
+    CHECK(topology_neighbours(cube, 4, seven, self).size() == 6);
+  }
+}
+
+TEST_CASE("rounds that follow each other are exact in pairs where the number is a power of two",
+          "[unit][topology]") {
+  for (const TopologyKind kind :
+       {TopologyKind::hypercube, TopologyKind::one_peer_exponential, TopologyKind::base_k}) {
+    for (const std::size_t n : {2, 4, 8, 16, 32}) {
+      INFO(to_string(kind) << " of " << n);
+      const Contraction left = pair_contraction({.kind = kind}, n, 6);
+      CHECK(left.left < 1e-12);
+      CHECK(left.rounds == static_cast<std::size_t>(std::log2(n) + 0.5));
+    }
+  }
+}
+
+TEST_CASE("every edge of a graph is a pair now and then", "[unit][topology]") {
+  for (const Topology& topology : in_pairs()) {
+    if (!is_graph(topology.kind)) continue;
+    std::set<Edge> seen;
+    for (std::uint64_t round = 0; round < 600; ++round) {
+      for (const RankPair& pair : pairs_of_round(topology, 8, 1, round)) seen.insert(edge_of(pair));
+    }
+    const std::vector<Edge> edges = edges_of(topology, 8, 1);
+    INFO(to_string(topology.kind));
+    CHECK(std::vector<Edge>(seen.begin(), seen.end()) == edges);
+  }
+}
+
+TEST_CASE("each side of a pair asks about half of the time", "[unit][topology]") {
+  for (const Topology& topology : in_pairs()) {
+    std::map<std::size_t, int> asked;
+    int rounds = 0;
+    for (std::uint64_t round = 0; round < 2000; ++round) {
+      for (const RankPair& pair : pairs_of_round(topology, 2, 1, round)) ++asked[pair.initiator];
+      ++rounds;
+    }
+    INFO(to_string(topology.kind) << ": " << asked[0] << " of " << rounds);
+    CHECK(std::abs(asked[0] - rounds / 2) < 3 * std::sqrt(rounds) / 2);
+  }
+}
+
+TEST_CASE("a star has one pair a round and a ring some seven eighths of its peers in pairs",
+          "[unit][topology]") {
+  double paired = 0;
+  for (std::uint64_t round = 0; round < 2000; ++round) {
+    CHECK(pairs_of_round({.kind = TopologyKind::star}, 12, 1, round).size() == 1);
+    paired +=
+        2 * static_cast<double>(pairs_of_round({.kind = TopologyKind::ring}, 64, 1, round).size());
+  }
+  // Random sequential parking of pairs on a line covers 1 - e^-2 = 0.8647 (Flory 1939); a ring of
+  // 64 is as good as a line, and 2000 rounds leave an error of some 0.0006.
+  CHECK(paired / (2000 * 64) == Approx(1 - std::exp(-2.0)).margin(0.003));
+}
+
+TEST_CASE("neighbours are those of the graph by id", "[unit][topology]") {
+  const View view = view_of(8);
+  const std::vector<PeerId>& ids = view.peers();
+  const auto of_ring = topology_neighbours({.kind = TopologyKind::ring}, 1, view, ids[0]);
+  CHECK(of_ring == std::vector<PeerId>{ids[1], ids[7]});
+  CHECK(topology_neighbours({.kind = TopologyKind::star}, 1, view, ids[3]) ==
+        std::vector<PeerId>{ids[0]});
+  CHECK(topology_neighbours({}, 1, view, ids[3]).size() == 7);
+  CHECK(topology_neighbours({}, 1, view, PeerId{999999}).empty());
+  CHECK(topology_neighbours({}, 1, View({ids[0]}), ids[0]).empty());
+}
+
+TEST_CASE("what pairs cannot do is refused with what to take instead", "[unit][topology]") {
+  const auto groups = problem_with_pairs({.kind = TopologyKind::moshpit});
+  REQUIRE(groups);
+  CHECK(to_string(*groups) ==
+        "moshpit: its groups average all at once, and an exchange has two ends; take hypercube "
+        "(the same with groups of two), base_k or torus");
+  const auto several = problem_with_pairs({.kind = TopologyKind::base_k, .degree = 3});
+  REQUIRE(several);
+  CHECK(to_string(*several) ==
+        "base_k: with k = 3 a peer has several partners at once, and an exchange has two ends; "
+        "take k = 1");
+  CHECK_FALSE(problem_with_pairs({.kind = TopologyKind::base_k}));
+  CHECK_FALSE(problem_with_pairs({.kind = TopologyKind::star}));
+}
+
+}  // namespace gv
