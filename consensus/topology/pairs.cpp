@@ -28,39 +28,6 @@ std::vector<RankPair> drawn_matching(std::size_t n, std::uint64_t seed, std::uin
   return pairs;
 }
 
-std::vector<RankPair> one_peer_exponential(const Topology& topology, std::size_t n,
-                                           std::uint64_t seed, std::uint64_t round) {
-  std::vector<RankPair> pairs;
-  if (n == 1) return pairs;
-  const std::size_t period = period_of(topology, n);
-  const std::size_t far = std::size_t{1} << (round % period);
-  const std::size_t origin = Rng(seed).fork("one_peer_exponential").fork(round / period).below(n);
-  const std::size_t cycles = std::gcd(n, far);
-  const std::size_t length = n / cycles;
-  for (std::size_t cycle = 0; cycle < cycles; ++cycle) {
-    for (std::size_t place = 0; place + 1 < length; place += 2) {
-      const std::size_t rank = (origin + cycle + place * far) % n;
-      pairs.push_back(pair_of(seed, round, rank, (rank + far) % n));
-    }
-  }
-  return pairs;
-}
-
-std::vector<RankPair> maximal_matching(const Topology& topology, std::size_t n, std::uint64_t seed,
-                                       std::uint64_t round) {
-  std::vector<Edge> edges = edges_of(topology, n, seed);
-  Rng rng = Rng(seed).fork("topology").fork(round);
-  rng.shuffle(std::span(edges));
-  std::vector<bool> taken(n, false);
-  std::vector<RankPair> pairs;
-  for (const Edge& edge : edges) {
-    if (taken[edge.low] || taken[edge.high]) continue;
-    taken[edge.low] = taken[edge.high] = true;
-    pairs.push_back(pair_of(seed, round, edge.low, edge.high));
-  }
-  return pairs;
-}
-
 }  // namespace
 
 std::optional<Problem> problem_with_pairs(const Topology& topology) {
@@ -77,37 +44,85 @@ std::optional<Problem> problem_with_pairs(const Topology& topology) {
   return std::nullopt;
 }
 
-std::vector<RankPair> pairs_of_round(const Topology& topology, std::size_t n, std::uint64_t seed,
-                                     std::uint64_t round) {
+PairPlan::PairPlan(const Topology& topology, std::size_t n, std::uint64_t seed)
+    : topology_(topology), n_(n), seed_(seed) {
   check(!problem_of(topology, n) && !problem_with_pairs(topology),
         "the topology does not fit, or not in pairs");
+  const TopologyKind kind = topology.kind;
+  const bool is_in_turn = kind == TopologyKind::complete || kind == TopologyKind::hypercube;
+  if (is_graph(kind) && !is_in_turn) edges_ = edges_of(topology, n, seed);
+  if (kind == TopologyKind::base_k) rounds_ = base_k_rounds(n, 1);
+}
+
+std::size_t PairPlan::period() const {
+  switch (topology_.kind) {
+    case TopologyKind::hypercube:
+      return std::max<std::size_t>(1, static_cast<std::size_t>(std::bit_width(n_)) - 1);
+    case TopologyKind::one_peer_exponential:
+      return period_of(topology_, n_);
+    case TopologyKind::base_k:
+      return rounds_.size();
+    default:
+      return 0;
+  }
+}
+
+std::vector<RankPair> PairPlan::shifted(std::uint64_t round) const {
+  const std::size_t far = std::size_t{1} << (round % period());
+  Rng draw = Rng(seed_).fork("one_peer_exponential").fork(round / period());
+  const std::size_t origin = draw.below(n_);
+  const std::size_t cycles = std::gcd(n_, far);
+  const std::size_t length = n_ / cycles;
   std::vector<RankPair> pairs;
-  switch (topology.kind) {
+  for (std::size_t cycle = 0; cycle < cycles; ++cycle) {
+    for (std::size_t place = 0; place + 1 < length; place += 2) {
+      const std::size_t rank = (origin + cycle + place * far) % n_;
+      pairs.push_back(pair_of(seed_, round, rank, (rank + far) % n_));
+    }
+  }
+  return pairs;
+}
+
+std::vector<RankPair> PairPlan::maximal_matching(std::uint64_t round) const {
+  std::vector<Edge> edges = edges_;
+  Rng rng = Rng(seed_).fork("topology").fork(round);
+  rng.shuffle(std::span(edges));
+  std::vector<bool> taken(n_, false);
+  std::vector<RankPair> pairs;
+  for (const Edge& edge : edges) {
+    if (taken[edge.low] || taken[edge.high]) continue;
+    taken[edge.low] = taken[edge.high] = true;
+    pairs.push_back(pair_of(seed_, round, edge.low, edge.high));
+  }
+  return pairs;
+}
+
+std::vector<RankPair> PairPlan::round(std::uint64_t round) const {
+  std::vector<RankPair> pairs;
+  if (n_ == 1) return pairs;
+  switch (topology_.kind) {
     case TopologyKind::complete:
     case TopologyKind::matching:
-      return drawn_matching(n, seed, round);
+      return drawn_matching(n_, seed_, round);
     case TopologyKind::one_peer_exponential:
-      return one_peer_exponential(topology, n, seed, round);
+      return shifted(round);
     case TopologyKind::hypercube: {
-      if (n == 1) return pairs;
-      const std::size_t dimensions = static_cast<std::size_t>(std::bit_width(n)) - 1;
-      const std::size_t bit = std::size_t{1} << (round % dimensions);
-      for (std::size_t rank = 0; rank < n; ++rank) {
-        if ((rank & bit) == 0) pairs.push_back(pair_of(seed, round, rank, rank | bit));
+      const std::size_t bit = std::size_t{1} << (round % period());
+      for (std::size_t rank = 0; rank < n_; ++rank) {
+        if ((rank & bit) == 0) pairs.push_back(pair_of(seed_, round, rank, rank | bit));
       }
       return pairs;
     }
     case TopologyKind::base_k: {
-      const std::vector<Mixing> rounds = base_k_rounds(n, 1);
-      const Mixing& mixing = rounds[round % rounds.size()];
-      for (std::size_t rank = 0; rank < n; ++rank) {
+      const Mixing& mixing = rounds_[round % rounds_.size()];
+      for (std::size_t rank = 0; rank < n_; ++rank) {
         if (mixing[rank].empty() || mixing[rank].front().from < rank) continue;
-        pairs.push_back(pair_of(seed, round, rank, mixing[rank].front().from));
+        pairs.push_back(pair_of(seed_, round, rank, mixing[rank].front().from));
       }
       return pairs;
     }
     default:
-      return maximal_matching(topology, n, seed, round);
+      return maximal_matching(round);
   }
 }
 
@@ -123,7 +138,7 @@ std::optional<Match> topology_partner(const Topology& topology, std::uint64_t se
   }
   const std::optional<std::size_t> rank = view.rank_of(self);
   if (!rank) return std::nullopt;
-  for (const RankPair& pair : pairs_of_round(used, view.size(), seed, round)) {
+  for (const RankPair& pair : PairPlan(used, view.size(), seed).round(round)) {
     if (pair.initiator == *rank) return Match{view.peers()[pair.responder], true};
     if (pair.responder == *rank) return Match{view.peers()[pair.initiator], false};
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "consensus/pairing.hpp"
+#include "consensus/topology/graphs.hpp"
 #include "consensus/topology/topology.hpp"
 #include "consensus/view.hpp"
 
@@ -24,7 +25,7 @@ struct RankPair {
 /// can. moshpit averages whole lines and base_k with k > 1 several partners at once.
 std::optional<Problem> problem_with_pairs(const Topology& topology);
 
-/// The disjoint pairs of a round, which every peer computes alike from (seed, round, n):
+/// The disjoint pairs of every round, which every peer computes alike from (seed, round, n):
 ///   complete, matching     the drawn perfect matching of matching_partner;
 ///   hypercube              the dimension round mod lg n: a perfect matching;
 ///   one_peer_exponential   every other edge of each cycle i, i + 2^t, i + 2 2^t, ... (half a
@@ -33,9 +34,28 @@ std::optional<Problem> problem_with_pairs(const Topology& topology);
 ///   base_k, k = 1          its rounds; each pair averages, whatever its weight is in the paper;
 ///   all others             edges in a drawn order, each taken whose two ends are free: a maximal
 ///                          matching of the graph.
-/// The topology must fit n and run as pairs. Takes time in proportion to the edges.
-std::vector<RankPair> pairs_of_round(const Topology& topology, std::size_t n, std::uint64_t seed,
-                                     std::uint64_t round);
+class PairPlan {
+ public:
+  /// The topology must fit n and run as pairs. Keeps the edges, or the rounds of base_k.
+  PairPlan(const Topology& topology, std::size_t n, std::uint64_t seed);
+
+  /// Takes time in proportion to the edges.
+  std::vector<RankPair> round(std::uint64_t round) const;
+
+  /// Rounds after which they begin again, up to the rank that one_peer_exponential counts from; 0
+  /// where each is drawn.
+  std::size_t period() const;
+
+ private:
+  std::vector<RankPair> shifted(std::uint64_t round) const;
+  std::vector<RankPair> maximal_matching(std::uint64_t round) const;
+
+  Topology topology_;
+  std::size_t n_ = 0;
+  std::uint64_t seed_ = 0;
+  std::vector<Edge> edges_;     ///< Of graphs whose matchings are drawn.
+  std::vector<Mixing> rounds_;  ///< Of base_k.
+};
 
 /// The topology itself if it fits n peers, else the complete one: who loses a peer goes on.
 Topology fitting(const Topology& topology, std::size_t n);

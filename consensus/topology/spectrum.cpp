@@ -47,12 +47,6 @@ Mixing mixing_of_pairs(const std::vector<RankPair>& pairs, std::size_t n, double
   return mixing;
 }
 
-/// Kinds whose pairs are not drawn but follow each other.
-bool is_in_turn(TopologyKind kind) {
-  return kind == TopologyKind::hypercube || kind == TopologyKind::one_peer_exponential ||
-         kind == TopologyKind::base_k;
-}
-
 }  // namespace
 
 SquareMatrix mixing_matrix(const Mixing& round) {
@@ -66,8 +60,9 @@ SquareMatrix mixing_matrix(const Mixing& round) {
 
 SquareMatrix product_of_rounds(const Topology& topology, std::size_t n, std::uint64_t seed,
                                std::size_t rounds) {
-  SquareMatrix product = identity(n);
-  for (std::size_t round = 0; round < rounds; ++round) {
+  if (rounds == 0) return identity(n);
+  SquareMatrix product = mixing_matrix(mixing_of(topology, n, seed, 0));
+  for (std::size_t round = 1; round < rounds; ++round) {
     mix(mixing_of(topology, n, seed, round), product);
   }
   return product;
@@ -92,7 +87,7 @@ double Contraction::rounds_to_a_tenth() const {
 
 Contraction contraction_of(const Topology& topology, std::size_t n, std::uint64_t seed) {
   if (topology.kind == TopologyKind::matching) {
-    // One pair of weight w takes 2w(1-w) of the square of its distance, as in pairs_of_round.
+    // One pair of weight w takes 2w(1-w) of the square of its distance, as in mean_square_of_pairs.
     const double w = topology.lazy ? 0.25 : 0.5;
     const double size = static_cast<double>(n);
     const double taken = n == 1 ? 1 : 4 * w * (1 - w) * std::floor(size / 2) / (size - 1);
@@ -112,8 +107,9 @@ SquareMatrix mean_square_of_pairs(const Topology& topology, std::size_t n, std::
   // W = I - a L with the Laplacian L of the pairs, and L^2 = 2L: W'W = I - 2a(1-a) L.
   const double strength = 2 * alpha * (1 - alpha) / static_cast<double>(rounds);
   SquareMatrix mean = identity(n);
+  const PairPlan plan(topology, n, seed);
   for (std::uint64_t round = first; round < first + rounds; ++round) {
-    for (const auto& [a, b] : pairs_of_round(topology, n, seed, round)) {
+    for (const auto& [a, b] : plan.round(round)) {
       mean.at(a, a) -= strength;
       mean.at(b, b) -= strength;
       mean.at(a, b) += strength;
@@ -129,16 +125,15 @@ Contraction pair_contraction(const Topology& topology, std::size_t n, std::uint6
   if (topology.kind == TopologyKind::complete || topology.kind == TopologyKind::matching) {
     return contraction_of({.kind = TopologyKind::matching}, n, seed);
   }
-  if (!is_in_turn(topology.kind)) {
+  const PairPlan plan(topology, n, seed);
+  const std::size_t rounds = plan.period();
+  if (rounds == 0) {
     const SquareMatrix mean = mean_square_of_pairs(topology, n, seed, 0, draws);
     return {1, std::sqrt(std::max(0.0, distance_to_mean(mean)))};
   }
-  const bool is_cube = topology.kind == TopologyKind::hypercube;
-  const std::size_t rounds =
-      is_cube ? static_cast<std::size_t>(std::log2(n) + 0.5) : period_of(topology, n);
   SquareMatrix product = identity(n);
   for (std::size_t round = 0; round < rounds; ++round) {
-    mix(mixing_of_pairs(pairs_of_round(topology, n, seed, round), n, 0.5), product);
+    mix(mixing_of_pairs(plan.round(round), n, 0.5), product);
   }
   return {rounds, distance_to_mean(product)};
 }

@@ -50,7 +50,7 @@ Contraction contraction_of(const Topology& topology, std::size_t n, std::uint64_
 /// 1 - ||W - J||_2, over one period where rounds differ.
 double spectral_gap(const Topology& topology, std::size_t n, std::uint64_t seed = 0);
 
-/// The mean of W'W over the rounds first, ..., first + rounds - 1 of pairs_of_round, where each
+/// The mean of W'W over the rounds first, ..., first + rounds - 1 of a PairPlan, where each
 /// pair moves by `alpha` (1/2 averages it). The part of the scatter of x around the mean that a
 /// drawn round leaves has the mean x'Mx / x'x for every x that sums to 0.
 SquareMatrix mean_square_of_pairs(const Topology& topology, std::size_t n, std::uint64_t seed,

@@ -60,7 +60,7 @@ TEST_CASE("pairs of a round are disjoint and edges of the topology", "[unit][top
         INFO(to_string(topology.kind) << " of " << n << ", round " << round);
         const std::set<Edge> edges = allowed(topology, n, 3, round);
         std::set<std::size_t> taken;
-        for (const RankPair& pair : pairs_of_round(topology, n, 3, round)) {
+        for (const RankPair& pair : PairPlan(topology, n, 3).round(round)) {
           CHECK(edges.contains(edge_of(pair)));
           CHECK(taken.insert(pair.initiator).second);
           CHECK(taken.insert(pair.responder).second);
@@ -160,9 +160,10 @@ TEST_CASE("rounds that follow each other are exact in pairs where the number is 
 TEST_CASE("every edge of a graph is a pair now and then", "[unit][topology]") {
   for (const Topology& topology : in_pairs()) {
     if (!is_graph(topology.kind)) continue;
+    const PairPlan plan(topology, 8, 1);
     std::set<Edge> seen;
     for (std::uint64_t round = 0; round < 600; ++round) {
-      for (const RankPair& pair : pairs_of_round(topology, 8, 1, round)) seen.insert(edge_of(pair));
+      for (const RankPair& pair : plan.round(round)) seen.insert(edge_of(pair));
     }
     const std::vector<Edge> edges = edges_of(topology, 8, 1);
     INFO(to_string(topology.kind));
@@ -172,10 +173,11 @@ TEST_CASE("every edge of a graph is a pair now and then", "[unit][topology]") {
 
 TEST_CASE("each side of a pair asks about half of the time", "[unit][topology]") {
   for (const Topology& topology : in_pairs()) {
+    const PairPlan plan(topology, 2, 1);
     std::map<std::size_t, int> asked;
     int rounds = 0;
     for (std::uint64_t round = 0; round < 2000; ++round) {
-      for (const RankPair& pair : pairs_of_round(topology, 2, 1, round)) ++asked[pair.initiator];
+      for (const RankPair& pair : plan.round(round)) ++asked[pair.initiator];
       ++rounds;
     }
     INFO(to_string(topology.kind) << ": " << asked[0] << " of " << rounds);
@@ -185,11 +187,12 @@ TEST_CASE("each side of a pair asks about half of the time", "[unit][topology]")
 
 TEST_CASE("a star has one pair a round and a ring some seven eighths of its peers in pairs",
           "[unit][topology]") {
+  const PairPlan star({.kind = TopologyKind::star}, 12, 1);
+  const PairPlan ring({.kind = TopologyKind::ring}, 64, 1);
   double paired = 0;
   for (std::uint64_t round = 0; round < 2000; ++round) {
-    CHECK(pairs_of_round({.kind = TopologyKind::star}, 12, 1, round).size() == 1);
-    paired +=
-        2 * static_cast<double>(pairs_of_round({.kind = TopologyKind::ring}, 64, 1, round).size());
+    CHECK(star.round(round).size() == 1);
+    paired += 2 * static_cast<double>(ring.round(round).size());
   }
   // Random sequential parking of pairs on a line covers 1 - e^-2 = 0.8647 (Flory 1939); a ring of
   // 64 is as good as a line, and 2000 rounds leave an error of some 0.0006.
