@@ -324,9 +324,9 @@ std::string topology_report(const TopologyQuestion& question) {
   const double size = question.parameters * bytes_per_number;
   text +=
       line("messages",
-           fmt::format("{:.4g} models a round, at most {:.0f} by one peer: {} in all and {} for "
-                       "that one, of {:.0f} numbers of 4 bytes",
-                       traffic.models, traffic.most, bytes_text(traffic.models * size),
+           fmt::format("{} models a round, at most {:.0f} by one peer: {} in all and {} for that "
+                       "one, with {:.0f} numbers in a model",
+                       count_text(traffic.models), traffic.most, bytes_text(traffic.models * size),
                        bytes_text(traffic.most * size), question.parameters));
   if (!question.in_pairs) {
     text += line("matrix", std::string("doubly stochastic, so the mean stays; ") +

@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <utility>
 
 #include "consensus/base/check.hpp"
+#include "consensus/topology/graphs.hpp"
 #include "consensus/topology/pairs.hpp"
 
 namespace gv {
@@ -45,6 +48,62 @@ Mixing mixing_of_pairs(const std::vector<RankPair>& pairs, std::size_t n, double
     mixing[pair.responder].push_back({pair.initiator, alpha});
   }
   return mixing;
+}
+
+/// Edges drawn for an expectation: some tenths of a second.
+constexpr std::size_t edge_draws = 10000000;
+/// Rounds that no run comes to, so that what is counted over them is independent of what it did.
+constexpr std::uint64_t far_round = std::uint64_t{1} << 40;
+
+Topology graph_of(const Topology& topology) {
+  return topology.kind == TopologyKind::matching ? Topology{} : topology;
+}
+
+/// A number that edges have in common which shifting all ranks, or swapping leaves of a star, turns
+/// into each other; each its own where nothing is known. `place` is its place in the list.
+std::size_t likeness(const Topology& topology, std::size_t n, const Edge& edge, std::size_t place) {
+  const std::size_t far = edge.high - edge.low;
+  switch (topology.kind) {
+    case TopologyKind::ring:
+    case TopologyKind::star:
+      return 0;
+    case TopologyKind::exponential:
+      return std::min(far, n - far);
+    case TopologyKind::torus: {
+      const std::size_t columns = n / torus_rows(n);
+      return edge.low / columns == edge.high / columns ? 0 : 1;
+    }
+    default:
+      return place;
+  }
+}
+
+/// How often each edge is a pair, in the order of edges_of.
+std::vector<double> chances(const Topology& topology, std::size_t n, std::uint64_t seed,
+                            std::size_t draws) {
+  const std::vector<Edge> edges = edges_of(graph_of(topology), n, seed);
+  if (graph_of(topology).kind == TopologyKind::complete) {
+    const double pairs = std::floor(static_cast<double>(n) / 2);
+    return std::vector<double>(edges.size(), pairs / static_cast<double>(edges.size()));
+  }
+  const PairPlan plan(topology, n, seed);
+  check(plan.period() == 0 && draws > 0, "rounds that follow each other are not drawn");
+  std::map<Edge, double> counts;
+  for (std::uint64_t round = far_round; round < far_round + draws; ++round) {
+    for (const auto& [a, b] : plan.round(round)) counts[{std::min(a, b), std::max(a, b)}] += 1;
+  }
+  std::map<std::size_t, std::pair<double, double>> alike;  // Pairs and edges of each likeness.
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    auto& [pairs, members] = alike[likeness(topology, n, edges[i], i)];
+    pairs += counts[edges[i]];
+    members += static_cast<double>(draws);
+  }
+  std::vector<double> often;
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    const auto& [pairs, members] = alike[likeness(topology, n, edges[i], i)];
+    often.push_back(pairs / members);
+  }
+  return often;
 }
 
 }  // namespace
@@ -87,7 +146,8 @@ double Contraction::rounds_to_a_tenth() const {
 
 Contraction contraction_of(const Topology& topology, std::size_t n, std::uint64_t seed) {
   if (topology.kind == TopologyKind::matching) {
-    // One pair of weight w takes 2w(1-w) of the square of its distance, as in mean_square_of_pairs.
+    // One pair of weight w takes 2w(1-w) of the square of its distance, as in
+    // expected_square_of_pairs.
     const double w = topology.lazy ? 0.25 : 0.5;
     const double size = static_cast<double>(n);
     const double taken = n == 1 ? 1 : 4 * w * (1 - w) * std::floor(size / 2) / (size - 1);
@@ -101,26 +161,24 @@ double spectral_gap(const Topology& topology, std::size_t n, std::uint64_t seed)
   return contraction_of(topology, n, seed).gap();
 }
 
-SquareMatrix mean_square_of_pairs(const Topology& topology, std::size_t n, std::uint64_t seed,
-                                  std::uint64_t first, std::size_t rounds, double alpha) {
-  check(rounds > 0, "a mean is over one round at least");
+SquareMatrix expected_square_of_pairs(const Topology& topology, std::size_t n, std::uint64_t seed,
+                                      std::size_t draws, double alpha) {
+  const std::vector<double> often = chances(topology, n, seed, draws);
+  const std::vector<Edge> edges = edges_of(graph_of(topology), n, seed);
   // W = I - a L with the Laplacian L of the pairs, and L^2 = 2L: W'W = I - 2a(1-a) L.
-  const double strength = 2 * alpha * (1 - alpha) / static_cast<double>(rounds);
   SquareMatrix mean = identity(n);
-  const PairPlan plan(topology, n, seed);
-  for (std::uint64_t round = first; round < first + rounds; ++round) {
-    for (const auto& [a, b] : plan.round(round)) {
-      mean.at(a, a) -= strength;
-      mean.at(b, b) -= strength;
-      mean.at(a, b) += strength;
-      mean.at(b, a) += strength;
-    }
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    const auto [a, b] = edges[i];
+    const double strength = 2 * alpha * (1 - alpha) * often[i];
+    mean.at(a, a) -= strength;
+    mean.at(b, b) -= strength;
+    mean.at(a, b) += strength;
+    mean.at(b, a) += strength;
   }
   return mean;
 }
 
-Contraction pair_contraction(const Topology& topology, std::size_t n, std::uint64_t seed,
-                             std::size_t draws) {
+Contraction pair_contraction(const Topology& topology, std::size_t n, std::uint64_t seed) {
   if (n == 1) return {};
   if (topology.kind == TopologyKind::complete || topology.kind == TopologyKind::matching) {
     return contraction_of({.kind = TopologyKind::matching}, n, seed);
@@ -128,7 +186,9 @@ Contraction pair_contraction(const Topology& topology, std::size_t n, std::uint6
   const PairPlan plan(topology, n, seed);
   const std::size_t rounds = plan.period();
   if (rounds == 0) {
-    const SquareMatrix mean = mean_square_of_pairs(topology, n, seed, 0, draws);
+    const std::size_t edges = edges_of(topology, n, seed).size();
+    const std::size_t draws = std::clamp<std::size_t>(edge_draws / edges, 500, 100000);
+    const SquareMatrix mean = expected_square_of_pairs(topology, n, seed, draws);
     return {1, std::sqrt(std::max(0.0, distance_to_mean(mean)))};
   }
   SquareMatrix product = identity(n);

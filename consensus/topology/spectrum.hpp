@@ -50,17 +50,19 @@ Contraction contraction_of(const Topology& topology, std::size_t n, std::uint64_
 /// 1 - ||W - J||_2, over one period where rounds differ.
 double spectral_gap(const Topology& topology, std::size_t n, std::uint64_t seed = 0);
 
-/// The mean of W'W over the rounds first, ..., first + rounds - 1 of a PairPlan, where each
-/// pair moves by `alpha` (1/2 averages it). The part of the scatter of x around the mean that a
-/// drawn round leaves has the mean x'Mx / x'x for every x that sums to 0.
-SquareMatrix mean_square_of_pairs(const Topology& topology, std::size_t n, std::uint64_t seed,
-                                  std::uint64_t first, std::size_t rounds, double alpha = 0.5);
+/// E[W'W] for the pairs that are drawn in a round (see PairPlan), where each moves by `alpha` (1/2
+/// averages it): the part of the scatter of x around the mean that a round leaves is x'Mx / x'x in
+/// the mean, for every x that sums to 0. How often an edge is a pair is counted over `draws` rounds
+/// far from the first, and averaged over edges that a symmetry of the graph makes alike, so that
+/// ring, star, torus and exponential are exact to about 1 / sqrt(draws n); a matching is exact. For
+/// kinds whose pairs follow each other there is nothing to draw: not to be asked of those.
+SquareMatrix expected_square_of_pairs(const Topology& topology, std::size_t n, std::uint64_t seed,
+                                      std::size_t draws, double alpha = 0.5);
 
 /// What pair exchanges leave of the spread when all peers keep step: over one period by the norm of
 /// its product where the rounds follow each other (hypercube, one_peer_exponential, base_k), else
-/// the root of the second eigenvalue of mean_square_of_pairs over `draws` rounds, which is the most
-/// that a round leaves in the mean square. The topology must fit n and run as pairs.
-Contraction pair_contraction(const Topology& topology, std::size_t n, std::uint64_t seed,
-                             std::size_t draws = 2000);
+/// the root of the second eigenvalue of expected_square_of_pairs, which is the most that a round
+/// leaves in the mean square. The topology must fit n and run as pairs.
+Contraction pair_contraction(const Topology& topology, std::size_t n, std::uint64_t seed);
 
 }  // namespace gv

@@ -199,6 +199,60 @@ TEST_CASE("a star has one pair a round and a ring some seven eighths of its peer
   CHECK(paired / (2000 * 64) == Approx(1 - std::exp(-2.0)).margin(0.003));
 }
 
+TEST_CASE("the contraction of drawn pairs is that of the formulas", "[unit][topology]") {
+  // With E[L] the mean Laplacian of a round, the second eigenvalue of E[W'W] is 1 - l/2, where l is
+  // E[L]'s least above 0. A star takes each edge with 1/(n-1), and its own l is 1. All maximal
+  // matchings of a ring of 4 or 5 have 2 edges: each edge comes with 1/2 or 2/5, and a ring's own l
+  // is 2 - 2 cos(2 pi / n). Nothing of that is left to chance; on a long ring a pair covers
+  // 1 - e^-2 of the peers (Flory 1939).
+  const auto second = [](TopologyKind kind, std::size_t n) {
+    return std::pow(pair_contraction({.kind = kind}, n, 1).left, 2);
+  };
+  const auto of_ring = [](double chance, double n) {
+    return 1 - 0.5 * chance * (2 - 2 * std::cos(2 * 3.14159265358979324 / n));
+  };
+  for (const std::size_t n : {3, 6, 12, 64}) {
+    CHECK(second(TopologyKind::star, n) ==
+          Approx(1 - 0.5 / static_cast<double>(n - 1)).margin(1e-12));
+  }
+  CHECK(second(TopologyKind::ring, 4) == Approx(of_ring(0.5, 4)).margin(1e-12));
+  CHECK(second(TopologyKind::ring, 5) == Approx(of_ring(0.4, 5)).margin(1e-12));
+  const double long_ring = second(TopologyKind::ring, 40);
+  CHECK((1 - long_ring) / (1 - of_ring((1 - std::exp(-2.0)) / 2, 40)) == Approx(1).margin(2e-3));
+  for (const std::size_t n : {2, 5, 8}) {
+    const double size = static_cast<double>(n);
+    const double wanted = n % 2 == 0 ? (size - 2) / (2 * (size - 1)) : 0.5;
+    CHECK(second(TopologyKind::complete, n) == Approx(wanted).margin(1e-12));
+    CHECK(distance_to_mean(expected_square_of_pairs({.kind = TopologyKind::matching}, n, 1, 1)) ==
+          Approx(wanted).margin(1e-12));
+  }
+}
+
+TEST_CASE("edges that are held to be alike are drawn alike often", "[unit][topology]") {
+  // Each count is binomial: within 4 deviations of the chance of its kind, for every edge.
+  for (const TopologyKind kind :
+       {TopologyKind::ring, TopologyKind::star, TopologyKind::exponential, TopologyKind::torus}) {
+    for (const std::size_t n : {9, 12}) {
+      const Topology topology{.kind = kind};
+      constexpr double rounds = 20000;
+      const PairPlan plan(topology, n, 3);
+      std::map<Edge, double> counts;
+      for (std::uint64_t round = 0; round < rounds; ++round) {
+        for (const RankPair& pair : plan.round(round)) counts[edge_of(pair)] += 1;
+      }
+      // Off the diagonal M has half the chance.
+      const SquareMatrix m = expected_square_of_pairs(topology, n, 3, 20000);
+      for (const Edge& edge : edges_of(topology, n, 3)) {
+        const double chance = 2 * m.at(edge.low, edge.high);
+        INFO(to_string(kind) << " of " << n << ", edge " << edge.low << "-" << edge.high << ": "
+                             << counts[edge] / rounds << " for " << chance);
+        CHECK(std::abs(counts[edge] / rounds - chance) <
+              4 * std::sqrt(chance * (1 - chance) / rounds));
+      }
+    }
+  }
+}
+
 TEST_CASE("neighbours are those of the graph by id", "[unit][topology]") {
   const View view = view_of(8);
   const std::vector<PeerId>& ids = view.peers();
