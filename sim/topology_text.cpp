@@ -133,7 +133,8 @@ std::string rounds_text(double rounds) {
 }
 
 std::string gap_text(const Contraction& left) {
-  return left.left < 1e-12 ? "1" : fmt::format("{:.4f}", left.gap());
+  if (left.left < 1e-12) return "1";
+  return left.gap() < 1e-3 ? fmt::format("{:.2g}", left.gap()) : fmt::format("{:.4f}", left.gap());
 }
 
 /// Whole, or with one digit.
@@ -228,13 +229,17 @@ std::string parameters_text(const TopologyQuestion& question) {
   return text;
 }
 
-std::string period_text(std::size_t period) {
+std::string period_text(const TopologyQuestion& question, std::size_t period) {
   if (period == 0) return "each drawn anew";
+  const bool by_distance = question.topology.kind == TopologyKind::one_peer_exponential;
+  if (question.in_pairs && by_distance) {
+    return fmt::format("{} distances by turns, counted from a rank drawn anew", period);
+  }
   if (period == 1) return "all alike";
   return fmt::format("{} different ones, again and again", period);
 }
 
-std::string speed_lines(const TopologyQuestion& question, bool is_drawn) {
+std::string speed_lines(const TopologyQuestion& question) {
   const Contraction left = question.in_pairs
                                ? pair_contraction(question.topology, question.peers, question.seed)
                                : contraction_of(question.topology, question.peers, question.seed);
@@ -249,7 +254,7 @@ std::string speed_lines(const TopologyQuestion& question, bool is_drawn) {
              "spectral gap",
              fmt::format("{}{}: a round leaves {} {:.2f} % of the spread; a tenth is left after {} "
                          "rounds",
-                         gap_text(left), over, is_drawn ? "in the mean square" : "at most",
+                         gap_text(left), over, left.in_mean ? "in the mean square" : "at most",
                          100 * left.per_round(), rounds_text(left.rounds_to_a_tenth())));
 }
 
@@ -319,8 +324,8 @@ std::string topology_report(const TopologyQuestion& question) {
   text += line("neighbours",
                fmt::format("{} in a round at most",
                            question.in_pairs ? (n > 1 ? 1 : 0) : traits_of(topology, n).degree));
-  text += line("rounds", period_text(period));
-  text += speed_lines(question, period == 0);
+  text += line("rounds", period_text(question, period));
+  text += speed_lines(question);
   const double size = question.parameters * bytes_per_number;
   text +=
       line("messages",

@@ -69,7 +69,7 @@ std::size_t PairPlan::period() const {
 
 std::vector<RankPair> PairPlan::shifted(std::uint64_t round) const {
   const std::size_t far = std::size_t{1} << (round % period());
-  Rng draw = Rng(seed_).fork("one_peer_exponential").fork(round / period());
+  Rng draw = Rng(seed_).fork("one_peer_exponential").fork(round);
   const std::size_t origin = draw.below(n_);
   const std::size_t cycles = std::gcd(n_, far);
   const std::size_t length = n_ / cycles;

@@ -30,7 +30,7 @@ std::optional<Problem> problem_with_pairs(const Topology& topology);
 ///   hypercube              the dimension round mod lg n: a perfect matching;
 ///   one_peer_exponential   every other edge of each cycle i, i + 2^t, i + 2 2^t, ... (half a
 ///                          directed round, since an exchange goes both ways), counted from a rank
-///                          that is drawn for every period: for n = 2^K one period is exact;
+///                          that is drawn for every round: for n = 2^K any K rounds are exact;
 ///   base_k, k = 1          its rounds; each pair averages, whatever its weight is in the paper;
 ///   all others             edges in a drawn order, each taken whose two ends are free: a maximal
 ///                          matching of the graph.
@@ -42,8 +42,8 @@ class PairPlan {
   /// Takes time in proportion to the edges.
   std::vector<RankPair> round(std::uint64_t round) const;
 
-  /// Rounds after which they begin again, up to the rank that one_peer_exponential counts from; 0
-  /// where each is drawn.
+  /// Rounds after which they begin again, but for the ranks that one_peer_exponential counts from;
+  /// 0 where each is drawn.
   std::size_t period() const;
 
  private:

@@ -52,6 +52,8 @@ Mixing mixing_of_pairs(const std::vector<RankPair>& pairs, std::size_t n, double
 
 /// Edges drawn for an expectation: some tenths of a second.
 constexpr std::size_t edge_draws = 10000000;
+/// Entries of matrices that are gone through for each round of a period.
+constexpr std::size_t entry_draws = 10000000;
 /// Rounds that no run comes to, so that what is counted over them is independent of what it did.
 constexpr std::uint64_t far_round = std::uint64_t{1} << 40;
 
@@ -76,6 +78,38 @@ std::size_t likeness(const Topology& topology, std::size_t n, const Edge& edge, 
     default:
       return place;
   }
+}
+
+/// S <- W'S W for the average W of each pair, added to `sum`.
+void add_square(const std::vector<RankPair>& pairs, SquareMatrix square, SquareMatrix& sum) {
+  for (const auto& [a, b] : pairs) {
+    for (std::size_t k = 0; k < square.n; ++k) {
+      square.at(a, k) = square.at(b, k) = (square.at(a, k) + square.at(b, k)) / 2;
+    }
+  }
+  for (const auto& [a, b] : pairs) {
+    for (std::size_t k = 0; k < square.n; ++k) {
+      square.at(k, a) = square.at(k, b) = (square.at(k, a) + square.at(k, b)) / 2;
+    }
+  }
+  for (std::size_t i = 0; i < sum.values.size(); ++i) sum.values[i] += square.values[i];
+}
+
+/// ||E[prod'prod] - J|| over one period whose rounds are drawn independently, from the last to the
+/// first: S <- E[W'S W].
+double drawn_period(const PairPlan& plan, std::size_t n) {
+  const std::size_t draws = std::clamp<std::size_t>(entry_draws / (n * n), 30, 1000);
+  const std::size_t period = plan.period();
+  SquareMatrix square = identity(n);
+  for (std::size_t t = period; t-- > 0;) {
+    SquareMatrix sum(n);
+    for (std::uint64_t draw = 0; draw < draws; ++draw) {
+      add_square(plan.round((far_round + draw) * period + t), square, sum);
+    }
+    for (double& value : sum.values) value /= static_cast<double>(draws);
+    square = std::move(sum);
+  }
+  return distance_to_mean(square);
 }
 
 /// How often each edge is a pair, in the order of edges_of.
@@ -151,7 +185,7 @@ Contraction contraction_of(const Topology& topology, std::size_t n, std::uint64_
     const double w = topology.lazy ? 0.25 : 0.5;
     const double size = static_cast<double>(n);
     const double taken = n == 1 ? 1 : 4 * w * (1 - w) * std::floor(size / 2) / (size - 1);
-    return {1, std::sqrt(std::max(0.0, 1 - taken))};
+    return {1, std::sqrt(std::max(0.0, 1 - taken)), n > 2};
   }
   const std::size_t rounds = period_of(topology, n);
   return {rounds, distance_to_mean(product_of_rounds(topology, n, seed, rounds))};
@@ -189,7 +223,10 @@ Contraction pair_contraction(const Topology& topology, std::size_t n, std::uint6
     const std::size_t edges = edges_of(topology, n, seed).size();
     const std::size_t draws = std::clamp<std::size_t>(edge_draws / edges, 500, 100000);
     const SquareMatrix mean = expected_square_of_pairs(topology, n, seed, draws);
-    return {1, std::sqrt(std::max(0.0, distance_to_mean(mean)))};
+    return {1, std::sqrt(std::max(0.0, distance_to_mean(mean))), true};
+  }
+  if (topology.kind == TopologyKind::one_peer_exponential) {
+    return {rounds, std::sqrt(std::max(0.0, drawn_period(plan, n))), true};
   }
   SquareMatrix product = identity(n);
   for (std::size_t round = 0; round < rounds; ++round) {

@@ -33,7 +33,8 @@ double distance_to_mean(const SquareMatrix& matrix);
 /// What some rounds leave of the spread sqrt((1/n) sum ||x_i - mean||^2).
 struct Contraction {
   std::size_t rounds = 1;
-  double left = 0;  ///< Of the spread after so many rounds, 0 to 1.
+  double left = 0;       ///< Of the spread after so many rounds, at most; 0 to 1.
+  bool in_mean = false;  ///< That is the root of the mean square over what is drawn.
 
   double gap() const { return 1 - left; }
   /// The same for one round, if all did as much.
@@ -59,10 +60,10 @@ double spectral_gap(const Topology& topology, std::size_t n, std::uint64_t seed 
 SquareMatrix expected_square_of_pairs(const Topology& topology, std::size_t n, std::uint64_t seed,
                                       std::size_t draws, double alpha = 0.5);
 
-/// What pair exchanges leave of the spread when all peers keep step: over one period by the norm of
-/// its product where the rounds follow each other (hypercube, one_peer_exponential, base_k), else
-/// the root of the second eigenvalue of expected_square_of_pairs, which is the most that a round
-/// leaves in the mean square. The topology must fit n and run as pairs.
+/// What pair exchanges leave of the spread when all peers keep step. For drawn matchings by the
+/// second eigenvalue of expected_square_of_pairs; for hypercube and base_k by the norm of a
+/// period's product; for one_peer_exponential by that of E[prod'prod] over drawn ranks to count
+/// from. The topology must fit n and run as pairs.
 Contraction pair_contraction(const Topology& topology, std::size_t n, std::uint64_t seed);
 
 }  // namespace gv

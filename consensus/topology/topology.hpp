@@ -16,18 +16,20 @@ namespace gv {
 /// directions have Metropolis weights (Xiao, Boyd and Lall 2005): W_ij = 1 / (1 + max(degrees)),
 /// and W_ii is what is missing to 1.
 ///
-/// | kind                 | others in a round          | rounds        | exact after |
-/// |----------------------|----------------------------|---------------|----------------------------|
-/// | complete             | n - 1                      | alike         | 1 | | matching | 1 | drawn
-/// | never (n = 2: 1)           | | ring                 | 2                          | alike |
-/// never                      | | torus                | 4                          | alike | never
-/// | | star                 | n - 1 at the centre        | alike         | never | | tree | 3 |
-/// alike         | never                      | | hypercube            | lg n | alike         |
-/// never                      | | exponential          | ceil(lg n), directed       | alike | never
-/// | | random_regular       | degree                     | alike         | never | |
-/// one_peer_exponential | 1, directed                | ceil(lg n)    | lg n if that is whole      |
-/// | base_k               | at most k                  | see base_k    | all of them, any n | |
-/// moshpit              | those of one line          | dimensions    | all, where the grid is full|
+/// | kind                 | others in a round    | rounds     | exact after              |
+/// |----------------------|----------------------|------------|--------------------------|
+/// | complete             | n - 1                | alike      | 1                        |
+/// | matching             | 1                    | drawn      | never (n = 2: 1)         |
+/// | ring                 | 2                    | alike      | never                    |
+/// | torus                | 4                    | alike      | never                    |
+/// | star                 | n - 1 at the centre  | alike      | never                    |
+/// | tree                 | 3                    | alike      | never                    |
+/// | hypercube            | lg n                 | alike      | never                    |
+/// | exponential          | ceil(lg n), directed | alike      | never                    |
+/// | random_regular       | degree               | alike      | never                    |
+/// | one_peer_exponential | 1, directed          | ceil(lg n) | lg n if that is whole    |
+/// | base_k               | at most k            | see base_k | all of them, any n       |
+/// | moshpit              | those of one line    | dimensions | all, if the grid is full |
 ///
 /// "Never" leaves out the smallest numbers, where a graph is a complete one.
 enum class TopologyKind : std::uint8_t {

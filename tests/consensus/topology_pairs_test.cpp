@@ -157,6 +157,68 @@ TEST_CASE("rounds that follow each other are exact in pairs where the number is 
   }
 }
 
+TEST_CASE("any lg n rounds of one-peer exponential pairs are exact for powers of two",
+          "[unit][topology]") {
+  for (const std::size_t n : {2, 4, 8, 16, 32}) {
+    const PairPlan plan({.kind = TopologyKind::one_peer_exponential}, n, 11);
+    for (std::uint64_t first = 0; first < 12; ++first) {
+      std::vector<double> x(n, 0);
+      x[n / 3] = 1;
+      for (std::uint64_t round = first; round < first + plan.period(); ++round) {
+        for (const auto& [a, b] : plan.round(round)) x[a] = x[b] = (x[a] + x[b]) / 2;
+      }
+      INFO(n << " peers, from round " << first);
+      for (const double value : x) CHECK(value == 1 / static_cast<double>(n));
+    }
+  }
+}
+
+TEST_CASE("nobody is left over at one distance for ever", "[unit][topology]") {
+  for (const std::size_t n : {3, 6, 7, 12}) {
+    const PairPlan plan({.kind = TopologyKind::one_peer_exponential}, n, 11);
+    for (std::size_t t = 0; t < plan.period(); ++t) {
+      std::set<std::size_t> paired;
+      for (std::uint64_t period = 0; period < 60; ++period) {
+        for (const auto& [a, b] : plan.round(period * plan.period() + t)) paired.insert({a, b});
+      }
+      INFO(n << " peers, distance " << (1 << t));
+      CHECK(paired.size() == n);
+    }
+  }
+}
+
+TEST_CASE("one-peer exponential pairs contract as their mean square says for any number",
+          "[unit][topology]") {
+  // E|x'|^2 / |x|^2 over a period is below the norm for every x; averaged over drawn x it is the
+  // trace over n-1, which the norm bounds, and no less than an n-1-th of it.
+  for (const std::size_t n : {5, 6, 12, 20}) {
+    const Contraction left = pair_contraction({.kind = TopologyKind::one_peer_exponential}, n, 4);
+    const PairPlan plan({.kind = TopologyKind::one_peer_exponential}, n, 4);
+    double squares = 0;
+    constexpr int periods = 4000;
+    for (std::uint64_t period = 0; period < periods; ++period) {
+      Rng rng(period);
+      std::vector<double> x(n);
+      double mean = 0;
+      for (double& value : x) mean += (value = rng.normal()) / static_cast<double>(n);
+      double before = 0;
+      double after = 0;
+      for (double& value : x) before += (value - mean) * (value - mean);
+      for (std::size_t t = 0; t < left.rounds; ++t) {
+        for (const auto& [a, b] : plan.round(period * left.rounds + t)) {
+          x[a] = x[b] = (x[a] + x[b]) / 2;
+        }
+      }
+      for (double& value : x) after += (value - mean) * (value - mean);
+      squares += after / before / periods;
+    }
+    const double norm = left.left * left.left;
+    INFO(n << ": " << squares << " in the mean, norm " << norm);
+    CHECK(squares < 1.02 * norm);
+    CHECK(squares > 0.98 * norm / static_cast<double>(n - 1));
+  }
+}
+
 TEST_CASE("every edge of a graph is a pair now and then", "[unit][topology]") {
   for (const Topology& topology : in_pairs()) {
     if (!is_graph(topology.kind)) continue;
