@@ -1,8 +1,10 @@
 // Who meets whom: pairings are pure functions of (run seed, round, view), so nobody negotiates.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "consensus/base/rng.hpp"
 #include "consensus/view.hpp"
@@ -19,6 +21,10 @@ struct Match {
   PeerId partner{};
   bool initiates = false;  ///< True for exactly one of the two: the first in the shuffled order.
 };
+
+/// The places 0 to n-1 of a view in the order drawn for a round: first and second are a pair, third
+/// and fourth, and so on; of an odd number the last is left over.
+std::vector<std::size_t> matching_order(std::uint64_t seed, std::uint64_t round, std::size_t n);
 
 /// The partner of `self` in round `round`: the view is shuffled with a generator seeded by (seed,
 /// round) and cut into pairs. Empty when `self` is the odd one out, alone, or not in the view.

@@ -38,4 +38,10 @@ bool View::contains(PeerId peer) const {
   return std::binary_search(peers_.begin(), peers_.end(), peer);
 }
 
+std::optional<std::size_t> View::rank_of(PeerId peer) const {
+  const auto at = std::lower_bound(peers_.begin(), peers_.end(), peer);
+  if (at == peers_.end() || *at != peer) return std::nullopt;
+  return static_cast<std::size_t>(at - peers_.begin());
+}
+
 }  // namespace gv

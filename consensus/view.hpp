@@ -1,7 +1,9 @@
 // The sorted set of live peers, with its hash: what topologies and pairings are functions of.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "consensus/ids.hpp"
@@ -25,6 +27,8 @@ class View {
   std::size_t size() const { return peers_.size(); }
   std::uint64_t hash() const { return hash_; }
   bool contains(PeerId peer) const;
+  /// The place of a peer among all, by id; empty if it is not one of them.
+  std::optional<std::size_t> rank_of(PeerId peer) const;
 
   friend bool operator==(const View&, const View&) = default;
 

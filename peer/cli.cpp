@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "consensus/topology/pairs.hpp"
 #include "net/identity.hpp"
 #include "peer/config.hpp"
 #include "peer/evaluate.hpp"
@@ -22,8 +23,11 @@
 #include "peer/reduce_peer.hpp"
 #include "peer/settings.hpp"
 #include "peer/status.hpp"
+#include "peer/toml.hpp"
 #include "sim/local/bench_allreduce.hpp"
 #include "sim/local/launch.hpp"
+#include "sim/topology_picture.hpp"
+#include "sim/topology_text.hpp"
 #include "sim/virtual/simulate.hpp"
 #include "sim/virtual/swarm.hpp"
 
@@ -286,6 +290,57 @@ struct ReduceArguments {
   }
 };
 
+/// What `topology` is asked for; without a name all kinds.
+struct TopologyArguments {
+  std::string name;
+  TopologyQuestion question;
+  std::string svg;
+};
+
+Problems read_name(const std::string& name, Topology& topology) {
+  const auto kind = topology_named(name);
+  if (kind) {
+    topology.kind = *kind;
+    return {};
+  }
+  std::vector<std::string> names;
+  std::string all;
+  for (const TopologyKind known : topology_kinds) {
+    names.emplace_back(to_string(known));
+    all += (all.empty() ? "" : ", ") + names.back();
+  }
+  return {{name, "no such topology",
+           fmt::format("the nearest is {}, of {}", nearest_name(name, names).value_or(""), all)}};
+}
+
+int topology_command(TopologyArguments arguments) {
+  TopologyQuestion& question = arguments.question;
+  if (arguments.name.empty()) {
+    if (!arguments.svg.empty() || question.in_pairs) {
+      return fail({{arguments.svg.empty() ? "--pairs" : "--svg", "that is of one topology",
+                    "name it, as in grapevine topology ring"}});
+    }
+    fmt::print("{}", topology_table(question.peers, question.seed));
+    return 0;
+  }
+  if (const Problems problems = read_name(arguments.name, question.topology); !problems.empty()) {
+    return fail(problems);
+  }
+  if (const auto problem = problem_of(question.topology, question.peers)) return fail({*problem});
+  const auto not_in_pairs = problem_with_pairs(question.topology);
+  if (question.in_pairs && not_in_pairs) return fail({*not_in_pairs});
+  fmt::print("{}", topology_report(question));
+  if (arguments.svg.empty()) return 0;
+  std::ofstream file(arguments.svg);
+  file << topology_svg(question);
+  file.close();
+  if (!file) {
+    return fail({{arguments.svg, "cannot be written", "name a file in a folder that is there"}});
+  }
+  fmt::print("\na picture of that is in {}\n", arguments.svg);
+  return 0;
+}
+
 std::string host_name() {
   char buffer[256] = {};
   return ::gethostname(buffer, sizeof buffer - 1) == 0 && buffer[0] != 0 ? buffer : "peer";
@@ -416,6 +471,40 @@ int run_command_line(int argc, char** argv, const EffectsWatcher& watcher) {
   status->add_flag("--json", as_json, "The whole document as JSON");
   status->footer("Example:\n  grapevine status runs/run-001/peer-0");
   status->callback([&] { result = status_command(status_folder, as_json); });
+
+  auto* shown = app.add_subcommand("topology", "Show who mixes with whom, and how fast that is");
+  TopologyArguments asked;
+  Topology& topology = asked.question.topology;
+  shown->add_option("NAME", asked.name, "As in gossip.topology; without it a table of all");
+  shown->add_option("-n,--peers", asked.question.peers, "Number of peers")
+      ->capture_default_str()
+      ->check(CLI::Range(std::size_t{1}, topology_peers_max));
+  shown
+      ->add_option("--rounds", asked.question.rounds,
+                   "How many rounds to show; default: those until they begin again, at most 8")
+      ->check(CLI::Range(1, 64));
+  shown->add_option("--svg", asked.svg, "A file for a picture of those rounds");
+  shown->add_flag("--pairs", asked.question.in_pairs,
+                  "The exchanges of two that gossip makes of it, not the mixing matrices");
+  shown
+      ->add_option("--degree", topology.degree,
+                   "random_regular: neighbours of each, default 4; base_k: k, the most partners "
+                   "in a round, default 1")
+      ->check(CLI::Range(1, 1024));
+  shown->add_option("--dimensions", topology.dimensions, "moshpit: of the grid")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 10));
+  shown->add_flag("--lazy", topology.lazy, "Everybody keeps half of its model: (I + W) / 2");
+  shown->add_option("--seed", asked.question.seed, "Of what is drawn")->capture_default_str();
+  shown
+      ->add_option("--parameters", asked.question.parameters,
+                   "Numbers in the model, for the bytes that travel")
+      ->capture_default_str()
+      ->check(CLI::Range(1.0, 1e15));
+  shown->footer(
+      "Example:\n  grapevine topology -n 64\n  grapevine topology base_k -n 5\n"
+      "  grapevine topology ring -n 12 --pairs --rounds 4 --svg ring.svg");
+  shown->callback([&] { result = topology_command(asked); });
 
   auto* evaluate = app.add_subcommand("eval", "Print the accuracy of a checkpoint");
   EvaluateOptions evaluate_options;

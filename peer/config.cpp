@@ -10,6 +10,8 @@
 
 #include "consensus/base/check.hpp"
 #include "consensus/base/rng.hpp"
+#include "consensus/topology/graphs.hpp"
+#include "consensus/topology/pairs.hpp"
 #include "peer/config_settings.hpp"
 #include "peer/toml.hpp"
 
@@ -30,6 +32,7 @@ class Reading {
     check_steps();
     check_model();
     check_membership();
+    check_topology();
     check_network();
     check_ring();
     check_pipeline();
@@ -286,6 +289,35 @@ class Reading {
                                                                     : "membership.probe_period_s";
     report(line_of(path), path, "the probe timeout is not shorter than the probe period",
            "make probe_timeout_s about half of probe_period_s");
+  }
+
+  /// What exchanges of two can do, and for the number of peers that the run is meant for.
+  void check_topology() {
+    const GossipOptions& gossip = parsed_.config.gossip;
+    const TopologyKind kind = gossip.topology.kind;
+    if (parsed_.config.run.mode != ModeKind::gossip) return;
+    if (!is_sound("gossip.topology") || !is_sound("gossip.topology_degree")) return;
+    const bool by_degree = is_given("gossip.topology_degree");
+    const std::string path = by_degree ? "gossip.topology_degree" : "gossip.topology";
+    if (const auto problem = problem_with_pairs(gossip.topology)) {
+      return report(line_of(path), path, problem->place + ": " + problem->reason, problem->remedy);
+    }
+    if (gossip.pairing == PairingKind::uniform && !is_graph(kind)) {
+      return report(line_of("gossip.topology"), "gossip.topology",
+                    shown_name(kind) +
+                        " says who meets whom in each round, and with pairing = "
+                        "\"uniform\" there are no rounds",
+                    "write pairing = \"matching\", or a topology such as \"exponential\"");
+    }
+    if (!is_sound("run.peers")) return;
+    if (const auto problem = problem_of(gossip.topology, parsed_.config.run.peers)) {
+      report(line_of(path), path, problem->place + " (run.peers): " + problem->reason,
+             problem->remedy);
+    }
+  }
+
+  static std::string shown_name(TopologyKind kind) {
+    return "\"" + std::string(to_string(kind)) + "\"";
   }
 
   /// Pieces that are written anew on their way can only be passed on as they came.

@@ -36,12 +36,24 @@ bool is_adaptive(const Config& c) {
 
 bool is_stepped(const Config& c) { return c.train.schedule.kind == ScheduleKind::step; }
 
+bool has_degree(const Config& c) {
+  const TopologyKind kind = c.gossip.topology.kind;
+  if (c.run.mode != ModeKind::gossip) return false;
+  return kind == TopologyKind::random_regular || kind == TopologyKind::base_k;
+}
+
 bool makes_local_steps(const Config& c) {
   return c.run.mode == ModeKind::ring && c.ring.local.period > 1;
 }
 
 bool has_outer_momentum(const Config& c) {
   return c.run.mode == ModeKind::ring && c.ring.local.has_momentum();
+}
+
+std::vector<std::pair<std::string, TopologyKind>> topology_choices() {
+  std::vector<std::pair<std::string, TopologyKind>> choices;
+  for (const TopologyKind kind : topology_kinds) choices.emplace_back(to_string(kind), kind);
+  return choices;
 }
 
 // ---- The table, a function for each section ----
@@ -235,6 +247,9 @@ void append_gossip(Settings& every) {
                       std::vector<std::pair<std::string, PairingKind>>{
                           {"matching", PairingKind::matching}, {"uniform", PairingKind::uniform}},
                       "who meets whom: drawn pairs, or anybody at random")));
+  all.push_back(agreed(gossip.choice<>(
+      "topology", GV_FIELD(gossip.topology.kind), topology_choices(),
+      "among whom partners are drawn; complete = all. `grapevine topology` shows each")));
   all.push_back(agreed(gossip.whole("period_steps", GV_FIELD(gossip.period_steps), {1, 1e9},
                                     "local steps between two exchanges")));
   all.push_back(
@@ -273,6 +288,11 @@ void append_gossip(Settings& every) {
         "run.mode", "run.mode = \"gossip\"",
         [](const Config& c) { return c.run.mode == ModeKind::gossip; }, std::move(setting)));
   }
+  every.push_back(agreed(only_with(
+      "gossip.topology", "topology = \"random_regular\" or \"base_k\"", has_degree,
+      gossip.whole("topology_degree", GV_FIELD(gossip.topology.degree), {0, 4095},
+                   "random_regular: neighbours of each peer, 0 = 4; base_k: partners in one round, "
+                   "of which pairs allow 1, 0 = 1"))));
 }
 
 void append_ring(Settings& all) {

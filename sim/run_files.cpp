@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "consensus/topology/topology.hpp"
 #include "peer/toml.hpp"
 
 namespace gv {
@@ -37,6 +38,23 @@ RunFiles read_run_files(const std::string& config, const std::string& faults) {
     if (std::ranges::none_of(files.problems, same)) files.problems.push_back(std::move(problem));
   }
   return files;
+}
+
+Problems topology_problems(const RunFiles& files, std::size_t peers, const std::string& path) {
+  Problems problems;
+  const Topology& topology = files.config.gossip.topology;
+  if (files.config.run.mode != ModeKind::gossip) return problems;
+  const auto problem = problem_of(topology, peers);
+  if (problem && peers != files.config.run.peers) {
+    problems.push_back(
+        {path + ": gossip.topology", problem->place + ": " + problem->reason, problem->remedy});
+  }
+  if (topology.kind != TopologyKind::complete && files.scenario.neighbours > 0) {
+    problems.push_back({path + ": scenario.neighbours",
+                        "peers that know only some cannot agree on a topology of all",
+                        "leave neighbours out, or gossip.topology"});
+  }
+  return problems;
 }
 
 }  // namespace gv

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "consensus/base/check.hpp"
+#include "consensus/topology/graphs.hpp"
+#include "consensus/topology/pairs.hpp"
 
 namespace gv {
 namespace {
@@ -33,6 +35,9 @@ GossipMode::GossipMode(PeerId self, std::uint64_t session, const CourseOptions& 
       fetch_(self, numbers_,
              ModelFetch::Options{.layout_hash = course.layout_hash, .elements = course.elements}) {
   check(options_.period_steps > 0, "a gossip period has at least one step");
+  check(!problem_with_pairs(options_.topology), "the topology does not run as pairs");
+  check(options_.pairing == PairingKind::matching || is_graph(options_.topology.kind),
+        "rounds that differ have no neighbours to draw from");
   learning_rate_ = options_.peak_learning_rate;
 }
 
@@ -143,13 +148,14 @@ void GossipMode::begin_exchange(Time now, Membership& members, Effects& out) {
     return;
   }
   const std::uint64_t round = step_ / options_.period_steps;
+  tell_if_topology_fits(view, out);
   PeerId partner = self_;
   if (options_.pairing == PairingKind::uniform) {
-    partner = uniform_partner(view, self_, rng_).value_or(self_);
+    partner = uniform_choice(view).value_or(self_);
     const auto owed = std::exchange(owed_, std::nullopt);
     if (owed && view.contains(*owed)) partner = *owed;
   } else {
-    const auto match = matching_partner(course_.run_seed, round, view, self_);
+    const auto match = topology_partner(options_.topology, course_.run_seed, round, view, self_);
     if (!match) {
       ++counts_.idle_rounds;
       return;
@@ -168,6 +174,21 @@ void GossipMode::begin_exchange(Time now, Membership& members, Effects& out) {
                       member->progress.phase != Phase::joining &&
                       member->layout_hash == course_.layout_hash;
   if (!usable || !exchange_.start(now, partner, round, out)) ++counts_.missed_rounds;
+}
+
+std::optional<PeerId> GossipMode::uniform_choice(const View& view) {
+  if (options_.topology.kind == TopologyKind::complete) return uniform_partner(view, self_, rng_);
+  const std::vector<PeerId> among =
+      topology_neighbours(options_.topology, course_.run_seed, view, self_);
+  return uniform_partner(View(among), self_, rng_);
+}
+
+void GossipMode::tell_if_topology_fits(const View& view, Effects& out) {
+  const auto problem = problem_of(options_.topology, view.size());
+  if (problem.has_value() != topology_fits_) return;
+  topology_fits_ = !problem;
+  out.events.push_back({.name = problem ? "topology_unfit" : "topology_fits",
+                        .numbers = {{"peers", static_cast<double>(view.size())}}});
 }
 
 bool GossipMode::should_fetch(const Membership& members) const {

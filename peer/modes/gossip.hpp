@@ -11,6 +11,7 @@
 #include "consensus/exchange/pair_exchange.hpp"
 #include "consensus/membership/membership.hpp"
 #include "consensus/pairing.hpp"
+#include "consensus/topology/topology.hpp"
 #include "peer/modes/mode.hpp"
 
 namespace gv {
@@ -20,6 +21,9 @@ namespace gv {
 struct GossipOptions {
   std::uint64_t period_steps = 16;  ///< Local steps between two exchanges.
   PairingKind pairing = PairingKind::matching;
+  /// Among whom partners are drawn. Must run as pairs (problem_with_pairs), and be a graph for
+  /// uniform pairing. While it does not fit the live peers, everybody may meet everybody.
+  Topology topology;
   double alpha = 0.5;  ///< Elastic coefficient; 0.5 averages the pair, 0 switches gossip off.
   bool alpha_with_learning_rate =
       false;                      ///< Scale alpha with the learning rate (EASGD's rho fixed).
@@ -78,6 +82,8 @@ class GossipMode final : public Mode {
   void collect(Effects& out);
   void next_job(Time now, Membership& members, Effects& out, std::vector<Job>& jobs);
   void begin_exchange(Time now, Membership& members, Effects& out);
+  std::optional<PeerId> uniform_choice(const View& view);
+  void tell_if_topology_fits(const View& view, Effects& out);
   bool should_fetch(const Membership& members) const;
   void begin_fetch(Time now, Membership& members, Effects& out);
   float alpha() const;
@@ -98,6 +104,7 @@ class GossipMode final : public Mode {
   /// Refused while we were busy: our next partner. Of use to uniform pairing alone, where we
   /// choose.
   std::optional<PeerId> owed_;
+  bool topology_fits_ = true;          ///< At the last round.
   std::vector<Force> forces_;          ///< Committed, to be added by the next job.
   std::vector<FetchedModel> fetched_;  ///< At most one.
   GossipCounts counts_;

@@ -321,6 +321,9 @@ int launch(const LaunchOptions& options) {
                              options.faults.empty() ? options.config : options.faults)) {
     problems.push_back(std::move(problem));
   }
+  for (Problem& problem : topology_problems(files, options.peers, options.config)) {
+    problems.push_back(std::move(problem));
+  }
   if (!problems.empty()) {
     for (const Problem& problem : problems) fmt::print(stderr, "{}\n", to_string(problem));
     return 2;

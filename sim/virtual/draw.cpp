@@ -252,6 +252,12 @@ std::string to_toml(const DrawnWorld& world) {
         gossip.alpha,
         exchange.codec == Codec::identity ? "identity"
                                           : (exchange.codec == Codec::fp16 ? "fp16" : "bf16"));
+    if (gossip.topology != Topology{}) {
+      text += fmt::format("topology = \"{}\"\n", to_string(gossip.topology.kind));
+      if (gossip.topology.degree > 0) {
+        text += fmt::format("topology_degree = {}\n", gossip.topology.degree);
+      }
+    }
     if (exchange.clip_radius > 0) text += fmt::format("clip_radius = {:g}\n", exchange.clip_radius);
   }
   text += fmt::format("[membership]\npush_pull_period_s = {:g}\nindirect_probes = {}\n",

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 #include <numeric>
 #include <optional>
 #include <vector>
@@ -320,8 +321,10 @@ void Run::print_summary(const Simulator& world, const CurvePoint& last) {
 /// Config and scenario of one file, which may name the number of peers in either.
 RunFiles parse(const std::string& path) {
   RunFiles parsed = read_run_files(path);
-  if (parsed.scenario.peers > 0) parsed.config.run.peers = parsed.scenario.peers;
-  const std::size_t peers = parsed.config.run.peers;
+  const std::size_t peers =
+      parsed.scenario.peers > 0 ? parsed.scenario.peers : parsed.config.run.peers;
+  std::ranges::move(topology_problems(parsed, peers, path), std::back_inserter(parsed.problems));
+  parsed.config.run.peers = peers;
   for (const FaultRule& fault : parsed.scenario.faults) {
     for (const auto& [first, last] : fault.peers.ranges) {
       if (last < peers) continue;

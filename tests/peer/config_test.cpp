@@ -317,6 +317,47 @@ TEST_CASE("local steps are settled by all together and only where there are any"
   CHECK(only_problem("[ring]\nperiod = 4\n").remedy.find("run.mode") != std::string::npos);
 }
 
+TEST_CASE("a topology is read with its degree and must be alike on all peers", "[unit]") {
+  CHECK(sound("").gossip.topology == Topology{});
+  for (const char* name : {"complete", "matching", "ring", "torus", "star", "tree", "hypercube",
+                           "exponential", "random_regular", "one_peer_exponential", "base_k"}) {
+    const Config config = sound("[gossip]\ntopology = \"" + std::string(name) + "\"\n");
+    CHECK(to_string(config.gossip.topology.kind) == name);
+    CHECK((agreement_hash(config) == agreement_hash(Config{})) ==
+          (config.gossip.topology.kind == TopologyKind::complete));
+  }
+  const Config three = sound("[gossip]\ntopology = \"random_regular\"\ntopology_degree = 3\n");
+  CHECK(three.gossip.topology.degree == 3);
+  CHECK(agreement_hash(three) !=
+        agreement_hash(sound("[gossip]\ntopology = \"random_regular\"\n")));
+}
+
+TEST_CASE("a topology that exchanges of two cannot run is refused with what can", "[unit]") {
+  const auto text = [](const std::string& rest) {
+    return to_string(only_problem("[gossip]\n" + rest));
+  };
+  CHECK(text("topology = \"moshpit\"\n") ==
+        "a.toml:2: gossip.topology: moshpit: its groups average all at once, and an exchange has "
+        "two ends; take hypercube (the same with groups of two), base_k or torus");
+  CHECK(text("topology = \"base_k\"\ntopology_degree = 2\n") ==
+        "a.toml:3: gossip.topology_degree: base_k: with k = 2 a peer has several partners at once, "
+        "and an exchange has two ends; take k = 1");
+  CHECK(text("pairing = \"uniform\"\ntopology = \"base_k\"\n") ==
+        "a.toml:3: gossip.topology: \"base_k\" says who meets whom in each round, and with pairing "
+        "= \"uniform\" there are no rounds; write pairing = \"matching\", or a topology such as "
+        "\"exponential\"");
+  CHECK(text("topology = \"rnig\"\n").find("the nearest is \"ring\"") != std::string::npos);
+  CHECK(text("topology = \"ring\"\ntopology_degree = 3\n").find("no effect") != std::string::npos);
+  sound("[gossip]\npairing = \"uniform\"\ntopology = \"torus\"\n");
+}
+
+TEST_CASE("a topology that does not fit run.peers is refused with the numbers that do", "[unit]") {
+  CHECK(to_string(only_problem("[run]\npeers = 6\n[gossip]\ntopology = \"hypercube\"\n")) ==
+        "a.toml:4: gossip.topology: hypercube of 6 peers (run.peers): a hypercube needs a power of "
+        "two, and 6 is none; take 4 or 8 peers, or exponential or base_k, which fit any number");
+  sound("[run]\npeers = 8\n[gossip]\ntopology = \"hypercube\"\n");
+}
+
 TEST_CASE("a probe timeout as long as the period is refused", "[unit]") {
   CHECK(only_problem("[membership]\nprobe_period_s = 0.5\n").place ==
         "a.toml:2: membership.probe_period_s");
