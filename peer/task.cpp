@@ -197,9 +197,7 @@ Score evaluate(Model& model, std::span<const float> parameters, const DataSet& d
           std::span(data.targets).subspan(begin * data.target_width, count * data.target_width);
     }
     const Score score = model.evaluate(parameters, batch);
-    total.loss += score.loss;
-    total.correct += score.correct;
-    total.samples += score.samples;
+    total += score;
   }
   return total;
 }

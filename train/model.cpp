@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <utility>
 #include <vector>
 
@@ -21,7 +22,10 @@ Problems problems(const ModelSpec& spec, SampleShape input) {
 
 struct Model::Impl {
   Impl(const ModelSpec& spec, SampleShape input, std::size_t usual_batch)
-      : loss(spec.loss), plan(plan_model(spec, input, unsound)), batch(usual_batch) {
+      : loss(spec.loss),
+        initial_deviation(spec.initial_deviation),
+        plan(plan_model(spec, input, unsound)),
+        batch(usual_batch) {
     check(unsound.empty(), "a model is made from a sound spec");
     network_for(batch);
   }
@@ -54,15 +58,31 @@ struct Model::Impl {
   }
 
   Score score(std::span<const float> outputs, const Batch& given, std::span<float> gradient) const {
+    const bool classifies = loss == LossKind::cross_entropy;
+    const std::size_t each = classifies ? given.labels.size() / given.size : 1;
+    check(each > 0 && plan.outputs % each == 0, "outputs are as many for each prediction");
     const LossSum sum =
-        loss == LossKind::cross_entropy
-            ? cross_entropy<float>(outputs, given.labels.first(given.size), plan.outputs, gradient)
-            : squared_loss<float>(outputs, given.targets, plan.outputs, gradient);
-    return {.loss = sum.loss, .correct = sum.correct, .samples = given.size};
+        classifies ? cross_entropy<float>(outputs, given.labels, plan.outputs / each, gradient)
+                   : squared_loss<float>(outputs, given.targets, plan.outputs, gradient);
+    return {.loss = sum.loss,
+            .correct = sum.correct,
+            .samples = given.size,
+            .predictions = given.size * each};
+  }
+
+  /// Of the normal numbers that a tensor begins as; 0 if it begins as something else.
+  double deviation_of(const TensorSlot& slot) const {
+    constexpr double of_tables = 0.02;
+    if (slot.name.ends_with(".tokens") || slot.name.ends_with(".positions")) return of_tables;
+    if (!slot.name.ends_with(".weight")) return 0;
+    const std::vector<std::size_t>& residual = plan.residual_weights;
+    const bool is_last = std::ranges::find(residual, slot.offset) != residual.end();
+    return initial_deviation / (is_last ? std::sqrt(static_cast<double>(residual.size())) : 1);
   }
 
   Problems unsound;
   LossKind loss;
+  double initial_deviation;
   ModelPlan plan;
   std::size_t batch;
   std::vector<Sized> networks;  ///< The one used last is the first.
@@ -84,11 +104,13 @@ void Model::initialise(std::span<float> parameters, Rng rng) const {
   check(parameters.size() == layout().size(), "parameters have the layout's size");
   for (const TensorSlot& slot : layout().slots()) {
     const std::span<float> values = parameters.subspan(slot.offset, slot.size);
-    if (slot.name.ends_with(".weight")) {
+    Rng draw = rng.fork(slot.name);
+    if (const double deviation = impl_->deviation_of(slot); deviation > 0) {
+      for (float& value : values) value = static_cast<float>(deviation * draw.normal());
+    } else if (slot.name.ends_with(".weight")) {
       // He 2015, uniform: the variance 2 / fan-in keeps activations alive through ReLUs.
       const double bound =
           std::sqrt(6.0 * static_cast<double>(slot.shape[0]) / static_cast<double>(slot.size));
-      Rng draw = rng.fork(slot.name);
       for (float& value : values) value = static_cast<float>((2 * draw.uniform() - 1) * bound);
     } else {
       std::ranges::fill(values, slot.name.ends_with(".gain") ? 1.0f : 0.0f);
@@ -122,5 +144,9 @@ Score Model::evaluate(std::span<const float> parameters, const Batch& batch) {
       impl_->network_for(impl_->batch).forward(parameters, inputs, false, unused);
   return impl_->score(outputs.first(batch.size * impl_->plan.outputs), batch, {});
 }
+
+double perplexity(const Score& score) { return std::exp(score.mean_loss()); }
+
+double bits_per_prediction(const Score& score) { return score.mean_loss() / std::numbers::ln2; }
 
 }  // namespace gv

@@ -12,17 +12,19 @@ namespace {
 constexpr double epsilon = 1e-5;
 
 /// y = gain * (x - mean) / sqrt(variance + epsilon) + bias over groups of consecutive elements.
-/// Layer norm is one group with a gain for every element; group norm has one for every channel.
+/// Layer norm is one group with a gain for every element; group norm has one for every channel. At
+/// every position, layer norm takes each row for a sample.
 template <class T>
 class Normalisation final : public Layer<T> {
  public:
   explicit Normalisation(const LayerPlan& plan)
       : plan_(plan),
         groups_(plan.spec.kind == LayerKind::group_norm ? plan.spec.groups : 1),
-        span_(elements(plan.in) / groups_),
+        span_(elements(plan.in) / plan.rows / groups_),
         per_gain_(plan.spec.kind == LayerKind::group_norm ? plan.in[1] * plan.in[2] : 1) {}
 
   void forward(const T* parameters, const T* in, T* out, std::size_t batch, bool, Rng&) override {
+    batch *= plan_.rows;
     const T* gain = parameters + plan_.weight;
     const T* bias = parameters + plan_.bias;
     means_.resize(batch * groups_);
@@ -48,6 +50,7 @@ class Normalisation final : public Layer<T> {
   void backward_input(const T* parameters, const T* in, const T*, const T* d_out, T* d_in,
                       std::size_t batch) override {
     if (d_in == nullptr) return;
+    batch *= plan_.rows;
     const T* gain = parameters + plan_.weight;
     for (std::size_t g = 0; g < batch * groups_; ++g) {
       const T* x = in + g * span_;
@@ -75,9 +78,10 @@ class Normalisation final : public Layer<T> {
 
   void backward_weight(const T*, const T* in, const T*, const T* d_out, T* d_parameters,
                        std::size_t batch) override {
+    batch *= plan_.rows;
     T* d_gain = d_parameters + plan_.weight;
     T* d_bias = d_parameters + plan_.bias;
-    const std::size_t gains = elements(plan_.in) / per_gain_;
+    const std::size_t gains = groups_ * span_ / per_gain_;
     std::fill_n(d_gain, gains, T(0));
     std::fill_n(d_bias, gains, T(0));
     for (std::size_t g = 0; g < batch * groups_; ++g) {
