@@ -37,8 +37,15 @@ struct TestSet {
 };
 TestSet load_test_set(const Config& config);
 
+/// How many samples of a data set are evaluated at once, and so the batch that a model for
+/// evaluate() is made for: 256, or fewer where a sample is a long sequence.
+std::size_t evaluation_batch(const DataSet& data);
+
 /// Loss and accuracy of a model over a whole data set, in batches.
 Score evaluate(Model& model, std::span<const float> parameters, const DataSet& data);
+
+/// What is said of a text besides the loss: "  perplexity 6.12  2.614 bits per byte". Else empty.
+std::string uncertainty(const Score& score, const DataSet& data);
 
 /// Where a replica begins.
 struct StartingPoint {

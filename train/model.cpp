@@ -14,9 +14,17 @@
 
 namespace gv {
 
-Problems problems(const ModelSpec& spec, SampleShape input) {
+Problems problems(const ModelSpec& spec, SampleShape input, std::size_t predictions) {
   Problems found;
-  plan_model(spec, input, found);
+  const ModelPlan plan = plan_model(spec, input, found);
+  if (!found.empty() || predictions == 1) return found;
+  const SampleShape& last = plan.layers.back().out;
+  if (last[0] != predictions || last[1] != 1) {
+    found.push_back(
+        {"layers",
+         "the model does not answer at each of " + std::to_string(predictions) + " positions",
+         "use kind = \"transformer\", or layers that keep the positions apart"});
+  }
   return found;
 }
 

@@ -41,8 +41,9 @@ double perplexity(const Score& score);
 /// The mean loss in bits. For text it is what a byte would take if the model compressed it.
 double bits_per_prediction(const Score& score);
 
-/// Everything wrong with a spec for inputs of this shape (places are "layers[3]"); empty if sound.
-Problems problems(const ModelSpec& spec, SampleShape input);
+/// Everything wrong with a spec for inputs of this shape and so many labels of a sample (places are
+/// "layers[3]"); empty if sound.
+Problems problems(const ModelSpec& spec, SampleShape input, std::size_t predictions = 1);
 
 /// A network, compiled for the sizes of the batches it is given. Holds activations and scratch,
 /// never parameters. Not thread-safe: one thread at a time. Movable.
