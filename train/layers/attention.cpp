@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "train/layers/functions.hpp"
 #include "train/layers/layer.hpp"
 #include "train/layers/product.hpp"
 
@@ -66,6 +67,7 @@ class Attention final : public Layer<T> {
                   positions_);
       for (std::size_t i = 0; i < positions_; ++i) {
         softmax_backward(p + i * positions_, d_s + i * positions_, i + 1);
+        std::fill(d_s + i * positions_ + i + 1, d_s + (i + 1) * positions_, T(0));
       }
       multiply<T>({positions_, head_, positions_}, {d_s, positions_}, {key(q), stride}, d_q, stride,
                   scale_);
@@ -127,22 +129,9 @@ class Attention final : public Layer<T> {
 
   /// Of the first `count` values, in place; the rest of the row becomes zero.
   void softmax(T* row, std::size_t count) const {
-    const T largest = *std::max_element(row, row + count);
-    T total = 0;
-    for (std::size_t j = 0; j < count; ++j) {
-      row[j] = std::exp(row[j] - largest);
-      total += row[j];
-    }
-    for (std::size_t j = 0; j < count; ++j) row[j] /= total;
+    const T share = 1 / exponentials(row, row, count);
+    for (std::size_t j = 0; j < count; ++j) row[j] *= share;
     std::fill(row + count, row + positions_, T(0));
-  }
-
-  /// From d_p to d_s in place: d_s = p (d_p - sum of d_p p).
-  void softmax_backward(const T* p, T* d_row, std::size_t count) const {
-    T sum = 0;
-    for (std::size_t j = 0; j < count; ++j) sum += d_row[j] * p[j];
-    for (std::size_t j = 0; j < count; ++j) d_row[j] = p[j] * (d_row[j] - sum);
-    std::fill(d_row + count, d_row + positions_, T(0));
   }
 
   AttentionOffsets at_;
