@@ -20,7 +20,8 @@ namespace {
 /// One parse: the config as far as it is known, what was set where, and what is wrong.
 class Reading {
  public:
-  Reading(std::string_view text, std::string_view name) : name_(name) {
+  Reading(std::string_view text, std::string_view name, std::string_view data_folder)
+      : name_(name), data_folder_(data_folder) {
     root_ = read_toml(text, name_, parsed_.problems);
   }
 
@@ -372,9 +373,10 @@ class Reading {
     }
     if (!is_sound("data.folder")) return;
     fill_in_names(data);
-    const std::filesystem::path folder(data.folder);
+    const std::filesystem::path folder(data_folder_.empty() ? data.folder : data_folder_);
     const std::filesystem::path here = std::filesystem::path(name_).parent_path();
-    data.folder = (folder.is_absolute() ? folder : here / folder).lexically_normal().string();
+    const bool is_from_here = folder.is_absolute() || !data_folder_.empty();
+    data.folder = (is_from_here ? folder : here / folder).lexically_normal().string();
     const FileCounts counts = data.kind == DataKind::idx   ? FileCounts{2, 2, "images and labels"}
                               : data.kind == DataKind::csv ? FileCounts{1, 1, "one file"}
                                                            : FileCounts{0, 0, "at least one file"};
@@ -404,6 +406,7 @@ class Reading {
   }
 
   std::string name_;
+  std::string data_folder_;
   TomlTable root_;
   ParsedConfig parsed_;
   std::map<std::string, Given> given_;
@@ -422,8 +425,9 @@ void append_rows(std::string& text, const Setting<Object>& setting, const Object
 
 }  // namespace
 
-ParsedConfig parse_config_text(std::string_view text, std::string_view name) {
-  return Reading(text, name).run();
+ParsedConfig parse_config_text(std::string_view text, std::string_view name,
+                               std::string_view data_folder) {
+  return Reading(text, name, data_folder).run();
 }
 
 ParsedConfig parse_config_file(const std::string& path) {

@@ -121,7 +121,9 @@ struct ParsedConfig {
 ParsedConfig parse_config_file(const std::string& path);
 
 /// Reads TOML text; `name` stands for the file in messages, and its folder for the file's folder.
-ParsedConfig parse_config_text(std::string_view text, std::string_view name);
+/// The data is in `data_folder`, if one is given, and not where the text says.
+ParsedConfig parse_config_text(std::string_view text, std::string_view name,
+                               std::string_view data_folder = {});
 
 /// configs/default.toml, built into the program: a generated task that needs no files.
 std::string_view default_config_text();

@@ -31,10 +31,10 @@ int evaluate_command(const EvaluateOptions& options) {
     parsed = parse_config_file(options.config);
   } else if (const auto text = file.metadata.find("config");
              text != file.metadata.end() && !text->second.empty()) {
-    parsed = parse_config_text(text->second, options.file + " (config inside)");
     // Relative folders were meant from where the run's config file was.
     const auto folder = file.metadata.find("data_folder");
-    if (folder != file.metadata.end()) parsed.config.data.folder = folder->second;
+    parsed = parse_config_text(text->second, options.file + " (config inside)",
+                               folder != file.metadata.end() ? folder->second : std::string());
   } else {
     return fail({{options.file, "it does not say which model and data it is of",
                   "name the run's config with --config"}});

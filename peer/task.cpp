@@ -263,12 +263,18 @@ StartingPoint starting_point(const Task& task, const std::filesystem::path& chec
   return point;
 }
 
+std::map<std::string, std::string> run_metadata(const Config& config,
+                                                std::string_view config_text) {
+  const std::string& folder = config.data.folder;
+  return {{"format", "grapevine"},
+          {"config", std::string(config_text)},
+          {"data_folder", folder.empty() ? folder : std::filesystem::absolute(folder).string()}};
+}
+
 std::string save_replica(const std::filesystem::path& checkpoints, const Replica& replica,
                          const Config& config, std::string_view config_text) {
-  const std::map<std::string, std::string> metadata = {{"format", "grapevine"},
-                                                       {"config", std::string(config_text)},
-                                                       {"data_folder", config.data.folder},
-                                                       {"canary", replica.canary_text()}};
+  std::map<std::string, std::string> metadata = run_metadata(config, config_text);
+  metadata.emplace("canary", replica.canary_text());
   return save_checkpoint(checkpoints, replica.trainer().layout(), replica.trainer().parameters(),
                          replica.optimizer_state(), metadata, config.checkpoint.keep);
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -57,6 +58,9 @@ struct StartingPoint {
 /// The run's first model or, with `resume`, the newest sound checkpoint in `checkpoints`.
 StartingPoint starting_point(const Task& task, const std::filesystem::path& checkpoints,
                              std::size_t shard, bool resume);
+
+/// What a file of parameters says of its run: its config, and where the data lay, for eval.
+std::map<std::string, std::string> run_metadata(const Config& config, std::string_view config_text);
 
 /// Writes a checkpoint that a later start can go on from, with the config inside. Returns why it
 /// could not, or an empty string.

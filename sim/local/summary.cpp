@@ -169,9 +169,8 @@ bool print_summary(const Config& config, const std::string& config_text,
   for (const TensorSlot& slot : model.layout().slots()) {
     tensors.push_back({slot.name, slot.shape, std::span(mean).subspan(slot.offset, slot.size)});
   }
-  const std::map<std::string, std::string> metadata{
-      {"format", "grapevine"}, {"config", config_text}, {"data_folder", config.data.folder}};
-  const std::string problem = write_safetensors(folder / "mean.safetensors", tensors, metadata);
+  const std::string problem =
+      write_safetensors(folder / "mean.safetensors", tensors, run_metadata(config, config_text));
   if (!problem.empty()) fmt::print(stderr, "mean model not written: {}\n", problem);
 
   fmt::print("\nmean model   {:.2f} % accuracy on {} test samples, loss {:.4f}{}\n",

@@ -401,6 +401,16 @@ TEST_CASE("a text and a transformer are read with their settings", "[unit]") {
   CHECK(model.layers.back().tied);
 }
 
+TEST_CASE("a config inside a checkpoint finds its data where the run found it", "[unit]") {
+  const std::string text =
+      "[data]\nkind = \"text\"\nfolder = \"text\"\ntrain_files = [\"vineyard.txt\"]\n";
+  const std::string folder = std::string(GRAPEVINE_SOURCE_DIR) + "/configs/text";
+  CHECK(parse_config_text(text, "elsewhere/a.toml").problems.size() == 1);
+  const ParsedConfig parsed = parse_config_text(text, "elsewhere/a.toml", folder);
+  CHECK(parsed.problems.empty());
+  CHECK(parsed.config.data.folder == folder);
+}
+
 TEST_CASE("a transformer on what is not text is refused", "[unit]") {
   const Problem problem = only_problem("[model]\nkind = \"transformer\"\n");
   CHECK(problem.place == "a.toml:2: model.kind");
