@@ -1,4 +1,5 @@
-// Samples a second of one peer's trainer on one thread: mlp, lenet or cnn, on random images.
+// Samples a second of one peer's trainer on one thread: mlp, lenet or cnn on random images, or a
+// transformer on random bytes.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -17,6 +18,7 @@ using Clock = std::chrono::steady_clock;
 gv::ModelSpec model_of(const std::string& name) {
   if (name == "lenet") return gv::lenet(10);
   if (name == "cnn") return gv::cnn(10);
+  if (name == "transformer") return gv::transformer({}, 256);
   return gv::mlp({256, 128}, 10);
 }
 
@@ -32,6 +34,22 @@ std::shared_ptr<const gv::DataSet> random_images(std::size_t count) {
   return data;
 }
 
+/// Windows of 128 bytes.
+std::shared_ptr<const gv::DataSet> random_text(std::size_t count) {
+  auto data = std::make_shared<gv::DataSet>();
+  constexpr std::size_t context = 128;
+  data->shape = {context, 1, 1};
+  data->classes = 256;
+  data->predictions = context;
+  data->scale = 255;
+  gv::Rng rng(1);
+  for (std::size_t i = 0; i < count * context; ++i) {
+    data->bytes.push_back(static_cast<std::uint8_t>(rng.below(256)));
+    data->labels.push_back(static_cast<int>(rng.below(256)));
+  }
+  return data;
+}
+
 }  // namespace
 
 /// training_speed MODEL [SECONDS]: prints "samples_per_second MEDIAN LOW HIGH" over blocks of about
@@ -39,13 +57,14 @@ std::shared_ptr<const gv::DataSet> random_images(std::size_t count) {
 int main(int argc, char** argv) {
   const std::string name = argc > 1 ? argv[1] : "mlp";
   const double seconds = argc > 2 ? std::atof(argv[2]) : 5;
-  constexpr std::size_t batch = 64;
+  const bool is_text = name == "transformer";
+  const std::size_t batch = is_text ? 16 : 64;
   gv::TrainerSpec spec{.model = model_of(name),
                        .optimizer = {.kind = gv::OptimizerKind::nesterov},
                        .schedule = {.learning_rate = 0.001},
                        .batch = batch,
                        .steps = 1'000'000'000};
-  gv::Trainer trainer(spec, random_images(6400));
+  gv::Trainer trainer(spec, is_text ? random_text(1600) : random_images(6400));
   trainer.run_steps(3);
   const auto trial = Clock::now();
   trainer.run_steps(5);

@@ -22,7 +22,8 @@ namespace {
 /// One parse: the config as far as it is known, what was set where, and what is wrong.
 class Reading {
  public:
-  Reading(std::string_view text, std::string_view name) : name_(name) {
+  Reading(std::string_view text, std::string_view name, std::string_view data_folder)
+      : name_(name), data_folder_(data_folder) {
     root_ = read_toml(text, name_, parsed_.problems);
   }
 
@@ -31,6 +32,7 @@ class Reading {
     check_effects();
     check_steps();
     check_model();
+    check_text();
     check_membership();
     check_topology();
     check_network();
@@ -191,22 +193,30 @@ class Reading {
 
   void read_layers(const TomlValue& value) {
     given_["model.layers"] = {value.line, true};
+    parsed_.config.model.layers = read_layers(value, "model.layers");
+  }
+
+  std::vector<LayerSpec> read_layers(const TomlValue& value, const std::string& list_path) {
+    std::vector<LayerSpec> layers;
+    const bool outermost = list_path == "model.layers";
+    const std::string remedy = outermost ? "write one [[model.layers]] for each layer"
+                                         : "write layers = [{ kind = \"gelu\" }] or another list";
     const auto* list = std::get_if<TomlList>(&value.data);
     if (list == nullptr) {
-      return report(value.line, "model.layers", "wrong type: " + std::string(kind_of(value)),
-                    "write one [[model.layers]] for each layer");
+      report(value.line, list_path, "wrong type: " + std::string(kind_of(value)), remedy);
+      return layers;
     }
     for (std::size_t i = 0; i < list->size(); ++i) {
-      const std::string path = "model.layers[" + std::to_string(i) + "]";
+      const std::string path = list_path + "[" + std::to_string(i) + "]";
       const TomlValue& item = (*list)[i];
       const auto* members = std::get_if<TomlTable>(&item.data);
       if (members == nullptr) {
-        report(item.line, path, "wrong type: " + std::string(kind_of(item)),
-               "write one [[model.layers]] for each layer");
+        report(item.line, path, "wrong type: " + std::string(kind_of(item)), remedy);
       } else {
-        parsed_.config.model.layers.push_back(read_layer(*members, path, item.line));
+        layers.push_back(read_layer(*members, path, item.line));
       }
     }
+    return layers;
   }
 
   LayerSpec read_layer(const TomlTable& members, const std::string& path, std::size_t line) {
@@ -217,7 +227,9 @@ class Reading {
       names.emplace_back(setting.key);
       const auto found = members.find(names.back());
       if (found == members.end()) continue;
-      if (const auto bad = setting.read(found->second, layer)) {
+      if (setting.key == "layers") {
+        layer.layers = read_layers(found->second, path + ".layers");
+      } else if (const auto bad = setting.read(found->second, layer)) {
         report(found->second.line, path + "." + names.back(), bad->reason, bad->remedy);
         sound = sound && names.back() != "kind";
       }
@@ -276,6 +288,30 @@ class Reading {
     if (!by_list && is_given("model.layers")) {
       report(line_of("model.layers"), "model.layers", "has no effect here",
              "remove the list; it counts with kind = \"layers\"");
+    }
+  }
+
+  void check_text() {
+    const Config& config = parsed_.config;
+    const ModelConfig& model = config.model;
+    const bool is_text = config.data.kind == DataKind::text;
+    const PartitionKind dealt = config.data.partition.kind;
+    if (is_text && is_sound("data.partition") &&
+        (dealt == PartitionKind::dirichlet || dealt == PartitionKind::by_label)) {
+      report(line_of("data.partition"), "data.partition", "a text has no labels to deal out by",
+             "write partition = \"iid\" or \"shared\"");
+    }
+    if (model.kind != ModelKind::transformer) return;
+    if (!is_text && is_sound("data.kind")) {
+      report(line_of("model.kind"), "model.kind", "a transformer learns text",
+             "write kind = \"text\" below [data], or name another model");
+    }
+    if (model.transformer.width % model.transformer.heads != 0 && is_sound("model.width") &&
+        is_sound("model.heads")) {
+      report(line_of(is_given("model.heads") ? "model.heads" : "model.width"), "model.heads",
+             std::to_string(model.transformer.heads) + " heads do not divide the width of " +
+                 std::to_string(model.transformer.width),
+             "choose a divisor");
     }
   }
 
@@ -373,7 +409,7 @@ class Reading {
     } else if (data.kind == DataKind::cifar10) {
       for (int i = 1; i <= 5; ++i) train.push_back("data_batch_" + std::to_string(i) + ".bin");
       test = {"test_batch.bin"};
-    } else {
+    } else if (data.kind == DataKind::csv) {
       train = {"train.csv"};
       test = {"test.csv"};
     }
@@ -390,13 +426,15 @@ class Reading {
     }
     if (!is_sound("data.folder")) return;
     fill_in_names(data);
-    const std::filesystem::path folder(data.folder);
+    const std::filesystem::path folder(data_folder_.empty() ? data.folder : data_folder_);
     const std::filesystem::path here = std::filesystem::path(name_).parent_path();
-    data.folder = (folder.is_absolute() ? folder : here / folder).lexically_normal().string();
+    const bool is_from_here = folder.is_absolute() || !data_folder_.empty();
+    data.folder = (is_from_here ? folder : here / folder).lexically_normal().string();
     const FileCounts counts = data.kind == DataKind::idx   ? FileCounts{2, 2, "images and labels"}
                               : data.kind == DataKind::csv ? FileCounts{1, 1, "one file"}
                                                            : FileCounts{0, 0, "at least one file"};
     find_files("data.train_files", data.folder, data.train_files, counts.train, counts.words);
+    if (data.kind == DataKind::text && !is_given("data.test_files")) return;
     find_files("data.test_files", data.folder, data.test_files, counts.test, counts.words);
   }
 
@@ -421,17 +459,12 @@ class Reading {
   }
 
   std::string name_;
+  std::string data_folder_;
   TomlTable root_;
   ParsedConfig parsed_;
   std::map<std::string, Given> given_;
   std::map<std::string, std::size_t> sections_;
 };
-
-std::string layers_text(const std::vector<LayerSpec>& layers) {
-  std::string text;
-  for (const LayerSpec& layer : layers) text += (text.empty() ? "" : ", ") + to_string(layer);
-  return "[" + text + "]";
-}
 
 template <class Object>
 void append_rows(std::string& text, const Setting<Object>& setting, const Object& defaults) {
@@ -445,8 +478,9 @@ void append_rows(std::string& text, const Setting<Object>& setting, const Object
 
 }  // namespace
 
-ParsedConfig parse_config_text(std::string_view text, std::string_view name) {
-  return Reading(text, name).run();
+ParsedConfig parse_config_text(std::string_view text, std::string_view name,
+                               std::string_view data_folder) {
+  return Reading(text, name, data_folder).run();
 }
 
 ParsedConfig parse_config_file(const std::string& path) {
@@ -475,6 +509,9 @@ ModelSpec model_spec(const ModelConfig& model, std::size_t outputs) {
       break;
     case ModelKind::cnn:
       spec = cnn(outputs);
+      break;
+    case ModelKind::transformer:
+      spec = transformer(model.transformer, outputs);
       break;
     case ModelKind::layers:
       spec.layers = model.layers;
@@ -507,7 +544,7 @@ std::vector<std::pair<std::string, std::string>> agreement(const Config& config)
                         setting.show(config));
   }
   if (config.model.kind == ModelKind::layers) {
-    fields.emplace_back("model.layers", layers_text(config.model.layers));
+    fields.emplace_back("model.layers", to_string(config.model.layers));
   }
   return fields;
 }

@@ -28,7 +28,7 @@ struct RunConfig {
   Duration linger = std::chrono::seconds(60);    ///< A peer that is done serves others this long.
 };
 
-enum class DataKind { generated, idx, cifar10, csv };
+enum class DataKind { generated, idx, cifar10, csv, text };
 
 /// [data.generated]: the built-in task, Gaussian blobs of one seed, the same on every peer.
 struct GeneratedConfig {
@@ -44,21 +44,25 @@ struct DataConfig {
   DataKind kind = DataKind::generated;
   std::string folder;  ///< A relative one is taken from the config file's folder by the parser.
   std::vector<std::string> train_files;  ///< In `folder`; the parser fills in the kind's own names.
-  std::vector<std::string> test_files;   ///< In `folder`; idx: images, then labels.
+  /// In `folder`; idx: images, then labels. text: if there are none, the last tenth of every
+  /// training file is for testing.
+  std::vector<std::string> test_files;
   std::size_t csv_targets = 0;  ///< Last columns that are targets; 0 = the last one is a label.
+  std::size_t context = 128;    ///< text: bytes that a window holds.
   double mean = 0;              ///< Inputs are read as (value - mean) / deviation,
   double deviation = 1;         ///< where bytes are first divided by 255.
   PartitionSpec partition;
   GeneratedConfig generated;
 };
 
-enum class ModelKind { linear, mlp, lenet, cnn, layers };
+enum class ModelKind { linear, mlp, lenet, cnn, transformer, layers };
 
 /// [model]: what is trained. model_spec() expands it.
 struct ModelConfig {
   ModelKind kind = ModelKind::mlp;
   std::vector<std::size_t> hidden = {64, 32};  ///< mlp: widths of the hidden layers.
-  std::vector<LayerSpec> layers;               ///< layers: the list, output layer included.
+  TransformerSpec transformer;
+  std::vector<LayerSpec> layers;  ///< layers: the list, output layer included.
   LossKind loss = LossKind::cross_entropy;
 };
 
@@ -126,7 +130,9 @@ struct ParsedConfig {
 ParsedConfig parse_config_file(const std::string& path);
 
 /// Reads TOML text; `name` stands for the file in messages, and its folder for the file's folder.
-ParsedConfig parse_config_text(std::string_view text, std::string_view name);
+/// The data is in `data_folder`, if one is given, and not where the text says.
+ParsedConfig parse_config_text(std::string_view text, std::string_view name,
+                               std::string_view data_folder = {});
 
 /// configs/default.toml, built into the program: a generated task that needs no files.
 std::string_view default_config_text();

@@ -17,6 +17,9 @@ using namespace settings;
 
 bool is_generated(const Config& c) { return c.data.kind == DataKind::generated; }
 bool is_from_files(const Config& c) { return !is_generated(c); }
+bool is_text(const Config& c) { return c.data.kind == DataKind::text; }
+bool is_of_numbers(const Config& c) { return !is_text(c); }
+bool is_transformer(const Config& c) { return c.model.kind == ModelKind::transformer; }
 
 bool has_momentum(const Config& c) {
   const OptimizerKind kind = c.train.optimizer.kind;
@@ -90,13 +93,15 @@ void append_run(Settings& all) {
 
 void append_data(Settings& all) {
   const Section<Config> data{"data"};
-  constexpr std::string_view from_files = "kind = \"idx\", \"cifar10\" or \"csv\"";
+  constexpr std::string_view from_files = "kind = \"idx\", \"cifar10\", \"csv\" or \"text\"";
+  constexpr std::string_view of_numbers = "a kind other than \"text\"";
   all.push_back(agreed(data.choice<>(
       "kind", GV_FIELD(data.kind),
       std::vector<std::pair<std::string, DataKind>>{{"generated", DataKind::generated},
                                                     {"idx", DataKind::idx},
                                                     {"cifar10", DataKind::cifar10},
-                                                    {"csv", DataKind::csv}},
+                                                    {"csv", DataKind::csv},
+                                                    {"text", DataKind::text}},
       "the built-in task, or the format of the files")));
   all.push_back(only_with("data.kind", from_files, is_from_files,
                           data.text("folder", GV_FIELD(data.folder),
@@ -104,17 +109,25 @@ void append_data(Settings& all) {
   all.push_back(only_with("data.kind", from_files, is_from_files,
                           data.texts("train_files", GV_FIELD(data.train_files),
                                      "training files in the folder; idx: images then labels")));
-  all.push_back(only_with("data.kind", from_files, is_from_files,
-                          data.texts("test_files", GV_FIELD(data.test_files),
-                                     "test files in the folder; idx: images then labels")));
+  all.push_back(
+      only_with("data.kind", from_files, is_from_files,
+                data.texts("test_files", GV_FIELD(data.test_files),
+                           "test files in the folder; idx: images then labels; text: without "
+                           "any, the last tenth of each training file")));
   all.push_back(only_with(
       "data.kind", "kind = \"csv\"", [](const Config& c) { return c.data.kind == DataKind::csv; },
       data.whole("csv_targets", GV_FIELD(data.csv_targets), {0, 65536},
                  "last columns that are targets; 0 = the last is a label")));
-  all.push_back(agreed(data.number("mean", GV_FIELD(data.mean), {-1e9, 1e9},
-                                   "subtracted from every input; bytes are first divided by 255")));
-  all.push_back(agreed(data.number("deviation", GV_FIELD(data.deviation), {0, 1e9, true},
-                                   "what every input is divided by after that")));
+  all.push_back(agreed(only_with("data.kind", "kind = \"text\"", is_text,
+                                 data.whole("context", GV_FIELD(data.context), {1, 65536},
+                                            "bytes in a sample: the model sees so many at most"))));
+  all.push_back(agreed(
+      only_with("data.kind", of_numbers, is_of_numbers,
+                data.number("mean", GV_FIELD(data.mean), {-1e9, 1e9},
+                            "subtracted from every input; bytes are first divided by 255"))));
+  all.push_back(agreed(only_with("data.kind", of_numbers, is_of_numbers,
+                                 data.number("deviation", GV_FIELD(data.deviation), {0, 1e9, true},
+                                             "what every input is divided by after that"))));
   all.push_back(data.choice<>(
       "partition", GV_FIELD(data.partition.kind),
       std::vector<std::pair<std::string, PartitionKind>>{{"iid", PartitionKind::iid},
@@ -153,19 +166,32 @@ void append_generated(Settings& all) {
 
 void append_model(Settings& all) {
   const Section<Config> model{"model"};
-  all.push_back(agreed(
-      model.choice<>("kind", GV_FIELD(model.kind),
-                     std::vector<std::pair<std::string, ModelKind>>{{"linear", ModelKind::linear},
-                                                                    {"mlp", ModelKind::mlp},
-                                                                    {"lenet", ModelKind::lenet},
-                                                                    {"cnn", ModelKind::cnn},
-                                                                    {"layers", ModelKind::layers}},
-                     "a model known by name, or layers for the list in [[model.layers]]")));
+  all.push_back(agreed(model.choice<>(
+      "kind", GV_FIELD(model.kind),
+      std::vector<std::pair<std::string, ModelKind>>{{"linear", ModelKind::linear},
+                                                     {"mlp", ModelKind::mlp},
+                                                     {"lenet", ModelKind::lenet},
+                                                     {"cnn", ModelKind::cnn},
+                                                     {"transformer", ModelKind::transformer},
+                                                     {"layers", ModelKind::layers}},
+      "a model known by name, or layers for the list in [[model.layers]]")));
   all.push_back(agreed(only_with(
       "model.kind", "kind = \"mlp\"",
       [](const Config& c) { return c.model.kind == ModelKind::mlp; },
       model.wholes("hidden", GV_FIELD(model.hidden), {1, 1e6},
                    "widths of the hidden layers, first to last"))));
+  const auto of_transformer = [&all](Setting<Config> setting) {
+    all.push_back(agreed(
+        only_with("model.kind", "kind = \"transformer\"", is_transformer, std::move(setting))));
+  };
+  of_transformer(model.whole("blocks", GV_FIELD(model.transformer.blocks), {1, 1000},
+                             "attention and two dense layers each"));
+  of_transformer(model.whole("width", GV_FIELD(model.transformer.width), {1, 65536},
+                             "numbers that stand for a byte between blocks"));
+  of_transformer(model.whole("heads", GV_FIELD(model.transformer.heads), {1, 1024},
+                             "attentions side by side in a block; a divisor of the width"));
+  of_transformer(model.flag("tied", GV_FIELD(model.transformer.tied),
+                            "the output layer uses the embedding's table"));
   all.push_back(agreed(model.choice<>(
       "loss", GV_FIELD(model.loss),
       std::vector<std::pair<std::string, LossKind>>{{"cross_entropy", LossKind::cross_entropy},
@@ -495,11 +521,16 @@ std::vector<Setting<LayerSpec>> make_layer_settings() {
                                                      {"gelu", LayerKind::gelu},
                                                      {"dropout", LayerKind::dropout},
                                                      {"layer_norm", LayerKind::layer_norm},
-                                                     {"group_norm", LayerKind::group_norm}},
+                                                     {"group_norm", LayerKind::group_norm},
+                                                     {"embedding", LayerKind::embedding},
+                                                     {"attention", LayerKind::attention},
+                                                     {"residual", LayerKind::residual}},
       "what the layer does; required"));
-  all.push_back(with("kind = \"dense\" or \"conv2d\"", {LayerKind::dense, LayerKind::conv2d},
+  all.push_back(with("kind = \"dense\", \"conv2d\" or \"embedding\"",
+                     {LayerKind::dense, LayerKind::conv2d, LayerKind::embedding},
                      layer.whole("units", GV_FIELD(units), {1, 1e6},
-                                 "outputs of a dense layer, channels of a convolution")));
+                                 "outputs of a dense layer, channels of a convolution, width of an "
+                                 "embedding")));
   all.push_back(with(window_words, windows,
                      layer.whole("kernel", GV_FIELD(kernel), {1, 1024}, "side of the window")));
   all.push_back(with(window_words, windows,
@@ -512,6 +543,23 @@ std::vector<Setting<LayerSpec>> make_layer_settings() {
   all.push_back(with("kind = \"dropout\"", {LayerKind::dropout},
                      layer.number("rate", GV_FIELD(rate), {0, 0.999},
                                   "probability that an activation is dropped")));
+  all.push_back(with("kind = \"dense\" or \"layer_norm\"",
+                     {LayerKind::dense, LayerKind::layer_norm},
+                     layer.flag("per_position", GV_FIELD(per_position),
+                                "at every position of a sequence by itself")));
+  all.push_back(with("kind = \"dense\"", {LayerKind::dense},
+                     layer.flag("tied", GV_FIELD(tied),
+                                "weights are the table of the embedding the model begins with")));
+  all.push_back(with("kind = \"embedding\"", {LayerKind::embedding},
+                     layer.whole("vocabulary", GV_FIELD(vocabulary), {1, 1 << 24},
+                                 "ids are below this: 256 for bytes")));
+  all.push_back(with("kind = \"attention\"", {LayerKind::attention},
+                     layer.whole("heads", GV_FIELD(heads), {1, 1024}, "a divisor of the width")));
+  Setting<LayerSpec> inside{"", "layers", "what is added to the input: y = x + layers(x)",
+                            "list of layers"};
+  inside.read = [](const TomlValue&, LayerSpec&) { return std::nullopt; };
+  inside.show = [](const LayerSpec& spec) { return to_string(spec.layers); };
+  all.push_back(with("kind = \"residual\"", {LayerKind::residual}, std::move(inside)));
   return all;
 }
 
@@ -534,6 +582,12 @@ std::string to_string(const LayerSpec& layer) {
     text += (text.empty() ? "{" : ", ") + std::string(setting.key) + " = " + setting.show(layer);
   }
   return text + "}";
+}
+
+std::string to_string(const std::vector<LayerSpec>& layers) {
+  std::string text;
+  for (const LayerSpec& layer : layers) text += (text.empty() ? "" : ", ") + to_string(layer);
+  return "[" + text + "]";
 }
 
 }  // namespace gv

@@ -42,10 +42,11 @@ struct Setting {
 /// In the order of the reference, sections kept together.
 std::span<const Setting<Config>> config_settings();
 
-/// The keys of one [[model.layers]] table.
+/// The keys of one [[model.layers]] table. `layers` is read by whoever reads the list it is in.
 std::span<const Setting<LayerSpec>> layer_settings();
 
 /// One layer as an inline table, with the keys that count for its kind.
 std::string to_string(const LayerSpec& layer);
+std::string to_string(const std::vector<LayerSpec>& layers);
 
 }  // namespace gv

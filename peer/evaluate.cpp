@@ -31,10 +31,10 @@ int evaluate_command(const EvaluateOptions& options) {
     parsed = parse_config_file(options.config);
   } else if (const auto text = file.metadata.find("config");
              text != file.metadata.end() && !text->second.empty()) {
-    parsed = parse_config_text(text->second, options.file + " (config inside)");
     // Relative folders were meant from where the run's config file was.
     const auto folder = file.metadata.find("data_folder");
-    if (folder != file.metadata.end()) parsed.config.data.folder = folder->second;
+    parsed = parse_config_text(text->second, options.file + " (config inside)",
+                               folder != file.metadata.end() ? folder->second : std::string());
   } else {
     return fail({{options.file, "it does not say which model and data it is of",
                   "name the run's config with --config"}});
@@ -42,7 +42,7 @@ int evaluate_command(const EvaluateOptions& options) {
   if (!parsed.problems.empty()) return fail(parsed.problems);
   const TestSet test = load_test_set(parsed.config);
   if (!test.problems.empty()) return fail(test.problems);
-  Model model(test.model, test.data->shape, 256);
+  Model model(test.model, test.data->shape, evaluation_batch(*test.data));
   const LoadedParameters loaded = load_parameters(options.file, model.layout());
   if (!loaded.problem.empty()) {
     return fail(
@@ -50,8 +50,8 @@ int evaluate_command(const EvaluateOptions& options) {
   }
   const Score score = evaluate(model, loaded.parameters, *test.data);
   if (test.data->classes > 0) {
-    fmt::print("accuracy {:.2f} %  loss {:.4f}  on {} test samples\n", 100 * score.accuracy(),
-               score.mean_loss(), score.samples);
+    fmt::print("accuracy {:.2f} %  loss {:.4f}{}  on {} test samples\n", 100 * score.accuracy(),
+               score.mean_loss(), uncertainty(score, *test.data), score.samples);
   } else {
     fmt::print("loss {:.6g}  on {} test samples\n", score.mean_loss(), score.samples);
   }

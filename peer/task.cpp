@@ -20,8 +20,6 @@
 namespace gv {
 namespace {
 
-constexpr std::size_t evaluation_batch = 256;
-
 std::vector<std::string> in_folder(const DataConfig& data, const std::vector<std::string>& files) {
   std::vector<std::string> paths;
   for (const std::string& file : files) {
@@ -35,6 +33,15 @@ void normalise(DataSet& data, const DataConfig& config) {
   data.offset = static_cast<float>(config.mean);
   data.scale = static_cast<float>(1 / config.deviation);
   for (float& value : data.floats) value = (value - data.offset) * data.scale;
+}
+
+LoadedDataSet load_text(const DataConfig& data, bool test) {
+  if (data.test_files.empty()) {
+    return read_text(in_folder(data, data.train_files), data.context,
+                     test ? TextPart::last_tenth : TextPart::but_last_tenth);
+  }
+  return read_text(in_folder(data, test ? data.test_files : data.train_files), data.context,
+                   TextPart::whole);
 }
 
 /// `choose` may keep images from being read at all; other formats are read whole.
@@ -63,6 +70,8 @@ LoadedDataSet load(const Config& config, bool test, const Choose& choose = {}) {
     case DataKind::csv:
       loaded = read_csv(files.at(0), data.csv_targets);
       break;
+    case DataKind::text:
+      return load_text(data, test);
   }
   if (loaded.problems.empty()) normalise(*loaded.data, data);
   return loaded;
@@ -74,7 +83,7 @@ std::size_t outputs_of(const DataSet& data) {
 
 /// What only shows when model and data meet.
 Problems problems_of(const Config& config, const ModelSpec& model, const DataSet& data) {
-  Problems found = problems(model, data.shape);
+  Problems found = problems(model, data.shape, data.predictions);
   for (Problem& problem : found) problem.place = "model." + problem.place;
   const bool classification = data.classes > 0;
   if (classification != (config.model.loss == LossKind::cross_entropy)) {
@@ -82,6 +91,14 @@ Problems problems_of(const Config& config, const ModelSpec& model, const DataSet
         {"model.loss",
          classification ? "the data has labels, not targets" : "the data has targets, not labels",
          classification ? "use loss = \"cross_entropy\"" : "use loss = \"squared\""});
+  }
+  const LayerSpec first = model.layers.empty() ? LayerSpec{} : model.layers.front();
+  if (first.kind == LayerKind::embedding && config.data.kind != DataKind::text) {
+    found.push_back({"model.layers[0]", "the data is not made of ids",
+                     "use kind = \"text\" below [data], or begin with another layer"});
+  } else if (first.kind == LayerKind::embedding && first.vocabulary < data.classes) {
+    found.push_back({"model.layers[0]", "there are more ids in the data",
+                     fmt::format("set vocabulary = {}", data.classes)});
   }
   const std::size_t last = model.layers.empty() ? 0 : model.layers.back().units;
   if (config.model.kind == ModelKind::layers && last < outputs_of(data)) {
@@ -227,11 +244,18 @@ TestSet load_test_set(const Config& config) {
   return test;
 }
 
+std::size_t evaluation_batch(const DataSet& data) {
+  // So many predictions keep a processor busy, and activations of more take memory for nothing.
+  constexpr std::size_t predictions = 2048;
+  return std::clamp<std::size_t>(predictions / data.predictions, 1, 256);
+}
+
 Score evaluate(Model& model, std::span<const float> parameters, const DataSet& data) {
   Score total;
-  std::vector<float> inputs(evaluation_batch * data.features());
-  for (std::size_t begin = 0; begin < data.size(); begin += evaluation_batch) {
-    const std::size_t count = std::min(evaluation_batch, data.size() - begin);
+  const std::size_t batch_max = evaluation_batch(data);
+  std::vector<float> inputs(batch_max * data.features());
+  for (std::size_t begin = 0; begin < data.size(); begin += batch_max) {
+    const std::size_t count = std::min(batch_max, data.size() - begin);
     for (std::size_t i = 0; i < count; ++i) {
       data.read(begin + i, std::span(inputs).subspan(i * data.features(), data.features()));
     }
@@ -240,17 +264,22 @@ Score evaluate(Model& model, std::span<const float> parameters, const DataSet& d
                 .targets = {},
                 .size = count};
     if (data.classes > 0) {
-      batch.labels = std::span(data.labels).subspan(begin, count);
+      batch.labels =
+          std::span(data.labels).subspan(begin * data.predictions, count * data.predictions);
     } else {
       batch.targets =
           std::span(data.targets).subspan(begin * data.target_width, count * data.target_width);
     }
     const Score score = model.evaluate(parameters, batch);
-    total.loss += score.loss;
-    total.correct += score.correct;
-    total.samples += score.samples;
+    total += score;
   }
   return total;
+}
+
+std::string uncertainty(const Score& score, const DataSet& data) {
+  if (data.predictions == 1) return {};
+  return fmt::format("  perplexity {:.2f}  {:.3f} bits per byte", perplexity(score),
+                     bits_per_prediction(score));
 }
 
 std::filesystem::path stage_folder(const std::filesystem::path& checkpoints, std::size_t stage) {
@@ -362,11 +391,17 @@ StartingPoint starting_point(const Task& task, const std::filesystem::path& chec
   return {.replica = std::move(replica), .step = step, .events = std::move(events)};
 }
 
+std::map<std::string, std::string> run_metadata(const Config& config,
+                                                std::string_view config_text) {
+  const std::string& folder = config.data.folder;
+  return {{"format", "grapevine"},
+          {"config", std::string(config_text)},
+          {"data_folder", folder.empty() ? folder : std::filesystem::absolute(folder).string()}};
+}
+
 std::string save_replica(const std::filesystem::path& checkpoints, const AnyReplica& replica,
                          const Config& config, std::string_view config_text) {
-  std::map<std::string, std::string> metadata = {{"format", "grapevine"},
-                                                 {"config", std::string(config_text)},
-                                                 {"data_folder", config.data.folder}};
+  std::map<std::string, std::string> metadata = run_metadata(config, config_text);
   if (const auto* whole = std::get_if<Replica>(&replica)) {
     metadata["canary"] = whole->canary_text();
     return save_checkpoint(checkpoints, whole->trainer().layout(), whole->trainer().parameters(),

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,8 +41,15 @@ struct TestSet {
 };
 TestSet load_test_set(const Config& config);
 
+/// How many samples of a data set are evaluated at once, and so the batch that a model for
+/// evaluate() is made for: 256, or fewer where a sample is a long sequence.
+std::size_t evaluation_batch(const DataSet& data);
+
 /// Loss and accuracy of a model over a whole data set, in batches.
 Score evaluate(Model& model, std::span<const float> parameters, const DataSet& data);
+
+/// What is said of a text besides the loss: "  perplexity 6.12  2.614 bits per byte". Else empty.
+std::string uncertainty(const Score& score, const DataSet& data);
 
 /// Where a replica begins.
 struct StartingPoint {
@@ -55,6 +63,9 @@ struct StartingPoint {
 /// The run's first model or, with `resume`, the newest sound checkpoint in `checkpoints`.
 StartingPoint starting_point(const Task& task, const std::filesystem::path& checkpoints,
                              std::size_t shard, bool resume);
+
+/// What a file of parameters says of its run: its config, and where the data lay, for eval.
+std::map<std::string, std::string> run_metadata(const Config& config, std::string_view config_text);
 
 /// Writes a checkpoint that a later start can go on from, with the config inside. Returns why it
 /// could not, or an empty string.

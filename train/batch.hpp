@@ -7,10 +7,11 @@
 
 namespace gv {
 
-/// Views of one mini-batch; the owner (sampler or test set) outlives every use.
+/// Views of one mini-batch; the owner (sampler or test set) outlives every use. A sample has one
+/// label, or for sequences one at each position.
 struct Batch {
   std::span<const float> inputs;         ///< (batch, channels, height, width), row-major.
-  std::span<const std::int32_t> labels;  ///< (batch), classification; empty otherwise.
+  std::span<const std::int32_t> labels;  ///< (batch, predictions), classification; else empty.
   std::span<const float> targets;        ///< (batch, outputs), squared loss; empty otherwise.
   std::size_t size = 0;                  ///< Number of samples.
 };

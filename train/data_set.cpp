@@ -29,6 +29,7 @@ void DataSet::read(std::size_t index, std::span<float> out) const {
 DataSet DataSet::subset(std::span<const std::uint32_t> indices) const {
   DataSet part{.shape = shape, .bytes = {}, .floats = {}, .labels = {}, .targets = {}};
   part.classes = classes;
+  part.predictions = predictions;
   part.target_width = target_width;
   part.offset = offset;
   part.scale = scale;
@@ -42,7 +43,7 @@ DataSet DataSet::subset(std::span<const std::uint32_t> indices) const {
   };
   take(bytes, part.bytes, features());
   take(floats, part.floats, features());
-  take(labels, part.labels, 1);
+  take(labels, part.labels, predictions);
   take(targets, part.targets, target_width);
   return part;
 }

@@ -18,15 +18,17 @@ struct DataSet {
   SampleShape shape{};
   std::vector<std::uint8_t> bytes;   ///< (samples, shape)
   std::vector<float> floats;         ///< (samples, shape)
-  std::vector<std::int32_t> labels;  ///< (samples) for classification, else empty.
+  std::vector<std::int32_t> labels;  ///< (samples, predictions) for classification, else empty.
   std::vector<float> targets;        ///< (samples, target_width) for regression, else empty.
   std::size_t classes = 0;           ///< Number of labels; 0 for regression.
+  std::size_t predictions = 1;       ///< Labels of a sample: one, or one at each position.
   std::size_t target_width = 0;
   float offset = 0;
   float scale = 1;
 
   std::size_t size() const {
-    return classes ? labels.size() : (target_width ? targets.size() / target_width : 0);
+    return classes ? labels.size() / predictions
+                   : (target_width ? targets.size() / target_width : 0);
   }
   std::size_t features() const { return shape[0] * shape[1] * shape[2]; }
 

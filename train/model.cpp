@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <utility>
 #include <vector>
 
@@ -14,25 +15,39 @@
 
 namespace gv {
 
-Problems problems(const ModelSpec& spec, SampleShape input) {
+Problems problems(const ModelSpec& spec, SampleShape input, std::size_t predictions) {
   Problems found;
-  plan_model(spec, input, found);
+  const ModelPlan plan = plan_model(spec, input, found);
+  if (!found.empty() || predictions == 1) return found;
+  const SampleShape& last = plan.layers.back().out;
+  if (last[0] != predictions || last[1] != 1) {
+    found.push_back(
+        {"layers",
+         "the model does not answer at each of " + std::to_string(predictions) + " positions",
+         "use kind = \"transformer\", or layers that keep the positions apart"});
+  }
   return found;
 }
 
 Score score_outputs(LossKind loss, std::span<const float> outputs, const Batch& batch,
                     std::span<float> d_outputs) {
-  const std::size_t each = outputs.size() / batch.size;
-  const LossSum sum =
-      loss == LossKind::cross_entropy
-          ? cross_entropy<float>(outputs, batch.labels.first(batch.size), each, d_outputs)
-          : squared_loss<float>(outputs, batch.targets, each, d_outputs);
-  return {.loss = sum.loss, .correct = sum.correct, .samples = batch.size};
+  const bool classifies = loss == LossKind::cross_entropy;
+  const std::size_t predictions = classifies ? batch.labels.size() : batch.size;
+  check(predictions > 0 && outputs.size() % predictions == 0,
+        "outputs are as many for each prediction");
+  const std::size_t each = outputs.size() / predictions;
+  const LossSum sum = classifies ? cross_entropy<float>(outputs, batch.labels, each, d_outputs)
+                                 : squared_loss<float>(outputs, batch.targets, each, d_outputs);
+  return {
+      .loss = sum.loss, .correct = sum.correct, .samples = batch.size, .predictions = predictions};
 }
 
 struct Model::Impl {
   Impl(const ModelSpec& spec, SampleShape input, std::size_t usual_batch)
-      : loss(spec.loss), plan(plan_model(spec, input, unsound)), batch(usual_batch) {
+      : loss(spec.loss),
+        initial_deviation(spec.initial_deviation),
+        plan(plan_model(spec, input, unsound)),
+        batch(usual_batch) {
     check(unsound.empty(), "a model is made from a sound spec");
     network_for(batch);
   }
@@ -66,6 +81,7 @@ struct Model::Impl {
 
   Problems unsound;
   LossKind loss;
+  double initial_deviation;
   ModelPlan plan;
   std::size_t batch;
   std::vector<Sized> networks;  ///< The one used last is the first.
@@ -85,7 +101,7 @@ std::size_t Model::outputs() const { return impl_->plan.outputs; }
 
 void Model::initialise(std::span<float> parameters, Rng rng) const {
   check(parameters.size() == layout().size(), "parameters have the layout's size");
-  gv::initialise(impl_->plan, layout(), parameters, rng);
+  gv::initialise(impl_->plan, impl_->initial_deviation, layout(), parameters, rng);
 }
 
 Score Model::gradient(std::span<const float> parameters, const Batch& batch,
@@ -114,5 +130,9 @@ Score Model::evaluate(std::span<const float> parameters, const Batch& batch) {
       impl_->network_for(impl_->batch).forward(parameters, inputs, false, unused);
   return score_outputs(impl_->loss, outputs.first(batch.size * impl_->plan.outputs), batch, {});
 }
+
+double perplexity(const Score& score) { return std::exp(score.mean_loss()); }
+
+double bits_per_prediction(const Score& score) { return score.mean_loss() / std::numbers::ln2; }
 
 }  // namespace gv

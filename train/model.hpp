@@ -13,25 +13,42 @@
 
 namespace gv {
 
-/// Sums over the samples of one or more batches.
+/// Sums over the samples of one or more batches. A sample of a sequence has as many predictions as
+/// positions, any other has one.
 struct Score {
-  double loss = 0;          ///< Sum of the per-sample losses.
-  std::size_t correct = 0;  ///< Samples whose largest output is their label.
-  std::size_t samples = 0;
+  double loss = 0;          ///< Sum of the losses of all predictions.
+  std::size_t correct = 0;  ///< Predictions whose largest output is their label.
+  std::size_t samples = 0;  ///< Sequences, images, rows.
+  std::size_t predictions = 0;
 
-  double mean_loss() const { return samples ? loss / static_cast<double>(samples) : 0; }
+  double mean_loss() const { return predictions ? loss / static_cast<double>(predictions) : 0; }
   double accuracy() const {
-    return samples ? static_cast<double>(correct) / static_cast<double>(samples) : 0;
+    return predictions ? static_cast<double>(correct) / static_cast<double>(predictions) : 0;
+  }
+
+  Score& operator+=(const Score& more) {
+    loss += more.loss;
+    correct += more.correct;
+    samples += more.samples;
+    predictions += more.predictions;
+    return *this;
   }
 };
 
+/// e to the mean loss: as unsure as between so many equally likely classes.
+double perplexity(const Score& score);
+
+/// The mean loss in bits. For text it is what a byte would take if the model compressed it.
+double bits_per_prediction(const Score& score);
+
 /// What a model's outputs (batch, outputs) are worth. `d_outputs` (same shape, may be empty)
-/// becomes the gradient of the mean loss over the batch.
+/// becomes the gradient of the mean loss over the batch, over all its predictions.
 Score score_outputs(LossKind loss, std::span<const float> outputs, const Batch& batch,
                     std::span<float> d_outputs);
 
-/// Everything wrong with a spec for inputs of this shape (places are "layers[3]"); empty if sound.
-Problems problems(const ModelSpec& spec, SampleShape input);
+/// Everything wrong with a spec for inputs of this shape and so many labels of a sample (places are
+/// "layers[3]"); empty if sound.
+Problems problems(const ModelSpec& spec, SampleShape input, std::size_t predictions = 1);
 
 /// A network, compiled for the sizes of the batches it is given. Holds activations and scratch,
 /// never parameters. Not thread-safe: one thread at a time. Movable.
@@ -47,14 +64,17 @@ class Model {
   std::size_t outputs() const;
 
   /// Fills `parameters` (layout().size() floats) with He-uniform weights and zero biases (gains
-  /// one): a pure function of the layout and `rng`.
+  /// one): a pure function of the model and `rng`. With the spec's initial_deviation s > 0 weights
+  /// are normal with deviation s, those at the end of one of R residual layers with s / sqrt(R), so
+  /// that their sum stays as large however many there are (Radford 2019). Tables of an embedding
+  /// are normal in any case.
   void initialise(std::span<float> parameters, Rng rng) const;
 
   /// Forward and backward on one batch in training mode. Overwrites `gradient` (same size as
-  /// `parameters`) with the gradient of the mean loss over the batch; `ready`, if there is one,
-  /// hears of its parts as they become final. Dropout draws from `rng`. Any size of batch will do,
-  /// and the time is in proportion to it; of the networks compiled for different sizes the two used
-  /// last are kept, and another size costs the time to compile one.
+  /// `parameters`) with the gradient of the mean loss over the batch (over all its predictions);
+  /// `ready`, if there is one, hears of its parts as they become final. Dropout draws from `rng`.
+  /// Any size of batch will do, and the time is in proportion to it; of the networks compiled for
+  /// different sizes the two used last are kept, and another size costs the time to compile one.
   Score gradient(std::span<const float> parameters, const Batch& batch, std::span<float> gradient,
                  Rng& rng, const ReadyRange& ready = {});
 

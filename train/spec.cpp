@@ -10,8 +10,8 @@ LayerSpec convolution(std::size_t units, std::size_t kernel, std::size_t padding
   return {.kind = LayerKind::conv2d, .units = units, .kernel = kernel, .padding = padding};
 }
 
-constexpr LayerSpec relu{.kind = LayerKind::relu};
-constexpr LayerSpec halving_pool{.kind = LayerKind::max_pool, .kernel = 2};
+const LayerSpec relu{.kind = LayerKind::relu};
+const LayerSpec halving_pool{.kind = LayerKind::max_pool, .kernel = 2};
 
 }  // namespace
 
@@ -36,5 +36,26 @@ ModelSpec cnn(std::size_t outputs) {
 }
 
 ModelSpec linear(std::size_t outputs) { return {.layers = {dense(outputs)}}; }
+
+ModelSpec transformer(const TransformerSpec& spec, std::size_t vocabulary) {
+  const auto row_dense = [](std::size_t units, bool tied = false) {
+    return LayerSpec{.kind = LayerKind::dense, .units = units, .per_position = true, .tied = tied};
+  };
+  const LayerSpec norm{.kind = LayerKind::layer_norm, .per_position = true};
+  const LayerSpec attention{.kind = LayerKind::attention, .heads = spec.heads};
+  const LayerSpec gelu{.kind = LayerKind::gelu};
+  ModelSpec model{
+      .layers = {{.kind = LayerKind::embedding, .units = spec.width, .vocabulary = vocabulary}},
+      .initial_deviation = 0.02};
+  for (std::size_t i = 0; i < spec.blocks; ++i) {
+    model.layers.push_back({.kind = LayerKind::residual, .layers = {norm, attention}});
+    model.layers.push_back(
+        {.kind = LayerKind::residual,
+         .layers = {norm, row_dense(4 * spec.width), gelu, row_dense(spec.width)}});
+  }
+  model.layers.push_back(norm);
+  model.layers.push_back(row_dense(vocabulary, spec.tied));
+  return model;
+}
 
 }  // namespace gv

@@ -9,7 +9,9 @@
 
 namespace gv {
 
-/// Shape of one sample: channels, height, width. Flat inputs are {features, 1, 1}.
+/// Shape of one sample: channels, height, width. Flat inputs are {features, 1, 1}. A sequence is
+/// {positions, 1, width}, so that its rows lie one after the other; one of ids is {positions, 1,
+/// 1}.
 using SampleShape = std::array<std::size_t, 3>;
 
 enum class LayerKind {
@@ -23,18 +25,28 @@ enum class LayerKind {
   gelu,
   dropout,
   layer_norm,
-  group_norm
+  group_norm,
+  embedding,
+  attention,
+  residual
 };
 
 /// One layer of an explicit list. Fields a kind does not use stay at their defaults.
 struct LayerSpec {
   LayerKind kind = LayerKind::relu;
-  std::size_t units = 0;    ///< dense: outputs. conv2d: output channels.
+  std::size_t units = 0;    ///< dense: outputs. conv2d: output channels. embedding: width.
   std::size_t kernel = 0;   ///< conv2d, pools: side of the square window.
   std::size_t stride = 0;   ///< conv2d, pools; 0 means 1 for conv2d and `kernel` for pools.
   std::size_t padding = 0;  ///< conv2d: zeros on each side.
   std::size_t groups = 1;   ///< group_norm: number of groups.
   double rate = 0.5;        ///< dropout: probability of dropping an activation.
+  /// dense, layer_norm: the same layer on every row of {positions, 1, width}.
+  bool per_position = false;
+  /// dense: its weights are the embedding's table of tokens; only the biases are its own.
+  bool tied = false;
+  std::size_t vocabulary = 0;     ///< embedding: ids are below this.
+  std::size_t heads = 0;          ///< attention: a divisor of the width.
+  std::vector<LayerSpec> layers;  ///< residual: y = x + layers(x).
 };
 
 enum class LossKind { cross_entropy, squared };
@@ -43,6 +55,8 @@ enum class LossKind { cross_entropy, squared };
 struct ModelSpec {
   std::vector<LayerSpec> layers;
   LossKind loss = LossKind::cross_entropy;
+  /// Weights begin as normal numbers of this deviation; 0 = He-uniform. See Model::initialise().
+  double initial_deviation = 0;
 };
 
 /// mlp: dense+relu for each hidden width, then dense to `outputs`.
@@ -54,6 +68,17 @@ ModelSpec lenet(std::size_t outputs);
 ModelSpec cnn(std::size_t outputs);
 /// One dense layer.
 ModelSpec linear(std::size_t outputs);
+
+struct TransformerSpec {
+  std::size_t blocks = 4;
+  std::size_t width = 128;
+  std::size_t heads = 4;
+  bool tied = true;  ///< The output layer uses the embedding's table.
+};
+/// GPT-2's stack (Radford 2019) over ids below `vocabulary`: embedding; in each block x +
+/// attention(norm(x)), then x + dense(gelu(dense(norm(x)))) four times as wide inside; norm, and at
+/// every position a dense layer of `vocabulary` outputs.
+ModelSpec transformer(const TransformerSpec& spec, std::size_t vocabulary);
 
 enum class OptimizerKind { sgd, momentum, nesterov, adagrad, rmsprop, adam, adamw };
 

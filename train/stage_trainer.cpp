@@ -37,6 +37,29 @@ struct Flight {
   Parameters parameters;         ///< The version it went forward with.
 };
 
+/// Multiplications and additions of one sample's forward pass.
+double operations(const LayerPlan& layer) {
+  double sum = static_cast<double>(elements(layer.in) + elements(layer.out));
+  for (const LayerPlan& inner : layer.layers) sum += operations(inner);
+  if (!layer.layers.empty()) return sum;
+  const double weights = static_cast<double>(layer.end - layer.begin);
+  const double positions = static_cast<double>(layer.in[0]);
+  switch (layer.spec.kind) {
+    case LayerKind::conv2d:
+      return sum + 2 * weights * static_cast<double>(layer.out[1] * layer.out[2]);
+    case LayerKind::dense:
+      return sum + 2 * static_cast<double>(layer.rows) *
+                       static_cast<double>(elements(layer.in) / layer.rows) *
+                       static_cast<double>(elements(layer.out) / layer.rows);
+    case LayerKind::attention:
+      // The projections of every position, and every position with those before it, twice.
+      return sum + 2 * weights * positions +
+             2 * positions * positions * static_cast<double>(layer.in[2]);
+    default:
+      return sum;
+  }
+}
+
 /// One stage that is carried.
 struct Carried {
   Parameters newest;
@@ -86,7 +109,7 @@ struct StageTrainer::Impl {
   }
 
   std::size_t truth_size() const {
-    return spec.trainer.batch * (shard->classes > 0 ? 1 : shard->target_width);
+    return spec.trainer.batch * (shard->classes > 0 ? shard->predictions : shard->target_width);
   }
 
   /// Labels travel as floats, which hold whole numbers up to 2^24.
@@ -192,8 +215,8 @@ void StageTrainer::take_up(std::size_t stage) {
                                   .flights = {},
                                   .spare = {},
                                   .gradient = std::vector<float>(size)};
-  initialise(impl_->whole, layout(stage), *impl_->carried[stage]->newest,
-             Rng(impl_->spec.trainer.seed).fork("model"));
+  initialise(impl_->whole, impl_->spec.trainer.model.initial_deviation, layout(stage),
+             *impl_->carried[stage]->newest, Rng(impl_->spec.trainer.seed).fork("model"));
 }
 
 void StageTrainer::put_down(std::size_t stage) { impl_->carried[stage].reset(); }
@@ -387,17 +410,10 @@ std::vector<LayerWork> layer_work(const ModelSpec& model, SampleShape input) {
   Problems unsound;
   const ModelPlan plan = plan_model(model, input, unsound);
   std::vector<LayerWork> all;
-  for (std::size_t i = 0; i < plan.layers.size(); ++i) {
-    const LayerPlan& layer = plan.layers[i];
-    const std::size_t end =
-        i + 1 < plan.layers.size() ? plan.layers[i + 1].weight : plan.layout.size();
-    LayerWork work{.parameters = end - layer.weight, .outputs = elements(layer.out)};
-    // Every weight is used once for each place of the output: once for a dense layer, at every
-    // pixel for a convolution.
-    const auto places = layer.spec.kind == LayerKind::conv2d ? layer.out[1] * layer.out[2] : 1;
-    work.operations = 2.0 * static_cast<double>(work.parameters) * static_cast<double>(places) +
-                      static_cast<double>(elements(layer.in) + elements(layer.out));
-    all.push_back(work);
+  for (const LayerPlan& layer : plan.layers) {
+    all.push_back({.operations = operations(layer),
+                   .parameters = layer.end - layer.begin,
+                   .outputs = elements(layer.out)});
   }
   return all;
 }
@@ -417,9 +433,14 @@ Problems cut_problems(const ModelSpec& model, SampleShape input,
   }
   std::size_t first = 0;
   for (std::size_t s = 0; s < ends.size(); ++s) {
+    if (!may_cut(plan, first)) {
+      found.push_back({"pipeline.ends", "layers that share a table of tokens are in two stages",
+                       "write tied = false in [model]"});
+      return found;
+    }
     const bool learns = std::any_of(plan.layers.begin() + static_cast<std::ptrdiff_t>(first),
                                     plan.layers.begin() + static_cast<std::ptrdiff_t>(ends[s]),
-                                    [](const LayerPlan& layer) { return layer.has_parameters; });
+                                    [](const LayerPlan& layer) { return layer.has_parameters(); });
     if (!learns) {
       found.push_back(
           {"pipeline.ends", "stage " + std::to_string(s) + " has no parameters", "cut elsewhere"});

@@ -44,7 +44,8 @@ struct Trainer::Impl {
         batch_size(spec.batch),
         whole_batch(spec.batch) {
     check(spec.batch > 0, "a batch has samples");
-    check(outputs_of(spec.model) == 0 || model.outputs() == outputs_of(spec.model),
+    check(outputs_of(spec.model) == 0 ||
+              model.outputs() == outputs_of(spec.model) * shard->predictions,
           "the last layer gives the outputs");
     model.initialise(parameters, Rng(spec.seed).fork("model"));
   }
@@ -128,9 +129,7 @@ Score Trainer::take_steps(std::uint64_t count, std::size_t samples) {
   for (std::uint64_t i = 0; i < count; ++i) {
     const Score score = gradient(samples, impl_->gradient);
     update(impl_->gradient);
-    total.loss += score.loss;
-    total.correct += score.correct;
-    total.samples += score.samples;
+    total += score;
   }
   return total;
 }

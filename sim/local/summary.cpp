@@ -136,7 +136,7 @@ bool print_summary(const Config& config, const std::string& config_text,
     for (const Problem& problem : test.problems) fmt::print(stderr, "{}\n", to_string(problem));
     return false;
   }
-  Model model(test.model, test.data->shape, 256);
+  Model model(test.model, test.data->shape, evaluation_batch(*test.data));
   std::vector<FinishedPeer> peers;
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     peers.push_back(finish(outcomes[i], model, *test.data));
@@ -169,13 +169,13 @@ bool print_summary(const Config& config, const std::string& config_text,
   for (const TensorSlot& slot : model.layout().slots()) {
     tensors.push_back({slot.name, slot.shape, std::span(mean).subspan(slot.offset, slot.size)});
   }
-  const std::map<std::string, std::string> metadata{
-      {"format", "grapevine"}, {"config", config_text}, {"data_folder", config.data.folder}};
-  const std::string problem = write_safetensors(folder / "mean.safetensors", tensors, metadata);
+  const std::string problem =
+      write_safetensors(folder / "mean.safetensors", tensors, run_metadata(config, config_text));
   if (!problem.empty()) fmt::print(stderr, "mean model not written: {}\n", problem);
 
-  fmt::print("\nmean model   {:.2f} % accuracy on {} test samples, loss {:.4f}\n",
-             100 * score.accuracy(), score.samples, score.mean_loss());
+  fmt::print("\nmean model   {:.2f} % accuracy on {} test samples, loss {:.4f}{}\n",
+             100 * score.accuracy(), score.samples, score.mean_loss(),
+             uncertainty(score, *test.data));
   fmt::print("worst peer   {:.2f} % ({}), {:.2f} points below the mean model\n",
              100 * worst->accuracy, worst->name, 100 * (score.accuracy() - worst->accuracy));
   fmt::print("spread       {:.4g}\n", spread);

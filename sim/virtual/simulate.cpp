@@ -30,7 +30,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double points_wanted = 100;
-constexpr std::size_t evaluation_batch = 256;
 /// A curve's point is judged on so many test samples; the summary on all of them.
 constexpr std::size_t quick_samples = 2000;
 /// Budget of peers that compute nothing and were given none: they go on until time is up.
@@ -97,7 +96,7 @@ class Work {
     std::vector<std::uint32_t> first(std::min(quick_samples, test_.data->size()));
     std::iota(first.begin(), first.end(), 0U);
     quick_.emplace(test_.data->subset(first));
-    model_.emplace(test_.model, test_.data->shape, evaluation_batch);
+    model_.emplace(test_.model, test_.data->shape, evaluation_batch(*test_.data));
     layout_ = model_->layout();
     for (const Task& task : tasks_) steps_.push_back(task.trainer.steps);
   }

@@ -107,8 +107,7 @@ class VectorWorkload : public Workload {
     }
     for (std::uint64_t i = 0; i < job.steps; ++i) {
       const Score score = one_step(step_ + i, parameters_);
-      done.score.loss += score.loss;
-      done.score.samples += score.samples;
+      done.score += score;
     }
     step_ += job.steps;
     if (job.gradient) {
@@ -177,8 +176,7 @@ class VectorWorkload : public Workload {
     Score score;
     for (std::uint64_t i = 0; i < order.local_steps; ++i) {
       const Score one = gradient(step_ + i, x, out);
-      score.loss += one.loss;
-      score.samples += one.samples;
+      score += one;
       descend(x, out);
     }
     for (std::size_t i = 0; i < x.size(); ++i) out[i] = parameters_[i] - x[i];
@@ -207,7 +205,7 @@ class QuadraticWorkload : public VectorWorkload {
   Score one_step(std::uint64_t step, std::span<float> x) override {
     // A function of the step, so that a restored replica draws what it would have drawn.
     Rng draws = draws_.fork(step);
-    Score score{.samples = 1};
+    Score score{.samples = 1, .predictions = 1};
     for (std::size_t k = 0; k < x.size(); ++k) {
       const double apart = x[k] - optimum_[k];
       score.loss += 0.5 * curvature_[k] * apart * apart;
@@ -219,7 +217,7 @@ class QuadraticWorkload : public VectorWorkload {
 
   Score gradient(std::uint64_t step, std::span<const float> x, std::span<float> out) override {
     Rng draws = draws_.fork(step);
-    Score score{.samples = 1};
+    Score score{.samples = 1, .predictions = 1};
     for (std::size_t k = 0; k < x.size(); ++k) {
       const double apart = x[k] - optimum_[k];
       score.loss += 0.5 * curvature_[k] * apart * apart;
@@ -240,13 +238,15 @@ class IdleWorkload : public VectorWorkload {
   using VectorWorkload::VectorWorkload;
 
  private:
-  Score one_step(std::uint64_t, std::span<float>) override { return {.samples = 1}; }
+  Score one_step(std::uint64_t, std::span<float>) override {
+    return {.samples = 1, .predictions = 1};
+  }
 
   /// Draws, so that sums of other peers' gradients can be told apart.
   Score gradient(std::uint64_t step, std::span<const float> x, std::span<float> out) override {
     Rng draws = Rng(number()).fork(step);
     for (std::size_t k = 0; k < x.size(); ++k) out[k] = static_cast<float>(draws.uniform() - 0.5);
-    return {.samples = 1};
+    return {.samples = 1, .predictions = 1};
   }
 };
 

@@ -118,7 +118,8 @@ TEST_CASE("every setting reads back what it shows", "[unit]") {
 
 TEST_CASE("no two settings share a field", "[unit]") {
   // Each setting takes a value of its own; all others must keep showing their defaults.
-  const std::vector<std::string> values{"true", "7", "0.25", "\"seven\"", "[7]", "[\"seven\"]"};
+  const std::vector<std::string> values{"true",      "false", "7",          "0.25",
+                                        "\"seven\"", "[7]",   "[\"seven\"]"};
   for (const Setting<Config>& setting : config_settings()) {
     Config config;
     const std::string before = setting.show(config);
@@ -425,6 +426,73 @@ TEST_CASE("every shipped config is sound", "[unit]") {
     ++count;
   }
   CHECK(count >= 4);
+}
+
+TEST_CASE("a text and a transformer are read with their settings", "[unit]") {
+  const std::string path = std::string(GRAPEVINE_SOURCE_DIR) + "/configs/text.toml";
+  const ParsedConfig parsed = parse_config_file(path);
+  INFO(lines(parsed.problems));
+  REQUIRE(parsed.problems.empty());
+  CHECK(parsed.config.data.kind == DataKind::text);
+  CHECK(parsed.config.data.context == 128);
+  CHECK(parsed.config.data.test_files.empty());
+  const ModelSpec model = model_spec(parsed.config.model, 256);
+  CHECK(model.layers.size() == 1 + 2 * 4 + 2);
+  CHECK(model.layers.front().vocabulary == 256);
+  CHECK(model.layers.back().tied);
+}
+
+TEST_CASE("a config inside a checkpoint finds its data where the run found it", "[unit]") {
+  const std::string text =
+      "[data]\nkind = \"text\"\nfolder = \"text\"\ntrain_files = [\"vineyard.txt\"]\n";
+  const std::string folder = std::string(GRAPEVINE_SOURCE_DIR) + "/configs/text";
+  CHECK(parse_config_text(text, "elsewhere/a.toml").problems.size() == 1);
+  const ParsedConfig parsed = parse_config_text(text, "elsewhere/a.toml", folder);
+  CHECK(parsed.problems.empty());
+  CHECK(parsed.config.data.folder == folder);
+}
+
+TEST_CASE("a transformer on what is not text is refused", "[unit]") {
+  const Problem problem = only_problem("[model]\nkind = \"transformer\"\n");
+  CHECK(problem.place == "a.toml:2: model.kind");
+  CHECK(problem.remedy.find("kind = \"text\"") != std::string::npos);
+}
+
+TEST_CASE("settings of text and of numbers are refused where they mean nothing", "[unit]") {
+  const std::string text = "[data]\nkind = \"text\"\nfolder = \"" +
+                           std::string(GRAPEVINE_SOURCE_DIR) +
+                           "/configs/text\"\ntrain_files = [\"vineyard.txt\"]\n";
+  CHECK(problems_of(text).empty());
+  CHECK(only_problem(text + "mean = 0.5\n").place == "a.toml:5: data.mean");
+  CHECK(only_problem(text + "context = 0\n").reason == "out of range: 0");
+  CHECK(only_problem(text + "partition = \"by_label\"\n").reason.find("no labels") !=
+        std::string::npos);
+  CHECK(only_problem(text + "test_files = [\"no.txt\"]\n").reason.find("no such file") !=
+        std::string::npos);
+  CHECK(only_problem("[data]\ncontext = 64\n").reason == "has no effect here");
+  CHECK(only_problem("[model]\nblocks = 2\n").remedy.find("transformer") != std::string::npos);
+  const Problem heads =
+      only_problem(text + "[model]\nkind = \"transformer\"\nwidth = 100\nheads = 3\n");
+  CHECK(heads.place == "a.toml:8: model.heads");
+  CHECK(heads.reason == "3 heads do not divide the width of 100");
+  const Problem unnamed = only_problem("[data]\nkind = \"text\"\nfolder = \"x\"\n");
+  CHECK(unnamed.reason == "lists 0 files");
+}
+
+TEST_CASE("layers inside a residual layer are read and judged like others", "[unit]") {
+  const std::string head =
+      "[model]\nkind = \"layers\"\n[[model.layers]]\nkind = \"residual\"\nlayers = [";
+  const Config config =
+      sound(head + "{ kind = \"attention\", heads = 2 }, { kind = \"dense\", units = 4 }]\n");
+  REQUIRE(config.model.layers.size() == 1);
+  REQUIRE(config.model.layers.front().layers.size() == 2);
+  CHECK(config.model.layers.front().layers.front().heads == 2);
+  CHECK(to_string(config.model.layers.front()).find("{kind = \"attention\", heads = 2}") !=
+        std::string::npos);
+  const Problem unknown = only_problem(head + "{ kind = \"gelu\", unit = 3 }]\n");
+  CHECK(unknown.place == "a.toml:5: model.layers[0].layers[0].unit");
+  CHECK(unknown.remedy.find("units") != std::string::npos);
+  CHECK(only_problem(head + "7]\n").place == "a.toml:5: model.layers[0].layers[0]");
 }
 
 TEST_CASE("agreement changes with what peers must share and with nothing else", "[unit]") {

@@ -303,6 +303,86 @@ TEST_CASE("bad csv rows are refused by line and reason", "[unit]") {
   CHECK_THAT(said(read_csv(folder.path("none"), 0)), Contains("none: the file cannot be opened"));
 }
 
+TEST_CASE("a text is cut into windows whose labels are what follows each byte", "[unit]") {
+  const TempFolder folder;
+  const std::string file = folder.write("text", "abcdefgh");
+  const LoadedDataSet loaded = read_text({file}, 3, TextPart::whole);
+  REQUIRE(loaded.problems.empty());
+  const DataSet& data = *loaded.data;
+  CHECK(data.shape == SampleShape{3, 1, 1});
+  CHECK(data.classes == 256);
+  CHECK(data.predictions == 3);
+  REQUIRE(data.size() == 2);  // "h" is the last byte that a whole window could begin at.
+  std::vector<float> second(3);
+  data.read(1, second);
+  CHECK(second == std::vector<float>{'d', 'e', 'f'});
+  CHECK(data.labels == std::vector<std::int32_t>{'b', 'c', 'd', 'e', 'f', 'g'});
+}
+
+TEST_CASE("every byte is read as itself", "[unit]") {
+  const TempFolder folder;
+  std::string text;
+  for (int byte = 0; byte < 256; ++byte) text += static_cast<char>(byte);
+  const LoadedDataSet loaded = read_text({folder.write("text", text)}, 255, TextPart::whole);
+  REQUIRE(loaded.problems.empty());
+  std::vector<float> ids(255);
+  loaded.data->read(0, ids);
+  for (std::size_t byte = 0; byte < 255; ++byte) CHECK(ids[byte] == static_cast<float>(byte));
+}
+
+TEST_CASE("the last tenth of every file is apart from the rest of it", "[unit]") {
+  const TempFolder folder;
+  const std::string a = folder.write("a.txt", std::string(90, 'a') + std::string(10, 'b'));
+  const std::string b = folder.write("b.txt", std::string(45, 'c') + std::string(5, 'd'));
+  const LoadedDataSet rest = read_text({a, b}, 4, TextPart::but_last_tenth);
+  const LoadedDataSet tenth = read_text({a, b}, 4, TextPart::last_tenth);
+  REQUIRE(rest.problems.empty());
+  REQUIRE(tenth.problems.empty());
+  CHECK(rest.data->bytes == [] {
+    std::vector<std::uint8_t> expected(88, 'a');
+    expected.insert(expected.end(), 44, 'c');
+    return expected;
+  }());
+  CHECK(tenth.data->bytes ==
+        std::vector<std::uint8_t>{'b', 'b', 'b', 'b', 'b', 'b', 'b', 'b', 'd', 'd', 'd', 'd'});
+}
+
+TEST_CASE("a text shorter than its context is refused by name and reason", "[unit]") {
+  const TempFolder folder;
+  const std::string file = folder.write("text", "short");
+  const LoadedDataSet loaded = read_text({file}, 5, TextPart::whole);
+  CHECK(loaded.data == nullptr);
+  REQUIRE(loaded.problems.size() == 1);
+  CHECK(loaded.problems.front().place == file);
+  CHECK(loaded.problems.front().reason.find("5 bytes") != std::string::npos);
+  CHECK(read_text({file}, 4, TextPart::whole).data->size() == 1);
+  CHECK(read_text({file}, 4, TextPart::last_tenth).problems.size() == 1);
+}
+
+TEST_CASE("windows are dealt out and batched with all their labels", "[unit]") {
+  const TempFolder folder;
+  std::string text;
+  for (int i = 0; i < 101; ++i) text += static_cast<char>(i);
+  const LoadedDataSet loaded = read_text({folder.write("text", text)}, 10, TextPart::whole);
+  REQUIRE(loaded.data->size() == 10);
+  for (const PartitionKind kind : {PartitionKind::iid, PartitionKind::by_label}) {
+    std::set<std::uint32_t> dealt;
+    for (const auto& shard : partition({.kind = kind}, *loaded.data, 3, Rng(1))) {
+      dealt.insert(shard.begin(), shard.end());
+    }
+    CHECK(dealt.size() == 10);
+  }
+  const std::vector<std::uint32_t> chosen = {7, 2};
+  auto shard = std::make_shared<DataSet>(loaded.data->subset(chosen));
+  REQUIRE(shard->size() == 2);
+  Sampler sampler(shard, 1, 0);
+  const Batch batch = sampler.batch(0, 2);
+  REQUIRE(batch.labels.size() == 20);
+  for (std::size_t i = 0; i < 20; ++i) {
+    CHECK(batch.labels[i] == static_cast<std::int32_t>(batch.inputs[i]) + 1);
+  }
+}
+
 TEST_CASE("any bytes are read or refused without a crash", "[unit]") {
   const TempFolder folder;
   Rng rng(11);

@@ -134,6 +134,19 @@ TEST_CASE("every layer's backward pass agrees with finite differences in double 
       {"layer norm", {.kind = LayerKind::layer_norm}, {3, 2, 4}},
       {"group norm", {.kind = LayerKind::group_norm, .groups = 2}, {4, 3, 2}},
       {"group norm one group", {.kind = LayerKind::group_norm, .groups = 1}, {4, 2, 2}},
+      {"dense per position",
+       {.kind = LayerKind::dense, .units = 3, .per_position = true},
+       {4, 1, 5}},
+      {"layer norm per position", {.kind = LayerKind::layer_norm, .per_position = true}, {4, 1, 6}},
+      {"attention", {.kind = LayerKind::attention, .heads = 2}, {5, 1, 6}},
+      {"attention one head", {.kind = LayerKind::attention, .heads = 1}, {3, 1, 4}},
+      {"residual",
+       {.kind = LayerKind::residual,
+        .layers = {{.kind = LayerKind::layer_norm, .per_position = true},
+                   {.kind = LayerKind::attention, .heads = 3},
+                   {.kind = LayerKind::gelu},
+                   {.kind = LayerKind::dense, .units = 6, .per_position = true}}},
+       {4, 1, 6}},
   }));
   INFO(checked.name);
   // Two orders above the differences' own error, four below any mistake worth the name.

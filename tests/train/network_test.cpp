@@ -26,7 +26,10 @@ std::vector<Named> named_models() {
   return {{"mlp", mlp({12, 8}, 5), {20, 1, 1}},
           {"lenet", lenet(10), {1, 28, 28}},
           {"cnn", cnn(10), {1, 12, 12}},
-          {"cnn on colour", cnn(10), {3, 12, 12}}};
+          {"cnn on colour", cnn(10), {3, 12, 12}},
+          {"transformer",
+           transformer({.blocks = 2, .width = 8, .heads = 2, .tied = false}, 11),
+           {6, 1, 1}}};
 }
 
 /// A model around a layer of each kind, with layers without parameters before and after it.
@@ -43,20 +46,38 @@ std::vector<Named> a_model_of_each_kind() {
       {"gelu", {.kind = K::gelu}},
       {"dropout", {.kind = K::dropout, .rate = 0.4}},
       {"layer_norm", {.kind = K::layer_norm}},
-      {"group_norm", {.kind = K::group_norm, .groups = 2}}};
+      {"group_norm", {.kind = K::group_norm, .groups = 2}},
+      {"dense per position", {.kind = K::dense, .units = 5, .per_position = true}},
+      {"layer_norm per position", {.kind = K::layer_norm, .per_position = true}},
+      {"residual",
+       {.kind = K::residual,
+        .layers = {{.kind = K::dropout, .rate = 0.2},
+                   {.kind = K::group_norm, .groups = 2},
+                   {.kind = K::conv2d, .units = 4, .kernel = 1},
+                   {.kind = K::relu},
+                   {.kind = K::conv2d, .units = 2, .kernel = 1}}}}};
   std::vector<Named> models;
   for (const auto& [name, layer] : kinds) {
     models.push_back(
         {name + " first", {.layers = {layer, {.kind = K::dense, .units = 4}}}, {2, 6, 4}});
     models.push_back({name + " inside",
                       {.layers = {{.kind = K::avg_pool, .kernel = 1},
-                                  {.kind = K::conv2d, .units = 6, .kernel = 3},
+                                  {.kind = K::conv2d, .units = 2, .kernel = 3},
                                   layer,
                                   {.kind = K::relu},
                                   {.kind = K::dense, .units = 4},
                                   {.kind = K::tanh}}},
                       {2, 8, 6}});
   }
+  const LayerSpec residual{.kind = K::residual,
+                           .layers = {{.kind = K::layer_norm, .per_position = true},
+                                      {.kind = K::attention, .heads = 2}}};
+  models.push_back({"residual attention first",
+                    {.layers = {residual, residual, {.kind = K::dense, .units = 3}}},
+                    {5, 1, 8}});
+  models.push_back({"tied transformer",
+                    transformer({.blocks = 1, .width = 8, .heads = 4, .tied = true}, 9),
+                    {7, 1, 1}});
   return models;
 }
 
@@ -87,6 +108,9 @@ struct Given {
     parameters = normals<T>(plan.layout.size(), rng);
     for (T& value : parameters) value /= 4;
     inputs = normals<T>(batch * elements(plan.in), rng);
+    if (const LayerSpec& first = plan.layers.front().spec; first.kind == LayerKind::embedding) {
+      for (T& id : inputs) id = static_cast<T>(rng.below(first.vocabulary));
+    }
     d_outputs = normals<T>(batch * plan.outputs, rng);
   }
   std::vector<T> parameters, inputs, d_outputs;

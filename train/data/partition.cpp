@@ -91,7 +91,7 @@ void feed_the_empty(std::vector<Indices>& shards) {
 std::vector<std::vector<std::uint32_t>> partition(const PartitionSpec& spec, const DataSet& data,
                                                   std::size_t peers, Rng rng) {
   check(peers > 0 && data.size() >= peers, "there is at least one sample for each peer");
-  const bool labelled = data.classes > 0;
+  const bool labelled = data.classes > 0 && data.predictions == 1;
   std::vector<Indices> shards;
   if (spec.kind == PartitionKind::shared) {
     shards.assign(peers, all_indices(data.size()));

@@ -14,7 +14,8 @@ namespace gv {
 /// One list of sample indices for each peer: a pure function of the arguments, so every peer
 /// computes the same plan and takes its own part. Every sample goes to exactly one peer, except
 /// with `shared`, where all have all. Needs at least as many samples as peers; none then goes
-/// without. Data without classes is dealt out as iid.
+/// without. Data without classes, or with
+/// many labels in a sample, is dealt out as iid.
 std::vector<std::vector<std::uint32_t>> partition(const PartitionSpec& spec, const DataSet& data,
                                                   std::size_t peers, Rng rng);
 

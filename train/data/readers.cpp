@@ -332,4 +332,36 @@ LoadedDataSet read_csv(const std::string& file, std::size_t targets) {
   return loaded;
 }
 
+LoadedDataSet read_text(const std::vector<std::string>& files, std::size_t context, TextPart part) {
+  LoadedDataSet loaded;
+  auto data = std::make_shared<DataSet>();
+  data->shape = {context, 1, 1};
+  data->classes = 256;
+  data->predictions = context;
+  data->scale = 255;  // Bytes are ids, not brightness: they are read as they are.
+  for (const std::string& file : files) {
+    const auto bytes = read_whole(file, loaded.problems);
+    if (!bytes) continue;
+    const std::size_t cut = bytes->size() - bytes->size() / 10;
+    const std::size_t begin = part == TextPart::last_tenth ? cut : 0;
+    const std::size_t end = part == TextPart::but_last_tenth ? cut : bytes->size();
+    if (end - begin <= context) {
+      loaded.problems.push_back({file,
+                                 "of it " + std::to_string(end - begin) +
+                                     " bytes are read, too few for a context of " +
+                                     std::to_string(context) + " and what follows it",
+                                 "use a longer text or a smaller data.context"});
+      continue;
+    }
+    for (std::size_t at = begin; at + context < end; at += context) {
+      const auto first = bytes->begin() + static_cast<std::ptrdiff_t>(at);
+      const auto last = first + static_cast<std::ptrdiff_t>(context);
+      data->bytes.insert(data->bytes.end(), first, last);
+      data->labels.insert(data->labels.end(), first + 1, last + 1);
+    }
+  }
+  if (loaded.problems.empty()) loaded.data = std::move(data);
+  return loaded;
+}
+
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Data sets from files: IDX (MNIST and its relatives), CIFAR-10's binary form, CSV.
+// Data sets from files: IDX (MNIST and its relatives), CIFAR-10's binary form, CSV, text.
 #pragma once
 
 #include <cstddef>
@@ -34,5 +34,13 @@ LoadedDataSet read_cifar10(const std::vector<std::string>& files);
 /// column is a label (a whole number from 0) when `targets` is 0, else the last `targets` columns
 /// are targets.
 LoadedDataSet read_csv(const std::string& file, std::size_t targets);
+
+/// Which bytes of every file of a text are read.
+enum class TextPart { whole, but_last_tenth, last_tenth };
+
+/// Files of any bytes, plain or compressed with gzip, cut into windows of `context` bytes (1 or
+/// more): what follows each of them is its label, so a window takes context + 1 bytes and the next
+/// one begins at the last of these. What is left at a part's end is left out.
+LoadedDataSet read_text(const std::vector<std::string>& files, std::size_t context, TextPart part);
 
 }  // namespace gv

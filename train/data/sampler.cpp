@@ -52,18 +52,20 @@ Sampler::Gathered& Sampler::gather(std::uint64_t begin, std::size_t size) {
   newest_ = 1 - newest_;
   Gathered& buffer = gathered_[newest_];
   const std::size_t width = shard_->features();
+  const std::size_t labels = shard_->classes > 0 ? shard_->predictions : 0;
   const std::size_t targets = shard_->target_width;
   buffer.begin = begin;
   buffer.size = size;
   buffer.inputs.resize(size * width);
-  if (shard_->classes > 0) buffer.labels.resize(size);
+  buffer.labels.resize(size * labels);
   buffer.targets.resize(size * targets);
   const std::vector<std::uint32_t>& samples = order(begin / shard_->size());
   const std::size_t first = begin % shard_->size();
   for (std::size_t i = 0; i < size; ++i) {
     const std::uint32_t sample = samples[(first + i) % samples.size()];
     shard_->read(sample, std::span(buffer.inputs).subspan(i * width, width));
-    if (!buffer.labels.empty()) buffer.labels[i] = shard_->labels[sample];
+    std::copy_n(shard_->labels.begin() + static_cast<std::ptrdiff_t>(sample * labels), labels,
+                buffer.labels.begin() + static_cast<std::ptrdiff_t>(i * labels));
     std::copy_n(shard_->targets.begin() + static_cast<std::ptrdiff_t>(sample * targets), targets,
                 buffer.targets.begin() + static_cast<std::ptrdiff_t>(i * targets));
   }

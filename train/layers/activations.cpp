@@ -1,7 +1,7 @@
 // Element-wise activations, and flatten, which only renames the shape.
 #include <cmath>
-#include <numbers>
 
+#include "train/layers/functions.hpp"
 #include "train/layers/layer.hpp"
 
 namespace gv {
@@ -62,22 +62,22 @@ struct Tanh {
   }
 };
 
-/// Exact form x * Phi(x) (Hendrycks and Gimpel 2016).
-struct Gelu {
-  template <class T>
-  static T cumulative(T x) {
-    return (1 + std::erf(x / std::numbers::sqrt2_v<T>)) / 2;
+template <class T>
+class Gelu final : public Layer<T> {
+ public:
+  explicit Gelu(const LayerPlan& plan) : size_(elements(plan.in)) {}
+
+  void forward(const T*, const T* in, T* out, std::size_t batch, bool, Rng&) override {
+    gelu(in, out, batch * size_);
   }
-  template <class T>
-  static T value(T x) {
-    return x * cumulative(x);
+
+  void backward_input(const T*, const T* in, const T*, const T* d_out, T* d_in,
+                      std::size_t batch) override {
+    if (d_in != nullptr) gelu_backward(in, d_out, d_in, batch * size_);
   }
-  template <class T>
-  static T slope(T x, T) {
-    const T density =
-        std::exp(-x * x / 2) * std::numbers::inv_sqrtpi_v<T> / std::numbers::sqrt2_v<T>;
-    return cumulative(x) + x * density;
-  }
+
+ private:
+  std::size_t size_;
 };
 
 }  // namespace
@@ -90,7 +90,7 @@ std::unique_ptr<Layer<T>> make_activation(const LayerPlan& plan) {
     case LayerKind::tanh:
       return std::make_unique<Elementwise<T, Tanh>>(plan);
     case LayerKind::gelu:
-      return std::make_unique<Elementwise<T, Gelu>>(plan);
+      return std::make_unique<Gelu<T>>(plan);
     default:
       return std::make_unique<Elementwise<T, Identity>>(plan);
   }

@@ -14,11 +14,11 @@ class Dense final : public Layer<T> {
  public:
   explicit Dense(const LayerPlan& plan)
       : plan_(plan),
-        inputs_(static_cast<Eigen::Index>(elements(plan.in))),
+        inputs_(static_cast<Eigen::Index>(elements(plan.in) / plan.rows)),
         outputs_(static_cast<Eigen::Index>(plan.spec.units)) {}
 
   void forward(const T* parameters, const T* in, T* out, std::size_t batch, bool, Rng&) override {
-    const auto rows = static_cast<Eigen::Index>(batch);
+    const auto rows = static_cast<Eigen::Index>(batch * plan_.rows);
     const Eigen::Map<const Matrix<T>> x(in, rows, inputs_);                             // (B, I)
     const Eigen::Map<const Matrix<T>> w(parameters + plan_.weight, outputs_, inputs_);  // (O, I)
     const Eigen::Map<const Eigen::RowVectorX<T>> b(parameters + plan_.bias, outputs_);  // (O)
@@ -30,7 +30,7 @@ class Dense final : public Layer<T> {
   void backward_input(const T* parameters, const T*, const T*, const T* d_out, T* d_in,
                       std::size_t batch) override {
     if (d_in == nullptr) return;
-    const auto rows = static_cast<Eigen::Index>(batch);
+    const auto rows = static_cast<Eigen::Index>(batch * plan_.rows);
     const Eigen::Map<const Matrix<T>> w(parameters + plan_.weight, outputs_, inputs_);
     const Eigen::Map<const Matrix<T>> dy(d_out, rows, outputs_);
     Eigen::Map<Matrix<T>> dx(d_in, rows, inputs_);
@@ -39,7 +39,7 @@ class Dense final : public Layer<T> {
 
   void backward_weight(const T*, const T* in, const T*, const T* d_out, T* d_parameters,
                        std::size_t batch) override {
-    const auto rows = static_cast<Eigen::Index>(batch);
+    const auto rows = static_cast<Eigen::Index>(batch * plan_.rows);
     const Eigen::Map<const Matrix<T>> x(in, rows, inputs_);
     const Eigen::Map<const Matrix<T>> dy(d_out, rows, outputs_);
     Eigen::Map<Matrix<T>> dw(d_parameters + plan_.weight, outputs_, inputs_);

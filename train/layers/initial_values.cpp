@@ -1,19 +1,37 @@
-// Draws for weights, zeros for biases, ones for gains.
+// Draws for weights and tables, zeros for biases, ones for gains.
 #include "train/layers/initial_values.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 namespace gv {
+namespace {
 
-void initialise(const ModelPlan&, const Layout& layout, std::span<float> parameters, Rng rng) {
+/// Of the normal numbers that a tensor begins as; 0 if it begins as something else.
+double deviation_of(const ModelPlan& whole, double deviation, const TensorSlot& slot) {
+  constexpr double of_tables = 0.02;
+  if (slot.name.ends_with(".tokens") || slot.name.ends_with(".positions")) return of_tables;
+  if (!slot.name.ends_with(".weight")) return 0;
+  const auto& slots = whole.layout.slots();
+  const auto found = std::ranges::find(slots, slot.name, &TensorSlot::name);
+  const std::vector<std::size_t>& residual = whole.residual_weights;
+  const bool is_last = std::ranges::find(residual, found->offset) != residual.end();
+  return deviation / (is_last ? std::sqrt(static_cast<double>(residual.size())) : 1);
+}
+
+}  // namespace
+
+void initialise(const ModelPlan& whole, double deviation, const Layout& layout,
+                std::span<float> parameters, Rng rng) {
   for (const TensorSlot& slot : layout.slots()) {
     const std::span<float> values = parameters.subspan(slot.offset, slot.size);
-    if (slot.name.ends_with(".weight")) {
+    Rng draw = rng.fork(slot.name);
+    if (const double normal = deviation_of(whole, deviation, slot); normal > 0) {
+      for (float& value : values) value = static_cast<float>(normal * draw.normal());
+    } else if (slot.name.ends_with(".weight")) {
       // He 2015, uniform: the variance 2 / fan-in keeps activations alive through ReLUs.
       const double bound =
           std::sqrt(6.0 * static_cast<double>(slot.shape[0]) / static_cast<double>(slot.size));
-      Rng draw = rng.fork(slot.name);
       for (float& value : values) value = static_cast<float>((2 * draw.uniform() - 1) * bound);
     } else {
       std::ranges::fill(values, slot.name.ends_with(".gain") ? 1.0f : 0.0f);

@@ -8,9 +8,11 @@
 
 namespace gv {
 
-/// Fills `parameters` (layout.size() floats) as Model::initialise does, for a layout of tensors of
-/// `whole`: all of them, or those of a slice. What a tensor becomes depends on its name and `rng`
-/// alone, so a slice begins as it would in the whole model.
-void initialise(const ModelPlan& whole, const Layout& layout, std::span<float> parameters, Rng rng);
+/// Fills `parameters` (layout.size() floats) as Model::initialise does, with the spec's initial
+/// `deviation`, for a layout of tensors of `whole`: all of them, or those of a slice. What a tensor
+/// becomes depends on its name, its place in `whole` and `rng` alone, so a slice begins as it would
+/// in the whole model.
+void initialise(const ModelPlan& whole, double deviation, const Layout& layout,
+                std::span<float> parameters, Rng rng);
 
 }  // namespace gv

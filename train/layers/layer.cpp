@@ -18,6 +18,12 @@ std::unique_ptr<Layer<T>> make_layer(const LayerPlan& plan) {
     case LayerKind::layer_norm:
     case LayerKind::group_norm:
       return make_normalisation<T>(plan);
+    case LayerKind::embedding:
+      return make_embedding<T>(plan);
+    case LayerKind::attention:
+      return make_attention<T>(plan);
+    case LayerKind::residual:
+      return make_residual<T>(plan);
     case LayerKind::flatten:
     case LayerKind::relu:
     case LayerKind::tanh:

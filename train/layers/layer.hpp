@@ -52,5 +52,11 @@ template <class T>
 std::unique_ptr<Layer<T>> make_dropout(const LayerPlan& plan);
 template <class T>
 std::unique_ptr<Layer<T>> make_normalisation(const LayerPlan& plan);
+template <class T>
+std::unique_ptr<Layer<T>> make_embedding(const LayerPlan& plan);
+template <class T>
+std::unique_ptr<Layer<T>> make_attention(const LayerPlan& plan);
+template <class T>
+std::unique_ptr<Layer<T>> make_residual(const LayerPlan& plan);
 
 }  // namespace gv

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "consensus/base/check.hpp"
+#include "train/layers/functions.hpp"
 
 namespace gv {
 
@@ -14,19 +16,19 @@ LossSum cross_entropy(std::span<const T> outputs, std::span<const std::int32_t> 
   check(outputs.size() == labels.size() * classes, "one label for each row of outputs");
   LossSum sum;
   const T share = T(1) / static_cast<T>(labels.size());
+  std::vector<T> powers(classes);
   for (std::size_t n = 0; n < labels.size(); ++n) {
     const std::span<const T> row = outputs.subspan(n * classes, classes);
     const auto label = static_cast<std::size_t>(labels[n]);
     check(label < classes, "a label names one of the classes");
     const auto largest = std::ranges::max_element(row);
-    T total = 0;
-    for (const T value : row) total += std::exp(value - *largest);
+    const T total = exponentials(row.data(), powers.data(), classes);
     sum.loss += static_cast<double>(std::log(total) - (row[label] - *largest));
     sum.correct += static_cast<std::size_t>(largest - row.begin()) == label;
     if (d_outputs.empty()) continue;
     const std::span<T> d_row = d_outputs.subspan(n * classes, classes);
-    for (std::size_t i = 0; i < classes; ++i)
-      d_row[i] = std::exp(row[i] - *largest) / total * share;
+    const T factor = share / total;
+    for (std::size_t i = 0; i < classes; ++i) d_row[i] = powers[i] * factor;
     d_row[label] -= share;
   }
   return sum;

@@ -4,23 +4,63 @@
 #include <cmath>
 #include <vector>
 
+#include "train/layers/functions.hpp"
 #include "train/layers/layer.hpp"
 
 namespace gv {
 namespace {
 
-constexpr double epsilon = 1e-5;
-
-/// y = gain * (x - mean) / sqrt(variance + epsilon) + bias over groups of consecutive elements.
-/// Layer norm is one group with a gain for every element; group norm has one for every channel.
+/// y = gain * (x - mean) / sqrt(variance + epsilon) + bias over each row: a whole sample, or what
+/// it holds at one position.
 template <class T>
-class Normalisation final : public Layer<T> {
+class LayerNorm final : public Layer<T> {
  public:
-  explicit Normalisation(const LayerPlan& plan)
+  explicit LayerNorm(const LayerPlan& plan) : plan_(plan), width_(elements(plan.in) / plan.rows) {}
+
+  void forward(const T* parameters, const T* in, T* out, std::size_t batch, bool, Rng&) override {
+    statistics_.resize(batch * plan_.rows);
+    for (std::size_t row = 0; row < statistics_.size(); ++row) {
+      statistics_[row] = normalise_row(in + row * width_, parameters + plan_.weight,
+                                       parameters + plan_.bias, out + row * width_, width_);
+    }
+  }
+
+  void backward_input(const T* parameters, const T* in, const T*, const T* d_out, T* d_in,
+                      std::size_t) override {
+    if (d_in == nullptr) return;
+    for (std::size_t row = 0; row < statistics_.size(); ++row) {
+      normalise_row_input(statistics_[row], in + row * width_, parameters + plan_.weight,
+                          d_out + row * width_, d_in + row * width_, width_);
+    }
+  }
+
+  void backward_weight(const T*, const T* in, const T*, const T* d_out, T* d_parameters,
+                       std::size_t) override {
+    T* d_gain = d_parameters + plan_.weight;
+    T* d_bias = d_parameters + plan_.bias;
+    std::fill_n(d_gain, width_, T(0));
+    std::fill_n(d_bias, width_, T(0));
+    for (std::size_t row = 0; row < statistics_.size(); ++row) {
+      normalise_row_weight(statistics_[row], in + row * width_, d_out + row * width_, d_gain,
+                           d_bias, width_);
+    }
+  }
+
+ private:
+  LayerPlan plan_;
+  std::size_t width_;
+  std::vector<RowStatistics<T>> statistics_;
+};
+
+/// The same over groups of consecutive channels, with a gain for every channel.
+template <class T>
+class GroupNorm final : public Layer<T> {
+ public:
+  explicit GroupNorm(const LayerPlan& plan)
       : plan_(plan),
-        groups_(plan.spec.kind == LayerKind::group_norm ? plan.spec.groups : 1),
+        groups_(plan.spec.groups),
         span_(elements(plan.in) / groups_),
-        per_gain_(plan.spec.kind == LayerKind::group_norm ? plan.in[1] * plan.in[2] : 1) {}
+        per_gain_(plan.in[1] * plan.in[2]) {}
 
   void forward(const T* parameters, const T* in, T* out, std::size_t batch, bool, Rng&) override {
     const T* gain = parameters + plan_.weight;
@@ -36,7 +76,7 @@ class Normalisation final : public Layer<T> {
       for (std::size_t i = 0; i < span_; ++i) variance += (x[i] - mean) * (x[i] - mean);
       variance /= static_cast<T>(span_);
       means_[g] = mean;
-      scales_[g] = 1 / std::sqrt(variance + static_cast<T>(epsilon));
+      scales_[g] = 1 / std::sqrt(variance + static_cast<T>(norm_epsilon));
       const std::size_t first = g % groups_ * span_;
       for (std::size_t i = 0; i < span_; ++i) {
         const std::size_t own = (first + i) / per_gain_;
@@ -77,7 +117,7 @@ class Normalisation final : public Layer<T> {
                        std::size_t batch) override {
     T* d_gain = d_parameters + plan_.weight;
     T* d_bias = d_parameters + plan_.bias;
-    const std::size_t gains = elements(plan_.in) / per_gain_;
+    const std::size_t gains = groups_ * span_ / per_gain_;
     std::fill_n(d_gain, gains, T(0));
     std::fill_n(d_bias, gains, T(0));
     for (std::size_t g = 0; g < batch * groups_; ++g) {
@@ -105,7 +145,8 @@ class Normalisation final : public Layer<T> {
 
 template <class T>
 std::unique_ptr<Layer<T>> make_normalisation(const LayerPlan& plan) {
-  return std::make_unique<Normalisation<T>>(plan);
+  if (plan.spec.kind == LayerKind::layer_norm) return std::make_unique<LayerNorm<T>>(plan);
+  return std::make_unique<GroupNorm<T>>(plan);
 }
 
 template std::unique_ptr<Layer<float>> make_normalisation(const LayerPlan&);

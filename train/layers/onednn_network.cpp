@@ -3,7 +3,6 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <csignal>
 #include <cstddef>
 #include <dnnl.hpp>
 #include <memory>
@@ -16,6 +15,7 @@
 #include "consensus/base/wide.hpp"
 #include "train/layers/layer.hpp"
 #include "train/layers/network.hpp"
+#include "train/layers/signals_held.hpp"
 
 namespace gv {
 namespace {
@@ -85,24 +85,6 @@ class Operation {
   Arguments arguments_;
 };
 
-/// Keeps signals away from this thread while it exists; what comes meanwhile is delivered after.
-/// Some of oneDNN's kernels use the stack pointer for something else, so a handler that ran then
-/// would get its frame written into whatever that points to: the heap, or the model.
-class SignalsHeld {
- public:
-  SignalsHeld() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsHeld() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsHeld(const SignalsHeld&) = delete;
-  SignalsHeld& operator=(const SignalsHeld&) = delete;
-
- private:
-  sigset_t before_{};
-};
-
 dnnl::primitive_attr own_scratch() {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -122,6 +104,8 @@ struct Tensor {
   memory values;
   memory gradient;
 
+  /// Of a tensor in plain memory.
+  std::size_t size() const { return values.get_desc().get_size() / sizeof(float); }
   bool is_plain(const Context& context) const { return values.get_desc() == context.plain(shape); }
 };
 
@@ -180,12 +164,13 @@ class DenseStep final : public Step {
  public:
   DenseStep(Context& context, const LayerPlan& plan, bool relu, Tensor& in, Tensor& out)
       : plan_(plan), relu_(relu), in_(in), out_(out) {
-    const memory::dim inputs = dim(elements(plan.in));
+    const memory::dim rows = dim(context.batch * plan.rows);
+    const memory::dim inputs = dim(elements(plan.in) / plan.rows);
     const memory::dim outputs = dim(plan.spec.units);
-    const memory::desc x({dim(context.batch), inputs}, f32, tag::ab);
+    const memory::desc x({rows, inputs}, f32, tag::ab);
     const memory::desc w({outputs, inputs}, f32, tag::ab);
     const memory::desc b({outputs}, f32, tag::a);
-    const memory::desc y({dim(context.batch), outputs}, f32, tag::ab);
+    const memory::desc y({rows, outputs}, f32, tag::ab);
     x_ = context.view(x);
     y_ = memory(y, context.engine, out.values.get_data_handle());
     dy_ = memory(y, context.engine, out.gradient.get_data_handle());
@@ -508,37 +493,65 @@ class PlainStep final : public Step {
   Tensor& out_;
 };
 
+GV_WIDE void add(const float* __restrict x, float* __restrict sum, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) sum[i] += x[i];
+}
+
+/// Before the layers inside a residual one: their input's gradient gets the sum's on top.
+class ForkStep final : public Step {
+ public:
+  explicit ForkStep(Tensor& in) : in_(in) {}
+  void join(const Tensor& out) { out_ = &out; }
+
+  void forward(const float*, bool, Rng&) override {}
+  void backward_input(const float*, bool wanted) override {
+    if (wanted) add(floats(out_->gradient), floats(in_.gradient), in_.size());
+  }
+
+ private:
+  Tensor& in_;
+  const Tensor* out_ = nullptr;
+};
+
+/// After them: the sum of what went in and what came out.
+class JoinStep final : public Step {
+ public:
+  JoinStep(const Tensor& in, Tensor& inside, Tensor& out) : in_(in), inside_(inside), out_(out) {}
+
+  void forward(const float*, bool, Rng&) override {
+    std::copy_n(floats(in_.values), in_.size(), floats(out_.values));
+    add(floats(inside_.values), floats(out_.values), in_.size());
+  }
+  void backward_input(const float*, bool) override {
+    std::copy_n(floats(out_.gradient), in_.size(), floats(inside_.gradient));
+  }
+
+ private:
+  const Tensor& in_;
+  Tensor& inside_;
+  Tensor& out_;
+};
+
+std::size_t count(const std::vector<LayerPlan>& layers) {
+  std::size_t sum = layers.size();
+  for (const LayerPlan& layer : layers) sum += count(layer.layers);
+  return sum;
+}
+
 class OnednnNetwork final : public Network<float> {
  public:
   OnednnNetwork(const ModelPlan& plan, std::size_t batch) : outputs_(plan.outputs) {
     use_one_thread();
     context_.batch = batch;
     // Tensors are referred to by the steps: none may move.
-    tensors_.reserve(2 * plan.layers.size() + 2);
+    tensors_.reserve(2 * count(plan.layers) + 2);
     tensors_.push_back({.shape = plan.in,
                         .values = context_.view(context_.plain(plan.in)),
                         .gradient = context_.make(context_.plain(plan.in))});
-    bool trained = false;
-    for (std::size_t i = 0; i < plan.layers.size(); ++i) {
-      const LayerPlan& layer = plan.layers[i];
-      const bool carried =
-          layer.spec.kind == LayerKind::dense || layer.spec.kind == LayerKind::conv2d;
-      const bool relu =
-          carried && i + 1 < plan.layers.size() && plan.layers[i + 1].spec.kind == LayerKind::relu;
-      if (!trained && layer.has_parameters) {
-        trained = true;
-        first_trained_ = steps_.size();
-      }
-      const bool pooled =
-          relu && i + 2 < plan.layers.size() && plan.layers[i + 2].spec.kind == LayerKind::max_pool;
-      add(layer, relu, pooled);
-      // Only the last of a layer's steps has parameters.
-      begins_.resize(steps_.size(), layer.weight);
-      if (relu) ++i;
-    }
+    append_layers(plan.layers);
     make_plain();
     begins_.resize(steps_.size(), plan.layout.size());
-    if (!trained) first_trained_ = steps_.size();
+    if (!trained_) first_trained_ = steps_.size();
   }
 
   std::span<const float> forward(std::span<const float> parameters, std::span<const float> inputs,
@@ -614,6 +627,47 @@ class OnednnNetwork final : public Network<float> {
     ready(done, end);
   }
 
+  void append_layers(const std::vector<LayerPlan>& layers) {
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      const LayerPlan& layer = layers[i];
+      const bool carried =
+          layer.spec.kind == LayerKind::dense || layer.spec.kind == LayerKind::conv2d;
+      const bool relu =
+          carried && i + 1 < layers.size() && layers[i + 1].spec.kind == LayerKind::relu;
+      if (!trained_ && layer.has_parameters()) {
+        trained_ = true;
+        first_trained_ = steps_.size();
+      }
+      const bool pooled =
+          relu && i + 2 < layers.size() && layers[i + 2].spec.kind == LayerKind::max_pool;
+      if (layer.spec.kind == LayerKind::residual) {
+        append_residual(layer);
+      } else {
+        add(layer, relu, pooled);
+        // Only the last of a layer's steps has parameters.
+        begins_.resize(steps_.size(), layer.begin);
+      }
+      if (relu) ++i;
+    }
+  }
+
+  void append_residual(const LayerPlan& layer) {
+    make_plain();
+    begins_.resize(steps_.size(), layer.begin);
+    Tensor& in = tensors_.back();
+    auto fork = std::make_unique<ForkStep>(in);
+    ForkStep& forked = *fork;
+    steps_.push_back(std::move(fork));
+    begins_.push_back(layer.begin);
+    append_layers(layer.layers);
+    make_plain();
+    Tensor& inside = tensors_.back();
+    Tensor& out = append_plain(layer.out);
+    forked.join(out);
+    steps_.push_back(std::make_unique<JoinStep>(in, inside, out));
+    begins_.resize(steps_.size(), layer.end);
+  }
+
   Tensor& append(const SampleShape& shape) {
     check(tensors_.size() < tensors_.capacity(), "tensors stay where they are");
     return tensors_.emplace_back(Tensor{.shape = shape, .values = {}, .gradient = {}});
@@ -687,6 +741,7 @@ class OnednnNetwork final : public Network<float> {
   std::vector<Tensor> tensors_;
   std::vector<std::unique_ptr<Step>> steps_;
   std::vector<std::size_t> begins_;  ///< Where in the flat vector each step's parameters begin.
+  bool trained_ = false;             ///< A layer so far has parameters.
   std::size_t first_trained_ = 0;    ///< Steps before it have no parameters.
   bool gate_in_pool_ = false;        ///< The pool that is added next does the ReLU's backward pass.
 };

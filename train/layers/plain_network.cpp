@@ -5,6 +5,7 @@
 
 #include "train/layers/layer.hpp"
 #include "train/layers/network.hpp"
+#include "train/layers/signals_held.hpp"
 
 namespace gv {
 namespace {
@@ -15,9 +16,9 @@ class PlainNetwork final : public Network<T> {
   PlainNetwork(const ModelPlan& plan, std::size_t batch) : batch_(batch) {
     gradients_.emplace_back(batch * elements(plan.in));
     for (const LayerPlan& layer : plan.layers) {
-      if (first_trained_ == layers_.size() && !layer.has_parameters) ++first_trained_;
+      if (first_trained_ == layers_.size() && !layer.has_parameters()) ++first_trained_;
       layers_.push_back(make_layer<T>(layer));
-      begins_.push_back(layer.weight);
+      begins_.push_back(layer.begin);
       outputs_.emplace_back(batch * elements(layer.out));
       gradients_.emplace_back(batch * elements(layer.out));
     }
@@ -25,6 +26,7 @@ class PlainNetwork final : public Network<T> {
 
   std::span<const T> forward(std::span<const T> parameters, std::span<const T> inputs,
                              bool training, Rng& rng) override {
+    const SignalsHeld held;
     inputs_ = inputs;
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       layers_[i]->forward(parameters.data(), input(i), outputs_[i].data(), batch_, training, rng);
@@ -35,6 +37,7 @@ class PlainNetwork final : public Network<T> {
   std::span<const T> backward(std::span<const T> parameters, std::span<const T> d_outputs,
                               std::span<T> gradient, const ReadyRange& ready,
                               bool want_d_inputs) override {
+    const SignalsHeld held;
     std::size_t done = gradient.size();
     std::ranges::copy(d_outputs, gradients_.back().begin());
     for (std::size_t i = layers_.size(); i-- > first_needed(want_d_inputs);) {
@@ -46,6 +49,7 @@ class PlainNetwork final : public Network<T> {
 
   std::span<const T> backward_input(std::span<const T> parameters, std::span<const T> d_outputs,
                                     bool want_d_inputs) override {
+    const SignalsHeld held;
     std::ranges::copy(d_outputs, gradients_.back().begin());
     for (std::size_t i = layers_.size(); i-- > first_needed(want_d_inputs);) {
       input_part(i, parameters, want_d_inputs);
@@ -55,6 +59,7 @@ class PlainNetwork final : public Network<T> {
 
   void backward_weight(std::span<const T> parameters, std::span<T> gradient,
                        const ReadyRange& ready) override {
+    const SignalsHeld held;
     std::size_t done = gradient.size();
     for (std::size_t i = layers_.size(); i-- > first_trained_;) {
       weight_part(i, parameters, gradient, ready, done);

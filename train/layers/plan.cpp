@@ -14,6 +14,9 @@ namespace {
 /// More elements than this in one tensor is a slip of the pen, not a model for this program.
 constexpr std::size_t elements_max = std::size_t{1} << 31;
 
+/// Ids travel as floats, which hold whole numbers up to here.
+constexpr std::size_t vocabulary_max = std::size_t{1} << 24;
+
 std::string_view stem(LayerKind kind) {
   switch (kind) {
     case LayerKind::dense:
@@ -23,6 +26,10 @@ std::string_view stem(LayerKind kind) {
     case LayerKind::layer_norm:
     case LayerKind::group_norm:
       return "norm";
+    case LayerKind::embedding:
+      return "embedding";
+    case LayerKind::attention:
+      return "attention";
     default:
       return "layer";
   }
@@ -34,100 +41,243 @@ std::size_t slide(std::size_t size, std::size_t kernel, std::size_t stride, std:
   return kernel == 0 || stride == 0 || kernel > padded ? 0 : (padded - kernel) / stride + 1;
 }
 
-}  // namespace
+std::string text(const SampleShape& shape) {
+  return std::to_string(shape[0]) + "x" + std::to_string(shape[1]) + "x" + std::to_string(shape[2]);
+}
 
-ModelPlan plan_model(const ModelSpec& spec, const SampleShape& input, Problems& problems) {
-  ModelPlan plan;
-  plan.in = input;
-  SampleShape shape = input;
-  std::map<std::string, int> numbers;
-  const auto problem = [&](std::size_t index, std::string reason, std::string remedy) {
-    problems.push_back(
-        {"layers[" + std::to_string(index) + "]", std::move(reason), std::move(remedy)});
-  };
-  if (spec.layers.empty())
-    problems.push_back({"layers", "there are none", "name at least one dense layer"});
-  for (std::size_t i = 0; i < spec.layers.size(); ++i) {
-    LayerPlan layer{
-        .spec = spec.layers[i], .in = shape, .out = shape, .weight = plan.layout.size()};
+/// Resolves layer after layer, those inside others included.
+class Planner {
+ public:
+  Planner(ModelPlan& plan, Problems& problems) : plan_(plan), problems_(problems) {}
+
+  /// Appends the layers of `specs` to `into`; `place` is where the list is. False: it went wrong
+  /// and what follows makes no sense.
+  bool append(const std::vector<LayerSpec>& specs, const std::string& place, SampleShape& shape,
+              std::vector<LayerPlan>& into) {
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      place_ = place + "[" + std::to_string(i) + "]";
+      const std::size_t at = plan_.layout.size();
+      LayerPlan layer{.spec = specs[i],
+                      .in = shape,
+                      .out = shape,
+                      .begin = at,
+                      .end = at,
+                      .weight = at,
+                      .bias = at};
+      if (!resolve(layer)) return false;
+      layer.end = plan_.layout.size();
+      shape = layer.out;
+      into.push_back(std::move(layer));
+    }
+    return true;
+  }
+
+ private:
+  bool refuse(std::string reason, std::string remedy) {
+    problems_.push_back({place_, std::move(reason), std::move(remedy)});
+    return false;
+  }
+
+  std::string new_name(LayerKind kind) {
+    std::string name(stem(kind));
+    return name + std::to_string(++numbers_[name]);
+  }
+
+  /// Weights and biases, one after the other.
+  void add(LayerPlan& layer, const std::string& first, std::vector<std::size_t> dimensions,
+           std::size_t biases, const std::string& second = ".bias") {
+    const std::string name = new_name(layer.spec.kind);
+    plan_.layout.add(name + first, std::move(dimensions));
+    layer.bias = plan_.layout.size();
+    plan_.layout.add(name + second, {biases});
+  }
+
+  bool resolve(LayerPlan& layer) {
     LayerSpec& own = layer.spec;
-    const auto add = [&](std::string name, const char* first, std::vector<std::size_t> dimensions,
-                         std::size_t biases) {
-      name += std::to_string(++numbers[name]);
-      layer.has_parameters = true;
-      plan.layout.add(name + first, std::move(dimensions));
-      layer.bias = plan.layout.size();
-      plan.layout.add(name + ".bias", {biases});
-    };
-    const std::string name(stem(own.kind));
+    const SampleShape& shape = layer.in;
     switch (own.kind) {
       case LayerKind::dense:
-        if (own.units == 0) {
-          problem(i, "a dense layer needs units", "set units to the number of its outputs");
-          return plan;
-        }
-        layer.out = {own.units, 1, 1};
-        if (own.units > elements_max / elements(shape)) {
-          problem(i, "the layer is too large", "use fewer units");
-          return plan;
-        }
-        add(name, ".weight", {own.units, elements(shape)}, own.units);
-        break;
+        return resolve_dense(layer);
       case LayerKind::conv2d:
         if (own.stride == 0) own.stride = 1;
         layer.out = {own.units, slide(shape[1], own.kernel, own.stride, own.padding),
                      slide(shape[2], own.kernel, own.stride, own.padding)};
         if (own.units == 0 || own.padding >= std::max<std::size_t>(own.kernel, 1) ||
             elements(layer.out) == 0) {
-          problem(i,
-                  "a convolution needs units and a kernel that fits its input of " +
-                      std::to_string(shape[1]) + "x" + std::to_string(shape[2]),
-                  "set units, kernel and a padding below the kernel");
-          return plan;
+          return refuse("a convolution needs units and a kernel that fits its input of " +
+                            std::to_string(shape[1]) + "x" + std::to_string(shape[2]),
+                        "set units, kernel and a padding below the kernel");
         }
-        add(name, ".weight", {own.units, shape[0], own.kernel, own.kernel}, own.units);
-        break;
+        add(layer, ".weight", {own.units, shape[0], own.kernel, own.kernel}, own.units);
+        return true;
       case LayerKind::max_pool:
       case LayerKind::avg_pool:
         if (own.stride == 0) own.stride = own.kernel;
         layer.out = {shape[0], slide(shape[1], own.kernel, own.stride, 0),
                      slide(shape[2], own.kernel, own.stride, 0)};
         if (elements(layer.out) == 0) {
-          problem(i,
-                  "a pool needs a kernel that fits its input of " + std::to_string(shape[1]) + "x" +
-                      std::to_string(shape[2]),
-                  "set kernel to at most that");
-          return plan;
+          return refuse("a pool needs a kernel that fits its input of " + std::to_string(shape[1]) +
+                            "x" + std::to_string(shape[2]),
+                        "set kernel to at most that");
         }
-        break;
+        return true;
       case LayerKind::flatten:
         layer.out = {elements(shape), 1, 1};
-        break;
+        return true;
       case LayerKind::dropout:
         if (!(own.rate >= 0 && own.rate < 1)) {
-          problem(i, "the rate of a dropout layer is a probability below 1",
-                  "set rate to 0.5 or so");
+          refuse("the rate of a dropout layer is a probability below 1", "set rate to 0.5 or so");
         }
-        break;
+        return true;
       case LayerKind::layer_norm:
-        add(name, ".gain", {elements(shape)}, elements(shape));
-        break;
+        if (own.per_position) layer.rows = shape[0];
+        add(layer, ".gain", {elements(shape) / layer.rows}, elements(shape) / layer.rows);
+        return true;
       case LayerKind::group_norm:
         if (own.groups == 0 || shape[0] % own.groups != 0) {
-          problem(i, "groups must divide the " + std::to_string(shape[0]) + " channels",
-                  "choose a divisor");
-          return plan;
+          return refuse("groups must divide the " + std::to_string(shape[0]) + " channels",
+                        "choose a divisor");
         }
-        add(name, ".gain", {shape[0]}, shape[0]);
-        break;
+        add(layer, ".gain", {shape[0]}, shape[0]);
+        return true;
+      case LayerKind::embedding:
+        return resolve_embedding(layer);
+      case LayerKind::attention:
+        return resolve_attention(layer);
+      case LayerKind::residual:
+        return resolve_residual(layer);
       case LayerKind::relu:
       case LayerKind::tanh:
       case LayerKind::gelu:
-        break;
+        return true;
     }
-    shape = layer.out;
-    plan.layers.push_back(layer);
+    return true;
   }
+
+  bool resolve_dense(LayerPlan& layer) {
+    const LayerSpec& own = layer.spec;
+    if (own.per_position) layer.rows = layer.in[0];
+    const std::size_t width = elements(layer.in) / layer.rows;
+    if (own.units == 0) {
+      return refuse("a dense layer needs units", "set units to the number of its outputs");
+    }
+    layer.out =
+        own.per_position ? SampleShape{layer.rows, 1, own.units} : SampleShape{own.units, 1, 1};
+    if (own.units > elements_max / width)
+      return refuse("the layer is too large", "use fewer units");
+    if (!own.tied) {
+      add(layer, ".weight", {own.units, width}, own.units);
+      return true;
+    }
+    LayerPlan* first = plan_.layers.empty() ? nullptr : &plan_.layers.front();
+    if (first == nullptr || first->spec.kind != LayerKind::embedding || first->is_shared ||
+        first->spec.vocabulary != own.units || first->spec.units != width) {
+      return refuse("there is no table of " + std::to_string(own.units) + " x " +
+                        std::to_string(width) + " for this layer to be tied to",
+                    "begin the model with an embedding of that vocabulary and width, and tie one "
+                    "layer to it");
+    }
+    first->is_shared = true;
+    layer.weight = first->weight;
+    plan_.layout.add(new_name(own.kind) + ".bias", {own.units});
+    return true;
+  }
+
+  bool resolve_embedding(LayerPlan& layer) {
+    const LayerSpec& own = layer.spec;
+    if (layer.in[1] != 1 || layer.in[2] != 1) {
+      return refuse("an embedding takes one id at each position, not an input of " + text(layer.in),
+                    "use it as the first layer, on text");
+    }
+    if (own.units == 0 || own.vocabulary == 0 || own.vocabulary > vocabulary_max) {
+      return refuse("an embedding needs units and a vocabulary of 1 to 2^24",
+                    "set units to the width and vocabulary to 256 for bytes");
+    }
+    const std::string name = new_name(own.kind);
+    layer.out = {layer.in[0], 1, own.units};
+    plan_.layout.add(name + ".tokens", {own.vocabulary, own.units});
+    layer.bias = plan_.layout.size();
+    plan_.layout.add(name + ".positions", {layer.in[0], own.units});
+    return true;
+  }
+
+  bool resolve_attention(LayerPlan& layer) {
+    const std::size_t heads = layer.spec.heads;
+    const std::size_t width = layer.in[2];
+    if (layer.in[1] != 1) {
+      return refuse("attention takes a sequence, not an input of " + text(layer.in),
+                    "begin the model with an embedding");
+    }
+    if (heads == 0 || width % heads != 0) {
+      return refuse("heads must divide the width of " + std::to_string(width), "choose a divisor");
+    }
+    const std::string name = new_name(layer.spec.kind);
+    plan_.layout.add(name + ".qkv.weight", {3 * width, width});
+    layer.bias = plan_.layout.size();
+    plan_.layout.add(name + ".qkv.bias", {3 * width});
+    plan_.layout.add(name + ".out.weight", {width, width});
+    plan_.layout.add(name + ".out.bias", {width});
+    return true;
+  }
+
+  bool resolve_residual(LayerPlan& layer) {
+    const std::string own_place = place_;
+    if (!append(layer.spec.layers, own_place + ".layers", layer.out, layer.layers)) return false;
+    place_ = own_place;
+    if (layer.layers.empty()) return refuse("a residual layer without layers", "name some inside");
+    if (layer.out != layer.in) {
+      return refuse("a residual layer's sum needs what is inside to give " + text(layer.in) +
+                        ", not " + text(layer.out),
+                    "end it with a layer of that shape");
+    }
+    layer.spec.layers.clear();
+    const LayerPlan& last = layer.layers.back();
+    if (last.spec.kind == LayerKind::attention) {
+      plan_.residual_weights.push_back(attention_offsets(last).out_weight);
+    } else if (last.spec.kind == LayerKind::dense) {
+      plan_.residual_weights.push_back(last.weight);
+    }
+    return true;
+  }
+
+  ModelPlan& plan_;
+  Problems& problems_;
+  std::string place_;  ///< Of the layer being resolved.
+  std::map<std::string, int> numbers_;
+};
+
+bool is_tied(const LayerPlan& layer) {
+  return layer.spec.tied || std::ranges::any_of(layer.layers, is_tied);
+}
+
+/// The layer with its offsets counted from `begin` on, and so with those inside it.
+LayerPlan shifted(LayerPlan layer, std::size_t begin) {
+  for (std::size_t* offset : {&layer.begin, &layer.end, &layer.weight, &layer.bias}) {
+    *offset -= begin;
+  }
+  for (LayerPlan& inner : layer.layers) inner = shifted(std::move(inner), begin);
+  return layer;
+}
+
+}  // namespace
+
+AttentionOffsets attention_offsets(const LayerPlan& plan) {
+  const std::size_t width = plan.in[2];
+  const std::size_t out_weight = plan.bias + 3 * width;
+  return {.qkv_weight = plan.weight,
+          .qkv_bias = plan.bias,
+          .out_weight = out_weight,
+          .out_bias = out_weight + width * width};
+}
+
+ModelPlan plan_model(const ModelSpec& spec, const SampleShape& input, Problems& problems) {
+  ModelPlan plan;
+  plan.in = input;
+  if (spec.layers.empty()) {
+    problems.push_back({"layers", "there are none", "name at least one dense layer"});
+  }
+  SampleShape shape = input;
+  if (!Planner(plan, problems).append(spec.layers, "layers", shape, plan.layers)) return plan;
   plan.outputs = elements(shape);
   if (plan.layout.size() == 0 && problems.empty()) {
     problems.push_back({"layers", "no layer has parameters", "name at least one dense layer"});
@@ -135,11 +285,17 @@ ModelPlan plan_model(const ModelSpec& spec, const SampleShape& input, Problems& 
   return plan;
 }
 
+bool may_cut(const ModelPlan& plan, std::size_t at) {
+  if (at == 0) return true;
+  return std::none_of(plan.layers.begin() + static_cast<std::ptrdiff_t>(at), plan.layers.end(),
+                      is_tied);
+}
+
 ModelPlan slice(const ModelPlan& plan, std::size_t first, std::size_t last) {
   check(first < last && last <= plan.layers.size(), "a slice has layers of its plan");
-  const std::size_t begin = plan.layers[first].weight;
-  const std::size_t end =
-      last == plan.layers.size() ? plan.layout.size() : plan.layers[last].weight;
+  check(may_cut(plan, first) && may_cut(plan, last), "tied layers stay in one slice");
+  const std::size_t begin = plan.layers[first].begin;
+  const std::size_t end = plan.layers[last - 1].end;
   ModelPlan part;
   part.in = plan.layers[first].in;
   part.outputs = elements(plan.layers[last - 1].out);
@@ -147,10 +303,10 @@ ModelPlan slice(const ModelPlan& plan, std::size_t first, std::size_t last) {
     if (slot.offset >= begin && slot.offset < end) part.layout.add(slot.name, slot.shape);
   }
   for (std::size_t i = first; i < last; ++i) {
-    part.layers.push_back(plan.layers[i]);
-    LayerPlan& layer = part.layers.back();
-    layer.weight -= begin;
-    if (layer.has_parameters) layer.bias -= begin;
+    part.layers.push_back(shifted(plan.layers[i], begin));
+  }
+  for (const std::size_t weight : plan.residual_weights) {
+    if (weight >= begin && weight < end) part.residual_weights.push_back(weight - begin);
   }
   return part;
 }

@@ -1,0 +1,161 @@
+// Causal self-attention with several heads (Vaswani 2017).
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "train/layers/functions.hpp"
+#include "train/layers/layer.hpp"
+#include "train/layers/product.hpp"
+
+namespace gv {
+namespace {
+
+/// With B samples, T positions, width W, H heads of W/H each:
+///   qkv = x Wqkv^T + bqkv                                  (B, T, 3W)
+///   for each sample and head, of its columns q, k, v (T, W/H) of qkv:
+///     p[i] = softmax over j <= i of q[i] k[j] / sqrt(W/H)  (T, T), zero for j > i
+///     its columns of mixed are p v                         (B, T, W)
+///   y = mixed Wout^T + bout
+template <class T>
+class Attention final : public Layer<T> {
+ public:
+  explicit Attention(const LayerPlan& plan)
+      : at_(attention_offsets(plan)),
+        positions_(plan.in[0]),
+        width_(plan.in[2]),
+        heads_(plan.spec.heads),
+        head_(width_ / heads_),
+        scale_(1 / std::sqrt(static_cast<T>(head_))) {}
+
+  void forward(const T* parameters, const T* in, T* out, std::size_t batch, bool, Rng&) override {
+    const std::size_t rows = batch * positions_;
+    qkv_.resize(rows * 3 * width_);
+    mixed_.resize(rows * width_);
+    shares_.resize(batch * heads_ * area());
+    project(in, rows, width_, parameters + at_.qkv_weight, parameters + at_.qkv_bias, 3 * width_,
+            qkv_.data());
+    each_head(batch, [&](std::size_t row, std::size_t column, T* p) {
+      const T* q = qkv_.data() + row * 3 * width_ + column;
+      multiply<T>({positions_, positions_, head_}, {q, 3 * width_}, {key(q), 3 * width_, true}, p,
+                  positions_, scale_);
+      for (std::size_t i = 0; i < positions_; ++i) softmax(p + i * positions_, i + 1);
+      multiply<T>({positions_, head_, positions_}, {p, positions_}, {value(q), 3 * width_},
+                  mixed_.data() + row * width_ + column, width_);
+    });
+    project(mixed_.data(), rows, width_, parameters + at_.out_weight, parameters + at_.out_bias,
+            width_, out);
+  }
+
+  /// The names are forward's with d_ in front; d_s is of the products q k / sqrt(W/H).
+  void backward_input(const T* parameters, const T*, const T*, const T* d_out, T* d_in,
+                      std::size_t batch) override {
+    const std::size_t rows = batch * positions_;
+    d_mixed_.resize(rows * width_);
+    d_qkv_.resize(rows * 3 * width_);
+    d_s_.resize(area());
+    multiply<T>({rows, width_, width_}, {d_out, width_}, {parameters + at_.out_weight, width_},
+                d_mixed_.data(), width_);
+    each_head(batch, [&](std::size_t row, std::size_t column, const T* p) {
+      const std::size_t stride = 3 * width_;
+      const T* q = qkv_.data() + row * stride + column;
+      const T* d_mixed = d_mixed_.data() + row * width_ + column;
+      T* d_q = d_qkv_.data() + row * stride + column;
+      T* d_s = d_s_.data();
+      multiply<T>({positions_, head_, positions_}, {p, positions_, true}, {d_mixed, width_},
+                  value(d_q), stride);
+      multiply<T>({positions_, positions_, head_}, {d_mixed, width_}, {value(q), stride, true}, d_s,
+                  positions_);
+      for (std::size_t i = 0; i < positions_; ++i) {
+        softmax_backward(p + i * positions_, d_s + i * positions_, i + 1);
+        std::fill(d_s + i * positions_ + i + 1, d_s + (i + 1) * positions_, T(0));
+      }
+      multiply<T>({positions_, head_, positions_}, {d_s, positions_}, {key(q), stride}, d_q, stride,
+                  scale_);
+      multiply<T>({positions_, head_, positions_}, {d_s, positions_, true}, {q, stride}, key(d_q),
+                  stride, scale_);
+    });
+    if (d_in == nullptr) return;
+    multiply<T>({rows, width_, 3 * width_}, {d_qkv_.data(), 3 * width_},
+                {parameters + at_.qkv_weight, width_}, d_in, width_);
+  }
+
+  void backward_weight(const T*, const T* in, const T*, const T* d_out, T* d_parameters,
+                       std::size_t batch) override {
+    const std::size_t rows = batch * positions_;
+    project_backward(mixed_.data(), rows, width_, d_out, width_, d_parameters + at_.out_weight,
+                     d_parameters + at_.out_bias);
+    project_backward(in, rows, width_, d_qkv_.data(), 3 * width_, d_parameters + at_.qkv_weight,
+                     d_parameters + at_.qkv_bias);
+  }
+
+ private:
+  std::size_t area() const { return positions_ * positions_; }
+  template <class Pointer>
+  Pointer key(Pointer query) const {
+    return query + width_;
+  }
+  template <class Pointer>
+  Pointer value(Pointer query) const {
+    return query + 2 * width_;
+  }
+
+  /// Calls visit(first row of the sample, first column of the head, its p).
+  template <class Visit>
+  void each_head(std::size_t batch, Visit visit) {
+    for (std::size_t n = 0; n < batch; ++n) {
+      for (std::size_t h = 0; h < heads_; ++h) {
+        visit(n * positions_, h * head_, shares_.data() + (n * heads_ + h) * area());
+      }
+    }
+  }
+
+  /// y = x w^T + b.
+  static void project(const T* x, std::size_t rows, std::size_t inputs, const T* w, const T* b,
+                      std::size_t outputs, T* y) {
+    multiply<T>({rows, outputs, inputs}, {x, inputs}, {w, inputs, true}, y, outputs);
+    for (std::size_t row = 0; row < rows; ++row) {
+      for (std::size_t i = 0; i < outputs; ++i) y[row * outputs + i] += b[i];
+    }
+  }
+
+  static void project_backward(const T* x, std::size_t rows, std::size_t inputs, const T* dy,
+                               std::size_t outputs, T* dw, T* db) {
+    multiply<T>({outputs, inputs, rows}, {dy, outputs, true}, {x, inputs}, dw, inputs);
+    std::fill_n(db, outputs, T(0));
+    for (std::size_t row = 0; row < rows; ++row) {
+      for (std::size_t i = 0; i < outputs; ++i) db[i] += dy[row * outputs + i];
+    }
+  }
+
+  /// Of the first `count` values, in place; the rest of the row becomes zero.
+  void softmax(T* row, std::size_t count) const {
+    const T share = 1 / exponentials(row, row, count);
+    for (std::size_t j = 0; j < count; ++j) row[j] *= share;
+    std::fill(row + count, row + positions_, T(0));
+  }
+
+  AttentionOffsets at_;
+  std::size_t positions_;
+  std::size_t width_;
+  std::size_t heads_;
+  std::size_t head_;  ///< Width of one head.
+  T scale_;
+  std::vector<T> qkv_;
+  std::vector<T> shares_;  ///< p of every sample and head.
+  std::vector<T> mixed_;
+  std::vector<T> d_mixed_;
+  std::vector<T> d_qkv_;
+  std::vector<T> d_s_;  ///< Of one head.
+};
+
+}  // namespace
+
+template <class T>
+std::unique_ptr<Layer<T>> make_attention(const LayerPlan& plan) {
+  return std::make_unique<Attention<T>>(plan);
+}
+
+template std::unique_ptr<Layer<float>> make_attention(const LayerPlan&);
+template std::unique_ptr<Layer<double>> make_attention(const LayerPlan&);
+
+}  // namespace gv

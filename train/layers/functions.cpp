@@ -1,0 +1,199 @@
+// Loops without branches: each body is written once and compiled for float and double.
+#include "train/layers/functions.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+
+#include "consensus/base/wide.hpp"
+
+// Bodies become part of the functions at the end of the file, which exist for each vector width.
+#define GV_BODY [[gnu::always_inline]] inline
+
+namespace gv {
+namespace {
+
+constexpr std::size_t lanes = 16;
+
+/// e^x for x <= 0: 2^n times a polynomial in the rest (Cephes). Below -87, where a float ends, it
+/// stays at 2e-38.
+GV_BODY float exponential(float x) {
+  x = x < -87.0f ? -87.0f : x;
+  // Adding and subtracting 1.5 * 2^23 rounds to a whole number.
+  constexpr float rounder = 12582912.0f;
+  const float n = (x * std::numbers::log2e_v<float> + rounder) - rounder;
+  const float rest = (x - n * 0.693359375f) - n * -2.12194440e-4f;
+  float sum = 1.9875691500e-4f;
+  sum = sum * rest + 1.3981999507e-3f;
+  sum = sum * rest + 8.3334519073e-3f;
+  sum = sum * rest + 4.1665795894e-2f;
+  sum = sum * rest + 1.6666665459e-1f;
+  sum = sum * rest + 5.0000001201e-1f;
+  sum = sum * rest * rest + rest + 1.0f;
+  const auto power = static_cast<std::uint32_t>((static_cast<std::int32_t>(n) + 127) << 23);
+  return sum * std::bit_cast<float>(power);
+}
+GV_BODY double exponential(double x) { return std::exp(x); }
+
+/// Phi(x), given exp(-x^2 / 2).
+GV_BODY float cumulative(float x, float bell) {
+  const float z = std::abs(x) / std::numbers::sqrt2_v<float>;
+  const float t = 1.0f / (1.0f + 0.3275911f * z);
+  const float sum =
+      t * (0.254829592f +
+           t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
+  const float tail = 0.5f * sum * bell;
+  return x < 0 ? tail : 1.0f - tail;
+}
+GV_BODY double cumulative(double x, double) {
+  return (1 + std::erf(x / std::numbers::sqrt2_v<double>)) / 2;
+}
+
+template <class T>
+GV_BODY void gelu_body(const T* __restrict x, T* __restrict y, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) {
+    y[i] = x[i] * cumulative(x[i], exponential(-x[i] * x[i] / 2));
+  }
+}
+
+template <class T>
+GV_BODY void gelu_backward_body(const T* __restrict x, const T* __restrict dy, T* __restrict dx,
+                                std::size_t n) {
+  constexpr T density = std::numbers::inv_sqrtpi_v<T> / std::numbers::sqrt2_v<T>;
+  for (std::size_t i = 0; i < n; ++i) {
+    const T bell = exponential(-x[i] * x[i] / 2);
+    dx[i] = dy[i] * (cumulative(x[i], bell) + x[i] * bell * density);
+  }
+}
+
+/// Sum of term(i) over all i.
+template <class T, class Term>
+GV_BODY T sum_of(std::size_t n, Term term) {
+  std::array<T, lanes> sums{};
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    for (std::size_t k = 0; k < lanes; ++k) sums[k] += term(i + k);
+  }
+  T total = 0;
+  for (; i < n; ++i) total += term(i);
+  for (std::size_t k = 0; k < lanes; ++k) total += sums[k];
+  return total;
+}
+
+template <class T>
+GV_BODY T largest_of(const T* x, std::size_t n) {
+  std::array<T, lanes> most;
+  most.fill(x[0]);
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    for (std::size_t k = 0; k < lanes; ++k) most[k] = x[i + k] > most[k] ? x[i + k] : most[k];
+  }
+  T largest = x[0];
+  for (; i < n; ++i) largest = x[i] > largest ? x[i] : largest;
+  for (std::size_t k = 0; k < lanes; ++k) largest = most[k] > largest ? most[k] : largest;
+  return largest;
+}
+
+template <class T>
+GV_BODY T exponentials_body(const T* x, T* y, std::size_t n) {
+  const T largest = largest_of(x, n);
+  for (std::size_t i = 0; i < n; ++i) y[i] = exponential(x[i] - largest);
+  return sum_of<T>(n, [&](std::size_t i) { return y[i]; });
+}
+
+template <class T>
+GV_BODY void softmax_backward_body(const T* __restrict p, T* __restrict d, std::size_t n) {
+  const T sum = sum_of<T>(n, [&](std::size_t i) { return d[i] * p[i]; });
+  for (std::size_t i = 0; i < n; ++i) d[i] = p[i] * (d[i] - sum);
+}
+
+template <class T>
+GV_BODY RowStatistics<T> normalise_body(const T* __restrict x, const T* __restrict gain,
+                                        const T* __restrict bias, T* __restrict y, std::size_t n) {
+  const T count = static_cast<T>(n);
+  const T mean = sum_of<T>(n, [&](std::size_t i) { return x[i]; }) / count;
+  const T variance =
+      sum_of<T>(n, [&](std::size_t i) { return (x[i] - mean) * (x[i] - mean); }) / count;
+  const T scale = 1 / std::sqrt(variance + static_cast<T>(norm_epsilon));
+  for (std::size_t i = 0; i < n; ++i) y[i] = gain[i] * (x[i] - mean) * scale + bias[i];
+  return {mean, scale};
+}
+
+template <class T>
+GV_BODY void normalise_input_body(T mean, T scale, const T* __restrict x, const T* __restrict gain,
+                                  const T* __restrict dy, T* __restrict dx, std::size_t n) {
+  const T count = static_cast<T>(n);
+  const T mean_dh = sum_of<T>(n, [&](std::size_t i) { return gain[i] * dy[i]; }) / count;
+  const T mean_dh_h =
+      sum_of<T>(n, [&](std::size_t i) { return gain[i] * dy[i] * ((x[i] - mean) * scale); }) /
+      count;
+  for (std::size_t i = 0; i < n; ++i) {
+    const T h = (x[i] - mean) * scale;
+    dx[i] = scale * (gain[i] * dy[i] - mean_dh - h * mean_dh_h);
+  }
+}
+
+template <class T>
+GV_BODY void normalise_weight_body(T mean, T scale, const T* __restrict x, const T* __restrict dy,
+                                   T* __restrict d_gain, T* __restrict d_bias, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) {
+    d_gain[i] += dy[i] * ((x[i] - mean) * scale);
+    d_bias[i] += dy[i];
+  }
+}
+
+}  // namespace
+
+GV_WIDE void gelu(const float* x, float* y, std::size_t n) { gelu_body(x, y, n); }
+void gelu(const double* x, double* y, std::size_t n) { gelu_body(x, y, n); }
+
+GV_WIDE void gelu_backward(const float* x, const float* dy, float* dx, std::size_t n) {
+  gelu_backward_body(x, dy, dx, n);
+}
+void gelu_backward(const double* x, const double* dy, double* dx, std::size_t n) {
+  gelu_backward_body(x, dy, dx, n);
+}
+
+GV_WIDE float exponentials(const float* x, float* y, std::size_t n) {
+  return exponentials_body(x, y, n);
+}
+double exponentials(const double* x, double* y, std::size_t n) {
+  return exponentials_body(x, y, n);
+}
+
+GV_WIDE void softmax_backward(const float* p, float* d, std::size_t n) {
+  softmax_backward_body(p, d, n);
+}
+void softmax_backward(const double* p, double* d, std::size_t n) { softmax_backward_body(p, d, n); }
+
+GV_WIDE RowStatistics<float> normalise_row(const float* x, const float* gain, const float* bias,
+                                           float* y, std::size_t n) {
+  return normalise_body(x, gain, bias, y, n);
+}
+RowStatistics<double> normalise_row(const double* x, const double* gain, const double* bias,
+                                    double* y, std::size_t n) {
+  return normalise_body(x, gain, bias, y, n);
+}
+
+GV_WIDE void normalise_row_input(const RowStatistics<float>& row, const float* x, const float* gain,
+                                 const float* dy, float* dx, std::size_t n) {
+  normalise_input_body(row.mean, row.scale, x, gain, dy, dx, n);
+}
+void normalise_row_input(const RowStatistics<double>& row, const double* x, const double* gain,
+                         const double* dy, double* dx, std::size_t n) {
+  normalise_input_body(row.mean, row.scale, x, gain, dy, dx, n);
+}
+
+GV_WIDE void normalise_row_weight(const RowStatistics<float>& row, const float* x, const float* dy,
+                                  float* d_gain, float* d_bias, std::size_t n) {
+  normalise_weight_body(row.mean, row.scale, x, dy, d_gain, d_bias, n);
+}
+void normalise_row_weight(const RowStatistics<double>& row, const double* x, const double* dy,
+                          double* d_gain, double* d_bias, std::size_t n) {
+  normalise_weight_body(row.mean, row.scale, x, dy, d_gain, d_bias, n);
+}
+
+}  // namespace gv
