@@ -2,6 +2,7 @@
 #include "peer/report.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -17,6 +18,30 @@ namespace {
 std::string name_of(PeerId peer, const Membership& membership) {
   const Member* member = membership.find(peer);
   return member != nullptr ? member->name : to_string(peer);
+}
+
+void tell_pipeline(const PipelineMode& pipeline, const Membership& membership, Report& report) {
+  report.mode = ModeKind::pipeline;
+  report.pipeline = pipeline.counts();
+  report.schedule = to_string(pipeline.options().kind);
+  report.router = to_string(pipeline.options().router);
+  report.own_stages.assign(pipeline.stages().begin(), pipeline.stages().end());
+  report.stage_work = pipeline.options().stage_seconds;
+  const std::size_t samples = pipeline.options().micro_batches * pipeline.options().micro_batch;
+  report.samples = report.step * samples;
+  // Of everybody; each peer tells its part, by the stages' work it does.
+  report.samples_per_second =
+      pipeline.steps_per_second() * static_cast<double>(samples) * pipeline.work_done_here();
+  for (const auto& carriers : pipeline.run().replicas()) {
+    report.stages.emplace_back();
+    for (const std::uint32_t rank : carriers) {
+      report.stages.back().push_back(name_of(pipeline.run().order()[rank], membership));
+    }
+  }
+  const RingInterruption& interruption = pipeline.last_interruption();
+  if (interruption.lost.empty()) return;
+  report.interruption = to_line(interruption, membership);
+  report.resumed_at = interruption.operation;
 }
 
 }  // namespace
@@ -55,7 +80,7 @@ Report make_report(const Node& node, const EventLog& log, std::size_t batch, Tim
     report.gossip = gossip->counts();
   }
   if (const RingMode* ring = node.ring()) {
-    report.lockstep = true;
+    report.mode = ModeKind::ring;
     report.ring = ring->counts();
     report.algorithm = to_string(ring->algorithm());
     const RingInterruption& interruption = ring->last_interruption();
@@ -75,6 +100,7 @@ Report make_report(const Node& node, const EventLog& log, std::size_t batch, Tim
       }
     }
   }
+  if (const PipelineMode* pipeline = node.pipeline()) tell_pipeline(*pipeline, membership, report);
   report.failures_seen = log.count("member_dead");
   for (const Member& member : membership.members()) {
     report.members.emplace_back(member, member.id == membership.self().id);
@@ -82,6 +108,53 @@ Report make_report(const Node& node, const EventLog& log, std::size_t batch, Tim
   report.refusals.assign(log.last_refusals().begin(), log.last_refusals().end());
   return report;
 }
+
+namespace {
+
+/// Part of the worker's time in runs in which it had nothing to do.
+double waiting_part(const Report& report) {
+  const double all = report.pipeline.computing_s + report.pipeline.waiting_s;
+  return all > 0 ? report.pipeline.waiting_s / all : 0;
+}
+
+nlohmann::ordered_json pipeline_json(const Report& report) {
+  return {{"schedule", report.schedule},
+          {"router", report.router},
+          {"own_stages", report.own_stages},
+          {"stages", report.stages},
+          {"stage_work", report.stage_work},
+          {"operations", report.pipeline.operations},
+          {"epochs", report.pipeline.epochs},
+          {"losses", report.pipeline.losses},
+          {"rollbacks", report.pipeline.rollbacks},
+          {"steps_lost", report.pipeline.steps_lost},
+          {"states_sent", report.pipeline.states_sent},
+          {"states_adopted", report.pipeline.states_adopted},
+          {"passed_bytes", report.pipeline.passed_bytes},
+          {"computing_s", report.pipeline.computing_s},
+          {"waiting_s", report.pipeline.waiting_s},
+          {"waiting_part", waiting_part(report)},
+          {"saves", report.saves.written},
+          {"save_failures", report.saves.failed},
+          {"interruption", report.interruption},
+          {"resumed_at", report.resumed_at}};
+}
+
+/// What the peer does with others, for a line.
+std::string together(const Report& report) {
+  switch (report.mode) {
+    case ModeKind::ring:
+      return fmt::format("in lockstep {}  losses {}", report.ring_order.size(), report.ring.losses);
+    case ModeKind::pipeline:
+      return fmt::format("stages {}  waits {:.0f} %  losses {}", fmt::join(report.own_stages, ", "),
+                         100 * waiting_part(report), report.pipeline.losses);
+    case ModeKind::gossip:
+      break;
+  }
+  return fmt::format("exchanges {}  spread {:.3g}", report.exchanges.committed, report.spread);
+}
+
+}  // namespace
 
 std::string report_json(const Report& report) {
   nlohmann::ordered_json json;
@@ -101,7 +174,7 @@ std::string report_json(const Report& report) {
   json["loss"] = report.loss;
   json["accuracy"] = report.accuracy;
   json["learning_rate"] = report.learning_rate;
-  if (!report.lockstep) {
+  if (report.mode == ModeKind::gossip) {
     json["spread"] = report.spread;
     json["exchanges"] = {
         {"initiated", report.exchanges.initiated}, {"committed", report.exchanges.committed},
@@ -114,6 +187,8 @@ std::string report_json(const Report& report) {
                       {"models_fetched", report.gossip.models_fetched},
                       {"saves", report.saves.written},
                       {"save_failures", report.saves.failed}};
+  } else if (report.mode == ModeKind::pipeline) {
+    json["pipeline"] = pipeline_json(report);
   } else {
     json["ring"] = {{"algorithm", report.algorithm},
                     {"order", report.ring_order},
@@ -167,14 +242,10 @@ std::string report_line(const Report& report) {
   for (const auto& [member, is_self] : report.members) {
     alive += is_self || member.state == MemberState::alive;
   }
-  const std::string together =
-      report.lockstep
-          ? fmt::format("in lockstep {}  losses {}", report.ring_order.size(), report.ring.losses)
-          : fmt::format("exchanges {}  spread {:.3g}", report.exchanges.committed, report.spread);
   return fmt::format(
       "{:7.1f} s  {:<8} step {}/{}  {:.0f} samples/s  loss {:.4f}  accuracy {:.1f} %  peers {}  {}",
       report.uptime_s, report.phase, report.step, report.steps, report.samples_per_second,
-      report.loss, 100 * report.accuracy, alive, together);
+      report.loss, 100 * report.accuracy, alive, together(report));
 }
 
 void write_metrics(const std::filesystem::path& file, const Report& report) {
@@ -196,7 +267,19 @@ void write_metrics(const std::filesystem::path& file, const Report& report) {
   gauge("training_loss", "Recent mean training loss.", report.loss);
   gauge("training_accuracy", "Recent training accuracy, 0 to 1.", report.accuracy);
   gauge("learning_rate", "Learning rate of the next step.", report.learning_rate);
-  if (report.lockstep) {
+  if (report.mode == ModeKind::pipeline) {
+    gauge("stages", "Stages of the model that this peer carries.",
+          static_cast<double>(report.own_stages.size()));
+    gauge("waiting_ratio", "Part of its time in runs in which it waited, 0 to 1.",
+          waiting_part(report));
+    count("operations_total", "Runs of the pipeline that this peer finished.",
+          report.pipeline.operations);
+    count("epochs_total", "Agreements on who works together.", report.pipeline.epochs);
+    count("losses_total", "Times the others went on without somebody.", report.pipeline.losses);
+    count("rollbacks_total", "Times all went back because a stage was lost.",
+          report.pipeline.rollbacks);
+    count("models_fetched_total", "States of stages downloaded.", report.pipeline.states_adopted);
+  } else if (report.mode == ModeKind::ring) {
     gauge("lockstep_peers", "Peers in lockstep with this one, itself included.",
           static_cast<double>(report.ring_order.size()));
     count("operations_total", "Sums that this peer finished.", report.ring.operations);

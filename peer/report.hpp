@@ -22,13 +22,18 @@ struct Report {
   std::uint64_t step = 0, steps = 0, samples = 0;
   double steps_per_second = 0, samples_per_second = 0;
   double loss = 0, accuracy = 0, learning_rate = 0;
-  bool lockstep = false;  ///< Either what is of gossip counts, or what is of the ring.
+  ModeKind mode = ModeKind::gossip;  ///< Of the figures below those of this mode count.
   double spread = 0;  ///< Estimated from the distance to the last partner: sqrt((n-1)/2n) of it.
   PairExchange::Counts exchanges;
   SaveCounts saves;
   GossipCounts gossip;
   RingCounts ring;
-  std::string algorithm;                ///< Of sums in lockstep.
+  PipelineCounts pipeline;
+  std::string schedule, router;
+  std::vector<std::uint32_t> own_stages;         ///< Carried now.
+  std::vector<std::vector<std::string>> stages;  ///< Names of each stage's carriers.
+  std::vector<double> stage_work;                ///< Estimated part of the model's work.
+  std::string algorithm;                         ///< Of sums in lockstep.
   std::string interruption;             ///< The newest in lockstep, for people; empty: none.
   std::uint64_t resumed_at = 0;         ///< The first operation after it.
   std::vector<std::string> ring_order;  ///< Names of those in lockstep now, by rank.
@@ -51,8 +56,8 @@ Report make_report(const Node& node, const EventLog& log, std::size_t batch, Tim
 /// Whom lockstep went on without, after how long, with how many; one line.
 std::string to_line(const RingInterruption& interruption, const Membership& membership);
 
-/// The document that `status` asks for: "ring" in lockstep; in gossip "gossip", "exchanges" and
-/// "spread".
+/// The document that `status` asks for: "ring" in lockstep, "pipeline" in a pipeline; in gossip
+/// "gossip", "exchanges" and "spread".
 std::string report_json(const Report& report);
 
 /// One line of progress for people.

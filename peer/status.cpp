@@ -61,6 +61,23 @@ std::string ring_lines(const nlohmann::json& ring) {
   return out;
 }
 
+/// Who carries which stage, for people, and where time goes.
+std::string pipeline_lines(const nlohmann::json& pipeline) {
+  std::string out = fmt::format("  schedule {}, router {}; waits {:.0f} % of its time in runs\n",
+                                pipeline.value("schedule", ""), pipeline.value("router", ""),
+                                100 * pipeline.value("waiting_part", 0.0));
+  const auto work = pipeline.value("stage_work", std::vector<double>());
+  std::size_t stage = 0;
+  for (const auto& carriers : pipeline.value("stages", nlohmann::json::array())) {
+    std::string names;
+    for (const auto& name : carriers) names += " " + name.get<std::string>();
+    out += fmt::format("  stage {} ({:.0f} % of the work):{}\n", stage,
+                       stage < work.size() ? 100 * work[stage] : 0.0, names);
+    ++stage;
+  }
+  return out;
+}
+
 }  // namespace
 
 struct StatusServer::Impl : std::enable_shared_from_this<StatusServer::Impl> {
@@ -193,6 +210,8 @@ std::string status_table(const std::string& document) {
       100 * json.value("accuracy", 0.0), json.value("learning_rate", 0.0));
   if (const auto ring = json.find("ring"); ring != json.end()) {
     out += ring_lines(*ring);
+  } else if (const auto pipeline = json.find("pipeline"); pipeline != json.end()) {
+    out += pipeline_lines(*pipeline);
   } else {
     const auto exchanges = json.value("exchanges", nlohmann::json::object());
     out += fmt::format(

@@ -125,23 +125,6 @@ Problem too_few(const Config& config, std::size_t samples) {
           "use fewer peers or more data"};
 }
 
-/// The cut asked for, or the one with the quickest slowest stage by what layers are estimated to
-/// cost.
-std::vector<std::size_t> stage_ends(const PipelineConfig& pipeline, const ModelSpec& model,
-                                    SampleShape shape) {
-  if (!pipeline.ends.empty()) return pipeline.ends;
-  std::vector<LayerCost> layers;
-  for (const LayerWork& work : layer_work(model, shape)) {
-    layers.push_back({.forward_s = work.operations, .backward_s = 2 * work.operations});
-  }
-  const auto partition = partition_stages(
-      layers, {.speeds = std::vector<double>(pipeline.stages, 1.0)}, {.stages = pipeline.stages});
-  std::vector<std::size_t> ends;
-  if (!partition) return ends;
-  for (const PlannedStage& stage : partition->stages) ends.push_back(stage.end_layer);
-  return ends;
-}
-
 /// Makes it a task of a pipeline. Every run takes micro-batches of all peers together.
 void cut(const Config& config, std::size_t samples, Task& task) {
   const PipelineConfig& pipeline = config.pipeline;
@@ -280,6 +263,21 @@ std::string uncertainty(const Score& score, const DataSet& data) {
   if (data.predictions == 1) return {};
   return fmt::format("  perplexity {:.2f}  {:.3f} bits per byte", perplexity(score),
                      bits_per_prediction(score));
+}
+
+std::vector<std::size_t> stage_ends(const PipelineConfig& pipeline, const ModelSpec& model,
+                                    SampleShape shape) {
+  if (!pipeline.ends.empty()) return pipeline.ends;
+  std::vector<LayerCost> layers;
+  for (const LayerWork& work : layer_work(model, shape)) {
+    layers.push_back({.forward_s = work.operations, .backward_s = 2 * work.operations});
+  }
+  const auto partition = partition_stages(
+      layers, {.speeds = std::vector<double>(pipeline.stages, 1.0)}, {.stages = pipeline.stages});
+  std::vector<std::size_t> ends;
+  if (!partition) return ends;
+  for (const PlannedStage& stage : partition->stages) ends.push_back(stage.end_layer);
+  return ends;
 }
 
 std::filesystem::path stage_folder(const std::filesystem::path& checkpoints, std::size_t stage) {

@@ -72,6 +72,11 @@ std::map<std::string, std::string> run_metadata(const Config& config, std::strin
 std::string save_replica(const std::filesystem::path& checkpoints, const AnyReplica& replica,
                          const Config& config, std::string_view config_text);
 
+/// One past the last layer of each stage: those asked for, or the cut with the quickest slowest
+/// stage by what layers are estimated to cost. Empty if there are fewer layers than stages.
+std::vector<std::size_t> stage_ends(const PipelineConfig& pipeline, const ModelSpec& model,
+                                    SampleShape shape);
+
 /// The folder of one stage's checkpoints among those of a peer of a pipeline.
 std::filesystem::path stage_folder(const std::filesystem::path& checkpoints, std::size_t stage);
 

@@ -406,6 +406,17 @@ void StageTrainer::abandon_run() {
 std::uint64_t StageTrainer::position() const { return impl_->position; }
 void StageTrainer::set_position(std::uint64_t position) { impl_->position = position; }
 
+std::vector<Layout> stage_layouts(const ModelSpec& model, SampleShape input,
+                                  const std::vector<std::size_t>& ends) {
+  Problems unsound;
+  const ModelPlan plan = plan_model(model, input, unsound);
+  std::vector<Layout> layouts;
+  std::size_t first = 0;
+  for (const std::size_t end : ends)
+    layouts.push_back(slice(plan, std::exchange(first, end), end).layout);
+  return layouts;
+}
+
 std::vector<LayerWork> layer_work(const ModelSpec& model, SampleShape input) {
   Problems unsound;
   const ModelPlan plan = plan_model(model, input, unsound);

@@ -116,6 +116,10 @@ class StageTrainer {
   std::unique_ptr<Impl> impl_;
 };
 
+/// The tensors of each stage of a sound cut, as StageTrainer::layout() has them.
+std::vector<Layout> stage_layouts(const ModelSpec& model, SampleShape input,
+                                  const std::vector<std::size_t>& ends);
+
 /// What a layer needs for one sample, estimated from its shapes.
 struct LayerWork {
   double operations =

@@ -38,6 +38,14 @@ PipelineCounts PipelineMode::counts() const {
   return counts;
 }
 
+double PipelineMode::work_done_here() const {
+  double part = 0;
+  for (const std::uint32_t stage : run_.own_stages()) {
+    part += options_.stage_seconds[stage] / static_cast<double>(run_.replicas()[stage].size());
+  }
+  return part;
+}
+
 void PipelineMode::begin_at(std::uint64_t step) {
   if (options_.resumed) {
     carried_.insert(options_.resumed_stages.begin(), options_.resumed_stages.end());

@@ -60,6 +60,9 @@ class PipelineMode final : public Mode {
   const RingInterruption& last_interruption() const { return interruptions_.last(); }
   /// Stages we carry now.
   const std::set<std::uint32_t>& stages() const { return carried_; }
+  /// The part of everybody's work that is done here: of each of our stages, shared among its
+  /// carriers.
+  double work_done_here() const;
   /// Carriers of each stage in the epoch under way, as ranks in its order.
   const PipelineRun& run() const { return run_; }
 

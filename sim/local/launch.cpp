@@ -187,7 +187,7 @@ void Launch::ask_all() {
 
 /// One line for every loss in lockstep, whichever survivor is the first to tell.
 void Launch::tell_interruption(const Json& status) {
-  const Json ring = status.value("ring", Json::object());
+  const Json ring = status.value(status.contains("pipeline") ? "pipeline" : "ring", Json::object());
   const std::string line = ring.value("interruption", "");
   const std::uint64_t operation = ring.value("resumed_at", 0ULL);
   if (line.empty() || operation <= told_operation_) return;
@@ -276,7 +276,10 @@ void Launch::await_interrupts() {
 int Launch::run() {
   prepare();
   fmt::print("{} peers train {}; everything they write is below {}\n", options_.peers,
-             config_.run.mode == ModeKind::ring ? "in lockstep" : "by gossip", folder_.string());
+             config_.run.mode == ModeKind::gossip
+                 ? "by gossip"
+                 : (config_.run.mode == ModeKind::ring ? "in lockstep" : "in a pipeline"),
+             folder_.string());
   std::fflush(stdout);
   for (std::size_t number = 0; number < options_.peers; ++number) {
     if (faults_ && faults_->injector().joins_late(number)) continue;

@@ -2,6 +2,7 @@
 #include "sim/local/summary.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -26,7 +27,8 @@ struct FinishedPeer {
   Ending ending;
   std::string by_fault;  ///< What a fault made its end; empty: its own doing.
   std::uint64_t untold_bytes = 0;
-  std::vector<float> parameters;  ///< Empty: no sound checkpoint.
+  std::vector<float> parameters;             ///< Empty: no sound checkpoint.
+  std::map<std::size_t, Checkpoint> stages;  ///< Of a pipeline: what it carried at its end.
   double accuracy = 0;
   double loss = 0;
   Json result = Json::object();  ///< Its result.json; empty if it was killed.
@@ -34,7 +36,15 @@ struct FinishedPeer {
   bool is_clean() const { return ending.signal == 0 && ending.exit_code == 0; }
 };
 
-FinishedPeer finish(const PeerOutcome& outcome, Model& model, const DataSet& test) {
+/// What to read of a pipeline's peers; empty in another mode.
+std::vector<Layout> layouts_of_stages(const Config& config, const TestSet& test) {
+  if (config.run.mode != ModeKind::pipeline) return {};
+  return stage_layouts(test.model, test.data->shape,
+                       stage_ends(config.pipeline, test.model, test.data->shape));
+}
+
+FinishedPeer finish(const PeerOutcome& outcome, Model& model, const DataSet& test,
+                    const std::vector<Layout>& stages) {
   FinishedPeer peer{.name = outcome.name,
                     .ending = outcome.ending,
                     .by_fault = outcome.by_fault,
@@ -44,13 +54,50 @@ FinishedPeer finish(const PeerOutcome& outcome, Model& model, const DataSet& tes
     Json json = Json::parse(file, nullptr, false);
     if (json.is_object()) peer.result = std::move(json);
   }
-  LoadedCheckpoint loaded = load_newest_checkpoint(outcome.folder / "checkpoints", model.layout());
+  const std::filesystem::path checkpoints = outcome.folder / "checkpoints";
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    const std::filesystem::path folder = stage_folder(checkpoints, stage);
+    if (!std::filesystem::exists(folder)) continue;
+    LoadedCheckpoint loaded = load_newest_checkpoint(folder, stages[stage]);
+    if (loaded.checkpoint) peer.stages.emplace(stage, *std::move(loaded.checkpoint));
+  }
+  if (!stages.empty()) return peer;
+  LoadedCheckpoint loaded = load_newest_checkpoint(checkpoints, model.layout());
   if (!loaded.checkpoint) return peer;
   peer.parameters = std::move(loaded.checkpoint->parameters);
   const Score score = evaluate(model, peer.parameters, test);
   peer.accuracy = score.accuracy();
   peer.loss = score.mean_loss();
   return peer;
+}
+
+/// A whole model from what the peers of a pipeline carried: of each stage the mean of those that
+/// went furthest. `spread` becomes the distance of replicas from it.
+std::vector<float> assembled(const std::vector<FinishedPeer>& peers,
+                             const std::vector<Layout>& stages, double& spread) {
+  std::vector<float> model;
+  double squares = 0;
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    std::uint64_t newest = 0;
+    std::vector<std::span<const float>> replicas;
+    for (const FinishedPeer& peer : peers) {
+      const auto own = peer.stages.find(stage);
+      if (own == peer.stages.end()) continue;
+      const std::uint64_t step = own->second.optimizer.step;
+      if (step > newest || replicas.empty()) replicas.clear();
+      newest = std::max(newest, step);
+      if (step == newest) replicas.emplace_back(own->second.parameters);
+    }
+    if (replicas.empty()) {
+      fmt::print("no peer left a checkpoint of stage {}\n", stage);
+      return {};
+    }
+    const std::vector<float> mean = mean_of(replicas);
+    squares += std::pow(spread_of(replicas, mean), 2);
+    model.insert(model.end(), mean.begin(), mean.end());
+  }
+  spread = std::sqrt(squares);
+  return model;
 }
 
 std::uint64_t number(const Json& json, const char* group, const char* name) {
@@ -80,6 +127,7 @@ struct Totals {
   std::uint64_t steps_together = 0;
   std::uint64_t losses = 0;
   std::uint64_t states_adopted = 0;
+  std::uint64_t steps_lost = 0;
   std::uint64_t bytes = 0;
   std::uint64_t seen_dead = 0;
   std::size_t failures = 0;
@@ -92,8 +140,11 @@ struct Totals {
     aborted += number(peer.result, "exchanges", "aborted");
     undecided += number(peer.result, "exchanges", "undecided");
     steps_together = std::max(steps_together, peer.result.value("step", std::uint64_t{0}));
-    losses = std::max(losses, number(peer.result, "ring", "losses"));
-    states_adopted += number(peer.result, "ring", "states_adopted");
+    for (const char* mode : {"ring", "pipeline"}) {
+      losses = std::max(losses, number(peer.result, mode, "losses"));
+      states_adopted += number(peer.result, mode, "states_adopted");
+      steps_lost = std::max(steps_lost, number(peer.result, mode, "steps_lost"));
+    }
     bytes += sent_by(peer);
     seen_dead += peer.result.value("failures_seen", std::uint64_t{0});
   }
@@ -108,20 +159,37 @@ std::string end_of(const FinishedPeer& peer) {
   return peer.is_clean() ? "clean" : to_string(peer.ending);
 }
 
-void print_table(const std::vector<FinishedPeer>& peers, bool lockstep) {
-  fmt::print("\n{:<12} {:>9} {:>8} {:>9} {} {:>9}  {}\n", "peer", "accuracy", "loss", "steps",
-             lockstep ? fmt::format("{:>7}", "losses")
-                      : fmt::format("{:>10} {:>9}", "exchanges", "refused"),
-             "MB sent", "end");
+/// What the peer did with others, and in a pipeline what it carried.
+std::string together(const FinishedPeer& peer, ModeKind mode) {
+  const auto said = [&](const char* group, const char* name) {
+    return number(peer.result, group, name);
+  };
+  if (mode == ModeKind::ring) return fmt::format("{:>7}", said("ring", "losses"));
+  if (mode == ModeKind::pipeline) {
+    const Json own = peer.result.value("pipeline", Json::object());
+    return fmt::format("{:>8} {:>6.0f} % {:>7}",
+                       fmt::join(own.value("own_stages", std::vector<unsigned>()), ","),
+                       100 * own.value("waiting_part", 0.0), said("pipeline", "losses"));
+  }
+  return fmt::format("{:>10} {:>9}", said("exchanges", "committed"), said("exchanges", "refused"));
+}
+
+std::string together_head(ModeKind mode) {
+  if (mode == ModeKind::ring) return fmt::format("{:>7}", "losses");
+  if (mode == ModeKind::pipeline)
+    return fmt::format("{:>8} {:>8} {:>7}", "stages", "waits", "losses");
+  return fmt::format("{:>10} {:>9}", "exchanges", "refused");
+}
+
+void print_table(const std::vector<FinishedPeer>& peers, ModeKind mode) {
+  const bool whole = mode != ModeKind::pipeline;  // Nobody has a whole model there.
+  fmt::print("\n{:<12}{} {:>9} {} {:>9}  {}\n", "peer",
+             whole ? fmt::format(" {:>9} {:>8}", "accuracy", "loss") : "", "steps",
+             together_head(mode), "MB sent", "end");
   for (const FinishedPeer& peer : peers) {
-    const auto said = [&](const char* group, const char* name) {
-      return number(peer.result, group, name);
-    };
-    fmt::print("{:<12} {:>7.2f} % {:>8.4f} {:>9} {} {:>9.1f}  {}\n", peer.name, 100 * peer.accuracy,
-               peer.loss, peer.result.value("step", std::uint64_t{0}),
-               lockstep ? fmt::format("{:>7}", said("ring", "losses"))
-                        : fmt::format("{:>10} {:>9}", said("exchanges", "committed"),
-                                      said("exchanges", "refused")),
+    fmt::print("{:<12}{} {:>9} {} {:>9.1f}  {}\n", peer.name,
+               whole ? fmt::format(" {:>7.2f} % {:>8.4f}", 100 * peer.accuracy, peer.loss) : "",
+               peer.result.value("step", std::uint64_t{0}), together(peer, mode),
                static_cast<double>(Totals::sent_by(peer)) / 1e6, end_of(peer));
   }
 }
@@ -137,13 +205,15 @@ bool print_summary(const Config& config, const std::string& config_text,
     return false;
   }
   Model model(test.model, test.data->shape, evaluation_batch(*test.data));
+  const std::vector<Layout> stages = layouts_of_stages(config, test);
   std::vector<FinishedPeer> peers;
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
-    peers.push_back(finish(outcomes[i], model, *test.data));
+    peers.push_back(finish(outcomes[i], model, *test.data, stages));
     if (faults) count_all_lives(faults->events[i], peers.back().result);
   }
 
-  const bool lockstep = config.run.mode == ModeKind::ring;
+  const ModeKind mode = config.run.mode;
+  const bool lockstep = mode != ModeKind::gossip;
   Totals totals;
   const FinishedPeer* worst = nullptr;
   for (const FinishedPeer& peer : peers) {
@@ -152,19 +222,21 @@ bool print_summary(const Config& config, const std::string& config_text,
       worst = &peer;
     }
   }
-  print_table(peers, lockstep);
+  print_table(peers, mode);
   std::vector<std::span<const float>> models;
   for (const FinishedPeer& peer : peers) {
     if (!peer.parameters.empty()) models.emplace_back(peer.parameters);
   }
-  const std::vector<float> mean = mean_of(models);
+  double spread = 0;
+  const std::vector<float> mean =
+      stages.empty() ? mean_of(models) : assembled(peers, stages, spread);
   if (mean.empty()) {
     fmt::print("no peer left a checkpoint that can be read\n");
     if (faults) print(*faults, lockstep);
     return false;
   }
   const Score score = evaluate(model, mean, *test.data);
-  const double spread = spread_of(models, mean);
+  if (stages.empty()) spread = spread_of(models, mean);
   std::vector<TensorView> tensors;
   for (const TensorSlot& slot : model.layout().slots()) {
     tensors.push_back({slot.name, slot.shape, std::span(mean).subspan(slot.offset, slot.size)});
@@ -176,15 +248,18 @@ bool print_summary(const Config& config, const std::string& config_text,
   fmt::print("\nmean model   {:.2f} % accuracy on {} test samples, loss {:.4f}{}\n",
              100 * score.accuracy(), score.samples, score.mean_loss(),
              uncertainty(score, *test.data));
-  fmt::print("worst peer   {:.2f} % ({}), {:.2f} points below the mean model\n",
-             100 * worst->accuracy, worst->name, 100 * (score.accuracy() - worst->accuracy));
+  if (worst != nullptr) {
+    fmt::print("worst peer   {:.2f} % ({}), {:.2f} points below the mean model\n",
+               100 * worst->accuracy, worst->name, 100 * (score.accuracy() - worst->accuracy));
+  }
   fmt::print("spread       {:.4g}\n", spread);
   fmt::print("wall time    {:.1f} s\n", wall_s);
   // Both ends of an exchange count it.
   const std::uint64_t exchanges = totals.committed / 2;
   if (lockstep) {
-    fmt::print("steps        {} together; losses {}; models sent {}\n", totals.steps_together,
-               totals.losses, totals.states_adopted);
+    fmt::print("steps        {} together; losses {}; {} sent {}{}\n", totals.steps_together,
+               totals.losses, stages.empty() ? "models" : "states of stages", totals.states_adopted,
+               totals.steps_lost > 0 ? fmt::format("; steps lost {}", totals.steps_lost) : "");
   } else {
     fmt::print("steps        {}\n", totals.steps);
     fmt::print("exchanges    {} ({} refused, {} aborted, {} undecided)\n", exchanges,
@@ -198,18 +273,23 @@ bool print_summary(const Config& config, const std::string& config_text,
 
   Json summary{{"mean_accuracy", score.accuracy()},
                {"mean_loss", score.mean_loss()},
-               {"worst_accuracy", worst->accuracy},
-               {"worst_peer", worst->name},
                {"spread", spread},
                {"wall_s", wall_s},
                {"steps", totals.steps},
-               {"samples", totals.steps * config.train.batch},
+               {"samples", stages.empty() ? totals.steps * config.train.batch
+                                          : totals.steps_together * config.train.batch *
+                                                config.pipeline.mode.micro_batches},
                {"lane_bytes", totals.bytes},
                {"failures", totals.failures}};
+  if (worst != nullptr) {
+    summary["worst_accuracy"] = worst->accuracy;
+    summary["worst_peer"] = worst->name;
+  }
   if (lockstep) {
     summary["steps_together"] = totals.steps_together;
     summary["losses"] = totals.losses;
     summary["states_adopted"] = totals.states_adopted;
+    if (!stages.empty()) summary["steps_lost"] = totals.steps_lost;
   } else {
     summary["exchanges"] = exchanges;
     summary["refused"] = totals.refused;

@@ -2,9 +2,13 @@
 #include "sim/local/table.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <vector>
+
+#include "peer/node.hpp"
 
 namespace gv {
 namespace {
@@ -15,13 +19,23 @@ using Json = nlohmann::json;
 constexpr int plain_lines_every = 5;
 
 /// The columns on what peers do together.
-std::string together_head(bool lockstep) {
-  if (lockstep) return fmt::format("{:>8} {:>7} {:>12}", "together", "losses", "models sent");
+std::string together_head(ModeKind mode) {
+  if (mode == ModeKind::pipeline) {
+    return fmt::format("{:>8} {:>7} {:>6}", "stages", "waits", "losses");
+  }
+  if (mode == ModeKind::ring)
+    return fmt::format("{:>8} {:>7} {:>12}", "together", "losses", "models sent");
   return fmt::format("{:>9} {:>9} {:>8}", "exchanges", "refused", "spread");
 }
 
-std::string together(const Json& status, bool lockstep) {
-  if (lockstep) {
+std::string together(const Json& status, ModeKind mode) {
+  if (mode == ModeKind::pipeline) {
+    const Json pipeline = status.value("pipeline", Json::object());
+    return fmt::format("{:>8} {:>5.0f} % {:>6}",
+                       fmt::join(pipeline.value("own_stages", std::vector<unsigned>()), ","),
+                       100 * pipeline.value("waiting_part", 0.0), pipeline.value("losses", 0ULL));
+  }
+  if (mode == ModeKind::ring) {
     const Json ring = status.value("ring", Json::object());
     return fmt::format("{:>8} {:>7} {:>12}", ring.value("order", Json::array()).size(),
                        ring.value("losses", 0ULL), ring.value("states_sent", 0ULL));
@@ -46,17 +60,19 @@ void Table::draw(double elapsed_s, const std::vector<PeerRow>& rows) {
   double samples_per_second = 0;
   std::uint64_t exchanges = 0;
   std::uint64_t bytes = 0;
-  bool lockstep = false;
+  ModeKind mode = ModeKind::gossip;
   for (const PeerRow& row : rows) {
     if (row.trains) samples_per_second += row.status.value("samples_per_second", 0.0);
     exchanges += row.status.value("exchanges", Json::object()).value("committed", 0ULL);
-    lockstep = lockstep || row.status.contains("ring");
+    if (row.status.contains("ring")) mode = ModeKind::ring;
+    if (row.status.contains("pipeline")) mode = ModeKind::pipeline;
     bytes += row.status.value("bytes", Json::object()).value("lanes_sent", 0ULL);
   }
   // Both ends of an exchange count it.
-  const std::string head = fmt::format("{:.0f} samples/s{}  {:.1f} MB sent", samples_per_second,
-                                       lockstep ? "" : fmt::format("  {} exchanges", exchanges / 2),
-                                       static_cast<double>(bytes) / 1e6);
+  const std::string head =
+      fmt::format("{:.0f} samples/s{}  {:.1f} MB sent", samples_per_second,
+                  mode != ModeKind::gossip ? "" : fmt::format("  {} exchanges", exchanges / 2),
+                  static_cast<double>(bytes) / 1e6);
   if (!terminal_) {
     if (calls_++ % plain_lines_every != 0) return;
     std::string line = fmt::format("{:6.0f} s  {}", elapsed_s, head);
@@ -73,14 +89,14 @@ void Table::draw(double elapsed_s, const std::vector<PeerRow>& rows) {
   if (lines_drawn_ > 0) text += fmt::format("\x1b[{}A", lines_drawn_);
   text += fmt::format("\x1b[K{:.0f} s  {}\n", elapsed_s, head);
   text += fmt::format("\x1b[K{:<10} {:<9} {:>15} {:>10} {:>8} {:>9} {}\n", "peer", "phase", "step",
-                      "samples/s", "loss", "accuracy", together_head(lockstep));
+                      "samples/s", "loss", "accuracy", together_head(mode));
   for (const PeerRow& row : rows) {
     text += fmt::format(
         "\x1b[K{:<10} {:<9} {:>15} {:>10.0f} {:>8.4f} {:>7.1f} % {}\n", row.name, row.phase,
         fmt::format("{}/{}", row.status.value("step", 0ULL), row.status.value("steps", 0ULL)),
         row.trains ? row.status.value("samples_per_second", 0.0) : 0.0,
         row.status.value("loss", 0.0), 100 * row.status.value("accuracy", 0.0),
-        together(row.status, lockstep));
+        together(row.status, mode));
   }
   lines_drawn_ = static_cast<int>(rows.size()) + 2;
   fmt::print("{}", text);
