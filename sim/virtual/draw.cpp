@@ -140,7 +140,8 @@ void draw_ring(Rng rng, DrawnWorld& world) {
   std::size_t& dimension = world.scenario.dimension;
   if (dimension < 1000 && rng.chance(0.3)) dimension = 500 + rng.below(3000);
   ring.bucket_elements = 1024 + rng.below(std::max<std::size_t>(dimension / 2, 1024));
-  ring.segment_elements = 256 + dimension / 64;
+  if (dimension > 60000) ring.bucket_elements = std::max(ring.bucket_elements, dimension / 8);
+  ring.segment_elements = 256 + dimension / (dimension > 60000 ? 24 : 64);
   // Every operation is some 2 n^2 events, and n long vectors to look at: steps are so long that a
   // world has some hundred thousands of events, and a minute of it takes seconds.
   const auto n = static_cast<double>(world.scenario.peers);
@@ -149,9 +150,10 @@ void draw_ring(Rng rng, DrawnWorld& world) {
   // A third of them make local steps, some of those after a while.
   if (!rng.chance(0.33)) return;
   ring.local.period = 2 + rng.below(rng.chance(0.3) ? 63 : 7);
-  // An operation takes as long as a step would.
+  // An operation takes as long as a step would, or longer where every step makes long vectors.
+  const double step = seconds(world.scenario.step) / static_cast<double>(ring.local.period);
   world.scenario.step =
-      from_seconds(rounded(seconds(world.scenario.step) / static_cast<double>(ring.local.period)));
+      from_seconds(rounded(std::max(step, 6e-8 * n * static_cast<double>(dimension))));
   ring.local.outer = rng.chance(0.5) ? OuterKind::average : OuterKind::nesterov;
   if (rng.chance(0.5)) ring.local.local_after = rng.below(150);
 }
