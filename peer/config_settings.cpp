@@ -421,7 +421,7 @@ void append_pipeline(Settings& all) {
   };
   constexpr std::string_view gossips_words = "run.mode = \"pipeline\" and consensus = \"gossip\"";
   add_with("pipeline.consensus", gossips_words, gossips,
-           pipeline.number("alpha", GV_FIELD(pipeline.mode.alpha), {0, 0.5, true},
+           pipeline.number("mix_alpha", GV_FIELD(pipeline.mode.mix_alpha), {0, 0.5, true},
                            "how far each of a pair goes towards the other; 0.5 = to the mean"));
   add_with("pipeline.consensus", gossips_words, gossips,
            pipeline.whole("mix_every", GV_FIELD(pipeline.mode.mix_every), {1, 1e6},

@@ -411,6 +411,7 @@ int Host::run() {
   if (lent_) node.ring.memory = node.pipeline.memory = lent_.get();
   node.pipeline.resumed = point.standing;
   node.pipeline.resumed_stages = point.stages;
+  node.pipeline.resumed_copies = std::move(point.copies);
   node.ring.processors = std::thread::hardware_concurrency();
   node_.emplace(Member{.id = self_,
                        .name = options_.name,

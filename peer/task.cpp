@@ -301,38 +301,44 @@ std::optional<Standing> standing_of(const std::map<std::string, std::string>& me
   return in ? std::optional(standing) : std::nullopt;
 }
 
-void tell_refused(const LoadedCheckpoint& loaded, std::vector<Event>& events) {
-  for (const auto& [file, why] : loaded.refused) {
-    events.push_back({.name = "checkpoint_refused", .detail = file.string() + ": " + why});
-  }
-}
-
-/// Of all stages on disk those of the newest standing.
+/// Of all stages on disk those of the newest standing; older ones are kept as copies, because what
+/// counts is the newest that all stages have.
 StartingPoint resumed_stages(StageTrainer trainer, const std::filesystem::path& checkpoints) {
   std::vector<Event> events;
-  std::map<std::uint32_t, Checkpoint> found;
+  std::vector<StageState> copies;
+  std::map<std::uint32_t, std::pair<Standing, Checkpoint>> found;
   std::optional<Standing> newest;
   for (std::uint32_t stage = 0; stage < trainer.stages(); ++stage) {
     const std::filesystem::path folder = stage_folder(checkpoints, stage);
     if (!std::filesystem::exists(folder)) continue;
-    LoadedCheckpoint loaded = load_newest_checkpoint(folder, trainer.layout(stage));
-    tell_refused(loaded, events);
-    if (!loaded.checkpoint) continue;
-    const auto standing = standing_of(loaded.checkpoint->metadata);
-    if (!standing) continue;
-    if (!newest || is_before(*newest, *standing)) newest = standing;
-    found.emplace(stage, *std::move(loaded.checkpoint));
+    LoadedCheckpoints loaded = load_checkpoints(folder, trainer.layout(stage));
+    for (const auto& [file, why] : loaded.refused) {
+      events.push_back({.name = "checkpoint_refused", .detail = file.string() + ": " + why});
+    }
+    for (Checkpoint& checkpoint : loaded.checkpoints) {
+      const auto standing = standing_of(checkpoint.metadata);
+      if (!standing) continue;
+      const std::string problem =
+          trainer.restore(stage, checkpoint.parameters, checkpoint.optimizer);
+      if (!problem.empty()) {
+        events.push_back(
+            {.name = "checkpoint_refused", .detail = folder.string() + ": " + problem});
+        continue;
+      }
+      const StageValues values = std::make_shared<Floats>(trainer.state_size(stage));
+      trainer.copy_state(stage, *values);
+      copies.push_back({stage, *standing, values});
+      if (!newest || is_before(*newest, *standing)) newest = standing;
+      found.try_emplace(stage, *standing, std::move(checkpoint));
+    }
   }
   std::vector<std::uint32_t> stages;
-  for (auto& [stage, checkpoint] : found) {
-    if (standing_of(checkpoint.metadata) != newest) continue;
-    const std::string problem = trainer.restore(stage, checkpoint.parameters, checkpoint.optimizer);
-    if (problem.empty()) {
+  for (auto& [stage, own] : found) {
+    if (own.first == *newest) {
+      trainer.restore(stage, own.second.parameters, own.second.optimizer);
       stages.push_back(stage);
     } else {
       trainer.put_down(stage);
-      events.push_back({.name = "checkpoint_refused",
-                        .detail = stage_folder(checkpoints, stage).string() + ": " + problem});
     }
   }
   StartingPoint point{.replica = StageReplica(std::move(trainer)), .events = std::move(events)};
@@ -344,6 +350,7 @@ StartingPoint resumed_stages(StageTrainer trainer, const std::filesystem::path& 
   point.step = newest->operation;
   point.standing = newest;
   point.stages = std::move(stages);
+  point.copies = std::move(copies);
   point.events.push_back({.name = "resumed",
                           .detail = checkpoints.string(),
                           .numbers = {{"step", static_cast<double>(point.step)},
@@ -365,7 +372,9 @@ StartingPoint starting_point(const Task& task, const std::filesystem::path& chec
   std::uint64_t step = 0;
   if (resume) {
     LoadedCheckpoint loaded = load_newest_checkpoint(checkpoints, replica.trainer().layout());
-    tell_refused(loaded, events);
+    for (const auto& [file, why] : loaded.refused) {
+      events.push_back({.name = "checkpoint_refused", .detail = file.string() + ": " + why});
+    }
     if (!loaded.checkpoint) {
       events.push_back({.name = "resumed_from_nothing",
                         .detail = "no sound checkpoint in " + checkpoints.string()});

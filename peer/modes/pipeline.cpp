@@ -46,19 +46,21 @@ double PipelineMode::work_done_here() const {
   return part;
 }
 
-void PipelineMode::begin_at(std::uint64_t step) {
+void PipelineMode::begin_at(std::uint64_t) {
   if (options_.resumed) {
     carried_.insert(options_.resumed_stages.begin(), options_.resumed_stages.end());
+    for (const StageState& state : std::exchange(options_.resumed_copies, {})) {
+      states_.keep(state.stage, state.standing, state.values);
+    }
     agreement_.set_standing(*options_.resumed);
     tell_claims();
     return;
   }
   // Before the first operation all can make every stage from the seed, and claim it.
   agreement_.set_standing(
-      {.operation = step,
-       .samples = step * options_.micro_batches * options_.micro_batch,
-       .history = hash_combine(hash_combine(course_.run_seed, course_.layout_hash),
-                               step == 0 ? 0 : session_)});
+      {.operation = 0,
+       .samples = 0,
+       .history = hash_combine(hash_combine(course_.run_seed, course_.layout_hash), 0)});
   tell_claims();
 }
 
@@ -70,7 +72,7 @@ void PipelineMode::tell_claims() {
     claims.push_back({stage, true, now});
     if (complete_) claims.push_back({stage, true, complete_standing_});
   }
-  if (claims.empty()) claims.push_back({0, false, now});
+  if (claims.empty() && now.operation == 0) claims.push_back({0, false, now});
   if (claims.size() > stage_claims_max) claims.resize(stage_claims_max);
   agreement_.set_claims(std::move(claims));
 }
@@ -168,7 +170,7 @@ void PipelineMode::look_for_renewal(Time now, Effects& out) {
 }
 
 bool PipelineMode::is_waiting() const {
-  if (job_running_ || step() >= course_.steps) return false;
+  if (epoch_key_ == 0 || job_running_ || step() >= course_.steps) return false;
   return complete_ || run_.is_waiting() || states_.is_fetching();
 }
 

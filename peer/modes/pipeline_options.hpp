@@ -10,6 +10,7 @@
 #include "consensus/pipeline/router.hpp"
 #include "consensus/pipeline/schedule.hpp"
 #include "consensus/ring/agreement.hpp"
+#include "peer/stage_job.hpp"
 
 namespace gv {
 
@@ -27,6 +28,13 @@ struct StageSize {
   std::size_t backward = 0;  ///< and what goes back.
 };
 
+/// The state of a stage at some moment.
+struct StageState {
+  std::uint32_t stage = 0;
+  Standing standing;
+  StageValues values;
+};
+
 struct PipelineOptions {
   PipelineKind kind = PipelineKind::one_f_one_b;
   RouterKind router = RouterKind::fixed;
@@ -34,12 +42,13 @@ struct PipelineOptions {
   std::size_t micro_batches = 8;  ///< Of everybody in a run.
   std::size_t micro_batch = 1;    ///< Samples.
   std::size_t accumulate = 0;     ///< 2bw: of one replica between two updates.
-  double alpha = 0.5;             ///< gossip: the elastic coefficient of a pair.
+  double mix_alpha = 0.5;         ///< gossip: the elastic coefficient of a pair.
   std::uint64_t mix_every = 1;    ///< gossip: runs between two averagings.
   std::uint64_t copy_every = 8;   ///< Runs between two copies that neighbours keep; 0 = never.
   /// A resumed peer has these stages, which stand there.
   std::optional<Standing> resumed;
   std::vector<std::uint32_t> resumed_stages;
+  std::vector<StageState> resumed_copies;  ///< And had these before.
   std::vector<StageSize> stages;
   std::vector<double> stage_seconds;  ///< Of a micro-batch in each stage, relative to the others.
   std::size_t bucket_elements = 1 << 20;

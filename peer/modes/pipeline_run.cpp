@@ -94,15 +94,27 @@ void PipelineRun::begin(std::uint64_t operation, Effects& out) {
   }
 }
 
+/// As many chains as there are without a peer in two of them; whoever is left over waits.
+std::vector<std::vector<std::uint32_t>> PipelineRun::whole_chains() const {
+  std::vector<std::vector<std::uint32_t>> chains(replicas_.size());
+  std::set<std::uint32_t> taken;
+  while (true) {
+    std::vector<std::uint32_t> chain;
+    for (const auto& replicas : replicas_) {
+      const auto next = std::ranges::find_if(
+          replicas, [&](std::uint32_t worker) { return !taken.contains(worker); });
+      if (next == replicas.end()) return chains;
+      chain.push_back(*next);
+    }
+    taken.insert(chain.begin(), chain.end());
+    for (std::size_t s = 0; s < chains.size(); ++s) chains[s].push_back(chain[s]);
+  }
+}
+
 Routes PipelineRun::routes_of(std::uint64_t operation) const {
   const Rng draws = Rng(run_seed_).fork("routes").fork(operation);
   auto down = replicas_;
-  if (!is_synchronous(options_.kind)) {
-    // Only whole chains: replicas that some stages have more of wait.
-    const std::size_t chains =
-        std::ranges::min(down, {}, [](const auto& replicas) { return replicas.size(); }).size();
-    for (auto& replicas : down) replicas.resize(chains);
-  }
+  if (!is_synchronous(options_.kind)) down = whole_chains();
   if (options_.kind != PipelineKind::chimera) {
     return make_routes(options_.router, down, options_.micro_batches, speeds_, draws);
   }
@@ -353,7 +365,7 @@ std::vector<StageEnd> PipelineRun::finish() {
     if (group.parameters) end.mean = result;
     if (options_.consensus == StageConsensus::gossip && end.mean) {
       end.snapshot = group.parameters;
-      end.force = static_cast<float>(2 * options_.alpha);
+      end.force = static_cast<float>(2 * options_.mix_alpha);
     }
     if (is_synchronous(options_.kind)) {
       const bool summed = result && !group.parameters;

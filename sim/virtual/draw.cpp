@@ -227,6 +227,53 @@ std::string_view name_of(const std::optional<ReduceAlgorithm>& algorithm) {
 
 }  // namespace
 
+DrawnWorld as_pipeline(DrawnWorld world) {
+  Rng rng = Rng(world.seed).fork("pipeline");
+  world.node.mode = ModeKind::pipeline;
+  world.node.course.save_every_steps = 0;
+  Scenario& scenario = world.scenario;
+  scenario.work = WorkKind::time;
+  scenario.dimension = 1 + rng.below(rng.chance(0.1) ? 20000 : 64);
+  scenario.peers = std::min<std::size_t>(scenario.peers, 8);
+  for (FaultRule& fault : scenario.faults) {
+    std::erase_if(fault.peers.ranges,
+                  [&](const auto& range) { return range.second >= scenario.peers; });
+    std::erase_if(fault.to.ranges,
+                  [&](const auto& range) { return range.second >= scenario.peers; });
+  }
+  std::erase_if(scenario.faults, [](const FaultRule& fault) {
+    return !fault.peers.all && fault.peers.ranges.empty() && fault.peers.any == 0;
+  });
+  PipelineOptions& pipeline = world.node.pipeline;
+  const std::size_t stages = 1 + rng.below(4);
+  pipeline.kind = one_of<PipelineKind>(
+      rng, {PipelineKind::gpipe, PipelineKind::one_f_one_b, PipelineKind::zero_bubble,
+            PipelineKind::pipedream, PipelineKind::two_bw});
+  if (stages % 2 == 0 && rng.chance(0.2)) pipeline.kind = PipelineKind::chimera;
+  if (is_synchronous(pipeline.kind)) {
+    pipeline.router =
+        one_of<RouterKind>(rng, {RouterKind::fixed, RouterKind::random, RouterKind::throughput});
+  }
+  if (rng.chance(0.25)) pipeline.consensus = StageConsensus::gossip;
+  pipeline.micro_batches = 1 + rng.below(8);
+  pipeline.accumulate = stages;
+  pipeline.copy_every = 1 + rng.below(10);
+  pipeline.segment_elements = 64 + scenario.dimension / 8;
+  for (std::size_t s = 0; s < stages; ++s) {
+    const std::size_t passes = s > 0 ? scenario.dimension : 0;
+    pipeline.stages.push_back({.parameters = scenario.dimension,
+                               .state = scenario.dimension,
+                               .forward = passes,
+                               .backward = passes});
+    pipeline.stage_seconds.push_back(0.5 + rng.uniform());
+  }
+  double all = 0;
+  for (const double part : pipeline.stage_seconds) all += part;
+  for (double& part : pipeline.stage_seconds) part /= all;
+  scenario.step = std::max(scenario.step, from_seconds(0.02 * static_cast<double>(stages)));
+  return world;
+}
+
 std::string to_toml(const DrawnWorld& world) {
   const CourseOptions& course = world.node.course;
   const GossipOptions& gossip = world.node.gossip;
@@ -285,6 +332,9 @@ Simulator::Options simulator_options(const DrawnWorld& world) {
 }
 
 MakeWorkload workloads(const DrawnWorld& world) {
+  if (world.node.mode == ModeKind::pipeline) {
+    return [sizes = world.node.pipeline.stages](std::size_t) { return idle_stage_workload(sizes); };
+  }
   const std::uint64_t seed = world.node.course.run_seed;
   if (world.scenario.work == WorkKind::quadratic) {
     const QuadraticSpec spec{.dimension = world.scenario.dimension,

@@ -162,6 +162,10 @@ void Invariants::on_job(const Simulator& world, PeerNumber peer, const Job& job)
   mine.step_wanted = job.adopt ? job.adopt->step : (job.become ? job.become->step : work.step());
   if (job.update) mine.step_wanted += std::max<std::uint64_t>(1, job.update_steps);
   mine.step_wanted += job.steps;
+  if (job.stages) {
+    if (!job.stages->ends.empty()) ++mine.step_wanted;
+    mine.step_wanted = job.stages->moves_to.value_or(mine.step_wanted);
+  }
   if (job.adopt) mine.adopted_at = world.now();
   mine.forces += job.forces.size();
   for (const Force& force : job.forces) {

@@ -61,7 +61,30 @@ class Work {
   const Layout& layout() const { return layout_; }
   const std::vector<std::uint64_t>& steps() const { return steps_; }
 
+  /// Of a pipeline: its stages, those of the model or as many of the scenario's dimension.
+  PipelineOptions pipeline() const {
+    if (scenario_.work == WorkKind::training) {
+      const StageTrainer trainer(*tasks_.front().stages, tasks_.front().shard);
+      return node_options(config_, layout_, 1, 1, &trainer).pipeline;
+    }
+    PipelineOptions options = config_.pipeline.mode;
+    const std::size_t stages =
+        config_.pipeline.ends.empty() ? config_.pipeline.stages : config_.pipeline.ends.size();
+    for (std::size_t s = 0; s < stages; ++s) {
+      options.stages.push_back({.parameters = scenario_.dimension,
+                                .state = scenario_.dimension,
+                                .forward = s > 0 ? scenario_.dimension : 0,
+                                .backward = s > 0 ? scenario_.dimension : 0});
+      options.stage_seconds.push_back(1.0 / static_cast<double>(stages));
+    }
+    return options;
+  }
+
   std::unique_ptr<Workload> make(std::size_t peer) const {
+    if (config_.run.mode == ModeKind::pipeline) {
+      if (scenario_.work != WorkKind::training) return idle_stage_workload(pipeline().stages);
+      return stage_workload(StageReplica(StageTrainer(*tasks_[peer].stages, tasks_[peer].shard)));
+    }
     switch (scenario_.work) {
       case WorkKind::training:
         return training_workload(
@@ -135,6 +158,7 @@ class Run {
 
  private:
   CurvePoint look(const Simulator& world, bool quickly);
+  std::vector<float> assembled(const Simulator& world) const;
   void show_progress(const CurvePoint& point);
   void print_summary(const Simulator& world, const CurvePoint& last);
   std::vector<std::span<const float>> models(const Simulator& world) const;
@@ -148,6 +172,7 @@ class Run {
   Clock::time_point shown_ = Clock::now();
   bool terminal_ = ::isatty(STDOUT_FILENO) != 0;
   Duration expected_{};
+  std::size_t stages_ = 0;  ///< Of a pipeline.
 };
 
 std::vector<std::span<const float>> Run::models(const Simulator& world) const {
@@ -159,8 +184,36 @@ std::vector<std::span<const float>> Run::models(const Simulator& world) const {
   return models;
 }
 
+/// Of a pipeline: of each stage the mean of those that are furthest. Empty if one is missing.
+std::vector<float> Run::assembled(const Simulator& world) const {
+  std::vector<float> model;
+  for (std::size_t stage = 0; stage < stages_; ++stage) {
+    std::uint64_t newest = 0;
+    std::vector<std::span<const float>> replicas;
+    for (PeerNumber number = 0; number < world.size(); ++number) {
+      const VirtualPeer& peer = world.peer(number);
+      const auto own = peer.work ? peer.work->stage(stage) : std::span<const float>();
+      if (own.empty()) continue;
+      if (peer.work->step() > newest) replicas.clear();
+      newest = std::max(newest, peer.work->step());
+      if (peer.work->step() == newest) replicas.push_back(own);
+    }
+    if (replicas.empty()) return {};
+    const std::vector<float> mean = mean_of(replicas);
+    model.insert(model.end(), mean.begin(), mean.end());
+  }
+  return model;
+}
+
 CurvePoint Run::look(const Simulator& world, bool quickly) {
-  const auto all = models(world);
+  auto all = models(world);
+  std::vector<float> whole;
+  if (stages_ > 0) {
+    whole = assembled(world);
+    all.clear();
+    if (!whole.empty()) all.emplace_back(whole);
+  }
+  std::size_t working = 0;
   CurvePoint point{.time_s = seconds(world.now().time_since_epoch())};
   if (!all.empty()) {
     const std::vector<float> mean = mean_of(all);
@@ -171,10 +224,11 @@ CurvePoint Run::look(const Simulator& world, bool quickly) {
   }
   for (PeerNumber number = 0; number < world.size(); ++number) {
     const VirtualPeer& peer = world.peer(number);
+    working += peer.work != nullptr;
     if (peer.work) point.steps += static_cast<double>(peer.work->step());
     point.peers += peer.state == PeerState::up ? 1 : 0;
   }
-  point.steps /= static_cast<double>(std::max<std::size_t>(1, all.size()));
+  point.steps /= static_cast<double>(std::max<std::size_t>(1, working));
   point.exchanges = tally_.exchanges();
   point.megabytes =
       static_cast<double>(world.counts().lane_bytes + world.counts().control_bytes) / 1e6;
@@ -221,6 +275,10 @@ int Run::run() {
   if (scenario_.work != WorkKind::training) {
     node.ring.state_elements = work_->layout().size() * (node.ring.local.has_momentum() ? 2 : 1);
   }
+  if (config_.run.mode == ModeKind::pipeline) {
+    node.pipeline = work_->pipeline();
+    stages_ = node.pipeline.stages.size();
+  }
   Simulator world({.peers = config_.run.peers,
                    .seed = options_.seed,
                    .scenario = scenario_,
@@ -264,7 +322,7 @@ void Run::print_summary(const Simulator& world, const CurvePoint& last) {
     spent.joining += peer.spent.joining;
     spent.stopped += peer.spent.stopped;
     spent.down += peer.spent.down;
-    if (peer.work && scenario_.work == WorkKind::training) {
+    if (peer.work && stages_ == 0 && scenario_.work == WorkKind::training) {
       worst = std::min(worst, work_->judge(peer.work->parameters(), false).accuracy);
     }
   }
@@ -273,7 +331,7 @@ void Run::print_summary(const Simulator& world, const CurvePoint& last) {
   };
   if (scenario_.work == WorkKind::training) {
     line("mean model", fmt::format("{:.2f} %  loss {:.4f}", 100 * last.accuracy, last.loss));
-    line("worst peer", fmt::format("{:.2f} %", 100 * worst));
+    if (stages_ == 0) line("worst peer", fmt::format("{:.2f} %", 100 * worst));
   } else if (scenario_.work == WorkKind::quadratic) {
     line("mean model", fmt::format("{:.6g} above the least loss", last.loss));
   }

@@ -39,8 +39,15 @@ void limit_processor(time_t at_most) {
 /// What a peer has to show at the end: exchanges, or operations in lockstep.
 std::uint64_t achieved(const Simulator& world, PeerNumber number) {
   const Node& node = *world.peer(number).node;
-  return node.ring() != nullptr ? node.ring()->counts().operations
-                                : node.gossip()->exchange().counts().committed;
+  if (node.ring() != nullptr) return node.ring()->counts().operations;
+  if (node.pipeline() != nullptr) return node.pipeline()->counts().operations;
+  return node.gossip()->exchange().counts().committed;
+}
+
+/// The epoch a peer works in; null if it is in none.
+const Epoch* epoch_of(const Node& node) {
+  return node.ring() != nullptr ? node.ring()->agreement().epoch()
+                                : node.pipeline()->agreement().epoch();
 }
 
 bool trains(const Simulator& world, PeerNumber number) {
@@ -57,7 +64,7 @@ std::optional<Violation> check_epoch(const Simulator& world, const std::vector<P
   const Epoch* common = nullptr;
   for (const PeerNumber number : up) {
     if (!trains(world, number)) continue;
-    const Epoch* epoch = world.peer(number).node->ring()->agreement().epoch();
+    const Epoch* epoch = epoch_of(*world.peer(number).node);
     if (epoch == nullptr) {
       return stuck(world, "one epoch", fmt::format("peer-{} is in none", number));
     }
@@ -99,10 +106,13 @@ std::optional<Violation> check_liveness(Simulator& world) {
   }
   double slowest = 1;
   for (const PeerNumber number : up) slowest = std::min(slowest, world.peer(number).speed);
-  const bool lockstep = world.options().node.mode == ModeKind::ring;
+  const ModeKind mode = world.options().node.mode;
+  const bool lockstep = mode != ModeKind::gossip;
   const Node::Options& node = world.options().node;
   const auto steps =
-      static_cast<double>(lockstep ? node.ring.local.period : node.gossip.period_steps);
+      mode == ModeKind::pipeline
+          ? static_cast<double>(node.pipeline.micro_batches)
+          : static_cast<double>(lockstep ? node.ring.local.period : node.gossip.period_steps);
   const double period = seconds(world.options().scenario.step) / slowest * steps;
   const Duration window = std::max(last_part, from_seconds(last_periods * period));
   world.run(world.now() + window);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -60,12 +61,102 @@ class StageWorkload : public Workload {
   std::uint64_t step() const override { return replica_.trainer().step(); }
   std::span<const float> parameters() const override { return parameters_; }
   const Canary& canary() const override { return canary_; }
+  std::span<const float> stage(std::size_t stage) const override {
+    const StageTrainer& trainer = replica_.trainer();
+    return trainer.carries(stage) ? trainer.parameters(stage) : std::span<const float>();
+  }
   Image image() const override { return {}; }
   void restore(const Image&) override {}
 
  private:
   StageReplica replica_;
   std::vector<float> parameters_;
+  Canary canary_{};
+};
+
+/// Keeps to everything that a StageReplica promises, without a model: a stage's parameters are all
+/// one number, which falls by the mean of its gradients.
+class IdleStageWorkload : public Workload {
+ public:
+  explicit IdleStageWorkload(std::vector<StageSize> sizes) : sizes_(std::move(sizes)) {}
+
+  JobDone run(Job job) override {
+    JobDone done{.number = job.number};
+    const std::uint64_t before = step_;
+    if (job.stages) {
+      StageJob& work = *job.stages;
+      for (const StageEnd& end : work.ends) finish(end);
+      if (!work.ends.empty()) ++step_;
+      for (const StageCopy& copy : work.hand_overs) copy_state(copy);
+      if (work.moves_to) step_ = *work.moves_to;
+      for (const StageBecomes& becomes : work.becomes) {
+        std::vector<float>& own = stages_[becomes.stage];
+        own.assign(sizes_[becomes.stage].parameters, 0);
+        if (becomes.values) std::copy_n(becomes.values->begin(), own.size(), own.begin());
+      }
+      for (const std::uint32_t stage : work.put_down) stages_.erase(stage);
+      for (const StageCopy& copy : work.copies) copy_state(copy);
+      if (work.order) carry_out(*work.order);
+    }
+    done.step = step_;
+    done.steps_run = done.step - before;
+    done.stages = std::move(job.stages);
+    return done;
+  }
+
+  std::uint64_t step() const override { return step_; }
+  std::span<const float> parameters() const override {
+    return stages_.empty() ? std::span<const float>() : stages_.begin()->second;
+  }
+  const Canary& canary() const override { return canary_; }
+  std::span<const float> stage(std::size_t stage) const override {
+    const auto own = stages_.find(static_cast<std::uint32_t>(stage));
+    return own == stages_.end() ? std::span<const float>() : own->second;
+  }
+  Image image() const override { return {}; }
+  void restore(const Image&) override {}
+
+ private:
+  void copy_state(const StageCopy& copy) const {
+    std::ranges::fill(*copy.values, 0.0F);
+    std::ranges::copy(stages_.at(copy.stage), copy.values->begin());
+  }
+
+  void finish(const StageEnd& end) {
+    std::vector<float>& own = stages_[end.stage];
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      if (end.sum) own[i] -= (*end.sum)[i] / static_cast<float>(end.micro_batches);
+      if (!end.mean) continue;
+      own[i] = end.snapshot ? own[i] + end.force * ((*end.mean)[i] - (*end.snapshot)[i])
+                            : (*end.mean)[i];
+    }
+  }
+
+  void carry_out(const StageOrder& order) {
+    std::vector<float>& own = stages_[order.what.stage];
+    own.resize(sizes_[order.what.stage].parameters);
+    if (order.copies_parameters) {
+      const auto lanes = std::span<const float>(*order.sum).subspan(own.size());
+      std::ranges::copy(lanes, std::ranges::copy(own, order.out->begin()).out);
+      return;
+    }
+    if (order.out) std::ranges::fill(*order.out, 0.0F);
+    if (!order.sum) return;
+    const auto gradient = std::span(*order.sum).first(own.size());
+    if (order.what.action == PipelineAction::update) {
+      for (std::size_t i = 0; i < own.size(); ++i) {
+        own[i] -= gradient[i] / static_cast<float>(order.micro_batches);
+      }
+      std::ranges::fill(gradient, 0.0F);
+      return;
+    }
+    for (float& value : gradient) value += 1;
+    (*order.sum)[own.size() + order.what.micro_batch] += 1;
+  }
+
+  std::vector<StageSize> sizes_;
+  std::map<std::uint32_t, std::vector<float>> stages_;
+  std::uint64_t step_ = 0;
   Canary canary_{};
 };
 
@@ -263,6 +354,10 @@ std::unique_ptr<Workload> quadratic_workload(const QuadraticSpec& spec, std::siz
 
 std::unique_ptr<Workload> stage_workload(StageReplica replica) {
   return std::make_unique<StageWorkload>(std::move(replica));
+}
+
+std::unique_ptr<Workload> idle_stage_workload(std::vector<StageSize> sizes) {
+  return std::make_unique<IdleStageWorkload>(std::move(sizes));
 }
 
 std::vector<double> quadratic_optimum(const QuadraticSpec& spec, std::size_t peer) {

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "peer/modes/pipeline_options.hpp"
 #include "peer/replica.hpp"
 #include "peer/stage_replica.hpp"
 
@@ -32,6 +33,8 @@ class Workload {
   virtual std::uint64_t step() const = 0;
   virtual std::span<const float> parameters() const = 0;
   virtual const Canary& canary() const = 0;
+  /// Of a pipeline: the parameters of one stage; empty if it is not carried.
+  virtual std::span<const float> stage(std::size_t) const { return {}; }
 
   virtual Image image() const = 0;
   /// Goes on from an image of an equal replica.
@@ -47,6 +50,10 @@ std::unique_ptr<Workload> training_workload(Replica replica);
 /// Stages of the run's model, with the peer's shard. A crash loses them: whoever comes back is a
 /// newcomer. `parameters()` are those of all stages it carries, in order.
 std::unique_ptr<Workload> stage_workload(StageReplica replica);
+
+/// Nothing is computed: stages of so many parameters, which change by as much as their gradients
+/// are said to be: 1 for each micro-batch.
+std::unique_ptr<Workload> idle_stage_workload(std::vector<StageSize> sizes);
 
 /// Peer i minimises f_i(x) = 1/2 sum_k h_k (x_k - c_ik)^2 by plain gradient descent, with noise of
 /// a given deviation in every gradient. The curvatures h_k rise geometrically from 0.1 to 1. The

@@ -146,6 +146,20 @@ LoadedCheckpoint load_newest_checkpoint(const std::filesystem::path& folder, con
   return loaded;
 }
 
+LoadedCheckpoints load_checkpoints(const std::filesystem::path& folder, const Layout& layout) {
+  LoadedCheckpoints loaded;
+  for (const std::filesystem::path& file : parameter_files(folder)) {
+    Checkpoint checkpoint;
+    std::string problem = load_pair(file, layout, checkpoint);
+    if (problem.empty()) {
+      loaded.checkpoints.push_back(std::move(checkpoint));
+    } else {
+      loaded.refused.emplace_back(file, std::move(problem));
+    }
+  }
+  return loaded;
+}
+
 LoadedParameters load_parameters(const std::filesystem::path& file, const Layout& layout) {
   LoadedParameters loaded;
   LoadedTensors read = read_safetensors(file);

@@ -37,6 +37,13 @@ struct LoadedCheckpoint {
 };
 LoadedCheckpoint load_newest_checkpoint(const std::filesystem::path& folder, const Layout& layout);
 
+/// All that are whole, the newest first, and why others were not taken.
+struct LoadedCheckpoints {
+  std::vector<Checkpoint> checkpoints;
+  std::vector<std::pair<std::filesystem::path, std::string>> refused;
+};
+LoadedCheckpoints load_checkpoints(const std::filesystem::path& folder, const Layout& layout);
+
 /// Parameters alone, of any file with the layout's tensors in any order.
 struct LoadedParameters {
   std::vector<float> parameters;

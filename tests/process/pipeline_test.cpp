@@ -1,0 +1,165 @@
+// Pipelines of real processes: killed, stopped, started again; the others go on with every stage.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/process/swarm.hpp"
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string pipeline(std::uint64_t steps, std::size_t stages, const std::string& more = "",
+                     std::size_t every_steps = 1000) {
+  return fmt::format(R"([run]
+mode = "pipeline"
+steps = {}
+linger_s = 20
+[data]
+kind = "generated"
+[data.generated]
+samples = 4000
+test_samples = 500
+[model]
+kind = "mlp"
+hidden = [64, 48, 32]
+[train]
+batch = 8
+[checkpoint]
+every_steps = {}
+[pipeline]
+stages = {}
+micro_batches = 6
+copy_every = 20
+{})",
+                     steps, every_steps, stages, more);
+}
+
+bool reach(Swarm& swarm, const std::vector<std::size_t>& peers, std::uint64_t step) {
+  return eventually(
+      [&] {
+        return std::ranges::all_of(peers,
+                                   [&](std::size_t number) { return swarm.step(number) >= step; });
+      },
+      60s);
+}
+
+bool go_on(Swarm& swarm, const std::vector<std::size_t>& peers) {
+  return reach(swarm, peers, swarm.step(peers.front()) + 60);
+}
+
+/// Stages that these peers carry together, as they say themselves.
+std::set<std::size_t> carried(Swarm& swarm, const std::vector<std::size_t>& peers) {
+  std::set<std::size_t> stages;
+  for (const std::size_t number : peers) {
+    const nlohmann::json own = swarm.status(number)["pipeline"]["own_stages"];
+    for (const auto& stage : own) stages.insert(stage.get<std::size_t>());
+  }
+  return stages;
+}
+
+void none_refused(Swarm& swarm, const std::vector<std::size_t>& peers) {
+  for (const std::size_t number : peers) CHECK(swarm.events(number, "sum_refused").empty());
+}
+
+}  // namespace
+
+TEST_CASE("a launched pipeline tells who carried what and evaluates the whole model", "[process]") {
+  TemporaryFolder folder;
+  std::string output;
+  const std::filesystem::path config = folder.path() / "pipeline.toml";
+  std::ofstream(config) << pipeline(300, 3);
+  const Ending ending = run_grapevine(
+      {"launch", "-n", "3", config.string(), "--folder", (folder.path() / "run").string()}, output);
+  INFO(output);
+  CHECK(ending.exit_code == 0);
+  CHECK_THAT(output, Catch::Contains("train in a pipeline"));
+  CHECK_THAT(output, Catch::Contains("300 together; losses 0; states of stages sent 0"));
+  std::string judged;
+  const Ending evaluated =
+      run_grapevine({"eval", (folder.path() / "run" / "mean.safetensors").string()}, judged);
+  INFO(judged);
+  CHECK(evaluated.exit_code == 0);
+  const auto of = judged.find("accuracy ");
+  REQUIRE(of != std::string::npos);
+  CHECK(std::stod(judged.substr(of + 9)) > 80);
+}
+
+TEST_CASE("when one of a pipeline is killed the others carry its stage and go on", "[process]") {
+  const std::size_t victim = GENERATE(std::size_t{0}, std::size_t{1}, std::size_t{3});
+  Swarm swarm(4, pipeline(100000000, 2));
+  swarm.start_all();
+  REQUIRE(reach(swarm, {0, 1, 2, 3}, 50));
+  swarm.kill(victim);
+  std::vector<std::size_t> others = {0, 1, 2, 3};
+  std::erase(others, victim);
+  REQUIRE(go_on(swarm, others));
+  CHECK(carried(swarm, others) == std::set<std::size_t>{0, 1});
+  none_refused(swarm, others);
+}
+
+TEST_CASE("a stage whose only carrier is killed comes back from its neighbour's copy",
+          "[process]") {
+  const std::size_t victim = GENERATE(std::size_t{0}, std::size_t{1}, std::size_t{2});
+  Swarm swarm(3, pipeline(100000000, 3));
+  swarm.start_all();
+  REQUIRE(reach(swarm, {0, 1, 2}, 50));
+  swarm.kill(victim);
+  std::vector<std::size_t> others = {0, 1, 2};
+  std::erase(others, victim);
+  REQUIRE(go_on(swarm, others));
+  CHECK(carried(swarm, others) == std::set<std::size_t>{0, 1, 2});
+  for (const std::size_t number : others) {
+    CHECK(swarm.events(number, "stage_lost").empty());
+    for (const auto& event : swarm.events(number, "went_back")) {
+      CHECK(event["from"].get<double>() - event["to"].get<double>() <= 21);
+    }
+  }
+  none_refused(swarm, others);
+  // It comes back as anybody, and takes a stage from who has two.
+  swarm.start(victim);
+  REQUIRE(go_on(swarm, {0, 1, 2}));
+  CHECK(eventually([&] { return carried(swarm, {victim}).size() == 1; }, 20s));
+}
+
+TEST_CASE("one of a pipeline that stands still is left out and takes part again when it wakes",
+          "[process]") {
+  Swarm swarm(3, pipeline(100000000, 2));
+  swarm.start_all();
+  REQUIRE(reach(swarm, {0, 1, 2}, 50));
+  swarm.signal(1, SIGSTOP);
+  REQUIRE(go_on(swarm, {0, 2}));
+  swarm.signal(1, SIGCONT);
+  REQUIRE(go_on(swarm, {0, 1, 2}));
+  none_refused(swarm, {0, 1, 2});
+}
+
+TEST_CASE("a pipeline that was stopped as a whole goes on from its checkpoints", "[process]") {
+  Swarm swarm(2, pipeline(100000000, 2, "", 25));
+  swarm.start_all();
+  REQUIRE(reach(swarm, {0, 1}, 100));
+  swarm.signal(0, SIGKILL);
+  swarm.signal(1, SIGKILL);
+  swarm.kill(0);
+  swarm.kill(1);
+  swarm.start(0, {.extra = {"--resume"}});
+  swarm.start(1, {.extra = {"--resume"}});
+  REQUIRE(reach(swarm, {0, 1}, 150));
+  for (const std::size_t number : {0, 1}) {
+    const auto resumed = swarm.events(number, "resumed");
+    REQUIRE(resumed.size() == 1);
+    CHECK(resumed.front()["step"].get<double>() >= 75);
+  }
+  none_refused(swarm, {0, 1});
+}
+
+}  // namespace gv
