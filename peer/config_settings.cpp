@@ -72,15 +72,20 @@ void append_run(Settings& all) {
   all.push_back(only_with(
       "run.steps", "steps = 0 (or no steps at all)",
       [](const Config& c) { return c.run.steps == 0; },
-      run.number("epochs", GV_FIELD(run.epochs), {0, 100000, true},
-                 "passes of a peer over its own shard")));
-  all.push_back(run.whole("steps", GV_FIELD(run.steps), {0, 1e12},
-                          "local steps of each peer instead of epochs; 0 = by epochs"));
+      run.number(
+          "epochs", GV_FIELD(run.epochs), {0, 100000, true},
+          "passes of a peer over its own shard; in a pipeline a pass is as many samples as the "
+          "training data have")));
+  all.push_back(
+      run.whole("steps", GV_FIELD(run.steps), {0, 1e12},
+                "local steps of each peer, or runs of a pipeline, instead of epochs; 0 = by "
+                "epochs"));
   all.push_back(agreed(run.choice<>(
       "mode", GV_FIELD(run.mode),
       std::vector<std::pair<std::string, ModeKind>>{
           {"gossip", ModeKind::gossip}, {"ring", ModeKind::ring}, {"pipeline", ModeKind::pipeline}},
-      "each at its own pace with a partner now and then, or all in lockstep")));
+      "each at its own pace with a partner now and then, all in lockstep, or each with a part of "
+      "the model")));
   all.push_back(run.whole("wait_for_peers", GV_FIELD(run.wait_for_peers), {1, 4096},
                           "training starts when this many are there, itself included"));
   all.push_back(
@@ -201,7 +206,8 @@ void append_model(Settings& all) {
 
 void append_train(Settings& all) {
   const Section<Config> train{"train"};
-  all.push_back(train.whole("batch", GV_FIELD(train.batch), {1, 65536}, "samples in one step"));
+  all.push_back(train.whole("batch", GV_FIELD(train.batch), {1, 65536},
+                            "samples in one step; in a pipeline those of a micro-batch"));
   all.push_back(train.choice<>(
       "optimizer", GV_FIELD(train.optimizer.kind),
       std::vector<std::pair<std::string, OptimizerKind>>{{"sgd", OptimizerKind::sgd},
@@ -261,8 +267,8 @@ void append_schedule(Settings& all) {
                    "the rate at the last step as a fraction of the highest")));
   all.push_back(
       train.whole("reference_batch", GV_FIELD(train.schedule.reference_batch), {0, 65536},
-                  "linear scaling: the batch learning_rate was found for; in lockstep that "
-                  "of all peers together counts; 0 = off"));
+                  "linear scaling: the batch learning_rate was found for; in lockstep and in a "
+                  "pipeline that of all peers together counts; 0 = off"));
 }
 
 void append_gossip(Settings& every) {
