@@ -123,6 +123,7 @@ class Host {
   int exit_code_ = 0;
   std::optional<Time> interrupted_;
   bool ending_ = false;
+  bool told_of_lost_stage_ = false;
   std::shared_ptr<Canary> final_canary_ = std::make_shared<Canary>();
 };
 
@@ -172,6 +173,13 @@ void Host::carry_out(NodeEffects& effects) {
         fmt::print("{}\n", to_line(over, node_->membership()));
         std::fflush(stdout);
       }
+      if (event.name == "stage_lost" && !told_of_lost_stage_) {
+        told_of_lost_stage_ = true;
+        fmt::print(stderr,
+                   "no peer here has every stage of one moment, and nobody goes on from a guess; "
+                   "start those that are missing with --resume\n");
+      }
+      if (event.name == "epoch_began") told_of_lost_stage_ = false;
       if (event.name == "gradient_not_finite") {
         fmt::print(stderr,
                    "step {}: the gradient of this peer is not finite, or too large for ring.codec, "

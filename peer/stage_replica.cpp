@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "consensus/base/magnitude.hpp"
+
 namespace gv {
 
 void StageReplica::end(const StageEnd& end) {
@@ -83,7 +85,11 @@ JobDone StageReplica::run(Job job) {
     for (const std::uint32_t stage : work.put_down) trainer_.put_down(stage);
     for (const StageCopy& copy : work.copies) trainer_.copy_state(copy.stage, *copy.values);
     standing_ = work.standing;
-    if (work.order) done.score = carry_out(*work.order);
+    if (work.order) {
+      done.score = carry_out(*work.order);
+      const StageValues& sum = work.order->sum;
+      done.gradient_writable = !sum || is_finite(*sum);
+    }
   }
   done.step = trainer_.step();
   done.steps_run = done.step - before;

@@ -144,9 +144,10 @@ void cut(const Config& config, std::size_t samples, Task& task) {
   }
   task.trainer.steps = stages.trainer.steps;
   if (stages.ends.empty()) {
-    task.problems.push_back({"pipeline.stages",
-                             fmt::format("the model has fewer than {} layers", pipeline.stages),
-                             "use fewer stages"});
+    task.problems.push_back(
+        {"pipeline.stages",
+         fmt::format("the model cannot be cut into {} stages with parameters", pipeline.stages),
+         "use fewer stages"});
   } else {
     task.problems = cut_problems(task.trainer.model, task.shard->shape, stages.ends);
   }
@@ -268,15 +269,28 @@ std::string uncertainty(const Score& score, const DataSet& data) {
 std::vector<std::size_t> stage_ends(const PipelineConfig& pipeline, const ModelSpec& model,
                                     SampleShape shape) {
   if (!pipeline.ends.empty()) return pipeline.ends;
-  std::vector<LayerCost> layers;
-  for (const LayerWork& work : layer_work(model, shape)) {
-    layers.push_back({.forward_s = work.operations, .backward_s = 2 * work.operations});
+  // Layers that no stage may begin with belong to the one before them.
+  std::vector<LayerCost> parts;
+  std::vector<std::size_t> begins;
+  const std::vector<LayerWork> layers = layer_work(model, shape);
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const bool learns_before =
+        i > 0 &&
+        std::ranges::any_of(layers.begin(), layers.begin() + static_cast<std::ptrdiff_t>(i),
+                            [](const LayerWork& work) { return work.parameters > 0; });
+    if (parts.empty() || (layers[i].may_begin_stage && learns_before)) {
+      parts.emplace_back();
+      begins.push_back(i);
+    }
+    parts.back().forward_s += layers[i].operations;
+    parts.back().backward_s += 2 * layers[i].operations;
   }
+  begins.push_back(layers.size());
   const auto partition = partition_stages(
-      layers, {.speeds = std::vector<double>(pipeline.stages, 1.0)}, {.stages = pipeline.stages});
+      parts, {.speeds = std::vector<double>(pipeline.stages, 1.0)}, {.stages = pipeline.stages});
   std::vector<std::size_t> ends;
   if (!partition) return ends;
-  for (const PlannedStage& stage : partition->stages) ends.push_back(stage.end_layer);
+  for (const PlannedStage& stage : partition->stages) ends.push_back(begins[stage.end_layer]);
   return ends;
 }
 

@@ -421,10 +421,12 @@ std::vector<LayerWork> layer_work(const ModelSpec& model, SampleShape input) {
   Problems unsound;
   const ModelPlan plan = plan_model(model, input, unsound);
   std::vector<LayerWork> all;
-  for (const LayerPlan& layer : plan.layers) {
+  for (std::size_t i = 0; i < plan.layers.size(); ++i) {
+    const LayerPlan& layer = plan.layers[i];
     all.push_back({.operations = operations(layer),
                    .parameters = layer.end - layer.begin,
-                   .outputs = elements(layer.out)});
+                   .outputs = elements(layer.out),
+                   .may_begin_stage = may_cut(plan, i) && layer.has_parameters()});
   }
   return all;
 }

@@ -125,7 +125,8 @@ struct LayerWork {
   double operations =
       0;  ///< Multiplications and additions of a forward pass; backward is twice it.
   std::size_t parameters = 0;
-  std::size_t outputs = 0;  ///< Floats it gives to the next layer, and keeps for backward.
+  std::size_t outputs = 0;      ///< Floats it gives to the next layer, and keeps for backward.
+  bool may_begin_stage = true;  ///< It has parameters, and shares none with layers before it.
 };
 std::vector<LayerWork> layer_work(const ModelSpec& model, SampleShape input);
 

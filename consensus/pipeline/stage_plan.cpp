@@ -15,8 +15,18 @@ bool holds(const StageOffer& offer, std::uint32_t stage, const Standing& standin
   });
 }
 
-bool is_complete(std::span<const StageOffer> offers, std::size_t stages, const Standing& standing) {
-  if (standing.operation == 0) return true;
+/// Nobody has anything to lose, or no copying point was reached yet.
+bool may_begin_anew(std::span<const StageOffer> offers, bool copies) {
+  return std::ranges::all_of(offers, [copies](const StageOffer& offer) {
+    return std::ranges::all_of(offer.claims, [copies](const StageClaim& claim) {
+      return claim.standing.operation == 0 || (copies && claim.carried);
+    });
+  });
+}
+
+bool is_complete(std::span<const StageOffer> offers, std::size_t stages, const Standing& standing,
+                 bool copies) {
+  if (standing.operation == 0) return may_begin_anew(offers, copies);
   for (std::uint32_t stage = 0; stage < stages; ++stage) {
     const bool is_held = std::ranges::any_of(
         offers, [&](const StageOffer& offer) { return holds(offer, stage, standing); });
@@ -25,12 +35,13 @@ bool is_complete(std::span<const StageOffer> offers, std::size_t stages, const S
   return true;
 }
 
-std::optional<Standing> newest_complete(std::span<const StageOffer> offers, std::size_t stages) {
+std::optional<Standing> newest_complete(std::span<const StageOffer> offers, std::size_t stages,
+                                        bool copies) {
   std::optional<Standing> newest;
   for (const StageOffer& offer : offers) {
     for (const StageClaim& claim : offer.claims) {
       const bool is_better = !newest || is_before(*newest, claim.standing);
-      if (is_better && is_complete(offers, stages, claim.standing)) newest = claim.standing;
+      if (is_better && is_complete(offers, stages, claim.standing, copies)) newest = claim.standing;
     }
   }
   return newest;
@@ -39,15 +50,17 @@ std::optional<Standing> newest_complete(std::span<const StageOffer> offers, std:
 }  // namespace
 
 std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
-                                     std::span<const double> stage_seconds, bool mirrored) {
-  const std::optional<Standing> standing = newest_complete(offers, stage_seconds.size());
+                                     std::span<const double> stage_seconds,
+                                     const StagePlanOptions& options) {
+  const std::optional<Standing> standing =
+      newest_complete(offers, stage_seconds.size(), options.copies);
   if (!standing) return std::nullopt;
   // Mirrored stages are mapped in pairs.
   const auto all = static_cast<std::uint32_t>(stage_seconds.size());
   const auto mapped = [&](std::uint32_t stage) {
-    return mirrored ? std::min(stage, all - 1 - stage) : stage;
+    return options.mirrored ? std::min(stage, all - 1 - stage) : stage;
   };
-  std::vector<double> work(mirrored ? all / 2 : all, 0);
+  std::vector<double> work(options.mirrored ? all / 2 : all, 0);
   for (std::uint32_t stage = 0; stage < all; ++stage) work[mapped(stage)] += stage_seconds[stage];
   std::vector<StageCarrier> carriers;
   for (const StageOffer& offer : offers) {
@@ -69,7 +82,7 @@ std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
   const auto map = map_stages(carriers, work);
   for (std::size_t i = 0; i < offers.size(); ++i) {
     std::vector<std::uint32_t> stages = map[i];
-    if (mirrored) {
+    if (options.mirrored) {
       for (const std::uint32_t stage : map[i]) stages.push_back(all - 1 - stage);
       std::ranges::sort(stages);
     }

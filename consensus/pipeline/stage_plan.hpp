@@ -21,13 +21,20 @@ struct StagePlan {
   std::vector<StageDuty> duties;
 };
 
+struct StagePlanOptions {
+  /// Of an even number of stages, whoever carries one carries the one as far from the other end as
+  /// well, as Chimera wants it.
+  bool mirrored = false;
+  bool copies = true;  ///< Neighbours keep copies of stages from the first copying point on.
+};
+
 /// The newest standing at which somebody has every stage, and on it the chain map (map_stages) with
-/// a source for every state that its carrier lacks. Before the first operation everybody has
-/// everything, because the run's seed gives it. Empty if some stage is lost: no standing is
-/// complete, so nobody goes on from a guess. `offers` are sorted by id and not empty. `mirrored`:
-/// of an even number of stages, whoever carries one carries the one as far from the other end as
-/// well, as Chimera wants it.
+/// a source for every state that its carrier lacks. At operation 0 everybody has everything,
+/// because the run's seed gives it; but whoever has come further goes back there only if no copying
+/// point was reached yet. Empty if some stage is lost: no standing is complete, so nobody goes on
+/// from a guess. `offers` are sorted by id and not empty.
 std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
-                                     std::span<const double> stage_seconds, bool mirrored = false);
+                                     std::span<const double> stage_seconds,
+                                     const StagePlanOptions& options = {});
 
 }  // namespace gv

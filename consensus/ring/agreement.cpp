@@ -230,7 +230,7 @@ std::optional<Start> RingAgreement::pipeline() const {
     offers.push_back({peer, answer.speed, answer.claims});
     fastest = std::max(fastest, static_cast<double>(answer.speed));
   }
-  std::optional<StagePlan> plan = plan_stages(offers, options_.stage_seconds, options_.mirrored);
+  std::optional<StagePlan> plan = plan_stages(offers, options_.stage_seconds, options_.plan);
   if (!plan) return std::nullopt;
   Start start{.ballot = promised_, .standing = plan->standing};
   for (const StageOffer& offer : offers) {

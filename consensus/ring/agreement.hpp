@@ -10,6 +10,7 @@
 
 #include "consensus/base/time.hpp"
 #include "consensus/effects.hpp"
+#include "consensus/pipeline/stage_plan.hpp"
 #include "consensus/ring/reduce_choice.hpp"
 
 namespace gv {
@@ -52,7 +53,7 @@ class RingAgreement {
     /// In a pipeline: what a micro-batch takes in each stage, relative to the others. Whoever takes
     /// part then carries stages, and may lack the others'.
     std::vector<double> stage_seconds;
-    bool mirrored = false;  ///< Stages of a pipeline are carried in pairs: see plan_stages().
+    StagePlanOptions plan;
   };
 
   /// `session` differs from that of every earlier process of this peer, so that no ballot of one is

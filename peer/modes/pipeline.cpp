@@ -13,7 +13,8 @@ namespace {
 RingAgreement::Options agreement_options(const PipelineOptions& options) {
   RingAgreement::Options agreement = options.agreement;
   agreement.stage_seconds = options.stage_seconds;
-  agreement.mirrored = options.kind == PipelineKind::chimera;
+  agreement.plan = {.mirrored = options.kind == PipelineKind::chimera,
+                    .copies = options.copy_every > 0};
   return agreement;
 }
 
@@ -414,6 +415,13 @@ void PipelineMode::take(Time now, JobDone done, Membership&, Effects& out) {
   idle_since_ = now;
   if (done.score.samples > 0) learn_from(done.score);
   if (last_job_ || !done.stages) return;
+  if (!done.gradient_writable) {
+    // With it in the update everybody's stage would be lost. They go on without us.
+    stuck_ = true;
+    out.events.push_back(
+        {.name = "gradient_not_finite", .numbers = {{"step", static_cast<double>(done.step)}}});
+    return;
+  }
   const bool is_ours = epoch_key_ != 0 && job_epoch_ == epoch_key_;
   if (is_ours) {
     for (const StageCopy& copy : done.stages->hand_overs) {
@@ -467,7 +475,11 @@ void PipelineMode::next_job(Time now, std::vector<Job>& jobs) {
     work.copies.push_back({stage, states_.blank(stage)});
   }
   Job job;
-  job.save = leaving_ || (!preparing_ && is_save_due(step()));
+  // All save at the same steps, so that there is a standing of which every stage is on disk.
+  const bool ends_run = !work.ends.empty();
+  const bool is_due = step() >= course_.steps ||
+                      (course_.save_every_steps > 0 && step() % course_.save_every_steps == 0);
+  job.save = leaving_ || (ends_run && is_due && step() > saved_step_);
   if (leaving_) {
     last_job_ = true;
   } else if (epoch_key_ != 0 && !preparing_) {

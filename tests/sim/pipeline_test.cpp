@@ -58,6 +58,12 @@ TEST_CASE("replicas of a stage have the same bits whichever way micro-batches ta
   }
 }
 
+TEST_CASE("chains in both directions end with the same bits in all replicas", "[sim]") {
+  for (const std::size_t peers : {1, 2, 3, 5}) {
+    run({.peers = peers, .stages = 4, .micro_batches = 7, .kind = PipelineKind::chimera});
+  }
+}
+
 TEST_CASE("pipelines of many updates a run end with the same bits in all replicas", "[sim]") {
   for (const PipelineKind kind : {PipelineKind::pipedream, PipelineKind::two_bw}) {
     for (const std::size_t peers : {2, 4}) {
