@@ -70,4 +70,33 @@ Routes make_routes(RouterKind kind, std::span<const std::vector<std::uint32_t>> 
   return routes;
 }
 
+Routes make_routes(PipelineKind schedule, RouterKind kind,
+                   std::span<const std::vector<std::uint32_t>> replicas, std::size_t micro_batches,
+                   std::span<const double> speeds, Rng draws) {
+  std::vector<std::vector<std::uint32_t>> down(replicas.begin(), replicas.end());
+  if (!is_synchronous(schedule)) {
+    const std::size_t chains =
+        std::ranges::min(down, {}, [](const auto& carriers) { return carriers.size(); }).size();
+    for (auto& carriers : down) carriers.resize(chains);
+  }
+  if (schedule != PipelineKind::chimera) {
+    return make_routes(kind, down, micro_batches, speeds, draws);
+  }
+  for (std::size_t s = 0; s < down.size(); ++s) {
+    const auto half = static_cast<std::ptrdiff_t>((down[s].size() + 1) / 2);
+    if (down[s].size() < 2) continue;
+    if (s < down.size() / 2) {
+      down[s].erase(down[s].begin() + half, down[s].end());
+    } else {
+      down[s].erase(down[s].begin(), down[s].begin() + half);
+    }
+  }
+  auto up = down;
+  std::ranges::reverse(up);
+  Routes routes = make_routes(kind, down, micro_batches, speeds, draws);
+  const Routes others = make_routes(kind, up, micro_batches, speeds, draws);
+  for (std::size_t b = 1; b < routes.size(); b += 2) routes[b] = others[b];
+  return routes;
+}
+
 }  // namespace gv
