@@ -60,13 +60,15 @@ double shortest_pass(const PipelineTiming& timing) {
   return shortest;
 }
 
-/// Slots of one worker: what takes most of each.
+/// Slots of one worker: what takes most of each, or nothing if more than half of it is idle. A pass
+/// too short for that is shown where it is, if the slot is free, and an update in any case.
 std::string cells(const std::vector<TimedOperation>& worker, double slot_s, std::size_t slots) {
-  std::string line(slots, '.');
-  // Less than half a slot counts as nothing, unless idle time is still less.
+  constexpr std::size_t nobody = static_cast<std::size_t>(-1);
+  std::vector<std::size_t> shown(slots, nobody);
   std::vector<double> taken(slots, 0);
   std::vector<double> most(slots, 0);
-  for (const TimedOperation& timed : worker) {
+  for (std::size_t o = 0; o < worker.size(); ++o) {
+    const TimedOperation& timed = worker[o];
     const auto first = static_cast<std::size_t>(std::max(0.0, timed.begin / slot_s - 1e-9));
     for (std::size_t i = first; i < slots; ++i) {
       const double begin = static_cast<double>(i) * slot_s;
@@ -76,16 +78,22 @@ std::string cells(const std::vector<TimedOperation>& worker, double slot_s, std:
       taken[i] += overlap;
       if (overlap <= most[i] * (1 + 1e-9)) continue;
       most[i] = overlap;
-      line[i] = letter(timed.operation);
+      shown[i] = o;
     }
   }
+  std::string line(slots, '.');
+  std::vector<bool> has_cell(worker.size(), false);
   for (std::size_t i = 0; i < slots; ++i) {
-    if (taken[i] < slot_s / 2) line[i] = '.';
+    if (taken[i] < slot_s / 2 || shown[i] == nobody) continue;
+    line[i] = letter(worker[shown[i]].operation);
+    has_cell[shown[i]] = true;
   }
-  for (const TimedOperation& timed : worker) {
-    if (timed.operation.action != Action::update) continue;
-    const auto at = static_cast<std::size_t>((timed.begin + timed.end) / 2 / slot_s);
-    line[std::min(at, slots - 1)] = '#';
+  for (std::size_t o = 0; o < worker.size(); ++o) {
+    const TimedOperation& timed = worker[o];
+    if (has_cell[o]) continue;
+    const auto middle = static_cast<std::size_t>((timed.begin + timed.end) / 2 / slot_s);
+    char& cell = line[std::min(middle, slots - 1)];
+    if (cell == '.' || timed.operation.action == Action::update) cell = letter(timed.operation);
   }
   return line;
 }

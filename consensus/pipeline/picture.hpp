@@ -26,7 +26,8 @@ struct PictureOptions {
 /// Digits are forward passes, by the last digit of the micro-batch. Letters are backward passes, a
 /// for 0: small ones whole or the part for the inputs, large ones the part for the weights. # is an
 /// update, which always has a cell, and a point is a slot with nothing to do. A slot shows what
-/// takes most of it. Empty if nothing takes time.
+/// takes most of it; what is too short for that is shown where there is room. Empty if nothing
+/// takes time.
 std::string pipeline_text(const PipelineTiming& timing, const PictureOptions& options);
 
 /// The legend of that: one line for each kind of character that is in it.
