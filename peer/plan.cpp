@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <optional>
@@ -154,6 +155,10 @@ std::optional<std::vector<std::size_t>> cut_of(const Question& question,
   return ends_of(*partition, layers);
 }
 
+bool is_sound(const Question& question, const std::vector<std::size_t>& cut) {
+  return cut_problems(question.task.trainer.model, question.task.shard->shape, cut).empty();
+}
+
 /// Cuts with the quickest slowest stage by the profile: for one chain, and for all peers.
 std::set<std::vector<std::size_t>> profiled_cuts(const Question& question,
                                                  const std::vector<LayerProfile>& layers) {
@@ -162,12 +167,8 @@ std::set<std::vector<std::size_t>> profiled_cuts(const Question& question,
   for (const std::size_t peers : {stages, question.peers()}) {
     if (peers < stages || (peers > stages && peers > searched_peers_max)) continue;
     auto cut = cut_of(question, layers, peers);
-    const auto is_sound = [&] {
-      return cut &&
-             cut_problems(question.task.trainer.model, question.task.shard->shape, *cut).empty();
-    };
-    if (!is_sound()) cut = cut_of(question, with_parameters(layers), peers);
-    if (is_sound()) cuts.insert(*cut);
+    if (cut && !is_sound(question, *cut)) cut = cut_of(question, with_parameters(layers), peers);
+    if (cut && is_sound(question, *cut)) cuts.insert(*cut);
   }
   return cuts;
 }
@@ -244,18 +245,18 @@ void print_cuts(const Question& question, const Plan& given, const std::optional
   fmt::print("\nCuts (ends: one past the last layer of each stage):\n");
   print_cut(name, given, width);
   if (!other) {
-    fmt::print("  By what was measured the cut is the same.\n");
+    fmt::print("There is no other cut to try.\n");
     return;
   }
-  print_cut("by measured work", *other, width);
+  print_cut("best other measured", *other, width);
   const double part = 1 - other->predicted.makespan / given.predicted.makespan;
   if (part > worth_a_line) {
-    fmt::print("The measured one is {:.0f} % quicker. Write below [pipeline]:\n\nends = {}\n",
+    fmt::print("The other one is {:.0f} % quicker. Write below [pipeline]:\n\nends = {}\n",
                100 * part, list_of(other->spec.ends));
   } else if (part > 0) {
-    fmt::print("The measured one is {:.0f} % quicker, which is not worth a change.\n", 100 * part);
+    fmt::print("The other one is {:.0f} % quicker, which is not worth a change.\n", 100 * part);
   } else {
-    fmt::print("The first is at least as quick.\n");
+    fmt::print("No quicker one was found.\n");
   }
 }
 
@@ -353,14 +354,41 @@ int write_picture(const Plan& plan, const PictureOptions& picture, const std::st
   return 0;
 }
 
-/// Of the cuts that the profile suggests the quickest, if there is another than the config's.
+/// Cuts like this one but for one end, which is a layer earlier or later.
+std::set<std::vector<std::size_t>> neighbours(const Question& question,
+                                              const std::vector<std::size_t>& cut) {
+  std::set<std::vector<std::size_t>> found;
+  for (std::size_t i = 0; i + 1 < cut.size(); ++i) {
+    for (const std::size_t end : {cut[i] - 1, cut[i] + 1}) {
+      std::vector<std::size_t> moved = cut;
+      moved[i] = end;
+      if (is_sound(question, moved)) found.insert(std::move(moved));
+    }
+  }
+  return found;
+}
+
+/// Of the cuts that the profile suggests and those next to them the quickest, as far as there is
+/// time to measure: layers one by one take longer than in a stage, where they share layouts. None
+/// if there is no other cut than the given one.
 std::optional<Plan> best_other(const Question& question, const std::vector<LayerProfile>& layers,
                                const Plan& given, double seconds) {
-  auto cuts = profiled_cuts(question, layers);
-  cuts.erase(given.spec.ends);
+  const auto suggested = profiled_cuts(question, layers);
+  std::vector<std::vector<std::size_t>> cuts(suggested.begin(), suggested.end());
+  for (const auto& cut : suggested) {
+    for (const auto& next : neighbours(question, cut)) {
+      if (std::ranges::find(cuts, next) == cuts.end()) cuts.push_back(next);
+    }
+  }
+  std::erase(cuts, given.spec.ends);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto is_over = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() >=
+           seconds;
+  };
   std::optional<Plan> best;
-  for (const auto& ends : cuts) {
-    Plan plan = make_plan(question, ends, seconds / static_cast<double>(cuts.size()));
+  for (std::size_t i = 0; i < cuts.size() && (i < suggested.size() || !is_over()); ++i) {
+    Plan plan = make_plan(question, cuts[i], seconds / static_cast<double>(cuts.size()));
     if (!plan.problems.empty()) continue;
     if (!best || plan.predicted.makespan < best->predicted.makespan) best = std::move(plan);
   }
