@@ -369,8 +369,8 @@ std::set<std::vector<std::size_t>> neighbours(const Question& question,
 }
 
 /// Of the cuts that the profile suggests and those next to them the quickest, as far as there is
-/// time to measure: layers one by one take longer than in a stage, where they share layouts. None
-/// if there is no other cut than the given one.
+/// time to measure: stages need not take the sum of their layers. None if there is no other cut
+/// than the given one.
 std::optional<Plan> best_other(const Question& question, const std::vector<LayerProfile>& layers,
                                const Plan& given, double seconds) {
   const auto suggested = profiled_cuts(question, layers);

@@ -35,7 +35,7 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// Of this thread's processor time: other programs on the machine count for little.
+/// Of this thread: time in which other programs have the processor does not count.
 double processor_seconds() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
