@@ -20,6 +20,7 @@
 #include "peer/config.hpp"
 #include "peer/evaluate.hpp"
 #include "peer/host.hpp"
+#include "peer/plan.hpp"
 #include "peer/reduce_peer.hpp"
 #include "peer/settings.hpp"
 #include "peer/status.hpp"
@@ -505,6 +506,27 @@ int run_command_line(int argc, char** argv, const EffectsWatcher& watcher) {
       "Example:\n  grapevine topology -n 64\n  grapevine topology base_k -n 5\n"
       "  grapevine topology ring -n 12 --pairs --rounds 4 --svg ring.svg");
   shown->callback([&] { result = topology_command(asked); });
+
+  auto* plan = app.add_subcommand("plan", "Show how a pipeline would work, by measuring its model");
+  PlanOptions plan_options;
+  plan->add_option("CONFIG", plan_options.config, "A TOML file with mode = \"pipeline\"")
+      ->required();
+  plan->add_option("-n,--peers", plan_options.peers, "Number of peers; default: run.peers")
+      ->check(CLI::Range(1, 256));
+  plan->add_option("--svg", plan_options.svg, "A file for a picture of the schedule");
+  plan->add_option("--bandwidth", plan_options.bandwidth_mbit,
+                   "Of every link, each way, in Mbit/s; default: sending takes no time")
+      ->check(CLI::Range(0.001, 1e6));
+  plan->add_option("--latency", plan_options.latency_ms, "Of every link, one way, in ms")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1e5));
+  plan->add_option("--seconds", plan_options.seconds, "About how long to measure")
+      ->capture_default_str()
+      ->check(CLI::Range(0.1, 600.0));
+  plan->footer(
+      "Example:\n  grapevine plan configs/fashion-pipeline.toml\n"
+      "  grapevine plan configs/text-pipeline.toml -n 6 --bandwidth 100 --latency 5 --svg p.svg");
+  plan->callback([&] { result = plan_command(plan_options); });
 
   auto* evaluate = app.add_subcommand("eval", "Print the accuracy of a checkpoint");
   EvaluateOptions evaluate_options;

@@ -17,14 +17,17 @@ constexpr double not_yet = std::numeric_limits<double>::infinity();
 
 class Clock {
  public:
-  Clock(const PipelineSchedule& schedule, const PipelineCosts& costs)
+  /// `seconds` of single operations may be null: they are what the costs say.
+  Clock(const PipelineSchedule& schedule, const PipelineCosts& costs,
+        const std::vector<std::vector<double>>* seconds)
       : schedule_(schedule),
         costs_(costs),
+        seconds_(seconds),
         free_at_(schedule.workers.size(), 0),
         positions_(schedule.workers.size(), 0),
         inputs_(schedule.micro_batches * schedule.stages, not_yet),
         gradients_(schedule.micro_batches * schedule.stages, not_yet) {
-    check(costs.stages.size() == schedule.stages, "every stage has its cost");
+    check(seconds != nullptr || costs.stages.size() == schedule.stages, "every stage has its cost");
     for (std::size_t b = 0; b < schedule.micro_batches; ++b) inputs_[b * schedule.stages] = 0;
     worker_of_.assign(inputs_.size(), 0);
     for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
@@ -49,9 +52,9 @@ class Clock {
         first = w;
       }
       if (first == schedule_.workers.size()) break;
-      const PipelineOperation& operation = schedule_.workers[first][positions_[first]++];
-      const double speed = costs_.speeds.empty() ? 1 : costs_.speeds[first];
-      const double end = begin + costs_.stages[operation.stage].seconds(operation.action) / speed;
+      const std::size_t position = positions_[first]++;
+      const PipelineOperation& operation = schedule_.workers[first][position];
+      const double end = begin + seconds_of(first, position);
       free_at_[first] = end;
       timing.workers[first].push_back({operation, begin, end});
       timing.busy[first] += end - begin;
@@ -65,6 +68,13 @@ class Clock {
   }
 
  private:
+  double seconds_of(std::size_t worker, std::size_t position) const {
+    if (seconds_ != nullptr) return (*seconds_)[worker][position];
+    const PipelineOperation& operation = schedule_.workers[worker][position];
+    const double speed = costs_.speeds.empty() ? 1 : costs_.speeds[worker];
+    return costs_.stages[operation.stage].seconds(operation.action) / speed;
+  }
+
   std::size_t index(const PipelineOperation& operation) const {
     return operation.micro_batch * schedule_.stages + operation.stage;
   }
@@ -106,6 +116,7 @@ class Clock {
 
   const PipelineSchedule& schedule_;
   const PipelineCosts& costs_;
+  const std::vector<std::vector<double>>* seconds_;
   std::vector<double> free_at_;
   std::vector<std::size_t> positions_;
   std::vector<double> inputs_;  ///< When each pass has its activations, by micro-batch and stage,
@@ -141,7 +152,12 @@ double PipelineTiming::bubble() const {
 }
 
 PipelineTiming replay(const PipelineSchedule& schedule, const PipelineCosts& costs) {
-  return Clock(schedule, costs).run();
+  return Clock(schedule, costs, nullptr).run();
+}
+
+PipelineTiming replay(const PipelineSchedule& schedule, const PipelineCosts& costs,
+                      const std::vector<std::vector<double>>& seconds) {
+  return Clock(schedule, costs, &seconds).run();
 }
 
 }  // namespace gv

@@ -55,4 +55,9 @@ struct PipelineTiming {
 /// order in which they are made, while workers compute.
 PipelineTiming replay(const PipelineSchedule& schedule, const PipelineCosts& costs);
 
+/// The same with what every single operation takes: seconds[w][i] for the operation i of worker w.
+/// Of `costs` only the boundaries count.
+PipelineTiming replay(const PipelineSchedule& schedule, const PipelineCosts& costs,
+                      const std::vector<std::vector<double>>& seconds);
+
 }  // namespace gv

@@ -2,6 +2,7 @@
 #include "consensus/pipeline/router.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "consensus/base/check.hpp"
 #include "consensus/ring/batch_share.hpp"
@@ -26,6 +27,24 @@ std::vector<std::uint32_t> spread(std::span<const std::uint32_t> workers,
     order.push_back(workers[next]);
   }
   return order;
+}
+
+/// As many chains as there are without a worker in two of them.
+std::vector<std::vector<std::uint32_t>> whole_chains(
+    std::span<const std::vector<std::uint32_t>> replicas) {
+  std::vector<std::vector<std::uint32_t>> chains(replicas.size());
+  std::set<std::uint32_t> taken;
+  while (true) {
+    std::vector<std::uint32_t> chain;
+    for (const auto& workers : replicas) {
+      const auto next = std::ranges::find_if(
+          workers, [&](std::uint32_t worker) { return !taken.contains(worker); });
+      if (next == workers.end()) return chains;
+      chain.push_back(*next);
+    }
+    taken.insert(chain.begin(), chain.end());
+    for (std::size_t s = 0; s < chains.size(); ++s) chains[s].push_back(chain[s]);
+  }
 }
 
 }  // namespace
@@ -67,6 +86,31 @@ Routes make_routes(RouterKind kind, std::span<const std::vector<std::uint32_t>> 
     if (kind == RouterKind::random) draws.fork(s).shuffle(std::span(order));
     for (std::size_t b = 0; b < micro_batches; ++b) routes[b][s] = order[b];
   }
+  return routes;
+}
+
+Routes make_routes(PipelineKind schedule, RouterKind kind,
+                   std::span<const std::vector<std::uint32_t>> replicas, std::size_t micro_batches,
+                   std::span<const double> speeds, Rng draws) {
+  std::vector<std::vector<std::uint32_t>> down(replicas.begin(), replicas.end());
+  if (!is_synchronous(schedule)) down = whole_chains(replicas);
+  if (schedule != PipelineKind::chimera) {
+    return make_routes(kind, down, micro_batches, speeds, draws);
+  }
+  for (std::size_t s = 0; s < down.size(); ++s) {
+    const auto half = static_cast<std::ptrdiff_t>((down[s].size() + 1) / 2);
+    if (down[s].size() < 2) continue;
+    if (s < down.size() / 2) {
+      down[s].erase(down[s].begin() + half, down[s].end());
+    } else {
+      down[s].erase(down[s].begin(), down[s].begin() + half);
+    }
+  }
+  auto up = down;
+  std::ranges::reverse(up);
+  Routes routes = make_routes(kind, down, micro_batches, speeds, draws);
+  const Routes others = make_routes(kind, up, micro_batches, speeds, draws);
+  for (std::size_t b = 1; b < routes.size(); b += 2) routes[b] = others[b];
   return routes;
 }
 

@@ -33,4 +33,12 @@ std::optional<RouterKind> router_named(std::string_view name);
 Routes make_routes(RouterKind kind, std::span<const std::vector<std::uint32_t>> replicas,
                    std::size_t micro_batches, std::span<const double> speeds, Rng draws);
 
+/// The same as this kind of schedule needs them: pipedream and 2bw take whole chains alone, so that
+/// replicas some stages have more of wait; of chimera's every other micro-batch takes the workers
+/// from the last stage to the first, and those who carry a stage and its mirror image are one half
+/// on the way down, the other on the way up.
+Routes make_routes(PipelineKind schedule, RouterKind kind,
+                   std::span<const std::vector<std::uint32_t>> replicas, std::size_t micro_batches,
+                   std::span<const double> speeds, Rng draws);
+
 }  // namespace gv

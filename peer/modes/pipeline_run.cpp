@@ -94,47 +94,9 @@ void PipelineRun::begin(std::uint64_t operation, Effects& out) {
   }
 }
 
-/// As many chains as there are without a peer in two of them; whoever is left over waits.
-std::vector<std::vector<std::uint32_t>> PipelineRun::whole_chains() const {
-  std::vector<std::vector<std::uint32_t>> chains(replicas_.size());
-  std::set<std::uint32_t> taken;
-  while (true) {
-    std::vector<std::uint32_t> chain;
-    for (const auto& replicas : replicas_) {
-      const auto next = std::ranges::find_if(
-          replicas, [&](std::uint32_t worker) { return !taken.contains(worker); });
-      if (next == replicas.end()) return chains;
-      chain.push_back(*next);
-    }
-    taken.insert(chain.begin(), chain.end());
-    for (std::size_t s = 0; s < chains.size(); ++s) chains[s].push_back(chain[s]);
-  }
-}
-
 Routes PipelineRun::routes_of(std::uint64_t operation) const {
-  const Rng draws = Rng(run_seed_).fork("routes").fork(operation);
-  auto down = replicas_;
-  if (!is_synchronous(options_.kind)) down = whole_chains();
-  if (options_.kind != PipelineKind::chimera) {
-    return make_routes(options_.router, down, options_.micro_batches, speeds_, draws);
-  }
-  // Of those who carry a stage and its mirror image, one half is on the way down in the one, the
-  // other half in the other; on the way up they change places.
-  for (std::size_t s = 0; s < down.size(); ++s) {
-    const auto half = static_cast<std::ptrdiff_t>((down[s].size() + 1) / 2);
-    if (down[s].size() < 2) continue;
-    if (s < down.size() / 2) {
-      down[s].erase(down[s].begin() + half, down[s].end());
-    } else {
-      down[s].erase(down[s].begin(), down[s].begin() + half);
-    }
-  }
-  auto up = down;
-  std::ranges::reverse(up);
-  Routes routes = make_routes(options_.router, down, options_.micro_batches, speeds_, draws);
-  const Routes others = make_routes(options_.router, up, options_.micro_batches, speeds_, draws);
-  for (std::size_t b = 1; b < routes.size(); b += 2) routes[b] = others[b];
-  return routes;
+  return make_routes(options_.kind, options_.router, replicas_, options_.micro_batches, speeds_,
+                     Rng(run_seed_).fork("routes").fork(operation));
 }
 
 /// Ranks of those with whom we agree on a stage in this run, ourselves included.

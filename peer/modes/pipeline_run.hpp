@@ -107,7 +107,6 @@ class PipelineRun {
 
   std::uint64_t group_key(std::uint32_t stage) const;
   Routes routes_of(std::uint64_t operation) const;
-  std::vector<std::vector<std::uint32_t>> whole_chains() const;
   void make_group(std::uint32_t stage);
   std::vector<std::uint32_t> partners(std::uint32_t stage) const;
   void begin_sums(Effects& out);

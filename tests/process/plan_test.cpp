@@ -1,0 +1,156 @@
+// `grapevine plan` with the real binary: what it prints, what it refuses.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "tests/process/swarm.hpp"
+
+namespace gv {
+namespace {
+
+/// A generated task in three stages, with other words in places.
+std::string config_text(const std::string& mode, const std::string& pipeline) {
+  return "[run]\npeers = 3\nsteps = 10\nmode = \"" + mode + R"("
+[data]
+kind = "generated"
+[data.generated]
+samples = 600
+test_samples = 60
+[model]
+kind = "mlp"
+hidden = [32, 16]
+[train]
+batch = 8
+)" + pipeline;
+}
+
+struct Planned {
+  int exit_code = -1;
+  std::string output;
+  std::string picture;
+};
+
+Planned plan(const std::string& config, const std::vector<std::string>& more = {}) {
+  TemporaryFolder folder;
+  const auto file = folder.path() / "config.toml";
+  const auto svg = folder.path() / "plan.svg";
+  std::ofstream(file) << config;
+  std::vector<std::string> arguments{"plan", file.string(), "--seconds", "0.2"};
+  if (std::ranges::find(more, "--svg") == more.end()) {
+    arguments.insert(arguments.end(), {"--svg", svg.string()});
+  }
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  Planned planned;
+  planned.exit_code = run_grapevine(arguments, planned.output).exit_code;
+  std::ifstream in(svg);
+  planned.picture.assign(std::istreambuf_iterator<char>(in), {});
+  return planned;
+}
+
+bool has(const std::string& text, const std::string& what) {
+  return text.find(what) != std::string::npos;
+}
+
+/// The line that begins so, without leading blanks; empty if there is none.
+std::string line_with(const std::string& text, const std::string& begin) {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    std::string line = text.substr(at, end - at);
+    line.erase(0, line.find_first_not_of(' '));
+    if (line.starts_with(begin)) return line;
+    at = end + 1;
+  }
+  return {};
+}
+
+std::size_t count(const std::string& text, const std::string& what) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) {
+    ++found;
+  }
+  return found;
+}
+
+const std::string three_stages = "[pipeline]\nends = [1, 3, 5]\nmicro_batches = 4\n";
+
+}  // namespace
+
+TEST_CASE("a plan has a line for every stage and a prediction beside a measurement", "[process]") {
+  const Planned planned = plan(config_text("pipeline", three_stages));
+  INFO(planned.output);
+  REQUIRE(planned.exit_code == 0);
+  CHECK(has(planned.output, "3 stages on 3 peers, 4 micro-batches of 8 samples"));
+  CHECK(has(planned.output, "ends = [1, 3, 5]"));
+  // Parameters of 32 features to 32, to 16, to 10.
+  CHECK(has(line_with(planned.output, "0       0      1        1056  "), " "));
+  CHECK(has(line_with(planned.output, "1     1-2      1         528  "), " "));
+  CHECK(has(line_with(planned.output, "2     3-4      1         170  "), " "));
+  CHECK(!line_with(planned.output, "predicted").empty());
+  CHECK(!line_with(planned.output, "measured").empty());
+  CHECK(has(line_with(planned.output, "peer 2 stage 2"), "0"));
+  // Forward, backward, an update at the end of each.
+  CHECK(count(planned.picture, "class='op ") == 3 * (4 + 4 + 1));
+}
+
+TEST_CASE("a plan for more peers than stages has a row for every replica", "[process]") {
+  const Planned planned = plan(config_text("pipeline", three_stages), {"--peers", "6"});
+  INFO(planned.output);
+  REQUIRE(planned.exit_code == 0);
+  for (int peer = 0; peer < 6; ++peer) {
+    CHECK(!line_with(planned.output, "peer " + std::to_string(peer) + " stage").empty());
+  }
+}
+
+TEST_CASE("links that cost something make a predicted step longer", "[process]") {
+  const auto step_ms = [](const std::vector<std::string>& links) {
+    const Planned planned = plan(config_text("pipeline", three_stages), links);
+    const std::string line = line_with(planned.output, "predicted");
+    return line.empty() ? 0 : std::stod(line.substr(sizeof "predicted" - 1));
+  };
+  // Forward and back through two boundaries, with 50 ms each: nothing here computes so long.
+  CHECK(step_ms({"--latency", "50"}) > 200);
+}
+
+TEST_CASE("every schedule can be planned", "[process]") {
+  for (const std::string kind : {"gpipe", "zero-bubble", "chimera", "pipedream", "2bw"}) {
+    const Planned planned = plan(
+        config_text("pipeline", "[pipeline]\nstages = 2\nmicro_batches = 4\nschedule = \"" + kind +
+                                    "\"\nrecompute = " + (kind == "gpipe" ? "true\n" : "false\n")),
+        {"--peers", "4"});
+    INFO(kind << "\n" << planned.output);
+    CHECK(planned.exit_code == 0);
+    CHECK(has(planned.output, kind + ", 2 stages on 4 peers"));
+  }
+}
+
+TEST_CASE("a plan of another mode is refused in one line with the remedy", "[process]") {
+  const Planned planned = plan(config_text("gossip", ""));
+  INFO(planned.output);
+  CHECK(planned.exit_code == 2);
+  CHECK(has(planned.output, "only a pipeline has stages to plan; write mode = \"pipeline\""));
+  CHECK(count(planned.output, "\n") == 1);
+}
+
+TEST_CASE("a plan of a bad config or a cut that does not fit is refused", "[process]") {
+  const Planned bad = plan(config_text("pipeline", "[pipeline]\nstagse = 3\n"));
+  INFO(bad.output);
+  CHECK(bad.exit_code == 2);
+  CHECK(has(bad.output, "stagse"));
+  const Planned unfit = plan(config_text("pipeline", "[pipeline]\nends = [1, 9]\n"));
+  INFO(unfit.output);
+  CHECK(unfit.exit_code == 2);
+  CHECK(has(unfit.output, "pipeline.ends"));
+  CHECK(plan(config_text("pipeline", three_stages), {"--peers", "0"}).exit_code == 2);
+}
+
+TEST_CASE("a picture that cannot be written is an error", "[process]") {
+  const Planned planned =
+      plan(config_text("pipeline", three_stages), {"--svg", "/no/such/folder/plan.svg"});
+  INFO(planned.output);
+  CHECK(planned.exit_code == 2);
+  CHECK(has(planned.output, "/no/such/folder/plan.svg: cannot be written"));
+}
+
+}  // namespace gv
