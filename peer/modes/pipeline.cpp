@@ -23,7 +23,6 @@ RingAgreement::Options agreement_options(const PipelineOptions& options) {
 PipelineMode::PipelineMode(PeerId self, std::uint64_t session, const CourseOptions& course,
                            const PipelineOptions& options)
     : Mode(self, course),
-      session_(session),
       options_(options),
       agreement_(self, session, agreement_options(options)),
       run_(self, course.run_seed, options),

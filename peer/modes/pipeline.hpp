@@ -95,7 +95,6 @@ class PipelineMode final : public Mode {
   void answer(PeerId from, Effects& out);
   bool is_waiting() const;
 
-  std::uint64_t session_;
   PipelineOptions options_;
   RingAgreement agreement_;
   PipelineRun run_;

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cmath>
 #include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "consensus/base/fingerprint.hpp"
@@ -225,6 +227,84 @@ TEST_CASE("pipelines in drawn worlds count every micro-batch once and go on afte
   }
   CHECK(operations > 10000);
   CHECK(without < 40);
+}
+
+namespace {
+
+/// When a peer comes to a point for the `skip` + 1st time after a second, and which.
+class AtPipelinePoint : public Watcher {
+ public:
+  AtPipelinePoint(std::string point, int skip) : point_(std::move(point)), left_(skip) {}
+
+  void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override {
+    for (const Event& event : effects.events) {
+      if (event.name == "epoch_began") look("p1", world, peer);
+    }
+    const Epoch* epoch = world.peer(peer).node->pipeline()->agreement().epoch();
+    if (epoch == nullptr) return;
+    for (const Transfer& transfer : effects.transfers) {
+      const bool is_pass = transfer.id.session == hash_combine(epoch->key(), 0);
+      const bool is_backward = (transfer.id.number >> 39 & 1) != 0;
+      if (is_pass) look(is_backward ? "p3" : "p2", world, peer);
+      if (transfer.id.session == hash_combine(epoch->key(), 3)) look("p6", world, peer);
+    }
+  }
+
+  void on_job(const Simulator& world, PeerNumber peer, const Job& job) override {
+    if (!job.stages) return;
+    if (!job.stages->ends.empty()) look("p5", world, peer);
+    if (job.stages->order && job.stages->order->sum) look("p4", world, peer);
+  }
+
+  Time when{};
+  PeerNumber who = 0;
+
+ private:
+  void look(const char* point, const Simulator& world, PeerNumber peer) {
+    if (point != point_ || world.now() < Time(1s) || left_-- != 0) return;
+    when = world.now();
+    who = peer;
+  }
+
+  std::string point_;
+  int left_;
+};
+
+}  // namespace
+
+TEST_CASE("a death at any point of a run leaves the others with every stage", "[sim]") {
+  for (const std::string point : {"p1", "p2", "p3", "p4", "p5", "p6"}) {
+    for (int skip = 0; skip < 6; ++skip) {
+      PipelineTask task{.peers = 5, .stages = 3, .micro_batches = 6, .steps = 80};
+      Simulator::Options options = task.options();
+      options.seed = static_cast<std::uint64_t>(skip);
+      // Epochs begin anew with a newcomer.
+      options.node.course.wait_for_peers = 4;
+      options.scenario.faults = {fault(FaultKind::join, 1500ms, just(4))};
+      AtPipelinePoint point_of(point, skip);
+      {
+        Simulator first(options, task.workloads());
+        first.watch(point_of);
+        first.run(Time(3min));
+      }
+      INFO(point << ", " << skip);
+      REQUIRE(point_of.when > Time(1s));
+      options.scenario.faults.push_back(
+          fault(FaultKind::kill, point_of.when.time_since_epoch(), just(point_of.who)));
+      Simulator world(options, task.workloads());
+      StageRecord record(task, task.steps);
+      world.watch(record);
+      world.run(Time(3min));
+      INFO("kills peer-" << point_of.who << "\n" << record.story);
+      REQUIRE(record.newest == task.steps);
+      REQUIRE(record.events["sum_refused"] == 0);
+      REQUIRE(record.events["stage_lost"] == 0);
+      REQUIRE(record.stages.size() == task.stages);
+      for (const auto& [stage, replicas] : record.stages) {
+        for (const auto& replica : replicas) REQUIRE(replica == replicas.front());
+      }
+    }
+  }
 }
 
 }  // namespace gv

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+# What two stages on two cores gain over one process on one core, and how busy they are.
+"""Trains the transformer of configs/text-pipeline.toml as one stage by one peer on one core and as two
+stages by two peers on a core each, in turn, and compares their steady pace.
+
+Both run endlessly; after a warm-up the first peer is asked twice, a window apart, how many steps it has
+made. All threads of a peer are pinned to its core.
+
+Example: bench/pipeline.py --binary build/release/grapevine --repeats 5
+"""
+import argparse
+import json
+import os
+import pathlib
+import re
+import signal
+import statistics
+import subprocess
+import tempfile
+import time
+
+
+def status(binary, peer):
+    """What a peer says of itself, or None before it can be asked."""
+    answer = subprocess.run([binary, "status", str(peer), "--json"], capture_output=True, timeout=20)
+    return json.loads(answer.stdout) if answer.returncode == 0 else None
+
+
+def pin(process, core):
+    """All threads of a process to one core."""
+    for task in os.listdir(f"/proc/{process}/task"):
+        os.sched_setaffinity(int(task), {core})
+
+
+def config_text(base, stages, schedule, micro_batches, folder):
+    """The base config, endless, with one chain of so many stages whose replicas need not agree."""
+    text = base
+    for key, value in (
+        ("steps", 10**9),
+        ("stages", stages),
+        ("schedule", None),
+        ("micro_batches", micro_batches),
+        ("folder", f'"{folder}"'),
+    ):
+        if value is not None:
+            text = re.sub(rf"(?m)^{key}\s*=.*$", f"{key} = {value}", text)
+    text = re.sub(r'(?ms)(\[pipeline\].*?)^schedule\s*=.*?$', rf'\1schedule = "{schedule}"', text)
+    text = re.sub(r"(?m)^(consensus|mix_every)\s*=.*\n", "", text)
+    return text + "\n[checkpoint]\nevery_steps = 0\n"
+
+
+def windows_per_second(binary, config, peers, batch, warm_up, window):
+    """Samples that a run takes, times runs in a second; and the part of time each peer waits."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "config.toml"
+        path.write_text(config)
+        run = pathlib.Path(folder) / "run"
+        swarm = subprocess.Popen(
+            [binary, "launch", "-n", str(peers), str(path), "--folder", str(run)],
+            stdout=subprocess.DEVNULL,
+        )
+        try:
+            folders = [run / f"peer-{peer}" for peer in range(peers)]
+            give_up = time.monotonic() + 60
+            while True:
+                said = [status(binary, peer) for peer in folders]
+                if all(s and s["phase"] == "training" for s in said):
+                    break
+                if time.monotonic() > give_up or swarm.poll() is not None:
+                    raise SystemExit("the peers did not start training")
+                time.sleep(0.2)
+            for core, peer in enumerate(said):
+                pin(peer["self"]["pid"], core)
+            time.sleep(warm_up)
+            before = [status(binary, peer) for peer in folders]
+            time.sleep(window)
+            after = [status(binary, peer) for peer in folders]
+        finally:
+            swarm.send_signal(signal.SIGINT)
+            swarm.wait(timeout=60)
+        passed = after[0]["uptime_s"] - before[0]["uptime_s"]
+        pace = batch * (after[0]["step"] - before[0]["step"]) / passed
+        waits = []
+        for a, b in zip(before, after):
+            computing = b["pipeline"]["computing_s"] - a["pipeline"]["computing_s"]
+            waits.append(1 - computing / (b["uptime_s"] - a["uptime_s"]))
+        return pace, waits
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    arguments.add_argument("--binary", default="build/release/grapevine")
+    arguments.add_argument("--repeats", type=int, default=3)
+    arguments.add_argument("--warm-up", type=float, default=3)
+    arguments.add_argument("--window", type=float, default=6)
+    arguments.add_argument("--schedule", default="1f1b")
+    arguments.add_argument("--micro-batches", type=int, default=8)
+    given = arguments.parse_args()
+    configs = pathlib.Path(__file__).resolve().parent.parent / "configs"
+    base = (configs / "text-pipeline.toml").read_text()
+    batch = int(re.search(r"(?m)^batch\s*=\s*(\d+)", base).group(1)) * given.micro_batches
+    ratios = []
+    for repeat in range(given.repeats):
+        paces = {}
+        order = [1, 2] if repeat % 2 == 0 else [2, 1]
+        for stages in order:
+            text = config_text(base, stages, given.schedule, given.micro_batches, configs / "text")
+            paces[stages] = windows_per_second(
+                given.binary, text, stages, batch, given.warm_up, given.window
+            )
+        ratios.append(paces[2][0] / paces[1][0])
+        waits = ", ".join(f"{100 * part:.0f} %" for part in paces[2][1])
+        print(
+            f"one stage {paces[1][0]:7.1f}  two stages {paces[2][0]:7.1f} windows/s  "
+            f"ratio {ratios[-1]:.2f}  (the two wait {waits})",
+            flush=True,
+        )
+    print(
+        f"{given.schedule}, {given.micro_batches} micro-batches: two stages on two cores make "
+        f"{statistics.median(ratios):.2f} times what one makes on one "
+        f"({min(ratios):.2f} to {max(ratios):.2f})"
+    )
+
+
+if __name__ == "__main__":
+    main()
