@@ -421,11 +421,15 @@ void PipelineMode::take(Time now, JobDone done, Membership&, Effects& out) {
         {.name = "gradient_not_finite", .numbers = {{"step", static_cast<double>(done.step)}}});
     return;
   }
-  const bool is_ours = epoch_key_ != 0 && job_epoch_ == epoch_key_;
+  const Epoch* epoch = agreement_.epoch();
+  const bool is_ours = epoch != nullptr && epoch_key_ != 0 && job_epoch_ == epoch_key_;
   if (is_ours) {
     for (const StageCopy& copy : done.stages->hand_overs) {
+      // Kept as well: until whoever gets it has it, nobody else may.
+      states_.keep(copy.stage, epoch->standing, copy.values);
       states_.hand_over(copy.stage, copy.values, out);
     }
+    if (!done.stages->hand_overs.empty()) tell_claims();
     for (const StageCopy& copy : done.stages->copies) keep_copy(copy, out);
   }
   const std::optional<StageOrder>& order = done.stages->order;
@@ -517,7 +521,7 @@ void PipelineMode::tick(Time now, Membership& members, Effects& out, std::vector
   const Epoch* epoch = agreement_.epoch();
   if (epoch == nullptr) {
     if (epoch_key_ != 0) leave_epoch();
-  } else if (epoch->key() != epoch_key_) {
+  } else if (!leaving_ && epoch->key() != epoch_key_) {
     enter_epoch(now, out);
   }
   if (!leaving_) advance(now, out);
