@@ -403,9 +403,6 @@ void StageTrainer::abandon_run() {
   }
 }
 
-std::uint64_t StageTrainer::position() const { return impl_->position; }
-void StageTrainer::set_position(std::uint64_t position) { impl_->position = position; }
-
 std::vector<Layout> stage_layouts(const ModelSpec& model, SampleShape input,
                                   const std::vector<std::size_t>& ends) {
   Problems unsound;

@@ -107,10 +107,6 @@ class StageTrainer {
   /// when the run began.
   void abandon_run();
 
-  /// Where the sampler goes on.
-  std::uint64_t position() const;
-  void set_position(std::uint64_t position);
-
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;

@@ -252,12 +252,6 @@ Routes straight_routes(std::size_t stages, std::size_t micro_batches) {
   return Routes(micro_batches, chain);
 }
 
-Routes mirrored_routes(std::size_t stages, std::size_t micro_batches) {
-  Routes routes = straight_routes(stages, micro_batches);
-  for (std::size_t b = 1; b < micro_batches; b += 2) std::ranges::reverse(routes[b]);
-  return routes;
-}
-
 Problems problems(PipelineKind kind, const Routes& routes, std::size_t workers,
                   std::size_t accumulate) {
   Problems found;

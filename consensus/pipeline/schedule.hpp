@@ -98,8 +98,6 @@ using Routes = std::vector<std::vector<std::uint32_t>>;
 
 /// All micro-batches through the same chain: worker s is stage s.
 Routes straight_routes(std::size_t stages, std::size_t micro_batches);
-/// Chimera's: every other micro-batch takes the workers from the last to the first.
-Routes mirrored_routes(std::size_t stages, std::size_t micro_batches);
 
 /// What keeps `kind` from working over such routes, in words for people. `accumulate` is the number
 /// of micro-batches between two updates of 2bw. Routes must be rectangular with all workers below

@@ -7,14 +7,10 @@
 #include <set>
 #include <vector>
 
-#include "consensus/ring/agreement.hpp"
-#include "peer/modes/interruptions.hpp"
-#include "peer/modes/mode.hpp"
+#include "peer/modes/epoch_mode.hpp"
 #include "peer/modes/pipeline_options.hpp"
 #include "peer/modes/pipeline_run.hpp"
-#include "peer/modes/renewal.hpp"
 #include "peer/modes/stage_states.hpp"
-#include "peer/modes/stall_watch.hpp"
 
 namespace gv {
 
@@ -37,27 +33,17 @@ struct PipelineCounts {
 /// everybody has said that its part of the operation is complete; so an operation that somebody has
 /// made can be made by all who live, and one that nobody has made can be given up without a trace.
 /// If a stage is lost with all its carriers, all go back to the newest copies of all stages.
-class PipelineMode final : public Mode {
+class PipelineMode final : public EpochMode {
  public:
   PipelineMode(PeerId self, std::uint64_t session, const CourseOptions& course,
                const PipelineOptions& options);
 
-  void receive(Time now, PeerId from, const Message& message, Membership& members,
-               Effects& out) override;
   void receive_block(Time now, PeerId from, const Block& block, Effects& out) override;
   void lane_lost(Time now, PeerId peer, Effects& out) override;
   void lane_refused(Time now, PeerId peer, Effects& out) override;
-  void peer_gone(Time now, PeerId peer, Effects& out) override;
-  void tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) override;
-  Time deadline() const override;
 
-  std::uint64_t step() const override { return agreement_.standing().operation; }
-  double steps_per_second() const override { return steps_per_second_; }
-
-  const RingAgreement& agreement() const { return agreement_; }
   const PipelineOptions& options() const { return options_; }
   PipelineCounts counts() const;
-  const RingInterruption& last_interruption() const { return interruptions_.last(); }
   /// Stages we carry now.
   const std::set<std::uint32_t>& stages() const { return carried_; }
   /// The part of everybody's work that is done here: of each of our stages, shared among its
@@ -69,54 +55,46 @@ class PipelineMode final : public Mode {
  private:
   void begin_at(std::uint64_t step) override;
   void take(Time now, JobDone done, Membership& members, Effects& out) override;
-  void become_leaving(Time now, Effects& out) override;
-  bool is_idle() const override { return !ends_due_ && !becomes_due_; }
+  bool is_idle() const override { return due_.ends.empty() && due_.becomes.empty(); }
+  const std::vector<PeerId>& order() const override { return run_.order(); }
+  void begin_epoch(Time now, const Epoch& epoch, Effects& out) override;
+  void abandon() override;
+  bool is_ready() const override { return !preparing_; }
+  bool is_waiting() const override;
+  bool is_busy() const override { return job_running_ || states_.is_fetching(); }
+  std::uint64_t progress() const override;
+  std::optional<PeerId> silent_source(Time now, Effects& out) override {
+    return states_.tick(now, out);
+  }
+  bool is_between_operations() const override {
+    return !preparing_ && !run_.is_begun() && !complete_;
+  }
+  void go_on(Time now, Effects& out) override;
+  void next_job(Time now, std::vector<Job>& jobs, Effects& out) override;
+  Time own_deadline() const override { return std::min(states_.deadline(), say_again_at_); }
+  void receive_own(Time now, PeerId from, const Message& message, const Epoch* epoch,
+                   Effects& out) override;
 
-  void set_candidates(Time now, Membership& members);
-  void enter_epoch(Time now, Effects& out);
-  void leave_epoch();
-  void end_epoch(Time now, const std::vector<PeerId>& blamed, Effects& out);
-  void disturb(Time now, const std::vector<PeerId>& blamed, Effects& out);
-  void look_for_renewal(Time now, Effects& out);
-  void watch_for_stalls(Time now, Effects& out);
-  void advance(Time now, Effects& out);
-  bool is_agreed() const;
   void become_ready(Time now, Effects& out);
   void begin_run(Time now, Effects& out);
   void complete_run(Time now, Effects& out);
+  bool is_agreed() const;
+  void become_made();
   void commit(Time now, Effects& out);
   void say_complete(std::uint64_t operation, PeerId to, bool again, Effects& out) const;
   void plan_copies(const Standing& standing);
   std::optional<PeerId> keeper_of(std::uint32_t stage) const;
   void keep_copy(const StageCopy& copy, Effects& out);
   void measure(const PipelineOperation& what, double busy_s);
-  void next_job(Time now, std::vector<Job>& jobs);
   void tell_claims();
-  void answer(PeerId from, Effects& out);
-  bool is_waiting() const;
 
   PipelineOptions options_;
-  RingAgreement agreement_;
   PipelineRun run_;
   StageStates states_;
-  StallWatch stalls_;
-  EpochRenewal renewal_;
-  Interruptions interruptions_;
-  bool wanted_ = false;          ///< The first epoch was asked for.
-  std::uint64_t epoch_key_ = 0;  ///< Of the one we are in; 0: none.
-  bool preparing_ = false;       ///< In an epoch, and not ready for its first run.
-  std::set<std::uint32_t> carried_;
-  std::vector<PeerId> candidates_;
-
-  // What the next job has to do.
+  bool preparing_ = false;      ///< In an epoch, and not ready for its first run.
   bool run_was_begun_ = false;  ///< And neither made nor given up yet.
-  bool abandon_due_ = false;
-  std::optional<std::vector<StageEnd>> ends_due_;
-  std::size_t drawn_due_ = 0;
-  std::optional<StageJob> becomes_due_;
-  std::vector<std::uint32_t> hand_overs_due_;
-  std::vector<std::uint32_t> copies_due_;
-
+  std::set<std::uint32_t> carried_;
+  StageJob due_;  ///< What the next job has to do; its order comes last.
   /// The job under way belongs to this epoch, and its copies are of this standing.
   std::uint64_t job_epoch_ = 0;
   Standing job_standing_;
@@ -128,10 +106,8 @@ class PipelineMode final : public Mode {
   std::map<std::uint64_t, std::set<PeerId>> completed_;  ///< By operation, who has said so.
   Time say_again_at_ = never;
   std::optional<Standing> copied_;  ///< The last copying point of the epoch.
-  bool renewal_due_ = false;        ///< The epoch ends when this run is over.
 
   Time idle_since_{};
-  double steps_per_second_ = 0;
   double work_s_ = 0;  ///< Of passes by the plan, and by the clock: their ratio is our speed.
   double busy_s_ = 0;
   PipelineCounts counts_;

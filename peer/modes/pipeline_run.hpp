@@ -62,7 +62,6 @@ class PipelineRun {
   /// Carriers of each stage, as ranks in the epoch's order.
   const std::vector<std::vector<std::uint32_t>>& replicas() const { return replicas_; }
   const std::vector<PeerId>& order() const { return order_; }
-  const PipelineSchedule& schedule() const { return schedule_; }
   std::uint64_t bytes_sent() const { return bytes_sent_; }
 
  private:

@@ -227,65 +227,31 @@ std::string_view name_of(const std::optional<ReduceAlgorithm>& algorithm) {
 
 }  // namespace
 
-DrawnWorld as_pipeline(DrawnWorld world) {
-  Rng rng = Rng(world.seed).fork("pipeline");
-  world.node.mode = ModeKind::pipeline;
-  world.node.course.save_every_steps = 0;
-  Scenario& scenario = world.scenario;
-  scenario.work = WorkKind::time;
-  scenario.dimension = 1 + rng.below(rng.chance(0.1) ? 20000 : 64);
-  scenario.peers = std::min<std::size_t>(scenario.peers, 8);
-  for (FaultRule& fault : scenario.faults) {
-    std::erase_if(fault.peers.ranges,
-                  [&](const auto& range) { return range.second >= scenario.peers; });
-    std::erase_if(fault.to.ranges,
-                  [&](const auto& range) { return range.second >= scenario.peers; });
-  }
-  std::erase_if(scenario.faults, [](const FaultRule& fault) {
-    return !fault.peers.all && fault.peers.ranges.empty() && fault.peers.any == 0;
-  });
-  PipelineOptions& pipeline = world.node.pipeline;
-  const std::size_t stages = 1 + rng.below(4);
-  pipeline.kind = one_of<PipelineKind>(
-      rng, {PipelineKind::gpipe, PipelineKind::one_f_one_b, PipelineKind::zero_bubble,
-            PipelineKind::pipedream, PipelineKind::two_bw});
-  if (stages % 2 == 0 && rng.chance(0.2)) pipeline.kind = PipelineKind::chimera;
-  if (is_synchronous(pipeline.kind)) {
-    pipeline.router =
-        one_of<RouterKind>(rng, {RouterKind::fixed, RouterKind::random, RouterKind::throughput});
-  }
-  if (rng.chance(0.25)) pipeline.consensus = StageConsensus::gossip;
-  pipeline.micro_batches = 1 + rng.below(8);
-  pipeline.accumulate = stages;
-  pipeline.copy_every = 1 + rng.below(10);
-  pipeline.segment_elements = 64 + scenario.dimension / 8;
-  for (std::size_t s = 0; s < stages; ++s) {
-    const std::size_t passes = s > 0 ? scenario.dimension : 0;
-    pipeline.stages.push_back({.parameters = scenario.dimension,
-                               .state = scenario.dimension,
-                               .forward = passes,
-                               .backward = passes});
-    pipeline.stage_seconds.push_back(0.5 + rng.uniform());
-  }
-  double all = 0;
-  for (const double part : pipeline.stage_seconds) all += part;
-  for (double& part : pipeline.stage_seconds) part /= all;
-  scenario.step = std::max(scenario.step, from_seconds(0.02 * static_cast<double>(stages)));
-  return world;
-}
-
 std::string to_toml(const DrawnWorld& world) {
   const CourseOptions& course = world.node.course;
   const GossipOptions& gossip = world.node.gossip;
   const PairExchange::Options& exchange = gossip.exchange;
-  const bool lockstep = world.node.mode == ModeKind::ring;
+  const ModeKind mode = world.node.mode;
   std::string text = fmt::format(
       "# seed {}\n[run]\nmode = \"{}\"\nseed = {}\nlinger_s = {:g}\n{}[train]\nlearning_rate = "
       "{:g}\n",
-      world.seed, lockstep ? "ring" : "gossip", course.run_seed, seconds(course.linger),
+      world.seed,
+      mode == ModeKind::gossip ? "gossip" : (mode == ModeKind::ring ? "ring" : "pipeline"),
+      course.run_seed, seconds(course.linger),
       course.steps < endless_steps ? fmt::format("steps = {}\n", course.steps) : std::string(),
       world.learning_rate);
-  if (lockstep) {
+  if (mode == ModeKind::pipeline) {
+    const PipelineOptions& pipeline = world.node.pipeline;
+    text += fmt::format(
+        "[pipeline]\nstages = {}\nschedule = \"{}\"\nmicro_batches = {}\nrouter = \"{}\"\n"
+        "consensus = \"{}\"\ncopy_every = {}\n",
+        pipeline.stages.size(), to_string(pipeline.kind), pipeline.micro_batches,
+        to_string(pipeline.router), pipeline.consensus == StageConsensus::ring ? "ring" : "gossip",
+        pipeline.copy_every);
+    if (pipeline.kind == PipelineKind::two_bw) {
+      text += fmt::format("accumulate = {}\n", pipeline.accumulate);
+    }
+  } else if (mode == ModeKind::ring) {
     const RingOptions& ring = world.node.ring;
     text += fmt::format("[ring]\nalgorithm = \"{}\"\nbucket_elements = {}\nsegment_elements = {}\n",
                         name_of(ring.algorithm), ring.bucket_elements, ring.segment_elements);

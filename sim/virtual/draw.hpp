@@ -21,10 +21,6 @@ struct DrawnWorld {
 /// Draws a world. Pure: the same number, the same world.
 DrawnWorld draw_world(std::uint64_t seed);
 
-/// The same world with a pipeline, drawn beside it: other stages, schedules, routers, chains. Fewer
-/// peers, and steps that are longer, so that a world has as many events as one in lockstep.
-DrawnWorld as_pipeline(DrawnWorld world);
-
 /// The world as a config that `grapevine sim --check` runs, for people and for replays.
 std::string to_toml(const DrawnWorld& world);
 

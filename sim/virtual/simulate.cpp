@@ -46,6 +46,20 @@ struct Judgement {
   double loss = 0;
 };
 
+/// Stages of so many parameters each that cost nothing but time, as many as the config says.
+PipelineOptions idle_pipeline(const Config& config, std::size_t dimension) {
+  PipelineOptions options = config.pipeline.mode;
+  const std::size_t stages =
+      config.pipeline.ends.empty() ? config.pipeline.stages : config.pipeline.ends.size();
+  for (std::size_t s = 0; s < stages; ++s) {
+    const std::size_t passes = s > 0 ? dimension : 0;
+    options.stages.push_back(
+        {.parameters = dimension, .state = dimension, .forward = passes, .backward = passes});
+    options.stage_seconds.push_back(1.0 / static_cast<double>(stages));
+  }
+  return options;
+}
+
 /// What the peers compute, and how it is judged.
 class Work {
  public:
@@ -67,17 +81,7 @@ class Work {
       const StageTrainer trainer(*tasks_.front().stages, tasks_.front().shard);
       return node_options(config_, layout_, 1, 1, &trainer).pipeline;
     }
-    PipelineOptions options = config_.pipeline.mode;
-    const std::size_t stages =
-        config_.pipeline.ends.empty() ? config_.pipeline.stages : config_.pipeline.ends.size();
-    for (std::size_t s = 0; s < stages; ++s) {
-      options.stages.push_back({.parameters = scenario_.dimension,
-                                .state = scenario_.dimension,
-                                .forward = s > 0 ? scenario_.dimension : 0,
-                                .backward = s > 0 ? scenario_.dimension : 0});
-      options.stage_seconds.push_back(1.0 / static_cast<double>(stages));
-    }
-    return options;
+    return idle_pipeline(config_, scenario_.dimension);
   }
 
   std::unique_ptr<Workload> make(std::size_t peer) const {
@@ -409,6 +413,9 @@ int check_scenario(const SimulateOptions& options) {
                    .node = node_options(parsed.config, Layout(), 1, 1),
                    .learning_rate = parsed.config.train.schedule.learning_rate};
   world.node.course.steps = parsed.config.run.steps > 0 ? parsed.config.run.steps : endless_steps;
+  if (world.node.mode == ModeKind::pipeline) {
+    world.node.pipeline = idle_pipeline(parsed.config, world.scenario.dimension);
+  }
   return check_world(world, options.trace);
 }
 

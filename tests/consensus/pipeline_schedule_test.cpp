@@ -16,6 +16,13 @@ namespace {
 using Action = PipelineAction;
 using Sizes = std::vector<std::size_t>;
 
+/// One chain, in Chimera both ways: every other micro-batch takes it from the last to the first.
+Routes mirrored_routes(std::size_t stages, std::size_t micro_batches) {
+  Routes routes = straight_routes(stages, micro_batches);
+  for (std::size_t b = 1; b < micro_batches; b += 2) std::ranges::reverse(routes[b]);
+  return routes;
+}
+
 PipelineSchedule straight(PipelineKind kind, std::size_t stages, std::size_t micro_batches,
                           std::size_t accumulate = 0) {
   const Routes routes = kind == PipelineKind::chimera ? mirrored_routes(stages, micro_batches)

@@ -11,6 +11,7 @@
 #include "consensus/base/fingerprint.hpp"
 #include "sim/virtual/swarm.hpp"
 #include "tests/sim/pipeline_run.hpp"
+#include "tests/sim/pipeline_worlds.hpp"
 
 namespace gv {
 namespace {
@@ -226,7 +227,7 @@ TEST_CASE("pipelines in drawn worlds count every micro-batch once and go on afte
     }
   }
   CHECK(operations > 10000);
-  CHECK(without < 40);
+  CHECK(without < 20);  // 12 of these worlds lose a stage and its copy at once.
 }
 
 namespace {
