@@ -29,12 +29,6 @@ struct Header {
 };
 static_assert(sizeof(Header) == 12);
 
-std::size_t encoded_size(bool is_dense, std::size_t size, std::size_t values, ValueCodec codec) {
-  const std::size_t places =
-      is_dense ? 0 : blocks_of(size) * sizeof(std::uint32_t) + values * sizeof(std::uint16_t);
-  return sizeof(Header) + places + encoded_size(codec, values);
-}
-
 /// Orders floats by magnitude; NaN is above all numbers, so that it travels on and is found.
 std::uint32_t magnitude(float value) { return std::bit_cast<std::uint32_t>(value) & 0x7fffffffu; }
 
@@ -147,13 +141,20 @@ void Stream::add_to(std::span<float> sum) const {
   }
 }
 
+std::size_t encoded_stream_size(bool is_dense, std::size_t size, std::size_t values,
+                                ValueCodec codec) {
+  const std::size_t places =
+      is_dense ? 0 : blocks_of(size) * sizeof(std::uint32_t) + values * sizeof(std::uint16_t);
+  return sizeof(Header) + places + encoded_size(codec, values);
+}
+
 std::size_t encoded_size(const Stream& stream, ValueCodec codec) {
-  return encoded_size(stream.is_dense(), stream.size(), stream.values().size(), codec);
+  return encoded_stream_size(stream.is_dense(), stream.size(), stream.values().size(), codec);
 }
 
 Stream compact(Stream stream, ValueCodec codec) {
   const std::size_t size = stream.size();
-  if (encoded_size(stream, codec) <= encoded_size(true, size, size, codec)) return stream;
+  if (encoded_size(stream, codec) <= encoded_stream_size(true, size, size, codec)) return stream;
   std::vector<float> values(size);
   stream.add_to(values);
   return Stream::dense(std::move(values));
@@ -256,7 +257,8 @@ std::optional<Stream> decode(std::span<const std::byte> bytes, std::size_t size)
   if (header.size != size || header.values > size) return std::nullopt;
   const bool is_dense = header.is_dense == 1;
   if (is_dense && header.values != size) return std::nullopt;
-  if (bytes.size() != encoded_size(is_dense, size, header.values, codec)) return std::nullopt;
+  if (bytes.size() != encoded_stream_size(is_dense, size, header.values, codec))
+    return std::nullopt;
 
   Stream stream;
   stream.size_ = size;

@@ -54,6 +54,11 @@ class Stream {
 /// value and 4 for each block of 65536.
 std::size_t encoded_size(const Stream& stream, ValueCodec codec);
 
+/// The same before there is one: of `size` elements, with so many values of which a dense stream
+/// has `size`.
+std::size_t encoded_stream_size(bool is_dense, std::size_t size, std::size_t values,
+                                ValueCodec codec);
+
 /// The same vector, dense if that takes fewer bytes: with 4-byte values from two thirds of the
 /// elements on, with 4-bit values from a fifth.
 Stream compact(Stream stream, ValueCodec codec);

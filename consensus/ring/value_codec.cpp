@@ -2,6 +2,7 @@
 #include "consensus/ring/value_codec.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -18,17 +19,17 @@ bool is_qsgd(ValueCodec codec) { return codec == ValueCodec::qsgd8 || codec == V
 /// The codec of the pair exchange with the same number; not for QSGD.
 Codec plain(ValueCodec codec) { return static_cast<Codec>(codec); }
 
-/// A sign and a level, as one number: a sign bit above `bits` - 1 bits of level.
+/// A sign and a level, as one number: a sign bit above as many bits as the last level needs.
 struct Code {
-  unsigned bits;
+  unsigned levels;
 
-  unsigned sign() const { return 1u << (bits - 1); }
-  unsigned levels() const { return sign() - 1; }
+  unsigned bits() const { return 1 + static_cast<unsigned>(std::bit_width(levels)); }
+  unsigned sign() const { return 1u << (bits() - 1); }
 };
 
-Code code_of(ValueCodec codec) { return {codec == ValueCodec::qsgd8 ? 8u : 4u}; }
+unsigned levels_of(ValueCodec codec) { return codec == ValueCodec::qsgd8 ? 127 : 7; }
 
-std::size_t code_bytes(Code code, std::size_t count) { return (count * code.bits + 7) / 8; }
+std::size_t code_bytes(Code code, std::size_t count) { return (count * code.bits() + 7) / 8; }
 
 void encode_bucket(Code code, std::span<const float> values, Rng& rng, std::byte* out) {
   const float largest = largest_magnitude(values);
@@ -36,15 +37,17 @@ void encode_bucket(Code code, std::span<const float> values, Rng& rng, std::byte
   std::byte* const codes = out + sizeof largest;
   std::memset(codes, 0, code_bytes(code, values.size()));
   if (!std::isfinite(largest)) return;
-  const double scale = largest > 0 ? code.levels() / static_cast<double>(largest) : 0;
+  const double scale = largest > 0 ? code.levels / static_cast<double>(largest) : 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
     // The scale is rounded, which can bring the largest just above the last level.
-    const double level = std::min<double>(std::abs(values[i]) * scale, code.levels());
+    const double level = std::min<double>(std::abs(values[i]) * scale, code.levels);
     const double below = std::floor(level);
     unsigned written = static_cast<unsigned>(below) + (rng.chance(level - below) ? 1 : 0);
     if (written != 0 && values[i] < 0) written |= code.sign();
-    const std::size_t bit = i * code.bits;
-    codes[bit / 8] |= static_cast<std::byte>(written << bit % 8);
+    const std::size_t bit = i * code.bits();
+    written <<= bit % 8;
+    codes[bit / 8] |= static_cast<std::byte>(written);
+    if (written > 0xff) codes[bit / 8 + 1] |= static_cast<std::byte>(written >> 8);
   }
 }
 
@@ -54,10 +57,14 @@ bool decode_bucket(Code code, const std::byte* bytes, std::span<float> out) {
   if (!std::isfinite(largest) || largest < 0) return false;
   const std::byte* const codes = bytes + sizeof largest;
   for (std::size_t i = 0; i < out.size(); ++i) {
-    const std::size_t bit = i * code.bits;
-    const unsigned written = std::to_integer<unsigned>(codes[bit / 8]) >> bit % 8;
-    const double level = written & code.levels();
-    const double value = largest * level / code.levels();
+    const std::size_t bit = i * code.bits();
+    unsigned written = std::to_integer<unsigned>(codes[bit / 8]) >> bit % 8;
+    if (bit % 8 + code.bits() > 8) {
+      written |= std::to_integer<unsigned>(codes[bit / 8 + 1]) << (8 - bit % 8);
+    }
+    const unsigned level = written & (code.sign() - 1);
+    if (level > code.levels) return false;
+    const double value = static_cast<double>(largest) * level / code.levels;
     out[i] = static_cast<float>(written & code.sign() ? -value : value);
   }
   return true;
@@ -95,37 +102,48 @@ bool is_writable(ValueCodec codec, std::span<const float> values) {
 }
 
 std::size_t encoded_size(ValueCodec codec, std::size_t count) {
-  if (!is_qsgd(codec)) return count * bytes_per_element(plain(codec));
-  const std::size_t buckets = (count + qsgd_bucket - 1) / qsgd_bucket;
-  return buckets * sizeof(float) + code_bytes(code_of(codec), count);
+  if (is_qsgd(codec)) return qsgd_size(levels_of(codec), count);
+  return count * bytes_per_element(plain(codec));
 }
 
 void encode(ValueCodec codec, std::span<const float> values, Rng& rng, std::span<std::byte> out) {
   check(out.size() == encoded_size(codec, values.size()), "encoded values have their exact size");
   if (values.empty()) return;
-  if (!is_qsgd(codec)) return encode(plain(codec), values, out);
-  const std::size_t bucket_bytes = encoded_size(codec, qsgd_bucket);
-  for (std::size_t at = 0, bucket = 0; at < values.size(); at += qsgd_bucket, ++bucket) {
-    const std::size_t count = std::min(qsgd_bucket, values.size() - at);
-    encode_bucket(code_of(codec), values.subspan(at, count), rng,
-                  out.data() + bucket * bucket_bytes);
-  }
+  if (is_qsgd(codec)) return encode_qsgd(levels_of(codec), values, rng, out);
+  encode(plain(codec), values, out);
 }
 
 bool decode(ValueCodec codec, std::span<const std::byte> bytes, std::span<float> out) {
+  if (is_qsgd(codec)) return decode_qsgd(levels_of(codec), bytes, out);
   if (bytes.size() != encoded_size(codec, out.size())) return false;
   if (out.empty()) return true;
-  if (!is_qsgd(codec)) {
-    decode(plain(codec), bytes, out);
-    return is_finite(out);
+  decode(plain(codec), bytes, out);
+  return is_finite(out);
+}
+
+std::size_t qsgd_size(unsigned levels, std::size_t count) {
+  check(levels >= 1 && levels <= qsgd_levels_max, "levels that a byte holds with their sign");
+  const std::size_t buckets = (count + qsgd_bucket - 1) / qsgd_bucket;
+  return buckets * sizeof(float) + code_bytes({levels}, count);
+}
+
+void encode_qsgd(unsigned levels, std::span<const float> values, Rng& rng,
+                 std::span<std::byte> out) {
+  check(out.size() == qsgd_size(levels, values.size()), "encoded values have their exact size");
+  const std::size_t bucket_bytes = qsgd_size(levels, qsgd_bucket);
+  for (std::size_t at = 0, bucket = 0; at < values.size(); at += qsgd_bucket, ++bucket) {
+    const std::size_t count = std::min(qsgd_bucket, values.size() - at);
+    encode_bucket({levels}, values.subspan(at, count), rng, out.data() + bucket * bucket_bytes);
   }
-  const std::size_t bucket_bytes = encoded_size(codec, qsgd_bucket);
+}
+
+bool decode_qsgd(unsigned levels, std::span<const std::byte> bytes, std::span<float> out) {
+  if (bytes.size() != qsgd_size(levels, out.size())) return false;
+  const std::size_t bucket_bytes = qsgd_size(levels, qsgd_bucket);
   for (std::size_t at = 0, bucket = 0; at < out.size(); at += qsgd_bucket, ++bucket) {
     const std::size_t count = std::min(qsgd_bucket, out.size() - at);
-    if (!decode_bucket(code_of(codec), bytes.data() + bucket * bucket_bytes,
-                       out.subspan(at, count))) {
-      return false;
-    }
+    const std::byte* const from = bytes.data() + bucket * bucket_bytes;
+    if (!decode_bucket({levels}, from, out.subspan(at, count))) return false;
   }
   return true;
 }

@@ -21,7 +21,8 @@ namespace gv {
 /// 0.03 and 3.2 times. A ring rounds partial sums anew in every round, so that is multiplied.)
 enum class ValueCodec : std::uint8_t { identity = 0, fp16 = 1, bf16 = 2, qsgd8 = 3, qsgd4 = 4 };
 
-constexpr std::size_t qsgd_bucket = 512;  ///< Values that share a scale.
+constexpr std::size_t qsgd_bucket = 512;   ///< Values that share a scale.
+constexpr unsigned qsgd_levels_max = 127;  ///< With a sign they fill a byte.
 
 std::string_view to_string(ValueCodec codec);
 std::optional<ValueCodec> value_codec_from_name(std::string_view name);
@@ -40,5 +41,16 @@ void encode(ValueCodec codec, std::span<const float> values, Rng& rng, std::span
 /// Reads out.size() values. False, and `out` is of no use, if the bytes are of another size or a
 /// value among them is not finite.
 bool decode(ValueCodec codec, std::span<const std::byte> bytes, std::span<float> out);
+
+/// The same QSGD with any number of levels s of 1 to 127: a sign and a level take
+/// 2 + floor(log2(s)) bits, so 3 levels 3 bits and 15 levels 5. qsgd8 and qsgd4 are those of 127
+/// and 7. One level is TernGrad (Wen 2017): m times -1, 0 or 1, with the expected squared error
+/// m ||x||_1 - ||x||_2^2 of a bucket.
+std::size_t qsgd_size(unsigned levels, std::size_t count);
+/// As encode, into qsgd_size bytes.
+void encode_qsgd(unsigned levels, std::span<const float> values, Rng& rng,
+                 std::span<std::byte> out);
+/// As decode; a level above the last one is refused too.
+bool decode_qsgd(unsigned levels, std::span<const std::byte> bytes, std::span<float> out);
 
 }  // namespace gv
