@@ -33,9 +33,10 @@ unsigned levels_of(const LossyCodec& codec) {
   return codec.kind == LossyKind::terngrad ? 1 : codec.levels;
 }
 
+/// k: at least one of at least one, because a share is above 0.
 std::size_t kept_of(const LossyCodec& codec, std::size_t elements) {
-  const auto share = static_cast<std::size_t>(std::ceil(codec.fraction * elements));
-  return std::min(std::max<std::size_t>(share, 1), elements);
+  const double share = std::ceil(codec.fraction * static_cast<double>(elements));
+  return std::min(static_cast<std::size_t>(share), elements);
 }
 
 // ---- sign: by bucket a float and a bit for each value ----
@@ -126,9 +127,9 @@ void encode_top_k(std::span<const float> values, std::size_t k, Rng& rng,
 
 bool decode_top_k(std::span<const std::byte> bytes, std::size_t k, std::span<float> out) {
   const std::optional<Stream> stream = decode(bytes, out.size());
-  const bool is_dense = is_written_dense(out.size(), k);
-  if (!stream || stream->is_dense() != is_dense) return false;
-  if (stream->values().size() != (is_dense ? out.size() : k)) return false;
+  // With the size of the bytes, the number of values settles the form too.
+  const std::size_t values = is_written_dense(out.size(), k) ? out.size() : k;
+  if (!stream || stream->values().size() != values) return false;
   std::ranges::fill(out, 0.0f);
   stream->add_to(out);
   return true;

@@ -27,7 +27,7 @@ namespace gv {
 /// | top_k    | the k largest by magnitude and where they are    | 6 k           | contractive |
 /// | random_k | k drawn values, times d/k, and what drew them    | 4 k           | unbiased    |
 ///
-/// with k = max(1, ceil(fraction d)).
+/// with k = ceil(fraction d), which is at least 1.
 enum class LossyKind : std::uint8_t {
   identity,
   fp16,

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "consensus/base/rng.hpp"
+#include "consensus/ring/stream.hpp"
 #include "consensus/ring/value_codec.hpp"
 
 namespace gv {
@@ -608,7 +609,7 @@ TEST_CASE("a stream with another number of values is no top k") {
   Bytes bytes = encoded(codec, normals(100, rng), rng);
   Floats out(100);
   CHECK(decode(codec, bytes, out));
-  // The same bytes as 32 of 64 bytes: a dense stream of another size, and another codec.
+  // The same bytes as another form and as another codec; places in another order.
   Bytes dense = bytes;
   dense[0] = std::byte{1};
   CHECK_FALSE(decode(codec, dense, out));
@@ -620,6 +621,13 @@ TEST_CASE("a stream with another number of values is no top k") {
   CHECK_FALSE(decode(codec, unsorted, out));
   Bytes other = encoded({.kind = LossyKind::top_k, .fraction = 0.2}, normals(100, rng), rng);
   CHECK_FALSE(decode(codec, other, out));
+  // Four values in full take as many bytes as two with their places.
+  const LossyCodec all{.kind = LossyKind::top_k, .fraction = 1};
+  const Bytes two =
+      encode(Stream::sparse(4, std::vector<std::size_t>{1, 3}, {1, 2}), ValueCodec::identity, rng);
+  Floats four(4);
+  CHECK(two.size() == encoded_size(all, 4));
+  CHECK_FALSE(decode(all, two, four));
 }
 
 TEST_CASE("any bytes give finite values or are refused") {
