@@ -1,0 +1,277 @@
+// Most rules come down to weights and scales of the models; only two look at them by coordinate.
+#include "consensus/mixing/robust.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "consensus/base/check.hpp"
+#include "consensus/base/magnitude.hpp"
+#include "consensus/base/wide.hpp"
+#include "consensus/exchange/guard.hpp"
+
+namespace gv {
+namespace {
+
+constexpr int weiszfeld_steps = 8;
+constexpr double smoothing = 0.1;
+
+/// What a model adds to a change: weight * (scale * model - own).
+struct Pull {
+  std::span<const float> model;
+  double weight = 0;
+  double scale = 1;
+};
+
+GV_WIDE void add_pull(const float* __restrict model, const float* __restrict own, std::size_t n,
+                      double weight, double scale, double* __restrict sums) {
+  for (std::size_t i = 0; i < n; ++i) {
+    sums[i] += weight * (scale * static_cast<double>(model[i]) - static_cast<double>(own[i]));
+  }
+}
+
+/// The sum of all pulls, in double and by pieces that stay in the cache.
+void sum_pulls(std::span<const Pull> pulls, std::span<const float> own, std::span<float> change) {
+  std::array<double, 1024> sums;
+  for (std::size_t at = 0; at < own.size(); at += sums.size()) {
+    const std::size_t n = std::min(sums.size(), own.size() - at);
+    sums.fill(0);
+    for (const Pull& pull : pulls) {
+      add_pull(pull.model.data() + at, own.data() + at, n, pull.weight, pull.scale, sums.data());
+    }
+    for (std::size_t i = 0; i < n; ++i) change[at + i] = static_cast<float>(sums[i]);
+  }
+}
+
+/// Norms and the distance; the difference goes to `scratch`.
+Comparison compared(std::span<const float> theirs, std::span<const float> ours,
+                    std::span<float> scratch) {
+  Comparison comparison;
+  comparison.add(theirs, ours, scratch);
+  return comparison;
+}
+
+/// The (f + 1)-th largest, or the smallest if there are fewer.
+double adaptive_radius(std::vector<double> lengths, std::size_t hostile) {
+  std::ranges::sort(lengths, std::greater<>());
+  return lengths[std::min(hostile, lengths.size() - 1)];
+}
+
+/// min(1, radius / length), where a radius of 0 leaves nothing.
+double clipped(double radius, double length) { return length <= radius ? 1 : radius / length; }
+
+void clip_norms(const GuardOptions& options, std::span<const float> own,
+                std::span<const NeighbourModel> others, std::span<float> change) {
+  std::vector<double> norms;
+  double own_norm = 0;
+  for (const NeighbourModel& other : others) {
+    const Comparison comparison = compared(other.values, own, change);
+    norms.push_back(comparison.their_norm());
+    own_norm = comparison.our_norm();
+  }
+  const double radius = options.radius > 0
+                            ? options.radius
+                            : std::max(own_norm, adaptive_radius(norms, options.hostile));
+  std::vector<Pull> pulls;
+  for (std::size_t j = 0; j < others.size(); ++j) {
+    pulls.push_back({others[j].values, others[j].weight, clipped(radius, norms[j])});
+  }
+  sum_pulls(pulls, own, change);
+}
+
+/// Both clips around our own model; of the centred one all inputs weigh 1/k.
+void clip_distances(const GuardOptions& options, std::span<const float> own,
+                    std::span<const NeighbourModel> others, std::span<float> change) {
+  std::vector<double> distances;
+  for (const NeighbourModel& other : others) {
+    distances.push_back(compared(other.values, own, change).distance());
+  }
+  const double radius =
+      options.radius > 0 ? options.radius : adaptive_radius(distances, options.hostile);
+  const double equal = 1 / static_cast<double>(others.size() + 1);
+  std::vector<Pull> pulls;
+  for (std::size_t j = 0; j < others.size(); ++j) {
+    const double weight = options.kind == GuardKind::centred_clip ? equal : others[j].weight;
+    pulls.push_back({others[j].values, weight * clipped(radius, distances[j])});
+  }
+  sum_pulls(pulls, own, change);
+}
+
+/// By coordinate the mean of what remains without the `dropped` largest and least.
+void trimmed_mean(std::size_t dropped, std::span<const float> own,
+                  std::span<const NeighbourModel> others, std::span<float> change) {
+  std::vector<double> column(others.size() + 1);
+  const auto kept = std::span(column).subspan(dropped, column.size() - 2 * dropped);
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    // Differences from our own value have the order of the values, and equal ones give zero.
+    column.back() = 0;
+    for (std::size_t j = 0; j < others.size(); ++j) {
+      column[j] = static_cast<double>(others[j].values[i]) - own[i];
+    }
+    std::ranges::sort(column);
+    const double sum = std::accumulate(kept.begin(), kept.end(), 0.0);
+    change[i] = static_cast<float>(sum / static_cast<double>(kept.size()));
+  }
+}
+
+/// The input with the smallest sum of squared distances to its k - f - 2 nearest, as an index into
+/// `inputs`. Of equal sums the first input, our own, wins, and else the smaller by its values, so
+/// that the order of neighbours does not matter.
+std::size_t krum(std::size_t hostile, std::span<const std::span<const float>> inputs,
+                 std::span<float> scratch) {
+  const std::size_t k = inputs.size();
+  std::vector<double> squares(k * k, 0);
+  for (std::size_t a = 0; a < k; ++a) {
+    for (std::size_t b = 0; b < a; ++b) {
+      const double distance = compared(inputs[a], inputs[b], scratch).distance();
+      squares[a * k + b] = squares[b * k + a] = distance * distance;
+    }
+  }
+  std::size_t best = 0;
+  double least = std::numeric_limits<double>::infinity();
+  for (std::size_t a = 0; a < k; ++a) {
+    const auto row = std::span(squares).subspan(a * k, k);
+    std::ranges::sort(row);  // Its own zero comes first.
+    const auto nearest = row.subspan(1, k - hostile - 2);
+    const double score = std::accumulate(nearest.begin(), nearest.end(), 0.0);
+    const bool is_smaller =
+        best != 0 && std::ranges::lexicographical_compare(inputs[a], inputs[best]);
+    if (score < least || (score == least && is_smaller)) {
+      best = a;
+      least = score;
+    }
+  }
+  return best;
+}
+
+void follow_krum(std::size_t hostile, std::span<const float> own,
+                 std::span<const NeighbourModel> others, std::span<float> change) {
+  std::vector<std::span<const float>> inputs = {own};
+  for (const NeighbourModel& other : others) inputs.push_back(other.values);
+  const std::array pull = {Pull{inputs[krum(hostile, inputs, change)], 1}};
+  sum_pulls(pull, own, change);
+}
+
+/// Weiszfeld's method: means with weights 1 / max(nu, distance from the mean before). It begins at
+/// the median by coordinate: at our own model, which is no distance away, it would stay for as many
+/// steps as others are times nu away, and the mean may be anywhere.
+void geometric_median(std::span<const float> own, std::span<const NeighbourModel> others,
+                      std::span<float> change) {
+  std::vector<float> median(own.size());
+  std::vector<float> scratch(own.size());
+  trimmed_mean(others.size() / 2, own, others, change);
+  std::vector<Pull> pulls(others.size());
+  const auto weight_of = [&](std::span<const float> model) {
+    return 1 / std::max(smoothing, compared(model, median, scratch).distance());
+  };
+  for (int step = 0; step < weiszfeld_steps; ++step) {
+    for (std::size_t i = 0; i < own.size(); ++i) median[i] = own[i] + change[i];
+    double sum = weight_of(own);
+    for (std::size_t j = 0; j < others.size(); ++j) {
+      pulls[j] = {others[j].values, weight_of(others[j].values)};
+      sum += pulls[j].weight;
+    }
+    for (Pull& pull : pulls) pull.weight /= sum;
+    sum_pulls(pulls, own, change);
+  }
+}
+
+}  // namespace
+
+std::string_view to_string(GuardKind kind) {
+  switch (kind) {
+    case GuardKind::none:
+      return "none";
+    case GuardKind::clip:
+      return "clip";
+    case GuardKind::self_centred_clip:
+      return "self_centred_clip";
+    case GuardKind::trimmed_mean:
+      return "trimmed_mean";
+    case GuardKind::median:
+      return "median";
+    case GuardKind::krum:
+      return "krum";
+    case GuardKind::geometric_median:
+      return "geometric_median";
+    case GuardKind::centred_clip:
+      return "centred_clip";
+  }
+  return "unknown";
+}
+
+std::optional<GuardKind> guard_named(std::string_view name) {
+  for (const GuardKind kind : guard_kinds) {
+    if (name == to_string(kind)) return kind;
+  }
+  return std::nullopt;
+}
+
+std::size_t fewest_inputs(const GuardOptions& options) {
+  switch (options.kind) {
+    case GuardKind::trimmed_mean:
+    case GuardKind::median:
+    case GuardKind::geometric_median:
+      return 2 * options.hostile + 1;
+    case GuardKind::krum:
+      return 2 * options.hostile + 3;
+    default:
+      return 1;
+  }
+}
+
+std::optional<Problem> problem_of(const GuardOptions& options, std::size_t inputs) {
+  const std::string name(to_string(options.kind));
+  if (!(options.radius >= 0)) {
+    return Problem{name, "a radius is not below 0", "take 0 for one that follows the distances"};
+  }
+  const std::size_t needed = fewest_inputs(options);
+  if (inputs >= needed) return std::nullopt;
+  return Problem{name,
+                 "needs " + std::to_string(needed) + " models, its own among them, to bear " +
+                     std::to_string(options.hostile) + " hostile, and has " +
+                     std::to_string(inputs),
+                 "take a topology with more neighbours, or self_centred_clip, which needs one"};
+}
+
+void guarded_change(const GuardOptions& options, std::span<const float> own,
+                    std::span<const NeighbourModel> others, std::span<float> change) {
+  check(own.size() == change.size(), "a change of every parameter");
+  std::vector<NeighbourModel> sound;
+  for (const NeighbourModel& other : others) {
+    check(other.values.size() == own.size(), "models that are mixed have one size");
+    if (is_finite(other.values)) sound.push_back(other);
+  }
+  GuardOptions left = options;
+  left.hostile -= std::min(options.hostile, others.size() - sound.size());
+  if (sound.empty() || sound.size() + 1 < fewest_inputs(left)) {
+    std::ranges::fill(change, 0.0f);
+    return;
+  }
+  switch (left.kind) {
+    case GuardKind::none: {
+      std::vector<Pull> pulls;
+      for (const NeighbourModel& other : sound) pulls.push_back({other.values, other.weight});
+      return sum_pulls(pulls, own, change);
+    }
+    case GuardKind::clip:
+      return clip_norms(left, own, sound, change);
+    case GuardKind::self_centred_clip:
+    case GuardKind::centred_clip:
+      return clip_distances(left, own, sound, change);
+    case GuardKind::trimmed_mean:
+      return trimmed_mean(left.hostile, own, sound, change);
+    case GuardKind::median:
+      return trimmed_mean(sound.size() / 2, own, sound, change);
+    case GuardKind::krum:
+      return follow_krum(left.hostile, own, sound, change);
+    case GuardKind::geometric_median:
+      return geometric_median(own, sound, change);
+  }
+}
+
+}  // namespace gv
