@@ -17,6 +17,7 @@
 
 #include "consensus/topology/pairs.hpp"
 #include "net/identity.hpp"
+#include "peer/algorithms.hpp"
 #include "peer/config.hpp"
 #include "peer/evaluate.hpp"
 #include "peer/host.hpp"
@@ -25,6 +26,7 @@
 #include "peer/settings.hpp"
 #include "peer/status.hpp"
 #include "peer/toml.hpp"
+#include "sim/algorithm_text.hpp"
 #include "sim/local/bench_allreduce.hpp"
 #include "sim/local/launch.hpp"
 #include "sim/topology_picture.hpp"
@@ -342,6 +344,22 @@ int topology_command(TopologyArguments arguments) {
   return 0;
 }
 
+int algorithms_command(const std::string& name, std::size_t peers, double parameters) {
+  if (name.empty()) {
+    fmt::print("{}", algorithms_table());
+    return 0;
+  }
+  if (named_algorithm(name) == nullptr) {
+    std::vector<std::string> names;
+    for (const NamedAlgorithm& known : named_algorithms()) names.emplace_back(known.name);
+    return fail({{name, "no such algorithm",
+                  fmt::format("the nearest is {}; `grapevine algorithms` lists all",
+                              nearest_name(name, names).value_or(""))}});
+  }
+  fmt::print("{}", algorithm_report(name, peers, parameters));
+  return 0;
+}
+
 std::string host_name() {
   char buffer[256] = {};
   return ::gethostname(buffer, sizeof buffer - 1) == 0 && buffer[0] != 0 ? buffer : "peer";
@@ -506,6 +524,24 @@ int run_command_line(int argc, char** argv, const EffectsWatcher& watcher) {
       "Example:\n  grapevine topology -n 64\n  grapevine topology base_k -n 5\n"
       "  grapevine topology ring -n 12 --pairs --rounds 4 --svg ring.svg");
   shown->callback([&] { result = topology_command(asked); });
+
+  auto* algorithms =
+      app.add_subcommand("algorithms", "List the published algorithms that have names");
+  std::string algorithm;
+  std::size_t algorithm_peers = 8;
+  double algorithm_parameters = 1e6;
+  algorithms->add_option("NAME", algorithm, "Show its settings and what it costs");
+  algorithms->add_option("-n,--peers", algorithm_peers, "Number of peers")
+      ->capture_default_str()
+      ->check(CLI::Range(std::size_t{1}, topology_peers_max));
+  algorithms
+      ->add_option("--parameters", algorithm_parameters,
+                   "Numbers in the model, for the bytes that travel")
+      ->capture_default_str()
+      ->check(CLI::Range(1.0, 1e9));
+  algorithms->footer("Example:\n  grapevine algorithms\n  grapevine algorithms choco -n 16");
+  algorithms->callback(
+      [&] { result = algorithms_command(algorithm, algorithm_peers, algorithm_parameters); });
 
   auto* plan = app.add_subcommand("plan", "Show how a pipeline would work, by measuring its model");
   PlanOptions plan_options;

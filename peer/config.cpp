@@ -12,6 +12,7 @@
 #include "consensus/base/rng.hpp"
 #include "consensus/topology/graphs.hpp"
 #include "consensus/topology/pairs.hpp"
+#include "peer/algorithms.hpp"
 #include "peer/config_settings.hpp"
 #include "peer/toml.hpp"
 
@@ -28,7 +29,9 @@ class Reading {
   }
 
   ParsedConfig run() {
+    begin_with_algorithm();
     read_sections(root_, "");
+    check_algorithm();
     check_effects();
     check_steps();
     check_model();
@@ -38,6 +41,7 @@ class Reading {
     check_network();
     check_ring();
     check_pipeline();
+    check_rounds();
     find_data_files();
     std::stable_sort(
         parsed_.problems.begin(), parsed_.problems.end(),
@@ -51,6 +55,9 @@ class Reading {
     std::size_t line = 0;
     bool sound = true;  ///< It was read without a problem.
   };
+
+  const NamedAlgorithm* algorithm_ = nullptr;  ///< That the text builds on.
+  ModeKind algorithm_mode_ = ModeKind::gossip;
 
   std::string place(std::size_t line, const std::string& path) const {
     return name_ + ":" + std::to_string(line) + ": " + path;
@@ -116,6 +123,33 @@ class Reading {
     return above.empty() ? key : above + "." + key;
   }
 
+  /// What the text says is read over the settings of the algorithm that it names.
+  void begin_with_algorithm() {
+    const auto run = root_.find("run");
+    if (run == root_.end()) return;
+    const auto* keys = std::get_if<TomlTable>(&run->second.data);
+    if (keys == nullptr || !keys->contains("algorithm")) return;
+    const auto* name = std::get_if<std::string>(&keys->at("algorithm").data);
+    algorithm_ = name != nullptr ? named_algorithm(*name) : nullptr;
+    if (algorithm_ == nullptr) return;
+    Problems none;
+    for (const auto& [section, values] : read_toml(algorithm_->settings, "settings", none)) {
+      for (const auto& [key, value] : std::get<TomlTable>(values.data)) {
+        const Setting<Config>* setting = find(section, key);
+        check(setting != nullptr && !setting->read(value, parsed_.config),
+              "the settings of an algorithm are valid");
+      }
+    }
+    algorithm_mode_ = parsed_.config.run.mode;
+  }
+
+  void check_algorithm() {
+    if (algorithm_ == nullptr || parsed_.config.run.mode == algorithm_mode_) return;
+    report(line_of("run.mode"), "run.mode",
+           "\"" + std::string(algorithm_->name) + "\" works in another mode",
+           "leave mode out, or algorithm");
+  }
+
   void read_sections(const TomlTable& table, const std::string& section) {
     const std::vector<std::string> inner = sections_below(section);
     for (const auto& [key, value] : table) {
@@ -176,16 +210,16 @@ class Reading {
     const std::string nearest = nearest_name(key, keys).value_or("");
     const bool wrong_unit =
         key != nearest && without_unit(key) != key && without_unit(key) == without_unit(nearest);
-    const Setting<Config>* elsewhere = nullptr;
+    std::string elsewhere;
     for (const Setting<Config>& setting : config_settings()) {
-      if (setting.key == key) elsewhere = &setting;
+      if (setting.key != key) continue;
+      elsewhere += (elsewhere.empty() ? "[" : " or [") + std::string(setting.section) + "]";
     }
     if (wrong_unit) {
       report(line, path, "wrong unit in the key's name", "write " + nearest + " and convert");
-    } else if (elsewhere != nullptr) {
+    } else if (!elsewhere.empty()) {
       report(line, path, "unknown key",
-             "it belongs below [" + std::string(elsewhere->section) + "]; the nearest here is " +
-                 nearest);
+             "it belongs below " + elsewhere + "; the nearest here is " + nearest);
     } else {
       report(line, path, "unknown key", "the nearest valid one is " + nearest);
     }
@@ -383,6 +417,29 @@ class Reading {
     for (Problem& problem : found) {
       report(line_of("pipeline.schedule"), "pipeline.schedule",
              problem.place + ": " + problem.reason, std::move(problem.remedy));
+    }
+  }
+
+  /// What makes sense together, for the number of peers that the run is meant for.
+  void check_rounds() {
+    const Config& config = parsed_.config;
+    if (config.run.mode != ModeKind::rounds || !is_sound("run.peers")) return;
+    // Names of a rule are keys of the section, but for those that the section has longer ones for.
+    for (const Problem& problem : problems_of(config.rounds.rule, config.run.peers)) {
+      const std::string path = "rounds." + problem.place;
+      if (is_sound(path)) report(line_of(path), path, problem.reason, problem.remedy);
+    }
+    const MixTraits traits = traits_of(config.rounds.rule);
+    const std::string correction(to_string(config.rounds.rule.correction));
+    if (traits.plain_steps && config.train.optimizer.kind != OptimizerKind::sgd &&
+        is_sound("train.optimizer")) {
+      report(line_of("train.optimizer"), "train.optimizer",
+             "\"" + correction + "\" has a momentum of its own, and two would add up",
+             "write optimizer = \"sgd\"");
+    }
+    if (traits.one_by_one && config.rounds.period != 1 && is_sound("rounds.period_steps")) {
+      report(line_of("rounds.period_steps"), "rounds.period_steps",
+             "\"" + correction + "\" mixes what every step comes to", "write period_steps = 1");
     }
   }
 

@@ -23,6 +23,8 @@ struct RunConfig {
   std::uint64_t steps = 0;      ///< Local steps of each peer; 0 = as many as `epochs` need.
   std::string folder = "runs";  ///< Events, metrics and checkpoints go below it.
   ModeKind mode = ModeKind::gossip;
+  /// By whose settings the others begin (peer/algorithms); empty: by their defaults.
+  std::string algorithm;
   std::size_t wait_for_peers = 1;  ///< Training starts when this many are there, self included,
   Duration wait_max = std::chrono::seconds(20);  ///< or after this long.
   Duration linger = std::chrono::seconds(60);    ///< A peer that is done serves others this long.
@@ -104,7 +106,7 @@ struct MetricsConfig {
 };
 
 /// Everything a config file can say. Default-constructed it is what an empty file means. Of
-/// `gossip`, `ring` and `membership` the file sets what settings() lists; the rest is for
+/// `gossip`, `ring`, `rounds` and `membership` the file sets what settings() lists; the rest is for
 /// the host to fill in from the other sections and the model.
 struct Config {
   RunConfig run;
@@ -114,6 +116,7 @@ struct Config {
   GossipOptions gossip;
   RingOptions ring;
   PipelineConfig pipeline;
+  RoundsOptions rounds;
   Membership::Options membership;
   NetworkConfig network;
   CheckpointConfig checkpoint;

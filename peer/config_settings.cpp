@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "peer/algorithms.hpp"
 #include "peer/setting_builders.hpp"
 
 namespace gv {
@@ -53,9 +54,13 @@ bool has_outer_momentum(const Config& c) {
   return c.run.mode == ModeKind::ring && c.ring.local.has_momentum();
 }
 
-std::vector<std::pair<std::string, TopologyKind>> topology_choices() {
-  std::vector<std::pair<std::string, TopologyKind>> choices;
-  for (const TopologyKind kind : topology_kinds) choices.emplace_back(to_string(kind), kind);
+bool makes_rounds(const Config& c) { return c.run.mode == ModeKind::rounds; }
+
+/// Of an enumeration whose values have names.
+template <class Kinds>
+auto named_choices(const Kinds& kinds) {
+  std::vector<std::pair<std::string, typename Kinds::value_type>> choices;
+  for (const auto kind : kinds) choices.emplace_back(to_string(kind), kind);
   return choices;
 }
 
@@ -82,10 +87,22 @@ void append_run(Settings& all) {
                 "epochs"));
   all.push_back(agreed(run.choice<>(
       "mode", GV_FIELD(run.mode),
-      std::vector<std::pair<std::string, ModeKind>>{
-          {"gossip", ModeKind::gossip}, {"ring", ModeKind::ring}, {"pipeline", ModeKind::pipeline}},
-      "each at its own pace with a partner now and then, all in lockstep, or each with a part of "
-      "the model")));
+      std::vector<std::pair<std::string, ModeKind>>{{"gossip", ModeKind::gossip},
+                                                    {"ring", ModeKind::ring},
+                                                    {"pipeline", ModeKind::pipeline},
+                                                    {"rounds", ModeKind::rounds}},
+      "each at its own pace with a partner now and then, all in lockstep, each with a part of the "
+      "model, or in rounds of mixing with neighbours")));
+  std::vector<std::pair<std::string, std::string>> algorithms = {{"", ""}};
+  for (const NamedAlgorithm& known : named_algorithms()) {
+    algorithms.emplace_back(known.name, known.name);
+  }
+  Setting<Config> algorithm =
+      run.choice<>("algorithm", GV_FIELD(run.algorithm), std::move(algorithms),
+                   "begin with the settings of this one, `grapevine algorithms` lists them; keys "
+                   "that are written here replace its own");
+  algorithm.type = "a name from the list, as \"choco\"";
+  all.push_back(std::move(algorithm));
   all.push_back(run.whole("wait_for_peers", GV_FIELD(run.wait_for_peers), {1, 4096},
                           "training starts when this many are there, itself included"));
   all.push_back(
@@ -280,7 +297,7 @@ void append_gossip(Settings& every) {
                           {"matching", PairingKind::matching}, {"uniform", PairingKind::uniform}},
                       "who meets whom: drawn pairs, or anybody at random")));
   all.push_back(agreed(gossip.choice<>(
-      "topology", GV_FIELD(gossip.topology.kind), topology_choices(),
+      "topology", GV_FIELD(gossip.topology.kind), named_choices(topology_kinds),
       "among whom partners are drawn; complete = all. `grapevine topology` shows each")));
   all.push_back(agreed(gossip.whole("period_steps", GV_FIELD(gossip.period_steps), {1, 1e9},
                                     "local steps between two exchanges")));
@@ -378,6 +395,140 @@ void append_ring(Settings& all) {
   add_local("ring.outer", "outer = \"nesterov\" and a period above 1", has_outer_momentum,
             ring.number("outer_momentum", GV_FIELD(ring.local.outer_momentum), {0, 0.9999},
                         "of that method"));
+}
+
+void append_rounds(Settings& all) {
+  const Section<Config> rounds{"rounds"};
+  const auto add_with = [&all](std::string_view key, std::string_view words,
+                               bool (*has_effect)(const Config&), Setting<Config> setting) {
+    all.push_back(agreed(only_with(key, words, has_effect, std::move(setting))));
+  };
+  const auto add = [&](Setting<Config> setting) {
+    add_with("run.mode", "run.mode = \"rounds\"", makes_rounds, std::move(setting));
+  };
+  add(rounds.choice<>("topology", GV_FIELD(rounds.rule.topology.kind),
+                      named_choices(topology_kinds),
+                      "who is whose neighbour; `grapevine topology` shows each"));
+  add_with(
+      "rounds.topology", "topology = \"random_regular\" or \"base_k\"",
+      [](const Config& c) {
+        const TopologyKind kind = c.rounds.rule.topology.kind;
+        return makes_rounds(c) &&
+               (kind == TopologyKind::random_regular || kind == TopologyKind::base_k);
+      },
+      rounds.whole("topology_degree", GV_FIELD(rounds.rule.topology.degree), {0, 4095},
+                   "random_regular: neighbours of each peer, 0 = 4; base_k: partners in one round, "
+                   "0 = 1"));
+  add_with(
+      "rounds.topology", "topology = \"moshpit\"",
+      [](const Config& c) {
+        return makes_rounds(c) && c.rounds.rule.topology.kind == TopologyKind::moshpit;
+      },
+      rounds.whole("dimensions", GV_FIELD(rounds.rule.topology.dimensions), {1, 16},
+                   "of the grid"));
+  add(rounds.flag("lazy", GV_FIELD(rounds.rule.topology.lazy),
+                  "keep half of one's own model in every round"));
+  add(rounds.choice<>("partners", GV_FIELD(rounds.rule.partners), named_choices(partner_kinds),
+                      "who of the neighbours counts: all; one that each draws and hears, which "
+                      "hears it, or both; or one by drawn pairs"));
+  add(rounds.choice<>("kind", GV_FIELD(rounds.rule.kind), named_choices(mix_kinds),
+                      "what is made of messages: docs/algorithms"));
+  add(rounds.choice<>("order", GV_FIELD(rounds.rule.order), named_choices(mix_orders),
+                      "send what local steps come to, or send first and step meanwhile"));
+  add(rounds.whole("period_steps", GV_FIELD(rounds.period), {1, 1e6}, "local steps of a round"));
+  add(rounds.number("gamma", GV_FIELD(rounds.rule.gamma), {0, 10, true},
+                    "how much of the way to the neighbours is gone"));
+  add(rounds.number("alpha", GV_FIELD(rounds.rule.alpha), {0, 1},
+                    "weight of each neighbour; 0 = as the topology says"));
+  add(rounds.choice<>("codec", GV_FIELD(rounds.rule.codec.kind), named_choices(lossy_kinds),
+                      "how numbers travel"));
+  add_with(
+      "rounds.codec", "codec = \"top_k\" or \"random_k\"",
+      [](const Config& c) {
+        const LossyKind kind = c.rounds.rule.codec.kind;
+        return makes_rounds(c) && (kind == LossyKind::top_k || kind == LossyKind::random_k);
+      },
+      rounds.number("codec_fraction", GV_FIELD(rounds.rule.codec.fraction), {0, 1, true},
+                    "the part of all numbers that travels"));
+  add_with(
+      "rounds.codec", "codec = \"qsgd\"",
+      [](const Config& c) {
+        return makes_rounds(c) && c.rounds.rule.codec.kind == LossyKind::qsgd;
+      },
+      rounds.whole("codec_levels", GV_FIELD(rounds.rule.codec.levels), {1, 127},
+                   "sizes a number is rounded to, beside 0"));
+  add(rounds.choice<>("memory", GV_FIELD(rounds.rule.memory), named_choices(mix_memories),
+                      "what is kept of earlier messages, so that a codec may leave something out"));
+  add(rounds.choice<>("guard", GV_FIELD(rounds.rule.guard.kind), named_choices(guard_kinds),
+                      "what neighbours are believed"));
+  const auto add_guarded = [&](Setting<Config> setting) {
+    add_with(
+        "rounds.guard", "a guard",
+        [](const Config& c) {
+          return makes_rounds(c) && c.rounds.rule.guard.kind != GuardKind::none;
+        },
+        std::move(setting));
+  };
+  add_guarded(rounds.number("guard_radius", GV_FIELD(rounds.rule.guard.radius), {0, 1e9},
+                            "of clips; 0 = by the distances of neighbours"));
+  add_guarded(rounds.whole("guard_hostile", GV_FIELD(rounds.rule.guard.hostile), {0, 1000},
+                           "so many of the neighbours may be hostile"));
+  add(rounds.choice<>("correction", GV_FIELD(rounds.rule.correction),
+                      named_choices(mix_corrections), "what is done about unlike data"));
+  add_with(
+      "rounds.kind", "kind = \"noloco\", or correction = \"quasi_global\" or \"decentlam\"",
+      [](const Config& c) {
+        const MixRule& rule = c.rounds.rule;
+        return makes_rounds(c) &&
+               (rule.kind == MixKind::noloco || rule.correction == MixCorrection::quasi_global ||
+                rule.correction == MixCorrection::decentlam);
+      },
+      rounds.number("momentum", GV_FIELD(rounds.rule.momentum), {0, 0.9999}, "of these"));
+  add_with(
+      "rounds.correction", "correction = \"quasi_global\"",
+      [](const Config& c) {
+        return makes_rounds(c) && c.rounds.rule.correction == MixCorrection::quasi_global;
+      },
+      rounds.number("smoothing", GV_FIELD(rounds.rule.smoothing), {0, 0.9999},
+                    "share of its momentum that a round keeps"));
+  add(rounds.whole("staleness", GV_FIELD(rounds.rule.staleness), {-1, 1e6},
+                   "begin a round without what neighbours sent in the last so many; -1 = never "
+                   "wait"));
+  add(rounds.flag("weigh_by_age", GV_FIELD(rounds.rule.weigh_by_age),
+                  "what is so many rounds old counts 1 / (1 + rounds)"));
+  add(rounds.whole("fragments", GV_FIELD(rounds.rule.fragments), {1, 4096},
+                   "a round is about one of so many pieces of the model, in turn"));
+  add_with(
+      "rounds.topology", "topology = \"star\"",
+      [](const Config& c) {
+        return makes_rounds(c) && c.rounds.rule.topology.kind == TopologyKind::star;
+      },
+      rounds.flag("centre_rests", GV_FIELD(rounds.rule.centre_rests),
+                  "the centre only mixes and does not train"));
+  add(rounds.choice<>("outer", GV_FIELD(rounds.rule.outer), named_choices(mix_outers),
+                      "what follows mixing every so many rounds"));
+  const auto add_outer = [&](Setting<Config> setting) {
+    add_with(
+        "rounds.outer", "outer = \"slowmo\"",
+        [](const Config& c) { return makes_rounds(c) && c.rounds.rule.outer == MixOuter::slowmo; },
+        std::move(setting));
+  };
+  add_outer(rounds.whole("outer_every", GV_FIELD(rounds.rule.outer_every), {1, 1e6},
+                         "rounds between two outer steps"));
+  add_outer(rounds.number("outer_momentum", GV_FIELD(rounds.rule.outer_momentum), {0, 0.9999},
+                          "of the outer step"));
+  add_with(
+      "rounds.outer", "outer = \"slowmo\" or kind = \"noloco\"",
+      [](const Config& c) {
+        return makes_rounds(c) &&
+               (c.rounds.rule.outer == MixOuter::slowmo || c.rounds.rule.kind == MixKind::noloco);
+      },
+      rounds.number("outer_learning_rate", GV_FIELD(rounds.rule.outer_learning_rate),
+                    {0, 100, true}, "of the outer step"));
+  all.push_back(
+      only_with("run.mode", "run.mode = \"rounds\"", makes_rounds,
+                rounds.whole("catch_up_rounds", GV_FIELD(rounds.catch_up_rounds), {1, 1e9},
+                             "whoever is so many rounds behind is sent a model")));
 }
 
 void append_pipeline(Settings& all) {
@@ -495,6 +646,7 @@ Settings make_config_settings() {
   append_schedule(all);
   append_gossip(all);
   append_ring(all);
+  append_rounds(all);
   append_pipeline(all);
   append_membership(all);
   append_rest(all);

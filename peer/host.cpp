@@ -167,10 +167,7 @@ void Host::carry_out(NodeEffects& effects) {
         if (gone && event.peer) lanes_->forget(*event.peer);
       }
       if (event.name == "ring_resumed" && event.peer && !options_.quiet) {
-        const RingInterruption& over = node_->ring() != nullptr
-                                           ? node_->ring()->last_interruption()
-                                           : node_->pipeline()->last_interruption();
-        fmt::print("{}\n", to_line(over, node_->membership()));
+        fmt::print("{}\n", to_line(node_->epochs()->last_interruption(), node_->membership()));
         std::fflush(stdout);
       }
       if (event.name == "stage_lost" && !told_of_lost_stage_) {

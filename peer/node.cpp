@@ -25,11 +25,27 @@ std::unique_ptr<Mode> make_mode(PeerId self, std::uint64_t session, Node::Option
       return std::make_unique<RingMode>(self, session, options.course, options.ring);
     case ModeKind::pipeline:
       return std::make_unique<PipelineMode>(self, session, options.course, options.pipeline);
+    case ModeKind::rounds:
+      return std::make_unique<RoundsMode>(self, session, options.course, options.rounds);
   }
   return nullptr;
 }
 
 }  // namespace
+
+std::string_view to_string(ModeKind mode) {
+  switch (mode) {
+    case ModeKind::gossip:
+      return "gossip";
+    case ModeKind::ring:
+      return "ring";
+    case ModeKind::pipeline:
+      return "pipeline";
+    case ModeKind::rounds:
+      return "rounds";
+  }
+  return "";
+}
 
 Node::Node(Member self, std::vector<PeerId> authorized, std::uint64_t session, Options options,
            Rng rng)
@@ -37,7 +53,9 @@ Node::Node(Member self, std::vector<PeerId> authorized, std::uint64_t session, O
       mode_(make_mode(self.id, session, std::move(options), rng)),
       gossip_(dynamic_cast<const GossipMode*>(mode_.get())),
       ring_(dynamic_cast<const RingMode*>(mode_.get())),
-      pipeline_(dynamic_cast<const PipelineMode*>(mode_.get())) {}
+      pipeline_(dynamic_cast<const PipelineMode*>(mode_.get())),
+      rounds_(dynamic_cast<const RoundsMode*>(mode_.get())),
+      epochs_(dynamic_cast<const EpochMode*>(mode_.get())) {}
 
 void Node::start(Time now, std::uint64_t step, bool joins_others, NodeEffects& out) {
   mode_->start(now, step, joins_others, membership_, out, out.jobs);

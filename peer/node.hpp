@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "consensus/effects.hpp"
@@ -12,6 +13,7 @@
 #include "peer/modes/gossip.hpp"
 #include "peer/modes/pipeline.hpp"
 #include "peer/modes/ring.hpp"
+#include "peer/modes/rounds.hpp"
 
 namespace gv {
 
@@ -21,7 +23,10 @@ struct NodeEffects : Effects {
 };
 
 /// How peers work together.
-enum class ModeKind { gossip, ring, pipeline };
+enum class ModeKind { gossip, ring, pipeline, rounds };
+
+/// The name people write.
+std::string_view to_string(ModeKind mode);
 
 /// Everything the outside world can do to a peer, and everything the peer wants done in return. The
 /// host makes it real with sockets and a worker thread, the simulator with a virtual clock.
@@ -34,6 +39,7 @@ class Node {
     GossipOptions gossip;
     RingOptions ring;
     PipelineOptions pipeline;
+    RoundsOptions rounds;
   };
 
   /// `self` carries id, key, name, address and layout hash; `authorized` is the allow-list.
@@ -72,6 +78,9 @@ class Node {
   const GossipMode* gossip() const { return gossip_; }
   const RingMode* ring() const { return ring_; }
   const PipelineMode* pipeline() const { return pipeline_; }
+  const RoundsMode* rounds() const { return rounds_; }
+  /// Any of the last three.
+  const EpochMode* epochs() const { return epochs_; }
 
  private:
   void settle(Time now, NodeEffects& out);
@@ -81,6 +90,8 @@ class Node {
   const GossipMode* gossip_ = nullptr;  ///< The mode, as what it is.
   const RingMode* ring_ = nullptr;
   const PipelineMode* pipeline_ = nullptr;
+  const RoundsMode* rounds_ = nullptr;
+  const EpochMode* epochs_ = nullptr;
   std::uint64_t incarnation_ = 0;
   bool leaving_ = false;
   bool told_others_ = false;

@@ -13,6 +13,8 @@ namespace {
 
 /// The outer momentum's name among an optimiser's vectors.
 constexpr const char* outer_name = "outer_momentum";
+/// The names of what mixing keeps begin with this among them.
+constexpr std::string_view mixing_prefix = "mixing_";
 
 }  // namespace
 
@@ -28,6 +30,10 @@ Replica::Replica(Trainer trainer, std::uint64_t peer, const LocalSteps& local)
       outer_(local, trainer_.parameters().size()),
       canary_(initial_canary(peer)) {}
 
+void Replica::mix_by(const MixRule& rule, std::uint64_t run_seed) {
+  mixing_.emplace(rule, trainer_.parameters().size(), run_seed);
+}
+
 std::size_t Replica::state_size() const { return trainer_.state_size() + outer_.momentum().size(); }
 
 OptimizerState Replica::optimizer_state() const {
@@ -36,12 +42,21 @@ OptimizerState Replica::optimizer_state() const {
   if (!momentum.empty()) {
     state.vectors.emplace_back(outer_name, std::vector(momentum.begin(), momentum.end()));
   }
+  if (mixing_) {
+    for (auto& [name, values] : mixing_->mixer().lasting()) {
+      state.vectors.emplace_back(std::string(mixing_prefix).append(name), std::move(values));
+    }
+  }
   return state;
 }
 
 std::string Replica::restore(std::span<const float> parameters, OptimizerState state) {
-  // A run may go on with another way of meeting: without momentum if there is none, or no use for
-  // it.
+  // A run may go on with another way of meeting: without what that kept, or has no use for.
+  std::vector<std::pair<std::string, std::vector<float>>> mixed;
+  while (!state.vectors.empty() && state.vectors.back().first.starts_with(mixing_prefix)) {
+    mixed.push_back(std::move(state.vectors.back()));
+    state.vectors.pop_back();
+  }
   std::vector<float> momentum(outer_.momentum().size());
   if (!state.vectors.empty() && state.vectors.back().first == outer_name) {
     if (!momentum.empty()) momentum = std::move(state.vectors.back().second);
@@ -49,7 +64,13 @@ std::string Replica::restore(std::span<const float> parameters, OptimizerState s
     if (momentum.size() != outer_.momentum().size()) return "the outer momentum has another size";
   }
   std::string problem = trainer_.restore(parameters, state);
-  if (problem.empty()) outer_.adopt(momentum);
+  if (!problem.empty()) return problem;
+  outer_.adopt(momentum);
+  if (mixing_) {
+    for (const auto& [name, values] : mixed) {
+      mixing_->mixer().restore(std::string_view(name).substr(mixing_prefix.size()), values);
+    }
+  }
   return problem;
 }
 
@@ -147,6 +168,15 @@ JobDone Replica::run(Job job, const Ready& ready) {
   JobDone done{.number = job.number};
   if (job.adopt) trainer_.adopt(job.adopt->values, job.adopt->step);
   if (job.become) become(*job.become);
+  const MixRunner::Host host{.parameters = trainer_.live_parameters(),
+                             .go_on_at = [this](std::uint64_t step) { trainer_.go_on_at(step); },
+                             .take_steps =
+                                 [&](const Trainer::Direct& direct) {
+                                   const double learning_rate = trainer_.learning_rate();
+                                   done.score = trainer_.run_steps(job.steps, direct);
+                                   return learning_rate;
+                                 }};
+  if (job.mix) mixing_->begin(*job.mix, host);
   const std::uint64_t before = trainer_.step();
   if (job.update) update(job);
   if (job.state) {
@@ -159,7 +189,14 @@ JobDone Replica::run(Job job, const Ready& ready) {
     trainer_.add(*force.values, force.scale);
     for (std::size_t lane = 0; lane < canary_.size(); ++lane) canary_[lane] += force.canary[lane];
   }
-  if (job.steps > 0) done.score = trainer_.run_steps(job.steps);
+  if (job.mix) {
+    mixing_->run(*job.mix, before, job.steps, host, [&] {
+      if (ready) ready(0);
+    });
+    done.mix = std::move(job.mix);
+  } else if (job.steps > 0) {
+    done.score = trainer_.run_steps(job.steps);
+  }
   if (job.gradient) {
     done.score = compute(*job.gradient, ready, done.gradient_writable);
     done.gradient_samples = job.gradient->all_samples();

@@ -14,6 +14,7 @@
 #include "consensus/replica.hpp"
 #include "consensus/ring/outer_step.hpp"
 #include "consensus/ring/value_codec.hpp"
+#include "peer/mix_job.hpp"
 #include "peer/stage_job.hpp"
 #include "train/trainer.hpp"
 
@@ -54,6 +55,7 @@ struct Job {
   std::vector<Force> forces;             ///< Add these.
   std::uint64_t steps = 0;               ///< Take this many optimiser steps.
   std::optional<GradientOrder> gradient;
+  std::optional<MixJob> mix;           ///< The steps are those of its round.
   std::optional<StageJob> stages;      ///< Of a pipeline, where all the rest but `save` is empty.
   std::shared_ptr<Snapshot> snapshot;  ///< Copy the parameters here at the end, if not null.
   bool save = false;                   ///< Write a checkpoint at the end.
@@ -71,7 +73,8 @@ struct JobDone {
   std::shared_ptr<Floats> state;       ///< The one asked for, filled.
   std::size_t gradient_samples = 0;    ///< Of what was computed for a sum, if it was.
   bool gradient_writable = true;       ///< That is finite, and so in its codec.
-  std::optional<StageJob> stages;      ///< What was asked for, done.
+  std::optional<MixJob> mix;           ///< What was asked for, done.
+  std::optional<StageJob> stages;      ///< The same.
   Duration busy{};           ///< How long the job took, as measured by the one who ran it.
   bool saved = false;        ///< A checkpoint was asked for and written.
   std::string save_problem;  ///< Why it could not be written; empty if it was.
@@ -83,8 +86,11 @@ class Replica {
   /// `peer` seeds the canary, so that every replica starts with different integers.
   Replica(Trainer trainer, std::uint64_t peer, const LocalSteps& local = {});
 
+  /// From here on it mixes with neighbours by that rule, in a run of that seed.
+  void mix_by(const MixRule& rule, std::uint64_t run_seed);
+
   /// Told, while a job runs, that the gradient it computes is final and writable from an element
-  /// on.
+  /// on; or, of element 0, that the messages of its round are in the outbox.
   using Ready = std::function<void(std::size_t begin)>;
 
   /// Runs everything of the job but the save. Sizes of forces and models must match the layout.
@@ -114,6 +120,7 @@ class Replica {
 
   Trainer trainer_;
   OuterStep outer_;
+  std::optional<MixRunner> mixing_;
   Canary canary_;
   std::vector<float> residual_;  ///< Of all gradients, what was not sent yet.
   /// The same before the last gradient, which may be asked for again.

@@ -38,10 +38,15 @@ void tell_pipeline(const PipelineMode& pipeline, const Membership& membership, R
       report.stages.back().push_back(name_of(pipeline.run().order()[rank], membership));
     }
   }
-  const RingInterruption& interruption = pipeline.last_interruption();
-  if (interruption.lost.empty()) return;
-  report.interruption = to_line(interruption, membership);
-  report.resumed_at = interruption.operation;
+}
+
+void tell_rounds(const RoundsMode& rounds, const Membership& membership, Report& report) {
+  report.mode = ModeKind::rounds;
+  report.rounds = rounds.counts();
+  report.rule = rounds.options().rule;
+  report.together = rounds.ranks().size();
+  for (const PeerId peer : rounds.heard()) report.hears.push_back(name_of(peer, membership));
+  for (const PeerId peer : rounds.hearers()) report.heard_by.push_back(name_of(peer, membership));
 }
 
 }  // namespace
@@ -83,11 +88,6 @@ Report make_report(const Node& node, const EventLog& log, std::size_t batch, Tim
     report.mode = ModeKind::ring;
     report.ring = ring->counts();
     report.algorithm = to_string(ring->algorithm());
-    const RingInterruption& interruption = ring->last_interruption();
-    if (!interruption.lost.empty()) {
-      report.interruption = to_line(interruption, membership);
-      report.resumed_at = interruption.operation;
-    }
     if (const Epoch* epoch = ring->agreement().epoch()) {
       for (const PeerId peer : epoch->order) {
         report.ring_order.push_back(name_of(peer, membership));
@@ -101,6 +101,14 @@ Report make_report(const Node& node, const EventLog& log, std::size_t batch, Tim
     }
   }
   if (const PipelineMode* pipeline = node.pipeline()) tell_pipeline(*pipeline, membership, report);
+  if (const RoundsMode* rounds = node.rounds()) tell_rounds(*rounds, membership, report);
+  if (const EpochMode* epochs = node.epochs()) {
+    const RingInterruption& interruption = epochs->last_interruption();
+    if (!interruption.lost.empty()) {
+      report.interruption = to_line(interruption, membership);
+      report.resumed_at = interruption.operation;
+    }
+  }
   report.failures_seen = log.count("member_dead");
   for (const Member& member : membership.members()) {
     report.members.emplace_back(member, member.id == membership.self().id);
@@ -140,6 +148,26 @@ nlohmann::ordered_json pipeline_json(const Report& report) {
           {"resumed_at", report.resumed_at}};
 }
 
+nlohmann::ordered_json rounds_json(const Report& report) {
+  return {{"kind", to_string(report.rule.kind)},
+          {"topology", to_string(report.rule.topology.kind)},
+          {"together", report.together},
+          {"hears", report.hears},
+          {"heard_by", report.heard_by},
+          {"rounds", report.rounds.rounds},
+          {"epochs", report.rounds.epochs},
+          {"losses", report.rounds.losses},
+          {"states_sent", report.rounds.states_sent},
+          {"states_adopted", report.rounds.states_adopted},
+          {"messages_sent", report.rounds.messages_sent},
+          {"message_bytes", report.rounds.bytes_sent},
+          {"messages_refused", report.rounds.messages_refused},
+          {"saves", report.saves.written},
+          {"save_failures", report.saves.failed},
+          {"interruption", report.interruption},
+          {"resumed_at", report.resumed_at}};
+}
+
 /// What the peer does with others, for a line.
 std::string together(const Report& report) {
   switch (report.mode) {
@@ -148,6 +176,9 @@ std::string together(const Report& report) {
     case ModeKind::pipeline:
       return fmt::format("stages {}  waits {:.0f} %  losses {}", fmt::join(report.own_stages, ", "),
                          100 * waiting_part(report), report.pipeline.losses);
+    case ModeKind::rounds:
+      return fmt::format("rounds {}  with {}  losses {}", report.rounds.rounds, report.together,
+                         report.rounds.losses);
     case ModeKind::gossip:
       break;
   }
@@ -189,6 +220,8 @@ std::string report_json(const Report& report) {
                       {"save_failures", report.saves.failed}};
   } else if (report.mode == ModeKind::pipeline) {
     json["pipeline"] = pipeline_json(report);
+  } else if (report.mode == ModeKind::rounds) {
+    json["rounds"] = rounds_json(report);
   } else {
     json["ring"] = {{"algorithm", report.algorithm},
                     {"order", report.ring_order},
@@ -279,6 +312,16 @@ void write_metrics(const std::filesystem::path& file, const Report& report) {
     count("rollbacks_total", "Times all went back because a stage was lost.",
           report.pipeline.rollbacks);
     count("models_fetched_total", "States of stages downloaded.", report.pipeline.states_adopted);
+  } else if (report.mode == ModeKind::rounds) {
+    gauge("neighbours", "Peers that this one hears in the round under way.",
+          static_cast<double>(report.hears.size()));
+    count("rounds_total", "Rounds that this peer has mixed.", report.rounds.rounds);
+    count("round_messages_total", "Messages sent to neighbours.", report.rounds.messages_sent);
+    count("round_messages_refused_total", "Messages of neighbours that could not be read.",
+          report.rounds.messages_refused);
+    count("epochs_total", "Agreements on who works together.", report.rounds.epochs);
+    count("losses_total", "Times the others went on without somebody.", report.rounds.losses);
+    count("models_fetched_total", "Whole models downloaded.", report.rounds.states_adopted);
   } else if (report.mode == ModeKind::ring) {
     gauge("lockstep_peers", "Peers in lockstep with this one, itself included.",
           static_cast<double>(report.ring_order.size()));

@@ -29,6 +29,10 @@ struct Report {
   GossipCounts gossip;
   RingCounts ring;
   PipelineCounts pipeline;
+  RoundsCounts rounds;
+  MixRule rule;                              ///< Of rounds.
+  std::size_t together = 0;                  ///< How many are in the epoch,
+  std::vector<std::string> hears, heard_by;  ///< and by name, in the round under way.
   std::string schedule, router;
   std::vector<std::uint32_t> own_stages;         ///< Carried now.
   std::vector<std::vector<std::string>> stages;  ///< Names of each stage's carriers.
@@ -56,7 +60,7 @@ Report make_report(const Node& node, const EventLog& log, std::size_t batch, Tim
 /// Whom lockstep went on without, after how long, with how many; one line.
 std::string to_line(const RingInterruption& interruption, const Membership& membership);
 
-/// The document that `status` asks for: "ring" in lockstep, "pipeline" in a pipeline; in gossip
+/// The document that `status` asks for: "ring" in lockstep, "pipeline", "rounds"; in gossip
 /// "gossip", "exchanges" and "spread".
 std::string report_json(const Report& report);
 

@@ -32,7 +32,8 @@ Node::Options node_options(const Config& config, const Layout& layout, std::uint
                         .mode = config.run.mode,
                         .gossip = config.gossip,
                         .ring = config.ring,
-                        .pipeline = config.pipeline.mode};
+                        .pipeline = config.pipeline.mode,
+                        .rounds = config.rounds};
   options.course = {.run_seed = config.run.seed,
                     .steps = steps,
                     .save_every_steps = config.checkpoint.every_steps,
@@ -47,6 +48,8 @@ Node::Options node_options(const Config& config, const Layout& layout, std::uint
                                          (ring.local.has_momentum() ? 1 : 0));
   ring.batch = static_cast<std::uint32_t>(config.train.batch);
   ring.batch_max = static_cast<std::uint32_t>(lockstep_batch_max(config));
+  options.rounds.batch = static_cast<std::uint32_t>(config.train.batch);
+  options.rounds.state_elements = layout.size() * (1 + optimizer_vectors(config.train.optimizer));
   if (stages != nullptr) fill_in(options.pipeline, config, *stages);
   return options;
 }

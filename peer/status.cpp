@@ -78,6 +78,21 @@ std::string pipeline_lines(const nlohmann::json& pipeline) {
   return out;
 }
 
+/// Whom the peer mixes with, for people.
+std::string rounds_lines(const nlohmann::json& rounds) {
+  const auto names = [&](const char* key) {
+    std::string text;
+    for (const auto& name : rounds.value(key, nlohmann::json::array())) {
+      text += (text.empty() ? "" : " ") + name.get<std::string>();
+    }
+    return text.empty() ? std::string("nobody") : text;
+  };
+  return fmt::format("  round {} of {} on {}, {} together: hears {}, is heard by {}; losses {}\n",
+                     rounds.value("rounds", 0ULL), rounds.value("kind", ""),
+                     rounds.value("topology", ""), rounds.value("together", 0ULL), names("hears"),
+                     names("heard_by"), rounds.value("losses", 0ULL));
+}
+
 }  // namespace
 
 struct StatusServer::Impl : std::enable_shared_from_this<StatusServer::Impl> {
@@ -212,6 +227,8 @@ std::string status_table(const std::string& document) {
     out += ring_lines(*ring);
   } else if (const auto pipeline = json.find("pipeline"); pipeline != json.end()) {
     out += pipeline_lines(*pipeline);
+  } else if (const auto rounds = json.find("rounds"); rounds != json.end()) {
+    out += rounds_lines(*rounds);
   } else {
     const auto exchanges = json.value("exchanges", nlohmann::json::object());
     out += fmt::format(

@@ -167,9 +167,11 @@ Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::siz
   task.trainer.batch = config.train.batch;
   // In lockstep all take the same number of steps, however unlike their shards are.
   const bool lockstep = config.run.mode == ModeKind::ring;
-  task.trainer.steps = steps_of(config, lockstep ? samples / config.run.peers : task.shard->size());
+  const bool in_step = lockstep || config.run.mode == ModeKind::rounds;
+  task.trainer.steps = steps_of(config, in_step ? samples / config.run.peers : task.shard->size());
   if (lockstep) task.trainer.batch_max = lockstep_batch_max(config);
   task.local = config.ring.local;
+  if (config.run.mode == ModeKind::rounds) task.rule = config.rounds.rule;
   if (config.run.mode == ModeKind::pipeline) cut(config, samples, task);
   task.trainer.seed = config.run.seed;
   task.trainer.peer = shard;
@@ -382,6 +384,7 @@ StartingPoint starting_point(const Task& task, const std::filesystem::path& chec
     return {.replica = StageReplica(std::move(trainer))};
   }
   Replica replica(Trainer(task.trainer, task.shard), shard, task.local);
+  if (task.rule) replica.mix_by(*task.rule, task.trainer.seed);
   std::vector<Event> events;
   std::uint64_t step = 0;
   if (resume) {

@@ -22,6 +22,7 @@ struct Task {
   std::shared_ptr<const DataSet> shard;
   TrainerSpec trainer;
   LocalSteps local;
+  std::optional<MixRule> rule;       ///< Of rounds.
   std::optional<StagesSpec> stages;  ///< Of a pipeline.
   Problems problems;
 };
@@ -58,7 +59,7 @@ struct StartingPoint {
   std::optional<Standing> standing;  ///< Of the stages taken up, in a pipeline.
   std::vector<std::uint32_t> stages;
   std::vector<StageState> copies;  ///< Older checkpoints of stages: others may have none newer.
-  std::vector<Event> events;  ///< Which checkpoint was taken up, which were refused and why.
+  std::vector<Event> events;       ///< Which checkpoint was taken up, which were refused and why.
 };
 
 /// The run's first model or, with `resume`, the newest sound checkpoint in `checkpoints`.

@@ -118,16 +118,17 @@ void Trainer::update(std::span<const float> gradient, std::size_t batch) {
   impl_->move_to(impl_->step + 1, impl_->sampler.after(impl_->position, impl_->drawn));
 }
 
-Score Trainer::run_steps(std::uint64_t count) {
+Score Trainer::run_steps(std::uint64_t count, const Direct& direct) {
   const std::uint64_t left = impl_->spec.steps - std::min(impl_->spec.steps, impl_->step);
-  return take_steps(std::min(count, left), impl_->spec.batch);
+  return take_steps(std::min(count, left), impl_->spec.batch, direct);
 }
 
-Score Trainer::take_steps(std::uint64_t count, std::size_t samples) {
+Score Trainer::take_steps(std::uint64_t count, std::size_t samples, const Direct& direct) {
   Score total;
   impl_->gradient.resize(impl_->parameters.size());
   for (std::uint64_t i = 0; i < count; ++i) {
     const Score score = gradient(samples, impl_->gradient);
+    if (direct) direct(impl_->gradient);
     update(impl_->gradient);
     total += score;
   }
@@ -162,6 +163,10 @@ void Trainer::add(std::span<const float> force, float scale) {
 }
 
 std::span<const float> Trainer::parameters() const { return impl_->parameters; }
+
+std::span<float> Trainer::live_parameters() { return impl_->parameters; }
+
+void Trainer::go_on_at(std::uint64_t step) { impl_->move_to(step, impl_->position); }
 
 void Trainer::adopt(std::span<const float> parameters, std::uint64_t step) {
   check(parameters.size() == impl_->parameters.size(), "a model has the layout's size");

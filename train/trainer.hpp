@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -43,6 +44,8 @@ struct OptimizerState {
 /// Owns the live parameter vector. Not thread-safe: whoever runs jobs owns it meanwhile.
 class Trainer {
  public:
+  using Direct = std::function<void(std::span<float> gradient)>;
+
   /// `shard` is what this replica trains on; it is shared and immutable.
   Trainer(TrainerSpec spec, std::shared_ptr<const DataSet> shard);
   Trainer(Trainer&&) noexcept;
@@ -53,8 +56,9 @@ class Trainer {
   double learning_rate() const;  ///< Of the next step, if its batch is that of the last.
 
   /// Takes `count` optimiser steps (fewer if the budget ends first; none beyond it) and returns the
-  /// training score summed over them.
-  Score run_steps(std::uint64_t count);
+  /// training score summed over them. Each gradient passes through `direct` before its step, if
+  /// there is one: what the optimiser is given is what that makes of it.
+  Score run_steps(std::uint64_t count, const Direct& direct = {});
 
   /// The gradient of the mean loss over the next `samples` samples of the shard (1 to batch_max)
   /// into all of `out` (layout().size() floats); the score is summed over them. `ready`, if there
@@ -79,11 +83,15 @@ class Trainer {
   /// and sampler go on from where the last local_steps() left them, if nothing came since.
   void end_local_steps(std::span<const float> parameters, std::uint64_t steps);
 
-  /// x += scale * force, the only way a consensus rule changes the live parameters. Sizes must
-  /// match.
+  /// x += scale * force, the way an exchange changes the live parameters. Sizes must match.
   void add(std::span<const float> force, float scale);
 
   std::span<const float> parameters() const;
+  /// The same, for a rule of mixing to work on between steps. They stay where they are.
+  std::span<float> live_parameters();
+
+  /// Goes on at another step with everything else as it is.
+  void go_on_at(std::uint64_t step);
 
   /// Replaces parameters and position (a downloaded model): the optimiser starts afresh, the
   /// schedule and sampler go on at `step`.
@@ -115,7 +123,7 @@ class Trainer {
   void prefetch();
 
  private:
-  Score take_steps(std::uint64_t count, std::size_t samples);
+  Score take_steps(std::uint64_t count, std::size_t samples, const Direct& direct = {});
 
   struct Impl;
   std::unique_ptr<Impl> impl_;

@@ -193,7 +193,13 @@ std::vector<std::uint32_t> RingAgreement::shares(const std::vector<PeerId>& orde
   return takes(old) - takes(fresh) > worth_changing * takes(old) ? fresh : old;
 }
 
-/// Everybody has the whole model, or is sent it.
+/// Whoever stands there need not be sent the newest.
+bool RingAgreement::is_near(const Standing& standing, const Standing& newest) const {
+  return standing == newest || (standing.history == newest.history &&
+                                standing.operation + options_.own_models_within > newest.operation);
+}
+
+/// Everybody has a whole model, or is sent it.
 std::optional<Start> RingAgreement::lockstep() const {
   Start start{.ballot = promised_};
   const auto newest = std::ranges::max_element(
@@ -215,7 +221,7 @@ std::optional<Start> RingAgreement::lockstep() const {
   }
   std::size_t next = 0;
   for (const PeerId peer : start.order) {
-    const bool has_it = answers_.at(peer).standing == start.standing;
+    const bool has_it = is_near(answers_.at(peer).standing, start.standing);
     start.sources.push_back(has_it ? peer : holders[next++ % holders.size()]);
   }
   start.shares = shares(start.order);
@@ -371,7 +377,7 @@ bool RingAgreement::can_begin(const Start& start) const {
   if (options_.stage_seconds.empty()) {
     const auto rank = std::ranges::find(start.order, self_) - start.order.begin();
     const bool has_it = start.sources[static_cast<std::size_t>(rank)] == self_;
-    return has_it == (start.standing == standing_);
+    return has_it == is_near(standing_, start.standing);
   }
   bool carries = false;
   for (const StageDuty& duty : start.duties) {

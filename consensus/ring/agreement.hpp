@@ -50,6 +50,9 @@ class RingAgreement {
     std::uint32_t batch_max = 1;               ///< Samples one of them can compute at most.
     std::size_t elements = 0;                  ///< Of the vectors that are summed.
     std::optional<ReduceAlgorithm> algorithm;  ///< Empty: the one predicted to be the fastest.
+    /// If not 0, peers have models of their own: whoever is no more operations than this behind the
+    /// newest standing goes on from what it has.
+    std::uint64_t own_models_within = 0;
     /// In a pipeline: what a micro-batch takes in each stage, relative to the others. Whoever takes
     /// part then carries stages, and may lack the others'.
     std::vector<double> stage_seconds;
@@ -113,6 +116,7 @@ class RingAgreement {
   void decide(Time now, Effects& out);
   ReduceChoice choice() const;
   std::optional<Start> lockstep() const;
+  bool is_near(const Standing& standing, const Standing& newest) const;
   std::optional<Start> pipeline() const;
   bool can_begin(const Start& start) const;
   std::vector<std::uint32_t> shares(const std::vector<PeerId>& order) const;

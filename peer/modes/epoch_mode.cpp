@@ -70,8 +70,9 @@ void EpochMode::look_for_renewal(Time now, Effects& out) {
     renewal_.rest();
     return;
   }
+  const Epoch& epoch = *agreement_.epoch();
   renewal_due_ = renewal_due_ || renewal_.newcomers_wait(now, agreement_, candidates_, out) ||
-                 renewal_.ballot_is_due(*agreement_.epoch(), candidates_, operations_);
+                 (is_planned() && renewal_.ballot_is_due(epoch, candidates_, operations_));
   if (renewal_due_ && is_between_operations()) end_epoch(now, {}, out);
 }
 

@@ -56,6 +56,8 @@ class EpochMode : public Mode {
   virtual std::optional<PeerId> silent_source(Time now, Effects& out) = 0;
   /// The epoch could end now without loss.
   virtual bool is_between_operations() const { return true; }
+  /// What an epoch fixes follows from measured speeds, so a later one may be better.
+  virtual bool is_planned() const { return true; }
   /// Goes on with operations as far as it can.
   virtual void go_on(Time now, Effects& out) = 0;
   virtual void next_job(Time now, std::vector<Job>& jobs, Effects& out) = 0;

@@ -41,6 +41,21 @@ constexpr auto redraw_period = std::chrono::seconds(1);
 constexpr auto look_period = std::chrono::milliseconds(50);
 constexpr auto status_limit = std::chrono::milliseconds(900);
 
+/// How peers train, for a sentence.
+std::string_view way_of(ModeKind mode) {
+  switch (mode) {
+    case ModeKind::gossip:
+      return "by gossip";
+    case ModeKind::ring:
+      return "in lockstep";
+    case ModeKind::pipeline:
+      return "in a pipeline";
+    case ModeKind::rounds:
+      return "in rounds";
+  }
+  return "";
+}
+
 class Launch {
  public:
   Launch(const LaunchOptions& options, Config config, std::optional<Scenario> scenario);
@@ -276,10 +291,7 @@ void Launch::await_interrupts() {
 int Launch::run() {
   prepare();
   fmt::print("{} peers train {}; everything they write is below {}\n", options_.peers,
-             config_.run.mode == ModeKind::gossip
-                 ? "by gossip"
-                 : (config_.run.mode == ModeKind::ring ? "in lockstep" : "in a pipeline"),
-             folder_.string());
+             way_of(config_.run.mode), folder_.string());
   std::fflush(stdout);
   for (std::size_t number = 0; number < options_.peers; ++number) {
     if (faults_ && faults_->injector().joins_late(number)) continue;

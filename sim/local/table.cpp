@@ -25,6 +25,9 @@ std::string together_head(ModeKind mode) {
   }
   if (mode == ModeKind::ring)
     return fmt::format("{:>8} {:>7} {:>12}", "together", "losses", "models sent");
+  if (mode == ModeKind::rounds) {
+    return fmt::format("{:>8} {:>8} {:>7} {:>12}", "together", "rounds", "losses", "models sent");
+  }
   return fmt::format("{:>9} {:>9} {:>8}", "exchanges", "refused", "spread");
 }
 
@@ -39,6 +42,12 @@ std::string together(const Json& status, ModeKind mode) {
     const Json ring = status.value("ring", Json::object());
     return fmt::format("{:>8} {:>7} {:>12}", ring.value("order", Json::array()).size(),
                        ring.value("losses", 0ULL), ring.value("states_sent", 0ULL));
+  }
+  if (mode == ModeKind::rounds) {
+    const Json rounds = status.value("rounds", Json::object());
+    return fmt::format("{:>8} {:>8} {:>7} {:>12}", rounds.value("together", 0ULL),
+                       rounds.value("rounds", 0ULL), rounds.value("losses", 0ULL),
+                       rounds.value("states_sent", 0ULL));
   }
   const Json exchanges = status.value("exchanges", Json::object());
   return fmt::format("{:>9} {:>9} {:>8.3g}", exchanges.value("committed", 0ULL),
@@ -66,6 +75,7 @@ void Table::draw(double elapsed_s, const std::vector<PeerRow>& rows) {
     exchanges += row.status.value("exchanges", Json::object()).value("committed", 0ULL);
     if (row.status.contains("ring")) mode = ModeKind::ring;
     if (row.status.contains("pipeline")) mode = ModeKind::pipeline;
+    if (row.status.contains("rounds")) mode = ModeKind::rounds;
     bytes += row.status.value("bytes", Json::object()).value("lanes_sent", 0ULL);
   }
   // Both ends of an exchange count it.

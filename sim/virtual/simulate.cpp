@@ -85,21 +85,11 @@ class Work {
   }
 
   std::unique_ptr<Workload> make(std::size_t peer) const {
-    if (config_.run.mode == ModeKind::pipeline) {
-      if (scenario_.work != WorkKind::training) return idle_stage_workload(pipeline().stages);
-      return stage_workload(StageReplica(StageTrainer(*tasks_[peer].stages, tasks_[peer].shard)));
+    std::unique_ptr<Workload> workload = made(peer);
+    if (config_.run.mode == ModeKind::rounds) {
+      workload->mix_by(config_.rounds.rule, config_.run.seed);
     }
-    switch (scenario_.work) {
-      case WorkKind::training:
-        return training_workload(
-            Replica(Trainer(tasks_[peer].trainer, tasks_[peer].shard), peer, config_.ring.local));
-      case WorkKind::quadratic:
-        return quadratic_workload(quadratic_, peer, config_.ring.local);
-      case WorkKind::time:
-        break;
-    }
-    return idle_workload(scenario_.dimension, config_.run.seed, peer,
-                         config_.run.mode == ModeKind::ring, config_.ring.local);
+    return workload;
   }
 
   Judgement judge(std::span<const float> model, bool quickly) {
@@ -114,6 +104,24 @@ class Work {
   }
 
  private:
+  std::unique_ptr<Workload> made(std::size_t peer) const {
+    if (config_.run.mode == ModeKind::pipeline) {
+      if (scenario_.work != WorkKind::training) return idle_stage_workload(pipeline().stages);
+      return stage_workload(StageReplica(StageTrainer(*tasks_[peer].stages, tasks_[peer].shard)));
+    }
+    switch (scenario_.work) {
+      case WorkKind::training:
+        return training_workload(
+            Replica(Trainer(tasks_[peer].trainer, tasks_[peer].shard), peer, config_.ring.local));
+      case WorkKind::quadratic:
+        return quadratic_workload(quadratic_, peer, config_.ring.local);
+      case WorkKind::time:
+        break;
+    }
+    return idle_workload(scenario_.dimension, config_.run.seed, peer,
+                         config_.run.mode != ModeKind::gossip, config_.ring.local);
+  }
+
   void prepare_training() {
     tasks_ = load_tasks(config_);
     test_ = load_test_set(config_);
@@ -277,6 +285,7 @@ int Run::run() {
   Node::Options node = node_options(config_, work_->layout(), 1, 1);
   // Vectors without an optimiser.
   if (scenario_.work != WorkKind::training) {
+    node.rounds.state_elements = work_->layout().size();
     node.ring.state_elements = work_->layout().size() * (node.ring.local.has_momentum() ? 2 : 1);
   }
   if (config_.run.mode == ModeKind::pipeline) {

@@ -23,6 +23,9 @@ class TrainingWorkload : public Workload {
   explicit TrainingWorkload(Replica replica) : replica_(std::move(replica)) {}
 
   JobDone run(Job job) override { return replica_.run(std::move(job)); }
+  void mix_by(const MixRule& rule, std::uint64_t run_seed) override {
+    replica_.mix_by(rule, run_seed);
+  }
   std::uint64_t step() const override { return replica_.trainer().step(); }
   std::span<const float> parameters() const override { return replica_.trainer().parameters(); }
   const Canary& canary() const override { return replica_.canary(); }
@@ -61,6 +64,7 @@ class StageWorkload : public Workload {
   std::uint64_t step() const override { return replica_.trainer().step(); }
   std::span<const float> parameters() const override { return parameters_; }
   const Canary& canary() const override { return canary_; }
+  void mix_by(const MixRule&, std::uint64_t) override {}  // Stages go by rules of their own.
   std::span<const float> stage(std::size_t stage) const override {
     const StageTrainer& trainer = replica_.trainer();
     return trainer.carries(stage) ? trainer.parameters(stage) : std::span<const float>();
@@ -109,6 +113,7 @@ class IdleStageWorkload : public Workload {
     return stages_.empty() ? std::span<const float>() : stages_.begin()->second;
   }
   const Canary& canary() const override { return canary_; }
+  void mix_by(const MixRule&, std::uint64_t) override {}  // Stages go by rules of their own.
   std::span<const float> stage(std::size_t stage) const override {
     const auto own = stages_.find(static_cast<std::uint32_t>(stage));
     return own == stages_.end() ? std::span<const float>() : own->second;
@@ -184,6 +189,14 @@ class VectorWorkload : public Workload {
       outer_.adopt(state.subspan(parameters_.size()));
       step_ = job.become->step;
     }
+    const MixRunner::Host host{.parameters = parameters_,
+                               .go_on_at = [this](std::uint64_t step) { step_ = step; },
+                               .take_steps =
+                                   [&](const std::function<void(std::span<float>)>& direct) {
+                                     take_steps(job.steps, direct, done.score);
+                                     return learning_rate_;
+                                   }};
+    if (job.mix) mixing_->begin(*job.mix, host);
     const std::uint64_t before = step_;
     if (job.update) update(job);
     if (job.state) {
@@ -196,11 +209,12 @@ class VectorWorkload : public Workload {
       for (std::size_t i = 0; i < values.size(); ++i) parameters_[i] += force.scale * values[i];
       for (std::size_t i = 0; i < canary_.size(); ++i) canary_[i] += force.canary[i];
     }
-    for (std::uint64_t i = 0; i < job.steps; ++i) {
-      const Score score = one_step(step_ + i, parameters_);
-      done.score += score;
+    if (job.mix) {
+      mixing_->run(*job.mix, step_, job.steps, host, {});
+      done.mix = std::move(job.mix);
+    } else {
+      take_steps(job.steps, {}, done.score);
     }
-    step_ += job.steps;
     if (job.gradient) {
       done.score = compute(*job.gradient);
       done.gradient_samples = job.gradient->all_samples();
@@ -218,19 +232,32 @@ class VectorWorkload : public Workload {
     return done;
   }
 
+  void mix_by(const MixRule& rule, std::uint64_t run_seed) override {
+    mixing_.emplace(rule, parameters_.size(), run_seed);
+  }
   std::uint64_t step() const override { return step_; }
   std::span<const float> parameters() const override { return parameters_; }
   const Canary& canary() const override { return canary_; }
   Image image() const override {
     const auto momentum = outer_.momentum();
-    return {parameters_,
-            {.vectors = {{"outer_momentum", {momentum.begin(), momentum.end()}}}, .step = step_},
-            canary_,
-            step_};
+    Image image{
+        parameters_,
+        {.vectors = {{"outer_momentum", {momentum.begin(), momentum.end()}}}, .step = step_},
+        canary_,
+        step_};
+    if (mixing_) {
+      for (auto& [name, values] : mixing_->mixer().lasting()) {
+        image.optimizer.vectors.emplace_back(name, std::move(values));
+      }
+    }
+    return image;
   }
   void restore(const Image& image) override {
     parameters_ = image.parameters;
     outer_.adopt(image.optimizer.vectors.front().second);
+    for (const auto& [name, values] : image.optimizer.vectors) {
+      if (mixing_) mixing_->mixer().restore(name, values);
+    }
     canary_ = image.canary;
     step_ = image.step;
   }
@@ -244,6 +271,20 @@ class VectorWorkload : public Workload {
   std::size_t number() const { return number_; }
 
  private:
+  void take_steps(std::uint64_t steps, const std::function<void(std::span<float>)>& direct,
+                  Score& score) {
+    std::vector<float> slope(direct ? parameters_.size() : 0);
+    for (std::uint64_t i = 0; i < steps; ++i, ++step_) {
+      if (!direct) {
+        score += one_step(step_, parameters_);
+        continue;
+      }
+      score += gradient(step_, parameters_, slope);
+      direct(slope);
+      descend(parameters_, slope);
+    }
+  }
+
   void update(const Job& job) {
     const auto mean = std::span<const float>(*job.update).first(parameters_.size());
     if (job.update_steps > 0) {
@@ -276,6 +317,7 @@ class VectorWorkload : public Workload {
 
   std::vector<float> parameters_;
   OuterStep outer_;
+  std::optional<MixRunner> mixing_;
   std::size_t number_;
   Canary canary_;
   std::uint64_t step_ = 0;

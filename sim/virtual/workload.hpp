@@ -30,6 +30,9 @@ class Workload {
   /// Everything of the job but the save.
   virtual JobDone run(Job job) = 0;
 
+  /// From here on it mixes with neighbours by that rule, in a run of that seed.
+  virtual void mix_by(const MixRule& rule, std::uint64_t run_seed) = 0;
+
   virtual std::uint64_t step() const = 0;
   virtual std::span<const float> parameters() const = 0;
   virtual const Canary& canary() const = 0;

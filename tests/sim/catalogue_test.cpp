@@ -403,6 +403,9 @@ class Poisoner : public Workload {
     done.snapshot = std::move(shown);
     return done;
   }
+  void mix_by(const MixRule& rule, std::uint64_t run_seed) override {
+    honest_->mix_by(rule, run_seed);
+  }
   std::uint64_t step() const override { return honest_->step(); }
   std::span<const float> parameters() const override { return honest_->parameters(); }
   const Canary& canary() const override { return honest_->canary(); }

@@ -1,0 +1,595 @@
+// The rules, each in the few lines that make it what it is.
+#include "consensus/mixing/mixer.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+
+#include "consensus/base/check.hpp"
+#include "consensus/base/rng.hpp"
+#include "consensus/mixing/shadow_rates.hpp"
+
+namespace gv {
+namespace {
+
+/// In front of the values of every message.
+struct Header {
+  double weight = 1;
+  std::uint32_t count = 0;
+  std::uint32_t zero = 0;
+};
+static_assert(sizeof(Header) == 16);
+
+/// Below this a learning rate divides nothing: the last steps of a schedule that ends at 0.
+constexpr double learning_rate_min = 1e-8;
+
+template <class Real>
+std::size_t bytes_of(const LossyCodec& codec, std::size_t count) {
+  if (codec.kind == LossyKind::identity) return count * sizeof(Real);
+  return encoded_size(codec, count);
+}
+
+/// Messages are differences to what neighbours know of each other.
+bool remembers(const MixRule& rule) {
+  return rule.memory == MixMemory::reference || rule.memory == MixMemory::replica;
+}
+
+/// Neighbours know nothing yet: the model itself is sent.
+bool is_raw(const MixRule& rule, std::uint64_t round) { return remembers(rule) && round == 0; }
+
+LossyCodec codec_of(const MixRule& rule, std::uint64_t round) {
+  return is_raw(rule, round) ? LossyCodec{} : rule.codec;
+}
+
+std::pair<std::size_t, std::size_t> piece_of(const MixRule& rule, std::size_t elements,
+                                             std::uint64_t round) {
+  const auto piece = static_cast<std::size_t>(round % rule.fragments);
+  const std::size_t begin = elements * piece / rule.fragments;
+  return {begin, elements * (piece + 1) / rule.fragments - begin};
+}
+
+template <class Real>
+void encode_values(const LossyCodec& codec, std::span<const Real> values, Rng& rng,
+                   std::span<std::byte> out) {
+  if constexpr (std::is_same_v<Real, float>) {
+    encode(codec, values, rng, out);
+  } else if (codec.kind == LossyKind::identity) {
+    std::memcpy(out.data(), values.data(), values.size_bytes());
+  } else {
+    const std::vector<float> rounded(values.begin(), values.end());
+    encode(codec, rounded, rng, out);
+  }
+}
+
+template <class Real>
+bool decode_values(const LossyCodec& codec, std::span<const std::byte> bytes, std::span<Real> out) {
+  if constexpr (std::is_same_v<Real, float>) {
+    return decode(codec, bytes, out);
+  } else if (codec.kind == LossyKind::identity) {
+    if (bytes.size() != out.size_bytes()) return false;
+    std::memcpy(out.data(), bytes.data(), bytes.size());
+    return std::ranges::all_of(out, [](Real value) { return std::isfinite(value); });
+  } else {
+    std::vector<float> values(out.size());
+    if (!decode(codec, bytes, values)) return false;
+    std::ranges::copy(values, out.begin());
+    return true;
+  }
+}
+
+template <class Real>
+void add(std::span<Real> x, std::span<const Real> y, double scale = 1) {
+  const auto factor = static_cast<Real>(scale);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] += factor * y[i];
+}
+
+template <class Real>
+void take_away(std::span<Real> x, std::span<const Real> y) {
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] -= y[i];
+}
+
+}  // namespace
+
+template <class Real>
+std::size_t mix_message_bytes(const MixRule& rule, std::size_t elements, std::uint64_t round) {
+  const std::size_t length = piece_of(rule, elements, round).second;
+  return sizeof(Header) + traits_of(rule).words * bytes_of<Real>(codec_of(rule, round), length);
+}
+
+std::string_view to_string(MixRegister name) {
+  constexpr std::array<std::string_view, mix_registers> names = {
+      "before",  "message",       "numerator",  "shadow",    "slow",  "outer", "momentum",
+      "tracker", "last_gradient", "correction", "reference", "drift", "error"};
+  return names[static_cast<std::size_t>(name)];
+}
+
+template <class Real>
+Mixer<Real>::Mixer(const MixRule& rule, std::size_t elements, std::uint64_t seed)
+    : rule_(rule), traits_(traits_of(rule)), elements_(elements), seed_(seed) {}
+
+template <class Real>
+typename Mixer<Real>::Vector& Mixer<Real>::zeros_if_new(MixRegister name) {
+  Vector& vector = at(name);
+  if (vector.empty()) vector.assign(elements_, 0);
+  return vector;
+}
+
+// ---- Epochs and rounds ----
+
+template <class Real>
+void Mixer<Real>::begin_epoch(std::size_t rank, std::size_t peers, std::uint64_t key,
+                              std::span<const Real> x) {
+  check(x.size() == elements_, "a model has the layout's size");
+  rank_ = rank;
+  key_ = key;
+  // The seed alone, so that equal views make equal plans whatever came before.
+  plan_.emplace(rule_, peers, seed_);
+  relayed_.clear();
+  weight_ = 1;
+  if (rule_.kind == MixKind::push_sum) at(MixRegister::numerator).assign(x.begin(), x.end());
+  if (rule_.kind == MixKind::shadow) {
+    at(MixRegister::shadow).assign(x.begin(), x.end());
+    const ShadowRates rates = shadow_rates(*plan_);
+    leaning_ = rates.leaning;
+    pull_ = rates.pull;
+  }
+  if (rule_.kind == MixKind::noloco || rule_.outer == MixOuter::slowmo) {
+    zeros_if_new(MixRegister::outer);
+    at(MixRegister::slow).assign(x.begin(), x.end());
+  }
+  if (remembers(rule_)) {
+    at(MixRegister::reference).assign(elements_, 0);
+    at(MixRegister::drift).assign(elements_, 0);
+  }
+  // The trackers of those who left are gone; the mean of all is right again from here.
+  if (rule_.correction == MixCorrection::tracking) {
+    at(MixRegister::tracker) = zeros_if_new(MixRegister::last_gradient);
+  }
+  if (rule_.correction == MixCorrection::d2) at(MixRegister::correction).assign(elements_, 0);
+}
+
+template <class Real>
+void Mixer<Real>::forget() {
+  for (Vector& vector : registers_) vector.clear();
+}
+
+template <class Real>
+void Mixer<Real>::begin_round(std::uint64_t, std::span<Real> x) {
+  if (rule_.kind == MixKind::push_sum) {
+    take_away<Real>(at(MixRegister::numerator), x);
+  } else if (rule_.kind == MixKind::shadow) {
+    // One round's time passes: exp(dt [[-h, h], [h, -h]]) keeps the sum of the two and shrinks
+    // their difference by exp(-2 h).
+    Vector& shadow = at(MixRegister::shadow);
+    const auto flow = static_cast<Real>((1 - std::exp(-2 * leaning_)) / 2);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const Real d = flow * (shadow[i] - x[i]);
+      x[i] += d;
+      shadow[i] -= d;
+    }
+    take_away<Real>(shadow, x);
+  }
+  const bool needs_before = rule_.kind == MixKind::downpour || rule_.memory == MixMemory::replica ||
+                            rule_.correction == MixCorrection::quasi_global ||
+                            rule_.correction == MixCorrection::decentlam;
+  if (needs_before) at(MixRegister::before).assign(x.begin(), x.end());
+}
+
+template <class Real>
+bool Mixer<Real>::directs() const {
+  return rule_.correction == MixCorrection::quasi_global ||
+         rule_.correction == MixCorrection::tracking;
+}
+
+template <class Real>
+void Mixer<Real>::direct(std::span<Real> gradient) {
+  if (rule_.correction == MixCorrection::quasi_global) {
+    add<Real>(gradient, zeros_if_new(MixRegister::momentum), rule_.momentum);
+  } else if (rule_.correction == MixCorrection::tracking) {
+    Vector& tracker = zeros_if_new(MixRegister::tracker);
+    Vector& last = zeros_if_new(MixRegister::last_gradient);
+    for (std::size_t i = 0; i < gradient.size(); ++i) {
+      tracker[i] += gradient[i] - last[i];
+      last[i] = gradient[i];
+      gradient[i] = tracker[i];
+    }
+  }
+}
+
+template <class Real>
+void Mixer<Real>::end_steps(std::span<Real> x, double learning_rate, std::uint64_t steps) {
+  learning_rate_ = std::max(learning_rate, learning_rate_min);
+  steps_ = std::max<std::uint64_t>(1, steps);
+  if (rule_.kind == MixKind::push_sum) add<Real>(at(MixRegister::numerator), x);
+  if (rule_.kind == MixKind::shadow) add<Real>(at(MixRegister::shadow), x);
+  if (rule_.correction == MixCorrection::d2) add<Real>(x, at(MixRegister::correction));
+}
+
+// ---- Messages ----
+
+/// Of the model, what the round is about: where it begins and how long it is.
+template <class Real>
+std::pair<std::size_t, std::size_t> Mixer<Real>::range(std::uint64_t round) const {
+  return piece_of(rule_, elements_, round);
+}
+
+template <class Real>
+std::shared_ptr<std::vector<std::byte>> Mixer<Real>::encoded(
+    std::uint64_t round, std::uint64_t salt, std::span<const std::span<const Real>> words,
+    double weight, std::uint32_t count) const {
+  auto bytes =
+      std::make_shared<std::vector<std::byte>>(mix_message_bytes<Real>(rule_, elements_, round));
+  const Header header{.weight = weight, .count = count};
+  std::memcpy(bytes->data(), &header, sizeof(header));
+  Rng rng = Rng(seed_).fork("message").fork(key_).fork(rank_).fork(round).fork(salt);
+  std::span<std::byte> rest = std::span(*bytes).subspan(sizeof(Header));
+  for (const std::span<const Real> word : words) {
+    const std::size_t size = bytes_of<Real>(codec_of(rule_, round), word.size());
+    encode_values<Real>(codec_of(rule_, round), word, rng, rest.first(size));
+    rest = rest.subspan(size);
+  }
+  return bytes;
+}
+
+template <class Real>
+bool Mixer<Real>::read(std::uint64_t round, std::span<const std::byte> bytes, std::span<Real> out,
+                       double& weight, std::uint32_t& count) const {
+  if (bytes.size() != mix_message_bytes<Real>(rule_, elements_, round)) return false;
+  Header header;
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  if (!std::isfinite(header.weight) || header.weight <= 0 || header.zero != 0) return false;
+  weight = header.weight;
+  count = header.count;
+  const std::size_t length = range(round).second;
+  const std::size_t size = bytes_of<Real>(codec_of(rule_, round), length);
+  bytes = bytes.subspan(sizeof(Header));
+  for (std::size_t word = 0; word < traits_.words; ++word) {
+    const bool sound = decode_values<Real>(codec_of(rule_, round), bytes.subspan(word * size, size),
+                                           out.subspan(word * length, length));
+    if (!sound) return false;
+  }
+  return true;
+}
+
+/// One message for everybody who hears us; what they decode goes to `as_decoded`.
+template <class Real>
+std::vector<MixMessage> Mixer<Real>::to_all(std::uint64_t round,
+                                            std::span<const std::span<const Real>> words,
+                                            std::span<Real> as_decoded, double weight) {
+  const auto bytes = encoded(round, 0, words, weight, 1);
+  double read_weight = 1;
+  std::uint32_t count = 0;
+  sound_ = read(round, *bytes, as_decoded, read_weight, count);
+  std::vector<std::size_t> out = plan_->turn(rank_, round).out;
+  if (!sound_ || out.empty()) return {};
+  return {{std::move(out), bytes}};
+}
+
+/// To each neighbour what we and all behind us have, except for what came from it.
+template <class Real>
+std::vector<MixMessage> Mixer<Real>::relayed(std::uint64_t round, std::span<const Real> x) {
+  std::vector<MixMessage> messages;
+  for (const std::size_t to : plan_->turn(rank_, round).out) {
+    Vector sum(x.begin(), x.end());
+    std::uint32_t count = 1;
+    for (const auto& [from, last] : relayed_) {
+      if (from == to) continue;
+      add<Real>(sum, last.first);
+      count += last.second;
+    }
+    const std::span<const Real> word = sum;
+    messages.push_back({{to}, encoded(round, to, {&word, 1}, 1, count)});
+  }
+  sound_ = std::ranges::all_of(x, [](Real value) { return std::isfinite(value); });
+  if (!sound_) messages.clear();
+  return messages;
+}
+
+template <class Real>
+std::vector<MixMessage> Mixer<Real>::messages(std::uint64_t round, std::span<Real> x) {
+  const auto [begin, size] = range(round);
+  Vector& message = at(MixRegister::message);
+  message.resize(traits_.words * size);
+  std::span<const Real> word = x.subspan(begin, size);
+  Vector made;
+  switch (rule_.kind) {
+    case MixKind::push_sum: {
+      const std::size_t parts = plan_->turn(rank_, round).out.size() + 1;
+      Vector& numerator = at(MixRegister::numerator);
+      for (Real& value : numerator) value /= static_cast<Real>(parts);
+      weight_ /= static_cast<double>(parts);
+      word = numerator;
+      return to_all(round, {&word, 1}, message, weight_);
+    }
+    case MixKind::relay_sum:
+      return relayed(round, x);
+    case MixKind::noloco: {
+      const Vector& slow = at(MixRegister::slow);
+      made.assign(x.begin(), x.end());
+      take_away<Real>(made, slow);
+      const std::array<std::span<const Real>, 2> words = {std::span<const Real>(slow), made};
+      return to_all(round, words, message);
+    }
+    case MixKind::downpour:
+      if (rank_ == 0) return to_all(round, {&word, 1}, message);
+      made.assign(x.begin(), x.end());
+      take_away<Real>(made, at(MixRegister::before));
+      word = made;
+      return to_all(round, {&word, 1}, message);
+    case MixKind::average:
+    case MixKind::shadow:
+      break;
+  }
+  if (rule_.correction == MixCorrection::tracking) {
+    const std::array<std::span<const Real>, 2> words = {
+        std::span<const Real>(x), std::span<const Real>(zeros_if_new(MixRegister::tracker))};
+    return to_all(round, words, message);
+  }
+  if (is_raw(rule_, round)) {
+    at(MixRegister::reference).assign(x.begin(), x.end());
+    return to_all(round, {&word, 1}, message);
+  }
+  switch (rule_.memory) {
+    case MixMemory::none:
+      return to_all(round, {&word, 1}, message);
+    case MixMemory::error: {
+      Vector& error = zeros_if_new(MixRegister::error);
+      add<Real>(error, x);
+      word = error;
+      auto all = to_all(round, {&word, 1}, message);
+      take_away<Real>(error, message);
+      return all;
+    }
+    case MixMemory::reference: {
+      Vector& reference = at(MixRegister::reference);
+      made.assign(x.begin(), x.end());
+      take_away<Real>(made, reference);
+      word = made;
+      auto all = to_all(round, {&word, 1}, message);
+      add<Real>(reference, message);
+      return all;
+    }
+    case MixMemory::replica: {
+      // What we would become with what is known of the neighbours, less what is known of us.
+      const Vector& before = at(MixRegister::before);
+      made.assign(x.begin(), x.end());
+      take_away<Real>(made, before);
+      add<Real>(made, at(MixRegister::drift));
+      word = made;
+      auto all = to_all(round, {&word, 1}, message);
+      std::ranges::copy(before, x.begin());
+      add<Real>(x, message);
+      return all;
+    }
+  }
+  return {};
+}
+
+// ---- Mixing ----
+
+/// What can be read of what came, by rank; of several from one peer the newest, where they replace
+/// each other.
+template <class Real>
+std::vector<typename Mixer<Real>::Heard> Mixer<Real>::heard(std::uint64_t round,
+                                                            std::span<const MixArrival> arrived,
+                                                            std::size_t& refused) {
+  std::vector<const MixArrival*> order;
+  for (const MixArrival& arrival : arrived) order.push_back(&arrival);
+  std::ranges::stable_sort(order, [](const MixArrival* a, const MixArrival* b) {
+    return std::pair(a->from, a->round) < std::pair(b->from, b->round);
+  });
+  const bool adds_up = rule_.kind == MixKind::push_sum || rule_.kind == MixKind::downpour;
+  std::vector<Heard> others;
+  for (const MixArrival* arrival : order) {
+    const Mixing& mixing = plan_->round(arrival->round);
+    const auto share =
+        std::ranges::find(mixing[rank_], arrival->from, [](const Share& s) { return s.from; });
+    Heard one{.from = arrival->from, .values = {}};
+    one.values.resize(traits_.words * range(arrival->round).second);
+    if (share == mixing[rank_].end() ||
+        !read(arrival->round, arrival->bytes, one.values, one.weight, one.count)) {
+      ++refused;
+      continue;
+    }
+    one.share = share->weight;
+    if (rule_.weigh_by_age && arrival->round < round) {
+      one.share /= static_cast<double>(1 + round - arrival->round);
+    }
+    if (!adds_up && !others.empty() && others.back().from == one.from) others.pop_back();
+    others.push_back(std::move(one));
+  }
+  return others;
+}
+
+/// gamma sum_j w_ij (m_j - m_i), or what the guard makes of it, for a part of the messages.
+template <class Real>
+typename Mixer<Real>::Vector Mixer<Real>::change(const std::vector<Heard>& others,
+                                                 std::size_t begin, std::size_t size) const {
+  Vector result(size, 0);
+  const auto own = std::span<const Real>(at(MixRegister::message)).subspan(begin, size);
+  if (rule_.guard.kind == GuardKind::none) {
+    for (const Heard& other : others) {
+      const auto share = static_cast<Real>(rule_.gamma * other.share);
+      const auto theirs = std::span<const Real>(other.values).subspan(begin, size);
+      for (std::size_t i = 0; i < size; ++i) result[i] += share * (theirs[i] - own[i]);
+    }
+    return result;
+  }
+  const std::vector<float> own_floats(own.begin(), own.end());
+  std::vector<std::vector<float>> their_floats;
+  std::vector<NeighbourModel> models;
+  for (const Heard& other : others) {
+    their_floats.emplace_back(other.values.begin(), other.values.end());
+  }
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    models.push_back({.values = their_floats[i], .weight = others[i].share});
+  }
+  std::vector<float> guarded(size);
+  guarded_change(rule_.guard, own_floats, models, guarded);
+  for (std::size_t i = 0; i < size; ++i) result[i] = static_cast<Real>(rule_.gamma * guarded[i]);
+  return result;
+}
+
+template <class Real>
+void Mixer<Real>::average(std::uint64_t round, std::span<Real> x,
+                          const std::vector<Heard>& others) {
+  const auto [begin, size] = range(round);
+  const Vector moves = change(others, 0, size);
+  if (remembers(rule_)) {
+    Vector& drift = at(MixRegister::drift);
+    // `change` has the strength in it, which the drift has not.
+    add<Real>(drift, moves, 1 / rule_.gamma);
+    if (rule_.memory == MixMemory::reference) add<Real>(x, drift, rule_.gamma);
+    return;
+  }
+  add<Real>(x.subspan(begin, size), moves);
+  switch (rule_.correction) {
+    case MixCorrection::none:
+      break;
+    case MixCorrection::tracking:
+      add<Real>(at(MixRegister::tracker), change(others, elements_, elements_));
+      break;
+    case MixCorrection::d2:
+      add<Real>(at(MixRegister::correction), moves);
+      break;
+    case MixCorrection::quasi_global: {
+      Vector& momentum = zeros_if_new(MixRegister::momentum);
+      const Vector& before = at(MixRegister::before);
+      const double scale = (1 - rule_.smoothing) / (learning_rate_ * static_cast<double>(steps_));
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        momentum[i] = static_cast<Real>(rule_.smoothing) * momentum[i] +
+                      static_cast<Real>(scale) * (before[i] - x[i]);
+      }
+      break;
+    }
+    case MixCorrection::decentlam: {
+      Vector& momentum = zeros_if_new(MixRegister::momentum);
+      const Vector& before = at(MixRegister::before);
+      const auto rate = static_cast<Real>(learning_rate_);
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        momentum[i] = static_cast<Real>(rule_.momentum) * momentum[i] + (before[i] - x[i]) / rate;
+        x[i] = before[i] - rate * momentum[i];
+      }
+      break;
+    }
+  }
+}
+
+/// u = beta u + (slow - x) / eta; slow -= lr eta u; x = slow.
+template <class Real>
+void Mixer<Real>::outer_step(std::uint64_t round, std::span<Real> x) {
+  if (rule_.outer != MixOuter::slowmo || (round + 1) % rule_.outer_every != 0) return;
+  Vector& slow = at(MixRegister::slow);
+  Vector& outer = zeros_if_new(MixRegister::outer);
+  const auto rate = static_cast<Real>(learning_rate_);
+  const auto step = static_cast<Real>(rule_.outer_learning_rate) * rate;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    outer[i] = static_cast<Real>(rule_.outer_momentum) * outer[i] + (slow[i] - x[i]) / rate;
+    x[i] = slow[i] -= step * outer[i];
+  }
+}
+
+template <class Real>
+std::size_t Mixer<Real>::mix(std::uint64_t round, std::span<Real> x,
+                             std::span<const MixArrival> arrived) {
+  std::size_t refused = 0;
+  const std::vector<Heard> others = heard(round, arrived, refused);
+  const std::span<const Real> message = at(MixRegister::message);
+  switch (rule_.kind) {
+    case MixKind::average:
+      average(round, x, others);
+      outer_step(round, x);
+      break;
+    case MixKind::push_sum: {
+      Vector& numerator = at(MixRegister::numerator);
+      for (const Heard& other : others) {
+        add<Real>(numerator, other.values);
+        weight_ += other.weight;
+      }
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        x[i] = numerator[i] / static_cast<Real>(weight_);
+      }
+      break;
+    }
+    case MixKind::relay_sum: {
+      for (const Heard& other : others) relayed_[other.from] = {other.values, other.count};
+      Vector sum(elements_, 0);
+      double count = 0;
+      for (const auto& [from, last] : relayed_) {
+        add<Real>(sum, last.first);
+        count += last.second;
+      }
+      const auto peers = static_cast<Real>(plan_->peers());
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        x[i] += (sum[i] - static_cast<Real>(count) * x[i]) / peers;
+      }
+      break;
+    }
+    case MixKind::shadow: {
+      const Vector moves = change(others, 0, elements_);
+      add<Real>(x, moves);
+      // The topology's weight averages a pair; of the shadow's own, pull / (1/2) of that.
+      add<Real>(at(MixRegister::shadow), moves, pull_ / 0.5);
+      break;
+    }
+    case MixKind::noloco: {
+      Vector& slow = at(MixRegister::slow);
+      Vector& outer = at(MixRegister::outer);
+      Vector mean(message.begin() + static_cast<std::ptrdiff_t>(elements_), message.end());
+      Vector together(elements_, 0);
+      for (const Heard& other : others) {
+        const auto share = static_cast<Real>(other.share);
+        for (std::size_t i = 0; i < elements_; ++i) {
+          together[i] += share * (other.values[i] - message[i]);
+          mean[i] += share * (other.values[elements_ + i] - message[elements_ + i]);
+        }
+      }
+      for (std::size_t i = 0; i < elements_; ++i) {
+        outer[i] = static_cast<Real>(rule_.momentum) * outer[i] +
+                   static_cast<Real>(rule_.outer_learning_rate) * mean[i] +
+                   static_cast<Real>(rule_.gamma) * together[i];
+        x[i] = slow[i] += outer[i];
+      }
+      break;
+    }
+    case MixKind::downpour:
+      if (rank_ == 0) {
+        for (const Heard& other : others) add<Real>(x, other.values);
+      } else if (!others.empty()) {
+        // The sum does not have our last change yet.
+        std::ranges::copy(others.back().values, x.begin());
+        add<Real>(x, message);
+      }
+      break;
+  }
+  return refused;
+}
+
+// ---- Checkpoints ----
+
+template <class Real>
+std::vector<std::pair<std::string_view, std::vector<Real>>> Mixer<Real>::lasting() const {
+  std::vector<std::pair<std::string_view, std::vector<Real>>> vectors;
+  for (const MixRegister name : {MixRegister::outer, MixRegister::momentum,
+                                 MixRegister::last_gradient, MixRegister::error}) {
+    if (!at(name).empty()) vectors.emplace_back(to_string(name), at(name));
+  }
+  return vectors;
+}
+
+template <class Real>
+void Mixer<Real>::restore(std::string_view name, std::span<const Real> values) {
+  if (values.size() != elements_) return;
+  for (std::size_t i = 0; i < mix_registers; ++i) {
+    if (to_string(static_cast<MixRegister>(i)) != name) continue;
+    registers_[i].assign(values.begin(), values.end());
+  }
+}
+
+template std::size_t mix_message_bytes<float>(const MixRule&, std::size_t, std::uint64_t);
+template std::size_t mix_message_bytes<double>(const MixRule&, std::size_t, std::uint64_t);
+template class Mixer<float>;
+template class Mixer<double>;
+
+}  // namespace gv

@@ -1,0 +1,157 @@
+// One peer's side of mixing with neighbours: what it keeps, what it sends, and what it makes of
+// what comes.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "consensus/mixing/mix_rule.hpp"
+#include "consensus/mixing/round_plan.hpp"
+
+namespace gv {
+
+/// The bytes that some peers are sent in a round.
+struct MixMessage {
+  std::vector<std::size_t> to;  ///< Ranks.
+  std::shared_ptr<const std::vector<std::byte>> bytes;
+};
+
+/// What came from a peer.
+struct MixArrival {
+  std::size_t from = 0;  ///< Rank.
+  std::uint64_t round = 0;
+  std::span<const std::byte> bytes;
+};
+
+/// Vectors that a rule keeps beside the model, each as long as it.
+enum class MixRegister : std::uint8_t {
+  before,         ///< The model before the local steps of a round.
+  message,        ///< Our own message of the round, as others decode it.
+  numerator,      ///< push_sum: the model times our weight, less the model while steps run.
+  shadow,         ///< shadow: the second vector, less the model while steps run.
+  slow,           ///< noloco, slowmo: the model the outer step moves.
+  outer,          ///< Their momentum.
+  momentum,       ///< quasi_global, decentlam.
+  tracker,        ///< tracking: follows the mean gradient.
+  last_gradient,  ///< tracking.
+  correction,     ///< d2: what mixing has added in all.
+  reference,      ///< reference: what all know of us.
+  drift,          ///< reference, replica: sum_j w_ij (what is known of j - what is known of us).
+  error,          ///< error: what messages have lacked.
+};
+inline constexpr std::size_t mix_registers = 13;
+std::string_view to_string(MixRegister name);
+
+/// A round, as a peer goes through it (x is the live model, of `elements` values):
+///
+///   begin_round(r, x)
+///   combine_then_adapt: messages(r, x)
+///   local steps on x; where `directs()`, each gradient passes through direct() before its step
+///   end_steps(x, learning rate, steps)
+///   adapt_then_combine: messages(r, x)
+///   mix(r, x, what came)
+///
+/// Mixing is written as x + sum_j w_ij (m_j - m_i), so that equal models stay equal to the bit
+/// where traits_of(rule).keeps_equal says so. Pure; `Real` is float or double (for closed forms).
+/// With another codec than identity, doubles are rounded to floats on their way.
+template <class Real>
+class Mixer {
+ public:
+  Mixer(const MixRule& rule, std::size_t elements, std::uint64_t seed);
+
+  /// From here on we are `rank` of `peers`, and neighbours know nothing of us. What concerns them
+  /// begins anew, from the model as it is; momentum and whatever else is ours alone stays.
+  void begin_epoch(std::size_t rank, std::size_t peers, std::uint64_t key, std::span<const Real> x);
+
+  /// The model is another's: nothing that was kept belongs to it.
+  void forget();
+
+  void begin_round(std::uint64_t round, std::span<Real> x);
+  bool directs() const;
+  void direct(std::span<Real> gradient);
+  void end_steps(std::span<Real> x, double learning_rate, std::uint64_t steps);
+
+  /// What neighbours are to be sent in the round, none of it if a value is not finite as they would
+  /// decode it (`is_sound` says that then). Peers that are sent the same share the bytes.
+  std::vector<MixMessage> messages(std::uint64_t round, std::span<Real> x);
+  bool is_sound() const { return sound_; }
+  /// Ends the round with what came, in the order of ranks; what is of no use is left out, and how
+  /// many those were is returned. What is missing counts as if its sender had our own model.
+  std::size_t mix(std::uint64_t round, std::span<Real> x, std::span<const MixArrival> arrived);
+
+  RoundPlan& plan() { return *plan_; }
+  const MixRule& rule() const { return rule_; }
+  std::size_t rank() const { return rank_; }
+  /// push_sum: our part of the weights, n in all.
+  double weight() const { return weight_; }
+  std::span<const Real> kept(MixRegister name) const { return at(name); }
+
+  /// What a checkpoint has to hold so that a later epoch goes on as if there had been no stop, and
+  /// the inverse. Vectors of unknown names are ignored.
+  std::vector<std::pair<std::string_view, std::vector<Real>>> lasting() const;
+  void restore(std::string_view name, std::span<const Real> values);
+
+ private:
+  using Vector = std::vector<Real>;
+
+  Vector& at(MixRegister name) { return registers_[static_cast<std::size_t>(name)]; }
+  const Vector& at(MixRegister name) const { return registers_[static_cast<std::size_t>(name)]; }
+  Vector& zeros_if_new(MixRegister name);
+  std::pair<std::size_t, std::size_t> range(std::uint64_t round) const;
+
+  std::shared_ptr<std::vector<std::byte>> encoded(std::uint64_t round, std::uint64_t salt,
+                                                  std::span<const std::span<const Real>> words,
+                                                  double weight, std::uint32_t count) const;
+  bool read(std::uint64_t round, std::span<const std::byte> bytes, std::span<Real> out,
+            double& weight, std::uint32_t& count) const;
+  std::vector<MixMessage> to_all(std::uint64_t round, std::span<const std::span<const Real>> words,
+                                 std::span<Real> as_decoded, double weight = 1);
+  std::vector<MixMessage> relayed(std::uint64_t round, std::span<const Real> x);
+
+  struct Heard {
+    std::size_t from = 0;
+    double share = 0;   ///< w_ij.
+    double weight = 1;  ///< As sent.
+    std::uint32_t count = 0;
+    Vector values;
+  };
+  std::vector<Heard> heard(std::uint64_t round, std::span<const MixArrival> arrived,
+                           std::size_t& refused);
+  void average(std::uint64_t round, std::span<Real> x, const std::vector<Heard>& others);
+  Vector change(const std::vector<Heard>& others, std::size_t begin, std::size_t size) const;
+  void outer_step(std::uint64_t round, std::span<Real> x);
+
+  MixRule rule_;
+  MixTraits traits_;
+  std::size_t elements_;
+  std::uint64_t seed_;
+  std::size_t rank_ = 0;
+  std::uint64_t key_ = 0;
+  std::optional<RoundPlan> plan_;
+  std::array<Vector, mix_registers> registers_;
+  std::map<std::size_t, std::pair<Vector, std::uint32_t>>
+      relayed_;  ///< Last sum of each neighbour.
+  double weight_ = 1;
+  double leaning_ = 0;  ///< shadow: h, how fast model and shadow flow into each other,
+  double pull_ = 0.5;   ///< and how much of a difference the shadow takes.
+  double learning_rate_ = 0;
+  std::uint64_t steps_ = 1;
+  bool sound_ = true;
+};
+
+/// Bytes of every message of a round by that rule. The first round of an epoch may be dearer.
+template <class Real>
+std::size_t mix_message_bytes(const MixRule& rule, std::size_t elements, std::uint64_t round);
+
+extern template class Mixer<float>;
+extern template class Mixer<double>;
+
+}  // namespace gv

@@ -1,0 +1,97 @@
+// Rounds from topologies, or from partners drawn among neighbours.
+#include "consensus/mixing/round_plan.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "consensus/base/check.hpp"
+#include "consensus/base/rng.hpp"
+#include "consensus/topology/graphs.hpp"
+#include "consensus/topology/pairs.hpp"
+
+namespace gv {
+namespace {
+
+/// Rounds that are asked for again: whoever is behind or ahead of a neighbour needs its round too.
+constexpr std::size_t rounds_kept = 64;
+
+/// Each with the one that it draws among those the topology gives it, as `partners` says.
+void draw_partners(Mixing& mixing, Partners partners, Rng rng) {
+  std::vector<std::vector<std::size_t>> heard(mixing.size());
+  for (std::size_t i = 0; i < mixing.size(); ++i) {
+    if (mixing[i].empty()) continue;
+    const std::size_t drawn = mixing[i][rng.below(mixing[i].size())].from;
+    if (partners != Partners::push) heard[i].push_back(drawn);
+    if (partners != Partners::pull) heard[drawn].push_back(i);
+  }
+  for (std::size_t i = 0; i < mixing.size(); ++i) {
+    std::ranges::sort(heard[i]);
+    heard[i].erase(std::ranges::unique(heard[i]).begin(), heard[i].end());
+  }
+  for (std::size_t i = 0; i < mixing.size(); ++i) {
+    mixing[i].clear();
+    for (const std::size_t from : heard[i]) {
+      // Heard by all whom one hears, a Metropolis weight keeps the mean; else the mean of what
+      // comes.
+      const std::size_t most = partners == Partners::both
+                                   ? std::max(heard[i].size(), heard[from].size())
+                                   : heard[i].size();
+      mixing[i].push_back({from, 1 / static_cast<double>(1 + most)});
+    }
+  }
+}
+
+}  // namespace
+
+RoundPlan::RoundPlan(const MixRule& rule, std::size_t peers, std::uint64_t seed)
+    : rule_(rule), peers_(peers), seed_(seed) {
+  check(peers > 0, "a round has at least one peer");
+  rule_.topology = fitting(rule.topology, peers);
+  if (rule.partners == Partners::pairs) pairs_.emplace(rule_.topology, peers, seed);
+}
+
+Mixing RoundPlan::computed(std::uint64_t round) const {
+  Mixing mixing;
+  if (pairs_) {
+    mixing.resize(peers_);
+    for (const RankPair& pair : pairs_->round(round)) {
+      mixing[pair.initiator].push_back({pair.responder, 0.5});
+      mixing[pair.responder].push_back({pair.initiator, 0.5});
+    }
+  } else {
+    mixing = mixing_of(rule_.topology, peers_, seed_, round);
+    if (rule_.partners != Partners::neighbours) {
+      draw_partners(mixing, rule_.partners, Rng(seed_).fork("partners").fork(round));
+    }
+  }
+  if (rule_.alpha > 0) {
+    for (std::vector<Share>& row : mixing) {
+      for (Share& share : row) share.weight = rule_.alpha;
+    }
+  }
+  return mixing;
+}
+
+const Mixing& RoundPlan::round(std::uint64_t round) const {
+  const bool alike =
+      rule_.partners == Partners::neighbours && period_of(rule_.topology, peers_) == 1;
+  const std::uint64_t name = alike ? 0 : round;
+  const auto known = recent_.find(name);
+  if (known != recent_.end()) return known->second;
+  if (recent_.size() >= rounds_kept) recent_.erase(recent_.begin());
+  return recent_.emplace(name, computed(name)).first->second;
+}
+
+RoundTurn RoundPlan::turn(std::size_t rank, std::uint64_t round) const {
+  const Mixing& mixing = this->round(round);
+  RoundTurn turn{.in = mixing[rank], .out = {}};
+  std::ranges::sort(turn.in, {}, &Share::from);
+  for (std::size_t i = 0; i < mixing.size(); ++i) {
+    if (std::ranges::any_of(mixing[i], [&](const Share& s) { return s.from == rank; })) {
+      turn.out.push_back(i);
+    }
+  }
+  return turn;
+}
+
+}  // namespace gv

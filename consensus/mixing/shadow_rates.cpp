@@ -1,0 +1,49 @@
+// Eigenvalues of the expected Laplacian.
+#include "consensus/mixing/shadow_rates.hpp"
+
+#include <Eigen/Eigenvalues>
+#include <algorithm>
+#include <cmath>
+
+#include "consensus/topology/graphs.hpp"
+#include "consensus/topology/spectrum.hpp"
+
+namespace gv {
+namespace {
+
+/// Rounds from which the rates of edges are counted: their error is some hundredth of them.
+constexpr std::size_t draws = 4096;
+/// Eigenvalues below this are the zero of the constant vector.
+constexpr double nothing = 1e-9;
+
+}  // namespace
+
+ShadowRates shadow_rates(const RoundPlan& plan) {
+  const std::size_t n = plan.peers();
+  if (n < 3 || !is_graph(plan.topology().kind)) return {};
+  // A round of pairs projects, so W'W = W.
+  const SquareMatrix mean = expected_square_of_pairs(plan.topology(), n, plan.seed(), draws);
+  const auto size = static_cast<Eigen::Index>(n);
+  const Eigen::Map<const Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>
+      expected(mean.values.data(), size, size);
+  const Eigen::MatrixXd laplacian = 2 * (Eigen::MatrixXd::Identity(size, size) - expected);
+  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(laplacian);
+  const Eigen::VectorXd& values = solver.eigenvalues();
+  Eigen::VectorXd inverse = Eigen::VectorXd::Zero(size);
+  for (Eigen::Index k = 0; k < size; ++k) {
+    if (values(k) > nothing) inverse(k) = 1 / values(k);
+  }
+  const Eigen::MatrixXd pseudo =
+      solver.eigenvectors() * inverse.asDiagonal() * solver.eigenvectors().transpose();
+  double resistance = 0;
+  for (const Edge& edge : edges_of(plan.topology(), n, plan.seed())) {
+    const auto i = static_cast<Eigen::Index>(edge.low);
+    const auto j = static_cast<Eigen::Index>(edge.high);
+    resistance = std::max(resistance, pseudo(i, i) + pseudo(j, j) - 2 * pseudo(i, j));
+  }
+  const double chi1 = inverse.maxCoeff();
+  const double chi2 = resistance / 2;
+  return {.leaning = 1 / (2 * std::sqrt(chi1 * chi2)), .pull = std::sqrt(chi1 / chi2) / 2};
+}
+
+}  // namespace gv

@@ -1,0 +1,254 @@
+// Rounds, and the jobs they need.
+#include "peer/modes/rounds.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "consensus/base/check.hpp"
+#include "consensus/base/rng.hpp"
+
+namespace gv {
+namespace {
+
+RingAgreement::Options agreement_options(const CourseOptions& course,
+                                         const RoundsOptions& options) {
+  RingAgreement::Options agreement = options.agreement;
+  agreement.elements = course.elements;
+  agreement.batch = agreement.batch_max = options.batch;
+  agreement.own_models_within = options.catch_up_rounds * options.period;
+  return agreement;
+}
+
+}  // namespace
+
+RoundsMode::RoundsMode(PeerId self, std::uint64_t session, const CourseOptions& course,
+                       const RoundsOptions& options)
+    : EpochMode(self, session, course, agreement_options(course, options)),
+      session_(session),
+      options_(options),
+      states_(self, course.layout_hash, options.state_elements, options.memory),
+      box_([rule = options.rule, elements = course.elements](std::uint64_t round) {
+        return mix_message_bytes<float>(rule, elements, round);
+      }) {}
+
+RoundsCounts RoundsMode::counts() const {
+  RoundsCounts counts = counts_;
+  counts.rounds = operations_;
+  counts.epochs = epochs_;
+  counts.losses = interruptions_.losses();
+  return counts;
+}
+
+std::vector<PeerId> RoundsMode::heard() const {
+  std::vector<PeerId> peers;
+  if (!plan_) return peers;
+  for (const Share& share : plan_->turn(rank_, round_).in) peers.push_back(order_[share.from]);
+  return peers;
+}
+
+std::vector<PeerId> RoundsMode::hearers() const {
+  std::vector<PeerId> peers;
+  if (!plan_) return peers;
+  for (const std::size_t rank : plan_->turn(rank_, round_).out) peers.push_back(order_[rank]);
+  return peers;
+}
+
+void RoundsMode::begin_at(std::uint64_t step) {
+  // Models differ, so a standing says only how far a peer is, and that it is of this run.
+  agreement_.set_standing({.operation = step,
+                           .samples = step * options_.batch,
+                           .history = hash_combine(course_.run_seed, course_.layout_hash)});
+}
+
+// ---- Epochs ----
+
+void RoundsMode::begin_epoch(Time now, const Epoch& epoch, Effects& out) {
+  order_ = epoch.order;
+  std::ranges::sort(order_);  // Ranks go by id, whatever order a ring would have.
+  rank_ = static_cast<std::size_t>(std::ranges::find(order_, self_) - order_.begin());
+  plan_.emplace(options_.rule, order_.size(), course_.run_seed);
+  round_ = 0;
+  box_.enter(epoch_key_);
+  place_ = MixPlace{
+      .rank = rank_, .peers = order_.size(), .key = epoch_key_, .step = epoch.standing.operation};
+  PeerId source = self_;
+  gives_state_ = false;
+  for (std::size_t i = 0; i < epoch.order.size(); ++i) {
+    if (epoch.order[i] == self_) source = epoch.sources[i];
+    gives_state_ = gives_state_ || (epoch.sources[i] == self_ && epoch.order[i] != self_);
+  }
+  if (source != self_) {
+    states_.fetch(now, epoch, source, out);
+  } else {
+    agreement_.set_standing(epoch.standing);
+  }
+}
+
+void RoundsMode::abandon() {
+  states_.leave_epoch();
+  place_.reset();
+  state_.reset();
+  gives_state_ = false;
+  sent_ = false;
+  ends_.reset();
+  arrived_.clear();
+  round_job_ = 0;
+}
+
+// ---- Rounds ----
+
+/// Steps of the round that begins there: a period, but never beyond the budget.
+std::uint64_t RoundsMode::steps_at(std::uint64_t step) const {
+  return std::min(options_.period, course_.steps - std::min(course_.steps, step));
+}
+
+bool RoundsMode::rests() const { return options_.rule.centre_rests && rank_ == 0; }
+
+/// All that the round waits for has come.
+bool RoundsMode::is_complete() const {
+  const std::uint64_t staleness = options_.rule.staleness;
+  if (staleness > round_) return true;
+  const std::uint64_t due = round_ - staleness;
+  return std::ranges::all_of(plan_->turn(rank_, due).in,
+                             [&](const Share& share) { return box_.has(order_[share.from], due); });
+}
+
+void RoundsMode::go_on(Time now, Effects& out) {
+  // Whatever mixes next has been given what came before.
+  if (!sent_ || ends_ || job_running_ || !is_complete()) return;
+  const std::uint64_t staleness = options_.rule.staleness;
+  ends_ = round_;
+  for (ParcelBox::Parcel& parcel : box_.take(staleness == 0 ? round_ : unbounded_staleness)) {
+    const auto rank = std::ranges::find(order_, parcel.from) - order_.begin();
+    if (rank == std::ssize(order_)) continue;
+    arrived_.push_back({static_cast<std::size_t>(rank), parcel.round, std::move(parcel.bytes)});
+  }
+  sent_ = false;
+  ++round_;
+  box_.forget_before(staleness == unbounded_staleness ? round_
+                                                      : round_ - std::min(round_, staleness));
+  const Standing before = agreement_.standing();
+  const std::uint64_t steps = steps_at(before.operation);
+  Standing after = before;
+  after.operation += steps;
+  after.samples += steps * options_.batch * order_.size();
+  agreement_.set_standing(after);
+  operation_done(now, before.operation, steps, out);
+}
+
+void RoundsMode::send(const MixOutbox& outbox, Effects& out) {
+  for (const MixMessage& message : outbox.messages) {
+    for (const std::size_t rank : message.to) {
+      ++counts_.messages_sent;
+      counts_.bytes_sent += message.bytes->size();
+      out.transfers.push_back({.to = order_[rank],
+                               .id = {self_, epoch_key_, round_},
+                               .payload = {message.bytes, *message.bytes}});
+    }
+  }
+}
+
+// ---- What comes ----
+
+void RoundsMode::receive_own(Time, PeerId from, const Message& message, const Epoch* epoch,
+                             Effects& out) {
+  const auto* fetch = std::get_if<Fetch>(&message);
+  if (fetch == nullptr || epoch == nullptr || !states_.is_asked(*epoch, from, *fetch)) return;
+  states_.owe(from);
+  serve(out);
+}
+
+/// To those who have asked, once a job has copied it.
+void RoundsMode::serve(Effects& out) {
+  const Epoch* epoch = agreement_.epoch();
+  if (state_ && epoch != nullptr) counts_.states_sent += states_.send(*epoch, state_, out);
+}
+
+void RoundsMode::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
+  if (StateCourier::concerns(block)) {
+    states_.receive(now, from, block);
+  } else if (block.id.session == epoch_key_ || block.id.session == key_of(agreement_.promised())) {
+    box_.receive(from, block);
+    go_on(now, out);
+  }
+}
+
+void RoundsMode::lane_lost(Time now, PeerId peer, Effects& out) {
+  const Epoch* epoch = agreement_.epoch();
+  // While all stand still, whoever is lost is not waited for.
+  const bool concerns =
+      epoch == nullptr || (epoch->contains(peer) && (phase_ != Phase::done || !is_idle()));
+  if (concerns) disturb(now, {peer}, out);
+}
+
+void RoundsMode::lane_refused(Time now, PeerId peer, Effects& out) { lane_lost(now, peer, out); }
+
+// ---- Jobs ----
+
+/// Messages are there before the job is over, where it sends first.
+void RoundsMode::gradient_ready(Time, std::uint64_t job, std::size_t, Effects& out) {
+  if (job == 0 || job != round_job_) return;
+  round_job_ = 0;
+  if (!outbox_->sound) {
+    become_unfit(step(), out);
+    return;
+  }
+  send(*outbox_, out);
+  sent_ = true;
+}
+
+void RoundsMode::take(Time now, JobDone done, Membership&, Effects& out) {
+  if (done.steps_run > 0) {
+    const double busy = seconds(done.busy);
+    const auto samples = static_cast<double>(done.steps_run * options_.batch);
+    if (busy > 0) agreement_.set_speed(samples / busy);
+    learn_from(done.score);
+  }
+  if (done.mix) counts_.messages_refused += done.mix->refused;
+  if (last_job_) return;
+  if (done.state && agreement_.epoch() != nullptr && gives_state_) {
+    state_ = std::move(done.state);
+    serve(out);
+  }
+  gradient_ready(now, done.number, 0, out);
+}
+
+void RoundsMode::next_job(Time, std::vector<Job>& jobs, Effects& out) {
+  if (job_running_ || last_job_) return;
+  Job job;
+  MixJob mix;
+  if (auto state = states_.take()) {
+    job.become = ReplicaState{.values = std::move(state->values),
+                              .step = state->standing.operation,
+                              .own_optimizer = false};
+    mix.forget = true;
+    agreement_.set_standing(state->standing);
+    saved_step_ = std::min(saved_step_, state->standing.operation);
+    ++counts_.states_adopted;
+    out.events.push_back(
+        {.name = "state_adopted",
+         .peer = state->from,
+         .numbers = {{"operation", static_cast<double>(state->standing.operation)}}});
+  }
+  const bool takes_part = is_in_epoch() && is_ready() && !leaving_;
+  if (takes_part) mix.place = std::exchange(place_, std::nullopt);
+  if (takes_part && mix.place && gives_state_) job.state = states_.blank(agreement_.standing());
+  mix.ends = std::exchange(ends_, std::nullopt);
+  mix.arrived = std::exchange(arrived_, {});
+  job.save = leaving_ || is_save_due(step());
+  if (leaving_) {
+    last_job_ = true;
+  } else if (takes_part && !sent_ && step() < course_.steps) {
+    mix.begins = round_;
+    mix.rests = rests();
+    job.steps = steps_at(step());
+    outbox_ = mix.outbox = std::make_shared<MixOutbox>();
+    round_job_ = job_number_ + 1;
+  }
+  const bool mixes = mix.forget || mix.place || mix.ends || mix.begins;
+  if (mixes) job.mix = std::move(mix);
+  if (!job.become && !job.save && !mixes) return;
+  post(std::move(job), jobs);
+}
+
+}  // namespace gv

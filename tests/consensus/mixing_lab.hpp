@@ -1,0 +1,170 @@
+// Peers that mix in step, on functions of which everything is known.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "consensus/base/rng.hpp"
+#include "consensus/mixing/mixer.hpp"
+
+namespace gv {
+
+/// n peers in one epoch, each with a model of its own, round after round; doubles, so that closed
+/// forms can be held against it.
+class MixingLab {
+ public:
+  using Vector = std::vector<double>;
+  /// The gradient of a peer at a model.
+  using Gradient = std::function<Vector(std::size_t peer, const Vector& x)>;
+
+  MixingLab(const MixRule& rule, std::vector<Vector> models, std::uint64_t seed = 1)
+      : rule_(rule), models_(std::move(models)) {
+    for (Vector& x : models_) mixers_.emplace_back(rule, x.size(), seed);
+    begin(1);
+  }
+
+  void begin(std::uint64_t key) {
+    for (std::size_t i = 0; i < models_.size(); ++i) {
+      mixers_[i].begin_epoch(i, models_.size(), key, models_[i]);
+    }
+    round_ = 0;
+  }
+
+  /// Local steps of plain gradient descent, then a round of mixing.
+  void round(const Gradient& gradient, double learning_rate, std::uint64_t steps = 1) {
+    std::vector<std::vector<MixMessage>> sent(models_.size());
+    for (std::size_t i = 0; i < models_.size(); ++i) {
+      Vector& x = models_[i];
+      mixers_[i].begin_round(round_, x);
+      const bool first = rule_.order == MixOrder::combine_then_adapt;
+      if (first) sent[i] = mixers_[i].messages(round_, x);
+      for (std::uint64_t step = 0; step < steps && gradient; ++step) {
+        Vector g = gradient(i, x);
+        if (mixers_[i].directs()) mixers_[i].direct(g);
+        for (std::size_t k = 0; k < x.size(); ++k) x[k] -= learning_rate * g[k];
+      }
+      mixers_[i].end_steps(x, learning_rate, steps);
+      if (!first) sent[i] = mixers_[i].messages(round_, x);
+    }
+    for (std::size_t i = 0; i < models_.size(); ++i) {
+      std::vector<MixArrival> arrived;
+      for (std::size_t from = 0; from < sent.size(); ++from) {
+        for (const MixMessage& message : sent[from]) {
+          for (const std::size_t to : message.to) {
+            if (to == i) arrived.push_back({from, round_, *message.bytes});
+          }
+        }
+      }
+      refused_ += mixers_[i].mix(round_, models_[i], arrived);
+    }
+    ++round_;
+  }
+
+  void rounds(std::size_t count, const Gradient& gradient = {}, double learning_rate = 0) {
+    for (std::size_t i = 0; i < count; ++i) round(gradient, learning_rate);
+  }
+
+  Vector mean() const {
+    Vector mean(models_.front().size(), 0);
+    for (const Vector& x : models_) {
+      for (std::size_t k = 0; k < x.size(); ++k) {
+        mean[k] += x[k] / static_cast<double>(models_.size());
+      }
+    }
+    return mean;
+  }
+
+  /// (1/n) sum ||x_i - mean||^2.
+  double spread_squared() const {
+    const Vector mean = this->mean();
+    double sum = 0;
+    for (const Vector& x : models_) {
+      for (std::size_t k = 0; k < x.size(); ++k) sum += (x[k] - mean[k]) * (x[k] - mean[k]);
+    }
+    return sum / static_cast<double>(models_.size());
+  }
+
+  std::vector<Vector>& models() { return models_; }
+  std::vector<Mixer<double>>& mixers() { return mixers_; }
+  std::size_t refused() const { return refused_; }
+
+ private:
+  MixRule rule_;
+  std::vector<Vector> models_;
+  std::vector<Mixer<double>> mixers_;
+  std::uint64_t round_ = 0;
+  std::size_t refused_ = 0;
+};
+
+/// Normally distributed models.
+inline std::vector<MixingLab::Vector> drawn_models(std::size_t peers, std::size_t elements,
+                                                   std::uint64_t seed = 7) {
+  Rng rng(seed);
+  std::vector<MixingLab::Vector> models(peers, MixingLab::Vector(elements));
+  for (auto& x : models) {
+    for (double& value : x) value = rng.normal();
+  }
+  return models;
+}
+
+/// Peer i minimises (x - b_i)^2 / 2.
+inline MixingLab::Gradient pulls_to(std::vector<MixingLab::Vector> b) {
+  return [b = std::move(b)](std::size_t peer, const MixingLab::Vector& x) {
+    MixingLab::Vector g(x.size());
+    for (std::size_t k = 0; k < x.size(); ++k) g[k] = x[k] - b[peer][k];
+    return g;
+  };
+}
+
+/// Every rule that problems_of() lets through for so many peers, of all the choices that change
+/// what it does.
+inline std::vector<MixRule> all_rules(std::size_t peers) {
+  std::vector<MixRule> all;
+  const auto add = [&](const MixRule& rule) {
+    if (problems_of(rule, peers).empty()) all.push_back(rule);
+  };
+  for (const TopologyKind topology : topology_kinds) {
+    for (const bool lazy : {false, true}) {
+      for (const Partners partners : partner_kinds) {
+        for (const MixKind kind : mix_kinds) {
+          for (const MixCorrection correction : mix_corrections) {
+            for (const MixMemory memory : mix_memories) {
+              for (const MixOrder order : mix_orders) {
+                for (const MixOuter outer : mix_outers) {
+                  MixRule rule{.topology = {.kind = topology, .lazy = lazy},
+                               .partners = partners,
+                               .kind = kind,
+                               .order = order,
+                               .memory = memory,
+                               .correction = correction,
+                               .outer = outer};
+                  if (kind == MixKind::noloco) rule.momentum = 0.5, rule.gamma = 0.7;
+                  add(rule);
+                }
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+  return all;
+}
+
+inline std::string name_of(const MixRule& rule) {
+  std::string name(to_string(rule.kind));
+  for (const std::string_view part :
+       {to_string(rule.topology.kind), to_string(rule.partners), to_string(rule.order),
+        to_string(rule.memory), to_string(rule.correction), to_string(rule.outer)}) {
+    name.append(", ").append(part);
+  }
+  return name + (rule.topology.lazy ? ", lazy" : "");
+}
+
+}  // namespace gv
