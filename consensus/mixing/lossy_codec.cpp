@@ -58,7 +58,7 @@ void encode_sign(std::span<const float> values, std::byte* out) {
     std::byte* const bits = out + sizeof scale;
     std::memset(bits, 0, sign_bytes(bucket.size()) - sizeof scale);
     for (std::size_t i = 0; i < bucket.size(); ++i) {
-      if (bucket[i] < 0) bits[i / 8] |= std::byte{1} << (i % 8);
+      bits[i / 8] |= std::byte{bucket[i] < 0} << (i % 8);
     }
     out += sign_bytes(bucket.size());
   }
@@ -70,9 +70,10 @@ bool decode_sign(const std::byte* bytes, std::span<float> out) {
     float scale = 0;
     std::memcpy(&scale, bytes, sizeof scale);
     if (!std::isfinite(scale) || scale < 0) return false;
+    const std::array values = {scale, -scale};
     const std::byte* const bits = bytes + sizeof scale;
     for (std::size_t i = 0; i < bucket.size(); ++i) {
-      bucket[i] = (bits[i / 8] >> (i % 8) & std::byte{1}) == std::byte{1} ? -scale : scale;
+      bucket[i] = values[std::to_integer<std::size_t>(bits[i / 8] >> (i % 8)) % 2];
     }
     bytes += sign_bytes(bucket.size());
   }

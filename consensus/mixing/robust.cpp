@@ -101,20 +101,42 @@ void clip_distances(const GuardOptions& options, std::span<const float> own,
   sum_pulls(pulls, own, change);
 }
 
-/// By coordinate the mean of what remains without the `dropped` largest and least.
+/// Puts the lesser of each two into `low`.
+GV_WIDE void order_rows(float* __restrict low, float* __restrict high, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const float a = low[i];
+    const float b = high[i];
+    low[i] = a < b ? a : b;
+    high[i] = a < b ? b : a;
+  }
+}
+
+/// By coordinate the mean of what remains without the `dropped` largest and least. Columns are
+/// sorted side by side (odd-even transposition), k^2 / 2 steps of vector code; a sort of each
+/// column by itself takes ten times as long for ten inputs.
 void trimmed_mean(std::size_t dropped, std::span<const float> own,
                   std::span<const NeighbourModel> others, std::span<float> change) {
-  std::vector<double> column(others.size() + 1);
-  const auto kept = std::span(column).subspan(dropped, column.size() - 2 * dropped);
-  for (std::size_t i = 0; i < own.size(); ++i) {
-    // Differences from our own value have the order of the values, and equal ones give zero.
-    column.back() = 0;
-    for (std::size_t j = 0; j < others.size(); ++j) {
-      column[j] = static_cast<double>(others[j].values[i]) - own[i];
+  constexpr std::size_t width = 256;
+  const std::size_t k = others.size() + 1;
+  std::vector<std::array<float, width>> rows(k);
+  std::array<double, width> sums;
+  const double share = 1 / static_cast<double>(k - 2 * dropped);
+  for (std::size_t at = 0; at < own.size(); at += width) {
+    const std::size_t n = std::min(width, own.size() - at);
+    for (std::size_t j = 0; j < k; ++j) {
+      const std::span<const float> model = j == 0 ? own : others[j - 1].values;
+      std::ranges::copy(model.subspan(at, n), rows[j].begin());
     }
-    std::ranges::sort(column);
-    const double sum = std::accumulate(kept.begin(), kept.end(), 0.0);
-    change[i] = static_cast<float>(sum / static_cast<double>(kept.size()));
+    for (std::size_t pass = 0; pass < k; ++pass) {
+      for (std::size_t j = pass % 2; j + 1 < k; j += 2) {
+        order_rows(rows[j].data(), rows[j + 1].data(), n);
+      }
+    }
+    sums.fill(0);
+    for (std::size_t j = dropped; j < k - dropped; ++j) {
+      add_pull(rows[j].data(), own.data() + at, n, share, 1, sums.data());
+    }
+    for (std::size_t i = 0; i < n; ++i) change[at + i] = static_cast<float>(sums[i]);
   }
 }
 

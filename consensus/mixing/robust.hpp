@@ -28,8 +28,9 @@ namespace gv {
 /// | centred_clip      | x_i + (1/k) sum clip(x_j - x_i, tau)           | equal   | 1          |
 ///
 /// With one neighbour only the clips around our own model are of use, and only with a radius. Costs
-/// for models of d values: one pass over all inputs, two for the clips, k d lg k for the rules by
-/// coordinate, k^2 / 2 passes for Krum; the geometric median is a median and 16 passes.
+/// for models of d values: one pass over all inputs, two for the clips, k^2 / 2 orderings of d
+/// numbers for the rules by coordinate, k^2 / 2 distances for Krum; the geometric median is a
+/// median and 16 passes, and takes two models of memory where all others take next to none.
 enum class GuardKind : std::uint8_t {
   none,
   /// Norms of models are limited around the origin that all models share. For vectors that ought to

@@ -246,6 +246,7 @@ TEST_CASE("the geometric median is where it has to be") {
     CHECK(least < cost(scene.own));
     for (const Floats& other : scene.others) CHECK(least < cost(other));
     CHECK(least < cost(added(scene.own, plainly_mixed(scene, equal_weights(scene)))));
+    CHECK(least < cost(added(scene.own, scene.change({.kind = GuardKind::median}))));
   }
 }
 

@@ -1,0 +1,67 @@
+// What a hostile peer sends in place of its model, when it has seen those of the honest.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "consensus/mixing/robust.hpp"
+
+namespace gv {
+
+/// Attacks on a mixing rule. Flipped labels are none of these: they are a matter of data.
+enum class AttackKind : std::uint8_t {
+  honest,            ///< Its own model.
+  bit_flip,          ///< -x: every sign bit is flipped.
+  scale,             ///< s x.
+  little_is_enough,  ///< mu - s sigma by coordinate (Baruch 2019): far, and not the farthest.
+  inner_product,     ///< -s mu (Xie 2020), small and the wrong way.
+  dissensus,         ///< x_i - s sum_good w_j (x_j - x_i) / sum_hostile w (He 2022), to peer i.
+  not_a_number,      ///< Its own model with one value that is none.
+  lying_weight,      ///< Its own model, and a weight s times as large.
+};
+
+inline constexpr std::array attack_kinds = {AttackKind::honest,        AttackKind::bit_flip,
+                                            AttackKind::scale,         AttackKind::little_is_enough,
+                                            AttackKind::inner_product, AttackKind::dissensus,
+                                            AttackKind::not_a_number,  AttackKind::lying_weight};
+
+/// The name people write, as "bit_flip".
+std::string_view to_string(AttackKind kind);
+
+/// The kind of that name; empty if there is none.
+std::optional<AttackKind> attack_named(std::string_view name);
+
+/// What a hostile peer knows. All models have one size and are finite.
+struct AttackView {
+  std::span<const float> own;     ///< x, what it would send if it were honest.
+  std::span<const float> victim;  ///< x_i, the model of whom it sends to.
+  /// The models x_j of honest peers, other than the victim's, and their weights w_j in the row of
+  /// the victim. mu and sigma are their mean and standard deviation (of a sample, with n - 1).
+  std::span<const NeighbourModel> honest;
+  double hostile_weight = 0;  ///< sum_hostile w, in that row: above 0 for dissensus.
+  std::size_t hostile = 1;    ///< f: how many send this together.
+};
+
+/// s of an attack as it was published: scale 100, inner_product 0.1, dissensus 1.5, lying_weight
+/// 1000, and little_is_enough_z; 1 for those without.
+double published_strength(AttackKind kind, const AttackView& view);
+
+/// z of Baruch 2019 for n peers of which f are hostile: the quantile of (n - f - s) / (n - f),
+/// where s = floor(n / 2) + 1 - f honest ones have to be farther out for the attack to be in the
+/// majority. At least 0.
+double little_is_enough_z(std::size_t peers, std::size_t hostile);
+
+/// The model that is sent, as long as the victim's, with an s of its own or the published one.
+std::vector<float> attacked(AttackKind kind, const AttackView& view,
+                            std::optional<double> strength = std::nullopt);
+
+/// The weight that is sent with it, where a rule sends one (push-sum, means by samples).
+double attacked_weight(AttackKind kind, double weight,
+                       std::optional<double> strength = std::nullopt);
+
+}  // namespace gv
