@@ -106,6 +106,10 @@ const std::vector<Setting<Scenario>>& head_settings() {
     list.push_back(only_with(
         "scenario.work", "work = \"quadratic\" or \"time\"", made_up,
         head.whole("dimension", GV_FIELD(dimension), {1, 1e8}, "parameters of the model")));
+    list.push_back(only_with(
+        "scenario.work", "work = \"quadratic\" or \"time\"", made_up,
+        head.wholes("stage_work", GV_FIELD(stage_work), {1, 1e6},
+                    "what the stages of a pipeline take, relative to each other; [] = alike")));
     list.push_back(only_with("scenario.work", "work = \"quadratic\"", quadratic,
                              head.number("noise", GV_FIELD(noise), {0, 1e6},
                                          "deviation of the noise in every gradient")));

@@ -117,6 +117,8 @@ struct Scenario {
   Duration until = std::chrono::hours(1);         ///< Virtual peers end then at the latest.
   Duration sample_every{};     ///< Between two points of the curves; 0 = a hundredth of the run.
   std::size_t dimension = 64;  ///< Parameters; work = quadratic or time.
+  /// Of a pipeline's stages, relative to each other; empty: they are alike. work = time.
+  std::vector<std::size_t> stage_work;
   double noise = 0.1;          ///< Deviation of a gradient's noise; work = quadratic.
   double disagreement = 1;     ///< Deviation of the peers' own optima; work = quadratic.
   std::size_t neighbours = 0;  ///< Each peer's allow-list holds so many others; 0 = all.

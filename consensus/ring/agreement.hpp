@@ -72,6 +72,7 @@ class RingAgreement {
   void set_links(std::vector<LinkReport> links) { links_ = std::move(links); }
   /// Of which stages of a pipeline we have the state, at most `stage_claims_max`.
   void set_claims(std::vector<StageClaim> claims) { claims_ = std::move(claims); }
+  const std::vector<StageClaim>& claims() const { return claims_; }
   /// How long an operation takes of late; 0 = not known yet.
   void set_operation_seconds(double seconds) { operation_seconds_ = seconds; }
   /// What is assumed of where we all are.

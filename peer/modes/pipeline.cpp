@@ -266,7 +266,9 @@ void PipelineMode::go_on(Time now, Effects& out) {
   // Until the job under way is done, our stages are not what an epoch begins with.
   if (preparing_ && !states_.is_fetching() && !job_running_) become_ready(now, out);
   while (agreement_.epoch() != nullptr) {
-    if (run_.is_complete() && !states_.expects_copies()) complete_run(now, out);
+    // One end of a run for each job: who has no part in the next is done with it at once.
+    const bool may_complete = due_.ends.empty() && !states_.expects_copies();
+    if (may_complete && run_.is_complete()) complete_run(now, out);
     if (!complete_ || agreement_.epoch() == nullptr) return;
     if (now >= say_again_at_) {
       say_again_at_ = now + agreement_.patience();

@@ -214,7 +214,65 @@ DrawnWorld draw_world(std::uint64_t seed) {
   node.membership.push_pull_period = from_seconds(rounded(between(rng, 2, 10)));
   node.membership.indirect_probes = static_cast<int>(rng.below(4));
   draw_ring(Rng(seed).fork("ring"), world);
+  const bool is_pipeline =
+      world.node.mode == ModeKind::gossip && Rng(seed).fork("mode").chance(0.25);
+  return is_pipeline ? as_pipeline(std::move(world)) : world;
+}
+
+DrawnWorld as_pipeline(DrawnWorld world) {
+  Rng rng = Rng(world.seed).fork("pipeline");
+  world.node.mode = ModeKind::pipeline;
+  world.node.course.save_every_steps = 0;
+  Scenario& scenario = world.scenario;
+  scenario.work = WorkKind::time;
+  scenario.dimension = 1 + rng.below(rng.chance(0.1) ? 20000 : 64);
+  scenario.peers = std::min<std::size_t>(scenario.peers, 8);
+  const auto is_missing = [&](const auto& range) { return range.second >= scenario.peers; };
+  for (FaultRule& fault : scenario.faults) {
+    std::erase_if(fault.peers.ranges, is_missing);
+    std::erase_if(fault.to.ranges, is_missing);
+  }
+  const auto is_nobody = [](const PeerSet& peers) {
+    return !peers.all && peers.ranges.empty() && peers.any == 0;
+  };
+  std::erase_if(scenario.faults, [&](const FaultRule& fault) {
+    return is_nobody(fault.peers) || is_nobody(fault.to);
+  });
+  PipelineOptions& pipeline = world.node.pipeline = {};
+  const std::size_t stages = 1 + rng.below(4);
+  pipeline.kind = one_of<PipelineKind>(
+      rng, {PipelineKind::gpipe, PipelineKind::one_f_one_b, PipelineKind::zero_bubble,
+            PipelineKind::pipedream, PipelineKind::two_bw});
+  if (stages % 2 == 0 && rng.chance(0.2)) pipeline.kind = PipelineKind::chimera;
+  if (is_synchronous(pipeline.kind)) {
+    pipeline.router = router_kinds[rng.below(router_kinds.size())];
+  }
+  if (rng.chance(0.25)) pipeline.consensus = StageConsensus::gossip;
+  pipeline.micro_batches = 1 + rng.below(8);
+  pipeline.accumulate = stages;
+  pipeline.copy_every = 1 + rng.below(10);
+  scenario.stage_work.clear();
+  for (std::size_t s = 0; s < stages; ++s) scenario.stage_work.push_back(2 + rng.below(5));
+  make_idle_stages(pipeline, stages, scenario);
+  scenario.step = std::max(scenario.step, from_seconds(0.02 * static_cast<double>(stages)));
   return world;
+}
+
+void make_idle_stages(PipelineOptions& pipeline, std::size_t stages, const Scenario& scenario) {
+  const std::size_t size = scenario.dimension;
+  pipeline.segment_elements = std::min<std::size_t>(pipeline.segment_elements, 64 + size / 8);
+  const auto& work = scenario.stage_work;
+  const auto work_of = [&](std::size_t s) {
+    return s < work.size() ? static_cast<double>(work[s]) : 1;
+  };
+  double all = 0;
+  for (std::size_t s = 0; s < stages; ++s) all += work_of(s);
+  for (std::size_t s = 0; s < stages; ++s) {
+    const std::size_t passes = s > 0 ? size : 0;
+    pipeline.stages.push_back(
+        {.parameters = size, .state = size, .forward = passes, .backward = passes});
+    pipeline.stage_seconds.push_back(work_of(s) / all);
+  }
 }
 
 namespace {

@@ -18,8 +18,18 @@ struct DrawnWorld {
   double learning_rate = 0.05;
 };
 
-/// Draws a world. Pure: the same number, the same world.
+/// Draws a world. Pure: the same number, the same world. A quarter of all work in lockstep, a
+/// quarter of the others as a pipeline.
 DrawnWorld draw_world(std::uint64_t seed);
+
+/// The same world with a pipeline, drawn beside it: stages, schedule, router, chains. Fewer peers,
+/// and steps that are longer, so that it has about as many events as one in lockstep. Of one that
+/// has a pipeline already it is that one.
+DrawnWorld as_pipeline(DrawnWorld world);
+
+/// Makes so many stages of scenario.dimension parameters each, which cost nothing but time: what
+/// scenario.stage_work says, or all the same.
+void make_idle_stages(PipelineOptions& pipeline, std::size_t stages, const Scenario& scenario);
 
 /// The world as a config that `grapevine sim --check` runs, for people and for replays.
 std::string to_toml(const DrawnWorld& world);

@@ -46,17 +46,11 @@ struct Judgement {
   double loss = 0;
 };
 
-/// Stages of so many parameters each that cost nothing but time, as many as the config says.
-PipelineOptions idle_pipeline(const Config& config, std::size_t dimension) {
+/// Stages that cost nothing but time, as many as the config says.
+PipelineOptions idle_pipeline(const Config& config, const Scenario& scenario) {
   PipelineOptions options = config.pipeline.mode;
-  const std::size_t stages =
-      config.pipeline.ends.empty() ? config.pipeline.stages : config.pipeline.ends.size();
-  for (std::size_t s = 0; s < stages; ++s) {
-    const std::size_t passes = s > 0 ? dimension : 0;
-    options.stages.push_back(
-        {.parameters = dimension, .state = dimension, .forward = passes, .backward = passes});
-    options.stage_seconds.push_back(1.0 / static_cast<double>(stages));
-  }
+  const auto& ends = config.pipeline.ends;
+  make_idle_stages(options, ends.empty() ? config.pipeline.stages : ends.size(), scenario);
   return options;
 }
 
@@ -81,7 +75,7 @@ class Work {
       const StageTrainer trainer(*tasks_.front().stages, tasks_.front().shard);
       return node_options(config_, layout_, 1, 1, &trainer).pipeline;
     }
-    return idle_pipeline(config_, scenario_.dimension);
+    return idle_pipeline(config_, scenario_);
   }
 
   std::unique_ptr<Workload> make(std::size_t peer) const {
@@ -408,24 +402,28 @@ RunFiles parse(const std::string& path) {
 
 }  // namespace
 
-int check_scenario(const SimulateOptions& options) {
-  RunFiles parsed = parse(options.config);
+CheckedWorld read_world(const std::string& path, std::uint64_t seed) {
+  RunFiles parsed = parse(path);
   if (parsed.scenario.work == WorkKind::training) {
-    parsed.problems.push_back({options.config + ": scenario.work",
+    parsed.problems.push_back({path + ": scenario.work",
                                "\"training\" is not checked, only what peers do with each other",
                                "write work = \"quadratic\" or \"time\""});
   }
-  if (!parsed.problems.empty()) return fail(parsed.problems);
   parsed.scenario.peers = parsed.config.run.peers;
-  DrawnWorld world{.seed = options.seed,
+  DrawnWorld world{.seed = seed,
                    .scenario = parsed.scenario,
                    .node = node_options(parsed.config, Layout(), 1, 1),
                    .learning_rate = parsed.config.train.schedule.learning_rate};
   world.node.course.steps = parsed.config.run.steps > 0 ? parsed.config.run.steps : endless_steps;
   if (world.node.mode == ModeKind::pipeline) {
-    world.node.pipeline = idle_pipeline(parsed.config, world.scenario.dimension);
+    world.node.pipeline = idle_pipeline(parsed.config, parsed.scenario);
   }
-  return check_world(world, options.trace);
+  return {std::move(world), std::move(parsed.problems)};
+}
+
+int check_scenario(const SimulateOptions& options) {
+  const CheckedWorld read = read_world(options.config, options.seed);
+  return read.problems.empty() ? check_world(read.world, options.trace) : fail(read.problems);
 }
 
 int simulate(const SimulateOptions& options) {

@@ -5,6 +5,9 @@
 #include <filesystem>
 #include <string>
 
+#include "peer/toml.hpp"
+#include "sim/virtual/draw.hpp"
+
 namespace gv {
 
 struct SimulateOptions {
@@ -13,6 +16,13 @@ struct SimulateOptions {
   std::filesystem::path folder;  ///< Curves go here; empty: a new one below the config's.
   bool trace = false;            ///< Every event as a line on standard output.
 };
+
+/// What a config says, as a world of a swarm; with problems it is not to be run.
+struct CheckedWorld {
+  DrawnWorld world;
+  Problems problems;
+};
+CheckedWorld read_world(const std::string& path, std::uint64_t seed);
 
 /// `grapevine sim CONFIG --check`: the scenario as one world of a swarm, with every invariant,
 /// healed at the end. Nothing is trained for real. Returns as run_swarm does, or 2.

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "sim/virtual/pipeline_invariants.hpp"
 #include "sim/virtual/ring_invariants.hpp"
 #include "sim/virtual/trace.hpp"
 
@@ -138,11 +139,15 @@ Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
   Simulator simulator(simulator_options(world), workloads(world));
   Invariants invariants;
   RingInvariants lockstep;
+  PipelineInvariants pipeline;
   simulator.watch(invariants);
   simulator.watch(lockstep);
+  simulator.watch(pipeline);
   if (watcher != nullptr) simulator.watch(*watcher);
   const Time end(world.scenario.until);
-  const auto broken = [&] { return invariants.violation() || lockstep.violation(); };
+  const auto broken = [&] {
+    return invariants.violation() || lockstep.violation() || pipeline.violation();
+  };
   const auto safely = [&](Time until) {
     while (!broken() && !simulator.all_ended() && simulator.counts().events < events_max &&
            simulator.step(until)) {
@@ -156,11 +161,15 @@ Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
     simulator.heal();
     if (safely(simulator.now() + heals_within)) {
       verdict.violation = check_liveness(simulator);
+      // Who lacks a stage that nobody has left waits for it, and is right to.
+      verdict.stage_lost = verdict.violation && pipeline.is_stage_lost(simulator);
+      if (verdict.stage_lost) verdict.violation.reset();
       if (!broken()) invariants.check_settled(simulator);
     }
   }
   if (invariants.violation()) verdict.violation = invariants.violation();
   if (lockstep.violation()) verdict.violation = lockstep.violation();
+  if (pipeline.violation()) verdict.violation = pipeline.violation();
   if (!verdict.violation && simulator.counts().events >= events_max) {
     verdict.violation =
         stuck(simulator, "comes to an end", fmt::format("more than {} events", events_max));
@@ -170,6 +179,7 @@ Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
   verdict.exchanges = invariants.exchanges_matched();
   verdict.halves = invariants.halves();
   verdict.operations = lockstep.operations();
+  verdict.runs = pipeline.operations();
   verdict.happenings = simulator.counts().happenings;
   return verdict;
 }
@@ -264,8 +274,9 @@ int check_world(const DrawnWorld& world, bool trace) {
   if (verdict.violation) return say_failure(world, *verdict.violation, false);
   fmt::print(
       "every invariant holds: {} events, {} faults, {} exchanges that cancel, {} operations in "
-      "lockstep\ntrace hash {:016x}\n",
-      verdict.events, verdict.happenings, verdict.exchanges, verdict.operations,
+      "lockstep, {} runs of pipelines{}\ntrace hash {:016x}\n",
+      verdict.events, verdict.happenings, verdict.exchanges, verdict.operations, verdict.runs,
+      verdict.stage_lost ? "; a stage was lost with all its carriers and its copy" : "",
       verdict.trace_hash);
   return 0;
 }
@@ -279,6 +290,7 @@ int run_swarm(const SwarmOptions& options) {
   std::signal(SIGPROF, say_crash);
   Trace trace([](const std::string& line) { fmt::print("{}\n", line); });
   Verdict total;
+  std::uint64_t stages_lost = 0;
   for (std::uint64_t i = 0; i < options.worlds; ++i) {
     running_seed = options.seed + i;
     const DrawnWorld world = draw_world(running_seed);
@@ -290,6 +302,8 @@ int run_swarm(const SwarmOptions& options) {
     total.exchanges += verdict.exchanges;
     total.halves += verdict.halves;
     total.operations += verdict.operations;
+    total.runs += verdict.runs;
+    stages_lost += verdict.stage_lost ? 1 : 0;
     total.happenings += verdict.happenings;
     total.trace_hash = hash_combine(total.trace_hash, verdict.trace_hash);
     if (verdict.violation) return say_failure(world, *verdict.violation, options.shrink);
@@ -304,10 +318,11 @@ int run_swarm(const SwarmOptions& options) {
   std::signal(SIGPROF, SIG_DFL);
   fmt::print(
       "{} worlds from seed {}, none failed: {} events, {} faults, {} exchanges that cancel, {} "
-      "halves that a fault explains, {} operations in lockstep, {:.1f} s\ntrace hash {:016x}\n",
+      "halves that a fault explains, {} operations in lockstep, {} runs of pipelines ({} "
+      "worlds lost a stage with its copy), {:.1f} s\ntrace hash {:016x}\n",
       options.worlds, options.seed, total.events, total.happenings, total.exchanges, total.halves,
-      total.operations, std::chrono::duration<double>(Clock::now() - began).count(),
-      total.trace_hash);
+      total.operations, total.runs, stages_lost,
+      std::chrono::duration<double>(Clock::now() - began).count(), total.trace_hash);
   return 0;
 }
 

@@ -89,6 +89,8 @@ class IdleStageWorkload : public Workload {
     const std::uint64_t before = step_;
     if (job.stages) {
       StageJob& work = *job.stages;
+      // Schedules of many updates have made some of them already.
+      if (work.abandons) stages_ = before_run_;
       for (const StageEnd& end : work.ends) finish(end);
       if (!work.ends.empty()) ++step_;
       for (const StageCopy& copy : work.hand_overs) copy_state(copy);
@@ -100,6 +102,7 @@ class IdleStageWorkload : public Workload {
       }
       for (const std::uint32_t stage : work.put_down) stages_.erase(stage);
       for (const StageCopy& copy : work.copies) copy_state(copy);
+      if (!work.ends.empty() || work.moves_to || !work.put_down.empty()) before_run_ = stages_;
       if (work.order) carry_out(*work.order);
     }
     done.step = step_;
@@ -159,8 +162,11 @@ class IdleStageWorkload : public Workload {
     (*order.sum)[own.size() + order.what.micro_batch] += 1;
   }
 
+  using Stages = std::map<std::uint32_t, std::vector<float>>;
+
   std::vector<StageSize> sizes_;
-  std::map<std::uint32_t, std::vector<float>> stages_;
+  Stages stages_;
+  Stages before_run_;  ///< What a run that is given up goes back to.
   std::uint64_t step_ = 0;
   Canary canary_{};
 };

@@ -11,7 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/process/swarm.hpp"
+#include "tests/pipeline_points.hpp"
+#include "tests/process/watched_swarm.hpp"
 
 namespace gv {
 namespace {
@@ -42,19 +43,6 @@ micro_batches = 6
 copy_every = 20
 {})",
                      steps, every_steps, stages, more);
-}
-
-bool reach(Swarm& swarm, const std::vector<std::size_t>& peers, std::uint64_t step) {
-  return eventually(
-      [&] {
-        return std::ranges::all_of(peers,
-                                   [&](std::size_t number) { return swarm.step(number) >= step; });
-      },
-      60s);
-}
-
-bool go_on(Swarm& swarm, const std::vector<std::size_t>& peers) {
-  return reach(swarm, peers, swarm.step(peers.front()) + 60);
 }
 
 /// Stages that these peers carry together, as they say themselves.
@@ -98,11 +86,11 @@ TEST_CASE("when one of a pipeline is killed the others carry its stage and go on
   const std::size_t victim = GENERATE(std::size_t{0}, std::size_t{1}, std::size_t{3});
   Swarm swarm(4, pipeline(100000000, 2));
   swarm.start_all();
-  REQUIRE(reach(swarm, {0, 1, 2, 3}, 50));
+  REQUIRE(swarm.reach({0, 1, 2, 3}, 50));
   swarm.kill(victim);
   std::vector<std::size_t> others = {0, 1, 2, 3};
   std::erase(others, victim);
-  REQUIRE(go_on(swarm, others));
+  REQUIRE(swarm.go_on(others));
   CHECK(carried(swarm, others) == std::set<std::size_t>{0, 1});
   none_refused(swarm, others);
 }
@@ -112,11 +100,11 @@ TEST_CASE("a stage whose only carrier is killed comes back from its neighbour's 
   const std::size_t victim = GENERATE(std::size_t{0}, std::size_t{1}, std::size_t{2});
   Swarm swarm(3, pipeline(100000000, 3));
   swarm.start_all();
-  REQUIRE(reach(swarm, {0, 1, 2}, 50));
+  REQUIRE(swarm.reach({0, 1, 2}, 50));
   swarm.kill(victim);
   std::vector<std::size_t> others = {0, 1, 2};
   std::erase(others, victim);
-  REQUIRE(go_on(swarm, others));
+  REQUIRE(swarm.go_on(others));
   CHECK(carried(swarm, others) == std::set<std::size_t>{0, 1, 2});
   for (const std::size_t number : others) {
     CHECK(swarm.events(number, "stage_lost").empty());
@@ -127,7 +115,7 @@ TEST_CASE("a stage whose only carrier is killed comes back from its neighbour's 
   none_refused(swarm, others);
   // It comes back as anybody, and takes a stage from who has two.
   swarm.start(victim);
-  REQUIRE(go_on(swarm, {0, 1, 2}));
+  REQUIRE(swarm.go_on({0, 1, 2}));
   CHECK(eventually([&] { return carried(swarm, {victim}).size() == 1; }, 20s));
 }
 
@@ -135,31 +123,58 @@ TEST_CASE("one of a pipeline that stands still is left out and takes part again 
           "[process]") {
   Swarm swarm(3, pipeline(100000000, 2));
   swarm.start_all();
-  REQUIRE(reach(swarm, {0, 1, 2}, 50));
+  REQUIRE(swarm.reach({0, 1, 2}, 50));
   swarm.signal(1, SIGSTOP);
-  REQUIRE(go_on(swarm, {0, 2}));
+  REQUIRE(swarm.go_on({0, 2}));
   swarm.signal(1, SIGCONT);
-  REQUIRE(go_on(swarm, {0, 1, 2}));
+  REQUIRE(swarm.go_on({0, 1, 2}));
   none_refused(swarm, {0, 1, 2});
 }
 
 TEST_CASE("a pipeline that was stopped as a whole goes on from its checkpoints", "[process]") {
   Swarm swarm(2, pipeline(100000000, 2, "", 25));
   swarm.start_all();
-  REQUIRE(reach(swarm, {0, 1}, 100));
+  REQUIRE(swarm.reach({0, 1}, 100));
   swarm.signal(0, SIGKILL);
   swarm.signal(1, SIGKILL);
   swarm.kill(0);
   swarm.kill(1);
   swarm.start(0, {.extra = {"--resume"}});
   swarm.start(1, {.extra = {"--resume"}});
-  REQUIRE(reach(swarm, {0, 1}, 150));
+  REQUIRE(swarm.reach({0, 1}, 150));
   for (const std::size_t number : {0, 1}) {
     const auto resumed = swarm.events(number, "resumed");
     REQUIRE(resumed.size() == 1);
     CHECK(resumed.front()["step"].get<double>() >= 75);
   }
   none_refused(swarm, {0, 1});
+}
+
+// A watched peer ends itself just where the name in docs/faults.md says. Epochs begin because one
+// that was killed comes back.
+TEST_CASE("a death at any point of a run leaves the others with every stage and one result",
+          "[process]") {
+  WatchedSwarm swarm(5, pipeline(100000000, 3));
+  for (const std::string& point : pipeline_points) {
+    for (const char* when : {"before", "after"}) {
+      INFO(point << ", " << when);
+      const bool is_of_epoch = point == "p1";
+      if (is_of_epoch) {
+        swarm.kill(swarm.next_victim());
+        REQUIRE(swarm.works_again(60s));
+      }
+      swarm.put_point(point, when, SIGKILL, is_of_epoch ? 0 : 3);
+      if (is_of_epoch) swarm.bring_all_back();
+      REQUIRE(eventually([&] { return swarm.reached() && swarm.are_working(4); }, 30s));
+      REQUIRE(swarm.works_again(60s));
+      swarm.bring_all_back();
+      REQUIRE(swarm.works_again(60s));
+    }
+  }
+  CHECK(swarm.sums_differ() == "");
+  CHECK(swarm.operations() > 100);
+  CHECK(swarm.is_unheard_of("sum_refused"));
+  CHECK(swarm.is_unheard_of("stage_lost"));
 }
 
 }  // namespace gv

@@ -14,7 +14,7 @@
 #include "peer/config.hpp"
 #include "peer/task.hpp"
 #include "tests/lockstep_points.hpp"
-#include "tests/process/swarm.hpp"
+#include "tests/process/watched_swarm.hpp"
 #include "train/checkpoint/checkpoint.hpp"
 
 namespace gv {
@@ -41,21 +41,6 @@ batch = 32
 )",
                      steps, hidden) +
          extra;
-}
-
-/// Operations that a peer has made or been sent.
-bool reach(Swarm& swarm, const std::vector<std::size_t>& peers, std::uint64_t step) {
-  return eventually(
-      [&] {
-        return std::ranges::all_of(peers,
-                                   [&](std::size_t number) { return swarm.step(number) >= step; });
-      },
-      60s);
-}
-
-/// So many operations further from where the first of them is.
-bool go_on(Swarm& swarm, const std::vector<std::size_t>& peers, std::uint64_t operations = 50) {
-  return reach(swarm, peers, swarm.step(peers.front()) + operations);
 }
 
 std::size_t peers_in_epoch(Swarm& swarm, std::size_t number) {
@@ -125,152 +110,6 @@ std::string figures(const std::string& name, std::vector<double> all) {
                      all.size(), name, part(0.5), part(0.9), part(0.99), all.back());
 }
 
-/// A file that grows, read on from where the last look ended.
-class Tail {
- public:
-  explicit Tail(std::filesystem::path file) : file_(std::move(file)) {}
-
-  std::vector<std::string> fresh() {
-    std::vector<std::string> lines;
-    std::ifstream in(file_);
-    in.seekg(at_);
-    for (std::string line; std::getline(in, line) && !in.eof();) {
-      lines.push_back(line);
-      at_ = in.tellg();
-    }
-    return lines;
-  }
-
- private:
-  std::filesystem::path file_;
-  std::streamoff at_ = 0;
-};
-
-/// Watched peers in lockstep that die, stand still and come back; compares every sum they apply.
-class WatchedSwarm {
- public:
-  WatchedSwarm(std::size_t peers, const std::string& config) : swarm_(peers, config) {
-    for (std::size_t number = 0; number < peers; ++number) {
-      seen_.push_back(
-          {Tail(swarm_.folder(number) / "events.jsonl"), Tail(swarm_.folder(number) / "sums")});
-      start(number, {"--wait-for", std::to_string(peers)});
-    }
-    if (!works_again(60s)) throw std::runtime_error("the peers do not begin");
-  }
-
-  /// The first to come to the point for the `skip` + 1st time sends itself the signal.
-  void put_point(const std::string& point, const std::string& when, int signal, int skip) {
-    const std::filesystem::path file = swarm_.point_file();
-    std::ofstream(file.string() + ".new") << fmt::format("{}, {} {} {}", point, when, signal, skip);
-    std::filesystem::rename(file.string() + ".new", file);
-  }
-  bool reached() const { return !std::filesystem::exists(swarm_.point_file()); }
-
-  /// Another each time.
-  std::size_t next_victim() { return victims_++ % seen_.size(); }
-  void kill(std::size_t number) { swarm_.kill(number); }
-  void stop(std::size_t number) {
-    swarm_.signal(number, SIGSTOP);
-    seen_[number].stands_still = true;
-  }
-  /// So many fewer work than when all last worked.
-  bool have_died(std::size_t count) { return working().size() + count == at_work_; }
-
-  bool somebody_stands_still() {
-    for (std::size_t number = 0; number < seen_.size(); ++number) {
-      seen_[number].stands_still = swarm_.is_running(number) && swarm_.is_stopped(number);
-      if (seen_[number].stands_still) return true;
-    }
-    return false;
-  }
-  void wake_all() {
-    for (std::size_t number = 0; number < seen_.size(); ++number) {
-      if (swarm_.is_running(number)) swarm_.signal(number, SIGCONT);
-      seen_[number].stands_still = false;
-    }
-  }
-  void bring_all_back() {
-    for (std::size_t number = 0; number < seen_.size(); ++number) {
-      if (!swarm_.is_running(number)) start(number, {});
-    }
-  }
-
-  /// All who can work are in one epoch of just them and have finished an operation in it.
-  bool works_again(std::chrono::milliseconds limit) {
-    const std::vector<std::size_t> able = working();
-    at_work_ = able.size();
-    return eventually(
-        [&] {
-          look();
-          return std::ranges::all_of(able, [&](std::size_t number) {
-            return seen_[number].epoch_peers == able.size() && seen_[number].sums_in_epoch > 0;
-          });
-        },
-        limit);
-  }
-
-  std::size_t states_adopted() {
-    look();
-    return adopted_;
-  }
-  std::size_t operations() const { return sums_of_.size(); }
-  std::size_t sums() const { return sums_; }
-  /// Empty if whoever made the same steps applied the same sums, to the bit.
-  const std::string& sums_differ() const { return differ_; }
-
- private:
-  struct Seen {
-    Tail events;
-    Tail sums;
-    std::size_t epoch_peers = 0;
-    std::size_t sums_in_epoch = 0;  ///< Since its beginning was seen.
-    bool stands_still = false;
-  };
-
-  void start(std::size_t number, std::vector<std::string> extra) {
-    swarm_.start(number, {.extra = std::move(extra), .watched = true});
-  }
-
-  std::vector<std::size_t> working() {
-    std::vector<std::size_t> able;
-    for (std::size_t number = 0; number < seen_.size(); ++number) {
-      if (swarm_.is_running(number) && !seen_[number].stands_still) able.push_back(number);
-    }
-    return able;
-  }
-
-  void look() {
-    for (Seen& peer : seen_) {
-      for (const std::string& line : peer.sums.fresh()) {
-        std::istringstream in(line);
-        std::string history, operation, fingerprint;
-        in >> history >> operation >> fingerprint;
-        ++sums_;
-        ++peer.sums_in_epoch;
-        const auto& [known, fresh] = sums_of_.try_emplace(history, fingerprint);
-        if (known->second != fingerprint) differ_ = "operation " + operation;
-      }
-      for (const std::string& line : peer.events.fresh()) {
-        const nlohmann::json event = nlohmann::json::parse(line, nullptr, false);
-        if (!event.is_object()) continue;
-        if (event.value("event", "") == "state_adopted") ++adopted_;
-        if (event.value("event", "") != "epoch_began") continue;
-        peer.epoch_peers = event.value("peers", std::size_t{0});
-        peer.sums_in_epoch = 0;
-      }
-    }
-  }
-
-  Swarm swarm_;
-  std::vector<Seen> seen_;
-  std::size_t victims_ = 0;
-  std::size_t at_work_ = 0;
-  std::size_t adopted_ = 0;
-  std::size_t sums_ = 0;
-  std::map<std::string, std::string> sums_of_;  ///< By the history they lead to.
-  std::string differ_;
-};
-
 }  // namespace
 
 TEST_CASE("when one in lockstep is killed the others go on within seconds and end with equal bits",
@@ -278,11 +117,11 @@ TEST_CASE("when one in lockstep is killed the others go on within seconds and en
   const std::size_t victim = GENERATE(std::size_t{0}, std::size_t{2});
   Swarm swarm(4, lockstep(3000));
   swarm.start_all();
-  REQUIRE(reach(swarm, {0, 1, 2, 3}, 100));
+  REQUIRE(swarm.reach({0, 1, 2, 3}, 100));
   swarm.kill(victim);
   std::vector<std::size_t> others = {0, 1, 2, 3};
   std::erase(others, victim);
-  REQUIRE(go_on(swarm, others));
+  REQUIRE(swarm.go_on(others));
   for (const std::size_t number : others) {
     CHECK(peers_in_epoch(swarm, number) == 3);
     const std::vector<double> lost = seconds_lost(swarm, number);
@@ -296,13 +135,13 @@ TEST_CASE("when one in lockstep is killed the others go on within seconds and en
 TEST_CASE("two killed at once and then a third leave the last one working", "[process]") {
   Swarm swarm(4, lockstep(100000000));
   swarm.start_all();
-  REQUIRE(reach(swarm, {0, 1, 2, 3}, 100));
+  REQUIRE(swarm.reach({0, 1, 2, 3}, 100));
   swarm.signal(1, SIGKILL);
   swarm.signal(2, SIGKILL);
-  REQUIRE(go_on(swarm, {0, 3}));
+  REQUIRE(swarm.go_on({0, 3}));
   CHECK(peers_in_epoch(swarm, 0) == 2);
   swarm.kill(0);
-  REQUIRE(go_on(swarm, {3}));
+  REQUIRE(swarm.go_on({3}));
   CHECK(peers_in_epoch(swarm, 3) == 1);
 }
 
@@ -310,13 +149,13 @@ TEST_CASE("one that is started again takes the others' state and ends with their
           "[process]") {
   Swarm swarm(4, lockstep(6000));
   swarm.start_all();
-  REQUIRE(reach(swarm, {0, 1, 2, 3}, 100));
+  REQUIRE(swarm.reach({0, 1, 2, 3}, 100));
   swarm.kill(1);
-  REQUIRE(go_on(swarm, {0, 2, 3}));
+  REQUIRE(swarm.go_on({0, 2, 3}));
   // New shares may have found it one operation behind in its first life.
   const std::size_t adopted = swarm.events(1, "state_adopted").size();
   swarm.start(1, {.extra = {"--resume"}});
-  REQUIRE(go_on(swarm, {0, 1, 2, 3}));
+  REQUIRE(swarm.go_on({0, 1, 2, 3}));
   CHECK(swarm.events(1, "state_adopted").size() > adopted);
   CHECK(end_alike(swarm, {0, 1, 2, 3}));
 }
@@ -325,12 +164,12 @@ TEST_CASE("one in lockstep that stands still is left out and takes part again wh
           "[process]") {
   Swarm swarm(4, lockstep(100000000));
   swarm.start_all();
-  REQUIRE(reach(swarm, {0, 1, 2, 3}, 100));
+  REQUIRE(swarm.reach({0, 1, 2, 3}, 100));
   swarm.signal(3, SIGSTOP);
   REQUIRE(eventually([&] { return peers_in_epoch(swarm, 0) == 3; }, 30s));
-  REQUIRE(go_on(swarm, {0, 1, 2}));
+  REQUIRE(swarm.go_on({0, 1, 2}));
   swarm.signal(3, SIGCONT);
-  REQUIRE(go_on(swarm, {0, 1, 2, 3}));
+  REQUIRE(swarm.go_on({0, 1, 2, 3}));
   CHECK(eventually([&] { return peers_in_epoch(swarm, 0) == 4; }, 30s));
 }
 
@@ -339,9 +178,9 @@ TEST_CASE(
     "[process]") {
   Swarm swarm(3, lockstep(6004, "[ring]\nperiod = 8\nouter = \"nesterov\"\n"));
   swarm.start_all();
-  REQUIRE(reach(swarm, {0, 1, 2}, 200));
+  REQUIRE(swarm.reach({0, 1, 2}, 200));
   swarm.kill(1);
-  REQUIRE(go_on(swarm, {0, 2}, 200));
+  REQUIRE(swarm.go_on({0, 2}, 200));
   CHECK(peers_in_epoch(swarm, 0) == 2);
   CHECK(end_alike(swarm, {0, 2}));
   // Parameters and outer momentum, after a last operation of four steps.
@@ -360,7 +199,7 @@ TEST_CASE(
   REQUIRE(end_alike(whole, {0}));
   Swarm broken(1, config);
   broken.start_all();
-  REQUIRE(reach(broken, {0}, 600));
+  REQUIRE(broken.reach({0}, 600));
   broken.kill(0);
   broken.start(0, {.extra = {"--resume"}});
   REQUIRE(end_alike(broken, {0}));

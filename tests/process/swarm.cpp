@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <asio/io_context.hpp>
 #include <asio/steady_timer.hpp>
 #include <csignal>
@@ -190,6 +191,19 @@ std::string Swarm::state_of(std::size_t number, std::size_t other) {
 std::uint64_t Swarm::step(std::size_t number) {
   const nlohmann::json document = status(number);
   return document.is_null() ? 0 : document.value("step", 0ULL);
+}
+
+bool Swarm::reach(const std::vector<std::size_t>& numbers, std::uint64_t wanted) {
+  return eventually(
+      [&] {
+        return std::ranges::all_of(numbers,
+                                   [&](std::size_t number) { return step(number) >= wanted; });
+      },
+      std::chrono::seconds(60));
+}
+
+bool Swarm::go_on(const std::vector<std::size_t>& numbers, std::uint64_t steps) {
+  return reach(numbers, step(numbers.front()) + steps);
 }
 
 bool Swarm::exchanges_go_on(std::size_t number) {

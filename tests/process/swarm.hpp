@@ -76,6 +76,10 @@ class Swarm {
   /// What peer `number` says of peer `other`: "alive", "suspect", "dead", "left" or "unknown".
   std::string state_of(std::size_t number, std::size_t other);
   std::uint64_t step(std::size_t number);
+  /// All of them come to that step within a minute.
+  bool reach(const std::vector<std::size_t>& numbers, std::uint64_t step);
+  /// All of them come so many steps further than the first of them is now.
+  bool go_on(const std::vector<std::size_t>& numbers, std::uint64_t steps = 50);
   /// The peer completes further exchanges within half a minute.
   bool exchanges_go_on(std::size_t number);
 

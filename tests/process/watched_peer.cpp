@@ -1,11 +1,11 @@
-// The grapevine binary, but it can be ended at an exact point of lockstep and writes down every
-// sum.
+// The grapevine binary, but it can be ended at an exact point of lockstep or of a pipeline's run,
+// and writes down every sum.
 //
 // Next to the peers' folders a test puts a file `point`: "NAME, before|after SIGNAL SKIP". The
 // first peer that comes to that point for the SKIP + 1st time takes the file away and sends itself
 // the signal: before what it wants done there is done, or after it, when the next thing happens to
-// it. Every sum it applies is a line in `sums` in its folder: the history it leads to, the
-// operation, and a fingerprint of the sum.
+// it. Every sum it applies is a line in `sums` in its folder: the history it leads to (and the
+// stage), the operation, and a fingerprint of the sum.
 #include <unistd.h>
 
 #include <csignal>
@@ -20,6 +20,7 @@
 #include "peer/cli.hpp"
 #include "peer/node.hpp"
 #include "tests/lockstep_points.hpp"
+#include "tests/pipeline_points.hpp"
 
 namespace gv {
 namespace {
@@ -31,12 +32,7 @@ class PointWatch {
 
   void look(const Node& node, const NodeEffects& effects) {
     if (due_ != 0) ::raise(std::exchange(due_, 0));
-    for (const Job& job : effects.jobs) {
-      if (!job.update) continue;
-      const Standing& standing = node.ring()->agreement().standing();
-      sums_ << standing.history << ' ' << standing.operation << ' ' << fingerprint(*job.update)
-            << std::endl;
-    }
+    for (const Job& job : effects.jobs) write_down(node, job);
     if (::access(point_file_.c_str(), F_OK) != 0) {
       seen_ = 0;
       return;
@@ -46,7 +42,9 @@ class PointWatch {
     int signal = 0;
     std::uint64_t skip = 0;
     if (!std::getline(file, point, ',') || !(file >> when >> signal >> skip)) return;
-    if (!is_at(point, node, effects) || seen_++ < skip) return;
+    const bool is_there = node.pipeline() != nullptr ? is_at_pipeline_point(point, node, effects)
+                                                     : is_at(point, node, effects);
+    if (!is_there || seen_++ < skip) return;
     if (::unlink(point_file_.c_str()) != 0) return;  // Another was here first.
     if (when == "before") {
       ::raise(signal);
@@ -56,6 +54,22 @@ class PointWatch {
   }
 
  private:
+  void write_down(const Node& node, const Job& job) {
+    if (job.update) {
+      const Standing& standing = node.ring()->agreement().standing();
+      sums_ << standing.history << ' ' << standing.operation << ' ' << fingerprint(*job.update)
+            << std::endl;
+    }
+    // Who goes elsewhere with the same job does not say where the sum led to.
+    if (!job.stages || job.stages->moves_to) return;
+    const Standing& standing = job.stages->standing;
+    for (const StageEnd& end : job.stages->ends) {
+      if (!end.sum) continue;
+      sums_ << standing.history << '/' << end.stage << ' ' << standing.operation << ' '
+            << fingerprint(*end.sum) << std::endl;
+    }
+  }
+
   std::filesystem::path point_file_;
   std::ofstream sums_;
   std::uint64_t seen_ = 0;

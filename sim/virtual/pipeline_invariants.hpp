@@ -1,0 +1,89 @@
+// What must hold of a pipeline, checked from outside: every micro-batch counts once, no update
+// without everybody's word, no stage from a guess, nothing given up that is there.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "sim/virtual/invariants.hpp"
+#include "sim/virtual/simulator.hpp"
+
+namespace gv {
+
+/// Watches one run; sees nothing in a run of another mode. docs/simulator.md lists the invariants;
+/// each is named where it is checked. Of stages that only take time it knows as well what their
+/// parameters have to be: every operation of summed gradients lowers them by one.
+class PipelineInvariants : public Watcher {
+ public:
+  void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override;
+  void on_job(const Simulator& world, PeerNumber peer, const Job& job) override;
+  void on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) override;
+  void on_state(const Simulator& world, PeerNumber peer, PeerState state) override;
+  void after(const Simulator& world, PeerNumber peer) override;
+
+  const std::optional<Violation>& violation() const { return violation_; }
+
+  /// Operations that somebody made; each counts once, however many made it.
+  std::uint64_t operations() const { return results_.size(); }
+  /// Times that a peer went back to an older standing.
+  std::uint64_t rollbacks() const { return rollbacks_; }
+  /// States of stages that were compared with what they have to be.
+  std::uint64_t states() const { return states_seen_; }
+
+  /// Of some stage everybody is gone who carried it or kept its newest copy, so that nobody can go
+  /// on.
+  bool is_stage_lost(const Simulator& world) const;
+
+ private:
+  struct PeerRecord {
+    bool seen = false;
+    Standing standing;
+    std::set<std::uint32_t> carried;  ///< Stages, as they stand there.
+    std::uint64_t epoch = 0;          ///< Key of the one it is in; 0: none.
+    std::set<std::uint64_t> epochs;   ///< Those it was in, in this life.
+    std::uint64_t job_epoch = 0;      ///< When its job was asked for.
+    std::uint64_t made_in = 0;        ///< Where it made its newest operation, in this life.
+  };
+
+  /// Somebody in one of its lives.
+  using Life = std::pair<PeerNumber, std::uint32_t>;
+  /// Epoch and operation.
+  using RunName = std::pair<std::uint64_t, std::uint64_t>;
+  /// Stage and micro-batch.
+  using Part = std::pair<std::uint32_t, std::size_t>;
+
+  void fail(const Simulator& world, std::string invariant, std::string what);
+  PeerRecord& record(PeerNumber peer);
+  void check_sums(const Simulator& world, PeerNumber peer, const StageJob& work);
+  void check_becoming(const Simulator& world, PeerNumber peer, const StageJob& work);
+  void check_state(const Simulator& world, PeerNumber peer, const Standing& standing,
+                   std::uint32_t stage, std::span<const float> parameters);
+  void check_epoch(const Simulator& world, PeerNumber peer, const Epoch& epoch);
+  void check_made(const Simulator& world, PeerNumber peer, const Standing& before,
+                  const Standing& standing, std::uint64_t epoch);
+  void secure(const Simulator& world, const Epoch& epoch);
+
+  std::optional<Violation> violation_;
+  std::vector<PeerRecord> records_;
+  std::map<std::uint64_t, Epoch> epochs_;
+  std::map<RunName, std::set<PeerNumber>> said_;      ///< Who said that its part is complete.
+  std::map<RunName, std::map<Part, int>> went_back_;  ///< Backward passes that were made.
+  std::map<RunName, Standing> results_;
+  /// Fingerprints of parameters, by history and stage.
+  std::map<std::pair<std::uint64_t, std::uint32_t>, std::set<std::uint64_t>> states_;
+  /// Who was sent copies, by epoch and stage,
+  std::map<std::pair<std::uint64_t, std::uint32_t>, std::set<PeerNumber>> keepers_;
+  /// and who has each stage since an operation was made in the epoch.
+  std::map<std::uint64_t, std::vector<std::set<Life>>> secured_;
+  std::uint64_t rollbacks_ = 0;
+  std::uint64_t states_seen_ = 0;
+};
+
+}  // namespace gv

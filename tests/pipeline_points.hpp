@@ -1,0 +1,46 @@
+// The points of a pipeline's run at which tests let a peer end: named in docs/faults.md, and found
+// in what its node wants done.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "consensus/base/rng.hpp"
+#include "peer/node.hpp"
+
+namespace gv {
+
+inline const std::vector<std::string> pipeline_points = {"p1", "p2", "p3", "p4", "p5", "p6"};
+
+/// Whether a node of a pipeline that wants this done is at the point of that name.
+inline bool is_at_pipeline_point(std::string_view point, const Node& node,
+                                 const NodeEffects& effects) {
+  const Epoch* epoch = node.pipeline()->agreement().epoch();
+  if (epoch == nullptr) return false;
+  const auto sends = [&](std::uint64_t what, auto fits) {
+    return std::ranges::any_of(effects.transfers, [&](const Transfer& transfer) {
+      return transfer.id.session == hash_combine(epoch->key(), what) && fits(transfer.id.number);
+    });
+  };
+  const auto asks_for = [&](auto fits) {
+    return std::ranges::any_of(
+        effects.jobs, [&](const Job& job) { return job.stages.has_value() && fits(*job.stages); });
+  };
+  const auto is_backward = [](std::uint64_t number) { return (number >> 39 & 1) != 0; };
+  if (point == "p1") {
+    return std::ranges::find(effects.events, "epoch_began", &Event::name) != effects.events.end();
+  }
+  if (point == "p2") return sends(0, [&](std::uint64_t number) { return !is_backward(number); });
+  if (point == "p3") return sends(0, is_backward);
+  if (point == "p4") {
+    return asks_for([](const StageJob& job) {
+      return job.order && job.order->sum && !job.order->copies_parameters;
+    });
+  }
+  if (point == "p5") return asks_for([](const StageJob& job) { return !job.ends.empty(); });
+  return point == "p6" && sends(3, [](std::uint64_t) { return true; });
+}
+
+}  // namespace gv

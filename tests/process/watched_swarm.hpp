@@ -1,0 +1,180 @@
+// Watched peers as real processes, which end at exact points, and what they summed.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/process/swarm.hpp"
+
+namespace gv {
+
+/// A file that grows, read on from where the last look ended.
+class Tail {
+ public:
+  explicit Tail(std::filesystem::path file) : file_(std::move(file)) {}
+
+  std::vector<std::string> fresh() {
+    std::vector<std::string> lines;
+    std::ifstream in(file_);
+    in.seekg(at_);
+    for (std::string line; std::getline(in, line) && !in.eof();) {
+      lines.push_back(line);
+      at_ = in.tellg();
+    }
+    return lines;
+  }
+
+ private:
+  std::filesystem::path file_;
+  std::streamoff at_ = 0;
+};
+
+/// Watched peers that step together, die, stand still and come back; compares every sum that they
+/// apply.
+class WatchedSwarm {
+ public:
+  WatchedSwarm(std::size_t peers, const std::string& config) : swarm_(peers, config) {
+    for (std::size_t number = 0; number < peers; ++number) {
+      seen_.push_back(
+          {Tail(swarm_.folder(number) / "events.jsonl"), Tail(swarm_.folder(number) / "sums")});
+      start(number, {"--wait-for", std::to_string(peers)});
+    }
+    if (!works_again(std::chrono::seconds(60))) throw std::runtime_error("the peers do not begin");
+  }
+
+  /// The first to come to the point for the `skip` + 1st time sends itself the signal.
+  void put_point(const std::string& point, const std::string& when, int signal, int skip) {
+    const std::filesystem::path file = swarm_.point_file();
+    std::ofstream(file.string() + ".new") << fmt::format("{}, {} {} {}", point, when, signal, skip);
+    std::filesystem::rename(file.string() + ".new", file);
+  }
+  bool reached() const { return !std::filesystem::exists(swarm_.point_file()); }
+
+  /// Another each time.
+  std::size_t next_victim() { return victims_++ % seen_.size(); }
+  void kill(std::size_t number) { swarm_.kill(number); }
+  void stop(std::size_t number) {
+    swarm_.signal(number, SIGSTOP);
+    seen_[number].stands_still = true;
+  }
+  /// So many fewer work than when all last worked.
+  bool have_died(std::size_t count) { return working().size() + count == at_work_; }
+
+  bool somebody_stands_still() {
+    for (std::size_t number = 0; number < seen_.size(); ++number) {
+      seen_[number].stands_still = swarm_.is_running(number) && swarm_.is_stopped(number);
+      if (seen_[number].stands_still) return true;
+    }
+    return false;
+  }
+  void wake_all() {
+    for (std::size_t number = 0; number < seen_.size(); ++number) {
+      if (swarm_.is_running(number)) swarm_.signal(number, SIGCONT);
+      seen_[number].stands_still = false;
+    }
+  }
+  void bring_all_back() {
+    for (std::size_t number = 0; number < seen_.size(); ++number) {
+      if (!swarm_.is_running(number)) start(number, {});
+    }
+  }
+
+  /// All who can work are in one epoch of just them and have finished an operation in it.
+  bool works_again(std::chrono::milliseconds limit) {
+    const std::vector<std::size_t> able = working();
+    at_work_ = able.size();
+    return eventually(
+        [&] {
+          look();
+          return std::ranges::all_of(able, [&](std::size_t number) {
+            return seen_[number].epoch_peers == able.size() && seen_[number].sums_in_epoch > 0;
+          });
+        },
+        limit);
+  }
+
+  /// So many are there and do not stand still.
+  bool are_working(std::size_t count) { return working().size() == count; }
+  /// Nobody wrote an event of that name down.
+  bool is_unheard_of(const std::string& event) {
+    for (std::size_t number = 0; number < seen_.size(); ++number) {
+      if (!swarm_.events(number, event).empty()) return false;
+    }
+    return true;
+  }
+
+  std::size_t states_adopted() {
+    look();
+    return adopted_;
+  }
+  std::size_t operations() const { return sums_of_.size(); }
+  std::size_t sums() const { return sums_; }
+  /// Empty if whoever made the same steps applied the same sums, to the bit.
+  const std::string& sums_differ() const { return differ_; }
+
+ private:
+  struct Seen {
+    Tail events;
+    Tail sums;
+    std::size_t epoch_peers = 0;
+    std::size_t sums_in_epoch = 0;  ///< Since its beginning was seen.
+    bool stands_still = false;
+  };
+
+  void start(std::size_t number, std::vector<std::string> extra) {
+    swarm_.start(number, {.extra = std::move(extra), .watched = true});
+  }
+
+  std::vector<std::size_t> working() {
+    std::vector<std::size_t> able;
+    for (std::size_t number = 0; number < seen_.size(); ++number) {
+      if (swarm_.is_running(number) && !seen_[number].stands_still) able.push_back(number);
+    }
+    return able;
+  }
+
+  void look() {
+    for (Seen& peer : seen_) {
+      for (const std::string& line : peer.sums.fresh()) {
+        std::istringstream in(line);
+        std::string history, operation, fingerprint;
+        in >> history >> operation >> fingerprint;
+        ++sums_;
+        ++peer.sums_in_epoch;
+        const auto& [known, fresh] = sums_of_.try_emplace(history, fingerprint);
+        if (known->second != fingerprint) differ_ = "operation " + operation;
+      }
+      for (const std::string& line : peer.events.fresh()) {
+        const nlohmann::json event = nlohmann::json::parse(line, nullptr, false);
+        if (!event.is_object()) continue;
+        const std::string name = event.value("event", "");
+        if (name == "state_adopted" || name == "stage_adopted") ++adopted_;
+        if (name != "epoch_began") continue;
+        peer.epoch_peers = event.value("peers", std::size_t{0});
+        peer.sums_in_epoch = 0;
+      }
+    }
+  }
+
+  Swarm swarm_;
+  std::vector<Seen> seen_;
+  std::size_t victims_ = 0;
+  std::size_t at_work_ = 0;
+  std::size_t adopted_ = 0;
+  std::size_t sums_ = 0;
+  std::map<std::string, std::string> sums_of_;  ///< By the history they lead to.
+  std::string differ_;
+};
+
+}  // namespace gv
