@@ -78,7 +78,8 @@ void PipelineRun::begin(std::uint64_t operation, Effects& out) {
   position_ = 0;
   drawn_ = 0;
   routes_ = routes_of(operation);
-  schedule_ = make_schedule(options_.kind, routes_, order_.size(), options_.accumulate);
+  schedule_ =
+      make_schedule(options_.kind, routes_, order_.size(), options_.accumulate, options_.ahead);
   // What came early is of use only if its sender is where the routes say.
   std::erase_if(incoming_, [this](const auto& entry) {
     const bool is_now = entry.first.operation == operation_ % operations;

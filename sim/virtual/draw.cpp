@@ -251,6 +251,7 @@ std::string to_toml(const DrawnWorld& world) {
     if (pipeline.kind == PipelineKind::two_bw) {
       text += fmt::format("accumulate = {}\n", pipeline.accumulate);
     }
+    if (can_go_ahead(pipeline.kind)) text += fmt::format("ahead = {}\n", pipeline.ahead);
   } else if (mode == ModeKind::ring) {
     const RingOptions& ring = world.node.ring;
     text += fmt::format("[ring]\nalgorithm = \"{}\"\nbucket_elements = {}\nsegment_elements = {}\n",

@@ -53,6 +53,7 @@ inline DrawnWorld as_pipeline(DrawnWorld world) {
   for (const double part : pipeline.stage_seconds) all += part;
   for (double& part : pipeline.stage_seconds) part /= all;
   scenario.step = std::max(scenario.step, from_seconds(0.02 * static_cast<double>(stages)));
+  pipeline.ahead = rng.below(3);
   return world;
 }
 
