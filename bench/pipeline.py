@@ -4,9 +4,11 @@
 stages by two peers on a core each, in turn, and compares their steady pace.
 
 Both run endlessly; after a warm-up the first peer is asked twice, a window apart, how many steps it has
-made. All threads of a peer are pinned to its core.
+made. All threads of a peer are pinned to its core. What else runs on the machine disturbs: for how much of the time
+somebody else had the core of a peer that could have gone on is shown as well, and repeats in which that was more
+than a twentieth are left out of the last line.
 
-Example: bench/pipeline.py --binary build/release/grapevine --repeats 5
+Example: bench/pipeline.py --binary build/release/grapevine --repeats 5 --schedule zero-bubble
 """
 import argparse
 import json
@@ -32,6 +34,14 @@ def pin(process, core):
         os.sched_setaffinity(int(task), {core})
 
 
+def delayed_s(process):
+    """For how long threads of a process could have run and did not."""
+    total = 0
+    for task in os.listdir(f"/proc/{process}/task"):
+        total += int(pathlib.Path(f"/proc/{process}/task/{task}/schedstat").read_text().split()[1])
+    return total / 1e9
+
+
 def config_text(base, stages, schedule, micro_batches, folder):
     """The base config, endless, with one chain of so many stages whose replicas need not agree."""
     text = base
@@ -50,7 +60,8 @@ def config_text(base, stages, schedule, micro_batches, folder):
 
 
 def windows_per_second(binary, config, peers, batch, warm_up, window):
-    """Samples that a run takes, times runs in a second; and the part of time each peer waits."""
+    """Samples that a run takes, times runs in a second; the part of time each peer waits; and the greatest part of
+    the time in which a peer was kept from its core."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "config.toml"
         path.write_text(config)
@@ -73,7 +84,9 @@ def windows_per_second(binary, config, peers, batch, warm_up, window):
                 pin(peer["self"]["pid"], core)
             time.sleep(warm_up)
             before = [status(binary, peer) for peer in folders]
+            delays = [-delayed_s(peer["self"]["pid"]) for peer in said]
             time.sleep(window)
+            delays = [delay + delayed_s(peer["self"]["pid"]) for delay, peer in zip(delays, said)]
             after = [status(binary, peer) for peer in folders]
         finally:
             swarm.send_signal(signal.SIGINT)
@@ -84,7 +97,7 @@ def windows_per_second(binary, config, peers, batch, warm_up, window):
         for a, b in zip(before, after):
             computing = b["pipeline"]["computing_s"] - a["pipeline"]["computing_s"]
             waits.append(1 - computing / (b["uptime_s"] - a["uptime_s"]))
-        return pace, waits
+        return pace, waits, max(delays) / window
 
 
 def main():
@@ -100,6 +113,7 @@ def main():
     base = (configs / "text-pipeline.toml").read_text()
     batch = int(re.search(r"(?m)^batch\s*=\s*(\d+)", base).group(1)) * given.micro_batches
     ratios = []
+    quiet = []
     for repeat in range(given.repeats):
         paces = {}
         order = [1, 2] if repeat % 2 == 0 else [2, 1]
@@ -110,16 +124,20 @@ def main():
             )
         ratios.append(paces[2][0] / paces[1][0])
         waits = ", ".join(f"{100 * part:.0f} %" for part in paces[2][1])
+        disturbed = max(paces[1][2], paces[2][2])
+        if disturbed < 0.05:
+            quiet.append(ratios[-1])
         print(
             f"one stage {paces[1][0]:7.1f}  two stages {paces[2][0]:7.1f} windows/s  "
-            f"ratio {ratios[-1]:.2f}  (the two wait {waits})",
+            f"ratio {ratios[-1]:.2f}  (the two wait {waits}; kept from a core {100 * disturbed:.0f} %)",
             flush=True,
         )
-    print(
-        f"{given.schedule}, {given.micro_batches} micro-batches: two stages on two cores make "
-        f"{statistics.median(ratios):.2f} times what one makes on one "
-        f"({min(ratios):.2f} to {max(ratios):.2f})"
-    )
+    for words, some in (("", ratios), (f"; {len(quiet)} undisturbed: ", quiet)):
+        if some:
+            print(
+                f"{words}{given.schedule}, {given.micro_batches} micro-batches: two stages on two cores make "
+                f"{statistics.median(some):.2f} times what one makes on one ({min(some):.2f} to {max(some):.2f})"
+            )
 
 
 if __name__ == "__main__":

@@ -203,9 +203,9 @@ Problems prepare(const PeerArguments& arguments, HostOptions& options) {
   return problems;
 }
 
-int peer_command(const PeerArguments& arguments, const EffectsWatcher& watcher) {
+int peer_command(const PeerArguments& arguments, const HostHooks& hooks) {
   HostOptions options;
-  options.watcher = watcher;
+  options.hooks = hooks;
   const Problems problems = prepare(arguments, options);
   if (!problems.empty()) return fail(problems);
   return run_peer(options);
@@ -367,7 +367,7 @@ std::string host_name() {
 
 }  // namespace
 
-int run_command_line(int argc, char** argv, const EffectsWatcher& watcher) {
+int run_command_line(int argc, char** argv, const HostHooks& hooks) {
   if (sodium_init() < 0) {
     fmt::print(stderr, "the system's source of randomness does not work\n");
     return 1;
@@ -420,7 +420,7 @@ int run_command_line(int argc, char** argv, const EffectsWatcher& watcher) {
   peer->footer(
       "Example:\n  grapevine peer configs/fashion-mlp.toml --listen 192.0.2.1:7000\n"
       "  grapevine peer configs/fashion-mlp.toml --listen 192.0.2.2:7000 --join 192.0.2.1:7000");
-  peer->callback([&] { result = peer_command(arguments, watcher); });
+  peer->callback([&] { result = peer_command(arguments, hooks); });
 
   auto* launcher = app.add_subcommand("launch", "Run many peers on this machine");
   LaunchOptions launch_options;

@@ -6,7 +6,7 @@
 namespace gv {
 
 /// Runs `grapevine ARGS`. Returns the exit code: 0 clean, 1 the machine or a peer failed, 2
-/// something the operator has to mend. `watcher` sees what a peer run by this process does.
-int run_command_line(int argc, char** argv, const EffectsWatcher& watcher = {});
+/// something the operator has to mend. `hooks` go into a peer that this process runs.
+int run_command_line(int argc, char** argv, const HostHooks& hooks = {});
 
 }  // namespace gv

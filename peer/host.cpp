@@ -156,7 +156,7 @@ void Host::carry_out(NodeEffects& effects) {
   // Doing one thing can make the node want another; every round ends with what it asked for done.
   for (int round = 0; round < 16; ++round) {
     NodeEffects more;
-    if (options_.watcher) options_.watcher(*node_, effects);
+    if (options_.hooks.watcher) options_.hooks.watcher(*node_, effects);
     bool members_changed = false;
     for (const Event& event : effects.events) {
       log_.write(now(), event);
@@ -330,7 +330,8 @@ int Host::run() {
   StartingPoint point =
       starting_point(task_, options_.folder / "checkpoints", options_.shard, options_.resume);
   for (const Event& event : point.events) log_.write(now(), event);
-  const auto* stages = std::get_if<StageReplica>(&point.replica);
+  auto* stages = std::get_if<StageReplica>(&point.replica);
+  if (stages != nullptr) stages->set_stand_in(options_.hooks.stand_in);
   const Layout layout = stages != nullptr ? stages->trainer().whole_layout()
                                           : std::get<Replica>(point.replica).trainer().layout();
   control_.emplace(

@@ -11,6 +11,7 @@
 
 #include "net/identity.hpp"
 #include "peer/config.hpp"
+#include "peer/stage_job.hpp"
 
 namespace gv {
 
@@ -20,6 +21,12 @@ struct NodeEffects;
 /// Called with what the node wants done, before any of it is done. For tests, which end a peer at
 /// an exact point of a protocol.
 using EffectsWatcher = std::function<void(const Node&, const NodeEffects&)>;
+
+/// What tests and measurements put into a peer. Each may be empty.
+struct HostHooks {
+  EffectsWatcher watcher;
+  PassStandIn stand_in;  ///< Of passes through stages of a pipeline.
+};
 
 /// Signals so soon after a first are the same request, delivered twice: by a launcher and by
 /// whoever stops its whole group, say. A later one means at once.
@@ -43,7 +50,7 @@ struct HostOptions {
   std::size_t wait_for = 1;       ///< Start training when this many peers are there.
   bool resume = false;            ///< Go on from the newest sound checkpoint in the folder.
   bool quiet = false;             ///< No progress lines on standard output.
-  EffectsWatcher watcher;         ///< May be empty.
+  HostHooks hooks;
 };
 
 /// Runs a peer until its training is over or it is told to stop. Returns the process's exit code: 0

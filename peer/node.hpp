@@ -17,7 +17,8 @@
 
 namespace gv {
 
-/// Protocol effects and the jobs a node asks for. At most one job is under way at a time.
+/// Protocol effects and the jobs a node asks for. Jobs are done in the order they are asked for,
+/// and at most two are under way.
 struct NodeEffects : Effects {
   std::vector<Job> jobs;
 };

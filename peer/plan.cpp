@@ -100,7 +100,7 @@ Plan make_plan(const Question& question, std::vector<std::size_t> ends, double s
                                     speeds, Rng(question.config.run.seed).fork("routes").fork(0));
   plan.problems = problems(mode.kind, routes, question.peers(), mode.accumulate);
   if (!plan.problems.empty()) return plan;
-  plan.schedule = make_schedule(mode.kind, routes, question.peers(), mode.accumulate);
+  plan.schedule = make_schedule(mode.kind, routes, question.peers(), mode.accumulate, mode.ahead);
   plan.stages = profile_stages(plan.spec, question.task.shard,
                                mode.kind == PipelineKind::zero_bubble, seconds);
   for (const StageProfile& stage : plan.stages) {
@@ -270,8 +270,8 @@ double memory_bytes(const Question& question, const Plan& plan, std::size_t stag
   std::size_t vectors = versions_max(kind, stages, stage) + 2 + profile.optimizer_vectors;
   // A run of many updates keeps where it began, in case it is given up.
   if (plan.spec.keeps_versions) vectors += 1 + profile.optimizer_vectors;
-  const auto flights =
-      static_cast<double>(in_flight_max(kind, stages, stage, question.mode().micro_batches));
+  const auto flights = static_cast<double>(
+      in_flight_max(kind, stages, stage, question.mode().micro_batches, question.mode().ahead));
   const double networks = plan.spec.recomputes ? 1 : flights;
   return static_cast<double>(sizeof(float) * profile.parameters * vectors) +
          networks * profile.network_bytes + flights * profile.input_bytes;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -28,6 +29,9 @@ struct StageOrder {
   std::size_t micro_batches = 0;   ///< Of an update: so many are in the sum.
   bool copies_parameters = false;  ///< To `out`, instead of all that.
 };
+
+/// Done in the place of a pass, by measurements whose stages cost time and nothing else.
+using PassStandIn = std::function<void(const PipelineOperation&)>;
 
 /// The end of a run for one stage.
 struct StageEnd {

@@ -40,6 +40,11 @@ Score StageReplica::carry_out(const StageOrder& order) {
   }
   const auto gradient = order.sum ? floats(order.sum).first(size) : std::span<float>();
   const auto count = [&] { (*order.sum)[size + what.micro_batch] += 1; };
+  if (stand_in_ && what.action != PipelineAction::update) {
+    stand_in_(what);
+    if (order.sum) count();
+    return {};
+  }
   switch (what.action) {
     case PipelineAction::forward:
       return trainer_.forward(what.stage, what.micro_batch, order.draw, what.version,

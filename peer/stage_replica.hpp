@@ -15,6 +15,9 @@ class StageReplica {
  public:
   explicit StageReplica(StageTrainer trainer) : trainer_(std::move(trainer)) {}
 
+  /// If it is not empty, passes have no result from now on but that gradients count as computed.
+  void set_stand_in(PassStandIn stand_in) { stand_in_ = std::move(stand_in); }
+
   /// Runs what the job asks of stages, but not the save.
   JobDone run(Job job);
 
@@ -29,6 +32,7 @@ class StageReplica {
   Score carry_out(const StageOrder& order);
 
   StageTrainer trainer_;
+  PassStandIn stand_in_;
   Standing standing_;
 };
 

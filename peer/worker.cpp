@@ -4,8 +4,6 @@
 #include <chrono>
 #include <utility>
 
-#include "consensus/base/check.hpp"
-
 namespace gv {
 
 Worker::Worker(AnyReplica replica, Save save, Ready ready, Done done)
@@ -20,27 +18,27 @@ Worker::~Worker() = default;
 void Worker::post(Job job) {
   {
     const std::lock_guard lock(mutex_);
-    check(!next_, "one job at a time");
-    next_ = std::move(job);
+    jobs_.push_back(std::move(job));
   }
   wake_.notify_one();
 }
 
 void Worker::run(std::stop_token stop) {
   while (true) {
-    std::optional<Job> job;
+    Job job;
     {
       std::unique_lock lock(mutex_);
-      if (!wake_.wait(lock, stop, [this] { return next_.has_value(); })) return;
-      job = std::exchange(next_, std::nullopt);
+      if (!wake_.wait(lock, stop, [this] { return !jobs_.empty(); })) return;
+      job = std::move(jobs_.front());
+      jobs_.pop_front();
     }
-    const bool save = job->save;
+    const bool save = job.save;
     const auto begin = std::chrono::steady_clock::now();
-    const std::uint64_t number = job->number;
+    const std::uint64_t number = job.number;
     auto* whole = std::get_if<Replica>(&replica_);
-    JobDone done = whole != nullptr ? whole->run(*std::move(job),
+    JobDone done = whole != nullptr ? whole->run(std::move(job),
                                                  [&](std::size_t begin) { ready_(number, begin); })
-                                    : std::get<StageReplica>(replica_).run(*std::move(job));
+                                    : std::get<StageReplica>(replica_).run(std::move(job));
     done.busy = std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now() - begin);
     if (save) {
       done.saved = true;

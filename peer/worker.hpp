@@ -2,9 +2,9 @@
 #pragma once
 
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
 
@@ -12,7 +12,7 @@
 
 namespace gv {
 
-/// Runs one job at a time on its own thread. Between jobs it gathers the next batches.
+/// Runs jobs on its own thread, one after the other. Between them it gathers the next batches.
 class Worker {
  public:
   /// Called on the worker's thread when a job is done.
@@ -27,10 +27,10 @@ class Worker {
 
   Worker(AnyReplica replica, Save save, Ready ready, Done done);
 
-  /// Waits for the job under way, if any.
+  /// Waits for the jobs that were handed over.
   ~Worker();
 
-  /// Hands over a job. The one before must be done.
+  /// Hands over a job, to be done after those before it.
   void post(Job job);
 
  private:
@@ -42,7 +42,7 @@ class Worker {
   Done done_;
   std::mutex mutex_;
   std::condition_variable_any wake_;
-  std::optional<Job> next_;
+  std::deque<Job> jobs_;
   std::jthread thread_;  ///< Last: stops before the rest goes.
 };
 

@@ -23,28 +23,31 @@ struct Work {
   std::size_t forwards_left = 0;
 };
 
-/// Forward and backward passes in slots of equal length. A stage keeps the activations of at most
-/// `in_flight_max[stage]` micro-batches at each worker. Never stuck: the last stage can always go
-/// back with what it has, and so make room for the stage before it, and so on.
+/// Forward and backward passes in slots of equal length; between workers transfers take `transfer`
+/// slots. A stage keeps the activations of at most `in_flight_max[stage]` micro-batches at each
+/// worker. Never stuck: the last stage can always go back with what it has, and so make room for
+/// the stage before it, and so on.
 class SlotSchedule {
  public:
   SlotSchedule(const Routes& routes, std::size_t workers, bool forwards_first,
-               std::vector<std::size_t> in_flight_max)
+               std::vector<std::size_t> in_flight_max, std::size_t transfer)
       : routes_(routes),
         stages_(static_cast<std::uint32_t>(routes.front().size())),
         forwards_first_(forwards_first),
         in_flight_max_(std::move(in_flight_max)),
+        transfer_(transfer),
         work_(workers),
         lists_(workers) {
     for (Work& work : work_) work.in_flight.assign(stages_, 0);
     for (std::uint32_t b = 0; b < routes.size(); ++b) {
       for (const std::uint32_t worker : routes[b]) ++work_[worker].forwards_left;
-      work_[routes[b].front()].forward.insert({b, stages_});
+      coming_[0].push_back({Action::forward, 0, b});
     }
   }
 
   std::vector<List> lists() {
-    for (std::size_t left = 2 * routes_.size() * stages_; left > 0;) {
+    for (std::size_t left = 2 * routes_.size() * stages_; left > 0; ++slot_) {
+      arrive();
       List slot;
       for (std::size_t worker = 0; worker < work_.size(); ++worker) {
         const std::optional<PipelineOperation> next = choose(work_[worker]);
@@ -52,9 +55,8 @@ class SlotSchedule {
         lists_[worker].push_back(*next);
         slot.push_back(*next);
       }
-      check(!slot.empty(), "a pipeline always has something to do");
+      check(!slot.empty() || !coming_.empty(), "a pipeline always has something to do");
       left -= slot.size();
-      // Only now, so that nobody uses in a slot what another makes in it.
       for (const PipelineOperation& done : slot) complete(done);
     }
     return std::move(lists_);
@@ -80,26 +82,44 @@ class SlotSchedule {
     return operation;
   }
 
-  void complete(const PipelineOperation& done) {
-    const auto& route = routes_[done.micro_batch];
-    if (done.action == Action::forward) {
-      const std::uint32_t next = done.stage + 1;
-      if (next == stages_) {
-        work_[route[done.stage]].backward.insert({done.micro_batch, done.stage});
+  Work& work_of(const PipelineOperation& operation) {
+    return work_[routes_[operation.micro_batch][operation.stage]];
+  }
+
+  /// What can be begun with from this slot on.
+  void arrive() {
+    for (const PipelineOperation& next : coming_[slot_]) {
+      if (next.action == Action::forward) {
+        work_of(next).forward.insert({next.micro_batch, stages_ - next.stage});
       } else {
-        work_[route[next]].forward.insert({done.micro_batch, stages_ - next});
+        work_of(next).backward.insert({next.micro_batch, next.stage});
       }
-    } else {
-      --work_[route[done.stage]].in_flight[done.stage];
-      if (done.stage == 0) return;
-      work_[route[done.stage - 1]].backward.insert({done.micro_batch, done.stage - 1});
     }
+    coming_.erase(slot_);
+  }
+
+  void complete(const PipelineOperation& done) {
+    PipelineOperation next = done;
+    if (done.action == Action::backward) {
+      --work_of(done).in_flight[done.stage];
+      if (done.stage == 0) return;
+      --next.stage;
+    } else if (done.stage + 1 == stages_) {
+      next.action = Action::backward;
+    } else {
+      ++next.stage;
+    }
+    const std::size_t way = &work_of(next) == &work_of(done) ? 0 : transfer_;
+    coming_[slot_ + 1 + way].push_back(next);
   }
 
   const Routes& routes_;
   std::uint32_t stages_;
   bool forwards_first_;
   std::vector<std::size_t> in_flight_max_;
+  std::size_t transfer_;
+  std::size_t slot_ = 0;
+  std::map<std::size_t, List> coming_;  ///< By slot, what can be begun with from then on.
   std::vector<Work> work_;
   std::vector<List> lists_;
 };
@@ -235,10 +255,11 @@ std::optional<PipelineKind> pipeline_kind_named(std::string name) {
 }
 
 std::size_t in_flight_max(PipelineKind kind, std::size_t stages, std::size_t stage,
-                          std::size_t micro_batches) {
+                          std::size_t micro_batches, std::size_t ahead) {
   if (kind == PipelineKind::gpipe) return micro_batches;
   const std::size_t most = kind == PipelineKind::zero_bubble ? stages : stages - stage;
-  return std::min(most, micro_batches);
+  const std::size_t more = can_go_ahead(kind) ? ahead * (stages - 1 - stage) : 0;
+  return std::min(most + more, micro_batches);
 }
 
 std::size_t versions_max(PipelineKind kind, std::size_t stages, std::size_t stage) {
@@ -278,16 +299,19 @@ Problems problems(PipelineKind kind, const Routes& routes, std::size_t workers,
 }
 
 PipelineSchedule make_schedule(PipelineKind kind, const Routes& routes, std::size_t workers,
-                               std::size_t accumulate) {
+                               std::size_t accumulate, std::size_t ahead) {
   check(problems(kind, routes, workers, accumulate).empty(), "a schedule is made of sound routes");
   const std::size_t stages = routes.front().size();
   PipelineSchedule schedule{.stages = stages, .micro_batches = routes.size()};
+  if (!can_go_ahead(kind)) ahead = 0;
   // Zero-bubble goes forward and back as 1F1B does.
   const bool forwards_first = kind == PipelineKind::gpipe;
   const PipelineKind order = forwards_first ? kind : PipelineKind::one_f_one_b;
   std::vector<std::size_t> most(stages);
-  for (std::size_t s = 0; s < stages; ++s) most[s] = in_flight_max(order, stages, s, routes.size());
-  schedule.workers = SlotSchedule(routes, workers, forwards_first, std::move(most)).lists();
+  for (std::size_t s = 0; s < stages; ++s) {
+    most[s] = in_flight_max(order, stages, s, routes.size(), ahead);
+  }
+  schedule.workers = SlotSchedule(routes, workers, forwards_first, std::move(most), ahead).lists();
   if (kind == PipelineKind::pipedream) schedule.accumulate = 1;
   if (kind == PipelineKind::two_bw) schedule.accumulate = accumulate;
   for (List& list : schedule.workers) {

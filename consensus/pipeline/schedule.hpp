@@ -62,6 +62,11 @@ struct PipelineSchedule {
 /// | pipedream   | none but ends  | min(p-s, m)  | p-1-s; as many versions and one more      |
 /// | 2bw         | none but ends  | min(p-s, m)  | 1; two versions                           |
 ///
+/// All that is for transfers that take no time; in 1f1b, zero-bubble and chimera others hold up
+/// both their stages. With `ahead` those lists are made for transfers of so many passes' time,
+/// which are then hidden behind computing, and stage s keeps ahead (p-1-s) more in flight. The
+/// bubbles are the same; without it chimera's is larger where F and B differ.
+///
 /// (Huang 2019; Narayanan 2019 and 2021; Li and Hoefler 2021; Qi 2023, schedule ZB-H1. PipeDream
 /// and 2BW fill and drain the pipeline once a run, whatever number of updates is in it.)
 enum class PipelineKind : std::uint8_t {
@@ -88,7 +93,7 @@ constexpr bool is_synchronous(PipelineKind kind) {
 /// The most micro-batches whose activations a worker keeps for this stage, by the table above; one
 /// of chimera's workers holds another stage beside it.
 std::size_t in_flight_max(PipelineKind kind, std::size_t stages, std::size_t stage,
-                          std::size_t micro_batches);
+                          std::size_t micro_batches, std::size_t ahead = 0);
 
 /// The most versions of its parameters that this stage keeps.
 std::size_t versions_max(PipelineKind kind, std::size_t stages, std::size_t stage);
@@ -98,6 +103,12 @@ using Routes = std::vector<std::vector<std::uint32_t>>;
 
 /// All micro-batches through the same chain: worker s is stage s.
 Routes straight_routes(std::size_t stages, std::size_t micro_batches);
+
+/// Whether `ahead` makes a difference: gpipe is as far ahead as can be, and with versions of the
+/// parameters more in flight would be other training.
+constexpr bool can_go_ahead(PipelineKind kind) {
+  return is_synchronous(kind) && kind != PipelineKind::gpipe;
+}
 
 /// What keeps `kind` from working over such routes, in words for people. `accumulate` is the number
 /// of micro-batches between two updates of 2bw. Routes must be rectangular with all workers below
@@ -111,9 +122,9 @@ Problems problems(PipelineKind kind, const Routes& routes, std::size_t workers,
 /// chains, so sums over micro-batches have one order, whichever synchronous kind it is.
 ///
 /// (List scheduling in slots of equal length, backward passes first and forward passes as long as
-/// activations may be kept. It gives the closed forms of 1F1B and, for every number of
-/// micro-batches, Chimera's least makespan, 2m + p - 2 slots.)
+/// activations may be kept, with transfers that take `ahead` slots. It gives the closed forms of
+/// 1F1B and, for every number of micro-batches, Chimera's least makespan, 2m + p - 2 slots.)
 PipelineSchedule make_schedule(PipelineKind kind, const Routes& routes, std::size_t workers,
-                               std::size_t accumulate = 0);
+                               std::size_t accumulate = 0, std::size_t ahead = 0);
 
 }  // namespace gv

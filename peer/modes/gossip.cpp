@@ -244,7 +244,7 @@ void GossipMode::tick(Time now, Membership& members, Effects& out, std::vector<J
     }
   }
   end_lingering(now);
-  if (!job_running_) next_job(now, members, out, jobs);
+  if (jobs_under_way_ == 0) next_job(now, members, out, jobs);
 }
 
 void GossipMode::next_job(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
@@ -311,7 +311,7 @@ Time GossipMode::deadline() const {
     earliest = std::min(earliest, barrier_deadline());
   }
   // While a job runs, its end is what is waited for.
-  if (leaving_ && !last_job_ && !job_running_) earliest = std::min(earliest, settle_until_);
+  if (leaving_ && !last_job_ && jobs_under_way_ == 0) earliest = std::min(earliest, settle_until_);
   return std::min(earliest, linger_deadline());
 }
 

@@ -24,8 +24,9 @@ void Mode::start(Time now, std::uint64_t step, bool joins_others, Membership& me
 
 void Mode::complete(Time now, JobDone done, Membership& members, Effects& out,
                     std::vector<Job>& jobs) {
-  check(job_running_ && done.number == job_number_, "a job completes once");
-  job_running_ = false;
+  check(jobs_under_way_ > 0 && done.number == job_number_ - jobs_under_way_ + 1,
+        "jobs complete once and in the order they were asked for");
+  --jobs_under_way_;
   learning_rate_ = done.learning_rate;
   if (done.saved) {
     saved_step_ = done.step;
@@ -53,7 +54,7 @@ void Mode::leave(Time now, Membership& members, Effects& out, std::vector<Job>& 
 
 bool Mode::is_over(const Membership& members) const {
   const bool needed = !is_idle() || !(linger_over_ || others_done(members));
-  return stuck_ || (phase_ == Phase::done && !job_running_ && !needed);
+  return stuck_ || (phase_ == Phase::done && jobs_under_way_ == 0 && !needed);
 }
 
 bool Mode::others_done(const Membership& members) const {
@@ -90,7 +91,7 @@ void Mode::report(Membership& members) const {
 
 void Mode::post(Job job, std::vector<Job>& jobs) {
   job.number = ++job_number_;
-  job_running_ = true;
+  ++jobs_under_way_;
   jobs.push_back(std::move(job));
 }
 

@@ -31,7 +31,7 @@ struct SaveCounts {
 };
 
 /// The course of one peer's training. Pure: asks for jobs and messages, is told of results and
-/// time. At most one job is under way at a time.
+/// time. Jobs are done in the order they are asked for.
 class Mode {
  public:
   Mode(PeerId self, const CourseOptions& course);
@@ -52,7 +52,7 @@ class Mode {
   /// The gradient that the job of this number computes is final from element `begin` on.
   virtual void gradient_ready(Time, std::uint64_t /*job*/, std::size_t /*begin*/, Effects&) {}
 
-  /// The job asked for last is done.
+  /// The oldest job under way is done.
   void complete(Time now, JobDone done, Membership& members, Effects& out, std::vector<Job>& jobs);
 
   /// Whatever is due; asks for the next job when none runs.
@@ -110,7 +110,8 @@ class Mode {
   Phase phase_ = Phase::joining;
   bool started_ = false;  ///< The replica exists.
   bool leaving_ = false;
-  bool job_running_ = false;
+  /// Asked for and not done: at most one, but in a pipeline two.
+  std::size_t jobs_under_way_ = 0;
   bool last_job_ = false;  ///< The job under way is the one that ends it all.
   bool finished_ = false;
   bool stuck_ = false;  ///< We cannot go on.

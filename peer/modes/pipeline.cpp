@@ -118,7 +118,7 @@ void PipelineMode::abandon() {
 }
 
 bool PipelineMode::is_waiting() const {
-  if (!is_in_epoch() || job_running_ || step() >= course_.steps) return false;
+  if (!is_in_epoch() || jobs_under_way_ > 0 || step() >= course_.steps) return false;
   return complete_ || run_.is_waiting() || states_.is_fetching();
 }
 
@@ -263,8 +263,8 @@ void PipelineMode::commit(Time now, Effects& out) {
 
 void PipelineMode::go_on(Time now, Effects& out) {
   if (leaving_ || agreement_.epoch() == nullptr) return;
-  // Until the job under way is done, our stages are not what an epoch begins with.
-  if (preparing_ && !states_.is_fetching() && !job_running_) become_ready(now, out);
+  // Until the jobs under way are done, our stages are not what an epoch begins with.
+  if (preparing_ && !states_.is_fetching() && jobs_under_way_ == 0) become_ready(now, out);
   while (agreement_.epoch() != nullptr) {
     // One end of a run for each job: who has no part in the next is done with it at once.
     const bool may_complete = due_.ends.empty() && !states_.expects_copies();
@@ -324,7 +324,7 @@ void PipelineMode::take(Time now, JobDone done, Membership&, Effects& out) {
   counts_.computing_s += seconds(done.busy);
   idle_since_ = now;
   if (done.score.samples > 0) learn_from(done.score);
-  if (last_job_ || !done.stages) return;
+  if (last_job_ || stuck_ || !done.stages) return;
   if (!done.gradient_writable) {
     become_unfit(done.step, out);
     return;
@@ -366,7 +366,20 @@ void PipelineMode::measure(const PipelineOperation& what, double busy_s) {
 }
 
 void PipelineMode::next_job(Time now, std::vector<Job>& jobs, Effects&) {
-  if (job_running_ || last_job_) return;
+  while (!last_job_ && (jobs_under_way_ == 0 || may_ask_ahead())) {
+    if (!ask(now, jobs)) return;
+  }
+}
+
+/// The worker finds its next order waiting when it is done with one. Only passes are asked for
+/// ahead: all else is decided when nothing is under way.
+bool PipelineMode::may_ask_ahead() const {
+  return jobs_under_way_ == 1 && job_epoch_ == epoch_key_ && is_in_epoch() && !preparing_ &&
+         !leaving_ && due_.is_empty();
+}
+
+/// Asks for the next job, if there is something to do.
+bool PipelineMode::ask(Time now, std::vector<Job>& jobs) {
   StageJob work = std::exchange(due_, {});
   Job job;
   // All save at the same steps, so that there is a standing of which every stage is on disk.
@@ -378,13 +391,14 @@ void PipelineMode::next_job(Time now, std::vector<Job>& jobs, Effects&) {
     last_job_ = true;
   } else if (is_in_epoch() && !preparing_) {
     work.order = run_.next();
-    if (work.order) counts_.waiting_s += seconds(now - idle_since_);
+    if (work.order && jobs_under_way_ == 0) counts_.waiting_s += seconds(now - idle_since_);
   }
-  if (work.is_empty() && !job.save) return;
+  if (work.is_empty() && !job.save) return false;
   job_epoch_ = epoch_key_;
   job_standing_ = work.standing = agreement_.standing();
   job.stages = std::move(work);
   post(std::move(job), jobs);
+  return true;
 }
 
 }  // namespace gv

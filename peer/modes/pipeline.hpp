@@ -61,7 +61,7 @@ class PipelineMode final : public EpochMode {
   void abandon() override;
   bool is_ready() const override { return !preparing_; }
   bool is_waiting() const override;
-  bool is_busy() const override { return job_running_ || states_.is_fetching(); }
+  bool is_busy() const override { return jobs_under_way_ > 0 || states_.is_fetching(); }
   std::uint64_t progress() const override;
   std::optional<PeerId> silent_source(Time now, Effects& out) override {
     return states_.tick(now, out);
@@ -85,6 +85,8 @@ class PipelineMode final : public EpochMode {
   void plan_copies(const Standing& standing);
   std::optional<PeerId> keeper_of(std::uint32_t stage) const;
   void keep_copy(const StageCopy& copy, Effects& out);
+  bool may_ask_ahead() const;
+  bool ask(Time now, std::vector<Job>& jobs);
   void measure(const PipelineOperation& what, double busy_s);
   void tell_claims();
 
@@ -95,7 +97,7 @@ class PipelineMode final : public EpochMode {
   bool run_was_begun_ = false;  ///< And neither made nor given up yet.
   std::set<std::uint32_t> carried_;
   StageJob due_;  ///< What the next job has to do; its order comes last.
-  /// The job under way belongs to this epoch, and its copies are of this standing.
+  /// Jobs under way belong to this epoch, and their copies are of this standing.
   std::uint64_t job_epoch_ = 0;
   Standing job_standing_;
 

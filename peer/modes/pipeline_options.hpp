@@ -42,6 +42,7 @@ struct PipelineOptions {
   std::size_t micro_batches = 8;  ///< Of everybody in a run.
   std::size_t micro_batch = 1;    ///< Samples.
   std::size_t accumulate = 0;     ///< 2bw: of one replica between two updates.
+  std::size_t ahead = 1;          ///< Transfers of so many passes' time are hidden.
   double mix_alpha = 0.5;         ///< gossip: the elastic coefficient of a pair.
   std::uint64_t mix_every = 1;    ///< gossip: runs between two averagings.
   std::uint64_t copy_every = 8;   ///< Runs between two copies that neighbours keep; 0 = never.

@@ -74,11 +74,12 @@ StageValues PipelineRun::blank(std::size_t size) {
 void PipelineRun::begin(std::uint64_t operation, Effects& out) {
   operation_ = operation;
   begun_ = true;
-  computing_ = false;
+  computing_ = 0;
   position_ = 0;
   drawn_ = 0;
   routes_ = routes_of(operation);
-  schedule_ = make_schedule(options_.kind, routes_, order_.size(), options_.accumulate);
+  schedule_ =
+      make_schedule(options_.kind, routes_, order_.size(), options_.accumulate, options_.ahead);
   // What came early is of use only if its sender is where the routes say.
   std::erase_if(incoming_, [this](const auto& entry) {
     const bool is_now = entry.first.operation == operation_ % operations;
@@ -167,8 +168,9 @@ PipelineRun::Group& PipelineRun::group_of(std::uint32_t stage) {
 std::optional<StageOrder> PipelineRun::copy_order() {
   const bool at_begin = is_synchronous(options_.kind);
   if (!at_begin && !is_list_done()) return std::nullopt;
-  for (const Group& group : groups_) {
-    if (!group.parameters || group.copied) continue;
+  for (Group& group : groups_) {
+    if (!group.parameters || group.ordered) continue;
+    group.ordered = true;
     return StageOrder{.what = {.stage = group.stage},
                       .in = {},
                       .out = group.parameters,
@@ -197,7 +199,7 @@ void PipelineRun::skip_updates() {
 }
 
 std::optional<StageOrder> PipelineRun::next() {
-  if (!begun_ || computing_) return std::nullopt;
+  if (!begun_) return std::nullopt;
   std::optional<StageOrder> order = copy_order();
   if (!order && !is_list_done()) {
     order = order_for(list()[position_]);
@@ -205,7 +207,7 @@ std::optional<StageOrder> PipelineRun::next() {
     ++position_;
     skip_updates();
   }
-  computing_ = order.has_value();
+  computing_ += order.has_value();
   return order;
 }
 
@@ -242,7 +244,7 @@ std::optional<StageOrder> PipelineRun::order_for(const PipelineOperation& what) 
 
 void PipelineRun::done(const StageOrder& order, Effects& out) {
   if (!begun_) return;
-  computing_ = false;
+  --computing_;
   ++progress_;
   if (order.copies_parameters) {
     group_of(order.what.stage).copied = true;
@@ -275,7 +277,7 @@ void PipelineRun::pass_on(const StageOrder& order, Effects& out) {
 
 /// Gradients go into sums when all are there; parameters when they are copied.
 void PipelineRun::begin_sums(Effects& out) {
-  const bool computed = is_list_done() && !computing_;
+  const bool computed = is_list_done() && computing_ == 0;
   for (Group& group : groups_) {
     const bool is_there = group.parameters ? group.copied : computed;
     if (!group.reduce || group.offered || !is_there) continue;
@@ -285,7 +287,7 @@ void PipelineRun::begin_sums(Effects& out) {
 }
 
 bool PipelineRun::is_complete() const {
-  return begun_ && is_list_done() && !computing_ &&
+  return begun_ && is_list_done() && computing_ == 0 &&
          std::ranges::all_of(groups_, [](const Group& group) {
            return !group.reduce || (group.offered && group.reduce->done());
          });
@@ -302,7 +304,7 @@ bool PipelineRun::involves(PeerId peer) const {
   });
 }
 
-bool PipelineRun::is_waiting() const { return begun_ && !computing_; }
+bool PipelineRun::is_waiting() const { return begun_ && computing_ == 0; }
 
 bool PipelineRun::counts_once() const {
   return std::ranges::all_of(groups_, [this](const Group& group) {

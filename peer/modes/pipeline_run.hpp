@@ -34,9 +34,9 @@ class PipelineRun {
   void begin(std::uint64_t operation, Effects& out);
   bool is_begun() const { return begun_; }
 
-  /// The next thing to compute, if its input is there and nothing else is being computed.
+  /// The next thing to compute, if its input is there. Orders are to be done as they are given.
   std::optional<StageOrder> next();
-  /// The order that next() gave is done.
+  /// The oldest order of those that next() gave is done.
   void done(const StageOrder& order, Effects& out);
 
   /// True if the block belongs to this epoch's runs.
@@ -93,7 +93,8 @@ class PipelineRun {
     std::optional<AllReduce> reduce;
     std::size_t buckets = 0;  ///< Of `reduce`.
     std::size_t own = 0;      ///< Micro-batches that go through us.
-    bool copied = false;      ///< `parameters` has them.
+    bool ordered = false;     ///< To copy them to `parameters`,
+    bool copied = false;      ///< which has them.
     bool offered = false;     ///< Ours is in the sum.
   };
 
@@ -134,7 +135,7 @@ class PipelineRun {
   std::vector<std::uint32_t> own_stages_;
   std::uint64_t operation_ = 0;
   bool begun_ = false;
-  bool computing_ = false;
+  std::size_t computing_ = 0;  ///< Orders given and not done.
   Routes routes_;
   PipelineSchedule schedule_;
   std::size_t position_ = 0;

@@ -93,7 +93,7 @@ void RingMode::abandon() {
 }
 
 bool RingMode::is_busy() const {
-  return (job_running_ && !operation_.is_waiting()) || states_.is_fetching();
+  return (jobs_under_way_ > 0 && !operation_.is_waiting()) || states_.is_fetching();
 }
 
 // ---- Operations ----
@@ -209,7 +209,7 @@ void RingMode::adopt(Time now, ArrivedState state, Job& job, Effects& out) {
 }
 
 void RingMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
-  if (job_running_ || last_job_) return;
+  if (jobs_under_way_ > 0 || last_job_) return;
   Job job;
   if (auto state = states_.take()) adopt(now, *std::move(state), job, out);
   job.update = std::exchange(result_, nullptr);

@@ -255,6 +255,7 @@ DrawnWorld as_pipeline(DrawnWorld world) {
   for (std::size_t s = 0; s < stages; ++s) scenario.stage_work.push_back(2 + rng.below(5));
   make_idle_stages(pipeline, stages, scenario);
   scenario.step = std::max(scenario.step, from_seconds(0.02 * static_cast<double>(stages)));
+  pipeline.ahead = rng.below(3);
   return world;
 }
 
@@ -293,9 +294,7 @@ std::string to_toml(const DrawnWorld& world) {
   std::string text = fmt::format(
       "# seed {}\n[run]\nmode = \"{}\"\nseed = {}\nlinger_s = {:g}\n{}[train]\nlearning_rate = "
       "{:g}\n",
-      world.seed,
-      mode == ModeKind::gossip ? "gossip" : (mode == ModeKind::ring ? "ring" : "pipeline"),
-      course.run_seed, seconds(course.linger),
+      world.seed, to_string(mode), course.run_seed, seconds(course.linger),
       course.steps < endless_steps ? fmt::format("steps = {}\n", course.steps) : std::string(),
       world.learning_rate);
   if (mode == ModeKind::pipeline) {
@@ -309,6 +308,7 @@ std::string to_toml(const DrawnWorld& world) {
     if (pipeline.kind == PipelineKind::two_bw) {
       text += fmt::format("accumulate = {}\n", pipeline.accumulate);
     }
+    if (can_go_ahead(pipeline.kind)) text += fmt::format("ahead = {}\n", pipeline.ahead);
   } else if (mode == ModeKind::ring) {
     const RingOptions& ring = world.node.ring;
     text += fmt::format("[ring]\nalgorithm = \"{}\"\nbucket_elements = {}\nsegment_elements = {}\n",

@@ -67,8 +67,9 @@ void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeE
     most += 8 * (elements / ring.segment_elements +
                  world.size() * (elements / ring.bucket_elements + 1));
   }
+  const std::size_t jobs_most = world.options().node.mode == ModeKind::pipeline ? 2 : 1;
   if (effects.messages.size() > most || effects.transfers.size() > most ||
-      effects.jobs.size() > 1) {
+      effects.jobs.size() > jobs_most) {
     fail(world, "bounded",
          fmt::format("peer-{} wants {} messages, {} transfers and {} jobs at once", peer,
                      effects.messages.size(), effects.transfers.size(), effects.jobs.size()));

@@ -19,6 +19,7 @@
 #include "sim/run_files.hpp"
 #include "sim/run_folder.hpp"
 #include "sim/virtual/curves.hpp"
+#include "sim/virtual/pipeline_tally.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "sim/virtual/swarm.hpp"
 #include "sim/virtual/tally.hpp"
@@ -167,6 +168,7 @@ class Run {
   std::vector<float> assembled(const Simulator& world) const;
   void show_progress(const CurvePoint& point);
   void print_summary(const Simulator& world, const CurvePoint& last);
+  void print_runs(const PipelineOptions& options) const;
   std::vector<std::span<const float>> models(const Simulator& world) const;
 
   SimulateOptions options_;
@@ -174,6 +176,7 @@ class Run {
   Scenario scenario_;
   std::optional<Work> work_;
   Tally tally_;
+  PipelineTally runs_;
   Clock::time_point began_ = Clock::now();
   Clock::time_point shown_ = Clock::now();
   bool terminal_ = ::isatty(STDOUT_FILENO) != 0;
@@ -293,6 +296,7 @@ int Run::run() {
                    .steps = work_->steps()},
                   [this](std::size_t peer) { return work_->make(peer); });
   world.watch(tally_);
+  if (stages_ > 0) world.watch(runs_);
   Trace trace([](const std::string& line) { fmt::print("{}\n", line); });
   if (options_.trace) world.watch(trace);
   if (!options_.trace) {
@@ -316,6 +320,21 @@ int Run::run() {
       << curves_svg(points, fmt::format("{} peers, seed {}", world.size(), options_.seed));
   print_summary(world, last);
   return 0;
+}
+
+/// What a pipeline came to, beside what its schedule comes to with nothing else in its way.
+void Run::print_runs(const PipelineOptions& options) const {
+  const double each = runs_.seconds_each();
+  if (each == 0) return;
+  const std::size_t chains = config_.run.peers / stages_;
+  std::string alone;
+  if (chains > 0 && config_.run.peers % stages_ == 0 && options.micro_batches % chains == 0) {
+    alone = fmt::format("; {:.2f} % if peers are alike and links free",
+                        100 * free_bubble(options, options.micro_batches / chains));
+  }
+  fmt::print("{:<22} {} in {:.4g} s each, {:.4g} micro-batches a second\n", "runs", runs_.runs(),
+             each, static_cast<double>(options.micro_batches) / each);
+  fmt::print("{:<22} {:.2f} % of peers' time{}\n", "bubble", 100 * runs_.bubble(), alone);
 }
 
 void Run::print_summary(const Simulator& world, const CurvePoint& last) {
@@ -346,6 +365,7 @@ void Run::print_summary(const Simulator& world, const CurvePoint& last) {
   line("virtual time", fmt::format("{:.2f} s in {:.2f} s ({:.0f} times real)", last.time_s, wall,
                                    last.time_s / std::max(wall, 1e-9)));
   line("steps", fmt::format("{} by all peers", tally_.steps()));
+  if (stages_ > 0) print_runs(world.options().node.pipeline);
   line("exchanges",
        fmt::format("{:.0f} in {:.3g} s each; {} refused, {} aborted, {} undecided",
                    tally_.exchanges(), tally_.exchange_seconds(), tally_.events("exchange_refused"),

@@ -95,6 +95,7 @@ struct Simulator::World {
     Time armed = never;  ///< In true time; an earlier tick than needed does no harm.
     std::uint64_t timer = 0;
     std::optional<Job> job;
+    std::optional<Job> next_job;  ///< Begins when that one is done.
     Time job_began{};
     Time job_booked{};     ///< What follows is as of then.
     Duration job_work{};   ///< Left of its steps, at the pace without a slow CPU,

@@ -24,10 +24,10 @@ Routes mirrored_routes(std::size_t stages, std::size_t micro_batches) {
 }
 
 PipelineSchedule straight(PipelineKind kind, std::size_t stages, std::size_t micro_batches,
-                          std::size_t accumulate = 0) {
+                          std::size_t accumulate = 0, std::size_t ahead = 0) {
   const Routes routes = kind == PipelineKind::chimera ? mirrored_routes(stages, micro_batches)
                                                       : straight_routes(stages, micro_batches);
-  return make_schedule(kind, routes, stages, accumulate);
+  return make_schedule(kind, routes, stages, accumulate, ahead);
 }
 
 PipelineCosts equal_costs(std::size_t stages, double forward, double input, double weight) {
@@ -109,18 +109,22 @@ TEST_CASE("every schedule of up to six stages and nine micro-batches is sound") 
   for (const PipelineKind kind : pipeline_kinds) {
     for (std::size_t p = 1; p <= 6; ++p) {
       for (std::size_t m = 1; m <= 9; ++m) {
-        if (kind == PipelineKind::chimera && p % 2 != 0) continue;
-        const PipelineSchedule schedule = straight(kind, p, m, p);
-        PipelineLimits limits;
-        for (std::size_t s = 0; s < p; ++s) {
-          const bool keeps_all = kind == PipelineKind::gpipe;
-          std::size_t most = keeps_all ? m : std::min(m, p - s);
-          if (kind == PipelineKind::zero_bubble) most = std::min(m, p);
-          if (kind == PipelineKind::chimera) most = p + 1;
-          limits.in_flight.push_back(most);
+        for (std::size_t ahead = 0; ahead <= 3; ++ahead) {
+          if (kind == PipelineKind::chimera && p % 2 != 0) continue;
+          const PipelineSchedule schedule = straight(kind, p, m, p, ahead);
+          PipelineLimits limits;
+          for (std::size_t s = 0; s < p; ++s) {
+            std::size_t most = p - s;
+            if (kind == PipelineKind::zero_bubble) most = p;
+            if (can_go_ahead(kind)) most += ahead * (p - 1 - s);
+            most = kind == PipelineKind::gpipe ? m : std::min(m, most);
+            if (kind == PipelineKind::chimera) most = p + 1 + ahead * (p - 1);
+            limits.in_flight.push_back(most);
+          }
+          INFO(to_string(kind) << ", " << p << " stages, " << m << " micro-batches, ahead "
+                               << ahead);
+          CHECK(text_of(problems(schedule, limits)) == "");
         }
-        INFO(to_string(kind) << ", " << p << " stages, " << m << " micro-batches");
-        CHECK(text_of(problems(schedule, limits)) == "");
       }
     }
   }
@@ -170,6 +174,10 @@ TEST_CASE("activations kept are as many as the table says") {
   CHECK(in_flight_peaks(straight(PipelineKind::gpipe, 4, 8)) == Sizes{8, 8, 8, 8});
   CHECK(in_flight_peaks(straight(PipelineKind::zero_bubble, 4, 8)) == Sizes{4, 4, 4, 4});
   CHECK(in_flight_peaks(straight(PipelineKind::pipedream, 4, 8)) == Sizes{4, 3, 2, 1});
+  CHECK(in_flight_peaks(straight(PipelineKind::one_f_one_b, 4, 8, 0, 1)) == Sizes{7, 5, 3, 1});
+  CHECK(in_flight_peaks(straight(PipelineKind::one_f_one_b, 4, 32, 0, 2)) == Sizes{10, 7, 4, 1});
+  CHECK(in_flight_peaks(straight(PipelineKind::zero_bubble, 4, 8, 0, 1)) == Sizes{7, 6, 5, 4});
+  CHECK(in_flight_peaks(straight(PipelineKind::pipedream, 4, 8, 0, 1)) == Sizes{4, 3, 2, 1});
 }
 
 TEST_CASE("the age of parameters and the versions kept are those of PipeDream and 2BW") {
@@ -203,7 +211,8 @@ TEST_CASE("random routes give sound schedules that pass bounded channels") {
     const Routes routes = random_routes(stages, replicas, micro_batches, rng);
     for (const PipelineKind kind :
          {PipelineKind::gpipe, PipelineKind::one_f_one_b, PipelineKind::zero_bubble}) {
-      const PipelineSchedule schedule = make_schedule(kind, routes, stages * replicas);
+      const PipelineSchedule schedule =
+          make_schedule(kind, routes, stages * replicas, 0, rng.below(3));
       REQUIRE(text_of(problems(schedule)) == "");
       REQUIRE(replay(schedule, equal_costs(stages, 1, 1, 1)).makespan > 0);
     }
@@ -220,6 +229,51 @@ TEST_CASE("work is passed on while workers compute") {
   // A link twice as slow as the work is what all wait for: eight results there and eight back.
   costs.boundaries = {{.seconds = 2, .latency_s = 0}};
   CHECK(replay(schedule, costs).makespan == Approx(1 + 8 * 2 + 1 + 1 + 8 * 2 + 1).epsilon(1e-12));
+}
+
+TEST_CASE("a schedule made for transfers hides those that take as long as a pass") {
+  // Once through all the links there and back remains; else it is as often as there are rounds.
+  for (const PipelineKind kind : {PipelineKind::one_f_one_b, PipelineKind::zero_bubble}) {
+    for (const std::size_t p : {2, 3, 4, 6}) {
+      for (const double seconds : {0.1, 0.5, 1.0}) {
+        PipelineCosts costs = equal_costs(p, 1, 1, 1);
+        const double without = replay(straight(kind, p, 16), costs).makespan;
+        const double ends = 2 * seconds * static_cast<double>(p - 1);
+        INFO(to_string(kind) << ", " << p << " stages, transfers of " << seconds << " passes");
+        CHECK(replay(straight(kind, p, 16, 0, 1), costs).makespan ==
+              Approx(without).epsilon(1e-12));
+        costs.boundaries.assign(p - 1, {.seconds = seconds});
+        CHECK(replay(straight(kind, p, 16, 0, 1), costs).makespan <= without + ends + 1e-9);
+        if (kind == PipelineKind::one_f_one_b) {
+          CHECK(replay(straight(kind, p, 16), costs).makespan >= without + 3 * ends);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("the further ahead a schedule is the longer the transfers it hides") {
+  PipelineCosts costs = equal_costs(2, 1, 1, 1);
+  costs.boundaries = {{.seconds = 3}};
+  const double computing = 32 * 3 + 3;
+  const auto step = [&](std::size_t ahead) {
+    return replay(straight(PipelineKind::one_f_one_b, 2, 32, 0, ahead), costs).makespan;
+  };
+  CHECK(step(0) > 1.9 * computing);
+  CHECK(step(1) > 1.3 * computing);
+  CHECK(step(2) < 1.1 * computing);
+}
+
+TEST_CASE("chimera has the bubble of its formula where backward passes are longer") {
+  // m (F + B) + (p - 2)(F + B) / 2 to a third of it, if its lists leave time for what is on its way
+  // and there are more micro-batches than stages.
+  const PipelineCosts costs = equal_costs(4, 1, 1, 1);
+  for (const std::size_t m : {8, 16, 32}) {
+    const double least = static_cast<double>(3 * m);
+    const double made = replay(straight(PipelineKind::chimera, 4, m, 0, 1), costs).makespan;
+    CHECK(made <= least + 4);
+    CHECK(made < replay(straight(PipelineKind::chimera, 4, m), costs).makespan);
+  }
 }
 
 TEST_CASE("a pipeline that computes activations again pays a forward pass for each") {

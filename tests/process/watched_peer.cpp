@@ -85,7 +85,8 @@ int main(int argc, char** argv) {
     if (std::string_view(argv[i]) == "--folder") folder = argv[i + 1];
   }
   gv::PointWatch watch(folder);
-  return gv::run_command_line(
-      argc, argv,
-      [&](const gv::Node& node, const gv::NodeEffects& effects) { watch.look(node, effects); });
+  const auto look = [&](const gv::Node& node, const gv::NodeEffects& effects) {
+    watch.look(node, effects);
+  };
+  return gv::run_command_line(argc, argv, {.watcher = look, .stand_in = {}});
 }

@@ -159,6 +159,43 @@ TEST_CASE("a stage that loses all its carriers is restored from the copy of its 
   CHECK(times > 40);
 }
 
+TEST_CASE("the next pass waits at the worker and nothing else ever does", "[sim]") {
+  class Queues : public Watcher {
+   public:
+    void on_effects(const Simulator&, PeerNumber peer, const NodeEffects& effects) override {
+      for (const Job& job : effects.jobs) {
+        if (++under_way[peer] == 1) continue;
+        ++waited;
+        most = std::max(most, under_way[peer]);
+        StageJob rest = *job.stages;
+        rest.order.reset();
+        passes_only = passes_only && job.stages->order && rest.is_empty() && !job.save;
+      }
+    }
+    void on_job_done(const Simulator&, PeerNumber peer, const JobDone&) override {
+      --under_way[peer];
+      ++done;
+    }
+    void on_state(const Simulator&, PeerNumber peer, PeerState) override { under_way[peer] = 0; }
+
+    std::map<PeerNumber, int> under_way;
+    int most = 0;
+    int waited = 0;
+    int done = 0;
+    bool passes_only = true;
+  };
+  const PipelineTask task{.peers = 4, .stages = 2, .steps = 60};
+  Simulator::Options options = task.options();
+  options.scenario.faults = {fault(FaultKind::kill, 2s, just(3))};
+  Simulator world(options, task.workloads());
+  Queues queues;
+  world.watch(queues);
+  world.run(Time(3min));
+  CHECK(queues.most == 2);
+  CHECK(queues.passes_only);
+  CHECK(queues.waited > queues.done / 2);
+}
+
 TEST_CASE("one who joins late takes a stage and all go on", "[sim]") {
   const PipelineTask task{.peers = 3, .stages = 2, .micro_batches = 6, .steps = 80};
   Simulator::Options options = task.options();
