@@ -115,7 +115,7 @@ bool RoundsMode::is_complete() const {
 
 void RoundsMode::go_on(Time now, Effects& out) {
   // Whatever mixes next has been given what came before.
-  if (!sent_ || ends_ || job_running_ || !is_complete()) return;
+  if (!sent_ || ends_ || jobs_under_way_ > 0 || !is_complete()) return;
   const std::uint64_t staleness = options_.rule.staleness;
   ends_ = round_;
   for (ParcelBox::Parcel& parcel : box_.take(staleness == 0 ? round_ : unbounded_staleness)) {
@@ -214,7 +214,7 @@ void RoundsMode::take(Time now, JobDone done, Membership&, Effects& out) {
 }
 
 void RoundsMode::next_job(Time, std::vector<Job>& jobs, Effects& out) {
-  if (job_running_ || last_job_) return;
+  if (jobs_under_way_ > 0 || last_job_) return;
   Job job;
   MixJob mix;
   if (auto state = states_.take()) {

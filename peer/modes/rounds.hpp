@@ -60,7 +60,7 @@ class RoundsMode final : public EpochMode {
   void abandon() override;
   bool is_ready() const override { return !states_.is_fetching(); }
   bool is_waiting() const override { return sent_; }
-  bool is_busy() const override { return job_running_ || states_.is_fetching(); }
+  bool is_busy() const override { return jobs_under_way_ > 0 || states_.is_fetching(); }
   std::uint64_t progress() const override { return box_.received(); }
   std::optional<PeerId> silent_source(Time now, Effects& out) override {
     return states_.tick(now, out);

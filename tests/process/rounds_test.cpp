@@ -1,0 +1,124 @@
+// Rounds of mixing between real processes: by name, through kills and sleep.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/process/swarm.hpp"
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string rounds(std::uint64_t steps, const std::string& algorithm, const std::string& more = "",
+                   const std::string& optimizer = "") {
+  return fmt::format(R"([run]
+algorithm = "{}"
+steps = {}
+linger_s = 20
+[data]
+kind = "generated"
+[data.generated]
+samples = 4000
+test_samples = 500
+[model]
+kind = "mlp"
+hidden = [32]
+[train]
+batch = 8
+{}
+[rounds]
+{})",
+                     algorithm, steps, optimizer, more);
+}
+
+Ending launched(const std::string& config, std::string& output, const std::string& peers = "4") {
+  TemporaryFolder folder;
+  std::ofstream(folder.path() / "rounds.toml") << config;
+  return run_grapevine({"launch", "-n", peers, (folder.path() / "rounds.toml").string(), "--folder",
+                        (folder.path() / "run").string()},
+                       output);
+}
+
+double mean_accuracy(const std::string& output) {
+  const auto at = output.find("mean model");
+  return at == std::string::npos ? 0 : std::stod(output.substr(at + 10));
+}
+
+}  // namespace
+
+TEST_CASE("a launched run in rounds trains by the algorithm that it names", "[process]") {
+  const auto* algorithm = GENERATE("d_psgd", "sgp", "osgp", "choco", "deep_squeeze", "relay_sgd",
+                                   "gradient_tracking", "noloco", "async", "qg_dsgdm");
+  std::string output;
+  const std::string period = std::string(algorithm) == "noloco" ? "period_steps = 10" : "";
+  const Ending ending = launched(rounds(400, algorithm, period), output);
+  INFO(algorithm << "\n" << output);
+  CHECK(ending.exit_code == 0);
+  CHECK_THAT(output, Catch::Contains("4 peers train in rounds"));
+  CHECK_THAT(output, Catch::Contains("400 together; losses 0; models sent 0"));
+  CHECK(mean_accuracy(output) > 80);
+}
+
+TEST_CASE("when one of a round is killed the others mix without it", "[process]") {
+  const std::size_t victim = GENERATE(std::size_t{0}, std::size_t{2});
+  const auto* algorithm = GENERATE("d_psgd", "choco");
+  Swarm swarm(4, rounds(100000000, algorithm));
+  swarm.start_all();
+  REQUIRE(swarm.reach({0, 1, 2, 3}, 50));
+  swarm.kill(victim);
+  std::vector<std::size_t> others = {0, 1, 2, 3};
+  std::erase(others, victim);
+  REQUIRE(swarm.go_on(others));
+  for (const std::size_t number : others) {
+    const nlohmann::json status = swarm.status(number)["rounds"];
+    CHECK(status["together"] == 3);
+    CHECK(status["hears"].size() == 2);
+    CHECK(status["messages_refused"] == 0);
+  }
+  swarm.start(victim);
+  REQUIRE(swarm.go_on({0, 1, 2, 3}));
+  CHECK(eventually([&] { return swarm.status(victim)["rounds"]["together"] == 4; }, 20s));
+}
+
+TEST_CASE("one that sleeps through rounds is left out and mixes again when it wakes", "[process]") {
+  Swarm swarm(3, rounds(100000000, "diffusion"));
+  swarm.start_all();
+  REQUIRE(swarm.reach({0, 1, 2}, 50));
+  swarm.signal(1, SIGSTOP);
+  REQUIRE(swarm.go_on({0, 2}, 2000));
+  swarm.signal(1, SIGCONT);
+  CHECK(eventually([&] { return swarm.status(1)["rounds"]["together"] == 3; }, 30s));
+  REQUIRE(swarm.go_on({0, 1, 2}));
+}
+
+TEST_CASE("combinations that make no sense end before a socket opens", "[process]") {
+  std::string output;
+  const Ending ending = launched(rounds(10, "d_psgd", "codec = \"top_k\""), output);
+  CHECK(ending.exit_code == 2);
+  CHECK_THAT(output, Catch::Contains("rounds.codec: \"top_k\" always leaves out the same"));
+  CHECK_THAT(output, Catch::Contains("add memory = \"reference\""));
+  output.clear();
+  CHECK(launched(rounds(10, "d_psgd", "fragmens = 2"), output).exit_code == 2);
+  CHECK_THAT(output, Catch::Contains("the nearest valid one is fragments"));
+}
+
+TEST_CASE("algorithms are listed by name with what they cost", "[process]") {
+  std::string output;
+  CHECK(run_grapevine({"algorithms"}, output).exit_code == 0);
+  CHECK_THAT(output, Catch::Contains("choco") && Catch::Contains("(Koloskova 2019)"));
+  output.clear();
+  CHECK(run_grapevine({"algorithms", "sgp", "-n", "16"}, output).exit_code == 0);
+  CHECK_THAT(output, Catch::Contains("kind = \"push_sum\"") && Catch::Contains("1 messages"));
+  output.clear();
+  CHECK(run_grapevine({"algorithms", "choko"}, output).exit_code == 2);
+  CHECK_THAT(output, Catch::Contains("the nearest is choco"));
+}
+
+}  // namespace gv
