@@ -10,6 +10,9 @@
 namespace gv {
 namespace {
 
+/// Of a codec without memory: the expected squares it adds, as a part of those of the model.
+constexpr double noise_max = 0.1;
+
 /// Pairs of such a graph are drawn anew in each round, and do not follow each other.
 bool has_drawn_pairs(TopologyKind kind) {
   return is_graph(kind) && kind != TopologyKind::hypercube && kind != TopologyKind::complete;
@@ -234,6 +237,12 @@ Problems problems_of(const MixRule& rule, std::size_t peers) {
              quoted(to_string(rule.codec.kind)) +
                  " always leaves out the same: without memory models drift apart",
              "add memory = \"reference\"");
+    }
+    if (codec.unbiased && codec.omega > noise_max) {
+      refuse("codec",
+             quoted(to_string(rule.codec.kind)) +
+                 " adds noise as large as the model: without memory models never agree",
+             "add memory = \"reference\", or take \"qsgd\" with 127 levels");
     }
   }
   if (lossy && !averages) {
