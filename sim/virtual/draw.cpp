@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "consensus/mixing/mix_rule.hpp"
+#include "peer/config_settings.hpp"
 #include "train/layout.hpp"
 
 namespace gv {
@@ -214,9 +216,53 @@ DrawnWorld draw_world(std::uint64_t seed) {
   node.membership.push_pull_period = from_seconds(rounded(between(rng, 2, 10)));
   node.membership.indirect_probes = static_cast<int>(rng.below(4));
   draw_ring(Rng(seed).fork("ring"), world);
-  const bool is_pipeline =
-      world.node.mode == ModeKind::gossip && Rng(seed).fork("mode").chance(0.25);
-  return is_pipeline ? as_pipeline(std::move(world)) : world;
+  if (world.node.mode != ModeKind::gossip) return world;
+  if (Rng(seed).fork("mode").chance(0.25)) return as_pipeline(std::move(world));
+  if (Rng(seed).fork("rounds").chance(0.25)) return as_rounds(std::move(world));
+  return world;
+}
+
+namespace {
+
+/// Any rule, legal or not.
+MixRule draw_rule(Rng& rng) {
+  MixRule rule;
+  rule.topology.kind = topology_kinds[rng.below(topology_kinds.size())];
+  rule.topology.lazy = rng.chance(0.2);
+  if (rng.chance(0.4)) rule.partners = partner_kinds[rng.below(partner_kinds.size())];
+  if (rng.chance(0.5)) rule.kind = mix_kinds[rng.below(mix_kinds.size())];
+  if (rng.chance(0.3)) rule.order = MixOrder::combine_then_adapt;
+  if (rng.chance(0.3)) rule.memory = mix_memories[rng.below(mix_memories.size())];
+  if (rule.memory != MixMemory::none) {
+    rule.gamma = 0.2;
+    rule.codec.kind = lossy_kinds[rng.below(lossy_kinds.size())];
+    rule.codec.fraction = 0.25;
+  }
+  if (rng.chance(0.3)) rule.correction = mix_corrections[rng.below(mix_corrections.size())];
+  if (rule.kind == MixKind::noloco) rule.momentum = rule.gamma = 0.5;
+  if (rng.chance(0.3)) rule.staleness = rng.chance(0.5) ? unbounded_staleness : 1 + rng.below(4);
+  if (rng.chance(0.2)) rule.fragments = 1 + rng.below(4);
+  if (rng.chance(0.1)) rule.outer = MixOuter::slowmo;
+  return rule;
+}
+
+}  // namespace
+
+DrawnWorld as_rounds(DrawnWorld world) {
+  Rng rng = Rng(world.seed).fork("rounds").fork("rule");
+  world.node.mode = ModeKind::rounds;
+  Scenario& scenario = world.scenario;
+  if (scenario.dimension > 1000) scenario.dimension = 1 + rng.below(64);
+  // A round is some n messages for each neighbour there is.
+  const auto n = static_cast<double>(scenario.peers);
+  scenario.step = std::max(scenario.step, from_seconds(rounded(0.001 * n * n)));
+  RoundsOptions& rounds = world.node.rounds;
+  rounds.rule = draw_rule(rng);
+  while (!problems_of(rounds.rule, scenario.peers).empty()) rounds.rule = draw_rule(rng);
+  const bool alone = traits_of(rounds.rule).one_by_one;
+  rounds.period = alone || rng.chance(0.5) ? 1 : 2 + rng.below(15);
+  rounds.catch_up_rounds = 4 + rng.below(60);
+  return world;
 }
 
 DrawnWorld as_pipeline(DrawnWorld world) {
@@ -286,6 +332,25 @@ std::string_view name_of(const std::optional<ReduceAlgorithm>& algorithm) {
 
 }  // namespace
 
+namespace {
+
+/// What differs from the defaults, a line for each.
+std::string rounds_text(const RoundsOptions& rounds) {
+  Config config;
+  config.run.mode = ModeKind::rounds;
+  const Config defaults = config;
+  config.rounds = rounds;
+  std::string text;
+  for (const Setting<Config>& setting : config_settings()) {
+    if (setting.section != "rounds" || setting.show(config) == setting.show(defaults)) continue;
+    const bool never = setting.key == "staleness" && rounds.rule.staleness == unbounded_staleness;
+    text += fmt::format("{} = {}\n", setting.key, never ? "-1" : setting.show(config));
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string to_toml(const DrawnWorld& world) {
   const CourseOptions& course = world.node.course;
   const GossipOptions& gossip = world.node.gossip;
@@ -297,7 +362,9 @@ std::string to_toml(const DrawnWorld& world) {
       world.seed, to_string(mode), course.run_seed, seconds(course.linger),
       course.steps < endless_steps ? fmt::format("steps = {}\n", course.steps) : std::string(),
       world.learning_rate);
-  if (mode == ModeKind::pipeline) {
+  if (mode == ModeKind::rounds) {
+    text += "[rounds]\n" + rounds_text(world.node.rounds);
+  } else if (mode == ModeKind::pipeline) {
     const PipelineOptions& pipeline = world.node.pipeline;
     text += fmt::format(
         "[pipeline]\nstages = {}\nschedule = \"{}\"\nmicro_batches = {}\nrouter = \"{}\"\n"
@@ -349,13 +416,16 @@ Simulator::Options simulator_options(const DrawnWorld& world) {
                              .node = world.node};
   options.node.course.layout_hash = layout.hash();
   options.node.course.elements = layout.size();
+  options.node.rounds.state_elements = layout.size();
   RingOptions& ring = options.node.ring;
   ring.batch_max = 4 * ring.batch;
   ring.state_elements = layout.size() * (ring.local.has_momentum() ? 2 : 1);
   return options;
 }
 
-MakeWorkload workloads(const DrawnWorld& world) {
+namespace {
+
+MakeWorkload plain_workloads(const DrawnWorld& world) {
   if (world.node.mode == ModeKind::pipeline) {
     return [sizes = world.node.pipeline.stages](std::size_t) { return idle_stage_workload(sizes); };
   }
@@ -370,9 +440,23 @@ MakeWorkload workloads(const DrawnWorld& world) {
       return quadratic_workload(spec, peer, local);
     };
   }
-  const bool alike = world.node.mode == ModeKind::ring;  // In lockstep all begin with one model.
+  // In lockstep and in rounds all begin with one model.
+  const bool alike = world.node.mode != ModeKind::gossip;
   return [dimension = world.scenario.dimension, seed, alike, local = world.node.ring.local](
              std::size_t peer) { return idle_workload(dimension, seed, peer, alike, local); };
+}
+
+}  // namespace
+
+MakeWorkload workloads(const DrawnWorld& world) {
+  MakeWorkload make = plain_workloads(world);
+  if (world.node.mode != ModeKind::rounds) return make;
+  return
+      [make, rule = world.node.rounds.rule, seed = world.node.course.run_seed](std::size_t peer) {
+        std::unique_ptr<Workload> workload = make(peer);
+        workload->mix_by(rule, seed);
+        return workload;
+      };
 }
 
 }  // namespace gv

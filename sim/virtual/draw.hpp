@@ -19,13 +19,16 @@ struct DrawnWorld {
 };
 
 /// Draws a world. Pure: the same number, the same world. A quarter of all work in lockstep, a
-/// quarter of the others as a pipeline.
+/// quarter of the others as a pipeline, a quarter of those that are left in rounds.
 DrawnWorld draw_world(std::uint64_t seed);
 
 /// The same world with a pipeline, drawn beside it: stages, schedule, router, chains. Fewer peers,
 /// and steps that are longer, so that it has about as many events as one in lockstep. Of one that
 /// has a pipeline already it is that one.
 DrawnWorld as_pipeline(DrawnWorld world);
+
+/// The same world in rounds of mixing by a legal rule that is drawn beside it.
+DrawnWorld as_rounds(DrawnWorld world);
 
 /// Makes so many stages of scenario.dimension parameters each, which cost nothing but time: what
 /// scenario.stage_work says, or all the same.

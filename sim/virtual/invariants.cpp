@@ -74,6 +74,13 @@ void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeE
          fmt::format("peer-{} wants {} messages, {} transfers and {} jobs at once", peer,
                      effects.messages.size(), effects.transfers.size(), effects.jobs.size()));
   }
+  // "readable": what neighbours send by one rule they understand.
+  if (const VirtualPeer& acted = world.peer(peer); acted.node && acted.node->rounds() != nullptr) {
+    const std::uint64_t refused = acted.node->rounds()->counts().messages_refused;
+    if (refused > 0) {
+      fail(world, "readable", fmt::format("peer-{} could not read {} messages", peer, refused));
+    }
+  }
   transferred_ = !effects.transfers.empty();
   for (const Event& event : effects.events) {
     if (event.name == "exchange_undecided") record(peer).undecided_at = world.now();
@@ -162,6 +169,7 @@ void Invariants::on_job(const Simulator& world, PeerNumber peer, const Job& job)
   mine.canary_wanted = work.canary();
   mine.step_wanted = job.adopt ? job.adopt->step : (job.become ? job.become->step : work.step());
   if (job.update) mine.step_wanted += std::max<std::uint64_t>(1, job.update_steps);
+  if (job.mix && job.mix->place) mine.step_wanted = job.mix->place->step;
   mine.step_wanted += job.steps;
   if (job.stages) {
     if (!job.stages->ends.empty()) ++mine.step_wanted;

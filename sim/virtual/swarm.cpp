@@ -37,19 +37,17 @@ void limit_processor(time_t at_most) {
   ::setitimer(ITIMER_PROF, &limit, nullptr);
 }
 
-/// What a peer has to show at the end: exchanges, or operations in lockstep.
+/// What a peer has to show at the end: exchanges, or operations of an epoch.
 std::uint64_t achieved(const Simulator& world, PeerNumber number) {
   const Node& node = *world.peer(number).node;
   if (node.ring() != nullptr) return node.ring()->counts().operations;
   if (node.pipeline() != nullptr) return node.pipeline()->counts().operations;
+  if (node.rounds() != nullptr) return node.rounds()->counts().rounds;
   return node.gossip()->exchange().counts().committed;
 }
 
 /// The epoch a peer works in; null if it is in none.
-const Epoch* epoch_of(const Node& node) {
-  return node.ring() != nullptr ? node.ring()->agreement().epoch()
-                                : node.pipeline()->agreement().epoch();
-}
+const Epoch* epoch_of(const Node& node) { return node.epochs()->agreement().epoch(); }
 
 bool trains(const Simulator& world, PeerNumber number) {
   const VirtualPeer& peer = world.peer(number);
@@ -74,6 +72,21 @@ std::optional<Violation> check_epoch(const Simulator& world, const std::vector<P
     return stuck(world, "one epoch", fmt::format("peer-{} is in another than others", number));
   }
   return std::nullopt;
+}
+
+/// What an exchange or an operation takes.
+std::uint64_t steps_of(const Node::Options& node) {
+  switch (node.mode) {
+    case ModeKind::gossip:
+      return node.gossip.period_steps;
+    case ModeKind::ring:
+      return node.ring.local.period;
+    case ModeKind::pipeline:
+      return node.pipeline.micro_batches;
+    case ModeKind::rounds:
+      return node.rounds.period;
+  }
+  return 1;
 }
 
 /// What did not come about in the time after the heal.
@@ -107,14 +120,10 @@ std::optional<Violation> check_liveness(Simulator& world) {
   }
   double slowest = 1;
   for (const PeerNumber number : up) slowest = std::min(slowest, world.peer(number).speed);
-  const ModeKind mode = world.options().node.mode;
-  const bool lockstep = mode != ModeKind::gossip;
+  const bool lockstep = world.options().node.mode != ModeKind::gossip;
   const Node::Options& node = world.options().node;
-  const auto steps =
-      mode == ModeKind::pipeline
-          ? static_cast<double>(node.pipeline.micro_batches)
-          : static_cast<double>(lockstep ? node.ring.local.period : node.gossip.period_steps);
-  const double period = seconds(world.options().scenario.step) / slowest * steps;
+  const double period =
+      seconds(world.options().scenario.step) / slowest * static_cast<double>(steps_of(node));
   const Duration window = std::max(last_part, from_seconds(last_periods * period));
   world.run(world.now() + window);
   for (const PeerNumber number : up) {
