@@ -247,6 +247,7 @@ struct Confirm {
   float samples_per_second = 0;
   std::vector<LinkReport> links;   ///< From here, those measured; at most `link_reports_max`.
   std::vector<StageClaim> claims;  ///< Of a pipeline's stages; at most `stage_claims_max`.
+  bool leaves = false;  ///< It takes no part; others take over what it has, and then it is gone.
 };
 
 /// I have answered a later ballot than yours.

@@ -191,7 +191,7 @@ void serialize(A& ar, StageDuty& d) {
 template <BoundedArchive A>
 void serialize(A& ar, Confirm& m) {
   ar(m.ballot, m.standing, Finite{"the number of samples per second", m.samples_per_second},
-     m.links, m.claims);
+     m.links, m.claims, m.leaves);
   if (m.claims.size() > stage_claims_max) {
     throw ArchiveError(std::to_string(m.claims.size()) + " stages are over the limit of " +
                        std::to_string(stage_claims_max));

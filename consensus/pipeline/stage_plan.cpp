@@ -64,6 +64,7 @@ std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
   for (std::uint32_t stage = 0; stage < all; ++stage) work[mapped(stage)] += stage_seconds[stage];
   std::vector<StageCarrier> carriers;
   for (const StageOffer& offer : offers) {
+    if (offer.leaves) continue;
     StageCarrier carrier{.peer = offer.peer, .speed = offer.speed, .stages = {}, .copies = {}};
     for (const StageClaim& claim : offer.claims) {
       if (claim.stage >= stage_seconds.size()) continue;
@@ -80,15 +81,19 @@ std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
   StagePlan plan{.standing = *standing, .duties = {}};
   std::map<PeerId, std::size_t> sent;
   const auto map = map_stages(carriers, work);
-  for (std::size_t i = 0; i < offers.size(); ++i) {
+  const auto find_offer = [&](PeerId peer) -> const StageOffer& {
+    return *std::ranges::find(offers, peer, &StageOffer::peer);
+  };
+  for (std::size_t i = 0; i < carriers.size(); ++i) {
+    const StageOffer& own = find_offer(carriers[i].peer);
     std::vector<std::uint32_t> stages = map[i];
     if (options.mirrored) {
       for (const std::uint32_t stage : map[i]) stages.push_back(all - 1 - stage);
       std::ranges::sort(stages);
     }
     for (const std::uint32_t stage : stages) {
-      StageDuty duty{.stage = stage, .carrier = offers[i].peer, .source = offers[i].peer};
-      if (standing->operation > 0 && !holds(offers[i], stage, *standing)) {
+      StageDuty duty{.stage = stage, .carrier = own.peer, .source = own.peer};
+      if (standing->operation > 0 && !holds(own, stage, *standing)) {
         // From whoever has it and sends the fewest others.
         std::optional<PeerId> best;
         for (const StageOffer& offer : offers) {

@@ -14,6 +14,7 @@ struct StageOffer {
   PeerId peer{};
   double speed = 0;  ///< Relative to the others; 0: not known.
   std::vector<StageClaim> claims;
+  bool leaves = false;  ///< It carries nothing from now on, but sends what it has.
 };
 
 struct StagePlan {
@@ -32,7 +33,7 @@ struct StagePlanOptions {
 /// a source for every state that its carrier lacks. At operation 0 everybody has everything,
 /// because the run's seed gives it; but whoever has come further goes back there only if no copying
 /// point was reached yet. Empty if some stage is lost: no standing is complete, so nobody goes on
-/// from a guess. `offers` are sorted by id and not empty.
+/// from a guess. `offers` are sorted by id, and not all of them leave.
 std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
                                      std::span<const double> stage_seconds,
                                      const StagePlanOptions& options = {});

@@ -79,6 +79,7 @@ void RingAgreement::disturb(Time now, const std::vector<PeerId>& blamed, Effects
 
 void RingAgreement::stand_still(Time now) {
   epoch_.reset();
+  farewell_.reset();
   proposing_ = false;
   answered_ = false;
   still_since_ = now;
@@ -105,7 +106,7 @@ Duration RingAgreement::wait_for_answers() const {
 }
 
 void RingAgreement::tick(Time now, Effects& out) {
-  if (!still_since_ || epoch_) return;
+  if (!still_since_ || epoch_ || farewell_) return;
   if (proposing_) {
     if (now >= proposed_at_ + wait_for_answers()) {
       decide(now, out);
@@ -124,7 +125,7 @@ void RingAgreement::tick(Time now, Effects& out) {
 }
 
 Time RingAgreement::deadline() const {
-  if (!still_since_ || epoch_) return never;
+  if (!still_since_ || epoch_ || farewell_) return never;
   if (proposing_) return std::min(proposed_at_ + wait_for_answers(), ask_again_at_);
   return answered_ ? std::min(own_turn(), ask_again_at_) : own_turn();
 }
@@ -141,7 +142,7 @@ void RingAgreement::propose(Time now, Effects& out) {
   proposed_at_ = now;
   ask_again_at_ = now + patience() / 3;
   answers_.clear();
-  answers_[self_] = {standing_, speed_, links_, claims_};
+  answers_[self_] = {standing_, speed_, links_, claims_, leaving_};
   asked_ = candidates_;
   std::erase(asked_, self_);
   for (const PeerId peer : asked_) ask(peer, out);
@@ -233,13 +234,14 @@ std::optional<Start> RingAgreement::pipeline() const {
   std::vector<StageOffer> offers;
   double fastest = 0;
   for (const auto& [peer, answer] : answers_) {
-    offers.push_back({peer, answer.speed, answer.claims});
+    offers.push_back({peer, answer.speed, answer.claims, answer.leaves});
     fastest = std::max(fastest, static_cast<double>(answer.speed));
   }
   std::optional<StagePlan> plan = plan_stages(offers, options_.stage_seconds, options_.plan);
   if (!plan) return std::nullopt;
   Start start{.ballot = promised_, .standing = plan->standing};
   for (const StageOffer& offer : offers) {
+    if (offer.leaves) continue;
     start.order.push_back(offer.peer);
     start.sources.push_back(offer.peer);
     const double share = offer.speed > 0 ? offer.speed / fastest : 1;
@@ -252,10 +254,16 @@ std::optional<Start> RingAgreement::pipeline() const {
 void RingAgreement::decide(Time now, Effects& out) {
   // Who was lost after its answer would only end the epoch again; if it lives, it joins the next.
   std::erase_if(answers_, [this](const auto& answer) { return blamed_.contains(answer.first); });
+  if (do_all_leave()) {
+    for (const PeerId peer : asked_) out.send(peer, Start{.ballot = promised_});
+    become_left_out({.id = promised_});
+    return;
+  }
   const std::optional<Start> start = options_.stage_seconds.empty() ? lockstep() : pipeline();
   for (const PeerId peer : asked_) {
     // Who did not answer learns that it is not in, should it hear of it.
-    if (!answers_.contains(peer)) blamed_.insert(peer);
+    const auto answer = answers_.find(peer);
+    if (answer == answers_.end() || answer->second.leaves) blamed_.insert(peer);
     if (start) out.send(peer, *start);
   }
   if (!start) {
@@ -266,7 +274,23 @@ void RingAgreement::decide(Time now, Effects& out) {
   }
   decided_ = start;
   too_late_.clear();
-  begin(now, epoch_of(*start), out);
+  if (leaving_) {
+    become_left_out(epoch_of(*start));
+  } else {
+    begin(now, epoch_of(*start), out);
+  }
+}
+
+bool RingAgreement::do_all_leave() const {
+  return std::ranges::all_of(answers_, [](const auto& answer) { return answer.second.leaves; });
+}
+
+/// The others go on without us.
+void RingAgreement::become_left_out(Epoch epoch) {
+  proposing_ = false;
+  answered_ = false;
+  ask_again_at_ = never;
+  farewell_ = std::move(epoch);
 }
 
 void RingAgreement::begin(Time, Epoch epoch, Effects& out) {
@@ -292,7 +316,8 @@ void RingAgreement::confirm(Effects& out) const {
                                        .standing = standing_,
                                        .samples_per_second = speed_,
                                        .links = links_,
-                                       .claims = claims_});
+                                       .claims = claims_,
+                                       .leaves = leaving_});
 }
 
 void RingAgreement::receive(Time now, PeerId from, const Message& message, Effects& out) {
@@ -338,13 +363,16 @@ void RingAgreement::receive(Time now, PeerId from, const Confirm& message, Effec
   if (decided_ && message.ballot == decided_->ballot) {
     const bool in_it = std::ranges::find(decided_->order, from) != decided_->order.end();
     if (!in_it && too_late_.insert(from).second) measure(now);
-    if (epoch_ && epoch_->id == decided_->ballot) out.send(from, *decided_);
+    const bool is_newest =
+        epoch_ ? epoch_->id == decided_->ballot : farewell_ && farewell_->id == decided_->ballot;
+    if (is_newest) out.send(from, *decided_);
     return;
   }
   const bool awaited =
       proposing_ && message.ballot == promised_ && std::ranges::find(asked_, from) != asked_.end();
   if (!awaited) return;
-  const Answer answer{message.standing, message.samples_per_second, message.links, message.claims};
+  const Answer answer{message.standing, message.samples_per_second, message.links, message.claims,
+                      message.leaves};
   if (answers_.emplace(from, answer).second) measure(now);
   if (answers_.size() == asked_.size() + 1) decide(now, out);
 }
@@ -363,13 +391,24 @@ void RingAgreement::receive(Time now, PeerId from, const Start& message, Effects
       answered_ && message.ballot == promised_ && message.ballot.proposer == from && from != self_;
   if (!awaited) return;
   const std::size_t n = message.order.size();
+  const bool is_in = std::ranges::find(message.order, self_) != message.order.end();
+  if (leaving_ && !is_in) {
+    become_left_out(epoch_of(message));
+    return;
+  }
   if (n == 0 || message.sources.size() != n || message.shares.size() != n) return;
-  if (std::ranges::find(message.order, self_) == message.order.end()) {
+  if (!is_in) {
     stand_still(now);
     answered_ = true;
     return;
   }
-  if (can_begin(message)) begin(now, epoch_of(message), out);
+  if (!can_begin(message)) return;
+  // Who sends and takes no part is about to leave.
+  for (const StageDuty& duty : message.duties) {
+    const bool stays = std::ranges::find(message.order, duty.source) != message.order.end();
+    if (!stays) blamed_.insert(duty.source);
+  }
+  begin(now, epoch_of(message), out);
 }
 
 /// Whoever is told to go on from what it has must have said that it has it.

@@ -40,7 +40,8 @@ Standing after_operation(Standing standing, std::uint64_t epoch_key, std::uint64
 /// Ballots by which live peers agree on the next epoch. Whoever answers a proposal stands still
 /// until that ballot or a later one is decided, so nobody can finish an operation that the new
 /// epoch does not know of. The peer of the smallest id proposes; if it does not, the next does
-/// after a while. Those who do not answer in time are left out and join a later epoch. Pure.
+/// after a while. Those who do not answer in time are left out and join a later epoch. Whoever
+/// leaves answers once more, so that others are sent what it has. Pure.
 class RingAgreement {
  public:
   struct Options {
@@ -73,6 +74,11 @@ class RingAgreement {
   /// Of which stages of a pipeline we have the state, at most `stage_claims_max`.
   void set_claims(std::vector<StageClaim> claims) { claims_ = std::move(claims); }
   const std::vector<StageClaim>& claims() const { return claims_; }
+  /// In a pipeline: we take no part any more, and hand over what we claim.
+  void set_leaving() { leaving_ = true; }
+  /// The epoch that began without us, who leave, and whose duties may name us as a source; null
+  /// before that is decided.
+  const Epoch* farewell() const { return farewell_ ? &*farewell_ : nullptr; }
   /// How long an operation takes of late; 0 = not known yet.
   void set_operation_seconds(double seconds) { operation_seconds_ = seconds; }
   /// What is assumed of where we all are.
@@ -110,6 +116,7 @@ class RingAgreement {
     float speed = 0;
     std::vector<LinkReport> links;
     std::vector<StageClaim> claims;
+    bool leaves = false;
   };
 
   void stand_still(Time now);
@@ -119,6 +126,8 @@ class RingAgreement {
   std::optional<Start> lockstep() const;
   bool is_near(const Standing& standing, const Standing& newest) const;
   std::optional<Start> pipeline() const;
+  bool do_all_leave() const;
+  void become_left_out(Epoch epoch);
   bool can_begin(const Start& start) const;
   std::vector<std::uint32_t> shares(const std::vector<PeerId>& order) const;
   void begin(Time now, Epoch epoch, Effects& out);
@@ -147,6 +156,8 @@ class RingAgreement {
   EpochId promised_;               ///< The newest ballot we answered; older ones are void.
   std::uint64_t newest_seen_ = 0;  ///< Counter of the latest ballot we have heard of.
   std::optional<Epoch> epoch_;
+  bool leaving_ = false;
+  std::optional<Epoch> farewell_;
   std::optional<Start> decided_;  ///< Our own last decision, for those who ask again.
   std::set<PeerId> too_late_;     ///< Answered that ballot after it was decided.
   ReduceChoice last_choice_;      ///< Of the last epoch we were in,

@@ -2,10 +2,17 @@
 #include "peer/modes/epoch_mode.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 #include <variant>
 
 namespace gv {
+namespace {
+
+/// Whoever leaves goes after this long, whether the others have what they need or not.
+constexpr Duration hand_over_max = std::chrono::seconds(5);
+
+}  // namespace
 
 EpochMode::EpochMode(PeerId self, std::uint64_t session, const CourseOptions& course,
                      const RingAgreement::Options& agreement)
@@ -54,7 +61,7 @@ void EpochMode::end_epoch(Time now, const std::vector<PeerId>& blamed, Effects& 
 
 /// Something is wrong.
 void EpochMode::disturb(Time now, const std::vector<PeerId>& blamed, Effects& out) {
-  if (!wanted_) return;
+  if (!wanted_ || agreement_.farewell() != nullptr) return;
   if (agreement_.epoch() != nullptr) {
     interruptions_.become_interrupted(now, order());
     Event ended{.name = "epoch_ended"};
@@ -123,12 +130,13 @@ void EpochMode::receive(Time now, PeerId from, const Message& message, Membershi
     agreement_.heard(from);
   } else if (const auto* here = std::get_if<Here>(&message)) {
     agreement_.heard(from);
+    if (handing_over_) taken_over(from, *here);
     if (!stalls_.is_asking() || epoch == nullptr || !epoch->contains(from)) return;
     stalls_.heard(from, here->busy);
     if (here->ballot != epoch->id) disturb(now, {}, out);
   } else if (!of_agreement) {
     receive_own(now, from, message, epoch, out);
-  } else if (!leaving_) {
+  } else if (!leaving_ || handing_over_) {
     if (std::holds_alternative<Propose>(message)) wanted_ = true;
     agreement_.receive(now, from, message, out);
     const bool ended = epoch != nullptr && agreement_.epoch() == nullptr;
@@ -147,11 +155,24 @@ void EpochMode::peer_gone(Time now, PeerId peer, Effects& out) {
 // ---- The course ----
 
 void EpochMode::become_leaving(Time now, Effects& out) {
-  if (phase_ != Phase::done) {
-    end_epoch(now, {}, out);
-  } else {
+  if (phase_ == Phase::done) {
     leave_epoch();
+    return;
   }
+  handing_over_ = wanted_ && !stuck_ && candidates_.size() > 1 && has_to_hand_over();
+  if (handing_over_) {
+    hand_over_until_ = now + hand_over_max;
+    agreement_.set_leaving();
+  }
+  end_epoch(now, {}, out);
+}
+
+/// Takes part in ballots, and in no epoch.
+void EpochMode::hand_over(Time now, Effects& out) {
+  if (!handing_over_) return;
+  agreement_.tick(now, out);
+  if (agreement_.epoch() != nullptr) end_epoch(now, {}, out);  // Agreed on before we left.
+  if (candidates_.size() < 2 || now >= hand_over_until_) handing_over_ = false;
 }
 
 void EpochMode::tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
@@ -166,6 +187,7 @@ void EpochMode::tick(Time now, Membership& members, Effects& out, std::vector<Jo
     watch_for_stalls(now, out);
     agreement_.tick(now, out);
   }
+  hand_over(now, out);
   const Epoch* epoch = agreement_.epoch();
   if (epoch == nullptr) {
     if (is_in_epoch()) leave_epoch();
@@ -187,6 +209,7 @@ void EpochMode::tick(Time now, Membership& members, Effects& out, std::vector<Jo
 }
 
 Time EpochMode::deadline() const {
+  if (handing_over_) return std::min(agreement_.deadline(), hand_over_until_);
   if (!started_ || finished_ || leaving_) return never;
   const Time earliest = std::min(linger_deadline(), wanted_ ? never : barrier_deadline());
   if (!wanted_) return earliest;

@@ -24,6 +24,9 @@ class EpochMode : public Mode {
   void tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) final;
   Time deadline() const final;
 
+  /// What others lack without us is not with them yet.
+  bool is_settling() const override { return handing_over_; }
+
   std::uint64_t step() const override { return agreement_.standing().operation; }
   double steps_per_second() const override { return steps_per_second_; }
 
@@ -63,6 +66,11 @@ class EpochMode : public Mode {
   virtual void next_job(Time now, std::vector<Job>& jobs, Effects& out) = 0;
   virtual Time own_deadline() const = 0;
   virtual void candidates_changed(const Membership&) {}
+  /// Others cannot go on from where we stand without what we alone have, so that we hand it over
+  /// before we leave.
+  virtual bool has_to_hand_over() const { return false; }
+  /// The peer has all that we handed over.
+  virtual void taken_over(PeerId, const Here&) {}
   /// A word that has nothing to do with agreement. `epoch` is null while standing still.
   virtual void receive_own(Time now, PeerId from, const Message& message, const Epoch* epoch,
                            Effects& out) = 0;
@@ -78,6 +86,9 @@ class EpochMode : public Mode {
   void operation_done(Time now, std::uint64_t from_step, std::uint64_t steps, Effects& out);
   /// The epoch ends when this operation is over.
   bool is_renewal_due() const { return renewal_due_; }
+  /// We leave, and others take over what we have.
+  bool is_handing_over() const { return handing_over_; }
+  void end_handing_over() { handing_over_ = false; }
   /// With what we bring everybody's model would be lost. They go on without us.
   void become_unfit(std::uint64_t step, Effects& out);
 
@@ -91,6 +102,7 @@ class EpochMode : public Mode {
 
  private:
   void become_leaving(Time now, Effects& out) final;
+  void hand_over(Time now, Effects& out);
   void set_candidates(Time now, Membership& members);
   void enter_epoch(Time now, Effects& out);
   void leave_epoch();
@@ -101,6 +113,8 @@ class EpochMode : public Mode {
   EpochRenewal renewal_;
   bool wanted_ = false;  ///< The first epoch was asked for.
   bool renewal_due_ = false;
+  bool handing_over_ = false;
+  Time hand_over_until_ = never;
 };
 
 }  // namespace gv

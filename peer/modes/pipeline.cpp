@@ -81,18 +81,7 @@ void PipelineMode::tell_claims() {
 void PipelineMode::begin_epoch(Time now, const Epoch& epoch, Effects& out) {
   run_.enter(epoch);
   states_.enter(epoch);
-  // An operation that others have made we make as well: our part of it is complete.
-  if (complete_ && complete_standing_ == epoch.standing) {
-    become_made();
-  } else if (complete_ || run_was_begun_) {
-    // With the end of the last run still to be made nothing was computed for this one.
-    due_.abandons = due_.ends.empty();
-  }
-  complete_.reset();
-  run_was_begun_ = false;
-  for (const std::uint32_t stage : states_.to_copy()) {
-    due_.hand_overs.push_back({stage, states_.blank(stage)});
-  }
+  end_last_run(epoch.standing);
   const bool stays = agreement_.standing() == epoch.standing;
   for (const std::uint32_t stage : run_.own_stages()) {
     if (stays && carried_.contains(stage)) continue;
@@ -103,6 +92,46 @@ void PipelineMode::begin_epoch(Time now, const Epoch& epoch, Effects& out) {
     states_.fetch(now, stage, duty->source, out);
   }
   preparing_ = true;
+}
+
+/// All go on from `standing`, and some of them with what we have.
+void PipelineMode::end_last_run(const Standing& standing) {
+  // An operation that others have made we make as well: our part of it is complete.
+  if (complete_ && complete_standing_ == standing) {
+    become_made();
+  } else if (complete_ || run_was_begun_) {
+    // With the end of the last run still to be made nothing was computed for this one.
+    due_.abandons = due_.ends.empty();
+  }
+  complete_.reset();
+  run_was_begun_ = false;
+  for (const std::uint32_t stage : states_.to_copy()) {
+    due_.hand_overs.push_back({stage, states_.blank(stage)});
+  }
+}
+
+/// We leave: those who take over what we have are sent it as it stands.
+void PipelineMode::hand_over() {
+  const Epoch* farewell = agreement_.farewell();
+  if (farewell == nullptr) return;
+  if (farewell->key() != farewell_key_) {
+    farewell_key_ = farewell->key();
+    due_.hand_overs.clear();  // Of a ballot that came to nothing.
+    states_.enter(*farewell);
+    end_last_run(farewell->standing);
+  }
+  if (!states_.owes()) end_handing_over();
+}
+
+void PipelineMode::taken_over(PeerId peer, const Here& here) {
+  const Epoch* farewell = agreement_.farewell();
+  if (farewell != nullptr && here.ballot == farewell->id) states_.taken_over(peer);
+}
+
+/// The epoch that our jobs belong to: the one we are in, or hand over to.
+const Epoch* PipelineMode::served() const {
+  if (is_handing_over()) return agreement_.farewell();
+  return is_in_epoch() ? agreement_.epoch() : nullptr;
 }
 
 void PipelineMode::abandon() {
@@ -151,6 +180,10 @@ void PipelineMode::become_ready(Time now, Effects& out) {
          .peer = {},
          .numbers = {{"stage", static_cast<double>(stage)},
                      {"operation", static_cast<double>(epoch.standing.operation)}}});
+  }
+  for (const StageDuty& duty : epoch.duties) {  // Who leaves waits for this.
+    if (duty.carrier != self_ || epoch.contains(duty.source)) continue;
+    out.send(duty.source, Here{.ballot = epoch.id, .operation = epoch.standing.operation});
   }
   for (const std::uint32_t stage : carried_) {
     if (!carries.contains(stage)) due_.put_down.push_back(stage);
@@ -262,6 +295,7 @@ void PipelineMode::commit(Time now, Effects& out) {
 }
 
 void PipelineMode::go_on(Time now, Effects& out) {
+  if (is_handing_over()) hand_over();
   if (leaving_ || agreement_.epoch() == nullptr) return;
   // Until the jobs under way are done, our stages are not what an epoch begins with.
   if (preparing_ && !states_.is_fetching() && jobs_under_way_ == 0) become_ready(now, out);
@@ -329,8 +363,8 @@ void PipelineMode::take(Time now, JobDone done, Membership&, Effects& out) {
     become_unfit(done.step, out);
     return;
   }
-  const Epoch* epoch = agreement_.epoch();
-  const bool is_ours = epoch != nullptr && is_in_epoch() && job_epoch_ == epoch_key_;
+  const Epoch* epoch = served();
+  const bool is_ours = epoch != nullptr && job_epoch_ == epoch->key();
   if (is_ours) {
     for (const StageCopy& copy : done.stages->hand_overs) {
       // Kept as well: until whoever gets it has it, nobody else may.
@@ -380,21 +414,22 @@ bool PipelineMode::may_ask_ahead() const {
 
 /// Asks for the next job, if there is something to do.
 bool PipelineMode::ask(Time now, std::vector<Job>& jobs) {
+  const bool is_last = leaving_ && !is_handing_over();
   StageJob work = std::exchange(due_, {});
   Job job;
   // All save at the same steps, so that there is a standing of which every stage is on disk.
   const bool ends_run = !work.ends.empty();
   const bool is_due = step() >= course_.steps ||
                       (course_.save_every_steps > 0 && step() % course_.save_every_steps == 0);
-  job.save = leaving_ || (ends_run && is_due && step() > saved_step_);
-  if (leaving_) {
+  job.save = is_last || (ends_run && is_due && step() > saved_step_);
+  if (is_last) {
     last_job_ = true;
   } else if (is_in_epoch() && !preparing_) {
     work.order = run_.next();
     if (work.order && jobs_under_way_ == 0) counts_.waiting_s += seconds(now - idle_since_);
   }
   if (work.is_empty() && !job.save) return false;
-  job_epoch_ = epoch_key_;
+  job_epoch_ = served() != nullptr ? served()->key() : 0;
   job_standing_ = work.standing = agreement_.standing();
   job.stages = std::move(work);
   post(std::move(job), jobs);

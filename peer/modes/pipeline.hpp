@@ -69,12 +69,17 @@ class PipelineMode final : public EpochMode {
   bool is_between_operations() const override {
     return !preparing_ && !run_.is_begun() && !complete_;
   }
+  bool has_to_hand_over() const override { return step() > 0 && !carried_.empty(); }
+  void taken_over(PeerId peer, const Here& here) override;
   void go_on(Time now, Effects& out) override;
   void next_job(Time now, std::vector<Job>& jobs, Effects& out) override;
   Time own_deadline() const override { return std::min(states_.deadline(), say_again_at_); }
   void receive_own(Time now, PeerId from, const Message& message, const Epoch* epoch,
                    Effects& out) override;
 
+  void end_last_run(const Standing& standing);
+  void hand_over();
+  const Epoch* served() const;
   void become_ready(Time now, Effects& out);
   void begin_run(Time now, Effects& out);
   void complete_run(Time now, Effects& out);
@@ -96,7 +101,8 @@ class PipelineMode final : public EpochMode {
   bool preparing_ = false;      ///< In an epoch, and not ready for its first run.
   bool run_was_begun_ = false;  ///< And neither made nor given up yet.
   std::set<std::uint32_t> carried_;
-  StageJob due_;  ///< What the next job has to do; its order comes last.
+  std::uint64_t farewell_key_ = 0;  ///< Of the epoch that we only hand something over to.
+  StageJob due_;                    ///< What the next job has to do; its order comes last.
   /// Jobs under way belong to this epoch, and their copies are of this standing.
   std::uint64_t job_epoch_ = 0;
   Standing job_standing_;

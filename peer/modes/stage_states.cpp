@@ -155,6 +155,11 @@ void StageStates::receive(PeerId from, const Fetch& fetch, Effects& out) {
   }
 }
 
+void StageStates::taken_over(PeerId peer) {
+  for (auto& [stage, carriers] : owed_) std::erase(carriers, peer);
+  std::erase_if(owed_, [](const auto& entry) { return entry.second.empty(); });
+}
+
 // ---- Copies for neighbours ----
 
 void StageStates::send_copy(std::uint32_t stage, std::uint64_t operation, const StageValues& values,

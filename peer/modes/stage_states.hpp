@@ -52,6 +52,9 @@ class StageStates {
   /// That copy. Whoever has asked already is answered.
   void hand_over(std::uint32_t stage, StageValues values, Effects& out);
   void receive(PeerId from, const Fetch& fetch, Effects& out);
+  /// The peer has all that it was to get from us.
+  void taken_over(PeerId peer);
+  bool owes() const { return !owed_.empty(); }
 
   // ---- Copies for neighbours ----
 

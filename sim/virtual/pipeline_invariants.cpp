@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "consensus/base/fingerprint.hpp"
 #include "consensus/base/rng.hpp"
@@ -56,7 +57,8 @@ void PipelineInvariants::on_effects(const Simulator& world, PeerNumber peer,
   for (const Transfer& transfer : effects.transfers) {
     if (transfer.id.session != hash_combine(epoch->key(), 3)) continue;
     const auto stage = static_cast<std::uint32_t>(transfer.id.number >> 48);
-    keepers_[{epoch->key(), stage}].insert(number_of(transfer.to));
+    const std::uint64_t operation = transfer.id.number & ((std::uint64_t{1} << 48) - 1);
+    keepers_[{epoch->key(), stage}][number_of(transfer.to)].insert(operation);
   }
 }
 
@@ -242,11 +244,12 @@ void PipelineInvariants::check_made(const Simulator& world, PeerNumber peer, con
   }
   went_back_.erase(name);
   said_.erase(name);
-  secure(world, epoch);
+  secure(world, epoch, begins_there ? 0 : before.operation);
 }
 
-/// With an operation made, copies from before it are where they belong.
-void PipelineInvariants::secure(const Simulator& world, const Epoch& epoch) {
+/// "copies in place": with an operation made, copies from before it are where they belong.
+void PipelineInvariants::secure(const Simulator& world, const Epoch& epoch,
+                                std::uint64_t operation) {
   auto& holders = secured_[epoch.key()];
   holders.assign(world.options().node.pipeline.stages.size(), {});
   const auto add = [&](std::uint32_t stage, PeerNumber peer) {
@@ -254,7 +257,22 @@ void PipelineInvariants::secure(const Simulator& world, const Epoch& epoch) {
   };
   for (const StageDuty& duty : epoch.duties) add(duty.stage, number_of(duty.carrier));
   for (std::uint32_t stage = 0; stage < holders.size(); ++stage) {
-    for (const PeerNumber keeper : keepers_[{epoch.key(), stage}]) add(stage, keeper);
+    for (const auto& [keeper, copies] : keepers_[{epoch.key(), stage}]) {
+      add(stage, keeper);
+      const PipelineMode* mode = mode_of(world, keeper);
+      const auto later = copies.upper_bound(operation);
+      const bool has_died = mode == nullptr || !record(keeper).epochs.contains(epoch.key());
+      if (has_died || later == copies.begin()) continue;
+      const std::uint64_t newest = *std::prev(later);
+      const bool has_it =
+          std::ranges::any_of(mode->agreement().claims(), [&](const StageClaim& claim) {
+            return claim.stage == stage && claim.standing.operation == newest;
+          });
+      if (has_it) continue;
+      fail(world, "copies in place",
+           fmt::format("operation {} is made, and peer-{} has not got the copy of stage {}",
+                       operation, keeper, stage));
+    }
   }
 }
 

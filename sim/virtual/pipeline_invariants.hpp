@@ -68,7 +68,7 @@ class PipelineInvariants : public Watcher {
   void check_epoch(const Simulator& world, PeerNumber peer, const Epoch& epoch);
   void check_made(const Simulator& world, PeerNumber peer, const Standing& before,
                   const Standing& standing, std::uint64_t epoch);
-  void secure(const Simulator& world, const Epoch& epoch);
+  void secure(const Simulator& world, const Epoch& epoch, std::uint64_t operation);
 
   std::optional<Violation> violation_;
   std::vector<PeerRecord> records_;
@@ -78,8 +78,9 @@ class PipelineInvariants : public Watcher {
   std::map<RunName, Standing> results_;
   /// Fingerprints of parameters, by history and stage.
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::set<std::uint64_t>> states_;
-  /// Who was sent copies, by epoch and stage,
-  std::map<std::pair<std::uint64_t, std::uint32_t>, std::set<PeerNumber>> keepers_;
+  /// Who was sent copies, by epoch and stage, and after which operations;
+  std::map<std::pair<std::uint64_t, std::uint32_t>, std::map<PeerNumber, std::set<std::uint64_t>>>
+      keepers_;
   /// and who has each stage since an operation was made in the epoch.
   std::map<std::uint64_t, std::vector<std::set<Life>>> secured_;
   std::uint64_t rollbacks_ = 0;

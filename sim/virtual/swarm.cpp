@@ -302,7 +302,7 @@ int run_swarm(const SwarmOptions& options) {
   std::uint64_t stages_lost = 0;
   for (std::uint64_t i = 0; i < options.worlds; ++i) {
     running_seed = options.seed + i;
-    const DrawnWorld world = draw_world(running_seed);
+    const DrawnWorld world = options.draw(running_seed);
     if (options.trace) fmt::print("{}\n", to_toml(world));
     limit_processor(processor_seconds_max);
     const Verdict verdict = run_world(world, options.trace ? &trace : nullptr);

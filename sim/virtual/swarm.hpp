@@ -40,6 +40,7 @@ struct SwarmOptions {
   std::uint64_t seed = 1;  ///< Of the first; the others follow.
   bool trace = false;      ///< Every event of every world as a line.
   bool shrink = false;     ///< Print a failing world as small as it gets.
+  std::function<DrawnWorld(std::uint64_t seed)> draw = draw_world;
 };
 
 /// Exit codes of a swarm.

@@ -119,6 +119,24 @@ TEST_CASE("a stage whose only carrier is killed comes back from its neighbour's 
   CHECK(eventually([&] { return carried(swarm, {victim}).size() == 1; }, 20s));
 }
 
+TEST_CASE("one of a pipeline that is told to leave hands its stage over and nothing goes back",
+          "[process]") {
+  const std::size_t leaver = GENERATE(std::size_t{0}, std::size_t{1}, std::size_t{2});
+  Swarm swarm(3, pipeline(100000000, 3));
+  swarm.start_all();
+  REQUIRE(swarm.reach({0, 1, 2}, 50));
+  swarm.signal(leaver, SIGINT);
+  const Ending ending = swarm.wait_for_end(leaver, 10s);
+  INFO(swarm.output(leaver));
+  CHECK(ending.exit_code == 0);
+  std::vector<std::size_t> others = {0, 1, 2};
+  std::erase(others, leaver);
+  REQUIRE(swarm.go_on(others));
+  CHECK(carried(swarm, others) == std::set<std::size_t>{0, 1, 2});
+  for (const std::size_t number : others) CHECK(swarm.events(number, "went_back").empty());
+  none_refused(swarm, others);
+}
+
 TEST_CASE("one of a pipeline that stands still is left out and takes part again when it wakes",
           "[process]") {
   Swarm swarm(3, pipeline(100000000, 2));

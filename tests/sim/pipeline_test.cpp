@@ -196,6 +196,54 @@ TEST_CASE("the next pass waits at the worker and nothing else ever does", "[sim]
   CHECK(queues.waited > queues.done / 2);
 }
 
+TEST_CASE("whoever leaves hands its stage over and nothing is made twice or taken back", "[sim]") {
+  int handed_over = 0;
+  for (int moment = 0; moment < 60; ++moment) {
+    PipelineTask task{.peers = 3, .stages = 3, .micro_batches = 6, .steps = 60};
+    if (moment % 4 == 1) task.kind = PipelineKind::pipedream;
+    if (moment % 4 == 2) task = {.peers = 5, .stages = 3, .steps = 60};
+    if (moment % 4 == 3)
+      task = {.peers = 2, .stages = 4, .kind = PipelineKind::chimera, .steps = 60};
+    Simulator::Options options = task.options();
+    options.seed = static_cast<std::uint64_t>(moment);
+    const auto who = static_cast<PeerNumber>(static_cast<std::size_t>(moment) % task.peers);
+    options.scenario.links = {every_link({.latency = 2ms})};
+    options.scenario.faults = {fault(FaultKind::leave, Duration(2s) + moment * 7ms, just(who))};
+    Simulator world(options, task.workloads());
+    StageRecord record(task, task.steps);
+    PipelineInvariants invariants;
+    world.watch(record);
+    world.watch(invariants);
+    world.run(Time(5s));
+    INFO("moment " << moment << "\n" << record.story);
+    // It is gone long before it would give up waiting for the others.
+    REQUIRE(world.peer(who).state == PeerState::ended);
+    world.run(Time(3min));
+    INFO((invariants.violation() ? invariants.violation()->what : ""));
+    REQUIRE_FALSE(invariants.violation());
+    REQUIRE(record.newest == task.steps);
+    REQUIRE(invariants.operations() == task.steps);
+    REQUIRE(invariants.rollbacks() == 0);
+    REQUIRE(record.stages.size() == task.stages);
+    handed_over += record.events["stage_adopted"] > 0;
+  }
+  CHECK(handed_over > 40);
+}
+
+TEST_CASE("peers that all leave at once wait for nobody", "[sim]") {
+  const PipelineTask task{.peers = 4, .stages = 2, .micro_batches = 6, .steps = 1000};
+  Simulator::Options options = task.options();
+  options.scenario.links = {every_link({.latency = 2ms})};
+  options.scenario.faults = {fault(FaultKind::leave, 2s, PeerSet::everyone())};
+  Simulator world(options, task.workloads());
+  StageRecord record(task, task.steps);
+  world.watch(record);
+  world.run(Time(3s));
+  INFO(record.story);
+  CHECK(world.all_ended());
+  CHECK(record.events["stage_lost"] == 0);
+}
+
 TEST_CASE("one who joins late takes a stage and all go on", "[sim]") {
   const PipelineTask task{.peers = 3, .stages = 2, .micro_batches = 6, .steps = 80};
   Simulator::Options options = task.options();

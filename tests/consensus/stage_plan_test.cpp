@@ -1,0 +1,65 @@
+// From which state a pipeline goes on, who carries what, and who sends it.
+#include "consensus/pipeline/stage_plan.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <vector>
+
+namespace gv {
+namespace {
+
+Standing after(std::uint64_t operations) { return {operations, 10 * operations, operations}; }
+
+StageClaim carries(std::uint32_t stage, std::uint64_t operations) {
+  return {stage, true, after(operations)};
+}
+StageClaim keeps(std::uint32_t stage, std::uint64_t operations) {
+  return {stage, false, after(operations)};
+}
+
+const std::vector<double> two_stages = {0.5, 0.5};
+
+}  // namespace
+
+TEST_CASE("whoever leaves carries nothing and sends what it alone has", "[unit]") {
+  const std::vector<StageOffer> offers = {
+      {PeerId{1}, 1, {carries(0, 7), keeps(1, 4)}},
+      {PeerId{2}, 1, {carries(1, 7), keeps(0, 4)}, true},
+  };
+  const auto plan = plan_stages(offers, two_stages);
+  REQUIRE(plan);
+  CHECK(plan->standing == after(7));
+  CHECK(plan->duties ==
+        std::vector<StageDuty>{{0, PeerId{1}, PeerId{1}}, {1, PeerId{1}, PeerId{2}}});
+}
+
+TEST_CASE("whoever leaves sends nothing that another carries", "[unit]") {
+  const std::vector<StageOffer> offers = {
+      {PeerId{1}, 1, {carries(0, 7)}},
+      {PeerId{2}, 1, {carries(1, 7)}, true},
+      {PeerId{3}, 1, {carries(1, 7)}},
+  };
+  const auto plan = plan_stages(offers, two_stages);
+  REQUIRE(plan);
+  CHECK(std::ranges::all_of(plan->duties, [](const StageDuty& duty) {
+    return duty.source == duty.carrier && duty.carrier != PeerId{2};
+  }));
+}
+
+TEST_CASE("a stage lost with its carrier takes all back to the copy of it", "[unit]") {
+  const std::vector<StageOffer> offers = {
+      {PeerId{1}, 1, {carries(0, 7), keeps(0, 4), keeps(1, 4)}},
+      {PeerId{3}, 1, {}},
+  };
+  const auto plan = plan_stages(offers, two_stages);
+  REQUIRE(plan);
+  CHECK(plan->standing == after(4));
+}
+
+TEST_CASE("nobody begins anew who has a copy from later", "[unit]") {
+  CHECK_FALSE(plan_stages(std::vector<StageOffer>{{PeerId{1}, 1, {carries(0, 7), keeps(0, 4)}},
+                                                  {PeerId{2}, 1, {keeps(1, 0)}}},
+                          two_stages));
+}
+
+}  // namespace gv
