@@ -2,6 +2,7 @@
 #include "sim/theory/lab.hpp"
 
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "consensus/base/rng.hpp"
@@ -15,6 +16,17 @@ std::vector<Vector> drawn_models(std::size_t peers, std::size_t elements, std::u
     for (double& value : x) value = rng.normal();
   }
   return models;
+}
+
+double mean_of(const Vector& x) {
+  return std::accumulate(x.begin(), x.end(), 0.0) / static_cast<double>(x.size());
+}
+
+double scatter(const Vector& x) {
+  const double mean = mean_of(x);
+  double sum = 0;
+  for (const double value : x) sum += (value - mean) * (value - mean);
+  return sum;
 }
 
 Lab::Lab(const MixRule& rule, std::vector<Vector> models, std::uint64_t seed)

@@ -15,6 +15,11 @@ using Vector = std::vector<double>;
 /// So many models of so many normally distributed values.
 std::vector<Vector> drawn_models(std::size_t peers, std::size_t elements, std::uint64_t seed);
 
+double mean_of(const Vector& x);
+
+/// sum (x_i - mean)^2.
+double scatter(const Vector& x);
+
 /// n peers in one epoch, each with its Mixer, round after round: local steps of plain gradient
 /// descent, messages, and what is made of them. Doubles, so that closed forms can be held against
 /// it.
