@@ -38,7 +38,7 @@ TheoryRow error(std::string_view id, std::string setting, double measured, doubl
   TheoryRow row =
       number(id, std::move(setting), measured, 0, allowed, closed_form, std::move(note));
   row.measured = fmt::format("{:.1e}", measured);
-  row.expected = fmt::format("{}", 0);
+  row.expected.assign(1, '0');
   return row;
 }
 

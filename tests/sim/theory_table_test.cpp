@@ -1,7 +1,6 @@
 // The table of theory comes out as expected, and says so where it would not.
-#include <algorithm>
 #include <catch2/catch.hpp>
-#include <set>
+#include <cmath>
 #include <string>
 
 #include "sim/theory.hpp"
