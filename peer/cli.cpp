@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -29,6 +31,7 @@
 #include "sim/algorithm_text.hpp"
 #include "sim/local/bench_allreduce.hpp"
 #include "sim/local/launch.hpp"
+#include "sim/theory.hpp"
 #include "sim/topology_picture.hpp"
 #include "sim/topology_text.hpp"
 #include "sim/virtual/simulate.hpp"
@@ -360,6 +363,31 @@ int algorithms_command(const std::string& name, std::size_t peers, double parame
   return 0;
 }
 
+/// The rows of these subjects, or of all if none is named, each subject as soon as it is computed.
+int theory_command(std::vector<std::string> ids) {
+  std::erase(ids, "");
+  for (const std::string& id : ids) {
+    if (std::ranges::find(theory_subjects, id, &TheorySubject::id) != theory_subjects.end()) {
+      continue;
+    }
+    return fail({{"--theory", fmt::format("the table has no '{}'", id), "write T1 to T14"}});
+  }
+  std::size_t rows = 0;
+  std::size_t differing = 0;
+  fmt::print("{}", theory_heading());
+  for (const TheorySubject& subject : theory_subjects) {
+    if (!ids.empty() && std::ranges::find(ids, subject.id) == ids.end()) continue;
+    const std::vector<TheoryRow> of_subject = theory_rows(subject.id);
+    rows += of_subject.size();
+    for (const TheoryRow& row : of_subject) differing += row.ok ? 0 : 1;
+    fmt::print("{}", theory_text(of_subject));
+    std::fflush(stdout);
+  }
+  fmt::print("\n{}{} rows, {}\n", theory_legend(), rows,
+             differing == 0 ? "all as expected" : fmt::format("{} DIFFER", differing));
+  return differing == 0 ? 0 : 1;
+}
+
 std::string host_name() {
   char buffer[256] = {};
   return ::gethostname(buffer, sizeof buffer - 1) == 0 && buffer[0] != 0 ? buffer : "peer";
@@ -466,9 +494,23 @@ int run_command_line(int argc, char** argv, const HostHooks& hooks) {
   simulator
       ->add_flag("--shrink", swarm_options.shrink, "Make a world that fails as small as it gets")
       ->needs(swarm_option);
+  std::vector<std::string> theory_ids;
+  auto* theory_option =
+      simulator
+          ->add_option("--theory", theory_ids,
+                       "Instead of CONFIG: what is known of mixing (T1 to T14, all unless some are "
+                       "named), computed anew and beside it what is expected; exit code 1 if any "
+                       "differs")
+          ->expected(0, static_cast<int>(theory_subjects.size()))
+          ->excludes(swarm_option);
   simulator->footer(
-      "Example:\n  grapevine sim configs/wan-64.toml --seed 7\n  grapevine sim --swarm 2000");
+      "Example:\n  grapevine sim configs/wan-64.toml --seed 7\n  grapevine sim --swarm 2000\n"
+      "  grapevine sim --theory T5 T12");
   simulator->callback([&] {
+    if (theory_option->count() > 0) {
+      result = theory_command(theory_ids);
+      return;
+    }
     if (swarm_option->count() > 0) {
       swarm_options.seed = simulate_options.seed;
       swarm_options.trace = simulate_options.trace;

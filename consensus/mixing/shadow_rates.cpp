@@ -5,9 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "consensus/topology/graphs.hpp"
-#include "consensus/topology/spectrum.hpp"
-
 namespace gv {
 namespace {
 
@@ -22,12 +19,20 @@ ShadowRates shadow_rates(const RoundPlan& plan) {
   const std::size_t n = plan.peers();
   if (n < 3 || !is_graph(plan.topology().kind)) return {};
   // A round of pairs projects, so W'W = W.
-  const SquareMatrix mean = expected_square_of_pairs(plan.topology(), n, plan.seed(), draws);
-  const auto size = static_cast<Eigen::Index>(n);
+  SquareMatrix laplacian = expected_square_of_pairs(plan.topology(), n, plan.seed(), draws);
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t j = 0; j < n; ++j) {
+      laplacian.at(i, j) = 2 * ((i == j ? 1 : 0) - laplacian.at(i, j));
+    }
+  }
+  return shadow_rates(laplacian, edges_of(plan.topology(), n, plan.seed()));
+}
+
+ShadowRates shadow_rates(const SquareMatrix& laplacian, const std::vector<Edge>& edges) {
+  const auto size = static_cast<Eigen::Index>(laplacian.n);
   const Eigen::Map<const Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>
-      expected(mean.values.data(), size, size);
-  const Eigen::MatrixXd laplacian = 2 * (Eigen::MatrixXd::Identity(size, size) - expected);
-  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(laplacian);
+      matrix(laplacian.values.data(), size, size);
+  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(matrix);
   const Eigen::VectorXd& values = solver.eigenvalues();
   Eigen::VectorXd inverse = Eigen::VectorXd::Zero(size);
   for (Eigen::Index k = 0; k < size; ++k) {
@@ -36,7 +41,7 @@ ShadowRates shadow_rates(const RoundPlan& plan) {
   const Eigen::MatrixXd pseudo =
       solver.eigenvectors() * inverse.asDiagonal() * solver.eigenvectors().transpose();
   double resistance = 0;
-  for (const Edge& edge : edges_of(plan.topology(), n, plan.seed())) {
+  for (const Edge& edge : edges) {
     const auto i = static_cast<Eigen::Index>(edge.low);
     const auto j = static_cast<Eigen::Index>(edge.high);
     resistance = std::max(resistance, pseudo(i, i) + pseudo(j, j) - 2 * pseudo(i, j));

@@ -1,7 +1,11 @@
 // How strongly a shadow leans against its model, from how well connected a graph is.
 #pragma once
 
+#include <vector>
+
 #include "consensus/mixing/round_plan.hpp"
+#include "consensus/topology/graphs.hpp"
+#include "consensus/topology/spectrum.hpp"
 
 namespace gv {
 
@@ -15,5 +19,9 @@ struct ShadowRates {
 /// L the Laplacian whose edges weigh how often they are a pair in a round: 2 (I - E[W]). Rounds are
 /// those of drawn pairs along a graph; with fewer than three peers nothing leans. Takes n^3 steps.
 ShadowRates shadow_rates(const RoundPlan& plan);
+
+/// The same for pairs at random times: L is the sum of rate (e_i - e_j)(e_i - e_j)' over the edges,
+/// and the unit of time is that of the rates. The graph must be connected.
+ShadowRates shadow_rates(const SquareMatrix& laplacian, const std::vector<Edge>& edges);
 
 }  // namespace gv

@@ -66,7 +66,7 @@ bool is_seam(const std::string& path) { return peer_seams.contains(without_exten
 bool is_pure(const std::string& path) {
   return path.starts_with("consensus/") || path.starts_with("train/") ||
          (path.starts_with("peer/") && !is_seam(path)) ||
-         virtual_parts.contains(without_extension(path)) ||
+         virtual_parts.contains(without_extension(path)) || path.starts_with("sim/theory") ||
          (path.starts_with("sim/virtual/") && !virtual_seams.contains(without_extension(path)));
 }
 

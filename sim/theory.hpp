@@ -1,0 +1,55 @@
+// The table of theory: what is known of mixing in closed form or from papers, computed anew by the
+// rules that peers run and held against it.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gv {
+
+/// One number, or a few that belong together.
+struct TheoryRow {
+  std::string id;        ///< "T1" to "T14".
+  std::string setting;   ///< Of what.
+  std::string measured;  ///< By the rules of this project.
+  std::string expected;
+  std::string source;   ///< Where the expected value is from; see theory_legend().
+  std::string allowed;  ///< The most by which the two may differ.
+  bool ok = false;
+  std::string note;  ///< Why they differ, or why so much is allowed; empty where there is no more.
+};
+
+/// What each id is about, T1 first.
+struct TheorySubject {
+  std::string_view id;
+  std::string_view what;
+};
+inline constexpr std::array theory_subjects = {
+    TheorySubject{"T1", "ring with weights 1/3: gap and decay"},
+    TheorySubject{"T2", "static exponential graph: gap and decay"},
+    TheorySubject{"T3", "one-peer exponential graph: exact for powers of two alone"},
+    TheorySubject{"T4", "Base-(k+1) graph: exact for every number of peers"},
+    TheorySubject{"T5", "rounds until N(0,1) scalars agree to a variance of 1e-9 (1e-4)"},
+    TheorySubject{"T6", "one round of pulling, of pairs, one pair: what is left in the mean"},
+    TheorySubject{"T7", "push-sum with late and lost messages"},
+    TheorySubject{"T8", "CHOCO gossip: linear convergence, the mean stays"},
+    TheorySubject{"T9", "RelaySum on trees: rounds until exact"},
+    TheorySubject{"T10", "A2CiD2 and plain pairs at random times on a ring"},
+    TheorySubject{"T11", "EASGD and elastic pairs: up to which force they are stable"},
+    TheorySubject{"T12", "NoLoCo: up to which pull together it is stable"},
+    TheorySubject{"T13", "D2: which weights it takes"},
+    TheorySubject{"T14", "momentum on unlike data: fixed points"}};
+
+/// Computes the rows of one id, which must be a subject's. Pure: the same rows every time. All ids
+/// together take some seconds.
+std::vector<TheoryRow> theory_rows(std::string_view id);
+
+/// The lines in front of the rows, the rows (with a heading for their subject), and what the words
+/// in them mean.
+std::string theory_heading();
+std::string theory_text(const std::vector<TheoryRow>& rows);
+std::string theory_legend();
+
+}  // namespace gv
