@@ -28,9 +28,11 @@ void MixRunner::run(MixJob& job, std::uint64_t step, std::uint64_t steps, const 
     job.outbox->sound = mixer_.is_sound();
     if (ready) ready();
   };
-  mixer_.begin_round(round, x);
   const bool sends_first = mixer_.rule().order == MixOrder::combine_then_adapt;
-  if (sends_first) send();
+  const bool opened = !job.outbox;
+  if (!opened) mixer_.begin_round(round, x);
+  if (!opened && sends_first) send();
+  if (!opened && sends_first && steps == 0) return;
   double learning_rate = 0;
   if (job.rests) {
     host.go_on_at(step + steps);

@@ -34,7 +34,9 @@ struct MixOutbox {
   bool sound = true;  ///< Of finite values; else there are none.
 };
 
-/// In the order of the fields.
+/// In the order of the fields. Where a rule sends first, a round may also come as two jobs, so that
+/// its messages can leave before its steps are made: the first without steps, the second with them
+/// and without an outbox.
 struct MixJob {
   bool forget = false;  ///< The model is another's now.
   std::optional<MixPlace> place;
@@ -42,8 +44,8 @@ struct MixJob {
   std::vector<MixParcel> arrived;     ///< with these.
   /// Begin this one: the job's steps, and its messages.
   std::optional<std::uint64_t> begins;
-  bool rests = false;  ///< The steps are counted and not made.
-  std::shared_ptr<MixOutbox> outbox;
+  bool rests = false;                 ///< The steps are counted and not made.
+  std::shared_ptr<MixOutbox> outbox;  ///< Null: its messages are made already.
   std::size_t refused = 0;  ///< Comes back: of those that arrived, how many were of no use.
 };
 

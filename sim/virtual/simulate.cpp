@@ -21,6 +21,7 @@
 #include "sim/virtual/curves.hpp"
 #include "sim/virtual/pipeline_tally.hpp"
 #include "sim/virtual/simulator.hpp"
+#include "sim/virtual/summary.hpp"
 #include "sim/virtual/swarm.hpp"
 #include "sim/virtual/tally.hpp"
 #include "sim/virtual/trace.hpp"
@@ -167,8 +168,11 @@ class Run {
   CurvePoint look(const Simulator& world, bool quickly);
   std::vector<float> assembled(const Simulator& world) const;
   void show_progress(const CurvePoint& point);
-  void print_summary(const Simulator& world, const CurvePoint& last);
   void print_runs(const PipelineOptions& options) const;
+  std::vector<PeerSummary> peers_of(const Simulator& world);
+  double wall_s() const { return std::chrono::duration<double>(Clock::now() - began_).count(); }
+  void print_summary(const Simulator& world, const CurvePoint& last,
+                     std::span<const PeerSummary> peers);
   std::vector<std::span<const float>> models(const Simulator& world) const;
 
   SimulateOptions options_;
@@ -318,7 +322,9 @@ int Run::run() {
   std::ofstream(folder / "curves.csv") << curves_csv(points);
   std::ofstream(folder / "curves.svg")
       << curves_svg(points, fmt::format("{} peers, seed {}", world.size(), options_.seed));
-  print_summary(world, last);
+  const std::vector<PeerSummary> peers = peers_of(world);
+  std::ofstream(folder / "summary.json") << virtual_summary(world, tally_, last, peers, wall_s());
+  print_summary(world, last, peers);
   return 0;
 }
 
@@ -337,10 +343,28 @@ void Run::print_runs(const PipelineOptions& options) const {
   fmt::print("{:<22} {:.2f} % of peers' time{}\n", "bubble", 100 * runs_.bubble(), alone);
 }
 
-void Run::print_summary(const Simulator& world, const CurvePoint& last) {
-  const double wall = std::chrono::duration<double>(Clock::now() - began_).count();
+/// Stages of a pipeline are no models: they are not judged.
+std::vector<PeerSummary> Run::peers_of(const Simulator& world) {
+  const bool judged = stages_ == 0 && scenario_.work == WorkKind::training;
+  std::vector<PeerSummary> peers;
+  for (PeerNumber number = 0; number < world.size(); ++number) {
+    const auto& work = world.peer(number).work;
+    PeerSummary peer{.number = number, .budget = work_->steps()[number], .has_model = !!work};
+    if (work) peer.step = work->step();
+    if (work && judged) peer.accuracy = work_->judge(work->parameters(), false).accuracy;
+    peers.push_back(peer);
+  }
+  return peers;
+}
+
+void Run::print_summary(const Simulator& world, const CurvePoint& last,
+                        std::span<const PeerSummary> peers) {
+  const double wall = wall_s();
   TimeSpent spent;
   double worst = 1;
+  for (const PeerSummary& peer : peers) {
+    if (peer.has_model) worst = std::min(worst, peer.accuracy);
+  }
   for (PeerNumber number = 0; number < world.size(); ++number) {
     const VirtualPeer& peer = world.peer(number);
     spent.training += peer.spent.training;
@@ -348,9 +372,6 @@ void Run::print_summary(const Simulator& world, const CurvePoint& last) {
     spent.joining += peer.spent.joining;
     spent.stopped += peer.spent.stopped;
     spent.down += peer.spent.down;
-    if (peer.work && stages_ == 0 && scenario_.work == WorkKind::training) {
-      worst = std::min(worst, work_->judge(peer.work->parameters(), false).accuracy);
-    }
   }
   const auto line = [](const std::string& name, const std::string& value) {
     fmt::print("{:<22} {}\n", name, value);

@@ -88,7 +88,8 @@ void Simulator::World::begin_job(PeerNumber number, Job job) {
     return;
   }
   double spread = 1;
-  double steps = static_cast<double>(job.steps);
+  const bool rests = job.mix && job.mix->rests;
+  double steps = rests ? 0 : static_cast<double>(job.steps);
   if (job.gradient) {
     steps += static_cast<double>(job.gradient->all_samples()) / options.node.ring.batch;
   }
@@ -102,9 +103,24 @@ void Simulator::World::begin_job(PeerNumber number, Job job) {
   const double work = seconds(options.scenario.step) * steps * spread / peer.speed;
   machine.job_work = std::max(small_job, from_seconds(work));
   machine.job_write = job.save ? options.scenario.save + peer.disk.slower : Duration{};
+  const bool opens =
+      job.mix && job.mix->begins && options.node.rounds.rule.order == MixOrder::combine_then_adapt;
+  if (opens) open_job(number, job);
   machine.job = std::move(job);
   machine.job_began = now;
   time_job(number);
+}
+
+/// Does what comes before the steps of a job, so that its messages leave now and travel while the
+/// steps are made. What remains of the job is done at its end.
+void Simulator::World::open_job(PeerNumber number, Job& job) {
+  for (Watcher* watcher : watchers) watcher->on_job(outer, number, job);
+  Job first{.number = job.number};
+  first.become = std::exchange(job.become, std::nullopt);
+  first.state = std::exchange(job.state, nullptr);
+  first.mix = std::exchange(job.mix, MixJob{.begins = job.mix->begins, .rests = job.mix->rests});
+  machines[number].opened = peers[number].work->run(std::move(first));
+  queue.push(now, Opened{number, peers[number].life, job.number});
 }
 
 /// Books what the job has done and what is left of it.
@@ -140,9 +156,16 @@ void Simulator::World::finish_job(PeerNumber number) {
   Job job = *std::move(machine.job);
   machine.job.reset();
   const bool save = job.save;
-  for (Watcher* watcher : watchers) watcher->on_job(outer, number, job);
+  std::optional<JobDone> opened = std::exchange(machine.opened, std::nullopt);
+  if (!opened) {
+    for (Watcher* watcher : watchers) watcher->on_job(outer, number, job);
+  }
   JobDone done = peer.work->run(std::move(job));
   done.busy = now - machine.job_began;
+  if (opened) {
+    done.state = std::move(opened->state);
+    done.mix->refused += opened->mix->refused;
+  }
   if (save) {
     done.saved = true;
     if (options.node.mode == ModeKind::pipeline) {
@@ -202,6 +225,17 @@ void Simulator::World::handle(Due& event) {
   mix_event(4, event.peer, 0);
   feed(event.peer, {.kind = Input::Kind::tick, .peer = event.peer},
        [&](Node& node, Time t, NodeEffects& out) { node.tick(t, out); });
+}
+
+/// Who stands still sends it when the job is over.
+void Simulator::World::handle(Opened& event) {
+  const Machine& machine = machines[event.peer];
+  const bool runs = is_for(event.peer, event.life) && peers[event.peer].state == PeerState::up &&
+                    machine.job && machine.job->number == event.job;
+  if (!runs) return;
+  mix_event(9, event.peer, event.job);
+  feed(event.peer, {.kind = Input::Kind::opened, .peer = event.peer},
+       [&](Node& node, Time t, NodeEffects& out) { node.gradient_ready(t, event.job, 0, out); });
 }
 
 void Simulator::World::handle(LaneBroken& event) {

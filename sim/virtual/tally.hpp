@@ -18,6 +18,8 @@ class Tally : public Watcher {
 
   /// How often an event of that name was seen.
   std::uint64_t events(const std::string& name) const;
+  /// The same of all that were.
+  const std::map<std::string, std::uint64_t>& by_name() const { return events_; }
   /// The same for one reason, as "exchange_aborted timed_out".
   const std::map<std::string, std::uint64_t>& by_reason() const { return by_reason_; }
   const std::map<std::string, std::uint64_t>& injected() const { return injected_; }

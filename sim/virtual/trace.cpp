@@ -161,6 +161,8 @@ std::string describe(const Input& input) {
                          input.block->offset, input.block->bytes.size());
     case Input::Kind::tick:
       return " ticks";
+    case Input::Kind::opened:
+      return " sends before its steps";
     case Input::Kind::done:
       return fmt::format(" has done step {}{}", input.done->step,
                          input.done->snapshot ? ", snapshot" : "");
@@ -185,6 +187,7 @@ bool Trace::is_told(const Input& input) const {
       return false;
     case Input::Kind::message:
     case Input::Kind::block:
+    case Input::Kind::opened:
     case Input::Kind::done:
     case Input::Kind::lane_lost:
       return detail_ == Detail::everything;

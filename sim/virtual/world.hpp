@@ -47,6 +47,13 @@ struct Simulator::World {
     bool job = false;
   };
 
+  /// What a job has made before its steps is there.
+  struct Opened {
+    PeerNumber peer = 0;
+    std::uint32_t life = 0;
+    std::uint64_t job = 0;  ///< As the peer numbers it.
+  };
+
   struct LaneBroken {
     PeerNumber peer = 0;
     PeerNumber other = 0;
@@ -96,6 +103,7 @@ struct Simulator::World {
     std::uint64_t timer = 0;
     std::optional<Job> job;
     std::optional<Job> next_job;  ///< Begins when that one is done.
+    std::optional<JobDone> opened;  ///< What its first part came to, if it has two.
     Time job_began{};
     Time job_booked{};     ///< What follows is as of then.
     Duration job_work{};   ///< Left of its steps, at the pace without a slow CPU,
@@ -121,7 +129,8 @@ struct Simulator::World {
   };
 
   using Backlog = std::variant<Arrival, BlockArrival, LaneBroken, Met>;
-  using Event = std::variant<Arrival, BlockArrival, Due, LaneBroken, Met, Pump, Dial, Happening>;
+  using Event =
+      std::variant<Arrival, BlockArrival, Due, Opened, LaneBroken, Met, Pump, Dial, Happening>;
 
   World(Simulator& simulator, Options given, MakeWorkload make_work);
 
@@ -157,12 +166,14 @@ struct Simulator::World {
   void carry_out(PeerNumber number, NodeEffects& effects);
   void arm(PeerNumber number);
   void begin_job(PeerNumber number, Job job);
+  void open_job(PeerNumber number, Job& job);
   void book_job(PeerNumber number);
   void time_job(PeerNumber number);
   void finish_job(PeerNumber number);
   void handle(Arrival& event);
   void handle(BlockArrival& event);
   void handle(Due& event);
+  void handle(Opened& event);
   void handle(LaneBroken& event);
   void handle(Met& event);
   void handle(Dial& event);

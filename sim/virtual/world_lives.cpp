@@ -112,6 +112,7 @@ void Simulator::World::end(PeerNumber number, PeerState state) {
   }
   machine.job.reset();
   machine.next_job.reset();
+  machine.opened.reset();
   if (machine.joining_since) {
     peer.spent.joining += seconds(now - *std::exchange(machine.joining_since, std::nullopt));
   }

@@ -313,6 +313,56 @@ TEST_CASE("who never waits is not held up by a straggler", "[sim][rounds]") {
   CHECK(own_pace < 7);
 }
 
+namespace {
+
+/// Steps of 100 ms over links of 80 ms: virtual seconds of 50 rounds.
+double seconds_of_rounds(const MixRule& rule, double pace = 1) {
+  Simulator::Options options = faulty_world(rule, {});
+  options.node.rounds.period = 1;
+  options.scenario.step = 100ms;
+  options.scenario.step_jitter = 0;
+  options.scenario.links = {every_link({.latency = 80ms})};
+  options.scenario.speeds = {{.factor = pace}};
+  const QuadraticSpec spec = agreeable(options.scenario.dimension);
+  Simulator world(options,
+                  mixing([&](std::size_t p) { return quadratic_workload(spec, p); }, rule, seed));
+  double begun = 0;
+  for (Time at{}; at < Time(2min); at += 5ms) {
+    world.run(at);
+    const auto& work = world.peer(0).work;
+    if (!work) continue;
+    if (begun == 0 && work->step() >= 10) begun = seconds(at.time_since_epoch());
+    if (work->step() >= 60) return seconds(at.time_since_epoch()) - begun;
+  }
+  return 0;
+}
+
+}  // namespace
+
+TEST_CASE("who sends before its steps pays for the longer of computing and communicating",
+          "[sim][rounds]") {
+  const MixRule steps_first;
+  const MixRule sends_first{.order = MixOrder::combine_then_adapt};
+  CHECK(seconds_of_rounds(steps_first) == Approx(50 * 0.180).epsilon(0.02));
+  CHECK(seconds_of_rounds(sends_first) == Approx(50 * 0.100).epsilon(0.02));
+  // At twice the pace it is the links that take longer.
+  CHECK(seconds_of_rounds(steps_first, 2) == Approx(50 * 0.130).epsilon(0.02));
+  CHECK(seconds_of_rounds(sends_first, 2) == Approx(50 * 0.080).epsilon(0.02));
+}
+
+TEST_CASE("a centre that rests takes no time for steps", "[sim][rounds]") {
+  MixRule rule{.topology = {.kind = TopologyKind::star}, .order = MixOrder::combine_then_adapt};
+  rule.centre_rests = true;
+  Simulator::Options options = faulty_world(rule, {});
+  options.scenario.speeds = {{.peers = just(0), .factor = 0.01}};
+  const QuadraticSpec spec = agreeable(options.scenario.dimension);
+  Simulator world(options,
+                  mixing([&](std::size_t p) { return quadratic_workload(spec, p); }, rule, seed));
+  // 300 steps of 20 ms are 6 s, and 600 s at a hundredth of the pace.
+  world.run(Time(15s));
+  CHECK(ended(world, spec).whole == 7);
+}
+
 TEST_CASE("every named algorithm trains as its settings are", "[sim][rounds]") {
   for (const NamedAlgorithm& algorithm : named_algorithms()) {
     const ParsedConfig parsed = parse_config_text(

@@ -1,0 +1,51 @@
+// A virtual run's summary as JSON.
+#include "sim/virtual/summary.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace gv {
+
+std::string virtual_summary(const Simulator& world, const Tally& tally, const CurvePoint& last,
+                            std::span<const PeerSummary> peers, double wall_s) {
+  using Json = nlohmann::ordered_json;
+  const auto name = [](const PeerSummary& peer) { return fmt::format("peer-{}", peer.number); };
+  const PeerSummary* worst = nullptr;
+  std::size_t unfinished = 0;
+  Json table = Json::array();
+  for (const PeerSummary& peer : peers) {
+    unfinished += peer.has_model && peer.step >= peer.budget ? 0 : 1;
+    if (peer.has_model && (worst == nullptr || peer.accuracy < worst->accuracy)) worst = &peer;
+    table.push_back({{"name", name(peer)},
+                     {"has_model", peer.has_model},
+                     {"accuracy", peer.accuracy},
+                     {"step", peer.step},
+                     {"budget", peer.budget}});
+  }
+  const WorldCounts& counts = world.counts();
+  Json summary{{"mean_accuracy", last.accuracy},
+               {"mean_loss", last.loss},
+               {"spread", last.spread},
+               {"virtual_s", last.time_s},
+               {"wall_s", wall_s},
+               {"steps", tally.steps()},
+               {"unfinished", unfinished},
+               {"lane_bytes", counts.lane_bytes},
+               {"control_bytes", counts.control_bytes},
+               {"messages", counts.messages},
+               {"messages_lost", counts.lost},
+               {"exchanges", tally.exchanges()},
+               {"events", tally.by_name()},
+               {"faults", tally.injected()},
+               {"trace_hash", fmt::format("{:016x}", world.trace_hash())},
+               {"peers", std::move(table)}};
+  if (worst != nullptr) {
+    summary["worst_accuracy"] = worst->accuracy;
+    summary["worst_peer"] = name(*worst);
+  }
+  return summary.dump(1) + '\n';
+}
+
+}  // namespace gv

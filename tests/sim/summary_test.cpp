@@ -1,0 +1,83 @@
+// What `grapevine sim` leaves for programs that compare runs.
+#include <stdlib.h>  // mkdtemp is POSIX's, not the standard library's.
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "sim/virtual/simulate.hpp"
+
+namespace gv {
+namespace {
+
+class Folder {
+ public:
+  Folder() {
+    std::string name = (std::filesystem::temp_directory_path() / "gv-summary-XXXXXX").string();
+    REQUIRE(::mkdtemp(name.data()) != nullptr);
+    path_ = name;
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+nlohmann::json summary_of(const std::string& text) {
+  const Folder folder;
+  const auto config = folder.path() / "config.toml";
+  std::ofstream(config) << text;
+  REQUIRE(simulate({.config = config.string(), .seed = 3, .folder = folder.path() / "run"}) == 0);
+  std::ifstream file(folder.path() / "run" / "summary.json");
+  return nlohmann::json::parse(file, nullptr, false);
+}
+
+constexpr const char* rounds = R"(
+[run]
+peers = 3
+steps = 120
+algorithm = "diffusion"
+linger_s = 1
+[data.generated]
+samples = 900
+test_samples = 300
+[scenario]
+until_s = 60
+)";
+
+}  // namespace
+
+TEST_CASE("a virtual run says for programs what it came to", "[sim]") {
+  const auto summary = summary_of(rounds);
+  REQUIRE(summary.is_object());
+  CHECK(summary["unfinished"] == 0);
+  CHECK(summary["steps"] == 3 * 120);
+  CHECK(summary["mean_accuracy"] > 0.5);
+  CHECK(summary["worst_accuracy"] <= summary["peers"][0]["accuracy"]);
+  CHECK(summary["spread"] > 0);
+  CHECK(summary["lane_bytes"] > 0);
+  CHECK(summary["faults"].empty());
+  REQUIRE(summary["peers"].size() == 3);
+  for (const auto& peer : summary["peers"]) CHECK(peer["step"] == 120);
+}
+
+TEST_CASE("who was killed for good is unfinished in the summary", "[sim]") {
+  const auto summary = summary_of(std::string(rounds) + R"(
+[[scenario.fault]]
+kind = "kill"
+at_s = 1.5
+peers = "1"
+)");
+  REQUIRE(summary.is_object());
+  CHECK(summary["unfinished"] == 1);
+  CHECK(summary["faults"]["kill"] == 1);
+  CHECK(summary["peers"][1]["has_model"] == false);
+  CHECK(summary["worst_peer"] != "peer-1");
+}
+
+}  // namespace gv
