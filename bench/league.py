@@ -336,7 +336,7 @@ def picture(arguments, store):
 
         bottom = top + row * len(names)
         out.append(f"<text class='head' x='{begin}' y='{top - 22}'>{data}: accuracy, %</text>")
-        for tick in range(math.ceil(low / 10) * 10, int(high) + 1, 10):
+        for tick in range(math.ceil(low / 5) * 5, int(high) + 1, 5):
             out.append(f"<line class='grid' x1='{x_of(tick):.1f}' x2='{x_of(tick):.1f}' y1='{top}' y2='{bottom}'/>"
                        f"<text class='tick' x='{x_of(tick):.1f}' y='{top - 6}' text-anchor='middle'>{tick}</text>")
         for i, name in enumerate(names):
@@ -379,7 +379,7 @@ def main():
     parser.add_argument("--low-target", type=float, default=0.85)
     parser.add_argument("--json", help="results; what is in it is not run again")
     parser.add_argument("--svg", help="where to draw them")
-    parser.add_argument("--picture-low", type=float, default=40, help="percent at the left edge")
+    parser.add_argument("--picture-low", type=float, default=70, help="percent at the left edge")
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time, at most two")
     parser.add_argument("--limit", type=float, default=300, help="real seconds for one run")
     parser.add_argument("--only-print", action="store_true", help="run nothing")
