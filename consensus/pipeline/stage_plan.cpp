@@ -15,18 +15,12 @@ bool holds(const StageOffer& offer, std::uint32_t stage, const Standing& standin
   });
 }
 
-/// Nobody has anything to lose, or no copying point was reached yet.
-bool may_begin_anew(std::span<const StageOffer> offers, bool copies) {
-  return std::ranges::all_of(offers, [copies](const StageOffer& offer) {
-    return std::ranges::all_of(offer.claims, [copies](const StageClaim& claim) {
-      return claim.standing.operation == 0 || (copies && claim.carried);
+bool is_complete(std::span<const StageOffer> offers, std::size_t stages, const Standing& standing) {
+  if (standing.operation == 0) {
+    return std::ranges::all_of(offers, [&](const StageOffer& offer) {
+      return std::ranges::find(offer.claims, standing, &StageClaim::standing) != offer.claims.end();
     });
-  });
-}
-
-bool is_complete(std::span<const StageOffer> offers, std::size_t stages, const Standing& standing,
-                 bool copies) {
-  if (standing.operation == 0) return may_begin_anew(offers, copies);
+  }
   for (std::uint32_t stage = 0; stage < stages; ++stage) {
     const bool is_held = std::ranges::any_of(
         offers, [&](const StageOffer& offer) { return holds(offer, stage, standing); });
@@ -35,13 +29,12 @@ bool is_complete(std::span<const StageOffer> offers, std::size_t stages, const S
   return true;
 }
 
-std::optional<Standing> newest_complete(std::span<const StageOffer> offers, std::size_t stages,
-                                        bool copies) {
+std::optional<Standing> newest_complete(std::span<const StageOffer> offers, std::size_t stages) {
   std::optional<Standing> newest;
   for (const StageOffer& offer : offers) {
     for (const StageClaim& claim : offer.claims) {
       const bool is_better = !newest || is_before(*newest, claim.standing);
-      if (is_better && is_complete(offers, stages, claim.standing, copies)) newest = claim.standing;
+      if (is_better && is_complete(offers, stages, claim.standing)) newest = claim.standing;
     }
   }
   return newest;
@@ -52,8 +45,7 @@ std::optional<Standing> newest_complete(std::span<const StageOffer> offers, std:
 std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
                                      std::span<const double> stage_seconds,
                                      const StagePlanOptions& options) {
-  const std::optional<Standing> standing =
-      newest_complete(offers, stage_seconds.size(), options.copies);
+  const std::optional<Standing> standing = newest_complete(offers, stage_seconds.size());
   if (!standing) return std::nullopt;
   // Mirrored stages are mapped in pairs.
   const auto all = static_cast<std::uint32_t>(stage_seconds.size());
@@ -70,7 +62,7 @@ std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
       if (claim.stage >= stage_seconds.size()) continue;
       if (claim.carried) {
         carrier.stages.push_back(mapped(claim.stage));
-      } else if (claim.standing == *standing) {
+      } else if (standing->operation > 0 && claim.standing == *standing) {
         carrier.copies.push_back(mapped(claim.stage));
       }
     }

@@ -26,14 +26,13 @@ struct StagePlanOptions {
   /// Of an even number of stages, whoever carries one carries the one as far from the other end as
   /// well, as Chimera wants it.
   bool mirrored = false;
-  bool copies = true;  ///< Neighbours keep copies of stages from the first copying point on.
 };
 
 /// The newest standing at which somebody has every stage, and on it the chain map (map_stages) with
 /// a source for every state that its carrier lacks. At operation 0 everybody has everything,
-/// because the run's seed gives it; but whoever has come further goes back there only if no copying
-/// point was reached yet. Empty if some stage is lost: no standing is complete, so nobody goes on
-/// from a guess. `offers` are sorted by id, and not all of them leave.
+/// because the run's seed gives it; but all go back there only if all claim something of it, since
+/// with a later one more would be lost. Empty if some stage is lost: no standing is complete, so
+/// nobody goes on from a guess. `offers` are sorted by id, and not all of them leave.
 std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
                                      std::span<const double> stage_seconds,
                                      const StagePlanOptions& options = {});

@@ -2,6 +2,7 @@
 #include "peer/modes/pipeline.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "consensus/base/check.hpp"
@@ -13,8 +14,7 @@ namespace {
 RingAgreement::Options agreement_options(const PipelineOptions& options) {
   RingAgreement::Options agreement = options.agreement;
   agreement.stage_seconds = options.stage_seconds;
-  agreement.plan = {.mirrored = options.kind == PipelineKind::chimera,
-                    .copies = options.copy_every > 0};
+  agreement.plan = {.mirrored = options.kind == PipelineKind::chimera};
   return agreement;
 }
 
@@ -55,23 +55,29 @@ void PipelineMode::begin_at(std::uint64_t) {
     tell_claims();
     return;
   }
-  // Before the first operation all can make every stage from the seed, and claim it.
-  agreement_.set_standing(
-      {.operation = 0,
-       .samples = 0,
-       .history = hash_combine(hash_combine(course_.run_seed, course_.layout_hash), 0)});
+  agreement_.set_standing(beginning());
   tell_claims();
+}
+
+/// Where the run's seed puts everybody.
+Standing PipelineMode::beginning() const {
+  return {.operation = 0,
+          .samples = 0,
+          .history = hash_combine(hash_combine(course_.run_seed, course_.layout_hash), 0)};
 }
 
 /// What we could go on from.
 void PipelineMode::tell_claims() {
-  std::vector<StageClaim> claims = states_.claims();
+  std::vector<StageClaim> claims;
   const Standing& now = agreement_.standing();
+  // Everybody can make every stage from the seed. But once an operation is made that follows a
+  // copying point, copies of all stages are in place, and nobody is led back there any more.
+  if (now.operation <= options_.copy_every) claims.push_back({0, false, beginning()});
+  std::ranges::copy(states_.claims(), std::back_inserter(claims));
   for (const std::uint32_t stage : carried_) {
     claims.push_back({stage, true, now});
     if (complete_) claims.push_back({stage, true, complete_standing_});
   }
-  if (claims.empty() && now.operation == 0) claims.push_back({0, false, now});
   if (claims.size() > stage_claims_max) claims.resize(stage_claims_max);
   agreement_.set_claims(std::move(claims));
 }

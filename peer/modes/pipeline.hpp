@@ -77,6 +77,7 @@ class PipelineMode final : public EpochMode {
   void receive_own(Time now, PeerId from, const Message& message, const Epoch* epoch,
                    Effects& out) override;
 
+  Standing beginning() const;
   void end_last_run(const Standing& standing);
   void hand_over();
   const Epoch* served() const;

@@ -182,14 +182,11 @@ void PipelineInvariants::check_epoch(const Simulator& world, PeerNumber peer, co
     fail(world, "one epoch of a name",
          fmt::format("peer-{} is in another epoch of the same name, or in one again", peer));
   }
-  // "no stage from a guess": who has a copy from later knows that there is no way to the begin.
-  const std::vector<StageClaim>& claims = mode_of(world, peer)->agreement().claims();
-  const bool has_copies = std::ranges::any_of(claims, [](const StageClaim& claim) {
-    return !claim.carried && claim.standing.operation > 0;
-  });
-  if (epoch.standing.operation == 0 && has_copies) {
+  // "no stage from a guess": who came past the first copying point does not begin anew.
+  const std::uint64_t before = record(peer).standing.operation;
+  if (epoch.standing.operation == 0 && before > world.options().node.pipeline.copy_every) {
     fail(world, "no stage from a guess",
-         fmt::format("peer-{} begins anew although it has a copy from later", peer));
+         fmt::format("peer-{} begins anew after operation {}", peer, before));
   }
   if (!is_first) return;
   // "nothing given up": all go on from the newest standing whose stages are all carried.

@@ -56,10 +56,24 @@ TEST_CASE("a stage lost with its carrier takes all back to the copy of it", "[un
   CHECK(plan->standing == after(4));
 }
 
-TEST_CASE("nobody begins anew who has a copy from later", "[unit]") {
-  CHECK_FALSE(plan_stages(std::vector<StageOffer>{{PeerId{1}, 1, {carries(0, 7), keeps(0, 4)}},
-                                                  {PeerId{2}, 1, {keeps(1, 0)}}},
-                          two_stages));
+TEST_CASE("all begin anew only where all claim the beginning", "[unit]") {
+  const StageOffer late = {PeerId{1}, 1, {carries(0, 7), keeps(0, 4)}};
+  const StageOffer early = {PeerId{1}, 1, {keeps(0, 0), carries(0, 2), keeps(0, 1)}};
+  const StageOffer newcomer = {PeerId{2}, 1, {keeps(0, 0)}};
+  CHECK_FALSE(plan_stages(std::vector<StageOffer>{late, newcomer}, two_stages));
+  const auto plan = plan_stages(std::vector<StageOffer>{early, newcomer}, two_stages);
+  REQUIRE(plan);
+  CHECK(plan->standing == after(0));
+}
+
+TEST_CASE("a newcomer's beginning is not newer than what others have whole", "[unit]") {
+  const std::vector<StageOffer> offers = {
+      {PeerId{1}, 1, {keeps(0, 0), carries(0, 2), carries(1, 2)}},
+      {PeerId{2}, 1, {keeps(0, 0)}},
+  };
+  const auto plan = plan_stages(offers, two_stages);
+  REQUIRE(plan);
+  CHECK(plan->standing == after(2));
 }
 
 }  // namespace gv
