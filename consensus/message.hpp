@@ -223,6 +223,18 @@ struct StageDuty {
   friend bool operator==(const StageDuty&, const StageDuty&) = default;
 };
 
+/// Settings that all go by from an epoch on, in place of those they began with.
+struct Ruling {
+  std::uint64_t number = 0;  ///< The larger one is the newer; 0: none was made.
+  std::string settings;      ///< As a config would say it; at most `ruling_bytes_max`.
+
+  /// Two of one number, made at the same time at two places, have an order as well.
+  friend auto operator<=>(const Ruling&, const Ruling&) = default;
+};
+
+/// No ruling is longer, so that the words which carry it stay small.
+inline constexpr std::size_t ruling_bytes_max = 1024;
+
 /// Let us agree on a new epoch; whatever ran is over. From `ballot.proposer` alone.
 struct Propose {
   EpochId ballot;
@@ -248,6 +260,7 @@ struct Confirm {
   std::vector<LinkReport> links;   ///< From here, those measured; at most `link_reports_max`.
   std::vector<StageClaim> claims;  ///< Of a pipeline's stages; at most `stage_claims_max`.
   bool leaves = false;  ///< It takes no part; others take over what it has, and then it is gone.
+  Ruling ruling;        ///< The newest it has heard of.
 };
 
 /// I have answered a later ballot than yours.
@@ -266,6 +279,7 @@ struct Start {
   PeerId slowest_from{};          ///< The link that sums wait for, from here
   LinkReport slowest;             ///< to there; of 0 bytes a second if none was measured.
   std::vector<StageDuty> duties;  ///< In a pipeline: sorted by carrier and stage.
+  Ruling ruling;                  ///< All go by this one.
 };
 
 /// The epoch is over: a peer is lost, or nothing comes any more.

@@ -189,9 +189,18 @@ void serialize(A& ar, StageDuty& d) {
 }
 
 template <BoundedArchive A>
+void serialize(A& ar, Ruling& r) {
+  ar(r.number, r.settings);
+  if (r.settings.size() > ruling_bytes_max) {
+    throw ArchiveError("a ruling of " + std::to_string(r.settings.size()) +
+                       " bytes is over the limit of " + std::to_string(ruling_bytes_max));
+  }
+}
+
+template <BoundedArchive A>
 void serialize(A& ar, Confirm& m) {
   ar(m.ballot, m.standing, Finite{"the number of samples per second", m.samples_per_second},
-     m.links, m.claims, m.leaves);
+     m.links, m.claims, m.leaves, m.ruling);
   if (m.claims.size() > stage_claims_max) {
     throw ArchiveError(std::to_string(m.claims.size()) + " stages are over the limit of " +
                        std::to_string(stage_claims_max));
@@ -210,7 +219,7 @@ void serialize(A& ar, Overtaken& m) {
 template <BoundedArchive A>
 void serialize(A& ar, Start& m) {
   ar(m.ballot, m.order, m.sources, m.shares, m.standing, m.algorithm, m.slowest_from, m.slowest,
-     m.duties);
+     m.duties, m.ruling);
 }
 
 template <BoundedArchive A>

@@ -27,6 +27,7 @@
 #include "peer/reduce_peer.hpp"
 #include "peer/settings.hpp"
 #include "peer/status.hpp"
+#include "peer/switch_command.hpp"
 #include "peer/toml.hpp"
 #include "sim/algorithm_text.hpp"
 #include "sim/local/bench_allreduce.hpp"
@@ -225,7 +226,7 @@ int keygen_command(const std::string& file, const std::string& name) {
 }
 
 int status_command(const std::string& folder, bool as_json) {
-  const auto document = ask_status(folder);
+  const auto document = ask_peer(folder);
   if (!document) {
     return fail({{folder, "no running peer answers here",
                   "give the run folder of a running peer, the one its first line names"}});
@@ -532,6 +533,22 @@ int run_command_line(int argc, char** argv, const HostHooks& hooks) {
   status->add_flag("--json", as_json, "The whole document as JSON");
   status->footer("Example:\n  grapevine status runs/run-001/peer-0");
   status->callback([&] { result = status_command(status_folder, as_json); });
+
+  auto* switcher = app.add_subcommand("switch", "Make a running swarm mix by another algorithm");
+  SwitchArguments switched;
+  switcher->add_option("FOLDER", switched.folder, "The run folder of any of its peers")
+      ->required();
+  switcher->add_option("ALGORITHM", switched.algorithm,
+                       "One that works in rounds, as `grapevine algorithms` lists them");
+  switcher->add_option("--set", switched.settings, "A setting of [rounds], as rounds.gamma=0.2");
+  switcher
+      ->add_option("--wait", switched.wait_s, "Seconds to wait until the swarm has agreed")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->capture_default_str();
+  switcher->footer(
+      "All begin with it at one step that they agree on; run.mode has to be \"rounds\".\n"
+      "Example:\n  grapevine switch runs/run-001/peer-0 choco --set rounds.codec_fraction=0.05");
+  switcher->callback([&] { result = switch_command(switched); });
 
   auto* shown = app.add_subcommand("topology", "Show who mixes with whom, and how fast that is");
   TopologyArguments asked;

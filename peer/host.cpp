@@ -27,8 +27,11 @@
 #include "peer/member_cache.hpp"
 #include "peer/node.hpp"
 #include "peer/report.hpp"
+#include "peer/ruling_file.hpp"
 #include "peer/settings.hpp"
 #include "peer/status.hpp"
+#include "peer/switch_command.hpp"
+#include "peer/switched_rounds.hpp"
 #include "peer/task.hpp"
 #include "peer/worker.hpp"
 
@@ -66,7 +69,7 @@ bool is_membership(const Message& message) {
 
 class Host {
  public:
-  Host(const HostOptions& options, Task task);
+  Host(const HostOptions& options, Task task, Ruling ruling);
 
   int run();
 
@@ -87,6 +90,7 @@ class Host {
   void arm();
   void every_second();
   void sync_addresses();
+  void keep_ruling();
   void on_signal(int signal);
   void reload_authorized();
   std::string save(const AnyReplica& replica) const;
@@ -98,6 +102,7 @@ class Host {
 
   HostOptions options_;
   Task task_;
+  Ruling ruling_;  ///< That on disk.
   PeerId self_;
   std::uint64_t session_;
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
@@ -127,9 +132,10 @@ class Host {
   std::shared_ptr<Canary> final_canary_ = std::make_shared<Canary>();
 };
 
-Host::Host(const HostOptions& options, Task task)
+Host::Host(const HostOptions& options, Task task, Ruling ruling)
     : options_(options),
       task_(std::move(task)),
+      ruling_(std::move(ruling)),
       self_(peer_id(options.identity.public_key)),
       session_(random_number()),
       log_(options.folder, [this](PeerId peer) { return name_of(peer); }),
@@ -177,6 +183,13 @@ void Host::carry_out(NodeEffects& effects) {
                    "start those that are missing with --resume\n");
       }
       if (event.name == "epoch_began") told_of_lost_stage_ = false;
+      if (event.name == "ruling_not_understood") {
+        fmt::print(stderr,
+                   "the others have switched to settings that this peer cannot go by, so it leaves "
+                   "them: {}; start it from their config and program\n",
+                   event.detail);
+        exit_code_ = 2;
+      }
       if (event.name == "gradient_not_finite") {
         fmt::print(stderr,
                    "step {}: the gradient of this peer is not finite, or too large for ring.codec, "
@@ -206,11 +219,21 @@ void Host::carry_out(NodeEffects& effects) {
     if (quiet) break;
     effects = std::move(more);
   }
+  keep_ruling();
   if (node_->is_finished() && !ending_) {
     ending_ = true;
     second_.expires_after(farewell);
     second_.async_wait([this](asio::error_code) { io_.stop(); });
   }
+}
+
+/// What we have heard of last is what we go by when we are started again.
+void Host::keep_ruling() {
+  if (node_->rounds() == nullptr) return;
+  const Ruling& ruling = node_->rounds()->agreement().ruling();
+  if (ruling <= ruling_) return;
+  ruling_ = ruling;
+  if (!write_ruling(options_.folder, ruling_)) log_.write(now(), {.name = "ruling_not_written"});
 }
 
 void Host::arm() {
@@ -414,6 +437,7 @@ int Host::run() {
                                 const LaneInvite& invite) { return control_->send(to, invite); }});
   Node::Options node = node_options(options_.config, layout, task_.trainer.steps, options_.wait_for,
                                     stages != nullptr ? &stages->trainer() : nullptr);
+  node.rounds.ruling = ruling_;
   if (lent_) node.ring.memory = node.pipeline.memory = lent_.get();
   node.pipeline.resumed = point.standing;
   node.pipeline.resumed_stages = point.stages;
@@ -441,7 +465,17 @@ int Host::run() {
           feed([&](Time t, NodeEffects& out) { node_->complete(t, std::move(*done), out); });
         });
       });
-  status_.emplace(io_, options_.folder, [this] { return report_json(report()); });
+  status_.emplace(
+      io_, options_.folder,
+      StatusServer::Calls{.document = [this] { return report_json(report()); },
+                          .command =
+                              [this](const std::string& command) {
+                                std::string answer;
+                                feed([&](Time t, NodeEffects& out) {
+                                  answer = answer_command(command, *node_, t, out);
+                                });
+                                return answer;
+                              }});
   wait_for_signal();
   if (!options_.quiet) print_greeting();
 
@@ -498,12 +532,28 @@ int run_peer(const HostOptions& options) {
   keep_small_memory(options.config.run.mode);
   try {
     std::filesystem::create_directories(options.folder);
-    Task task = load_task(options.config, options.shard);
+    Config config = options.config;
+    Ruling ruling;
+    if (config.run.mode == ModeKind::rounds) {
+      if (options.resume) ruling = read_ruling(options.folder).value_or(Ruling{});
+      write_ruling(options.folder, ruling);
+    }
+    if (ruling.number > 0) {
+      SwitchedRounds switched = switched_rounds(config, ruling.settings);
+      if (!switched.problems.empty()) {
+        print({{.place = (options.folder / "ruling").string(),
+                .reason = to_string(switched.problems.front()),
+                .remedy = "remove the file, and the peer goes by its config"}});
+        return 2;
+      }
+      config.rounds.rule = switched.rule;
+    }
+    Task task = load_task(config, options.shard);
     if (!task.problems.empty()) {
       print(task.problems);
       return 2;
     }
-    return Host(options, std::move(task)).run();
+    return Host(options, std::move(task), std::move(ruling)).run();
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}: {}\n", options.name, error.what());
     return 1;

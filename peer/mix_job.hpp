@@ -39,6 +39,7 @@ struct MixOutbox {
 /// and without an outbox.
 struct MixJob {
   bool forget = false;  ///< The model is another's now.
+  std::optional<MixRule> rule;  ///< Go by this one, with nothing kept of the last.
   std::optional<MixPlace> place;
   std::optional<std::uint64_t> ends;  ///< Mix in this round,
   std::vector<MixParcel> arrived;     ///< with these.
@@ -62,9 +63,9 @@ class MixRunner {
   };
 
   MixRunner(const MixRule& rule, std::size_t elements, std::uint64_t seed)
-      : mixer_(rule, elements, seed) {}
+      : seed_(seed), mixer_(rule, elements, seed) {}
 
-  /// The first two fields.
+  /// The first three fields.
   void begin(const MixJob& job, const Host& host);
   /// The rest. `steps` are the job's; `ready` is called once messages are in the outbox.
   void run(MixJob& job, std::uint64_t step, std::uint64_t steps, const Host& host,
@@ -74,6 +75,7 @@ class MixRunner {
   Mixer<float>& mixer() { return mixer_; }
 
  private:
+  std::uint64_t seed_;
   Mixer<float> mixer_;
 };
 

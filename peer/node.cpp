@@ -164,6 +164,12 @@ void Node::settle(Time now, NodeEffects& out) {
   }
 }
 
+Problems Node::rule(Time now, std::string_view settings, NodeEffects& out) {
+  Problems problems = mode_->rule(now, settings);
+  settle(now, out);
+  return problems;
+}
+
 void Node::leave(Time now, NodeEffects& out) {
   if (leaving_) return;
   leaving_ = true;

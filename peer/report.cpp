@@ -44,6 +44,8 @@ void tell_rounds(const RoundsMode& rounds, const Membership& membership, Report&
   report.mode = ModeKind::rounds;
   report.rounds = rounds.counts();
   report.rule = rounds.options().rule;
+  report.ruling = rounds.options().ruling;
+  report.ruled_since = rounds.ruled_since();
   report.together = rounds.ranks().size();
   for (const PeerId peer : rounds.heard()) report.hears.push_back(name_of(peer, membership));
   for (const PeerId peer : rounds.hearers()) report.heard_by.push_back(name_of(peer, membership));
@@ -151,6 +153,9 @@ nlohmann::ordered_json pipeline_json(const Report& report) {
 nlohmann::ordered_json rounds_json(const Report& report) {
   return {{"kind", to_string(report.rule.kind)},
           {"topology", to_string(report.rule.topology.kind)},
+          {"ruling", report.ruling.number},
+          {"ruled_since", report.ruled_since},
+          {"settings", report.ruling.settings},
           {"together", report.together},
           {"hears", report.hears},
           {"heard_by", report.heard_by},

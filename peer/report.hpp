@@ -31,6 +31,8 @@ struct Report {
   PipelineCounts pipeline;
   RoundsCounts rounds;
   MixRule rule;                              ///< Of rounds.
+  Ruling ruling;                             ///< Where it comes from, if not from the config,
+  std::uint64_t ruled_since = 0;             ///< and from which step on.
   std::size_t together = 0;                  ///< How many are in the epoch,
   std::vector<std::string> hears, heard_by;  ///< and by name, in the round under way.
   std::string schedule, router;

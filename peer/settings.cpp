@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "peer/switched_rounds.hpp"
 #include "train/optimizer.hpp"
 
 namespace gv {
@@ -50,6 +51,9 @@ Node::Options node_options(const Config& config, const Layout& layout, std::uint
   ring.batch_max = static_cast<std::uint32_t>(lockstep_batch_max(config));
   options.rounds.batch = static_cast<std::uint32_t>(config.train.batch);
   options.rounds.state_elements = layout.size() * (1 + optimizer_vectors(config.train.optimizer));
+  options.rounds.read_ruling = [config](std::string_view settings) {
+    return switched_rounds(config, settings);
+  };
   if (stages != nullptr) fill_in(options.pipeline, config, *stages);
   return options;
 }

@@ -25,6 +25,8 @@ namespace {
 
 constexpr const char* socket_name = "status.sock";
 constexpr std::size_t document_bytes_max = 4 << 20;
+constexpr std::size_t command_bytes_max = 64 << 10;
+constexpr std::chrono::seconds command_time_max{5};
 
 /// A Unix socket's path has room for 107 characters and run folders can be deeper, so the folder is
 /// named through a descriptor of it.
@@ -87,17 +89,28 @@ std::string rounds_lines(const nlohmann::json& rounds) {
     }
     return text.empty() ? std::string("nobody") : text;
   };
-  return fmt::format("  round {} of {} on {}, {} together: hears {}, is heard by {}; losses {}\n",
-                     rounds.value("rounds", 0ULL), rounds.value("kind", ""),
-                     rounds.value("topology", ""), rounds.value("together", 0ULL), names("hears"),
-                     names("heard_by"), rounds.value("losses", 0ULL));
+  std::string out =
+      fmt::format("  round {} of {} on {}, {} together: hears {}, is heard by {}; losses {}\n",
+                  rounds.value("rounds", 0ULL), rounds.value("kind", ""),
+                  rounds.value("topology", ""), rounds.value("together", 0ULL), names("hears"),
+                  names("heard_by"), rounds.value("losses", 0ULL));
+  if (rounds.value("ruling", 0ULL) > 0) {
+    std::string settings = rounds.value("settings", "");
+    while (!settings.empty() && settings.back() == '\n') settings.pop_back();
+    for (std::size_t at = 0; (at = settings.find('\n', at)) != std::string::npos;) {
+      settings.replace(at, 1, ", ");
+    }
+    out += fmt::format("  switched since step {} to {}\n", rounds.value("ruled_since", 0ULL),
+                       settings);
+  }
+  return out;
 }
 
 }  // namespace
 
 struct StatusServer::Impl : std::enable_shared_from_this<StatusServer::Impl> {
-  Impl(asio::io_context& io, const std::filesystem::path& where, std::function<std::string()> make)
-      : folder(where), handle(where), document(std::move(make)), acceptor(io) {
+  Impl(asio::io_context& io, const std::filesystem::path& where, Calls made)
+      : folder(where), handle(where), calls(std::move(made)), acceptor(io) {
     if (!handle.is_open()) {
       throw std::runtime_error(folder.string() + ": cannot be opened: " + std::strerror(errno));
     }
@@ -117,25 +130,48 @@ struct StatusServer::Impl : std::enable_shared_from_this<StatusServer::Impl> {
     acceptor.async_accept([self = shared_from_this()](asio::error_code error,
                                                       asio::local::stream_protocol::socket peer) {
       if (error == asio::error::operation_aborted || !self->acceptor.is_open()) return;
-      if (!error) {
-        auto socket = std::make_shared<asio::local::stream_protocol::socket>(std::move(peer));
-        auto text = std::make_shared<std::string>(self->document());
-        asio::async_write(*socket, asio::buffer(*text),
-                          [socket, text](asio::error_code, std::size_t) {});
-      }
+      if (!error) self->answer(std::make_shared<Visit>(std::move(peer)));
       self->accept();
     });
   }
 
+  /// Somebody at the other end.
+  struct Visit {
+    explicit Visit(asio::local::stream_protocol::socket peer)
+        : socket(std::move(peer)), timer(socket.get_executor()) {}
+    asio::local::stream_protocol::socket socket;
+    asio::steady_timer timer;
+    std::string text;
+  };
+
+  void answer(const std::shared_ptr<Visit>& visit) {
+    visit->timer.expires_after(command_time_max);
+    visit->timer.async_wait([visit](asio::error_code cancelled) {
+      asio::error_code ignored;
+      if (!cancelled) visit->socket.close(ignored);
+    });
+    asio::async_read(visit->socket, asio::dynamic_buffer(visit->text, command_bytes_max),
+                     [self = shared_from_this(), visit](asio::error_code end, std::size_t) {
+                       if (end != asio::error::eof || !self->acceptor.is_open()) return;
+                       const Calls& calls = self->calls;
+                       visit->text =
+                           visit->text.empty() ? calls.document() : calls.command(visit->text);
+                       asio::async_write(visit->socket, asio::buffer(visit->text),
+                                         [visit](asio::error_code, std::size_t) {
+                                           visit->timer.cancel();
+                                         });
+                     });
+  }
+
   std::filesystem::path folder;
   FolderHandle handle;
-  std::function<std::string()> document;
+  Calls calls;
   asio::local::stream_protocol::acceptor acceptor;
 };
 
 StatusServer::StatusServer(asio::io_context& io, const std::filesystem::path& folder,
-                           std::function<std::string()> document)
-    : impl_(std::make_shared<Impl>(io, folder, std::move(document))) {
+                           Calls calls)
+    : impl_(std::make_shared<Impl>(io, folder, std::move(calls))) {
   impl_->accept();
 }
 
@@ -145,7 +181,8 @@ StatusServer::~StatusServer() {
   ::unlink((impl_->folder / socket_name).c_str());
 }
 
-std::optional<std::string> ask_status(const std::filesystem::path& folder, int timeout_ms) {
+std::optional<std::string> ask_peer(const std::filesystem::path& folder, std::string_view command,
+                                    int timeout_ms) {
   const FolderHandle handle(folder);
   if (!handle.is_open()) return std::nullopt;
   const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -155,7 +192,11 @@ std::optional<std::string> ask_status(const std::filesystem::path& folder, int t
   const std::string path = handle.socket_path();
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   std::optional<std::string> answer;
-  if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
+  const bool told = ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
+                    ::send(fd, command.data(), command.size(), MSG_NOSIGNAL) ==
+                        static_cast<ssize_t>(command.size()) &&
+                    ::shutdown(fd, SHUT_WR) == 0;
+  if (told) {
     std::string text;
     while (text.size() < document_bytes_max) {
       pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
@@ -174,9 +215,9 @@ std::optional<std::string> ask_status(const std::filesystem::path& folder, int t
   return answer;
 }
 
-void ask_status(asio::io_context& io, const std::filesystem::path& folder,
-                std::chrono::milliseconds limit,
-                std::function<void(std::optional<std::string>)> then) {
+void ask_peer(asio::io_context& io, const std::filesystem::path& folder, std::string_view command,
+              std::chrono::milliseconds limit,
+              std::function<void(std::optional<std::string>)> then) {
   struct Question {
     explicit Question(asio::io_context& loop) : socket(loop), timer(loop) {}
     asio::local::stream_protocol::socket socket;
@@ -190,6 +231,9 @@ void ask_status(asio::io_context& io, const std::filesystem::path& folder,
   question->socket.open({}, error);
   if (!error) question->socket.non_blocking(true, error);
   if (!error) question->socket.connect({handle.socket_path()}, error);
+  // Commands are short, so there is room for one at once.
+  if (!error) asio::write(question->socket, asio::buffer(command), error);
+  if (!error) question->socket.shutdown(asio::socket_base::shutdown_send, error);
   if (error) {
     asio::post(io, [then = std::move(then)] { then(std::nullopt); });
     return;

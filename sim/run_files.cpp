@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "consensus/topology/topology.hpp"
+#include "peer/switched_rounds.hpp"
 #include "peer/toml.hpp"
 
 namespace gv {
@@ -53,6 +54,27 @@ Problems topology_problems(const RunFiles& files, std::size_t peers, const std::
     problems.push_back({path + ": scenario.neighbours",
                         "peers that know only some cannot agree on a topology of all",
                         "leave neighbours out, or gossip.topology"});
+  }
+  return problems;
+}
+
+Problems switch_problems(const RunFiles& files, std::size_t peers, const std::string& path) {
+  Problems problems;
+  Config config = files.config;
+  config.run.peers = peers;
+  for (std::size_t i = 0; i < files.scenario.faults.size(); ++i) {
+    const FaultRule& rule = files.scenario.faults[i];
+    if (rule.kind != FaultKind::switch_to) continue;
+    const std::string place = path + ": scenario.fault[" + std::to_string(i) + "]";
+    if (config.run.mode != ModeKind::rounds) {
+      problems.push_back({place, "these peers cannot switch while they run",
+                          "run.mode = \"rounds\" can, or leave it out"});
+      continue;
+    }
+    for (Problem& problem : switched_rounds(config, ruling_settings(rule.algorithm)).problems) {
+      problems.push_back(
+          {place + ": " + rule.algorithm, std::move(problem.reason), std::move(problem.remedy)});
+    }
   }
   return problems;
 }

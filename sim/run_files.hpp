@@ -24,4 +24,7 @@ RunFiles read_run_files(const std::string& config, const std::string& faults = {
 /// config's own run.peers, and with the scenario's neighbours. `path` names the config.
 Problems topology_problems(const RunFiles& files, std::size_t peers, const std::string& path);
 
+/// What is wrong with the algorithms that a scenario has so many peers switch to.
+Problems switch_problems(const RunFiles& files, std::size_t peers, const std::string& path);
+
 }  // namespace gv

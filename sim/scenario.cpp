@@ -41,7 +41,8 @@ const std::vector<std::pair<std::string, FaultKind>>& fault_names() {
       {"clock_jump", FaultKind::clock_jump},
       {"clock_rate", FaultKind::clock_rate},
       {"disk_full", FaultKind::disk_full},
-      {"slow_disk", FaultKind::slow_disk}};
+      {"slow_disk", FaultKind::slow_disk},
+      {"switch", FaultKind::switch_to}};
   return names;
 }
 
@@ -202,6 +203,9 @@ const std::vector<Setting<FaultRule>>& fault_settings() {
     list.push_back(with("kind = \"slow_link\"", is(FaultKind::slow_link),
                         rule.number("bandwidth_mbit", GV_FIELD(quality.bandwidth), {0, 1e9},
                                     "megabits a second at most; 0 = as it was")));
+    list.push_back(with("kind = \"switch\"", is(FaultKind::switch_to),
+                        rule.text("algorithm", GV_FIELD(algorithm),
+                                  "what all are to mix by, as `grapevine algorithms` lists them")));
     return list;
   }();
   return all;
@@ -325,6 +329,8 @@ class Reading {
     lacks((rule.kind == FaultKind::slow_cpu || rule.kind == FaultKind::clock_rate) &&
               rule.factor == 1,
           "a factor", "factor = 0.1");
+    lacks(rule.kind == FaultKind::switch_to && rule.algorithm.empty(), "an algorithm",
+          "algorithm = \"diffusion\"");
     lacks(rule.kind == FaultKind::partition && rule.peers.all, "peers on one side",
           "peers = \"0-3\"; the other side is everybody else");
   }
@@ -522,6 +528,7 @@ std::string to_string(const Happening& happening) {
   text += to_string(rule.kind);
   if (rule.kind != FaultKind::heal) text += " " + to_string(rule.peers);
   if (has_two_ends(rule.kind)) text += " to " + to_string(rule.to);
+  if (rule.kind == FaultKind::switch_to) text += " to " + rule.algorithm;
   if (is_chance(rule.kind)) text += fmt::format(" {:g} %", 100 * rule.probability);
   if (happening.begins && rule.lasts > Duration{}) {
     text += fmt::format(" for {:g} s", seconds(rule.lasts));

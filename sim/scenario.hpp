@@ -75,6 +75,7 @@ enum class FaultKind {
   clock_rate,  ///< The peer's clock runs `factor` times as fast. Virtual peers only.
   disk_full,   ///< Checkpoints cannot be written. Virtual peers only.
   slow_disk,   ///< Writing a checkpoint takes `jump` longer. Virtual peers only.
+  switch_to,   ///< No fault: the peer is told that all go by `algorithm` from now on.
 };
 
 std::string_view to_string(FaultKind kind);
@@ -97,7 +98,8 @@ struct FaultRule {
   double probability = 0;
   double factor = 1;
   Duration jump{};
-  LinkQuality quality;  ///< Latency and bandwidth of slow_link.
+  LinkQuality quality;    ///< Latency and bandwidth of slow_link.
+  std::string algorithm;  ///< The name that switch_to gives.
 };
 
 /// What virtual peers compute.

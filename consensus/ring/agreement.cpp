@@ -33,7 +33,8 @@ Epoch epoch_of(const Start& start) {
           .algorithm = start.algorithm,
           .slowest_from = start.slowest_from,
           .slowest = start.slowest,
-          .duties = start.duties};
+          .duties = start.duties,
+          .ruling = start.ruling};
 }
 
 }  // namespace
@@ -142,7 +143,7 @@ void RingAgreement::propose(Time now, Effects& out) {
   proposed_at_ = now;
   ask_again_at_ = now + patience() / 3;
   answers_.clear();
-  answers_[self_] = {standing_, speed_, links_, claims_, leaving_};
+  answers_[self_] = {standing_, speed_, links_, claims_, leaving_, ruling_};
   asked_ = candidates_;
   std::erase(asked_, self_);
   for (const PeerId peer : asked_) ask(peer, out);
@@ -259,7 +260,12 @@ void RingAgreement::decide(Time now, Effects& out) {
     become_left_out({.id = promised_});
     return;
   }
-  const std::optional<Start> start = options_.stage_seconds.empty() ? lockstep() : pipeline();
+  std::optional<Start> start = options_.stage_seconds.empty() ? lockstep() : pipeline();
+  if (start) {
+    for (const auto& [peer, answer] : answers_) {
+      start->ruling = std::max(start->ruling, answer.ruling);
+    }
+  }
   for (const PeerId peer : asked_) {
     // Who did not answer learns that it is not in, should it hear of it.
     const auto answer = answers_.find(peer);
@@ -303,6 +309,7 @@ void RingAgreement::begin(Time, Epoch epoch, Effects& out) {
   proposing_ = false;
   answered_ = false;
   ask_again_at_ = never;
+  set_ruling(epoch.ruling);
   last_choice_ = {.order = epoch.order, .algorithm = epoch.algorithm, .slowest = {}};
   last_shares_.clear();
   for (std::size_t i = 0; i < epoch.order.size(); ++i) {
@@ -317,7 +324,8 @@ void RingAgreement::confirm(Effects& out) const {
                                        .samples_per_second = speed_,
                                        .links = links_,
                                        .claims = claims_,
-                                       .leaves = leaving_});
+                                       .leaves = leaving_,
+                                       .ruling = ruling_});
 }
 
 void RingAgreement::receive(Time now, PeerId from, const Message& message, Effects& out) {
@@ -372,7 +380,7 @@ void RingAgreement::receive(Time now, PeerId from, const Confirm& message, Effec
       proposing_ && message.ballot == promised_ && std::ranges::find(asked_, from) != asked_.end();
   if (!awaited) return;
   const Answer answer{message.standing, message.samples_per_second, message.links, message.claims,
-                      message.leaves};
+                      message.leaves, message.ruling};
   if (answers_.emplace(from, answer).second) measure(now);
   if (answers_.size() == asked_.size() + 1) decide(now, out);
 }

@@ -1,11 +1,13 @@
 // Who works in lockstep from which model on: agreed without a leader, anew after every loss.
 #pragma once
 
+#include <algorithm>
 #include <compare>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "consensus/base/time.hpp"
@@ -26,6 +28,7 @@ struct Epoch {
   PeerId slowest_from{};          ///< Where the link begins that sums wait for.
   LinkReport slowest;             ///< That link; of 0 bytes a second if none was measured.
   std::vector<StageDuty> duties;  ///< In a pipeline: who carries which stage.
+  Ruling ruling;                  ///< All go by this one.
 
   /// Names the epoch in pieces and words.
   std::uint64_t key() const { return key_of(id); }
@@ -79,6 +82,10 @@ class RingAgreement {
   /// The epoch that began without us, who leave, and whose duties may name us as a source; null
   /// before that is decided.
   const Epoch* farewell() const { return farewell_ ? &*farewell_ : nullptr; }
+  /// What all are to go by from the next epoch on, unless somebody knows of a newer one.
+  void set_ruling(Ruling ruling) { ruling_ = std::max(ruling_, std::move(ruling)); }
+  /// The newest we have heard of. The epoch under way may not know it.
+  const Ruling& ruling() const { return ruling_; }
   /// How long an operation takes of late; 0 = not known yet.
   void set_operation_seconds(double seconds) { operation_seconds_ = seconds; }
   /// What is assumed of where we all are.
@@ -117,6 +124,7 @@ class RingAgreement {
     std::vector<LinkReport> links;
     std::vector<StageClaim> claims;
     bool leaves = false;
+    Ruling ruling;
   };
 
   void stand_still(Time now);
@@ -156,6 +164,7 @@ class RingAgreement {
   EpochId promised_;               ///< The newest ballot we answered; older ones are void.
   std::uint64_t newest_seen_ = 0;  ///< Counter of the latest ballot we have heard of.
   std::optional<Epoch> epoch_;
+  Ruling ruling_;
   bool leaving_ = false;
   std::optional<Epoch> farewell_;
   std::optional<Start> decided_;  ///< Our own last decision, for those who ask again.

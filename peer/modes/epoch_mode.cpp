@@ -79,7 +79,8 @@ void EpochMode::look_for_renewal(Time now, Effects& out) {
   }
   const Epoch& epoch = *agreement_.epoch();
   renewal_due_ = renewal_due_ || renewal_.newcomers_wait(now, agreement_, candidates_, out) ||
-                 (is_planned() && renewal_.ballot_is_due(epoch, candidates_, operations_));
+                 (is_planned() && renewal_.ballot_is_due(epoch, candidates_, operations_)) ||
+                 epoch.ruling < agreement_.ruling();
   if (renewal_due_ && is_between_operations()) end_epoch(now, {}, out);
 }
 
@@ -108,9 +109,13 @@ void EpochMode::operation_done(Time now, std::uint64_t from_step, std::uint64_t 
 }
 
 void EpochMode::become_unfit(std::uint64_t step, Effects& out) {
+  become_stuck({.name = "gradient_not_finite", .numbers = {{"step", static_cast<double>(step)}}},
+               out);
+}
+
+void EpochMode::become_stuck(Event why, Effects& out) {
   stuck_ = true;
-  out.events.push_back(
-      {.name = "gradient_not_finite", .numbers = {{"step", static_cast<double>(step)}}});
+  out.events.push_back(std::move(why));
 }
 
 // ---- What comes ----

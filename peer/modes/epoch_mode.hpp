@@ -91,6 +91,8 @@ class EpochMode : public Mode {
   void end_handing_over() { handing_over_ = false; }
   /// With what we bring everybody's model would be lost. They go on without us.
   void become_unfit(std::uint64_t step, Effects& out);
+  /// We cannot go on with the others, and leave.
+  void become_stuck(Event why, Effects& out);
 
   RingAgreement agreement_;
   Interruptions interruptions_;

@@ -4,8 +4,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
+#include "consensus/base/problems.hpp"
 #include "consensus/effects.hpp"
 #include "consensus/membership/membership.hpp"
 #include "peer/replica.hpp"
@@ -61,6 +63,9 @@ class Mode {
 
   /// Our incarnation rose: others thought us dead or suspected us.
   virtual void woke_up(Time, Membership&, Effects&) {}
+
+  /// From an agreed moment on all are to go by these settings. Empty, or why that cannot be.
+  virtual Problems rule(Time now, std::string_view settings);
 
   /// Nothing new with others; ends with a last job that saves, after which finished() is true.
   void leave(Time now, Membership& members, Effects& out, std::vector<Job>& jobs);

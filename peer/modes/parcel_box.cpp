@@ -1,7 +1,7 @@
 // Blocks become messages.
 #include "peer/modes/parcel_box.hpp"
 
-#include <cstring>
+#include <utility>
 
 namespace gv {
 namespace {
@@ -9,60 +9,88 @@ namespace {
 /// Epochs that may begin next: ballots under way. What belongs to older ones goes.
 constexpr std::size_t keys_kept = 3;
 
+/// Where rounds never end, so many of each peer's newest are known to have come. Blocks overtake
+/// each other by less.
+constexpr std::size_t taken_kept = 64;
+
 }  // namespace
 
 void ParcelBox::enter(std::uint64_t key) {
   key_ = key;
   received_ = 0;
   whole_.clear();
-  std::map<Name, Coming> ours;
-  if (const auto early = coming_.find(key); early != coming_.end()) ours = std::move(early->second);
+  open_from_ = 0;
+  open_from_each_.clear();
+  std::map<Name, Coming> early;
+  if (const auto found = coming_.find(key); found != coming_.end()) early.swap(found->second);
   coming_.clear();
-  for (auto& [name, coming] : ours) {
-    received_ += coming.filled;
-    if (coming.filled == coming.bytes->size()) {
-      whole_[name] = std::move(coming.bytes);
-    } else {
-      coming_[key][name] = std::move(coming);
-    }
+  for (auto& [name, bytes] : early) {
+    if (bytes.size() > size_(name.second)) continue;
+    received_ += bytes.size();
+    coming_[key][name] = std::move(bytes);
+    settle(name);
   }
 }
 
 bool ParcelBox::receive(PeerId from, const Block& block) {
   const Name name{from, block.id.number};
   const std::uint64_t key = block.id.session;
-  if (block.id.owner != from || (key == key_ && whole_.contains(name))) return false;
+  if (block.id.owner != from || (key == key_ && is_over(name))) return false;
   if (!coming_.contains(key) && coming_.size() >= keys_kept) {
     auto oldest = coming_.begin();
     if (oldest->first == key_) ++oldest;
     coming_.erase(oldest);
   }
-  const std::size_t size = size_(block.id.number);
-  Coming& coming = coming_[key][name];
-  if (!coming.bytes) coming.bytes = std::make_shared<std::vector<std::byte>>(size);
-  if (block.offset != coming.filled || block.bytes.size() > size - coming.filled) return false;
-  std::memcpy(coming.bytes->data() + coming.filled, block.bytes.data(), block.bytes.size());
-  coming.filled += block.bytes.size();
+  Coming& bytes = coming_[key][name];
+  const std::size_t size = key == key_ ? size_(block.id.number) : early_max_;
+  if (block.offset != bytes.size() || block.bytes.size() > size - bytes.size()) return false;
+  if (key == key_) bytes.reserve(size);
+  bytes.insert(bytes.end(), block.bytes.begin(), block.bytes.end());
   if (key != key_) return true;
   received_ += block.bytes.size();
-  if (coming.filled < size) return true;
-  whole_[name] = std::move(coming.bytes);
-  coming_[key].erase(name);
+  settle(name);
   return true;
+}
+
+/// The message of this epoch is whole if all of it is there.
+void ParcelBox::settle(const Name& name) {
+  Coming& bytes = coming_[key_][name];
+  if (bytes.size() < size_(name.second)) return;
+  whole_[name] = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+  coming_[key_].erase(name);
+}
+
+/// It has come, or does not count any more.
+bool ParcelBox::is_over(const Name& name) const {
+  const auto& [from, round] = name;
+  const auto open = open_from_each_.find(from);
+  return round < open_from_ || (open != open_from_each_.end() && round < open->second) ||
+         whole_.contains(name);
 }
 
 std::vector<ParcelBox::Parcel> ParcelBox::take(std::uint64_t last) {
   std::vector<Parcel> parcels;
+  std::map<PeerId, std::size_t> taken;
   for (auto& [name, bytes] : whole_) {
-    if (!bytes || name.second > last) continue;
-    parcels.push_back({name.first, name.second, std::exchange(bytes, nullptr)});
+    if (bytes && name.second <= last) {
+      parcels.push_back({name.first, name.second, std::exchange(bytes, nullptr)});
+    }
+    taken[name.first] += bytes == nullptr;
   }
+  std::erase_if(whole_, [&](const auto& parcel) {
+    const auto& [from, round] = parcel.first;
+    if (parcel.second || taken[from] <= taken_kept) return false;
+    --taken[from];
+    open_from_each_[from] = round + 1;
+    return true;
+  });
   return parcels;
 }
 
-void ParcelBox::forget_before(std::uint64_t round) {
-  std::erase_if(whole_,
-                [&](const auto& parcel) { return parcel.first.second < round && !parcel.second; });
+void ParcelBox::close_before(std::uint64_t round) {
+  open_from_ = round;
+  std::erase_if(whole_, [&](const auto& parcel) { return parcel.first.second < round; });
+  std::erase_if(coming_[key_], [&](const auto& parcel) { return parcel.first.second < round; });
 }
 
 }  // namespace gv

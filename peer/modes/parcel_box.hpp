@@ -22,13 +22,15 @@ class ParcelBox {
   /// How long a message of that round is.
   using Size = std::function<std::size_t(std::uint64_t round)>;
 
-  explicit ParcelBox(Size size) : size_(std::move(size)) {}
+  /// `size` is asked for the epoch we are in alone. What comes early may have another, but is never
+  /// longer than `early_max`.
+  ParcelBox(Size size, std::size_t early_max) : size_(std::move(size)), early_max_(early_max) {}
 
-  /// Only what belongs to the epoch of this key is of use from here on.
+  /// Only what belongs to the epoch of this key is of use from here on, and has its sizes.
   void enter(std::uint64_t key);
 
   /// A block of a message, of the epoch we are in or of another that may begin. False if it is no
-  /// next block of anything.
+  /// next block of anything: links may bring a block twice, and a message counts once.
   bool receive(PeerId from, const Block& block);
 
   /// A whole message of this peer and round has come, whether it was taken or not.
@@ -41,24 +43,27 @@ class ParcelBox {
   };
   /// All whole messages that were not taken before, of rounds up to `last`, by peer and round.
   std::vector<Parcel> take(std::uint64_t last);
-  /// Nobody asks for rounds before this one any more.
-  void forget_before(std::uint64_t round);
+  /// Rounds before this one are over: nobody asks for them, and what comes of them is too late.
+  void close_before(std::uint64_t round);
 
   /// Bytes that have come in this epoch.
   std::uint64_t received() const { return received_; }
 
  private:
-  /// What began to come under a key that may be the next epoch's.
-  struct Coming {
-    std::shared_ptr<std::vector<std::byte>> bytes;
-    std::size_t filled = 0;
-  };
+  /// What has come of a message so far.
+  using Coming = std::vector<std::byte>;
   using Name = std::pair<PeerId, std::uint64_t>;
 
+  void settle(const Name& name);
+  bool is_over(const Name& name) const;
+
   Size size_;
+  std::size_t early_max_;
   std::uint64_t key_ = 0;
   std::map<std::uint64_t, std::map<Name, Coming>> coming_;  ///< By key.
   std::map<Name, Bytes> whole_;                             ///< Null: it was taken.
+  std::uint64_t open_from_ = 0;                             ///< Earlier rounds are over,
+  std::map<PeerId, std::uint64_t> open_from_each_;          ///< and of each peer's, these.
   std::uint64_t received_ = 0;
 };
 

@@ -2,6 +2,7 @@
 #include "peer/modes/rounds.hpp"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "consensus/base/check.hpp"
@@ -19,6 +20,12 @@ RingAgreement::Options agreement_options(const CourseOptions& course,
   return agreement;
 }
 
+/// A bound for messages of an epoch whose rule is not known yet: two values for each element, and
+/// where each belongs.
+std::size_t early_bytes_max(std::size_t elements) {
+  return 4096 + elements * 2 * (sizeof(float) + sizeof(std::uint32_t));
+}
+
 }  // namespace
 
 RoundsMode::RoundsMode(PeerId self, std::uint64_t session, const CourseOptions& course,
@@ -27,9 +34,16 @@ RoundsMode::RoundsMode(PeerId self, std::uint64_t session, const CourseOptions& 
       session_(session),
       options_(options),
       states_(self, course.layout_hash, options.state_elements, options.memory),
-      box_([rule = options.rule, elements = course.elements](std::uint64_t round) {
-        return mix_message_bytes<float>(rule, elements, round);
-      }) {}
+      box_(
+          [this](std::uint64_t round) {
+            return mix_message_bytes<float>(options_.rule, course_.elements, round);
+          },
+          early_bytes_max(course.elements)) {
+  options_.ruling = {};
+  if (options.ruling.number == 0) return;
+  agreement_.set_ruling(options.ruling);
+  check(adopt(options.ruling).empty(), "a resumed ruling can be read");
+}
 
 RoundsCounts RoundsMode::counts() const {
   RoundsCounts counts = counts_;
@@ -66,6 +80,7 @@ void RoundsMode::begin_epoch(Time now, const Epoch& epoch, Effects& out) {
   order_ = epoch.order;
   std::ranges::sort(order_);  // Ranks go by id, whatever order a ring would have.
   rank_ = static_cast<std::size_t>(std::ranges::find(order_, self_) - order_.begin());
+  go_by(epoch, out);
   plan_.emplace(options_.rule, order_.size(), course_.run_seed);
   round_ = 0;
   box_.enter(epoch_key_);
@@ -82,6 +97,52 @@ void RoundsMode::begin_epoch(Time now, const Epoch& epoch, Effects& out) {
   } else {
     agreement_.set_standing(epoch.standing);
   }
+}
+
+/// What the epoch is ruled by.
+void RoundsMode::go_by(const Epoch& epoch, Effects& out) {
+  if (epoch.ruling == options_.ruling) return;
+  const Problems problems = adopt(epoch.ruling);
+  if (!problems.empty()) {
+    // Whoever asked for it could read it: that is another program, or other settings.
+    become_stuck({.name = "ruling_not_understood", .detail = to_string(problems.front())}, out);
+    return;
+  }
+  switches_ = true;
+  ruled_since_ = epoch.standing.operation;
+  out.events.push_back({.name = "algorithm_switched",
+                        .detail = epoch.ruling.settings,
+                        .numbers = {{"ruling", static_cast<double>(epoch.ruling.number)},
+                                    {"operation", static_cast<double>(epoch.standing.operation)}}});
+}
+
+/// Its rule and period are ours, unless it cannot be read.
+Problems RoundsMode::adopt(const Ruling& ruling) {
+  if (!options_.read_ruling) return EpochMode::rule({}, {});
+  SwitchedRounds switched = options_.read_ruling(ruling.settings);
+  if (!switched.problems.empty()) return std::move(switched.problems);
+  options_.rule = std::move(switched.rule);
+  options_.period = switched.period;
+  options_.ruling = ruling;
+  return {};
+}
+
+/// With what is under way done, all begin an epoch that goes by it.
+Problems RoundsMode::rule(Time, std::string_view settings) {
+  if (!options_.read_ruling) return EpochMode::rule({}, settings);
+  if (leaving_ || phase_ == Phase::done) {
+    return {{.place = "run", .reason = "training is over here", .remedy = "ask a peer that trains"}};
+  }
+  if (settings.size() > ruling_bytes_max) {
+    return {{.place = "settings",
+             .reason = "longer than " + std::to_string(ruling_bytes_max) + " bytes",
+             .remedy = "leave out what has its default"}};
+  }
+  SwitchedRounds switched = options_.read_ruling(settings);
+  if (switched.problems.empty()) {
+    agreement_.set_ruling({agreement_.ruling().number + 1, std::string(settings)});
+  }
+  return std::move(switched.problems);
 }
 
 void RoundsMode::abandon() {
@@ -125,8 +186,7 @@ void RoundsMode::go_on(Time now, Effects& out) {
   }
   sent_ = false;
   ++round_;
-  box_.forget_before(staleness == unbounded_staleness ? round_
-                                                      : round_ - std::min(round_, staleness));
+  if (staleness != unbounded_staleness) box_.close_before(round_ - std::min(round_, staleness));
   const Standing before = agreement_.standing();
   const std::uint64_t steps = steps_at(before.operation);
   Standing after = before;
@@ -232,6 +292,7 @@ void RoundsMode::next_job(Time, std::vector<Job>& jobs, Effects& out) {
   }
   const bool takes_part = is_in_epoch() && is_ready() && !leaving_;
   if (takes_part) mix.place = std::exchange(place_, std::nullopt);
+  if (mix.place && std::exchange(switches_, false)) mix.rule = options_.rule;
   if (takes_part && mix.place && gives_state_) job.state = states_.blank(agreement_.standing());
   mix.ends = std::exchange(ends_, std::nullopt);
   mix.arrived = std::exchange(arrived_, {});

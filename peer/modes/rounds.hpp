@@ -42,9 +42,13 @@ class RoundsMode final : public EpochMode {
   void lane_lost(Time now, PeerId peer, Effects& out) override;
   void lane_refused(Time now, PeerId peer, Effects& out) override;
   void gradient_ready(Time now, std::uint64_t job, std::size_t begin, Effects& out) override;
+  Problems rule(Time now, std::string_view settings) override;
 
   RoundsCounts counts() const;
+  /// As they are now: a ruling changes the rule and the period.
   const RoundsOptions& options() const { return options_; }
+  /// The step from which on we go by the newest ruling.
+  std::uint64_t ruled_since() const { return ruled_since_; }
   /// Of the newest epoch, by rank.
   const std::vector<PeerId>& ranks() const { return order_; }
   /// Whom we hear in the round under way, and who hears us.
@@ -77,6 +81,8 @@ class RoundsMode final : public EpochMode {
   void serve(Effects& out);
   bool is_complete() const;
   std::uint64_t steps_at(std::uint64_t step) const;
+  void go_by(const Epoch& epoch, Effects& out);
+  Problems adopt(const Ruling& ruling);
   bool rests() const;
 
   std::uint64_t session_;
@@ -87,7 +93,8 @@ class RoundsMode final : public EpochMode {
   std::size_t rank_ = 0;
   std::optional<RoundPlan> plan_;
   std::optional<MixPlace> place_;      ///< To be told by the next job.
-  bool forgets_ = false;               ///< The same.
+  bool switches_ = false;              ///< The next job is told of another rule,
+  std::uint64_t ruled_since_ = 0;      ///< which we go by from that step on.
   bool gives_state_ = false;           ///< The next job copies the state for those who lack one,
   VectorPool::Vector state_;           ///< for whom it is kept as long as the epoch lasts.
   std::uint64_t round_ = 0;            ///< The one that is next, or under way.

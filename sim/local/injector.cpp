@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "peer/switched_rounds.hpp"
+
 namespace gv {
 namespace {
 
@@ -147,6 +149,10 @@ bool Injector::befall(const Happening& happening, std::size_t number) {
     case FaultKind::join:
       if (peer.state() != State::absent) return false;
       calls_.start(number, false);
+      return true;
+    case FaultKind::switch_to:
+      if (peer.state() != State::running || peer.is_stopped()) return false;
+      calls_.rule(number, ruling_settings(happening.rule.algorithm));
       return true;
     case FaultKind::slow_cpu:
       peer.slow(happening.fault, happening.rule.factor);

@@ -31,6 +31,7 @@ class Injector {
   struct Calls {
     std::function<void(std::size_t peer, bool resume)> start;
     std::function<void(const Happening&)> links;   ///< One that befalls links.
+    std::function<void(std::size_t peer, const std::string& settings)> rule;
     std::function<void(const std::string&)> tell;  ///< A line for people.
   };
 

@@ -161,7 +161,7 @@ void Launch::wait_for_address(LaunchedPeer& peer) {
   // Bounded by the deadline; the peer's own end is noticed at once.
   const auto give_up = Clock::now() + start_deadline;
   while (Clock::now() < give_up && peer.state() == State::running) {
-    if (const auto document = ask_status(peer.folder())) {
+    if (const auto document = ask_peer(peer.folder())) {
       const Json json = Json::parse(*document, nullptr, false);
       if (json.is_object() && json.contains("self")) {
         first_address_ = peer.name() + "@" + json["self"].value("advertised", "");
@@ -189,7 +189,7 @@ void Launch::ask_all() {
   for (LaunchedPeer& peer : peers_) {
     if (peer.state() != State::running || peer.is_stopped()) continue;
     const std::size_t life = peer.lives();
-    ask_status(io_, peer.folder(), status_limit,
+    ask_peer(io_, peer.folder(), {}, status_limit,
                [this, &peer, life](const std::optional<std::string>& document) {
                  if (!document || peer.lives() != life) return;
                  Json json = Json::parse(*document, nullptr, false);
@@ -338,6 +338,10 @@ int launch(const LaunchOptions& options) {
   }
   for (Problem& problem : topology_problems(files, options.peers, options.config)) {
     problems.push_back(std::move(problem));
+  }
+  if (problems.empty()) {
+    problems = switch_problems(files, options.peers,
+                               options.faults.empty() ? options.config : options.faults);
   }
   if (!problems.empty()) {
     for (const Problem& problem : problems) fmt::print(stderr, "{}\n", to_string(problem));

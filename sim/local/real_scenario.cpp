@@ -4,11 +4,17 @@
 #include <filesystem>
 #include <utility>
 
+#include "peer/status.hpp"
+#include "peer/switch_command.hpp"
+
 namespace gv {
 namespace {
 
 /// Faults are drawn for so long.
 constexpr Duration timeline_end = std::chrono::hours(6);
+
+/// A peer answers a command within this time, or is not waited for.
+constexpr std::chrono::seconds command_limit{2};
 
 /// A peer is told of so many others to join.
 constexpr std::size_t joins_max = 3;
@@ -43,6 +49,13 @@ RealScenario::RealScenario(asio::io_context& io, const Scenario& scenario, std::
                                         [this](const Happening& happening) {
                                           links_.apply(happening);
                                           if (proxy_) proxy_->refresh();
+                                        },
+                                    .rule =
+                                        [this, &io](std::size_t peer, const std::string& settings) {
+                                          // What comes of it is in the peer's events.
+                                          ask_peer(io, peers_[peer].folder(),
+                                                   switch_command_text(settings), command_limit,
+                                                   [](const auto&) {});
                                         },
                                     .tell = std::move(calls.tell)});
 }

@@ -8,11 +8,14 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "consensus/mixing/mix_rule.hpp"
+#include "peer/algorithms.hpp"
 #include "peer/config_settings.hpp"
+#include "peer/switched_rounds.hpp"
 #include "train/layout.hpp"
 
 namespace gv {
@@ -21,6 +24,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::uint64_t endless_steps = std::uint64_t{1} << 40;
+/// Longer rounds would leave none for a world of a minute.
+constexpr std::uint64_t round_steps_max = 16;
 
 double between(Rng& rng, double low, double high) { return low + (high - low) * rng.uniform(); }
 
@@ -246,6 +251,25 @@ MixRule draw_rule(Rng& rng) {
   return rule;
 }
 
+/// In a third of the worlds somebody has all of them change their ways, once or several times.
+void draw_switches(Rng rng, const RoundsOptions& rounds, Scenario& scenario) {
+  if (!rng.chance(0.33)) return;
+  std::vector<std::string_view> names;
+  for (const NamedAlgorithm& algorithm : named_algorithms()) {
+    const SwitchedRounds switched = rounds.read_ruling(ruling_settings(algorithm.name));
+    const bool is_short = switched.period <= round_steps_max;
+    if (switched.problems.empty() && is_short) names.push_back(algorithm.name);
+  }
+  const double length = seconds(scenario.until);
+  for (std::uint64_t i = 0; i <= rng.below(3) && !names.empty(); ++i) {
+    FaultRule rule{.kind = FaultKind::switch_to};
+    rule.at = from_seconds(rounded(between(rng, 0, 0.9) * length));
+    rule.peers = some_peers(rng, scenario.peers);
+    rule.algorithm = one_of(rng, names);
+    scenario.faults.push_back(std::move(rule));
+  }
+}
+
 }  // namespace
 
 DrawnWorld as_rounds(DrawnWorld world) {
@@ -260,8 +284,14 @@ DrawnWorld as_rounds(DrawnWorld world) {
   rounds.rule = draw_rule(rng);
   while (!problems_of(rounds.rule, scenario.peers).empty()) rounds.rule = draw_rule(rng);
   const bool alone = traits_of(rounds.rule).one_by_one;
-  rounds.period = alone || rng.chance(0.5) ? 1 : 2 + rng.below(15);
+  rounds.period = alone || rng.chance(0.5) ? 1 : 2 + rng.below(round_steps_max - 1);
   rounds.catch_up_rounds = 4 + rng.below(60);
+  Config config;
+  config.run.peers = scenario.peers;
+  rounds.read_ruling = [config](std::string_view settings) {
+    return switched_rounds(config, settings);
+  };
+  draw_switches(Rng(world.seed).fork("switches"), rounds, scenario);
   return world;
 }
 

@@ -80,6 +80,7 @@ void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeE
     if (refused > 0) {
       fail(world, "readable", fmt::format("peer-{} could not read {} messages", peer, refused));
     }
+    check_ruling(world, peer, *acted.node);
   }
   transferred_ = !effects.transfers.empty();
   for (const Event& event : effects.events) {
@@ -92,6 +93,17 @@ void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeE
                        target));
     }
   }
+}
+
+/// "one rule": all in an epoch go by the same, and say so.
+void Invariants::check_ruling(const Simulator& world, PeerNumber peer, const Node& node) {
+  const Epoch* epoch = node.epochs()->agreement().epoch();
+  if (epoch == nullptr) return;
+  const Ruling& agreed = rulings_.try_emplace(epoch->key(), epoch->ruling).first->second;
+  if (agreed == epoch->ruling && node.rounds()->options().ruling == agreed) return;
+  fail(world, "one rule",
+       fmt::format("peer-{} goes by ruling {} where all agreed on {}", peer,
+                   node.rounds()->options().ruling.number, agreed.number));
 }
 
 bool Invariants::excuses_death(const Simulator& world, PeerNumber observer,

@@ -76,11 +76,13 @@ class Invariants : public Watcher {
   void check_members(const Simulator& world, PeerNumber peer);
   void check_ghosts(const Simulator& world, PeerNumber peer);
   bool excuses_death(const Simulator& world, PeerNumber observer, PeerNumber target) const;
+  void check_ruling(const Simulator& world, PeerNumber peer, const Node& node);
 
   std::optional<Violation> violation_;
   bool ticked_ = false;       ///< The input under way is a tick.
   bool transferred_ = false;  ///< It led to a transfer.
   std::vector<PeerRecord> records_;
+  std::map<std::uint64_t, Ruling> rulings_;  ///< By the key of the epoch.
   std::map<PeerNumber, Time> gone_;  ///< Down or ended, since when.
   std::map<TransferId, Half> halves_;
   std::set<std::pair<TransferId, PeerNumber>> applied_;

@@ -223,7 +223,10 @@ void PipelineInvariants::check_made(const Simulator& world, PeerNumber peer, con
   if (!is_first) return;
   // "everybody's word", or a later epoch that begins there, since all who are left have it.
   const std::uint64_t now_in = record(peer).epoch;
-  const bool begins_there = now_in != key && now_in != 0 && epochs_.at(now_in).standing == standing;
+  const Epoch* farewell = mode_of(world, peer)->agreement().farewell();
+  const bool begins_there =
+      (now_in != key && now_in != 0 && epochs_.at(now_in).standing == standing) ||
+      (farewell != nullptr && farewell->standing == standing);
   for (const PeerId member : epoch.order) {
     if (begins_there || member == id_of(peer) || said_[name].contains(number_of(member))) continue;
     fail(world, "everybody's word",

@@ -429,6 +429,7 @@ RunFiles parse(const std::string& path) {
   const std::size_t peers =
       parsed.scenario.peers > 0 ? parsed.scenario.peers : parsed.config.run.peers;
   std::ranges::move(topology_problems(parsed, peers, path), std::back_inserter(parsed.problems));
+  if (parsed.problems.empty()) parsed.problems = switch_problems(parsed, peers, path);
   parsed.config.run.peers = peers;
   for (const FaultRule& fault : parsed.scenario.faults) {
     for (const auto& [first, last] : fault.peers.ranges) {

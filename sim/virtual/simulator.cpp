@@ -103,8 +103,9 @@ void Simulator::World::begin_job(PeerNumber number, Job job) {
   const double work = seconds(options.scenario.step) * steps * spread / peer.speed;
   machine.job_work = std::max(small_job, from_seconds(work));
   machine.job_write = job.save ? options.scenario.save + peer.disk.slower : Duration{};
-  const bool opens =
-      job.mix && job.mix->begins && options.node.rounds.rule.order == MixOrder::combine_then_adapt;
+  const RoundsMode* rounds = peer.node->rounds();
+  const bool opens = job.mix && job.mix->begins && rounds != nullptr &&
+                     rounds->options().rule.order == MixOrder::combine_then_adapt;
   if (opens) open_job(number, job);
   machine.job = std::move(job);
   machine.job_began = now;

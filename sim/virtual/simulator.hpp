@@ -48,7 +48,7 @@ class Simulator;
 /// What a watcher is shown of each input: pointers are set as the kind demands and valid during the
 /// call.
 struct Input {
-  enum class Kind { start, contact, message, block, tick, opened, done, lane_lost, leave };
+  enum class Kind { start, contact, message, block, tick, opened, done, lane_lost, leave, command };
   Kind kind = Kind::tick;
   PeerNumber peer = 0;
   PeerId from{};  ///< contact, message, block, lane_lost.

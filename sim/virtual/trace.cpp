@@ -170,6 +170,8 @@ std::string describe(const Input& input) {
       return " loses its lane to " + peer_name(input.from);
     case Input::Kind::leave:
       return " is told to leave";
+    case Input::Kind::command:
+      return " is told what all are to go by";
   }
   return " ?";
 }

@@ -1,6 +1,7 @@
 // What goes wrong in a virtual world, and how it heals.
 #include <algorithm>
 
+#include "peer/switched_rounds.hpp"
 #include "sim/virtual/world.hpp"
 
 namespace gv {
@@ -85,6 +86,9 @@ void Simulator::World::befall(const Happening& happening, PeerNumber number) {
       std::erase_if(machine.faults,
                     [](const auto& fault) { return fault.second.kind == FaultKind::stop; });
       refresh(number);
+      break;
+    case FaultKind::switch_to:
+      if (state == PeerState::up) rule(number, ruling_settings(happening.rule.algorithm));
       break;
     case FaultKind::clock_jump:
       set_clock(number, happening.rule.jump, machine.clock_rate);

@@ -157,6 +157,16 @@ void Simulator::World::leave(PeerNumber number) {
        [&](Node& node, Time t, NodeEffects& out) { node.leave(t, out); });
 }
 
+/// As a process that is given the command.
+void Simulator::World::rule(PeerNumber number, const std::string& settings) {
+  feed(number, {.kind = Input::Kind::command, .peer = number},
+       [&](Node& node, Time t, NodeEffects& out) {
+         for (const Problem& problem : node.rule(t, settings, out)) {
+           out.events.push_back({.name = "switch_refused", .detail = to_string(problem)});
+         }
+       });
+}
+
 bool Simulator::World::starts_peers(const Happening& happening) {
   const FaultKind kind = happening.rule.kind;
   return kind == FaultKind::restart || kind == FaultKind::join ||

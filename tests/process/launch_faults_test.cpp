@@ -64,7 +64,7 @@ class FaultyRun {
   }
 
   Json status(std::size_t number) const {
-    const auto document = ask_status(peer(number), 500);
+    const auto document = ask_peer(peer(number), {}, 500);
     return document ? Json::parse(*document, nullptr, false) : Json(nullptr);
   }
   std::uint64_t step(std::size_t number) const {

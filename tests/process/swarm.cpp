@@ -173,7 +173,7 @@ Ending Swarm::wait_for_end(std::size_t number, std::chrono::milliseconds limit) 
 }
 
 nlohmann::json Swarm::status(std::size_t number) {
-  const auto document = ask_status(folder(number), 500);
+  const auto document = ask_peer(folder(number), {}, 500);
   if (!document) return nullptr;
   nlohmann::json json = nlohmann::json::parse(*document, nullptr, false);
   return json.is_object() ? json : nlohmann::json(nullptr);

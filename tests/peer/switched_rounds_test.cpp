@@ -1,0 +1,61 @@
+// What settings that come while a swarm runs make of its rounds, and which it refuses.
+#include "peer/switched_rounds.hpp"
+
+#include <catch2/catch.hpp>
+#include <string>
+
+namespace gv {
+namespace {
+
+Config running() {
+  Config config;
+  config.run.mode = ModeKind::rounds;
+  config.run.peers = 6;
+  config.rounds.period = 5;
+  config.rounds.rule.gamma = 0.5;
+  return config;
+}
+
+std::string refusal(const std::string& settings, const Config& config = running()) {
+  const SwitchedRounds switched = switched_rounds(config, settings);
+  return switched.problems.empty() ? "" : to_string(switched.problems.front());
+}
+
+}  // namespace
+
+TEST_CASE("a ruling names an algorithm, and settings over it", "[unit]") {
+  const SwitchedRounds switched = switched_rounds(
+      running(), ruling_settings("choco") + "rounds.codec_fraction = 0.05\nrounds.gamma = 0.1\n");
+  REQUIRE(switched.problems.empty());
+  CHECK(switched.rule.memory == MixMemory::reference);
+  CHECK(switched.rule.codec.fraction == 0.05);
+  CHECK(switched.rule.gamma == 0.1);
+  CHECK(switched.period == 1);
+}
+
+TEST_CASE("what a ruling leaves out has its default and not what it was before", "[unit]") {
+  const SwitchedRounds switched = switched_rounds(running(), "rounds.topology = \"complete\"\n");
+  REQUIRE(switched.problems.empty());
+  CHECK(switched.rule.topology.kind == TopologyKind::complete);
+  CHECK(switched.rule.gamma == MixRule().gamma);
+  CHECK(switched.period == 1);
+}
+
+TEST_CASE("a ruling that cannot be gone by is refused with its reason", "[unit]") {
+  CHECK_THAT(refusal(ruling_settings("chocco")), Catch::Contains("choco"));
+  CHECK_THAT(refusal(ruling_settings("all_reduce")), Catch::Contains("does not work in rounds"));
+  CHECK_THAT(refusal("train.learning_rate = 0.1\n"),
+             Catch::Contains("cannot be switched while peers run"));
+  CHECK_THAT(refusal("rounds.topologie = \"ring\"\n"), Catch::Contains("topology"));
+  CHECK_THAT(refusal("rounds.gamma = \n"), !Catch::Equals(""));
+  // For the number of peers that there are.
+  CHECK_THAT(refusal("rounds.topology = \"hypercube\"\n"), Catch::Contains("power of two"));
+  // Two momentums would add up.
+  Config config = running();
+  config.train.optimizer.kind = OptimizerKind::nesterov;
+  CHECK_THAT(refusal(ruling_settings("qg_dsgdm"), config), Catch::Contains("momentum"));
+  config.train.optimizer.kind = OptimizerKind::sgd;
+  CHECK(refusal(ruling_settings("qg_dsgdm"), config).empty());
+}
+
+}  // namespace gv

@@ -1,0 +1,171 @@
+// A swarm that is told to mix by another algorithm while it runs.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "peer/algorithms.hpp"
+#include "peer/switched_rounds.hpp"
+#include "sim/virtual/invariants.hpp"
+#include "sim/virtual/simulator.hpp"
+#include "tests/sim/worlds.hpp"
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t peers = 8;
+constexpr std::uint64_t budget = 400;
+
+Config running() {
+  Config config;
+  config.run.mode = ModeKind::rounds;
+  config.run.peers = peers;
+  config.train.optimizer.kind = OptimizerKind::sgd;
+  return config;
+}
+
+FaultRule switched(Duration at, std::size_t peer, const std::string& algorithm) {
+  FaultRule rule = fault(FaultKind::switch_to, at, just(peer));
+  rule.algorithm = algorithm;
+  return rule;
+}
+
+/// What became of a run.
+struct Outcome {
+  /// By ruling: the steps at which peers began to go by it; the peers that did.
+  std::map<std::uint64_t, std::set<std::uint64_t>> began;
+  std::map<std::uint64_t, std::set<PeerNumber>> by;
+  std::set<std::string> refused;
+  std::set<std::string> last;  ///< What peers go by in the end.
+  std::size_t whole = 0;       ///< Peers that made all their steps.
+  std::uint64_t unread = 0;    ///< Messages that somebody could not read.
+};
+
+/// What each peer goes by.
+class Rulings : public Watcher {
+ public:
+  void after(const Simulator& world, PeerNumber number) override {
+    const auto& node = world.peer(number).node;
+    if (!node || node->rounds() == nullptr) return;
+    last[number] = node->rounds()->options().ruling.settings;
+    unread = std::max(unread, node->rounds()->counts().messages_refused);
+  }
+  std::map<PeerNumber, std::string> last;
+  std::uint64_t unread = 0;
+};
+
+Outcome run_of(const std::vector<FaultRule>& happenings, ModeKind mode = ModeKind::rounds) {
+  Simulator::Options options = small_world(peers, 5);
+  options.node.mode = mode;
+  options.node.course.wait_for_peers = peers;
+  options.node.course.steps = budget;
+  options.node.rounds.state_elements = options.scenario.dimension;
+  options.node.rounds.read_ruling = [](std::string_view settings) {
+    return switched_rounds(running(), settings);
+  };
+  options.scenario.faults = happenings;
+  const QuadraticSpec spec{
+      .dimension = options.scenario.dimension, .learning_rate = 0.005, .noise = 0};
+  Simulator world(options, [&](std::size_t peer) {
+    auto work = quadratic_workload(spec, peer);
+    if (mode == ModeKind::rounds) work->mix_by(MixRule(), options.node.course.run_seed);
+    return work;
+  });
+  Outcome outcome;
+  EventWatch watch([&](const Simulator&, PeerNumber peer, const Event& event) {
+    if (event.name == "switch_refused") outcome.refused.insert(event.detail);
+    if (event.name != "algorithm_switched") return;
+    std::uint64_t number = 0;
+    for (const auto& [name, value] : event.numbers) {
+      if (name == "ruling") number = static_cast<std::uint64_t>(value);
+      if (name == "operation") outcome.began[number].insert(static_cast<std::uint64_t>(value));
+    }
+    outcome.by[number].insert(peer);
+  });
+  Rulings rulings;
+  Invariants invariants;
+  world.watch(rulings);
+  world.watch(watch);
+  world.watch(invariants);
+  world.run(Time(5min));
+  CHECK_FALSE(invariants.violation());
+  for (PeerNumber number = 0; number < world.size(); ++number) {
+    const VirtualPeer& peer = world.peer(number);
+    outcome.whole += peer.work && peer.work->step() >= budget;
+  }
+  for (const auto& [number, settings] : rulings.last) outcome.last.insert(settings);
+  outcome.unread = rulings.unread;
+  return outcome;
+}
+
+}  // namespace
+
+TEST_CASE("one peer is told, and all switch at the same step", "[sim][rounds]") {
+  const Outcome outcome = run_of({switched(2s, 5, "choco")});
+  REQUIRE(outcome.by.at(1).size() == peers);
+  CHECK(outcome.began.at(1).size() == 1);
+  CHECK(*outcome.began.at(1).begin() > 0);
+  CHECK(outcome.last == std::set<std::string>{ruling_settings("choco")});
+  CHECK(outcome.whole == peers);
+}
+
+TEST_CASE("a swarm goes through every algorithm that works in rounds", "[sim][rounds]") {
+  std::vector<FaultRule> happenings;
+  for (const NamedAlgorithm& algorithm : named_algorithms()) {
+    const std::string name(algorithm.name);
+    if (!switched_rounds(running(), ruling_settings(name)).problems.empty()) continue;
+    const std::size_t count = happenings.size();
+    happenings.push_back(switched(1s + 200ms * count, count % peers, name));
+  }
+  REQUIRE(happenings.size() > 25);
+  const Outcome outcome = run_of(happenings);
+  CHECK(outcome.refused.empty());
+  // Rounds may be longer than the time between two commands, which then count as one.
+  CHECK(outcome.by.size() > 15);
+  for (const auto& [number, steps] : outcome.began) CHECK(steps.size() == 1);
+  CHECK(outcome.last == std::set<std::string>{ruling_settings(happenings.back().algorithm)});
+  CHECK(outcome.whole == peers);
+  CHECK(outcome.unread == 0);
+}
+
+TEST_CASE("of two that are told at once, all follow the same one", "[sim][rounds]") {
+  const Outcome outcome = run_of({switched(2s, 1, "sgp"), switched(2s, 6, "d2")});
+  CHECK(outcome.last.size() == 1);
+  CHECK(outcome.whole == peers);
+}
+
+TEST_CASE("who was away when all switched goes by it when it comes back", "[sim][rounds]") {
+  const Outcome outcome =
+      run_of({fault(FaultKind::kill, 1500ms, just(3), 2s), fault(FaultKind::stop, 1s, just(4), 3s),
+              switched(2s, 0, "relay_sgd")});
+  CHECK(outcome.by.at(1).size() == peers);
+  CHECK(outcome.last == std::set<std::string>{ruling_settings("relay_sgd")});
+  CHECK(outcome.whole == peers);
+}
+
+TEST_CASE("a command to one that dies is obeyed by all or by nobody", "[sim][rounds]") {
+  for (int moment = 0; moment < 20; ++moment) {
+    const Duration death = 2s + 1ms * moment;
+    const Outcome outcome =
+        run_of({switched(2s, 0, "choco"), fault(FaultKind::kill, death, just(0), 1s)});
+    INFO("moment " << moment);
+    CHECK(outcome.last.size() == 1);
+    CHECK(outcome.whole == peers);
+  }
+}
+
+TEST_CASE("what cannot be gone by is refused and changes nothing", "[sim][rounds]") {
+  const Outcome unknown = run_of({switched(2s, 5, "all_reduce")});
+  CHECK(unknown.refused.size() == 1);
+  CHECK(unknown.by.empty());
+  CHECK(unknown.whole == peers);
+  const Outcome gossip = run_of({switched(2s, 5, "choco")}, ModeKind::gossip);
+  REQUIRE(gossip.refused.size() == 1);
+  CHECK_THAT(*gossip.refused.begin(), Catch::Contains("cannot switch while they run"));
+}
+
+}  // namespace gv
