@@ -536,13 +536,14 @@ int run_command_line(int argc, char** argv, const HostHooks& hooks) {
 
   auto* switcher = app.add_subcommand("switch", "Make a running swarm mix by another algorithm");
   SwitchArguments switched;
-  switcher->add_option("FOLDER", switched.folder, "The run folder of any of its peers")
-      ->required();
+  switcher->add_option("FOLDER", switched.folder, "The run folder of any of its peers")->required();
   switcher->add_option("ALGORITHM", switched.algorithm,
                        "One that works in rounds, as `grapevine algorithms` lists them");
-  switcher->add_option("--set", switched.settings, "A setting of [rounds], as rounds.gamma=0.2");
   switcher
-      ->add_option("--wait", switched.wait_s, "Seconds to wait until the swarm has agreed")
+      ->add_option("--set", switched.settings,
+                   "A setting of [rounds], as rounds.gamma=0.2; may be given several times")
+      ->allow_extra_args(false);
+  switcher->add_option("--wait", switched.wait_s, "Seconds to wait until the swarm has agreed")
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();
   switcher->footer(

@@ -465,17 +465,16 @@ int Host::run() {
           feed([&](Time t, NodeEffects& out) { node_->complete(t, std::move(*done), out); });
         });
       });
-  status_.emplace(
-      io_, options_.folder,
-      StatusServer::Calls{.document = [this] { return report_json(report()); },
-                          .command =
-                              [this](const std::string& command) {
-                                std::string answer;
-                                feed([&](Time t, NodeEffects& out) {
-                                  answer = answer_command(command, *node_, t, out);
-                                });
-                                return answer;
-                              }});
+  status_.emplace(io_, options_.folder,
+                  StatusServer::Calls{.document = [this] { return report_json(report()); },
+                                      .command =
+                                          [this](const std::string& command) {
+                                            std::string answer;
+                                            feed([&](Time t, NodeEffects& out) {
+                                              answer = answer_command(command, *node_, t, out);
+                                            });
+                                            return answer;
+                                          }});
   wait_for_signal();
   if (!options_.quiet) print_greeting();
 

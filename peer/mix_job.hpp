@@ -38,7 +38,7 @@ struct MixOutbox {
 /// its messages can leave before its steps are made: the first without steps, the second with them
 /// and without an outbox.
 struct MixJob {
-  bool forget = false;  ///< The model is another's now.
+  bool forget = false;          ///< The model is another's now.
   std::optional<MixRule> rule;  ///< Go by this one, with nothing kept of the last.
   std::optional<MixPlace> place;
   std::optional<std::uint64_t> ends;  ///< Mix in this round,

@@ -150,17 +150,15 @@ struct StatusServer::Impl : std::enable_shared_from_this<StatusServer::Impl> {
       asio::error_code ignored;
       if (!cancelled) visit->socket.close(ignored);
     });
-    asio::async_read(visit->socket, asio::dynamic_buffer(visit->text, command_bytes_max),
-                     [self = shared_from_this(), visit](asio::error_code end, std::size_t) {
-                       if (end != asio::error::eof || !self->acceptor.is_open()) return;
-                       const Calls& calls = self->calls;
-                       visit->text =
-                           visit->text.empty() ? calls.document() : calls.command(visit->text);
-                       asio::async_write(visit->socket, asio::buffer(visit->text),
-                                         [visit](asio::error_code, std::size_t) {
-                                           visit->timer.cancel();
-                                         });
-                     });
+    asio::async_read(
+        visit->socket, asio::dynamic_buffer(visit->text, command_bytes_max),
+        [self = shared_from_this(), visit](asio::error_code end, std::size_t) {
+          if (end != asio::error::eof || !self->acceptor.is_open()) return;
+          const Calls& calls = self->calls;
+          visit->text = visit->text.empty() ? calls.document() : calls.command(visit->text);
+          asio::async_write(visit->socket, asio::buffer(visit->text),
+                            [visit](asio::error_code, std::size_t) { visit->timer.cancel(); });
+        });
   }
 
   std::filesystem::path folder;
@@ -169,8 +167,7 @@ struct StatusServer::Impl : std::enable_shared_from_this<StatusServer::Impl> {
   asio::local::stream_protocol::acceptor acceptor;
 };
 
-StatusServer::StatusServer(asio::io_context& io, const std::filesystem::path& folder,
-                           Calls calls)
+StatusServer::StatusServer(asio::io_context& io, const std::filesystem::path& folder, Calls calls)
     : impl_(std::make_shared<Impl>(io, folder, std::move(calls))) {
   impl_->accept();
 }
@@ -192,10 +189,11 @@ std::optional<std::string> ask_peer(const std::filesystem::path& folder, std::st
   const std::string path = handle.socket_path();
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   std::optional<std::string> answer;
-  const bool told = ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
-                    ::send(fd, command.data(), command.size(), MSG_NOSIGNAL) ==
-                        static_cast<ssize_t>(command.size()) &&
-                    ::shutdown(fd, SHUT_WR) == 0;
+  const bool told =
+      ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
+      ::send(fd, command.data(), command.size(), MSG_NOSIGNAL) ==
+          static_cast<ssize_t>(command.size()) &&
+      ::shutdown(fd, SHUT_WR) == 0;
   if (told) {
     std::string text;
     while (text.size() < document_bytes_max) {

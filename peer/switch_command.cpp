@@ -83,7 +83,8 @@ int switch_command(const SwitchArguments& arguments) {
     return 2;
   }
   const auto number = answer.value("ruling", std::uint64_t{0});
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(arguments.wait_s);
+  const auto end =
+      std::chrono::steady_clock::now() + std::chrono::duration<double>(arguments.wait_s);
   while (std::chrono::steady_clock::now() < end) {
     if (const auto rounds = ruled(arguments.folder, number)) {
       fmt::print("{} peers go by it since step {}: {} on {}\n",

@@ -12,8 +12,8 @@ namespace gv {
 
 /// What `grapevine switch` was told.
 struct SwitchArguments {
-  std::filesystem::path folder;  ///< Of any peer of the swarm.
-  std::string algorithm;         ///< Empty: only `settings`.
+  std::filesystem::path folder;       ///< Of any peer of the swarm.
+  std::string algorithm;              ///< Empty: only `settings`.
   std::vector<std::string> settings;  ///< As "rounds.gamma=0.2".
   double wait_s = 20;                 ///< For all to have agreed.
 };

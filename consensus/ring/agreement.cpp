@@ -379,8 +379,9 @@ void RingAgreement::receive(Time now, PeerId from, const Confirm& message, Effec
   const bool awaited =
       proposing_ && message.ballot == promised_ && std::ranges::find(asked_, from) != asked_.end();
   if (!awaited) return;
-  const Answer answer{message.standing, message.samples_per_second, message.links, message.claims,
-                      message.leaves, message.ruling};
+  const Answer answer{message.standing, message.samples_per_second,
+                      message.links,    message.claims,
+                      message.leaves,   message.ruling};
   if (answers_.emplace(from, answer).second) measure(now);
   if (answers_.size() == asked_.size() + 1) decide(now, out);
 }

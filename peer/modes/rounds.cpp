@@ -131,7 +131,8 @@ Problems RoundsMode::adopt(const Ruling& ruling) {
 Problems RoundsMode::rule(Time, std::string_view settings) {
   if (!options_.read_ruling) return EpochMode::rule({}, settings);
   if (leaving_ || phase_ == Phase::done) {
-    return {{.place = "run", .reason = "training is over here", .remedy = "ask a peer that trains"}};
+    return {
+        {.place = "run", .reason = "training is over here", .remedy = "ask a peer that trains"}};
   }
   if (settings.size() > ruling_bytes_max) {
     return {{.place = "settings",
@@ -163,7 +164,10 @@ std::uint64_t RoundsMode::steps_at(std::uint64_t step) const {
   return std::min(options_.period, course_.steps - std::min(course_.steps, step));
 }
 
-bool RoundsMode::rests() const { return options_.rule.centre_rests && rank_ == 0; }
+/// Alone there is nobody whose steps a centre could follow.
+bool RoundsMode::rests() const {
+  return options_.rule.centre_rests && rank_ == 0 && order_.size() > 1;
+}
 
 /// All that the round waits for has come.
 bool RoundsMode::is_complete() const {

@@ -30,7 +30,7 @@ class Injector {
  public:
   struct Calls {
     std::function<void(std::size_t peer, bool resume)> start;
-    std::function<void(const Happening&)> links;   ///< One that befalls links.
+    std::function<void(const Happening&)> links;  ///< One that befalls links.
     std::function<void(std::size_t peer, const std::string& settings)> rule;
     std::function<void(const std::string&)> tell;  ///< A line for people.
   };

@@ -190,13 +190,13 @@ void Launch::ask_all() {
     if (peer.state() != State::running || peer.is_stopped()) continue;
     const std::size_t life = peer.lives();
     ask_peer(io_, peer.folder(), {}, status_limit,
-               [this, &peer, life](const std::optional<std::string>& document) {
-                 if (!document || peer.lives() != life) return;
-                 Json json = Json::parse(*document, nullptr, false);
-                 if (!json.is_object()) return;
-                 peer.last = std::move(json);
-                 tell_interruption(peer.last);
-               });
+             [this, &peer, life](const std::optional<std::string>& document) {
+               if (!document || peer.lives() != life) return;
+               Json json = Json::parse(*document, nullptr, false);
+               if (!json.is_object()) return;
+               peer.last = std::move(json);
+               tell_interruption(peer.last);
+             });
   }
 }
 

@@ -42,22 +42,21 @@ RealScenario::RealScenario(asio::io_context& io, const Scenario& scenario, std::
       }
     }
   }
-  injector_.emplace(io, timeline(scenario, peers.size(), timeline_end, Rng(seed).fork("faults")),
-                    peers,
-                    Injector::Calls{.start = std::move(calls.start),
-                                    .links =
-                                        [this](const Happening& happening) {
-                                          links_.apply(happening);
-                                          if (proxy_) proxy_->refresh();
-                                        },
-                                    .rule =
-                                        [this, &io](std::size_t peer, const std::string& settings) {
-                                          // What comes of it is in the peer's events.
-                                          ask_peer(io, peers_[peer].folder(),
-                                                   switch_command_text(settings), command_limit,
-                                                   [](const auto&) {});
-                                        },
-                                    .tell = std::move(calls.tell)});
+  injector_.emplace(
+      io, timeline(scenario, peers.size(), timeline_end, Rng(seed).fork("faults")), peers,
+      Injector::Calls{.start = std::move(calls.start),
+                      .links =
+                          [this](const Happening& happening) {
+                            links_.apply(happening);
+                            if (proxy_) proxy_->refresh();
+                          },
+                      .rule =
+                          [this, &io](std::size_t peer, const std::string& settings) {
+                            // What comes of it is in the peer's events.
+                            ask_peer(io, peers_[peer].folder(), switch_command_text(settings),
+                                     command_limit, [](const auto&) {});
+                          },
+                      .tell = std::move(calls.tell)});
 }
 
 std::vector<std::string> RealScenario::arguments(std::size_t peer) const {

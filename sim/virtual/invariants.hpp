@@ -83,7 +83,7 @@ class Invariants : public Watcher {
   bool transferred_ = false;  ///< It led to a transfer.
   std::vector<PeerRecord> records_;
   std::map<std::uint64_t, Ruling> rulings_;  ///< By the key of the epoch.
-  std::map<PeerNumber, Time> gone_;  ///< Down or ended, since when.
+  std::map<PeerNumber, Time> gone_;          ///< Down or ended, since when.
   std::map<TransferId, Half> halves_;
   std::set<std::pair<TransferId, PeerNumber>> applied_;
   std::set<std::size_t> link_faults_;       ///< Under way.

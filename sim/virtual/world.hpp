@@ -102,7 +102,7 @@ struct Simulator::World {
     Time armed = never;  ///< In true time; an earlier tick than needed does no harm.
     std::uint64_t timer = 0;
     std::optional<Job> job;
-    std::optional<Job> next_job;  ///< Begins when that one is done.
+    std::optional<Job> next_job;    ///< Begins when that one is done.
     std::optional<JobDone> opened;  ///< What its first part came to, if it has two.
     Time job_began{};
     Time job_booked{};     ///< What follows is as of then.

@@ -363,6 +363,19 @@ TEST_CASE("a centre that rests takes no time for steps", "[sim][rounds]") {
   CHECK(ended(world, spec).whole == 7);
 }
 
+TEST_CASE("a centre that is alone trains", "[sim][rounds]") {
+  MixRule rule{.topology = {.kind = TopologyKind::star}};
+  rule.centre_rests = true;
+  Simulator::Options options = rounds_world(small_world(1, seed), rule);
+  options.node.course.steps = budget;
+  const QuadraticSpec spec = agreeable(options.scenario.dimension);
+  Simulator world(options,
+                  mixing([&](std::size_t p) { return quadratic_workload(spec, p); }, rule, seed));
+  world.run(Time(1min));
+  CHECK(ended(world, spec).whole == 1);
+  CHECK(ended(world, spec).furthest < 0.1);
+}
+
 TEST_CASE("every named algorithm trains as its settings are", "[sim][rounds]") {
   for (const NamedAlgorithm& algorithm : named_algorithms()) {
     const ParsedConfig parsed = parse_config_text(

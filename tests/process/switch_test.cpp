@@ -1,0 +1,102 @@
+// `grapevine switch` between real processes: by command, through death and resume.
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/process/swarm.hpp"
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+
+const std::string config = R"([run]
+algorithm = "diffusion"
+steps = 100000000
+[data.generated]
+samples = 2000
+test_samples = 500
+[model]
+hidden = [8]
+[train]
+batch = 8
+[checkpoint]
+every_steps = 500
+)";
+
+int switch_to(Swarm& swarm, std::size_t number, std::vector<std::string> words,
+              std::string& output) {
+  words.insert(words.begin(), {"switch", swarm.folder(number).string()});
+  output.clear();
+  return run_grapevine(words, output).exit_code;
+}
+
+std::uint64_t ruling(Swarm& swarm, std::size_t number) {
+  const nlohmann::json status = swarm.status(number);
+  return status.is_object() ? status["rounds"].value("ruling", std::uint64_t{0}) : 0;
+}
+
+}  // namespace
+
+TEST_CASE("a command to one peer makes all mix by another algorithm from the same step on",
+          "[process]") {
+  Swarm swarm(3, config);
+  swarm.start_all();
+  REQUIRE(swarm.reach({0, 1, 2}, 50));
+  std::string output;
+  CHECK(switch_to(swarm, 1, {"choco", "--set", "rounds.codec_fraction=0.05"}, output) == 0);
+  CHECK_THAT(output, Catch::Contains("3 peers go by it since step"));
+  for (const std::size_t number : {0, 1, 2}) {
+    CHECK(eventually([&] { return ruling(swarm, number) == 1; }, 20s));
+    const auto events = swarm.events(number, "algorithm_switched");
+    REQUIRE(events.size() == 1);
+    CHECK(events[0]["operation"] == swarm.events(0, "algorithm_switched")[0]["operation"]);
+  }
+  REQUIRE(swarm.go_on({0, 1, 2}));
+  // Who is started anew knows nothing of it, and learns it from the others.
+  swarm.kill(2);
+  swarm.start(2);
+  CHECK(eventually([&] { return ruling(swarm, 2) == 1; }, 30s));
+  REQUIRE(swarm.go_on({0, 1, 2}));
+  CHECK(swarm.status(0)["rounds"]["messages_refused"] == 0);
+}
+
+TEST_CASE("a swarm that was stopped as a whole goes on by what it switched to", "[process]") {
+  Swarm swarm(2, config);
+  swarm.start_all();
+  REQUIRE(swarm.reach({0, 1}, 50));
+  std::string output;
+  CHECK(switch_to(swarm, 0, {"gradient_tracking"}, output) == 0);
+  CHECK(eventually([&] { return ruling(swarm, 1) == 1; }, 20s));
+  for (const std::size_t number : {0, 1}) swarm.signal(number, SIGTERM);
+  for (const std::size_t number : {0, 1}) {
+    CHECK(swarm.wait_for_end(number, 20s).exit_code == 0);
+    CHECK(std::filesystem::exists(swarm.folder(number) / "ruling"));
+  }
+  for (const std::size_t number : {0, 1}) swarm.start(number, {.extra = {"--resume"}});
+  CHECK(eventually([&] { return ruling(swarm, 0) == 1 && ruling(swarm, 1) == 1; }, 20s));
+  REQUIRE(swarm.go_on({0, 1}));
+  // It goes by it from the first step on: nothing is switched again.
+  CHECK(swarm.events(0, "algorithm_switched").size() == 1);
+}
+
+TEST_CASE("a command that cannot be obeyed is answered with the reason", "[process]") {
+  Swarm swarm(2, config);
+  swarm.start_all();
+  REQUIRE(swarm.reach({0, 1}, 20));
+  std::string output;
+  CHECK(switch_to(swarm, 0, {"qg_dsgdm"}, output) == 2);
+  CHECK_THAT(output, Catch::Contains("has a momentum of its own"));
+  CHECK(switch_to(swarm, 0, {"elastic"}, output) == 2);
+  CHECK_THAT(output, Catch::Contains("does not work in rounds"));
+  CHECK(switch_to(swarm, 0, {}, output) == 2);
+  CHECK_THAT(output, Catch::Contains("nothing to switch to"));
+  CHECK(run_grapevine({"switch", "nowhere", "sgp"}, output).exit_code == 2);
+  CHECK_THAT(output, Catch::Contains("no running peer answers here"));
+  CHECK(ruling(swarm, 0) == 0);
+}
+
+}  // namespace gv
