@@ -107,6 +107,10 @@ constexpr std::array table = {
                    "Tang 2019",
                    "[run]\nmode = \"rounds\"\n[rounds]\ntopology = \"ring\"\n"
                    "memory = \"error\"\ncodec = \"qsgd\"\ncodec_levels = 7\ngamma = 0.5\n"},
+    NamedAlgorithm{"dgc", "compressed", "lockstep with 0.4 % of gradients, with momentum before",
+                   "Lin 2018",
+                   "[run]\nmode = \"ring\"\n[train]\noptimizer = \"sgd\"\n"
+                   "[ring]\nkeep_per_block = 2\nmomentum = 0.9\nwarm_up_steps = 500\n"},
     // ---- Unlike data ----
     NamedAlgorithm{"qg_dsgdm", "unlike-data", "momentum of how the mixed model moves", "Lin 2021",
                    "[run]\nmode = \"rounds\"\n[train]\noptimizer = \"sgd\"\n"

@@ -393,6 +393,19 @@ class Reading {
   /// Pieces that are written anew on their way can only be passed on as they came.
   void check_ring() {
     const RingOptions& ring = parsed_.config.ring;
+    if (ring.momentum > 0 && parsed_.config.run.mode == ModeKind::ring &&
+        is_sound("ring.momentum")) {
+      if (parsed_.config.train.optimizer.kind != OptimizerKind::sgd &&
+          is_sound("train.optimizer")) {
+        report(line_of("train.optimizer"), "train.optimizer",
+               "ring.momentum is one already, and two would add up", "write optimizer = \"sgd\"");
+      }
+      if (ring.local.period > 1) {
+        report(line_of("ring.period"), "ring.period",
+               "ring.momentum is of gradients, and what local steps come to is none",
+               "write period = 1, or leave momentum out");
+      }
+    }
     const bool plain = ring.codec == ValueCodec::identity && ring.keep_per_block == 0;
     if (plain || !ring.algorithm || *ring.algorithm == ReduceAlgorithm::ring) return;
     report(line_of("ring.algorithm"), "ring.algorithm",

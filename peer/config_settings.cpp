@@ -54,6 +54,10 @@ bool has_outer_momentum(const Config& c) {
   return c.run.mode == ModeKind::ring && c.ring.local.has_momentum();
 }
 
+bool sends_few_values(const Config& c) {
+  return c.run.mode == ModeKind::ring && c.ring.keep_per_block > 0;
+}
+
 bool makes_rounds(const Config& c) { return c.run.mode == ModeKind::rounds; }
 
 /// Of an enumeration whose values have names.
@@ -371,6 +375,15 @@ void append_ring(Settings& all) {
   add(ring.whole("keep_per_block", GV_FIELD(ring.keep_per_block), {0, 511},
                  "so many of every 512 numbers travel, the largest, and the rest is kept for the "
                  "next step; 0 = all; other than 0 only round the ring"));
+  const auto add_sparse = [&all](Setting<Config> setting) {
+    all.push_back(agreed(only_with("ring.keep_per_block", "keep_per_block above 0",
+                                   sends_few_values, std::move(setting))));
+  };
+  add_sparse(ring.number("momentum", GV_FIELD(ring.momentum), {0, 0.9999},
+                         "of gradients before the largest are chosen, as in deep gradient "
+                         "compression; 0 = none, and what waits has no momentum"));
+  add_sparse(ring.whole("warm_up_steps", GV_FIELD(ring.warm_up_steps), {0, 1e12},
+                        "over so many steps the share that travels falls to keep_per_block"));
   add(ring.whole("bucket_elements", GV_FIELD(ring.bucket_elements), {1, 1e9},
                  "gradients are summed in pieces of so many numbers, while others are computed"));
   add(ring.whole("period", GV_FIELD(ring.local.period), {1, 1e6},

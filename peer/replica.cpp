@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "consensus/base/rng.hpp"
-#include "consensus/ring/stream.hpp"
 
 namespace gv {
 namespace {
@@ -15,6 +15,27 @@ namespace {
 constexpr const char* outer_name = "outer_momentum";
 /// The names of what mixing keeps begin with this among them.
 constexpr std::string_view mixing_prefix = "mixing_";
+/// And those of what waits of gradients with this.
+constexpr std::string_view gradient_prefix = "gradient_";
+
+using Named = std::vector<std::pair<std::string, std::vector<float>>>;
+
+void append(std::string_view prefix, Named vectors, OptimizerState& state) {
+  for (auto& [name, values] : vectors) {
+    state.vectors.emplace_back(std::string(prefix).append(name), std::move(values));
+  }
+}
+
+/// Takes those off its end whose names begin so; without that.
+Named take(std::string_view prefix, OptimizerState& state) {
+  Named taken;
+  while (!state.vectors.empty() && state.vectors.back().first.starts_with(prefix)) {
+    auto& [name, values] = state.vectors.back();
+    taken.emplace_back(name.substr(prefix.size()), std::move(values));
+    state.vectors.pop_back();
+  }
+  return taken;
+}
 
 }  // namespace
 
@@ -42,21 +63,21 @@ OptimizerState Replica::optimizer_state() const {
   if (!momentum.empty()) {
     state.vectors.emplace_back(outer_name, std::vector(momentum.begin(), momentum.end()));
   }
+  append(gradient_prefix, memory_.lasting(), state);
   if (mixing_) {
+    Named kept;
     for (auto& [name, values] : mixing_->mixer().lasting()) {
-      state.vectors.emplace_back(std::string(mixing_prefix).append(name), std::move(values));
+      kept.emplace_back(name, std::move(values));
     }
+    append(mixing_prefix, std::move(kept), state);
   }
   return state;
 }
 
 std::string Replica::restore(std::span<const float> parameters, OptimizerState state) {
   // A run may go on with another way of meeting: without what that kept, or has no use for.
-  std::vector<std::pair<std::string, std::vector<float>>> mixed;
-  while (!state.vectors.empty() && state.vectors.back().first.starts_with(mixing_prefix)) {
-    mixed.push_back(std::move(state.vectors.back()));
-    state.vectors.pop_back();
-  }
+  const Named mixed = take(mixing_prefix, state);
+  Named waiting = take(gradient_prefix, state);
   std::vector<float> momentum(outer_.momentum().size());
   if (!state.vectors.empty() && state.vectors.back().first == outer_name) {
     if (!momentum.empty()) momentum = std::move(state.vectors.back().second);
@@ -66,10 +87,9 @@ std::string Replica::restore(std::span<const float> parameters, OptimizerState s
   std::string problem = trainer_.restore(parameters, state);
   if (!problem.empty()) return problem;
   outer_.adopt(momentum);
+  for (auto& [name, values] : waiting) memory_.restore(name, std::move(values));
   if (mixing_) {
-    for (const auto& [name, values] : mixed) {
-      mixing_->mixer().restore(std::string_view(name).substr(mixing_prefix.size()), values);
-    }
+    for (const auto& [name, values] : mixed) mixing_->mixer().restore(name, values);
   }
   return problem;
 }
@@ -117,23 +137,13 @@ Score Replica::compute(const GradientOrder& order, const Ready& ready, bool& wri
                             : trainer_.gradient(order.samples, values);
   writable = is_writable(order.codec, values);
   if (!writable) return score;
-  if (std::exchange(residual_local_, local) != local) residual_.clear();
-  residual_.resize(values.size());
-  if (std::exchange(residual_used_, false)) {
-    residual_before_ = residual_;
-  } else {
-    residual_ = residual_before_;
-  }
-  const Stream kept = top_k_per_block(values, residual_, 512, order.keep_per_block);
-  Rng rng = Rng(trainer_.step()).fork("rounding").fork(static_cast<std::uint64_t>(canary_.front()));
-  const std::optional<Stream> sent = decode(encode(kept, order.codec, rng), values.size());
-  std::ranges::fill(values, 0.0f);
-  if (sent) {
-    keep_error(kept, *sent, residual_);
-    sent->add_to(values);
-  } else {
-    writable = false;  // With what was kept from earlier steps.
-  }
+  const Selection selection{.keep_per_block = order.keep_per_block,
+                            .momentum = local ? 0 : order.momentum,
+                            .codec = order.codec,
+                            .local = local};
+  const auto draws = Rng(trainer_.step()).fork("rounding");
+  writable =
+      memory_.select(values, selection, draws.fork(static_cast<std::uint64_t>(canary_.front())));
   return score;
 }
 
@@ -147,8 +157,7 @@ void Replica::become(const ReplicaState& state) {
     trainer_.adopt_state(values.first(inner), state.step, state.step);
   }
   outer_.adopt(values.subspan(inner));
-  residual_.clear();
-  residual_used_ = true;
+  memory_.clear();
 }
 
 void Replica::update(const Job& job) {
@@ -161,7 +170,7 @@ void Replica::update(const Job& job) {
     outer_.step(model, mean);
     trainer_.end_local_steps(model, job.update_steps);
   }
-  residual_used_ = true;
+  memory_.settle();
 }
 
 JobDone Replica::run(Job job, const Ready& ready) {

@@ -14,6 +14,7 @@
 #include "consensus/replica.hpp"
 #include "consensus/ring/outer_step.hpp"
 #include "consensus/ring/value_codec.hpp"
+#include "peer/gradient_memory.hpp"
 #include "peer/mix_job.hpp"
 #include "peer/stage_job.hpp"
 #include "train/trainer.hpp"
@@ -35,6 +36,7 @@ struct GradientOrder {
   std::uint64_t local_steps = 0;  ///< 0: a gradient.
   /// Only so many values of largest magnitude of every 512, the rest is kept for the next; 0 = all.
   std::size_t keep_per_block = 0;
+  double momentum = 0;                      ///< Of a gradient, before they are chosen.
   ValueCodec codec = ValueCodec::identity;  ///< What is kept of each block is rounded to this.
   std::shared_ptr<Floats> values;           ///< Where it goes: the layout's size or longer.
   /// Of a gradient, falling; tell when it is final from each of these on.
@@ -122,11 +124,7 @@ class Replica {
   OuterStep outer_;
   std::optional<MixRunner> mixing_;
   Canary canary_;
-  std::vector<float> residual_;  ///< Of all gradients, what was not sent yet.
-  /// The same before the last gradient, which may be asked for again.
-  std::vector<float> residual_before_;
-  bool residual_used_ = true;    ///< An update came since.
-  bool residual_local_ = false;  ///< It is of local steps, which are not in gradients' units.
+  GradientMemory memory_;
 };
 
 /// The canary a replica of this number starts with: what the sum over all peers must come back to.

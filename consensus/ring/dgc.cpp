@@ -66,6 +66,11 @@ Stream Dgc::step(std::span<const float> gradient, double share) {
   return sent;
 }
 
+void Dgc::restore(std::span<const float> momentum, std::span<const float> waiting) {
+  if (momentum.size() == momentum_.size()) std::ranges::copy(momentum, momentum_.begin());
+  if (waiting.size() == waiting_.size()) std::ranges::copy(waiting, waiting_.begin());
+}
+
 double dgc_share(std::uint64_t epoch, double last, std::uint64_t warm_up_epochs) {
   if (epoch >= warm_up_epochs) return last;
   return std::pow(last, static_cast<double>(epoch + 1) / static_cast<double>(warm_up_epochs + 1));

@@ -37,6 +37,17 @@ class Dgc {
   /// (0, 1]. The gradient has the size given at construction and is finite.
   Stream step(std::span<const float> gradient, double share);
 
+  /// Puts into v what a codec lost: `sent` is what `exact`, the last step's, was after encoding and
+  /// decoding.
+  void keep_error(const Stream& exact, const Stream& sent) {
+    gv::keep_error(exact, sent, waiting_);
+  }
+
+  const DgcOptions& options() const { return options_; }
+
+  /// As another was that has kept this; what has another size than gradients counts as none.
+  void restore(std::span<const float> momentum, std::span<const float> waiting);
+
   /// u and v. What was sent and what waits are, without masking, all that ever was in u.
   std::span<const float> momentum() const { return momentum_; }
   std::span<const float> waiting() const { return waiting_; }

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <functional>
 #include <utility>
 
 #include "consensus/base/check.hpp"
 #include "consensus/base/rng.hpp"
+#include "consensus/ring/dgc.hpp"
 
 namespace gv {
 namespace {
@@ -25,6 +27,17 @@ std::array<float, lanes> lanes_of(PeerId peer, std::uint64_t operation) {
 }
 
 }  // namespace
+
+std::size_t RingOptions::keep_at(std::uint64_t step) const {
+  if (keep_per_block == 0 || warm_up_steps == 0) return keep_per_block;
+  // As many stages as the paper has epochs of warming up.
+  constexpr std::uint64_t stages = 5;
+  constexpr double block = 512;
+  const double last = static_cast<double>(keep_per_block) / block;
+  const double share =
+      dgc_share(stages * std::min(step, warm_up_steps) / warm_up_steps, last, stages);
+  return std::min<std::size_t>(511, static_cast<std::size_t>(std::ceil(block * share)));
+}
 
 RingOperation::RingOperation(PeerId self, std::size_t elements, const RingOptions& options)
     : self_(self),
@@ -73,6 +86,7 @@ void RingOperation::leave(std::uint64_t next_key) {
 void RingOperation::begin(std::uint64_t step, std::uint64_t steps, Effects& out) {
   steps_ = steps;
   local_ = options_.local.is_local(step);
+  keep_ = options_.keep_at(step);
   // A gradient is the mean of its samples, so another share needs another gradient. Local steps
   // stay as they are: what a share says of them is how much they weigh.
   if (!gradient_.valid || (gradient_.samples != share_ && !local_)) {
@@ -106,7 +120,8 @@ std::optional<GradientOrder> RingOperation::order(std::uint64_t job) {
   lent_ = gradient_.values;
   GradientOrder order{.samples = gradient_.samples,
                       .local_steps = local_ ? steps_ : 0,
-                      .keep_per_block = options_.keep_per_block,
+                      .keep_per_block = keep_,
+                      .momentum = options_.momentum,
                       .codec = options_.codec,
                       .values = gradient_.values};
   for (const Range& bucket : shape_.buckets) order.marks.push_back(bucket.begin);

@@ -100,6 +100,7 @@ class RingOperation {
   float weight_ = 1;
   std::uint64_t samples_ = 0;  ///< Of everybody in one step.
   std::uint64_t steps_ = 1;
+  std::size_t keep_ = 0;  ///< Values of every 512 that travel.
   bool local_ = false;
   Gradient gradient_;
   Vector lent_;  ///< What the job under way writes to.

@@ -20,6 +20,8 @@ struct RingOptions {
   std::optional<ReduceAlgorithm> algorithm;  ///< Empty: the one predicted to be the fastest.
   ValueCodec codec = ValueCodec::identity;   ///< How values travel.
   std::size_t keep_per_block = 0;  ///< Values of every 512 that travel, the largest; 0 = all.
+  double momentum = 0;  ///< Of gradients before they are chosen, in place of a later one.
+  std::uint64_t warm_up_steps = 0;  ///< Over so many steps more of them travel, fewer and fewer.
   std::size_t bucket_elements = 1 << 20;   ///< Gradients are summed in pieces of this size.
   std::size_t segment_elements = 1 << 16;  ///< Of one block on a lane.
   std::uint32_t batch = 64;                ///< Samples of a step for each who takes part.
@@ -28,6 +30,9 @@ struct RingOptions {
   RingAgreement::Options agreement;
   /// Where what is sent lives; not owned, outlives the mode and whatever it sends.
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();
+
+  /// Values of every 512 that travel in the operation that begins there.
+  std::size_t keep_at(std::uint64_t step) const;
 };
 
 }  // namespace gv

@@ -221,4 +221,76 @@ TEST_CASE("what is not sent of a gradient is sent later and asked for again it i
   CHECK(exact >= size - size / 512 - 1);  // All but one in each block.
 }
 
+TEST_CASE("momentum before the selection is that of a Dgc, also when asked for again",
+          "[sim][ring]") {
+  const LockstepRun run(1, 8, 50, OptimizerKind::sgd);
+  Replica replica(run.trainer(0), 0);
+  Trainer plain = run.trainer(0);
+  const std::size_t size = plain.layout().size();
+  Dgc expected({.momentum = 0.9, .block = 512}, size);
+  std::vector<float> gradient(size);
+  const auto nothing = std::make_shared<Floats>(size, 0.0f);
+  const auto values = std::make_shared<Floats>(size);
+  for (int step = 0; step < 20; ++step) {
+    for (int times = 0; times < 2; ++times) {
+      replica.run({.gradient = GradientOrder{
+                       .samples = 8, .keep_per_block = 16, .momentum = 0.9, .values = values}});
+    }
+    plain.gradient(8, gradient);
+    Floats sent(size, 0.0f);
+    expected.step(gradient, 16.0 / 512).add_to(sent);
+    CHECK(*values == sent);
+    replica.run({.update = nothing});
+    plain.update(*nothing);
+  }
+}
+
+TEST_CASE("what waits of gradients is in a checkpoint as it was before the last selection",
+          "[sim][ring]") {
+  const LockstepRun run(1, 8, 50, OptimizerKind::sgd);
+  Replica replica(run.trainer(0), 0);
+  const std::size_t size = replica.trainer().layout().size();
+  const auto values = std::make_shared<Floats>(size);
+  const auto ask = [&](Replica& of) {
+    of.run({.gradient = GradientOrder{
+                .samples = 8, .keep_per_block = 16, .momentum = 0.5, .values = values}});
+    return *values;
+  };
+  for (int step = 0; step < 5; ++step) {
+    ask(replica);
+    replica.run({.update = std::make_shared<Floats>(*values)});
+  }
+  const bool asked_again = GENERATE(false, true);
+  if (asked_again) ask(replica);  // Its sum never comes.
+  Replica restored(run.trainer(0), 0);
+  REQUIRE(restored.restore(replica.trainer().parameters(), replica.optimizer_state()).empty());
+  CHECK(restored.optimizer_state().vectors == replica.optimizer_state().vectors);
+  CHECK(ask(restored) == ask(replica));
+}
+
+TEST_CASE("while it warms up more of a gradient travels, and less with every stage", "[unit]") {
+  const RingOptions options{.keep_per_block = 1, .warm_up_steps = 100};
+  std::size_t last = 511;
+  for (const std::uint64_t step : {0, 20, 40, 60, 80, 100}) {
+    CHECK(options.keep_at(step) < last);
+    CHECK(options.keep_at(step + 19) == options.keep_at(step));
+    last = options.keep_at(step);
+  }
+  CHECK(last == 1);
+  CHECK(RingOptions{.keep_per_block = 7}.keep_at(0) == 7);
+  CHECK(RingOptions{.warm_up_steps = 7}.keep_at(0) == 0);
+}
+
+TEST_CASE("deep gradient compression learns what lockstep with momentum learns", "[sim][ring]") {
+  const LockstepRun run(4, 8, 300, OptimizerKind::sgd);
+  Simulator::Options options = run.options();
+  options.node.ring.segment_elements = 1 << 14;
+  options.node.ring.keep_per_block = 8;
+  options.node.ring.momentum = 0.8;
+  options.node.ring.warm_up_steps = 50;
+  Simulator sparse(options, run.workloads());
+  sparse.run(Time(10min));
+  CHECK(run.accuracy(sparse) > 0.84);
+}
+
 }  // namespace gv

@@ -1,0 +1,52 @@
+// What of a peer's gradients waits to be sent, where only the largest of their values travel.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "consensus/base/rng.hpp"
+#include "consensus/ring/dgc.hpp"
+#include "consensus/ring/value_codec.hpp"
+
+namespace gv {
+
+/// How few of a gradient's values travel.
+struct Selection {
+  std::size_t keep_per_block = 0;           ///< The largest of every 512.
+  double momentum = 0;                      ///< Applied before they are chosen; 0: none.
+  ValueCodec codec = ValueCodec::identity;  ///< What they are rounded to.
+  bool local = false;                       ///< They are what local steps came to, no gradient.
+};
+
+/// Error feedback, or with a momentum deep gradient compression (Dgc). A gradient may be asked for
+/// again before its sum has come: then it is as if it had not been asked for before. Pure.
+class GradientMemory {
+ public:
+  /// Leaves of `values`, whose size is the same each time, what is chosen, rounded as others will
+  /// read it, and zeros elsewhere. Keeps the rest. False if that cannot be written by the codec.
+  bool select(std::span<float> values, const Selection& how, Rng rng);
+
+  /// A sum with what was last selected has come.
+  void settle() { settled_ = true; }
+
+  /// The model is another's: nothing that waits belongs to it.
+  void clear();
+
+  /// What a checkpoint has to hold of gradients, by name, and the inverse for each of them.
+  std::vector<std::pair<std::string, std::vector<float>>> lasting() const;
+  void restore(const std::string& name, std::vector<float> values);
+
+ private:
+  std::optional<Dgc> now_;
+  std::optional<Dgc> before_;    ///< The last selection.
+  bool settled_ = true;          ///< Its sum came.
+  bool local_ = false;           ///< It was of local steps, which are not in gradients' units.
+  std::vector<float> waiting_;   ///< From a checkpoint, until the first selection.
+  std::vector<float> momentum_;  ///< The same.
+};
+
+}  // namespace gv
