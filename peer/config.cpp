@@ -38,6 +38,7 @@ class Reading {
     check_text();
     check_membership();
     check_topology();
+    check_trigger();
     check_network();
     check_ring();
     check_pipeline();
@@ -359,6 +360,21 @@ class Reading {
                                                                     : "membership.probe_period_s";
     report(line_of(path), path, "the probe timeout is not shorter than the probe period",
            "make probe_timeout_s about half of probe_period_s");
+  }
+
+  /// Drawn pairs are those of rounds, which only steps count alike on all peers.
+  void check_trigger() {
+    const GossipOptions& gossip = parsed_.config.gossip;
+    if (parsed_.config.run.mode != ModeKind::gossip || gossip.trigger == TriggerKind::steps) return;
+    if (gossip.pairing != PairingKind::uniform) {
+      report(line_of("gossip.trigger"), "gossip.trigger",
+             "drawn pairs meet in rounds, which only \"steps\" counts alike on all peers",
+             "write pairing = \"uniform\", or trigger = \"steps\"");
+    }
+    if (gossip.trigger == TriggerKind::spread && gossip.target_spread == 0) {
+      report(line_of("gossip.trigger"), "gossip.trigger", "no spread to aim at",
+             "add target_spread, such as the spread that status shows of a run by steps");
+    }
   }
 
   /// What exchanges of two can do, and for the number of peers that the run is meant for.

@@ -305,6 +305,11 @@ void append_gossip(Settings& every) {
       "among whom partners are drawn; complete = all. `grapevine topology` shows each")));
   all.push_back(agreed(gossip.whole("period_steps", GV_FIELD(gossip.period_steps), {1, 1e9},
                                     "local steps between two exchanges")));
+  all.push_back(gossip.choice<>(
+      "trigger", GV_FIELD(gossip.trigger), named_choices(trigger_kinds),
+      "when one begins: after period_steps; after so many in the mean, drawn; when none is under "
+      "way; or so often that models stay target_spread apart. Other than steps with uniform "
+      "pairs"));
   all.push_back(
       agreed(gossip.number("alpha", GV_FIELD(gossip.alpha), {0, 1},
                            "elastic coefficient: 0.5 averages the pair, 0 is no gossip; above 0.5 "
@@ -341,6 +346,13 @@ void append_gossip(Settings& every) {
         "run.mode", "run.mode = \"gossip\"",
         [](const Config& c) { return c.run.mode == ModeKind::gossip; }, std::move(setting)));
   }
+  every.push_back(only_with(
+      "gossip.trigger", "trigger = \"spread\"",
+      [](const Config& c) {
+        return c.run.mode == ModeKind::gossip && c.gossip.trigger == TriggerKind::spread;
+      },
+      gossip.number("target_spread", GV_FIELD(gossip.target_spread), {0, 1e12},
+                    "distance that two models that meet should have, as spread in status")));
   every.push_back(agreed(only_with(
       "gossip.topology", "topology = \"random_regular\" or \"base_k\"", has_degree,
       gossip.whole("topology_degree", GV_FIELD(gossip.topology.degree), {0, 4095},

@@ -33,15 +33,21 @@ GossipMode::GossipMode(PeerId self, std::uint64_t session, const CourseOptions& 
       numbers_{.session = session},
       exchange_(self, numbers_, exchange_options(course, options_)),
       fetch_(self, numbers_,
-             ModelFetch::Options{.layout_hash = course.layout_hash, .elements = course.elements}) {
-  check(options_.period_steps > 0, "a gossip period has at least one step");
+             ModelFetch::Options{.layout_hash = course.layout_hash, .elements = course.elements}),
+      trigger_({.kind = options_.trigger,
+                .period = options_.period_steps,
+                .spread = options_.target_spread},
+               rng_.fork("trigger")) {
   check(!problem_with_pairs(options_.topology), "the topology does not run as pairs");
   check(options_.pairing == PairingKind::matching || is_graph(options_.topology.kind),
         "rounds that differ have no neighbours to draw from");
   learning_rate_ = options_.peak_learning_rate;
 }
 
-void GossipMode::begin_at(std::uint64_t step) { step_ = triggered_step_ = step; }
+void GossipMode::begin_at(std::uint64_t step) {
+  step_ = step;
+  trigger_.begin_at(step);
+}
 
 void GossipMode::receive(Time now, PeerId from, const Message& message, Membership& members,
                          Effects& out) {
@@ -100,7 +106,9 @@ void GossipMode::collect(Effects& out) {
     if (event.name != "exchange_committed") continue;
     if (event.peer == owed_) owed_.reset();
     for (const auto& [name, value] : event.numbers) {
-      if (name == "distance") last_distance_ = value;
+      if (name != "distance") continue;
+      last_distance_ = value;
+      trigger_.learn(value);
     }
   }
 }
@@ -124,9 +132,7 @@ void GossipMode::take(Time now, JobDone done, Membership& members, Effects& out)
   }
   if (phase_ == Phase::training && step_ >= course_.steps) become_done(now, members, out);
   report(members);
-  if (phase_ == Phase::training && !leaving_ && step_ % options_.period_steps == 0 &&
-      step_ > triggered_step_) {
-    triggered_step_ = step_;
+  if (phase_ == Phase::training && !leaving_ && trigger_.is_due(step_, exchange_.in_flight())) {
     begin_exchange(now, members, out);
     collect(out);
   }
@@ -259,7 +265,7 @@ void GossipMode::next_job(Time now, Membership& members, Effects& out, std::vect
       counts_.forces_dropped += forces_.size();
       forces_.clear();
       ++counts_.models_fetched;
-      triggered_step_ = model.step;
+      trigger_.begin_at(model.step);
       job.adopt = std::move(model);
       snapshot = true;
       if (phase_ == Phase::joining) enter(now, Phase::training, members, out);
@@ -273,7 +279,7 @@ void GossipMode::next_job(Time now, Membership& members, Effects& out, std::vect
   } else if (phase_ == Phase::training) {
     if (!job.adopt) {
       job.steps = job_steps();
-      snapshot = !has_snapshot_ || (step_ + job.steps) % options_.period_steps == 0 ||
+      snapshot = !has_snapshot_ || step_ + job.steps >= trigger_.next() ||
                  step_ + job.steps >= course_.steps;
       job.save = is_save_due(step_ + job.steps);
     }
@@ -289,7 +295,7 @@ void GossipMode::next_job(Time now, Membership& members, Effects& out, std::vect
 }
 
 std::uint64_t GossipMode::job_steps() const {
-  const std::uint64_t to_trigger = options_.period_steps - step_ % options_.period_steps;
+  const std::uint64_t to_trigger = std::max(trigger_.next(), step_ + 1) - step_;
   // Two jobs a period, so that a force is in the model before the next snapshot is taken of it.
   std::uint64_t steps = std::max<std::uint64_t>(1, options_.period_steps / 2);
   if (steps_per_second_ > 0) {

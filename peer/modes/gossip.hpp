@@ -12,6 +12,7 @@
 #include "consensus/membership/membership.hpp"
 #include "consensus/pairing.hpp"
 #include "consensus/topology/topology.hpp"
+#include "peer/modes/exchange_trigger.hpp"
 #include "peer/modes/mode.hpp"
 
 namespace gv {
@@ -19,7 +20,9 @@ namespace gv {
 /// How often and how strongly a peer exchanges. The layout in `exchange` is filled in from the
 /// course.
 struct GossipOptions {
-  std::uint64_t period_steps = 16;  ///< Local steps between two exchanges.
+  std::uint64_t period_steps = 16;  ///< Local steps between two exchanges, as `trigger` says.
+  TriggerKind trigger = TriggerKind::steps;  ///< Matching needs its rounds: steps.
+  double target_spread = 0;                  ///< What TriggerKind::spread aims at.
   PairingKind pairing = PairingKind::matching;
   /// Among whom partners are drawn. Must run as pairs (problem_with_pairs), and be a graph for
   /// uniform pairing. While it does not fit the live peers, everybody may meet everybody.
@@ -98,7 +101,7 @@ class GossipMode final : public Mode {
   bool has_snapshot_ = false;
   Time settle_until_{};
   std::uint64_t step_ = 0;
-  std::uint64_t triggered_step_ = 0;
+  ExchangeTrigger trigger_;
   double steps_per_second_ = 0;
   double last_distance_ = 0;
   /// Refused while we were busy: our next partner. Of use to uniform pairing alone, where we
