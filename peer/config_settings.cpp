@@ -521,6 +521,8 @@ void append_rounds(Settings& all) {
                    "wait"));
   add(rounds.flag("weigh_by_age", GV_FIELD(rounds.rule.weigh_by_age),
                   "what is so many rounds old counts 1 / (1 + rounds)"));
+  add(rounds.flag("weigh_by_samples", GV_FIELD(rounds.rule.weigh_by_samples),
+                  "peers count by the samples of their shards; only push_sum can"));
   add(rounds.whole("fragments", GV_FIELD(rounds.rule.fragments), {1, 4096},
                    "a round is about one of so many pieces of the model, in turn"));
   add_with(

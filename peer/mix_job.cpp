@@ -4,7 +4,7 @@
 namespace gv {
 
 void MixRunner::begin(const MixJob& job, const Host& host) {
-  if (job.rule) mixer_ = Mixer<float>(*job.rule, host.parameters.size(), seed_);
+  if (job.rule) mixer_ = Mixer<float>(*job.rule, host.parameters.size(), seed_, samples_);
   if (job.forget) mixer_.forget();
   if (!job.place) return;
   host.go_on_at(job.place->step);

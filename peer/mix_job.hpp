@@ -62,8 +62,9 @@ class MixRunner {
     std::function<double(const std::function<void(std::span<float>)>& direct)> take_steps;
   };
 
-  MixRunner(const MixRule& rule, std::size_t elements, std::uint64_t seed)
-      : seed_(seed), mixer_(rule, elements, seed) {}
+  /// `samples` are those of its shard.
+  MixRunner(const MixRule& rule, std::size_t elements, std::uint64_t seed, double samples)
+      : seed_(seed), samples_(samples), mixer_(rule, elements, seed, samples) {}
 
   /// The first three fields.
   void begin(const MixJob& job, const Host& host);
@@ -76,6 +77,7 @@ class MixRunner {
 
  private:
   std::uint64_t seed_;
+  double samples_;
   Mixer<float> mixer_;
 };
 

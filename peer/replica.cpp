@@ -52,7 +52,8 @@ Replica::Replica(Trainer trainer, std::uint64_t peer, const LocalSteps& local)
       canary_(initial_canary(peer)) {}
 
 void Replica::mix_by(const MixRule& rule, std::uint64_t run_seed) {
-  mixing_.emplace(rule, trainer_.parameters().size(), run_seed);
+  mixing_.emplace(rule, trainer_.parameters().size(), run_seed,
+                  static_cast<double>(trainer_.shard_samples()));
 }
 
 std::size_t Replica::state_size() const { return trainer_.state_size() + outer_.momentum().size(); }

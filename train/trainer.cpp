@@ -37,6 +37,7 @@ struct Trainer::Impl {
   Impl(TrainerSpec given, std::shared_ptr<const DataSet> shard)
       : spec(std::move(given)),
         model(spec.model, shard->shape, spec.batch),
+        samples(shard->size()),
         sampler(shard, spec.seed, spec.peer),
         optimizer(spec.optimizer, model.layout().size()),
         optimizer_after(spec.optimizer, 0),
@@ -72,6 +73,7 @@ struct Trainer::Impl {
 
   TrainerSpec spec;
   Model model;
+  std::size_t samples;
   Sampler sampler;
   Optimizer optimizer;
   /// What the last local_steps() came to, until they end: the optimiser, and where the sampler is.
@@ -95,6 +97,7 @@ const Layout& Trainer::layout() const { return impl_->model.layout(); }
 
 std::uint64_t Trainer::step() const { return impl_->step; }
 
+std::size_t Trainer::shard_samples() const { return impl_->samples; }
 double Trainer::learning_rate() const {
   return gv::learning_rate(impl_->spec.schedule, impl_->whole_batch, impl_->step,
                            impl_->spec.steps);

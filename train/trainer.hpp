@@ -53,6 +53,7 @@ class Trainer {
 
   const Layout& layout() const;
   std::uint64_t step() const;
+  std::size_t shard_samples() const;
   double learning_rate() const;  ///< Of the next step, if its batch is that of the last.
 
   /// Takes `count` optimiser steps (fewer if the budget ends first; none beyond it) and returns the

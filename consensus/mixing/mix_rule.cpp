@@ -309,6 +309,10 @@ Problems problems_of(const MixRule& rule, std::size_t peers) {
   if (rule.order == MixOrder::combine_then_adapt && !averages) {
     refuse("order", kind + " sends what its steps came to", "write order = \"adapt_then_combine\"");
   }
+  if (rule.weigh_by_samples && rule.kind != MixKind::push_sum) {
+    refuse("weigh_by_samples", "only \"push_sum\" has weights of peers",
+           "write kind = \"push_sum\"");
+  }
   if (rule.fragments > 1 && rule.staleness > 0) {
     refuse("staleness", "a round is about one piece of the model alone", "write staleness = 0");
   }

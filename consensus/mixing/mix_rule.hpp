@@ -102,9 +102,10 @@ struct MixRule {
   double smoothing = 0.9;  ///< mu of quasi_global.
   /// Begin a round without what neighbours sent in the last so many.
   std::uint64_t staleness = 0;
-  bool weigh_by_age = false;  ///< What is so many rounds old counts 1 / (1 + rounds).
-  std::size_t fragments = 1;  ///< A round is about one of so many pieces of the model, in turn.
-  bool centre_rests = false;  ///< Rank 0 of a star takes no local steps (EASGD).
+  bool weigh_by_age = false;      ///< What is so many rounds old counts 1 / (1 + rounds).
+  bool weigh_by_samples = false;  ///< push_sum: peers count by their samples, not all alike.
+  std::size_t fragments = 1;      ///< A round is about one of so many pieces of the model, in turn.
+  bool centre_rests = false;      ///< Rank 0 of a star takes no local steps (EASGD).
   double outer_learning_rate = 1;  ///< Of noloco and slowmo (its alpha).
   MixOuter outer = MixOuter::none;
   std::uint64_t outer_every = 8;  ///< Rounds between two outer steps.

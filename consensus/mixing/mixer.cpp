@@ -105,8 +105,14 @@ std::string_view to_string(MixRegister name) {
 }
 
 template <class Real>
-Mixer<Real>::Mixer(const MixRule& rule, std::size_t elements, std::uint64_t seed)
-    : rule_(rule), traits_(traits_of(rule)), elements_(elements), seed_(seed) {}
+Mixer<Real>::Mixer(const MixRule& rule, std::size_t elements, std::uint64_t seed, double samples)
+    : rule_(rule),
+      traits_(traits_of(rule)),
+      elements_(elements),
+      seed_(seed),
+      share_(rule.weigh_by_samples ? samples : 1) {
+  check(share_ > 0 && std::isfinite(share_), "a peer counts by a finite weight above 0");
+}
 
 template <class Real>
 typename Mixer<Real>::Vector& Mixer<Real>::zeros_if_new(MixRegister name) {
@@ -126,8 +132,11 @@ void Mixer<Real>::begin_epoch(std::size_t rank, std::size_t peers, std::uint64_t
   // The seed alone, so that equal views make equal plans whatever came before.
   plan_.emplace(rule_, peers, seed_);
   relayed_.clear();
-  weight_ = 1;
-  if (rule_.kind == MixKind::push_sum) at(MixRegister::numerator).assign(x.begin(), x.end());
+  weight_ = share_;
+  if (rule_.kind == MixKind::push_sum) {
+    at(MixRegister::numerator).assign(elements_, 0);
+    add<Real>(at(MixRegister::numerator), x, share_);
+  }
   if (rule_.kind == MixKind::shadow) {
     at(MixRegister::shadow).assign(x.begin(), x.end());
     const ShadowRates rates = shadow_rates(*plan_);
@@ -157,7 +166,7 @@ void Mixer<Real>::forget() {
 template <class Real>
 void Mixer<Real>::begin_round(std::uint64_t, std::span<Real> x) {
   if (rule_.kind == MixKind::push_sum) {
-    take_away<Real>(at(MixRegister::numerator), x);
+    add<Real>(at(MixRegister::numerator), x, -share_);
   } else if (rule_.kind == MixKind::shadow) {
     // One round's time passes: exp(dt [[-h, h], [h, -h]]) keeps the sum of the two and shrinks
     // their difference by exp(-2 h).
@@ -201,7 +210,7 @@ template <class Real>
 void Mixer<Real>::end_steps(std::span<Real> x, double learning_rate, std::uint64_t steps) {
   learning_rate_ = std::max(learning_rate, learning_rate_min);
   steps_ = std::max<std::uint64_t>(1, steps);
-  if (rule_.kind == MixKind::push_sum) add<Real>(at(MixRegister::numerator), x);
+  if (rule_.kind == MixKind::push_sum) add<Real>(at(MixRegister::numerator), x, share_);
   if (rule_.kind == MixKind::shadow) add<Real>(at(MixRegister::shadow), x);
   if (rule_.correction == MixCorrection::d2) add<Real>(x, at(MixRegister::correction));
 }

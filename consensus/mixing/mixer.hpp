@@ -35,7 +35,7 @@ struct MixArrival {
 enum class MixRegister : std::uint8_t {
   before,         ///< The model before the local steps of a round.
   message,        ///< Our own message of the round, as others decode it.
-  numerator,      ///< push_sum: the model times our weight, less the model while steps run.
+  numerator,      ///< push_sum: the model times our weight, less our share of it in steps.
   shadow,         ///< shadow: the second vector, less the model while steps run.
   slow,           ///< noloco, slowmo: the model the outer step moves.
   outer,          ///< Their momentum.
@@ -65,7 +65,8 @@ std::string_view to_string(MixRegister name);
 template <class Real>
 class Mixer {
  public:
-  Mixer(const MixRule& rule, std::size_t elements, std::uint64_t seed);
+  /// `samples` is what our model counts by if the rule weighs by samples; above 0.
+  Mixer(const MixRule& rule, std::size_t elements, std::uint64_t seed, double samples = 1);
 
   /// From here on we are `rank` of `peers`, and neighbours know nothing of us. What concerns them
   /// begins anew, from the model as it is; momentum and whatever else is ours alone stays.
@@ -90,7 +91,7 @@ class Mixer {
   RoundPlan& plan() { return *plan_; }
   const MixRule& rule() const { return rule_; }
   std::size_t rank() const { return rank_; }
-  /// push_sum: our part of the weights, n in all.
+  /// push_sum: our part of the weights, n in all, or everybody's samples.
   double weight() const { return weight_; }
   std::span<const Real> kept(MixRegister name) const { return at(name); }
 
@@ -133,6 +134,7 @@ class Mixer {
   MixTraits traits_;
   std::size_t elements_;
   std::uint64_t seed_;
+  double share_;  ///< push_sum: our weight when an epoch begins, and that of our steps.
   std::size_t rank_ = 0;
   std::uint64_t key_ = 0;
   std::optional<RoundPlan> plan_;

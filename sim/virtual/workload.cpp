@@ -239,7 +239,7 @@ class VectorWorkload : public Workload {
   }
 
   void mix_by(const MixRule& rule, std::uint64_t run_seed) override {
-    mixing_.emplace(rule, parameters_.size(), run_seed);
+    mixing_.emplace(rule, parameters_.size(), run_seed, 1.0);
   }
   std::uint64_t step() const override { return step_; }
   std::span<const float> parameters() const override { return parameters_; }

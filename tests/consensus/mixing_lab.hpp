@@ -23,9 +23,13 @@ class MixingLab {
   /// The gradient of a peer at a model.
   using Gradient = std::function<Vector(std::size_t peer, const Vector& x)>;
 
-  MixingLab(const MixRule& rule, std::vector<Vector> models, std::uint64_t seed = 1)
+  /// `samples` are those of each peer; empty: they have one each.
+  MixingLab(const MixRule& rule, std::vector<Vector> models, std::uint64_t seed = 1,
+            const std::vector<double>& samples = {})
       : rule_(rule), models_(std::move(models)) {
-    for (Vector& x : models_) mixers_.emplace_back(rule, x.size(), seed);
+    for (std::size_t i = 0; i < models_.size(); ++i) {
+      mixers_.emplace_back(rule, models_[i].size(), seed, samples.empty() ? 1 : samples[i]);
+    }
     begin(1);
   }
 

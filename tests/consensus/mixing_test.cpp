@@ -253,6 +253,36 @@ TEST_CASE("push-sum keeps all weight and comes to the mean on any graph", "[unit
   }
 }
 
+TEST_CASE("push-sum by samples comes to the mean over samples, with steps to its optimum",
+          "[unit]") {
+  const std::vector<double> samples = {100, 7, 350, 20, 80};
+  double all = 0;
+  for (const double count : samples) all += count;
+  const std::vector<Vector> models = drawn_models(5, 3);
+  Vector mean(3, 0);
+  for (std::size_t i = 0; i < 5; ++i) {
+    for (std::size_t k = 0; k < 3; ++k) mean[k] += samples[i] / all * models[i][k];
+  }
+  for (const TopologyKind kind : {TopologyKind::exponential, TopologyKind::star}) {
+    INFO(to_string(kind));
+    MixRule rule{.topology = {.kind = kind}, .kind = MixKind::push_sum};
+    rule.weigh_by_samples = true;
+    MixingLab lab(rule, models, 1, samples);
+    lab.rounds(400);
+    for (const Vector& x : lab.models()) CHECK(largest_difference(x, mean) < 1e-9);
+    // Everybody's own optimum is where it began: the common one is the same mean. With falling
+    // steps its bias, which goes with the step, falls as well.
+    MixingLab steps(rule, models, 1, samples);
+    const auto gradient = [&](std::size_t peer, const Vector& x) {
+      Vector g(3);
+      for (std::size_t k = 0; k < 3; ++k) g[k] = x[k] - models[peer][k];
+      return g;
+    };
+    for (int round = 0; round < 4000; ++round) steps.round(gradient, 0.5 / (1 + 0.05 * round));
+    for (const Vector& x : steps.models()) CHECK(largest_difference(x, mean) < 0.02);
+  }
+}
+
 TEST_CASE("where as many come as go push-sum weighs everybody alike", "[unit]") {
   MixingLab lab(
       {.topology = {.kind = TopologyKind::one_peer_exponential}, .kind = MixKind::push_sum},
@@ -561,6 +591,7 @@ TEST_CASE("combinations that make no sense are refused with a reason and a remed
       {.topology = {.kind = TopologyKind::one_peer_exponential}, .memory = MixMemory::reference},
       "memory"));
   CHECK(refused({.kind = MixKind::push_sum, .codec = lossy}, "codec"));
+  CHECK(refused({.weigh_by_samples = true}, "weigh_by_samples"));
   CHECK(refused({.topology = {.kind = TopologyKind::complete},
                  .partners = Partners::pull,
                  .correction = MixCorrection::tracking},
