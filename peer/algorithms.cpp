@@ -70,6 +70,9 @@ constexpr std::array table = {
                    "Takezawa 2023", "[run]\nmode = \"rounds\"\n[rounds]\ntopology = \"base_k\"\n"},
     NamedAlgorithm{"moshpit", "neighbours", "groups along the lines of a grid", "Ryabinin 2021",
                    "[run]\nmode = \"rounds\"\n[rounds]\ntopology = \"moshpit\"\n"},
+    NamedAlgorithm{"block_scheduling", "neighbours", "each sends the quarter that changed most", "",
+                   "[run]\nmode = \"rounds\"\n[rounds]\ntopology = \"exponential\"\n"
+                   "fragments = 4\nfragment_order = \"largest\"\n"},
     NamedAlgorithm{"async", "neighbours", "nobody waits; old models count less", "",
                    "[run]\nmode = \"rounds\"\n[rounds]\ntopology = \"exponential\"\n"
                    "order = \"combine_then_adapt\"\nstaleness = -1\nweigh_by_age = true\n"},
@@ -86,6 +89,10 @@ constexpr std::array table = {
     // ---- A centre ----
     NamedAlgorithm{"easgd", "centre", "workers and a centre pull at each other", "Zhang 2015",
                    "[run]\nmode = \"rounds\"\n[rounds]\ntopology = \"star\"\n"
+                   "order = \"combine_then_adapt\"\nperiod_steps = 10\ncentre_rests = true\n"},
+    NamedAlgorithm{"eamsgd", "centre", "easgd whose workers have a long momentum", "Zhang 2015",
+                   "[run]\nmode = \"rounds\"\n[train]\noptimizer = \"nesterov\"\n"
+                   "momentum = 0.99\n[rounds]\ntopology = \"star\"\n"
                    "order = \"combine_then_adapt\"\nperiod_steps = 10\ncentre_rests = true\n"},
     NamedAlgorithm{"downpour", "centre", "a centre adds up what workers do", "Dean 2012",
                    "[run]\nmode = \"rounds\"\n[rounds]\ntopology = \"star\"\n"

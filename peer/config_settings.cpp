@@ -524,7 +524,13 @@ void append_rounds(Settings& all) {
   add(rounds.flag("weigh_by_samples", GV_FIELD(rounds.rule.weigh_by_samples),
                   "peers count by the samples of their shards; only push_sum can"));
   add(rounds.whole("fragments", GV_FIELD(rounds.rule.fragments), {1, 4096},
-                   "a round is about one of so many pieces of the model, in turn"));
+                   "a round is about one of so many pieces of the model"));
+  add_with(
+      "rounds.fragments", "fragments above 1",
+      [](const Config& c) { return makes_rounds(c) && c.rounds.rule.fragments > 1; },
+      rounds.choice<>("fragment_order", GV_FIELD(rounds.rule.fragment_order),
+                      named_choices(fragment_orders),
+                      "which one: the next at all peers, or at each that which changed most"));
   add_with(
       "rounds.topology", "topology = \"star\"",
       [](const Config& c) {

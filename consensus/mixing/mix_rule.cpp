@@ -102,6 +102,10 @@ std::string_view to_string(Partners partners) {
 
 std::string_view to_string(MixOuter outer) { return outer == MixOuter::none ? "none" : "slowmo"; }
 
+std::string_view to_string(FragmentOrder order) {
+  return order == FragmentOrder::in_turn ? "in_turn" : "largest";
+}
+
 MixTraits traits_of(const MixRule& rule) {
   const bool one_sided = rule.partners == Partners::pull || rule.partners == Partners::push;
   const bool guarded = rule.guard.kind != GuardKind::none;
@@ -155,6 +159,10 @@ MixTraits traits_of(const MixRule& rule) {
       break;
   }
   if (rule.outer == MixOuter::slowmo) traits.vectors += 2;
+  if (rule.fragment_order == FragmentOrder::largest) {
+    traits.conserves_mean = false;  // One sends a piece and is sent another.
+    traits.vectors += 1;
+  }
   return traits;
 }
 
@@ -320,6 +328,15 @@ Problems problems_of(const MixRule& rule, std::size_t peers) {
       (!averages || rule.memory != MixMemory::none || rule.correction != MixCorrection::none)) {
     refuse("fragments", "pieces of a model are only averaged",
            "write fragments = 1, or kind = \"average\" without memory and correction");
+  }
+  if (rule.fragment_order == FragmentOrder::largest) {
+    const bool plain = averages && rule.guard.kind == GuardKind::none && !lossy &&
+                       rule.memory == MixMemory::none && rule.correction == MixCorrection::none &&
+                       rule.order == MixOrder::adapt_then_combine;
+    if (!plain) {
+      refuse("fragment_order", "pieces that each chooses are only averaged as they are",
+             "write fragment_order = \"in_turn\"");
+    }
   }
   if (rule.outer == MixOuter::slowmo && (!averages || rule.correction != MixCorrection::none)) {
     refuse("outer", "\"slowmo\" follows plain averages", "write outer = \"none\"");

@@ -63,12 +63,19 @@ enum class MixOuter : std::uint8_t {
   slowmo,  ///< A momentum step with what the rounds came to. SlowMo (Wang 2020).
 };
 
+/// Which piece of the model a round is about, if it is not about the whole.
+enum class FragmentOrder : std::uint8_t {
+  in_turn,  ///< The same at all peers. Streaming DiLoCo (Douillard 2025).
+  largest,  ///< At each that which has changed most since it was sent: block scheduling.
+};
+
 std::string_view to_string(MixKind kind);
 std::string_view to_string(MixMemory memory);
 std::string_view to_string(MixCorrection correction);
 std::string_view to_string(MixOrder order);
 std::string_view to_string(Partners partners);
 std::string_view to_string(MixOuter outer);
+std::string_view to_string(FragmentOrder order);
 
 inline constexpr std::array mix_kinds = {MixKind::average, MixKind::push_sum, MixKind::relay_sum,
                                          MixKind::shadow,  MixKind::noloco,   MixKind::downpour};
@@ -82,6 +89,7 @@ inline constexpr std::array mix_orders = {MixOrder::adapt_then_combine,
 inline constexpr std::array partner_kinds = {Partners::neighbours, Partners::pull, Partners::push,
                                              Partners::both, Partners::pairs};
 inline constexpr std::array mix_outers = {MixOuter::none, MixOuter::slowmo};
+inline constexpr std::array fragment_orders = {FragmentOrder::in_turn, FragmentOrder::largest};
 
 /// Never wait for anybody.
 inline constexpr std::uint64_t unbounded_staleness = std::numeric_limits<std::uint64_t>::max();
@@ -104,8 +112,9 @@ struct MixRule {
   std::uint64_t staleness = 0;
   bool weigh_by_age = false;      ///< What is so many rounds old counts 1 / (1 + rounds).
   bool weigh_by_samples = false;  ///< push_sum: peers count by their samples, not all alike.
-  std::size_t fragments = 1;      ///< A round is about one of so many pieces of the model, in turn.
-  bool centre_rests = false;      ///< Rank 0 of a star takes no local steps (EASGD).
+  std::size_t fragments = 1;      ///< A round is about one of so many pieces of the model.
+  FragmentOrder fragment_order = FragmentOrder::in_turn;
+  bool centre_rests = false;       ///< Rank 0 of a star takes no local steps (EASGD).
   double outer_learning_rate = 1;  ///< Of noloco and slowmo (its alpha).
   MixOuter outer = MixOuter::none;
   std::uint64_t outer_every = 8;  ///< Rounds between two outer steps.

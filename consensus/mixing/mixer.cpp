@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <type_traits>
 
 #include "consensus/base/check.hpp"
@@ -42,8 +43,17 @@ LossyCodec codec_of(const MixRule& rule, std::uint64_t round) {
   return is_raw(rule, round) ? LossyCodec{} : rule.codec;
 }
 
+/// Where the piece of that number begins, and how long it is. The last ones may overlap.
+std::pair<std::size_t, std::size_t> chosen_piece(const MixRule& rule, std::size_t elements,
+                                                 std::size_t piece) {
+  const std::size_t length = (elements + rule.fragments - 1) / rule.fragments;
+  return {std::min(piece * length, elements - length), length};
+}
+
 std::pair<std::size_t, std::size_t> piece_of(const MixRule& rule, std::size_t elements,
                                              std::uint64_t round) {
+  // Where each chooses its own, all are as long as the longest.
+  if (rule.fragment_order == FragmentOrder::largest) return chosen_piece(rule, elements, 0);
   const auto piece = static_cast<std::size_t>(round % rule.fragments);
   const std::size_t begin = elements * piece / rule.fragments;
   return {begin, elements * (piece + 1) / rule.fragments - begin};
@@ -100,7 +110,7 @@ std::size_t mix_message_bytes(const MixRule& rule, std::size_t elements, std::ui
 std::string_view to_string(MixRegister name) {
   constexpr std::array<std::string_view, mix_registers> names = {
       "before",  "message",       "numerator",  "shadow",    "slow",  "outer", "momentum",
-      "tracker", "last_gradient", "correction", "reference", "drift", "error"};
+      "tracker", "last_gradient", "correction", "reference", "drift", "error", "sent"};
   return names[static_cast<std::size_t>(name)];
 }
 
@@ -156,6 +166,12 @@ void Mixer<Real>::begin_epoch(std::size_t rank, std::size_t peers, std::uint64_t
     at(MixRegister::tracker) = zeros_if_new(MixRegister::last_gradient);
   }
   if (rule_.correction == MixCorrection::d2) at(MixRegister::correction).assign(elements_, 0);
+  if (rule_.fragment_order == FragmentOrder::largest) {
+    at(MixRegister::sent).assign(x.begin(), x.end());
+    // Neighbours have nothing of ours yet: one piece after another first.
+    piece_due_.resize(rule_.fragments);
+    std::iota(piece_due_.begin(), piece_due_.end(), 0);
+  }
 }
 
 template <class Real>
@@ -265,11 +281,12 @@ bool Mixer<Real>::read(std::uint64_t round, std::span<const std::byte> bytes, st
 template <class Real>
 std::vector<MixMessage> Mixer<Real>::to_all(std::uint64_t round,
                                             std::span<const std::span<const Real>> words,
-                                            std::span<Real> as_decoded, double weight) {
-  const auto bytes = encoded(round, 0, words, weight, 1);
+                                            std::span<Real> as_decoded, double weight,
+                                            std::uint32_t count) {
+  const auto bytes = encoded(round, 0, words, weight, count);
   double read_weight = 1;
-  std::uint32_t count = 0;
-  sound_ = read(round, *bytes, as_decoded, read_weight, count);
+  std::uint32_t read_count = 0;
+  sound_ = read(round, *bytes, as_decoded, read_weight, read_count);
   std::vector<std::size_t> out = plan_->turn(rank_, round).out;
   if (!sound_ || out.empty()) return {};
   return {{std::move(out), bytes}};
@@ -293,6 +310,36 @@ std::vector<MixMessage> Mixer<Real>::relayed(std::uint64_t round, std::span<cons
   sound_ = std::ranges::all_of(x, [](Real value) { return std::isfinite(value); });
   if (!sound_) messages.clear();
   return messages;
+}
+
+/// The piece that has changed most since it was sent, of equal ones the first; but none waits for
+/// more than so many rounds for each piece.
+template <class Real>
+std::vector<MixMessage> Mixer<Real>::largest_piece(std::uint64_t round, std::span<const Real> x) {
+  constexpr std::uint64_t rounds_for_each = 4;
+  Vector& sent = at(MixRegister::sent);
+  std::size_t chosen =
+      static_cast<std::size_t>(std::ranges::min_element(piece_due_) - piece_due_.begin());
+  if (piece_due_[chosen] > round) {
+    double most = -1;
+    for (std::size_t piece = 0; piece < rule_.fragments; ++piece) {
+      const auto [begin, size] = chosen_piece(rule_, elements_, piece);
+      double squares = 0;
+      for (std::size_t i = begin; i < begin + size; ++i) {
+        const double change = static_cast<double>(x[i]) - static_cast<double>(sent[i]);
+        squares += change * change;
+      }
+      if (squares > most) {
+        most = squares;
+        chosen = piece;
+      }
+    }
+  }
+  piece_due_[chosen] = round + rounds_for_each * rule_.fragments;
+  const auto [begin, size] = chosen_piece(rule_, elements_, chosen);
+  const std::span<const Real> word = x.subspan(begin, size);
+  std::ranges::copy(word, sent.begin() + static_cast<std::ptrdiff_t>(begin));
+  return to_all(round, {&word, 1}, at(MixRegister::message), 1, static_cast<std::uint32_t>(chosen));
 }
 
 template <class Real>
@@ -330,6 +377,7 @@ std::vector<MixMessage> Mixer<Real>::messages(std::uint64_t round, std::span<Rea
     case MixKind::shadow:
       break;
   }
+  if (rule_.fragment_order == FragmentOrder::largest) return largest_piece(round, x);
   if (rule_.correction == MixCorrection::tracking) {
     const std::array<std::span<const Real>, 2> words = {
         std::span<const Real>(x), std::span<const Real>(zeros_if_new(MixRegister::tracker))};
@@ -396,8 +444,10 @@ std::vector<typename Mixer<Real>::Heard> Mixer<Real>::heard(std::uint64_t round,
         std::ranges::find(mixing[rank_], arrival->from, [](const Share& s) { return s.from; });
     Heard one{.from = arrival->from, .values = {}};
     one.values.resize(traits_.words * range(arrival->round).second);
+    const bool has_place = rule_.fragment_order == FragmentOrder::largest;
     if (share == mixing[rank_].end() ||
-        !read(arrival->round, arrival->bytes, one.values, one.weight, one.count)) {
+        !read(arrival->round, arrival->bytes, one.values, one.weight, one.count) ||
+        (has_place && one.count >= rule_.fragments)) {
       ++refused;
       continue;
     }
@@ -440,9 +490,24 @@ typename Mixer<Real>::Vector Mixer<Real>::change(const std::vector<Heard>& other
   return result;
 }
 
+/// x += gamma sum_j w_ij (m_j - x), each m_j where its piece belongs.
+template <class Real>
+void Mixer<Real>::average_pieces(std::span<Real> x, const std::vector<Heard>& others) const {
+  Vector moves(elements_, 0);
+  for (const Heard& other : others) {
+    const auto [begin, size] = chosen_piece(rule_, elements_, other.count);
+    const auto share = static_cast<Real>(rule_.gamma * other.share);
+    for (std::size_t i = 0; i < size; ++i) {
+      moves[begin + i] += share * (other.values[i] - x[begin + i]);
+    }
+  }
+  add<Real>(x, moves);
+}
+
 template <class Real>
 void Mixer<Real>::average(std::uint64_t round, std::span<Real> x,
                           const std::vector<Heard>& others) {
+  if (rule_.fragment_order == FragmentOrder::largest) return average_pieces(x, others);
   const auto [begin, size] = range(round);
   const Vector moves = change(others, 0, size);
   if (remembers(rule_)) {

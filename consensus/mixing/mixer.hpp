@@ -46,8 +46,9 @@ enum class MixRegister : std::uint8_t {
   reference,      ///< reference: what all know of us.
   drift,          ///< reference, replica: sum_j w_ij (what is known of j - what is known of us).
   error,          ///< error: what messages have lacked.
+  sent,           ///< fragments by size: the model, each piece as it was last sent.
 };
-inline constexpr std::size_t mix_registers = 13;
+inline constexpr std::size_t mix_registers = 14;
 std::string_view to_string(MixRegister name);
 
 /// A round, as a peer goes through it (x is the live model, of `elements` values):
@@ -113,17 +114,20 @@ class Mixer {
                                                   double weight, std::uint32_t count) const;
   bool read(std::uint64_t round, std::span<const std::byte> bytes, std::span<Real> out,
             double& weight, std::uint32_t& count) const;
-  std::vector<MixMessage> to_all(std::uint64_t round, std::span<const std::span<const Real>> words,
-                                 std::span<Real> as_decoded, double weight = 1);
-  std::vector<MixMessage> relayed(std::uint64_t round, std::span<const Real> x);
-
   struct Heard {
     std::size_t from = 0;
-    double share = 0;   ///< w_ij.
-    double weight = 1;  ///< As sent.
-    std::uint32_t count = 0;
+    double share = 0;         ///< w_ij.
+    double weight = 1;        ///< As sent.
+    std::uint32_t count = 0;  ///< Models in a sum; of pieces by size: which one it is.
     Vector values;
   };
+  std::vector<MixMessage> to_all(std::uint64_t round, std::span<const std::span<const Real>> words,
+                                 std::span<Real> as_decoded, double weight = 1,
+                                 std::uint32_t count = 1);
+  std::vector<MixMessage> largest_piece(std::uint64_t round, std::span<const Real> x);
+  void average_pieces(std::span<Real> x, const std::vector<Heard>& others) const;
+  std::vector<MixMessage> relayed(std::uint64_t round, std::span<const Real> x);
+
   std::vector<Heard> heard(std::uint64_t round, std::span<const MixArrival> arrived,
                            std::size_t& refused);
   void average(std::uint64_t round, std::span<Real> x, const std::vector<Heard>& others);
@@ -142,6 +146,7 @@ class Mixer {
   std::map<std::size_t, std::pair<Vector, std::uint32_t>>
       relayed_;  ///< Last sum of each neighbour.
   double weight_ = 1;
+  std::vector<std::uint64_t> piece_due_;  ///< Rounds by which each piece is sent, changed or not.
   double leaning_ = 0;  ///< shadow: h, how fast model and shadow flow into each other,
   double pull_ = 0.5;   ///< and how much of a difference the shadow takes.
   double learning_rate_ = 0;

@@ -150,6 +150,9 @@ inline std::vector<MixRule> all_rules(std::size_t peers) {
                                .outer = outer};
                   if (kind == MixKind::noloco) rule.momentum = 0.5, rule.gamma = 0.7;
                   add(rule);
+                  rule.fragments = 3;
+                  rule.fragment_order = FragmentOrder::largest;
+                  add(rule);
                 }
               }
             }
@@ -168,6 +171,7 @@ inline std::string name_of(const MixRule& rule) {
         to_string(rule.memory), to_string(rule.correction), to_string(rule.outer)}) {
     name.append(", ").append(part);
   }
+  if (rule.fragments > 1) name.append(", pieces ").append(to_string(rule.fragment_order));
   return name + (rule.topology.lazy ? ", lazy" : "");
 }
 

@@ -518,6 +518,56 @@ TEST_CASE("pieces of a model are averaged in turn", "[unit]") {
   }
 }
 
+TEST_CASE("of a model in one piece the largest piece is the whole", "[unit]") {
+  MixRule rule{.topology = {.kind = TopologyKind::exponential}};
+  MixingLab whole(rule, drawn_models(6, 8));
+  rule.fragment_order = FragmentOrder::largest;
+  MixingLab pieces(rule, drawn_models(6, 8));
+  const auto gradient = pulls_to(drawn_models(6, 8));
+  whole.rounds(20, gradient, 0.1);
+  pieces.rounds(20, gradient, 0.1);
+  CHECK(whole.models() == pieces.models());
+}
+
+TEST_CASE("the piece that changed most is sent, and none waits for long", "[unit]") {
+  MixRule rule{.topology = {.kind = TopologyKind::complete}, .fragments = 4};
+  rule.fragment_order = FragmentOrder::largest;
+  const std::size_t d = 8;
+  MixingLab lab(rule, drawn_models(2, d));
+  std::vector<std::size_t> last(4, 0);
+  std::vector<std::size_t> times(4, 0);
+  const auto gradient = [&](std::size_t, const Vector&) {
+    Vector g(d, 0.001);
+    g[4] = 1;
+    return g;
+  };
+  for (std::size_t round = 1; round <= 200; ++round) {
+    const Vector before = lab.models()[0];
+    lab.round(gradient, 0.1);
+    const auto sent = lab.mixers()[0].kept(MixRegister::sent);
+    for (std::size_t piece = 0; piece < 4; ++piece) {
+      const bool is_new =
+          sent[2 * piece] == before[2 * piece] - 0.1 * gradient(0, before)[2 * piece];
+      if (!is_new) continue;
+      times[piece] += 1;
+      last[piece] = round;
+    }
+    for (std::size_t piece = 0; round > 20 && piece < 4; ++piece) CHECK(round - last[piece] <= 16);
+  }
+  CHECK(times[2] > 100);
+  CHECK(times[0] < 40);
+  CHECK(lab.refused() == 0);
+}
+
+TEST_CASE("pieces by size bring models together as those in turn do", "[unit]") {
+  MixRule rule{.topology = {.kind = TopologyKind::exponential}, .fragments = 4};
+  rule.fragment_order = FragmentOrder::largest;
+  MixingLab lab(rule, drawn_models(6, 10));
+  const double before = lab.spread_squared();
+  lab.rounds(200);
+  CHECK(lab.spread_squared() < 1e-8 * before);
+}
+
 // Jin 2016, one round of pulling with b = 1/2; S = sum ||x_i - mean||^2.
 TEST_CASE("pulling contracts and moves the mean as much as is known", "[unit]") {
   const std::size_t n = 8;
@@ -592,6 +642,9 @@ TEST_CASE("combinations that make no sense are refused with a reason and a remed
       "memory"));
   CHECK(refused({.kind = MixKind::push_sum, .codec = lossy}, "codec"));
   CHECK(refused({.weigh_by_samples = true}, "weigh_by_samples"));
+  CHECK(
+      refused({.kind = MixKind::push_sum, .fragments = 2, .fragment_order = FragmentOrder::largest},
+              "fragment_order"));
   CHECK(refused({.topology = {.kind = TopologyKind::complete},
                  .partners = Partners::pull,
                  .correction = MixCorrection::tracking},
