@@ -344,6 +344,24 @@ void append_gossip(Settings& every) {
                    "of which pairs allow 1, 0 = 1"))));
 }
 
+void append_population(Settings& all) {
+  const Section<Config> population{"population"};
+  all.push_back(agreed(population.whole(
+      "every_steps", GV_FIELD(gossip.population.every_steps), {0, 1e9},
+      "local steps between two validations, after each of which one of the worst peers may copy "
+      "one of the best; 0 = no population")));
+  const auto add = [&all](Setting<Config> setting) {
+    all.push_back(only_with(
+        "population.every_steps", "every_steps above 0",
+        [](const Config& c) { return c.gossip.population.is_on(); }, std::move(setting)));
+  };
+  add(population.number("held_out", GV_FIELD(gossip.population.held_out), {0, 0.5, true},
+                        "part of its own samples that a peer does not train on and is judged by"));
+  add(population.number("spread", GV_FIELD(gossip.population.spread), {1, 1000},
+                        "learning rates begin up to so many times above or below "
+                        "train.learning_rate, drawn for each peer; so does 1 - momentum"));
+}
+
 void append_ring(Settings& all) {
   const Section<Config> ring{"ring"};
   const auto add = [&all](Setting<Config> setting) {
@@ -654,6 +672,7 @@ Settings make_config_settings() {
   append_train(all);
   append_schedule(all);
   append_gossip(all);
+  append_population(all);
   append_ring(all);
   append_rounds(all);
   append_pipeline(all);

@@ -93,11 +93,22 @@ Trainer::~Trainer() = default;
 
 const Layout& Trainer::layout() const { return impl_->model.layout(); }
 
+const ModelSpec& Trainer::model_spec() const { return impl_->spec.model; }
+
 std::uint64_t Trainer::step() const { return impl_->step; }
 
 double Trainer::learning_rate() const {
   return gv::learning_rate(impl_->spec.schedule, impl_->whole_batch, impl_->step,
                            impl_->spec.steps);
+}
+
+Hyperparameters Trainer::hyperparameters() const {
+  return {impl_->spec.schedule.learning_rate, impl_->optimizer.spec().momentum};
+}
+
+void Trainer::set_hyperparameters(const Hyperparameters& hyperparameters) {
+  impl_->spec.schedule.learning_rate = hyperparameters.learning_rate;
+  impl_->optimizer.set_momentum(hyperparameters.momentum);
 }
 
 Score Trainer::gradient(std::size_t samples, std::span<float> out, const ReadyRange& ready) {
@@ -183,6 +194,11 @@ void Trainer::copy_state(std::span<float> out) const {
   check(out.size() == state_size(), "a replica's state has one size");
   std::ranges::copy(impl_->parameters, out.begin());
   impl_->optimizer.copy_state(out.subspan(impl_->parameters.size()));
+}
+
+void Trainer::append_optimizer(std::vector<float>& out) const {
+  out.resize(out.size() + impl_->optimizer.state_size());
+  impl_->optimizer.copy_state(std::span(out).last(impl_->optimizer.state_size()));
 }
 
 std::uint64_t Trainer::updates() const { return impl_->optimizer.updates(); }

@@ -39,6 +39,8 @@ struct OptimizerState {
   /// Where the sampler goes on (see Sampler). Older checkpoints have none: all their steps were of
   /// one batch.
   std::optional<std::uint64_t> position;
+  /// Where they are the replica's own and not the config's.
+  std::optional<Hyperparameters> hyperparameters;
 };
 
 /// Owns the live parameter vector. Not thread-safe: whoever runs jobs owns it meanwhile.
@@ -52,8 +54,14 @@ class Trainer {
   ~Trainer();
 
   const Layout& layout() const;
+  const ModelSpec& model_spec() const;
   std::uint64_t step() const;
   double learning_rate() const;  ///< Of the next step, if its batch is that of the last.
+
+  /// What schedule and optimiser go by. Set between steps; nothing else changes. At first
+  /// they are the spec's; restore() leaves them as they are.
+  Hyperparameters hyperparameters() const;
+  void set_hyperparameters(const Hyperparameters& hyperparameters);
 
   /// Takes `count` optimiser steps (fewer if the budget ends first; none beyond it) and returns the
   /// training score summed over them. Each gradient passes through `direct` before its step, if
@@ -101,6 +109,8 @@ class Trainer {
   /// the optimiser's vectors in a fixed order, `state_size()` floats in all.
   std::size_t state_size() const;
   void copy_state(std::span<float> out) const;
+  /// The optimiser's vectors alone, in that order, behind what is in `out`.
+  void append_optimizer(std::vector<float>& out) const;
   std::uint64_t updates() const;  ///< Since the optimiser last started afresh.
 
   /// Takes over another replica's copy_state(), step() and updates(). Given the same gradients,
