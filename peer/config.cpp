@@ -39,6 +39,7 @@ class Reading {
     check_membership();
     check_topology();
     check_population();
+    check_threads();
     check_network();
     check_ring();
     check_pipeline();
@@ -405,6 +406,25 @@ class Reading {
       report(line_of("gossip.alpha_schedule"), "gossip.alpha_schedule",
              "in a population every peer has a learning rate of its own, and no two would agree",
              "write alpha_schedule = \"constant\"");
+    }
+  }
+
+  /// Steps that are made at once have no order.
+  void check_threads() {
+    const Config& config = parsed_.config;
+    if (config.train.threads == 1) return;
+    const std::string path = "train.threads";
+    if (config.run.mode != ModeKind::gossip && is_sound("run.mode")) {
+      report(line_of(path), path,
+             "steps without locks have no order, and what others are told of each in this mode "
+             "would not be what was done",
+             "write threads = 1, or mode = \"gossip\" below [run]");
+    }
+    if (config.train.optimizer.kind != OptimizerKind::sgd && is_sound("train.optimizer")) {
+      report(line_of("train.optimizer"), "train.optimizer",
+             "momentum and moments are of one sequence of gradients, and threads that step at once "
+             "make several",
+             "write optimizer = \"sgd\", or threads = 1");
     }
   }
 

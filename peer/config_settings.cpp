@@ -225,6 +225,9 @@ void append_train(Settings& all) {
   const Section<Config> train{"train"};
   all.push_back(train.whole("batch", GV_FIELD(train.batch), {1, 65536},
                             "samples in one step; in a pipeline those of a micro-batch"));
+  all.push_back(train.whole("threads", GV_FIELD(train.threads), {1, 64},
+                            "threads of a peer that step on its one model at once, without locks; "
+                            "more than 1 only with optimizer = \"sgd\" in gossip"));
   all.push_back(train.choice<>(
       "optimizer", GV_FIELD(train.optimizer.kind),
       std::vector<std::pair<std::string, OptimizerKind>>{{"sgd", OptimizerKind::sgd},

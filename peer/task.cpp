@@ -197,6 +197,7 @@ Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::siz
   task.trainer.optimizer = config.train.optimizer;
   task.trainer.schedule = config.train.schedule;
   task.trainer.batch = config.train.batch;
+  task.trainer.threads = config.train.threads;
   if (config.gossip.population.is_on()) join_population(config, shard, task);
   if (!task.problems.empty()) return task;
   // In lockstep all take the same number of steps, however unlike their shards are.

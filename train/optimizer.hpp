@@ -41,6 +41,8 @@ class Optimizer {
   /// Named state vectors, for checkpoints.
   std::vector<std::pair<std::string, std::vector<float>>> vectors() const;
   std::uint64_t updates() const { return updates_; }
+  /// Somebody else made so many updates.
+  void count(std::uint64_t updates) { updates_ += updates; }
 
   /// The inverse. Returns why it does not fit, having changed nothing, or an empty string.
   std::string restore(const std::vector<std::pair<std::string, std::vector<float>>>& vectors,

@@ -7,6 +7,7 @@
 #include "consensus/base/check.hpp"
 #include "consensus/base/wide.hpp"
 #include "train/data/sampler.hpp"
+#include "train/hogwild.hpp"
 #include "train/optimizer.hpp"
 #include "train/schedule.hpp"
 
@@ -34,13 +35,14 @@ GV_WIDE void take_back(float* __restrict anchor, float* __restrict x, std::size_
 }  // namespace
 
 struct Trainer::Impl {
-  Impl(TrainerSpec given, std::shared_ptr<const DataSet> shard)
+  Impl(TrainerSpec given, std::shared_ptr<const DataSet> samples)
       : spec(std::move(given)),
-        model(spec.model, shard->shape, spec.batch),
-        sampler(shard, spec.seed, spec.peer),
+        model(spec.model, samples->shape, spec.batch),
+        sampler(samples, spec.seed, spec.peer),
         optimizer(spec.optimizer, model.layout().size()),
         optimizer_after(spec.optimizer, 0),
         parameters(model.layout().size()),
+        shard(std::move(samples)),
         batch_size(spec.batch),
         whole_batch(spec.batch) {
     check(spec.batch > 0, "a batch has samples");
@@ -79,6 +81,8 @@ struct Trainer::Impl {
   std::optional<std::uint64_t> position_after;
   std::vector<float> parameters;
   std::vector<float> gradient;  ///< Of run_steps(): empty before.
+  std::shared_ptr<const DataSet> shard;
+  std::optional<Hogwild> hogwild;  ///< Makes the steps of run_steps().
   std::uint64_t step = 0;
   std::uint64_t position = 0;  ///< In the sampler's orders.
   std::size_t drawn = 0;       ///< Samples of the last gradient, until its update.
@@ -131,7 +135,19 @@ void Trainer::update(std::span<const float> gradient, std::size_t batch) {
 
 Score Trainer::run_steps(std::uint64_t count, const Direct& direct) {
   const std::uint64_t left = impl_->spec.steps - std::min(impl_->spec.steps, impl_->step);
-  return take_steps(std::min(count, left), impl_->spec.batch, direct);
+  const std::uint64_t made = std::min(count, left);
+  if (!impl_->hogwild || direct) return take_steps(made, impl_->spec.batch, direct);
+  std::uint64_t position = impl_->position;
+  const Score score =
+      impl_->hogwild->run(impl_->parameters, impl_->spec.schedule, impl_->step, position, made);
+  impl_->whole_batch = impl_->spec.batch;
+  impl_->optimizer.count(made);
+  impl_->move_to(impl_->step + made, position);
+  return score;
+}
+
+void Trainer::step_together(RunTogether together) {
+  impl_->hogwild.emplace(impl_->spec, impl_->shard, std::move(together));
 }
 
 Score Trainer::take_steps(std::uint64_t count, std::size_t samples, const Direct& direct) {

@@ -24,6 +24,7 @@ struct TrainerSpec {
   ScheduleSpec schedule;
   std::size_t batch = 64;     ///< Samples of a step of run_steps(); schedules scale by it.
   std::size_t batch_max = 0;  ///< The most gradient() is asked for; 0 means `batch`.
+  std::size_t threads = 1;    ///< Of run_steps(): more than one step without locks (Hogwild).
   std::uint64_t steps = 0;    ///< The whole budget; schedules end here.
   std::uint64_t seed = 1;     ///< Of the run: the same initial model for every peer.
   std::uint64_t peer = 0;     ///< This replica's number: its own order of samples and dropout.
@@ -42,6 +43,10 @@ struct OptimizerState {
   /// Where they are the replica's own and not the config's.
   std::optional<Hyperparameters> hyperparameters;
 };
+
+/// Calls `work` with 0 to count - 1, all at once if it can, and returns when all calls have.
+using RunTogether =
+    std::function<void(std::size_t count, const std::function<void(std::size_t)>& work)>;
 
 /// Owns the live parameter vector. Not thread-safe: whoever runs jobs owns it meanwhile.
 class Trainer {
@@ -67,6 +72,10 @@ class Trainer {
   /// training score summed over them. Each gradient passes through `direct` before its step, if
   /// there is one: what the optimiser is given is what that makes of it.
   Score run_steps(std::uint64_t count, const Direct& direct = {});
+
+  /// From here on run_steps() without `direct` makes its steps in `spec.threads` workers at once,
+  /// which `together` runs: see Hogwild. Plain SGD alone.
+  void step_together(RunTogether together);
 
   /// The gradient of the mean loss over the next `samples` samples of the shard (1 to batch_max)
   /// into all of `out` (layout().size() floats); the score is summed over them. `ready`, if there

@@ -61,6 +61,12 @@ PipelineOptions idle_pipeline(const Config& config, const Scenario& scenario) {
 class Work {
  public:
   Work(const Config& config, const Scenario& scenario) : config_(config), scenario_(scenario) {
+    if (config.train.threads > 1) {
+      problems_.push_back({"train.threads",
+                           "threads that step at once have no order, and a virtual run repeats",
+                           "write threads = 1"});
+      return;
+    }
     if (scenario.work == WorkKind::training) {
       prepare_training();
     } else {

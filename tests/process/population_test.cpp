@@ -1,4 +1,4 @@
-// A population of real processes.
+// A population and steps without locks in real processes.
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <cstdint>
@@ -75,6 +75,32 @@ TEST_CASE("a peer of a population that is started again goes on with its hyper-p
   swarm.start(0, {.extra = {"--resume"}});
   REQUIRE(eventually([&] { return rate(swarm.status(0)) > 0; }, 60s));
   CHECK(rate(swarm.status(0)) == before);
+}
+
+TEST_CASE("threads of one peer step on one model without locks", "[process]") {
+  TemporaryFolder folder;
+  const std::string config = (folder.path() / "hogwild.toml").string();
+  std::ofstream(config) << R"([run]
+algorithm = "hogwild"
+steps = 2000
+[data]
+kind = "generated"
+[model]
+kind = "mlp"
+hidden = [32]
+)";
+  std::string output;
+  const Ending ending = run_grapevine(
+      {"launch", "-n", "2", config, "--folder", (folder.path() / "run").string()}, output);
+  INFO(output);
+  CHECK(ending.exit_code == 0);
+  CHECK_THAT(output, Catch::Contains("steps        4000"));
+  const auto at = output.find("mean model");
+  REQUIRE(at != std::string::npos);
+  CHECK(std::stod(output.substr(at + 10)) > 80);
+  // What has no order cannot repeat.
+  std::string refusal;
+  CHECK(run_grapevine({"sim", config}, refusal).exit_code == 2);
 }
 
 }  // namespace gv
