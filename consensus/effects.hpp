@@ -64,7 +64,7 @@ struct Event {
 /// A model fetched from another peer.
 struct FetchedModel {
   PeerId source{};
-  std::vector<float> values;
+  std::vector<float> values;  ///< With what followed them in the snapshot.
   std::uint64_t step = 0;
 };
 

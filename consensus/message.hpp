@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -46,11 +47,23 @@ enum class Phase : std::uint8_t { joining, training, done };
 
 std::string_view to_string(Phase phase);
 
+/// What a peer of a population trains with, and what came of it.
+struct Trial {
+  float learning_rate = 0;  ///< Above 0.
+  float momentum = 0;       ///< In [0, 1).
+  /// Mean over what the peer keeps back of its own data; less is better. Of a model that is not
+  /// finite the largest float.
+  float validation_loss = 0;
+
+  friend bool operator==(const Trial&, const Trial&) = default;
+};
+
 /// What a peer says of its own training. Rides on every probe and answer; the newest wins by step.
 struct Progress {
   std::uint64_t step = 0;
   float steps_per_second = 0;
   Phase phase = Phase::joining;
+  std::optional<Trial> trial;  ///< In a population, once it was validated.
 
   friend bool operator==(const Progress&, const Progress&) = default;
 };

@@ -20,6 +20,9 @@ using Canary = std::array<std::int64_t, 8>;
 /// An immutable copy of a replica's parameters at one moment.
 struct Snapshot {
   std::vector<float> values;
+  /// What follows the values where the whole replica is downloaded: in a population what the
+  /// optimiser keeps and the hyper-parameters. Exchanges leave it alone.
+  std::vector<float> rest;
   Canary canary{};
   std::uint64_t step = 0;  ///< Local steps the replica had taken.
 };

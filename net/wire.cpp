@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cmath>
+#include <concepts>
 #include <exception>
 #include <type_traits>
 
@@ -71,9 +72,35 @@ void serialize(A& ar, TransferId& id) {
   ar(id.owner, id.session, id.number);
 }
 
+/// What another peer may take over must be something that one can train with.
+inline void require_sound(const Trial& trial) {
+  if (!(trial.learning_rate > 0)) throw ArchiveError("the learning rate is not above 0");
+  if (!(trial.momentum >= 0 && trial.momentum < 1)) {
+    throw ArchiveError("the momentum is not between 0 and 1");
+  }
+}
+
+template <BoundedArchive A>
+void serialize(A& ar, Trial& t) {
+  ar(Finite{"the learning rate", t.learning_rate}, Finite{"the momentum", t.momentum},
+     Finite{"the validation loss", t.validation_loss});
+  require_sound(t);
+}
+
+/// A template, or a Trial would become one of these unasked.
+template <std::same_as<std::optional<Trial>> T>
+void save(BoundedOutputArchive& archive, const T& trial) {
+  archive(trial.has_value());
+  if (trial) archive(*trial);
+}
+template <std::same_as<std::optional<Trial>> T>
+void load(BoundedInputArchive& archive, T& trial) {
+  if (archive.read<bool>()) archive(trial.emplace());
+}
+
 template <BoundedArchive A>
 void serialize(A& ar, Progress& p) {
-  ar(p.step, Finite{"the number of steps per second", p.steps_per_second}, p.phase);
+  ar(p.step, Finite{"the number of steps per second", p.steps_per_second}, p.phase, p.trial);
 }
 
 template <BoundedArchive A>

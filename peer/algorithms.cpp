@@ -60,6 +60,14 @@ constexpr std::array table = {
                    "[run]\nmode = \"rounds\"\n[rounds]\ntopology = \"matching\"\n"
                    "kind = \"noloco\"\nmomentum = 0.5\ngamma = 0.7\nouter_learning_rate = 0.7\n"
                    "period_steps = 50\n"},
+    // ---- A population ----
+    NamedAlgorithm{"population", "population",
+                   "the worst copy the best and vary what they train with", "Jaderberg 2017",
+                   "[run]\nmode = \"gossip\"\n[population]\nevery_steps = 200\n"},
+    // ---- Threads of one peer ----
+    NamedAlgorithm{"hogwild", "threads", "threads of each peer step on its model without locks",
+                   "Niu 2011",
+                   "[run]\nmode = \"gossip\"\n[train]\noptimizer = \"sgd\"\nthreads = 2\n"},
     // ---- Neighbours on a graph ----
     NamedAlgorithm{"d_psgd", "neighbours", "steps while the ring's models travel", "Lian 2017",
                    "[run]\nmode = \"rounds\"\n[rounds]\ntopology = \"ring\"\n"

@@ -39,6 +39,8 @@ class Reading {
     check_membership();
     check_topology();
     check_trigger();
+    check_population();
+    check_threads();
     check_network();
     check_ring();
     check_pipeline();
@@ -402,6 +404,46 @@ class Reading {
     }
   }
 
+  /// Everybody has a learning rate of its own there.
+  void check_population() {
+    const Config& config = parsed_.config;
+    if (!config.gossip.population.is_on() || !is_sound("run.mode")) return;
+    const std::string path = "population.every_steps";
+    const ModeKind mode = config.run.mode;
+    if (mode != ModeKind::gossip) {
+      const std::string reason =
+          mode == ModeKind::ring ? "in lockstep all make the same step, with one learning rate"
+          : mode == ModeKind::pipeline ? "in a pipeline nobody has a whole model to be judged by"
+                                       : "a round mixes models by one rule that goes by one "
+                                         "learning rate";
+      report(line_of(path), path, reason, "write mode = \"gossip\" below [run], or leave it out");
+    }
+    if (config.gossip.alpha_with_learning_rate && is_sound("gossip.alpha_schedule")) {
+      report(line_of("gossip.alpha_schedule"), "gossip.alpha_schedule",
+             "in a population every peer has a learning rate of its own, and no two would agree",
+             "write alpha_schedule = \"constant\"");
+    }
+  }
+
+  /// Steps that are made at once have no order.
+  void check_threads() {
+    const Config& config = parsed_.config;
+    if (config.train.threads == 1) return;
+    const std::string path = "train.threads";
+    if (config.run.mode != ModeKind::gossip && is_sound("run.mode")) {
+      report(line_of(path), path,
+             "steps without locks have no order, and what others are told of each in this mode "
+             "would not be what was done",
+             "write threads = 1, or mode = \"gossip\" below [run]");
+    }
+    if (config.train.optimizer.kind != OptimizerKind::sgd && is_sound("train.optimizer")) {
+      report(line_of("train.optimizer"), "train.optimizer",
+             "momentum and moments are of one sequence of gradients, and threads that step at once "
+             "make several",
+             "write optimizer = \"sgd\", or threads = 1");
+    }
+  }
+
   static std::string shown_name(TopologyKind kind) {
     return "\"" + std::string(to_string(kind)) + "\"";
   }
@@ -624,7 +666,11 @@ std::vector<std::pair<std::string, std::string>> agreement(const Config& config)
         setting.section == "train" ||
         (setting.section == "run" &&
          (setting.key == "steps" || setting.key == "epochs" || setting.key == "peers"));
-    const bool agrees = setting.agrees || (config.run.mode != ModeKind::gossip && of_steps);
+    // Whoever copies another takes over what its optimiser keeps.
+    const bool is_copied = config.gossip.population.is_on() && setting.section == "train" &&
+                           setting.key == "optimizer";
+    const bool agrees =
+        setting.agrees || is_copied || (config.run.mode != ModeKind::gossip && of_steps);
     if (!agrees || (setting.has_effect && !setting.has_effect(config))) continue;
     fields.emplace_back(std::string(setting.section) + "." + std::string(setting.key),
                         setting.show(config));

@@ -71,6 +71,7 @@ struct ModelConfig {
 /// [train]: how one peer learns.
 struct TrainConfig {
   std::size_t batch = 64;
+  std::size_t threads = 1;  ///< That step at once, without locks.
   OptimizerSpec optimizer;
   ScheduleSpec schedule;
 };

@@ -229,6 +229,9 @@ void append_train(Settings& all) {
   const Section<Config> train{"train"};
   all.push_back(train.whole("batch", GV_FIELD(train.batch), {1, 65536},
                             "samples in one step; in a pipeline those of a micro-batch"));
+  all.push_back(train.whole("threads", GV_FIELD(train.threads), {1, 64},
+                            "threads of a peer that step on its one model at once, without locks; "
+                            "more than 1 only with optimizer = \"sgd\" in gossip"));
   all.push_back(train.choice<>(
       "optimizer", GV_FIELD(train.optimizer.kind),
       std::vector<std::pair<std::string, OptimizerKind>>{{"sgd", OptimizerKind::sgd},
@@ -358,6 +361,24 @@ void append_gossip(Settings& every) {
       gossip.whole("topology_degree", GV_FIELD(gossip.topology.degree), {0, 4095},
                    "random_regular: neighbours of each peer, 0 = 4; base_k: partners in one round, "
                    "of which pairs allow 1, 0 = 1"))));
+}
+
+void append_population(Settings& all) {
+  const Section<Config> population{"population"};
+  all.push_back(agreed(population.whole(
+      "every_steps", GV_FIELD(gossip.population.every_steps), {0, 1e9},
+      "local steps between two validations, after each of which one of the worst peers may copy "
+      "one of the best; 0 = no population")));
+  const auto add = [&all](Setting<Config> setting) {
+    all.push_back(only_with(
+        "population.every_steps", "every_steps above 0",
+        [](const Config& c) { return c.gossip.population.is_on(); }, std::move(setting)));
+  };
+  add(population.number("held_out", GV_FIELD(gossip.population.held_out), {0, 0.5, true},
+                        "part of its own samples that a peer does not train on and is judged by"));
+  add(population.number("spread", GV_FIELD(gossip.population.spread), {1, 1000},
+                        "learning rates begin up to so many times above or below "
+                        "train.learning_rate, drawn for each peer; so does 1 - momentum"));
 }
 
 void append_ring(Settings& all) {
@@ -687,6 +708,7 @@ Settings make_config_settings() {
   append_train(all);
   append_schedule(all);
   append_gossip(all);
+  append_population(all);
   append_ring(all);
   append_rounds(all);
   append_pipeline(all);

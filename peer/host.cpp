@@ -355,6 +355,9 @@ int Host::run() {
   for (const Event& event : point.events) log_.write(now(), event);
   auto* stages = std::get_if<StageReplica>(&point.replica);
   if (stages != nullptr) stages->set_stand_in(options_.hooks.stand_in);
+  if (task_.trainer.threads > 1) {
+    std::get<Replica>(point.replica).trainer().step_together(run_in_threads);
+  }
   const Layout layout = stages != nullptr ? stages->trainer().whole_layout()
                                           : std::get<Replica>(point.replica).trainer().layout();
   control_.emplace(

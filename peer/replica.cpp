@@ -6,7 +6,10 @@
 #include <string_view>
 #include <utility>
 
+#include "consensus/base/check.hpp"
 #include "consensus/base/rng.hpp"
+#include "peer/hyperparameters.hpp"
+#include "train/evaluation.hpp"
 
 namespace gv {
 namespace {
@@ -56,6 +59,16 @@ void Replica::mix_by(const MixRule& rule, std::uint64_t run_seed) {
                   static_cast<double>(trainer_.shard_samples()));
 }
 
+void Replica::join_population(std::shared_ptr<const DataSet> held_out) {
+  check(held_out->size() > 0, "a validation needs samples");
+  Model model(trainer_.model_spec(), held_out->shape, evaluation_batch(*held_out));
+  validation_ = Validation{std::move(held_out), std::move(model)};
+}
+
+double Replica::validation_loss() {
+  return evaluate(validation_->model, trainer_.parameters(), *validation_->held_out).mean_loss();
+}
+
 std::size_t Replica::state_size() const { return trainer_.state_size() + outer_.momentum().size(); }
 
 OptimizerState Replica::optimizer_state() const {
@@ -72,6 +85,7 @@ OptimizerState Replica::optimizer_state() const {
     }
     append(mixing_prefix, std::move(kept), state);
   }
+  if (validation_) state.hyperparameters = trainer_.hyperparameters();
   return state;
 }
 
@@ -89,6 +103,7 @@ std::string Replica::restore(std::span<const float> parameters, OptimizerState s
   if (!problem.empty()) return problem;
   outer_.adopt(momentum);
   for (auto& [name, values] : waiting) memory_.restore(name, std::move(values));
+  if (validation_ && state.hyperparameters) trainer_.set_hyperparameters(*state.hyperparameters);
   if (mixing_) {
     for (const auto& [name, values] : mixed) mixing_->mixer().restore(name, values);
   }
@@ -161,6 +176,18 @@ void Replica::become(const ReplicaState& state) {
   memory_.clear();
 }
 
+/// A member of a population is sent the whole replica, others the model alone.
+void Replica::adopt(const FetchedModel& fetched) {
+  const std::span<const float> values(fetched.values);
+  const auto tail = validation_ ? tail_of(values) : std::nullopt;
+  if (!tail) {
+    trainer_.adopt(values.first(trainer_.parameters().size()), fetched.step);
+    return;
+  }
+  trainer_.adopt_state(values.first(trainer_.state_size()), fetched.step, tail->updates);
+  trainer_.set_hyperparameters(tail->hyperparameters);
+}
+
 void Replica::update(const Job& job) {
   const auto parameters = trainer_.parameters();
   const auto mean = std::span<const float>(*job.update).first(parameters.size());
@@ -176,7 +203,7 @@ void Replica::update(const Job& job) {
 
 JobDone Replica::run(Job job, const Ready& ready) {
   JobDone done{.number = job.number};
-  if (job.adopt) trainer_.adopt(job.adopt->values, job.adopt->step);
+  if (job.adopt) adopt(*job.adopt);
   if (job.become) become(*job.become);
   const MixRunner::Host host{.parameters = trainer_.live_parameters(),
                              .go_on_at = [this](std::uint64_t step) { trainer_.go_on_at(step); },
@@ -214,11 +241,18 @@ JobDone Replica::run(Job job, const Ready& ready) {
   done.step = trainer_.step();
   done.steps_run = done.step - before;
   done.learning_rate = trainer_.learning_rate();
+  if (validation_) done.hyperparameters = trainer_.hyperparameters();
+  if (job.validate && validation_) done.validation_loss = validation_loss();
   if (job.snapshot) {
     const auto parameters = trainer_.parameters();
     job.snapshot->values.assign(parameters.begin(), parameters.end());
     job.snapshot->canary = canary_;
     job.snapshot->step = done.step;
+    job.snapshot->rest.clear();
+    if (job.snapshot_rest) {
+      trainer_.append_optimizer(job.snapshot->rest);
+      append({trainer_.hyperparameters(), trainer_.updates()}, job.snapshot->rest);
+    }
     done.snapshot = std::move(job.snapshot);
   }
   done.spent = std::move(job.forces);

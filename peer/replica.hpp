@@ -60,26 +60,30 @@ struct Job {
   std::optional<MixJob> mix;           ///< The steps are those of its round.
   std::optional<StageJob> stages;      ///< Of a pipeline, where all the rest but `save` is empty.
   std::shared_ptr<Snapshot> snapshot;  ///< Copy the parameters here at the end, if not null.
+  bool snapshot_rest = false;          ///< With the rest that a whole download takes.
+  bool validate = false;               ///< Find the loss on what is held out, after the steps.
   bool save = false;                   ///< Write a checkpoint at the end.
 };
 
 /// What a job came to.
 struct JobDone {
   std::uint64_t number = 0;
-  std::uint64_t step = 0;              ///< Local steps taken in all.
-  std::uint64_t steps_run = 0;         ///< By this job.
-  Score score;                         ///< Training loss and hits over those steps.
-  double learning_rate = 0;            ///< Of the next step.
-  std::shared_ptr<Snapshot> snapshot;  ///< The one asked for, filled.
-  std::vector<Force> spent;            ///< What was added, back with the thread that lent it.
-  std::shared_ptr<Floats> state;       ///< The one asked for, filled.
-  std::size_t gradient_samples = 0;    ///< Of what was computed for a sum, if it was.
-  bool gradient_writable = true;       ///< That is finite, and so in its codec.
-  std::optional<MixJob> mix;           ///< What was asked for, done.
-  std::optional<StageJob> stages;      ///< The same.
-  Duration busy{};           ///< How long the job took, as measured by the one who ran it.
-  bool saved = false;        ///< A checkpoint was asked for and written.
-  std::string save_problem;  ///< Why it could not be written; empty if it was.
+  std::uint64_t step = 0;                          ///< Local steps taken in all.
+  std::uint64_t steps_run = 0;                     ///< By this job.
+  Score score;                                     ///< Training loss and hits over those steps.
+  double learning_rate = 0;                        ///< Of the next step.
+  std::shared_ptr<Snapshot> snapshot;              ///< The one asked for, filled.
+  std::optional<double> validation_loss;           ///< If it was asked for.
+  std::optional<Hyperparameters> hyperparameters;  ///< In a population: those from here on.
+  std::vector<Force> spent;          ///< What was added, back with the thread that lent it.
+  std::shared_ptr<Floats> state;     ///< The one asked for, filled.
+  std::size_t gradient_samples = 0;  ///< Of what was computed for a sum, if it was.
+  bool gradient_writable = true;     ///< That is finite, and so in its codec.
+  std::optional<MixJob> mix;         ///< What was asked for, done.
+  std::optional<StageJob> stages;    ///< The same.
+  Duration busy{};                   ///< How long the job took, as measured by the one who ran it.
+  bool saved = false;                ///< A checkpoint was asked for and written.
+  std::string save_problem;          ///< Why it could not be written; empty if it was.
 };
 
 /// A trainer with the canary coordinates that follow its parameters through every exchange.
@@ -90,6 +94,10 @@ class Replica {
 
   /// From here on it mixes with neighbours by that rule, in a run of that seed.
   void mix_by(const MixRule& rule, std::uint64_t run_seed);
+
+  /// From here on its hyper-parameters are its own, and so a part of its state, and it can be
+  /// validated on these samples, of which there is one at least.
+  void join_population(std::shared_ptr<const DataSet> held_out);
 
   /// Told, while a job runs, that the gradient it computes is final and writable from an element
   /// on; or, of element 0, that the messages of its round are in the outbox.
@@ -119,10 +127,19 @@ class Replica {
   Score compute(const GradientOrder& order, const Ready& ready, bool& writable);
   void update(const Job& job);
   void become(const ReplicaState& state);
+  void adopt(const FetchedModel& fetched);
+  double validation_loss();
+
+  /// What a member of a population is validated with.
+  struct Validation {
+    std::shared_ptr<const DataSet> held_out;
+    Model model;
+  };
 
   Trainer trainer_;
   OuterStep outer_;
   std::optional<MixRunner> mixing_;
+  std::optional<Validation> validation_;
   Canary canary_;
   GradientMemory memory_;
 };

@@ -85,6 +85,9 @@ Report make_report(const Node& node, const EventLog& log, std::size_t batch, Tim
     report.spread = gossip->last_distance() * std::sqrt((peers - 1) / (2 * peers));
     report.exchanges = gossip->exchange().counts();
     report.gossip = gossip->counts();
+    report.population = gossip->population().is_on();
+    report.trial = gossip->population().trial();
+    report.copies = gossip->population().copies();
   }
   if (const RingMode* ring = node.ring()) {
     report.mode = ModeKind::ring;
@@ -150,6 +153,14 @@ nlohmann::ordered_json pipeline_json(const Report& report) {
           {"resumed_at", report.resumed_at}};
 }
 
+/// What a peer trains with in a population and what came of it; empty before it was validated.
+nlohmann::ordered_json to_json(const std::optional<Trial>& trial) {
+  if (!trial) return nlohmann::ordered_json::object();
+  return {{"learning_rate", trial->learning_rate},
+          {"momentum", trial->momentum},
+          {"validation_loss", trial->validation_loss}};
+}
+
 nlohmann::ordered_json rounds_json(const Report& report) {
   return {{"kind", to_string(report.rule.kind)},
           {"topology", to_string(report.rule.topology.kind)},
@@ -187,7 +198,12 @@ std::string together(const Report& report) {
     case ModeKind::gossip:
       break;
   }
-  return fmt::format("exchanges {}  spread {:.3g}", report.exchanges.committed, report.spread);
+  const std::string exchanges =
+      fmt::format("exchanges {}  spread {:.3g}", report.exchanges.committed, report.spread);
+  if (!report.trial) return exchanges;
+  return exchanges + fmt::format("  rate {:.3g}  momentum {:.3g}  held-out loss {:.4f}  copies {}",
+                                 report.trial->learning_rate, report.trial->momentum,
+                                 report.trial->validation_loss, report.copies);
 }
 
 }  // namespace
@@ -223,6 +239,10 @@ std::string report_json(const Report& report) {
                       {"models_fetched", report.gossip.models_fetched},
                       {"saves", report.saves.written},
                       {"save_failures", report.saves.failed}};
+    if (report.population) {
+      json["population"] = to_json(report.trial);
+      json["population"]["copies"] = report.copies;
+    }
   } else if (report.mode == ModeKind::pipeline) {
     json["pipeline"] = pipeline_json(report);
   } else if (report.mode == ModeKind::rounds) {
@@ -266,6 +286,7 @@ std::string report_json(const Report& report) {
                                {"step", member.progress.step},
                                {"steps_per_second", member.progress.steps_per_second},
                                {"address", member.address}});
+    if (member.progress.trial) json["members"].back()["trial"] = to_json(member.progress.trial);
   }
   json["refusals"] = nlohmann::ordered_json::array();
   for (const EventLog::Refusal& refusal : report.refusals) {
@@ -342,6 +363,13 @@ void write_metrics(const std::filesystem::path& file, const Report& report) {
     count("exchanges_undecided_total", "Exchanges dropped without the commit word.",
           report.exchanges.undecided);
     count("models_fetched_total", "Whole models downloaded.", report.gossip.models_fetched);
+    if (report.trial) {
+      gauge("momentum", "Momentum of this member of a population.",
+            static_cast<double>(report.trial->momentum));
+      gauge("validation_loss", "Loss on what the peer holds out of its own data.",
+            static_cast<double>(report.trial->validation_loss));
+      count("copies_total", "Times this peer took over another's model.", report.copies);
+    }
   }
   count("checkpoints_total", "Checkpoints written.", report.saves.written);
   count("checkpoint_failures_total", "Checkpoints that could not be written.", report.saves.failed);

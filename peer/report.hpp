@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +28,9 @@ struct Report {
   PairExchange::Counts exchanges;
   SaveCounts saves;
   GossipCounts gossip;
+  bool population = false;  ///< Gossip in one: the next two count.
+  std::optional<Trial> trial;
+  std::uint64_t copies = 0;  ///< Of others, taken over by this peer.
   RingCounts ring;
   PipelineCounts pipeline;
   RoundsCounts rounds;

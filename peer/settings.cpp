@@ -44,6 +44,9 @@ Node::Options node_options(const Config& config, const Layout& layout, std::uint
                     .layout_hash = layout.hash(),
                     .elements = layout.size()};
   options.gossip.peak_learning_rate = config.train.schedule.learning_rate;
+  PopulationOptions& population = options.gossip.population;
+  population.has_momentum = has_momentum(config.train.optimizer);
+  population.optimizer_elements = layout.size() * optimizer_vectors(config.train.optimizer);
   RingOptions& ring = options.ring;
   ring.state_elements = layout.size() * (1 + optimizer_vectors(config.train.optimizer) +
                                          (ring.local.has_momentum() ? 1 : 0));

@@ -106,6 +106,16 @@ std::string rounds_lines(const nlohmann::json& rounds) {
   return out;
 }
 
+/// The columns of a population's members.
+constexpr const char* trial_head = "      rate momentum held-out";
+
+std::string trial_of(const nlohmann::json& member) {
+  const auto trial = member.find("trial");
+  if (trial == member.end()) return fmt::format("{:>10} {:>8} {:>8}", "-", "-", "-");
+  return fmt::format("{:>10.3g} {:>8.3g} {:>8.4f}", trial->value("learning_rate", 0.0),
+                     trial->value("momentum", 0.0), trial->value("validation_loss", 0.0));
+}
+
 }  // namespace
 
 struct StatusServer::Impl : std::enable_shared_from_this<StatusServer::Impl> {
@@ -279,14 +289,20 @@ std::string status_table(const std::string& document) {
         exchanges.value("refused", 0ULL), exchanges.value("aborted", 0ULL),
         exchanges.value("undecided", 0ULL));
   }
+  const auto population = json.find("population");
+  if (population != json.end()) {
+    out += fmt::format("  in a population: copied others {} times\n",
+                       population->value("copies", 0ULL));
+  }
   out += '\n';
-  out += fmt::format("{:<16} {:<10} {:<10} {:>10} {:>9}  {}\n", "member", "state", "phase", "step",
-                     "steps/s", "address");
+  out += fmt::format("{:<16} {:<10} {:<10} {:>10} {:>9}{}  {}\n", "member", "state", "phase",
+                     "step", "steps/s", population == json.end() ? "" : trial_head, "address");
   for (const auto& member : json.value("members", nlohmann::json::array())) {
-    out += fmt::format("{:<16} {:<10} {:<10} {:>10} {:>9.1f}  {}\n", member.value("name", ""),
-                       member.value("state", ""), member.value("phase", ""),
-                       member.value("step", 0ULL), member.value("steps_per_second", 0.0),
-                       member.value("address", ""));
+    out +=
+        fmt::format("{:<16} {:<10} {:<10} {:>10} {:>9.1f}{}  {}\n", member.value("name", ""),
+                    member.value("state", ""), member.value("phase", ""),
+                    member.value("step", 0ULL), member.value("steps_per_second", 0.0),
+                    population == json.end() ? "" : trial_of(member), member.value("address", ""));
   }
   const auto refusals = json.value("refusals", nlohmann::json::array());
   if (!refusals.empty()) out += "\nlast refusals\n";

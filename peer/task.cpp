@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <sstream>
 
@@ -16,6 +17,7 @@
 #include "train/data/generated.hpp"
 #include "train/data/partition.hpp"
 #include "train/data/readers.hpp"
+#include "train/optimizer.hpp"
 
 namespace gv {
 namespace {
@@ -154,6 +156,36 @@ void cut(const Config& config, std::size_t samples, Task& task) {
   task.stages = std::move(stages);
 }
 
+/// Sets apart what the peer is validated on, a drawn part of its shard, and gives it
+/// hyper-parameters of its own.
+void join_population(const Config& config, std::size_t shard, Task& task) {
+  const PopulationOptions& population = config.gossip.population;
+  const std::size_t size = task.shard->size();
+  if (size < 2) {
+    task.problems.push_back({"population.held_out",
+                             fmt::format("shard {} has too few samples to hold any out", shard),
+                             "use fewer peers or more data"});
+    return;
+  }
+  const double part = population.held_out * static_cast<double>(size);
+  const std::size_t kept =
+      size - std::clamp<std::size_t>(static_cast<std::size_t>(std::llround(part)), 1, size - 1);
+  std::vector<std::uint32_t> order(size);
+  std::iota(order.begin(), order.end(), 0U);
+  // Who all have the same samples are judged by the same ones.
+  const bool alike = config.data.partition.kind == PartitionKind::shared;
+  Rng(config.run.seed).fork("held out").fork(alike ? 0 : shard).shuffle(std::span(order));
+  const std::span<const std::uint32_t> all(order);
+  task.held_out = std::make_shared<const DataSet>(task.shard->subset(all.subspan(kept)));
+  task.shard = std::make_shared<const DataSet>(task.shard->subset(all.first(kept)));
+  OptimizerSpec& optimizer = task.trainer.optimizer;
+  double& learning_rate = task.trainer.schedule.learning_rate;
+  const Hyperparameters first = first_hyperparameters({learning_rate, optimizer.momentum},
+                                                      population.spread, config.run.seed, shard);
+  learning_rate = first.learning_rate;
+  optimizer.momentum = has_momentum(optimizer) ? first.momentum : 0;
+}
+
 /// A task on `data`, which is the whole of shard number `shard` of `samples` samples in all.
 Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::size_t shard,
              std::size_t samples) {
@@ -165,6 +197,9 @@ Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::siz
   task.trainer.optimizer = config.train.optimizer;
   task.trainer.schedule = config.train.schedule;
   task.trainer.batch = config.train.batch;
+  task.trainer.threads = config.train.threads;
+  if (config.gossip.population.is_on()) join_population(config, shard, task);
+  if (!task.problems.empty()) return task;
   // In lockstep all take the same number of steps, however unlike their shards are.
   const bool lockstep = config.run.mode == ModeKind::ring;
   const bool in_step = lockstep || config.run.mode == ModeKind::rounds;
@@ -228,38 +263,6 @@ TestSet load_test_set(const Config& config) {
   test.problems = problems_of(config, test.model, *loaded.data);
   test.data = std::move(loaded.data);
   return test;
-}
-
-std::size_t evaluation_batch(const DataSet& data) {
-  // So many predictions keep a processor busy, and activations of more take memory for nothing.
-  constexpr std::size_t predictions = 2048;
-  return std::clamp<std::size_t>(predictions / data.predictions, 1, 256);
-}
-
-Score evaluate(Model& model, std::span<const float> parameters, const DataSet& data) {
-  Score total;
-  const std::size_t batch_max = evaluation_batch(data);
-  std::vector<float> inputs(batch_max * data.features());
-  for (std::size_t begin = 0; begin < data.size(); begin += batch_max) {
-    const std::size_t count = std::min(batch_max, data.size() - begin);
-    for (std::size_t i = 0; i < count; ++i) {
-      data.read(begin + i, std::span(inputs).subspan(i * data.features(), data.features()));
-    }
-    Batch batch{.inputs = std::span(inputs).first(count * data.features()),
-                .labels = {},
-                .targets = {},
-                .size = count};
-    if (data.classes > 0) {
-      batch.labels =
-          std::span(data.labels).subspan(begin * data.predictions, count * data.predictions);
-    } else {
-      batch.targets =
-          std::span(data.targets).subspan(begin * data.target_width, count * data.target_width);
-    }
-    const Score score = model.evaluate(parameters, batch);
-    total += score;
-  }
-  return total;
 }
 
 std::string uncertainty(const Score& score, const DataSet& data) {
@@ -376,6 +379,13 @@ StartingPoint resumed_stages(StageTrainer trainer, const std::filesystem::path& 
 
 }  // namespace
 
+Replica first_replica(const Task& task, std::size_t shard) {
+  Replica replica(Trainer(task.trainer, task.shard), shard, task.local);
+  if (task.rule) replica.mix_by(*task.rule, task.trainer.seed);
+  if (task.held_out) replica.join_population(task.held_out);
+  return replica;
+}
+
 StartingPoint starting_point(const Task& task, const std::filesystem::path& checkpoints,
                              std::size_t shard, bool resume) {
   if (task.stages) {
@@ -383,8 +393,7 @@ StartingPoint starting_point(const Task& task, const std::filesystem::path& chec
     if (resume) return resumed_stages(std::move(trainer), checkpoints);
     return {.replica = StageReplica(std::move(trainer))};
   }
-  Replica replica(Trainer(task.trainer, task.shard), shard, task.local);
-  if (task.rule) replica.mix_by(*task.rule, task.trainer.seed);
+  Replica replica = first_replica(task, shard);
   std::vector<Event> events;
   std::uint64_t step = 0;
   if (resume) {

@@ -13,6 +13,7 @@
 #include "peer/config.hpp"
 #include "peer/replica.hpp"
 #include "peer/stage_replica.hpp"
+#include "train/evaluation.hpp"
 #include "train/trainer.hpp"
 
 namespace gv {
@@ -20,6 +21,7 @@ namespace gv {
 /// One peer's share of a run. `problems` is empty when the rest may be used.
 struct Task {
   std::shared_ptr<const DataSet> shard;
+  std::shared_ptr<const DataSet> held_out;  ///< In a population: what was cut off the shard.
   TrainerSpec trainer;
   LocalSteps local;
   std::optional<MixRule> rule;       ///< Of rounds.
@@ -42,15 +44,11 @@ struct TestSet {
 };
 TestSet load_test_set(const Config& config);
 
-/// How many samples of a data set are evaluated at once, and so the batch that a model for
-/// evaluate() is made for: 256, or fewer where a sample is a long sequence.
-std::size_t evaluation_batch(const DataSet& data);
-
-/// Loss and accuracy of a model over a whole data set, in batches.
-Score evaluate(Model& model, std::span<const float> parameters, const DataSet& data);
-
 /// What is said of a text besides the loss: "  perplexity 6.12  2.614 bits per byte". Else empty.
 std::string uncertainty(const Score& score, const DataSet& data);
+
+/// The replica as it is before its first step, of a task that is not a pipeline's.
+Replica first_replica(const Task& task, std::size_t shard);
 
 /// Where a replica begins.
 struct StartingPoint {

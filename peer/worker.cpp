@@ -3,8 +3,15 @@
 
 #include <chrono>
 #include <utility>
+#include <vector>
 
 namespace gv {
+
+void run_in_threads(std::size_t count, const std::function<void(std::size_t)>& work) {
+  std::vector<std::jthread> others;
+  for (std::size_t i = 1; i < count; ++i) others.emplace_back([&work, i] { work(i); });
+  work(0);
+}
 
 Worker::Worker(AnyReplica replica, Save save, Ready ready, Done done)
     : replica_(std::move(replica)),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <deque>
 #include <functional>
 #include <mutex>
@@ -11,6 +12,10 @@
 #include "peer/stage_replica.hpp"
 
 namespace gv {
+
+/// Calls `work` with 0 to count - 1, each in a thread of its own but the first, which is ours, and
+/// returns when all calls have.
+void run_in_threads(std::size_t count, const std::function<void(std::size_t)>& work);
 
 /// Runs jobs on its own thread, one after the other. Between them it gathers the next batches.
 class Worker {

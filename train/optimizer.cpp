@@ -85,6 +85,10 @@ std::size_t optimizer_vectors(const OptimizerSpec& spec) {
   return (has_first(spec.kind) ? 1U : 0U) + (has_second(spec.kind) ? 1U : 0U);
 }
 
+bool has_momentum(const OptimizerSpec& spec) {
+  return spec.kind == OptimizerKind::momentum || spec.kind == OptimizerKind::nesterov;
+}
+
 Optimizer::Optimizer(OptimizerSpec spec, std::size_t parameters)
     : spec_(spec),
       first_(has_first(spec.kind) ? parameters : 0),

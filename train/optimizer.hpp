@@ -15,6 +15,9 @@ namespace gv {
 /// Vectors as long as the parameters that the optimiser keeps: 0, 1 or 2.
 std::size_t optimizer_vectors(const OptimizerSpec& spec);
 
+/// Whether OptimizerSpec's momentum counts.
+bool has_momentum(const OptimizerSpec& spec);
+
 /// One optimiser over one flat vector. With g the gradient (plus weight_decay * x, except for
 /// adamw):
 ///
@@ -38,6 +41,8 @@ class Optimizer {
   /// Named state vectors, for checkpoints.
   std::vector<std::pair<std::string, std::vector<float>>> vectors() const;
   std::uint64_t updates() const { return updates_; }
+  /// Somebody else made so many updates.
+  void count(std::uint64_t updates) { updates_ += updates; }
 
   /// The inverse. Returns why it does not fit, having changed nothing, or an empty string.
   std::string restore(const std::vector<std::pair<std::string, std::vector<float>>>& vectors,
@@ -51,6 +56,10 @@ class Optimizer {
 
   /// Starts afresh: all state zero.
   void reset();
+
+  const OptimizerSpec& spec() const { return spec_; }
+  /// Of the steps from here on; what was gathered stays.
+  void set_momentum(double momentum) { spec_.momentum = momentum; }
 
  private:
   std::vector<std::string> names() const;

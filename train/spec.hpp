@@ -92,6 +92,14 @@ struct OptimizerSpec {
   double weight_decay = 0.0;  ///< Coupled, except for adamw.
 };
 
+/// What peers of a population differ in, and what training changes of it while it runs.
+struct Hyperparameters {
+  double learning_rate = 0;  ///< In the place of ScheduleSpec's; the schedule's shape stays.
+  double momentum = 0;       ///< In the place of OptimizerSpec's.
+
+  friend bool operator==(const Hyperparameters&, const Hyperparameters&) = default;
+};
+
 enum class ScheduleKind { constant, step, cosine };
 
 struct ScheduleSpec {

@@ -7,6 +7,7 @@
 #include "consensus/base/check.hpp"
 #include "consensus/base/wide.hpp"
 #include "train/data/sampler.hpp"
+#include "train/hogwild.hpp"
 #include "train/optimizer.hpp"
 #include "train/schedule.hpp"
 
@@ -34,14 +35,14 @@ GV_WIDE void take_back(float* __restrict anchor, float* __restrict x, std::size_
 }  // namespace
 
 struct Trainer::Impl {
-  Impl(TrainerSpec given, std::shared_ptr<const DataSet> shard)
+  Impl(TrainerSpec given, std::shared_ptr<const DataSet> samples)
       : spec(std::move(given)),
-        model(spec.model, shard->shape, spec.batch),
-        samples(shard->size()),
-        sampler(shard, spec.seed, spec.peer),
+        model(spec.model, samples->shape, spec.batch),
+        sampler(samples, spec.seed, spec.peer),
         optimizer(spec.optimizer, model.layout().size()),
         optimizer_after(spec.optimizer, 0),
         parameters(model.layout().size()),
+        shard(std::move(samples)),
         batch_size(spec.batch),
         whole_batch(spec.batch) {
     check(spec.batch > 0, "a batch has samples");
@@ -73,7 +74,6 @@ struct Trainer::Impl {
 
   TrainerSpec spec;
   Model model;
-  std::size_t samples;
   Sampler sampler;
   Optimizer optimizer;
   /// What the last local_steps() came to, until they end: the optimiser, and where the sampler is.
@@ -81,6 +81,8 @@ struct Trainer::Impl {
   std::optional<std::uint64_t> position_after;
   std::vector<float> parameters;
   std::vector<float> gradient;  ///< Of run_steps(): empty before.
+  std::shared_ptr<const DataSet> shard;
+  std::optional<Hogwild> hogwild;  ///< Makes the steps of run_steps().
   std::uint64_t step = 0;
   std::uint64_t position = 0;  ///< In the sampler's orders.
   std::size_t drawn = 0;       ///< Samples of the last gradient, until its update.
@@ -95,12 +97,23 @@ Trainer::~Trainer() = default;
 
 const Layout& Trainer::layout() const { return impl_->model.layout(); }
 
+const ModelSpec& Trainer::model_spec() const { return impl_->spec.model; }
+
 std::uint64_t Trainer::step() const { return impl_->step; }
 
-std::size_t Trainer::shard_samples() const { return impl_->samples; }
+std::size_t Trainer::shard_samples() const { return impl_->shard->size(); }
 double Trainer::learning_rate() const {
   return gv::learning_rate(impl_->spec.schedule, impl_->whole_batch, impl_->step,
                            impl_->spec.steps);
+}
+
+Hyperparameters Trainer::hyperparameters() const {
+  return {impl_->spec.schedule.learning_rate, impl_->optimizer.spec().momentum};
+}
+
+void Trainer::set_hyperparameters(const Hyperparameters& hyperparameters) {
+  impl_->spec.schedule.learning_rate = hyperparameters.learning_rate;
+  impl_->optimizer.set_momentum(hyperparameters.momentum);
 }
 
 Score Trainer::gradient(std::size_t samples, std::span<float> out, const ReadyRange& ready) {
@@ -123,7 +136,19 @@ void Trainer::update(std::span<const float> gradient, std::size_t batch) {
 
 Score Trainer::run_steps(std::uint64_t count, const Direct& direct) {
   const std::uint64_t left = impl_->spec.steps - std::min(impl_->spec.steps, impl_->step);
-  return take_steps(std::min(count, left), impl_->spec.batch, direct);
+  const std::uint64_t made = std::min(count, left);
+  if (!impl_->hogwild || direct) return take_steps(made, impl_->spec.batch, direct);
+  std::uint64_t position = impl_->position;
+  const Score score =
+      impl_->hogwild->run(impl_->parameters, impl_->spec.schedule, impl_->step, position, made);
+  impl_->whole_batch = impl_->spec.batch;
+  impl_->optimizer.count(made);
+  impl_->move_to(impl_->step + made, position);
+  return score;
+}
+
+void Trainer::step_together(RunTogether together) {
+  impl_->hogwild.emplace(impl_->spec, impl_->shard, std::move(together));
 }
 
 Score Trainer::take_steps(std::uint64_t count, std::size_t samples, const Direct& direct) {
@@ -186,6 +211,11 @@ void Trainer::copy_state(std::span<float> out) const {
   check(out.size() == state_size(), "a replica's state has one size");
   std::ranges::copy(impl_->parameters, out.begin());
   impl_->optimizer.copy_state(out.subspan(impl_->parameters.size()));
+}
+
+void Trainer::append_optimizer(std::vector<float>& out) const {
+  out.resize(out.size() + impl_->optimizer.state_size());
+  impl_->optimizer.copy_state(std::span(out).last(impl_->optimizer.state_size()));
 }
 
 std::uint64_t Trainer::updates() const { return impl_->optimizer.updates(); }

@@ -24,6 +24,7 @@ struct TrainerSpec {
   ScheduleSpec schedule;
   std::size_t batch = 64;     ///< Samples of a step of run_steps(); schedules scale by it.
   std::size_t batch_max = 0;  ///< The most gradient() is asked for; 0 means `batch`.
+  std::size_t threads = 1;    ///< Of run_steps(): more than one step without locks (Hogwild).
   std::uint64_t steps = 0;    ///< The whole budget; schedules end here.
   std::uint64_t seed = 1;     ///< Of the run: the same initial model for every peer.
   std::uint64_t peer = 0;     ///< This replica's number: its own order of samples and dropout.
@@ -39,7 +40,13 @@ struct OptimizerState {
   /// Where the sampler goes on (see Sampler). Older checkpoints have none: all their steps were of
   /// one batch.
   std::optional<std::uint64_t> position;
+  /// Where they are the replica's own and not the config's.
+  std::optional<Hyperparameters> hyperparameters;
 };
+
+/// Calls `work` with 0 to count - 1, all at once if it can, and returns when all calls have.
+using RunTogether =
+    std::function<void(std::size_t count, const std::function<void(std::size_t)>& work)>;
 
 /// Owns the live parameter vector. Not thread-safe: whoever runs jobs owns it meanwhile.
 class Trainer {
@@ -52,14 +59,24 @@ class Trainer {
   ~Trainer();
 
   const Layout& layout() const;
+  const ModelSpec& model_spec() const;
   std::uint64_t step() const;
   std::size_t shard_samples() const;
   double learning_rate() const;  ///< Of the next step, if its batch is that of the last.
+
+  /// What schedule and optimiser go by. Set between steps; nothing else changes. At first
+  /// they are the spec's; restore() leaves them as they are.
+  Hyperparameters hyperparameters() const;
+  void set_hyperparameters(const Hyperparameters& hyperparameters);
 
   /// Takes `count` optimiser steps (fewer if the budget ends first; none beyond it) and returns the
   /// training score summed over them. Each gradient passes through `direct` before its step, if
   /// there is one: what the optimiser is given is what that makes of it.
   Score run_steps(std::uint64_t count, const Direct& direct = {});
+
+  /// From here on run_steps() without `direct` makes its steps in `spec.threads` workers at once,
+  /// which `together` runs: see Hogwild. Plain SGD alone.
+  void step_together(RunTogether together);
 
   /// The gradient of the mean loss over the next `samples` samples of the shard (1 to batch_max)
   /// into all of `out` (layout().size() floats); the score is summed over them. `ready`, if there
@@ -102,6 +119,8 @@ class Trainer {
   /// the optimiser's vectors in a fixed order, `state_size()` floats in all.
   std::size_t state_size() const;
   void copy_state(std::span<float> out) const;
+  /// The optimiser's vectors alone, in that order, behind what is in `out`.
+  void append_optimizer(std::vector<float>& out) const;
   std::uint64_t updates() const;  ///< Since the optimiser last started afresh.
 
   /// Takes over another replica's copy_state(), step() and updates(). Given the same gradients,

@@ -19,12 +19,18 @@ constexpr int resumes_max =
 /// A download served to another peer.
 struct Served {
   TransferId id;
-  SnapshotPtr snapshot;
+  Payload payload;
   Time until{};
   std::optional<std::uint64_t> asked;  ///< Where it was last asked to go on from.
-
-  Payload payload() const { return {snapshot, std::as_bytes(std::span(snapshot->values))}; }
 };
+
+/// The snapshot as it travels; in one piece, which takes a copy if there is more than the values.
+Payload payload_of(const SnapshotPtr& snapshot) {
+  if (snapshot->rest.empty()) return {snapshot, std::as_bytes(std::span(snapshot->values))};
+  auto whole = std::make_shared<std::vector<float>>(snapshot->values);
+  whole->insert(whole->end(), snapshot->rest.begin(), snapshot->rest.end());
+  return {whole, std::as_bytes(std::span(*whole))};
+}
 
 /// The download under way.
 struct Wanted {
@@ -146,7 +152,8 @@ void ModelFetch::State::serve(Time now, PeerId from, const Fetch& fetch,
   }
   if (known != served.end()) out.cancels.push_back({from, known->second.id});
   Served& entry = served[from];
-  entry = {fetch.id, snapshot, now + options.serve_deadline};
+  entry = {fetch.id, payload_of(snapshot), now + options.serve_deadline};
+  check(entry.payload.bytes.size() == bytes(), "a download has one size");
   out.events.push_back({.name = "model_served",
                         .peer = from,
                         .numbers = {{"step", static_cast<double>(snapshot->step)}}});
@@ -154,7 +161,7 @@ void ModelFetch::State::serve(Time now, PeerId from, const Fetch& fetch,
                         .layout_hash = options.layout_hash,
                         .elements = options.elements,
                         .step = snapshot->step});
-  out.transfers.push_back({from, entry.id, entry.payload(), 0});
+  out.transfers.push_back({from, entry.id, entry.payload, 0});
 }
 
 void ModelFetch::State::on(Time now, PeerId, const Coming& coming, Effects& out) {
@@ -191,7 +198,7 @@ void ModelFetch::State::on(Time, PeerId from, const Resume& request, Effects& ou
       entry != served.end() && request.offset <= bytes() && request.offset % sizeof(float) == 0;
   if (!fits) return;
   entry->second.asked = request.offset;
-  out.transfers.push_back({from, request.id, entry->second.payload(), request.offset});
+  out.transfers.push_back({from, request.id, entry->second.payload, request.offset});
 }
 
 void ModelFetch::State::on(Time, PeerId from, const Ready&, Effects&) { served.erase(from); }
@@ -272,7 +279,7 @@ void ModelFetch::lane_lost(Time now, PeerId peer, Effects& out) {
   const auto entry = state_->served.find(peer);
   if (entry != state_->served.end() && entry->second.asked) {
     const Served& own = entry->second;
-    out.transfers.push_back({peer, own.id, own.payload(), *own.asked});
+    out.transfers.push_back({peer, own.id, own.payload, *own.asked});
   }
 }
 

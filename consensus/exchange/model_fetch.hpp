@@ -18,7 +18,7 @@ class ModelFetch {
  public:
   struct Options {
     std::uint64_t layout_hash = 0;
-    std::uint64_t elements = 0;
+    std::uint64_t elements = 0;  ///< Of a snapshot, with what follows its values.
     std::size_t served_max = 4;  ///< Downloads served at a time; more are told to try others.
     int rounds_max = 5;          ///< Times the list of candidates is gone through.
     Duration answer_deadline = std::chrono::seconds(2);

@@ -32,8 +32,11 @@ GossipMode::GossipMode(PeerId self, std::uint64_t session, const CourseOptions& 
       rng_(rng.fork("gossip")),
       numbers_{.session = session},
       exchange_(self, numbers_, exchange_options(course, options_)),
-      fetch_(self, numbers_,
-             ModelFetch::Options{.layout_hash = course.layout_hash, .elements = course.elements}),
+      fetch_(
+          self, numbers_,
+          ModelFetch::Options{.layout_hash = course.layout_hash,
+                              .elements = course.elements + options_.population.rest_elements()}),
+      population_(options_.population, rng_),
       trigger_({.kind = options_.trigger,
                 .period = options_.period_steps,
                 .spread = options_.target_spread},
@@ -124,6 +127,8 @@ void GossipMode::take(Time now, JobDone done, Membership& members, Effects& out)
     }
     learn_from(done.score);
   }
+  population_.learn_from(done);
+  population_.tell(out);
   if (last_job_) return;
   if (done.snapshot && phase_ != Phase::joining && fetched_.empty() && !leaving_) {
     has_snapshot_ = true;
@@ -135,6 +140,9 @@ void GossipMode::take(Time now, JobDone done, Membership& members, Effects& out)
   if (phase_ == Phase::training && !leaving_ && trigger_.is_due(step_, exchange_.in_flight())) {
     begin_exchange(now, members, out);
     collect(out);
+  }
+  if (phase_ == Phase::training && !leaving_ && done.steps_run > 0 && population_.is_due(step_)) {
+    look_for_better(now, members, out);
   }
 }
 
@@ -176,10 +184,34 @@ void GossipMode::begin_exchange(Time now, Membership& members, Effects& out) {
     partner = match->partner;
   }
   const Member* member = members.find(partner);
-  const bool usable = member != nullptr && member->state == MemberState::alive &&
-                      member->progress.phase != Phase::joining &&
-                      member->layout_hash == course_.layout_hash;
-  if (!usable || !exchange_.start(now, partner, round, out)) ++counts_.missed_rounds;
+  if (!is_usable(member) || !exchange_.start(now, partner, round, out)) ++counts_.missed_rounds;
+}
+
+bool GossipMode::is_usable(const Member* member) const {
+  return member != nullptr && member->state == MemberState::alive &&
+         member->progress.phase != Phase::joining && member->layout_hash == course_.layout_hash;
+}
+
+/// Drawn as partners of exchanges are.
+std::optional<PeerId> GossipMode::partner_to_copy(const View& view) {
+  if (options_.pairing == PairingKind::uniform || is_graph(options_.topology.kind)) {
+    const std::vector<PeerId> among =
+        topology_neighbours(options_.topology, course_.run_seed, view, self_);
+    return uniform_partner(View(among), self_, population_.draws());
+  }
+  const auto match = topology_partner(options_.topology, course_.run_seed,
+                                      population_.draws().next(), view, self_);
+  return match ? std::optional(match->partner) : std::nullopt;
+}
+
+void GossipMode::look_for_better(Time now, Membership& members, Effects& out) {
+  if (fetch_.is_waiting() || !fetched_.empty()) return;
+  const auto partner = partner_to_copy(members.view());
+  if (!partner || !is_usable(members.find(*partner))) return;
+  if (!population_.is_worth_copying(*partner, members, course_.layout_hash)) return;
+  population_.begin_copying();
+  fetch_.want(now, {*partner}, out);
+  collect(out);
 }
 
 std::optional<PeerId> GossipMode::uniform_choice(const View& view) {
@@ -250,27 +282,53 @@ void GossipMode::tick(Time now, Membership& members, Effects& out, std::vector<J
     }
   }
   end_lingering(now);
+  // Its source is lost: we go on with what we have.
+  if (!fetch_.is_waiting() && fetched_.empty()) population_.give_up();
   if (jobs_under_way_ == 0) next_job(now, members, out, jobs);
+}
+
+/// A download that only waits to be taken over may be.
+bool GossipMode::may_adopt() {
+  if (fetched_.empty() || !population_.is_copying()) return !fetched_.empty();
+  if (phase_ != Phase::training || leaving_) {  // Nothing would be learned with it any more.
+    fetched_.clear();
+    population_.give_up();
+    return false;
+  }
+  // Exchanges are about the model that we give up: the one under way ends, others do not begin.
+  exchange_.set_snapshot(nullptr, 0);
+  has_snapshot_ = false;
+  return !exchange_.in_flight();
+}
+
+/// Makes the job begin with the download; false if it is not wanted any more.
+bool GossipMode::adopt(Time now, Job& job, Membership& members, Effects& out) {
+  FetchedModel model = std::move(fetched_.front());
+  fetched_.clear();
+  const bool sound = population_.is_copying()
+                         ? population_.take_over(model, step_)
+                         : !population_.is_on() || tail_of(model.values).has_value();
+  if (!sound) {
+    out.events.push_back(
+        {.name = "model_refused", .peer = model.source, .reason = Reason::not_finite});
+    return false;
+  }
+  if (model.step < step_ && phase_ != Phase::joining) return false;
+  // Forces were meant for the model we are about to give up.
+  counts_.forces_dropped += forces_.size();
+  forces_.clear();
+  ++counts_.models_fetched;
+  trigger_.begin_at(model.step);
+  job.adopt = std::move(model);
+  job.validate = population_.is_on();
+  if (phase_ == Phase::joining) enter(now, Phase::training, members, out);
+  return true;
 }
 
 void GossipMode::next_job(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
   if (leaving_ && exchange_.in_flight() && now < settle_until_) return;
   Job job;
-  bool snapshot = false;
-  if (!fetched_.empty()) {
-    FetchedModel model = std::move(fetched_.front());
-    fetched_.clear();
-    if (model.step >= step_ || phase_ == Phase::joining) {
-      // Forces were meant for the model we are about to give up.
-      counts_.forces_dropped += forces_.size();
-      forces_.clear();
-      ++counts_.models_fetched;
-      trigger_.begin_at(model.step);
-      job.adopt = std::move(model);
-      snapshot = true;
-      if (phase_ == Phase::joining) enter(now, Phase::training, members, out);
-    }
-  }
+  bool snapshot = may_adopt() && adopt(now, job, members, out);
   job.forces = std::exchange(forces_, {});
   counts_.forces_applied += job.forces.size();
   if (leaving_) {
@@ -282,6 +340,8 @@ void GossipMode::next_job(Time now, Membership& members, Effects& out, std::vect
       snapshot = !has_snapshot_ || step_ + job.steps >= trigger_.next() ||
                  step_ + job.steps >= course_.steps;
       job.save = is_save_due(step_ + job.steps);
+      job.validate = population_.is_due(step_ + job.steps) ||
+                     (population_.is_on() && step_ + job.steps >= course_.steps);
     }
   } else if (phase_ == Phase::done) {
     snapshot = !has_snapshot_ || !job.forces.empty();
@@ -289,6 +349,7 @@ void GossipMode::next_job(Time now, Membership& members, Effects& out, std::vect
   const bool empty = !job.adopt && job.forces.empty() && job.steps == 0 && !job.save && !snapshot;
   if (empty) return;
   if (snapshot) job.snapshot = exchange_.blank_snapshot();
+  job.snapshot_rest = population_.is_on();
   ++counts_.jobs;
   report(members);
   post(std::move(job), jobs);
@@ -302,6 +363,7 @@ std::uint64_t GossipMode::job_steps() const {
     const double affordable = steps_per_second_ * seconds(options_.job_max);
     steps = std::min(steps, std::max<std::uint64_t>(1, static_cast<std::uint64_t>(affordable)));
   }
+  if (population_.is_on()) steps = std::min(steps, population_.steps_to_trial(step_));
   return std::min({steps, to_trigger, course_.steps - step_});
 }
 

@@ -14,6 +14,7 @@
 #include "consensus/topology/topology.hpp"
 #include "peer/modes/exchange_trigger.hpp"
 #include "peer/modes/mode.hpp"
+#include "peer/modes/population.hpp"
 
 namespace gv {
 
@@ -35,6 +36,7 @@ struct GossipOptions {
       8;  ///< A peer this far behind when it joins or wakes fetches a model.
   Duration job_max = std::chrono::milliseconds(250);  ///< Aim: no job longer than this.
   PairExchange::Options exchange;
+  PopulationOptions population;
 };
 
 /// Totals since the start.
@@ -70,6 +72,7 @@ class GossipMode final : public Mode {
 
   const GossipCounts& counts() const { return counts_; }
   const PairExchange& exchange() const { return exchange_; }
+  const Population& population() const { return population_; }
   /// Distance between the two models at the last exchange, before the force; a sample of the
   /// spread.
   double last_distance() const { return last_distance_; }
@@ -81,10 +84,16 @@ class GossipMode final : public Mode {
   void take(Time now, JobDone done, Membership& members, Effects& out) override;
   void become_leaving(Time now, Effects& out) override;
   bool is_idle() const override { return forces_.empty(); }
+  std::optional<Trial> trial() const override { return population_.trial(); }
 
   void collect(Effects& out);
   void next_job(Time now, Membership& members, Effects& out, std::vector<Job>& jobs);
+  bool may_adopt();
+  bool adopt(Time now, Job& job, Membership& members, Effects& out);
   void begin_exchange(Time now, Membership& members, Effects& out);
+  std::optional<PeerId> partner_to_copy(const View& view);
+  void look_for_better(Time now, Membership& members, Effects& out);
+  bool is_usable(const Member* member) const;
   std::optional<PeerId> uniform_choice(const View& view);
   void tell_if_topology_fits(const View& view, Effects& out);
   bool should_fetch(const Membership& members) const;
@@ -97,6 +106,7 @@ class GossipMode final : public Mode {
   TransferNumbers numbers_;
   PairExchange exchange_;
   ModelFetch fetch_;
+  Population population_;
 
   bool has_snapshot_ = false;
   Time settle_until_{};

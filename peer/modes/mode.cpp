@@ -92,7 +92,8 @@ void Mode::become_done(Time now, Membership& members, Effects& out) {
 void Mode::report(Membership& members) const {
   members.set_progress({.step = step(),
                         .steps_per_second = static_cast<float>(steps_per_second()),
-                        .phase = phase_});
+                        .phase = phase_,
+                        .trial = trial()});
 }
 
 void Mode::post(Job job, std::vector<Job>& jobs) {

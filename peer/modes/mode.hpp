@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -92,6 +93,8 @@ class Mode {
   virtual void take(Time now, JobDone done, Membership& members, Effects& out) = 0;
   /// The peer leaves: nothing new with others.
   virtual void become_leaving(Time now, Effects& out) = 0;
+  /// What others may know of us in a population.
+  virtual std::optional<Trial> trial() const { return std::nullopt; }
   /// No result waits for the next job.
   virtual bool is_idle() const = 0;
 

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "peer/task.hpp"
+#include "sim/local/population_text.hpp"
 #include "sim/mean.hpp"
 #include "train/checkpoint/checkpoint.hpp"
 #include "train/checkpoint/safetensors.hpp"
@@ -174,22 +175,26 @@ std::string together(const FinishedPeer& peer, ModeKind mode) {
                        fmt::join(own.value("own_stages", std::vector<unsigned>()), ","),
                        100 * own.value("waiting_part", 0.0), said("pipeline", "losses"));
   }
-  return fmt::format("{:>10} {:>9}", said("exchanges", "committed"), said("exchanges", "refused"));
+  const auto population = peer.result.find("population");
+  return fmt::format("{:>10} {:>9}{}", said("exchanges", "committed"), said("exchanges", "refused"),
+                     population == peer.result.end() ? "" : population_columns(*population));
 }
 
-std::string together_head(ModeKind mode) {
+std::string together_head(ModeKind mode, bool population) {
   if (mode == ModeKind::ring) return fmt::format("{:>7}", "losses");
   if (mode == ModeKind::rounds) return fmt::format("{:>8} {:>7}", "rounds", "losses");
   if (mode == ModeKind::pipeline)
     return fmt::format("{:>8} {:>8} {:>7}", "stages", "waits", "losses");
-  return fmt::format("{:>10} {:>9}", "exchanges", "refused");
+  return fmt::format("{:>10} {:>9}{}", "exchanges", "refused", population ? population_head() : "");
 }
 
 void print_table(const std::vector<FinishedPeer>& peers, ModeKind mode) {
   const bool whole = mode != ModeKind::pipeline;  // Nobody has a whole model there.
+  const bool population = std::ranges::any_of(
+      peers, [](const FinishedPeer& peer) { return peer.result.contains("population"); });
   fmt::print("\n{:<12}{} {:>9} {} {:>9}  {}\n", "peer",
              whole ? fmt::format(" {:>9} {:>8}", "accuracy", "loss") : "", "steps",
-             together_head(mode), "MB sent", "end");
+             together_head(mode, population), "MB sent", "end");
   for (const FinishedPeer& peer : peers) {
     fmt::print("{:<12}{} {:>9} {} {:>9.1f}  {}\n", peer.name,
                whole ? fmt::format(" {:>7.2f} % {:>8.4f}", 100 * peer.accuracy, peer.loss) : "",

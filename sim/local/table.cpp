@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "peer/node.hpp"
+#include "sim/local/population_text.hpp"
 
 namespace gv {
 namespace {
@@ -19,7 +20,7 @@ using Json = nlohmann::json;
 constexpr int plain_lines_every = 5;
 
 /// The columns on what peers do together.
-std::string together_head(ModeKind mode) {
+std::string together_head(ModeKind mode, bool population) {
   if (mode == ModeKind::pipeline) {
     return fmt::format("{:>8} {:>7} {:>6}", "stages", "waits", "losses");
   }
@@ -28,7 +29,8 @@ std::string together_head(ModeKind mode) {
   if (mode == ModeKind::rounds) {
     return fmt::format("{:>8} {:>8} {:>7} {:>12}", "together", "rounds", "losses", "models sent");
   }
-  return fmt::format("{:>9} {:>9} {:>8}", "exchanges", "refused", "spread");
+  return fmt::format("{:>9} {:>9} {:>8}{}", "exchanges", "refused", "spread",
+                     population ? population_head() : "");
 }
 
 std::string together(const Json& status, ModeKind mode) {
@@ -50,8 +52,9 @@ std::string together(const Json& status, ModeKind mode) {
                        rounds.value("states_sent", 0ULL));
   }
   const Json exchanges = status.value("exchanges", Json::object());
-  return fmt::format("{:>9} {:>9} {:>8.3g}", exchanges.value("committed", 0ULL),
-                     exchanges.value("refused", 0ULL), status.value("spread", 0.0));
+  return fmt::format("{:>9} {:>9} {:>8.3g}{}", exchanges.value("committed", 0ULL),
+                     exchanges.value("refused", 0ULL), status.value("spread", 0.0),
+                     status.contains("population") ? population_columns(status["population"]) : "");
 }
 
 }  // namespace
@@ -70,9 +73,11 @@ void Table::draw(double elapsed_s, const std::vector<PeerRow>& rows) {
   std::uint64_t exchanges = 0;
   std::uint64_t bytes = 0;
   ModeKind mode = ModeKind::gossip;
+  bool population = false;
   for (const PeerRow& row : rows) {
     if (row.trains) samples_per_second += row.status.value("samples_per_second", 0.0);
     exchanges += row.status.value("exchanges", Json::object()).value("committed", 0ULL);
+    population = population || row.status.contains("population");
     if (row.status.contains("ring")) mode = ModeKind::ring;
     if (row.status.contains("pipeline")) mode = ModeKind::pipeline;
     if (row.status.contains("rounds")) mode = ModeKind::rounds;
@@ -99,7 +104,7 @@ void Table::draw(double elapsed_s, const std::vector<PeerRow>& rows) {
   if (lines_drawn_ > 0) text += fmt::format("\x1b[{}A", lines_drawn_);
   text += fmt::format("\x1b[K{:.0f} s  {}\n", elapsed_s, head);
   text += fmt::format("\x1b[K{:<10} {:<9} {:>15} {:>10} {:>8} {:>9} {}\n", "peer", "phase", "step",
-                      "samples/s", "loss", "accuracy", together_head(mode));
+                      "samples/s", "loss", "accuracy", together_head(mode, population));
   for (const PeerRow& row : rows) {
     text += fmt::format(
         "\x1b[K{:<10} {:<9} {:>15} {:>10.0f} {:>8.4f} {:>7.1f} % {}\n", row.name, row.phase,

@@ -20,6 +20,7 @@
 #include "sim/run_folder.hpp"
 #include "sim/virtual/curves.hpp"
 #include "sim/virtual/pipeline_tally.hpp"
+#include "sim/virtual/population_tally.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "sim/virtual/summary.hpp"
 #include "sim/virtual/swarm.hpp"
@@ -60,6 +61,12 @@ PipelineOptions idle_pipeline(const Config& config, const Scenario& scenario) {
 class Work {
  public:
   Work(const Config& config, const Scenario& scenario) : config_(config), scenario_(scenario) {
+    if (config.train.threads > 1) {
+      problems_.push_back({"train.threads",
+                           "threads that step at once have no order, and a virtual run repeats",
+                           "write threads = 1"});
+      return;
+    }
     if (scenario.work == WorkKind::training) {
       prepare_training();
     } else {
@@ -85,6 +92,11 @@ class Work {
     if (config_.run.mode == ModeKind::rounds) {
       workload->mix_by(config_.rounds.rule, config_.run.seed);
     }
+    if (config_.gossip.population.is_on()) {
+      const Hyperparameters all{config_.train.schedule.learning_rate, 0};
+      workload->join_population(
+          first_hyperparameters(all, config_.gossip.population.spread, config_.run.seed, peer));
+    }
     return workload;
   }
 
@@ -107,8 +119,7 @@ class Work {
     }
     switch (scenario_.work) {
       case WorkKind::training:
-        return training_workload(
-            Replica(Trainer(tasks_[peer].trainer, tasks_[peer].shard), peer, config_.ring.local));
+        return training_workload(first_replica(tasks_[peer], peer));
       case WorkKind::quadratic:
         return quadratic_workload(quadratic_, peer, config_.ring.local);
       case WorkKind::time:
@@ -169,6 +180,7 @@ class Run {
   std::vector<float> assembled(const Simulator& world) const;
   void show_progress(const CurvePoint& point);
   void print_runs(const PipelineOptions& options) const;
+  void print_population(std::span<const PeerSummary> peers) const;
   std::vector<PeerSummary> peers_of(const Simulator& world);
   double wall_s() const { return std::chrono::duration<double>(Clock::now() - began_).count(); }
   void print_summary(const Simulator& world, const CurvePoint& last,
@@ -181,6 +193,7 @@ class Run {
   std::optional<Work> work_;
   Tally tally_;
   PipelineTally runs_;
+  PopulationTally population_;
   Clock::time_point began_ = Clock::now();
   Clock::time_point shown_ = Clock::now();
   bool terminal_ = ::isatty(STDOUT_FILENO) != 0;
@@ -288,6 +301,8 @@ int Run::run() {
   if (scenario_.work != WorkKind::training) {
     node.rounds.state_elements = work_->layout().size();
     node.ring.state_elements = work_->layout().size() * (node.ring.local.has_momentum() ? 2 : 1);
+    node.gossip.population.optimizer_elements = 0;
+    node.gossip.population.has_momentum = false;
   }
   if (config_.run.mode == ModeKind::pipeline) {
     node.pipeline = work_->pipeline();
@@ -300,6 +315,7 @@ int Run::run() {
                    .steps = work_->steps()},
                   [this](std::size_t peer) { return work_->make(peer); });
   world.watch(tally_);
+  if (config_.gossip.population.is_on()) world.watch(population_);
   if (stages_ > 0) world.watch(runs_);
   Trace trace([](const std::string& line) { fmt::print("{}\n", line); });
   if (options_.trace) world.watch(trace);
@@ -343,6 +359,23 @@ void Run::print_runs(const PipelineOptions& options) const {
   fmt::print("{:<22} {:.2f} % of peers' time{}\n", "bubble", 100 * runs_.bubble(), alone);
 }
 
+/// The best first.
+void Run::print_population(std::span<const PeerSummary> peers) const {
+  std::vector<PeerSummary> members;
+  std::ranges::copy_if(peers, std::back_inserter(members),
+                       [](const PeerSummary& peer) { return peer.trial.has_value(); });
+  std::ranges::stable_sort(members, {},
+                           [](const PeerSummary& peer) { return peer.trial->validation_loss; });
+  fmt::print("{:<22} {} copies of others\n", "population", population_.copies());
+  for (const PeerSummary& member : members) {
+    fmt::print(
+        "  {:<20} learning rate {:.3g}  momentum {:.3g}  held-out loss {:.4f}  copies {}{}\n",
+        fmt::format("peer-{}", member.number), member.trial->learning_rate, member.trial->momentum,
+        member.trial->validation_loss, member.copies,
+        member.accuracy > 0 ? fmt::format("  {:.2f} %", 100 * member.accuracy) : "");
+  }
+}
+
 /// Stages of a pipeline are no models: they are not judged.
 std::vector<PeerSummary> Run::peers_of(const Simulator& world) {
   const bool judged = stages_ == 0 && scenario_.work == WorkKind::training;
@@ -352,6 +385,9 @@ std::vector<PeerSummary> Run::peers_of(const Simulator& world) {
     PeerSummary peer{.number = number, .budget = work_->steps()[number], .has_model = !!work};
     if (work) peer.step = work->step();
     if (work && judged) peer.accuracy = work_->judge(work->parameters(), false).accuracy;
+    const auto trial = population_.trials().find(number);
+    if (trial != population_.trials().end()) peer.trial = trial->second;
+    peer.copies = population_.copies(number);
     peers.push_back(peer);
   }
   return peers;
@@ -387,6 +423,7 @@ void Run::print_summary(const Simulator& world, const CurvePoint& last,
                                    last.time_s / std::max(wall, 1e-9)));
   line("steps", fmt::format("{} by all peers", tally_.steps()));
   if (stages_ > 0) print_runs(world.options().node.pipeline);
+  if (config_.gossip.population.is_on()) print_population(peers);
   line("exchanges",
        fmt::format("{:.0f} in {:.3g} s each; {} refused, {} aborted, {} undecided",
                    tally_.exchanges(), tally_.exchange_seconds(), tally_.events("exchange_refused"),

@@ -23,6 +23,11 @@ std::string virtual_summary(const Simulator& world, const Tally& tally, const Cu
                      {"accuracy", peer.accuracy},
                      {"step", peer.step},
                      {"budget", peer.budget}});
+    if (!peer.trial) continue;
+    table.back()["population"] = {{"learning_rate", peer.trial->learning_rate},
+                                  {"momentum", peer.trial->momentum},
+                                  {"validation_loss", peer.trial->validation_loss},
+                                  {"copies", peer.copies}};
   }
   const WorldCounts& counts = world.counts();
   Json summary{{"mean_accuracy", last.accuracy},

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,9 +17,11 @@ namespace gv {
 struct PeerSummary {
   PeerNumber number = 0;
   std::uint64_t step = 0;
-  std::uint64_t budget = 0;  ///< Steps it was to make.
-  bool has_model = false;    ///< Else it is down, or never came.
-  double accuracy = 0;       ///< On all test samples, 0 to 1; 0 where nothing is trained.
+  std::uint64_t budget = 0;    ///< Steps it was to make.
+  bool has_model = false;      ///< Else it is down, or never came.
+  std::optional<Trial> trial;  ///< In a population: its newest,
+  std::uint64_t copies = 0;    ///< and how often it copied others.
+  double accuracy = 0;         ///< On all test samples, 0 to 1; 0 where nothing is trained.
 };
 
 /// A JSON object: the mean model as `last` has it, the worst of the peers with a model, what was

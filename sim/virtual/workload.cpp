@@ -9,6 +9,7 @@
 
 #include "consensus/base/check.hpp"
 #include "consensus/base/rng.hpp"
+#include "peer/hyperparameters.hpp"
 
 namespace gv {
 namespace {
@@ -184,11 +185,7 @@ class VectorWorkload : public Workload {
 
   JobDone run(Job job) override {
     JobDone done{.number = job.number};
-    if (job.adopt) {
-      check(job.adopt->values.size() == parameters_.size(), "a model has the layout's size");
-      parameters_ = job.adopt->values;
-      step_ = job.adopt->step;
-    }
+    if (job.adopt) adopt(*job.adopt);
     if (job.become) {
       const std::span<const float> state(*job.become->values);
       std::ranges::copy(state.first(parameters_.size()), parameters_.begin());
@@ -228,8 +225,12 @@ class VectorWorkload : public Workload {
     done.step = step_;
     done.steps_run = step_ - before;
     done.learning_rate = learning_rate_;
+    if (population_) done.hyperparameters = {learning_rate_, 0};
+    if (population_ && job.validate) done.validation_loss = true_loss(parameters_);
     if (job.snapshot) {
       job.snapshot->values = parameters_;
+      job.snapshot->rest.clear();
+      if (job.snapshot_rest) append({{learning_rate_, 0}, step_}, job.snapshot->rest);
       job.snapshot->canary = canary_;
       job.snapshot->step = step_;
       done.snapshot = std::move(job.snapshot);
@@ -240,6 +241,10 @@ class VectorWorkload : public Workload {
 
   void mix_by(const MixRule& rule, std::uint64_t run_seed) override {
     mixing_.emplace(rule, parameters_.size(), run_seed, 1.0);
+  }
+  void join_population(const Hyperparameters& first) override {
+    population_ = true;
+    learning_rate_ = first.learning_rate;
   }
   std::uint64_t step() const override { return step_; }
   std::span<const float> parameters() const override { return parameters_; }
@@ -256,6 +261,7 @@ class VectorWorkload : public Workload {
         image.optimizer.vectors.emplace_back(name, std::move(values));
       }
     }
+    if (population_) image.optimizer.hyperparameters = {learning_rate_, 0};
     return image;
   }
   void restore(const Image& image) override {
@@ -263,6 +269,9 @@ class VectorWorkload : public Workload {
     outer_.adopt(image.optimizer.vectors.front().second);
     for (const auto& [name, values] : image.optimizer.vectors) {
       if (mixing_) mixing_->mixer().restore(name, values);
+    }
+    if (image.optimizer.hyperparameters) {
+      learning_rate_ = image.optimizer.hyperparameters->learning_rate;
     }
     canary_ = image.canary;
     step_ = image.step;
@@ -273,10 +282,22 @@ class VectorWorkload : public Workload {
   /// The gradient at `parameters` into the first elements of `out`.
   virtual Score gradient(std::uint64_t step, std::span<const float> parameters,
                          std::span<float> out) = 0;
+  /// Without noise: what a member of a population is judged by.
+  virtual double true_loss(std::span<const float> parameters) const = 0;
   double learning_rate() const { return learning_rate_; }
   std::size_t number() const { return number_; }
 
  private:
+  void adopt(const FetchedModel& fetched) {
+    const std::span<const float> values(fetched.values);
+    const auto tail = population_ ? tail_of(values) : std::nullopt;
+    check(values.size() == parameters_.size() + (tail ? replica_tail_elements : 0),
+          "a model has the layout's size");
+    std::ranges::copy(values.first(parameters_.size()), parameters_.begin());
+    step_ = fetched.step;
+    if (tail) learning_rate_ = tail->hyperparameters.learning_rate;
+  }
+
   void take_steps(std::uint64_t steps, const std::function<void(std::span<float>)>& direct,
                   Score& score) {
     std::vector<float> slope(direct ? parameters_.size() : 0);
@@ -328,6 +349,7 @@ class VectorWorkload : public Workload {
   Canary canary_;
   std::uint64_t step_ = 0;
   double learning_rate_;
+  bool population_ = false;  ///< The learning rate is a part of its state.
 };
 
 class QuadraticWorkload : public VectorWorkload {
@@ -366,6 +388,15 @@ class QuadraticWorkload : public VectorWorkload {
     return score;
   }
 
+  double true_loss(std::span<const float> x) const override {
+    double loss = 0;
+    for (std::size_t k = 0; k < x.size(); ++k) {
+      const double apart = x[k] - optimum_[k];
+      loss += 0.5 * curvature_[k] * apart * apart;
+    }
+    return loss;
+  }
+
   std::vector<double> optimum_;
   std::vector<double> curvature_;
   double noise_;
@@ -387,6 +418,8 @@ class IdleWorkload : public VectorWorkload {
     for (std::size_t k = 0; k < x.size(); ++k) out[k] = static_cast<float>(draws.uniform() - 0.5);
     return {.samples = 1, .predictions = 1};
   }
+
+  double true_loss(std::span<const float>) const override { return 0; }
 };
 
 }  // namespace

@@ -33,6 +33,10 @@ class Workload {
   /// From here on it mixes with neighbours by that rule, in a run of that seed.
   virtual void mix_by(const MixRule& rule, std::uint64_t run_seed) = 0;
 
+  /// From here on its hyper-parameters are its own, these at first. Of replicas that train those
+  /// are the trainer's and it is one already; nothing else has any.
+  virtual void join_population(const Hyperparameters&) {}
+
   virtual std::uint64_t step() const = 0;
   virtual std::span<const float> parameters() const = 0;
   virtual const Canary& canary() const = 0;

@@ -26,7 +26,7 @@ Member member(std::uint64_t n) {
   m.incarnation = 3 + n;
   m.state = MemberState::suspect;
   m.layout_hash = 0xabcdef;
-  m.progress = {77, 12.5F, Phase::training};
+  m.progress = {77, 12.5F, Phase::training, Trial{0.02F, 0.9F, 0.31F}};
   return m;
 }
 
@@ -172,7 +172,7 @@ TEST_CASE("the bytes of a frame do not change by accident", "[unit]") {
   for (const Frame& frame : one_of_each()) {
     for (const std::byte byte : encode(frame)) all += std::to_integer<char>(byte);
   }
-  CHECK(stable_hash(all) == 0xcc15317dbeafb188ULL);
+  CHECK(stable_hash(all) == 0xb2b606b44e855edfULL);
 }
 
 TEST_CASE("every truncation of every kind is refused", "[unit]") {
@@ -308,13 +308,14 @@ TEST_CASE("an enumeration out of range is refused", "[unit]") {
     refuse.back() = static_cast<std::byte>(value);
     CHECK(decode(refuse).frame.has_value() == (value <= static_cast<int>(Reason::leaving)));
 
-    // A member ends with state, accuser (8 bytes), layout hash (8), step (8), rate (4) and phase.
+    // A member ends with state, accuser (8 bytes), layout hash (8), step (8), rate (4), phase and
+    // whether there is a trial.
     Bytes nack = encode(Message(Nack{1, {Member{}}}));
     const std::size_t end = nack.size();
-    nack[end - 1] = static_cast<std::byte>(value);
+    nack[end - 2] = static_cast<std::byte>(value);
     CHECK(decode(nack).frame.has_value() == (value <= static_cast<int>(Phase::done)));
-    nack[end - 1] = std::byte{0};
-    nack[end - 30] = static_cast<std::byte>(value);
+    nack[end - 2] = std::byte{0};
+    nack[end - 31] = static_cast<std::byte>(value);
     CHECK(decode(nack).frame.has_value() == (value <= static_cast<int>(MemberState::left)));
 
     // A start ends with algorithm, a peer (8 bytes), a link of a peer (8) and two floats, and the
@@ -323,6 +324,22 @@ TEST_CASE("an enumeration out of range is refused", "[unit]") {
     start[start.size() - 29] = static_cast<std::byte>(value);
     CHECK(decode(start).frame.has_value() == (value <= static_cast<int>(ReduceAlgorithm::tree)));
   }
+}
+
+TEST_CASE("hyper-parameters that nobody can train with are refused on both sides", "[unit]") {
+  using Limits = std::numeric_limits<float>;
+  const auto with = [](const Trial& trial) {
+    return Message(Ping{0, {0, 0, Phase::training, trial}, {}});
+  };
+  for (const float bad : {Limits::quiet_NaN(), Limits::infinity(), 0.0F, -0.5F}) {
+    CHECK(mentions(decode(with_float(encode(with({marker, 0.5F, 1})), bad)), "the learning rate"));
+    CHECK_THROWS_AS(encode(with({bad, 0.5F, 1})), ArchiveError);
+  }
+  for (const float bad : {Limits::quiet_NaN(), Limits::infinity(), 1.0F, -0.5F}) {
+    CHECK(mentions(decode(with_float(encode(with({0.5F, marker, 1})), bad)), "the momentum"));
+  }
+  CHECK(mentions(decode(with_float(encode(with({1, 0.5F, marker})), Limits::infinity())),
+                 "the validation loss is not a finite"));
 }
 
 TEST_CASE("numbers that are not finite are refused on both sides", "[unit]") {

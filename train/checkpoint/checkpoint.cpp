@@ -61,6 +61,21 @@ bool read_number(const std::map<std::string, std::string>& metadata, const char*
   return error == std::errc() && end == text.data() + text.size();
 }
 
+/// The same of a number that need not be whole.
+bool read_real(const std::map<std::string, std::string>& metadata, const char* key, double& value) {
+  const auto found = metadata.find(key);
+  if (found == metadata.end()) return false;
+  const std::string& text = found->second;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+/// The shortest text that reads as the same number.
+std::string exact(double value) {
+  std::array<char, 32> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+}
+
 /// Reads one pair; returns why it cannot be used, or an empty string.
 std::string load_pair(const std::filesystem::path& file, const Layout& layout,
                       Checkpoint& checkpoint) {
@@ -79,6 +94,11 @@ std::string load_pair(const std::filesystem::path& file, const Layout& layout,
   }
   std::uint64_t position = 0;
   if (read_number(state.metadata, "position", position)) checkpoint.optimizer.position = position;
+  Hyperparameters own;
+  if (read_real(state.metadata, "learning_rate", own.learning_rate) &&
+      read_real(state.metadata, "momentum", own.momentum)) {
+    checkpoint.optimizer.hyperparameters = own;
+  }
   for (Tensor& tensor : state.tensors) {
     checkpoint.optimizer.vectors.emplace_back(std::move(tensor.name), std::move(tensor.values));
   }
@@ -108,6 +128,10 @@ std::string save_checkpoint(const std::filesystem::path& folder, const Layout& l
                                               {"updates", std::to_string(optimizer.updates)},
                                               {pair_key, mark}};
   if (optimizer.position) place["position"] = std::to_string(*optimizer.position);
+  if (const auto& own = optimizer.hyperparameters) {
+    place["learning_rate"] = exact(own->learning_rate);
+    place["momentum"] = exact(own->momentum);
+  }
   std::string problem = write_safetensors(optimizer_file(file), state, place);
   if (!problem.empty()) return problem;
 

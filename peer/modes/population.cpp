@@ -1,0 +1,87 @@
+// Selection among the peers that are known, and what is told of a copy.
+#include "peer/modes/population.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+namespace gv {
+
+std::size_t fifth_of(std::size_t peers) { return std::max<std::size_t>(1, peers / 5); }
+
+bool is_worth_copying(std::span<const float> losses, float own, float other) {
+  const auto fifth = static_cast<std::ptrdiff_t>(fifth_of(losses.size()));
+  const auto worse = std::ranges::count_if(losses, [&](float loss) { return loss > own; });
+  const auto better = std::ranges::count_if(losses, [&](float loss) { return loss < other; });
+  return other < own && worse < fifth && better < fifth;
+}
+
+Population::Population(const PopulationOptions& options, const Rng& rng)
+    : options_(options), rng_(rng.fork("population")) {}
+
+std::uint64_t Population::steps_to_trial(std::uint64_t step) const {
+  return options_.every_steps - step % options_.every_steps;
+}
+
+void Population::learn_from(const JobDone& done) {
+  if (!done.validation_loss || !done.hyperparameters) return;
+  const auto loss = static_cast<float>(*done.validation_loss);
+  trial_ = {.learning_rate = static_cast<float>(done.hyperparameters->learning_rate),
+            .momentum = static_cast<float>(done.hyperparameters->momentum),
+            .validation_loss = std::isfinite(loss) ? loss : std::numeric_limits<float>::max()};
+}
+
+bool Population::is_worth_copying(PeerId other, const Membership& members,
+                                  std::uint64_t layout_hash) const {
+  const PeerId self = members.self().id;
+  if (!trial_ || other == self) return false;
+  std::vector<float> losses = {trial_->validation_loss};
+  std::optional<float> others;
+  for (const PeerId peer : members.view().peers()) {
+    const Member* member = members.find(peer);
+    const bool counts = peer != self && member != nullptr && member->progress.trial &&
+                        member->progress.phase != Phase::joining &&
+                        member->layout_hash == layout_hash;
+    if (!counts) continue;
+    losses.push_back(member->progress.trial->validation_loss);
+    if (peer == other && member->state == MemberState::alive) others = losses.back();
+  }
+  return others && gv::is_worth_copying(losses, trial_->validation_loss, *others);
+}
+
+bool Population::take_over(FetchedModel& model, std::uint64_t step) {
+  copying_ = false;
+  std::optional<ReplicaTail> tail = tail_of(model.values);
+  if (!tail) return false;
+  lineage_ = {.source = model.source,
+              .source_step = model.step,
+              .step = step,
+              .source_hyperparameters = tail->hyperparameters,
+              .loss_before = trial_ ? trial_->validation_loss : 0};
+  tail->hyperparameters = explored(tail->hyperparameters, options_.has_momentum, rng_);
+  set_tail(*tail, model.values);
+  // The model is another's, the budget and the way through our samples are ours.
+  model.step = step;
+  return true;
+}
+
+void Population::tell(Effects& out) {
+  const auto told = std::exchange(lineage_, std::nullopt);
+  if (!told || !trial_) return;
+  ++copies_;
+  out.events.push_back(
+      {.name = "exploited",
+       .peer = told->source,
+       .numbers = {{"step", static_cast<double>(told->step)},
+                   {"source_step", static_cast<double>(told->source_step)},
+                   {"source_learning_rate", told->source_hyperparameters.learning_rate},
+                   {"source_momentum", told->source_hyperparameters.momentum},
+                   {"learning_rate", static_cast<double>(trial_->learning_rate)},
+                   {"momentum", static_cast<double>(trial_->momentum)},
+                   {"loss_before", static_cast<double>(told->loss_before)},
+                   {"loss_after", static_cast<double>(trial_->validation_loss)}}});
+}
+
+}  // namespace gv

@@ -1,0 +1,93 @@
+// Population-based training over gossip: one of the worst copies one of the best and varies it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "consensus/base/rng.hpp"
+#include "consensus/effects.hpp"
+#include "consensus/membership/membership.hpp"
+#include "peer/hyperparameters.hpp"
+#include "peer/replica.hpp"
+
+namespace gv {
+
+struct PopulationOptions {
+  std::uint64_t every_steps = 0;  ///< Local steps between two validations; 0 = no population.
+  double held_out = 0.1;          ///< Part of a peer's own samples that it is validated on.
+  /// Hyper-parameters begin up to so many times larger or smaller than the config's.
+  double spread = 1;
+  bool has_momentum = false;           ///< It is varied, too.
+  std::size_t optimizer_elements = 0;  ///< Floats that the optimiser keeps.
+
+  bool is_on() const { return every_steps > 0; }
+  /// Floats that follow a model's own when a whole replica is downloaded.
+  std::size_t rest_elements() const {
+    return is_on() ? optimizer_elements + replica_tail_elements : 0;
+  }
+};
+
+/// Of so many peers one fifth are among the best, another among the worst, and at least one.
+std::size_t fifth_of(std::size_t peers);
+
+/// Whether a peer of loss `own` copies one of loss `other` (truncation selection: Jaderberg 2017):
+/// `own` is in the worst fifth of `losses`, `other` in the best, and `other` is less. `losses` has
+/// both in it. Of equal losses nothing follows.
+bool is_worth_copying(std::span<const float> losses, float own, float other);
+
+/// One peer's part in it. Pure: who asks for jobs and downloads is told what to do.
+///
+///   every `every_steps` steps: validate; draw a partner; if it is worth copying, download it
+///   whole once it has come: take it over, with hyper-parameters that are a little different
+///   partner lost before that: nothing
+class Population {
+ public:
+  Population(const PopulationOptions& options, const Rng& rng);
+
+  bool is_on() const { return options_.is_on(); }
+  /// A validation is due after so many steps; at least one.
+  std::uint64_t steps_to_trial(std::uint64_t step) const;
+  bool is_due(std::uint64_t step) const { return is_on() && step % options_.every_steps == 0; }
+
+  /// What a job says of the replica.
+  void learn_from(const JobDone& done);
+  /// What others may know; empty before the first validation.
+  const std::optional<Trial>& trial() const { return trial_; }
+
+  /// By what `members` says of everybody with this layout who is not joining.
+  bool is_worth_copying(PeerId other, const Membership& members, std::uint64_t layout_hash) const;
+
+  void begin_copying() { copying_ = true; }
+  void give_up() { copying_ = false; }
+  /// A download is under way, or came and was not taken over yet.
+  bool is_copying() const { return copying_; }
+  /// Makes the download what our replica has to become at `step`; copying is over then. False if
+  /// its hyper-parameters are nothing to train with.
+  bool take_over(FetchedModel& model, std::uint64_t step);
+  /// The replica has become that: says so, once.
+  void tell(Effects& out);
+
+  Rng& draws() { return rng_; }
+  std::uint64_t copies() const { return copies_; }
+
+ private:
+  /// Taken over and not told of yet.
+  struct Lineage {
+    PeerId source{};
+    std::uint64_t source_step = 0;
+    std::uint64_t step = 0;
+    Hyperparameters source_hyperparameters;
+    float loss_before = 0;
+  };
+
+  PopulationOptions options_;
+  Rng rng_;
+  std::optional<Trial> trial_;
+  bool copying_ = false;
+  std::optional<Lineage> lineage_;
+  std::uint64_t copies_ = 0;
+};
+
+}  // namespace gv

@@ -1,0 +1,44 @@
+// Trials by peer, strains by time.
+#include "sim/virtual/population_tally.hpp"
+
+#include <algorithm>
+
+namespace gv {
+
+std::size_t PopulationTally::newest_of(PeerNumber peer) {
+  const auto [known, fresh] = newest_.try_emplace(peer, lineage_.size());
+  if (fresh) lineage_.push_back({.peer = peer, .parent = known->second});
+  return known->second;
+}
+
+void PopulationTally::on_effects(const Simulator&, PeerNumber peer, const NodeEffects& effects) {
+  for (const Event& event : effects.events) {
+    if (event.name != "exploited" || !event.peer) continue;
+    const std::size_t parent = newest_of(number_of(*event.peer));
+    newest_of(peer);
+    newest_[peer] = lineage_.size();
+    Strain strain{.peer = peer, .parent = parent};
+    for (const auto& [name, value] : event.numbers) {
+      if (name == "step") strain.step = static_cast<std::uint64_t>(value);
+    }
+    lineage_.push_back(strain);
+  }
+}
+
+void PopulationTally::on_job_done(const Simulator&, PeerNumber peer, const JobDone& done) {
+  if (!done.validation_loss || !done.hyperparameters) return;
+  newest_of(peer);
+  trials_[peer] = {.learning_rate = static_cast<float>(done.hyperparameters->learning_rate),
+                   .momentum = static_cast<float>(done.hyperparameters->momentum),
+                   .validation_loss = static_cast<float>(*done.validation_loss)};
+}
+
+std::uint64_t PopulationTally::copies(PeerNumber peer) const {
+  const auto strains =
+      std::ranges::count_if(lineage_, [&](const Strain& strain) { return strain.peer == peer; });
+  return static_cast<std::uint64_t>(std::max<std::ptrdiff_t>(strains, 1) - 1);
+}
+
+std::uint64_t PopulationTally::copies() const { return lineage_.size() - newest_.size(); }
+
+}  // namespace gv

@@ -1,0 +1,42 @@
+// What the members of a virtual population train with, and who copied whom.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "sim/virtual/simulator.hpp"
+
+namespace gv {
+
+/// One model that a peer goes on from: its first one, or one it copied.
+struct Strain {
+  PeerNumber peer = 0;
+  std::uint64_t step = 0;  ///< The peer's, when it began to go on from it.
+  /// The place in the lineage of the one it was copied from, which is an earlier one; of a first
+  /// model its own place.
+  std::size_t parent = 0;
+};
+
+/// Watches trials and copies.
+class PopulationTally : public Watcher {
+ public:
+  void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override;
+  void on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) override;
+
+  /// The newest trial of each peer that was validated.
+  const std::map<PeerNumber, Trial>& trials() const { return trials_; }
+  /// In the order of their beginning. A forest: every strain has one parent, which began before it.
+  const std::vector<Strain>& lineage() const { return lineage_; }
+  std::uint64_t copies(PeerNumber peer) const;
+  std::uint64_t copies() const;
+
+ private:
+  std::size_t newest_of(PeerNumber peer);
+
+  std::map<PeerNumber, Trial> trials_;
+  std::vector<Strain> lineage_;
+  std::map<PeerNumber, std::size_t> newest_;  ///< Each peer's strain.
+};
+
+}  // namespace gv

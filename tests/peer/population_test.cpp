@@ -1,0 +1,210 @@
+// Populations: who copies whom, how hyper-parameters vary and travel, and what a copy takes over.
+#include "peer/modes/population.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "peer/config.hpp"
+#include "peer/replica.hpp"
+#include "train/data/generated.hpp"
+
+namespace gv {
+namespace {
+
+std::shared_ptr<const DataSet> blobs(std::uint64_t seed) {
+  return std::make_shared<const DataSet>(
+      generate_blobs({.samples = 200, .features = 4, .classes = 3, .noise = 1, .seed = seed}, 0));
+}
+
+Replica member(std::uint64_t peer, const Hyperparameters& own) {
+  const TrainerSpec spec{.model = mlp({8}, 3),
+                         .optimizer = {.kind = OptimizerKind::momentum, .momentum = own.momentum},
+                         .schedule = {.learning_rate = own.learning_rate},
+                         .batch = 10,
+                         .steps = 1000,
+                         .peer = peer};
+  Replica replica(Trainer(spec, blobs(peer)), peer);
+  replica.join_population(blobs(100));
+  return replica;
+}
+
+std::string problem_with(const std::string& text) {
+  const ParsedConfig parsed = parse_config_text(text, "a.toml");
+  return parsed.problems.empty() ? "" : to_string(parsed.problems.front());
+}
+
+}  // namespace
+
+TEST_CASE("of a population one of the worst fifth copies one of the best fifth") {
+  const std::vector<float> ten = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+  for (const float own : ten) {
+    for (const float other : ten) {
+      INFO(own << " and " << other);
+      CHECK(is_worth_copying(ten, own, other) == (own >= 9 && other <= 2));
+    }
+  }
+}
+
+TEST_CASE("in a small population the worst copies the best alone") {
+  const std::vector<float> three = {0.5F, 0.3F, 0.4F};
+  CHECK(is_worth_copying(three, 0.5F, 0.3F));
+  CHECK_FALSE(is_worth_copying(three, 0.5F, 0.4F));
+  CHECK_FALSE(is_worth_copying(three, 0.4F, 0.3F));
+  const std::vector<float> alone = {0.5F};
+  CHECK_FALSE(is_worth_copying(alone, 0.5F, 0.5F));
+}
+
+TEST_CASE("where all are equally good nobody copies anybody") {
+  const std::vector<float> alike(9, 0.25F);
+  CHECK_FALSE(is_worth_copying(alike, 0.25F, 0.25F));
+}
+
+TEST_CASE("exploring multiplies the learning rate and the distance of the momentum from 1") {
+  Rng rng(1);
+  std::set<std::pair<double, double>> seen;
+  for (int i = 0; i < 200; ++i) {
+    const Hyperparameters next = explored({0.5, 0.9}, true, rng);
+    seen.emplace(std::round(1e6 * next.learning_rate), std::round(1e6 * next.momentum));
+  }
+  CHECK(seen == std::set<std::pair<double, double>>{
+                    {4e5, 0.92e6}, {4e5, 0.88e6}, {6e5, 0.92e6}, {6e5, 0.88e6}});
+  // An optimiser without momentum has none to explore.
+  CHECK(explored({0.5, 0}, false, rng).momentum == 0);
+}
+
+TEST_CASE("however often hyper-parameters are varied one can train with them") {
+  Rng rng(2);
+  Hyperparameters own{1, 0.5};
+  for (int i = 0; i < 100000; ++i) {
+    own = explored(own, true, rng);
+    const bool sound = own.learning_rate > 0 && own.learning_rate <= learning_rate_max &&
+                       own.momentum >= 0 && own.momentum <= momentum_max;
+    REQUIRE(sound);
+  }
+}
+
+TEST_CASE("hyper-parameters begin where the config says or as far from it as the spread allows") {
+  const Hyperparameters config{0.02, 0.9};
+  CHECK(first_hyperparameters(config, 1, 7, 3) == config);
+  std::set<double> rates;
+  for (std::uint64_t peer = 0; peer < 50; ++peer) {
+    const Hyperparameters first = first_hyperparameters(config, 4, 7, peer);
+    CHECK(first == first_hyperparameters(config, 4, 7, peer));
+    CHECK(first.learning_rate >= 0.02 / 4);
+    CHECK(first.learning_rate <= 0.02 * 4);
+    CHECK(1 - first.momentum >= Approx(0.1 / 4));
+    CHECK(1 - first.momentum <= Approx(0.1 * 4));
+    rates.insert(first.learning_rate);
+  }
+  CHECK(rates.size() == 50);
+}
+
+TEST_CASE("hyper-parameters that nobody can train with are not taken from a download") {
+  std::vector<float> values = {1, 2};
+  append({{0.25, 0.5}, 7}, values);
+  REQUIRE(tail_of(values));
+  CHECK(tail_of(values)->hyperparameters == Hyperparameters{0.25, 0.5});
+  CHECK(tail_of(values)->updates == 7);
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const float rate : {0.0F, -1.0F, 1e6F, inf, nan}) {
+    values[2] = rate;
+    CHECK_FALSE(tail_of(values));
+  }
+  values[2] = 0.25F;
+  for (const float momentum : {-0.1F, 1.0F, 2.0F, inf, nan}) {
+    values[3] = momentum;
+    CHECK_FALSE(tail_of(values));
+  }
+  CHECK_FALSE(tail_of(std::vector<float>{1, 0.5F}));
+}
+
+TEST_CASE("a copy has the model and the optimiser and the hyper-parameters of its source") {
+  Replica source = member(1, {0.1, 0.5});
+  Replica copier = member(2, {0.001, 0.9});
+  source.run({.steps = 20});
+  copier.run({.steps = 30});
+  Job snapshot{.snapshot = std::make_shared<Snapshot>(), .snapshot_rest = true};
+  const JobDone said = source.run(std::move(snapshot));
+  FetchedModel whole{.source = PeerId{1}, .values = said.snapshot->values, .step = 30};
+  whole.values.insert(whole.values.end(), said.snapshot->rest.begin(), said.snapshot->rest.end());
+  const JobDone done = copier.run({.adopt = whole, .validate = true});
+  CHECK(std::ranges::equal(copier.trainer().parameters(), source.trainer().parameters()));
+  CHECK(copier.optimizer_state().vectors == source.optimizer_state().vectors);
+  REQUIRE(done.hyperparameters);
+  CHECK(done.hyperparameters->learning_rate == Approx(0.1));
+  CHECK(done.hyperparameters->momentum == Approx(0.5));
+  CHECK(done.learning_rate == done.hyperparameters->learning_rate);
+  CHECK(done.step == 30);
+  // Both are judged on the same samples here.
+  CHECK(done.validation_loss == source.run({.validate = true}).validation_loss);
+}
+
+TEST_CASE("steps go by the hyper-parameters that a copy took over") {
+  const auto stepped = [](const Hyperparameters& first, const Hyperparameters& later) {
+    Replica replica = member(1, first);
+    FetchedModel whole{.source = PeerId{2}, .step = 0};
+    const auto parameters = replica.trainer().parameters();
+    whole.values.assign(parameters.begin(), parameters.end());
+    replica.trainer().append_optimizer(whole.values);
+    append({later, 0}, whole.values);
+    replica.run({.adopt = whole, .steps = 10});
+    const auto end = replica.trainer().parameters();
+    return std::vector<float>(end.begin(), end.end());
+  };
+  const Hyperparameters one{0.25, 0.5};
+  const Hyperparameters other{0.125, 0.75};
+  CHECK(stepped(one, other) == stepped(other, other));
+  CHECK(stepped(one, one) != stepped(other, other));
+}
+
+TEST_CASE("hyper-parameters are a part of what a restored replica goes on from") {
+  Replica replica = member(1, {0.1, 0.5});
+  replica.trainer().set_hyperparameters({0.03, 0.7});
+  replica.run({.steps = 5});
+  const OptimizerState state = replica.optimizer_state();
+  const auto parameters = replica.trainer().parameters();
+  Replica restored = member(1, {0.1, 0.5});
+  REQUIRE(restored.restore(parameters, state).empty());
+  CHECK(restored.trainer().hyperparameters() == Hyperparameters{0.03, 0.7});
+}
+
+TEST_CASE("a model that is not finite counts as the worst of all") {
+  Population population({.every_steps = 10}, Rng(1));
+  population.learn_from({.validation_loss = std::numeric_limits<double>::quiet_NaN(),
+                         .hyperparameters = Hyperparameters{0.1, 0}});
+  REQUIRE(population.trial());
+  CHECK(population.trial()->validation_loss == std::numeric_limits<float>::max());
+}
+
+TEST_CASE("a population works in gossip and other modes say why not") {
+  const std::string population = "[population]\nevery_steps = 100\n";
+  CHECK(problem_with(population) == "");
+  CHECK(problem_with("[run]\nalgorithm = \"population\"\n") == "");
+  CHECK_THAT(problem_with("[run]\nmode = \"ring\"\n" + population),
+             Catch::Contains("population.every_steps") && Catch::Contains("one learning rate"));
+  CHECK_THAT(problem_with("[run]\nmode = \"rounds\"\n" + population),
+             Catch::Contains("one learning rate"));
+  CHECK_THAT(problem_with("[run]\nmode = \"pipeline\"\n" + population),
+             Catch::Contains("nobody has a whole model"));
+  CHECK_THAT(problem_with(population + "[gossip]\nalpha_schedule = \"with_learning_rate\"\n"),
+             Catch::Contains("gossip.alpha_schedule"));
+  CHECK_THAT(problem_with("[population]\nspread = 2\n"), Catch::Contains("every_steps above 0"));
+}
+
+TEST_CASE("whoever may copy another must have the same optimiser") {
+  const auto agrees = [](const std::string& text) {
+    const auto fields = agreement(parse_config_text(text, "a.toml").config);
+    return std::ranges::any_of(fields,
+                               [](const auto& field) { return field.first == "train.optimizer"; });
+  };
+  CHECK(agrees("[population]\nevery_steps = 100\n"));
+  CHECK_FALSE(agrees(""));
+}
+
+}  // namespace gv

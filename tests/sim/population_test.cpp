@@ -1,0 +1,247 @@
+// Populations in the virtual world: selection, lineage, and copies that fail.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "peer/hyperparameters.hpp"
+#include "sim/virtual/population_tally.hpp"
+#include "sim/virtual/simulator.hpp"
+#include "tests/sim/worlds.hpp"
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t seed = 11;
+
+/// Peers are validated every 25 steps, which is half a second, and hear of each other sooner.
+Simulator::Options population_world(std::size_t peers, std::size_t dimension = 16) {
+  Simulator::Options options = small_world(peers, seed, dimension);
+  options.node.membership.probe_period = 200ms;
+  options.node.membership.probe_timeout = 100ms;
+  options.node.gossip.alpha = 0;
+  options.node.gossip.population.every_steps = 25;
+  options.scenario.noise = 0.05;
+  return options;
+}
+
+/// All have one optimum, and 0.002 is a hundred times too little for it.
+MakeWorkload learners(const Simulator::Options& options, std::vector<double> rates) {
+  return [scenario = options.scenario, rates](std::size_t peer) {
+    const QuadraticSpec spec{
+        .dimension = scenario.dimension, .noise = scenario.noise, .disagreement = 0, .seed = seed};
+    auto work = quadratic_workload(spec, peer);
+    work->join_population({rates[peer % rates.size()], 0});
+    return work;
+  };
+}
+
+double number(const Event& event, const std::string& wanted) {
+  for (const auto& [name, value] : event.numbers) {
+    if (name == wanted) return value;
+  }
+  FAIL("the event has no " << wanted);
+  return 0;
+}
+
+struct Copy {
+  PeerNumber to = 0;
+  Event event;
+};
+
+/// Everything that was copied.
+class Copies : public Watcher {
+ public:
+  void on_effects(const Simulator&, PeerNumber peer, const NodeEffects& effects) override {
+    for (const Event& event : effects.events) {
+      if (event.name == "exploited") all.push_back({peer, event});
+    }
+  }
+  std::vector<Copy> all;
+};
+
+const std::vector<double> mixed_rates = {0.002, 0.2, 0.004, 0.1, 0.003, 0.05, 0.01, 0.02};
+
+}  // namespace
+
+TEST_CASE("those whose learning rate is too small come as far as the others by copying", "[sim]") {
+  Simulator::Options options = population_world(8);
+  Simulator together(options, learners(options, mixed_rates));
+  PopulationTally population;
+  together.watch(population);
+  together.run(Time(60s));
+  // Alone, with the smallest.
+  Simulator::Options lone_options = population_world(1);
+  Simulator alone(lone_options, learners(lone_options, {mixed_rates.front()}));
+  PopulationTally lone;
+  alone.watch(lone);
+  alone.run(Time(60s));
+  REQUIRE(population.trials().size() == 8);
+  for (const auto& [peer, trial] : population.trials()) {
+    CHECK(trial.validation_loss < 0.2F * lone.trials().at(0).validation_loss);
+  }
+}
+
+TEST_CASE("a copy goes on with its source's hyper-parameters times 0.8 or 1.2", "[sim]") {
+  Simulator::Options options = population_world(8);
+  Simulator world(options, learners(options, mixed_rates));
+  Copies copies;
+  world.watch(copies);
+  world.run(Time(60s));
+  REQUIRE(copies.all.size() > 3);
+  for (const auto& [to, event] : copies.all) {
+    const double factor = number(event, "learning_rate") / number(event, "source_learning_rate");
+    CHECK(std::min(std::abs(factor - 0.8), std::abs(factor - 1.2)) < 1e-5);
+    CHECK(number(event, "loss_after") < number(event, "loss_before"));
+  }
+}
+
+TEST_CASE("lineages are a forest", "[sim]") {
+  Simulator::Options options = population_world(8);
+  Simulator world(options, learners(options, mixed_rates));
+  PopulationTally tally;
+  Copies copies;
+  world.watch(tally);
+  world.watch(copies);
+  world.run(Time(60s));
+  REQUIRE(tally.copies() == copies.all.size());
+  REQUIRE(tally.copies() > 0);
+  for (const auto& [to, event] : copies.all) CHECK(event.peer != id_of(to));
+  const std::vector<Strain>& lineage = tally.lineage();
+  std::size_t roots = 0;
+  for (std::size_t i = 0; i < lineage.size(); ++i) {
+    // One parent each, and an earlier one: so no cycle.
+    CHECK(lineage[i].parent <= i);
+    roots += lineage[i].parent == i ? 1 : 0;
+  }
+  CHECK(roots == 8);
+}
+
+TEST_CASE("a population of equals copies nothing", "[sim]") {
+  Simulator::Options options = population_world(6);
+  Simulator world(options, [&](std::size_t peer) {
+    auto work = idle_workload(options.scenario.dimension, seed, peer);
+    work->join_population({0.1, 0});
+    return work;
+  });
+  PopulationTally tally;
+  world.watch(tally);
+  world.run(Time(30s));
+  CHECK(tally.trials().size() == 6);
+  CHECK(tally.copies() == 0);
+}
+
+TEST_CASE("one seed gives one lineage", "[sim]") {
+  const auto run = [] {
+    Simulator::Options options = population_world(8);
+    options.node.gossip.alpha = 0.5;
+    Simulator world(options, learners(options, mixed_rates));
+    PopulationTally tally;
+    world.watch(tally);
+    world.run(Time(30s));
+    std::vector<std::pair<PeerNumber, std::uint64_t>> began;
+    for (const Strain& strain : tally.lineage()) began.emplace_back(strain.peer, strain.step);
+    return std::pair(world.trace_hash(), began);
+  };
+  const auto first = run();
+  REQUIRE(first.second.size() > 8);
+  CHECK(run() == first);
+}
+
+TEST_CASE("a source that dies in the middle of a copy leaves the copier as it was", "[sim]") {
+  // A model is four blocks, which take a second on their way.
+  Simulator::Options options = population_world(6, 200000);
+  options.scenario.noise = 0;
+  options.scenario.step = 100ms;
+  options.node.gossip.population.every_steps = 5;
+  options.scenario.links = {every_link({.latency = 1ms, .bandwidth = 6.4})};
+  const MakeWorkload make = learners(options, {0.002, 0.2, 0.01, 0.02, 0.05, 0.1});
+  std::optional<Time> asked;
+  PeerNumber copier = 0;
+  PeerNumber source = 0;
+  EventWatch first_copy([&](const Simulator& world, PeerNumber peer, const Event& event) {
+    if (event.name != "fetch_asked" || asked) return;
+    asked = world.now();
+    copier = peer;
+    source = number_of(*event.peer);
+  });
+  Simulator before(options, make);
+  before.watch(first_copy);
+  while (!asked && before.step(Time(60s))) {
+  }
+  REQUIRE(asked);
+
+  options.scenario.faults = {
+      fault(FaultKind::kill, asked->time_since_epoch() + 300ms, just(source))};
+  Simulator world(options, make);
+  bool lost = false;
+  bool failed = false;
+  bool copied = false;
+  EventWatch watch([&](const Simulator&, PeerNumber peer, const Event& event) {
+    if (peer != copier) return;
+    lost = lost || (event.name == "fetch_source_lost" && event.peer == id_of(source));
+    failed = failed || event.name == "fetch_failed";
+    copied = copied || (event.name == "exploited" && event.peer == id_of(source));
+  });
+  PopulationTally tally;
+  world.watch(watch);
+  world.watch(tally);
+  world.run(*asked);
+  const Trial trial = tally.trials().at(copier);
+  const std::uint64_t step = world.peer(copier).work->step();
+  while (!failed && world.step(Time(120s))) {
+  }
+  CHECK(lost);
+  REQUIRE(failed);
+  CHECK_FALSE(copied);
+  // It trained on all the while, with what it had.
+  CHECK(tally.trials().at(copier).learning_rate == trial.learning_rate);
+  CHECK(world.peer(copier).work->step() > step);
+}
+
+TEST_CASE("a newcomer takes over the hyper-parameters of whom it has its model from", "[sim]") {
+  Simulator::Options options = population_world(4);
+  // All others train with one learning rate, which therefore nobody varies before the newcomer is
+  // there: equal models are equally good.
+  options.scenario.faults = {fault(FaultKind::join, 20s, just(3))};
+  Simulator world(options, [&](std::size_t peer) {
+    auto work = idle_workload(options.scenario.dimension, seed, peer);
+    work->join_population({peer == 3 ? 0.5 : 0.125, 0});
+    return work;
+  });
+  PopulationTally tally;
+  world.watch(tally);
+  world.run(Time(30s));
+  REQUIRE(tally.trials().contains(3));
+  CHECK(world.peer(3).node->gossip()->counts().models_fetched == 1);
+  CHECK(tally.trials().at(3).learning_rate == 0.125F);
+}
+
+TEST_CASE("who comes back from a checkpoint has the hyper-parameters it had", "[sim]") {
+  Simulator::Options options = population_world(2);
+  options.node.course.save_every_steps = 10;
+  // It stands too short a while to have to download a model.
+  options.scenario.faults = {fault(FaultKind::kill, 20s, just(1), 200ms)};
+  std::size_t made = 0;
+  Simulator world(options, [&](std::size_t peer) {
+    auto work = idle_workload(options.scenario.dimension, seed, peer);
+    // The config has changed meanwhile.
+    work->join_population({peer == 1 && ++made > 1 ? 0.5 : 0.125, 0});
+    return work;
+  });
+  PopulationTally tally;
+  world.watch(tally);
+  world.run(Time(30s));
+  REQUIRE(made == 2);
+  CHECK(world.peer(1).node->gossip()->counts().models_fetched == 0);
+  CHECK(tally.trials().at(1).learning_rate == 0.125F);
+}
+
+}  // namespace gv

@@ -1,0 +1,114 @@
+// Steps without locks: those of SGD with one worker, as good with several, and every sample once.
+#include "train/hogwild.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "train/data/generated.hpp"
+#include "train/evaluation.hpp"
+
+namespace gv {
+namespace {
+
+/// The first worker does everything before the others begin.
+void one_after_the_other(std::size_t count, const std::function<void(std::size_t)>& work) {
+  for (std::size_t i = 0; i < count; ++i) work(i);
+}
+
+void at_once(std::size_t count, const std::function<void(std::size_t)>& work) {
+  std::vector<std::jthread> threads;
+  for (std::size_t i = 0; i < count; ++i) threads.emplace_back([&work, i] { work(i); });
+}
+
+std::shared_ptr<const DataSet> blobs() {
+  return std::make_shared<const DataSet>(
+      generate_blobs({.samples = 2000, .features = 16, .classes = 4, .noise = 1, .seed = 5}, 0));
+}
+
+TrainerSpec spec_of(ModelSpec model, std::size_t threads) {
+  return {.model = std::move(model),
+          .optimizer = {.kind = OptimizerKind::sgd, .weight_decay = 1e-4},
+          .schedule = {.kind = ScheduleKind::cosine, .learning_rate = 0.05},
+          .batch = 20,
+          .threads = threads,
+          .steps = 1000};
+}
+
+/// Each sample has one input of its own, and so a weight that no other sample moves.
+std::shared_ptr<const DataSet> one_hot(std::size_t samples) {
+  DataSet data{.shape = {samples, 1, 1}, .target_width = 1};
+  data.floats.assign(samples * samples, 0);
+  for (std::size_t i = 0; i < samples; ++i) {
+    data.floats[i * samples + i] = 1;
+    data.targets.push_back(100 + static_cast<float>(i));
+  }
+  return std::make_shared<const DataSet>(std::move(data));
+}
+
+double loss_of(const Trainer& trainer, const DataSet& data) {
+  Model model(trainer.model_spec(), data.shape, evaluation_batch(data));
+  return evaluate(model, trainer.parameters(), data).mean_loss();
+}
+
+}  // namespace
+
+TEST_CASE("one worker at a time makes the steps of plain SGD bit for bit") {
+  Trainer serial(spec_of(mlp({12}, 4), 1), blobs());
+  Trainer shared(spec_of(mlp({12}, 4), 3), blobs());
+  shared.step_together(one_after_the_other);
+  for (const std::uint64_t steps : {1, 7, 150}) {
+    const Score expected = serial.run_steps(steps);
+    const Score score = shared.run_steps(steps);
+    CHECK(score.loss == expected.loss);
+    CHECK(std::ranges::equal(shared.parameters(), serial.parameters()));
+    CHECK(shared.step() == serial.step());
+    CHECK(shared.learning_rate() == serial.learning_rate());
+  }
+  CHECK(shared.optimizer_state().position == serial.optimizer_state().position);
+  CHECK(shared.optimizer_state().updates == serial.optimizer_state().updates);
+}
+
+TEST_CASE("the budget ends for steps at once as for others") {
+  Trainer shared(spec_of(mlp({12}, 4), 3), blobs());
+  shared.step_together(at_once);
+  shared.run_steps(990);
+  CHECK(shared.run_steps(50).samples == 10 * 20);
+  CHECK(shared.step() == 1000);
+}
+
+TEST_CASE("an epoch of steps at once takes every sample once") {
+  constexpr std::size_t samples = 64;
+  TrainerSpec spec = spec_of(linear(1), 4);
+  spec.model.loss = LossKind::squared;
+  spec.optimizer.weight_decay = 0;
+  spec.batch = 4;
+  for (int repeat = 0; repeat < 50; ++repeat) {
+    Trainer shared(spec, one_hot(samples));
+    const std::vector<float> before(shared.parameters().begin(), shared.parameters().end());
+    shared.step_together(at_once);
+    // So many samples in all, and none of them left out: each was taken once.
+    CHECK(shared.run_steps(samples / 4).samples == samples);
+    std::size_t moved = 0;
+    for (std::size_t i = 0; i < samples; ++i) moved += shared.parameters()[i] != before[i] ? 1 : 0;
+    REQUIRE(moved == samples);
+  }
+}
+
+TEST_CASE("steps at once come to the loss of serial ones where the problem is convex") {
+  const auto data = blobs();
+  Trainer serial(spec_of(linear(4), 1), data);
+  Trainer shared(spec_of(linear(4), 4), data);
+  shared.step_together(at_once);
+  const double first = loss_of(serial, *data);
+  serial.run_steps(1000);
+  for (int job = 0; job < 100; ++job) shared.run_steps(10);
+  const double expected = loss_of(serial, *data);
+  INFO("from " << first << " to " << expected << " and " << loss_of(shared, *data));
+  CHECK(expected < 0.5 * first);
+  CHECK(loss_of(shared, *data) == Approx(expected).epsilon(0.05));
+}
+
+}  // namespace gv

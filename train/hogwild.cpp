@@ -1,0 +1,102 @@
+// Workers that share parameters by relaxed loads and stores.
+#include "train/hogwild.hpp"
+
+#include <atomic>
+#include <utility>
+#include <vector>
+
+#include "consensus/base/check.hpp"
+#include "train/data/sampler.hpp"
+#include "train/schedule.hpp"
+
+namespace gv {
+namespace {
+
+using Shared = std::atomic_ref<float>;
+static_assert(Shared::is_always_lock_free);
+
+void copy(std::span<float> x, std::vector<float>& out) {
+  for (std::size_t i = 0; i < x.size(); ++i) out[i] = Shared(x[i]).load(std::memory_order_relaxed);
+}
+
+/// `own` becomes what is stored, so that the next gradient needs no pass of its own for a copy:
+/// what another core has written since is fetched once a step and not twice.
+void descend(std::span<float> x, const std::vector<float>& gradient, float rate, float decay,
+             std::vector<float>& own) {
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    Shared shared(x[i]);
+    const float before = shared.load(std::memory_order_relaxed);
+    const float change = rate * (gradient[i] + decay * before);
+    own[i] = before - change;
+    if (change != 0) shared.store(own[i], std::memory_order_relaxed);
+  }
+}
+
+}  // namespace
+
+struct Hogwild::Impl {
+  struct Worker {
+    Worker(const TrainerSpec& spec, const std::shared_ptr<const DataSet>& shard)
+        : model(spec.model, shard->shape, spec.batch),
+          sampler(shard, spec.seed, spec.peer),
+          parameters(model.layout().size()),
+          gradient(model.layout().size()) {}
+
+    Model model;
+    Sampler sampler;
+    std::vector<float> parameters;
+    std::vector<float> gradient;
+    Score score;
+  };
+
+  TrainerSpec spec;
+  RunTogether together;
+  std::vector<Worker> workers;
+
+  void step(Worker& worker, std::span<float> x, const ScheduleSpec& schedule, std::uint64_t number,
+            std::uint64_t position) const {
+    const Batch batch = worker.sampler.batch(position, spec.batch);
+    Rng rng = Rng(spec.seed).fork(spec.peer).fork("dropout").fork(number);
+    worker.score += worker.model.gradient(worker.parameters, batch, worker.gradient, rng);
+    descend(x, worker.gradient,
+            static_cast<float>(learning_rate(schedule, spec.batch, number, spec.steps)),
+            static_cast<float>(spec.optimizer.weight_decay), worker.parameters);
+  }
+};
+
+Hogwild::Hogwild(const TrainerSpec& spec, std::shared_ptr<const DataSet> shard,
+                 RunTogether together)
+    : impl_(new Impl{spec, std::move(together), {}}) {
+  check(spec.optimizer.kind == OptimizerKind::sgd, "steps without locks are plain SGD");
+  for (std::size_t i = 0; i < spec.threads; ++i) impl_->workers.emplace_back(spec, shard);
+}
+
+Hogwild::Hogwild(Hogwild&&) noexcept = default;
+Hogwild::~Hogwild() = default;
+
+Score Hogwild::run(std::span<float> parameters, const ScheduleSpec& schedule, std::uint64_t step,
+                   std::uint64_t& position, std::uint64_t count) {
+  Impl& own = *impl_;
+  std::vector<std::uint64_t> positions;
+  const Sampler& sampler = own.workers.front().sampler;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    positions.push_back(position);
+    position = sampler.after(position, own.spec.batch);
+  }
+  for (Impl::Worker& worker : own.workers) worker.score = {};
+  std::atomic<std::uint64_t> next{0};
+  own.together(own.workers.size(), [&](std::size_t number) {
+    Impl::Worker& worker = own.workers[number];
+    copy(parameters, worker.parameters);
+    for (;;) {
+      const std::uint64_t i = next.fetch_add(1, std::memory_order_relaxed);
+      if (i >= count) return;
+      own.step(worker, parameters, schedule, step + i, positions[i]);
+    }
+  });
+  Score total;
+  for (const Impl::Worker& worker : own.workers) total += worker.score;
+  return total;
+}
+
+}  // namespace gv
