@@ -49,7 +49,7 @@ def run(arguments, attack, guard, seed):
         return result
     summary = result["summary"]
     return {"accuracy": summary["mean_accuracy"], "worst": summary.get("worst_accuracy", 0),
-            "wall_s": summary["wall_s"], "unfinished": summary["unfinished"], **summary.get("hostile", {})}
+            "unfinished": summary["unfinished"], **summary.get("hostile", {})}
 
 
 def run_all(arguments, store):
@@ -59,8 +59,7 @@ def run_all(arguments, store):
     for done, job in enumerate(missing, 1):
         result = run(arguments, *job)
         store.add(key_of(arguments, *job), result)
-        said = result.get("failed") or (f"{100 * result['accuracy']:6.2f} %  worst {100 * result['worst']:6.2f} %"
-                                        f"  {result['wall_s']:5.1f} s")
+        said = result.get("failed") or f"{100 * result['accuracy']:6.2f} %  worst {100 * result['worst']:6.2f} %"
         print(f"{done}/{len(missing)}  {job[0]:<30} {job[1]:<8} seed {job[2]}  {said}", flush=True)
 
 
