@@ -53,8 +53,9 @@ def run(arguments, attack, guard, seed):
 
 
 def run_all(arguments, store):
-    jobs = [(attack, guard, seed) for seed in arguments.seeds for attack in ["clean", *arguments.attacks]
-            for guard in GUARDS]
+    # What has to hold comes first.
+    jobs = [(attack, guard, seed) for guard in GUARDS for seed in arguments.seeds
+            for attack in ["clean", *arguments.attacks]]
     missing = [job for job in jobs if key_of(arguments, *job) not in store.runs]
     for done, job in enumerate(missing, 1):
         result = run(arguments, *job)
