@@ -142,14 +142,8 @@ class Store:
             self.save()
 
 
-def train(arguments, algorithm, data, condition, seed, rate, epochs):
-    name, variant = variant_of(algorithm)
-    trainers = PEERS - (1 if name in arguments.idle_centres else 0)
-    text = CONFIG.format(
-        algorithm=name, variant=variant, seed=seed, peers=PEERS, steps=steps_of(epochs, trainers),
-        folder=arguments.folder, data=DATA[data], hidden=arguments.hidden, batch=BATCH, rate=rate,
-        loss=0.1 if condition == "faulty" else 0, condition=CONDITIONS[condition],
-        sample_every=10 if condition == "clean" else 20)
+def simulate(arguments, text, seed):
+    """`grapevine sim` of a config: its summary and the points of its curves, or why there are none."""
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         (folder / "config.toml").write_text(text)
@@ -165,6 +159,21 @@ def train(arguments, algorithm, data, condition, seed, rate, epochs):
         summary = json.loads((folder / "run/summary.json").read_text())
         with open(folder / "run/curves.csv", newline="") as file:
             points = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+    return {"summary": summary, "points": points}
+
+
+def train(arguments, algorithm, data, condition, seed, rate, epochs):
+    name, variant = variant_of(algorithm)
+    trainers = PEERS - (1 if name in arguments.idle_centres else 0)
+    text = CONFIG.format(
+        algorithm=name, variant=variant, seed=seed, peers=PEERS, steps=steps_of(epochs, trainers),
+        folder=arguments.folder, data=DATA[data], hidden=arguments.hidden, batch=BATCH, rate=rate,
+        loss=0.1 if condition == "faulty" else 0, condition=CONDITIONS[condition],
+        sample_every=10 if condition == "clean" else 20)
+    result = simulate(arguments, text, seed)
+    if "failed" in result:
+        return result
+    summary, points = result["summary"], result["points"]
     most = max(point["steps"] for point in points)
     return {
         "accuracy": summary["mean_accuracy"],

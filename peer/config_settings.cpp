@@ -517,8 +517,8 @@ void append_rounds(Settings& all) {
   };
   add_guarded(rounds.number("guard_radius", GV_FIELD(rounds.rule.guard.radius), {0, 1e9},
                             "of clips; 0 = by the distances of neighbours"));
-  add_guarded(rounds.whole("guard_hostile", GV_FIELD(rounds.rule.guard.hostile), {0, 1000},
-                           "so many of the neighbours may be hostile"));
+  add_guarded(rounds.whole("guard_hostile", GV_FIELD(rounds.rule.guard.hostile), {-1, 1000},
+                           "so many of the neighbours may be hostile; -1 = fewer than half"));
   add(rounds.choice<>("correction", GV_FIELD(rounds.rule.correction),
                       named_choices(mix_corrections), "what is done about unlike data"));
   add_with(

@@ -20,6 +20,7 @@ void MixRunner::run(MixJob& job, std::uint64_t step, std::uint64_t steps, const 
       arrived.push_back({parcel.from, parcel.round, *parcel.bytes});
     }
     job.refused = mixer_.mix(*job.ends, x, arrived);
+    job.held_back = mixer_.held_back();
     job.arrived.clear();
   }
   if (!job.begins) return;

@@ -47,7 +47,8 @@ struct MixJob {
   std::optional<std::uint64_t> begins;
   bool rests = false;                 ///< The steps are counted and not made.
   std::shared_ptr<MixOutbox> outbox;  ///< Null: its messages are made already.
-  std::size_t refused = 0;  ///< Comes back: of those that arrived, how many were of no use.
+  std::size_t refused = 0;  ///< Comes back: of those that arrived, how many were of no use,
+  std::vector<std::size_t> held_back;  ///< and whose the guard took in part or not at all.
 };
 
 /// Carries such jobs out on a replica's live parameters. Pure.

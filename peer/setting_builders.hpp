@@ -173,7 +173,12 @@ struct Section {
             [get, range](const TomlValue& value, Object& object) {
               return read_whole(value, range, get(object));
             },
-            [get](const Object& object) { return shown(get(object)); }};
+            [get, range](const Object& object) {
+              const auto value = get(object);
+              // -1 is kept as the largest number there is.
+              const bool unlimited = range.min < 0 && value == static_cast<decltype(value)>(-1);
+              return unlimited ? std::string("-1") : shown(value);
+            }};
   }
 
   template <class Get>

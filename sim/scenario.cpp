@@ -211,6 +211,32 @@ const std::vector<Setting<FaultRule>>& fault_settings() {
   return all;
 }
 
+/// All but the honest one, by name.
+std::vector<std::pair<std::string, AttackKind>> attack_choices() {
+  std::vector<std::pair<std::string, AttackKind>> names;
+  for (const AttackKind kind : attack_kinds) {
+    if (kind != AttackKind::honest) names.emplace_back(to_string(kind), kind);
+  }
+  return names;
+}
+
+const std::vector<Setting<HostileRule>>& hostile_settings() {
+  static const std::vector<Setting<HostileRule>> all = [] {
+    const Section<HostileRule> rule{""};
+    std::vector<Setting<HostileRule>> list;
+    list.push_back(peer_set<HostileRule>("peers", GV_FIELD(peers), "who is hostile; required"));
+    list.push_back(
+        rule.choice<>("attack", GV_FIELD(attack), attack_choices(), "what they do; required"));
+    list.push_back(only_with(
+        "attack", "an attack that has one",
+        [](const HostileRule& r) { return has_strength(r.attack); },
+        rule.number("strength", GV_FIELD(strength), {0, 1e9},
+                    "how strong it is; 0 = as it was published")));
+    return list;
+  }();
+  return all;
+}
+
 // ---- Reading ----
 
 class Reading {
@@ -237,10 +263,11 @@ class Reading {
     }
     Scenario& scenario = parsed_.scenario;
     read(*members, std::span<const Setting<Scenario>>(head_settings()), "scenario", scenario,
-         {"speed", "link", "fault"});
+         {"speed", "link", "fault", "hostile"});
     read_list(*members, "speed", speed_settings(), scenario.speeds);
     read_list(*members, "link", link_settings(), scenario.links);
     read_list(*members, "fault", fault_settings(), scenario.faults);
+    read_list(*members, "hostile", hostile_settings(), scenario.hostile);
     return std::move(parsed_);
   }
 
@@ -271,6 +298,14 @@ class Reading {
           report((*list)[i].line, item, "a fault without a kind", "add kind = \"kill\" or another");
         } else if (sound) {
           check_fault(rule, item, (*list)[i].line);
+        }
+      }
+      if constexpr (std::is_same_v<Rule, HostileRule>) {
+        for (const auto& [needed, example] : {std::pair("peers", "peers = \"13-15\""),
+                                              std::pair("attack", "attack = \"bit_flip\"")}) {
+          if (members->contains(needed)) continue;
+          report((*list)[i].line, item, fmt::format("hostile peers without {}", needed),
+                 fmt::format("add {}", example));
         }
       }
       rules.push_back(std::move(rule));
@@ -361,7 +396,8 @@ std::string lines(const std::vector<Setting<Object>>& settings, const Object& ob
   for (const Setting<Object>& setting : settings) {
     if (setting.has_effect && !setting.has_effect(object)) continue;
     const std::string value = setting.show(object);
-    if (value != setting.show(Object{}) || setting.key == "kind") {
+    const bool required = setting.key == "kind" || setting.key == "attack";
+    if (value != setting.show(Object{}) || required) {
       text += fmt::format("{} = {}\n", setting.key, value);
     }
   }
@@ -491,7 +527,10 @@ std::string scenario_reference() {
          "\n## [[scenario.link]]\n\nLinks that are not perfect; later rules win.\n\n" +
          rows(link_settings()) +
          "\n## [[scenario.fault]]\n\nSomething that goes wrong, once or again and again.\n\n" +
-         rows(fault_settings());
+         rows(fault_settings()) +
+         "\n## [[scenario.hostile]]\n\nPeers that want to spoil the run; later rules win. Virtual "
+         "peers in rounds only ([guards](algorithms/guards.md)).\n\n" +
+         rows(hostile_settings());
 }
 
 std::vector<Happening> timeline(const Scenario& scenario, std::size_t peers, Duration end,
@@ -522,6 +561,20 @@ std::vector<Happening> timeline(const Scenario& scenario, std::size_t peers, Dur
   return all;
 }
 
+std::map<std::size_t, HostileRule> hostile_peers(const Scenario& scenario, std::size_t peers,
+                                                 std::uint64_t seed) {
+  std::map<std::size_t, HostileRule> hostile;
+  for (std::size_t number = 0; number < scenario.hostile.size(); ++number) {
+    Rng draws = Rng(seed).fork("hostile").fork(number);
+    HostileRule rule = scenario.hostile[number];
+    rule.peers = drawn(rule.peers, peers, draws);
+    for (std::size_t peer = 0; peer < peers; ++peer) {
+      if (rule.peers.contains(peer)) hostile.insert_or_assign(peer, rule);
+    }
+  }
+  return hostile;
+}
+
 std::string to_string(const Happening& happening) {
   const FaultRule& rule = happening.rule;
   std::string text(happening.begins ? "" : "end of ");
@@ -546,6 +599,9 @@ std::string to_toml(const Scenario& scenario) {
   }
   for (const FaultRule& rule : scenario.faults) {
     text += "\n[[scenario.fault]]\n" + lines(fault_settings(), rule);
+  }
+  for (const HostileRule& rule : scenario.hostile) {
+    text += "\n[[scenario.hostile]]\n" + lines(hostile_settings(), rule);
   }
   return text;
 }

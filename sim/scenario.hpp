@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include "consensus/base/problems.hpp"
 #include "consensus/base/rng.hpp"
 #include "consensus/base/time.hpp"
+#include "sim/virtual/attacks.hpp"
 
 namespace gv {
 
@@ -102,6 +104,14 @@ struct FaultRule {
   std::string algorithm;  ///< The name that switch_to gives.
 };
 
+/// [[scenario.hostile]]: peers that want to spoil the run, as long as it lasts. Later rules win.
+/// Virtual peers only.
+struct HostileRule {
+  PeerSet peers;
+  AttackKind attack = AttackKind::bit_flip;
+  double strength = 0;  ///< s of the attack; 0 = as it was published.
+};
+
 /// What virtual peers compute.
 enum class WorkKind {
   training,   ///< The run's model on the run's data.
@@ -127,6 +137,7 @@ struct Scenario {
   std::vector<SpeedRule> speeds;
   std::vector<LinkRule> links;
   std::vector<FaultRule> faults;
+  std::vector<HostileRule> hostile;
 
   double speed_of(std::size_t peer) const;
   LinkQuality link(std::size_t from, std::size_t to) const;
@@ -157,6 +168,10 @@ struct Happening {
 /// Everything that will go wrong, in order of time: repetitions and peers are drawn from `rng`, the
 /// same for every world. Nothing begins after `end`.
 std::vector<Happening> timeline(const Scenario& scenario, std::size_t peers, Duration end, Rng rng);
+
+/// Who of so many is hostile, and how: drawn from the seed of the world where a rule says "any".
+std::map<std::size_t, HostileRule> hostile_peers(const Scenario& scenario, std::size_t peers,
+                                                 std::uint64_t seed);
 
 /// "kill peer 3 for 2.5 s", for people.
 std::string to_string(const Happening& happening);

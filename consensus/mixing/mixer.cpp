@@ -14,14 +14,6 @@
 namespace gv {
 namespace {
 
-/// In front of the values of every message.
-struct Header {
-  double weight = 1;
-  std::uint32_t count = 0;
-  std::uint32_t zero = 0;
-};
-static_assert(sizeof(Header) == 16);
-
 /// Below this a learning rate divides nothing: the last steps of a schedule that ends at 0.
 constexpr double learning_rate_min = 1e-8;
 
@@ -104,7 +96,7 @@ void take_away(std::span<Real> x, std::span<const Real> y) {
 template <class Real>
 std::size_t mix_message_bytes(const MixRule& rule, std::size_t elements, std::uint64_t round) {
   const std::size_t length = piece_of(rule, elements, round).second;
-  return sizeof(Header) + traits_of(rule).words * bytes_of<Real>(codec_of(rule, round), length);
+  return sizeof(MixHeader) + traits_of(rule).words * bytes_of<Real>(codec_of(rule, round), length);
 }
 
 std::string_view to_string(MixRegister name) {
@@ -245,10 +237,10 @@ std::shared_ptr<std::vector<std::byte>> Mixer<Real>::encoded(
     double weight, std::uint32_t count) const {
   auto bytes =
       std::make_shared<std::vector<std::byte>>(mix_message_bytes<Real>(rule_, elements_, round));
-  const Header header{.weight = weight, .count = count};
+  const MixHeader header{.weight = weight, .count = count};
   std::memcpy(bytes->data(), &header, sizeof(header));
   Rng rng = Rng(seed_).fork("message").fork(key_).fork(rank_).fork(round).fork(salt);
-  std::span<std::byte> rest = std::span(*bytes).subspan(sizeof(Header));
+  std::span<std::byte> rest = std::span(*bytes).subspan(sizeof(MixHeader));
   for (const std::span<const Real> word : words) {
     const std::size_t size = bytes_of<Real>(codec_of(rule_, round), word.size());
     encode_values<Real>(codec_of(rule_, round), word, rng, rest.first(size));
@@ -261,14 +253,14 @@ template <class Real>
 bool Mixer<Real>::read(std::uint64_t round, std::span<const std::byte> bytes, std::span<Real> out,
                        double& weight, std::uint32_t& count) const {
   if (bytes.size() != mix_message_bytes<Real>(rule_, elements_, round)) return false;
-  Header header;
+  MixHeader header;
   std::memcpy(&header, bytes.data(), sizeof(header));
   if (!std::isfinite(header.weight) || header.weight <= 0 || header.zero != 0) return false;
   weight = header.weight;
   count = header.count;
   const std::size_t length = range(round).second;
   const std::size_t size = bytes_of<Real>(codec_of(rule_, round), length);
-  bytes = bytes.subspan(sizeof(Header));
+  bytes = bytes.subspan(sizeof(MixHeader));
   for (std::size_t word = 0; word < traits_.words; ++word) {
     const bool sound = decode_values<Real>(codec_of(rule_, round), bytes.subspan(word * size, size),
                                            out.subspan(word * length, length));
@@ -464,7 +456,7 @@ std::vector<typename Mixer<Real>::Heard> Mixer<Real>::heard(std::uint64_t round,
 /// gamma sum_j w_ij (m_j - m_i), or what the guard makes of it, for a part of the messages.
 template <class Real>
 typename Mixer<Real>::Vector Mixer<Real>::change(const std::vector<Heard>& others,
-                                                 std::size_t begin, std::size_t size) const {
+                                                 std::size_t begin, std::size_t size) {
   Vector result(size, 0);
   const auto own = std::span<const Real>(at(MixRegister::message)).subspan(begin, size);
   if (rule_.guard.kind == GuardKind::none) {
@@ -485,7 +477,9 @@ typename Mixer<Real>::Vector Mixer<Real>::change(const std::vector<Heard>& other
     models.push_back({.values = their_floats[i], .weight = others[i].share});
   }
   std::vector<float> guarded(size);
-  guarded_change(rule_.guard, own_floats, models, guarded);
+  for (const std::size_t held : guarded_change(rule_.guard, own_floats, models, guarded)) {
+    held_back_.push_back(others[held].from);
+  }
   for (std::size_t i = 0; i < size; ++i) result[i] = static_cast<Real>(rule_.gamma * guarded[i]);
   return result;
 }
@@ -568,6 +562,7 @@ template <class Real>
 std::size_t Mixer<Real>::mix(std::uint64_t round, std::span<Real> x,
                              std::span<const MixArrival> arrived) {
   std::size_t refused = 0;
+  held_back_.clear();
   const std::vector<Heard> others = heard(round, arrived, refused);
   const std::span<const Real> message = at(MixRegister::message);
   switch (rule_.kind) {

@@ -31,6 +31,14 @@ struct MixArrival {
   std::span<const std::byte> bytes;
 };
 
+/// In front of the values of every message.
+struct MixHeader {
+  double weight = 1;
+  std::uint32_t count = 0;
+  std::uint32_t zero = 0;
+};
+static_assert(sizeof(MixHeader) == 16);
+
 /// Vectors that a rule keeps beside the model, each as long as it.
 enum class MixRegister : std::uint8_t {
   before,         ///< The model before the local steps of a round.
@@ -89,6 +97,9 @@ class Mixer {
   /// many those were is returned. What is missing counts as if its sender had our own model.
   std::size_t mix(std::uint64_t round, std::span<Real> x, std::span<const MixArrival> arrived);
 
+  /// Of those heard in the last mix, whom the guard took only in part or not at all: ranks.
+  const std::vector<std::size_t>& held_back() const { return held_back_; }
+
   RoundPlan& plan() { return *plan_; }
   const MixRule& rule() const { return rule_; }
   std::size_t rank() const { return rank_; }
@@ -131,7 +142,7 @@ class Mixer {
   std::vector<Heard> heard(std::uint64_t round, std::span<const MixArrival> arrived,
                            std::size_t& refused);
   void average(std::uint64_t round, std::span<Real> x, const std::vector<Heard>& others);
-  Vector change(const std::vector<Heard>& others, std::size_t begin, std::size_t size) const;
+  Vector change(const std::vector<Heard>& others, std::size_t begin, std::size_t size);
   void outer_step(std::uint64_t round, std::span<Real> x);
 
   MixRule rule_;
@@ -152,6 +163,7 @@ class Mixer {
   double learning_rate_ = 0;
   std::uint64_t steps_ = 1;
   bool sound_ = true;
+  std::vector<std::size_t> held_back_;
 };
 
 /// Bytes of every message of a round by that rule. The first round of an epoch may be dearer.

@@ -64,8 +64,11 @@ double adaptive_radius(std::vector<double> lengths, std::size_t hostile) {
 /// min(1, radius / length), where a radius of 0 leaves nothing.
 double clipped(double radius, double length) { return length <= radius ? 1 : radius / length; }
 
-void clip_norms(const GuardOptions& options, std::span<const float> own,
-                std::span<const NeighbourModel> others, std::span<float> change) {
+/// Those of the inputs, by index, that are not taken whole.
+using Indices = std::vector<std::size_t>;
+
+Indices clip_norms(const GuardOptions& options, std::span<const float> own,
+                   std::span<const NeighbourModel> others, std::span<float> change) {
   std::vector<double> norms;
   double own_norm = 0;
   for (const NeighbourModel& other : others) {
@@ -77,15 +80,18 @@ void clip_norms(const GuardOptions& options, std::span<const float> own,
                             ? options.radius
                             : std::max(own_norm, adaptive_radius(norms, options.hostile));
   std::vector<Pull> pulls;
+  Indices held;
   for (std::size_t j = 0; j < others.size(); ++j) {
     pulls.push_back({others[j].values, others[j].weight, clipped(radius, norms[j])});
+    if (norms[j] > radius) held.push_back(j);
   }
   sum_pulls(pulls, own, change);
+  return held;
 }
 
 /// Both clips around our own model; of the centred one all inputs weigh 1/k.
-void clip_distances(const GuardOptions& options, std::span<const float> own,
-                    std::span<const NeighbourModel> others, std::span<float> change) {
+Indices clip_distances(const GuardOptions& options, std::span<const float> own,
+                       std::span<const NeighbourModel> others, std::span<float> change) {
   std::vector<double> distances;
   for (const NeighbourModel& other : others) {
     distances.push_back(compared(other.values, own, change).distance());
@@ -94,11 +100,14 @@ void clip_distances(const GuardOptions& options, std::span<const float> own,
       options.radius > 0 ? options.radius : adaptive_radius(distances, options.hostile);
   const double equal = 1 / static_cast<double>(others.size() + 1);
   std::vector<Pull> pulls;
+  Indices held;
   for (std::size_t j = 0; j < others.size(); ++j) {
     const double weight = options.kind == GuardKind::centred_clip ? equal : others[j].weight;
     pulls.push_back({others[j].values, weight * clipped(radius, distances[j])});
+    if (distances[j] > radius) held.push_back(j);
   }
   sum_pulls(pulls, own, change);
+  return held;
 }
 
 /// Puts the lesser of each two into `low`.
@@ -170,12 +179,18 @@ std::size_t krum(std::size_t hostile, std::span<const std::span<const float>> in
   return best;
 }
 
-void follow_krum(std::size_t hostile, std::span<const float> own,
-                 std::span<const NeighbourModel> others, std::span<float> change) {
+Indices follow_krum(std::size_t hostile, std::span<const float> own,
+                    std::span<const NeighbourModel> others, std::span<float> change) {
   std::vector<std::span<const float>> inputs = {own};
   for (const NeighbourModel& other : others) inputs.push_back(other.values);
-  const std::array pull = {Pull{inputs[krum(hostile, inputs, change)], 1}};
+  const std::size_t followed = krum(hostile, inputs, change);
+  const std::array pull = {Pull{inputs[followed], 1}};
   sum_pulls(pull, own, change);
+  Indices held;
+  for (std::size_t j = 0; j < others.size(); ++j) {
+    if (j + 1 != followed) held.push_back(j);
+  }
+  return held;
 }
 
 /// Weiszfeld's method: means with weights 1 / max(nu, distance from the mean before). It begins at
@@ -200,6 +215,35 @@ void geometric_median(std::span<const float> own, std::span<const NeighbourModel
     for (Pull& pull : pulls) pull.weight /= sum;
     sum_pulls(pulls, own, change);
   }
+}
+
+Indices aggregated(const GuardOptions& options, std::span<const float> own,
+                   std::span<const NeighbourModel> others, std::span<float> change) {
+  switch (options.kind) {
+    case GuardKind::none: {
+      std::vector<Pull> pulls;
+      for (const NeighbourModel& other : others) pulls.push_back({other.values, other.weight});
+      sum_pulls(pulls, own, change);
+      return {};
+    }
+    case GuardKind::clip:
+      return clip_norms(options, own, others, change);
+    case GuardKind::self_centred_clip:
+    case GuardKind::centred_clip:
+      return clip_distances(options, own, others, change);
+    case GuardKind::trimmed_mean:
+      trimmed_mean(options.hostile, own, others, change);
+      return {};
+    case GuardKind::median:
+      trimmed_mean(others.size() / 2, own, others, change);
+      return {};
+    case GuardKind::krum:
+      return follow_krum(options.hostile, own, others, change);
+    case GuardKind::geometric_median:
+      geometric_median(own, others, change);
+      return {};
+  }
+  return {};
 }
 
 }  // namespace
@@ -233,14 +277,21 @@ std::optional<GuardKind> guard_named(std::string_view name) {
   return std::nullopt;
 }
 
-std::size_t fewest_inputs(const GuardOptions& options) {
-  switch (options.kind) {
+/// Krum needs more inputs for as many, so it bears fewer.
+std::size_t hostile_among(const GuardOptions& options, std::size_t inputs) {
+  if (options.hostile != fewer_than_half) return options.hostile;
+  const std::size_t spared = options.kind == GuardKind::krum ? 3 : 2;
+  return inputs < spared + 2 ? 1 : (inputs - spared) / 2;
+}
+
+std::size_t fewest_inputs(GuardKind kind, std::size_t hostile) {
+  switch (kind) {
     case GuardKind::trimmed_mean:
     case GuardKind::median:
     case GuardKind::geometric_median:
-      return 2 * options.hostile + 1;
+      return 2 * hostile + 1;
     case GuardKind::krum:
-      return 2 * options.hostile + 3;
+      return 2 * hostile + 3;
     default:
       return 1;
   }
@@ -251,49 +302,43 @@ std::optional<Problem> problem_of(const GuardOptions& options, std::size_t input
   if (!(options.radius >= 0)) {
     return Problem{name, "a radius is not below 0", "take 0 for one that follows the distances"};
   }
-  const std::size_t needed = fewest_inputs(options);
+  const std::size_t hostile = hostile_among(options, inputs);
+  const std::size_t needed = fewest_inputs(options.kind, hostile);
   if (inputs >= needed) return std::nullopt;
   return Problem{name,
                  "needs " + std::to_string(needed) + " models, its own among them, to bear " +
-                     std::to_string(options.hostile) + " hostile, and has " +
-                     std::to_string(inputs),
+                     std::to_string(hostile) + " hostile, and has " + std::to_string(inputs),
                  "take a topology with more neighbours, or self_centred_clip, which needs one"};
 }
 
-void guarded_change(const GuardOptions& options, std::span<const float> own,
-                    std::span<const NeighbourModel> others, std::span<float> change) {
+std::vector<std::size_t> guarded_change(const GuardOptions& options, std::span<const float> own,
+                                        std::span<const NeighbourModel> others,
+                                        std::span<float> change) {
   check(own.size() == change.size(), "a change of every parameter");
   std::vector<NeighbourModel> sound;
-  for (const NeighbourModel& other : others) {
-    check(other.values.size() == own.size(), "models that are mixed have one size");
-    if (is_finite(other.values)) sound.push_back(other);
+  Indices places;  // Of the sound ones among all.
+  Indices held;
+  for (std::size_t j = 0; j < others.size(); ++j) {
+    check(others[j].values.size() == own.size(), "models that are mixed have one size");
+    if (!is_finite(others[j].values)) {
+      held.push_back(j);
+      continue;
+    }
+    sound.push_back(others[j]);
+    places.push_back(j);
   }
   GuardOptions left = options;
-  left.hostile -= std::min(options.hostile, others.size() - sound.size());
-  if (sound.empty() || sound.size() + 1 < fewest_inputs(left)) {
+  left.hostile = hostile_among(options, others.size() + 1);
+  left.hostile -= std::min(left.hostile, others.size() - sound.size());
+  if (sound.empty() || sound.size() + 1 < fewest_inputs(left.kind, left.hostile)) {
     std::ranges::fill(change, 0.0f);
-    return;
+    held.resize(others.size());
+    std::iota(held.begin(), held.end(), std::size_t{0});
+    return held;
   }
-  switch (left.kind) {
-    case GuardKind::none: {
-      std::vector<Pull> pulls;
-      for (const NeighbourModel& other : sound) pulls.push_back({other.values, other.weight});
-      return sum_pulls(pulls, own, change);
-    }
-    case GuardKind::clip:
-      return clip_norms(left, own, sound, change);
-    case GuardKind::self_centred_clip:
-    case GuardKind::centred_clip:
-      return clip_distances(left, own, sound, change);
-    case GuardKind::trimmed_mean:
-      return trimmed_mean(left.hostile, own, sound, change);
-    case GuardKind::median:
-      return trimmed_mean(sound.size() / 2, own, sound, change);
-    case GuardKind::krum:
-      return follow_krum(left.hostile, own, sound, change);
-    case GuardKind::geometric_median:
-      return geometric_median(own, sound, change);
-  }
+  for (const std::size_t j : aggregated(left, own, sound, change)) held.push_back(places[j]);
+  std::ranges::sort(held);
+  return held;
 }
 
 }  // namespace gv

@@ -4,9 +4,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "consensus/base/problems.hpp"
 
@@ -59,6 +61,10 @@ std::string_view to_string(GuardKind kind);
 /// The kind of that name; empty if there is none.
 std::optional<GuardKind> guard_named(std::string_view name);
 
+/// As many as are fewer than half of the neighbours, but one at least: nobody has to know how many
+/// there are.
+inline constexpr std::size_t fewer_than_half = std::numeric_limits<std::size_t>::max();
+
 /// A kind with its parameters.
 struct GuardOptions {
   GuardKind kind = GuardKind::none;
@@ -68,7 +74,8 @@ struct GuardOptions {
   /// does not limit one alone. For `clip` norms stand for distances, and our own is the least
   /// radius.
   double radius = 0;
-  std::size_t hostile = 1;  ///< f: how many of the inputs may be anything.
+  /// f: how many of the inputs may be anything.
+  std::size_t hostile = fewer_than_half;
 
   friend bool operator==(const GuardOptions&, const GuardOptions&) = default;
 };
@@ -80,8 +87,12 @@ struct NeighbourModel {
   double weight = 0;
 };
 
-/// The least number of inputs, our own model among them, with which the kind keeps its promise.
-std::size_t fewest_inputs(const GuardOptions& options);
+/// f of a round with so many inputs, our own model among them.
+std::size_t hostile_among(const GuardOptions& options, std::size_t inputs);
+
+/// The least number of inputs, our own model among them, with which the kind bears `hostile` of
+/// them.
+std::size_t fewest_inputs(GuardKind kind, std::size_t hostile);
 
 /// Why these options cannot be used with so many inputs, our own model among them; empty if they
 /// can.
@@ -95,7 +106,12 @@ std::optional<Problem> problem_of(const GuardOptions& options, std::size_t input
 /// is zero. Equal models leave exactly zero (with `clip`, if their norm is within the radius).
 /// Another order of `others` gives the same up to the rounding of sums, and the same bits for the
 /// rules by coordinate and Krum.
-void guarded_change(const GuardOptions& options, std::span<const float> own,
-                    std::span<const NeighbourModel> others, std::span<float> change);
+///
+/// Returns which of `others` counted for less than they would have without a guard, or not at all,
+/// in their order. Rules by coordinate and the geometric median, which take a little of each, only
+/// tell of those that are not finite.
+std::vector<std::size_t> guarded_change(const GuardOptions& options, std::span<const float> own,
+                                        std::span<const NeighbourModel> others,
+                                        std::span<float> change);
 
 }  // namespace gv

@@ -66,6 +66,10 @@ Problems problems_on_processes(const Scenario& scenario, std::size_t peers, Lane
     check_numbers(rule.to, peers, item("fault", i), problems);
     corrupts = corrupts || rule.kind == FaultKind::corrupt;
   }
+  for (std::size_t i = 0; i < scenario.hostile.size(); ++i) {
+    problems.push_back({item("hostile", i), "only virtual peers can be hostile",
+                        "run it with grapevine sim, or remove it"});
+  }
   if (has_bad_links(scenario) && lane == LaneKind::unix_socket) {
     problems.push_back({"network.lane", "Unix sockets pass by the proxy that makes links bad",
                         "write lane = \"auto\" or \"tls\""});

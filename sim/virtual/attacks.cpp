@@ -62,6 +62,17 @@ std::vector<float> dissensus(const AttackView& view, double s) {
   return sent;
 }
 
+/// mu + s (x - mu): what its data taught it, as loud as a mean of many would have to hear it
+/// (model replacement, Bagdasaryan 2020).
+std::vector<float> boosted(const AttackView& view, double s) {
+  const std::vector<double> mean = mean_of(view.honest, view.own.size());
+  std::vector<float> sent(mean.size());
+  for (std::size_t i = 0; i < mean.size(); ++i) {
+    sent[i] = static_cast<float>(mean[i] + s * (view.own[i] - mean[i]));
+  }
+  return sent;
+}
+
 std::vector<float> scaled(std::span<const float> values, double factor) {
   std::vector<float> sent;
   for (const float value : values) sent.push_back(static_cast<float>(factor * value));
@@ -88,6 +99,8 @@ std::string_view to_string(AttackKind kind) {
       return "not_a_number";
     case AttackKind::lying_weight:
       return "lying_weight";
+    case AttackKind::label_flip:
+      return "label_flip";
   }
   return "unknown";
 }
@@ -97,6 +110,20 @@ std::optional<AttackKind> attack_named(std::string_view name) {
     if (name == to_string(kind)) return kind;
   }
   return std::nullopt;
+}
+
+bool has_strength(AttackKind kind) {
+  switch (kind) {
+    case AttackKind::scale:
+    case AttackKind::little_is_enough:
+    case AttackKind::inner_product:
+    case AttackKind::dissensus:
+    case AttackKind::lying_weight:
+    case AttackKind::label_flip:
+      return true;
+    default:
+      return false;
+  }
 }
 
 double little_is_enough_z(std::size_t peers, std::size_t hostile) {
@@ -145,6 +172,8 @@ std::vector<float> attacked(AttackKind kind, const AttackView& view,
     }
     case AttackKind::dissensus:
       return dissensus(view, s);
+    case AttackKind::label_flip:
+      return s == 1 ? own : boosted(view, s);
     case AttackKind::not_a_number:
       if (!own.empty()) own[own.size() / 2] = std::numeric_limits<float>::quiet_NaN();
       return own;

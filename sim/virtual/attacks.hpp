@@ -13,7 +13,7 @@
 
 namespace gv {
 
-/// Attacks on a mixing rule. Flipped labels are none of these: they are a matter of data.
+/// What a hostile peer does. Flipped labels are a matter of its data; all else of what it sends.
 enum class AttackKind : std::uint8_t {
   honest,            ///< Its own model.
   bit_flip,          ///< -x: every sign bit is flipped.
@@ -23,18 +23,22 @@ enum class AttackKind : std::uint8_t {
   dissensus,         ///< x_i - s sum_good w_j (x_j - x_i) / sum_hostile w (He 2022), to peer i.
   not_a_number,      ///< Its own model with one value that is none.
   lying_weight,      ///< Its own model, and a weight s times as large.
+  label_flip,        ///< mu + s (x - mu), x from labels y that were turned into the last less y.
 };
 
-inline constexpr std::array attack_kinds = {AttackKind::honest,        AttackKind::bit_flip,
-                                            AttackKind::scale,         AttackKind::little_is_enough,
-                                            AttackKind::inner_product, AttackKind::dissensus,
-                                            AttackKind::not_a_number,  AttackKind::lying_weight};
+inline constexpr std::array attack_kinds = {
+    AttackKind::honest,           AttackKind::bit_flip,      AttackKind::scale,
+    AttackKind::little_is_enough, AttackKind::inner_product, AttackKind::dissensus,
+    AttackKind::not_a_number,     AttackKind::lying_weight,  AttackKind::label_flip};
 
 /// The name people write, as "bit_flip".
 std::string_view to_string(AttackKind kind);
 
 /// The kind of that name; empty if there is none.
 std::optional<AttackKind> attack_named(std::string_view name);
+
+/// How strong it is can be chosen.
+bool has_strength(AttackKind kind);
 
 /// What a hostile peer knows. All models have one size and are finite.
 struct AttackView {
@@ -48,7 +52,7 @@ struct AttackView {
 };
 
 /// s of an attack as it was published: scale 100, inner_product 0.1, dissensus 1.5, lying_weight
-/// 1000, and little_is_enough_z; 1 for those without.
+/// 1000, label_flip 1, and little_is_enough_z; 1 for those without.
 double published_strength(AttackKind kind, const AttackView& view);
 
 /// z of Baruch 2019 for n peers of which f are hostile: the quantile of (n - f - s) / (n - f),

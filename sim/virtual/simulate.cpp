@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <vector>
@@ -19,6 +20,8 @@
 #include "sim/run_files.hpp"
 #include "sim/run_folder.hpp"
 #include "sim/virtual/curves.hpp"
+#include "sim/virtual/hostile.hpp"
+#include "sim/virtual/hostile_tally.hpp"
 #include "sim/virtual/pipeline_tally.hpp"
 #include "sim/virtual/population_tally.hpp"
 #include "sim/virtual/simulator.hpp"
@@ -60,7 +63,10 @@ PipelineOptions idle_pipeline(const Config& config, const Scenario& scenario) {
 /// What the peers compute, and how it is judged.
 class Work {
  public:
-  Work(const Config& config, const Scenario& scenario) : config_(config), scenario_(scenario) {
+  using Hostile = std::map<std::size_t, HostileRule>;
+
+  Work(const Config& config, const Scenario& scenario, const Hostile& hostile)
+      : config_(config), scenario_(scenario) {
     if (config.train.threads > 1) {
       problems_.push_back({"train.threads",
                            "threads that step at once have no order, and a virtual run repeats",
@@ -69,8 +75,11 @@ class Work {
     }
     if (scenario.work == WorkKind::training) {
       prepare_training();
+      for (const auto& [peer, rule] : hostile) {
+        if (problems_.empty() && rule.attack == AttackKind::label_flip) flip_labels(peer);
+      }
     } else {
-      prepare_vectors();
+      prepare_vectors(hostile);
     }
   }
 
@@ -143,7 +152,20 @@ class Work {
     for (const Task& task : tasks_) steps_.push_back(task.trainer.steps);
   }
 
-  void prepare_vectors() {
+  /// Label y of so many classes becomes classes - 1 - y.
+  void flip_labels(std::size_t peer) {
+    auto poisoned = std::make_shared<DataSet>(*tasks_[peer].shard);
+    if (poisoned->classes == 0) {
+      problems_.push_back({"scenario.hostile", "the data have no labels to flip",
+                           "take another attack, or data of classes"});
+    }
+    for (std::int32_t& label : poisoned->labels) {
+      label = static_cast<std::int32_t>(poisoned->classes) - 1 - label;
+    }
+    tasks_[peer].shard = std::move(poisoned);
+  }
+
+  void prepare_vectors(const Hostile& hostile) {
     layout_.add("x", {scenario_.dimension});
     quadratic_ = {.dimension = scenario_.dimension,
                   .learning_rate = config_.train.schedule.learning_rate,
@@ -152,7 +174,12 @@ class Work {
                   .seed = config_.run.seed};
     const std::size_t peers = config_.run.peers;
     steps_.assign(peers, config_.run.steps > 0 ? config_.run.steps : endless_steps);
-    if (scenario_.work == WorkKind::quadratic) optimum_ = common_optimum(quadratic_, peers);
+    if (scenario_.work != WorkKind::quadratic) return;
+    std::vector<std::size_t> honest;
+    for (std::size_t peer = 0; peer < peers; ++peer) {
+      if (!hostile.contains(peer)) honest.push_back(peer);
+    }
+    optimum_ = common_optimum(quadratic_, honest);
   }
 
   Config config_;
@@ -171,7 +198,10 @@ class Work {
 class Run {
  public:
   Run(const SimulateOptions& options, Config config, Scenario scenario)
-      : options_(options), config_(std::move(config)), scenario_(std::move(scenario)) {}
+      : options_(options),
+        config_(std::move(config)),
+        scenario_(std::move(scenario)),
+        hostile_(hostile_peers(scenario_, config_.run.peers, options.seed)) {}
 
   int run();
 
@@ -190,8 +220,10 @@ class Run {
   SimulateOptions options_;
   Config config_;
   Scenario scenario_;
+  std::map<std::size_t, HostileRule> hostile_;
   std::optional<Work> work_;
   Tally tally_;
+  HostileTally hostile_tally_{hostile_};
   PipelineTally runs_;
   PopulationTally population_;
   Clock::time_point began_ = Clock::now();
@@ -201,11 +233,12 @@ class Run {
   std::size_t stages_ = 0;  ///< Of a pipeline.
 };
 
+/// Of the honest: what becomes of the others is no concern of anybody's.
 std::vector<std::span<const float>> Run::models(const Simulator& world) const {
   std::vector<std::span<const float>> models;
   for (PeerNumber number = 0; number < world.size(); ++number) {
     const VirtualPeer& peer = world.peer(number);
-    if (peer.work) models.push_back(peer.work->parameters());
+    if (peer.work && !hostile_.contains(number)) models.push_back(peer.work->parameters());
   }
   return models;
 }
@@ -278,7 +311,7 @@ void Run::show_progress(const CurvePoint& point) {
 }
 
 int Run::run() {
-  work_.emplace(config_, scenario_);
+  work_.emplace(config_, scenario_, hostile_);
   if (!work_->problems().empty()) return fail(work_->problems());
   const auto folder =
       options_.folder.empty() ? new_run_folder(config_.run.folder) : options_.folder;
@@ -316,6 +349,7 @@ int Run::run() {
                   [this](std::size_t peer) { return work_->make(peer); });
   world.watch(tally_);
   if (config_.gossip.population.is_on()) world.watch(population_);
+  if (!hostile_.empty()) world.watch(hostile_tally_);
   if (stages_ > 0) world.watch(runs_);
   Trace trace([](const std::string& line) { fmt::print("{}\n", line); });
   if (options_.trace) world.watch(trace);
@@ -339,7 +373,8 @@ int Run::run() {
   std::ofstream(folder / "curves.svg")
       << curves_svg(points, fmt::format("{} peers, seed {}", world.size(), options_.seed));
   const std::vector<PeerSummary> peers = peers_of(world);
-  std::ofstream(folder / "summary.json") << virtual_summary(world, tally_, last, peers, wall_s());
+  std::ofstream(folder / "summary.json")
+      << virtual_summary(world, tally_, hostile_tally_, last, peers, wall_s());
   print_summary(world, last, peers);
   return 0;
 }
@@ -384,6 +419,9 @@ std::vector<PeerSummary> Run::peers_of(const Simulator& world) {
     const auto& work = world.peer(number).work;
     PeerSummary peer{.number = number, .budget = work_->steps()[number], .has_model = !!work};
     if (work) peer.step = work->step();
+    if (const auto found = hostile_.find(number); found != hostile_.end()) {
+      peer.hostile = found->second;
+    }
     if (work && judged) peer.accuracy = work_->judge(work->parameters(), false).accuracy;
     const auto trial = population_.trials().find(number);
     if (trial != population_.trials().end()) peer.trial = trial->second;
@@ -399,7 +437,7 @@ void Run::print_summary(const Simulator& world, const CurvePoint& last,
   TimeSpent spent;
   double worst = 1;
   for (const PeerSummary& peer : peers) {
-    if (peer.has_model) worst = std::min(worst, peer.accuracy);
+    if (peer.has_model && !peer.hostile) worst = std::min(worst, peer.accuracy);
   }
   for (PeerNumber number = 0; number < world.size(); ++number) {
     const VirtualPeer& peer = world.peer(number);
@@ -419,6 +457,18 @@ void Run::print_summary(const Simulator& world, const CurvePoint& last,
     line("mean model", fmt::format("{:.6g} above the least loss", last.loss));
   }
   line("spread", fmt::format("{:.4g}", last.spread));
+  if (!hostile_.empty()) {
+    std::string text;
+    for (const auto& [peer, rule] : hostile_) {
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", peer, to_string(rule.attack));
+    }
+    line("hostile", text + "; all of the above is of the honest");
+    const Belief& hostile = hostile_tally_.of_hostile();
+    const Belief& honest = hostile_tally_.of_honest();
+    line("held back",
+         fmt::format("{} of {} hostile models, {} of {} honest; {} not read", hostile.held_back,
+                     hostile.heard, honest.held_back, honest.heard, hostile_tally_.refused()));
+  }
   line("virtual time", fmt::format("{:.2f} s in {:.2f} s ({:.0f} times real)", last.time_s, wall,
                                    last.time_s / std::max(wall, 1e-9)));
   line("steps", fmt::format("{} by all peers", tally_.steps()));
@@ -476,6 +526,9 @@ RunFiles parse(const std::string& path) {
                                  fmt::format("write numbers from 0 to {}", peers - 1)});
     }
   }
+  std::ranges::move(problems_with_hostile(parsed.scenario, parsed.config.run.mode,
+                                          parsed.config.rounds.rule, peers, path),
+                    std::back_inserter(parsed.problems));
   return parsed;
 }
 
@@ -487,6 +540,11 @@ CheckedWorld read_world(const std::string& path, std::uint64_t seed) {
     parsed.problems.push_back({path + ": scenario.work",
                                "\"training\" is not checked, only what peers do with each other",
                                "write work = \"quadratic\" or \"time\""});
+  }
+  if (!parsed.scenario.hostile.empty()) {
+    parsed.problems.push_back({path + ": scenario.hostile",
+                               "what hostile peers send breaks what is checked on purpose",
+                               "leave out --check, or the hostile peers"});
   }
   parsed.scenario.peers = parsed.config.run.peers;
   DrawnWorld world{.seed = seed,

@@ -27,7 +27,9 @@ Simulator::World::World(Simulator& simulator, Options given, MakeWorkload make_w
       root(Rng(options.seed).fork("world")),
       link_draws(root.fork("links")),
       disk_draws(root.fork("disks")),
-      link_faults(options.scenario) {}
+      link_faults(options.scenario),
+      hostile(hostile_peers(options.scenario, options.peers, options.seed),
+              options.node.rounds.rule, options.node.course.run_seed) {}
 
 void Simulator::World::mix_event(std::size_t kind, PeerNumber peer, std::uint64_t other) {
   ++counts.events;
@@ -64,7 +66,7 @@ void Simulator::World::carry_out(PeerNumber number, NodeEffects& effects) {
     std::erase_if(lane->second.streams,
                   [&](const Stream& stream) { return stream.id == cancel.id; });
   }
-  for (Transfer& transfer : effects.transfers) transmit(number, std::move(transfer));
+  for (Transfer& transfer : effects.transfers) part_with(number, std::move(transfer));
   for (Job& job : effects.jobs) begin_job(number, std::move(job));
 }
 
@@ -166,6 +168,7 @@ void Simulator::World::finish_job(PeerNumber number) {
   if (opened) {
     done.state = std::move(opened->state);
     done.mix->refused += opened->mix->refused;
+    done.mix->held_back = std::move(opened->mix->held_back);
   }
   if (save) {
     done.saved = true;

@@ -8,21 +8,28 @@
 
 namespace gv {
 
-std::string virtual_summary(const Simulator& world, const Tally& tally, const CurvePoint& last,
-                            std::span<const PeerSummary> peers, double wall_s) {
+std::string virtual_summary(const Simulator& world, const Tally& tally, const HostileTally& hostile,
+                            const CurvePoint& last, std::span<const PeerSummary> peers,
+                            double wall_s) {
   using Json = nlohmann::ordered_json;
   const auto name = [](const PeerSummary& peer) { return fmt::format("peer-{}", peer.number); };
   const PeerSummary* worst = nullptr;
   std::size_t unfinished = 0;
   Json table = Json::array();
+  Json hostile_names = Json::array();
   for (const PeerSummary& peer : peers) {
     unfinished += peer.has_model && peer.step >= peer.budget ? 0 : 1;
-    if (peer.has_model && (worst == nullptr || peer.accuracy < worst->accuracy)) worst = &peer;
+    if (peer.has_model && !peer.hostile && (worst == nullptr || peer.accuracy < worst->accuracy))
+      worst = &peer;
     table.push_back({{"name", name(peer)},
                      {"has_model", peer.has_model},
                      {"accuracy", peer.accuracy},
                      {"step", peer.step},
                      {"budget", peer.budget}});
+    if (peer.hostile) {
+      table.back()["hostile"] = to_string(peer.hostile->attack);
+      hostile_names.push_back(name(peer));
+    }
     if (!peer.trial) continue;
     table.back()["population"] = {{"learning_rate", peer.trial->learning_rate},
                                   {"momentum", peer.trial->momentum},
@@ -49,6 +56,14 @@ std::string virtual_summary(const Simulator& world, const Tally& tally, const Cu
   if (worst != nullptr) {
     summary["worst_accuracy"] = worst->accuracy;
     summary["worst_peer"] = name(*worst);
+  }
+  if (!hostile_names.empty()) {
+    summary["hostile"] = {{"peers", std::move(hostile_names)},
+                          {"heard", hostile.of_hostile().heard},
+                          {"held_back", hostile.of_hostile().held_back},
+                          {"honest_heard", hostile.of_honest().heard},
+                          {"honest_held_back", hostile.of_honest().held_back},
+                          {"messages_refused", hostile.refused()}};
   }
   return summary.dump(1) + '\n';
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -451,10 +452,18 @@ std::vector<double> quadratic_optimum(const QuadraticSpec& spec, std::size_t pee
 }
 
 std::vector<double> common_optimum(const QuadraticSpec& spec, std::size_t peers) {
+  std::vector<std::size_t> all(peers);
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  return common_optimum(spec, all);
+}
+
+std::vector<double> common_optimum(const QuadraticSpec& spec, std::span<const std::size_t> peers) {
   std::vector<double> mean(spec.dimension);
-  for (std::size_t peer = 0; peer < peers; ++peer) {
+  for (const std::size_t peer : peers) {
     const std::vector<double> own = quadratic_optimum(spec, peer);
-    for (std::size_t k = 0; k < mean.size(); ++k) mean[k] += own[k] / static_cast<double>(peers);
+    for (std::size_t k = 0; k < mean.size(); ++k) {
+      mean[k] += own[k] / static_cast<double>(peers.size());
+    }
   }
   return mean;
 }

@@ -79,6 +79,8 @@ std::unique_ptr<Workload> quadratic_workload(const QuadraticSpec& spec, std::siz
 /// Peer i's own optimum c_i, and that of the sum over so many peers: their mean.
 std::vector<double> quadratic_optimum(const QuadraticSpec& spec, std::size_t peer);
 std::vector<double> common_optimum(const QuadraticSpec& spec, std::size_t peers);
+/// Likewise of these peers alone, who are at least one.
+std::vector<double> common_optimum(const QuadraticSpec& spec, std::span<const std::size_t> peers);
 
 /// How far the mean of all f_i at `model` lies above its least value at `optimum`.
 double quadratic_excess(const QuadraticSpec& spec, std::span<const double> optimum,

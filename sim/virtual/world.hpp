@@ -14,6 +14,7 @@
 
 #include "sim/link_faults.hpp"
 #include "sim/virtual/event_queue.hpp"
+#include "sim/virtual/hostile.hpp"
 #include "sim/virtual/link.hpp"
 #include "sim/virtual/simulator.hpp"
 
@@ -153,6 +154,7 @@ struct Simulator::World {
   std::unordered_map<std::uint64_t, Lane> lanes;
   std::uint64_t link_version = 1;
   LinkFaults link_faults;
+  HostileSenders hostile;
   std::size_t running = 0;      ///< Peers that are up or stopped.
   std::size_t starts_left = 0;  ///< Happenings to come that start a peer.
   std::size_t wait_for = 1;
@@ -223,6 +225,7 @@ struct Simulator::World {
   Passage pass(PeerNumber from, PeerNumber to, std::size_t bytes);
   void send(PeerNumber from, PeerNumber to, Message message);
   void meet(PeerNumber from, PeerNumber to, Time arrival);
+  void part_with(PeerNumber from, Transfer transfer);
   void transmit(PeerNumber from, Transfer transfer);
   void pump(PeerNumber from, PeerNumber to);
   void break_lane(PeerNumber a, PeerNumber b);

@@ -79,6 +79,20 @@ void Simulator::World::meet(PeerNumber from, PeerNumber to, Time arrival) {
   }
 }
 
+/// What hostile peers say in rounds leaves when they want, and as they want it.
+void Simulator::World::part_with(PeerNumber from, Transfer transfer) {
+  const RoundsMode* rounds = hostile.any() ? peers[from].node->rounds() : nullptr;
+  if (rounds == nullptr || StateCourier::concerns({transfer.id, transfer.offset, {}})) {
+    transmit(from, std::move(transfer));
+    return;
+  }
+  for (Departure& departure :
+       hostile.depart({from, peers[from].life, std::move(transfer)}, rounds->ranks())) {
+    const auto sender = static_cast<PeerNumber>(departure.from);
+    if (is_for(sender, departure.life)) transmit(sender, std::move(departure.transfer));
+  }
+}
+
 void Simulator::World::transmit(PeerNumber from, Transfer transfer) {
   const PeerNumber to = number_of(transfer.to);
   if (to >= peers.size() || !is_reachable(to)) {

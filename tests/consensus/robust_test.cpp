@@ -401,7 +401,7 @@ TEST_CASE("a neighbour that is not finite is left out and is one of the hostile"
 TEST_CASE("with fewer inputs than a rule needs nothing moves and a problem says so") {
   Rng rng(13);
   const auto needed = [](GuardKind kind, std::size_t hostile) {
-    return fewest_inputs({.kind = kind, .hostile = hostile});
+    return fewest_inputs(kind, hostile);
   };
   CHECK(needed(GuardKind::trimmed_mean, 2) == 5);
   CHECK(needed(GuardKind::median, 2) == 5);
@@ -423,6 +423,24 @@ TEST_CASE("with fewer inputs than a rule needs nothing moves and a problem says 
       CHECK(random_scene(enough - 2, 5, rng).change(options) == Floats(5));
     }
   }
+}
+
+TEST_CASE("unless it is said fewer than half of the neighbours may be hostile") {
+  for (std::size_t neighbours = 3; neighbours <= 20; ++neighbours) {
+    const std::size_t clipped =
+        hostile_among({.kind = GuardKind::self_centred_clip}, neighbours + 1);
+    CHECK(2 * clipped < neighbours);
+    CHECK(2 * (clipped + 1) >= neighbours);
+    for (const GuardKind kind : guard_kinds) {
+      const GuardOptions options{.kind = kind};
+      INFO(to_string(kind) << " of " << neighbours);
+      CHECK(hostile_among(options, neighbours + 1) <= clipped);
+      // Krum needs five inputs at least.
+      if (neighbours > 3) CHECK_FALSE(problem_of(options, neighbours + 1));
+    }
+  }
+  CHECK(hostile_among({.kind = GuardKind::krum}, 2) == 1);
+  CHECK(hostile_among({.hostile = 2}, 20) == 2);
 }
 
 TEST_CASE("a radius below zero or none at all is a problem") {

@@ -96,7 +96,8 @@ TEST_CASE("who is honest sends its own model and its own weight") {
     INFO(to_string(kind));
     CHECK((attacked_weight(kind, 0.5) == 0.5) == (kind != AttackKind::lying_weight));
     CHECK((scene.sent(kind) == scene.hostile_own) ==
-          (kind == AttackKind::honest || kind == AttackKind::lying_weight));
+          (kind == AttackKind::honest || kind == AttackKind::lying_weight ||
+           kind == AttackKind::label_flip));
   }
   CHECK(attacked_weight(AttackKind::lying_weight, 0.5) == 500);
   CHECK(attacked_weight(AttackKind::lying_weight, 0.5, 4) == 2);
@@ -197,7 +198,7 @@ TEST_CASE("guards keep a model near the honest whatever the hostile send") {
 
 TEST_CASE("an attack is known by its name") {
   for (const AttackKind kind : attack_kinds) CHECK(attack_named(to_string(kind)) == kind);
-  CHECK_FALSE(attack_named("label_flip"));
+  CHECK_FALSE(attack_named("flip"));
 }
 
 }  // namespace gv

@@ -80,4 +80,39 @@ peers = "1"
   CHECK(summary["worst_peer"] != "peer-1");
 }
 
+TEST_CASE("only the honest are judged in the summary and the hostile are named", "[sim][hostile]") {
+  const std::string flipped = R"(
+[run]
+peers = 8
+steps = 120
+algorithm = "clipped_gossip"
+linger_s = 1
+[data.generated]
+samples = 1600
+test_samples = 300
+[scenario]
+until_s = 60
+[[scenario.hostile]]
+peers = "6,7"
+attack = "label_flip"
+strength = 50
+)";
+  const std::string guarded = "[rounds]\ntopology_degree = 6\n";
+  const auto summary = summary_of(flipped + guarded);
+  REQUIRE(summary.is_object());
+  CHECK(summary["mean_accuracy"] > 0.8);
+  CHECK(summary["hostile"]["peers"] == nlohmann::json({"peer-6", "peer-7"}));
+  CHECK(summary["hostile"]["heard"] > 0);
+  CHECK(summary["hostile"]["held_back"] == summary["hostile"]["heard"]);
+  CHECK(summary["hostile"]["messages_refused"] == 0);
+  CHECK(summary["peers"][6]["hostile"] == "label_flip");
+  CHECK_FALSE(summary["peers"][5].contains("hostile"));
+  CHECK(summary["worst_peer"] != "peer-6");
+  CHECK(summary["worst_peer"] != "peer-7");
+
+  const auto plain = summary_of(flipped + guarded + "guard = \"none\"\n");
+  REQUIRE(plain.is_object());
+  CHECK(plain["mean_accuracy"] < summary["mean_accuracy"].get<double>() - 0.2);
+}
+
 }  // namespace gv

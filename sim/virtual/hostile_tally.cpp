@@ -1,0 +1,24 @@
+// Counts over the jobs that mix.
+#include "sim/virtual/hostile_tally.hpp"
+
+namespace gv {
+
+/// Ranks are those of the epoch that the hearer is in.
+Belief& HostileTally::belief(const Simulator& world, PeerNumber hearer, std::size_t rank) {
+  const std::vector<PeerId>& ranks = world.peer(hearer).node->rounds()->ranks();
+  const bool hostile = rank < ranks.size() && hostile_.contains(number_of(ranks[rank]));
+  return hostile ? of_hostile_ : of_honest_;
+}
+
+void HostileTally::on_job(const Simulator& world, PeerNumber peer, const Job& job) {
+  if (!job.mix || hostile_.contains(peer)) return;
+  for (const MixParcel& parcel : job.mix->arrived) ++belief(world, peer, parcel.from).heard;
+}
+
+void HostileTally::on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) {
+  if (!done.mix || hostile_.contains(peer)) return;
+  refused_ += done.mix->refused;
+  for (const std::size_t rank : done.mix->held_back) ++belief(world, peer, rank).held_back;
+}
+
+}  // namespace gv
