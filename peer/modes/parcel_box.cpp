@@ -1,6 +1,7 @@
 // Blocks become messages.
 #include "peer/modes/parcel_box.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace gv {
@@ -9,12 +10,18 @@ namespace {
 /// Epochs that may begin next: ballots under way. What belongs to older ones goes.
 constexpr std::size_t keys_kept = 3;
 
+/// How far behind its sender's newest message one may come and still be told from one that comes
+/// again: far more than a link reorders.
+constexpr std::uint64_t rounds_behind = 64;
+
 }  // namespace
 
 void ParcelBox::enter(std::uint64_t key) {
   key_ = key;
   received_ = 0;
   whole_.clear();
+  newest_.clear();
+  asked_from_ = 0;
   std::map<Name, Coming> ours;
   if (const auto early = coming_.find(key); early != coming_.end()) ours = std::move(early->second);
   coming_.clear();
@@ -22,6 +29,7 @@ void ParcelBox::enter(std::uint64_t key) {
     received_ += coming.filled;
     if (coming.filled == coming.bytes->size()) {
       whole_[name] = std::move(coming.bytes);
+      newest_[name.first] = std::max(newest_[name.first], name.second);
     } else {
       coming_[key][name] = std::move(coming);
     }
@@ -31,7 +39,8 @@ void ParcelBox::enter(std::uint64_t key) {
 bool ParcelBox::receive(PeerId from, const Block& block) {
   const Name name{from, block.id.number};
   const std::uint64_t key = block.id.session;
-  if (block.id.owner != from || (key == key_ && whole_.contains(name))) return false;
+  const bool came = key == key_ && (whole_.contains(name) || is_forgotten(name));
+  if (block.id.owner != from || came) return false;
   if (!coming_.contains(key) && coming_.size() >= keys_kept) {
     auto oldest = coming_.begin();
     if (oldest->first == key_) ++oldest;
@@ -47,8 +56,14 @@ bool ParcelBox::receive(PeerId from, const Block& block) {
   received_ += block.bytes.size();
   if (coming.filled < size) return true;
   whole_[name] = std::move(coming.bytes);
+  newest_[from] = std::max(newest_[from], name.second);
   coming_[key].erase(name);
   return true;
+}
+
+bool ParcelBox::has_since(PeerId from, std::uint64_t round) const {
+  const auto parcel = whole_.lower_bound({from, round});
+  return parcel != whole_.end() && parcel->first.first == from;
 }
 
 std::vector<ParcelBox::Parcel> ParcelBox::take(std::uint64_t last) {
@@ -60,9 +75,16 @@ std::vector<ParcelBox::Parcel> ParcelBox::take(std::uint64_t last) {
   return parcels;
 }
 
+bool ParcelBox::is_forgotten(const Name& name) const {
+  const auto newest = newest_.find(name.first);
+  return name.second < asked_from_ && newest != newest_.end() &&
+         name.second + rounds_behind < newest->second;
+}
+
 void ParcelBox::forget_before(std::uint64_t round) {
+  asked_from_ = round;
   std::erase_if(whole_,
-                [&](const auto& parcel) { return parcel.first.second < round && !parcel.second; });
+                [&](const auto& parcel) { return !parcel.second && is_forgotten(parcel.first); });
 }
 
 }  // namespace gv
