@@ -80,6 +80,10 @@ struct JobDone {
   std::string save_problem;  ///< Why it could not be written; empty if it was.
 };
 
+/// Makes a job's steps, or its gradient, which is as good as one, by calling `make` once; it may
+/// take more time over that than they need.
+using StepPace = std::function<void(std::uint64_t steps, const std::function<void()>& make)>;
+
 /// A trainer with the canary coordinates that follow its parameters through every exchange.
 class Replica {
  public:
@@ -88,6 +92,9 @@ class Replica {
 
   /// From here on it mixes with neighbours by that rule, in a run of that seed.
   void mix_by(const MixRule& rule, std::uint64_t run_seed);
+
+  /// For measurements of peers that are slower than their machine. Empty: as fast as it goes.
+  void set_pace(StepPace pace) { pace_ = std::move(pace); }
 
   /// Told, while a job runs, that the gradient it computes is final and writable from an element
   /// on; or, of element 0, that the messages of its round are in the outbox.
@@ -115,12 +122,14 @@ class Replica {
 
  private:
   Score compute(const GradientOrder& order, const Ready& ready, bool& writable);
+  void at_pace(std::uint64_t steps, const std::function<void()>& make) const;
   void update(const Job& job);
   void become(const ReplicaState& state);
 
   Trainer trainer_;
   OuterStep outer_;
   std::optional<MixRunner> mixing_;
+  StepPace pace_;
   Canary canary_;
   std::vector<float> residual_;  ///< Of all gradients, what was not sent yet.
   /// The same before the last gradient, which may be asked for again.
