@@ -71,7 +71,8 @@ int main(int argc, char** argv) {
   const std::string shard(argument(argc, argv, "--shard"));
   if (shard.empty()) return gv::run_command_line(argc, argv);
   std::vector<double> steps;
-  std::istringstream told(std::getenv("STEP_SECONDS") == nullptr ? "" : std::getenv("STEP_SECONDS"));
+  std::istringstream told(std::getenv("STEP_SECONDS") == nullptr ? ""
+                                                                 : std::getenv("STEP_SECONDS"));
   for (std::string one; std::getline(told, one, ',');) steps.push_back(std::atof(one.c_str()));
   const auto number = static_cast<std::size_t>(std::atoi(shard.c_str()));
   if (number >= steps.size()) {

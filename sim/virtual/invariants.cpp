@@ -278,9 +278,8 @@ void Invariants::check_bounds(const Simulator& world, PeerNumber peer) {
   if (transferred_) {
     // Where the newest message of a round suffices, no other waits for long.
     const RoundsMode* rounds = node.rounds();
-    const bool few =
-        node.gossip() != nullptr ||
-        (rounds != nullptr && traits_of(rounds->options().rule).newest_suffices);
+    const bool few = node.gossip() != nullptr ||
+                     (rounds != nullptr && traits_of(rounds->options().rule).newest_suffices);
     at_most(world.longest_lane(peer), few ? transfers_max : pieces_max, "a lane");
   }
 }

@@ -15,7 +15,8 @@ constexpr std::size_t peers = 5;
 std::vector<MixRule> rules_that_wait_as_they_may() {
   std::vector<MixRule> all;
   for (MixRule rule : all_rules(peers)) {
-    for (const std::uint64_t staleness : {std::uint64_t{0}, std::uint64_t{2}, unbounded_staleness}) {
+    for (const std::uint64_t staleness :
+         {std::uint64_t{0}, std::uint64_t{2}, unbounded_staleness}) {
       rule.staleness = staleness;
       if (problems_of(rule, peers).empty()) all.push_back(rule);
     }
@@ -56,10 +57,7 @@ class TwoMessages {
 
  private:
   TwoMessages(const MixRule& rule, std::size_t from, std::size_t to, std::uint64_t round)
-      : from_(from),
-        round_(round),
-        receiver_(rule, 6, 1),
-        model_(drawn_models(peers, 6)[to]) {
+      : from_(from), round_(round), receiver_(rule, 6, 1), model_(drawn_models(peers, 6)[to]) {
     Mixer<double> sender(rule, 6, 1);
     MixingLab::Vector x = drawn_models(peers, 6)[from];
     sender.begin_epoch(from, peers, 1, x);

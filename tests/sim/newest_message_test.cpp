@@ -132,8 +132,7 @@ TEST_CASE("who never waits hears what is a few rounds old however slow the links
 
 TEST_CASE("with bounded staleness newer models stand in for older ones and the bound holds",
           "[sim][rounds]") {
-  MixRule rule{.topology = {.kind = TopologyKind::complete},
-               .order = MixOrder::combine_then_adapt};
+  MixRule rule{.topology = {.kind = TopologyKind::complete}, .order = MixOrder::combine_then_adapt};
   rule.staleness = 6;
   const Outcome outcome = over_slow_links(rule);
   CHECK(outcome.whole == peers);

@@ -1,4 +1,4 @@
-// One of four peers at a quarter of the pace: what it costs the others, on functions that are known.
+// What one of four peers at a quarter of the pace costs, on functions that are known.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
