@@ -251,6 +251,7 @@ MixRule draw_rule(Rng& rng) {
 DrawnWorld as_rounds(DrawnWorld world) {
   Rng rng = Rng(world.seed).fork("rounds").fork("rule");
   world.node.mode = ModeKind::rounds;
+  world.node.ring = {};  // Its outer momentum would be part of every state.
   Scenario& scenario = world.scenario;
   if (scenario.dimension > 1000) scenario.dimension = 1 + rng.below(64);
   // A round is some n messages for each neighbour there is.
