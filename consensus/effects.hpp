@@ -34,7 +34,16 @@ struct Transfer {
   TransferId id;
   Payload payload;
   std::uint64_t offset = 0;
+  /// Of no use once there is a newer one like it: of those that wait for one peer and have not
+  /// begun, a lane keeps the newest. What has begun goes on to its end, so something always comes.
+  bool superseded_by_next = false;
 };
+
+/// Whether `waiting`, of which nothing has left yet, is of no use any more beside `newer`, which
+/// goes to the same peer.
+inline bool supersedes(const Transfer& newer, const Transfer& waiting) {
+  return newer.superseded_by_next && waiting.superseded_by_next && waiting.offset == 0;
+}
 
 /// Largest block on a bulk lane.
 inline constexpr std::size_t block_bytes_max = 256 * 1024;

@@ -684,6 +684,8 @@ void BulkLanes::send(Transfer transfer) {
   }
   Lane& lane = found->second;
   std::erase_if(lane.queue, [&](const Transfer& old) { return old.id == transfer.id; });
+  impl_->counters.superseded +=
+      std::erase_if(lane.queue, [&](const Transfer& old) { return supersedes(transfer, old); });
   if (lane.queue.size() < transfers_max) lane.queue.push_back(std::move(transfer));
   if (lane.state == Lane::State::none) {
     impl_->invite(lane);

@@ -58,7 +58,8 @@ class BulkLanes {
   /// An invitation or its answer arrived on the control link of `from`.
   void receive_invite(PeerId from, const LaneInvite& invite);
 
-  /// Streams the transfer, opening a lane first when there is none.
+  /// Streams the transfer, opening a lane first when there is none. What it supersedes, and what
+  /// has not begun to be written, is left out.
   void send(Transfer transfer);
   void cancel(const Cancel& cancel);
 
@@ -76,6 +77,7 @@ class BulkLanes {
   struct Counters {
     std::uint64_t bytes_sent = 0, bytes_received = 0;
     std::uint64_t lanes_opened = 0, lanes_refused = 0;
+    std::uint64_t superseded = 0;  ///< Transfers left out for newer ones.
   };
   Counters counters() const;
 

@@ -314,6 +314,7 @@ Report Host::report() const {
   report.steps = task_.trainer.steps;
   report.lane_bytes_sent = lanes_->counters().bytes_sent;
   report.lane_bytes_received = lanes_->counters().bytes_received;
+  report.messages_superseded = lanes_->counters().superseded;
   report.control_bytes_sent = control_->counters().bytes_sent;
   report.control_bytes_received = control_->counters().bytes_received;
   report.control_messages_sent = control_->counters().messages_sent;
@@ -354,7 +355,11 @@ int Host::run() {
       starting_point(task_, options_.folder / "checkpoints", options_.shard, options_.resume);
   for (const Event& event : point.events) log_.write(now(), event);
   auto* stages = std::get_if<StageReplica>(&point.replica);
-  if (stages != nullptr) stages->set_stand_in(options_.hooks.stand_in);
+  if (stages != nullptr) {
+    stages->set_stand_in(options_.hooks.stand_in);
+  } else {
+    std::get<Replica>(point.replica).set_pace(options_.hooks.pace);
+  }
   if (task_.trainer.threads > 1) {
     std::get<Replica>(point.replica).trainer().step_together(run_in_threads);
   }

@@ -11,6 +11,7 @@
 
 #include "net/identity.hpp"
 #include "peer/config.hpp"
+#include "peer/replica.hpp"
 #include "peer/stage_job.hpp"
 
 namespace gv {
@@ -26,6 +27,7 @@ using EffectsWatcher = std::function<void(const Node&, const NodeEffects&)>;
 struct HostHooks {
   EffectsWatcher watcher;
   PassStandIn stand_in;  ///< Of passes through stages of a pipeline.
+  StepPace pace;         ///< Of local steps and gradients.
 };
 
 /// Signals so soon after a first are the same request, delivered twice: by a launcher and by

@@ -201,6 +201,14 @@ void Replica::update(const Job& job) {
   memory_.settle();
 }
 
+void Replica::at_pace(std::uint64_t steps, const std::function<void()>& make) const {
+  if (pace_) {
+    pace_(steps, make);
+  } else {
+    make();
+  }
+}
+
 JobDone Replica::run(Job job, const Ready& ready) {
   JobDone done{.number = job.number};
   if (job.adopt) adopt(*job.adopt);
@@ -210,7 +218,9 @@ JobDone Replica::run(Job job, const Ready& ready) {
                              .take_steps =
                                  [&](const Trainer::Direct& direct) {
                                    const double learning_rate = trainer_.learning_rate();
-                                   done.score = trainer_.run_steps(job.steps, direct);
+                                   at_pace(job.steps, [&] {
+                                     done.score = trainer_.run_steps(job.steps, direct);
+                                   });
                                    return learning_rate;
                                  }};
   if (job.mix) mixing_->begin(*job.mix, host);
@@ -232,10 +242,11 @@ JobDone Replica::run(Job job, const Ready& ready) {
     });
     done.mix = std::move(job.mix);
   } else if (job.steps > 0) {
-    done.score = trainer_.run_steps(job.steps);
+    at_pace(job.steps, [&] { done.score = trainer_.run_steps(job.steps); });
   }
   if (job.gradient) {
-    done.score = compute(*job.gradient, ready, done.gradient_writable);
+    at_pace(std::max<std::uint64_t>(1, job.gradient->local_steps),
+            [&] { done.score = compute(*job.gradient, ready, done.gradient_writable); });
     done.gradient_samples = job.gradient->all_samples();
   }
   done.step = trainer_.step();

@@ -86,6 +86,10 @@ struct JobDone {
   std::string save_problem;          ///< Why it could not be written; empty if it was.
 };
 
+/// Makes a job's steps, or its gradient, which is as good as one, by calling `make` once; it may
+/// take more time over that than they need.
+using StepPace = std::function<void(std::uint64_t steps, const std::function<void()>& make)>;
+
 /// A trainer with the canary coordinates that follow its parameters through every exchange.
 class Replica {
  public:
@@ -98,6 +102,8 @@ class Replica {
   /// From here on its hyper-parameters are its own, and so a part of its state, and it can be
   /// validated on these samples, of which there is one at least.
   void join_population(std::shared_ptr<const DataSet> held_out);
+  /// For measurements of peers that are slower than their machine. Empty: as fast as it goes.
+  void set_pace(StepPace pace) { pace_ = std::move(pace); }
 
   /// Told, while a job runs, that the gradient it computes is final and writable from an element
   /// on; or, of element 0, that the messages of its round are in the outbox.
@@ -125,6 +131,7 @@ class Replica {
 
  private:
   Score compute(const GradientOrder& order, const Ready& ready, bool& writable);
+  void at_pace(std::uint64_t steps, const std::function<void()>& make) const;
   void update(const Job& job);
   void become(const ReplicaState& state);
   void adopt(const FetchedModel& fetched);
@@ -140,6 +147,7 @@ class Replica {
   OuterStep outer_;
   std::optional<MixRunner> mixing_;
   std::optional<Validation> validation_;
+  StepPace pace_;
   Canary canary_;
   GradientMemory memory_;
 };

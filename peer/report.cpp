@@ -177,6 +177,7 @@ nlohmann::ordered_json rounds_json(const Report& report) {
           {"states_adopted", report.rounds.states_adopted},
           {"messages_sent", report.rounds.messages_sent},
           {"message_bytes", report.rounds.bytes_sent},
+          {"messages_superseded", report.messages_superseded},
           {"messages_refused", report.rounds.messages_refused},
           {"saves", report.saves.written},
           {"save_failures", report.saves.failed},
@@ -342,7 +343,10 @@ void write_metrics(const std::filesystem::path& file, const Report& report) {
     gauge("neighbours", "Peers that this one hears in the round under way.",
           static_cast<double>(report.hears.size()));
     count("rounds_total", "Rounds that this peer has mixed.", report.rounds.rounds);
-    count("round_messages_total", "Messages sent to neighbours.", report.rounds.messages_sent);
+    count("round_messages_total", "Messages made for neighbours.", report.rounds.messages_sent);
+    count("round_messages_superseded_total",
+          "Of those, not sent because a newer one was there before they left.",
+          report.messages_superseded);
     count("round_messages_refused_total", "Messages of neighbours that could not be read.",
           report.rounds.messages_refused);
     count("epochs_total", "Agreements on who works together.", report.rounds.epochs);

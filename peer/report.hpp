@@ -52,6 +52,7 @@ struct Report {
   std::string slowest_from, slowest_to;
   double slowest_latency_s = 0, slowest_bytes_per_second = 0;
   std::uint64_t lane_bytes_sent = 0, lane_bytes_received = 0;
+  std::uint64_t messages_superseded = 0;  ///< In rounds, by newer ones before they left.
   std::uint64_t control_bytes_sent = 0, control_bytes_received = 0;
   std::uint64_t control_messages_sent = 0, control_messages_received = 0;
   std::uint64_t refused_links = 0;  ///< Strangers and disagreeing hellos on the control port.

@@ -163,6 +163,11 @@ MixTraits traits_of(const MixRule& rule) {
     traits.conserves_mean = false;  // One sends a piece and is sent another.
     traits.vectors += 1;
   }
+  // Parts of a sum all count, and so do differences, what the last message lacked, and each piece
+  // of a model that travels in pieces.
+  traits.newest_suffices = rule.staleness > 0 && rule.kind == MixKind::average &&
+                           rule.memory == MixMemory::none &&
+                           rule.correction == MixCorrection::none && rule.fragments == 1;
   return traits;
 }
 

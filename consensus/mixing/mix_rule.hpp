@@ -129,8 +129,11 @@ struct MixTraits {
   bool keeps_equal = false;     ///< Equal models stay equal to the bit.
   bool one_by_one = false;      ///< Each gradient is changed before its step: one step a round.
   bool plain_steps = false;     ///< The rule has its own momentum: the optimiser must be sgd.
-  std::size_t vectors = 0;      ///< Kept, each as long as the model.
-  std::size_t words = 1;        ///< Vectors in one message.
+  /// A message is a model as it was, and no round waits for it in particular: beside a newer one
+  /// of the same peer it is of no use, and need not be sent.
+  bool newest_suffices = false;
+  std::size_t vectors = 0;  ///< Kept, each as long as the model.
+  std::size_t words = 1;    ///< Vectors in one message.
 };
 MixTraits traits_of(const MixRule& rule);
 

@@ -52,6 +52,11 @@ bool ParcelBox::receive(PeerId from, const Block& block) {
   return true;
 }
 
+bool ParcelBox::has_since(PeerId from, std::uint64_t round) const {
+  const auto parcel = whole_.lower_bound({from, round});
+  return parcel != whole_.end() && parcel->first.first == from;
+}
+
 /// The message of this epoch is whole if all of it is there.
 void ParcelBox::settle(const Name& name) {
   Coming& bytes = coming_[key_][name];

@@ -33,8 +33,11 @@ class ParcelBox {
   /// next block of anything: links may bring a block twice, and a message counts once.
   bool receive(PeerId from, const Block& block);
 
-  /// A whole message of this peer and round has come, whether it was taken or not.
-  bool has(PeerId from, std::uint64_t round) const { return whole_.contains({from, round}); }
+  /// A whole message of this peer and round has come, whether it was taken or not, or what comes
+  /// of it is too late.
+  bool has(PeerId from, std::uint64_t round) const { return is_over({from, round}); }
+  /// A whole message of that round or a later one has come.
+  bool has_since(PeerId from, std::uint64_t round) const;
 
   struct Parcel {
     PeerId from{};

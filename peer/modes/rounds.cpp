@@ -33,6 +33,7 @@ RoundsMode::RoundsMode(PeerId self, std::uint64_t session, const CourseOptions& 
     : EpochMode(self, session, course, agreement_options(course, options)),
       session_(session),
       options_(options),
+      newest_suffices_(traits_of(options.rule).newest_suffices),
       states_(self, course.layout_hash, options.state_elements, options.memory),
       box_(
           [this](std::uint64_t round) {
@@ -124,6 +125,7 @@ Problems RoundsMode::adopt(const Ruling& ruling) {
   options_.rule = std::move(switched.rule);
   options_.period = switched.period;
   options_.ruling = ruling;
+  newest_suffices_ = traits_of(options_.rule).newest_suffices;
   return {};
 }
 
@@ -174,8 +176,10 @@ bool RoundsMode::is_complete() const {
   const std::uint64_t staleness = options_.rule.staleness;
   if (staleness > round_) return true;
   const std::uint64_t due = round_ - staleness;
-  return std::ranges::all_of(plan_->turn(rank_, due).in,
-                             [&](const Share& share) { return box_.has(order_[share.from], due); });
+  return std::ranges::all_of(plan_->turn(rank_, due).in, [&](const Share& share) {
+    const PeerId from = order_[share.from];
+    return newest_suffices_ ? box_.has_since(from, due) : box_.has(from, due);
+  });
 }
 
 void RoundsMode::go_on(Time now, Effects& out) {
@@ -207,7 +211,8 @@ void RoundsMode::send(const MixOutbox& outbox, Effects& out) {
       counts_.bytes_sent += message.bytes->size();
       out.transfers.push_back({.to = order_[rank],
                                .id = {self_, epoch_key_, round_},
-                               .payload = {message.bytes, *message.bytes}});
+                               .payload = {message.bytes, *message.bytes},
+                               .superseded_by_next = newest_suffices_});
     }
   }
 }

@@ -21,8 +21,8 @@ struct RoundsCounts {
   std::uint64_t losses = 0;  ///< Times we went on without somebody; several at once are one.
   std::uint64_t states_sent = 0;
   std::uint64_t states_adopted = 0;
-  std::uint64_t messages_sent = 0;
-  std::uint64_t bytes_sent = 0;        ///< In messages.
+  std::uint64_t messages_sent = 0;     ///< Made for somebody; lanes leave out what is superseded.
+  std::uint64_t bytes_sent = 0;        ///< In these.
   std::uint64_t messages_refused = 0;  ///< Of others, which could not be read.
 };
 
@@ -87,6 +87,7 @@ class RoundsMode final : public EpochMode {
 
   std::uint64_t session_;
   RoundsOptions options_;
+  bool newest_suffices_;  ///< Of the rule.
   StateCourier states_;
   ParcelBox box_;
   std::vector<PeerId> order_;  ///< Of the newest epoch, by rank.

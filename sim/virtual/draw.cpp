@@ -275,6 +275,7 @@ void draw_switches(Rng rng, const RoundsOptions& rounds, Scenario& scenario) {
 DrawnWorld as_rounds(DrawnWorld world) {
   Rng rng = Rng(world.seed).fork("rounds").fork("rule");
   world.node.mode = ModeKind::rounds;
+  world.node.ring = {};  // Its outer momentum would be part of every state.
   Scenario& scenario = world.scenario;
   if (scenario.dimension > 1000) scenario.dimension = 1 + rng.below(64);
   // A round is some n messages for each neighbour there is.

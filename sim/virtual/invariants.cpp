@@ -287,8 +287,13 @@ void Invariants::check_bounds(const Simulator& world, PeerNumber peer) {
   if (const GossipMode* gossip = node.gossip()) {
     at_most(gossip->held(), 5 * (n - 1) + 20, "the memories of its exchanges");
   }
-  if (transferred_)
-    at_most(world.longest_lane(peer), node.gossip() ? transfers_max : pieces_max, "a lane");
+  if (transferred_) {
+    // Where the newest message of a round suffices, no other waits for long.
+    const RoundsMode* rounds = node.rounds();
+    const bool few = node.gossip() != nullptr ||
+                     (rounds != nullptr && traits_of(rounds->options().rule).newest_suffices);
+    at_most(world.longest_lane(peer), few ? transfers_max : pieces_max, "a lane");
+  }
 }
 
 void Invariants::check_ghosts(const Simulator& world, PeerNumber peer) {

@@ -41,6 +41,7 @@ struct WorldCounts {
   std::uint64_t damaged = 0;
   std::uint64_t duplicated = 0;
   std::uint64_t happenings = 0;
+  std::uint64_t superseded = 0;  ///< Transfers left out for newer ones before they began.
 };
 
 class Simulator;

@@ -48,6 +48,7 @@ std::string virtual_summary(const Simulator& world, const Tally& tally, const Ho
                {"control_bytes", counts.control_bytes},
                {"messages", counts.messages},
                {"messages_lost", counts.lost},
+               {"messages_superseded", counts.superseded},
                {"exchanges", tally.exchanges()},
                {"events", tally.by_name()},
                {"faults", tally.injected()},

@@ -13,6 +13,7 @@
 
 #include "sim/virtual/pipeline_invariants.hpp"
 #include "sim/virtual/ring_invariants.hpp"
+#include "sim/virtual/rounds_invariants.hpp"
 #include "sim/virtual/trace.hpp"
 
 namespace gv {
@@ -149,13 +150,16 @@ Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
   Invariants invariants;
   RingInvariants lockstep;
   PipelineInvariants pipeline;
+  RoundsInvariants rounds;
   simulator.watch(invariants);
   simulator.watch(lockstep);
   simulator.watch(pipeline);
+  simulator.watch(rounds);
   if (watcher != nullptr) simulator.watch(*watcher);
   const Time end(world.scenario.until);
   const auto broken = [&] {
-    return invariants.violation() || lockstep.violation() || pipeline.violation();
+    return invariants.violation() || lockstep.violation() || pipeline.violation() ||
+           rounds.violation();
   };
   const auto safely = [&](Time until) {
     while (!broken() && !simulator.all_ended() && simulator.counts().events < events_max &&
@@ -179,6 +183,7 @@ Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
   if (invariants.violation()) verdict.violation = invariants.violation();
   if (lockstep.violation()) verdict.violation = lockstep.violation();
   if (pipeline.violation()) verdict.violation = pipeline.violation();
+  if (rounds.violation()) verdict.violation = rounds.violation();
   if (!verdict.violation && simulator.counts().events >= events_max) {
     verdict.violation =
         stuck(simulator, "comes to an end", fmt::format("more than {} events", events_max));

@@ -83,9 +83,7 @@ struct Simulator::World {
   };
 
   struct Stream {
-    TransferId id;
-    Payload payload;
-    std::uint64_t offset = 0;
+    Transfer transfer;
     std::uint32_t from_life = 0;
     std::uint32_t to_life = 0;
   };

@@ -102,9 +102,12 @@ void Simulator::World::transmit(PeerNumber from, Transfer transfer) {
   machines[from].lanes.insert(to);
   machines[to].lanes.insert(from);
   Lane& lane = lanes[pair_key(from, to)];
-  std::erase_if(lane.streams, [&](const Stream& stream) { return stream.id == transfer.id; });
-  lane.streams.push_back({transfer.id, std::move(transfer.payload), transfer.offset,
-                          peers[from].life, peers[to].life});
+  std::erase_if(lane.streams,
+                [&](const Stream& stream) { return stream.transfer.id == transfer.id; });
+  counts.superseded += std::erase_if(lane.streams, [&](const Stream& stream) {
+    return supersedes(transfer, stream.transfer);
+  });
+  lane.streams.push_back({std::move(transfer), peers[from].life, peers[to].life});
   if (lane.pumping) return;
   lane.pumping = true;
   pump(from, to);
@@ -114,30 +117,32 @@ void Simulator::World::pump(PeerNumber from, PeerNumber to) {
   Lane& lane = lanes[pair_key(from, to)];
   while (!lane.streams.empty()) {
     Stream& stream = lane.streams.front();
-    const bool over = stream.offset >= stream.payload.bytes.size();
+    Transfer& transfer = stream.transfer;
+    const bool over = transfer.offset >= transfer.payload.bytes.size();
     if (over || stream.from_life != peers[from].life || stream.to_life != peers[to].life) {
       lane.streams.pop_front();
       continue;
     }
     const std::size_t bytes =
-        std::min<std::size_t>(block_bytes_max, stream.payload.bytes.size() - stream.offset);
+        std::min<std::size_t>(block_bytes_max, transfer.payload.bytes.size() - transfer.offset);
     counts.lane_bytes += bytes;
     const Passage passage = pass(from, to, bytes);
     if (passage.copies == 0 && !passage.damaged && options.node.mode != ModeKind::gossip) {
       queue.push(now + resent_after, Pump{from, to});
       return;
     }
-    const Payload block{stream.payload.owner, stream.payload.bytes.subspan(stream.offset, bytes)};
+    const Payload block{transfer.payload.owner,
+                        transfer.payload.bytes.subspan(transfer.offset, bytes)};
     for (int copy = 0; copy < passage.copies; ++copy) {
       queue.push(passage.arrivals[static_cast<std::size_t>(copy)],
-                 BlockArrival{from, to, stream.to_life, stream.id, stream.offset, block});
+                 BlockArrival{from, to, stream.to_life, transfer.id, transfer.offset, block});
     }
     if (passage.damaged) {
       lane.pumping = false;
       break_lane(from, to);
       return;
     }
-    stream.offset += bytes;
+    transfer.offset += bytes;
     if (passage.sent > now) {
       queue.push(passage.sent, Pump{from, to});
       return;

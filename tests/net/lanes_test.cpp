@@ -48,7 +48,7 @@ class Swarm {
   struct Side {
     std::shared_ptr<LentMemory> lent = LentMemory::make();
     std::unique_ptr<BulkLanes> lanes;
-    std::function<void()> on_block = [] {};
+    std::function<void(const Block&)> on_block = [](const Block&) {};
     std::map<PeerId, std::vector<std::byte>> received;  ///< Blocks, one after the other.
     std::vector<Message> messages;
     std::vector<Event> events;
@@ -109,7 +109,7 @@ class Swarm {
                   auto& so_far = sides_[i].received[from];
                   CHECK(block.offset == so_far.size());
                   so_far.insert(so_far.end(), block.bytes.begin(), block.bytes.end());
-                  sides_[i].on_block();
+                  sides_[i].on_block(block);
                 },
             .message = [this, i](const Envelope& e) { sides_[i].messages.push_back(e.message); },
             .lost = [this, i](PeerId from) { sides_[i].lost.push_back(from); },
@@ -171,6 +171,40 @@ TEST_CASE("models cross whole both ways at once, with words between the blocks")
   CHECK(swarm[0].lanes->counters().lanes_opened == 1);
 }
 
+TEST_CASE("what waits on a lane gives way to a newer one and what has begun does not") {
+  const Security security = GENERATE(Security::unix_socket, Security::plain, Security::tls);
+  Swarm swarm(2, security);
+  constexpr std::uint64_t longest = 5;
+  const auto size_of = [](std::uint64_t number) { return number == longest ? 8UL << 20 : 100UL; };
+  const auto send = [&](std::uint64_t number, bool gives_way) {
+    const auto bytes = pattern(size_of(number), number);
+    swarm[0].lanes->send({.to = peer(1),
+                          .id = {peer(0), 1, number},
+                          .payload = {bytes, std::span(*bytes)},
+                          .superseded_by_next = gives_way});
+  };
+  std::vector<std::uint64_t> came;  // Whole.
+  bool begun = false;
+  swarm[1].on_block = [&](const Block& block) {
+    begun = begun || block.id.number == longest;
+    if (block.offset + block.bytes.size() < size_of(block.id.number)) return;
+    came.push_back(block.id.number);
+    swarm[1].received.clear();
+  };
+  // There is no lane yet, so all of them wait.
+  for (const std::uint64_t number : {1, 2, 3}) send(number, true);
+  send(4, false);
+  send(longest, true);
+  CHECK(swarm[0].lanes->counters().superseded == 3);
+  REQUIRE(swarm.until([&] { return begun; }));
+  for (const std::uint64_t number : {6, 7, 8}) send(number, true);
+  REQUIRE(swarm.until([&] { return came.size() >= 3; }));
+  CHECK(came.front() == 4);
+  CHECK(std::ranges::count(came, longest) == 1);
+  CHECK(came.back() == 8);
+  CHECK(came.size() + swarm[0].lanes->counters().superseded == 8);
+}
+
 TEST_CASE("a partner that ends is noticed, and what it still sent arrives") {
   Swarm swarm(2, Security::automatic);
   swarm.send(0, 1, pattern(1000, 1));
@@ -199,7 +233,7 @@ TEST_CASE("what is lent stays until the partner is done with it") {
   all.insert(all.end(), copied->begin(), copied->end());
   bool kept = true;
   std::weak_ptr<std::pmr::vector<std::byte>> seen = lent;
-  swarm[1].on_block = [&] {
+  swarm[1].on_block = [&](const Block&) {
     const std::size_t so_far = swarm[1].received[peer(0)].size();
     if (so_far <= lent->size()) kept = kept && seen.use_count() > 1;
   };
@@ -223,7 +257,7 @@ TEST_CASE("what is lent over a lane that was given up stays until the partner ha
   Swarm swarm(2, Security::automatic);
   const auto lent = lent_pattern(swarm[0], 3 << 20, 1);
   bool kept = false;
-  swarm[1].on_block = [&] {
+  swarm[1].on_block = [&](const Block&) {
     if (kept) return;
     swarm[0].lanes->forget(peer(1));
     kept = lent.use_count() > 1;  // More blocks may have been told of than were read.

@@ -1,0 +1,162 @@
+// Rounds over links that are slower than they: the newest message counts, or each of them does.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "peer/modes/parcel_box.hpp"
+#include "sim/virtual/simulator.hpp"
+#include "tests/sim/worlds.hpp"
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t peers = 6;
+constexpr std::uint64_t seed = 11;
+constexpr std::uint64_t budget = 400;
+/// Parameters of the model: a message takes a link of this bandwidth three rounds of 20 ms.
+constexpr std::size_t dimension = 4096;
+constexpr std::size_t message_bytes = 4 * dimension + 16;
+constexpr double bandwidth_mbit = 8e-6 * message_bytes / 0.060;
+
+/// How old what is mixed is, in rounds of the peer that mixes it.
+class Ages : public Watcher {
+ public:
+  void on_effects(const Simulator&, PeerNumber, const NodeEffects& effects) override {
+    for (const Transfer& transfer : effects.transfers) {
+      sent += transfer.payload.bytes.size() == message_bytes;
+    }
+  }
+  void on_job(const Simulator&, PeerNumber, const Job& job) override {
+    if (!job.mix || !job.mix->ends) return;
+    for (const MixParcel& parcel : job.mix->arrived) {
+      ++arrived;
+      if (parcel.round > *job.mix->ends) continue;
+      oldest = std::max(oldest, *job.mix->ends - parcel.round);
+    }
+  }
+  std::uint64_t sent = 0;
+  std::uint64_t arrived = 0;
+  std::uint64_t oldest = 0;
+};
+
+struct Outcome {
+  std::uint64_t oldest = 0;
+  std::uint64_t arrived = 0;
+  std::uint64_t sent = 0;        ///< Messages made for somebody.
+  std::uint64_t superseded = 0;  ///< And left out.
+  std::size_t whole = 0;         ///< Peers whose budget is done.
+  double rounds_a_second = 0;
+  double furthest = 0;  ///< Of a model from the common optimum.
+};
+
+Outcome over_slow_links(const MixRule& rule) {
+  Simulator::Options options = small_world(peers, seed, dimension);
+  options.node.mode = ModeKind::rounds;
+  options.node.course.wait_for_peers = peers;
+  options.node.course.steps = budget;
+  options.node.rounds.rule = rule;
+  options.node.rounds.state_elements = dimension;
+  options.scenario.links = {every_link({.latency = 5ms, .bandwidth = bandwidth_mbit})};
+  const QuadraticSpec spec{.dimension = dimension, .noise = 0, .disagreement = 0.01};
+  Simulator world(options, [&](std::size_t peer) {
+    auto workload = quadratic_workload(spec, peer);
+    workload->mix_by(rule, seed);
+    return workload;
+  });
+  Ages ages;
+  world.watch(ages);
+  const auto is_done = [&](PeerNumber number) {
+    const auto& work = world.peer(number).work;
+    return work && work->step() >= budget;
+  };
+  do {
+    world.run(world.now() + 100ms);
+  } while (world.now() < Time(2min) && !(is_done(0) && is_done(1) && is_done(2)));
+  Outcome outcome{.rounds_a_second = budget / seconds(world.now().time_since_epoch())};
+  world.run(world.now() + 20s);
+  const std::vector<double> optimum = common_optimum(spec, peers);
+  for (PeerNumber number = 0; number < peers; ++number) {
+    outcome.whole += is_done(number);
+    const auto& peer = world.peer(number);
+    double squares = 0;
+    for (std::size_t k = 0; k < dimension; ++k) {
+      squares += std::pow(peer.work->parameters()[k] - optimum[k], 2);
+    }
+    outcome.furthest = std::max(outcome.furthest, std::sqrt(squares));
+  }
+  outcome.sent = ages.sent;
+  outcome.oldest = ages.oldest;
+  outcome.arrived = ages.arrived;
+  outcome.superseded = world.counts().superseded;
+  return outcome;
+}
+
+}  // namespace
+
+TEST_CASE("a message that comes again long after it was taken is not taken again", "[unit]") {
+  constexpr PeerId sender{7};
+  constexpr std::uint64_t key = 3;
+  const std::vector<std::byte> bytes(10);
+  ParcelBox box([](std::uint64_t) { return std::size_t{10}; });
+  box.enter(key);
+  for (std::uint64_t round = 0; round < 200; ++round) {
+    CHECK(box.receive(sender, {{sender, key, round}, 0, bytes}));
+    CHECK(box.take(round).size() == 1);
+    box.forget_before(round + 1);
+    for (std::uint64_t again = 0; again <= round; ++again) {
+      CHECK_FALSE(box.receive(sender, {{sender, key, again}, 0, bytes}));
+    }
+    CHECK(box.take(round).empty());
+  }
+}
+
+TEST_CASE("who never waits hears what is a few rounds old however slow the links",
+          "[sim][rounds]") {
+  MixRule rule{.topology = {.kind = TopologyKind::exponential},
+               .order = MixOrder::combine_then_adapt};
+  rule.staleness = unbounded_staleness;
+  rule.weigh_by_age = true;
+  const Outcome outcome = over_slow_links(rule);
+  CHECK(outcome.whole == peers);
+  CHECK(outcome.rounds_a_second > 40);
+  // One under way for three rounds, one that waited for as long at most, and peers that drift apart
+  // by some rounds. Without leaving any out it would be two rounds more with every three.
+  CHECK(outcome.oldest <= 12);
+  // Two of three, on each link.
+  CHECK(outcome.superseded > outcome.sent / 2);
+  CHECK(outcome.superseded < outcome.sent * 3 / 4);
+  CHECK(outcome.arrived > outcome.sent / 4);
+}
+
+TEST_CASE("with bounded staleness newer models stand in for older ones and the bound holds",
+          "[sim][rounds]") {
+  MixRule rule{.topology = {.kind = TopologyKind::complete}, .order = MixOrder::combine_then_adapt};
+  rule.staleness = 6;
+  const Outcome outcome = over_slow_links(rule);
+  CHECK(outcome.whole == peers);
+  CHECK(outcome.superseded > 0);
+  CHECK(outcome.oldest <= rule.staleness + 1);
+  // The links carry 16 messages a second each.
+  CHECK(outcome.rounds_a_second > 30);
+}
+
+TEST_CASE("where every message counts every message is sent", "[sim][rounds]") {
+  MixRule pushes{.topology = {.kind = TopologyKind::one_peer_exponential},
+                 .kind = MixKind::push_sum};
+  pushes.staleness = 1;
+  const MixRule waits{.order = MixOrder::combine_then_adapt};
+  for (const MixRule& rule : {pushes, waits}) {
+    const Outcome outcome = over_slow_links(rule);
+    INFO(to_string(rule.kind));
+    CHECK(outcome.whole == peers);
+    CHECK(outcome.superseded == 0);
+    // But for those of the last rounds, which nobody mixes any more.
+    CHECK(outcome.arrived + 4 * peers >= outcome.sent);
+    // Sums whose parts were lost would be far off: all begin 64 away.
+    CHECK(outcome.furthest < 1);
+  }
+}
+
+}  // namespace gv
