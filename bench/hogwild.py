@@ -17,9 +17,9 @@ import sys
 from gossip_cost import config_text, samples_per_second
 
 
-def with_threads(base, threads):
+def with_threads(base, threads, period):
     """The base config, endless, alone, with plain SGD in so many threads."""
-    text = config_text(base, 16, 0.0)
+    text = config_text(base, period, 0.0)
     text = re.sub(r"(?m)^(optimizer|momentum)\s*=.*\n", "", text)
     return re.sub(r"(?m)^\[train\].*\n", f'[train]\noptimizer = "sgd"\nthreads = {threads}\n', text)
 
@@ -29,6 +29,7 @@ def main():
     parser.add_argument("--binary", default="build/release/grapevine")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--config", default="fashion-mlp.toml", help="in configs/")
+    parser.add_argument("--period", type=int, default=256, help="steps; threads meet twice in each")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--warm-up", type=float, default=2, help="seconds")
     parser.add_argument("--window", type=float, default=8, help="seconds")
@@ -42,8 +43,9 @@ def main():
         pace = {}
         order = (1, arguments.threads)
         for threads in order if repeat % 2 == 0 else order[::-1]:
+            config = with_threads(base, threads, arguments.period)
             pace[threads] = samples_per_second(
-                arguments.binary, with_threads(base, threads), 1, arguments.warm_up, arguments.window)
+                arguments.binary, config, 1, arguments.warm_up, arguments.window)
         ratios.append(pace[arguments.threads] / pace[1])
         print(f"{arguments.threads} threads {pace[arguments.threads]:9.0f} samples/s"
               f"  1 thread {pace[1]:9.0f}  ratio {ratios[-1]:.3f}", flush=True)

@@ -15,15 +15,14 @@ namespace {
 using Shared = std::atomic_ref<float>;
 static_assert(Shared::is_always_lock_free);
 
-void copy(std::span<float> x, std::vector<float>& out) {
-  for (std::size_t i = 0; i < x.size(); ++i) out[i] = Shared(x[i]).load(std::memory_order_relaxed);
+void copy(float* x, float* out, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) out[i] = Shared(x[i]).load(std::memory_order_relaxed);
 }
 
 /// `own` becomes what is stored, so that the next gradient needs no pass of its own for a copy:
 /// what another core has written since is fetched once a step and not twice.
-void descend(std::span<float> x, const std::vector<float>& gradient, float rate, float decay,
-             std::vector<float>& own) {
-  for (std::size_t i = 0; i < x.size(); ++i) {
+void descend(float* x, const float* gradient, float* own, std::size_t n, float rate, float decay) {
+  for (std::size_t i = 0; i < n; ++i) {
     Shared shared(x[i]);
     const float before = shared.load(std::memory_order_relaxed);
     const float change = rate * (gradient[i] + decay * before);
@@ -58,9 +57,9 @@ struct Hogwild::Impl {
     const Batch batch = worker.sampler.batch(position, spec.batch);
     Rng rng = Rng(spec.seed).fork(spec.peer).fork("dropout").fork(number);
     worker.score += worker.model.gradient(worker.parameters, batch, worker.gradient, rng);
-    descend(x, worker.gradient,
+    descend(x.data(), worker.gradient.data(), worker.parameters.data(), x.size(),
             static_cast<float>(learning_rate(schedule, spec.batch, number, spec.steps)),
-            static_cast<float>(spec.optimizer.weight_decay), worker.parameters);
+            static_cast<float>(spec.optimizer.weight_decay));
   }
 };
 
@@ -87,7 +86,7 @@ Score Hogwild::run(std::span<float> parameters, const ScheduleSpec& schedule, st
   std::atomic<std::uint64_t> next{0};
   own.together(own.workers.size(), [&](std::size_t number) {
     Impl::Worker& worker = own.workers[number];
-    copy(parameters, worker.parameters);
+    copy(parameters.data(), worker.parameters.data(), parameters.size());
     for (;;) {
       const std::uint64_t i = next.fetch_add(1, std::memory_order_relaxed);
       if (i >= count) return;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <latch>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -18,9 +19,16 @@ void one_after_the_other(std::size_t count, const std::function<void(std::size_t
   for (std::size_t i = 0; i < count; ++i) work(i);
 }
 
+/// All begin together, or the first would be done before the last is there.
 void at_once(std::size_t count, const std::function<void(std::size_t)>& work) {
+  std::latch begin(static_cast<std::ptrdiff_t>(count));
   std::vector<std::jthread> threads;
-  for (std::size_t i = 0; i < count; ++i) threads.emplace_back([&work, i] { work(i); });
+  for (std::size_t i = 0; i < count; ++i) {
+    threads.emplace_back([&, i] {
+      begin.arrive_and_wait();
+      work(i);
+    });
+  }
 }
 
 std::shared_ptr<const DataSet> blobs() {
@@ -80,17 +88,17 @@ TEST_CASE("the budget ends for steps at once as for others") {
 }
 
 TEST_CASE("an epoch of steps at once takes every sample once") {
-  constexpr std::size_t samples = 64;
+  constexpr std::size_t samples = 512;
   TrainerSpec spec = spec_of(linear(1), 4);
   spec.model.loss = LossKind::squared;
   spec.optimizer.weight_decay = 0;
-  spec.batch = 4;
-  for (int repeat = 0; repeat < 50; ++repeat) {
+  spec.batch = 1;
+  for (int repeat = 0; repeat < 30; ++repeat) {
     Trainer shared(spec, one_hot(samples));
     const std::vector<float> before(shared.parameters().begin(), shared.parameters().end());
     shared.step_together(at_once);
     // So many samples in all, and none of them left out: each was taken once.
-    CHECK(shared.run_steps(samples / 4).samples == samples);
+    CHECK(shared.run_steps(samples).samples == samples);
     std::size_t moved = 0;
     for (std::size_t i = 0; i < samples; ++i) moved += shared.parameters()[i] != before[i] ? 1 : 0;
     REQUIRE(moved == samples);
