@@ -3,7 +3,6 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "peer/modes/parcel_box.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "tests/sim/worlds.hpp"
 
@@ -94,23 +93,6 @@ Outcome over_slow_links(const MixRule& rule) {
 }
 
 }  // namespace
-
-TEST_CASE("a message that comes again long after it was taken is not taken again", "[unit]") {
-  constexpr PeerId sender{7};
-  constexpr std::uint64_t key = 3;
-  const std::vector<std::byte> bytes(10);
-  ParcelBox box([](std::uint64_t) { return std::size_t{10}; });
-  box.enter(key);
-  for (std::uint64_t round = 0; round < 200; ++round) {
-    CHECK(box.receive(sender, {{sender, key, round}, 0, bytes}));
-    CHECK(box.take(round).size() == 1);
-    box.forget_before(round + 1);
-    for (std::uint64_t again = 0; again <= round; ++again) {
-      CHECK_FALSE(box.receive(sender, {{sender, key, again}, 0, bytes}));
-    }
-    CHECK(box.take(round).empty());
-  }
-}
 
 TEST_CASE("who never waits hears what is a few rounds old however slow the links",
           "[sim][rounds]") {
