@@ -172,7 +172,7 @@ TEST_CASE("the bytes of a frame do not change by accident", "[unit]") {
   for (const Frame& frame : one_of_each()) {
     for (const std::byte byte : encode(frame)) all += std::to_integer<char>(byte);
   }
-  CHECK(stable_hash(all) == 0xb2b606b44e855edfULL);
+  CHECK(stable_hash(all) == 0xca49e03349f815e4ULL);
 }
 
 TEST_CASE("every truncation of every kind is refused", "[unit]") {
@@ -318,12 +318,22 @@ TEST_CASE("an enumeration out of range is refused", "[unit]") {
     nack[end - 31] = static_cast<std::byte>(value);
     CHECK(decode(nack).frame.has_value() == (value <= static_cast<int>(MemberState::left)));
 
-    // A start ends with algorithm, a peer (8 bytes), a link of a peer (8) and two floats, and the
-    // number of duties (4).
+    // A start ends with algorithm, a peer (8 bytes), a link of a peer (8) and two floats, the number
+    // of duties (4), and the number (8) and the length (4) of a ruling.
     Bytes start = encode(Message(Start{}));
-    start[start.size() - 29] = static_cast<std::byte>(value);
+    start[start.size() - 41] = static_cast<std::byte>(value);
     CHECK(decode(start).frame.has_value() == (value <= static_cast<int>(ReduceAlgorithm::tree)));
   }
+}
+
+TEST_CASE("a ruling longer than others take is refused on both sides", "[unit]") {
+  const Ruling longest{.number = 3, .settings = std::string(ruling_bytes_max, 'x')};
+  const auto read = decode(encode(Message(Confirm{.ruling = longest})));
+  REQUIRE(read.frame);
+  CHECK(std::get<Confirm>(std::get<Message>(*read.frame)).ruling == longest);
+  Ruling longer = longest;
+  longer.settings += 'x';
+  CHECK_THROWS_AS(encode(Message(Start{.ruling = longer})), ArchiveError);
 }
 
 TEST_CASE("hyper-parameters that nobody can train with are refused on both sides", "[unit]") {
