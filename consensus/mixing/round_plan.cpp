@@ -26,7 +26,7 @@ void draw_partners(Mixing& mixing, Partners partners, Rng rng) {
   }
   for (std::size_t i = 0; i < mixing.size(); ++i) {
     std::ranges::sort(heard[i]);
-    heard[i].erase(std::ranges::unique(heard[i]).begin(), heard[i].end());
+    heard[i].erase(std::unique(heard[i].begin(), heard[i].end()), heard[i].end());
   }
   for (std::size_t i = 0; i < mixing.size(); ++i) {
     mixing[i].clear();

@@ -67,7 +67,8 @@ std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
       }
     }
     std::ranges::sort(carrier.stages);
-    carrier.stages.erase(std::ranges::unique(carrier.stages).begin(), carrier.stages.end());
+    carrier.stages.erase(std::unique(carrier.stages.begin(), carrier.stages.end()),
+                         carrier.stages.end());
     carriers.push_back(std::move(carrier));
   }
   StagePlan plan{.standing = *standing, .duties = {}};

@@ -41,6 +41,11 @@ constexpr std::size_t quick_samples = 2000;
 /// Budget of peers that compute nothing and were given none: they go on until time is up.
 constexpr std::uint64_t endless_steps = std::uint64_t{1} << 40;
 
+/// One of the summary.
+void line(std::string_view name, const std::string& value) {
+  fmt::print("{:<22} {}\n", name, value);
+}
+
 int fail(const Problems& problems) {
   for (const Problem& problem : problems) fmt::print(stderr, "{}\n", to_string(problem));
   return 2;
@@ -210,6 +215,7 @@ class Run {
   std::vector<float> assembled(const Simulator& world) const;
   void show_progress(const CurvePoint& point);
   void print_runs(const PipelineOptions& options) const;
+  void print_exchanges() const;
   void print_population(std::span<const PeerSummary> peers) const;
   std::vector<PeerSummary> peers_of(const Simulator& world);
   double wall_s() const { return std::chrono::duration<double>(Clock::now() - began_).count(); }
@@ -301,9 +307,11 @@ void Run::show_progress(const CurvePoint& point) {
   const double wall = std::chrono::duration<double>(now - began_).count();
   fmt::print(
       "{}{:8.1f} s virtual ({:.0f} times real)  {:.0f} peers up  step {:.0f}  "
-      "{:.0f} exchanges  {}  spread {:.3g}{}",
+      "{}{}  spread {:.3g}{}",
       terminal_ ? "\r\x1b[K" : "", point.time_s, point.time_s / std::max(wall, 1e-9), point.peers,
-      point.steps, point.exchanges,
+      point.steps,
+      config_.run.mode == ModeKind::gossip ? fmt::format("{:.0f} exchanges  ", point.exchanges)
+                                           : std::string(),
       scenario_.work == WorkKind::training ? fmt::format("accuracy {:.2f} %", 100 * point.accuracy)
                                            : fmt::format("loss {:.4g}", point.loss),
       point.spread, terminal_ ? "" : "\n");
@@ -431,6 +439,21 @@ std::vector<PeerSummary> Run::peers_of(const Simulator& world) {
   return peers;
 }
 
+void Run::print_exchanges() const {
+  line("exchanges",
+       fmt::format("{:.0f} in {:.3g} s each; {} refused, {} aborted, {} undecided",
+                   tally_.exchanges(), tally_.exchange_seconds(), tally_.events("exchange_refused"),
+                   tally_.events("exchange_aborted"), tally_.events("exchange_undecided")));
+  if (!tally_.by_reason().empty()) {
+    std::string text;
+    for (const auto& [what, count] : tally_.by_reason()) {
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", what, count);
+    }
+    line("reasons", text);
+  }
+  line("staleness", fmt::format("{:.1f} steps between the two sides", tally_.staleness()));
+}
+
 void Run::print_summary(const Simulator& world, const CurvePoint& last,
                         std::span<const PeerSummary> peers) {
   const double wall = wall_s();
@@ -447,9 +470,6 @@ void Run::print_summary(const Simulator& world, const CurvePoint& last,
     spent.stopped += peer.spent.stopped;
     spent.down += peer.spent.down;
   }
-  const auto line = [](const std::string& name, const std::string& value) {
-    fmt::print("{:<22} {}\n", name, value);
-  };
   if (scenario_.work == WorkKind::training) {
     line("mean model", fmt::format("{:.2f} %  loss {:.4f}", 100 * last.accuracy, last.loss));
     if (stages_ == 0) line("worst peer", fmt::format("{:.2f} %", 100 * worst));
@@ -474,18 +494,10 @@ void Run::print_summary(const Simulator& world, const CurvePoint& last,
   line("steps", fmt::format("{} by all peers", tally_.steps()));
   if (stages_ > 0) print_runs(world.options().node.pipeline);
   if (config_.gossip.population.is_on()) print_population(peers);
-  line("exchanges",
-       fmt::format("{:.0f} in {:.3g} s each; {} refused, {} aborted, {} undecided",
-                   tally_.exchanges(), tally_.exchange_seconds(), tally_.events("exchange_refused"),
-                   tally_.events("exchange_aborted"), tally_.events("exchange_undecided")));
-  if (!tally_.by_reason().empty()) {
-    std::string text;
-    for (const auto& [what, count] : tally_.by_reason()) {
-      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", what, count);
-    }
-    line("reasons", text);
+  if (config_.run.mode == ModeKind::gossip) print_exchanges();
+  if (const std::uint64_t switches = tally_.events("algorithm_switched"); switches > 0) {
+    line("switches", fmt::format("{} times that a peer began to go by other settings", switches));
   }
-  line("staleness", fmt::format("{:.1f} steps between the two sides", tally_.staleness()));
   const WorldCounts& counts = world.counts();
   line("messages", fmt::format("{} ({} lost, {} twice, {} damaged; blocks included)",
                                counts.messages, counts.lost, counts.duplicated, counts.damaged));
