@@ -213,16 +213,15 @@ JobDone Replica::run(Job job, const Ready& ready) {
   JobDone done{.number = job.number};
   if (job.adopt) adopt(*job.adopt);
   if (job.become) become(*job.become);
-  const MixRunner::Host host{.parameters = trainer_.live_parameters(),
-                             .go_on_at = [this](std::uint64_t step) { trainer_.go_on_at(step); },
-                             .take_steps =
-                                 [&](const Trainer::Direct& direct) {
-                                   const double learning_rate = trainer_.learning_rate();
-                                   at_pace(job.steps, [&] {
-                                     done.score = trainer_.run_steps(job.steps, direct);
-                                   });
-                                   return learning_rate;
-                                 }};
+  const MixRunner::Host host{
+      .parameters = trainer_.live_parameters(),
+      .go_on_at = [this](std::uint64_t step) { trainer_.go_on_at(step); },
+      .take_steps =
+          [&](const Trainer::Direct& direct) {
+            const double learning_rate = trainer_.learning_rate();
+            at_pace(job.steps, [&] { done.score = trainer_.run_steps(job.steps, direct); });
+            return learning_rate;
+          }};
   if (job.mix) mixing_->begin(*job.mix, host);
   const std::uint64_t before = trainer_.step();
   if (job.update) update(job);

@@ -318,8 +318,8 @@ TEST_CASE("an enumeration out of range is refused", "[unit]") {
     nack[end - 31] = static_cast<std::byte>(value);
     CHECK(decode(nack).frame.has_value() == (value <= static_cast<int>(MemberState::left)));
 
-    // A start ends with algorithm, a peer (8 bytes), a link of a peer (8) and two floats, the number
-    // of duties (4), and the number (8) and the length (4) of a ruling.
+    // A start ends with algorithm, a peer (8 bytes), a link of a peer (8) and two floats, the
+    // number of duties (4), and the number (8) and the length (4) of a ruling.
     Bytes start = encode(Message(Start{}));
     start[start.size() - 41] = static_cast<std::byte>(value);
     CHECK(decode(start).frame.has_value() == (value <= static_cast<int>(ReduceAlgorithm::tree)));
