@@ -126,8 +126,12 @@ FaultRule draw_fault(Rng& rng, const Scenario& scenario, double length) {
       break;
   }
   if (!has_two_ends(rule.kind)) rule.to = PeerSet::everyone();
-  // Whoever comes late must not be everybody: somebody has to be there.
-  if (rule.kind == FaultKind::join || rule.kind == FaultKind::leave) {
+  // Whoever comes late or goes for good must not be everybody: somebody has to be there.
+  const bool comes_back = rule.kind == FaultKind::leave && rng.chance(0.5);
+  if (comes_back) {
+    rule.lasts = seconds_between(rng, 0.2, 5);
+    rule.every = seconds_between(rng, 1, 10);
+  } else if (rule.kind == FaultKind::join || rule.kind == FaultKind::leave) {
     const std::size_t last = scenario.peers - 1;
     rule.peers = {.ranges = {{last, last}}};
     rule.every = {};
