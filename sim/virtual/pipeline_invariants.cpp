@@ -262,7 +262,10 @@ void PipelineInvariants::secure(const Simulator& world, const Epoch& epoch,
       const PipelineMode* mode = mode_of(world, keeper);
       const auto later = copies.upper_bound(operation);
       const bool has_died = mode == nullptr || !record(keeper).epochs.contains(epoch.key());
-      if (has_died || later == copies.begin()) continue;
+      // Whoever slept may make the operation when the others have long gone on without it.
+      const std::uint64_t now_in = record(keeper).epoch;
+      const bool has_gone_on = now_in != 0 && now_in != epoch.key();
+      if (has_died || has_gone_on || later == copies.begin()) continue;
       const std::uint64_t newest = *std::prev(later);
       const bool has_it =
           std::ranges::any_of(mode->agreement().claims(), [&](const StageClaim& claim) {
