@@ -364,9 +364,12 @@ bool PipelineRun::receive(PeerId from, const Block& block, Effects& out) {
         return true;
       }
     }
-    // Of the next run, which whoever sent it has begun already.
+    // Of the next run, which whoever sent it has begun already; what comes again is of none.
+    const std::uint64_t ahead =
+        (PieceName::of(block.id.number).operation - operation_) % PieceName::operations;
+    const bool is_next = ahead == 1 || (ahead == 0 && !begun_);
     const bool fits = block.offset == 0 && held_bytes_ + block.bytes.size() <= held_max;
-    if (!fits) return false;
+    if (!is_next || !fits) return false;
     held_bytes_ += block.bytes.size();
     held_.push_back({from, block.id, {block.bytes.begin(), block.bytes.end()}});
     return true;

@@ -319,6 +319,9 @@ DrawnWorld as_pipeline(DrawnWorld world) {
   std::erase_if(scenario.faults, [&](const FaultRule& fault) {
     return is_nobody(fault.peers) || is_nobody(fault.to);
   });
+  for (FaultRule& fault : scenario.faults) {  // Stages of virtual peers have no checkpoints.
+    if (fault.kind == FaultKind::leave && fault.lasts > Duration{}) fault.kind = FaultKind::kill;
+  }
   PipelineOptions& pipeline = world.node.pipeline = {};
   const std::size_t stages = 1 + rng.below(4);
   pipeline.kind = one_of<PipelineKind>(
