@@ -62,10 +62,10 @@ std::unique_ptr<Workload> stage_workload(StageReplica replica);
 /// are said to be: 1 for each micro-batch.
 std::unique_ptr<Workload> idle_stage_workload(std::vector<StageSize> sizes);
 
-/// Peer i minimises f_i(x) = 1/2 sum_k h_k (x_k - c_ik)^2 by plain gradient descent, with noise of
-/// a given deviation in every gradient. The curvatures h_k rise geometrically from 0.1 to 1. The
-/// sum over peers has its optimum at the mean of the c_i, so bias and variance of any rule are
-/// exact.
+/// Peer i minimises f_i(x) = 1/2 sum_k h_k (x_k - c_ik)^2 by plain gradient descent, with uniform
+/// noise of a given deviation in every gradient. The curvatures h_k rise geometrically from 0.1
+/// to 1. The sum over peers has its optimum at the mean of the c_i, so bias and variance of any
+/// rule are exact.
 struct QuadraticSpec {
   std::size_t dimension = 64;
   double learning_rate = 0.1;
