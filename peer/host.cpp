@@ -227,10 +227,10 @@ void Host::carry_out(NodeEffects& effects) {
   }
 }
 
-/// What we have heard of last is what we go by when we are started again.
+/// What we go by is what we go by when we are started again.
 void Host::keep_ruling() {
   if (node_->rounds() == nullptr) return;
-  const Ruling& ruling = node_->rounds()->agreement().ruling();
+  const Ruling& ruling = node_->rounds()->options().ruling;
   if (ruling <= ruling_) return;
   ruling_ = ruling;
   if (!write_ruling(options_.folder, ruling_)) log_.write(now(), {.name = "ruling_not_written"});
@@ -533,6 +533,32 @@ void Host::write_result() const {
   std::ofstream(options_.folder / "result.json") << result.dump(1) << '\n';
 }
 
+/// A peer that goes on in rounds goes by what it had switched to; one that begins anew forgets it.
+Problems begin_with_ruling(const HostOptions& options, Config& config, Ruling& ruling) {
+  if (config.run.mode != ModeKind::rounds) return {};
+  Problem problem{.place = (options.folder / "ruling").string(),
+                  .remedy = "remove the file, and the peer goes by its config"};
+  if (!options.resume) {
+    if (write_ruling(options.folder, {})) return {};
+    problem.reason = "is of an earlier run and cannot be removed";
+    return {problem};
+  }
+  const std::optional<Ruling> kept = read_ruling(options.folder);
+  if (!kept) {
+    problem.reason = "is damaged, so what the swarm had switched to is not known";
+    return {problem};
+  }
+  if (kept->number == 0) return {};
+  SwitchedRounds switched = switched_rounds(config, kept->settings);
+  if (!switched.problems.empty()) {
+    problem.reason = to_string(switched.problems.front());
+    return {problem};
+  }
+  ruling = *kept;
+  config.rounds.rule = std::move(switched.rule);
+  return {};
+}
+
 }  // namespace
 
 int run_peer(const HostOptions& options) {
@@ -541,19 +567,9 @@ int run_peer(const HostOptions& options) {
     std::filesystem::create_directories(options.folder);
     Config config = options.config;
     Ruling ruling;
-    if (config.run.mode == ModeKind::rounds) {
-      if (options.resume) ruling = read_ruling(options.folder).value_or(Ruling{});
-      write_ruling(options.folder, ruling);
-    }
-    if (ruling.number > 0) {
-      SwitchedRounds switched = switched_rounds(config, ruling.settings);
-      if (!switched.problems.empty()) {
-        print({{.place = (options.folder / "ruling").string(),
-                .reason = to_string(switched.problems.front()),
-                .remedy = "remove the file, and the peer goes by its config"}});
-        return 2;
-      }
-      config.rounds.rule = switched.rule;
+    if (const Problems problems = begin_with_ruling(options, config, ruling); !problems.empty()) {
+      print(problems);
+      return 2;
     }
     Task task = load_task(config, options.shard);
     if (!task.problems.empty()) {

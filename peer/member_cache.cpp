@@ -2,8 +2,9 @@
 #include "peer/member_cache.hpp"
 
 #include <fstream>
-#include <system_error>
 #include <utility>
+
+#include "peer/replace_file.hpp"
 
 namespace gv {
 namespace {
@@ -27,15 +28,9 @@ std::vector<std::string> MemberCache::read() const {
 void MemberCache::write(const std::vector<std::string>& addresses) {
   // An empty list says that we are alone now, not that those we knew will never be back.
   if (addresses.empty() || addresses == written_) return;
-  const std::filesystem::path temporary = file_.string() + ".new";
-  {
-    std::ofstream out(temporary, std::ios::trunc);
-    for (const std::string& address : addresses) out << address << '\n';
-    if (!out) return;
-  }
-  std::error_code error;
-  std::filesystem::rename(temporary, file_, error);
-  if (!error) written_ = addresses;
+  std::string text;
+  for (const std::string& address : addresses) text += address + '\n';
+  if (replace_file(file_, text)) written_ = addresses;
 }
 
 }  // namespace gv

@@ -164,8 +164,8 @@ void Node::settle(Time now, NodeEffects& out) {
   }
 }
 
-Problems Node::rule(Time now, std::string_view settings, NodeEffects& out) {
-  Problems problems = mode_->rule(now, settings);
+Problems Node::switch_to(Time now, std::string_view settings, NodeEffects& out) {
+  Problems problems = mode_->switch_to(now, settings);
   settle(now, out);
   return problems;
 }

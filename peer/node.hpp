@@ -68,8 +68,8 @@ class Node {
   void tick(Time now, NodeEffects& out);
   Time deadline() const;
 
-  /// From an agreed round on all are to go by these settings (Mode::rule).
-  Problems rule(Time now, std::string_view settings, NodeEffects& out);
+  /// From an agreed round on all are to go by these settings (Mode::switch_to).
+  Problems switch_to(Time now, std::string_view settings, NodeEffects& out);
 
   /// Ends training after the job under way, with a checkpoint and a word to the others.
   void leave(Time now, NodeEffects& out);

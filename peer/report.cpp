@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string_view>
-#include <system_error>
+
+#include "peer/replace_file.hpp"
 
 namespace gv {
 
@@ -388,14 +388,7 @@ void write_metrics(const std::filesystem::path& file, const Report& report) {
   for (const auto& entry : report.members) alive += entry.first.state == MemberState::alive;
   gauge("members_alive", "Members thought alive, the peer itself included.", alive);
 
-  const std::filesystem::path temporary = file.string() + ".new";
-  {
-    std::ofstream out(temporary, std::ios::trunc);
-    out << text;
-    if (!out) return;
-  }
-  std::error_code ignored;
-  std::filesystem::rename(temporary, file, ignored);
+  replace_file(file, text);
 }
 
 }  // namespace gv

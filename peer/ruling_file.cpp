@@ -6,6 +6,8 @@
 #include <string>
 #include <system_error>
 
+#include "peer/replace_file.hpp"
+
 namespace gv {
 namespace {
 
@@ -14,6 +16,8 @@ constexpr const char* file_name = "ruling";
 }  // namespace
 
 std::optional<Ruling> read_ruling(const std::filesystem::path& folder) {
+  std::error_code error;
+  if (!std::filesystem::exists(folder / file_name, error)) return Ruling{};
   std::ifstream in(folder / file_name);
   Ruling ruling;
   if (!(in >> ruling.number) || in.get() != '\n' || ruling.number == 0) return std::nullopt;
@@ -23,19 +27,11 @@ std::optional<Ruling> read_ruling(const std::filesystem::path& folder) {
 }
 
 bool write_ruling(const std::filesystem::path& folder, const Ruling& ruling) {
+  if (ruling.number > 0) {
+    return replace_file(folder / file_name, std::to_string(ruling.number) + '\n' + ruling.settings);
+  }
   std::error_code error;
-  const std::filesystem::path file = folder / file_name;
-  if (ruling.number == 0) {
-    std::filesystem::remove(file, error);
-    return !error;
-  }
-  const std::filesystem::path temporary = file.string() + ".new";
-  {
-    std::ofstream out(temporary, std::ios::trunc);
-    out << ruling.number << '\n' << ruling.settings;
-    if (!out.flush()) return false;
-  }
-  std::filesystem::rename(temporary, file, error);
+  std::filesystem::remove(folder / file_name, error);
   return !error;
 }
 

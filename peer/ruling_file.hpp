@@ -8,8 +8,8 @@
 
 namespace gv {
 
-/// The ruling in a run folder's file `ruling`: its number on a line, then its settings. None if
-/// there is no such file, or what is in it is none.
+/// The ruling in a run folder's file `ruling`: its number on a line, then its settings. Number 0 if
+/// there is no such file; nothing if there is one that cannot be read as that.
 std::optional<Ruling> read_ruling(const std::filesystem::path& folder);
 
 /// Replaces the file, or removes it if no ruling was made. False if that cannot be done.

@@ -53,7 +53,7 @@ std::string answer_command(const std::string& command, Node& node, Time now, Nod
   if (!asked.is_object() || !asked.contains("switch") || !asked.at("switch").is_string()) {
     return nlohmann::json{{"problem", "no command that this peer knows"}}.dump();
   }
-  const Problems problems = node.rule(now, asked.at("switch").get<std::string>(), out);
+  const Problems problems = node.switch_to(now, asked.at("switch").get<std::string>(), out);
   if (!problems.empty()) {
     return nlohmann::json{{"problem", to_string(problems.front())}}.dump();
   }

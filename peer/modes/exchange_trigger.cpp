@@ -57,7 +57,7 @@ void ExchangeTrigger::plan(std::uint64_t step) {
   }
 }
 
-bool ExchangeTrigger::is_due(std::uint64_t step, bool busy) {
+bool ExchangeTrigger::fires(std::uint64_t step, bool busy) {
   if (step < next_) return false;
   plan(step);
   return !busy || options_.kind != TriggerKind::idle;

@@ -43,8 +43,8 @@ class ExchangeTrigger {
   /// The step at which the next one is due.
   std::uint64_t next() const { return next_; }
 
-  /// Whether one is due at `step`; then the next one is planned. `busy`: one is under way.
-  bool is_due(std::uint64_t step, bool busy);
+  /// True if one is due at `step`, and then the next one is planned. `busy`: one is under way.
+  bool fires(std::uint64_t step, bool busy);
 
   /// The models of an exchange were so far apart.
   void learn(double distance);

@@ -137,7 +137,7 @@ void GossipMode::take(Time now, JobDone done, Membership& members, Effects& out)
   }
   if (phase_ == Phase::training && step_ >= course_.steps) become_done(now, members, out);
   report(members);
-  if (phase_ == Phase::training && !leaving_ && trigger_.is_due(step_, exchange_.in_flight())) {
+  if (phase_ == Phase::training && !leaving_ && trigger_.fires(step_, exchange_.in_flight())) {
     begin_exchange(now, members, out);
     collect(out);
   }
@@ -165,7 +165,7 @@ void GossipMode::begin_exchange(Time now, Membership& members, Effects& out) {
   tell_if_topology_fits(view, out);
   PeerId partner = self_;
   if (options_.pairing == PairingKind::uniform) {
-    partner = uniform_choice(view).value_or(self_);
+    partner = uniform_choice(view, rng_).value_or(self_);
     const auto owed = std::exchange(owed_, std::nullopt);
     if (owed && view.contains(*owed)) partner = *owed;
   } else {
@@ -195,9 +195,7 @@ bool GossipMode::is_usable(const Member* member) const {
 /// Drawn as partners of exchanges are.
 std::optional<PeerId> GossipMode::partner_to_copy(const View& view) {
   if (options_.pairing == PairingKind::uniform || is_graph(options_.topology.kind)) {
-    const std::vector<PeerId> among =
-        topology_neighbours(options_.topology, course_.run_seed, view, self_);
-    return uniform_partner(View(among), self_, population_.draws());
+    return uniform_choice(view, population_.draws());
   }
   const auto match = topology_partner(options_.topology, course_.run_seed,
                                       population_.draws().next(), view, self_);
@@ -214,11 +212,11 @@ void GossipMode::look_for_better(Time now, Membership& members, Effects& out) {
   collect(out);
 }
 
-std::optional<PeerId> GossipMode::uniform_choice(const View& view) {
-  if (options_.topology.kind == TopologyKind::complete) return uniform_partner(view, self_, rng_);
+std::optional<PeerId> GossipMode::uniform_choice(const View& view, Rng& draws) const {
+  if (options_.topology.kind == TopologyKind::complete) return uniform_partner(view, self_, draws);
   const std::vector<PeerId> among =
       topology_neighbours(options_.topology, course_.run_seed, view, self_);
-  return uniform_partner(View(among), self_, rng_);
+  return uniform_partner(View(among), self_, draws);
 }
 
 void GossipMode::tell_if_topology_fits(const View& view, Effects& out) {

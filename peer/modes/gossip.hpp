@@ -94,7 +94,7 @@ class GossipMode final : public Mode {
   std::optional<PeerId> partner_to_copy(const View& view);
   void look_for_better(Time now, Membership& members, Effects& out);
   bool is_usable(const Member* member) const;
-  std::optional<PeerId> uniform_choice(const View& view);
+  std::optional<PeerId> uniform_choice(const View& view, Rng& draws) const;
   void tell_if_topology_fits(const View& view, Effects& out);
   bool should_fetch(const Membership& members) const;
   void begin_fetch(Time now, Membership& members, Effects& out);

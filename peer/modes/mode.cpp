@@ -41,7 +41,7 @@ void Mode::complete(Time now, JobDone done, Membership& members, Effects& out,
   tick(now, members, out, jobs);
 }
 
-Problems Mode::rule(Time, std::string_view) {
+Problems Mode::switch_to(Time, std::string_view) {
   return {{.place = "run.mode",
            .reason = "these peers cannot switch while they run",
            .remedy = "run.mode = \"rounds\" can: it has rounds on which all agree"}};

@@ -66,7 +66,7 @@ class Mode {
   virtual void woke_up(Time, Membership&, Effects&) {}
 
   /// From an agreed moment on all are to go by these settings. Empty, or why that cannot be.
-  virtual Problems rule(Time now, std::string_view settings);
+  virtual Problems switch_to(Time now, std::string_view settings);
 
   /// Nothing new with others; ends with a last job that saves, after which finished() is true.
   void leave(Time now, Membership& members, Effects& out, std::vector<Job>& jobs);

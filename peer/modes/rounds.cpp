@@ -33,7 +33,6 @@ RoundsMode::RoundsMode(PeerId self, std::uint64_t session, const CourseOptions& 
     : EpochMode(self, session, course, agreement_options(course, options)),
       session_(session),
       options_(options),
-      newest_suffices_(traits_of(options.rule).newest_suffices),
       states_(self, course.layout_hash, options.state_elements, options.memory),
       box_(
           [this](std::uint64_t round) {
@@ -119,19 +118,18 @@ void RoundsMode::go_by(const Epoch& epoch, Effects& out) {
 
 /// Its rule and period are ours, unless it cannot be read.
 Problems RoundsMode::adopt(const Ruling& ruling) {
-  if (!options_.read_ruling) return EpochMode::rule({}, {});
+  if (!options_.read_ruling) return EpochMode::switch_to({}, ruling.settings);
   SwitchedRounds switched = options_.read_ruling(ruling.settings);
   if (!switched.problems.empty()) return std::move(switched.problems);
   options_.rule = std::move(switched.rule);
   options_.period = switched.period;
   options_.ruling = ruling;
-  newest_suffices_ = traits_of(options_.rule).newest_suffices;
   return {};
 }
 
 /// With what is under way done, all begin an epoch that goes by it.
-Problems RoundsMode::rule(Time, std::string_view settings) {
-  if (!options_.read_ruling) return EpochMode::rule({}, settings);
+Problems RoundsMode::switch_to(Time now, std::string_view settings) {
+  if (!options_.read_ruling) return EpochMode::switch_to(now, settings);
   if (leaving_ || phase_ == Phase::done) {
     return {
         {.place = "run", .reason = "training is over here", .remedy = "ask a peer that trains"}};
@@ -176,9 +174,10 @@ bool RoundsMode::is_complete() const {
   const std::uint64_t staleness = options_.rule.staleness;
   if (staleness > round_) return true;
   const std::uint64_t due = round_ - staleness;
+  const bool newest_suffices = traits_of(options_.rule).newest_suffices;
   return std::ranges::all_of(plan_->turn(rank_, due).in, [&](const Share& share) {
     const PeerId from = order_[share.from];
-    return newest_suffices_ ? box_.has_since(from, due) : box_.has(from, due);
+    return newest_suffices ? box_.has_since(from, due) : box_.has(from, due);
   });
 }
 
@@ -205,6 +204,7 @@ void RoundsMode::go_on(Time now, Effects& out) {
 }
 
 void RoundsMode::send(const MixOutbox& outbox, Effects& out) {
+  const bool newest_suffices = traits_of(options_.rule).newest_suffices;
   for (const MixMessage& message : outbox.messages) {
     for (const std::size_t rank : message.to) {
       ++counts_.messages_sent;
@@ -212,7 +212,7 @@ void RoundsMode::send(const MixOutbox& outbox, Effects& out) {
       out.transfers.push_back({.to = order_[rank],
                                .id = {self_, epoch_key_, round_},
                                .payload = {message.bytes, *message.bytes},
-                               .superseded_by_next = newest_suffices_});
+                               .superseded_by_next = newest_suffices});
     }
   }
 }

@@ -42,7 +42,7 @@ class RoundsMode final : public EpochMode {
   void lane_lost(Time now, PeerId peer, Effects& out) override;
   void lane_refused(Time now, PeerId peer, Effects& out) override;
   void gradient_ready(Time now, std::uint64_t job, std::size_t begin, Effects& out) override;
-  Problems rule(Time now, std::string_view settings) override;
+  Problems switch_to(Time now, std::string_view settings) override;
 
   RoundsCounts counts() const;
   /// As they are now: a ruling changes the rule and the period.
@@ -87,7 +87,6 @@ class RoundsMode final : public EpochMode {
 
   std::uint64_t session_;
   RoundsOptions options_;
-  bool newest_suffices_;  ///< Of the rule.
   StateCourier states_;
   ParcelBox box_;
   std::vector<PeerId> order_;  ///< Of the newest epoch, by rank.

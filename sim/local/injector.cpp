@@ -156,7 +156,7 @@ bool Injector::befall(const Happening& happening, std::size_t number) {
       return true;
     case FaultKind::switch_to:
       if (peer.state() != State::running || peer.is_stopped()) return false;
-      calls_.rule(number, ruling_settings(happening.rule.algorithm));
+      calls_.switch_to(number, ruling_settings(happening.rule.algorithm));
       return true;
     case FaultKind::slow_cpu:
       peer.slow(happening.fault, happening.rule.factor);

@@ -31,7 +31,8 @@ class Injector {
   struct Calls {
     std::function<void(std::size_t peer, bool resume)> start;
     std::function<void(const Happening&)> links;  ///< One that befalls links.
-    std::function<void(std::size_t peer, const std::string& settings)> rule;
+    /// Tells the peer that all are to go by these settings.
+    std::function<void(std::size_t peer, const std::string& settings)> switch_to;
     std::function<void(const std::string&)> tell;  ///< A line for people.
   };
 

@@ -50,7 +50,7 @@ RealScenario::RealScenario(asio::io_context& io, const Scenario& scenario, std::
                             links_.apply(happening);
                             if (proxy_) proxy_->refresh();
                           },
-                      .rule =
+                      .switch_to =
                           [this, &io](std::size_t peer, const std::string& settings) {
                             // What comes of it is in the peer's events.
                             ask_peer(io, peers_[peer].folder(), switch_command_text(settings),

@@ -72,6 +72,11 @@ Problems problems_with_hostile(const Scenario& scenario, ModeKind mode, const Mi
       refuse(item, "there are no labels to flip without data", "write work = \"training\"");
     }
   }
+  const auto switches = [](const FaultRule& fault) { return fault.kind == FaultKind::switch_to; };
+  if (std::ranges::any_of(scenario.faults, switches)) {
+    refuse("scenario.hostile", "hostile peers know one rule, and others switch to another",
+           "leave out the fault of kind \"switch\", or the hostile peers");
+  }
   // Whoever is drawn, they are as many.
   if (hostile_peers(scenario, peers, 0).size() + 2 > peers) {
     refuse("scenario.hostile", "fewer than two peers are honest", "name fewer hostile ones");

@@ -243,7 +243,7 @@ struct Simulator::World {
   void stop(PeerNumber number);
   void wake(PeerNumber number);
   void leave(PeerNumber number);
-  void rule(PeerNumber number, const std::string& settings);
+  void switch_to(PeerNumber number, const std::string& settings);
   static bool starts_peers(const Happening& happening);
   void prepare();
 

@@ -88,7 +88,7 @@ void Simulator::World::befall(const Happening& happening, PeerNumber number) {
       refresh(number);
       break;
     case FaultKind::switch_to:
-      if (state == PeerState::up) rule(number, ruling_settings(happening.rule.algorithm));
+      if (state == PeerState::up) switch_to(number, ruling_settings(happening.rule.algorithm));
       break;
     case FaultKind::clock_jump:
       set_clock(number, happening.rule.jump, machine.clock_rate);

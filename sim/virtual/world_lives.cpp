@@ -158,10 +158,10 @@ void Simulator::World::leave(PeerNumber number) {
 }
 
 /// As a process that is given the command.
-void Simulator::World::rule(PeerNumber number, const std::string& settings) {
+void Simulator::World::switch_to(PeerNumber number, const std::string& settings) {
   feed(number, {.kind = Input::Kind::command, .peer = number},
        [&](Node& node, Time t, NodeEffects& out) {
-         for (const Problem& problem : node.rule(t, settings, out)) {
+         for (const Problem& problem : node.switch_to(t, settings, out)) {
            out.events.push_back({.name = "switch_refused", .detail = to_string(problem)});
          }
        });

@@ -15,8 +15,8 @@ std::vector<double> intervals(const TriggerOptions& options, std::size_t count) 
   std::uint64_t last = 0;
   while (all.size() < count) {
     const std::uint64_t step = trigger.next();
-    CHECK_FALSE(trigger.is_due(step - 1, false));
-    CHECK(trigger.is_due(step, false));
+    CHECK_FALSE(trigger.fires(step - 1, false));
+    CHECK(trigger.fires(step, false));
     all.push_back(static_cast<double>(step - last));
     last = step;
   }
@@ -52,9 +52,9 @@ TEST_CASE("intervals of a Poisson process have their mean for a deviation", "[un
 TEST_CASE("an idle trigger waits while an exchange is under way", "[unit]") {
   ExchangeTrigger trigger({.kind = TriggerKind::idle, .period = 8}, Rng(1));
   CHECK(trigger.next() == 4);
-  CHECK_FALSE(trigger.is_due(4, true));
-  CHECK_FALSE(trigger.is_due(8, true));
-  CHECK(trigger.is_due(12, false));
+  CHECK_FALSE(trigger.fires(4, true));
+  CHECK_FALSE(trigger.fires(8, true));
+  CHECK(trigger.fires(12, false));
 }
 
 TEST_CASE("by spread, exchanges come more often the further models are apart", "[unit]") {
@@ -64,7 +64,7 @@ TEST_CASE("by spread, exchanges come more often the further models are apart", "
   for (int i = 0; i < 60; ++i) {
     interval = static_cast<double>(trigger.next() - step);
     step = trigger.next();
-    CHECK(trigger.is_due(step, false));
+    CHECK(trigger.fires(step, false));
     // Models that walk apart at random.
     trigger.learn(0.1 * std::sqrt(interval));
   }

@@ -83,6 +83,26 @@ TEST_CASE("a swarm that was stopped as a whole goes on by what it switched to", 
   CHECK(swarm.events(0, "algorithm_switched").size() == 1);
 }
 
+TEST_CASE("a damaged ruling is refused with its place when a peer is to go on by it", "[process]") {
+  Swarm swarm(1, config);
+  std::filesystem::create_directories(swarm.folder(0));
+  const auto go_on = [&](std::string_view text, std::string& output) {
+    std::ofstream(swarm.folder(0) / "ruling") << text;
+    return run_grapevine(
+               {"peer", swarm.config_file().string(), "--key", (swarm.folder(0) / "key").string(),
+                "--authorized", swarm.authorized_file().string(), "--folder",
+                swarm.folder(0).string(), "--listen", "127.0.0.1:0", "--resume"},
+               output)
+        .exit_code;
+  };
+  std::string output;
+  CHECK(go_on("", output) == 2);
+  CHECK_THAT(output, Catch::Contains("ruling: is damaged"));
+  CHECK_THAT(output, Catch::Contains("remove the file"));
+  CHECK(go_on("1\nrun.algorithm = \"chocco\"\n", output) == 2);
+  CHECK_THAT(output, Catch::Contains("\"choco\""));
+}
+
 TEST_CASE("a command that cannot be obeyed is answered with the reason", "[process]") {
   Swarm swarm(2, config);
   swarm.start_all();

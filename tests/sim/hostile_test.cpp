@@ -202,6 +202,9 @@ TEST_CASE("hostile peers where they cannot be are refused with what would do") {
   CHECK(mentions(problems({}), "fewer than two peers are honest"));
   scenario.hostile = {hostile(AttackKind::label_flip)};
   CHECK(problems({}).empty());
+  scenario.faults = {{.kind = FaultKind::switch_to}};
+  CHECK(mentions(problems({}), "hostile peers know one rule"));
+  scenario.faults.clear();
   scenario.work = WorkKind::quadratic;
   CHECK(mentions(problems({}), "no labels to flip"));
   CHECK(mentions(problems_on_processes(scenario, peers, LaneKind::automatic, "faults.toml"),

@@ -50,10 +50,11 @@ const std::vector<SourceFile>& sources() {
 
 /// The files of peer/ that touch the machine; all others there are pure.
 const std::set<std::string> peer_seams = {
-    "peer/cli",    "peer/evaluate",      "peer/event_log",    "peer/host",
-    "peer/main",   "peer/report",        "peer/member_cache", "peer/settings",
-    "peer/status", "peer/reduce_peer",   "peer/task",         "peer/worker",
-    "peer/plan",   "peer/stage_profile", "peer/ruling_file",  "peer/switch_command"};
+    "peer/cli",         "peer/evaluate",      "peer/event_log",    "peer/host",
+    "peer/main",        "peer/report",        "peer/member_cache", "peer/settings",
+    "peer/status",      "peer/reduce_peer",   "peer/task",         "peer/worker",
+    "peer/plan",        "peer/stage_profile", "peer/ruling_file",  "peer/switch_command",
+    "peer/replace_file"};
 
 std::string without_extension(const std::string& path) { return path.substr(0, path.rfind('.')); }
 
