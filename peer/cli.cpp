@@ -26,6 +26,7 @@
 #include "peer/plan.hpp"
 #include "peer/reduce_peer.hpp"
 #include "peer/settings.hpp"
+#include "peer/peer_socket.hpp"
 #include "peer/status.hpp"
 #include "peer/switch_command.hpp"
 #include "peer/toml.hpp"

@@ -26,10 +26,10 @@
 #include "peer/event_log.hpp"
 #include "peer/member_cache.hpp"
 #include "peer/node.hpp"
+#include "peer/peer_socket.hpp"
 #include "peer/report.hpp"
 #include "peer/ruling_file.hpp"
 #include "peer/settings.hpp"
-#include "peer/status.hpp"
 #include "peer/switch_command.hpp"
 #include "peer/switched_rounds.hpp"
 #include "peer/task.hpp"
@@ -113,7 +113,7 @@ class Host {
   std::optional<BulkLanes> lanes_;
   std::optional<Node> node_;
   std::optional<Worker> worker_;
-  std::optional<StatusServer> status_;
+  std::optional<PeerSocket> socket_;
   asio::steady_timer timer_{io_};
   asio::steady_timer second_{io_};
   asio::signal_set signals_{io_, SIGINT, SIGTERM, SIGHUP};
@@ -473,16 +473,16 @@ int Host::run() {
           feed([&](Time t, NodeEffects& out) { node_->complete(t, std::move(*done), out); });
         });
       });
-  status_.emplace(io_, options_.folder,
-                  StatusServer::Calls{.document = [this] { return report_json(report()); },
-                                      .command =
-                                          [this](const std::string& command) {
-                                            std::string answer;
-                                            feed([&](Time t, NodeEffects& out) {
-                                              answer = answer_command(command, *node_, t, out);
-                                            });
-                                            return answer;
-                                          }});
+  socket_.emplace(io_, options_.folder,
+                  PeerSocket::Calls{.document = [this] { return report_json(report()); },
+                                    .command =
+                                        [this](const std::string& command) {
+                                          std::string answer;
+                                          feed([&](Time t, NodeEffects& out) {
+                                            answer = answer_command(command, *node_, t, out);
+                                          });
+                                          return answer;
+                                        }});
   wait_for_signal();
   if (!options_.quiet) print_greeting();
 

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "peer/status.hpp"
+#include "peer/peer_socket.hpp"
 #include "peer/switched_rounds.hpp"
 
 namespace gv {

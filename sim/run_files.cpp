@@ -9,6 +9,8 @@
 #include "consensus/topology/topology.hpp"
 #include "peer/switched_rounds.hpp"
 #include "peer/toml.hpp"
+#include "sim/scenario_text.hpp"
+#include "sim/scenario_text.hpp"
 
 namespace gv {
 

@@ -1,4 +1,4 @@
-// Reading scenarios, and drawing from them what happens when.
+// Who is meant by a scenario's rules, and what happens when.
 #include "sim/scenario.hpp"
 
 #include <fmt/format.h>
@@ -6,403 +6,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <map>
 #include <span>
-
-#include "consensus/base/check.hpp"
-#include "peer/setting_builders.hpp"
 
 namespace gv {
 namespace {
 
-using namespace settings;
-
-constexpr std::size_t peers_max = 100000;
 constexpr std::size_t happenings_max = 100000;
-
-const std::vector<std::pair<std::string, FaultKind>>& fault_names() {
-  static const std::vector<std::pair<std::string, FaultKind>> names{
-      {"kill", FaultKind::kill},
-      {"restart", FaultKind::restart},
-      {"stop", FaultKind::stop},
-      {"continue", FaultKind::resume},
-      {"leave", FaultKind::leave},
-      {"join", FaultKind::join},
-      {"partition", FaultKind::partition},
-      {"cut", FaultKind::cut},
-      {"clog", FaultKind::clog},
-      {"heal", FaultKind::heal},
-      {"slow_link", FaultKind::slow_link},
-      {"loss", FaultKind::loss},
-      {"duplicate", FaultKind::duplicate},
-      {"reorder", FaultKind::reorder},
-      {"corrupt", FaultKind::corrupt},
-      {"slow_cpu", FaultKind::slow_cpu},
-      {"clock_jump", FaultKind::clock_jump},
-      {"clock_rate", FaultKind::clock_rate},
-      {"disk_full", FaultKind::disk_full},
-      {"slow_disk", FaultKind::slow_disk},
-      {"switch", FaultKind::switch_to}};
-  return names;
-}
-
-/// A probability per message makes sense for these.
-bool is_chance(FaultKind kind) {
-  return kind == FaultKind::loss || kind == FaultKind::duplicate || kind == FaultKind::reorder ||
-         kind == FaultKind::corrupt;
-}
-
-// ---- The tables of settings ----
-
-template <class Object, class Get>
-Setting<Object> peer_set(std::string_view key, Get get, std::string_view meaning) {
-  return {"",
-          key,
-          meaning,
-          "peers, as \"all\", \"3\", \"0-7,12\" or \"any 2\"",
-          false,
-          [get](const TomlValue& value, Object& object) -> std::optional<BadValue> {
-            std::string text;
-            if (const auto* whole = std::get_if<std::int64_t>(&value.data)) {
-              text = std::to_string(*whole);
-            } else if (const auto* given = std::get_if<std::string>(&value.data)) {
-              text = *given;
-            }
-            const auto set = PeerSet::parse(text);
-            if (!set) {
-              return BadValue{"not a set of peers",
-                              "write \"all\", numbers as \"0-7,12\", or \"any 2\""};
-            }
-            get(object) = *set;
-            return std::nullopt;
-          },
-          [get](const Object& object) { return shown(to_string(get(object))); }};
-}
-
-const std::vector<Setting<Scenario>>& head_settings() {
-  static const std::vector<Setting<Scenario>> all = [] {
-    const Section<Scenario> head{"scenario"};
-    std::vector<Setting<Scenario>> list;
-    list.push_back(head.whole("peers", GV_FIELD(peers), {0, peers_max},
-                              "number of virtual peers; 0 = run.peers"));
-    list.push_back(head.choice<>(
-        "work", GV_FIELD(work),
-        std::vector<std::pair<std::string, WorkKind>>{{"training", WorkKind::training},
-                                                      {"quadratic", WorkKind::quadratic},
-                                                      {"time", WorkKind::time}},
-        "what virtual peers compute: the run's model, a quadratic of known optimum, or nothing"));
-    list.push_back(head.duration("step_s", GV_FIELD(step), {1e-6, 1e6},
-                                 "virtual time of one step of a peer of factor 1"));
-    list.push_back(head.number("step_jitter", GV_FIELD(step_jitter), {0, 10},
-                               "relative deviation of that time"));
-    list.push_back(head.duration("save_s", GV_FIELD(save), {0, 3600},
-                                 "virtual time that writing a checkpoint takes"));
-    list.push_back(head.duration("until_s", GV_FIELD(until), {0.001, 1e9},
-                                 "virtual peers end then at the latest"));
-    list.push_back(
-        head.duration("sample_every_s", GV_FIELD(sample_every), {0, 1e9},
-                      "between two points of the curves; 0 = chosen by the run's length"));
-    const auto made_up = [](const Scenario& s) { return s.work != WorkKind::training; };
-    const auto quadratic = [](const Scenario& s) { return s.work == WorkKind::quadratic; };
-    list.push_back(only_with(
-        "scenario.work", "work = \"quadratic\" or \"time\"", made_up,
-        head.whole("dimension", GV_FIELD(dimension), {1, 1e8}, "parameters of the model")));
-    list.push_back(only_with(
-        "scenario.work", "work = \"quadratic\" or \"time\"", made_up,
-        head.wholes("stage_work", GV_FIELD(stage_work), {1, 1e6},
-                    "what the stages of a pipeline take, relative to each other; [] = alike")));
-    list.push_back(only_with("scenario.work", "work = \"quadratic\"", quadratic,
-                             head.number("noise", GV_FIELD(noise), {0, 1e6},
-                                         "deviation of the noise in every gradient")));
-    list.push_back(
-        only_with("scenario.work", "work = \"quadratic\"", quadratic,
-                  head.number("disagreement", GV_FIELD(disagreement), {0, 1e6},
-                              "deviation of the peers' own optima from the common one")));
-    list.push_back(
-        head.whole("neighbours", GV_FIELD(neighbours), {0, 4095},
-                   "how many others each virtual peer may meet, drawn at random; 0 = all"));
-    return list;
-  }();
-  return all;
-}
-
-const std::vector<Setting<SpeedRule>>& speed_settings() {
-  static const std::vector<Setting<SpeedRule>> all = [] {
-    const Section<SpeedRule> rule{""};
-    std::vector<Setting<SpeedRule>> list;
-    list.push_back(peer_set<SpeedRule>("peers", GV_FIELD(peers), "whom it concerns"));
-    list.push_back(
-        rule.number("factor", GV_FIELD(factor), {0, 1e6, true}, "times the pace of the others"));
-    return list;
-  }();
-  return all;
-}
-
-const std::vector<Setting<LinkRule>>& link_settings() {
-  static const std::vector<Setting<LinkRule>> all = [] {
-    const Section<LinkRule> rule{""};
-    std::vector<Setting<LinkRule>> list;
-    list.push_back(peer_set<LinkRule>("from", GV_FIELD(from), "one end"));
-    list.push_back(peer_set<LinkRule>("to", GV_FIELD(to), "the other end"));
-    list.push_back(
-        rule.flag("one_way", GV_FIELD(one_way), "only what passes from the one to the other"));
-    list.push_back(rule.duration("latency_s", GV_FIELD(quality.latency), {0, 3600}, "one way"));
-    list.push_back(rule.duration("jitter_s", GV_FIELD(quality.jitter), {0, 3600},
-                                 "uniform, on top of the latency"));
-    list.push_back(rule.number("bandwidth_mbit", GV_FIELD(quality.bandwidth), {0, 1e9},
-                               "megabits a second; 0 = unlimited"));
-    list.push_back(rule.number("loss", GV_FIELD(quality.loss), {0, 1},
-                               "probability that a message or block does not arrive"));
-    list.push_back(
-        rule.number("duplicate", GV_FIELD(quality.duplicate), {0, 1}, "that it arrives twice"));
-    list.push_back(
-        rule.number("reorder", GV_FIELD(quality.reorder), {0, 1}, "that it arrives late"));
-    list.push_back(
-        rule.number("corrupt", GV_FIELD(quality.corrupt), {0, 1}, "that it arrives damaged"));
-    return list;
-  }();
-  return all;
-}
-
-const std::vector<Setting<FaultRule>>& fault_settings() {
-  static const std::vector<Setting<FaultRule>> all = [] {
-    const Section<FaultRule> rule{""};
-    const auto with = [](std::string_view words, auto concerns, Setting<FaultRule> setting) {
-      return only_with(
-          "kind", words, [concerns](const FaultRule& r) { return concerns(r.kind); },
-          std::move(setting));
-    };
-    const auto is = [](auto... kinds) {
-      return [kinds...](FaultKind kind) { return ((kind == kinds) || ...); };
-    };
-    std::vector<Setting<FaultRule>> list;
-    list.push_back(
-        rule.choice<>("kind", GV_FIELD(kind), fault_names(), "what goes wrong; required"));
-    list.push_back(rule.duration("at_s", GV_FIELD(at), {0, 1e9}, "when, since the start"));
-    list.push_back(rule.duration("for_s", GV_FIELD(lasts), {0, 1e9},
-                                 "how long; 0 = until it is healed, continued, or for good"));
-    list.push_back(rule.duration("every_s", GV_FIELD(every), {0, 1e9},
-                                 "mean time between repetitions, drawn; 0 = once"));
-    list.push_back(
-        rule.duration("until_s", GV_FIELD(until), {0, 9e9}, "no repetition begins later"));
-    list.push_back(peer_set<FaultRule>("peers", GV_FIELD(peers), "whom it befalls"));
-    list.push_back(with("the faults of links", has_two_ends,
-                        peer_set<FaultRule>("to", GV_FIELD(to), "the other end of the links")));
-    list.push_back(
-        with("kind = \"loss\", \"duplicate\", \"reorder\" or \"corrupt\"", is_chance,
-             rule.number("probability", GV_FIELD(probability), {0, 1}, "of each message")));
-    list.push_back(with(
-        "kind = \"slow_cpu\" or \"clock_rate\"", is(FaultKind::slow_cpu, FaultKind::clock_rate),
-        rule.number("factor", GV_FIELD(factor), {0, 1000, true}, "times the pace it had")));
-    list.push_back(with(
-        "kind = \"clock_jump\" or \"slow_disk\"", is(FaultKind::clock_jump, FaultKind::slow_disk),
-        rule.duration("jump_s", GV_FIELD(jump), {0, 1e6},
-                      "how far the clock springs, or how much longer writing takes")));
-    list.push_back(with("kind = \"slow_link\"", is(FaultKind::slow_link),
-                        rule.duration("latency_s", GV_FIELD(quality.latency), {0, 3600}, "added")));
-    list.push_back(with("kind = \"slow_link\"", is(FaultKind::slow_link),
-                        rule.number("bandwidth_mbit", GV_FIELD(quality.bandwidth), {0, 1e9},
-                                    "megabits a second at most; 0 = as it was")));
-    list.push_back(with("kind = \"switch\"", is(FaultKind::switch_to),
-                        rule.text("algorithm", GV_FIELD(algorithm),
-                                  "what all are to mix by, as `grapevine algorithms` lists them")));
-    return list;
-  }();
-  return all;
-}
-
-/// All but the honest one, by name.
-std::vector<std::pair<std::string, AttackKind>> attack_choices() {
-  std::vector<std::pair<std::string, AttackKind>> names;
-  for (const AttackKind kind : attack_kinds) {
-    if (kind != AttackKind::honest) names.emplace_back(to_string(kind), kind);
-  }
-  return names;
-}
-
-const std::vector<Setting<HostileRule>>& hostile_settings() {
-  static const std::vector<Setting<HostileRule>> all = [] {
-    const Section<HostileRule> rule{""};
-    std::vector<Setting<HostileRule>> list;
-    list.push_back(peer_set<HostileRule>("peers", GV_FIELD(peers), "who is hostile; required"));
-    list.push_back(
-        rule.choice<>("attack", GV_FIELD(attack), attack_choices(), "what they do; required"));
-    list.push_back(only_with(
-        "attack", "an attack that has one",
-        [](const HostileRule& r) { return has_strength(r.attack); },
-        rule.number("strength", GV_FIELD(strength), {0, 1e9},
-                    "how strong it is; 0 = as it was published")));
-    return list;
-  }();
-  return all;
-}
-
-// ---- Reading ----
-
-class Reading {
- public:
-  Reading(std::string_view text, std::string_view name) : name_(name) {
-    root_ = read_toml(text, name_, parsed_.problems);
-  }
-
-  ParsedScenario run(bool alone) {
-    for (const auto& [key, value] : root_) {
-      if (key == "scenario") continue;
-      if (alone) {
-        report(value.line, key, "does not belong in a file of faults",
-               "keep only [scenario] here; the rest goes into the run's config");
-      }
-    }
-    const auto found = root_.find("scenario");
-    if (found == root_.end()) return std::move(parsed_);
-    parsed_.present = true;
-    const auto* members = std::get_if<TomlTable>(&found->second.data);
-    if (members == nullptr) {
-      report(found->second.line, "scenario", "wrong type", "write a table: [scenario]");
-      return std::move(parsed_);
-    }
-    Scenario& scenario = parsed_.scenario;
-    read(*members, std::span<const Setting<Scenario>>(head_settings()), "scenario", scenario,
-         {"speed", "link", "fault", "hostile"});
-    read_list(*members, "speed", speed_settings(), scenario.speeds);
-    read_list(*members, "link", link_settings(), scenario.links);
-    read_list(*members, "fault", fault_settings(), scenario.faults);
-    read_list(*members, "hostile", hostile_settings(), scenario.hostile);
-    return std::move(parsed_);
-  }
-
- private:
-  void report(std::size_t line, const std::string& path, std::string reason, std::string remedy) {
-    parsed_.problems.push_back(
-        {name_ + ":" + std::to_string(line) + ": " + path, std::move(reason), std::move(remedy)});
-  }
-
-  template <class Rule>
-  void read_list(const TomlTable& table, const std::string& key,
-                 const std::vector<Setting<Rule>>& settings, std::vector<Rule>& rules) {
-    const auto found = table.find(key);
-    if (found == table.end()) return;
-    const std::string path = "scenario." + key;
-    const auto* list = std::get_if<TomlList>(&found->second.data);
-    for (std::size_t i = 0; list != nullptr && i < list->size(); ++i) {
-      const auto* members = std::get_if<TomlTable>(&(*list)[i].data);
-      if (members == nullptr) {
-        list = nullptr;
-        break;
-      }
-      Rule rule;
-      const std::string item = path + "[" + std::to_string(i) + "]";
-      const bool sound = read(*members, std::span(settings), item, rule, {});
-      if constexpr (std::is_same_v<Rule, FaultRule>) {
-        if (!members->contains("kind")) {
-          report((*list)[i].line, item, "a fault without a kind", "add kind = \"kill\" or another");
-        } else if (sound) {
-          check_fault(rule, item, (*list)[i].line);
-        }
-      }
-      if constexpr (std::is_same_v<Rule, HostileRule>) {
-        for (const auto& [needed, example] : {std::pair("peers", "peers = \"13-15\""),
-                                              std::pair("attack", "attack = \"bit_flip\"")}) {
-          if (members->contains(needed)) continue;
-          report((*list)[i].line, item, fmt::format("hostile peers without {}", needed),
-                 fmt::format("add {}", example));
-        }
-      }
-      rules.push_back(std::move(rule));
-    }
-    if (list == nullptr) {
-      report(found->second.line, path, "wrong type", "write one [[" + path + "]] for each");
-    }
-  }
-
-  /// False when a value was not understood.
-  template <class Object>
-  bool read(const TomlTable& members, std::span<const Setting<Object>> settings,
-            const std::string& path, Object& object, const std::vector<std::string>& others) {
-    std::vector<std::string> names = others;
-    bool sound = true;
-    for (const Setting<Object>& setting : settings) {
-      names.emplace_back(setting.key);
-      const auto found = members.find(names.back());
-      if (found == members.end()) continue;
-      if (const auto bad = setting.read(found->second, object)) {
-        report(found->second.line, path + "." + names.back(), bad->reason, bad->remedy);
-        sound = false;
-      }
-    }
-    for (const auto& [key, value] : members) {
-      if (std::ranges::find(others, key) != others.end()) continue;
-      const auto known = std::ranges::find_if(
-          settings, [&name = key](const Setting<Object>& setting) { return setting.key == name; });
-      if (known == settings.end()) {
-        report(value.line, path + "." + key, "unknown key",
-               "the nearest valid one is " + nearest_name(key, names).value_or(""));
-      } else if (sound && known->has_effect && !known->has_effect(object)) {
-        report(value.line, path + "." + key, "has no effect here",
-               "remove it; it counts with " + std::string(known->effective_with));
-      }
-    }
-    return sound;
-  }
-
-  /// What a fault needs beside its kind.
-  void check_fault(const FaultRule& rule, const std::string& path, std::size_t line) {
-    const auto lacks = [&](bool missing, const char* key, const char* example) {
-      if (missing) {
-        report(line, path, fmt::format("{} without {}", to_string(rule.kind), key),
-               fmt::format("add {}", example));
-      }
-    };
-    lacks(is_chance(rule.kind) && rule.probability == 0, "a probability", "probability = 0.05");
-    lacks(rule.kind == FaultKind::clog && rule.lasts == Duration{}, "an end", "for_s = 2");
-    lacks(rule.kind == FaultKind::slow_link && rule.quality.latency == Duration{} &&
-              rule.quality.bandwidth == 0,
-          "latency or bandwidth", "latency_s = 0.2 or bandwidth_mbit = 1");
-    lacks((rule.kind == FaultKind::clock_jump || rule.kind == FaultKind::slow_disk) &&
-              rule.jump == Duration{},
-          "a time", "jump_s = 5");
-    lacks((rule.kind == FaultKind::slow_cpu || rule.kind == FaultKind::clock_rate) &&
-              rule.factor == 1,
-          "a factor", "factor = 0.1");
-    lacks(rule.kind == FaultKind::switch_to && rule.algorithm.empty(), "an algorithm",
-          "algorithm = \"diffusion\"");
-    lacks(rule.kind == FaultKind::partition && rule.peers.all, "peers on one side",
-          "peers = \"0-3\"; the other side is everybody else");
-  }
-
-  std::string name_;
-  TomlTable root_;
-  ParsedScenario parsed_;
-};
-
-template <class Object>
-std::string rows(const std::vector<Setting<Object>>& settings) {
-  std::string text = "| Key | Value | Default | Meaning |\n|---|---|---|---|\n";
-  for (const Setting<Object>& setting : settings) {
-    std::string meaning(setting.meaning);
-    if (!setting.effective_with.empty()) {
-      meaning += "; only with " + std::string(setting.effective_with);
-    }
-    text += fmt::format("| `{}` | {} | `{}` | {} |\n", setting.key, setting.type,
-                        setting.show(Object{}), meaning);
-  }
-  return text;
-}
-
-/// The keys whose values differ from the default's, a line each.
-template <class Object>
-std::string lines(const std::vector<Setting<Object>>& settings, const Object& object) {
-  std::string text;
-  for (const Setting<Object>& setting : settings) {
-    if (setting.has_effect && !setting.has_effect(object)) continue;
-    const std::string value = setting.show(object);
-    const bool required = setting.key == "kind" || setting.key == "attack";
-    if (value != setting.show(Object{}) || required) {
-      text += fmt::format("{} = {}\n", setting.key, value);
-    }
-  }
-  return text;
-}
 
 /// The peers of `set` as a list of numbers, drawn if it says so.
 PeerSet drawn(const PeerSet& set, std::size_t peers, Rng& rng) {
@@ -431,7 +40,7 @@ std::optional<PeerSet> PeerSet::parse(std::string_view text) {
     std::size_t value = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
     const bool whole = error == std::errc() && end == digits.data() + digits.size();
-    return whole && value < peers_max ? std::optional(value) : std::nullopt;
+    return whole && value < scenario_peers_max ? std::optional(value) : std::nullopt;
   };
   if (text == "any") return PeerSet{.any = 1};
   if (text.starts_with("any ")) {
@@ -464,6 +73,32 @@ std::string to_string(const PeerSet& set) {
   return text;
 }
 
+const std::vector<std::pair<std::string, FaultKind>>& fault_names() {
+  static const std::vector<std::pair<std::string, FaultKind>> names{
+      {"kill", FaultKind::kill},
+      {"restart", FaultKind::restart},
+      {"stop", FaultKind::stop},
+      {"continue", FaultKind::resume},
+      {"leave", FaultKind::leave},
+      {"join", FaultKind::join},
+      {"partition", FaultKind::partition},
+      {"cut", FaultKind::cut},
+      {"clog", FaultKind::clog},
+      {"heal", FaultKind::heal},
+      {"slow_link", FaultKind::slow_link},
+      {"loss", FaultKind::loss},
+      {"duplicate", FaultKind::duplicate},
+      {"reorder", FaultKind::reorder},
+      {"corrupt", FaultKind::corrupt},
+      {"slow_cpu", FaultKind::slow_cpu},
+      {"clock_jump", FaultKind::clock_jump},
+      {"clock_rate", FaultKind::clock_rate},
+      {"disk_full", FaultKind::disk_full},
+      {"slow_disk", FaultKind::slow_disk},
+      {"switch", FaultKind::switch_to}};
+  return names;
+}
+
 std::string_view to_string(FaultKind kind) {
   for (const auto& [name, known] : fault_names()) {
     if (known == kind) return name;
@@ -488,6 +123,11 @@ bool is_of_links(FaultKind kind) {
   }
 }
 
+bool is_chance(FaultKind kind) {
+  return kind == FaultKind::loss || kind == FaultKind::duplicate || kind == FaultKind::reorder ||
+         kind == FaultKind::corrupt;
+}
+
 bool has_two_ends(FaultKind kind) {
   return is_of_links(kind) && kind != FaultKind::partition && kind != FaultKind::heal;
 }
@@ -508,29 +148,6 @@ LinkQuality Scenario::link(std::size_t from, std::size_t to) const {
     if (forth || back) quality = rule.quality;
   }
   return quality;
-}
-
-ParsedScenario parse_scenario_text(std::string_view text, std::string_view name, bool alone) {
-  return Reading(text, name).run(alone);
-}
-
-ParsedScenario parse_scenario_file(const std::string& path, bool alone) {
-  ParsedScenario failed;
-  const auto text = read_text_file(path, "scenario", failed.problems);
-  return text ? parse_scenario_text(*text, path, alone) : failed;
-}
-
-std::string scenario_reference() {
-  return "## [scenario]\n\n" + rows(head_settings()) +
-         "\n## [[scenario.speed]]\n\nPeers that compute at another pace; later rules win.\n\n" +
-         rows(speed_settings()) +
-         "\n## [[scenario.link]]\n\nLinks that are not perfect; later rules win.\n\n" +
-         rows(link_settings()) +
-         "\n## [[scenario.fault]]\n\nSomething that goes wrong, once or again and again.\n\n" +
-         rows(fault_settings()) +
-         "\n## [[scenario.hostile]]\n\nPeers that want to spoil the run; later rules win. Virtual "
-         "peers in rounds only ([guards](algorithms/guards.md)).\n\n" +
-         rows(hostile_settings());
 }
 
 std::vector<Happening> timeline(const Scenario& scenario, std::size_t peers, Duration end,
@@ -585,23 +202,6 @@ std::string to_string(const Happening& happening) {
   if (is_chance(rule.kind)) text += fmt::format(" {:g} %", 100 * rule.probability);
   if (happening.begins && rule.lasts > Duration{}) {
     text += fmt::format(" for {:g} s", seconds(rule.lasts));
-  }
-  return text;
-}
-
-std::string to_toml(const Scenario& scenario) {
-  std::string text = "[scenario]\n" + lines(head_settings(), scenario);
-  for (const SpeedRule& rule : scenario.speeds) {
-    text += "\n[[scenario.speed]]\n" + lines(speed_settings(), rule);
-  }
-  for (const LinkRule& rule : scenario.links) {
-    text += "\n[[scenario.link]]\n" + lines(link_settings(), rule);
-  }
-  for (const FaultRule& rule : scenario.faults) {
-    text += "\n[[scenario.fault]]\n" + lines(fault_settings(), rule);
-  }
-  for (const HostileRule& rule : scenario.hostile) {
-    text += "\n[[scenario.hostile]]\n" + lines(hostile_settings(), rule);
   }
   return text;
 }

@@ -10,12 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include "consensus/base/problems.hpp"
 #include "consensus/base/rng.hpp"
 #include "consensus/base/time.hpp"
 #include "sim/virtual/attacks.hpp"
 
 namespace gv {
+
+inline constexpr std::size_t scenario_peers_max = 100000;
 
 /// Peers by number, as a scenario names them: "all", "3", "0-15", "1,4,7-9", "any" or "any 3" (so
 /// many, drawn anew each time).
@@ -80,6 +81,8 @@ enum class FaultKind {
   switch_to,   ///< No fault: the peer is told that all go by `algorithm` from now on.
 };
 
+/// Every kind, by its name in files.
+const std::vector<std::pair<std::string, FaultKind>>& fault_names();
 std::string_view to_string(FaultKind kind);
 
 /// Befalls links and not peers, or heals them.
@@ -87,6 +90,9 @@ bool is_of_links(FaultKind kind);
 
 /// Of links between `peers` and `to`: both ends are named.
 bool has_two_ends(FaultKind kind);
+
+/// With a probability for each message.
+bool is_chance(FaultKind kind);
 
 /// [[scenario.fault]]: something that goes wrong, once or again and again.
 struct FaultRule {
@@ -143,20 +149,6 @@ struct Scenario {
   LinkQuality link(std::size_t from, std::size_t to) const;
 };
 
-struct ParsedScenario {
-  Scenario scenario;
-  bool present = false;  ///< The file has a [scenario] at all.
-  Problems problems;
-};
-
-/// Reads the [scenario] of a file, strictly; `alone` says that nothing else may stand in it, as in
-/// a file of faults for `launch --faults`.
-ParsedScenario parse_scenario_file(const std::string& path, bool alone);
-ParsedScenario parse_scenario_text(std::string_view text, std::string_view name, bool alone);
-
-/// The tables of docs/scenarios.md, made from those that parsing uses.
-std::string scenario_reference();
-
 /// One fault as it happens to peers that are known by number.
 struct Happening {
   Time at{};
@@ -175,8 +167,5 @@ std::map<std::size_t, HostileRule> hostile_peers(const Scenario& scenario, std::
 
 /// "kill peer 3 for 2.5 s", for people.
 std::string to_string(const Happening& happening);
-
-/// The scenario as text that parse_scenario_text reads back.
-std::string to_toml(const Scenario& scenario);
 
 }  // namespace gv

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "peer/host.hpp"
-#include "peer/status.hpp"
+#include "peer/peer_socket.hpp"
 #include "peer/task.hpp"
 #include "sim/local/keys.hpp"
 #include "sim/local/launched_peer.hpp"

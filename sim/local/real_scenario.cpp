@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "peer/status.hpp"
+#include "peer/peer_socket.hpp"
 #include "peer/switch_command.hpp"
 
 namespace gv {

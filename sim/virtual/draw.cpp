@@ -16,6 +16,7 @@
 #include "peer/algorithms.hpp"
 #include "peer/config_settings.hpp"
 #include "peer/switched_rounds.hpp"
+#include "sim/scenario_text.hpp"
 #include "train/layout.hpp"
 
 namespace gv {

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "peer/status.hpp"
+#include "peer/peer_socket.hpp"
 #include "tests/process/swarm.hpp"
 
 namespace gv {

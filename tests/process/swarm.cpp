@@ -12,7 +12,7 @@
 #include <iterator>
 #include <stdexcept>
 
-#include "peer/status.hpp"
+#include "peer/peer_socket.hpp"
 
 namespace gv {
 namespace {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sim/local/injector.hpp"
+#include "sim/scenario_text.hpp"
 #include "sim/virtual/hostile_tally.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "tests/sim/worlds.hpp"

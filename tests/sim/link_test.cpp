@@ -4,6 +4,7 @@
 #include "sim/link_faults.hpp"
 #include "sim/local/injector.hpp"
 #include "sim/local/link_pace.hpp"
+#include "sim/scenario_text.hpp"
 
 namespace gv {
 namespace {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/scenario_text.hpp"
 #include "sim/virtual/swarm.hpp"
 #include "sim/virtual/tally.hpp"
 #include "tests/lockstep_points.hpp"

@@ -1,12 +1,12 @@
 // Scenarios: read strictly, written back, and drawn from the seed alone.
-#include "sim/scenario.hpp"
-
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+
+#include "sim/scenario_text.hpp"
 
 namespace gv {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "peer/config.hpp"
 #include "peer/settings.hpp"
-#include "sim/scenario.hpp"
+#include "sim/scenario_text.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "sim/virtual/trace.hpp"
 #include "tests/sim/worlds.hpp"

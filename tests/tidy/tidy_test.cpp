@@ -50,17 +50,18 @@ const std::vector<SourceFile>& sources() {
 
 /// The files of peer/ that touch the machine; all others there are pure.
 const std::set<std::string> peer_seams = {
-    "peer/cli",         "peer/evaluate",      "peer/event_log",    "peer/host",
-    "peer/main",        "peer/report",        "peer/member_cache", "peer/settings",
-    "peer/status",      "peer/reduce_peer",   "peer/task",         "peer/worker",
-    "peer/plan",        "peer/stage_profile", "peer/ruling_file",  "peer/switch_command",
-    "peer/replace_file"};
+    "peer/cli",           "peer/evaluate",    "peer/event_log",      "peer/host",
+    "peer/main",          "peer/report",      "peer/member_cache",   "peer/settings",
+    "peer/reduce_peer",   "peer/task",        "peer/worker",         "peer/plan",
+    "peer/stage_profile", "peer/ruling_file", "peer/switch_command", "peer/replace_file",
+    "peer/peer_socket",   "peer/status"};
 
 std::string without_extension(const std::string& path) { return path.substr(0, path.rfind('.')); }
 
 /// The files of sim/ above virtual/ that virtual worlds are made of, and those in it that touch the
 /// machine.
-const std::set<std::string> virtual_parts = {"sim/link_faults", "sim/mean", "sim/scenario"};
+const std::set<std::string> virtual_parts = {"sim/link_faults", "sim/mean", "sim/scenario",
+                                             "sim/scenario_text"};
 const std::set<std::string> virtual_seams = {"sim/virtual/simulate", "sim/virtual/swarm"};
 
 bool is_seam(const std::string& path) { return peer_seams.contains(without_extension(path)); }

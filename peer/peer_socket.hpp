@@ -1,0 +1,48 @@
+// A Unix socket in a running peer's folder: what it says of itself, as JSON, and commands to it.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace asio {
+class io_context;
+}
+
+namespace gv {
+
+/// Answers every connection to `<folder>/status.sock` (mode 0600) and closes it: whoever says
+/// nothing is told the state, whoever says something what came of it.
+class PeerSocket {
+ public:
+  struct Calls {
+    std::function<std::string()> document;
+    std::function<std::string(const std::string& command)> command;
+  };
+
+  /// `calls` are made on the loop's thread. Replaces a socket left behind by an earlier life.
+  /// Throws std::runtime_error when the socket cannot be made.
+  PeerSocket(asio::io_context& io, const std::filesystem::path& folder, Calls calls);
+  ~PeerSocket();
+
+ private:
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+/// Asks the peer that runs in `folder` for its state, or gives it a command. Nothing when no peer
+/// answers there within the time.
+std::optional<std::string> ask_peer(const std::filesystem::path& folder,
+                                    std::string_view command = {}, int timeout_ms = 2000);
+
+/// The same without waiting: `then` is called once on the loop's thread, not from within this
+/// call.
+void ask_peer(asio::io_context& io, const std::filesystem::path& folder, std::string_view command,
+              std::chrono::milliseconds limit,
+              std::function<void(std::optional<std::string>)> then);
+
+}  // namespace gv

@@ -1,0 +1,29 @@
+// Scenarios as text: read, written and described from one table of keys.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "consensus/base/problems.hpp"
+#include "sim/scenario.hpp"
+
+namespace gv {
+
+struct ParsedScenario {
+  Scenario scenario;
+  bool present = false;  ///< The file has a [scenario] at all.
+  Problems problems;
+};
+
+/// Reads the [scenario] of a file, strictly; `alone` says that nothing else may stand in it, as in
+/// a file of faults for `launch --faults`.
+ParsedScenario parse_scenario_file(const std::string& path, bool alone);
+ParsedScenario parse_scenario_text(std::string_view text, std::string_view name, bool alone);
+
+/// The tables of docs/scenarios.md, made from those that parsing uses.
+std::string scenario_reference();
+
+/// The scenario as text that parse_scenario_text reads back.
+std::string to_toml(const Scenario& scenario);
+
+}  // namespace gv
