@@ -39,6 +39,8 @@ std::string_view to_string(Reason reason) {
       return "unreachable";
     case Reason::leaving:
       return "leaving";
+    case Reason::resting:
+      return "resting";
   }
   return "unknown";
 }

@@ -33,6 +33,7 @@ enum class Reason : std::uint8_t {
   peer_gone,         ///< The partner died or left meanwhile.
   unreachable,       ///< No way to open a bulk lane between the two.
   leaving,           ///< Shutting down.
+  resting,           ///< Exchanges with this peer take long, and it has had its share of time.
 };
 
 std::string_view to_string(Reason reason);

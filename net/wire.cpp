@@ -16,7 +16,7 @@ namespace gv {
 // wire.
 
 /// The last value of each enumeration that travels.
-constexpr Reason last_value(Reason) { return Reason::leaving; }
+constexpr Reason last_value(Reason) { return Reason::resting; }
 constexpr MemberState last_value(MemberState) { return MemberState::left; }
 constexpr Phase last_value(Phase) { return Phase::done; }
 constexpr ReduceAlgorithm last_value(ReduceAlgorithm) { return ReduceAlgorithm::tree; }

@@ -1,7 +1,6 @@
 // xoshiro256** and the few distributions built on it.
 #include "consensus/base/rng.hpp"
 
-#include <bit>
 #include <cmath>
 
 #include "consensus/base/check.hpp"
@@ -44,18 +43,6 @@ Rng Rng::fork(std::string_view purpose) const { return fork(stable_hash(purpose)
 
 Rng Rng::fork(std::uint64_t purpose) const { return Rng(hash_combine(seed_, purpose)); }
 
-std::uint64_t Rng::next() {
-  const std::uint64_t result = std::rotl(state_[1] * 5, 7) * 9;
-  const std::uint64_t shifted = state_[1] << 17;
-  state_[2] ^= state_[0];
-  state_[3] ^= state_[1];
-  state_[1] ^= state_[2];
-  state_[0] ^= state_[3];
-  state_[2] ^= shifted;
-  state_[3] = std::rotl(state_[3], 45);
-  return result;
-}
-
 std::uint64_t Rng::below(std::uint64_t bound) {
   check(bound > 0, "a bounded draw needs a positive bound");
   const std::uint64_t threshold = (0 - bound) % bound;
@@ -66,8 +53,6 @@ std::uint64_t Rng::below(std::uint64_t bound) {
     }
   }
 }
-
-double Rng::uniform() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
 
 double Rng::normal() {
   while (true) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -29,13 +30,23 @@ class Rng {
   Rng fork(std::string_view purpose) const;
   Rng fork(std::uint64_t purpose) const;
 
-  std::uint64_t next();
+  std::uint64_t next() {
+    const std::uint64_t result = std::rotl(state_[1] * 5, 7) * 9;
+    const std::uint64_t shifted = state_[1] << 17;
+    state_[2] ^= state_[0];
+    state_[3] ^= state_[1];
+    state_[1] ^= state_[2];
+    state_[0] ^= state_[3];
+    state_[2] ^= shifted;
+    state_[3] = std::rotl(state_[3], 45);
+    return result;
+  }
 
   /// Uniform in [0, bound), without bias (Lemire 2019). `bound` must be positive.
   std::uint64_t below(std::uint64_t bound);
 
   /// Uniform in [0, 1) with 53 random bits.
-  double uniform();
+  double uniform() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
 
   /// Standard normal (Marsaglia's polar method).
   double normal();

@@ -13,6 +13,7 @@
 #include "consensus/base/check.hpp"
 #include "consensus/base/reuse.hpp"
 #include "consensus/exchange/guard.hpp"
+#include "consensus/exchange/partner_times.hpp"
 
 namespace gv {
 namespace {
@@ -86,6 +87,7 @@ struct PairExchange::State {
   std::map<PeerId, Settled> settled;
   std::map<PeerId, Conduct> conduct;
   std::map<PeerId, Duration> patience;  ///< With an offer of ours, by whom it was made to.
+  PartnerTimes times;
   std::deque<double> distances;
   Reuse<Snapshot> snapshots{snapshots_kept};
   Reuse<std::vector<float>> differences{differences_kept};
@@ -275,6 +277,7 @@ Reason PairExchange::State::judge(Time now, PeerId from, const Offer& offer) con
   if (!sound) return Reason::not_finite;
   if (is_quarantined(now, from)) return Reason::quarantined;
   if (!snapshot) return Reason::not_ready;
+  if (times.is_resting(now, from)) return Reason::resting;
   return Reason::none;
 }
 
@@ -477,6 +480,7 @@ void PairExchange::State::commit(Time now, Effects& out) {
     committed[mine.partner] = mine.id;
     out.send(mine.partner, Commit{mine.id});
   }
+  times.note(now, mine.partner, mine.began);
   // Nothing to cancel: Ready means that the partner holds our whole model, and we hold its.
   flight.reset();
 }
@@ -484,6 +488,7 @@ void PairExchange::State::commit(Time now, Effects& out) {
 void PairExchange::State::resume(Time now, Reason otherwise, Effects& out) {
   Flight& mine = *flight;
   if (++mine.resumes > resumes_max) {
+    times.note(now, mine.partner, mine.began);
     abort(otherwise, true, out);
     return;
   }
@@ -509,6 +514,7 @@ void PairExchange::State::tick(Time now, Effects& out) {
       resume(now, Reason::timed_out, out);
       break;
     case Stage::awaiting_ready:
+      times.note(now, flight->partner, flight->began);
       abort(Reason::timed_out, true, out);
       break;
     case Stage::awaiting_word:
@@ -543,6 +549,7 @@ bool PairExchange::start(Time now, PeerId partner, std::uint64_t round, Effects&
   State& state = *state_;
   state.withdraw_unanswered(now, out);
   if (state.flight || !state.snapshot || state.is_quarantined(now, partner)) return false;
+  if (state.times.is_resting(now, partner)) return false;
   const TransferId id = state.numbers.next(state.self);
   Flight& mine = state.take_off(now, id, partner, true);
   mine.deadline = now + state.options.answer_deadline;
@@ -635,6 +642,10 @@ void PairExchange::tick(Time now, Effects& out) { state_->tick(now, out); }
 
 Time PairExchange::deadline() const { return state_->flight ? state_->flight->deadline : never; }
 
+bool PairExchange::is_resting(Time now, PeerId partner) const {
+  return state_->times.is_resting(now, partner);
+}
+
 bool PairExchange::in_flight() const { return state_->flight.has_value(); }
 
 const PairExchange::Counts& PairExchange::counts() const { return state_->counts; }
@@ -642,7 +653,7 @@ const PairExchange::Counts& PairExchange::counts() const { return state_->counts
 std::size_t PairExchange::held() const {
   const State& state = *state_;
   return state.committed.size() + state.settled.size() + state.conduct.size() +
-         state.patience.size() + state.distances.size();
+         state.patience.size() + state.distances.size() + state.times.held();
 }
 
 }  // namespace gv

@@ -68,8 +68,11 @@ class PairExchange {
   /// Memory for the next snapshot, used again once nobody needs what it held. Its contents are old.
   std::shared_ptr<Snapshot> blank_snapshot();
 
+  /// Whether `partner` has had its share of our time (PartnerTimes).
+  bool is_resting(Time now, PeerId partner) const;
+
   /// Offers the current snapshot to `partner`. Returns false (and starts nothing) when an exchange
-  /// is in flight, there is no snapshot, or the partner is quarantined.
+  /// is in flight, there is no snapshot, or the partner is quarantined or rests.
   bool start(Time now, PeerId partner, std::uint64_t round, Effects& out);
 
   /// Handles Offer, Accept, Refuse, Ready, Commit, Query, Abort and Resume; ignores the rest.
@@ -89,8 +92,8 @@ class PairExchange {
   bool in_flight() const;
   const Counts& counts() const;
 
-  /// What is remembered of others and of exchanges that are over: at most 4 entries for each peer
-  /// ever met, and 15. Forces that no snapshot contains yet are not counted.
+  /// What is remembered of others and of exchanges that are over: at most 5 entries for each peer
+  /// ever met, and 30. Forces that no snapshot contains yet are not counted.
   std::size_t held() const;
 
  private:

@@ -15,6 +15,9 @@ namespace {
 /// How long a leaving peer waits for an exchange in flight to settle.
 constexpr Duration settle_max = std::chrono::seconds(1);
 
+/// Of a partner who does not rest; half of them may.
+constexpr int draws_max = 8;
+
 /// The exchange's options, and what it must know of the model.
 PairExchange::Options exchange_options(const CourseOptions& course, const GossipOptions& options) {
   PairExchange::Options exchange = options.exchange;
@@ -165,7 +168,10 @@ void GossipMode::begin_exchange(Time now, Membership& members, Effects& out) {
   tell_if_topology_fits(view, out);
   PeerId partner = self_;
   if (options_.pairing == PairingKind::uniform) {
-    partner = uniform_choice(view, rng_).value_or(self_);
+    for (int draw = 0; draw < draws_max; ++draw) {
+      partner = uniform_choice(view, rng_).value_or(self_);
+      if (!exchange_.is_resting(now, partner)) break;
+    }
     const auto owed = std::exchange(owed_, std::nullopt);
     if (owed && view.contains(*owed)) partner = *owed;
   } else {

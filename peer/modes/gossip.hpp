@@ -76,7 +76,7 @@ class GossipMode final : public Mode {
   /// Distance between the two models at the last exchange, before the force; a sample of the
   /// spread.
   double last_distance() const { return last_distance_; }
-  /// What exchanges and downloads remember: at most 5 entries for each peer ever met, and 20.
+  /// What exchanges and downloads remember: at most 6 entries for each peer ever met, and 35.
   std::size_t held() const { return exchange_.held() + fetch_.held() + fetched_.size(); }
 
  private:

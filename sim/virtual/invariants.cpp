@@ -285,7 +285,7 @@ void Invariants::check_bounds(const Simulator& world, PeerNumber peer) {
   at_most(node.membership().view().size(), n, "its view");
   at_most(node.membership().held(), 9 * (n - 1) + 64, "the tables of its membership");
   if (const GossipMode* gossip = node.gossip()) {
-    at_most(gossip->held(), 5 * (n - 1) + 20, "the memories of its exchanges");
+    at_most(gossip->held(), 6 * (n - 1) + 35, "the memories of its exchanges");
   }
   if (transferred_) {
     // Where the newest message of a round suffices, no other waits for long.

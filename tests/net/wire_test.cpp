@@ -306,7 +306,7 @@ TEST_CASE("an enumeration out of range is refused", "[unit]") {
   for (int value = 0; value < 256; ++value) {
     Bytes refuse = encode(Message(Refuse{}));
     refuse.back() = static_cast<std::byte>(value);
-    CHECK(decode(refuse).frame.has_value() == (value <= static_cast<int>(Reason::leaving)));
+    CHECK(decode(refuse).frame.has_value() == (value <= static_cast<int>(Reason::resting)));
 
     // A member ends with state, accuser (8 bytes), layout hash (8), step (8), rate (4), phase and
     // whether there is a trial.

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/scenario_text.hpp"
 #include "sim/virtual/swarm.hpp"
 #include "sim/virtual/tally.hpp"
 #include "tests/sim/worlds.hpp"
@@ -243,9 +244,10 @@ TEST_CASE("F20 and F21 one peer with a slow link or processor holds nobody else 
   };
   const double usual = others("");
   CHECK(others("[[scenario.speed]]\npeers = \"7\"\nfactor = 0.1\n") >= 0.95 * usual);
-  // Whoever meets the peer with the slow link is busy with it for more than a period.
+  // Whoever meets the peer with the slow link is busy with it for more than a period, so all meet
+  // it more rarely.
   CHECK(others("[[scenario.link]]\nfrom = \"7\"\nlatency_s = 0.002\nbandwidth_mbit = 1\n") >=
-        0.75 * usual);
+        0.95 * usual);
 }
 
 TEST_CASE("F23 and F25 a full disk or a slow one stops no training", "[sim]") {
