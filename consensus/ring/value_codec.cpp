@@ -2,6 +2,7 @@
 #include "consensus/ring/value_codec.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -55,19 +56,25 @@ bool decode_bucket(Code code, const std::byte* bytes, std::span<float> out) {
   float largest = 0;
   std::memcpy(&largest, bytes, sizeof largest);
   if (!std::isfinite(largest) || largest < 0) return false;
+  // What each code means here, so that no element needs a division; NaN for those that are none.
+  std::array<float, 256> meanings;
+  meanings.fill(std::numeric_limits<float>::quiet_NaN());
+  for (unsigned level = 0; level <= code.levels; ++level) {
+    const auto value = static_cast<float>(static_cast<double>(largest) * level / code.levels);
+    meanings[level] = value;
+    meanings[level | code.sign()] = -value;
+  }
   const std::byte* const codes = bytes + sizeof largest;
+  const unsigned mask = 2 * code.sign() - 1;
   for (std::size_t i = 0; i < out.size(); ++i) {
     const std::size_t bit = i * code.bits();
     unsigned written = std::to_integer<unsigned>(codes[bit / 8]) >> bit % 8;
     if (bit % 8 + code.bits() > 8) {
       written |= std::to_integer<unsigned>(codes[bit / 8 + 1]) << (8 - bit % 8);
     }
-    const unsigned level = written & (code.sign() - 1);
-    if (level > code.levels) return false;
-    const double value = static_cast<double>(largest) * level / code.levels;
-    out[i] = static_cast<float>(written & code.sign() ? -value : value);
+    out[i] = meanings[written & mask];
   }
-  return true;
+  return is_finite(out);
 }
 
 }  // namespace
