@@ -327,8 +327,15 @@ struct Complete {
   bool again = false;  ///< In answer to one that came late: no answer is wanted.
 };
 
+/// The parameters that I have before this operation, which ought to be everybody's.
+struct Audit {
+  EpochId ballot;
+  std::uint64_t operation = 0;
+  std::uint64_t fingerprint = 0;
+};
+
 using Message = std::variant<Ping, PingRequest, Ack, Nack, PushPull, Offer, Accept, Refuse, Ready,
                              Commit, Query, Abort, Resume, Fetch, Coming, Propose, Confirm,
-                             Overtaken, Start, Halt, Check, Here, Probed, Complete>;
+                             Overtaken, Start, Halt, Check, Here, Probed, Complete, Audit>;
 
 }  // namespace gv

@@ -260,6 +260,11 @@ void serialize(A& ar, Complete& m) {
 }
 
 template <BoundedArchive A>
+void serialize(A& ar, Audit& m) {
+  ar(m.ballot, m.operation, m.fingerprint);
+}
+
+template <BoundedArchive A>
 void serialize(A& ar, Check& m) {
   ar(m.ballot);
 }
@@ -291,9 +296,10 @@ constexpr std::uint8_t hello_kind = 1;
 constexpr std::uint8_t invite_kind = 2;
 constexpr std::uint8_t first_message_kind = 16;
 constexpr std::array message_names = {
-    "ping",    "ping request", "ack",   "nack",  "push-pull", "offer", "accept", "refuse",
-    "ready",   "commit",       "query", "abort", "resume",    "fetch", "coming", "propose",
-    "confirm", "overtaken",    "start", "halt",  "check",     "here",  "probed", "complete"};
+    "ping",   "ping request", "ack",      "nack",      "push-pull", "offer",  "accept",
+    "refuse", "ready",        "commit",   "query",     "abort",     "resume", "fetch",
+    "coming", "propose",      "confirm",  "overtaken", "start",     "halt",   "check",
+    "here",   "probed",       "complete", "audit"};
 static_assert(message_names.size() == std::variant_size_v<Message>);
 
 /// A default value of the kind, to be filled in; empty for an unknown kind.

@@ -104,6 +104,7 @@ void Node::receive(Time now, const Envelope& envelope, NodeEffects& out) {
                  [&](const Here& m) { for_mode(m); },
                  [&](const Probed& m) { for_mode(m); },
                  [&](const Complete& m) { for_mode(m); },
+                 [&](const Audit& m) { for_mode(m); },
              },
              envelope.message);
   settle(now, out);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "consensus/base/check.hpp"
+#include "consensus/base/fingerprint.hpp"
 #include "consensus/base/rng.hpp"
 #include "peer/hyperparameters.hpp"
 #include "train/evaluation.hpp"
@@ -225,6 +226,7 @@ JobDone Replica::run(Job job, const Ready& ready) {
   if (job.mix) mixing_->begin(*job.mix, host);
   const std::uint64_t before = trainer_.step();
   if (job.update) update(job);
+  if (job.fingerprint) done.fingerprint = fingerprint(trainer_.parameters());
   if (job.state) {
     const std::span<float> state(*job.state);
     trainer_.copy_state(state.first(trainer_.state_size()));

@@ -53,6 +53,7 @@ struct Job {
   std::shared_ptr<const Floats> update;  ///< One optimiser step with this gradient,
   std::size_t update_samples = 0;        ///< the mean of so many of everybody (0: not told),
   std::uint64_t update_steps = 0;        ///< or the outer step that ends so many local ones.
+  bool fingerprint = false;              ///< Find that of the parameters.
   std::shared_ptr<Floats> state;         ///< Copy the whole state here.
   std::vector<Force> forces;             ///< Add these.
   std::uint64_t steps = 0;               ///< Take this many optimiser steps.
@@ -75,6 +76,7 @@ struct JobDone {
   std::shared_ptr<Snapshot> snapshot;              ///< The one asked for, filled.
   std::optional<double> validation_loss;           ///< If it was asked for.
   std::optional<Hyperparameters> hyperparameters;  ///< In a population: those from here on.
+  std::optional<std::uint64_t> fingerprint;        ///< Likewise.
   std::vector<Force> spent;          ///< What was added, back with the thread that lent it.
   std::shared_ptr<Floats> state;     ///< The one asked for, filled.
   std::size_t gradient_samples = 0;  ///< Of what was computed for a sum, if it was.

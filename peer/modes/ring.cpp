@@ -75,6 +75,7 @@ void RingMode::candidates_changed(const Membership& members) {
 
 void RingMode::begin_epoch(Time now, const Epoch& epoch, Effects& out) {
   operation_.enter(epoch);
+  audit_.begin(epoch.order);
   begun_in_epoch_ = 0;
   survey_.begin(epoch.order, epoch_key_);
   const auto rank = std::ranges::find(epoch.order, self_) - epoch.order.begin();
@@ -89,6 +90,7 @@ void RingMode::begin_epoch(Time now, const Epoch& epoch, Effects& out) {
 void RingMode::abandon() {
   operation_.leave(key_of(agreement_.promised()));
   survey_.end();
+  audit_.end();
   states_.leave_epoch();
 }
 
@@ -121,6 +123,7 @@ void RingMode::finish_operations(Time now, Effects& out) {
     const Standing before = agreement_.standing();
     agreement_.set_standing(
         after_operation(before, epoch_key_, operation_.samples(), operation_.steps()));
+    result_audited_ = ModelAudit::is_due(before.operation, step());
     states_.forget_debts();
     operation_done(now, before.operation, operation_.steps(), out);
     begin_operation(now, out);
@@ -135,6 +138,10 @@ void RingMode::receive_own(Time now, PeerId from, const Message& message, const 
     // Once an operation of the epoch is finished everybody has had the state: asked again, late.
     if (epoch == nullptr || agreement_.standing() != epoch->standing) return;
     if (states_.is_asked(*epoch, from, *fetch)) states_.owe(from);
+  } else if (const auto* audit = std::get_if<Audit>(&message)) {
+    const bool is_near = audit->operation <= step() + 2 * ModelAudit::every;
+    if (epoch == nullptr || audit->ballot != epoch->id || !is_near) return;
+    compare(now, from, audit->operation, audit->fingerprint, out);
   } else if (const auto* probed = std::get_if<Probed>(&message)) {
     survey_.receive(now, from, *probed, out);
     agreement_.set_links(survey_.reports());
@@ -191,6 +198,38 @@ void RingMode::take(Time now, JobDone done, Membership&, Effects& out) {
     counts_.states_sent += states_.send(*epoch, done.state, out);
   }
   if (done.gradient_samples > 0) gradient_ready(now, done.number, 0, out);
+  if (done.fingerprint) audited(now, *done.fingerprint, out);
+}
+
+// ---- Comparing models ----
+
+/// The job has found what our parameters are.
+void RingMode::audited(Time now, std::uint64_t fingerprint, Effects& out) {
+  const auto [epoch_key, operation] = *std::exchange(auditing_, std::nullopt);
+  const Epoch* epoch = agreement_.epoch();
+  if (epoch == nullptr || epoch_key != epoch_key_) return;
+  for (const PeerId peer : epoch->order) {
+    if (peer != self_) out.send(peer, Audit{epoch->id, operation, fingerprint});
+  }
+  compare(now, self_, operation, fingerprint, out);
+}
+
+void RingMode::compare(Time now, PeerId from, std::uint64_t operation, std::uint64_t fingerprint,
+                       Effects& out) {
+  const auto odd = audit_.tell(from, operation, fingerprint);
+  if (!odd) return;
+  for (const PeerId peer : *odd) {
+    out.events.push_back({.name = "models_differ",
+                          .peer = peer,
+                          .numbers = {{"operation", static_cast<double>(operation)}}});
+  }
+  if (std::ranges::find(*odd, self_) == odd->end()) return;
+  // Ours counts less than any, and as no other's, so the next ballot has us sent one of the rest.
+  Standing standing = agreement_.standing();
+  standing.samples = 0;
+  standing.history = hash_combine(hash_combine(standing.history, session_), operation);
+  agreement_.set_standing(standing);
+  disturb(now, {}, out);
 }
 
 void RingMode::adopt(Time now, ArrivedState state, Job& job, Effects& out) {
@@ -216,6 +255,8 @@ void RingMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
   if (job.update) {
     job.update_samples = result_samples_;
     job.update_steps = result_steps_;
+    job.fingerprint = result_audited_ && is_in_epoch();
+    if (job.fingerprint) auditing_ = {epoch_key_, step()};
   }
   if (states_.owes_any()) job.state = states_.blank(agreement_.standing());
   job.save = leaving_ || is_save_due(step());

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "consensus/ring/link_survey.hpp"
+#include "consensus/ring/model_audit.hpp"
 #include "peer/modes/epoch_mode.hpp"
 #include "peer/modes/ring_operation.hpp"
 #include "peer/modes/ring_options.hpp"
@@ -69,16 +71,23 @@ class RingMode final : public EpochMode {
   bool is_quiet(Time now) const { return now < survey_.quiet_until(); }
   void finish_operations(Time now, Effects& out);
   void adopt(Time now, ArrivedState state, Job& job, Effects& out);
+  void audited(Time now, std::uint64_t fingerprint, Effects& out);
+  void compare(Time now, PeerId from, std::uint64_t operation, std::uint64_t fingerprint,
+               Effects& out);
 
   std::uint64_t session_;
   RingOptions options_;
   RingOperation operation_;
   LinkSurvey survey_;
   StateCourier states_;
+  ModelAudit audit_;
   std::uint64_t begun_in_epoch_ = 0;  ///< Operations.
   RingOperation::Vector result_;      ///< To be applied by the next job,
   std::uint64_t result_samples_ = 0;  ///< the mean of so many samples,
   std::uint64_t result_steps_ = 0;    ///< which ends so many local steps; 0: it is a gradient.
+  bool result_audited_ = false;       ///< The parameters are compared after it.
+  /// An operation, by epoch and number, before which the job under way finds our fingerprint.
+  std::optional<std::pair<std::uint64_t, std::uint64_t>> auditing_;
   RingCounts counts_;
 };
 

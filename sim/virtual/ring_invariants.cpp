@@ -52,7 +52,12 @@ void RingInvariants::on_effects(const Simulator& world, PeerNumber peer,
     mine.answered = confirm->ballot;
   }
   for (const Event& event : effects.events) {
-    // "sums whole", as peers find out themselves.
+    // "equal standings are equal bits", as peers find out themselves.
+    if (event.name == "models_differ") {
+      fail(world, "equal standings are equal bits",
+           fmt::format("peer-{} finds that models differ", peer));
+    }
+    // "sums whole", likewise.
     if (event.name != "sum_refused") continue;
     fail(world, "sums whole", fmt::format("peer-{} refuses a sum: {}", peer, event.detail));
   }

@@ -103,6 +103,10 @@ struct Words {
     return fmt::format("Here epoch {} operation {}{}", name_of(m.ballot), m.operation,
                        m.busy ? " busy" : "");
   }
+  std::string operator()(const Audit& m) const {
+    return fmt::format("Audit before operation {} of epoch {}: {:016x}", m.operation,
+                       name_of(m.ballot), m.fingerprint);
+  }
   std::string operator()(const Complete& m) const {
     return fmt::format("Complete operation {} of epoch {}{}", m.operation, name_of(m.ballot),
                        m.again ? " again" : "");

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "consensus/base/check.hpp"
+#include "consensus/base/fingerprint.hpp"
 #include "consensus/base/rng.hpp"
 #include "peer/hyperparameters.hpp"
 
@@ -203,6 +204,7 @@ class VectorWorkload : public Workload {
     if (job.mix) mixing_->begin(*job.mix, host);
     const std::uint64_t before = step_;
     if (job.update) update(job);
+    if (job.fingerprint) done.fingerprint = fingerprint(parameters_);
     if (job.state) {
       const auto end = std::ranges::copy(parameters_, job.state->begin()).out;
       std::ranges::copy(outer_.momentum(), end);

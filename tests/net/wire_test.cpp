@@ -86,6 +86,7 @@ std::vector<Frame> one_of_each() {
       Message(Here{ballot, 77, true}),
       Message(Probed{id}),
       Message(Complete{ballot, 8, true}),
+      Message(Audit{ballot, 64, 0x0123456789abcdef}),
   };
 }
 

@@ -1,0 +1,66 @@
+// Who does not have the model that most have.
+#include "consensus/ring/model_audit.hpp"
+
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace gv {
+namespace {
+
+constexpr PeerId a{1}, b{2}, c{3}, d{4};
+
+/// All of `order` tell their fingerprints, the last one first; what comes of it in the end.
+std::optional<std::vector<PeerId>> odd(const std::vector<PeerId>& order,
+                                       const std::vector<std::uint64_t>& fingerprints) {
+  ModelAudit audit;
+  audit.begin(order);
+  std::optional<std::vector<PeerId>> found;
+  for (std::size_t i = order.size(); i-- > 0;) {
+    CHECK_FALSE(found);
+    found = audit.tell(order[i], 64, fingerprints[i]);
+  }
+  return found;
+}
+
+using Peers = std::vector<PeerId>;
+
+}  // namespace
+
+TEST_CASE("whoever has another model than most is odd") {
+  CHECK(odd({a, b, c, d}, {7, 7, 7, 7}) == Peers{});
+  CHECK(odd({a, b, c, d}, {7, 7, 8, 7}) == Peers{c});
+  CHECK(odd({a, b, c, d}, {8, 7, 9, 7}) == Peers{a, c});
+  // Of equal groups that of the lowest rank, not of the smallest id or fingerprint.
+  CHECK(odd({d, a}, {9, 2}) == Peers{a});
+  CHECK(odd({c, a, b, d}, {2, 1, 1, 2}) == Peers{a, b});
+  CHECK(odd({a}, {3}) == Peers{});
+}
+
+TEST_CASE("an audit waits for all and only for those of its epoch") {
+  ModelAudit audit;
+  audit.begin({a, b});
+  CHECK_FALSE(audit.tell(c, 64, 1));
+  CHECK_FALSE(audit.tell(b, 64, 1));
+  CHECK_FALSE(audit.tell(b, 64, 2));  // The first word counts.
+  CHECK(audit.tell(a, 64, 1) == Peers{});
+  // A word was lost; what is told later is compared all the same.
+  CHECK_FALSE(audit.tell(a, 128, 1));
+  CHECK_FALSE(audit.tell(a, 192, 1));
+  CHECK(audit.tell(b, 192, 5) == Peers{b});
+  audit.begin({a, b});
+  CHECK_FALSE(audit.tell(a, 256, 1));
+  audit.end();
+  CHECK_FALSE(audit.tell(b, 256, 1));
+}
+
+TEST_CASE("an audit is due whenever so many operations are made") {
+  CHECK_FALSE(ModelAudit::is_due(0, 1));
+  CHECK_FALSE(ModelAudit::is_due(62, 63));
+  CHECK(ModelAudit::is_due(63, 64));
+  CHECK_FALSE(ModelAudit::is_due(64, 65));
+  CHECK(ModelAudit::is_due(60, 76));
+}
+
+}  // namespace gv

@@ -1,0 +1,122 @@
+// A peer in lockstep whose model is not the others' any more is found out and sent theirs.
+#include <catch2/catch.hpp>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "consensus/ring/model_audit.hpp"
+#include "sim/virtual/draw.hpp"
+#include "sim/virtual/simulator.hpp"
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t harmed_at = 100;  ///< Operation.
+
+/// Of one update it gets another sum than all others: somebody on the way changed a piece of it, or
+/// a bit of its memory fell over.
+class Harmed : public Workload {
+ public:
+  explicit Harmed(std::unique_ptr<Workload> sound) : sound_(std::move(sound)) {}
+
+  JobDone run(Job job) override {
+    if (job.update && sound_->step() == harmed_at) {
+      auto other = std::make_shared<Floats>(*job.update);
+      other->at(17) += 0.25F;
+      job.update = std::move(other);
+    }
+    return sound_->run(std::move(job));
+  }
+  void mix_by(const MixRule& rule, std::uint64_t run_seed) override {
+    sound_->mix_by(rule, run_seed);
+  }
+  std::uint64_t step() const override { return sound_->step(); }
+  std::span<const float> parameters() const override { return sound_->parameters(); }
+  const Canary& canary() const override { return sound_->canary(); }
+  Image image() const override { return sound_->image(); }
+  void restore(const Image& image) override { sound_->restore(image); }
+
+ private:
+  std::unique_ptr<Workload> sound_;
+};
+
+class Seen : public Watcher {
+ public:
+  void on_effects(const Simulator&, PeerNumber peer, const NodeEffects& effects) override {
+    for (const Event& event : effects.events) {
+      if (event.name == "models_differ") differ.emplace_back(peer, *event.peer);
+      // Others may be sent it too: whoever is an operation behind when the ballot comes.
+      if (event.name == "state_adopted" && !differ.empty()) adopted.insert(peer);
+    }
+  }
+  void on_job_done(const Simulator&, PeerNumber, const JobDone& done) override {
+    if (done.fingerprint) fingerprints[done.step].insert(*done.fingerprint);
+  }
+
+  std::vector<std::pair<PeerNumber, PeerId>> differ;  ///< Who said so, and of whom.
+  std::set<PeerNumber> adopted;                       ///< The state of another, after that.
+  std::map<std::uint64_t, std::set<std::uint64_t>> fingerprints;  ///< By operation.
+};
+
+/// Lockstep of so many, of whom `harmed` are, 20 operations a second for 20 seconds.
+Seen run(std::size_t peers, const std::set<std::size_t>& harmed) {
+  DrawnWorld drawn{.seed = 1};
+  drawn.scenario.peers = peers;
+  drawn.scenario.work = WorkKind::quadratic;
+  drawn.scenario.step = 50ms;
+  drawn.scenario.dimension = 700;
+  drawn.scenario.until = 20s;
+  drawn.node.mode = ModeKind::ring;
+  drawn.node.course.steps = std::uint64_t{1} << 40;
+  const MakeWorkload sound = workloads(drawn);
+  Simulator world(simulator_options(drawn), [&](std::size_t peer) -> std::unique_ptr<Workload> {
+    if (!harmed.contains(peer)) return sound(peer);
+    return std::make_unique<Harmed>(sound(peer));
+  });
+  Seen seen;
+  world.watch(seen);
+  world.run(Time(20s));
+  return seen;
+}
+
+}  // namespace
+
+TEST_CASE("who has another model than the others is found out and sent theirs", "[sim]") {
+  const std::size_t harmed = GENERATE(std::size_t{0}, std::size_t{2}, std::size_t{3});
+  const Seen seen = run(4, {harmed});
+  REQUIRE(seen.fingerprints.size() > 4);
+  for (const auto& [operation, different] : seen.fingerprints) {
+    INFO("operation " << operation);
+    CHECK(operation % ModelAudit::every == 0);
+    CHECK(different.size() == (operation == 128 ? 2 : 1));
+  }
+  // All say so, once, and of that one only.
+  REQUIRE(seen.differ.size() == 4);
+  std::set<PeerNumber> sayers;
+  for (const auto& [sayer, odd] : seen.differ) {
+    sayers.insert(sayer);
+    CHECK(odd == seen.differ.front().second);
+  }
+  CHECK(sayers.size() == 4);
+  CHECK(seen.adopted.contains(static_cast<PeerNumber>(harmed)));
+}
+
+TEST_CASE("where models differ each goes on from that of most", "[sim]") {
+  const Seen minority = run(5, {1, 4});
+  CHECK(minority.adopted.contains(1));
+  CHECK(minority.adopted.contains(4));
+  const Seen majority = run(3, {0, 2});
+  CHECK(majority.adopted.contains(1));
+  for (const Seen* seen : {&minority, &majority}) {
+    REQUIRE(seen->fingerprints.size() > 4);
+    for (const auto& [operation, different] : seen->fingerprints) {
+      CHECK(different.size() == (operation == 128 ? 2 : 1));
+    }
+  }
+}
+
+}  // namespace gv
