@@ -63,6 +63,8 @@ class PipelineRun {
   const std::vector<std::vector<std::uint32_t>>& replicas() const { return replicas_; }
   const std::vector<PeerId>& order() const { return order_; }
   std::uint64_t bytes_sent() const { return bytes_sent_; }
+  /// Of pieces of the next run's sums, which came before it began here.
+  std::size_t held_bytes() const { return held_bytes_; }
 
  private:
   /// Which result a transfer is: micro-batch, the stage it comes to, and the way it goes.

@@ -22,6 +22,8 @@ constexpr std::uint64_t forces_waiting_max = 1000;
 constexpr std::size_t transfers_max = 16;
 /// Likewise for the pieces of sums: what a lane keeps at most.
 constexpr std::size_t pieces_max = 4096;
+/// Bytes of what rides along with a stage's sum.
+constexpr std::size_t riders_max = 4096;
 
 /// alive(k) < suspect(k) < dead(k), left(k) < alive(k + 1).
 int rank(MemberState state) {
@@ -286,6 +288,14 @@ void Invariants::check_bounds(const Simulator& world, PeerNumber peer) {
   at_most(node.membership().held(), 9 * (n - 1) + 64, "the tables of its membership");
   if (const GossipMode* gossip = node.gossip()) {
     at_most(gossip->held(), 6 * (n - 1) + 35, "the memories of its exchanges");
+  }
+  if (const PipelineMode* pipeline = node.pipeline()) {
+    // Of the next run's sums no more than all could send, and the same again from links that
+    // deliver twice.
+    std::size_t bytes = 0;
+    for (const StageSize& stage : pipeline->options().stages)
+      bytes += 4 * stage.parameters + riders_max;
+    at_most(pipeline->run().held_bytes(), 2 * n * bytes, "bytes of sums to come");
   }
   if (transferred_) {
     // Where the newest message of a round suffices, no other waits for long.
