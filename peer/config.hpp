@@ -82,6 +82,7 @@ enum class LaneKind { automatic, tls, plain, unix_socket };
 struct PipelineConfig {
   std::size_t stages = 2;         ///< Cut by what layers are estimated to cost,
   std::vector<std::size_t> ends;  ///< or here: one past the last layer of each stage.
+  double memory_mb = 0;           ///< No stage is estimated to need more of a peer; 0 = no limit.
   bool recompute = false;
   PipelineOptions mode;
 };

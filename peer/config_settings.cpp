@@ -601,6 +601,12 @@ void append_pipeline(Settings& all) {
   add(pipeline.wholes("ends", GV_FIELD(pipeline.ends), {1, 1e6},
                       "cut here instead: one past the last layer of each stage, the first layer "
                       "being 0; empty = by cost"));
+  add_with(
+      "pipeline.ends", "run.mode = \"pipeline\" and ends = []",
+      [](const Config& c) { return c.run.mode == ModeKind::pipeline && c.pipeline.ends.empty(); },
+      pipeline.number("memory_mb", GV_FIELD(pipeline.memory_mb), {0, 1e9},
+                      "cut so that no stage is estimated to need more megabytes of a peer; 0 = "
+                      "without limit"));
   std::vector<std::pair<std::string, PipelineKind>> kinds;
   for (const PipelineKind kind : pipeline_kinds) kinds.emplace_back(to_string(kind), kind);
   add(pipeline.choice<>("schedule", GV_FIELD(pipeline.mode.kind), std::move(kinds),

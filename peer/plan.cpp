@@ -355,6 +355,15 @@ int write_picture(const Plan& plan, const PictureOptions& picture, const std::st
   return 0;
 }
 
+/// Whether every stage needs no more than the config allows.
+bool fits_memory(const Question& question, const Plan& plan) {
+  const double limit = question.config.pipeline.memory_mb;
+  for (std::size_t s = 0; limit > 0 && s < plan.stages.size(); ++s) {
+    if (1e-6 * memory_bytes(question, plan, s) > limit) return false;
+  }
+  return true;
+}
+
 /// Cuts like this one but for one end, which is a layer earlier or later.
 std::set<std::vector<std::size_t>> neighbours(const Question& question,
                                               const std::vector<std::size_t>& cut) {
@@ -390,7 +399,7 @@ std::optional<Plan> best_other(const Question& question, const std::vector<Layer
   std::optional<Plan> best;
   for (std::size_t i = 0; i < cuts.size() && (i < suggested.size() || !is_over()); ++i) {
     Plan plan = make_plan(question, cuts[i], seconds / static_cast<double>(cuts.size()));
-    if (!plan.problems.empty()) continue;
+    if (!plan.problems.empty() || !fits_memory(question, plan)) continue;
     if (!best || plan.predicted.makespan < best->predicted.makespan) best = std::move(plan);
   }
   return best;

@@ -127,12 +127,80 @@ Problem too_few(const Config& config, std::size_t samples) {
           "use fewer peers or more data"};
 }
 
+/// By what layers are estimated to cost, of the cuts with no stage above so many bytes (0: of all)
+/// the one with the quickest slowest stage. Empty if there is none.
+std::vector<std::size_t> estimated_cut(const Config& config, const ModelSpec& model,
+                                       SampleShape shape, double memory_bytes) {
+  const PipelineConfig& pipeline = config.pipeline;
+  // Layers that no stage may begin with belong to the one before them.
+  std::vector<LayerCost> parts;
+  std::vector<std::size_t> begins;
+  const std::vector<LayerWork> layers = layer_work(model, shape);
+  bool learns_before = false;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (parts.empty() || (layers[i].may_begin_stage && learns_before)) {
+      parts.emplace_back();
+      begins.push_back(i);
+    }
+    learns_before = learns_before || layers[i].parameters > 0;
+    LayerCost& part = parts.back();
+    part.forward_s += layers[i].operations;
+    part.backward_s += 2 * layers[i].operations;
+    part.parameter_bytes += static_cast<double>(sizeof(float) * layers[i].parameters);
+    part.output_bytes = static_cast<double>(sizeof(float) * layers[i].outputs * config.train.batch);
+    part.kept_bytes += part.output_bytes;
+  }
+  begins.push_back(layers.size());
+  PipelineSite site{.speeds = std::vector<double>(pipeline.stages, 1.0)};
+  if (memory_bytes > 0) site.memory_bytes.assign(pipeline.stages, memory_bytes);
+  // Gradients of a micro-batch and of all, and the optimiser's vectors; a run of many updates keeps
+  // where it began, in case it is given up.
+  const auto vectors = static_cast<double>(optimizer_vectors(config.train.optimizer));
+  const bool keeps_versions = !is_synchronous(pipeline.mode.kind);
+  const auto partition =
+      partition_stages(parts, site,
+                       {.stages = pipeline.stages,
+                        .kind = pipeline.mode.kind,
+                        .micro_batches = pipeline.mode.micro_batches,
+                        .ahead = pipeline.mode.ahead,
+                        .state_per_parameter = 2 + vectors + (keeps_versions ? 1 + vectors : 0),
+                        .recomputes = pipeline.recompute});
+  std::vector<std::size_t> ends;
+  if (!partition) return ends;
+  for (const PlannedStage& stage : partition->stages) ends.push_back(begins[stage.end_layer]);
+  return ends;
+}
+
+/// Why there is no cut, and what would do.
+Problem no_cut(const Config& config, const ModelSpec& model, SampleShape shape) {
+  if (config.pipeline.memory_mb == 0 || estimated_cut(config, model, shape, 0).empty()) {
+    return {"pipeline.stages",
+            fmt::format("the model cannot be cut into {} stages with parameters",
+                        config.pipeline.stages),
+            "use fewer stages"};
+  }
+  // The least that would do, to a thousandth, between what does not and what does.
+  double too_little = 1e6 * config.pipeline.memory_mb;
+  double enough = 2 * too_little;
+  while (estimated_cut(config, model, shape, enough).empty()) enough *= 2;
+  while (enough > 1.001 * too_little) {
+    const double between = (too_little + enough) / 2;
+    (estimated_cut(config, model, shape, between).empty() ? too_little : enough) = between;
+  }
+  return {"pipeline.memory_mb",
+          fmt::format("with {} stages one needs {:.4g} MB at least, whatever the cut",
+                      config.pipeline.stages, 1e-6 * enough),
+          config.pipeline.recompute ? "allow that much, or use more stages or smaller batches"
+                                    : "allow that much, use more stages or smaller batches, or "
+                                      "write recompute = true"};
+}
+
 /// Makes it a task of a pipeline. Every run takes micro-batches of all peers together.
 void cut(const Config& config, std::size_t samples, Task& task) {
   const PipelineConfig& pipeline = config.pipeline;
   const PipelineOptions& mode = pipeline.mode;
   StagesSpec stages{.trainer = task.trainer,
-                    .ends = stage_ends(pipeline, task.trainer.model, task.shard->shape),
+                    .ends = stage_ends(config, task.trainer.model, task.shard->shape),
                     .recomputes = pipeline.recompute,
                     .keeps_versions = !is_synchronous(mode.kind)};
   const std::size_t micro_batches = is_synchronous(mode.kind)              ? mode.micro_batches
@@ -146,10 +214,7 @@ void cut(const Config& config, std::size_t samples, Task& task) {
   }
   task.trainer.steps = stages.trainer.steps;
   if (stages.ends.empty()) {
-    task.problems.push_back(
-        {"pipeline.stages",
-         fmt::format("the model cannot be cut into {} stages with parameters", pipeline.stages),
-         "use fewer stages"});
+    task.problems.push_back(no_cut(config, task.trainer.model, task.shard->shape));
   } else {
     task.problems = cut_problems(task.trainer.model, task.shard->shape, stages.ends);
   }
@@ -271,32 +336,10 @@ std::string uncertainty(const Score& score, const DataSet& data) {
                      bits_per_prediction(score));
 }
 
-std::vector<std::size_t> stage_ends(const PipelineConfig& pipeline, const ModelSpec& model,
+std::vector<std::size_t> stage_ends(const Config& config, const ModelSpec& model,
                                     SampleShape shape) {
-  if (!pipeline.ends.empty()) return pipeline.ends;
-  // Layers that no stage may begin with belong to the one before them.
-  std::vector<LayerCost> parts;
-  std::vector<std::size_t> begins;
-  const std::vector<LayerWork> layers = layer_work(model, shape);
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    const bool learns_before =
-        i > 0 &&
-        std::ranges::any_of(layers.begin(), layers.begin() + static_cast<std::ptrdiff_t>(i),
-                            [](const LayerWork& work) { return work.parameters > 0; });
-    if (parts.empty() || (layers[i].may_begin_stage && learns_before)) {
-      parts.emplace_back();
-      begins.push_back(i);
-    }
-    parts.back().forward_s += layers[i].operations;
-    parts.back().backward_s += 2 * layers[i].operations;
-  }
-  begins.push_back(layers.size());
-  const auto partition = partition_stages(
-      parts, {.speeds = std::vector<double>(pipeline.stages, 1.0)}, {.stages = pipeline.stages});
-  std::vector<std::size_t> ends;
-  if (!partition) return ends;
-  for (const PlannedStage& stage : partition->stages) ends.push_back(begins[stage.end_layer]);
-  return ends;
+  if (!config.pipeline.ends.empty()) return config.pipeline.ends;
+  return estimated_cut(config, model, shape, 1e6 * config.pipeline.memory_mb);
 }
 
 std::filesystem::path stage_folder(const std::filesystem::path& checkpoints, std::size_t stage) {

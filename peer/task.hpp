@@ -73,8 +73,9 @@ std::string save_replica(const std::filesystem::path& checkpoints, const AnyRepl
                          const Config& config, std::string_view config_text);
 
 /// One past the last layer of each stage: those asked for, or the cut with the quickest slowest
-/// stage by what layers are estimated to cost. Empty if there are fewer layers than stages.
-std::vector<std::size_t> stage_ends(const PipelineConfig& pipeline, const ModelSpec& model,
+/// stage, within the memory allowed, by what layers are estimated to cost. Empty if there are fewer
+/// layers than stages or no cut fits the memory.
+std::vector<std::size_t> stage_ends(const Config& config, const ModelSpec& model,
                                     SampleShape shape);
 
 /// The folder of one stage's checkpoints among those of a peer of a pipeline.

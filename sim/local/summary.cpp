@@ -41,7 +41,7 @@ struct FinishedPeer {
 std::vector<Layout> layouts_of_stages(const Config& config, const TestSet& test) {
   if (config.run.mode != ModeKind::pipeline) return {};
   return stage_layouts(test.model, test.data->shape,
-                       stage_ends(config.pipeline, test.model, test.data->shape));
+                       stage_ends(config, test.model, test.data->shape));
 }
 
 FinishedPeer finish(const PeerOutcome& outcome, Model& model, const DataSet& test,

@@ -145,6 +145,34 @@ TEST_CASE("a plan of a bad config or a cut that does not fit is refused", "[proc
   CHECK(plan(config_text("pipeline", three_stages), {"--peers", "0"}).exit_code == 2);
 }
 
+TEST_CASE("a cut keeps to the memory that a stage may need, and says what would do", "[process]") {
+  // By work the wide layer goes with the first; two stages of equal memory part them.
+  const auto with = [](const std::string& limit) {
+    std::string text =
+        config_text("pipeline", "[pipeline]\nstages = 2\nmicro_batches = 4\n" + limit);
+    return plan(text.replace(text.find("[32, 16]"), 8, "[64, 48, 48, 48]"));
+  };
+  const Planned free = with("");
+  REQUIRE(free.exit_code == 0);
+  const Planned refused = with("memory_mb = 0.01\n");
+  INFO(refused.output);
+  CHECK(refused.exit_code == 2);
+  const std::string words = "with 2 stages one needs ";
+  REQUIRE(has(refused.output, words));
+  CHECK(has(refused.output, "recompute = true"));
+  const std::string least = refused.output.substr(refused.output.find(words) + words.size());
+  const double enough = std::stod(least);
+  CHECK(with("memory_mb = " + std::to_string(1.001 * enough) + "\n").exit_code == 0);
+  CHECK(with("memory_mb = " + std::to_string(0.99 * enough) + "\n").exit_code == 2);
+  // Computed again, activations need less.
+  CHECK(with("recompute = true\nmemory_mb = " + std::to_string(0.99 * enough) + "\n").exit_code ==
+        0);
+  const Planned useless =
+      plan(config_text("pipeline", three_stages + std::string("memory_mb = 9\n")));
+  CHECK(useless.exit_code == 2);
+  CHECK(has(useless.output, "memory_mb"));
+}
+
 TEST_CASE("a picture that cannot be written is an error", "[process]") {
   const Planned planned =
       plan(config_text("pipeline", three_stages), {"--svg", "/no/such/folder/plan.svg"});
