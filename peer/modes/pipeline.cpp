@@ -306,8 +306,9 @@ void PipelineMode::go_on(Time now, Effects& out) {
   // Until the jobs under way are done, our stages are not what an epoch begins with.
   if (preparing_ && !states_.is_fetching() && jobs_under_way_ == 0) become_ready(now, out);
   while (agreement_.epoch() != nullptr) {
-    // One end of a run for each job: who has no part in the next is done with it at once.
-    const bool may_complete = due_.ends.empty() && !states_.expects_copies();
+    // Who has no part in a run is done with it at once; but a job ends one run at most, and not one
+    // that begins with what the same job has the stages become.
+    const bool may_complete = due_.ends.empty() && !due_.moves_to && !states_.expects_copies();
     if (may_complete && run_.is_complete()) complete_run(now, out);
     if (!complete_ || agreement_.epoch() == nullptr) return;
     if (now >= say_again_at_) {
