@@ -98,9 +98,17 @@ def named_algorithms(binary):
     return found
 
 
+def settings_of(binary, algorithm):
+    return subprocess.run([binary, "algorithms", algorithm], check=True, capture_output=True, text=True).stdout
+
+
 def has_idle_centre(binary, algorithm):
-    text = subprocess.run([binary, "algorithms", algorithm], check=True, capture_output=True, text=True).stdout
-    return "centre_rests" in text
+    return "centre_rests" in settings_of(binary, algorithm)
+
+
+def is_of_threads(binary, algorithm):
+    """Virtual peers have none."""
+    return "threads" in settings_of(binary, algorithm)
 
 
 def variant_of(algorithm):
@@ -393,7 +401,8 @@ def main():
     parser.add_argument("--limit", type=float, default=300, help="real seconds for one run")
     parser.add_argument("--only-print", action="store_true", help="run nothing")
     arguments = parser.parse_args()
-    known = named_algorithms(arguments.binary)
+    known = [(family, name) for family, name in named_algorithms(arguments.binary)
+             if not is_of_threads(arguments.binary, name)]
     if arguments.algorithms == "all":
         arguments.algorithms = known
     else:

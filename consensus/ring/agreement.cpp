@@ -22,7 +22,7 @@ constexpr int patience_with_decisions = 6;
 constexpr double newest_weight = 0.2;
 /// The lowest bits of a ballot's counter name its proposer's process: one that was started again
 /// begins to count anew.
-constexpr int session_bits = 20;
+constexpr int session_bits = 32;
 
 Epoch epoch_of(const Start& start) {
   return {.id = start.ballot,

@@ -153,7 +153,7 @@ void draw_ring(Rng rng, DrawnWorld& world) {
   if (dimension < 1000 && rng.chance(0.3)) dimension = 500 + rng.below(3000);
   ring.bucket_elements = 1024 + rng.below(std::max<std::size_t>(dimension / 2, 1024));
   if (dimension > 60000) ring.bucket_elements = std::max(ring.bucket_elements, dimension / 8);
-  ring.segment_elements = 256 + dimension / (dimension > 60000 ? 24 : 64);
+  cut_into_segments(ring, dimension);
   // Every operation is some 2 n^2 events, and n long vectors to look at: steps are so long that a
   // world has some hundred thousands of events, and a minute of it takes seconds.
   const auto n = static_cast<double>(world.scenario.peers);
@@ -344,6 +344,10 @@ DrawnWorld as_pipeline(DrawnWorld world) {
   return world;
 }
 
+void cut_into_segments(RingOptions& ring, std::size_t dimension) {
+  ring.segment_elements = 256 + dimension / (dimension > 60000 ? 24 : 64);
+}
+
 void make_idle_stages(PipelineOptions& pipeline, std::size_t stages, const Scenario& scenario) {
   const std::size_t size = scenario.dimension;
   pipeline.segment_elements = std::min<std::size_t>(pipeline.segment_elements, 64 + size / 8);
@@ -417,8 +421,8 @@ std::string to_toml(const DrawnWorld& world) {
     if (can_go_ahead(pipeline.kind)) text += fmt::format("ahead = {}\n", pipeline.ahead);
   } else if (mode == ModeKind::ring) {
     const RingOptions& ring = world.node.ring;
-    text += fmt::format("[ring]\nalgorithm = \"{}\"\nbucket_elements = {}\nsegment_elements = {}\n",
-                        name_of(ring.algorithm), ring.bucket_elements, ring.segment_elements);
+    text += fmt::format("[ring]\nalgorithm = \"{}\"\nbucket_elements = {}\n",
+                        name_of(ring.algorithm), ring.bucket_elements);
     if (ring.local.period > 1) {
       text += fmt::format("period = {}\nlocal_after = {}\nouter = \"{}\"\n", ring.local.period,
                           ring.local.local_after,

@@ -193,6 +193,9 @@ void PipelineInvariants::check_epoch(const Simulator& world, PeerNumber peer, co
   std::map<std::uint64_t, std::pair<Standing, std::set<std::uint32_t>>> carried;
   for (const PeerId member : epoch.order) {
     const PeerRecord& its = record(number_of(member));
+    // Who has answered a later ballot since never begins this epoch, which nobody else does either.
+    const PipelineMode* its_mode = mode_of(world, number_of(member));
+    if (its_mode == nullptr || epoch.id < its_mode->agreement().promised()) continue;
     auto& [standing, stages] = carried[its.standing.history];
     standing = its.standing;
     stages.insert(its.carried.begin(), its.carried.end());

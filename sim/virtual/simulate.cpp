@@ -567,6 +567,7 @@ CheckedWorld read_world(const std::string& path, std::uint64_t seed) {
   if (world.node.mode == ModeKind::pipeline) {
     world.node.pipeline = idle_pipeline(parsed.config, parsed.scenario);
   }
+  cut_into_segments(world.node.ring, parsed.scenario.dimension);
   return {std::move(world), std::move(parsed.problems)};
 }
 

@@ -172,11 +172,9 @@ void Simulator::World::finish_job(PeerNumber number) {
   }
   if (save) {
     done.saved = true;
-    if (options.node.mode == ModeKind::pipeline) {
-      // Virtual peers of a pipeline keep nothing: whoever comes back is a newcomer.
-    } else if (peer.disk.full) {
+    if (peer.disk.full) {
       done.save_problem = "no space left on the virtual disk";
-    } else {
+    } else if (keeps_images()) {
       peer.disk.commit(peer.work->image());
       for (Watcher* watcher : watchers) watcher->on_save(outer, number, done.step, true);
     }

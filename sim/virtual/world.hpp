@@ -245,6 +245,8 @@ struct Simulator::World {
   void leave(PeerNumber number);
   void switch_to(PeerNumber number, const std::string& settings);
   static bool starts_peers(const Happening& happening);
+  /// Virtual peers of a pipeline keep nothing: whoever comes back is a newcomer.
+  bool keeps_images() const { return options.node.mode != ModeKind::pipeline; }
   void prepare();
 
   // ---- Faults (world_faults.cpp) ----

@@ -101,8 +101,8 @@ void Simulator::World::end(PeerNumber number, PeerState state) {
     }
   }
   if (machine.job && peer.state == PeerState::up) book_job(number);
-  if (machine.job && machine.job->save && !peer.disk.full && state == PeerState::down &&
-      machine.job_work == Duration{}) {
+  const bool writes = keeps_images() && machine.job && machine.job->save && !peer.disk.full;
+  if (writes && state == PeerState::down && machine.job_work == Duration{}) {
     // It died while it wrote: the steps are taken, the file may be torn.
     peer.work->run(*std::move(machine.job));
     peer.disk.crash(peer.work->image(), disk_draws);

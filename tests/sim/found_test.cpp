@@ -1,0 +1,30 @@
+// Worlds in which something was found to be wrong once, as they were drawn then.
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <string>
+
+#include "sim/virtual/simulate.hpp"
+#include "sim/virtual/swarm.hpp"
+
+namespace gv {
+
+TEST_CASE("worlds that found something once keep every invariant", "[sim]") {
+  int worlds = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(GRAPEVINE_SOURCE_DIR "/tests/sim/found")) {
+    // seed-N.toml
+    const std::string name = entry.path().stem().string();
+    INFO(name);
+    const CheckedWorld read =
+        read_world(entry.path().string(), std::stoull(name.substr(name.find('-') + 1)));
+    INFO((read.problems.empty() ? "" : to_string(read.problems.front())));
+    REQUIRE(read.problems.empty());
+    const Verdict verdict = run_world(read.world);
+    INFO((verdict.violation ? verdict.violation->invariant + ": " + verdict.violation->what : ""));
+    CHECK_FALSE(verdict.violation);
+    ++worlds;
+  }
+  CHECK(worlds > 3);
+}
+
+}  // namespace gv
