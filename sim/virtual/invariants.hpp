@@ -62,6 +62,7 @@ class Invariants : public Watcher {
     std::optional<Time> disturbed_at;  ///< Last killed, stopped, slowed, or its clock changed.
     std::uint64_t view_hash = 0;       ///< Of the view that was last looked at.
     std::optional<Time> undecided_at;
+    std::optional<Time> done_at;                  ///< Its newest job.
     std::optional<std::uint64_t> committed_step;  ///< Newest checkpoint on the disk.
     std::optional<std::uint64_t> writing_step;    ///< Of a checkpoint that a crash interrupted.
     Canary canary_wanted{};
