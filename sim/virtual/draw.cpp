@@ -386,6 +386,7 @@ std::string rounds_text(const RoundsOptions& rounds) {
   std::string text;
   for (const Setting<Config>& setting : config_settings()) {
     if (setting.section != "rounds" || setting.show(config) == setting.show(defaults)) continue;
+    if (setting.has_effect && !setting.has_effect(config)) continue;
     const bool never = setting.key == "staleness" && rounds.rule.staleness == unbounded_staleness;
     text += fmt::format("{} = {}\n", setting.key, never ? "-1" : setting.show(config));
   }

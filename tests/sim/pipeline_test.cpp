@@ -306,14 +306,23 @@ TEST_CASE("a drawn world is the same again when it is read from its text", "[sim
   std::map<ModeKind, int> worlds;
   for (std::uint64_t seed = 1; seed < 60; ++seed) {
     const DrawnWorld world = draw_world(seed);
-    if (world.node.mode == ModeKind::rounds || ++worlds[world.node.mode] > 8) continue;
+    if (++worlds[world.node.mode] > 8) continue;
     std::ofstream(file) << to_toml(world);
     const CheckedWorld read = read_world(file.string(), seed);
     INFO("seed " << seed << (read.problems.empty() ? "" : to_string(read.problems.front())));
     REQUIRE(read.problems.empty());
-    CHECK(run_world(read.world).trace_hash == run_world(world).trace_hash);
+    // What peers switch to is read with the config they have, which a drawn world has none of.
+    const bool switches = std::ranges::any_of(world.scenario.faults, [](const FaultRule& fault) {
+      return fault.kind == FaultKind::switch_to;
+    });
+    if (switches) continue;
+    const Verdict again = run_world(read.world);
+    const Verdict first = run_world(world);
+    CHECK(again.events == first.events);
+    // In rounds losses may differ by a bit, which the hash has in it.
+    if (world.node.mode != ModeKind::rounds) CHECK(again.trace_hash == first.trace_hash);
   }
-  CHECK(worlds.size() == 3);
+  CHECK(worlds.size() == 4);
   std::filesystem::remove(file);
 }
 
