@@ -85,8 +85,7 @@ class RingMode final : public EpochMode {
   RingOperation::Vector result_;      ///< To be applied by the next job,
   std::uint64_t result_samples_ = 0;  ///< the mean of so many samples,
   std::uint64_t result_steps_ = 0;    ///< which ends so many local steps; 0: it is a gradient.
-  bool result_audited_ = false;       ///< The parameters are compared after it.
-  /// An operation, by epoch and number, before which the job under way finds our fingerprint.
+  /// An operation, by epoch and number, before which our parameters are compared with others'.
   std::optional<std::pair<std::uint64_t, std::uint64_t>> auditing_;
   RingCounts counts_;
 };
