@@ -123,7 +123,8 @@ void RingMode::finish_operations(Time now, Effects& out) {
     const Standing before = agreement_.standing();
     agreement_.set_standing(
         after_operation(before, epoch_key_, operation_.samples(), operation_.steps()));
-    if (ModelAudit::is_due(before.operation, step())) auditing_ = {epoch_key_, step()};
+    audit_due_.reset();
+    if (ModelAudit::is_due(before.operation, step())) audit_due_ = {epoch_key_, step()};
     states_.forget_debts();
     operation_done(now, before.operation, operation_.steps(), out);
     begin_operation(now, out);
@@ -205,7 +206,6 @@ void RingMode::take(Time now, JobDone done, Membership&, Effects& out) {
 
 /// The job has found what our parameters are.
 void RingMode::audited(Time now, std::uint64_t fingerprint, Effects& out) {
-  if (!auditing_) return;
   const auto [epoch_key, operation] = *std::exchange(auditing_, std::nullopt);
   const Epoch* epoch = agreement_.epoch();
   if (epoch == nullptr || epoch_key != epoch_key_) return;
@@ -241,7 +241,7 @@ void RingMode::adopt(Time now, ArrivedState state, Job& job, Effects& out) {
   saved_step_ = std::min(saved_step_, state.standing.operation);
   operation_.forget_gradient();
   result_.reset();
-  auditing_.reset();
+  audit_due_.reset();
   ++counts_.states_adopted;
   out.events.push_back({.name = "state_adopted",
                         .peer = state.from,
@@ -257,6 +257,7 @@ void RingMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
   if (job.update) {
     job.update_samples = result_samples_;
     job.update_steps = result_steps_;
+    auditing_ = std::exchange(audit_due_, std::nullopt);
     job.fingerprint = auditing_.has_value();
   }
   if (states_.owes_any()) job.state = states_.blank(agreement_.standing());

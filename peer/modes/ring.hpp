@@ -85,7 +85,10 @@ class RingMode final : public EpochMode {
   RingOperation::Vector result_;      ///< To be applied by the next job,
   std::uint64_t result_samples_ = 0;  ///< the mean of so many samples,
   std::uint64_t result_steps_ = 0;    ///< which ends so many local steps; 0: it is a gradient.
-  /// An operation, by epoch and number, before which our parameters are compared with others'.
+  /// Parameters are compared as they are before an operation, by epoch and number: once the result
+  /// is applied,
+  std::optional<std::pair<std::uint64_t, std::uint64_t>> audit_due_;
+  /// which the job under way does.
   std::optional<std::pair<std::uint64_t, std::uint64_t>> auditing_;
   RingCounts counts_;
 };
