@@ -2,24 +2,32 @@
 #include "peer/mix_job.hpp"
 
 namespace gv {
+namespace {
+
+std::vector<MixArrival> arrivals(const std::vector<MixParcel>& parcels) {
+  std::vector<MixArrival> arrived;
+  for (const MixParcel& parcel : parcels) {
+    arrived.push_back({parcel.from, parcel.round, *parcel.bytes});
+  }
+  return arrived;
+}
+
+}  // namespace
 
 void MixRunner::begin(const MixJob& job, const Host& host) {
+  if (job.place) mixer_.close_epoch(arrivals(job.left_over), job.unsent);
   if (job.rule) mixer_ = Mixer<float>(*job.rule, host.parameters.size(), seed_, samples_);
   if (job.forget) mixer_.forget();
   if (!job.place) return;
   host.go_on_at(job.place->step);
-  mixer_.begin_epoch(job.place->rank, job.place->peers, job.place->key, host.parameters);
+  mixer_.begin_epoch(job.place->rank, job.place->order, job.place->key, host.parameters);
 }
 
 void MixRunner::run(MixJob& job, std::uint64_t step, std::uint64_t steps, const Host& host,
                     const std::function<void()>& ready) {
   const std::span<float> x = host.parameters;
   if (job.ends) {
-    std::vector<MixArrival> arrived;
-    for (const MixParcel& parcel : job.arrived) {
-      arrived.push_back({parcel.from, parcel.round, *parcel.bytes});
-    }
-    job.refused = mixer_.mix(*job.ends, x, arrived);
+    job.refused = mixer_.mix(*job.ends, x, arrivals(job.arrived));
     job.held_back = mixer_.held_back();
     job.arrived.clear();
   }

@@ -16,9 +16,9 @@ namespace gv {
 /// A replica's place among others from here on.
 struct MixPlace {
   std::size_t rank = 0;
-  std::size_t peers = 1;
-  std::uint64_t key = 0;   ///< Of the epoch.
-  std::uint64_t step = 0;  ///< Where everybody in it begins.
+  std::vector<PeerId> order;  ///< Who has which rank.
+  std::uint64_t key = 0;      ///< Of the epoch.
+  std::uint64_t step = 0;     ///< Where everybody in it begins.
 };
 
 /// A message of another, whole.
@@ -38,6 +38,10 @@ struct MixOutbox {
 /// its messages can leave before its steps are made: the first without steps, the second with them
 /// and without an outbox.
 struct MixJob {
+  /// The epoch is over, and these messages of it nobody mixes any more; our own last were sent to
+  /// nobody.
+  std::vector<MixParcel> left_over;
+  bool unsent = false;
   bool forget = false;          ///< The model is another's now.
   std::optional<MixRule> rule;  ///< Go by this one, with nothing kept of the last.
   std::optional<MixPlace> place;
@@ -67,7 +71,7 @@ class MixRunner {
   MixRunner(const MixRule& rule, std::size_t elements, std::uint64_t seed, double samples)
       : seed_(seed), samples_(samples), mixer_(rule, elements, seed, samples) {}
 
-  /// The first three fields.
+  /// The fields up to the place.
   void begin(const MixJob& job, const Host& host);
   /// The rest. `steps` are the job's; `ready` is called once messages are in the outbox.
   void run(MixJob& job, std::uint64_t step, std::uint64_t steps, const Host& host,

@@ -31,8 +31,9 @@ std::string costs(const RoundsOptions& rounds, std::size_t peers, double paramet
   }
   return fmt::format(
       "a round      {} local steps, then {:.3g} messages and {:.4g} MB sent by each of {} peers\n"
-      "keeps        {} vectors as long as the model beside it\n",
-      rounds.period, messages, bytes / 1e6, peers, traits_of(rounds.rule).vectors);
+      "keeps        {} vectors as long as the model beside it{}\n",
+      rounds.period, messages, bytes / 1e6, peers, traits_of(rounds.rule).vectors,
+      traits_of(rounds.rule).keeps_copies ? ", and one for each neighbour" : "");
 }
 
 }  // namespace

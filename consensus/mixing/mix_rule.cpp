@@ -137,7 +137,8 @@ MixTraits traits_of(const MixRule& rule) {
       traits.vectors = 2;
       break;
   }
-  if (rule.memory != MixMemory::none) traits.vectors += rule.memory == MixMemory::error ? 1 : 2;
+  traits.keeps_copies = rule.memory == MixMemory::reference || rule.memory == MixMemory::replica;
+  if (rule.memory != MixMemory::none) traits.vectors += traits.keeps_copies ? 3 : 1;
   switch (rule.correction) {
     case MixCorrection::none:
       break;
@@ -232,8 +233,7 @@ Problems problems_of(const MixRule& rule, std::size_t peers) {
                quoted(to_string(rule.correction)) + " each want to say what a message is",
            "choose one of them");
   }
-  const bool remembers_neighbours =
-      rule.memory == MixMemory::reference || rule.memory == MixMemory::replica;
+  const bool remembers_neighbours = traits_of(rule).keeps_copies;
   if (remembers_neighbours && (!is_static(rule) || directed)) {
     refuse("memory", quoted(to_string(rule.memory)) + " needs the same neighbours in every round",
            "take a topology such as \"ring\", \"torus\" or \"random_regular\"");

@@ -132,8 +132,9 @@ struct MixTraits {
   /// A message is a model as it was, and no round waits for it in particular: beside a newer one
   /// of the same peer it is of no use, and need not be sent.
   bool newest_suffices = false;
-  std::size_t vectors = 0;  ///< Kept, each as long as the model.
-  std::size_t words = 1;    ///< Vectors in one message.
+  std::size_t vectors = 0;    ///< Kept, each as long as the model,
+  bool keeps_copies = false;  ///< and one more for each neighbour.
+  std::size_t words = 1;      ///< Vectors in one message.
 };
 MixTraits traits_of(const MixRule& rule);
 

@@ -14,70 +14,20 @@
 namespace gv {
 namespace {
 
+/// What neighbours know of us, in a checkpoint.
+constexpr std::string_view reference_name = "reference";
+
 /// Below this a learning rate divides nothing: the last steps of a schedule that ends at 0.
 constexpr double learning_rate_min = 1e-8;
 
-template <class Real>
-std::size_t bytes_of(const LossyCodec& codec, std::size_t count) {
-  if (codec.kind == LossyKind::identity) return count * sizeof(Real);
-  return encoded_size(codec, count);
-}
-
-/// Messages are differences to what neighbours know of each other.
-bool remembers(const MixRule& rule) {
-  return rule.memory == MixMemory::reference || rule.memory == MixMemory::replica;
-}
-
-/// Neighbours know nothing yet: the model itself is sent.
-bool is_raw(const MixRule& rule, std::uint64_t round) { return remembers(rule) && round == 0; }
-
-LossyCodec codec_of(const MixRule& rule, std::uint64_t round) {
-  return is_raw(rule, round) ? LossyCodec{} : rule.codec;
-}
-
-/// Where the piece of that number begins, and how long it is. The last ones may overlap.
-std::pair<std::size_t, std::size_t> chosen_piece(const MixRule& rule, std::size_t elements,
-                                                 std::size_t piece) {
-  const std::size_t length = (elements + rule.fragments - 1) / rule.fragments;
-  return {std::min(piece * length, elements - length), length};
-}
-
-std::pair<std::size_t, std::size_t> piece_of(const MixRule& rule, std::size_t elements,
-                                             std::uint64_t round) {
-  // Where each chooses its own, all are as long as the longest.
-  if (rule.fragment_order == FragmentOrder::largest) return chosen_piece(rule, elements, 0);
-  const auto piece = static_cast<std::size_t>(round % rule.fragments);
-  const std::size_t begin = elements * piece / rule.fragments;
-  return {begin, elements * (piece + 1) / rule.fragments - begin};
-}
-
-template <class Real>
-void encode_values(const LossyCodec& codec, std::span<const Real> values, Rng& rng,
-                   std::span<std::byte> out) {
-  if constexpr (std::is_same_v<Real, float>) {
-    encode(codec, values, rng, out);
-  } else if (codec.kind == LossyKind::identity) {
-    std::memcpy(out.data(), values.data(), values.size_bytes());
-  } else {
-    const std::vector<float> rounded(values.begin(), values.end());
-    encode(codec, rounded, rng, out);
-  }
-}
-
-template <class Real>
-bool decode_values(const LossyCodec& codec, std::span<const std::byte> bytes, std::span<Real> out) {
-  if constexpr (std::is_same_v<Real, float>) {
-    return decode(codec, bytes, out);
-  } else if (codec.kind == LossyKind::identity) {
-    if (bytes.size() != out.size_bytes()) return false;
-    std::memcpy(out.data(), bytes.data(), bytes.size());
-    return std::ranges::all_of(out, [](Real value) { return std::isfinite(value); });
-  } else {
-    std::vector<float> values(out.size());
-    if (!decode(codec, bytes, values)) return false;
-    std::ranges::copy(values, out.begin());
-    return true;
-  }
+/// In the order of ranks, and of rounds.
+std::vector<const MixArrival*> in_order(std::span<const MixArrival> arrived) {
+  std::vector<const MixArrival*> order;
+  for (const MixArrival& arrival : arrived) order.push_back(&arrival);
+  std::ranges::stable_sort(order, [](const MixArrival* a, const MixArrival* b) {
+    return std::pair(a->from, a->round) < std::pair(b->from, b->round);
+  });
+  return order;
 }
 
 template <class Real>
@@ -93,16 +43,10 @@ void take_away(std::span<Real> x, std::span<const Real> y) {
 
 }  // namespace
 
-template <class Real>
-std::size_t mix_message_bytes(const MixRule& rule, std::size_t elements, std::uint64_t round) {
-  const std::size_t length = piece_of(rule, elements, round).second;
-  return sizeof(MixHeader) + traits_of(rule).words * bytes_of<Real>(codec_of(rule, round), length);
-}
-
 std::string_view to_string(MixRegister name) {
   constexpr std::array<std::string_view, mix_registers> names = {
-      "before",  "message",       "numerator",  "shadow",    "slow",  "outer", "momentum",
-      "tracker", "last_gradient", "correction", "reference", "drift", "error", "sent"};
+      "before",  "message",       "numerator",  "shadow", "slow",  "outer", "momentum",
+      "tracker", "last_gradient", "correction", "drift",  "error", "sent"};
   return names[static_cast<std::size_t>(name)];
 }
 
@@ -126,13 +70,13 @@ typename Mixer<Real>::Vector& Mixer<Real>::zeros_if_new(MixRegister name) {
 // ---- Epochs and rounds ----
 
 template <class Real>
-void Mixer<Real>::begin_epoch(std::size_t rank, std::size_t peers, std::uint64_t key,
+void Mixer<Real>::begin_epoch(std::size_t rank, std::span<const PeerId> order, std::uint64_t key,
                               std::span<const Real> x) {
   check(x.size() == elements_, "a model has the layout's size");
   rank_ = rank;
   key_ = key;
   // The seed alone, so that equal views make equal plans whatever came before.
-  plan_.emplace(rule_, peers, seed_);
+  plan_.emplace(rule_, order.size(), seed_);
   relayed_.clear();
   weight_ = share_;
   if (rule_.kind == MixKind::push_sum) {
@@ -149,9 +93,10 @@ void Mixer<Real>::begin_epoch(std::size_t rank, std::size_t peers, std::uint64_t
     zeros_if_new(MixRegister::outer);
     at(MixRegister::slow).assign(x.begin(), x.end());
   }
-  if (remembers(rule_)) {
-    at(MixRegister::reference).assign(elements_, 0);
+  if (traits_.keeps_copies) {
     at(MixRegister::drift).assign(elements_, 0);
+    // Neighbours are the same in every round.
+    memory_.begin_epoch(order, plan_->turn(rank_, 0).out);
   }
   // The trackers of those who left are gone; the mean of all is right again from here.
   if (rule_.correction == MixCorrection::tracking) {
@@ -169,6 +114,14 @@ void Mixer<Real>::begin_epoch(std::size_t rank, std::size_t peers, std::uint64_t
 template <class Real>
 void Mixer<Real>::forget() {
   for (Vector& vector : registers_) vector.clear();
+  memory_.forget();
+}
+
+template <class Real>
+void Mixer<Real>::close_epoch(std::span<const MixArrival> arrived, bool unsent) {
+  if (!traits_.keeps_copies || !plan_) return;
+  if (unsent) memory_.take_back();
+  learn(arrived);
 }
 
 template <class Real>
@@ -187,7 +140,7 @@ void Mixer<Real>::begin_round(std::uint64_t, std::span<Real> x) {
     }
     take_away<Real>(shadow, x);
   }
-  const bool needs_before = rule_.kind == MixKind::downpour || rule_.memory == MixMemory::replica ||
+  const bool needs_before = rule_.kind == MixKind::downpour ||
                             rule_.correction == MixCorrection::quasi_global ||
                             rule_.correction == MixCorrection::decentlam;
   if (needs_before) at(MixRegister::before).assign(x.begin(), x.end());
@@ -234,39 +187,9 @@ std::pair<std::size_t, std::size_t> Mixer<Real>::range(std::uint64_t round) cons
 template <class Real>
 std::shared_ptr<std::vector<std::byte>> Mixer<Real>::encoded(
     std::uint64_t round, std::uint64_t salt, std::span<const std::span<const Real>> words,
-    double weight, std::uint32_t count) const {
-  auto bytes =
-      std::make_shared<std::vector<std::byte>>(mix_message_bytes<Real>(rule_, elements_, round));
-  const MixHeader header{.weight = weight, .count = count};
-  std::memcpy(bytes->data(), &header, sizeof(header));
-  Rng rng = Rng(seed_).fork("message").fork(key_).fork(rank_).fork(round).fork(salt);
-  std::span<std::byte> rest = std::span(*bytes).subspan(sizeof(MixHeader));
-  for (const std::span<const Real> word : words) {
-    const std::size_t size = bytes_of<Real>(codec_of(rule_, round), word.size());
-    encode_values<Real>(codec_of(rule_, round), word, rng, rest.first(size));
-    rest = rest.subspan(size);
-  }
-  return bytes;
-}
-
-template <class Real>
-bool Mixer<Real>::read(std::uint64_t round, std::span<const std::byte> bytes, std::span<Real> out,
-                       double& weight, std::uint32_t& count) const {
-  if (bytes.size() != mix_message_bytes<Real>(rule_, elements_, round)) return false;
-  MixHeader header;
-  std::memcpy(&header, bytes.data(), sizeof(header));
-  if (!std::isfinite(header.weight) || header.weight <= 0 || header.zero != 0) return false;
-  weight = header.weight;
-  count = header.count;
-  const std::size_t length = range(round).second;
-  const std::size_t size = bytes_of<Real>(codec_of(rule_, round), length);
-  bytes = bytes.subspan(sizeof(MixHeader));
-  for (std::size_t word = 0; word < traits_.words; ++word) {
-    const bool sound = decode_values<Real>(codec_of(rule_, round), bytes.subspan(word * size, size),
-                                           out.subspan(word * length, length));
-    if (!sound) return false;
-  }
-  return true;
+    const MixHeader& header) const {
+  const Rng rng = Rng(seed_).fork("message").fork(key_).fork(rank_).fork(round).fork(salt);
+  return write_message(rule_, header, words, rng);
 }
 
 /// One message for everybody who hears us; what they decode goes to `as_decoded`.
@@ -275,10 +198,10 @@ std::vector<MixMessage> Mixer<Real>::to_all(std::uint64_t round,
                                             std::span<const std::span<const Real>> words,
                                             std::span<Real> as_decoded, double weight,
                                             std::uint32_t count) {
-  const auto bytes = encoded(round, 0, words, weight, count);
-  double read_weight = 1;
-  std::uint32_t read_count = 0;
-  sound_ = read(round, *bytes, as_decoded, read_weight, read_count);
+  const auto bytes = encoded(round, 0, words, {.weight = weight, .count = count});
+  const auto decoded = read_message<Real>(rule_, elements_, round, *bytes);
+  sound_ = decoded.has_value();
+  if (sound_) std::ranges::copy(decoded->values, as_decoded.begin());
   std::vector<std::size_t> out = plan_->turn(rank_, round).out;
   if (!sound_ || out.empty()) return {};
   return {{std::move(out), bytes}};
@@ -297,7 +220,7 @@ std::vector<MixMessage> Mixer<Real>::relayed(std::uint64_t round, std::span<cons
       count += last.second;
     }
     const std::span<const Real> word = sum;
-    messages.push_back({{to}, encoded(round, to, {&word, 1}, 1, count)});
+    messages.push_back({{to}, encoded(round, to, {&word, 1}, {.count = count})});
   }
   sound_ = std::ranges::all_of(x, [](Real value) { return std::isfinite(value); });
   if (!sound_) messages.clear();
@@ -375,10 +298,6 @@ std::vector<MixMessage> Mixer<Real>::messages(std::uint64_t round, std::span<Rea
         std::span<const Real>(x), std::span<const Real>(zeros_if_new(MixRegister::tracker))};
     return to_all(round, words, message);
   }
-  if (is_raw(rule_, round)) {
-    at(MixRegister::reference).assign(x.begin(), x.end());
-    return to_all(round, {&word, 1}, message);
-  }
   switch (rule_.memory) {
     case MixMemory::none:
       return to_all(round, {&word, 1}, message);
@@ -390,29 +309,51 @@ std::vector<MixMessage> Mixer<Real>::messages(std::uint64_t round, std::span<Rea
       take_away<Real>(error, message);
       return all;
     }
-    case MixMemory::reference: {
-      Vector& reference = at(MixRegister::reference);
-      made.assign(x.begin(), x.end());
-      take_away<Real>(made, reference);
-      word = made;
-      auto all = to_all(round, {&word, 1}, message);
-      add<Real>(reference, message);
-      return all;
-    }
-    case MixMemory::replica: {
-      // What we would become with what is known of the neighbours, less what is known of us.
-      const Vector& before = at(MixRegister::before);
-      made.assign(x.begin(), x.end());
-      take_away<Real>(made, before);
-      add<Real>(made, at(MixRegister::drift));
-      word = made;
-      auto all = to_all(round, {&word, 1}, message);
-      std::ranges::copy(before, x.begin());
-      add<Real>(x, message);
-      return all;
-    }
+    case MixMemory::reference:
+    case MixMemory::replica:
+      return differences(round, x);
   }
   return {};
+}
+
+/// What we have become since neighbours knew us, for those who do; what that is, for the others.
+template <class Real>
+std::vector<MixMessage> Mixer<Real>::differences(std::uint64_t round, std::span<Real> x) {
+  sound_ = std::ranges::all_of(x, [](Real value) { return std::isfinite(value); });
+  if (!sound_) return {};
+  if (memory_.own().empty()) memory_.set_own(x);
+  const bool opens = round == 0;
+  std::shared_ptr<std::vector<std::byte>> coded;
+  if (!opens) {
+    Vector made(x.begin(), x.end());
+    take_away<Real>(made, memory_.own());
+    // Who is what all know of it becomes what that mixes to.
+    if (rule_.memory == MixMemory::replica) add<Real>(made, at(MixRegister::drift));
+    const std::span<const Real> word = made;
+    coded = encoded(round, 0, {&word, 1}, {.count = 1});
+    const auto decoded = read_message<Real>(rule_, elements_, round, *coded);
+    sound_ = decoded.has_value();
+    if (!sound_) return {};
+    memory_.add(decoded->values);
+    if (rule_.memory == MixMemory::replica) std::ranges::copy(memory_.own(), x.begin());
+  }
+  std::vector<MixMessage> messages;
+  const std::span<const Real> own = memory_.own();
+  for (auto& [to, header, knowledge] : memory_.letters(opens)) {
+    const std::size_t words = header.form == MixForm::hello ? 0 : 1;
+    std::shared_ptr<std::vector<std::byte>> bytes;
+    if (header.form != MixForm::coded) {
+      bytes = encoded(round, 1, std::span(&own, words), header);
+    } else if (header.lacks != 0) {
+      bytes = std::make_shared<std::vector<std::byte>>(*coded);
+      std::memcpy(bytes->data(), &header, sizeof(header));
+    } else {
+      bytes = coded;
+    }
+    write_knowledge(*bytes, knowledge);
+    messages.push_back({std::move(to), std::move(bytes)});
+  }
+  return messages;
 }
 
 // ---- Mixing ----
@@ -423,26 +364,23 @@ template <class Real>
 std::vector<typename Mixer<Real>::Heard> Mixer<Real>::heard(std::uint64_t round,
                                                             std::span<const MixArrival> arrived,
                                                             std::size_t& refused) {
-  std::vector<const MixArrival*> order;
-  for (const MixArrival& arrival : arrived) order.push_back(&arrival);
-  std::ranges::stable_sort(order, [](const MixArrival* a, const MixArrival* b) {
-    return std::pair(a->from, a->round) < std::pair(b->from, b->round);
-  });
   const bool adds_up = rule_.kind == MixKind::push_sum || rule_.kind == MixKind::downpour;
   std::vector<Heard> others;
-  for (const MixArrival* arrival : order) {
+  for (const MixArrival* arrival : in_order(arrived)) {
     const Mixing& mixing = plan_->round(arrival->round);
     const auto share =
         std::ranges::find(mixing[rank_], arrival->from, [](const Share& s) { return s.from; });
-    Heard one{.from = arrival->from, .values = {}};
-    one.values.resize(traits_.words * range(arrival->round).second);
+    auto letter = read_message<Real>(rule_, elements_, arrival->round, arrival->bytes);
     const bool has_place = rule_.fragment_order == FragmentOrder::largest;
-    if (share == mixing[rank_].end() ||
-        !read(arrival->round, arrival->bytes, one.values, one.weight, one.count) ||
-        (has_place && one.count >= rule_.fragments)) {
+    if (share == mixing[rank_].end() || !letter ||
+        (has_place && letter->header.count >= rule_.fragments)) {
       ++refused;
       continue;
     }
+    Heard one{.from = arrival->from,
+              .weight = letter->header.weight,
+              .count = letter->header.count,
+              .values = std::move(letter->values)};
     one.share = share->weight;
     if (rule_.weigh_by_age && arrival->round < round) {
       one.share /= static_cast<double>(1 + round - arrival->round);
@@ -504,13 +442,6 @@ void Mixer<Real>::average(std::uint64_t round, std::span<Real> x,
   if (rule_.fragment_order == FragmentOrder::largest) return average_pieces(x, others);
   const auto [begin, size] = range(round);
   const Vector moves = change(others, 0, size);
-  if (remembers(rule_)) {
-    Vector& drift = at(MixRegister::drift);
-    // `change` has the strength in it, which the drift has not.
-    add<Real>(drift, moves, 1 / rule_.gamma);
-    if (rule_.memory == MixMemory::reference) add<Real>(x, drift, rule_.gamma);
-    return;
-  }
   add<Real>(x.subspan(begin, size), moves);
   switch (rule_.correction) {
     case MixCorrection::none:
@@ -544,6 +475,34 @@ void Mixer<Real>::average(std::uint64_t round, std::span<Real> x,
   }
 }
 
+/// What neighbours say of themselves; how much of it is of no use.
+template <class Real>
+std::size_t Mixer<Real>::learn(std::span<const MixArrival> arrived) {
+  std::size_t refused = 0;
+  for (const MixArrival* arrival : in_order(arrived)) {
+    const auto letter = read_message<Real>(rule_, elements_, arrival->round, arrival->bytes);
+    if (!letter || !memory_.take(arrival->from, *letter)) ++refused;
+  }
+  return refused;
+}
+
+/// x += gamma sum_j w_ij (what is known of j - what is known of us); a replica does so when it
+/// makes its next message.
+template <class Real>
+void Mixer<Real>::follow(std::uint64_t round, std::span<Real> x) {
+  memory_.end_round();
+  Vector& drift = at(MixRegister::drift);
+  drift.assign(elements_, 0);
+  const Vector& own = memory_.own();
+  for (const Share& share : plan_->turn(rank_, round).in) {
+    const Vector* known = memory_.shared(share.from);
+    if (known == nullptr) continue;
+    const auto weight = static_cast<Real>(share.weight);
+    for (std::size_t i = 0; i < elements_; ++i) drift[i] += weight * ((*known)[i] - own[i]);
+  }
+  if (rule_.memory == MixMemory::reference) add<Real>(x, drift, rule_.gamma);
+}
+
 /// u = beta u + (slow - x) / eta; slow -= lr eta u; x = slow.
 template <class Real>
 void Mixer<Real>::outer_step(std::uint64_t round, std::span<Real> x) {
@@ -563,6 +522,12 @@ std::size_t Mixer<Real>::mix(std::uint64_t round, std::span<Real> x,
                              std::span<const MixArrival> arrived) {
   std::size_t refused = 0;
   held_back_.clear();
+  if (traits_.keeps_copies) {
+    refused = learn(arrived);
+    follow(round, x);
+    outer_step(round, x);
+    return refused;
+  }
   const std::vector<Heard> others = heard(round, arrived, refused);
   const std::span<const Real> message = at(MixRegister::message);
   switch (rule_.kind) {
@@ -644,20 +609,20 @@ std::vector<std::pair<std::string_view, std::vector<Real>>> Mixer<Real>::lasting
                                  MixRegister::last_gradient, MixRegister::error}) {
     if (!at(name).empty()) vectors.emplace_back(to_string(name), at(name));
   }
+  if (!memory_.own().empty()) vectors.emplace_back(reference_name, memory_.own());
   return vectors;
 }
 
 template <class Real>
 void Mixer<Real>::restore(std::string_view name, std::span<const Real> values) {
   if (values.size() != elements_) return;
+  if (name == reference_name) memory_.set_own(values);
   for (std::size_t i = 0; i < mix_registers; ++i) {
     if (to_string(static_cast<MixRegister>(i)) != name) continue;
     registers_[i].assign(values.begin(), values.end());
   }
 }
 
-template std::size_t mix_message_bytes<float>(const MixRule&, std::size_t, std::uint64_t);
-template std::size_t mix_message_bytes<double>(const MixRule&, std::size_t, std::uint64_t);
 template class Mixer<float>;
 template class Mixer<double>;
 

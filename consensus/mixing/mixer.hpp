@@ -13,31 +13,13 @@
 #include <utility>
 #include <vector>
 
+#include "consensus/ids.hpp"
+#include "consensus/mixing/mix_message.hpp"
 #include "consensus/mixing/mix_rule.hpp"
+#include "consensus/mixing/neighbour_memory.hpp"
 #include "consensus/mixing/round_plan.hpp"
 
 namespace gv {
-
-/// The bytes that some peers are sent in a round.
-struct MixMessage {
-  std::vector<std::size_t> to;  ///< Ranks.
-  std::shared_ptr<const std::vector<std::byte>> bytes;
-};
-
-/// What came from a peer.
-struct MixArrival {
-  std::size_t from = 0;  ///< Rank.
-  std::uint64_t round = 0;
-  std::span<const std::byte> bytes;
-};
-
-/// In front of the values of every message.
-struct MixHeader {
-  double weight = 1;
-  std::uint32_t count = 0;
-  std::uint32_t zero = 0;
-};
-static_assert(sizeof(MixHeader) == 16);
 
 /// Vectors that a rule keeps beside the model, each as long as it.
 enum class MixRegister : std::uint8_t {
@@ -51,12 +33,11 @@ enum class MixRegister : std::uint8_t {
   tracker,        ///< tracking: follows the mean gradient.
   last_gradient,  ///< tracking.
   correction,     ///< d2: what mixing has added in all.
-  reference,      ///< reference: what all know of us.
   drift,          ///< reference, replica: sum_j w_ij (what is known of j - what is known of us).
   error,          ///< error: what messages have lacked.
   sent,           ///< fragments by size: the model, each piece as it was last sent.
 };
-inline constexpr std::size_t mix_registers = 14;
+inline constexpr std::size_t mix_registers = 13;
 std::string_view to_string(MixRegister name);
 
 /// A round, as a peer goes through it (x is the live model, of `elements` values):
@@ -77,12 +58,19 @@ class Mixer {
   /// `samples` is what our model counts by if the rule weighs by samples; above 0.
   Mixer(const MixRule& rule, std::size_t elements, std::uint64_t seed, double samples = 1);
 
-  /// From here on we are `rank` of `peers`, and neighbours know nothing of us. What concerns them
-  /// begins anew, from the model as it is; momentum and whatever else is ours alone stays.
-  void begin_epoch(std::size_t rank, std::size_t peers, std::uint64_t key, std::span<const Real> x);
+  /// From here on we are `rank` of the peers in this order. What concerns neighbours begins anew,
+  /// from the model as it is, but for what they remember of each other; momentum and whatever else
+  /// is ours alone stays.
+  void begin_epoch(std::size_t rank, std::span<const PeerId> order, std::uint64_t key,
+                   std::span<const Real> x);
 
   /// The model is another's: nothing that was kept belongs to it.
   void forget();
+
+  /// Before an epoch ends: messages of a round that is not mixed any more, of which neighbours
+  /// that remember each other take in what they say of their senders; and whether our own last
+  /// messages were sent to nobody.
+  void close_epoch(std::span<const MixArrival> arrived, bool unsent);
 
   void begin_round(std::uint64_t round, std::span<Real> x);
   bool directs() const;
@@ -106,6 +94,8 @@ class Mixer {
   /// push_sum: our part of the weights, n in all, or everybody's samples.
   double weight() const { return weight_; }
   std::span<const Real> kept(MixRegister name) const { return at(name); }
+  /// reference, replica.
+  const NeighbourMemory<Real>& memory() const { return memory_; }
 
   /// What a checkpoint has to hold so that a later epoch goes on as if there had been no stop, and
   /// the inverse. Vectors of unknown names are ignored.
@@ -122,9 +112,7 @@ class Mixer {
 
   std::shared_ptr<std::vector<std::byte>> encoded(std::uint64_t round, std::uint64_t salt,
                                                   std::span<const std::span<const Real>> words,
-                                                  double weight, std::uint32_t count) const;
-  bool read(std::uint64_t round, std::span<const std::byte> bytes, std::span<Real> out,
-            double& weight, std::uint32_t& count) const;
+                                                  const MixHeader& header) const;
   struct Heard {
     std::size_t from = 0;
     double share = 0;         ///< w_ij.
@@ -138,6 +126,9 @@ class Mixer {
   std::vector<MixMessage> largest_piece(std::uint64_t round, std::span<const Real> x);
   void average_pieces(std::span<Real> x, const std::vector<Heard>& others) const;
   std::vector<MixMessage> relayed(std::uint64_t round, std::span<const Real> x);
+  std::vector<MixMessage> differences(std::uint64_t round, std::span<Real> x);
+  std::size_t learn(std::span<const MixArrival> arrived);
+  void follow(std::uint64_t round, std::span<Real> x);
 
   std::vector<Heard> heard(std::uint64_t round, std::span<const MixArrival> arrived,
                            std::size_t& refused);
@@ -154,6 +145,7 @@ class Mixer {
   std::uint64_t key_ = 0;
   std::optional<RoundPlan> plan_;
   std::array<Vector, mix_registers> registers_;
+  NeighbourMemory<Real> memory_;
   std::map<std::size_t, std::pair<Vector, std::uint32_t>>
       relayed_;  ///< Last sum of each neighbour.
   double weight_ = 1;
@@ -165,10 +157,6 @@ class Mixer {
   bool sound_ = true;
   std::vector<std::size_t> held_back_;
 };
-
-/// Bytes of every message of a round by that rule. The first round of an epoch may be dearer.
-template <class Real>
-std::size_t mix_message_bytes(const MixRule& rule, std::size_t elements, std::uint64_t round);
 
 extern template class Mixer<float>;
 extern template class Mixer<double>;

@@ -25,10 +25,13 @@ void ParcelBox::enter(std::uint64_t key) {
   if (const auto found = coming_.find(key); found != coming_.end()) early.swap(found->second);
   coming_.clear();
   for (auto& [name, bytes] : early) {
-    if (bytes.size() > size_(name.second)) continue;
-    received_ += bytes.size();
+    const std::size_t size = bytes.size();
     coming_[key][name] = std::move(bytes);
-    settle(name);
+    if (settle(name)) {
+      received_ += size;
+    } else {
+      coming_[key].erase(name);
+    }
   }
 }
 
@@ -42,13 +45,14 @@ bool ParcelBox::receive(PeerId from, const Block& block) {
     coming_.erase(oldest);
   }
   Coming& bytes = coming_[key][name];
-  const std::size_t size = key == key_ ? size_(block.id.number) : early_max_;
-  if (block.offset != bytes.size() || block.bytes.size() > size - bytes.size()) return false;
-  if (key == key_) bytes.reserve(size);
+  if (block.offset != bytes.size() || block.bytes.size() > most_ - bytes.size()) return false;
   bytes.insert(bytes.end(), block.bytes.begin(), block.bytes.end());
   if (key != key_) return true;
+  if (!settle(name)) {
+    bytes.resize(block.offset);
+    return false;
+  }
   received_ += block.bytes.size();
-  settle(name);
   return true;
 }
 
@@ -57,12 +61,18 @@ bool ParcelBox::has_since(PeerId from, std::uint64_t round) const {
   return parcel != whole_.end() && parcel->first.first == from;
 }
 
-/// The message of this epoch is whole if all of it is there.
-void ParcelBox::settle(const Name& name) {
+/// The message of this epoch is whole if all of it is there. False if there is more.
+bool ParcelBox::settle(const Name& name) {
   Coming& bytes = coming_[key_][name];
-  if (bytes.size() < size_(name.second)) return;
+  const auto size = size_(name.second, bytes);
+  if (!size || bytes.size() < *size) {
+    if (size) bytes.reserve(*size);
+    return true;
+  }
+  if (bytes.size() > *size) return false;
   whole_[name] = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
   coming_[key_].erase(name);
+  return true;
 }
 
 /// It has come, or does not count any more.

@@ -6,7 +6,8 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -19,12 +20,12 @@ namespace gv {
 class ParcelBox {
  public:
   using Bytes = std::shared_ptr<const std::vector<std::byte>>;
-  /// How long a message of that round is.
-  using Size = std::function<std::size_t(std::uint64_t round)>;
+  /// How long a message of that round is that begins so; nullopt if more of it must be known.
+  using Size = std::function<std::optional<std::size_t>(std::uint64_t round,
+                                                        std::span<const std::byte> begin)>;
 
-  /// `size` is asked for the epoch we are in alone. What comes early may have another, but is never
-  /// longer than `early_max`.
-  ParcelBox(Size size, std::size_t early_max) : size_(std::move(size)), early_max_(early_max) {}
+  /// `size` is asked for the epoch we are in alone. No message of any is longer than `most`.
+  ParcelBox(Size size, std::size_t most) : size_(std::move(size)), most_(most) {}
 
   /// Only what belongs to the epoch of this key is of use from here on, and has its sizes.
   void enter(std::uint64_t key);
@@ -57,11 +58,11 @@ class ParcelBox {
   using Coming = std::vector<std::byte>;
   using Name = std::pair<PeerId, std::uint64_t>;
 
-  void settle(const Name& name);
+  bool settle(const Name& name);
   bool is_over(const Name& name) const;
 
   Size size_;
-  std::size_t early_max_;
+  std::size_t most_;
   std::uint64_t key_ = 0;
   std::map<std::uint64_t, std::map<Name, Coming>> coming_;  ///< By key.
   std::map<Name, Bytes> whole_;                             ///< Null: it was taken.

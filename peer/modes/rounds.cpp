@@ -20,9 +20,8 @@ RingAgreement::Options agreement_options(const CourseOptions& course,
   return agreement;
 }
 
-/// A bound for messages of an epoch whose rule is not known yet: two values for each element, and
-/// where each belongs.
-std::size_t early_bytes_max(std::size_t elements) {
+/// A bound for messages of any rule: two values for each element, and where each belongs.
+std::size_t message_bytes_max(std::size_t elements) {
   return 4096 + elements * 2 * (sizeof(float) + sizeof(std::uint32_t));
 }
 
@@ -35,10 +34,10 @@ RoundsMode::RoundsMode(PeerId self, std::uint64_t session, const CourseOptions& 
       options_(options),
       states_(self, course.layout_hash, options.state_elements, options.memory),
       box_(
-          [this](std::uint64_t round) {
-            return mix_message_bytes<float>(options_.rule, course_.elements, round);
+          [this](std::uint64_t round, std::span<const std::byte> begin) {
+            return mix_message_bytes<float>(options_.rule, course_.elements, round, begin);
           },
-          early_bytes_max(course.elements)) {
+          message_bytes_max(course.elements)) {
   options_.ruling = {};
   if (options.ruling.number == 0) return;
   agreement_.set_ruling(options.ruling);
@@ -77,6 +76,10 @@ void RoundsMode::begin_at(std::uint64_t step) {
 // ---- Epochs ----
 
 void RoundsMode::begin_epoch(Time now, const Epoch& epoch, Effects& out) {
+  // What came of the last epoch's round that is not mixed still says what neighbours know.
+  if (told_ && traits_of(options_.rule).keeps_copies)
+    append(box_.take(unbounded_staleness), left_over_);
+  told_ = false;
   order_ = epoch.order;
   std::ranges::sort(order_);  // Ranks go by id, whatever order a ring would have.
   rank_ = static_cast<std::size_t>(std::ranges::find(order_, self_) - order_.begin());
@@ -84,8 +87,8 @@ void RoundsMode::begin_epoch(Time now, const Epoch& epoch, Effects& out) {
   plan_.emplace(options_.rule, order_.size(), course_.run_seed);
   round_ = 0;
   box_.enter(epoch_key_);
-  place_ = MixPlace{
-      .rank = rank_, .peers = order_.size(), .key = epoch_key_, .step = epoch.standing.operation};
+  place_ =
+      MixPlace{.rank = rank_, .order = order_, .key = epoch_key_, .step = epoch.standing.operation};
   PeerId source = self_;
   gives_state_ = false;
   for (std::size_t i = 0; i < epoch.order.size(); ++i) {
@@ -147,6 +150,9 @@ Problems RoundsMode::switch_to(Time now, std::string_view settings) {
 }
 
 void RoundsMode::abandon() {
+  if (traits_of(options_.rule).keeps_copies)
+    std::ranges::move(arrived_, std::back_inserter(left_over_));
+  unsent_ = unsent_ || round_job_ != 0;
   states_.leave_epoch();
   place_.reset();
   state_.reset();
@@ -169,6 +175,15 @@ bool RoundsMode::rests() const {
   return options_.rule.centre_rests && rank_ == 0 && order_.size() > 1;
 }
 
+/// By rank, what is from one of us.
+void RoundsMode::append(std::vector<ParcelBox::Parcel> parcels, std::vector<MixParcel>& to) const {
+  for (ParcelBox::Parcel& parcel : parcels) {
+    const auto rank = std::ranges::find(order_, parcel.from) - order_.begin();
+    if (rank == std::ssize(order_)) continue;
+    to.push_back({static_cast<std::size_t>(rank), parcel.round, std::move(parcel.bytes)});
+  }
+}
+
 /// All that the round waits for has come.
 bool RoundsMode::is_complete() const {
   const std::uint64_t staleness = options_.rule.staleness;
@@ -186,11 +201,7 @@ void RoundsMode::go_on(Time now, Effects& out) {
   if (!sent_ || ends_ || jobs_under_way_ > 0 || !is_complete()) return;
   const std::uint64_t staleness = options_.rule.staleness;
   ends_ = round_;
-  for (ParcelBox::Parcel& parcel : box_.take(staleness == 0 ? round_ : unbounded_staleness)) {
-    const auto rank = std::ranges::find(order_, parcel.from) - order_.begin();
-    if (rank == std::ssize(order_)) continue;
-    arrived_.push_back({static_cast<std::size_t>(rank), parcel.round, std::move(parcel.bytes)});
-  }
+  append(box_.take(staleness == 0 ? round_ : unbounded_staleness), arrived_);
   sent_ = false;
   ++round_;
   if (staleness != unbounded_staleness) box_.close_before(round_ - std::min(round_, staleness));
@@ -301,7 +312,12 @@ void RoundsMode::next_job(Time, std::vector<Job>& jobs, Effects& out) {
   }
   const bool takes_part = is_in_epoch() && is_ready() && !leaving_;
   if (takes_part) mix.place = std::exchange(place_, std::nullopt);
-  if (mix.place && std::exchange(switches_, false)) mix.rule = options_.rule;
+  if (mix.place) {
+    told_ = true;
+    mix.left_over = std::exchange(left_over_, {});
+    mix.unsent = std::exchange(unsent_, false);
+    if (std::exchange(switches_, false)) mix.rule = options_.rule;
+  }
   if (takes_part && mix.place && gives_state_) job.state = states_.blank(agreement_.standing());
   mix.ends = std::exchange(ends_, std::nullopt);
   mix.arrived = std::exchange(arrived_, {});

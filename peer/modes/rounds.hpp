@@ -80,6 +80,7 @@ class RoundsMode final : public EpochMode {
   void send(const MixOutbox& outbox, Effects& out);
   void serve(Effects& out);
   bool is_complete() const;
+  void append(std::vector<ParcelBox::Parcel> parcels, std::vector<MixParcel>& to) const;
   std::uint64_t steps_at(std::uint64_t step) const;
   void go_by(const Epoch& epoch, Effects& out);
   Problems adopt(const Ruling& ruling);
@@ -93,6 +94,7 @@ class RoundsMode final : public EpochMode {
   std::size_t rank_ = 0;
   std::optional<RoundPlan> plan_;
   std::optional<MixPlace> place_;      ///< To be told by the next job.
+  bool told_ = false;                  ///< It was, for the newest epoch.
   bool switches_ = false;              ///< The next job is told of another rule,
   std::uint64_t ruled_since_ = 0;      ///< which we go by from that step on.
   bool gives_state_ = false;           ///< The next job copies the state for those who lack one,
@@ -101,6 +103,8 @@ class RoundsMode final : public EpochMode {
   bool sent_ = false;                  ///< Its messages are.
   std::optional<std::uint64_t> ends_;  ///< The next job mixes in this round,
   std::vector<MixParcel> arrived_;     ///< with these.
+  std::vector<MixParcel> left_over_;   ///< Of an epoch that is over, to be told by the next job;
+  bool unsent_ = false;                ///< the last one's messages went to nobody.
   std::uint64_t round_job_ = 0;        ///< The job that makes messages; 0: none.
   std::shared_ptr<MixOutbox> outbox_;  ///< Where it puts them.
   RoundsCounts counts_;

@@ -29,11 +29,18 @@ double scatter(const Vector& x) {
   return sum;
 }
 
+std::vector<PeerId> order_of(std::size_t peers) {
+  std::vector<PeerId> order;
+  for (std::size_t i = 0; i < peers; ++i) order.push_back(PeerId{i + 1});
+  return order;
+}
+
 Lab::Lab(const MixRule& rule, std::vector<Vector> models, std::uint64_t seed)
     : rule_(rule), models_(std::move(models)) {
+  const std::vector<PeerId> order = order_of(models_.size());
   for (std::size_t i = 0; i < models_.size(); ++i) {
     mixers_.emplace_back(rule, models_[i].size(), seed);
-    mixers_[i].begin_epoch(i, models_.size(), 1, models_[i]);
+    mixers_[i].begin_epoch(i, order, 1, models_[i]);
   }
 }
 

@@ -15,6 +15,9 @@ using Vector = std::vector<double>;
 /// So many models of so many normally distributed values.
 std::vector<Vector> drawn_models(std::size_t peers, std::size_t elements, std::uint64_t seed);
 
+/// Peers by rank.
+std::vector<PeerId> order_of(std::size_t peers);
+
 double mean_of(const Vector& x);
 
 /// sum (x_i - mean)^2.

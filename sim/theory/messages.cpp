@@ -51,7 +51,7 @@ PushSumRun push_sum_run(TopologyKind kind, std::size_t n, std::uint64_t late, do
   std::vector<Mixer<double>> mixers;
   for (std::size_t i = 0; i < n; ++i) {
     mixers.emplace_back(rule, 1, 1);
-    mixers[i].begin_epoch(i, n, 1, x[i]);
+    mixers[i].begin_epoch(i, order_of(n), 1, x[i]);
   }
   double mean = 0;
   double least = x[0][0];

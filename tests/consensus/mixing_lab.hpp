@@ -15,6 +15,13 @@
 
 namespace gv {
 
+/// Peers by rank.
+inline std::vector<PeerId> order_of(std::size_t peers) {
+  std::vector<PeerId> order;
+  for (std::size_t i = 0; i < peers; ++i) order.push_back(PeerId{i + 1});
+  return order;
+}
+
 /// n peers in one epoch, each with a model of its own, round after round; doubles, so that closed
 /// forms can be held against it.
 class MixingLab {
@@ -34,8 +41,9 @@ class MixingLab {
   }
 
   void begin(std::uint64_t key) {
+    const std::vector<PeerId> order = order_of(models_.size());
     for (std::size_t i = 0; i < models_.size(); ++i) {
-      mixers_[i].begin_epoch(i, models_.size(), key, models_[i]);
+      mixers_[i].begin_epoch(i, order, key, models_[i]);
     }
     round_ = 0;
   }

@@ -28,7 +28,7 @@ class Parcels {
   }
 
   std::size_t size = 10;
-  ParcelBox box{[this](std::uint64_t) { return size; }, 64};
+  ParcelBox box{[this](std::uint64_t, std::span<const std::byte>) { return size; }, 64};
 
  private:
   std::vector<std::byte> bytes_;

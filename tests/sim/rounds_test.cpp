@@ -1,6 +1,7 @@
 // Rounds of mixing: against serial rounds, through deaths, arrivals and sleep, and by every name.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstring>
 #include <map>
 #include <string>
 #include <utility>
@@ -9,7 +10,9 @@
 #include "consensus/mixing/mixer.hpp"
 #include "peer/algorithms.hpp"
 #include "peer/config.hpp"
+#include "peer/modes/state_courier.hpp"
 #include "sim/virtual/simulator.hpp"
+#include "tests/consensus/mixing_lab.hpp"
 #include "tests/sim/lockstep_run.hpp"
 #include "tests/sim/worlds.hpp"
 
@@ -54,7 +57,7 @@ std::vector<std::vector<float>> serially(const LockstepRun& run, const MixRule& 
   for (std::size_t i = 0; i < peers; ++i) {
     trainers.push_back(run.trainer(i));
     mixers.emplace_back(rule, trainers[i].parameters().size(), seed);
-    mixers[i].begin_epoch(i, peers, 1, trainers[i].parameters());
+    mixers[i].begin_epoch(i, order_of(peers), 1, trainers[i].parameters());
   }
   for (std::uint64_t round = 0; trainers[0].step() < run.steps; ++round) {
     std::vector<std::vector<MixMessage>> sent(peers);
@@ -234,6 +237,44 @@ TEST_CASE("whoever comes back or wakes up goes on with the others", "[sim][round
     CHECK(world.refused == 0);
     CHECK(world.furthest < 1);
   }
+}
+
+namespace {
+
+/// Messages of peers that remember each other, by form.
+class Forms : public Watcher {
+ public:
+  void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override {
+    const auto& node = world.peer(peer).node;
+    if (!node || !node->rounds()) return;
+    for (const Transfer& transfer : effects.transfers) {
+      if (StateCourier::concerns({.id = transfer.id})) continue;
+      MixHeader header;
+      std::memcpy(&header, transfer.payload.bytes.data(), sizeof(header));
+      ++sent[header.form];
+    }
+  }
+  std::map<MixForm, int> sent;
+};
+
+}  // namespace
+
+TEST_CASE("after deaths and returns only new neighbours are sent the whole", "[sim][rounds]") {
+  const MixRule rule{
+      .gamma = 0.45, .codec = {.kind = LossyKind::sign}, .memory = MixMemory::reference};
+  Simulator::Options options = faulty_world(
+      rule, {fault(FaultKind::kill, 1s, just(2), 1s), fault(FaultKind::kill, 3s, just(5), 1s)});
+  const QuadraticSpec spec = agreeable(options.scenario.dimension);
+  Simulator world(options,
+                  mixing([&](std::size_t p) { return quadratic_workload(spec, p); }, rule, seed));
+  Forms forms;
+  world.watch(forms);
+  world.run(Time(5min));
+  CHECK(ended(world, spec).whole == 7);
+  // All at first; then those whom a death makes neighbours, and with who comes back both of its
+  // own.
+  CHECK(forms.sent[MixForm::whole] == 14 + 2 * (2 + 4));
+  CHECK(forms.sent[MixForm::coded] > 1500);
 }
 
 TEST_CASE("a newcomer far behind is sent a model", "[sim][rounds]") {

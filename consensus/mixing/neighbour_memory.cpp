@@ -1,0 +1,132 @@
+// References, copies, and who has which.
+#include "consensus/mixing/neighbour_memory.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "consensus/base/check.hpp"
+#include "consensus/base/fingerprint.hpp"
+
+namespace gv {
+namespace {
+
+template <class Real>
+void add_to(std::vector<Real>& x, std::span<const Real> y) {
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] += y[i];
+}
+
+}  // namespace
+
+template <class Real>
+void NeighbourMemory<Real>::begin_epoch(std::span<const PeerId> order,
+                                        std::span<const std::size_t> neighbours) {
+  std::map<PeerId, Vector> copies;
+  for (auto& [rank, neighbour] : neighbours_) copies[order_[rank]] = std::move(neighbour.copy);
+  order_.assign(order.begin(), order.end());
+  neighbours_.clear();
+  for (const std::size_t rank : neighbours) {
+    neighbours_[rank].copy = std::move(copies[order_.at(rank)]);
+  }
+}
+
+template <class Real>
+void NeighbourMemory<Real>::forget() {
+  own_.clear();
+  before_.clear();
+  for (auto& [rank, neighbour] : neighbours_) neighbour = {};
+}
+
+template <class Real>
+void NeighbourMemory<Real>::set_own(std::span<const Real> values) {
+  own_.assign(values.begin(), values.end());
+}
+
+template <class Real>
+void NeighbourMemory<Real>::add(std::span<const Real> difference) {
+  before_ = own_;
+  add_to(own_, difference);
+}
+
+template <class Real>
+void NeighbourMemory<Real>::take_back() {
+  if (!before_.empty()) own_ = std::exchange(before_, {});
+}
+
+template <class Real>
+std::vector<typename NeighbourMemory<Real>::Letter> NeighbourMemory<Real>::letters(bool opens) {
+  fingerprint_ = fingerprint(std::span<const Real>(own_));
+  if (opens) before_.clear();
+  std::vector<Letter> letters;
+  for (auto& [rank, neighbour] : neighbours_) {
+    const bool lacks = neighbour.copy.empty();
+    MixForm form = neighbour.knows_us ? MixForm::coded : MixForm::whole;
+    if (opens) form = lacks ? MixForm::whole : MixForm::hello;
+    neighbour.is_heard = false;
+    neighbour.is_sent = form == MixForm::whole;
+    if (neighbour.is_sent) neighbour.knows_us = true;
+    Letter letter{.to = {rank},
+                  .header = {.count = 1, .form = form, .lacks = lacks},
+                  .knowledge = {.sender = fingerprint_}};
+    if (form == MixForm::hello) {
+      letter.knowledge.receiver = fingerprint(std::span<const Real>(neighbour.copy));
+    } else {
+      const auto same = std::ranges::find_if(letters, [&](const Letter& other) {
+        return other.header.form == form && other.header.lacks == letter.header.lacks;
+      });
+      if (same != letters.end()) {
+        same->to.push_back(rank);
+        continue;
+      }
+    }
+    letters.push_back(std::move(letter));
+  }
+  return letters;
+}
+
+template <class Real>
+bool NeighbourMemory<Real>::take(std::size_t from, const MixLetter<Real>& letter) {
+  const auto found = neighbours_.find(from);
+  if (found == neighbours_.end()) return false;
+  Neighbour& neighbour = found->second;
+  switch (letter.header.form) {
+    case MixForm::whole:
+      neighbour.copy = letter.values;
+      break;
+    case MixForm::coded:
+      if (neighbour.copy.empty()) return false;  // Until it is sent whole again.
+      add_to<Real>(neighbour.copy, letter.values);
+      break;
+    case MixForm::hello:
+      neighbour.knows_us = neighbour.is_sent || letter.knowledge.receiver == fingerprint_;
+      break;
+  }
+  neighbour.is_heard =
+      !neighbour.copy.empty() &&
+      fingerprint(std::span<const Real>(neighbour.copy)) == letter.knowledge.sender;
+  if (!neighbour.is_heard) neighbour.copy.clear();
+  // What it says to lack may have crossed it on the way.
+  if (letter.header.lacks != 0 && !neighbour.is_sent) neighbour.knows_us = false;
+  return neighbour.is_heard || letter.header.form == MixForm::hello;
+}
+
+template <class Real>
+void NeighbourMemory<Real>::end_round() {
+  before_.clear();
+  for (auto& [rank, neighbour] : neighbours_) {
+    if (!neighbour.is_heard) neighbour.copy.clear();
+  }
+}
+
+template <class Real>
+const typename NeighbourMemory<Real>::Vector* NeighbourMemory<Real>::shared(
+    std::size_t neighbour) const {
+  const auto found = neighbours_.find(neighbour);
+  check(found != neighbours_.end(), "an edge leads to a neighbour");
+  const bool counts = found->second.knows_us && !found->second.copy.empty();
+  return counts ? &found->second.copy : nullptr;
+}
+
+template class NeighbourMemory<float>;
+template class NeighbourMemory<double>;
+
+}  // namespace gv

@@ -1,0 +1,352 @@
+// What neighbours know of each other stays the same at both ends, through deaths, returns, rounds
+// that are not mixed and messages that are lost.
+#include "consensus/mixing/neighbour_memory.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/consensus/mixing_lab.hpp"
+
+namespace gv {
+namespace {
+
+using Vector = MixingLab::Vector;
+
+constexpr std::size_t elements = 40;
+
+/// Peers some of which are there, in epochs that may end in the middle of a round.
+class Company {
+ public:
+  Company(const MixRule& rule, std::size_t peers) : rule_(rule) {
+    const auto models = drawn_models(peers, elements);
+    for (std::size_t i = 0; i < peers; ++i) {
+      everybody_.push_back({models[i], Mixer<double>(rule, elements, 1), {}, false});
+    }
+  }
+
+  /// These are in the next epoch, in this order.
+  void begin(std::vector<std::size_t> present) {
+    present_ = std::move(present);
+    std::vector<PeerId> order;
+    for (const std::size_t peer : present_) order.push_back(PeerId{peer + 1});
+    ++key_;
+    round_ = 0;
+    for (std::size_t rank = 0; rank < present_.size(); ++rank) {
+      One& one = everybody_[present_[rank]];
+      std::vector<MixArrival> left;
+      for (const auto& [from, round, bytes] : one.left) left.push_back({from, round, *bytes});
+      one.mixer.close_epoch(left, one.unsent);
+      one.left.clear();
+      one.unsent = false;
+      one.mixer.begin_epoch(rank, order, key_, one.x);
+    }
+  }
+
+  /// Steps against the gradient of x^2 / 2 at every peer, and mixing. `spoil` may change what comes
+  /// to whom, by place among all; nullopt: nothing comes.
+  using Spoil = std::function<std::optional<std::vector<std::byte>>(
+      std::size_t from, std::size_t to, const std::vector<std::byte>& bytes)>;
+  void round(double rate, const Spoil& spoil = {}) {
+    std::vector<std::vector<Parcel>> mail = send(rate, [](std::size_t) { return true; });
+    for (std::size_t rank = 0; rank < present_.size(); ++rank) {
+      std::vector<MixArrival> arrived;
+      std::vector<std::vector<std::byte>> spoilt;
+      spoilt.reserve(mail[rank].size());
+      for (const auto& [from, round, bytes] : mail[rank]) {
+        if (!spoil) {
+          arrived.push_back({from, round, *bytes});
+        } else if (auto now = spoil(present_[from], present_[rank], *bytes)) {
+          spoilt.push_back(*std::move(now));
+          arrived.push_back({from, round, spoilt.back()});
+        }
+      }
+      One& one = everybody_[present_[rank]];
+      refused += one.mixer.mix(round_, one.x, arrived);
+    }
+    ++round_;
+  }
+
+  /// A round that nobody mixes: what those send whom `sends` says is left over where `comes` does.
+  void break_off(double rate, const std::function<bool(std::size_t)>& sends,
+                 const std::function<bool()>& comes) {
+    const std::vector<std::vector<Parcel>> mail = send(rate, sends);
+    for (std::size_t rank = 0; rank < present_.size(); ++rank) {
+      for (const Parcel& parcel : mail[rank]) {
+        if (comes()) everybody_[present_[rank]].left.push_back(parcel);
+      }
+    }
+  }
+
+  /// It comes back with its model and nothing else, or with what a checkpoint has.
+  void restart(std::size_t peer, bool from_checkpoint) {
+    One& one = everybody_[peer];
+    const auto kept = one.mixer.lasting();
+    one = {one.x, Mixer<double>(rule_, elements, 1), {}, false};
+    if (!from_checkpoint) return;
+    for (const auto& [name, values] : kept) one.mixer.restore(name, values);
+  }
+
+  /// Both ends of every edge have what the other says of itself, to the bit.
+  bool agrees() {
+    for (std::size_t rank = 0; rank < present_.size(); ++rank) {
+      Mixer<double>& mixer = everybody_[present_[rank]].mixer;
+      for (const std::size_t to : mixer.plan().turn(rank, 0).out) {
+        const Vector* copy = everybody_[present_[to]].mixer.memory().shared(rank);
+        if (copy == nullptr || *copy != mixer.memory().own()) return false;
+      }
+    }
+    return true;
+  }
+
+  Vector mean() const {
+    Vector mean(elements, 0);
+    for (const std::size_t peer : present_) {
+      for (std::size_t k = 0; k < elements; ++k) mean[k] += everybody_[peer].x[k];
+    }
+    for (double& value : mean) value /= static_cast<double>(present_.size());
+    return mean;
+  }
+  Vector& model(std::size_t peer) { return everybody_[peer].x; }
+
+  std::size_t refused = 0;
+  std::map<MixForm, int> sent;  ///< Messages of all, for each receiver, by form.
+
+ private:
+  struct Parcel {
+    std::size_t from;
+    std::uint64_t round;
+    std::shared_ptr<const std::vector<std::byte>> bytes;
+  };
+  struct One {
+    Vector x;
+    Mixer<double> mixer;
+    std::vector<Parcel> left;
+    bool unsent;
+  };
+
+  std::vector<std::vector<Parcel>> send(double rate,
+                                        const std::function<bool(std::size_t)>& sends) {
+    std::vector<std::vector<Parcel>> mail(present_.size());
+    for (std::size_t rank = 0; rank < present_.size(); ++rank) {
+      One& one = everybody_[present_[rank]];
+      one.mixer.begin_round(round_, one.x);
+      for (double& value : one.x) value -= rate * value;
+      one.mixer.end_steps(one.x, rate, 1);
+      const auto messages = one.mixer.messages(round_, one.x);
+      one.unsent = !sends(present_[rank]);
+      for (const MixMessage& message : messages) {
+        MixHeader header;
+        std::memcpy(&header, message.bytes->data(), sizeof(header));
+        for (const std::size_t to : message.to) {
+          if (one.unsent) continue;
+          mail[to].push_back({rank, round_, message.bytes});
+          ++sent[header.form];
+        }
+      }
+    }
+    return mail;
+  }
+
+  MixRule rule_;
+  std::vector<One> everybody_;
+  std::vector<std::size_t> present_;
+  std::uint64_t key_ = 0;
+  std::uint64_t round_ = 0;
+};
+
+std::vector<MixRule> remembering_rules() {
+  std::vector<MixRule> rules;
+  for (const MixMemory memory : {MixMemory::reference, MixMemory::replica}) {
+    for (const TopologyKind topology : {TopologyKind::ring, TopologyKind::complete}) {
+      for (const LossyCodec& codec :
+           {LossyCodec{}, LossyCodec{.kind = LossyKind::top_k, .fraction = 0.2},
+            LossyCodec{.kind = LossyKind::sign}, LossyCodec{.kind = LossyKind::qsgd}}) {
+        rules.push_back(
+            {.topology = {.kind = topology}, .gamma = 0.2, .codec = codec, .memory = memory});
+      }
+    }
+  }
+  return rules;
+}
+
+std::string text_of(const MixRule& rule) {
+  return name_of(rule) + ", " + std::string(to_string(rule.codec.kind));
+}
+
+double difference(const Vector& a, const Vector& b) {
+  double most = 0;
+  for (std::size_t k = 0; k < a.size(); ++k) most = std::max(most, std::abs(a[k] - b[k]));
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("neighbours know the same of each other from the second round of any epoch on",
+          "[unit]") {
+  for (const MixRule& rule : remembering_rules()) {
+    INFO(text_of(rule));
+    Rng rng(5);
+    Company company(rule, 7);
+    for (int epoch = 0; epoch < 60; ++epoch) {
+      std::vector<std::size_t> present;
+      for (std::size_t peer = 0; peer < 7; ++peer) {
+        if (rng.chance(0.75)) present.push_back(peer);
+      }
+      if (present.size() < 2) present = {0, 6};
+      if (rng.chance(0.3)) company.restart(rng.below(7), rng.chance(0.5));
+      company.begin(present);
+      const auto rounds = rng.below(5);
+      for (std::uint64_t round = 0; round < rounds; ++round) {
+        company.round(0.01);
+        if (round > 0) REQUIRE(company.agrees());
+      }
+      company.break_off(
+          0.01, [&](std::size_t) { return rng.chance(0.7); }, [&] { return rng.chance(0.8); });
+    }
+    CHECK(company.refused == 0);
+  }
+}
+
+TEST_CASE("references keep the mean through every epoch", "[unit]") {
+  for (const MixRule& rule : remembering_rules()) {
+    if (rule.memory == MixMemory::replica) continue;
+    INFO(text_of(rule));
+    Rng rng(6);
+    Company company(rule, 6);
+    for (int epoch = 0; epoch < 20; ++epoch) {
+      std::vector<std::size_t> present{0, 1, 2, 3, 4, 5};
+      present.erase(present.begin() + static_cast<std::ptrdiff_t>(rng.below(6)));
+      company.begin(present);
+      const Vector before = company.mean();
+      for (int round = 0; round < 6; ++round) company.round(0);
+      // Sums of a few hundred numbers of size 1.
+      CHECK(difference(company.mean(), before) < 1e-12);
+      company.break_off(
+          0, [&](std::size_t) { return rng.chance(0.7); }, [&] { return rng.chance(0.8); });
+    }
+  }
+}
+
+TEST_CASE("only who is new to a neighbour sends it the whole", "[unit]") {
+  Company company(
+      {.gamma = 0.2, .codec = {.kind = LossyKind::sign}, .memory = MixMemory::reference}, 6);
+  company.begin({0, 1, 2, 3, 4, 5});
+  for (int round = 0; round < 5; ++round) company.round(0.01);
+  CHECK(company.sent[MixForm::whole] == 12);
+  CHECK(company.sent[MixForm::hello] == 0);
+  // A round that is not mixed, all of which came: 2 and 4 are new to each other.
+  company.sent.clear();
+  company.break_off(
+      0.01, [](std::size_t) { return true; }, [] { return true; });
+  company.begin({0, 1, 2, 4, 5});
+  company.sent.clear();
+  for (int round = 0; round < 5; ++round) company.round(0.01);
+  CHECK(company.sent[MixForm::whole] == 2);
+  CHECK(company.sent[MixForm::hello] == 8);
+  // Who could not send its last message takes it back.
+  company.break_off(
+      0.01, [](std::size_t peer) { return peer != 1; }, [] { return true; });
+  company.begin({0, 1, 2, 4, 5});
+  company.sent.clear();
+  for (int round = 0; round < 3; ++round) company.round(0.01);
+  CHECK(company.sent[MixForm::whole] == 0);
+  // Not so one that it has sent, whatever becomes of the epoch's first round.
+  company.break_off(
+      0.01, [](std::size_t) { return true; }, [] { return true; });
+  company.begin({0, 1, 2, 4, 5});
+  company.break_off(
+      0.01, [](std::size_t) { return false; }, [] { return true; });
+  company.begin({0, 1, 2, 4, 5});
+  company.sent.clear();
+  for (int round = 0; round < 3; ++round) company.round(0.01);
+  CHECK(company.sent[MixForm::whole] == 0);
+  // Who has lost all is sent it, and sends its own once.
+  company.restart(2, false);
+  company.begin({0, 1, 2, 4, 5});
+  company.sent.clear();
+  for (int round = 0; round < 3; ++round) company.round(0.01);
+  CHECK(company.sent[MixForm::whole] == 4);
+  // Who comes back is told by its two neighbours, and tells them.
+  company.restart(3, true);
+  company.begin({0, 1, 2, 3, 4, 5});
+  company.sent.clear();
+  for (int round = 0; round < 5; ++round) company.round(0.01);
+  CHECK(company.sent[MixForm::whole] == 4);
+}
+
+TEST_CASE("a difference that is lost or damaged is made good by the whole", "[unit]") {
+  const MixRule rule{
+      .gamma = 0.2, .codec = {.kind = LossyKind::qsgd}, .memory = MixMemory::reference};
+  for (const bool damaged : {false, true}) {
+    Company company(rule, 5);
+    company.begin({0, 1, 2, 3, 4});
+    for (int round = 0; round < 4; ++round) company.round(0);
+    company.sent.clear();
+    company.round(
+        0,
+        [&](std::size_t from, std::size_t to,
+            const std::vector<std::byte>& bytes) -> std::optional<std::vector<std::byte>> {
+          if (from != 1 || to != 2) return bytes;
+          if (!damaged) return std::nullopt;
+          std::vector<std::byte> other = bytes;
+          other.back() ^= std::byte{1};
+          return other;
+        });
+    CHECK(company.refused == (damaged ? 1 : 0));
+    CHECK_FALSE(company.agrees());
+    company.round(0);  // 2 says what it lacks,
+    CHECK_FALSE(company.agrees());
+    company.round(0);  // and is sent it.
+    CHECK(company.agrees());
+    CHECK(company.sent[MixForm::whole] == 1);
+    const Vector before = company.mean();
+    for (int round = 0; round < 5; ++round) company.round(0);
+    CHECK(difference(company.mean(), before) < 1e-12);
+    CHECK(company.agrees());
+  }
+}
+
+// Between a stop and the next start there is a new epoch, so that is what both have.
+TEST_CASE("a swarm that was stopped goes on as one that was not", "[unit]") {
+  for (const MixRule& rule : remembering_rules()) {
+    INFO(text_of(rule));
+    Company stopped(rule, 5);
+    Company other(rule, 5);
+    for (Company* company : {&stopped, &other}) {
+      company->begin({0, 1, 2, 3, 4});
+      for (int round = 0; round < 10; ++round) company->round(0.05);
+      for (std::size_t peer = 0; peer < 5; ++peer) {
+        if (company == &stopped) company->restart(peer, true);
+      }
+      company->begin({0, 1, 2, 3, 4});
+      for (int round = 0; round < 10; ++round) company->round(0.05);
+    }
+    for (std::size_t peer = 0; peer < 5; ++peer) CHECK(stopped.model(peer) == other.model(peer));
+  }
+}
+
+TEST_CASE("a message of another form than the rule's is refused", "[unit]") {
+  const MixRule rule{.codec = {.kind = LossyKind::qsgd}, .memory = MixMemory::reference};
+  const MixRule plain;
+  const Vector x(4, 1.0);
+  const std::span<const double> word = x;
+  for (const int form : {0, 1, 2, 3, 77}) {
+    const auto bytes = write_message<double>(
+        rule, {.form = MixForm{static_cast<std::uint16_t>(form)}}, {&word, 1}, Rng(1));
+    INFO(form);
+    if (form > 2) CHECK_FALSE(read_message<double>(rule, 4, 0, *bytes));
+    if (form == 1) CHECK(read_message<double>(rule, 4, 0, *bytes)->values == x);
+    // Nothing but a model is sent by who remembers nothing.
+    const auto other = write_message<double>(
+        plain, {.form = MixForm{static_cast<std::uint16_t>(form)}}, {&word, 1}, Rng(1));
+    CHECK(read_message<double>(plain, 4, 0, *other).has_value() == (form == 0));
+  }
+}
+
+}  // namespace gv
