@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# Lockstep on slow links: rounded and sparse gradients against whole ones, to the end and at equal samples.
+# Lockstep on slow links: rounded, sparse and factored gradients against whole ones, to the end and at equal samples.
 """Trains peers in lockstep, each in a network namespace of its own, behind links of a given bandwidth.
 
 A bridge joins the namespaces; a token bucket (tc tbf) limits what goes into and what comes out of each. All
@@ -26,6 +26,8 @@ VARIANTS = {
     "dense": "",
     "fp16": 'codec = "fp16"\n',
     "top 16, 4 bits": 'codec = "qsgd4"\nkeep_per_block = 16\n',
+    "rank 4": "rank = 4\n",
+    "rank 4, fp16": 'rank = 4\ncodec = "fp16"\n',
 }
 # What a bucket lets through at once: little, or small sums would never meet the limit.
 BURST = "32kb"

@@ -464,6 +464,11 @@ class Reading {
                "write period = 1, or leave momentum out");
       }
     }
+    if (ring.factors.rank > 0 && ring.keep_per_block > 0) {
+      report(line_of("ring.rank"), "ring.rank",
+             "factors have no few largest numbers, all of theirs are about as large",
+             "leave rank or keep_per_block out");
+    }
     const bool plain = ring.codec == ValueCodec::identity && ring.keep_per_block == 0;
     if (plain || !ring.algorithm || *ring.algorithm == ReduceAlgorithm::ring) return;
     report(line_of("ring.algorithm"), "ring.algorithm",

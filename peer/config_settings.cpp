@@ -408,6 +408,9 @@ void append_ring(Settings& all) {
   add(ring.whole("keep_per_block", GV_FIELD(ring.keep_per_block), {0, 511},
                  "so many of every 512 numbers travel, the largest, and the rest is kept for the "
                  "next step; 0 = all; other than 0 only round the ring"));
+  add(ring.whole("rank", GV_FIELD(ring.factors.rank), {0, 256},
+                 "matrices of gradients travel as factors of this rank, and what they lack is kept "
+                 "for the next step; 0 = off; not with keep_per_block"));
   const auto add_sparse = [&all](Setting<Config> setting) {
     all.push_back(agreed(only_with("ring.keep_per_block", "keep_per_block above 0",
                                    sends_few_values, std::move(setting))));

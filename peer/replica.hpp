@@ -13,6 +13,7 @@
 #include "consensus/effects.hpp"
 #include "consensus/replica.hpp"
 #include "consensus/ring/outer_step.hpp"
+#include "consensus/ring/power_sgd.hpp"
 #include "consensus/ring/value_codec.hpp"
 #include "peer/gradient_memory.hpp"
 #include "peer/mix_job.hpp"
@@ -38,7 +39,9 @@ struct GradientOrder {
   std::size_t keep_per_block = 0;
   double momentum = 0;                      ///< Of a gradient, before they are chosen.
   ValueCodec codec = ValueCodec::identity;  ///< What is kept of each block is rounded to this.
-  std::shared_ptr<Floats> values;           ///< Where it goes: the layout's size or longer.
+  std::optional<PowerSgd::Turn> turn;       ///< Its matrices travel as factors.
+  /// Where it goes: the layout's size, or with a turn that of its part, or longer.
+  std::shared_ptr<Floats> values;
   /// Of a gradient, falling; tell when it is final from each of these on.
   std::vector<std::size_t> marks;
 
@@ -92,6 +95,10 @@ struct JobDone {
 /// take more time over that than they need.
 using StepPace = std::function<void(std::uint64_t steps, const std::function<void()>& make)>;
 
+/// Tensors of two dimensions and more, rows by the first, where so many ranks of factors are at
+/// most half of them in the mean of two turns.
+FactorShape factor_shape(const Layout& layout, std::size_t rank);
+
 /// A trainer with the canary coordinates that follow its parameters through every exchange.
 class Replica {
  public:
@@ -100,6 +107,9 @@ class Replica {
 
   /// From here on it mixes with neighbours by that rule, in a run of that seed.
   void mix_by(const MixRule& rule, std::uint64_t run_seed);
+
+  /// From here on matrices of its gradients travel as factors.
+  void send_factors(const FactorShape& shape) { factors_.emplace(shape); }
 
   /// From here on its hyper-parameters are its own, and so a part of its state, and it can be
   /// validated on these samples, of which there is one at least.
@@ -133,6 +143,7 @@ class Replica {
 
  private:
   Score compute(const GradientOrder& order, const Ready& ready, bool& writable);
+  Score compute_factors(const GradientOrder& order, bool& writable);
   void at_pace(std::uint64_t steps, const std::function<void()>& make) const;
   void update(const Job& job);
   void become(const ReplicaState& state);
@@ -152,6 +163,9 @@ class Replica {
   StepPace pace_;
   Canary canary_;
   GradientMemory memory_;
+  std::optional<PowerSgd> factors_;
+  std::vector<float> whole_;  ///< A gradient, or the mean of all, that travels as factors.
+  bool of_steps_ = false;     ///< What factors remember is of local steps, no gradient.
 };
 
 /// The canary a replica of this number starts with: what the sum over all peers must come back to.

@@ -50,6 +50,7 @@ Node::Options node_options(const Config& config, const Layout& layout, std::uint
   RingOptions& ring = options.ring;
   ring.state_elements = layout.size() * (1 + optimizer_vectors(config.train.optimizer) +
                                          (ring.local.has_momentum() ? 1 : 0));
+  ring.factors = factor_shape(layout, config.ring.factors.rank);
   ring.batch = static_cast<std::uint32_t>(config.train.batch);
   ring.batch_max = static_cast<std::uint32_t>(lockstep_batch_max(config));
   options.rounds.batch = static_cast<std::uint32_t>(config.train.batch);

@@ -24,6 +24,7 @@ struct Task {
   std::shared_ptr<const DataSet> held_out;  ///< In a population: what was cut off the shard.
   TrainerSpec trainer;
   LocalSteps local;
+  std::size_t factor_rank = 0;       ///< In lockstep: of gradients' factors, if it is above 0.
   std::optional<MixRule> rule;       ///< Of rounds.
   std::optional<StagesSpec> stages;  ///< Of a pipeline.
   Problems problems;

@@ -1,7 +1,8 @@
-// A gradient matrix as the product of two thin ones, whose means can be summed by a ring.
+// Gradients whose matrices travel as thin factors, which a ring can sum.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -9,49 +10,77 @@
 
 namespace gv {
 
-/// PowerSGD (Vogels, Karimireddy and Jaggi 2019, algorithm 1 and 2) for one matrix of rows x cols
-/// floats, row after row, at one of several peers. One step of power iteration for each gradient G,
-/// begun from the Q of the step before, with two means over all peers in between:
+/// A matrix in a gradient: rows x cols floats from `begin` on, row after row.
+struct MatrixPlace {
+  std::size_t begin = 0;
+  std::size_t rows = 1;
+  std::size_t cols = 1;
+};
+
+/// Which parts of a gradient travel as factors of a rank, and so how long what travels is.
+struct FactorShape {
+  std::size_t elements = 0;  ///< Of the gradient.
+  std::size_t rank = 0;      ///< 0: all travels as it is. Below every row and column count.
+  std::vector<MatrixPlace> matrices;  ///< Ascending and disjoint. The rest travels as it is.
+
+  /// Floats of what is summed in the turn of that number: left factors in even ones, right ones in
+  /// odd ones.
+  std::size_t size(std::uint64_t turn) const;
+  std::size_t largest() const;
+};
+
+/// PowerSGD (Vogels, Karimireddy and Jaggi 2019) with one sum a step, as its authors' later code
+/// has it: steps of the power iteration take turns. For every matrix, with M = G + e,
 ///
-///   M = G + e                  P_i = M Q               mean of P_i over peers   (rows x rank)
-///   P = orthonormal(mean P)    Q_i = M^T P             mean of Q_i over peers   (cols x rank)
-///   out = P Q^T with the mean  e = M - P Q_i^T         the same `out` at all peers
+///   even turns   P_i = M V    mean of P_i   out = P V^T   e = M - P_i V^T   next U = orth(P)
+///   odd turns    Q_i = M^T U  mean of Q_i   out = U Q^T   e = M - U Q_i^T   next V = orth(Q)
 ///
-/// The memory takes off what this peer's own part of the product was, so it is a function of its
-/// own data, and mean(e) = mean(M) - out; taking off `out` itself, as the first code did, keeps the
-/// same mean. All that is sent is linear, (rows + cols) rank floats instead of rows cols. If the
-/// rank is no less than rows or cols, `out` is the mean of M. Loops run in one order, so equal
-/// means give equal bits on all machines. Vectors (biases) are better sent as they are. Pure.
+/// so that rows or cols times rank floats travel, and not rows times cols. The memory takes off
+/// what this peer's own factor stands for, so it is a function of its own data and of the shared
+/// basis, and mean(e) = mean(M) - out. A matrix whose rank is no larger is exact from the second
+/// turn on. Loops run in one order, so equal means give equal bits on all machines. Pure.
 class PowerSgd {
  public:
-  /// All of at least 1. `rng` is the same at all peers: it draws the first Q.
-  PowerSgd(std::size_t rows, std::size_t cols, std::size_t rank, Rng rng);
+  /// A sum that everybody makes: the epoch it is made in, and how many were made there before. The
+  /// first draws the basis anew, so that who joins then needs none.
+  struct Turn {
+    std::uint64_t epoch = 0;
+    std::uint64_t number = 0;
+  };
 
-  /// P_i, rows x rank, for a gradient of rows x cols; valid until the next call of anything. The
-  /// three calls come in turns: left, right, finish.
-  std::span<const float> left(std::span<const float> gradient);
+  explicit PowerSgd(FactorShape shape);
 
-  /// Q_i, cols x rank, for the mean of all P_i.
-  std::span<const float> right(std::span<const float> mean_left);
+  const FactorShape& shape() const { return shape_; }
 
-  /// Writes P Q^T, rows x cols, for the mean of all Q_i, and remembers what of M was not sent.
-  void finish(std::span<const float> mean_right, std::span<float> out);
+  /// Our part of the sum of that turn, shape().size(turn.number) floats. It may be asked for again,
+  /// with another gradient or for another turn, before its mean has come: then it is as if it had
+  /// not been asked for before. A turn after the first follows the one before it.
+  void encode(std::span<const float> gradient, Turn turn, std::span<float> out);
 
-  /// e, rows x cols.
+  /// The gradient that the mean of all parts stands for. Keeps what of ours was not in our part.
+  void decode(std::span<const float> mean, std::span<float> gradient);
+
+  /// Ours, as it was encoded last.
+  std::span<const float> part() const { return part_; }
+  /// e of all matrices at their places, zeros elsewhere. Empty: nothing is kept.
   std::span<const float> memory() const { return memory_; }
+  /// From a checkpoint; of another size it is ignored.
+  void restore(std::vector<float> memory);
+  /// The model is another's, or gradients are in other units: nothing that is kept belongs to it.
+  void clear();
 
  private:
-  std::size_t rows_;
-  std::size_t cols_;
-  std::size_t rank_;
-  std::vector<float> memory_;  ///< e, and M between left and finish.
-  std::vector<float> left_;    ///< P: ours, then orthonormal.
-  std::vector<float> right_;   ///< Q_i.
-  std::vector<float> start_;   ///< Q of the step before.
+  FactorShape shape_;
+  Turn turn_;
+  std::vector<float> memory_;              ///< e.
+  std::vector<float> given_;               ///< M, or what travels as it is.
+  std::vector<float> part_;                ///< Ours, as it was encoded.
+  std::vector<std::vector<float>> bases_;  ///< V or U of every matrix, of the next turn.
 };
 
 /// Makes the columns of a rows x rank matrix orthonormal in their order (modified Gram-Schmidt,
-/// twice). Columns that depend on those before them, up to 1e-6 of their norm, become zero.
-void orthonormalise(std::span<float> matrix, std::size_t rank);
+/// twice). Those that depend on the ones before them, up to 1e-6 of their norm, are replaced by
+/// drawn ones. No more columns than rows.
+void orthonormalise(std::span<float> matrix, std::size_t rank, Rng& rng);
 
 }  // namespace gv

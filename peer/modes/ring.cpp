@@ -13,7 +13,7 @@ namespace {
 
 RingAgreement::Options agreement_options(const CourseOptions& course, const RingOptions& options) {
   RingAgreement::Options agreement = options.agreement;
-  agreement.elements = course.elements;
+  agreement.elements = options.summed(course.elements);
   agreement.algorithm = options.algorithm;
   const bool plain = options.codec == ValueCodec::identity && options.keep_per_block == 0;
   if (!plain) agreement.algorithm = ReduceAlgorithm::ring;

@@ -41,11 +41,21 @@ std::size_t RingOptions::keep_at(std::uint64_t step) const {
 
 RingOperation::RingOperation(PeerId self, std::size_t elements, const RingOptions& options)
     : self_(self),
-      elements_(elements),
       options_(options),
-      gradients_(elements + lanes, options.memory),
-      works_(elements + lanes, options.memory) {
+      gradients_(options.summed(elements) + lanes, options.memory),
+      works_(options.summed(elements) + lanes, options.memory) {
   check(options_.bucket_elements > 0 && options_.segment_elements > 0, "pieces have elements");
+  shape_.segment = options_.segment_elements;
+  shape_.wire = {options_.codec, options_.keep_per_block > 0};
+  cut(options.summed(elements));
+}
+
+/// Sums have so many values from here on.
+void RingOperation::cut(std::size_t elements) {
+  if (elements == elements_) return;
+  elements_ = elements;
+  shape_.unweighted_from = elements_;
+  shape_.buckets.clear();
   // Longer vectors in larger pieces, so that all can be named.
   const std::size_t total = elements_ + lanes;
   const std::size_t bucket = std::max(options_.bucket_elements, total / PieceName::buckets_max + 1);
@@ -54,14 +64,16 @@ RingOperation::RingOperation(PeerId self, std::size_t elements, const RingOption
     shape_.buckets.push_back({begin, end});
     end = begin;
   }
-  shape_.segment = options_.segment_elements;
-  shape_.unweighted_from = elements_;
-  shape_.wire = {options_.codec, options_.keep_per_block > 0};
 }
 
 void RingOperation::enter(const Epoch& epoch) {
   shape_.order = epoch.order;
   shape_.epoch = epoch.key();
+  if (options_.factors.rank > 0) {
+    // All begin with the same basis, so what was computed with another is of no use.
+    turn_ = {.epoch = epoch.key()};
+    forget_gradient();
+  }
   shape_.algorithm = shape_.wire.is_plain() ? epoch.algorithm : ReduceAlgorithm::ring;
   const auto rank =
       static_cast<std::size_t>(std::ranges::find(epoch.order, self_) - epoch.order.begin());
@@ -87,6 +99,7 @@ void RingOperation::begin(std::uint64_t step, std::uint64_t steps, Effects& out)
   steps_ = steps;
   local_ = options_.local.is_local(step);
   keep_ = options_.keep_at(step);
+  if (options_.factors.rank > 0) cut(options_.factors.size(turn_.number));
   // A gradient is the mean of its samples, so another share needs another gradient. Local steps
   // stay as they are: what a share says of them is how much they weigh.
   if (!gradient_.valid || (gradient_.samples != share_ && !local_)) {
@@ -124,6 +137,7 @@ std::optional<GradientOrder> RingOperation::order(std::uint64_t job) {
                       .momentum = options_.momentum,
                       .codec = options_.codec,
                       .values = gradient_.values};
+  if (options_.factors.rank > 0) order.turn = turn_;
   for (const Range& bucket : shape_.buckets) order.marks.push_back(bucket.begin);
   return order;
 }
@@ -153,7 +167,7 @@ bool RingOperation::receive(PeerId from, const Block& block, Effects& out) {
 }
 
 void RingOperation::keep(PeerId from, const Block& block) {
-  const std::size_t held_max = 2 * sizeof(float) * (elements_ + lanes);
+  const std::size_t held_max = 2 * sizeof(float) * gradients_.size();
   if (held_bytes_ + block.bytes.size() > held_max) return;
   held_bytes_ += block.bytes.size();
   held_.push_back({from, block.id, {block.bytes.begin(), block.bytes.end()}});
@@ -172,6 +186,7 @@ RingOperation::Vector RingOperation::finish() {
   bytes_sent_ += reduce_->bytes_sent();
   reduce_.reset();
   gradient_.valid = false;
+  ++turn_.number;
   return sum;
 }
 

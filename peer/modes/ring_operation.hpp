@@ -23,6 +23,7 @@ class RingOperation {
  public:
   using Vector = VectorPool::Vector;
 
+  /// `elements` are a gradient's.
   RingOperation(PeerId self, std::size_t elements, const RingOptions& options);
 
   /// The epoch in which operations are made from now on. Our own place in it is fixed by its order.
@@ -90,12 +91,14 @@ class RingOperation {
     bool valid = false;     ///< Belongs to the model as it is.
   };
 
+  void cut(std::size_t elements);
   void offer_buckets(Effects& out);
 
   PeerId self_;
-  std::size_t elements_;
+  std::size_t elements_ = 0;  ///< Of the sum.
   RingOptions options_;
   AllReduceOptions shape_;
+  PowerSgd::Turn turn_;  ///< Where gradients travel as factors.
   std::uint32_t share_ = 0;
   float weight_ = 1;
   std::uint64_t samples_ = 0;  ///< Of everybody in one step.

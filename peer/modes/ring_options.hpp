@@ -8,6 +8,7 @@
 
 #include "consensus/ring/agreement.hpp"
 #include "consensus/ring/outer_step.hpp"
+#include "consensus/ring/power_sgd.hpp"
 #include "consensus/ring/reduce_plan.hpp"
 #include "consensus/ring/value_codec.hpp"
 
@@ -21,6 +22,7 @@ struct RingOptions {
   ValueCodec codec = ValueCodec::identity;   ///< How values travel.
   std::size_t keep_per_block = 0;  ///< Values of every 512 that travel, the largest; 0 = all.
   double momentum = 0;  ///< Of gradients before they are chosen, in place of a later one.
+  FactorShape factors;  ///< Matrices of gradients travel as factors of its rank, if it has one.
   std::uint64_t warm_up_steps = 0;  ///< Over so many steps more of them travel, fewer and fewer.
   std::size_t bucket_elements = 1 << 20;   ///< Gradients are summed in pieces of this size.
   std::size_t segment_elements = 1 << 16;  ///< Of one block on a lane.
@@ -31,6 +33,10 @@ struct RingOptions {
   /// Where what is sent lives; not owned, outlives the mode and whatever it sends.
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();
 
+  /// Values of the longest sum, of a gradient with so many.
+  std::size_t summed(std::size_t elements) const {
+    return factors.rank > 0 ? factors.largest() : elements;
+  }
   /// Values of every 512 that travel in the operation that begins there.
   std::size_t keep_at(std::uint64_t step) const;
 };

@@ -18,6 +18,9 @@ class VectorPool {
   /// `memory` is not owned; it outlives all vectors.
   VectorPool(std::size_t size, std::pmr::memory_resource* memory) : size_(size), memory_(memory) {}
 
+  /// Of every vector.
+  std::size_t size() const { return size_; }
+
   /// One that only the caller holds, beside the pool. Whoever lends a vector to another thread
   /// keeps it as well until that thread has said that it is done.
   Vector blank() {

@@ -541,6 +541,10 @@ RunFiles parse(const std::string& path) {
   std::ranges::move(problems_with_hostile(parsed.scenario, parsed.config.run.mode,
                                           parsed.config.rounds.rule, peers, path),
                     std::back_inserter(parsed.problems));
+  if (parsed.config.ring.factors.rank > 0 && parsed.scenario.work != WorkKind::training) {
+    parsed.problems.push_back({path + ": ring.rank", "what is not trained has no matrices",
+                               "write scenario.work = \"training\", or leave rank out"});
+  }
   return parsed;
 }
 

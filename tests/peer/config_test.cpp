@@ -318,6 +318,16 @@ TEST_CASE("local steps are settled by all together and only where there are any"
   CHECK(only_problem("[ring]\nperiod = 4\n").remedy.find("run.mode") != std::string::npos);
 }
 
+TEST_CASE("factors of gradients are settled by all together and not of few values", "[unit]") {
+  const std::string ring = "[run]\nmode = \"ring\"\n[ring]\n";
+  CHECK(sound(ring + "rank = 4\ncodec = \"fp16\"\n").ring.factors.rank == 4);
+  CHECK(agreement_hash(sound(ring + "rank = 4\n")) != agreement_hash(sound(ring + "rank = 2\n")));
+  const Problem both = only_problem(ring + "rank = 4\nkeep_per_block = 16\n");
+  CHECK(both.place == "a.toml:4: ring.rank");
+  CHECK(both.remedy == "leave rank or keep_per_block out");
+  CHECK(only_problem("[ring]\nrank = 4\n").remedy.find("run.mode") != std::string::npos);
+}
+
 TEST_CASE("a topology is read with its degree and must be alike on all peers", "[unit]") {
   CHECK(sound("").gossip.topology == Topology{});
   for (const char* name : {"complete", "matching", "ring", "torus", "star", "tree", "hypercube",

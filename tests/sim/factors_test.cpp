@@ -1,0 +1,166 @@
+// Gradients that travel as factors: against a serial run, through deaths, and in checkpoints.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <map>
+#include <vector>
+
+#include "tests/sim/lockstep_run.hpp"
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// What a run needs for factors of that rank.
+struct FactorRun : LockstepRun {
+  FactorRun(std::size_t peers, std::size_t rank, std::uint64_t steps)
+      : LockstepRun(peers, 8, steps, OptimizerKind::nesterov),
+        shape(factor_shape(trainer(0).layout(), rank)) {
+    for (TrainerSpec& spec : specs) spec.schedule.learning_rate = 0.02;
+  }
+
+  Simulator::Options with_factors() const {
+    Simulator::Options chosen = options();
+    chosen.node.ring.factors = shape;
+    return chosen;
+  }
+
+  MakeWorkload workloads_with_factors() const {
+    return [this](std::size_t peer) {
+      Replica replica(trainer(peer), peer, local);
+      replica.send_factors(shape);
+      return training_workload(std::move(replica));
+    };
+  }
+
+  FactorShape shape;
+};
+
+/// What the first peer says of its operations, while it is there.
+struct FirstPeer : Watcher {
+  void after(const Simulator& world, PeerNumber peer) override {
+    const auto& node = world.peer(0).node;
+    if (peer != 0 || !node) return;
+    const RingMode& ring = *node->ring();
+    if (ring.step() >= world.options().node.course.steps) return;
+    bytes = static_cast<double>(ring.counts().reduced_bytes);
+    const Epoch* newest = ring.agreement().epoch();
+    if (newest != nullptr) epochs[ring.step()] = newest->key();
+  }
+  double bytes = 0;
+  std::map<std::uint64_t, std::uint64_t> epochs;  ///< In which each step was made.
+};
+
+}  // namespace
+
+TEST_CASE("gradients in factors are the serial run's in the same order of additions, bit for bit",
+          "[sim][ring]") {
+  const std::size_t peers = GENERATE(1, 2, 5);
+  const FactorRun run(peers, 3, 40);
+  REQUIRE(run.shape.matrices.size() == 3);
+  Simulator::Options options = run.with_factors();
+  options.node.course.wait_for_peers = peers;
+  options.node.ring.algorithm = ReduceAlgorithm::ring;
+  Simulator world(options, run.workloads_with_factors());
+  FirstPeer first;
+  world.watch(first);
+  world.run(Time(10min));
+  REQUIRE(first.epochs.size() == run.steps);
+
+  std::vector<Trainer> serial;
+  std::vector<PowerSgd> factors(peers, PowerSgd(run.shape));
+  for (std::size_t peer = 0; peer < peers; ++peer) serial.push_back(run.trainer(peer));
+  PowerSgd::Turn turn;
+  for (std::uint64_t step = 0; step < run.steps; ++step) {
+    const std::uint64_t epoch = first.epochs[step];
+    turn = epoch == turn.epoch ? PowerSgd::Turn{epoch, turn.number + 1} : PowerSgd::Turn{epoch, 0};
+    std::vector<std::vector<float>> parts;
+    std::vector<float> gradient(run.shape.elements);
+    for (std::size_t peer = 0; peer < peers; ++peer) {
+      serial[peer].gradient(8, gradient);
+      factors[peer].encode(gradient, turn, parts.emplace_back(run.shape.size(turn.number)));
+    }
+    const std::vector<float> mean = ring_mean(parts);
+    for (std::size_t peer = 0; peer < peers; ++peer) {
+      factors[peer].decode(mean, gradient);
+      serial[peer].update(gradient);
+    }
+  }
+  for (PeerNumber number = 0; number < world.size(); ++number) {
+    REQUIRE(world.peer(number).work->step() == run.steps);
+    CHECK(std::ranges::equal(world.peer(number).work->parameters(), serial[0].parameters()));
+  }
+}
+
+TEST_CASE("gradients in factors learn what whole ones learn with fewer bytes", "[sim][ring]") {
+  FactorRun run(4, 3, 400);
+  if (GENERATE(false, true)) run.local = {.period = 4, .local_after = 100};
+  FirstPeer all;
+  FirstPeer few;
+  Simulator whole(run.options(), run.workloads());
+  whole.watch(all);
+  whole.run(Time(10min));
+  Simulator thin(run.with_factors(), run.workloads_with_factors());
+  thin.watch(few);
+  thin.run(Time(10min));
+  // Of 400 samples, each with a deviation of 0.3.
+  CHECK(run.accuracy(thin) > run.accuracy(whole) - 0.04);
+  // In the mean of two turns, with four lanes behind each.
+  const double part = static_cast<double>(run.shape.size(0) + run.shape.size(1)) / 2 + 4;
+  CHECK(few.bytes / all.bytes ==
+        Approx(part / (static_cast<double>(run.shape.elements) + 4)).epsilon(0.01));
+}
+
+TEST_CASE("deaths and returns at any moment leave all with one model of factors", "[sim][ring]") {
+  for (int moment = 0; moment < 25; ++moment) {
+    const FactorRun run(4, 2, 300);
+    Simulator::Options options = run.with_factors();
+    options.node.course.save_every_steps = 40;
+    const auto who = static_cast<std::size_t>(moment) % 4;
+    options.scenario.faults = {fault(FaultKind::kill, 500ms + 37ms * moment, just(who), 700ms),
+                               fault(FaultKind::stop, 3s + 11ms * moment, just(3 - who), 4s)};
+    Simulator world(options, run.workloads_with_factors());
+    int apart = 0;
+    EventWatch watch([&](const Simulator&, PeerNumber, const Event& event) {
+      apart += event.name == "models_differ" || event.name == "sum_refused";
+    });
+    world.watch(watch);
+    world.run(Time(10min));
+    INFO("moment " << moment);
+    CHECK(apart == 0);
+    // It also compares all models.
+    CHECK(run.accuracy(world) > 0.7);
+  }
+}
+
+TEST_CASE("what factors lack is in a checkpoint as it was before the last was asked for",
+          "[sim][ring]") {
+  const FactorRun run(1, 2, 50);
+  const auto make = [&] {
+    Replica replica(run.trainer(0), 0);
+    replica.send_factors(run.shape);
+    return replica;
+  };
+  Replica replica = make();
+  std::uint64_t turn = 0;
+  const auto values = std::make_shared<Floats>(run.shape.largest());
+  const auto ask = [&](Replica& of, PowerSgd::Turn at) {
+    of.run({.gradient = GradientOrder{.samples = 8, .turn = at, .values = values}});
+    return *values;
+  };
+  for (; turn < 5; ++turn) {
+    ask(replica, {1, turn});
+    replica.run({.update = std::make_shared<Floats>(*values)});
+  }
+  if (GENERATE(false, true)) ask(replica, {1, turn});  // Its sum never comes.
+  Replica restored = make();
+  REQUIRE(restored.restore(replica.trainer().parameters(), replica.optimizer_state()).empty());
+  CHECK(restored.optimizer_state().vectors == replica.optimizer_state().vectors);
+  CHECK(ask(restored, {2, 0}) == ask(replica, {2, 0}));
+  // A run that goes on without factors has no use for it.
+  Replica plain(run.trainer(0), 0);
+  CHECK(plain.restore(replica.trainer().parameters(), replica.optimizer_state()).empty());
+}
+
+}  // namespace gv
