@@ -2,6 +2,7 @@
 #include "consensus/ring/power_sgd.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -12,53 +13,53 @@ namespace {
 
 bool sends_left(std::uint64_t turn) { return turn % 2 == 0; }
 
-/// out = A B for A (n x m) and B (m x r), all row after row.
-void multiply(std::span<const float> a, std::span<const float> b, std::size_t m, std::size_t r,
-              std::span<float> out) {
-  std::ranges::fill(out, 0.0f);
-  for (std::size_t i = 0; i < out.size() / r; ++i) {
-    for (std::size_t j = 0; j < m; ++j) {
-      const float factor = a[i * m + j];
-      for (std::size_t c = 0; c < r; ++c) out[i * r + c] += factor * b[j * r + c];
-    }
+/// In lanes, which processors add up at once, and these in their order. Pointers, since checked
+/// elements are read one at a time.
+float dot(std::span<const float> a, std::span<const float> b) {
+  check(a.size() == b.size(), "vectors of one length");
+  constexpr std::size_t lanes = 8;
+  const float* x = a.data();
+  const float* y = b.data();
+  std::array<float, lanes> sums{};
+  std::size_t i = 0;
+  for (; i + lanes <= a.size(); i += lanes) {
+    for (std::size_t lane = 0; lane < lanes; ++lane) sums[lane] += x[i + lane] * y[i + lane];
   }
+  for (; i < a.size(); ++i) sums[0] += x[i] * y[i];
+  float sum = 0;
+  for (const float value : sums) sum += value;
+  return sum;
 }
 
-/// out = A^T B for A (n x m) and B (n x r).
-void multiply_transposed(std::span<const float> a, std::span<const float> b, std::size_t m,
-                         std::size_t r, std::span<float> out) {
-  std::ranges::fill(out, 0.0f);
-  for (std::size_t i = 0; i < a.size() / m; ++i) {
-    for (std::size_t j = 0; j < m; ++j) {
-      const float factor = a[i * m + j];
-      for (std::size_t c = 0; c < r; ++c) out[j * r + c] += factor * b[i * r + c];
-    }
-  }
+void add(float factor, std::span<const float> from, std::span<float> to) {
+  check(from.size() == to.size(), "vectors of one length");
+  const float* x = from.data();
+  float* y = to.data();
+  for (std::size_t i = 0; i < to.size(); ++i) y[i] += factor * x[i];
 }
 
-double column_product(std::span<const float> matrix, std::size_t rank, std::size_t a,
-                      std::size_t b) {
+double product(std::span<const float> a, std::span<const float> b) {
   double sum = 0;
-  for (std::size_t i = 0; i < matrix.size(); i += rank) {
-    sum += static_cast<double>(matrix[i + a]) * matrix[i + b];
-  }
+  for (std::size_t i = 0; i < a.size(); ++i) sum += static_cast<double>(a[i]) * b[i];
   return sum;
 }
 
 /// Takes off column c what lies along those before it. What is left of its norm, as a part.
-double project(std::span<float> matrix, std::size_t rank, std::size_t c) {
-  const double before = column_product(matrix, rank, c, c);
+double project(std::span<float> columns, std::size_t length, std::size_t c) {
+  const auto column = columns.subspan(c * length, length);
+  const double before = product(column, column);
   // What rounding leaves of a column in the span of others is far from orthogonal to them. A second
   // time makes it so, or shows that nothing is left.
   for (int pass = 0; pass < 2; ++pass) {
     for (std::size_t b = 0; b < c; ++b) {
-      const double along = column_product(matrix, rank, b, c);
-      for (std::size_t i = 0; i < matrix.size(); i += rank) {
-        matrix[i + c] = static_cast<float>(matrix[i + c] - along * matrix[i + b]);
+      const auto other = columns.subspan(b * length, length);
+      const double along = product(other, column);
+      for (std::size_t i = 0; i < length; ++i) {
+        column[i] = static_cast<float>(column[i] - along * other[i]);
       }
     }
   }
-  return before > 0 ? std::sqrt(column_product(matrix, rank, c, c) / before) : 0;
+  return before > 0 ? std::sqrt(product(column, column) / before) : 0;
 }
 
 }  // namespace
@@ -74,19 +75,17 @@ std::size_t FactorShape::size(std::uint64_t turn) const {
 
 std::size_t FactorShape::largest() const { return std::max(size(0), size(1)); }
 
-void orthonormalise(std::span<float> matrix, std::size_t rank, Rng& rng) {
-  check(rank >= 1 && matrix.size() % rank == 0 && matrix.size() >= rank * rank,
-        "a matrix of whole rows, no fewer than columns");
+void orthonormalise(std::span<float> columns, std::size_t rank, Rng& rng) {
+  check(rank >= 1 && columns.size() % rank == 0 && columns.size() >= rank * rank,
+        "whole columns, no longer ones than there are");
+  const std::size_t length = columns.size() / rank;
   for (std::size_t c = 0; c < rank; ++c) {
-    while (project(matrix, rank, c) < 1e-6) {
-      for (std::size_t i = c; i < matrix.size(); i += rank) {
-        matrix[i] = static_cast<float>(rng.normal());
-      }
+    const auto column = columns.subspan(c * length, length);
+    while (project(columns, length, c) < 1e-6) {
+      for (float& value : column) value = static_cast<float>(rng.normal());
     }
-    const double factor = 1 / std::sqrt(column_product(matrix, rank, c, c));
-    for (std::size_t i = c; i < matrix.size(); i += rank) {
-      matrix[i] = static_cast<float>(matrix[i] * factor);
-    }
+    const double factor = 1 / std::sqrt(product(column, column));
+    for (float& value : column) value = static_cast<float>(value * factor);
   }
 }
 
@@ -130,9 +129,20 @@ void PowerSgd::encode(std::span<const float> gradient, Turn turn, std::span<floa
     }
     const bool left = sends_left(turn.number);
     check(basis.size() == rank * (left ? place.cols : place.rows), "a turn after the one before");
-    const auto matrix = std::span(given_).subspan(place.begin, place.rows * place.cols);
+    const std::span<const float> columns = basis;
     const auto factor = out.subspan(at, rank * (left ? place.rows : place.cols));
-    (left ? multiply : multiply_transposed)(matrix, basis, place.cols, rank, factor);
+    if (!left) std::ranges::fill(factor, 0.0f);
+    for (std::size_t row = 0; row < place.rows; ++row) {
+      const auto values =
+          std::span<const float>(given_).subspan(place.begin + row * place.cols, place.cols);
+      for (std::size_t c = 0; c < rank; ++c) {
+        if (left) {
+          factor[c * place.rows + row] = dot(values, columns.subspan(c * place.cols, place.cols));
+        } else {
+          add(columns[c * place.rows + row], values, factor.subspan(c * place.cols, place.cols));
+        }
+      }
+    }
     at += factor.size();
   }
   copy_until(given_.size());
@@ -162,20 +172,23 @@ void PowerSgd::decode(std::span<const float> mean, std::span<float> gradient) {
     const auto all = mean.subspan(at, size);
     const auto ours = std::span<const float>(part_).subspan(at, size);
     at += size;
-    for (std::size_t row = 0; row < place.rows; ++row) {
-      for (std::size_t col = 0; col < place.cols; ++col) {
-        const std::size_t factor = rank * (left ? row : col);
-        const std::size_t along = rank * (left ? col : row);
-        float sum = 0;
-        float own = 0;
-        for (std::size_t c = 0; c < rank; ++c) {
-          sum += all[factor + c] * basis[along + c];
-          own += ours[factor + c] * basis[along + c];
-        }
-        const std::size_t element = place.begin + row * place.cols + col;
-        gradient[element] = sum;
-        memory_[element] = given_[element] - own;
+    const std::span<const float> columns = basis;
+    const auto expand = [&](std::span<const float> factor, std::size_t row, float sign,
+                            std::span<float> values) {
+      const std::span<const float> lefts = left ? factor : columns;
+      const std::span<const float> rights = left ? columns : factor;
+      for (std::size_t c = 0; c < rank; ++c) {
+        add(sign * lefts[c * place.rows + row], rights.subspan(c * place.cols, place.cols), values);
       }
+    };
+    for (std::size_t row = 0; row < place.rows; ++row) {
+      const std::size_t begin = place.begin + row * place.cols;
+      const auto out = gradient.subspan(begin, place.cols);
+      std::ranges::fill(out, 0.0f);
+      expand(all, row, 1, out);
+      const auto kept = std::span(memory_).subspan(begin, place.cols);
+      std::copy_n(given_.begin() + static_cast<std::ptrdiff_t>(begin), place.cols, kept.begin());
+      expand(ours, row, -1, kept);
     }
     basis.assign(all.begin(), all.end());
     Rng rng = Rng(turn_.epoch).fork("basis").fork(i).fork(turn_.number + 1);

@@ -75,12 +75,12 @@ class PowerSgd {
   std::vector<float> memory_;              ///< e.
   std::vector<float> given_;               ///< M, or what travels as it is.
   std::vector<float> part_;                ///< Ours, as it was encoded.
-  std::vector<std::vector<float>> bases_;  ///< V or U of every matrix, of the next turn.
+  std::vector<std::vector<float>> bases_;  ///< V or U of every matrix, column by column.
 };
 
-/// Makes the columns of a rows x rank matrix orthonormal in their order (modified Gram-Schmidt,
+/// Makes so many columns, one behind the other, orthonormal in their order (modified Gram-Schmidt,
 /// twice). Those that depend on the ones before them, up to 1e-6 of their norm, are replaced by
-/// drawn ones. No more columns than rows.
-void orthonormalise(std::span<float> matrix, std::size_t rank, Rng& rng);
+/// drawn ones. No more columns than they are long.
+void orthonormalise(std::span<float> columns, std::size_t rank, Rng& rng);
 
 }  // namespace gv

@@ -318,19 +318,18 @@ TEST_CASE("what a checkpoint has of a gradient's factors goes on in a new epoch"
 
 TEST_CASE("orthonormal columns are so and dependent ones are drawn", "[unit]") {
   Rng rng(6);
-  Floats matrix = normals(50 * 4, rng);
+  Floats columns = normals(4 * 50, rng);
   for (std::size_t i = 0; i < 50; ++i) {
-    matrix[i * 4 + 1] = 0;
-    matrix[i * 4 + 2] = 3 * matrix[i * 4];
-    matrix[i * 4 + 3] = matrix[i * 4] + 1e-4f * matrix[i * 4 + 3];  // Nearly dependent.
+    columns[50 + i] = 0;
+    columns[100 + i] = 3 * columns[i];
+    columns[150 + i] = columns[i] + 1e-4f * columns[150 + i];  // Nearly dependent.
   }
-  const Floats before = matrix;
-  orthonormalise(matrix, 4, rng);
+  orthonormalise(columns, 4, rng);
   for (std::size_t a = 0; a < 4; ++a) {
     for (std::size_t b = 0; b < 4; ++b) {
       double product = 0;
       for (std::size_t i = 0; i < 50; ++i) {
-        product += static_cast<double>(matrix[i * 4 + a]) * matrix[i * 4 + b];
+        product += static_cast<double>(columns[50 * a + i]) * columns[50 * b + i];
       }
       // 50 products of floats around 0.1.
       CHECK(product == Approx(a == b ? 1 : 0).margin(1e-6));
