@@ -28,8 +28,8 @@ class LinkSurvey {
   /// A sum waits so long for a probe that is not answered, and no longer than sums take.
   static constexpr Duration quiet_max = std::chrono::milliseconds(250);
 
-  /// Large blocks have what a link carries in an operation that sums `elements` values, but never
-  /// more than one block can have.
+  /// Large blocks have what a link carries in an operation that sums `elements` floats, or as many
+  /// bytes, but never more than one block can have.
   LinkSurvey(PeerId self, std::size_t elements);
 
   /// An epoch begins. Only up to 65 peers are measured.

@@ -22,6 +22,11 @@ RingAgreement::Options agreement_options(const CourseOptions& course, const Ring
   return agreement;
 }
 
+/// As many floats as the bytes of a sum. Sparse ones are of any size, and dense ones the largest.
+std::size_t carried_as_floats(const CourseOptions& course, const RingOptions& options) {
+  return encoded_size(options.codec, options.summed(course.elements)) / sizeof(float);
+}
+
 /// "host" of "host:port".
 std::string_view host_of(std::string_view address) { return address.substr(0, address.rfind(':')); }
 
@@ -33,7 +38,7 @@ RingMode::RingMode(PeerId self, std::uint64_t session, const CourseOptions& cour
       session_(session),
       options_(options),
       operation_(self, course.elements, options),
-      survey_(self, course.elements),
+      survey_(self, carried_as_floats(course, options)),
       states_(self, course.layout_hash, options.state_elements, options.memory) {}
 
 RingCounts RingMode::counts() const {
