@@ -7,35 +7,143 @@
 #include <utility>
 
 #include "consensus/base/check.hpp"
+#include "consensus/base/wide.hpp"
 
 namespace gv {
 namespace {
 
 bool sends_left(std::uint64_t turn) { return turn % 2 == 0; }
 
-/// In lanes, which processors add up at once, and these in their order. Pointers, since checked
-/// elements are read one at a time.
-float dot(std::span<const float> a, std::span<const float> b) {
-  check(a.size() == b.size(), "vectors of one length");
-  constexpr std::size_t lanes = 8;
-  const float* x = a.data();
-  const float* y = b.data();
-  std::array<float, lanes> sums{};
+// Columns are `length` floats, one behind the other; four at a time read a row once for all. Each
+// sum has one order, whatever the vector width.
+
+constexpr std::size_t together = 4;
+constexpr std::size_t lanes = 8;
+
+/// sums[c] = x . column c, for four columns.
+GV_WIDE void dot_four(const float* __restrict x, const float* __restrict columns,
+                      std::size_t length, float* __restrict sums) {
+  float parts[together][lanes] = {};
   std::size_t i = 0;
-  for (; i + lanes <= a.size(); i += lanes) {
-    for (std::size_t lane = 0; lane < lanes; ++lane) sums[lane] += x[i + lane] * y[i + lane];
+  for (; i + lanes <= length; i += lanes) {
+    for (std::size_t c = 0; c < together; ++c) {
+      for (std::size_t lane = 0; lane < lanes; ++lane) {
+        parts[c][lane] += x[i + lane] * columns[c * length + i + lane];
+      }
+    }
   }
-  for (; i < a.size(); ++i) sums[0] += x[i] * y[i];
-  float sum = 0;
-  for (const float value : sums) sum += value;
-  return sum;
+  for (std::size_t c = 0; c < together; ++c) {
+    float sum = 0;
+    for (std::size_t lane = 0; lane < lanes; ++lane) sum += parts[c][lane];
+    for (std::size_t rest = i; rest < length; ++rest) sum += x[rest] * columns[c * length + rest];
+    sums[c] = sum;
+  }
 }
 
-void add(float factor, std::span<const float> from, std::span<float> to) {
-  check(from.size() == to.size(), "vectors of one length");
-  const float* x = from.data();
-  float* y = to.data();
-  for (std::size_t i = 0; i < to.size(); ++i) y[i] += factor * x[i];
+GV_WIDE void dot_one(const float* __restrict x, const float* __restrict column, std::size_t length,
+                     float* __restrict sums) {
+  float parts[lanes] = {};
+  std::size_t i = 0;
+  for (; i + lanes <= length; i += lanes) {
+    for (std::size_t lane = 0; lane < lanes; ++lane) parts[lane] += x[i + lane] * column[i + lane];
+  }
+  float sum = 0;
+  for (std::size_t lane = 0; lane < lanes; ++lane) sum += parts[lane];
+  for (; i < length; ++i) sum += x[i] * column[i];
+  *sums = sum;
+}
+
+/// y += sum_c factors[c] column c, for four columns.
+GV_WIDE void add_four(const float* __restrict factors, const float* __restrict columns,
+                      std::size_t length, float* __restrict y) {
+  const float a = factors[0], b = factors[1], c = factors[2], d = factors[3];
+  for (std::size_t i = 0; i < length; ++i) {
+    y[i] = y[i] + a * columns[i] + b * columns[length + i] + c * columns[2 * length + i] +
+           d * columns[3 * length + i];
+  }
+}
+
+GV_WIDE void add_one(float factor, const float* __restrict x, std::size_t length,
+                     float* __restrict y) {
+  for (std::size_t i = 0; i < length; ++i) y[i] += factor * x[i];
+}
+
+/// y_c += factors[c] x, for four y one behind the other.
+GV_WIDE void add_to_four(const float* __restrict factors, const float* __restrict x,
+                         std::size_t length, float* __restrict y) {
+  const float a = factors[0], b = factors[1], c = factors[2], d = factors[3];
+  for (std::size_t i = 0; i < length; ++i) {
+    y[i] += a * x[i];
+    y[length + i] += b * x[i];
+    y[2 * length + i] += c * x[i];
+    y[3 * length + i] += d * x[i];
+  }
+}
+
+GV_WIDE void add_up(const float* __restrict a, const float* __restrict b, std::size_t n,
+                    float* __restrict sum) {
+  for (std::size_t i = 0; i < n; ++i) sum[i] = a[i] + b[i];
+}
+
+/// What each of a matrix's rows is along each of the columns: out has those products column by
+/// column, for all rows.
+void along_rows(std::span<const float> matrix, std::span<const float> columns, std::size_t rank,
+                std::span<float> out) {
+  const std::size_t length = columns.size() / rank;
+  const std::size_t rows = out.size() / rank;
+  std::array<float, together> sums{};
+  for (std::size_t row = 0; row < rows; ++row) {
+    const float* x = matrix.subspan(row * length, length).data();
+    for (std::size_t c = 0; c < rank;) {
+      const std::size_t count = c + together <= rank ? together : 1;
+      (count == 1 ? dot_one : dot_four)(x, columns.subspan(c * length, count * length).data(),
+                                        length, sums.data());
+      for (std::size_t k = 0; k < count; ++k) out[(c + k) * rows + row] = sums[k];
+      c += count;
+    }
+  }
+}
+
+/// The same for its columns: the sums of rows times what each column of ours has for them.
+void along_columns(std::span<const float> matrix, std::span<const float> columns, std::size_t rank,
+                   std::span<float> out) {
+  const std::size_t rows = columns.size() / rank;
+  const std::size_t length = out.size() / rank;
+  std::ranges::fill(out, 0.0f);
+  for (std::size_t row = 0; row < rows; ++row) {
+    const float* x = matrix.subspan(row * length, length).data();
+    for (std::size_t c = 0; c < rank;) {
+      const std::size_t count = c + together <= rank ? together : 1;
+      std::array<float, together> factors{};
+      for (std::size_t k = 0; k < count; ++k) factors[k] = columns[(c + k) * rows + row];
+      float* y = out.subspan(c * length, count * length).data();
+      if (count == 1) {
+        add_one(factors[0], x, length, y);
+      } else {
+        add_to_four(factors.data(), x, length, y);
+      }
+      c += count;
+    }
+  }
+}
+
+/// y += sign sum_c lefts[c][row] rights[c].
+void add_product_row(std::span<const float> lefts, std::span<const float> rights, std::size_t rank,
+                     std::size_t row, float sign, std::span<float> y) {
+  const std::size_t rows = lefts.size() / rank;
+  const std::size_t length = y.size();
+  for (std::size_t c = 0; c < rank;) {
+    const std::size_t count = c + together <= rank ? together : 1;
+    std::array<float, together> factors{};
+    for (std::size_t k = 0; k < count; ++k) factors[k] = sign * lefts[(c + k) * rows + row];
+    const float* x = rights.subspan(c * length, count * length).data();
+    if (count == 1) {
+      add_one(factors[0], x, length, y.data());
+    } else {
+      add_four(factors.data(), x, length, y.data());
+    }
+    c += count;
+  }
 }
 
 double product(std::span<const float> a, std::span<const float> b) {
@@ -106,7 +214,7 @@ void PowerSgd::encode(std::span<const float> gradient, Turn turn, std::span<floa
         "a gradient of the shape, and a part of the turn");
   memory_.resize(shape_.elements);
   turn_ = turn;
-  for (std::size_t i = 0; i < given_.size(); ++i) given_[i] = memory_[i] + gradient[i];
+  add_up(memory_.data(), gradient.data(), given_.size(), given_.data());
   std::size_t at = 0;
   std::size_t rest = 0;
   const auto copy_until = [&](std::size_t end) {
@@ -129,20 +237,10 @@ void PowerSgd::encode(std::span<const float> gradient, Turn turn, std::span<floa
     }
     const bool left = sends_left(turn.number);
     check(basis.size() == rank * (left ? place.cols : place.rows), "a turn after the one before");
-    const std::span<const float> columns = basis;
+    const auto matrix =
+        std::span<const float>(given_).subspan(place.begin, place.rows * place.cols);
     const auto factor = out.subspan(at, rank * (left ? place.rows : place.cols));
-    if (!left) std::ranges::fill(factor, 0.0f);
-    for (std::size_t row = 0; row < place.rows; ++row) {
-      const auto values =
-          std::span<const float>(given_).subspan(place.begin + row * place.cols, place.cols);
-      for (std::size_t c = 0; c < rank; ++c) {
-        if (left) {
-          factor[c * place.rows + row] = dot(values, columns.subspan(c * place.cols, place.cols));
-        } else {
-          add(columns[c * place.rows + row], values, factor.subspan(c * place.cols, place.cols));
-        }
-      }
-    }
+    (left ? along_rows : along_columns)(matrix, basis, rank, factor);
     at += factor.size();
   }
   copy_until(given_.size());
@@ -173,22 +271,17 @@ void PowerSgd::decode(std::span<const float> mean, std::span<float> gradient) {
     const auto ours = std::span<const float>(part_).subspan(at, size);
     at += size;
     const std::span<const float> columns = basis;
-    const auto expand = [&](std::span<const float> factor, std::size_t row, float sign,
-                            std::span<float> values) {
-      const std::span<const float> lefts = left ? factor : columns;
-      const std::span<const float> rights = left ? columns : factor;
-      for (std::size_t c = 0; c < rank; ++c) {
-        add(sign * lefts[c * place.rows + row], rights.subspan(c * place.cols, place.cols), values);
-      }
-    };
     for (std::size_t row = 0; row < place.rows; ++row) {
       const std::size_t begin = place.begin + row * place.cols;
+      const auto add = [&](std::span<const float> factor, float sign, std::span<float> to) {
+        add_product_row(left ? factor : columns, left ? columns : factor, rank, row, sign, to);
+      };
       const auto out = gradient.subspan(begin, place.cols);
       std::ranges::fill(out, 0.0f);
-      expand(all, row, 1, out);
+      add(all, 1, out);
       const auto kept = std::span(memory_).subspan(begin, place.cols);
       std::copy_n(given_.begin() + static_cast<std::ptrdiff_t>(begin), place.cols, kept.begin());
-      expand(ours, row, -1, kept);
+      add(ours, -1, kept);
     }
     basis.assign(all.begin(), all.end());
     Rng rng = Rng(turn_.epoch).fork("basis").fork(i).fork(turn_.number + 1);
