@@ -81,7 +81,7 @@ void EpochMode::look_for_renewal(Time now, Effects& out) {
   renewal_due_ = renewal_due_ || renewal_.newcomers_wait(now, agreement_, candidates_, out) ||
                  (is_planned() && renewal_.ballot_is_due(epoch, candidates_, operations_)) ||
                  epoch.ruling < agreement_.ruling();
-  if (renewal_due_ && is_between_operations()) end_epoch(now, {}, out);
+  if (renewal_due_ && is_between_operations(now)) end_epoch(now, {}, out);
 }
 
 void EpochMode::watch_for_stalls(Time now, Effects& out) {

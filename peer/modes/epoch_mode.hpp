@@ -58,7 +58,7 @@ class EpochMode : public Mode {
   /// Asks again for what is missing; a source that sends nothing any more.
   virtual std::optional<PeerId> silent_source(Time now, Effects& out) = 0;
   /// The epoch could end now without loss.
-  virtual bool is_between_operations() const { return true; }
+  virtual bool is_between_operations(Time now) const = 0;
   /// What an epoch fixes follows from measured speeds, so a later one may be better.
   virtual bool is_planned() const { return true; }
   /// Goes on with operations as far as it can.

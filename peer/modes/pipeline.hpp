@@ -66,7 +66,7 @@ class PipelineMode final : public EpochMode {
   std::optional<PeerId> silent_source(Time now, Effects& out) override {
     return states_.tick(now, out);
   }
-  bool is_between_operations() const override {
+  bool is_between_operations(Time) const override {
     return !preparing_ && !run_.is_begun() && !complete_;
   }
   bool has_to_hand_over() const override { return step() > 0 && !carried_.empty(); }

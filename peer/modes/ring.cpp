@@ -22,6 +22,11 @@ RingAgreement::Options agreement_options(const CourseOptions& course, const Ring
   return agreement;
 }
 
+/// Who is the first to have a sum ends no epoch before the others have it too, or they would have
+/// to be sent its model. They come to it within a part of an operation.
+constexpr Duration settle_min = std::chrono::milliseconds(5);
+constexpr Duration settle_max = std::chrono::milliseconds(250);
+
 /// As many floats as the bytes of a sum. Sparse ones are of any size, and dense ones the largest.
 std::size_t carried_as_floats(const CourseOptions& course, const RingOptions& options) {
   return encoded_size(options.codec, options.summed(course.elements)) / sizeof(float);
@@ -108,6 +113,7 @@ bool RingMode::is_busy() const {
 void RingMode::begin_operation(Time now, Effects& out) {
   if (step() >= course_.steps || leaving_) return;
   survey_.operation_began(now, begun_in_epoch_++, from_seconds(operation_seconds()), out);
+  settled_at_ = now + std::clamp(from_seconds(operation_seconds() / 2), settle_min, settle_max);
   operation_.set_quiet(is_quiet(now), out);
   operation_.begin(step(), options_.local.steps_at(step(), course_.steps), out);
 }
@@ -278,13 +284,22 @@ void RingMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
 
 void RingMode::go_on(Time now, Effects& out) {
   finish_operations(now, out);
-  if (!operation_.is_quiet() || is_quiet(now)) return;
-  operation_.set_quiet(false, out);
+  const bool quiet = is_quiet(now);
+  if (quiet == operation_.is_quiet()) return;
+  operation_.set_quiet(quiet, out);
   finish_operations(now, out);
 }
 
+/// While a probe is on its way, and before the epoch ends for a better one.
+bool RingMode::is_quiet(Time now) const {
+  return now < survey_.quiet_until() ||
+         (is_renewal_due() && operation_.is_untouched() && now < settled_at_);
+}
+
 Time RingMode::own_deadline() const {
-  return std::min(states_.deadline(), operation_.is_quiet() ? survey_.quiet_until() : never);
+  const bool ends = is_renewal_due() && phase_ != Phase::done && operation_.is_untouched();
+  const Time quiet_until = operation_.is_quiet() ? survey_.quiet_until() : never;
+  return std::min(states_.deadline(), ends ? settled_at_ : quiet_until);
 }
 
 }  // namespace gv

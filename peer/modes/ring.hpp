@@ -60,6 +60,9 @@ class RingMode final : public EpochMode {
   std::optional<PeerId> silent_source(Time now, Effects& out) override {
     return states_.tick(now, out);
   }
+  bool is_between_operations(Time now) const override {
+    return operation_.is_untouched() && now >= settled_at_;
+  }
   void go_on(Time now, Effects& out) override;
   void next_job(Time now, std::vector<Job>& jobs, Effects& out) override;
   Time own_deadline() const override;
@@ -68,7 +71,7 @@ class RingMode final : public EpochMode {
                    Effects& out) override;
 
   void begin_operation(Time now, Effects& out);
-  bool is_quiet(Time now) const { return now < survey_.quiet_until(); }
+  bool is_quiet(Time now) const;
   void finish_operations(Time now, Effects& out);
   void adopt(Time now, ArrivedState state, Job& job, Effects& out);
   void audited(Time now, std::uint64_t fingerprint, Effects& out);
@@ -78,6 +81,7 @@ class RingMode final : public EpochMode {
   std::uint64_t session_;
   RingOptions options_;
   RingOperation operation_;
+  Time settled_at_{};  ///< By then everybody has the sum before this operation.
   LinkSurvey survey_;
   StateCourier states_;
   ModelAudit audit_;

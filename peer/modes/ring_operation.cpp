@@ -190,6 +190,10 @@ RingOperation::Vector RingOperation::finish() {
   return sum;
 }
 
+bool RingOperation::is_untouched() const {
+  return !reduce_ || std::ranges::none_of(offered_, std::identity{});
+}
+
 bool RingOperation::is_waiting() const {
   return reduce_ && !reduce_->done() && std::ranges::all_of(offered_, std::identity{});
 }

@@ -51,6 +51,8 @@ class RingOperation {
   /// Keeps a block of another operation until that begins; not too many of them.
   void keep(PeerId from, const Block& block);
 
+  /// Nothing of ours is in the operation under way.
+  bool is_untouched() const;
   bool is_done() const { return reduce_ && reduce_->done(); }
   /// Ends the operation that is done. The weighted sum, or null if not everybody is in it once;
   /// then the operation may be begun again.

@@ -69,7 +69,7 @@ class RoundsMode final : public EpochMode {
   std::optional<PeerId> silent_source(Time now, Effects& out) override {
     return states_.tick(now, out);
   }
-  bool is_between_operations() const override { return !sent_; }
+  bool is_between_operations(Time) const override { return !sent_; }
   bool is_planned() const override { return false; }
   void go_on(Time now, Effects& out) override;
   void next_job(Time now, std::vector<Job>& jobs, Effects& out) override;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "sim/virtual/swarm.hpp"
 #include "sim/virtual/tally.hpp"
 #include "tests/lockstep_points.hpp"
+#include "tests/sim/worlds.hpp"
 
 namespace gv {
 namespace {
@@ -185,6 +187,27 @@ TEST_CASE("F1 the death of whoever sends a state or takes it harms nobody", "[si
     world.node.ring.segment_elements = 8192;
     INFO("killed at " << at << " s");
     holds(world, seen);
+  }
+}
+
+TEST_CASE("an epoch that ends for a better one costs nobody the newest sum", "[sim]") {
+  // Sums of 2.8 kB over links of 1 Mbit/s come to one peer well before they come to another.
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    DrawnWorld world = world_of(6, "[[scenario.link]]\nbandwidth_mbit = 1\n", seed);
+    world.node.course.wait_for_peers = 6;
+    int adopted = 0;
+    std::set<std::uint64_t> epochs;
+    EventWatch watch([&](const Simulator& running, PeerNumber peer, const Event& event) {
+      if (running.now() > Time(world.scenario.until)) return;
+      adopted += event.name == "state_adopted";
+      const Epoch* epoch = running.peer(peer).node->ring()->agreement().epoch();
+      if (event.name == "epoch_began" && epoch != nullptr) epochs.insert(epoch->key());
+    });
+    const Verdict verdict = run_world(world, &watch);
+    INFO("seed " << seed);
+    CHECK_FALSE(verdict.violation);
+    CHECK(epochs.size() > 2);
+    CHECK(adopted == 0);
   }
 }
 
