@@ -10,7 +10,6 @@
 #include "peer/switched_rounds.hpp"
 #include "peer/toml.hpp"
 #include "sim/scenario_text.hpp"
-#include "sim/scenario_text.hpp"
 
 namespace gv {
 
