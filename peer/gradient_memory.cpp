@@ -10,6 +10,7 @@ namespace {
 constexpr std::size_t block = 512;
 constexpr const char* waiting_name = "waiting";
 constexpr const char* momentum_name = "momentum";
+constexpr const char* factors_name = "unsent";
 
 }  // namespace
 
@@ -33,12 +34,27 @@ bool GradientMemory::select(std::span<float> values, const Selection& how, Rng r
   return true;
 }
 
+bool GradientMemory::encode_factors(std::span<const float> values, PowerSgd::Turn turn, bool local,
+                                    ValueCodec codec, std::span<float> part) {
+  if (std::exchange(local_, local) != local) clear();
+  part = part.first(factors_->shape().size(turn.number));
+  factors_->encode(values, turn, part);
+  return is_writable(codec, part);
+}
+
+std::span<const float> GradientMemory::decode_factors(std::span<const float> mean) {
+  decoded_.resize(factors_->shape().elements);
+  factors_->decode(mean.first(factors_->part().size()), decoded_);
+  return decoded_;
+}
+
 void GradientMemory::clear() {
   now_.reset();
   before_.reset();
   settled_ = true;
   waiting_.clear();
   momentum_.clear();
+  if (factors_) factors_->clear();
 }
 
 std::vector<std::pair<std::string, std::vector<float>>> GradientMemory::lasting() const {
@@ -54,12 +70,17 @@ std::vector<std::pair<std::string, std::vector<float>>> GradientMemory::lasting(
   if (local_) return vectors;
   if (!waiting.empty()) vectors.emplace_back(waiting_name, std::move(waiting));
   if (!momentum.empty()) vectors.emplace_back(momentum_name, std::move(momentum));
+  if (factors_ && !factors_->memory().empty()) {
+    const auto kept = factors_->memory();
+    vectors.emplace_back(factors_name, std::vector(kept.begin(), kept.end()));
+  }
   return vectors;
 }
 
 void GradientMemory::restore(const std::string& name, std::vector<float> values) {
   if (name == waiting_name) waiting_ = std::move(values);
   if (name == momentum_name) momentum_ = std::move(values);
+  if (name == factors_name && factors_) factors_->restore(std::move(values));
 }
 
 }  // namespace gv

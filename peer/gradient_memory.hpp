@@ -1,4 +1,5 @@
-// What of a peer's gradients waits to be sent, where only the largest of their values travel.
+// What of a peer's gradients waits to be sent, where only their largest values or thin factors
+// travel.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +11,7 @@
 
 #include "consensus/base/rng.hpp"
 #include "consensus/ring/dgc.hpp"
+#include "consensus/ring/power_sgd.hpp"
 #include "consensus/ring/value_codec.hpp"
 
 namespace gv {
@@ -30,6 +32,16 @@ class GradientMemory {
   /// read it, and zeros elsewhere. Keeps the rest. False if that cannot be written by the codec.
   bool select(std::span<float> values, const Selection& how, Rng rng);
 
+  /// From here on matrices travel as factors, and nothing is selected.
+  void send_factors(const FactorShape& shape) { factors_.emplace(shape); }
+  bool sends_factors() const { return factors_.has_value(); }
+  /// Our part of that turn for values as long as the shape's gradient; `local` as in a Selection.
+  /// `part` may be longer. False if the codec cannot write it.
+  bool encode_factors(std::span<const float> values, PowerSgd::Turn turn, bool local,
+                      ValueCodec codec, std::span<float> part);
+  /// What the mean of all parts stands for, until the next call. `mean` may be longer.
+  std::span<const float> decode_factors(std::span<const float> mean);
+
   /// A sum with what was last selected has come.
   void settle() { settled_ = true; }
 
@@ -47,6 +59,8 @@ class GradientMemory {
   bool local_ = false;           ///< It was of local steps, which are not in gradients' units.
   std::vector<float> waiting_;   ///< From a checkpoint, until the first selection.
   std::vector<float> momentum_;  ///< The same.
+  std::optional<PowerSgd> factors_;
+  std::vector<float> decoded_;
 };
 
 }  // namespace gv

@@ -38,12 +38,10 @@ struct MixOutbox {
 /// its messages can leave before its steps are made: the first without steps, the second with them
 /// and without an outbox.
 struct MixJob {
-  /// The epoch is over, and these messages of it nobody mixes any more; our own last were sent to
-  /// nobody.
-  std::vector<MixParcel> left_over;
-  bool unsent = false;
-  bool forget = false;          ///< The model is another's now.
-  std::optional<MixRule> rule;  ///< Go by this one, with nothing kept of the last.
+  std::vector<MixParcel> left_over;  ///< Of the epoch before `place`: nobody mixes these any more.
+  bool unsent = false;               ///< Our own last messages in it were sent to nobody.
+  bool forget = false;               ///< The model is another's now.
+  std::optional<MixRule> rule;       ///< Go by this one, with nothing kept of the last.
   std::optional<MixPlace> place;
   std::optional<std::uint64_t> ends;  ///< Mix in this round,
   std::vector<MixParcel> arrived;     ///< with these.

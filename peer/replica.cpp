@@ -19,10 +19,8 @@ namespace {
 constexpr const char* outer_name = "outer_momentum";
 /// The names of what mixing keeps begin with this among them.
 constexpr std::string_view mixing_prefix = "mixing_";
-/// And those of what waits of gradients with this,
+/// And those of what waits of gradients with this.
 constexpr std::string_view gradient_prefix = "gradient_";
-/// where they travel as factors that are less than they are.
-constexpr const char* unsent_name = "unsent";
 
 using Named = std::vector<std::pair<std::string, std::vector<float>>>;
 
@@ -81,10 +79,6 @@ OptimizerState Replica::optimizer_state() const {
     state.vectors.emplace_back(outer_name, std::vector(momentum.begin(), momentum.end()));
   }
   append(gradient_prefix, memory_.lasting(), state);
-  if (factors_ && !factors_->memory().empty() && !of_steps_) {
-    const auto kept = factors_->memory();
-    append(gradient_prefix, {{unsent_name, {kept.begin(), kept.end()}}}, state);
-  }
   if (mixing_) {
     Named kept;
     for (auto& [name, values] : mixing_->mixer().lasting()) {
@@ -109,10 +103,7 @@ std::string Replica::restore(std::span<const float> parameters, OptimizerState s
   std::string problem = trainer_.restore(parameters, state);
   if (!problem.empty()) return problem;
   outer_.adopt(momentum);
-  for (auto& [name, values] : waiting) {
-    if (factors_ && name == unsent_name) factors_->restore(std::move(values));
-    memory_.restore(name, std::move(values));
-  }
+  for (auto& [name, values] : waiting) memory_.restore(name, std::move(values));
   if (validation_ && state.hyperparameters) trainer_.set_hyperparameters(*state.hyperparameters);
   if (mixing_) {
     for (const auto& [name, values] : mixed) mixing_->mixer().restore(name, values);
@@ -146,14 +137,10 @@ FactorShape factor_shape(const Layout& layout, std::size_t rank) {
 
 Score Replica::compute_factors(const GradientOrder& order, bool& writable) {
   const bool local = order.local_steps > 0;
-  whole_.resize(trainer_.parameters().size());
-  const Score score = local ? trainer_.local_steps(order.local_steps, order.samples, whole_)
-                            : trainer_.gradient(order.samples, whole_);
-  // What local steps come to is in other units.
-  if (std::exchange(of_steps_, local) != local) factors_->clear();
-  const auto part = std::span(*order.values).first(factors_->shape().size(order.turn->number));
-  factors_->encode(whole_, *order.turn, part);
-  writable = is_writable(order.codec, part);
+  std::vector<float> values(trainer_.parameters().size());
+  const Score score = local ? trainer_.local_steps(order.local_steps, order.samples, values)
+                            : trainer_.gradient(order.samples, values);
+  writable = memory_.encode_factors(values, *order.turn, local, order.codec, *order.values);
   return score;
 }
 
@@ -209,7 +196,6 @@ void Replica::become(const ReplicaState& state) {
   }
   outer_.adopt(values.subspan(inner));
   memory_.clear();
-  if (factors_) factors_->clear();
 }
 
 /// A member of a population is sent the whole replica, others the model alone.
@@ -227,11 +213,7 @@ void Replica::adopt(const FetchedModel& fetched) {
 void Replica::update(const Job& job) {
   const auto parameters = trainer_.parameters();
   std::span<const float> mean(*job.update);
-  if (factors_) {
-    whole_.resize(parameters.size());
-    factors_->decode(mean.first(factors_->part().size()), whole_);
-    mean = whole_;
-  }
+  if (memory_.sends_factors()) mean = memory_.decode_factors(mean);
   mean = mean.first(parameters.size());
   if (job.update_steps == 0) {
     trainer_.update(mean, job.update_samples);

@@ -109,7 +109,7 @@ class Replica {
   void mix_by(const MixRule& rule, std::uint64_t run_seed);
 
   /// From here on matrices of its gradients travel as factors.
-  void send_factors(const FactorShape& shape) { factors_.emplace(shape); }
+  void send_factors(const FactorShape& shape) { memory_.send_factors(shape); }
 
   /// From here on its hyper-parameters are its own, and so a part of its state, and it can be
   /// validated on these samples, of which there is one at least.
@@ -163,9 +163,6 @@ class Replica {
   StepPace pace_;
   Canary canary_;
   GradientMemory memory_;
-  std::optional<PowerSgd> factors_;
-  std::vector<float> whole_;  ///< A gradient, or the mean of all, that travels as factors.
-  bool of_steps_ = false;     ///< What factors remember is of local steps, no gradient.
 };
 
 /// The canary a replica of this number starts with: what the sum over all peers must come back to.

@@ -63,8 +63,9 @@ GV_WIDE void add_four(const float* __restrict factors, const float* __restrict c
   }
 }
 
-GV_WIDE void add_one(float factor, const float* __restrict x, std::size_t length,
+GV_WIDE void add_one(const float* __restrict factors, const float* __restrict x, std::size_t length,
                      float* __restrict y) {
+  const float factor = factors[0];
   for (std::size_t i = 0; i < length; ++i) y[i] += factor * x[i];
 }
 
@@ -85,6 +86,25 @@ GV_WIDE void add_up(const float* __restrict a, const float* __restrict b, std::s
   for (std::size_t i = 0; i < n; ++i) sum[i] = a[i] + b[i];
 }
 
+/// Columns 0 to `rank`, four at a time as long as there are so many, and then one at a time.
+template <class Each>
+void by_columns(std::size_t rank, Each each) {
+  for (std::size_t c = 0; c < rank;) {
+    const std::size_t count = c + together <= rank ? together : 1;
+    each(c, count);
+    c += count;
+  }
+}
+
+/// Elements c * stride + row of so many columns from c on, times a factor.
+std::array<float, together> across(std::span<const float> columns, std::size_t stride,
+                                   std::size_t row, std::size_t c, std::size_t count,
+                                   float factor) {
+  std::array<float, together> values{};
+  for (std::size_t k = 0; k < count; ++k) values[k] = factor * columns[(c + k) * stride + row];
+  return values;
+}
+
 /// What each of a matrix's rows is along each of the columns: out has those products column by
 /// column, for all rows.
 void along_rows(std::span<const float> matrix, std::span<const float> columns, std::size_t rank,
@@ -94,13 +114,11 @@ void along_rows(std::span<const float> matrix, std::span<const float> columns, s
   std::array<float, together> sums{};
   for (std::size_t row = 0; row < rows; ++row) {
     const float* x = matrix.subspan(row * length, length).data();
-    for (std::size_t c = 0; c < rank;) {
-      const std::size_t count = c + together <= rank ? together : 1;
+    by_columns(rank, [&](std::size_t c, std::size_t count) {
       (count == 1 ? dot_one : dot_four)(x, columns.subspan(c * length, count * length).data(),
                                         length, sums.data());
       for (std::size_t k = 0; k < count; ++k) out[(c + k) * rows + row] = sums[k];
-      c += count;
-    }
+    });
   }
 }
 
@@ -112,18 +130,11 @@ void along_columns(std::span<const float> matrix, std::span<const float> columns
   std::ranges::fill(out, 0.0f);
   for (std::size_t row = 0; row < rows; ++row) {
     const float* x = matrix.subspan(row * length, length).data();
-    for (std::size_t c = 0; c < rank;) {
-      const std::size_t count = c + together <= rank ? together : 1;
-      std::array<float, together> factors{};
-      for (std::size_t k = 0; k < count; ++k) factors[k] = columns[(c + k) * rows + row];
-      float* y = out.subspan(c * length, count * length).data();
-      if (count == 1) {
-        add_one(factors[0], x, length, y);
-      } else {
-        add_to_four(factors.data(), x, length, y);
-      }
-      c += count;
-    }
+    by_columns(rank, [&](std::size_t c, std::size_t count) {
+      const auto factors = across(columns, rows, row, c, count, 1);
+      (count == 1 ? add_one : add_to_four)(factors.data(), x, length,
+                                           out.subspan(c * length, count * length).data());
+    });
   }
 }
 
@@ -132,18 +143,11 @@ void add_product_row(std::span<const float> lefts, std::span<const float> rights
                      std::size_t row, float sign, std::span<float> y) {
   const std::size_t rows = lefts.size() / rank;
   const std::size_t length = y.size();
-  for (std::size_t c = 0; c < rank;) {
-    const std::size_t count = c + together <= rank ? together : 1;
-    std::array<float, together> factors{};
-    for (std::size_t k = 0; k < count; ++k) factors[k] = sign * lefts[(c + k) * rows + row];
-    const float* x = rights.subspan(c * length, count * length).data();
-    if (count == 1) {
-      add_one(factors[0], x, length, y.data());
-    } else {
-      add_four(factors.data(), x, length, y.data());
-    }
-    c += count;
-  }
+  by_columns(rank, [&](std::size_t c, std::size_t count) {
+    const auto factors = across(lefts, rows, row, c, count, sign);
+    (count == 1 ? add_one : add_four)(
+        factors.data(), rights.subspan(c * length, count * length).data(), length, y.data());
+  });
 }
 
 double product(std::span<const float> a, std::span<const float> b) {
@@ -209,25 +213,40 @@ PowerSgd::PowerSgd(FactorShape shape)
   check(end <= shape_.elements, "matrices lie in the gradient");
 }
 
+/// Everything that travels, in order: calls matrix(i, its place, where its factor begins) and
+/// rest(where it is in the gradient, where it travels, how much).
+template <class Matrix, class Rest>
+void PowerSgd::walk(const Matrix& matrix, const Rest& rest) const {
+  std::size_t done = 0;
+  std::size_t at = 0;
+  const auto rest_until = [&](std::size_t end) {
+    rest(done, at, end - done);
+    at += end - done;
+  };
+  for (std::size_t i = 0; i < bases_.size(); ++i) {
+    const MatrixPlace& place = shape_.matrices[i];
+    rest_until(place.begin);
+    matrix(i, place, at);
+    at += factor_size(place);
+    done = place.begin + place.rows * place.cols;
+  }
+  rest_until(shape_.elements);
+}
+
+std::size_t PowerSgd::factor_size(const MatrixPlace& place) const {
+  return shape_.rank * (sends_left(turn_.number) ? place.rows : place.cols);
+}
+
 void PowerSgd::encode(std::span<const float> gradient, Turn turn, std::span<float> out) {
   check(gradient.size() == shape_.elements && out.size() == shape_.size(turn.number),
         "a gradient of the shape, and a part of the turn");
   memory_.resize(shape_.elements);
   turn_ = turn;
   add_up(memory_.data(), gradient.data(), given_.size(), given_.data());
-  std::size_t at = 0;
-  std::size_t rest = 0;
-  const auto copy_until = [&](std::size_t end) {
-    std::copy(given_.begin() + static_cast<std::ptrdiff_t>(rest),
-              given_.begin() + static_cast<std::ptrdiff_t>(end),
-              out.begin() + static_cast<std::ptrdiff_t>(at));
-    at += end - rest;
-  };
+  const std::span<const float> given = given_;
   const std::size_t rank = shape_.rank;
-  for (std::size_t i = 0; i < bases_.size(); ++i) {
-    const MatrixPlace& place = shape_.matrices[i];
-    copy_until(place.begin);
-    rest = place.begin + place.rows * place.cols;
+  const bool left = sends_left(turn.number);
+  const auto to_factor = [&](std::size_t i, const MatrixPlace& place, std::size_t at) {
     std::vector<float>& basis = bases_[i];
     if (turn.number == 0) {
       Rng rng = Rng(turn.epoch).fork("basis").fork(i);
@@ -235,15 +254,13 @@ void PowerSgd::encode(std::span<const float> gradient, Turn turn, std::span<floa
       for (float& value : basis) value = static_cast<float>(rng.normal());
       orthonormalise(basis, rank, rng);
     }
-    const bool left = sends_left(turn.number);
     check(basis.size() == rank * (left ? place.cols : place.rows), "a turn after the one before");
-    const auto matrix =
-        std::span<const float>(given_).subspan(place.begin, place.rows * place.cols);
-    const auto factor = out.subspan(at, rank * (left ? place.rows : place.cols));
-    (left ? along_rows : along_columns)(matrix, basis, rank, factor);
-    at += factor.size();
-  }
-  copy_until(given_.size());
+    (left ? along_rows : along_columns)(given.subspan(place.begin, place.rows * place.cols), basis,
+                                        rank, out.subspan(at, factor_size(place)));
+  };
+  walk(to_factor, [&](std::size_t from, std::size_t to, std::size_t size) {
+    std::ranges::copy(given.subspan(from, size), out.subspan(to, size).begin());
+  });
   part_.assign(out.begin(), out.end());
 }
 
@@ -251,43 +268,33 @@ void PowerSgd::decode(std::span<const float> mean, std::span<float> gradient) {
   check(mean.size() == part_.size() && gradient.size() == shape_.elements,
         "the mean has the size of what was sent");
   memory_.resize(shape_.elements);
-  std::size_t at = 0;
-  std::size_t rest = 0;
-  const auto copy_until = [&](std::size_t end) {
-    std::copy(mean.begin() + static_cast<std::ptrdiff_t>(at),
-              mean.begin() + static_cast<std::ptrdiff_t>(at + end - rest),
-              gradient.begin() + static_cast<std::ptrdiff_t>(rest));
-    at += end - rest;
-  };
   const std::size_t rank = shape_.rank;
   const bool left = sends_left(turn_.number);
-  for (std::size_t i = 0; i < bases_.size(); ++i) {
-    const MatrixPlace& place = shape_.matrices[i];
-    copy_until(place.begin);
-    rest = place.begin + place.rows * place.cols;
+  const auto to_matrix = [&](std::size_t i, const MatrixPlace& place, std::size_t at) {
     std::vector<float>& basis = bases_[i];
-    const std::size_t size = rank * (left ? place.rows : place.cols);
-    const auto all = mean.subspan(at, size);
-    const auto ours = std::span<const float>(part_).subspan(at, size);
-    at += size;
     const std::span<const float> columns = basis;
+    const auto all = mean.subspan(at, factor_size(place));
+    const auto ours = std::span<const float>(part_).subspan(at, factor_size(place));
+    const auto add = [&](std::span<const float> factor, std::size_t row, float sign,
+                         std::span<float> to) {
+      add_product_row(left ? factor : columns, left ? columns : factor, rank, row, sign, to);
+    };
     for (std::size_t row = 0; row < place.rows; ++row) {
       const std::size_t begin = place.begin + row * place.cols;
-      const auto add = [&](std::span<const float> factor, float sign, std::span<float> to) {
-        add_product_row(left ? factor : columns, left ? columns : factor, rank, row, sign, to);
-      };
       const auto out = gradient.subspan(begin, place.cols);
       std::ranges::fill(out, 0.0f);
-      add(all, 1, out);
+      add(all, row, 1, out);
       const auto kept = std::span(memory_).subspan(begin, place.cols);
-      std::copy_n(given_.begin() + static_cast<std::ptrdiff_t>(begin), place.cols, kept.begin());
-      add(ours, -1, kept);
+      std::ranges::copy(std::span(given_).subspan(begin, place.cols), kept.begin());
+      add(ours, row, -1, kept);
     }
     basis.assign(all.begin(), all.end());
     Rng rng = Rng(turn_.epoch).fork("basis").fork(i).fork(turn_.number + 1);
     orthonormalise(basis, rank, rng);
-  }
-  copy_until(shape_.elements);
+  };
+  walk(to_matrix, [&](std::size_t to, std::size_t from, std::size_t size) {
+    std::ranges::copy(mean.subspan(from, size), gradient.subspan(to, size).begin());
+  });
 }
 
 void PowerSgd::restore(std::vector<float> memory) {

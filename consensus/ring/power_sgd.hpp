@@ -20,7 +20,7 @@ struct MatrixPlace {
 /// Which parts of a gradient travel as factors of a rank, and so how long what travels is.
 struct FactorShape {
   std::size_t elements = 0;  ///< Of the gradient.
-  std::size_t rank = 0;      ///< 0: all travels as it is. Below every row and column count.
+  std::size_t rank = 0;      ///< 0: all travels as it is. Else no more than rows and columns.
   std::vector<MatrixPlace> matrices;  ///< Ascending and disjoint. The rest travels as it is.
 
   /// Floats of what is summed in the turn of that number: left factors in even ones, right ones in
@@ -37,8 +37,9 @@ struct FactorShape {
 ///
 /// so that rows or cols times rank floats travel, and not rows times cols. The memory takes off
 /// what this peer's own factor stands for, so it is a function of its own data and of the shared
-/// basis, and mean(e) = mean(M) - out. A matrix whose rank is no larger is exact from the second
-/// turn on. Loops run in one order, so equal means give equal bits on all machines. Pure.
+/// basis, and mean(e) = mean(M) - out. Of a matrix of no larger rank that is sent in an even turn
+/// and in the one after it, nothing is left. Loops run in one order, so equal means give equal bits
+/// on all machines. Pure.
 class PowerSgd {
  public:
   /// A sum that everybody makes: the epoch it is made in, and how many were made there before. The
@@ -70,6 +71,10 @@ class PowerSgd {
   void clear();
 
  private:
+  template <class Matrix, class Rest>
+  void walk(const Matrix& matrix, const Rest& rest) const;
+  std::size_t factor_size(const MatrixPlace& place) const;
+
   FactorShape shape_;
   Turn turn_;
   std::vector<float> memory_;              ///< e.

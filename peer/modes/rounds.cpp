@@ -77,8 +77,9 @@ void RoundsMode::begin_at(std::uint64_t step) {
 
 void RoundsMode::begin_epoch(Time now, const Epoch& epoch, Effects& out) {
   // What came of the last epoch's round that is not mixed still says what neighbours know.
-  if (told_ && traits_of(options_.rule).keeps_copies)
+  if (told_ && traits_of(options_.rule).keeps_copies) {
     append(box_.take(unbounded_staleness), left_over_);
+  }
   told_ = false;
   order_ = epoch.order;
   std::ranges::sort(order_);  // Ranks go by id, whatever order a ring would have.
@@ -150,8 +151,9 @@ Problems RoundsMode::switch_to(Time now, std::string_view settings) {
 }
 
 void RoundsMode::abandon() {
-  if (traits_of(options_.rule).keeps_copies)
+  if (traits_of(options_.rule).keeps_copies) {
     std::ranges::move(arrived_, std::back_inserter(left_over_));
+  }
   unsent_ = unsent_ || round_job_ != 0;
   states_.leave_epoch();
   place_.reset();

@@ -90,18 +90,17 @@ std::uint64_t steps_of(const Node::Options& node) {
   return 1;
 }
 
-/// How far a peer is in the run, in lockstep.
-std::uint64_t standing_of(const Simulator& world, PeerNumber number) {
-  return world.peer(number).node->epochs()->agreement().standing().operation;
-}
-
-/// Whether a peer waits for another, behind it in its epoch, that goes on. With drawn partners a
-/// quick one may hear nobody for many rounds, run that far ahead, and then wait as long.
+/// In rounds whose partners each peer draws, a quick one may hear nobody for many of them, run that
+/// far ahead, and then wait as long: for somebody behind it that goes on.
 bool waits_for_slower(const Simulator& world, PeerNumber number, const std::vector<PeerNumber>& up,
                       const std::vector<std::uint64_t>& before) {
+  const RoundsMode* rounds = world.peer(number).node->rounds();
+  if (rounds == nullptr) return false;
+  const Partners partners = rounds->options().rule.partners;
+  if (partners == Partners::neighbours || partners == Partners::pairs) return false;
   return std::ranges::any_of(up, [&](PeerNumber other) {
     return trains(world, other) && achieved(world, other) > before[other] &&
-           standing_of(world, other) < standing_of(world, number);
+           world.peer(other).node->rounds()->step() < rounds->step();
   });
 }
 
@@ -145,7 +144,7 @@ std::optional<Violation> check_liveness(Simulator& world) {
   for (const PeerNumber number : up) {
     if (!trains(world, number) || (training < 2 && !lockstep)) continue;
     if (achieved(world, number) > before[number]) continue;
-    if (lockstep && waits_for_slower(world, number, up, before)) continue;
+    if (waits_for_slower(world, number, up, before)) continue;
     return stuck(world, lockstep ? "operations go on" : "exchanges go on",
                  fmt::format("peer-{} completes none in {:g} s", number, seconds(window)));
   }
