@@ -25,6 +25,7 @@ PipelineMode::PipelineMode(PeerId self, std::uint64_t session, const CourseOptio
     : EpochMode(self, session, course, agreement_options(options)),
       options_(options),
       run_(self, course.run_seed, options),
+      early_(pipeline_held_max),
       states_(self, course.layout_hash, options) {}
 
 PipelineCounts PipelineMode::counts() const {
@@ -98,6 +99,9 @@ void PipelineMode::begin_epoch(Time now, const Epoch& epoch, Effects& out) {
     states_.fetch(now, stage, duty->source, out);
   }
   preparing_ = true;
+  for (const HeldBlocks::Held& piece : early_.take()) {
+    receive_block(now, piece.from, piece.block(), out);
+  }
 }
 
 /// All go on from `standing`, and some of them with what we have.
@@ -347,7 +351,14 @@ void PipelineMode::receive_own(Time, PeerId from, const Message& message, const 
 }
 
 void PipelineMode::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
-  if (!states_.receive(now, from, block)) run_.receive(from, block, out);
+  if (states_.receive(now, from, block) || run_.receive(from, block, out)) return;
+  if (is_in_epoch()) return;
+  // Whoever learned earlier that the epoch begins may be that quick.
+  const std::uint64_t next = key_of(agreement_.promised());
+  const std::uint64_t session = block.id.session;
+  if (!run_.is_of(next, session) && !StageStates::is_copy_of(next, session)) return;
+  if (std::exchange(early_of_, next) != next) early_.take();
+  early_.keep(from, block);
 }
 
 void PipelineMode::lane_lost(Time now, PeerId peer, Effects& out) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "peer/modes/epoch_mode.hpp"
+#include "peer/modes/held_blocks.hpp"
 #include "peer/modes/pipeline_options.hpp"
 #include "peer/modes/pipeline_run.hpp"
 #include "peer/modes/stage_states.hpp"
@@ -51,6 +52,8 @@ class PipelineMode final : public EpochMode {
   double work_done_here() const;
   /// Carriers of each stage in the epoch under way, as ranks in its order.
   const PipelineRun& run() const { return run_; }
+  /// Of what came before it has begun here.
+  std::size_t held_bytes() const { return early_.bytes() + run_.held_bytes(); }
 
  private:
   void begin_at(std::uint64_t step) override;
@@ -98,6 +101,8 @@ class PipelineMode final : public EpochMode {
 
   PipelineOptions options_;
   PipelineRun run_;
+  HeldBlocks early_;            ///< Of an epoch that is agreed on, as we are still to hear,
+  std::uint64_t early_of_ = 0;  ///< the one with this key.
   StageStates states_;
   bool preparing_ = false;      ///< In an epoch, and not ready for its first run.
   bool run_was_begun_ = false;  ///< And neither made nor given up yet.

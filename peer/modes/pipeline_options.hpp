@@ -20,6 +20,9 @@ enum class StageConsensus : std::uint8_t {
   gossip,  ///< Each makes its own steps, and pairs of them average their parameters.
 };
 
+/// Bytes of what may come before it has begun here; more is a peer gone wrong.
+inline constexpr std::size_t pipeline_held_max = std::size_t{256} << 20;
+
 /// Sizes of one stage, in floats.
 struct StageSize {
   std::size_t parameters = 0;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ranges>
 #include <span>
 #include <utility>
 
@@ -15,8 +16,8 @@ namespace {
 using Action = PipelineAction;
 
 constexpr std::uint64_t operations = std::uint64_t{1} << 24;
-/// What may come of the next run's sums before this one is over; more is a peer gone wrong.
-constexpr std::size_t held_max = std::size_t{256} << 20;
+
+std::uint64_t pass_key(std::uint64_t epoch_key) { return hash_combine(epoch_key, 0); }
 
 }  // namespace
 
@@ -33,7 +34,7 @@ PipelineRun::PassName PipelineRun::PassName::of(std::uint64_t number) {
 }
 
 PipelineRun::PipelineRun(PeerId self, std::uint64_t run_seed, const PipelineOptions& options)
-    : self_(self), run_seed_(run_seed), options_(options) {}
+    : self_(self), run_seed_(run_seed), options_(options), held_(pipeline_held_max) {}
 
 // ---- Epochs and runs ----
 
@@ -59,12 +60,18 @@ void PipelineRun::leave() {
   begun_ = false;
   key_ = 0;
   incoming_.clear();
-  held_.clear();
-  held_bytes_ = 0;
+  held_.take();
 }
 
-std::uint64_t PipelineRun::group_key(std::uint32_t stage) const {
-  return hash_combine(hash_combine(key_, 1), stage);
+std::uint64_t PipelineRun::group_key(std::uint64_t epoch_key, std::uint32_t stage) {
+  return hash_combine(hash_combine(epoch_key, 1), stage);
+}
+
+bool PipelineRun::is_of(std::uint64_t epoch_key, std::uint64_t session) const {
+  if (session == pass_key(epoch_key)) return true;
+  const auto stages = std::views::iota(0U, static_cast<std::uint32_t>(options_.stages.size()));
+  return std::ranges::any_of(
+      stages, [&](std::uint32_t stage) { return session == group_key(epoch_key, stage); });
 }
 
 StageValues PipelineRun::blank(std::size_t size) {
@@ -89,10 +96,7 @@ void PipelineRun::begin(std::uint64_t operation, Effects& out) {
   for (const std::uint32_t stage : own_stages_) make_group(stage);
   skip_updates();
   begin_sums(out);
-  for (Held& piece : std::exchange(held_, {})) {
-    held_bytes_ -= piece.bytes.size();
-    receive(piece.from, {piece.id, 0, piece.bytes}, out);
-  }
+  for (const HeldBlocks::Held& piece : held_.take()) receive(piece.from, piece.block(), out);
 }
 
 Routes PipelineRun::routes_of(std::uint64_t operation) const {
@@ -127,7 +131,7 @@ void PipelineRun::make_group(std::uint32_t stage) {
         options_.consensus == StageConsensus::gossip || !is_synchronous(options_.kind);
     if (averages) group.parameters = blank(whole);
     AllReduceOptions shape{.order = group.members,
-                           .epoch = group_key(stage),
+                           .epoch = group_key(key_, stage),
                            .algorithm = fastest(group.members.size(), size, {}),
                            .buckets = {},
                            .segment = options_.segment_elements,
@@ -271,7 +275,7 @@ void PipelineRun::pass_on(const StageOrder& order, Effects& out) {
   }
   bytes_sent_ += bytes.size();
   out.transfers.push_back({.to = order_[to],
-                           .id = {self_, hash_combine(key_, 0), name.number()},
+                           .id = {self_, pass_key(key_), name.number()},
                            .payload = {order.out, bytes}});
 }
 
@@ -354,9 +358,9 @@ bool PipelineRun::is_from_neighbour(const PassName& name, PeerId from) const {
 
 bool PipelineRun::receive(PeerId from, const Block& block, Effects& out) {
   if (key_ == 0) return false;
-  if (block.id.session == hash_combine(key_, 0)) return receive_pass(from, block);
+  if (block.id.session == pass_key(key_)) return receive_pass(from, block);
   for (const std::uint32_t stage : own_stages_) {
-    if (block.id.session != group_key(stage)) continue;
+    if (block.id.session != group_key(key_, stage)) continue;
     if (begun_) {
       std::optional<AllReduce>& reduce = group_of(stage).reduce;
       if (reduce && reduce->receive(from, block, out)) {
@@ -368,11 +372,7 @@ bool PipelineRun::receive(PeerId from, const Block& block, Effects& out) {
     const std::uint64_t ahead =
         (PieceName::of(block.id.number).operation - operation_) % PieceName::operations;
     const bool is_next = ahead == 1 || (ahead == 0 && !begun_);
-    const bool fits = block.offset == 0 && held_bytes_ + block.bytes.size() <= held_max;
-    if (!is_next || !fits) return false;
-    held_bytes_ += block.bytes.size();
-    held_.push_back({from, block.id, {block.bytes.begin(), block.bytes.end()}});
-    return true;
+    return is_next && block.offset == 0 && held_.keep(from, block);
   }
   return false;
 }

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -12,6 +11,7 @@
 #include "consensus/effects.hpp"
 #include "consensus/ring/agreement.hpp"
 #include "consensus/ring/all_reduce.hpp"
+#include "peer/modes/held_blocks.hpp"
 #include "peer/modes/pipeline_options.hpp"
 #include "peer/modes/vector_pool.hpp"
 #include "peer/stage_job.hpp"
@@ -39,6 +39,8 @@ class PipelineRun {
   /// The oldest order of those that next() gave is done.
   void done(const StageOrder& order, Effects& out);
 
+  /// Whether blocks of that session belong to runs of the epoch with that key.
+  bool is_of(std::uint64_t epoch_key, std::uint64_t session) const;
   /// True if the block belongs to this epoch's runs.
   bool receive(PeerId from, const Block& block, Effects& out);
 
@@ -64,7 +66,7 @@ class PipelineRun {
   const std::vector<PeerId>& order() const { return order_; }
   std::uint64_t bytes_sent() const { return bytes_sent_; }
   /// Of pieces of the next run's sums, which came before it began here.
-  std::size_t held_bytes() const { return held_bytes_; }
+  std::size_t held_bytes() const { return held_.bytes(); }
 
  private:
   /// Which result a transfer is: micro-batch, the stage it comes to, and the way it goes.
@@ -100,14 +102,7 @@ class PipelineRun {
     bool offered = false;     ///< Ours is in the sum.
   };
 
-  /// A piece of a sum of the next run.
-  struct Held {
-    PeerId from{};
-    TransferId id;
-    std::vector<std::byte> bytes;
-  };
-
-  std::uint64_t group_key(std::uint32_t stage) const;
+  static std::uint64_t group_key(std::uint64_t epoch_key, std::uint32_t stage);
   Routes routes_of(std::uint64_t operation) const;
   void make_group(std::uint32_t stage);
   std::vector<std::uint32_t> partners(std::uint32_t stage) const;
@@ -144,8 +139,7 @@ class PipelineRun {
   std::size_t drawn_ = 0;
   std::vector<Group> groups_;
   std::map<PassName, Incoming> incoming_;
-  std::deque<Held> held_;
-  std::size_t held_bytes_ = 0;
+  HeldBlocks held_;                          ///< Pieces of sums of the next run.
   std::map<std::size_t, VectorPool> pools_;  ///< By size.
   std::uint64_t progress_ = 0;
   std::uint64_t bytes_sent_ = 0;

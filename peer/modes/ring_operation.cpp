@@ -42,6 +42,7 @@ std::size_t RingOptions::keep_at(std::uint64_t step) const {
 RingOperation::RingOperation(PeerId self, std::size_t elements, const RingOptions& options)
     : self_(self),
       options_(options),
+      held_(2 * sizeof(float) * (options.summed(elements) + lanes)),
       gradients_(options.summed(elements) + lanes, options.memory),
       works_(options.summed(elements) + lanes, options.memory) {
   check(options_.bucket_elements > 0 && options_.segment_elements > 0, "pieces have elements");
@@ -90,9 +91,7 @@ void RingOperation::enter(const Epoch& epoch) {
 void RingOperation::leave(std::uint64_t next_key) {
   if (reduce_) bytes_sent_ += reduce_->bytes_sent();
   reduce_.reset();
-  std::erase_if(held_, [next_key](const Held& piece) { return piece.id.session != next_key; });
-  held_bytes_ = 0;
-  for (const Held& piece : held_) held_bytes_ += piece.bytes.size();
+  held_.keep_only(next_key);
 }
 
 void RingOperation::begin(std::uint64_t step, std::uint64_t steps, Effects& out) {
@@ -115,15 +114,11 @@ void RingOperation::begin(std::uint64_t step, std::uint64_t steps, Effects& out)
   reduce_.emplace(shape_, self_, step, weight_, gradient_.values, works_.blank());
   offered_.assign(shape_.buckets.size(), false);
   offer_buckets(out);
-  std::deque<Held> held = std::exchange(held_, {});
-  held_bytes_ = 0;
-  for (Held& piece : held) {
-    const Block block{piece.id, 0, piece.bytes};
+  for (const HeldBlocks::Held& piece : held_.take()) {
+    const Block block = piece.block();
     if (piece.id.session != shape_.epoch || reduce_->receive(piece.from, block, out)) continue;
     const std::uint64_t next = (step + steps) % PieceName::operations;
-    if (PieceName::of(piece.id.number).operation != next) continue;
-    held_bytes_ += piece.bytes.size();
-    held_.push_back(std::move(piece));
+    if (PieceName::of(piece.id.number).operation == next) held_.keep(piece.from, block);
   }
 }
 
@@ -164,13 +159,6 @@ void RingOperation::offer_buckets(Effects& out) {
 
 bool RingOperation::receive(PeerId from, const Block& block, Effects& out) {
   return reduce_ && reduce_->receive(from, block, out);
-}
-
-void RingOperation::keep(PeerId from, const Block& block) {
-  const std::size_t held_max = 2 * sizeof(float) * gradients_.size();
-  if (held_bytes_ + block.bytes.size() > held_max) return;
-  held_bytes_ += block.bytes.size();
-  held_.push_back({from, block.id, {block.bytes.begin(), block.bytes.end()}});
 }
 
 RingOperation::Vector RingOperation::finish() {

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "consensus/effects.hpp"
 #include "consensus/ring/agreement.hpp"
 #include "consensus/ring/all_reduce.hpp"
+#include "peer/modes/held_blocks.hpp"
 #include "peer/modes/ring_options.hpp"
 #include "peer/modes/vector_pool.hpp"
 #include "peer/replica.hpp"
@@ -49,7 +49,7 @@ class RingOperation {
   /// True if the block was a piece of the sum under way.
   bool receive(PeerId from, const Block& block, Effects& out);
   /// Keeps a block of another operation until that begins; not too many of them.
-  void keep(PeerId from, const Block& block);
+  void keep(PeerId from, const Block& block) { held_.keep(from, block); }
 
   /// Nothing of ours is in the operation under way.
   bool is_untouched() const;
@@ -76,13 +76,6 @@ class RingOperation {
   std::uint64_t bytes_sent() const { return bytes_sent_; }
 
  private:
-  /// A block of an operation that we have not begun yet.
-  struct Held {
-    PeerId from{};
-    TransferId id;
-    std::vector<std::byte> bytes;
-  };
-
   /// The gradient, or what local steps take, for the operation that is next, computed or being
   /// computed.
   struct Gradient {
@@ -112,8 +105,7 @@ class RingOperation {
   std::optional<AllReduce> reduce_;
   bool quiet_ = false;
   std::vector<bool> offered_;  ///< Buckets of `reduce_` whose input was given to it.
-  std::deque<Held> held_;
-  std::size_t held_bytes_ = 0;
+  HeldBlocks held_;            ///< Of operations that we have not begun yet.
   VectorPool gradients_;  ///< Two: the next operation may begin before the job says it is done.
   VectorPool works_;
   std::uint64_t bytes_sent_ = 0;

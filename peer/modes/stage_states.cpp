@@ -18,6 +18,8 @@ constexpr Duration ask_again_after = std::chrono::seconds(1);
 constexpr int idle_max = 5;
 constexpr std::uint64_t operations = std::uint64_t{1} << 48;
 
+std::uint64_t copy_key(std::uint64_t epoch_key) { return hash_combine(epoch_key, 3); }
+
 }  // namespace
 
 StageStates::StageStates(PeerId self, std::uint64_t layout_hash, const PipelineOptions& options)
@@ -28,7 +30,10 @@ std::size_t StageStates::bytes_of(std::uint32_t stage) const {
 }
 
 std::uint64_t StageStates::fetch_key() const { return hash_combine(key_, 2); }
-std::uint64_t StageStates::copy_key() const { return hash_combine(key_, 3); }
+
+bool StageStates::is_copy_of(std::uint64_t epoch_key, std::uint64_t session) {
+  return session == copy_key(epoch_key);
+}
 
 StageValues StageStates::blank(std::uint32_t stage) const {
   return std::make_shared<Floats>(sizes_[stage].state, memory_);
@@ -166,7 +171,7 @@ void StageStates::send_copy(std::uint32_t stage, std::uint64_t operation, const 
                             PeerId to, Effects& out) const {
   out.transfers.push_back(
       {.to = to,
-       .id = {self_, copy_key(), std::uint64_t{stage} << 48 | operation % operations},
+       .id = {self_, copy_key(key_), std::uint64_t{stage} << 48 | operation % operations},
        .payload = {values, std::as_bytes(std::span<const float>(*values))}});
 }
 
@@ -211,7 +216,7 @@ bool StageStates::receive(Time now, PeerId from, const Block& block) {
     incoming.idle_checks = 0;
     return true;
   }
-  if (block.id.session != copy_key() || block.id.owner != from) return false;
+  if (block.id.session != copy_key(key_) || block.id.owner != from) return false;
   const auto stage = static_cast<std::uint32_t>(block.id.number >> 48);
   // No more are on their way than one of each stage, now and at the next point.
   if (stage >= sizes_.size() || copies_.size() > 2 * sizes_.size()) return false;

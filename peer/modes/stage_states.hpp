@@ -65,6 +65,9 @@ class StageStates {
   void expect_copy(std::uint32_t stage, const Standing& standing, PeerId from);
   bool expects_copies() const { return !expected_.empty(); }
 
+  /// Whether blocks of that session are copies in the epoch with that key. What is fetched comes
+  /// only to who has asked for it.
+  static bool is_copy_of(std::uint64_t epoch_key, std::uint64_t session);
   /// True if the block was a piece of a state.
   bool receive(Time now, PeerId from, const Block& block);
   /// Asks again. The source that has begun and sends nothing any more.
@@ -98,7 +101,6 @@ class StageStates {
   void send(std::uint32_t stage, PeerId to, const StageValues& values, Effects& out);
   void settle_copies();
   std::uint64_t fetch_key() const;
-  std::uint64_t copy_key() const;
 
   PeerId self_;
   std::uint64_t layout_hash_;

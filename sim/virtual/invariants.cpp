@@ -296,7 +296,7 @@ void Invariants::check_bounds(const Simulator& world, PeerNumber peer) {
     std::size_t bytes = 0;
     for (const StageSize& stage : pipeline->options().stages)
       bytes += 4 * stage.parameters + riders_max;
-    at_most(pipeline->run().held_bytes(), 2 * n * bytes, "bytes of sums to come");
+    at_most(pipeline->held_bytes(), 2 * n * bytes, "bytes of sums to come");
   }
   if (transferred_) {
     // Where the newest message of a round suffices, no other waits for long.

@@ -1,0 +1,27 @@
+// Copies, with an account of their bytes.
+#include "peer/modes/held_blocks.hpp"
+
+#include <utility>
+
+namespace gv {
+
+bool HeldBlocks::keep(PeerId from, const Block& block) {
+  if (block.bytes.size() > bytes_max_ - bytes_) return false;
+  bytes_ += block.bytes.size();
+  held_.push_back({from, block.id, block.offset, {block.bytes.begin(), block.bytes.end()}});
+  return true;
+}
+
+void HeldBlocks::keep_only(std::uint64_t session) {
+  for (const Held& piece : held_) {
+    if (piece.id.session != session) bytes_ -= piece.bytes.size();
+  }
+  std::erase_if(held_, [session](const Held& piece) { return piece.id.session != session; });
+}
+
+std::deque<HeldBlocks::Held> HeldBlocks::take() {
+  bytes_ = 0;
+  return std::exchange(held_, {});
+}
+
+}  // namespace gv
