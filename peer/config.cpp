@@ -480,11 +480,10 @@ class Reading {
     PipelineConfig& pipeline = parsed_.config.pipeline;
     PipelineOptions& mode = pipeline.mode;
     if (parsed_.config.run.mode != ModeKind::pipeline) return;
-    const std::size_t stages = pipeline.ends.empty() ? pipeline.stages : pipeline.ends.size();
-    if (mode.kind == PipelineKind::two_bw && mode.accumulate == 0) mode.accumulate = stages;
+    if (mode.kind == PipelineKind::two_bw && mode.accumulate == 0) mode.accumulate = stages();
     // As over one chain: what chains there will be nobody knows yet.
-    Problems found =
-        problems(mode.kind, straight_routes(stages, mode.micro_batches), stages, mode.accumulate);
+    Problems found = problems(mode.kind, straight_routes(stages(), mode.micro_batches), stages(),
+                              mode.accumulate);
     if (!is_synchronous(mode.kind) && mode.router != RouterKind::fixed) {
       found.push_back({std::string(to_string(mode.kind)),
                        "its parameters have versions, which only fixed chains agree on",
@@ -496,17 +495,34 @@ class Reading {
     }
   }
 
+  std::size_t stages() const {
+    const PipelineConfig& pipeline = parsed_.config.pipeline;
+    return pipeline.ends.empty() ? pipeline.stages : pipeline.ends.size();
+  }
+
+  /// About so many carry a stage, and mix.
+  std::size_t replicas() const {
+    return std::max<std::size_t>(2, parsed_.config.run.peers / stages());
+  }
+
   /// What makes sense together, for the number of peers that the run is meant for.
   void check_rounds() {
     const Config& config = parsed_.config;
-    if (config.run.mode != ModeKind::rounds || !is_sound("run.peers")) return;
+    const bool in_stages = mixes_stages(config);
+    const std::size_t peers = in_stages ? replicas() : config.run.peers;
+    if ((config.run.mode != ModeKind::rounds && !in_stages) || !is_sound("run.peers")) return;
     // Names of a rule are keys of the section, but for those that the section has longer ones for.
-    for (const Problem& problem : problems_of(config.rounds.rule, config.run.peers)) {
+    const MixRule rule = in_stages ? in_runs(config.rounds.rule) : config.rounds.rule;
+    for (const Problem& problem : problems_of(rule, peers)) {
       const std::string path = "rounds." + problem.place;
       if (is_sound(path)) report(line_of(path), path, problem.reason, problem.remedy);
     }
-    const MixTraits traits = traits_of(config.rounds.rule);
-    const std::string correction(to_string(config.rounds.rule.correction));
+    if (in_stages) {
+      parsed_.config.pipeline.mode.rule = rule;
+      return;
+    }
+    const MixTraits traits = traits_of(rule);
+    const std::string correction(to_string(rule.correction));
     if (traits.plain_steps && config.train.optimizer.kind != OptimizerKind::sgd &&
         is_sound("train.optimizer")) {
       report(line_of("train.optimizer"), "train.optimizer",
@@ -652,6 +668,11 @@ ModelSpec model_spec(const ModelConfig& model, std::size_t outputs) {
   }
   spec.loss = model.loss;
   return spec;
+}
+
+bool mixes_stages(const Config& config) {
+  return config.run.mode == ModeKind::pipeline &&
+         config.pipeline.mode.consensus == StageConsensus::rounds;
 }
 
 std::uint64_t steps_of(const Config& config, std::size_t shard_samples) {

@@ -146,6 +146,9 @@ Config default_config();
 /// The model with `outputs` outputs (classes, or targets). An explicit list is returned as it is.
 ModelSpec model_spec(const ModelConfig& model, std::size_t outputs);
 
+/// Replicas of a pipeline's stages mix by the rule in [rounds].
+bool mixes_stages(const Config& config);
+
 /// Local steps of a peer whose shard has `shard_samples` samples: `steps`, or what `epochs` come
 /// to, rounded to the nearest and at least 1.
 std::uint64_t steps_of(const Config& config, std::size_t shard_samples);

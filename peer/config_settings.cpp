@@ -59,6 +59,8 @@ bool sends_few_values(const Config& c) {
 }
 
 bool makes_rounds(const Config& c) { return c.run.mode == ModeKind::rounds; }
+/// By the choices of [rounds] that stages have as well.
+bool mixes(const Config& c) { return makes_rounds(c) || mixes_stages(c); }
 
 /// Of an enumeration whose values have names.
 template <class Kinds>
@@ -455,15 +457,18 @@ void append_rounds(Settings& all) {
   const auto add = [&](Setting<Config> setting) {
     add_with("run.mode", "run.mode = \"rounds\"", makes_rounds, std::move(setting));
   };
-  add(rounds.choice<>("topology", GV_FIELD(rounds.rule.topology.kind),
-                      named_choices(topology_kinds),
-                      "who is whose neighbour; `grapevine topology` shows each"));
+  const auto add_shared = [&](Setting<Config> setting) {
+    add_with("run.mode", "run.mode = \"rounds\" or pipeline.consensus = \"rounds\"", mixes,
+             std::move(setting));
+  };
+  add_shared(rounds.choice<>("topology", GV_FIELD(rounds.rule.topology.kind),
+                             named_choices(topology_kinds),
+                             "who is whose neighbour; `grapevine topology` shows each"));
   add_with(
       "rounds.topology", "topology = \"random_regular\" or \"base_k\"",
       [](const Config& c) {
         const TopologyKind kind = c.rounds.rule.topology.kind;
-        return makes_rounds(c) &&
-               (kind == TopologyKind::random_regular || kind == TopologyKind::base_k);
+        return mixes(c) && (kind == TopologyKind::random_regular || kind == TopologyKind::base_k);
       },
       rounds.whole("topology_degree", GV_FIELD(rounds.rule.topology.degree), {0, 4095},
                    "random_regular: neighbours of each peer, 0 = 4; base_k: partners in one round, "
@@ -471,13 +476,14 @@ void append_rounds(Settings& all) {
   add_with(
       "rounds.topology", "topology = \"moshpit\"",
       [](const Config& c) {
-        return makes_rounds(c) && c.rounds.rule.topology.kind == TopologyKind::moshpit;
+        return mixes(c) && c.rounds.rule.topology.kind == TopologyKind::moshpit;
       },
       rounds.whole("dimensions", GV_FIELD(rounds.rule.topology.dimensions), {1, 16},
                    "of the grid"));
-  add(rounds.flag("lazy", GV_FIELD(rounds.rule.topology.lazy),
-                  "keep half of one's own model in every round"));
-  add(rounds.choice<>("partners", GV_FIELD(rounds.rule.partners), named_choices(partner_kinds),
+  add_shared(rounds.flag("lazy", GV_FIELD(rounds.rule.topology.lazy),
+                         "keep half of one's own model in every round"));
+  add_shared(
+      rounds.choice<>("partners", GV_FIELD(rounds.rule.partners), named_choices(partner_kinds),
                       "who of the neighbours counts: all; one that each draws and hears, which "
                       "hears it, or both; or one by drawn pairs"));
   add(rounds.choice<>("kind", GV_FIELD(rounds.rule.kind), named_choices(mix_kinds),
@@ -485,37 +491,33 @@ void append_rounds(Settings& all) {
   add(rounds.choice<>("order", GV_FIELD(rounds.rule.order), named_choices(mix_orders),
                       "send what local steps come to, or send first and step meanwhile"));
   add(rounds.whole("period_steps", GV_FIELD(rounds.period), {1, 1e6}, "local steps of a round"));
-  add(rounds.number("gamma", GV_FIELD(rounds.rule.gamma), {0, 10, true},
-                    "how much of the way to the neighbours is gone"));
-  add(rounds.number("alpha", GV_FIELD(rounds.rule.alpha), {0, 1},
-                    "weight of each neighbour; 0 = as the topology says"));
-  add(rounds.choice<>("codec", GV_FIELD(rounds.rule.codec.kind), named_choices(lossy_kinds),
-                      "how numbers travel"));
+  add_shared(rounds.number("gamma", GV_FIELD(rounds.rule.gamma), {0, 10, true},
+                           "how much of the way to the neighbours is gone"));
+  add_shared(rounds.number("alpha", GV_FIELD(rounds.rule.alpha), {0, 1},
+                           "weight of each neighbour; 0 = as the topology says"));
+  add_shared(rounds.choice<>("codec", GV_FIELD(rounds.rule.codec.kind), named_choices(lossy_kinds),
+                             "how numbers travel"));
   add_with(
       "rounds.codec", "codec = \"top_k\" or \"random_k\"",
       [](const Config& c) {
         const LossyKind kind = c.rounds.rule.codec.kind;
-        return makes_rounds(c) && (kind == LossyKind::top_k || kind == LossyKind::random_k);
+        return mixes(c) && (kind == LossyKind::top_k || kind == LossyKind::random_k);
       },
       rounds.number("codec_fraction", GV_FIELD(rounds.rule.codec.fraction), {0, 1, true},
                     "the part of all numbers that travels"));
   add_with(
       "rounds.codec", "codec = \"qsgd\"",
-      [](const Config& c) {
-        return makes_rounds(c) && c.rounds.rule.codec.kind == LossyKind::qsgd;
-      },
+      [](const Config& c) { return mixes(c) && c.rounds.rule.codec.kind == LossyKind::qsgd; },
       rounds.whole("codec_levels", GV_FIELD(rounds.rule.codec.levels), {1, 127},
                    "sizes a number is rounded to, beside 0"));
   add(rounds.choice<>("memory", GV_FIELD(rounds.rule.memory), named_choices(mix_memories),
                       "what is kept of earlier messages, so that a codec may leave something out"));
-  add(rounds.choice<>("guard", GV_FIELD(rounds.rule.guard.kind), named_choices(guard_kinds),
-                      "what neighbours are believed"));
+  add_shared(rounds.choice<>("guard", GV_FIELD(rounds.rule.guard.kind), named_choices(guard_kinds),
+                             "what neighbours are believed"));
   const auto add_guarded = [&](Setting<Config> setting) {
     add_with(
         "rounds.guard", "a guard",
-        [](const Config& c) {
-          return makes_rounds(c) && c.rounds.rule.guard.kind != GuardKind::none;
-        },
+        [](const Config& c) { return mixes(c) && c.rounds.rule.guard.kind != GuardKind::none; },
         std::move(setting));
   };
   add_guarded(rounds.number("guard_radius", GV_FIELD(rounds.rule.guard.radius), {0, 1e9},
@@ -547,8 +549,8 @@ void append_rounds(Settings& all) {
                   "what is so many rounds old counts 1 / (1 + rounds)"));
   add(rounds.flag("weigh_by_samples", GV_FIELD(rounds.rule.weigh_by_samples),
                   "peers count by the samples of their shards; only push_sum can"));
-  add(rounds.whole("fragments", GV_FIELD(rounds.rule.fragments), {1, 4096},
-                   "a round is about one of so many pieces of the model"));
+  add_shared(rounds.whole("fragments", GV_FIELD(rounds.rule.fragments), {1, 4096},
+                          "a round is about one of so many pieces of the model"));
   add_with(
       "rounds.fragments", "fragments above 1",
       [](const Config& c) { return makes_rounds(c) && c.rounds.rule.fragments > 1; },
@@ -641,10 +643,9 @@ void append_pipeline(Settings& all) {
       "which replica of a stage takes which micro-batch: in turns, at random, or "
       "as many as its speed allows"));
   add(pipeline.choice<>("consensus", GV_FIELD(pipeline.mode.consensus),
-                        std::vector<std::pair<std::string, StageConsensus>>{
-                            {"ring", StageConsensus::ring}, {"gossip", StageConsensus::gossip}},
-                        "how replicas of a stage agree: by summing their gradients, or by "
-                        "averaging parameters in pairs"));
+                        named_choices(stage_consensuses),
+                        "how replicas of a stage agree: by summing their gradients, by averaging "
+                        "parameters in pairs, or by mixing them as [rounds] says"));
   const auto gossips = [](const Config& c) {
     return c.run.mode == ModeKind::pipeline && c.pipeline.mode.consensus == StageConsensus::gossip;
   };
@@ -652,9 +653,14 @@ void append_pipeline(Settings& all) {
   add_with("pipeline.consensus", gossips_words, gossips,
            pipeline.number("mix_alpha", GV_FIELD(pipeline.mode.mix_alpha), {0, 0.5, true},
                            "how far each of a pair goes towards the other; 0.5 = to the mean"));
-  add_with("pipeline.consensus", gossips_words, gossips,
-           pipeline.whole("mix_every", GV_FIELD(pipeline.mode.mix_every), {1, 1e6},
-                          "runs between two averagings"));
+  add_with(
+      "pipeline.consensus", "run.mode = \"pipeline\" and consensus = \"gossip\" or \"rounds\"",
+      [](const Config& c) {
+        return c.run.mode == ModeKind::pipeline &&
+               c.pipeline.mode.consensus != StageConsensus::ring;
+      },
+      pipeline.whole("mix_every", GV_FIELD(pipeline.mode.mix_every), {1, 1e6},
+                     "runs between two averagings"));
   add(pipeline.flag("recompute", GV_FIELD(pipeline.recompute),
                     "keep only what comes into a stage and compute the rest again: less memory, a "
                     "third more work"));

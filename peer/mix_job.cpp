@@ -2,7 +2,6 @@
 #include "peer/mix_job.hpp"
 
 namespace gv {
-namespace {
 
 std::vector<MixArrival> arrivals(const std::vector<MixParcel>& parcels) {
   std::vector<MixArrival> arrived;
@@ -11,8 +10,6 @@ std::vector<MixArrival> arrivals(const std::vector<MixParcel>& parcels) {
   }
   return arrived;
 }
-
-}  // namespace
 
 void MixRunner::begin(const MixJob& job, const Host& host) {
   if (job.place) mixer_.close_epoch(arrivals(job.left_over), job.unsent);

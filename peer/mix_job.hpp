@@ -34,6 +34,9 @@ struct MixOutbox {
   bool sound = true;  ///< Of finite values; else there are none.
 };
 
+/// As the mixer takes them; they have to outlive what is returned.
+std::vector<MixArrival> arrivals(const std::vector<MixParcel>& parcels);
+
 /// In the order of the fields. Where a rule sends first, a round may also come as two jobs, so that
 /// its messages can leave before its steps are made: the first without steps, the second with them
 /// and without an outbox.

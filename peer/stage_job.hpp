@@ -11,12 +11,20 @@
 #include "consensus/base/floats.hpp"
 #include "consensus/message.hpp"
 #include "consensus/pipeline/schedule.hpp"
+#include "peer/mix_job.hpp"
 
 namespace gv {
 
 using StageValues = std::shared_ptr<Floats>;
 
-/// One operation of a schedule, or the copying of a stage's parameters.
+/// What replicas of a stage are sent of it, made of its parameters as they are.
+struct StageMixing {
+  std::optional<MixPlace> place;  ///< The replica's among them from here on; `step` is of no use.
+  std::uint64_t round = 0;
+  std::shared_ptr<MixOutbox> outbox;  ///< Filled.
+};
+
+/// One operation of a schedule, or what is made of a stage's parameters for its other replicas.
 struct StageOrder {
   PipelineOperation what;
   std::size_t draw =
@@ -26,8 +34,9 @@ struct StageOrder {
   /// Gradients are added here, and the micro-batch's lane behind them; an update takes the
   /// gradients and leaves zeros, but keeps the lanes.
   StageValues sum;
-  std::size_t micro_batches = 0;   ///< Of an update: so many are in the sum.
-  bool copies_parameters = false;  ///< To `out`, instead of all that.
+  std::size_t micro_batches = 0;      ///< Of an update: so many are in the sum.
+  bool copies_parameters = false;     ///< To `out`, instead of all that.
+  std::optional<StageMixing> mixing;  ///< And this instead of all that.
 };
 
 /// Done in the place of a pass, by measurements whose stages cost time and nothing else.
@@ -41,6 +50,8 @@ struct StageEnd {
   StageValues mean;               ///< Of replicas' parameters; null: none.
   StageValues snapshot;           ///< Our own in it: x += force * (mean - snapshot).
   float force = 1;
+  std::optional<std::uint64_t> round;  ///< Then it mixes in this round
+  std::vector<MixParcel> arrived;      ///< with these.
 };
 
 /// What a stage becomes: another replica's state, or (null) what it is before the first step.

@@ -10,10 +10,21 @@
 
 namespace gv {
 
+void StageReplica::mix_by(const MixRule& rule, std::uint64_t run_seed) {
+  std::vector<std::size_t> sizes;
+  for (std::size_t stage = 0; stage < trainer_.stages(); ++stage) {
+    sizes.push_back(trainer_.layout(stage).size());
+  }
+  mixers_.emplace(rule, run_seed, sizes);
+}
+
 void StageReplica::end(const StageEnd& end) {
   const std::size_t size = trainer_.layout(end.stage).size();
   if (end.sum) {
     trainer_.update(end.stage, std::span<const float>(*end.sum).first(size), end.micro_batches);
+  }
+  if (end.round) {
+    trainer_.set(end.stage, mixers_->mixed(end, trainer_.parameters(end.stage)));
   }
   if (!end.mean) return;
   const auto mean = std::span<const float>(*end.mean).first(size);
@@ -36,6 +47,10 @@ Score StageReplica::carry_out(const StageOrder& order) {
   if (order.copies_parameters) {
     const auto rest = std::ranges::copy(trainer_.parameters(what.stage), order.out->begin()).out;
     std::ranges::copy(floats(order.sum).subspan(size), rest);
+    return {};
+  }
+  if (order.mixing) {
+    mixers_->send(what.stage, *order.mixing, trainer_.parameters(what.stage));
     return {};
   }
   const auto gradient = order.sum ? floats(order.sum).first(size) : std::span<float>();
@@ -93,7 +108,8 @@ JobDone StageReplica::run(Job job) {
     if (work.order) {
       done.score = carry_out(*work.order);
       const StageValues& sum = work.order->sum;
-      done.gradient_writable = !sum || is_finite(*sum);
+      const auto& mixing = work.order->mixing;
+      done.gradient_writable = mixing ? mixing->outbox->sound : !sum || is_finite(*sum);
     }
   }
   done.step = trainer_.step();

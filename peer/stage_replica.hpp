@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <variant>
 
 #include "consensus/message.hpp"
 #include "peer/replica.hpp"
+#include "peer/stage_mixers.hpp"
 #include "train/stage_trainer.hpp"
 
 namespace gv {
@@ -17,6 +19,9 @@ class StageReplica {
 
   /// If it is not empty, passes have no result from now on but that gradients count as computed.
   void set_stand_in(PassStandIn stand_in) { stand_in_ = std::move(stand_in); }
+
+  /// From here on jobs may have stages mix with their other replicas by this rule.
+  void mix_by(const MixRule& rule, std::uint64_t run_seed);
 
   /// Runs what the job asks of stages, but not the save.
   JobDone run(Job job);
@@ -34,6 +39,7 @@ class StageReplica {
   StageTrainer trainer_;
   PassStandIn stand_in_;
   Standing standing_;
+  std::optional<StageMixers> mixers_;
 };
 
 /// What a peer works with: the whole model, or stages of it.

@@ -273,6 +273,7 @@ Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::siz
   task.local = config.ring.local;
   if (lockstep) task.factor_rank = config.ring.factors.rank;
   if (config.run.mode == ModeKind::rounds) task.rule = config.rounds.rule;
+  if (mixes_stages(config)) task.rule = config.pipeline.mode.rule;
   if (config.run.mode == ModeKind::pipeline) cut(config, samples, task);
   task.trainer.seed = config.run.seed;
   task.trainer.peer = shard;
@@ -437,8 +438,10 @@ StartingPoint starting_point(const Task& task, const std::filesystem::path& chec
                              std::size_t shard, bool resume) {
   if (task.stages) {
     StageTrainer trainer(*task.stages, task.shard);
-    if (resume) return resumed_stages(std::move(trainer), checkpoints);
-    return {.replica = StageReplica(std::move(trainer))};
+    StartingPoint point = resume ? resumed_stages(std::move(trainer), checkpoints)
+                                 : StartingPoint{.replica = StageReplica(std::move(trainer))};
+    if (task.rule) std::get<StageReplica>(point.replica).mix_by(*task.rule, task.trainer.seed);
+    return point;
   }
   Replica replica = first_replica(task, shard);
   std::vector<Event> events;

@@ -66,6 +66,11 @@ template <class Real>
 std::optional<std::size_t> mix_message_bytes(const MixRule& rule, std::size_t elements,
                                              std::uint64_t round, std::span<const std::byte> begin);
 
+/// A bound for messages of any rule: two values for each element, and where each belongs.
+constexpr std::size_t mix_message_bytes_max(std::size_t elements) {
+  return 4096 + elements * 2 * (sizeof(float) + sizeof(std::uint32_t));
+}
+
 /// A message, taken apart.
 template <class Real>
 struct MixLetter {

@@ -1,12 +1,15 @@
 // How a swarm works as a pipeline.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
 #include <optional>
+#include <string_view>
 #include <vector>
 
+#include "consensus/mixing/mix_rule.hpp"
 #include "consensus/pipeline/router.hpp"
 #include "consensus/pipeline/schedule.hpp"
 #include "consensus/ring/agreement.hpp"
@@ -18,7 +21,12 @@ namespace gv {
 enum class StageConsensus : std::uint8_t {
   ring,    ///< Their gradients are summed in every run: all have the same bits.
   gossip,  ///< Each makes its own steps, and pairs of them average their parameters.
+  rounds,  ///< The same, and they mix by a rule.
 };
+
+std::string_view to_string(StageConsensus consensus);
+inline constexpr std::array stage_consensuses = {StageConsensus::ring, StageConsensus::gossip,
+                                                 StageConsensus::rounds};
 
 /// Bytes of what may come before it has begun here; more is a peer gone wrong.
 inline constexpr std::size_t pipeline_held_max = std::size_t{256} << 20;
@@ -38,6 +46,10 @@ struct StageState {
   StageValues values;
 };
 
+/// The choices of a rule that keep nothing between rounds, all others by their defaults: a run that
+/// is given up could not take back what was kept.
+MixRule in_runs(const MixRule& rule);
+
 struct PipelineOptions {
   PipelineKind kind = PipelineKind::one_f_one_b;
   RouterKind router = RouterKind::fixed;
@@ -47,7 +59,8 @@ struct PipelineOptions {
   std::size_t accumulate = 0;     ///< 2bw: of one replica between two updates.
   std::size_t ahead = 1;          ///< Transfers of so many passes' time are hidden.
   double mix_alpha = 0.5;         ///< gossip: the elastic coefficient of a pair.
-  std::uint64_t mix_every = 1;    ///< gossip: runs between two averagings.
+  MixRule rule;                   ///< rounds: one of in_runs().
+  std::uint64_t mix_every = 1;    ///< gossip, rounds: runs between two averagings.
   std::uint64_t copy_every = 8;   ///< Runs between two copies that neighbours keep; 0 = never.
   /// A resumed peer has these stages, which stand there.
   std::optional<Standing> resumed;

@@ -9,6 +9,8 @@
 
 #include "consensus/base/check.hpp"
 #include "consensus/base/rng.hpp"
+#include "consensus/mixing/mix_message.hpp"
+#include "peer/stage_mixers.hpp"
 
 namespace gv {
 namespace {
@@ -17,7 +19,15 @@ using Action = PipelineAction;
 
 constexpr std::uint64_t operations = std::uint64_t{1} << 24;
 
+// Sessions of transfers in an epoch: of results that are passed on, and by stage of sums and of
+// messages of mixing.
 std::uint64_t pass_key(std::uint64_t epoch_key) { return hash_combine(epoch_key, 0); }
+std::uint64_t group_key(std::uint64_t epoch_key, std::uint32_t stage) {
+  return hash_combine(hash_combine(epoch_key, 1), stage);
+}
+std::uint64_t mixing_key(std::uint64_t epoch_key, std::uint32_t stage) {
+  return hash_combine(hash_combine(epoch_key, 4), stage);
+}
 
 }  // namespace
 
@@ -54,24 +64,45 @@ void PipelineRun::enter(const Epoch& epoch) {
   }
   for (auto& carriers : replicas_) std::ranges::sort(carriers);
   std::ranges::sort(own_stages_);
+  if (options_.consensus != StageConsensus::rounds) return;
+  for (const std::uint32_t stage : own_stages_) {
+    if (replicas_[stage].size() > 1) enter_mixing(stage);
+  }
+}
+
+void PipelineRun::enter_mixing(std::uint32_t stage) {
+  const std::size_t size = options_.stages[stage].parameters;
+  std::vector<PeerId> order;
+  for (const std::uint32_t rank : replicas_[stage]) order.push_back(order_[rank]);
+  const auto own = static_cast<std::size_t>(std::ranges::find(order, self_) - order.begin());
+  const std::uint64_t key = mixing_key(key_, stage);
+  ParcelBox box(
+      [rule = options_.rule, size](std::uint64_t round, std::span<const std::byte> begin) {
+        return mix_message_bytes<float>(rule, size, round, begin);
+      },
+      mix_message_bytes_max(size));
+  box.enter(key);
+  mixing_.emplace(stage,
+                  Mixing{.order = order,
+                         .plan = {options_.rule, order.size(), stage_seed(run_seed_, stage)},
+                         .box = std::move(box),
+                         .place = MixPlace{.rank = own, .order = order, .key = key, .step = 0}});
 }
 
 void PipelineRun::leave() {
   begun_ = false;
   key_ = 0;
+  mixing_.clear();
   incoming_.clear();
   held_.take();
-}
-
-std::uint64_t PipelineRun::group_key(std::uint64_t epoch_key, std::uint32_t stage) {
-  return hash_combine(hash_combine(epoch_key, 1), stage);
 }
 
 bool PipelineRun::is_of(std::uint64_t epoch_key, std::uint64_t session) const {
   if (session == pass_key(epoch_key)) return true;
   const auto stages = std::views::iota(0U, static_cast<std::uint32_t>(options_.stages.size()));
-  return std::ranges::any_of(
-      stages, [&](std::uint32_t stage) { return session == group_key(epoch_key, stage); });
+  return std::ranges::any_of(stages, [&](std::uint32_t stage) {
+    return session == group_key(epoch_key, stage) || session == mixing_key(epoch_key, stage);
+  });
 }
 
 StageValues PipelineRun::blank(std::size_t size) {
@@ -108,6 +139,7 @@ Routes PipelineRun::routes_of(std::uint64_t operation) const {
 std::vector<std::uint32_t> PipelineRun::partners(std::uint32_t stage) const {
   std::vector<std::uint32_t> members = replicas_[stage];
   if (options_.consensus == StageConsensus::ring) return members;
+  if (options_.consensus == StageConsensus::rounds) return {static_cast<std::uint32_t>(rank_)};
   // Neighbours in an order drawn for this run: a random matching.
   Rng(run_seed_).fork("pairs").fork(operation_).fork(stage).shuffle(std::span(members));
   const auto own = std::ranges::find(members, rank_) - members.begin();
@@ -125,6 +157,9 @@ void PipelineRun::make_group(std::uint32_t stage) {
   Group group{.stage = stage, .members = {}, .sum = blank(whole), .parameters = {}, .reduce = {}};
   std::ranges::fill(*group.sum, 0.0F);
   for (const auto& route : routes_) group.own += route[stage] == rank_;
+  if (mixing_.contains(stage) && operation_ % options_.mix_every == 0) {
+    group.round = operation_ / options_.mix_every;
+  }
   for (const std::uint32_t member : partners(stage)) group.members.push_back(order_[member]);
   if (group.members.size() > 1) {
     const bool averages =
@@ -167,14 +202,24 @@ PipelineRun::Group& PipelineRun::group_of(std::uint32_t stage) {
 
 // ---- Orders ----
 
-/// Parameters that are to be averaged: at the begin, while everybody computes; or what a schedule
-/// of many updates came to, at its end.
+/// Of parameters that are to be averaged: at the begin, while everybody computes; or of what a
+/// schedule of many updates came to, at its end.
 std::optional<StageOrder> PipelineRun::copy_order() {
   const bool at_begin = is_synchronous(options_.kind);
   if (!at_begin && !is_list_done()) return std::nullopt;
   for (Group& group : groups_) {
-    if (!group.parameters || group.ordered) continue;
+    if ((!group.parameters && !group.round) || group.ordered) continue;
     group.ordered = true;
+    if (group.round) {
+      std::optional<MixPlace>& place = mixing_.at(group.stage).place;
+      return StageOrder{.what = {.stage = group.stage},
+                        .in = {},
+                        .out = {},
+                        .sum = {},
+                        .mixing = StageMixing{.place = std::exchange(place, std::nullopt),
+                                              .round = *group.round,
+                                              .outbox = std::make_shared<MixOutbox>()}};
+    }
     return StageOrder{.what = {.stage = group.stage},
                       .in = {},
                       .out = group.parameters,
@@ -250,7 +295,9 @@ void PipelineRun::done(const StageOrder& order, Effects& out) {
   if (!begun_) return;
   --computing_;
   ++progress_;
-  if (order.copies_parameters) {
+  if (order.mixing) {
+    send_round(order, out);
+  } else if (order.copies_parameters) {
     group_of(order.what.stage).copied = true;
   } else {
     const bool forward = order.what.action == Action::forward;
@@ -279,6 +326,41 @@ void PipelineRun::pass_on(const StageOrder& order, Effects& out) {
                            .payload = {order.out, bytes}});
 }
 
+void PipelineRun::send_round(const StageOrder& order, Effects& out) {
+  const std::uint32_t stage = order.what.stage;
+  group_of(stage).sent = true;
+  for (const MixMessage& message : order.mixing->outbox->messages) {
+    for (const std::size_t to : message.to) {
+      bytes_sent_ += message.bytes->size();
+      out.transfers.push_back({.to = mixing_.at(stage).order[to],
+                               .id = {self_, mixing_key(key_, stage), order.mixing->round},
+                               .payload = {message.bytes, *message.bytes}});
+    }
+  }
+}
+
+/// Everything has come that the round mixes.
+bool PipelineRun::is_heard(const Group& group) const {
+  const Mixing& mixing = mixing_.at(group.stage);
+  const auto own = std::ranges::find(mixing.order, self_) - mixing.order.begin();
+  const RoundTurn turn = mixing.plan.turn(static_cast<std::size_t>(own), *group.round);
+  return std::ranges::all_of(turn.in, [&](const Share& share) {
+    return mixing.box.has(mixing.order[share.from], *group.round);
+  });
+}
+
+std::vector<MixParcel> PipelineRun::take_round(const Group& group) {
+  Mixing& mixing = mixing_.at(group.stage);
+  std::vector<MixParcel> parcels;
+  for (ParcelBox::Parcel& parcel : mixing.box.take(*group.round)) {
+    const auto rank = std::ranges::find(mixing.order, parcel.from) - mixing.order.begin();
+    if (rank == std::ssize(mixing.order)) continue;
+    parcels.push_back({static_cast<std::size_t>(rank), parcel.round, std::move(parcel.bytes)});
+  }
+  mixing.box.close_before(*group.round + 1);
+  return parcels;
+}
+
 /// Gradients go into sums when all are there; parameters when they are copied.
 void PipelineRun::begin_sums(Effects& out) {
   const bool computed = is_list_done() && computing_ == 0;
@@ -292,8 +374,9 @@ void PipelineRun::begin_sums(Effects& out) {
 
 bool PipelineRun::is_complete() const {
   return begun_ && is_list_done() && computing_ == 0 &&
-         std::ranges::all_of(groups_, [](const Group& group) {
-           return !group.reduce || (group.offered && group.reduce->done());
+         std::ranges::all_of(groups_, [this](const Group& group) {
+           const bool is_summed = !group.reduce || (group.offered && group.reduce->done());
+           return is_summed && (!group.round || (group.sent && is_heard(group)));
          });
 }
 
@@ -342,6 +425,10 @@ std::vector<StageEnd> PipelineRun::finish() {
           options_.consensus == StageConsensus::ring ? options_.micro_batches : group.own;
       if (end.micro_batches == 0) end.sum = nullptr;
     }
+    if (group.round) {
+      end.round = group.round;
+      end.arrived = take_round(group);
+    }
     ends.push_back(std::move(end));
   }
   begun_ = false;
@@ -359,6 +446,12 @@ bool PipelineRun::is_from_neighbour(const PassName& name, PeerId from) const {
 bool PipelineRun::receive(PeerId from, const Block& block, Effects& out) {
   if (key_ == 0) return false;
   if (block.id.session == pass_key(key_)) return receive_pass(from, block);
+  for (auto& [stage, mixing] : mixing_) {
+    if (block.id.session != mixing_key(key_, stage)) continue;
+    if (!mixing.box.receive(from, block)) return false;
+    ++progress_;
+    return true;
+  }
   for (const std::uint32_t stage : own_stages_) {
     if (block.id.session != group_key(key_, stage)) continue;
     if (begun_) {

@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "consensus/effects.hpp"
+#include "consensus/mixing/round_plan.hpp"
 #include "consensus/ring/agreement.hpp"
 #include "consensus/ring/all_reduce.hpp"
 #include "peer/modes/held_blocks.hpp"
+#include "peer/modes/parcel_box.hpp"
 #include "peer/modes/pipeline_options.hpp"
 #include "peer/modes/vector_pool.hpp"
 #include "peer/stage_job.hpp"
@@ -95,18 +97,31 @@ class PipelineRun {
     StageValues sum;              ///< Gradients and lanes, ours.
     StageValues parameters;       ///< To be averaged, and lanes behind them; null: none.
     std::optional<AllReduce> reduce;
-    std::size_t buckets = 0;  ///< Of `reduce`.
-    std::size_t own = 0;      ///< Micro-batches that go through us.
-    bool ordered = false;     ///< To copy them to `parameters`,
-    bool copied = false;      ///< which has them.
-    bool offered = false;     ///< Ours is in the sum.
+    std::size_t buckets = 0;             ///< Of `reduce`.
+    std::size_t own = 0;                 ///< Micro-batches that go through us.
+    bool ordered = false;                ///< To copy them to `parameters`,
+    bool copied = false;                 ///< which has them.
+    bool offered = false;                ///< Ours is in the sum.
+    std::optional<std::uint64_t> round;  ///< Of mixing by a rule; none: not in this run.
+    bool sent = false;                   ///< Our messages of it.
   };
 
-  static std::uint64_t group_key(std::uint64_t epoch_key, std::uint32_t stage);
+  /// How one of our stages mixes by a rule in this epoch.
+  struct Mixing {
+    std::vector<PeerId> order;  ///< Its replicas, by their ranks among themselves.
+    RoundPlan plan;
+    ParcelBox box;
+    std::optional<MixPlace> place;  ///< Not told to the stage yet.
+  };
+
   Routes routes_of(std::uint64_t operation) const;
+  void enter_mixing(std::uint32_t stage);
   void make_group(std::uint32_t stage);
   std::vector<std::uint32_t> partners(std::uint32_t stage) const;
   void begin_sums(Effects& out);
+  void send_round(const StageOrder& order, Effects& out);
+  bool is_heard(const Group& group) const;
+  std::vector<MixParcel> take_round(const Group& group);
   void skip_updates();
   std::size_t gradients_since_update(std::uint32_t stage) const;
   bool receive_pass(PeerId from, const Block& block);
@@ -138,6 +153,7 @@ class PipelineRun {
   std::size_t position_ = 0;
   std::size_t drawn_ = 0;
   std::vector<Group> groups_;
+  std::map<std::uint32_t, Mixing> mixing_;  ///< By stage.
   std::map<PassName, Incoming> incoming_;
   HeldBlocks held_;                          ///< Pieces of sums of the next run.
   std::map<std::size_t, VectorPool> pools_;  ///< By size.

@@ -20,11 +20,6 @@ RingAgreement::Options agreement_options(const CourseOptions& course,
   return agreement;
 }
 
-/// A bound for messages of any rule: two values for each element, and where each belongs.
-std::size_t message_bytes_max(std::size_t elements) {
-  return 4096 + elements * 2 * (sizeof(float) + sizeof(std::uint32_t));
-}
-
 }  // namespace
 
 RoundsMode::RoundsMode(PeerId self, std::uint64_t session, const CourseOptions& course,
@@ -37,7 +32,7 @@ RoundsMode::RoundsMode(PeerId self, std::uint64_t session, const CourseOptions& 
           [this](std::uint64_t round, std::span<const std::byte> begin) {
             return mix_message_bytes<float>(options_.rule, course_.elements, round, begin);
           },
-          message_bytes_max(course.elements)) {
+          mix_message_bytes_max(course.elements)) {
   options_.ruling = {};
   if (options.ruling.number == 0) return;
   agreement_.set_ruling(options.ruling);

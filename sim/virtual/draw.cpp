@@ -341,6 +341,15 @@ DrawnWorld as_pipeline(DrawnWorld world) {
   make_idle_stages(pipeline, stages, scenario);
   scenario.step = std::max(scenario.step, from_seconds(0.02 * static_cast<double>(stages)));
   pipeline.ahead = rng.below(3);
+  Rng by_rule = Rng(world.seed).fork("stage rule");
+  if (pipeline.consensus == StageConsensus::gossip && by_rule.chance(0.5)) {
+    constexpr std::size_t replicas = 4;  // With others a topology that does not fit is replaced.
+    pipeline.consensus = StageConsensus::rounds;
+    do {
+      pipeline.rule = in_runs(draw_rule(by_rule));
+    } while (!problems_of(pipeline.rule, replicas).empty());
+    pipeline.mix_every = 1 + by_rule.below(3);
+  }
   return world;
 }
 
@@ -378,16 +387,19 @@ std::string_view name_of(const std::optional<ReduceAlgorithm>& algorithm) {
 namespace {
 
 /// What differs from the defaults, a line for each.
-std::string rounds_text(const RoundsOptions& rounds) {
+std::string rounds_text(const Node::Options& node) {
   Config config;
-  config.run.mode = ModeKind::rounds;
+  config.run.mode = node.mode;
+  config.pipeline.mode.consensus = node.pipeline.consensus;
   const Config defaults = config;
-  config.rounds = rounds;
+  config.rounds = node.rounds;
+  if (node.mode == ModeKind::pipeline) config.rounds.rule = node.pipeline.rule;
   std::string text;
   for (const Setting<Config>& setting : config_settings()) {
     if (setting.section != "rounds" || setting.show(config) == setting.show(defaults)) continue;
     if (setting.has_effect && !setting.has_effect(config)) continue;
-    const bool never = setting.key == "staleness" && rounds.rule.staleness == unbounded_staleness;
+    const bool never =
+        setting.key == "staleness" && config.rounds.rule.staleness == unbounded_staleness;
     text += fmt::format("{} = {}\n", setting.key, never ? "-1" : setting.show(config));
   }
   return text;
@@ -407,19 +419,22 @@ std::string to_toml(const DrawnWorld& world) {
       course.steps < endless_steps ? fmt::format("steps = {}\n", course.steps) : std::string(),
       world.learning_rate);
   if (mode == ModeKind::rounds) {
-    text += "[rounds]\n" + rounds_text(world.node.rounds);
+    text += "[rounds]\n" + rounds_text(world.node);
   } else if (mode == ModeKind::pipeline) {
     const PipelineOptions& pipeline = world.node.pipeline;
     text += fmt::format(
         "[pipeline]\nstages = {}\nschedule = \"{}\"\nmicro_batches = {}\nrouter = \"{}\"\n"
         "consensus = \"{}\"\ncopy_every = {}\n",
         pipeline.stages.size(), to_string(pipeline.kind), pipeline.micro_batches,
-        to_string(pipeline.router), pipeline.consensus == StageConsensus::ring ? "ring" : "gossip",
-        pipeline.copy_every);
+        to_string(pipeline.router), to_string(pipeline.consensus), pipeline.copy_every);
     if (pipeline.kind == PipelineKind::two_bw) {
       text += fmt::format("accumulate = {}\n", pipeline.accumulate);
     }
     if (can_go_ahead(pipeline.kind)) text += fmt::format("ahead = {}\n", pipeline.ahead);
+    if (pipeline.consensus == StageConsensus::rounds) {
+      text +=
+          fmt::format("mix_every = {}\n[rounds]\n{}", pipeline.mix_every, rounds_text(world.node));
+    }
   } else if (mode == ModeKind::ring) {
     const RingOptions& ring = world.node.ring;
     text += fmt::format("[ring]\nalgorithm = \"{}\"\nbucket_elements = {}\n",
@@ -494,13 +509,14 @@ MakeWorkload plain_workloads(const DrawnWorld& world) {
 
 MakeWorkload workloads(const DrawnWorld& world) {
   MakeWorkload make = plain_workloads(world);
-  if (world.node.mode != ModeKind::rounds) return make;
-  return
-      [make, rule = world.node.rounds.rule, seed = world.node.course.run_seed](std::size_t peer) {
-        std::unique_ptr<Workload> workload = make(peer);
-        workload->mix_by(rule, seed);
-        return workload;
-      };
+  const bool in_stages = world.node.mode == ModeKind::pipeline;
+  if (world.node.mode != ModeKind::rounds && !in_stages) return make;
+  const MixRule& rule = in_stages ? world.node.pipeline.rule : world.node.rounds.rule;
+  return [make, rule, seed = world.node.course.run_seed](std::size_t peer) {
+    std::unique_ptr<Workload> workload = make(peer);
+    workload->mix_by(rule, seed);
+    return workload;
+  };
 }
 
 }  // namespace gv

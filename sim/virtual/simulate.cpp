@@ -105,6 +105,8 @@ class Work {
     std::unique_ptr<Workload> workload = made(peer);
     if (config_.run.mode == ModeKind::rounds) {
       workload->mix_by(config_.rounds.rule, config_.run.seed);
+    } else if (mixes_stages(config_)) {
+      workload->mix_by(config_.pipeline.mode.rule, config_.run.seed);
     }
     if (config_.gossip.population.is_on()) {
       const Hyperparameters all{config_.train.schedule.learning_rate, 0};

@@ -12,6 +12,7 @@
 #include "consensus/base/fingerprint.hpp"
 #include "consensus/base/rng.hpp"
 #include "peer/hyperparameters.hpp"
+#include "peer/stage_mixers.hpp"
 
 namespace gv {
 namespace {
@@ -67,7 +68,9 @@ class StageWorkload : public Workload {
   std::uint64_t step() const override { return replica_.trainer().step(); }
   std::span<const float> parameters() const override { return parameters_; }
   const Canary& canary() const override { return canary_; }
-  void mix_by(const MixRule&, std::uint64_t) override {}  // Stages go by rules of their own.
+  void mix_by(const MixRule& rule, std::uint64_t run_seed) override {
+    replica_.mix_by(rule, run_seed);
+  }
   std::span<const float> stage(std::size_t stage) const override {
     const StageTrainer& trainer = replica_.trainer();
     return trainer.carries(stage) ? trainer.parameters(stage) : std::span<const float>();
@@ -119,7 +122,11 @@ class IdleStageWorkload : public Workload {
     return stages_.empty() ? std::span<const float>() : stages_.begin()->second;
   }
   const Canary& canary() const override { return canary_; }
-  void mix_by(const MixRule&, std::uint64_t) override {}  // Stages go by rules of their own.
+  void mix_by(const MixRule& rule, std::uint64_t run_seed) override {
+    std::vector<std::size_t> sizes;
+    for (const StageSize& size : sizes_) sizes.push_back(size.parameters);
+    mixers_.emplace(rule, run_seed, sizes);
+  }
   std::span<const float> stage(std::size_t stage) const override {
     const auto own = stages_.find(static_cast<std::uint32_t>(stage));
     return own == stages_.end() ? std::span<const float>() : own->second;
@@ -141,6 +148,7 @@ class IdleStageWorkload : public Workload {
       own[i] = end.snapshot ? own[i] + end.force * ((*end.mean)[i] - (*end.snapshot)[i])
                             : (*end.mean)[i];
     }
+    if (end.round) own = mixers_->mixed(end, own);
   }
 
   void carry_out(const StageOrder& order) {
@@ -149,6 +157,10 @@ class IdleStageWorkload : public Workload {
     if (order.copies_parameters) {
       const auto lanes = std::span<const float>(*order.sum).subspan(own.size());
       std::ranges::copy(lanes, std::ranges::copy(own, order.out->begin()).out);
+      return;
+    }
+    if (order.mixing) {
+      mixers_->send(order.what.stage, *order.mixing, own);
       return;
     }
     if (order.out) std::ranges::fill(*order.out, 0.0F);
@@ -168,6 +180,7 @@ class IdleStageWorkload : public Workload {
   using Stages = std::map<std::uint32_t, std::vector<float>>;
 
   std::vector<StageSize> sizes_;
+  std::optional<StageMixers> mixers_;
   Stages stages_;
   Stages before_run_;  ///< What a run that is given up goes back to.
   std::uint64_t step_ = 0;

@@ -198,6 +198,29 @@ TEST_CASE("a list of layers is read in order", "[unit]") {
   CHECK(config.model.layers[2].kind == LayerKind::dense);
 }
 
+TEST_CASE("stages mix by what of a rule keeps nothing from round to round", "[unit]") {
+  const std::string text =
+      "[run]\nmode = \"pipeline\"\npeers = 6\n[pipeline]\nstages = 2\nconsensus = \"rounds\"\n"
+      "[rounds]\n";
+  const ParsedConfig parsed = parse_config_text(
+      text + "topology = \"exponential\"\npartners = \"pairs\"\nalpha = 0.3\n", "a.toml");
+  REQUIRE(parsed.problems.empty());
+  const MixRule& rule = parsed.config.pipeline.mode.rule;
+  CHECK(rule.topology.kind == TopologyKind::exponential);
+  CHECK(rule.partners == Partners::pairs);
+  CHECK(rule.alpha == 0.3);
+  for (const std::string kept :
+       {"memory = \"reference\"", "correction = \"d2\"", "outer = \"slowmo\"",
+        "kind = \"push_sum\"", "staleness = 1", "period_steps = 2"}) {
+    const Problem problem = only_problem(text + kept + "\n");
+    INFO(to_string(problem));
+    CHECK(problem.reason == "has no effect here");
+  }
+  // Three replicas are no hypercube.
+  CHECK(only_problem(text + "topology = \"hypercube\"\n").place == "a.toml:8: rounds.topology");
+  CHECK(only_problem("[rounds]\ntopology = \"complete\"\n").reason == "has no effect here");
+}
+
 TEST_CASE("mistakes inside a layer name the layer", "[unit]") {
   const Problems problems = problems_of(
       "[model]\nkind = \"layers\"\n[[model.layers]]\nkind = \"dense\"\nunits = 10\nkernel = 3\n"

@@ -95,6 +95,20 @@ TEST_CASE("when one of a pipeline is killed the others carry its stage and go on
   none_refused(swarm, others);
 }
 
+TEST_CASE("replicas of a stage that mix by a rule go on when one of them is killed", "[process]") {
+  Swarm swarm(6, pipeline(100000000, 2,
+                          "consensus = \"rounds\"\n[rounds]\ntopology = \"complete\"\n"
+                          "codec = \"fp16\"\nguard = \"self_centred_clip\"\n"));
+  swarm.start_all();
+  REQUIRE(swarm.reach({0, 1, 2, 3, 4, 5}, 50));
+  swarm.kill(2);
+  REQUIRE(swarm.go_on({0, 1, 3, 4, 5}));
+  CHECK(carried(swarm, {0, 1, 3, 4, 5}) == std::set<std::size_t>{0, 1});
+  none_refused(swarm, {0, 1, 3, 4, 5});
+  swarm.start(2);
+  REQUIRE(swarm.go_on({0, 1, 2, 3, 4, 5}));
+}
+
 TEST_CASE("a stage whose only carrier is killed comes back from its neighbour's copy",
           "[process]") {
   const std::size_t victim = GENERATE(std::size_t{0}, std::size_t{1}, std::size_t{2});

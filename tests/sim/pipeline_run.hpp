@@ -27,6 +27,7 @@ struct PipelineTask {
   StageConsensus consensus = StageConsensus::ring;
   std::uint64_t steps = 20;
   std::uint64_t copy_every = 4;
+  MixRule rule = {};
 
   std::shared_ptr<const DataSet> shard() const {
     return std::make_shared<const DataSet>(
@@ -62,6 +63,7 @@ struct PipelineTask {
     pipeline.kind = kind;
     pipeline.router = router;
     pipeline.consensus = consensus;
+    pipeline.rule = rule;
     pipeline.micro_batches = micro_batches;
     pipeline.micro_batch = 4;
     if (kind == PipelineKind::two_bw) pipeline.accumulate = 3;
@@ -78,7 +80,11 @@ struct PipelineTask {
   }
 
   MakeWorkload workloads() const {
-    return [this](std::size_t peer) { return stage_workload(StageReplica(trainer(peer))); };
+    return [this, run_seed = options().node.course.run_seed](std::size_t peer) {
+      auto workload = stage_workload(StageReplica(trainer(peer)));
+      workload->mix_by(rule, run_seed);
+      return workload;
+    };
   }
 };
 
