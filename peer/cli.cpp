@@ -33,6 +33,7 @@
 #include "sim/algorithm_text.hpp"
 #include "sim/local/bench_allreduce.hpp"
 #include "sim/local/launch.hpp"
+#include "sim/local/whole_model.hpp"
 #include "sim/theory.hpp"
 #include "sim/topology_picture.hpp"
 #include "sim/topology_text.hpp"
@@ -634,6 +635,20 @@ int run_command_line(int argc, char** argv, const HostHooks& hooks) {
                        "Evaluate on this config's test data instead of the checkpoint's own");
   evaluate->footer("Example:\n  grapevine eval runs/run-001/mean.safetensors");
   evaluate->callback([&] { result = evaluate_command(evaluate_options); });
+
+  auto* merge = app.add_subcommand("merge", "Make one model of what several peers left");
+  MergeOptions merge_options;
+  merge
+      ->add_option("FOLDER", merge_options.folders,
+                   "The folders of peers, brought to this machine: the mean of their models or, of "
+                   "a pipeline, all stages, each as the mean of its replicas")
+      ->required();
+  merge->add_option("--out", merge_options.out, "The file to write; `grapevine eval` reads it")
+      ->capture_default_str();
+  merge->add_option("--config", merge_options.config,
+                    "The run's config, instead of the one stored in checkpoints");
+  merge->footer("Example:\n  grapevine merge alice bob carol --out model.safetensors");
+  merge->callback([&] { result = merge_command(merge_options); });
 
   auto* bench = app.add_subcommand("bench", "Measure this machine");
   bench->require_subcommand(1);

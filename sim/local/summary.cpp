@@ -13,9 +13,7 @@
 
 #include "peer/task.hpp"
 #include "sim/local/population_text.hpp"
-#include "sim/mean.hpp"
-#include "train/checkpoint/checkpoint.hpp"
-#include "train/checkpoint/safetensors.hpp"
+#include "sim/local/whole_model.hpp"
 
 namespace gv {
 namespace {
@@ -28,21 +26,13 @@ struct FinishedPeer {
   Ending ending;
   std::string by_fault;  ///< What a fault made its end; empty: its own doing.
   std::uint64_t untold_bytes = 0;
-  std::vector<float> parameters;             ///< Empty: no sound checkpoint.
-  std::map<std::size_t, Checkpoint> stages;  ///< Of a pipeline: what it carried at its end.
+  LastModel last;
   double accuracy = 0;
   double loss = 0;
   Json result = Json::object();  ///< Its result.json; empty if it was killed.
 
   bool is_clean() const { return ending.signal == 0 && ending.exit_code == 0; }
 };
-
-/// What to read of a pipeline's peers; empty in another mode.
-std::vector<Layout> layouts_of_stages(const Config& config, const TestSet& test) {
-  if (config.run.mode != ModeKind::pipeline) return {};
-  return stage_layouts(test.model, test.data->shape,
-                       stage_ends(config, test.model, test.data->shape));
-}
 
 FinishedPeer finish(const PeerOutcome& outcome, Model& model, const DataSet& test,
                     const std::vector<Layout>& stages) {
@@ -55,50 +45,12 @@ FinishedPeer finish(const PeerOutcome& outcome, Model& model, const DataSet& tes
     Json json = Json::parse(file, nullptr, false);
     if (json.is_object()) peer.result = std::move(json);
   }
-  const std::filesystem::path checkpoints = outcome.folder / "checkpoints";
-  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
-    const std::filesystem::path folder = stage_folder(checkpoints, stage);
-    if (!std::filesystem::exists(folder)) continue;
-    LoadedCheckpoint loaded = load_newest_checkpoint(folder, stages[stage]);
-    if (loaded.checkpoint) peer.stages.emplace(stage, *std::move(loaded.checkpoint));
-  }
-  if (!stages.empty()) return peer;
-  LoadedCheckpoint loaded = load_newest_checkpoint(checkpoints, model.layout());
-  if (!loaded.checkpoint) return peer;
-  peer.parameters = std::move(loaded.checkpoint->parameters);
-  const Score score = evaluate(model, peer.parameters, test);
+  peer.last = read_last_model(outcome.folder, model.layout(), stages);
+  if (peer.last.parameters.empty()) return peer;
+  const Score score = evaluate(model, peer.last.parameters, test);
   peer.accuracy = score.accuracy();
   peer.loss = score.mean_loss();
   return peer;
-}
-
-/// A whole model from what the peers of a pipeline carried: of each stage the mean of those that
-/// went furthest. `spread` becomes the distance of replicas from it.
-std::vector<float> assembled(const std::vector<FinishedPeer>& peers,
-                             const std::vector<Layout>& stages, double& spread) {
-  std::vector<float> model;
-  double squares = 0;
-  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
-    std::uint64_t newest = 0;
-    std::vector<std::span<const float>> replicas;
-    for (const FinishedPeer& peer : peers) {
-      const auto own = peer.stages.find(stage);
-      if (own == peer.stages.end()) continue;
-      const std::uint64_t step = own->second.optimizer.step;
-      if (step > newest || replicas.empty()) replicas.clear();
-      newest = std::max(newest, step);
-      if (step == newest) replicas.emplace_back(own->second.parameters);
-    }
-    if (replicas.empty()) {
-      fmt::print("no peer left a checkpoint of stage {}\n", stage);
-      return {};
-    }
-    const std::vector<float> mean = mean_of(replicas);
-    squares += std::pow(spread_of(replicas, mean), 2);
-    model.insert(model.end(), mean.begin(), mean.end());
-  }
-  spread = std::sqrt(squares);
-  return model;
 }
 
 std::uint64_t number(const Json& json, const char* group, const char* name) {
@@ -227,31 +179,22 @@ bool print_summary(const Config& config, const std::string& config_text,
   const FinishedPeer* worst = nullptr;
   for (const FinishedPeer& peer : peers) {
     totals.add(peer);
-    if (!peer.parameters.empty() && (worst == nullptr || peer.accuracy < worst->accuracy)) {
+    if (!peer.last.parameters.empty() && (worst == nullptr || peer.accuracy < worst->accuracy)) {
       worst = &peer;
     }
   }
   print_table(peers, mode);
-  std::vector<std::span<const float>> models;
-  for (const FinishedPeer& peer : peers) {
-    if (!peer.parameters.empty()) models.emplace_back(peer.parameters);
-  }
-  double spread = 0;
-  const std::vector<float> mean =
-      stages.empty() ? mean_of(models) : assembled(peers, stages, spread);
-  if (mean.empty()) {
-    fmt::print("no peer left a checkpoint that can be read\n");
+  std::vector<const LastModel*> models;
+  for (const FinishedPeer& peer : peers) models.push_back(&peer.last);
+  const WholeModel whole = whole_model(models, stages);
+  if (!whole.problem.empty()) {
+    fmt::print("{}\n", whole.problem);
     if (faults) print(*faults, lockstep);
     return false;
   }
-  const Score score = evaluate(model, mean, *test.data);
-  if (stages.empty()) spread = spread_of(models, mean);
-  std::vector<TensorView> tensors;
-  for (const TensorSlot& slot : model.layout().slots()) {
-    tensors.push_back({slot.name, slot.shape, std::span(mean).subspan(slot.offset, slot.size)});
-  }
-  const std::string problem =
-      write_safetensors(folder / "mean.safetensors", tensors, run_metadata(config, config_text));
+  const Score score = evaluate(model, whole.parameters, *test.data);
+  const std::string problem = write_model(folder / "mean.safetensors", model.layout(),
+                                          whole.parameters, run_metadata(config, config_text));
   if (!problem.empty()) fmt::print(stderr, "mean model not written: {}\n", problem);
 
   fmt::print("\nmean model   {:.2f} % accuracy on {} test samples, loss {:.4f}{}\n",
@@ -261,7 +204,7 @@ bool print_summary(const Config& config, const std::string& config_text,
     fmt::print("worst peer   {:.2f} % ({}), {:.2f} points below the mean model\n",
                100 * worst->accuracy, worst->name, 100 * (score.accuracy() - worst->accuracy));
   }
-  fmt::print("spread       {:.4g}\n", spread);
+  fmt::print("spread       {:.4g}\n", whole.spread);
   fmt::print("wall time    {:.1f} s\n", wall_s);
   // Both ends of an exchange count it.
   const std::uint64_t exchanges = totals.committed / 2;
@@ -282,7 +225,7 @@ bool print_summary(const Config& config, const std::string& config_text,
 
   Json summary{{"mean_accuracy", score.accuracy()},
                {"mean_loss", score.mean_loss()},
-               {"spread", spread},
+               {"spread", whole.spread},
                {"wall_s", wall_s},
                {"steps", totals.steps},
                {"samples", stages.empty() ? totals.steps * config.train.batch

@@ -82,6 +82,42 @@ TEST_CASE("a launched pipeline tells who carried what and evaluates the whole mo
   CHECK(std::stod(judged.substr(of + 9)) > 80);
 }
 
+TEST_CASE("stages from the folders of several peers become one model", "[process]") {
+  TemporaryFolder folder;
+  const auto file = [&](const std::string& name) { return (folder.path() / name).string(); };
+  std::ofstream(file("pipeline.toml")) << pipeline(100, 3);
+  std::string output;
+  CHECK(run_grapevine({"launch", "-n", "3", file("pipeline.toml"), "--folder", file("run")}, output)
+            .exit_code == 0);
+  std::vector<std::string> words = {"merge"};
+  for (const char* peer : {"run/peer-0", "run/peer-1", "run/peer-2"}) words.push_back(file(peer));
+  words.insert(words.end(), {"--out", file("whole.safetensors")});
+  std::string merged;
+  const Ending ending = run_grapevine(words, merged);
+  INFO(merged);
+  CHECK(ending.exit_code == 0);
+  for (const char* stage : {"stage 0 at step 100", "stage 1 at step 100", "stage 2 at step 100"}) {
+    CHECK_THAT(merged, Catch::Contains(stage));
+  }
+  // The same as launch makes at its end, byte for byte of what is evaluated.
+  std::string ours, theirs;
+  CHECK(run_grapevine({"eval", file("whole.safetensors")}, ours).exit_code == 0);
+  CHECK(run_grapevine({"eval", file("run/mean.safetensors")}, theirs).exit_code == 0);
+  CHECK(ours == theirs);
+  CHECK_THAT(merged, Catch::Contains(ours));
+
+  // A stage that nobody brought.
+  words.erase(words.begin() + 2);
+  words.back() = file("part.safetensors");
+  std::string refused;
+  CHECK(run_grapevine(words, refused).exit_code == 2);
+  CHECK_THAT(refused, Catch::Contains("no peer left a checkpoint of stage"));
+  CHECK_FALSE(std::filesystem::exists(file("part.safetensors")));
+  // A folder that is none of a peer.
+  CHECK(run_grapevine({"merge", file("nothing")}, refused).exit_code == 2);
+  CHECK_THAT(refused, Catch::Contains("no checkpoint below checkpoints/"));
+}
+
 TEST_CASE("when one of a pipeline is killed the others carry its stage and go on", "[process]") {
   const std::size_t victim = GENERATE(std::size_t{0}, std::size_t{1}, std::size_t{3});
   Swarm swarm(4, pipeline(100000000, 2));

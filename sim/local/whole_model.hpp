@@ -1,0 +1,58 @@
+// One model out of what several peers left on disk.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "peer/config.hpp"
+#include "peer/task.hpp"
+#include "train/checkpoint/checkpoint.hpp"
+
+namespace gv {
+
+/// The newest sound checkpoint of a peer: a whole model, or the stages that it carried.
+struct LastModel {
+  std::vector<float> parameters;             ///< Empty in a pipeline, or without a checkpoint.
+  std::map<std::size_t, Checkpoint> stages;  ///< Of a pipeline.
+  std::uint64_t step = 0;                    ///< Of the parameters.
+
+  bool is_there() const { return !parameters.empty() || !stages.empty(); }
+};
+
+/// What to read of a pipeline's peers; empty in another mode.
+std::vector<Layout> layouts_of_stages(const Config& config, const TestSet& test);
+
+/// `folder` is the peer's, which holds `checkpoints`.
+LastModel read_last_model(const std::filesystem::path& folder, const Layout& whole,
+                          const std::vector<Layout>& stages);
+
+/// The mean of all models there are; of a pipeline, of each stage the mean of those that went
+/// furthest.
+struct WholeModel {
+  std::vector<float> parameters;
+  double spread = 0;                 ///< sqrt of the mean squared distance from it.
+  std::vector<std::uint64_t> steps;  ///< Of each stage, those that it was made in.
+  std::string problem;               ///< Else there are no parameters.
+};
+WholeModel whole_model(std::span<const LastModel* const> peers, const std::vector<Layout>& stages);
+
+/// Returns why it could not be written, or an empty string.
+std::string write_model(const std::filesystem::path& file, const Layout& layout,
+                        std::span<const float> parameters,
+                        const std::map<std::string, std::string>& metadata);
+
+struct MergeOptions {
+  std::vector<std::string> folders;  ///< Of peers.
+  std::string config;                ///< Empty: the settings stored in a checkpoint.
+  std::string out = "model.safetensors";
+};
+
+/// Writes one model of those folders and says what is in it. Returns the exit code.
+int merge_command(const MergeOptions& options);
+
+}  // namespace gv
