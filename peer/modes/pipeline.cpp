@@ -342,9 +342,12 @@ void PipelineMode::receive_own(Time, PeerId from, const Message& message, const 
     states_.receive(from, *fetch, out);
   } else if (const auto* complete = std::get_if<Complete>(&message)) {
     if (epoch == nullptr || complete->ballot != epoch->id || !epoch->contains(from)) return;
-    if (complete->operation >= step() && complete->operation <= step() + 1) {
+    // Where we still stand is of no epoch while we have not become what this one begins with.
+    const bool stands_in_it = is_in_epoch() && !preparing_;
+    const std::uint64_t at = stands_in_it ? step() : epoch->standing.operation;
+    if (complete->operation >= at && complete->operation <= at + 1) {
       completed_[complete->operation].insert(from);
-    } else if (complete->operation < step() && !complete->again) {
+    } else if (complete->operation < at && !complete->again) {
       say_complete(complete->operation, from, true, out);
     }
   }
