@@ -611,6 +611,11 @@ int run_command_line(int argc, char** argv, const HostHooks& hooks) {
       ->required();
   plan->add_option("-n,--peers", plan_options.peers, "Number of peers; default: run.peers")
       ->check(CLI::Range(1, 256));
+  plan->add_option("--speeds", plan_options.speeds,
+                   "How fast each peer is, where this machine is 1, as in 1,1,0.5; default: all "
+                   "are like it")
+      ->delimiter(',')
+      ->check(CLI::Range(0.001, 1000.0));
   plan->add_option("--svg", plan_options.svg, "A file for a picture of the schedule");
   plan->add_option("--bandwidth", plan_options.bandwidth_mbit,
                    "Of every link, each way, in Mbit/s; default: sending takes no time")
@@ -623,6 +628,7 @@ int run_command_line(int argc, char** argv, const HostHooks& hooks) {
       ->check(CLI::Range(0.1, 600.0));
   plan->footer(
       "Example:\n  grapevine plan configs/fashion-pipeline.toml\n"
+      "  grapevine plan configs/fashion-pipeline.toml --speeds 1,1,0.5\n"
       "  grapevine plan configs/text-pipeline.toml -n 6 --bandwidth 100 --latency 5 --svg p.svg");
   plan->callback([&] { result = plan_command(plan_options); });
 

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <functional>
 #include <optional>
 #include <set>
 #include <utility>
@@ -24,8 +25,10 @@ namespace {
 
 /// A cut is recommended if the step gets shorter by more than this part of it.
 constexpr double worth_a_line = 0.15;
-/// The search for cuts of more peers than these takes longer than it is worth.
+/// The search for cuts of more peers than these takes longer than it is worth; of peers that are
+/// not alike also their order is searched.
 constexpr std::size_t searched_peers_max = 16;
+constexpr std::size_t ordered_peers_max = 8;
 
 int fail(const Problems& problems) {
   for (const Problem& problem : problems) fmt::print(stderr, "{}\n", to_string(problem));
@@ -54,6 +57,9 @@ struct Question {
 
   const PipelineOptions& mode() const { return config.pipeline.mode; }
   std::size_t peers() const { return config.run.peers; }
+  std::vector<double> speeds() const {
+    return options.speeds.empty() ? std::vector<double>(peers(), 1.0) : options.speeds;
+  }
   double seconds_per_byte() const {
     return options.bandwidth_mbit > 0 ? 8 / (1e6 * options.bandwidth_mbit) : 0;
   }
@@ -71,15 +77,24 @@ std::vector<double> work_shares(const StagesSpec& spec, SampleShape shape) {
   return shares;
 }
 
-/// As a swarm of equal peers does it before its first step.
+/// As a swarm ends up that knows how fast its peers are.
 void map_peers(const Question& question, Plan& plan) {
   std::vector<StageOffer> offers;
+  const std::vector<double> speeds = question.speeds();
+  const StagePlanOptions options{.mirrored = question.mode().kind == PipelineKind::chimera};
   for (std::size_t i = 0; i < question.peers(); ++i) {
-    offers.push_back({.peer = PeerId{i + 1}, .speed = 1, .claims = {{0, false, {}}}});
+    offers.push_back({.peer = PeerId{i + 1}, .speed = speeds[i], .claims = {{0, false, {}}}});
   }
   const std::vector<double> shares = work_shares(plan.spec, question.task.shard->shape);
-  const auto mapped =
-      plan_stages(offers, shares, {.mirrored = question.mode().kind == PipelineKind::chimera});
+  auto mapped = plan_stages(offers, shares, options);
+  // It makes one change in a ballot.
+  for (std::size_t ballot = 0; ballot < question.peers(); ++ballot) {
+    for (StageOffer& offer : offers) offer.claims = {{0, false, {}}};
+    for (const StageDuty& duty : mapped->duties) {
+      offers[static_cast<std::uint64_t>(duty.carrier) - 1].claims.push_back({duty.stage, true, {}});
+    }
+    mapped = plan_stages(offers, shares, options);
+  }
   plan.carriers.resize(plan.spec.ends.size());
   plan.stages_of.resize(question.peers());
   for (const StageDuty& duty : mapped->duties) {
@@ -95,7 +110,7 @@ Plan make_plan(const Question& question, std::vector<std::size_t> ends, double s
   Plan plan{.spec = *question.task.stages};
   plan.spec.ends = std::move(ends);
   map_peers(question, plan);
-  const std::vector<double> speeds(question.peers(), 1.0);
+  const std::vector<double> speeds = question.speeds();
   const Routes routes = make_routes(mode.kind, mode.router, plan.carriers, mode.micro_batches,
                                     speeds, Rng(question.config.run.seed).fork("routes").fork(0));
   plan.problems = problems(mode.kind, routes, question.peers(), mode.accumulate);
@@ -108,6 +123,7 @@ Plan make_plan(const Question& question, std::vector<std::size_t> ends, double s
     plan.costs.boundaries.push_back({.seconds = stage.forward_bytes * question.seconds_per_byte(),
                                      .latency_s = 1e-3 * question.options.latency_ms});
   }
+  plan.costs.speeds = speeds;
   plan.predicted = replay(plan.schedule, plan.costs);
   return plan;
 }
@@ -136,39 +152,48 @@ std::vector<LayerProfile> with_parameters(const std::vector<LayerProfile>& layer
 
 std::optional<std::vector<std::size_t>> cut_of(const Question& question,
                                                const std::vector<LayerProfile>& layers,
-                                               std::size_t peers) {
+                                               const std::vector<double>& speeds) {
   std::vector<LayerCost> costs;
   for (const LayerProfile& layer : layers) {
     costs.push_back({.forward_s = layer.forward_s,
                      .backward_s = layer.backward_input_s + layer.backward_weight_s,
                      .output_bytes = layer.output_bytes});
   }
-  PipelineSite site{.speeds = std::vector<double>(peers, 1.0)};
+  const std::size_t peers = speeds.size();
+  PipelineSite site{.speeds = speeds};
   if (question.seconds_per_byte() > 0) {
     site.seconds_per_byte.assign(peers, std::vector<double>(peers, question.seconds_per_byte()));
   }
-  const auto partition = partition_stages(costs, site,
-                                          {.stages = question.task.stages->ends.size(),
-                                           .kind = question.mode().kind,
-                                           .micro_batches = question.mode().micro_batches,
-                                           .recomputes = question.config.pipeline.recompute});
-  if (!partition) return std::nullopt;
-  return ends_of(*partition, layers);
+  const PartitionOptions options{.stages = question.task.stages->ends.size(),
+                                 .kind = question.mode().kind,
+                                 .micro_batches = question.mode().micro_batches,
+                                 .recomputes = question.config.pipeline.recompute};
+  const bool alike = std::ranges::count(speeds, speeds.front()) == std::ssize(speeds);
+  if (!alike && peers <= ordered_peers_max) {
+    const auto ordered = best_partition(costs, site, options);
+    return ordered ? std::optional(ends_of(ordered->partition, layers)) : std::nullopt;
+  }
+  const auto partition = partition_stages(costs, site, options);
+  return partition ? std::optional(ends_of(*partition, layers)) : std::nullopt;
 }
 
 bool is_sound(const Question& question, const std::vector<std::size_t>& cut) {
   return cut_problems(question.task.trainer.model, question.task.shard->shape, cut).empty();
 }
 
-/// Cuts with the quickest slowest stage by the profile: for one chain, and for all peers.
+/// Cuts with the quickest slowest stage by the profile: for one chain of the fastest peers, and for
+/// all of them.
 std::set<std::vector<std::size_t>> profiled_cuts(const Question& question,
                                                  const std::vector<LayerProfile>& layers) {
   const std::size_t stages = question.task.stages->ends.size();
   std::set<std::vector<std::size_t>> cuts;
   for (const std::size_t peers : {stages, question.peers()}) {
     if (peers < stages || (peers > stages && peers > searched_peers_max)) continue;
-    auto cut = cut_of(question, layers, peers);
-    if (cut && !is_sound(question, *cut)) cut = cut_of(question, with_parameters(layers), peers);
+    std::vector<double> speeds = question.speeds();
+    std::ranges::sort(speeds, std::greater<>());
+    speeds.resize(peers, 1.0);
+    auto cut = cut_of(question, layers, speeds);
+    if (cut && !is_sound(question, *cut)) cut = cut_of(question, with_parameters(layers), speeds);
     if (cut && is_sound(question, *cut)) cuts.insert(*cut);
   }
   return cuts;
@@ -196,6 +221,9 @@ void print_head(const Question& question) {
                                      : fmt::format("{} micro-batches", mode.micro_batches),
              plural(question.config.train.batch, "sample"));
   const PlanOptions& options = question.options;
+  if (!options.speeds.empty()) {
+    fmt::print("Peers: as fast as this machine by {}.\n", fmt::join(options.speeds, ", "));
+  }
   if (options.bandwidth_mbit > 0) {
     fmt::print("Links: {:g} Mbit/s each way, {:g} ms.\n", options.bandwidth_mbit,
                options.latency_ms);
@@ -228,7 +256,9 @@ double slowest_stage(const Plan& plan) {
     const StageCost& cost = plan.stages[s].cost;
     const double seconds =
         cost.seconds(PipelineAction::forward) + cost.seconds(PipelineAction::backward);
-    slowest = std::max(slowest, seconds / static_cast<double>(plan.carriers[s].size()));
+    double speed = 0;
+    for (const std::uint32_t peer : plan.carriers[s]) speed += plan.costs.speeds[peer];
+    slowest = std::max(slowest, seconds / speed);
   }
   return slowest;
 }
@@ -415,7 +445,12 @@ int plan_command(const PlanOptions& options) {
     return fail({{options.config + ": run.mode", "only a pipeline has stages to plan",
                   "write mode = \"pipeline\" below [run], or name another config"}});
   }
-  if (options.peers > 0) config.run.peers = options.peers;
+  const std::size_t speeds = options.speeds.size();
+  if (speeds > 0 && options.peers > 0 && speeds != options.peers) {
+    return fail({{"--speeds", fmt::format("{} of them for {} peers", speeds, options.peers),
+                  "give one for each peer, or leave --peers out"}});
+  }
+  if (options.peers + speeds > 0) config.run.peers = std::max(options.peers, speeds);
   const Task task = load_task(config, 0);
   if (!task.problems.empty()) return fail(task.problems);
   const Question question{options, config, task};

@@ -369,7 +369,8 @@ MeasuredSteps measure_steps(const StagesSpec& spec, const std::shared_ptr<const 
   repeat(seconds, [&](bool counts) {
     Passes passes;
     for (const auto& [begin, w, i] : order) {
-      taken[w][i] = workers[w].carry_out(schedule.workers[w][i], passes);
+      const double speed = costs.speeds.empty() ? 1 : costs.speeds[w];
+      taken[w][i] = workers[w].carry_out(schedule.workers[w][i], passes) / speed;
     }
     for (Worker& worker : workers) worker.end_step();
     if (counts) steps.push_back(replay(schedule, costs, taken));

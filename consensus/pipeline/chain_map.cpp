@@ -1,4 +1,4 @@
-// Keeping what is there, filling gaps, placing newcomers, and at most one move for balance.
+// Keeping what is there, filling gaps, placing newcomers, and at most one change for balance.
 #include "consensus/pipeline/chain_map.hpp"
 
 #include <algorithm>
@@ -156,13 +156,49 @@ class Mapping {
     }
   }
 
+  /// Of the pairs that carry one stage each, one of them the slowest, those whose exchange of the
+  /// two leaves the smallest load; none if there are no such pairs.
+  std::optional<std::pair<std::size_t, std::size_t>> best_exchange(std::uint32_t slowest) {
+    std::optional<std::pair<std::size_t, std::size_t>> best;
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t i = 0; i < stages_of_.size(); ++i) {
+      if (stages_of_[i].size() != 1 || !carries(i, slowest)) continue;
+      for (std::size_t j = 0; j < stages_of_.size(); ++j) {
+        if (stages_of_[j].size() != 1 || carries(j, slowest)) continue;
+        std::swap(stages_of_[i], stages_of_[j]);
+        const double load = slowest_load();
+        std::swap(stages_of_[i], stages_of_[j]);
+        if (load >= least) continue;
+        best = {i, j};
+        least = load;
+      }
+    }
+    return best;
+  }
+
+  /// One goes over to the slowest stage or, if that is worth more, two exchange theirs.
   void balance() {
     const std::uint32_t slowest = slowest_stage();
-    const double before = slowest_load();
-    const auto mover = best_move(slowest);
-    if (!mover) return;
-    const std::uint32_t own = std::exchange(stages_of_[*mover].front(), slowest);
-    if (before - slowest_load() <= worth_changing * before) stages_of_[*mover].front() = own;
+    const double enough = (1 - worth_changing) * slowest_load();
+    const auto before = stages_of_;
+    auto best = before;
+    double least = enough;
+    const auto consider = [&] {
+      if (const double load = slowest_load(); load < least) {
+        best = stages_of_;
+        least = load;
+      }
+      stages_of_ = before;
+    };
+    if (const auto mover = best_move(slowest)) {
+      stages_of_[*mover].front() = slowest;
+      consider();
+    }
+    if (const auto pair = best_exchange(slowest)) {
+      std::swap(stages_of_[pair->first], stages_of_[pair->second]);
+      consider();
+    }
+    stages_of_ = std::move(best);
   }
 
   std::span<const StageCarrier> carriers_;

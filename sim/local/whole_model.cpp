@@ -164,8 +164,8 @@ int merge_command(const MergeOptions& options) {
                *last);
   }
   const Score score = evaluate(model, whole.parameters, *test.data);
-  const std::string problem = write_model(options.out, model.layout(), whole.parameters,
-                                          run_metadata(config, found.text));
+  const std::string problem =
+      write_model(options.out, model.layout(), whole.parameters, run_metadata(config, found.text));
   if (!problem.empty()) {
     return fail({{options.out, problem, "name a file in a folder that can be written to"}});
   }

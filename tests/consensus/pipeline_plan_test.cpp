@@ -310,6 +310,23 @@ TEST_CASE("a small difference of speeds moves nobody and a large one moves one p
   CHECK(map_stages(carriers, seconds) == Map{{1}, {0}, {0}, {1}, {1}, {1}});
 }
 
+TEST_CASE("two that carry a stage alone exchange them if that is worth it") {
+  const std::vector<double> seconds = {1, 4, 2};
+  auto carriers = peers_of_speeds({1, 1, 1});
+  give(carriers, {{0}, {1}, {2}});
+  CHECK(map_stages(carriers, seconds) == Map{{0}, {1}, {2}});
+  // The slow one goes to the quickest stage, and whoever was there takes over.
+  carriers[1].speed = 0.4;
+  CHECK(map_stages(carriers, seconds) == Map{{1}, {0}, {2}});
+  // By less than 15 %: stage 1 takes 4 / 0.9, or 4.
+  carriers[1].speed = 0.9;
+  CHECK(map_stages(carriers, seconds) == Map{{0}, {1}, {2}});
+  // Of a move and an exchange whatever leaves less: four at the slowest stage, or the fast one.
+  carriers = peers_of_speeds({1, 1, 8, 1});
+  give(carriers, {{0}, {1}, {2}, {2}});
+  CHECK(map_stages(carriers, seconds) == Map{{0}, {2}, {1}, {2}});
+}
+
 TEST_CASE("a stage that nobody has left goes to who can be spared") {
   const std::vector<double> seconds = {1, 1, 1};
   auto carriers = peers_of_speeds({1, 1, 1, 1});

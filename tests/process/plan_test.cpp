@@ -113,6 +113,29 @@ TEST_CASE("links that cost something make a predicted step longer", "[process]")
   CHECK(step_ms({"--latency", "50"}) > 200);
 }
 
+TEST_CASE("a slow peer is planned for", "[process]") {
+  std::string config = config_text("pipeline", "[pipeline]\nends = [4, 9]\nmicro_batches = 8\n");
+  const std::string hidden = "hidden = [32, 16]";
+  config.replace(config.find(hidden), hidden.size(), "hidden = [256, 256, 256, 256]");
+  const auto step_ms = [&](const std::string& speeds) {
+    const Planned planned = plan(config, {"--speeds", speeds});
+    INFO(planned.output);
+    CHECK(planned.exit_code == 0);
+    const std::string line = line_with(planned.output, "predicted");
+    return line.empty() ? 0 : std::stod(line.substr(sizeof "predicted" - 1));
+  };
+  // The slower peer gets the smaller stage of the cut, and still holds the other up.
+  CHECK(step_ms("1,0.02") > 5 * step_ms("1,1"));
+  // What is proposed leaves it nearly nothing: a last layer of ten units.
+  const Planned planned = plan(config, {"--speeds", "1,0.02"});
+  INFO(planned.output);
+  CHECK(has(planned.output, "Peers: as fast as this machine by 1, 0.02."));
+  CHECK(has(line_with(planned.output, "best other measured"), "ends = [8, 9]"));
+  const Planned refused = plan(config, {"--speeds", "1,0.5", "--peers", "3"});
+  CHECK(refused.exit_code == 2);
+  CHECK(has(refused.output, "--speeds: 2 of them for 3 peers; give one for each peer"));
+}
+
 TEST_CASE("every schedule can be planned", "[process]") {
   for (const std::string kind : {"gpipe", "zero-bubble", "chimera", "pipedream", "2bw"}) {
     const Planned planned = plan(

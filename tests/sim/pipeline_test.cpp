@@ -316,6 +316,27 @@ TEST_CASE("one who joins late takes a stage and all go on", "[sim]") {
   CHECK(record.stages[0].size() + record.stages[1].size() == 3);
 }
 
+TEST_CASE("in a chain of one peer each the slow one ends with the smallest stage", "[sim]") {
+  for (PeerNumber slow = 0; slow < 3; ++slow) {
+    const PipelineTask task{.peers = 3, .stages = 3, .steps = 10000};
+    Simulator::Options options = task.options();
+    options.node.pipeline.stage_seconds = {0.15, 0.55, 0.3};
+    options.scenario.speeds = {{.peers = just(slow), .factor = 0.3}};
+    Simulator world(options, task.workloads());
+    PipelineInvariants invariants;
+    StageRecord record(task, task.steps);
+    world.watch(invariants);
+    world.watch(record);
+    world.run(Time(20s));
+    INFO("peer-" << slow << "\n"
+                 << record.story << (invariants.violation() ? invariants.violation()->what : ""));
+    CHECK_FALSE(invariants.violation());
+    REQUIRE(record.newest > 100);
+    CHECK(world.peer(slow).node->pipeline()->stages() == std::set<std::uint32_t>{0});
+    CHECK(record.events["went_back"] == 0);
+  }
+}
+
 TEST_CASE("pipelines in drawn worlds count every micro-batch once and go on after the heal",
           "[sim]") {
   std::uint64_t operations = 0;
