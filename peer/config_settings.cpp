@@ -24,18 +24,22 @@ bool is_transformer(const Config& c) { return c.model.kind == ModelKind::transfo
 
 bool has_momentum(const Config& c) {
   const OptimizerKind kind = c.train.optimizer.kind;
-  return kind == OptimizerKind::momentum || kind == OptimizerKind::nesterov;
+  return kind == OptimizerKind::momentum || kind == OptimizerKind::nesterov ||
+         kind == OptimizerKind::lars;
 }
+
+bool is_lars(const Config& c) { return c.train.optimizer.kind == OptimizerKind::lars; }
 
 bool is_adam(const Config& c) {
   const OptimizerKind kind = c.train.optimizer.kind;
-  return kind == OptimizerKind::adam || kind == OptimizerKind::adamw;
+  return kind == OptimizerKind::adam || kind == OptimizerKind::adamw || kind == OptimizerKind::lamb;
 }
 
 bool is_rmsprop(const Config& c) { return c.train.optimizer.kind == OptimizerKind::rmsprop; }
 
 bool is_adaptive(const Config& c) {
-  return is_adam(c) || is_rmsprop(c) || c.train.optimizer.kind == OptimizerKind::adagrad;
+  return is_adam(c) || is_rmsprop(c) || is_lars(c) ||
+         c.train.optimizer.kind == OptimizerKind::adagrad;
 }
 
 bool is_stepped(const Config& c) { return c.train.schedule.kind == ScheduleKind::step; }
@@ -242,30 +246,38 @@ void append_train(Settings& all) {
                                                          {"adagrad", OptimizerKind::adagrad},
                                                          {"rmsprop", OptimizerKind::rmsprop},
                                                          {"adam", OptimizerKind::adam},
-                                                         {"adamw", OptimizerKind::adamw}},
+                                                         {"adamw", OptimizerKind::adamw},
+                                                         {"lars", OptimizerKind::lars},
+                                                         {"lamb", OptimizerKind::lamb}},
       "how gradients become steps; its state stays with the peer"));
   const auto of_optimizer = [&all](std::string_view in_words, bool (*has_effect)(const Config&),
                                    Setting<Config> setting) {
     all.push_back(only_with("train.optimizer", in_words, has_effect, std::move(setting)));
   };
   constexpr settings::Range below_one{0, 0.999999};
-  of_optimizer("optimizer = \"momentum\" or \"nesterov\"", has_momentum,
+  of_optimizer("optimizer = \"momentum\", \"nesterov\" or \"lars\"", has_momentum,
                train.number("momentum", GV_FIELD(train.optimizer.momentum), below_one,
                             "share of the last step's velocity that is kept"));
   of_optimizer("optimizer = \"rmsprop\"", is_rmsprop,
                train.number("decay", GV_FIELD(train.optimizer.decay), below_one,
                             "share of the mean square that is kept"));
-  of_optimizer("optimizer = \"adam\" or \"adamw\"", is_adam,
+  of_optimizer("optimizer = \"adam\", \"adamw\" or \"lamb\"", is_adam,
                train.number("beta1", GV_FIELD(train.optimizer.beta1), below_one,
                             "share of the mean gradient that is kept"));
-  of_optimizer("optimizer = \"adam\" or \"adamw\"", is_adam,
+  of_optimizer("optimizer = \"adam\", \"adamw\" or \"lamb\"", is_adam,
                train.number("beta2", GV_FIELD(train.optimizer.beta2), below_one,
                             "share of the mean square that is kept"));
-  of_optimizer("optimizer = \"adagrad\", \"rmsprop\", \"adam\" or \"adamw\"", is_adaptive,
+  of_optimizer("optimizer = \"adagrad\", \"rmsprop\", \"adam\", \"adamw\", \"lars\" or \"lamb\"",
+               is_adaptive,
                train.number("epsilon", GV_FIELD(train.optimizer.epsilon), {0, 1, true},
-                            "added to the root of the mean square"));
-  all.push_back(train.number("weight_decay", GV_FIELD(train.optimizer.weight_decay), {0, 1},
-                             "pull of the weights towards zero; decoupled for adamw only"));
+                            "added to the root of the mean square; of lars to a gradient's "
+                            "length"));
+  of_optimizer("optimizer = \"lars\"", is_lars,
+               train.number("trust", GV_FIELD(train.optimizer.trust), {0, 1, true},
+                            "a tensor's step over its own length, at a learning rate of 1"));
+  all.push_back(
+      train.number("weight_decay", GV_FIELD(train.optimizer.weight_decay), {0, 1},
+                   "pull of the weights towards zero; decoupled for adamw and lamb only"));
 }
 
 void append_schedule(Settings& all) {

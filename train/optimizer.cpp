@@ -2,7 +2,9 @@
 #include "train/optimizer.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <numeric>
 
 #include "consensus/base/check.hpp"
 #include "consensus/base/wide.hpp"
@@ -11,6 +13,9 @@ namespace gv {
 namespace {
 
 using Size = std::size_t;
+
+/// lamb: no tensor counts as longer.
+constexpr double longest_weight = 10;
 
 GV_WIDE void sgd(float* __restrict x, const float* __restrict g, Size n, float rate, float decay) {
   for (Size i = 0; i < n; ++i) x[i] -= rate * (g[i] + decay * x[i]);
@@ -53,10 +58,10 @@ GV_WIDE void rmsprop(float* __restrict x, const float* __restrict g, float* __re
 
 struct Moments {
   float beta1, beta2, epsilon;
-  float rate;     ///< Learning rate over the first moment's bias correction.
+  float rate;     ///< Learning rate (of lamb 1) over the first moment's bias correction.
   float unbias;   ///< One over the square root of the second moment's.
   float coupled;  ///< Weight decay added to the gradient.
-  float shrink;   ///< Factor on the parameter: decoupled weight decay.
+  float shrink;   ///< Factor on the parameter: decoupled weight decay; of lamb the decay.
 };
 
 GV_WIDE void adam(float* __restrict x, const float* __restrict g, float* __restrict m,
@@ -69,14 +74,62 @@ GV_WIDE void adam(float* __restrict x, const float* __restrict g, float* __restr
   }
 }
 
+/// Sums of squares in lanes of a fixed number: the same bits whatever a machine's vectors are.
+constexpr Size lanes = 16;
+using Lanes = std::array<double, lanes>;
+
+double total(const Lanes& sums) { return std::accumulate(sums.begin(), sums.end(), 0.0); }
+
+GV_WIDE void add_squares(const float* __restrict x, Size n, double* __restrict sums) {
+  const Size whole = n / lanes * lanes;
+  for (Size i = 0; i < whole; i += lanes) {
+    for (Size k = 0; k < lanes; ++k) {
+      const auto value = static_cast<double>(x[i + k]);
+      sums[k] += value * value;
+    }
+  }
+  for (Size i = whole; i < n; ++i) {
+    const auto value = static_cast<double>(x[i]);
+    sums[i - whole] += value * value;
+  }
+}
+
+double length(const float* x, Size n) {
+  Lanes sums{};
+  add_squares(x, n, sums.data());
+  return std::sqrt(total(sums));
+}
+
+GV_WIDE void lars(float* __restrict x, const float* __restrict g, float* __restrict v, Size n,
+                  float rate, float decay, float mu, float local) {
+  for (Size i = 0; i < n; ++i) {
+    v[i] = mu * v[i] + local * (g[i] + decay * x[i]);
+    x[i] -= rate * v[i];
+  }
+}
+
+/// Brings the moments up to date, and writes Adam's direction with the decay.
+GV_WIDE void lamb_direction(const float* __restrict x, const float* __restrict g,
+                            float* __restrict m, float* __restrict s, float* __restrict out, Size n,
+                            Moments c) {
+  for (Size i = 0; i < n; ++i) {
+    m[i] = c.beta1 * m[i] + (1 - c.beta1) * g[i];
+    s[i] = c.beta2 * s[i] + (1 - c.beta2) * g[i] * g[i];
+    out[i] = c.rate * m[i] / (std::sqrt(s[i]) * c.unbias + c.epsilon) + c.shrink * x[i];
+  }
+}
+
+bool has_moments(OptimizerKind kind) {
+  return kind == OptimizerKind::adam || kind == OptimizerKind::adamw || kind == OptimizerKind::lamb;
+}
+
 bool has_first(OptimizerKind kind) {
   return kind == OptimizerKind::momentum || kind == OptimizerKind::nesterov ||
-         kind == OptimizerKind::adam || kind == OptimizerKind::adamw;
+         kind == OptimizerKind::lars || has_moments(kind);
 }
 
 bool has_second(OptimizerKind kind) {
-  return kind == OptimizerKind::adagrad || kind == OptimizerKind::rmsprop ||
-         kind == OptimizerKind::adam || kind == OptimizerKind::adamw;
+  return kind == OptimizerKind::adagrad || kind == OptimizerKind::rmsprop || has_moments(kind);
 }
 
 }  // namespace
@@ -86,13 +139,57 @@ std::size_t optimizer_vectors(const OptimizerSpec& spec) {
 }
 
 bool has_momentum(const OptimizerSpec& spec) {
-  return spec.kind == OptimizerKind::momentum || spec.kind == OptimizerKind::nesterov;
+  return spec.kind == OptimizerKind::momentum || spec.kind == OptimizerKind::nesterov ||
+         spec.kind == OptimizerKind::lars;
+}
+
+Optimizer::Optimizer(OptimizerSpec spec, const Layout& layout) : Optimizer(spec, layout.size()) {
+  parts_.clear();
+  for (const TensorSlot& slot : layout.slots()) {
+    parts_.push_back({slot.offset, slot.size, slot.shape.size() > 1});
+  }
 }
 
 Optimizer::Optimizer(OptimizerSpec spec, std::size_t parameters)
     : spec_(spec),
+      parts_{{.begin = 0, .size = parameters}},
       first_(has_first(spec.kind) ? parameters : 0),
       second_(has_second(spec.kind) ? parameters : 0) {}
+
+void Optimizer::step_by_tensor(std::span<float> parameters, std::span<const float> gradient,
+                               double learning_rate) {
+  const auto t = static_cast<double>(updates_);
+  std::vector<float> direction;
+  for (const Part& part : parts_) {
+    float* x = parameters.subspan(part.begin, part.size).data();
+    const float* g = gradient.subspan(part.begin, part.size).data();
+    float* first = std::span(first_).subspan(part.begin, part.size).data();
+    const Size n = part.size;
+    const double decay = part.adapts ? spec_.weight_decay : 0;
+    const double weight = part.adapts ? length(x, n) : 0;
+    if (spec_.kind == OptimizerKind::lars) {
+      const double slope = weight > 0 ? length(g, n) : 0;
+      const double local =
+          slope > 0 ? spec_.trust * weight / (slope + decay * weight + spec_.epsilon) : 1;
+      lars(x, g, first, n, static_cast<float>(learning_rate), static_cast<float>(decay),
+           static_cast<float>(spec_.momentum), static_cast<float>(local));
+      continue;
+    }
+    direction.resize(n);
+    lamb_direction(x, g, first, std::span(second_).subspan(part.begin, n).data(), direction.data(),
+                   n,
+                   {.beta1 = static_cast<float>(spec_.beta1),
+                    .beta2 = static_cast<float>(spec_.beta2),
+                    .epsilon = static_cast<float>(spec_.epsilon),
+                    .rate = static_cast<float>(1 / (1 - std::pow(spec_.beta1, t))),
+                    .unbias = static_cast<float>(1 / std::sqrt(1 - std::pow(spec_.beta2, t))),
+                    .coupled = 0,
+                    .shrink = static_cast<float>(decay)});
+    const double way = weight > 0 ? length(direction.data(), n) : 0;
+    const double ratio = way > 0 ? std::min(weight, longest_weight) / way : 1;
+    sgd(x, direction.data(), n, static_cast<float>(learning_rate * ratio), 0);
+  }
+}
 
 void Optimizer::step(std::span<float> parameters, std::span<const float> gradient,
                      double learning_rate) {
@@ -120,6 +217,10 @@ void Optimizer::step(std::span<float> parameters, std::span<const float> gradien
       break;
     case OptimizerKind::rmsprop:
       rmsprop(x, g, second_.data(), n, rate, decay, static_cast<float>(spec_.decay), epsilon);
+      break;
+    case OptimizerKind::lars:
+    case OptimizerKind::lamb:
+      step_by_tensor(parameters, gradient, learning_rate);
       break;
     case OptimizerKind::adam:
     case OptimizerKind::adamw: {

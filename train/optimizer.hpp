@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "train/layout.hpp"
 #include "train/spec.hpp"
 
 namespace gv {
@@ -19,7 +20,7 @@ std::size_t optimizer_vectors(const OptimizerSpec& spec);
 bool has_momentum(const OptimizerSpec& spec);
 
 /// One optimiser over one flat vector. With g the gradient (plus weight_decay * x, except for
-/// adamw):
+/// adamw and lamb):
 ///
 ///   sgd       x -= lr g
 ///   momentum  v = mu v + g;  x -= lr v                (Polyak 1964, in gradient units)
@@ -29,10 +30,22 @@ bool has_momentum(const OptimizerSpec& spec);
 ///   adam      m, s plain averages;  x -= lr m' / (sqrt(s') + eps), primes: bias corrected (Kingma
 ///   2015) adamw     adam, and x -= lr weight_decay x besides                     (Loshchilov 2019)
 ///
+/// and for each tensor w of its own, so that large batches do not run away where gradients are
+/// large beside weights:
+///
+///   lars      v = mu v + t g;  w -= lr v, t = trust |w| / (|g without decay| + weight_decay |w| +
+///             eps)                                                         (You 2017)
+///   lamb      r = m' / (sqrt(s') + eps) + weight_decay w;  w -= lr min(|w|, 10) r / |r| (You 2020)
+///
+/// Tensors of one dimension, which are biases and scales of norms, have t = 1, the length of r, and
+/// no weight decay; so has one whose length or whose gradient's is 0.
+///
 /// Momentum is kept in gradient units: in the weight-unit form the difference of two positions
 /// would contain whatever gossip has mixed in between.
 class Optimizer {
  public:
+  Optimizer(OptimizerSpec spec, const Layout& layout);
+  /// Of one matrix with so many parameters.
   Optimizer(OptimizerSpec spec, std::size_t parameters);
 
   /// One update. Both spans have the size given at construction.
@@ -62,9 +75,19 @@ class Optimizer {
   void set_momentum(double momentum) { spec_.momentum = momentum; }
 
  private:
+  /// A tensor of a layout; a scalar or vector does not adapt.
+  struct Part {
+    std::size_t begin = 0;
+    std::size_t size = 0;
+    bool adapts = true;
+  };
+
   std::vector<std::string> names() const;
+  void step_by_tensor(std::span<float> parameters, std::span<const float> gradient,
+                      double learning_rate);
 
   OptimizerSpec spec_;
+  std::vector<Part> parts_;
   std::vector<float> first_;   ///< Velocity, or the first moment.
   std::vector<float> second_;  ///< Sum or average of squares.
   std::uint64_t updates_ = 0;

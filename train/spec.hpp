@@ -80,16 +80,17 @@ struct TransformerSpec {
 /// every position a dense layer of `vocabulary` outputs.
 ModelSpec transformer(const TransformerSpec& spec, std::size_t vocabulary);
 
-enum class OptimizerKind { sgd, momentum, nesterov, adagrad, rmsprop, adam, adamw };
+enum class OptimizerKind { sgd, momentum, nesterov, adagrad, rmsprop, adam, adamw, lars, lamb };
 
 struct OptimizerSpec {
   OptimizerKind kind = OptimizerKind::nesterov;
-  double momentum = 0.9;      ///< momentum, nesterov.
+  double momentum = 0.9;      ///< momentum, nesterov, lars.
   double decay = 0.9;         ///< rmsprop: decay of the mean square.
-  double beta1 = 0.9;         ///< adam, adamw.
-  double beta2 = 0.999;       ///< adam, adamw.
-  double epsilon = 1e-8;      ///< adagrad, rmsprop, adam, adamw.
-  double weight_decay = 0.0;  ///< Coupled, except for adamw.
+  double beta1 = 0.9;         ///< adam, adamw, lamb.
+  double beta2 = 0.999;       ///< adam, adamw, lamb.
+  double epsilon = 1e-8;      ///< All but sgd, momentum and nesterov.
+  double trust = 0.001;       ///< lars: a tensor's step over its length, at rate 1.
+  double weight_decay = 0.0;  ///< Coupled, except for adamw and lamb.
 };
 
 /// What peers of a population differ in, and what training changes of it while it runs.

@@ -208,13 +208,14 @@ double StageTrainer::learning_rate() const {
 void StageTrainer::take_up(std::size_t stage) {
   if (carries(stage)) return;
   const std::size_t size = layout(stage).size();
-  impl_->carried[stage] = Carried{.newest = std::make_shared<std::vector<float>>(size),
-                                  .before = nullptr,
-                                  .version = 0,
-                                  .optimizer = Optimizer(impl_->spec.trainer.optimizer, size),
-                                  .flights = {},
-                                  .spare = {},
-                                  .gradient = std::vector<float>(size)};
+  impl_->carried[stage] =
+      Carried{.newest = std::make_shared<std::vector<float>>(size),
+              .before = nullptr,
+              .version = 0,
+              .optimizer = Optimizer(impl_->spec.trainer.optimizer, layout(stage)),
+              .flights = {},
+              .spare = {},
+              .gradient = std::vector<float>(size)};
   initialise(impl_->whole, impl_->spec.trainer.model.initial_deviation, layout(stage),
              *impl_->carried[stage]->newest, Rng(impl_->spec.trainer.seed).fork("model"));
 }

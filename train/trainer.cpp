@@ -39,7 +39,7 @@ struct Trainer::Impl {
       : spec(std::move(given)),
         model(spec.model, samples->shape, spec.batch),
         sampler(samples, spec.seed, spec.peer),
-        optimizer(spec.optimizer, model.layout().size()),
+        optimizer(spec.optimizer, model.layout()),
         optimizer_after(spec.optimizer, 0),
         parameters(model.layout().size()),
         shard(std::move(samples)),

@@ -31,7 +31,8 @@ class FirstPeersJobs : public Watcher {
 TEST_CASE("peers in lockstep are the serial run in the same order of additions, bit for bit",
           "[sim][ring]") {
   const std::size_t peers = GENERATE(1, 2, 3, 4, 7);
-  const auto kind = GENERATE(OptimizerKind::nesterov, OptimizerKind::adam);
+  const auto kind = GENERATE(OptimizerKind::nesterov, OptimizerKind::adam, OptimizerKind::lars,
+                             OptimizerKind::lamb);
   const LockstepRun run(peers, 8, 60, kind);
   std::vector<Trainer> serial;
   for (std::size_t peer = 0; peer < peers; ++peer) serial.push_back(run.trainer(peer));

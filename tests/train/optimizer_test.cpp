@@ -16,8 +16,9 @@ namespace {
 
 using Kind = OptimizerKind;
 
-constexpr std::array kinds = {Kind::sgd,     Kind::momentum, Kind::nesterov, Kind::adagrad,
-                              Kind::rmsprop, Kind::adam,     Kind::adamw};
+constexpr std::array kinds = {Kind::sgd,     Kind::momentum, Kind::nesterov,
+                              Kind::adagrad, Kind::rmsprop,  Kind::adam,
+                              Kind::adamw,   Kind::lars,     Kind::lamb};
 
 // Every constant is a sum of few powers of two, so that float and double hold the same number and
 // only rounding is left to tolerate. Epsilon is large, so that its place in the formula shows.
@@ -28,18 +29,29 @@ OptimizerSpec exact_spec(Kind kind) {
           .beta1 = 0.875,
           .beta2 = 1 - 1.0 / 1024,
           .epsilon = 1.0 / 128,
+          .trust = 1.0 / 2,
           .weight_decay = 1.0 / 32};
 }
 
-// One parameter, written from the papers and sharing nothing with the implementation.
+// One parameter, written from the papers and sharing nothing with the implementation. Of lars and
+// lamb it is told what its tensor's lengths come to.
 struct Reference {
   OptimizerSpec spec;
   double x = 0, m = 0, s = 0;
   int t = 0;
 
-  void step(double g, double rate) {
+  /// lamb: Adam's direction with the decay, which step() scales.
+  double direction(double g) {
+    m = spec.beta1 * m + (1 - spec.beta1) * g;
+    s = spec.beta2 * s + (1 - spec.beta2) * g * g;
+    const double mean = m / (1 - std::pow(spec.beta1, t + 1));
+    const double square = s / (1 - std::pow(spec.beta2, t + 1));
+    return mean / (std::sqrt(square) + spec.epsilon) + spec.weight_decay * x;
+  }
+
+  void step(double g, double rate, double ratio = 1) {
     ++t;
-    if (spec.kind != Kind::adamw) g += spec.weight_decay * x;
+    if (spec.kind != Kind::adamw && spec.kind != Kind::lamb) g += spec.weight_decay * x;
     switch (spec.kind) {
       case Kind::sgd:
         x -= rate * g;
@@ -70,9 +82,38 @@ struct Reference {
         x -= rate * mean / (std::sqrt(square) + spec.epsilon);
         break;
       }
+      case Kind::lars:
+        m = spec.momentum * m + ratio * g;
+        x -= rate * m;
+        break;
+      case Kind::lamb:
+        x -= rate * ratio * g;
+        break;
     }
   }
 };
+
+double norm(const std::vector<double>& values) {
+  double squares = 0;
+  for (const double value : values) squares += value * value;
+  return std::sqrt(squares);
+}
+
+// A step of all parameters of one tensor.
+void step(std::vector<Reference>& tensor, std::vector<double> g, double rate) {
+  const OptimizerSpec& spec = tensor.front().spec;
+  std::vector<double> weights;
+  for (const Reference& one : tensor) weights.push_back(one.x);
+  double ratio = 1;
+  if (spec.kind == Kind::lars) {
+    ratio =
+        spec.trust * norm(weights) / (norm(g) + spec.weight_decay * norm(weights) + spec.epsilon);
+  } else if (spec.kind == Kind::lamb) {
+    for (std::size_t i = 0; i < g.size(); ++i) g[i] = tensor[i].direction(g[i]);
+    ratio = std::min(norm(weights), 10.0) / norm(g);
+  }
+  for (std::size_t i = 0; i < g.size(); ++i) tensor[i].step(g[i], rate, ratio);
+}
 
 // Positions of one parameter on the slope h x, from x = 1.
 std::vector<double> on_quadratic(Kind kind, double mu, double h, double rate, int steps) {
@@ -136,8 +177,8 @@ TEST_CASE("every optimiser follows its double-precision reference", "[unit]") {
       for (std::size_t i = 0; i < size; ++i) {
         // From very small to large gradients, so that epsilon matters for some and not for others.
         g[i] = static_cast<float>(rng.normal() * std::ldexp(1.0, -static_cast<int>(i % 10)));
-        references[i].step(g[i], rate);
       }
+      step(references, {g.begin(), g.end()}, rate);
       optimizer.step(x, g, rate);
     }
     double worst = 0, largest = 0;
@@ -153,14 +194,66 @@ TEST_CASE("every optimiser follows its double-precision reference", "[unit]") {
 
 TEST_CASE("no two kinds of optimiser are the same within the tolerance", "[unit]") {
   // What the case above would see if one formula were taken for another.
-  std::vector<double> ends;
+  std::vector<std::vector<double>> ends;
   for (const Kind kind : kinds) {
-    Reference reference{.spec = exact_spec(kind), .x = 1};
+    std::vector<Reference> tensor(3, Reference{.spec = exact_spec(kind), .x = 1});
     Rng rng(9);
-    for (int t = 0; t < 50; ++t) reference.step(rng.normal(), 1.0 / 64);
-    for (const double other : ends) CHECK(std::abs(reference.x - other) > 1e-3);
-    ends.push_back(reference.x);
+    for (int t = 0; t < 50; ++t) step(tensor, {rng.normal(), rng.normal(), 0.5}, 1.0 / 64);
+    const std::vector<double> end = {tensor[0].x, tensor[1].x, tensor[2].x};
+    for (const std::vector<double>& other : ends) {
+      double most = 0;
+      for (std::size_t i = 0; i < 3; ++i) most = std::max(most, std::abs(end[i] - other[i]));
+      CHECK(most > 1e-3);
+    }
+    ends.push_back(end);
   }
+}
+
+TEST_CASE("by tensor a step is as long as the tensor says and not the gradient", "[unit]") {
+  Layout layout;
+  layout.add("weight", {4, 5});
+  layout.add("bias", {5});
+  layout.add("later", {3, 2});
+  const auto change = [&](Kind kind, double scale, double decay) {
+    Optimizer optimizer({.kind = kind, .epsilon = 1e-30, .trust = 0.01, .weight_decay = decay},
+                        layout);
+    Rng rng(3);
+    std::vector<float> x(layout.size()), g(layout.size());
+    for (float& value : x) value = static_cast<float>(rng.normal());
+    for (float& value : g) value = static_cast<float>(scale * rng.normal());
+    std::vector<float> before = x;
+    optimizer.step(x, g, 0.5);
+    std::vector<std::pair<double, double>> lengths;  // Of the step and of the tensor before.
+    for (const TensorSlot& slot : layout.slots()) {
+      std::vector<double> step, weights;
+      for (std::size_t i = slot.offset; i < slot.offset + slot.size; ++i) {
+        step.push_back(static_cast<double>(x[i]) - static_cast<double>(before[i]));
+        weights.push_back(before[i]);
+      }
+      lengths.emplace_back(norm(step), norm(weights));
+    }
+    return lengths;
+  };
+  for (const double scale : {1e-3, 1.0, 1e3}) {
+    const auto lars = change(Kind::lars, scale, 0);
+    const auto lamb = change(Kind::lamb, scale, 0);
+    for (const std::size_t matrix : {0, 2}) {
+      CHECK(lars[matrix].first == Approx(0.5 * 0.01 * lars[matrix].second).epsilon(1e-4));
+      CHECK(lamb[matrix].first == Approx(0.5 * lamb[matrix].second).epsilon(1e-4));
+    }
+    // A bias steps by its gradient, or as Adam: by the rate in each of its five values.
+    CHECK(lars[1].first == Approx(scale * change(Kind::lars, 1, 0)[1].first).epsilon(1e-4));
+    CHECK(lamb[1].first == Approx(0.5 * std::sqrt(5)).epsilon(1e-4));
+  }
+  // And no decay pulls at it.
+  CHECK(change(Kind::lars, 1, 0.1)[1] == change(Kind::lars, 1, 0)[1]);
+  CHECK(change(Kind::lamb, 1, 0.1)[1] == change(Kind::lamb, 1, 0)[1]);
+  CHECK(change(Kind::lamb, 1, 0.1)[0] != change(Kind::lamb, 1, 0)[0]);
+  // A tensor of zeros begins to move.
+  Optimizer optimizer({.kind = Kind::lars}, 2);
+  std::array<float, 2> x = {0, 0};
+  optimizer.step(x, std::array<float, 2>{1, 2}, 0.5);
+  CHECK(x == std::array<float, 2>{-0.5F, -1});
 }
 
 TEST_CASE("epsilon stands outside the square root", "[unit]") {
