@@ -500,9 +500,11 @@ class Reading {
     return pipeline.ends.empty() ? pipeline.stages : pipeline.ends.size();
   }
 
-  /// About so many carry a stage, and mix.
+  /// So many carry a stage, and mix, where stages take as long; where one takes longer, more do.
   std::size_t replicas() const {
-    return std::max<std::size_t>(2, parsed_.config.run.peers / stages());
+    const bool both_ways = parsed_.config.pipeline.mode.kind == PipelineKind::chimera;
+    const std::size_t chain = std::max<std::size_t>(1, stages() / (both_ways ? 2 : 1));
+    return std::max<std::size_t>(2, (parsed_.config.run.peers + chain - 1) / chain);
   }
 
   /// What makes sense together, for the number of peers that the run is meant for.
@@ -515,7 +517,11 @@ class Reading {
     const MixRule rule = in_stages ? in_runs(config.rounds.rule) : config.rounds.rule;
     for (const Problem& problem : problems_of(rule, peers)) {
       const std::string path = "rounds." + problem.place;
-      if (is_sound(path)) report(line_of(path), path, problem.reason, problem.remedy);
+      if (!is_sound(path)) continue;
+      // Stages have no memory that another remedy might ask for.
+      const bool by_codec = in_stages && problem.place == "codec";
+      report(line_of(path), path, problem.reason,
+             by_codec ? "write codec = \"fp16\", \"bf16\" or \"qsgd\"" : problem.remedy);
     }
     if (in_stages) {
       parsed_.config.pipeline.mode.rule = rule;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <functional>
@@ -29,6 +30,8 @@ constexpr double worth_a_line = 0.15;
 /// not alike also their order is searched.
 constexpr std::size_t searched_peers_max = 16;
 constexpr std::size_t ordered_peers_max = 8;
+/// Peers that can be planned for.
+constexpr std::size_t peers_max = 256;
 
 int fail(const Problems& problems) {
   for (const Problem& problem : problems) fmt::print(stderr, "{}\n", to_string(problem));
@@ -88,7 +91,10 @@ void map_peers(const Question& question, Plan& plan) {
   const std::vector<double> shares = work_shares(plan.spec, question.task.shard->shape);
   auto mapped = plan_stages(offers, shares, options);
   // It makes one change in a ballot.
-  for (std::size_t ballot = 0; ballot < question.peers(); ++ballot) {
+  std::optional<StagePlan> before;
+  for (std::size_t ballot = 0;
+       ballot < question.peers() && (!before || before->duties != mapped->duties); ++ballot) {
+    before = mapped;
     for (StageOffer& offer : offers) offer.claims = {{0, false, {}}};
     for (const StageDuty& duty : mapped->duties) {
       offers[static_cast<std::uint64_t>(duty.carrier) - 1].claims.push_back({duty.stage, true, {}});
@@ -449,6 +455,11 @@ int plan_command(const PlanOptions& options) {
   if (speeds > 0 && options.peers > 0 && speeds != options.peers) {
     return fail({{"--speeds", fmt::format("{} of them for {} peers", speeds, options.peers),
                   "give one for each peer, or leave --peers out"}});
+  }
+  if (speeds > peers_max ||
+      !std::ranges::all_of(options.speeds, [](double speed) { return std::isfinite(speed); })) {
+    return fail({{"--speeds", fmt::format("not up to {} numbers", peers_max),
+                  "give one for each peer, as in 1,1,0.5"}});
   }
   if (options.peers + speeds > 0) config.run.peers = std::max(options.peers, speeds);
   const Task task = load_task(config, 0);

@@ -37,6 +37,8 @@ struct StageOrder {
   std::size_t micro_batches = 0;      ///< Of an update: so many are in the sum.
   bool copies_parameters = false;     ///< To `out`, instead of all that.
   std::optional<StageMixing> mixing;  ///< And this instead of all that.
+
+  bool is_pass() const { return !copies_parameters && !mixing; }
 };
 
 /// Done in the place of a pass, by measurements whose stages cost time and nothing else.

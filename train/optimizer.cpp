@@ -171,8 +171,9 @@ void Optimizer::step_by_tensor(std::span<float> parameters, std::span<const floa
       const double slope = weight > 0 ? length(g, n) : 0;
       const double local =
           slope > 0 ? spec_.trust * weight / (slope + decay * weight + spec_.epsilon) : 1;
-      lars(x, g, first, n, static_cast<float>(learning_rate), static_cast<float>(decay),
-           static_cast<float>(spec_.momentum), static_cast<float>(local));
+      lars(x, g, first, n, static_cast<float>(learning_rate),
+           static_cast<float>(slope > 0 ? decay : 0), static_cast<float>(spec_.momentum),
+           static_cast<float>(local));
       continue;
     }
     direction.resize(n);

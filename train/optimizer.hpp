@@ -38,7 +38,7 @@ bool has_momentum(const OptimizerSpec& spec);
 ///   lamb      r = m' / (sqrt(s') + eps) + weight_decay w;  w -= lr min(|w|, 10) r / |r| (You 2020)
 ///
 /// Tensors of one dimension, which are biases and scales of norms, have t = 1, the length of r, and
-/// no weight decay; so has one whose length or whose gradient's is 0.
+/// no weight decay; so has one of zeros, and in lars one whose gradient is.
 ///
 /// Momentum is kept in gradient units: in the weight-unit form the difference of two positions
 /// would contain whatever gossip has mixed in between.

@@ -27,8 +27,8 @@ struct StageCarrier {
 /// take a stage from a peer that has several, or else join the one that is slowest, the work of a
 /// stage over the speeds of all its carriers. At last one peer may go over to the slowest stage, or
 /// one of it exchange stages with a peer of another, if the time of the slowest falls by more than
-/// `worth_changing` with that: so peers move only for something, one change at a time, and never to
-/// and fro.
+/// `worth_changing` with that: so peers move only for something, one change at a time. As long as
+/// speeds stay, nothing goes to and fro.
 std::vector<std::vector<std::uint32_t>> map_stages(std::span<const StageCarrier> carriers,
                                                    std::span<const double> stage_seconds);
 

@@ -2,6 +2,7 @@
 #include "consensus/ring/agreement.hpp"
 
 #include <algorithm>
+#include <set>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -420,7 +421,8 @@ void RingAgreement::receive(Time now, PeerId from, const Start& message, Effects
   begin(now, epoch_of(message), out);
 }
 
-/// Whoever is told to go on from what it has must have said that it has it.
+/// Whoever is told to go on from what it has must have said that it has it, and duties are those of
+/// a whole pipeline.
 bool RingAgreement::can_begin(const Start& start) const {
   if (options_.stage_seconds.empty()) {
     const auto rank = std::ranges::find(start.order, self_) - start.order.begin();
@@ -428,8 +430,13 @@ bool RingAgreement::can_begin(const Start& start) const {
     return has_it == is_near(standing_, start.standing);
   }
   bool carries = false;
+  std::set<std::uint32_t> carried;
+  std::set<std::pair<std::uint32_t, PeerId>> duties;
   for (const StageDuty& duty : start.duties) {
-    if (duty.stage >= options_.stage_seconds.size()) return false;
+    const bool is_in = std::ranges::find(start.order, duty.carrier) != start.order.end();
+    const bool is_new = duties.emplace(duty.stage, duty.carrier).second;
+    if (duty.stage >= options_.stage_seconds.size() || !is_in || !is_new) return false;
+    carried.insert(duty.stage);
     if (duty.carrier != self_) continue;
     carries = true;
     const bool is_claimed = std::ranges::any_of(claims_, [&](const StageClaim& claim) {
@@ -437,7 +444,7 @@ bool RingAgreement::can_begin(const Start& start) const {
     });
     if (duty.source == self_ && start.standing.operation > 0 && !is_claimed) return false;
   }
-  return carries;
+  return carries && carried.size() == options_.stage_seconds.size();
 }
 
 /// Blame only shortens our wait: whoever is blamed wrongly and answers in time takes part.

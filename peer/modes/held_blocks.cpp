@@ -6,7 +6,9 @@
 namespace gv {
 
 bool HeldBlocks::keep(PeerId from, const Block& block) {
-  if (block.bytes.size() > bytes_max_ - bytes_) return false;
+  // Small blocks take more than their bytes.
+  const std::size_t taken = bytes_ + (held_.size() + 1) * sizeof(Held);
+  if (taken > bytes_max_ || block.bytes.size() > bytes_max_ - taken) return false;
   bytes_ += block.bytes.size();
   held_.push_back({from, block.id, block.offset, {block.bytes.begin(), block.bytes.end()}});
   return true;

@@ -11,7 +11,8 @@
 
 namespace gv {
 
-/// Copies of blocks, in the order in which they came, and no more bytes of them than a limit. Pure.
+/// Copies of blocks, in the order in which they came; with what it takes to keep them no more bytes
+/// than a limit. Pure.
 class HeldBlocks {
  public:
   struct Held {

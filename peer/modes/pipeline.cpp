@@ -397,7 +397,7 @@ void PipelineMode::take(Time now, JobDone done, Membership&, Effects& out) {
   }
   const std::optional<StageOrder>& order = done.stages->order;
   if (!order) return;
-  measure(order->what, seconds(done.busy));
+  if (order->is_pass()) measure(order->what, seconds(done.busy));
   if (is_ours) run_.done(*order, out);
 }
 
@@ -412,12 +412,19 @@ void PipelineMode::keep_copy(const StageCopy& copy, Effects& out) {
 }
 
 /// How fast we are: what passes should take by the plan over what they take, smoothed over about a
-/// hundred of them.
+/// hundred of them; the mean of all stages that we have worked on. One stage alone says as much of
+/// how wrong the plan is about it, and peers would exchange stages to and fro for that.
 void PipelineMode::measure(const PipelineOperation& what, double busy_s) {
   constexpr double keep = 0.99;
-  work_s_ = keep * work_s_ + part_of_stage(what.action) * options_.stage_seconds[what.stage];
-  busy_s_ = keep * busy_s_ + busy_s;
-  if (busy_s_ > 0) agreement_.set_speed(work_s_ / busy_s_);
+  StagePace& pace = paces_[what.stage];
+  pace.work_s =
+      keep * pace.work_s + part_of_stage(what.action) * options_.stage_seconds[what.stage];
+  pace.busy_s = keep * pace.busy_s + busy_s;
+  double sum = 0;
+  for (const auto& [stage, each] : paces_) {
+    if (each.busy_s > 0) sum += each.work_s / each.busy_s;
+  }
+  if (sum > 0) agreement_.set_speed(sum / static_cast<double>(paces_.size()));
 }
 
 void PipelineMode::next_job(Time now, std::vector<Job>& jobs, Effects&) {

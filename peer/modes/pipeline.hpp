@@ -122,8 +122,12 @@ class PipelineMode final : public EpochMode {
   std::optional<Standing> copied_;  ///< The last copying point of the epoch.
 
   Time idle_since_{};
-  double work_s_ = 0;  ///< Of passes by the plan, and by the clock: their ratio is our speed.
-  double busy_s_ = 0;
+  /// Of passes through a stage by the plan, and by the clock: their ratio is our speed there.
+  struct StagePace {
+    double work_s = 0;
+    double busy_s = 0;
+  };
+  std::map<std::uint32_t, StagePace> paces_;
   PipelineCounts counts_;
 };
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <ranges>
 #include <span>
 #include <utility>
 
@@ -98,11 +97,11 @@ void PipelineRun::leave() {
 }
 
 bool PipelineRun::is_of(std::uint64_t epoch_key, std::uint64_t session) const {
-  if (session == pass_key(epoch_key)) return true;
-  const auto stages = std::views::iota(0U, static_cast<std::uint32_t>(options_.stages.size()));
-  return std::ranges::any_of(stages, [&](std::uint32_t stage) {
-    return session == group_key(epoch_key, stage) || session == mixing_key(epoch_key, stage);
-  });
+  bool known = session == pass_key(epoch_key);
+  for (std::uint32_t stage = 0; stage < options_.stages.size(); ++stage) {
+    known |= session == group_key(epoch_key, stage) || session == mixing_key(epoch_key, stage);
+  }
+  return known;
 }
 
 StageValues PipelineRun::blank(std::size_t size) {
@@ -204,7 +203,7 @@ PipelineRun::Group& PipelineRun::group_of(std::uint32_t stage) {
 
 /// Of parameters that are to be averaged: at the begin, while everybody computes; or of what a
 /// schedule of many updates came to, at its end.
-std::optional<StageOrder> PipelineRun::copy_order() {
+std::optional<StageOrder> PipelineRun::parameters_order() {
   const bool at_begin = is_synchronous(options_.kind);
   if (!at_begin && !is_list_done()) return std::nullopt;
   for (Group& group : groups_) {
@@ -249,7 +248,7 @@ void PipelineRun::skip_updates() {
 
 std::optional<StageOrder> PipelineRun::next() {
   if (!begun_) return std::nullopt;
-  std::optional<StageOrder> order = copy_order();
+  std::optional<StageOrder> order = parameters_order();
   if (!order && !is_list_done()) {
     order = order_for(list()[position_]);
     if (!order) return std::nullopt;
@@ -448,7 +447,10 @@ bool PipelineRun::receive(PeerId from, const Block& block, Effects& out) {
   if (block.id.session == pass_key(key_)) return receive_pass(from, block);
   for (auto& [stage, mixing] : mixing_) {
     if (block.id.session != mixing_key(key_, stage)) continue;
-    if (!mixing.box.receive(from, block)) return false;
+    // Nobody is further ahead than one run.
+    const std::uint64_t ahead = block.id.number - operation_ / options_.mix_every;
+    const bool is_replica = std::ranges::find(mixing.order, from) != mixing.order.end();
+    if (ahead > 1 || !is_replica || !mixing.box.receive(from, block)) return false;
     ++progress_;
     return true;
   }

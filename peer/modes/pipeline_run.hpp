@@ -99,8 +99,8 @@ class PipelineRun {
     std::optional<AllReduce> reduce;
     std::size_t buckets = 0;             ///< Of `reduce`.
     std::size_t own = 0;                 ///< Micro-batches that go through us.
-    bool ordered = false;                ///< To copy them to `parameters`,
-    bool copied = false;                 ///< which has them.
+    bool ordered = false;                ///< Its parameters are asked for, to be copied or sent.
+    bool copied = false;                 ///< `parameters` has them.
     bool offered = false;                ///< Ours is in the sum.
     std::optional<std::uint64_t> round;  ///< Of mixing by a rule; none: not in this run.
     bool sent = false;                   ///< Our messages of it.
@@ -133,7 +133,7 @@ class PipelineRun {
   /// Nothing is left to be given out.
   bool is_list_done() const { return position_ == list().size(); }
   const std::vector<PipelineOperation>& list() const { return schedule_.workers[rank_]; }
-  std::optional<StageOrder> copy_order();
+  std::optional<StageOrder> parameters_order();
   std::optional<StageOrder> order_for(const PipelineOperation& what);
 
   PeerId self_;

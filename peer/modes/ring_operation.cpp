@@ -16,6 +16,8 @@ namespace {
 
 /// Numbers that ride along with every sum: whoever is missing or counted twice shows in them.
 constexpr std::size_t lanes = 4;
+/// For what it takes to keep blocks beside their bytes, two of which are a whole vector.
+constexpr std::size_t held_room = std::size_t{1} << 20;
 /// Sums of so many values below this are exact in single precision.
 constexpr std::uint64_t lane_limit = 1 << 14;
 
@@ -42,7 +44,7 @@ std::size_t RingOptions::keep_at(std::uint64_t step) const {
 RingOperation::RingOperation(PeerId self, std::size_t elements, const RingOptions& options)
     : self_(self),
       options_(options),
-      held_(2 * sizeof(float) * (options.summed(elements) + lanes)),
+      held_(held_room + 2 * sizeof(float) * (options.summed(elements) + lanes)),
       gradients_(options.summed(elements) + lanes, options.memory),
       works_(options.summed(elements) + lanes, options.memory) {
   check(options_.bucket_elements > 0 && options_.segment_elements > 0, "pieces have elements");

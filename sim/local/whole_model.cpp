@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -40,9 +41,7 @@ std::filesystem::path some_checkpoint(const std::filesystem::path& folder) {
 
 /// One line a folder.
 void print_peer(const std::string& folder, const LastModel& peer) {
-  if (!peer.is_there()) {
-    fmt::print("{}: no checkpoint that can be read\n", folder);
-  } else if (peer.stages.empty()) {
+  if (peer.stages.empty()) {
     fmt::print("{}: step {}\n", folder, peer.step);
   } else {
     std::vector<std::string> stages;
@@ -129,8 +128,12 @@ std::string write_model(const std::filesystem::path& file, const Layout& layout,
 int merge_command(const MergeOptions& options) {
   Problems problems;
   std::filesystem::path stored;
+  std::set<std::filesystem::path> known;
   for (const std::string& folder : options.folders) {
     const std::filesystem::path file = some_checkpoint(folder);
+    if (!known.insert(std::filesystem::weakly_canonical(folder)).second) {
+      problems.push_back({folder, "named twice", "each peer counts once"});
+    }
     if (file.empty()) {
       problems.push_back({folder, "no checkpoint below checkpoints/ in it",
                           "name the folder that the peer was given with --folder"});
@@ -149,8 +152,13 @@ int merge_command(const MergeOptions& options) {
   std::vector<const LastModel*> peers;
   for (const std::string& folder : options.folders) {
     read.push_back(read_last_model(folder, model.layout(), stages));
-    print_peer(folder, read.back());
+    if (!read.back().is_there()) {
+      problems.push_back({folder, "no checkpoint of this model that can be read",
+                          "leave it out, or name the run's config with --config"});
+    }
   }
+  if (!problems.empty()) return fail(problems);
+  for (std::size_t i = 0; i < read.size(); ++i) print_peer(options.folders[i], read[i]);
   for (const LastModel& peer : read) peers.push_back(&peer);
   const WholeModel whole = whole_model(peers, stages);
   if (!whole.problem.empty()) {
@@ -158,10 +166,11 @@ int merge_command(const MergeOptions& options) {
                   stages.empty() ? "was another model trained there? Name its config with --config"
                                  : "name the folders of all peers, and the run's config"}});
   }
-  if (const auto [first, last] = std::ranges::minmax_element(whole.steps);
-      !whole.steps.empty() && *first != *last) {
-    fmt::print("note: stages are of unlike steps, {} to {}: was a folder left out?\n", *first,
-               *last);
+  std::vector<std::uint64_t> steps = whole.steps;
+  if (stages.empty()) std::ranges::transform(read, std::back_inserter(steps), &LastModel::step);
+  if (const auto [first, last] = std::ranges::minmax_element(steps); *first != *last) {
+    fmt::print("note: {} are of unlike steps, {} to {}\n", stages.empty() ? "models" : "stages",
+               *first, *last);
   }
   const Score score = evaluate(model, whole.parameters, *test.data);
   const std::string problem =

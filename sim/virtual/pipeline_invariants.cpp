@@ -67,7 +67,7 @@ void PipelineInvariants::on_job(const Simulator& world, PeerNumber peer, const J
   const StageJob& work = *job.stages;
   check_sums(world, peer, work);
   check_becoming(world, peer, work);
-  if (!work.order || work.order->copies_parameters) return;
+  if (!work.order || !work.order->is_pass()) return;
   const PipelineOperation& what = work.order->what;
   const bool counts =
       what.action == PipelineAction::backward || what.action == PipelineAction::backward_weight;
@@ -321,7 +321,12 @@ void PipelineInvariants::after(const Simulator& world, PeerNumber peer) {
     check_made(world, peer, before, standing, *made_in);
     return;
   }
-  // Or it goes where its epoch begins.
+  // Or it goes where its epoch begins, and at once on from there, if it has no part in the run and
+  // everybody has said so.
+  if (key != 0 && after_operation(epochs_.at(key).standing, key, 0).history == standing.history) {
+    check_made(world, peer, epochs_.at(key).standing, standing, key);
+    return;
+  }
   if (key == 0 || standing != epochs_.at(key).standing) {
     fail(world, "one result of an operation",
          fmt::format("peer-{} goes from operation {} to {}", peer, before.operation,

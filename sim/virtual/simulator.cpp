@@ -95,9 +95,12 @@ void Simulator::World::begin_job(PeerNumber number, Job job) {
   if (job.gradient) {
     steps += static_cast<double>(job.gradient->all_samples()) / options.node.ring.batch;
   }
-  if (job.stages && job.stages->order && !job.stages->order->copies_parameters) {
+  if (job.stages && job.stages->order && job.stages->order->is_pass()) {
     const PipelineOperation& what = job.stages->order->what;
-    steps += part_of_stage(what.action) * options.node.pipeline.stage_seconds[what.stage];
+    const std::vector<double>& planned = options.node.pipeline.stage_seconds;
+    const std::vector<double>& real =
+        options.stage_seconds.empty() ? planned : options.stage_seconds;
+    steps += part_of_stage(what.action) * real[what.stage];
   }
   if (options.scenario.step_jitter > 0 && steps > 0) {
     spread = std::max(0.1, 1 + options.scenario.step_jitter * machine.pace.normal());

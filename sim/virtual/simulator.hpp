@@ -103,6 +103,8 @@ class Simulator {
     std::size_t wait_for = 0;          ///< Size of the start barrier; 0 = all that are
                                        ///< there, or 2 where each may meet only some.
     std::vector<std::uint64_t> steps;  ///< Budget of each peer; empty: `node.course.steps`.
+    /// What stages of a pipeline really take; empty: what peers believe.
+    std::vector<double> stage_seconds;
   };
 
   Simulator(Options options, MakeWorkload make);

@@ -681,6 +681,36 @@ TEST_CASE("who stands still tells the others of a death and no epoch of theirs e
   CHECK(second.epoch() == nullptr);
 }
 
+TEST_CASE("duties that are not those of a whole pipeline begin no epoch", "[unit]") {
+  const auto duty = [](std::uint32_t stage, std::uint64_t carrier) {
+    return StageDuty{.stage = stage, .carrier = PeerId{carrier}, .source = PeerId{carrier}};
+  };
+  const auto begins = [](std::vector<StageDuty> duties) {
+    RingAgreement second(PeerId{2}, 0, {.stage_seconds = {1, 1}, .plan = {}});
+    Effects out;
+    second.set_candidates(Time(0s), {PeerId{1}, PeerId{2}});
+    const EpochId ballot{1, PeerId{1}};
+    second.receive(Time(0s), PeerId{1}, Message(Propose{ballot}), out);
+    const std::vector<PeerId> both = {PeerId{1}, PeerId{2}};
+    second.receive(Time(0s), PeerId{1},
+                   Message(Start{.ballot = ballot,
+                                 .order = both,
+                                 .sources = both,
+                                 .shares = {1, 1},
+                                 .standing = {},
+                                 .duties = std::move(duties)}),
+                   out);
+    return second.epoch() != nullptr;
+  };
+  CHECK(begins({duty(0, 1), duty(1, 2)}));
+  CHECK(begins({duty(0, 1), duty(1, 1), duty(1, 2)}));
+  CHECK_FALSE(begins({duty(0, 1), duty(1, 2), duty(1, 3)}));  // Carried by a stranger.
+  CHECK_FALSE(begins({duty(1, 1), duty(1, 2)}));              // Nobody has the first.
+  CHECK_FALSE(begins({duty(0, 1), duty(1, 2), duty(1, 2)}));
+  CHECK_FALSE(begins({duty(0, 2), duty(1, 2), duty(2, 1)}));
+  CHECK_FALSE(begins({duty(0, 1), duty(1, 1)}));  // And we have nothing to do.
+}
+
 TEST_CASE("proposers that do not know of each other end in one epoch", "[unit]") {
   for (const Duration latency : {Duration(1ms), Duration(200ms), Duration(2s)}) {
     // Each of the first three takes itself for the first.

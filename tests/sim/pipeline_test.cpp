@@ -337,6 +337,22 @@ TEST_CASE("in a chain of one peer each the slow one ends with the smallest stage
   }
 }
 
+TEST_CASE("peers that are alike do not exchange stages to and fro for a wrong estimate", "[sim]") {
+  const PipelineTask task{.peers = 2, .stages = 2, .steps = 100000};
+  Simulator::Options options = task.options();
+  // Each looks slower while it has the second stage.
+  options.node.pipeline.stage_seconds = {0.44, 0.56};
+  options.stage_seconds = {0.37, 0.63};
+  Simulator world(options, task.workloads());
+  StageRecord record(task, task.steps);
+  world.watch(record);
+  world.run(Time(3min));
+  INFO(record.story);
+  REQUIRE(record.newest > 1000);
+  CHECK(record.events["epoch_began"] >= 2 * 4);
+  CHECK(record.events["stage_adopted"] <= 2);
+}
+
 TEST_CASE("pipelines in drawn worlds count every micro-batch once and go on after the heal",
           "[sim]") {
   std::uint64_t operations = 0;
