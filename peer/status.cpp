@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "peer/peer_json.hpp"
+
 namespace gv {
 namespace {
 
@@ -81,7 +83,7 @@ std::string trial_of(const nlohmann::json& member) {
 }  // namespace
 
 std::string status_table(const std::string& document) {
-  const auto json = nlohmann::json::parse(document, nullptr, false);
+  const auto json = parse_peer_json<nlohmann::json>(document);
   if (json.is_discarded()) return "the peer's answer is not valid JSON\n";
   std::string out;
   const auto self = json.value("self", nlohmann::json::object());

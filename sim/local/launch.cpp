@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "peer/host.hpp"
+#include "peer/peer_json.hpp"
 #include "peer/peer_socket.hpp"
 #include "peer/task.hpp"
 #include "sim/local/keys.hpp"
@@ -162,7 +163,7 @@ void Launch::wait_for_address(LaunchedPeer& peer) {
   const auto give_up = Clock::now() + start_deadline;
   while (Clock::now() < give_up && peer.state() == State::running) {
     if (const auto document = ask_peer(peer.folder())) {
-      const Json json = Json::parse(*document, nullptr, false);
+      const Json json = parse_peer_json<Json>(*document);
       if (json.is_object() && json.contains("self")) {
         first_address_ = peer.name() + "@" + json["self"].value("advertised", "");
         return;
@@ -192,7 +193,7 @@ void Launch::ask_all() {
     ask_peer(io_, peer.folder(), {}, status_limit,
              [this, &peer, life](const std::optional<std::string>& document) {
                if (!document || peer.lives() != life) return;
-               Json json = Json::parse(*document, nullptr, false);
+               Json json = parse_peer_json<Json>(*document);
                if (!json.is_object()) return;
                peer.last = std::move(json);
                tell_interruption(peer.last);

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "peer/peer_json.hpp"
 #include "peer/task.hpp"
 #include "sim/local/population_text.hpp"
 #include "sim/local/whole_model.hpp"
@@ -42,7 +43,7 @@ FinishedPeer finish(const PeerOutcome& outcome, Model& model, const DataSet& tes
                     .untold_bytes = outcome.untold_bytes};
   std::ifstream file(outcome.folder / "result.json");
   if (file) {
-    Json json = Json::parse(file, nullptr, false);
+    Json json = parse_peer_json<Json>(file);
     if (json.is_object()) peer.result = std::move(json);
   }
   peer.last = read_last_model(outcome.folder, model.layout(), stages);

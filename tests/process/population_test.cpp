@@ -7,6 +7,7 @@
 #include <regex>
 #include <string>
 
+#include "peer/status.hpp"
 #include "tests/process/swarm.hpp"
 
 namespace gv {
@@ -70,6 +71,16 @@ TEST_CASE("of two real peers the worse copies the better and both show with what
   std::string table;
   run_grapevine({"status", swarm.folder(0).string()}, table);
   CHECK_THAT(table, Catch::Contains("momentum held-out"));
+}
+
+TEST_CASE("a loss that ran away is shown and ends no command", "[unit]") {
+  // As JSON has it that is not a number.
+  const std::string table = status_table(
+      R"({"loss": null, "population": {"copies": 0},
+          "members": [{"name": "peer-1", "trial": {"validation_loss": null}}]})");
+  INFO(table);
+  CHECK_THAT(table, Catch::Contains("loss nan"));
+  CHECK_THAT(table, Catch::Contains("peer-1"));
 }
 
 TEST_CASE("a peer of a population that is started again goes on with its hyper-parameters",
