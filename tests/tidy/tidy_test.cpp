@@ -54,7 +54,7 @@ const std::set<std::string> peer_seams = {
     "peer/main",          "peer/report",      "peer/member_cache",   "peer/settings",
     "peer/reduce_peer",   "peer/task",        "peer/worker",         "peer/plan",
     "peer/stage_profile", "peer/ruling_file", "peer/switch_command", "peer/replace_file",
-    "peer/peer_socket",   "peer/status"};
+    "peer/peer_socket",   "peer/status",      "peer/peer_json"};
 
 std::string without_extension(const std::string& path) { return path.substr(0, path.rfind('.')); }
 
