@@ -22,6 +22,7 @@
 #include "peer/task.hpp"
 #include "sim/local/keys.hpp"
 #include "sim/local/launched_peer.hpp"
+#include "sim/local/process_group.hpp"
 #include "sim/local/real_scenario.hpp"
 #include "sim/local/summary.hpp"
 #include "sim/local/table.hpp"
@@ -85,6 +86,7 @@ class Launch {
   asio::io_context io_;
   asio::steady_timer timer_{io_};
   asio::signal_set signals_{io_, SIGINT, SIGTERM};
+  ProcessGroup group_;
   std::deque<LaunchedPeer> peers_;
   std::string first_address_;
   std::optional<RealScenario> faults_;  ///< Empty: nothing goes wrong on purpose.
@@ -113,7 +115,8 @@ void Launch::prepare() {
   make_keys(folder_, options_.peers);
   for (std::size_t number = 0; number < options_.peers; ++number) {
     const std::string name = peer_name(number);
-    peers_.emplace_back(io_, name, folder_ / name, scenario_ ? scenario_->speed_of(number) : 1.0);
+    peers_.emplace_back(io_, group_.id(), name, folder_ / name,
+                        scenario_ ? scenario_->speed_of(number) : 1.0);
   }
   if (!scenario_) return;
   faults_.emplace(io_, *scenario_, config_.run.seed, peers_,

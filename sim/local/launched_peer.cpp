@@ -32,9 +32,13 @@ double LaunchedPeer::Stopwatch::until_now() const {
   return total + (since ? std::chrono::duration<double>(Clock::now() - *since).count() : 0);
 }
 
-LaunchedPeer::LaunchedPeer(asio::io_context& io, std::string name, std::filesystem::path folder,
-                           double speed)
-    : name_(std::move(name)), folder_(std::move(folder)), speed_(speed), slice_(io) {}
+LaunchedPeer::LaunchedPeer(asio::io_context& io, pid_t group, std::string name,
+                           std::filesystem::path folder, double speed)
+    : group_(group),
+      name_(std::move(name)),
+      folder_(std::move(folder)),
+      speed_(speed),
+      slice_(io) {}
 
 void LaunchedPeer::start(const std::vector<std::string>& command) {
   process_.reset();
@@ -43,7 +47,7 @@ void LaunchedPeer::start(const std::vector<std::string>& command) {
   // What an earlier life said at its end is not this one's.
   std::error_code ignored;
   std::filesystem::remove(folder_ / "result.json", ignored);
-  process_.emplace(command, folder_ / "output.log");
+  process_.emplace(command, folder_ / "output.log", group_);
   ++lives_;
   state_ = State::running;
   taken_by_.reset();

@@ -27,8 +27,9 @@ class LaunchedPeer {
     ended,    ///< By itself, cleanly or not.
   };
 
-  /// `speed` at most 1: the share of time it may run. Nothing runs yet.
-  LaunchedPeer(asio::io_context& io, std::string name, std::filesystem::path folder, double speed);
+  /// `speed` at most 1: the share of time it may run. Its processes join `group`. Nothing runs yet.
+  LaunchedPeer(asio::io_context& io, pid_t group, std::string name, std::filesystem::path folder,
+               double speed);
 
   /// Begins a life; what is left of the one before is killed first.
   void start(const std::vector<std::string>& command);
@@ -85,6 +86,7 @@ class LaunchedPeer {
   void send_stops();
   void next_slice();
 
+  pid_t group_;
   std::string name_;
   std::filesystem::path folder_;
   double speed_;

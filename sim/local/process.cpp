@@ -19,7 +19,7 @@ std::string to_string(const Ending& ending) {
 }
 
 ChildProcess::ChildProcess(const std::vector<std::string>& arguments,
-                           const std::filesystem::path& output) {
+                           const std::filesystem::path& output, pid_t group) {
   // Everything the child needs is made before the fork: after it only async-signal-safe calls
   // follow.
   std::vector<char*> argv;
@@ -33,7 +33,7 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments,
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (::getppid() != parent) ::_exit(127);
     // A terminal's Ctrl-C goes to the launcher alone, which passes it on in order.
-    ::setpgid(0, 0);
+    ::setpgid(0, group);
     const int null = ::open("/dev/null", O_RDONLY);
     if (null >= 0) ::dup2(null, STDIN_FILENO);
     ::dup2(log, STDOUT_FILENO);

@@ -19,12 +19,14 @@ struct Ending {
 /// "exit code 2", "killed by signal 9".
 std::string to_string(const Ending& ending);
 
-/// Owns one child. The child gets SIGTERM when this process dies, so none is left behind.
+/// Owns one child. The child gets SIGTERM when this process dies, so none is left behind (one that
+/// stands still: see ProcessGroup).
 class ChildProcess {
  public:
-  /// Runs `arguments` (the program's path first), its output appended to `output`. Throws
-  /// std::system_error when it cannot be started.
-  ChildProcess(const std::vector<std::string>& arguments, const std::filesystem::path& output);
+  /// Runs `arguments` (the program's path first), its output appended to `output`, in process group
+  /// `group`, or in one of its own for 0. Throws std::system_error when it cannot be started.
+  ChildProcess(const std::vector<std::string>& arguments, const std::filesystem::path& output,
+               pid_t group = 0);
 
   /// Kills and reaps a child that still runs.
   ~ChildProcess();

@@ -352,6 +352,9 @@ TEST_CASE("nobody is left behind standing still when the launcher itself is kill
         },
         20s));
   }
+  // They ended as if told to leave, with their models written.
+  CHECK(std::filesystem::exists(run.peer(0) / "result.json"));
+  CHECK(std::filesystem::exists(run.peer(1) / "result.json"));
 }
 
 TEST_CASE("faults that cannot be are all told at once and nothing is started", "[process]") {

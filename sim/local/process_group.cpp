@@ -1,0 +1,58 @@
+// A forked leader that waits for the end of a pipe.
+#include "sim/local/process_group.hpp"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <system_error>
+
+namespace gv {
+
+namespace {
+
+/// Runs after fork, so it makes async-signal-safe calls alone.
+[[noreturn]] void lead(int lifeline) {
+  ::setpgid(0, 0);
+  // The kernel hangs up on a group that becomes orphaned.
+  ::signal(SIGHUP, SIG_IGN);
+  // A copy of the pipe's other end, held here, would keep it from ever ending.
+  ::dup2(lifeline, STDIN_FILENO);
+  ::close_range(STDIN_FILENO + 1, ~0U, 0);
+  char nothing = 0;
+  while (::read(STDIN_FILENO, &nothing, 1) < 0 && errno == EINTR) {
+  }
+  ::kill(0, SIGCONT);
+  ::_exit(0);
+}
+
+}  // namespace
+
+ProcessGroup::ProcessGroup() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
+    throw std::system_error(errno, std::generic_category(), "cannot make a pipe");
+  }
+  leader_ = ::fork();
+  if (leader_ == 0) lead(ends[0]);
+  const int error = errno;
+  ::close(ends[0]);
+  lifeline_ = ends[1];
+  if (leader_ < 0) {
+    ::close(lifeline_);
+    throw std::system_error(error, std::generic_category(), "cannot start a process");
+  }
+  // Here as well, so that the group exists when the first child joins it.
+  ::setpgid(leader_, leader_);
+}
+
+ProcessGroup::~ProcessGroup() {
+  ::close(lifeline_);
+  int status = 0;
+  while (::waitpid(leader_, &status, 0) < 0 && errno == EINTR) {
+  }
+}
+
+}  // namespace gv
