@@ -48,11 +48,13 @@ inline bool supersedes(const Transfer& newer, const Transfer& waiting) {
 /// Largest block on a bulk lane.
 inline constexpr std::size_t block_bytes_max = 256 * 1024;
 
-/// One piece of a transfer as it arrives; the bytes are only valid during the call.
+/// One piece of a transfer as it arrives. The bytes are only valid during the call, or with a loan
+/// for as long as somebody keeps it; meanwhile the sender cannot use that memory for anything else.
 struct Block {
   TransferId id;
   std::uint64_t offset = 0;
   std::span<const std::byte> bytes;
+  std::shared_ptr<const void> loan = nullptr;
 };
 
 /// Stop streaming `id` to `to`; harmless if it is over.

@@ -98,17 +98,21 @@ struct BulkLanes::Impl {
   void refused(PeerId peer);
   void broken(PeerId peer, const ConnectionPtr& connection, const std::string& why);
 
+  bool prepare_write(Lane& lane, bool tell);
   void write_next(PeerId peer, bool tell = false);
   void share_blocks(Lane& lane);
   void fill_socket(Lane& lane);
   void read_on(PeerId peer);
+  static void count_read(Lane& lane);
   void retire(const ConnectionPtr& connection);
   void await_end(const ConnectionPtr& connection);
+  void wind_up(const ConnectionPtr& connection);
   bool take_records(PeerId peer, const ConnectionPtr& connection);
   static bool is_sound(Lane& lane, const RecordHeader& header);
   bool arrived(PeerId peer, const ConnectionPtr& connection, const RecordHeader& header,
                std::span<const std::byte> bytes);
-  void give_block(PeerId peer, const RecordHeader& header, std::span<const std::byte> bytes);
+  void give_block(PeerId peer, const RecordHeader& header, std::span<const std::byte> bytes,
+                  std::shared_ptr<const void> loan = nullptr);
   void housekeeping();
   bool make_room();
   LaneInvite make_invite(PeerId peer, std::uint64_t id, const LaneToken& token) const;
@@ -164,21 +168,41 @@ BulkLanes::Impl::~Impl() {
   }
 }
 
-/// Gives a connection up. Partners may read what was lent over it until they are told that it has
-/// ended, which one that stands still hears late: until it has, nobody else may use that memory.
-void BulkLanes::Impl::retire(const ConnectionPtr& connection) {
-  if (connection->lent.empty()) {
-    connection->close();
-    return;
+/// What is known of loans that nobody holds any more: the partner is told in their order.
+void BulkLanes::Impl::count_read(Lane& lane) {
+  std::deque<LaneConnection::Loan>& loans = lane.connection->loans;
+  while (!loans.empty() && loans.front().held.expired()) {
+    ++lane.lent_read;
+    lane.lent_bytes_read += loans.front().bytes;
+    loans.pop_front();
   }
-  asio::error_code ignored;
-  connection->socket.shutdown(asio::socket_base::shutdown_send, ignored);
+}
+
+/// Gives a connection up. Whoever has borrowed may read until it is told that the lane has ended,
+/// which one that stands still hears late: until it has closed its side as well, nobody else may
+/// use that memory. So we close ours only when nothing that we borrowed is held any more.
+void BulkLanes::Impl::retire(const ConnectionPtr& connection) {
   retired.insert(connection);
-  if (!connection->reading) await_end(connection);
+  wind_up(connection);
+  if (retired.contains(connection) && !connection->reading) await_end(connection);
+}
+
+void BulkLanes::Impl::wind_up(const ConnectionPtr& connection) {
+  std::erase_if(connection->loans, [](const auto& loan) { return loan.held.expired(); });
+  if (!connection->loans.empty()) return;
+  if (connection->partner_ended || connection->lent.empty()) {
+    connection->close();
+    connection->lent.clear();
+    retired.erase(connection);
+  } else {
+    asio::error_code ignored;
+    connection->socket.shutdown(asio::socket_base::shutdown_send, ignored);
+  }
 }
 
 /// Reads and forgets until the partner has closed its side.
 void BulkLanes::Impl::await_end(const ConnectionPtr& connection) {
+  if (connection->partner_ended) return;
   connection->reading = true;
   connection->read_some(
       asio::buffer(connection->buffer),
@@ -189,9 +213,8 @@ void BulkLanes::Impl::await_end(const ConnectionPtr& connection) {
           await_end(connection);
           return;
         }
-        connection->close();
-        connection->lent.clear();
-        retired.erase(connection);
+        connection->partner_ended = true;
+        wind_up(connection);
       });
 }
 
@@ -436,17 +459,15 @@ void BulkLanes::Impl::share_blocks(Lane& lane) {
   }
 }
 
-/// Writes what is there to be written; with `tell` also what can wait for company.
-void BulkLanes::Impl::write_next(PeerId peer, bool tell) {
-  const auto found = lanes.find(peer);
-  if (found == lanes.end()) return;
-  Lane& lane = found->second;
+/// Puts together what is written next, with `tell` also what can wait for company; false where there
+/// is nothing.
+bool BulkLanes::Impl::prepare_write(Lane& lane, bool tell) {
   std::deque<Transfer>& queue = lane.queue;
   while (!queue.empty() && queue.front().offset >= queue.front().payload.bytes.size()) {
     queue.pop_front();
   }
-  if (lane.state != Lane::State::open || lane.writing) return;
   LaneConnection& connection = *lane.connection;
+  count_read(lane);
   connection.out_bytes = 0;
   if (lane.slots_read >= slots_told_at_once) {
     connection.say(
@@ -467,24 +488,43 @@ void BulkLanes::Impl::write_next(PeerId peer, bool tell) {
     connection.out_buffers.push_back(asio::buffer(connection.out.data(), connection.out_bytes));
   }
   fill_socket(lane);
-  if (connection.out_buffers.empty()) return;
-  lane.writing = true;
-  connection.write(connection.out_buffers,
-                   [this, peer, connection = lane.connection, weak = std::weak_ptr(alive)](
-                       asio::error_code error, std::size_t written) {
-                     if (weak.expired()) return;
-                     counters.bytes_sent += written;
-                     connection->out_owners.clear();
-                     Lane* same = current(peer, connection);
-                     if (same == nullptr) return;
-                     if (error) {
-                       broken(peer, connection, error.message());
-                       return;
-                     }
-                     same->writing = false;
-                     same->progress = Clock::now();
-                     write_next(peer);
-                   });
+  return !connection.out_buffers.empty();
+}
+
+/// Writes what is there to be written; with `tell` also what can wait for company.
+void BulkLanes::Impl::write_next(PeerId peer, bool tell) {
+  const auto found = lanes.find(peer);
+  if (found == lanes.end()) return;
+  Lane& lane = found->second;
+  if (lane.state != Lane::State::open || lane.writing) return;
+  LaneConnection& connection = *lane.connection;
+  while (prepare_write(lane, tell)) {
+    const std::size_t written = connection.write_now();
+    counters.bytes_sent += written;
+    if (connection.out_buffers.empty()) {
+      connection.out_owners.clear();
+      lane.progress = Clock::now();
+      continue;
+    }
+    lane.writing = true;
+    connection.write(connection.out_buffers,
+                     [this, peer, connection = lane.connection, weak = std::weak_ptr(alive)](
+                         asio::error_code error, std::size_t written) {
+                       if (weak.expired()) return;
+                       counters.bytes_sent += written;
+                       connection->out_owners.clear();
+                       Lane* same = current(peer, connection);
+                       if (same == nullptr) return;
+                       if (error) {
+                         broken(peer, connection, error.message());
+                         return;
+                       }
+                       same->writing = false;
+                       same->progress = Clock::now();
+                       write_next(peer);
+                     });
+    return;
+  }
 }
 
 /// Reads on until something is there, deals with every whole record, and so on.
@@ -506,16 +546,20 @@ void BulkLanes::Impl::read_on(PeerId peer) {
         if (weak.expired()) return;
         counters.bytes_received += read;
         same->reading = false;
+        same->partner_ended = static_cast<bool>(error);
         Lane* lane = current(peer, same);
         if (lane == nullptr) {
-          if (retired.contains(same)) await_end(same);
+          if (retired.contains(same)) {
+            wind_up(same);
+            if (retired.contains(same)) await_end(same);
+          }
           return;
         }
         // A partner that closes before it has read our last word resets the connection.
         const bool ended = error == asio::error::eof || error == asio::error::connection_reset;
         if (ended && same->begin == same->end && !lane->is_busy()) {
           // The partner had no more use for it, or died; what we wait for on it will not come.
-          same->close();
+          retire(same);
           lanes.erase(peer);
           callbacks.event({.name = "lane_closed", .peer = peer, .detail = "by the partner"});
           callbacks.lost(peer);
@@ -598,9 +642,9 @@ bool BulkLanes::Impl::arrived(PeerId peer, const ConnectionPtr& connection,
         return false;
       }
       counters.bytes_received += header.length;
-      ++lanes.at(peer).lent_read;
-      lanes.at(peer).lent_bytes_read += header.length;
-      give_block(peer, header, *block);
+      std::shared_ptr<const void> loan = std::make_shared<BorrowedMemory>(*connection->borrowed);
+      connection->loans.push_back({loan, header.length});
+      give_block(peer, header, *block, std::move(loan));
       break;
     }
     case RecordKind::lent_done:
@@ -624,11 +668,13 @@ bool BulkLanes::Impl::arrived(PeerId peer, const ConnectionPtr& connection,
 }
 
 void BulkLanes::Impl::give_block(PeerId peer, const RecordHeader& header,
-                                 std::span<const std::byte> bytes) {
+                                 std::span<const std::byte> bytes,
+                                 std::shared_ptr<const void> loan) {
   callbacks.block(peer,
                   Block{.id = {static_cast<PeerId>(header.owner), header.session, header.number},
                         .offset = header.offset,
-                        .bytes = bytes});
+                        .bytes = bytes,
+                        .loan = std::move(loan)});
 }
 
 void BulkLanes::Impl::housekeeping() {
@@ -646,10 +692,13 @@ void BulkLanes::Impl::housekeeping() {
       retire(own.connection);
       lane = lanes.erase(lane);
       continue;
-    } else if (own.lent_read > 0) {
+    } else if (own.lent_read > 0 || !own.connection->loans.empty()) {
       read_all.push_back(lane->first);
     }
     ++lane;
+  }
+  for (const ConnectionPtr& connection : std::vector(retired.begin(), retired.end())) {
+    wind_up(connection);
   }
   for (const PeerId peer : unanswered) refused(peer);
   for (const auto& [peer, connection] : stuck) broken(peer, connection, "no progress");

@@ -18,8 +18,8 @@ namespace gv {
 /// idle. Whoever can dial dials; both directions share one connection. Sends straight from the
 /// payload's memory and holds at most one received block per lane; on one host blocks go through
 /// memory that both ends share, or are read by the partner where they lie if that is lent memory.
-/// Then their owner is kept until the partner says that it is done, or is gone. All calls on the
-/// thread of `io`.
+/// Then their owner is kept until the partner says that it is done, or is gone; the partner's
+/// `block` is given such a block with a loan. All calls on the thread of `io`.
 class BulkLanes {
  public:
   enum class Security { automatic, tls, plain, unix_socket };

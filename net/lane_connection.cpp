@@ -47,4 +47,20 @@ void LaneConnection::tune() {
   ::setsockopt(handle, IPPROTO_TCP, TCP_CONGESTION, unpaced.data(), unpaced.size());
 }
 
+std::size_t LaneConnection::write_now() {
+  if (!ring_out) return 0;
+  asio::error_code error;
+  if (!socket.non_blocking()) socket.non_blocking(true, error);
+  if (error) return 0;
+  // What went wrong, the write of the rest will be told.
+  const std::size_t written = socket.write_some(out_buffers, error);
+  std::size_t left = written;
+  while (!out_buffers.empty() && left >= out_buffers.front().size()) {
+    left -= out_buffers.front().size();
+    out_buffers.erase(out_buffers.begin());
+  }
+  if (!out_buffers.empty()) out_buffers.front() += left;
+  return written;
+}
+
 }  // namespace gv

@@ -70,6 +70,13 @@ struct LaneConnection {
   std::optional<RingReader> ring_in;
   std::optional<BorrowedMemory> borrowed;  ///< What the partner lends.
   std::deque<Payload> lent;                ///< What it may still read of ours, in order.
+  /// What it lent and was not yet told that we are done with, in the order in which it came.
+  struct Loan {
+    std::weak_ptr<const void> held;  ///< By whoever keeps the block.
+    std::size_t bytes = 0;
+  };
+  std::deque<Loan> loans;
+  bool partner_ended = false;
   std::string kind;                        ///< For people: "tls", "plain" or "unix".
   Clock::time_point began = Clock::now();
 
@@ -97,6 +104,11 @@ struct LaneConnection {
     out_bytes += sizeof part;
     return asio::buffer(out.data() + (out_bytes - sizeof part), sizeof part);
   }
+
+  /// Within one host, where it is only told of blocks: writes at once as much of `out_buffers` as
+  /// the system takes, and leaves the rest of them. Whoever deals with many blocks in one go would
+  /// otherwise keep others waiting for the first. Returns the bytes written.
+  std::size_t write_now();
 
   template <class Buffers, class Handler>
   void write(const Buffers& buffers, Handler handler) {

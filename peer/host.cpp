@@ -29,6 +29,7 @@
 #include "peer/peer_socket.hpp"
 #include "peer/report.hpp"
 #include "peer/ruling_file.hpp"
+#include "peer/run_awake.hpp"
 #include "peer/settings.hpp"
 #include "peer/switch_command.hpp"
 #include "peer/switched_rounds.hpp"
@@ -496,7 +497,8 @@ int Host::run() {
   const bool joins_others = !options_.join.empty() || !cached.empty();
   feed([&](Time t, NodeEffects& out) { node_->start(t, point.step, joins_others, out); });
   every_second();
-  io_.run();
+  while ((node_->should_stay_awake() ? run_one_awake(io_) : io_.run_one()) > 0) {
+  }
 
   worker_.reset();
   write_result();

@@ -75,6 +75,8 @@ class Node {
   void leave(Time now, NodeEffects& out);
   bool is_leaving() const { return leaving_; }
   bool is_finished() const { return mode_->finished(); }
+  /// See Mode.
+  bool should_stay_awake() const { return mode_->should_stay_awake(); }
 
   const Membership& membership() const { return membership_; }
   const Mode& mode() const { return *mode_; }

@@ -2,6 +2,7 @@
 #include "peer/reduce_peer.hpp"
 
 #include <fmt/format.h>
+#include <sched.h>
 #include <sodium.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -30,6 +31,8 @@
 #include "net/bulk_lanes.hpp"
 #include "net/control_links.hpp"
 #include "net/identity.hpp"
+#include "peer/modes/held_blocks.hpp"
+#include "peer/run_awake.hpp"
 #include "peer/settings.hpp"
 
 namespace gv {
@@ -54,6 +57,21 @@ constexpr std::size_t repeats_max = 1000;
 std::size_t repeats_min(std::size_t bytes) {
   if (bytes <= 1 << 20) return 20;
   return bytes <= 32 << 20 ? 10 : 5;
+}
+
+/// Keeps this process to the processor of that place among those it may use, as mpirun binds its
+/// ranks: the scheduler would at times let two of them share one.
+void keep_to_processor(std::size_t place) {
+  cpu_set_t usable;
+  if (::sched_getaffinity(0, sizeof usable, &usable) != 0) return;
+  for (int processor = 0; processor < CPU_SETSIZE; ++processor) {
+    if (!CPU_ISSET(processor, &usable) || place-- > 0) continue;
+    cpu_set_t own;
+    CPU_ZERO(&own);
+    CPU_SET(processor, &own);
+    ::sched_setaffinity(0, sizeof own, &own);
+    return;
+  }
 }
 
 /// Element i of what `rank` brings, and of the sum over `ranks` ranks: whole numbers, and small.
@@ -101,13 +119,6 @@ class ReducePeer {
   void run();
 
  private:
-  /// A block of the operation after the one under way.
-  struct Held {
-    PeerId from{};
-    TransferId id;
-    std::vector<std::byte> bytes;
-  };
-
   void connect(KeyPair identity, std::vector<AuthorizedPeer> authorized);
   void meet();
   void await(const std::function<bool()>& holds);
@@ -135,6 +146,8 @@ class ReducePeer {
   asio::signal_set signals_{io_, SIGTERM};
   std::optional<ControlLinks> control_;
   std::optional<BulkLanes> lanes_;
+  unsigned processors_ = std::max(1U, std::thread::hardware_concurrency());
+  bool processor_each_ = false;  ///< There is one for every rank.
   std::set<PeerId> contacts_;
   std::set<std::string> lane_kinds_;
   std::string failure_;
@@ -143,7 +156,7 @@ class ReducePeer {
 
   std::uint64_t operation_ = 0;
   std::optional<AllReduce> reduce_;
-  std::vector<Held> held_;
+  HeldBlocks held_{std::numeric_limits<std::size_t>::max()};  ///< Of the operation after that.
 };
 
 ReducePeer::ReducePeer(const ReducePeerOptions& options) : options_(options) {
@@ -159,6 +172,8 @@ ReducePeer::ReducePeer(const ReducePeerOptions& options) : options_(options) {
   const LoadedKeyPair key = load_key_pair(options_.folder / names_[options_.rank] / "key");
   if (!key.problems.empty()) throw std::runtime_error(to_string(key.problems.front()));
   self_ = order_[options_.rank];
+  processor_each_ = order_.size() <= processors_;
+  if (processor_each_) keep_to_processor(options_.rank);
   signals_.async_wait([this](asio::error_code error, int) {
     if (!error) end();
   });
@@ -230,7 +245,11 @@ void ReducePeer::end() {
 /// Runs the loop until `holds`.
 void ReducePeer::await(const std::function<bool()>& holds) {
   while (!holds()) {
-    io_.run_one();
+    if (processor_each_) {
+      run_one_awake(io_);
+    } else {
+      io_.run_one();
+    }
     if (!failure_.empty()) throw std::runtime_error(failure_);
   }
 }
@@ -262,8 +281,7 @@ std::pmr::memory_resource* ReducePeer::memory() const {
 
 /// Vectors of that size, and all it takes to sum them.
 Sum ReducePeer::sum_of(std::size_t bytes) const {
-  const double crowd =
-      static_cast<double>(order_.size()) / std::max(1U, std::thread::hardware_concurrency());
+  const double crowd = static_cast<double>(order_.size()) / processors_;
   const std::size_t elements = bytes / sizeof(float);
   Sum sum{.shape = {.order = order_,
                     .epoch = epoch,
@@ -291,9 +309,9 @@ Vector ReducePeer::operate(Sum& sum) {
     reduce_->ready(bucket, out);
     carry_out(out);
   }
-  for (const Held& held : std::exchange(held_, {})) {
+  for (const HeldBlocks::Held& piece : held_.take()) {
     Effects out;
-    if (!reduce_->receive(held.from, {held.id, 0, held.bytes}, out)) fail("a piece nobody expects");
+    if (!reduce_->receive(piece.from, piece.block, out)) fail("a piece nobody expects");
     carry_out(out);
   }
   await([this] { return reduce_->done(); });
@@ -329,7 +347,7 @@ void ReducePeer::receive_block(PeerId from, const Block& block) {
   if (taken) {
     carry_out(out);
   } else if (PieceName::of(block.id.number).operation == (operation_ + 1) % PieceName::operations) {
-    held_.push_back({from, block.id, {block.bytes.begin(), block.bytes.end()}});
+    held_.keep(from, block);
   } else {
     fail("a piece nobody expects");
   }

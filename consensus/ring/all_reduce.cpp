@@ -256,15 +256,14 @@ bool AllReduce::receive(PeerId from, const Block& block, Effects& out) {
   if (begin < step->at || begin >= end || early_.contains(key)) return false;
   const auto address = reinterpret_cast<std::uintptr_t>(block.bytes.data());
   const bool in_place = options_.wire.is_plain() && address % alignof(float) == 0;
-  std::vector<float> values;
-  std::span<const float> came;
+  Early came;
   if (in_place) {
     if (block.bytes.size() != (end - begin) * sizeof(float)) return false;
-    came = {reinterpret_cast<const float*>(block.bytes.data()), end - begin};
+    came.values = {reinterpret_cast<const float*>(block.bytes.data()), end - begin};
   } else {
-    values.resize(end - begin);
-    if (!read(block.bytes, begin, values)) return false;
-    came = values;
+    came.copy.resize(end - begin);
+    if (!read(block.bytes, begin, came.copy)) return false;
+    came.values = came.copy;
   }
   if (!options_.wire.is_plain() && step->what.kind == ReduceStep::Kind::copy) {
     auto bytes = std::make_shared<std::vector<std::byte>>(block.bytes.begin(), block.bytes.end());
@@ -273,12 +272,17 @@ bool AllReduce::receive(PeerId from, const Block& block, Effects& out) {
   }
   progress_ += end - begin;
   if (bucket.ready && step->at == begin && limit(bucket, *step) >= end) {
-    merge(*step, came);
+    merge(*step, came.values);
     finish_if_complete(*step);
     for (const std::size_t later : step->before) go_on(piece.bucket, later, out);
   } else {
-    if (in_place) values.assign(came.begin(), came.end());
-    early_.emplace(key, std::move(values));
+    if (in_place && block.loan) {
+      came.loan = block.loan;
+    } else if (in_place) {
+      came.copy.assign(came.values.begin(), came.values.end());
+      came.values = came.copy;
+    }
+    early_.emplace(key, std::move(came));
   }
   go_on(piece.bucket, index, out);
   return true;
@@ -291,7 +295,7 @@ void AllReduce::take_early(std::size_t number, std::size_t index) {
     const std::size_t segment = (step.at - step.what.range.begin) / options_.segment;
     const auto found = early_.find({number, index, segment});
     if (found == early_.end() || limit(bucket, step) < segment_begin(step, segment + 1)) return;
-    merge(step, found->second);
+    merge(step, found->second.values);
     early_.erase(found);
   }
 }

@@ -100,8 +100,13 @@ class AllReduce {
     bool ready = false;
     std::vector<Step> steps;
   };
-  /// Sender, bucket, step and segment of a block that came too early.
+  /// Bucket, step and segment of a block that came too early.
   using EarlyKey = std::tuple<std::size_t, std::size_t, std::size_t>;
+  struct Early {
+    std::vector<float> copy;            ///< Empty where the block is on loan.
+    std::shared_ptr<const void> loan;
+    std::span<const float> values;
+  };
 
   std::size_t limit(const Bucket& bucket, const Step& step) const;
   void go_on(std::size_t bucket, std::size_t step, Effects& out);
@@ -124,7 +129,7 @@ class AllReduce {
   std::shared_ptr<const Floats> input_;
   Vector work_;
   std::vector<Bucket> buckets_;
-  std::map<EarlyKey, std::vector<float>> early_;
+  std::map<EarlyKey, Early> early_;
   std::map<std::size_t, Payload> written_;  ///< Final pieces in the bytes they came in, by element.
   std::size_t left_ = 0;                    ///< Steps, and buckets whose input is not there.
   std::uint64_t progress_ = 0;

@@ -12,18 +12,20 @@ namespace {
 
 using Kind = ReduceStep::Kind;
 
-/// What a processor spends on a message, at both ends together.
+/// What a processor spends on a message, at both ends together: mostly to put peers to sleep and
+/// wake them up, where each has no processor of its own to stay awake on.
 constexpr double message_work_s = 25e-6;
+constexpr double message_work_awake_s = 6e-6;
 
 /// And on a byte of it.
 double byte_work_s(ReduceAlgorithm algorithm, bool shares_memory) {
   switch (algorithm) {
     case ReduceAlgorithm::ring:
-      return shares_memory ? 0.23e-9 : 0.35e-9;
+      return shares_memory ? 0.16e-9 : 0.35e-9;
     case ReduceAlgorithm::halving_doubling:
-      return shares_memory ? 0.19e-9 : 0.40e-9;
+      return shares_memory ? 0.125e-9 : 0.40e-9;
     case ReduceAlgorithm::tree:
-      return shares_memory ? 0.15e-9 : 0.42e-9;
+      return shares_memory ? 0.145e-9 : 0.42e-9;
   }
   return 0;
 }
@@ -189,7 +191,9 @@ double processor_seconds(ReduceAlgorithm algorithm, std::size_t ranks, std::size
                          const ReduceSite& site) {
   const ReduceCost cost = reduce_cost(algorithm, ranks, elements);
   const double bytes_take = cost.mean_bytes * byte_work_s(algorithm, site.shares_memory);
-  return site.peers_per_processor * (cost.messages * message_work_s + bytes_take);
+  const double message_takes =
+      site.peers_per_processor > 1 ? message_work_s : message_work_awake_s;
+  return site.peers_per_processor * (cost.messages * message_takes + bytes_take);
 }
 
 double predicted_seconds(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements,

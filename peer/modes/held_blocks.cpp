@@ -1,4 +1,4 @@
-// Copies, with an account of their bytes.
+// Blocks, with an account of their bytes.
 #include "peer/modes/held_blocks.hpp"
 
 #include <utility>
@@ -10,15 +10,19 @@ bool HeldBlocks::keep(PeerId from, const Block& block) {
   const std::size_t taken = bytes_ + (held_.size() + 1) * sizeof(Held);
   if (taken > bytes_max_ || block.bytes.size() > bytes_max_ - taken) return false;
   bytes_ += block.bytes.size();
-  held_.push_back({from, block.id, block.offset, {block.bytes.begin(), block.bytes.end()}});
+  Held& piece = held_.emplace_back(Held{from, block, {}});
+  if (!block.loan) {
+    piece.copy.assign(block.bytes.begin(), block.bytes.end());
+    piece.block.bytes = piece.copy;
+  }
   return true;
 }
 
 void HeldBlocks::keep_only(std::uint64_t session) {
   for (const Held& piece : held_) {
-    if (piece.id.session != session) bytes_ -= piece.bytes.size();
+    if (piece.block.id.session != session) bytes_ -= piece.block.bytes.size();
   }
-  std::erase_if(held_, [session](const Held& piece) { return piece.id.session != session; });
+  std::erase_if(held_, [session](const Held& piece) { return piece.block.id.session != session; });
 }
 
 std::deque<HeldBlocks::Held> HeldBlocks::take() {

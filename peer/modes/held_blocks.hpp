@@ -11,17 +11,14 @@
 
 namespace gv {
 
-/// Copies of blocks, in the order in which they came; with what it takes to keep them no more bytes
-/// than a limit. Pure.
+/// Blocks in the order in which they came, copied unless they are on loan; with what it takes to
+/// keep them no more bytes than a limit. Pure.
 class HeldBlocks {
  public:
   struct Held {
     PeerId from{};
-    TransferId id;
-    std::uint64_t offset = 0;
-    std::vector<std::byte> bytes;
-
-    Block block() const { return {id, offset, bytes}; }
+    Block block;
+    std::vector<std::byte> copy;  ///< What `block` refers to, unless that is on loan.
   };
 
   explicit HeldBlocks(std::size_t bytes_max) : bytes_max_(bytes_max) {}

@@ -70,6 +70,10 @@ class Mode {
 
   /// Nothing new with others; ends with a last job that saves, after which finished() is true.
   void leave(Time now, Membership& members, Effects& out, std::vector<Job>& jobs);
+  /// All that is missing comes from peers of this host, which have a processor each: it will be
+  /// here before we could fall asleep.
+  virtual bool should_stay_awake() const { return false; }
+
   /// Something with another peer is under way that should settle before we are gone.
   virtual bool is_settling() const { return false; }
 

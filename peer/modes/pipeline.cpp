@@ -100,7 +100,7 @@ void PipelineMode::begin_epoch(Time now, const Epoch& epoch, Effects& out) {
   }
   preparing_ = true;
   for (const HeldBlocks::Held& piece : early_.take()) {
-    receive_block(now, piece.from, piece.block(), out);
+    receive_block(now, piece.from, piece.block, out);
   }
 }
 

@@ -126,7 +126,7 @@ void PipelineRun::begin(std::uint64_t operation, Effects& out) {
   for (const std::uint32_t stage : own_stages_) make_group(stage);
   skip_updates();
   begin_sums(out);
-  for (const HeldBlocks::Held& piece : held_.take()) receive(piece.from, piece.block(), out);
+  for (const HeldBlocks::Held& piece : held_.take()) receive(piece.from, piece.block, out);
 }
 
 Routes PipelineRun::routes_of(std::uint64_t operation) const {

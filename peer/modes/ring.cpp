@@ -74,6 +74,7 @@ void RingMode::candidates_changed(const Membership& members) {
            (member != nullptr && host_of(member->address) == host_of(members.self().address));
   }));
   const bool one_host = on_our_host == static_cast<double>(candidates_.size());
+  has_processor_each_ = one_host && on_our_host <= options_.processors;
   const bool shares = one_host && options_.memory != std::pmr::get_default_resource();
   agreement_.set_site(
       {.link = shares     ? memory_link

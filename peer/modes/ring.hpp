@@ -42,6 +42,10 @@ class RingMode final : public EpochMode {
   void lane_refused(Time now, PeerId peer, Effects& out) override;
   void gradient_ready(Time now, std::uint64_t job, std::size_t begin, Effects& out) override;
 
+  bool should_stay_awake() const override {
+    return has_processor_each_ && operation_.is_waiting();
+  }
+
   RingCounts counts() const;
   /// How the sum is made in the epoch under way.
   ReduceAlgorithm algorithm() const { return operation_.algorithm(); }
@@ -82,6 +86,7 @@ class RingMode final : public EpochMode {
   RingOptions options_;
   RingOperation operation_;
   Time settled_at_{};  ///< By then everybody has the sum before this operation.
+  bool has_processor_each_ = false;  ///< All are on this host, which has one for each of them.
   LinkSurvey survey_;
   StateCourier states_;
   ModelAudit audit_;

@@ -117,10 +117,10 @@ void RingOperation::begin(std::uint64_t step, std::uint64_t steps, Effects& out)
   offered_.assign(shape_.buckets.size(), false);
   offer_buckets(out);
   for (const HeldBlocks::Held& piece : held_.take()) {
-    const Block block = piece.block();
-    if (piece.id.session != shape_.epoch || reduce_->receive(piece.from, block, out)) continue;
+    const Block& block = piece.block;
+    if (block.id.session != shape_.epoch || reduce_->receive(piece.from, block, out)) continue;
     const std::uint64_t next = (step + steps) % PieceName::operations;
-    if (PieceName::of(piece.id.number).operation == next) held_.keep(piece.from, block);
+    if (PieceName::of(block.id.number).operation == next) held_.keep(piece.from, block);
   }
 }
 
