@@ -86,7 +86,7 @@ class Grapevine:
         self.name = f"grapevine {lane}"
         self.over_tcp = lane == "plain"
         self.command = [arguments.binary, "bench", "allreduce", "--lane", lane,
-                        "--algorithm", arguments.algorithm, "--segment", arguments.segment]
+                        "--algorithm", arguments.algorithm]
 
     def run(self, peers, sizes, arguments):
         with tempfile.TemporaryDirectory() as folder:
@@ -258,7 +258,6 @@ def main():
                         default=[4 << 10, 64 << 10, 1 << 20, 16 << 20, 128 << 20])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--algorithm", default="auto", help="of grapevine")
-    parser.add_argument("--segment", default="64KiB", help="of grapevine: bytes of a block")
     parser.add_argument("--row-seconds", type=float, default=1, help="timed for one size, about")
     parser.add_argument("--limit", type=float, default=300, help="seconds for one program")
     parser.add_argument("--only", help="names that match this regular expression, and grapevine")

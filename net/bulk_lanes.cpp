@@ -184,7 +184,14 @@ void BulkLanes::Impl::count_read(Lane& lane) {
 void BulkLanes::Impl::retire(const ConnectionPtr& connection) {
   retired.insert(connection);
   wind_up(connection);
-  if (retired.contains(connection) && !connection->reading) await_end(connection);
+  if (!retired.contains(connection)) return;
+  if (!connection->loans.empty() && connection->out_buffers.empty()) {
+    connection->out_bytes = 0;
+    connection->out_buffers.push_back(
+        connection->say(RecordHeader{.length = 1, .kind = RecordKind::over}));
+    connection->write_now();
+  }
+  if (!connection->reading) await_end(connection);
 }
 
 void BulkLanes::Impl::wind_up(const ConnectionPtr& connection) {
@@ -513,6 +520,7 @@ void BulkLanes::Impl::write_next(PeerId peer, bool tell) {
                        if (weak.expired()) return;
                        counters.bytes_sent += written;
                        connection->out_owners.clear();
+                       connection->out_buffers.clear();
                        Lane* same = current(peer, connection);
                        if (same == nullptr) return;
                        if (error) {
@@ -616,6 +624,8 @@ bool BulkLanes::Impl::is_sound(Lane& lane, const RecordHeader& header) {
       return connection.borrowed.has_value();
     case RecordKind::lent_done:
       return header.length <= connection.lent.size();
+    case RecordKind::over:
+      return connection.ring_out.has_value();
   }
   return false;
 }
@@ -653,6 +663,9 @@ bool BulkLanes::Impl::arrived(PeerId peer, const ConnectionPtr& connection,
       break;
     case RecordKind::ring_done:
       break;
+    case RecordKind::over:
+      broken(peer, connection, "the partner ended it");
+      return false;
     case RecordKind::message: {
       Decoded decoded = decode(bytes);
       const auto* message = decoded.frame ? std::get_if<Message>(&*decoded.frame) : nullptr;

@@ -30,6 +30,7 @@ enum class RecordKind : std::uint16_t {
   ring_done = 4,   ///< Nothing: `length` slots of the other direction's ring were read.
   lent_block = 5,  ///< The block's place in memory that the sender lends, in 8 bytes.
   lent_done = 6,   ///< Nothing: `length` lent blocks of the other direction were read.
+  over = 7,        ///< Nothing, nor will anything: it closes once it has read what it was lent.
 };
 
 /// Precedes every record on a lane.

@@ -270,6 +270,43 @@ TEST_CASE("what is lent over a lane that was given up stays until the partner ha
   CHECK(swarm.until([&] { return lent.use_count() == 1; }));
 }
 
+TEST_CASE("a block that somebody keeps stays lent, even over a lane that ends") {
+  Swarm swarm(2, Security::automatic);
+  const auto lent = lent_pattern(swarm[0], (1 << 20) + 3, 1);
+  std::vector<Block> kept;
+  swarm[1].on_block = [&](const Block& block) {
+    if (block.id.number == 1) kept.push_back(block);
+  };
+  swarm.send(0, 1, {lent, std::span(*lent)}, 1);
+  REQUIRE(swarm.until([&] { return swarm[1].received[peer(0)].size() == lent->size(); }));
+  REQUIRE(kept.size() == 5);
+  REQUIRE(kept.front().loan);
+
+  // Blocks that came later and are not kept have to wait for those.
+  const auto later = lent_pattern(swarm[0], 1000, 2);
+  swarm[1].received.clear();
+  swarm.send(0, 1, {later, std::span(*later)}, 2);
+  REQUIRE(swarm.until([&] { return swarm[1].received[peer(0)].size() == later->size(); }));
+
+  const int who_ends_the_lane = GENERATE(-1, 0, 1);
+  CAPTURE(who_ends_the_lane);
+  if (who_ends_the_lane >= 0) {
+    const auto ender = static_cast<std::size_t>(who_ends_the_lane);
+    swarm[ender].lanes->forget(peer(1 - ender));
+    REQUIRE(swarm.until([&] { return !swarm[1 - ender].lost.empty(); }));
+  } else {
+    swarm.send(1, 0, pattern(1000, 3), 3);
+    REQUIRE(swarm.until([&] { return swarm[0].received[peer(1)].size() == 1000; }));
+  }
+  CHECK(lent.use_count() > 1);
+  CHECK(later.use_count() > 1);
+  std::vector<std::byte> read;
+  for (const Block& block : kept) read.insert(read.end(), block.bytes.begin(), block.bytes.end());
+  CHECK(std::ranges::equal(read, *lent));
+  kept.clear();
+  CHECK(swarm.until([&] { return lent.use_count() == 1 && later.use_count() == 1; }));
+}
+
 TEST_CASE("whoever ends gives back at once what it had borrowed") {
   Swarm swarm(2, Security::automatic);
   const auto lent = lent_pattern(swarm[0], 1000, 1);
