@@ -466,8 +466,8 @@ void BulkLanes::Impl::share_blocks(Lane& lane) {
   }
 }
 
-/// Puts together what is written next, with `tell` also what can wait for company; false where there
-/// is nothing.
+/// Puts together what is written next, with `tell` also what can wait for company; false where
+/// there is nothing.
 bool BulkLanes::Impl::prepare_write(Lane& lane, bool tell) {
   std::deque<Transfer>& queue = lane.queue;
   while (!queue.empty() && queue.front().offset >= queue.front().payload.bytes.size()) {

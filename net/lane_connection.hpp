@@ -78,7 +78,7 @@ struct LaneConnection {
   };
   std::deque<Loan> loans;
   bool partner_ended = false;
-  std::string kind;                        ///< For people: "tls", "plain" or "unix".
+  std::string kind;  ///< For people: "tls", "plain" or "unix".
   Clock::time_point began = Clock::now();
 
   // What is being read and written lives here, because the lane may be gone before the system is

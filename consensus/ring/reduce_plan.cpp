@@ -191,8 +191,7 @@ double processor_seconds(ReduceAlgorithm algorithm, std::size_t ranks, std::size
                          const ReduceSite& site) {
   const ReduceCost cost = reduce_cost(algorithm, ranks, elements);
   const double bytes_take = cost.mean_bytes * byte_work_s(algorithm, site.shares_memory);
-  const double message_takes =
-      site.peers_per_processor > 1 ? message_work_s : message_work_awake_s;
+  const double message_takes = site.peers_per_processor > 1 ? message_work_s : message_work_awake_s;
   return site.peers_per_processor * (cost.messages * message_takes + bytes_take);
 }
 

@@ -78,8 +78,8 @@ struct ReduceSite {
 double byte_factor(ReduceAlgorithm algorithm);
 
 /// What the processors of the fullest host need for their work: 25 us a message, or 6 where every
-/// peer has one of its own; and for a byte 0.35 to 0.42 ns through sockets, where whole vectors cost
-/// more than chunks, or 0.13 to 0.16 ns where memory is shared.
+/// peer has one of its own; and for a byte 0.35 to 0.42 ns through sockets, where whole vectors
+/// cost more than chunks, or 0.13 to 0.16 ns where memory is shared.
 double processor_seconds(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements,
                          const ReduceSite& site);
 

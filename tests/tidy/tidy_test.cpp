@@ -54,7 +54,7 @@ const std::set<std::string> peer_seams = {
     "peer/main",          "peer/report",      "peer/member_cache",   "peer/settings",
     "peer/reduce_peer",   "peer/task",        "peer/worker",         "peer/plan",
     "peer/stage_profile", "peer/ruling_file", "peer/switch_command", "peer/replace_file",
-    "peer/peer_socket",   "peer/status",      "peer/peer_json"};
+    "peer/peer_socket",   "peer/status",      "peer/peer_json",      "peer/run_awake"};
 
 std::string without_extension(const std::string& path) { return path.substr(0, path.rfind('.')); }
 
@@ -98,8 +98,8 @@ std::vector<std::string> allowed_includes(const std::string& path) {
             "fmt/",  "CLI/", "sodium.h",   "sys/",   "unistd.h"};
   }
   if (path.starts_with("peer/") && is_seam(path)) {
-    return {"peer/",    "consensus/", "train/", "net/",    "asio",   "fmt/",    "nlohmann/",
-            "malloc.h", "sodium.h",   "sys/",   "fcntl.h", "poll.h", "unistd.h"};
+    return {"peer/",    "consensus/", "train/",   "net/", "asio",    "fmt/",   "nlohmann/",
+            "malloc.h", "sched.h",    "sodium.h", "sys/", "fcntl.h", "poll.h", "unistd.h"};
   }
   if (path.starts_with("peer/")) return {"peer/", "consensus/", "train/", "toml++/"};
   if (path.starts_with("sim/")) {
