@@ -27,13 +27,15 @@ from slow_links import Hosts, command
 
 BYTES = 4 * 4 * 128 * 128  # That pass between two stages.
 WARM_UP = 3  # Runs that do not count.
-AHEAD = ("1f1b", "zero-bubble", "chimera")  # Which hide transfers by being ahead.
+AHEAD = ("1f1b", "zero-bubble", "chimera", "2bw")  # Which hide transfers by being ahead.
 
 
 def config_text(given, schedule, micro_batches, ahead, runs):
     data = pathlib.Path(__file__).resolve().parent.parent / "configs/text"
     layer = '[[model.layers]]\nkind = "dense"\nunits = 128\nper_position = true\n'
     ahead_line = f"ahead = {ahead}" if schedule in AHEAD else ""
+    # Room for 2bw to be ahead in, with its two versions.
+    accumulate_line = f"accumulate = {2 * given.stages}" if schedule == "2bw" else ""
     # As much work by the estimate in each stage, or peers would be shared out unequally.
     ends = [1 + 2 * stage for stage in range(1, given.stages)] + [2 * given.stages]
     return f"""[run]
@@ -67,6 +69,7 @@ schedule = "{schedule}"
 micro_batches = {micro_batches}
 copy_every = 0
 {ahead_line}
+{accumulate_line}
 """
 
 

@@ -640,13 +640,14 @@ void append_pipeline(Settings& all) {
                      "are stages; 0 = as many"));
   add_with(
       "pipeline.schedule",
-      "run.mode = \"pipeline\" and schedule = \"1f1b\", \"zero-bubble\" or \"chimera\"",
+      "run.mode = \"pipeline\" and schedule = \"1f1b\", \"zero-bubble\", \"chimera\" or \"2bw\"",
       [](const Config& c) {
         return c.run.mode == ModeKind::pipeline && can_go_ahead(c.pipeline.mode.kind);
       },
       pipeline.whole("ahead", GV_FIELD(pipeline.mode.ahead), {0, 64},
                      "transfers that take as long as so many passes are hidden behind computing; "
-                     "each stage keeps so many micro-batches more for every stage behind it"));
+                     "each stage keeps so many micro-batches more for every stage behind it, with "
+                     "2bw no more than accumulate"));
   add(pipeline.choice<>(
       "router", GV_FIELD(pipeline.mode.router),
       std::vector<std::pair<std::string, RouterKind>>{{"fixed", RouterKind::fixed},

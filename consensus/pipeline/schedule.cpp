@@ -310,6 +310,7 @@ PipelineSchedule make_schedule(PipelineKind kind, const Routes& routes, std::siz
   std::vector<std::size_t> most(stages);
   for (std::size_t s = 0; s < stages; ++s) {
     most[s] = in_flight_max(order, stages, s, routes.size(), ahead);
+    if (kind == PipelineKind::two_bw) most[s] = std::min(most[s], accumulate);
   }
   schedule.workers = SlotSchedule(routes, workers, forwards_first, std::move(most), ahead).lists();
   if (kind == PipelineKind::pipedream) schedule.accumulate = 1;

@@ -64,8 +64,9 @@ struct PipelineSchedule {
 ///
 /// All that is for transfers that take no time; in 1f1b, zero-bubble and chimera others hold up
 /// both their stages. With `ahead` those lists are made for transfers of so many passes' time,
-/// which are then hidden behind computing, and stage s keeps ahead (p-1-s) more in flight. The
-/// bubbles are the same; without it chimera's is larger where F and B differ.
+/// which are then hidden behind computing, and stage s keeps ahead (p-1-s) more in flight; 2bw no
+/// more than `accumulate`, with which two versions are still enough and the same training comes
+/// out. The bubbles are the same; without it chimera's is larger where F and B differ.
 ///
 /// (Huang 2019; Narayanan 2019 and 2021; Li and Hoefler 2021; Qi 2023, schedule ZB-H1. PipeDream
 /// and 2BW fill and drain the pipeline once a run, whatever number of updates is in it.)
@@ -90,8 +91,8 @@ constexpr bool is_synchronous(PipelineKind kind) {
   return kind != PipelineKind::pipedream && kind != PipelineKind::two_bw;
 }
 
-/// The most micro-batches whose activations a worker keeps for this stage, by the table above; one
-/// of chimera's workers holds another stage beside it.
+/// The most micro-batches whose activations a worker keeps for this stage, by the table above (of
+/// 2bw perhaps fewer, see there); one of chimera's workers holds another stage beside it.
 std::size_t in_flight_max(PipelineKind kind, std::size_t stages, std::size_t stage,
                           std::size_t micro_batches, std::size_t ahead = 0);
 
@@ -104,10 +105,10 @@ using Routes = std::vector<std::vector<std::uint32_t>>;
 /// All micro-batches through the same chain: worker s is stage s.
 Routes straight_routes(std::size_t stages, std::size_t micro_batches);
 
-/// Whether `ahead` makes a difference: gpipe is as far ahead as can be, and with versions of the
-/// parameters more in flight would be other training.
+/// Whether `ahead` makes a difference: gpipe is as far ahead as can be, and pipedream's gradients
+/// would be staler with more in flight, which is other training.
 constexpr bool can_go_ahead(PipelineKind kind) {
-  return is_synchronous(kind) && kind != PipelineKind::gpipe;
+  return kind != PipelineKind::gpipe && kind != PipelineKind::pipedream;
 }
 
 /// What keeps `kind` from working over such routes, in words for people. `accumulate` is the number

@@ -178,16 +178,21 @@ TEST_CASE("activations kept are as many as the table says") {
   CHECK(in_flight_peaks(straight(PipelineKind::one_f_one_b, 4, 32, 0, 2)) == Sizes{10, 7, 4, 1});
   CHECK(in_flight_peaks(straight(PipelineKind::zero_bubble, 4, 8, 0, 1)) == Sizes{7, 6, 5, 4});
   CHECK(in_flight_peaks(straight(PipelineKind::pipedream, 4, 8, 0, 1)) == Sizes{4, 3, 2, 1});
+  CHECK(in_flight_peaks(straight(PipelineKind::two_bw, 4, 32, 8, 1)) == Sizes{7, 5, 3, 1});
+  CHECK(in_flight_peaks(straight(PipelineKind::two_bw, 4, 32, 4, 1)) == Sizes{4, 4, 3, 1});
 }
 
 TEST_CASE("the age of parameters and the versions kept are those of PipeDream and 2BW") {
   const PipelineSchedule dream = straight(PipelineKind::pipedream, 4, 16);
   CHECK(staleness(dream) == Sizes{3, 2, 1, 0});
   CHECK(versions_kept(dream) == Sizes{4, 3, 2, 1});
-  for (std::size_t accumulate = 4; accumulate <= 6; ++accumulate) {
-    const PipelineSchedule two = straight(PipelineKind::two_bw, 4, 5 * accumulate, accumulate);
-    CHECK(staleness(two) == Sizes{1, 1, 1, 1});
-    for (const std::size_t kept : versions_kept(two)) CHECK(kept <= 2);
+  for (std::size_t accumulate = 4; accumulate <= 10; ++accumulate) {
+    for (std::size_t ahead = 0; ahead <= 3; ++ahead) {
+      const PipelineSchedule two =
+          straight(PipelineKind::two_bw, 4, 5 * accumulate, accumulate, ahead);
+      CHECK(staleness(two) == Sizes{1, 1, 1, 1});
+      for (const std::size_t kept : versions_kept(two)) CHECK(kept <= 2);
+    }
   }
   for (const PipelineKind kind : pipeline_kinds) {
     if (is_synchronous(kind)) CHECK(staleness(straight(kind, 4, 8)) == Sizes{0, 0, 0, 0});
@@ -250,6 +255,20 @@ TEST_CASE("a schedule made for transfers hides those that take as long as a pass
       }
     }
   }
+}
+
+TEST_CASE("2BW with enough micro-batches an update hides transfers in its steady state") {
+  PipelineCosts costs = equal_costs(4, 1, 1, 1);
+  costs.boundaries.assign(3, {.seconds = 1});
+  const auto each = [&](std::size_t accumulate, std::size_t ahead) {
+    const auto time = [&](std::size_t m) {
+      return replay(straight(PipelineKind::two_bw, 4, m, accumulate, ahead), costs).makespan;
+    };
+    return (time(80) - time(40)) / 40;
+  };
+  CHECK(each(8, 1) == Approx(3).epsilon(1e-12));
+  CHECK(each(8, 0) > 3.5);
+  CHECK(each(4, 1) > 3.1);  // Two versions are enough for four in flight alone.
 }
 
 TEST_CASE("the further ahead a schedule is the longer the transfers it hides") {

@@ -241,13 +241,16 @@ TEST_CASE("PipeDream is a serial run in which every stage's parameters are of it
 
 TEST_CASE("2BW is a serial run delayed by one update") {
   for (std::size_t p = 1; p <= 4; ++p) {
-    for (const std::size_t each : {p, p + 1}) {
+    for (const auto& [each, ahead] :
+         {std::pair(p, std::size_t{0}), std::pair(p + 1, std::size_t{1}),
+          std::pair(2 * p, std::size_t{2})}) {
       const StagesSpec spec = spec_of(p, 5);
       Pipeline pipeline(spec, p, each);
       Serial serial(spec);
-      pipeline.run(make_schedule(PipelineKind::two_bw, straight_routes(p, 5 * each), p, each));
-      serial.run(5 * each, each, [each](std::size_t b, std::size_t) {
-        const std::size_t update = b / each;
+      pipeline.run(
+          make_schedule(PipelineKind::two_bw, straight_routes(p, 5 * each), p, each, ahead));
+      serial.run(5 * each, each, [group = each](std::size_t b, std::size_t) {
+        const std::size_t update = b / group;
         return update > 0 ? update - 1 : 0;
       });
       for (std::size_t s = 0; s < p; ++s) REQUIRE(pipeline.parameters(s) == serial.stage(s));
