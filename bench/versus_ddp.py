@@ -19,8 +19,9 @@ import tempfile
 import time
 
 from gossip_cost import samples_per_second
-from versus_pytorch import BATCH, model_of
+from versus_pytorch import model_of
 
+BATCH = 64
 AIMS = {"mlp": 2.0, "lenet": 1.5, "cnn": 1.5}
 MODELS = {"mlp": 'kind = "mlp"\nhidden = [256, 128]', "lenet": 'kind = "lenet"', "cnn": 'kind = "cnn"'}
 LOCKSTEP = """[run]
