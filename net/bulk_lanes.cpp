@@ -38,6 +38,8 @@ constexpr std::size_t slots_told_at_once = ring_slots / 2;
 /// many have come together, or so many bytes, or after a while.
 constexpr std::size_t lent_told_at_once = 16;
 constexpr std::size_t lent_bytes_told_at_once = 1 << 20;
+/// More are never on loan at a time: 16 GiB in blocks of full length.
+constexpr std::size_t loans_max = 1 << 16;
 
 /// Of a record, beside its header.
 std::size_t bytes_after(const RecordHeader& header) {
@@ -649,6 +651,10 @@ bool BulkLanes::Impl::arrived(PeerId peer, const ConnectionPtr& connection,
       const auto block = connection->borrowed->at(place, header.length);
       if (!block) {
         broken(peer, connection, "a block outside of the memory that is lent");
+        return false;
+      }
+      if (connection->loans.size() >= loans_max) {
+        broken(peer, connection, "too many blocks on loan");
         return false;
       }
       counters.bytes_received += header.length;

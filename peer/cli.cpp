@@ -26,6 +26,7 @@
 #include "peer/peer_socket.hpp"
 #include "peer/plan.hpp"
 #include "peer/reduce_peer.hpp"
+#include "peer/refusal.hpp"
 #include "peer/settings.hpp"
 #include "peer/status.hpp"
 #include "peer/switch_command.hpp"
@@ -42,11 +43,6 @@
 
 namespace gv {
 namespace {
-
-int fail(const Problems& problems) {
-  for (const Problem& problem : problems) fmt::print(stderr, "{}\n", to_string(problem));
-  return 2;
-}
 
 /// "K/N" with K < N.
 struct Shard {

@@ -6,19 +6,12 @@
 #include <cstdio>
 
 #include "peer/config.hpp"
+#include "peer/refusal.hpp"
 #include "peer/task.hpp"
 #include "train/checkpoint/checkpoint.hpp"
 #include "train/checkpoint/safetensors.hpp"
 
 namespace gv {
-namespace {
-
-int fail(const Problems& problems) {
-  for (const Problem& problem : problems) fmt::print(stderr, "{}\n", to_string(problem));
-  return 2;
-}
-
-}  // namespace
 
 StoredConfig stored_config(const std::string& file, const std::string& config) {
   if (!config.empty()) return {parse_config_file(config), read_config_text(config)};

@@ -27,6 +27,7 @@
 #include "peer/member_cache.hpp"
 #include "peer/node.hpp"
 #include "peer/peer_socket.hpp"
+#include "peer/refusal.hpp"
 #include "peer/report.hpp"
 #include "peer/ruling_file.hpp"
 #include "peer/run_awake.hpp"
@@ -52,10 +53,6 @@ std::uint64_t random_number() {
 }
 
 /// Shows people what went wrong, one line each, on standard error.
-void print(const Problems& problems) {
-  for (const Problem& problem : problems) fmt::print(stderr, "{}\n", to_string(problem));
-}
-
 std::vector<PeerId> ids_of(const std::vector<AuthorizedPeer>& authorized, PeerId self) {
   std::vector<PeerId> ids{self};
   for (const AuthorizedPeer& peer : authorized) ids.push_back(peer_id(peer.key));

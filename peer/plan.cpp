@@ -18,6 +18,7 @@
 #include "consensus/pipeline/router.hpp"
 #include "consensus/pipeline/stage_plan.hpp"
 #include "peer/config.hpp"
+#include "peer/refusal.hpp"
 #include "peer/stage_profile.hpp"
 #include "peer/task.hpp"
 
@@ -32,11 +33,6 @@ constexpr std::size_t searched_peers_max = 16;
 constexpr std::size_t ordered_peers_max = 8;
 /// Peers that can be planned for.
 constexpr std::size_t peers_max = 256;
-
-int fail(const Problems& problems) {
-  for (const Problem& problem : problems) fmt::print(stderr, "{}\n", to_string(problem));
-  return 2;
-}
 
 double ms(double seconds) { return 1e3 * seconds; }
 

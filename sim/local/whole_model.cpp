@@ -13,17 +13,14 @@
 #include <utility>
 
 #include "peer/evaluate.hpp"
+#include "peer/refusal.hpp"
 #include "sim/mean.hpp"
+#include "train/checkpoint/checkpoint.hpp"
 #include "train/checkpoint/safetensors.hpp"
 #include "train/evaluation.hpp"
 
 namespace gv {
 namespace {
-
-int fail(const Problems& problems) {
-  for (const Problem& problem : problems) fmt::print(stderr, "{}\n", to_string(problem));
-  return 2;
-}
 
 /// Any parameter file of a peer, whole or of a stage; empty if it has none.
 std::filesystem::path some_checkpoint(const std::filesystem::path& folder) {
@@ -31,10 +28,9 @@ std::filesystem::path some_checkpoint(const std::filesystem::path& folder) {
   std::error_code ignored;
   for (const auto& entry :
        std::filesystem::recursive_directory_iterator(folder / "checkpoints", ignored)) {
-    const std::string name = entry.path().filename().string();
-    const bool fits = name.starts_with("step-") && name.ends_with(".safetensors") &&
-                      !name.ends_with(".optimizer.safetensors");
-    if (fits && name > newest.filename().string()) newest = entry.path();
+    if (is_parameter_file(entry.path()) && entry.path().filename() > newest.filename()) {
+      newest = entry.path();
+    }
   }
   return newest;
 }

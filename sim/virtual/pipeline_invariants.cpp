@@ -7,7 +7,7 @@
 #include <iterator>
 
 #include "consensus/base/fingerprint.hpp"
-#include "consensus/base/rng.hpp"
+#include "peer/modes/stage_states.hpp"
 
 namespace gv {
 namespace {
@@ -55,7 +55,7 @@ void PipelineInvariants::on_effects(const Simulator& world, PeerNumber peer,
   if (!effects.jobs.empty()) record(peer).job_epoch = epoch != nullptr ? epoch->key() : 0;
   if (epoch == nullptr) return;
   for (const Transfer& transfer : effects.transfers) {
-    if (transfer.id.session != hash_combine(epoch->key(), 3)) continue;
+    if (!StageStates::is_copy_of(epoch->key(), transfer.id.session)) continue;
     const auto stage = static_cast<std::uint32_t>(transfer.id.number >> 48);
     const std::uint64_t operation = transfer.id.number & ((std::uint64_t{1} << 48) - 1);
     keepers_[{epoch->key(), stage}][number_of(transfer.to)].insert(operation);

@@ -14,6 +14,7 @@
 #include <optional>
 #include <vector>
 
+#include "peer/refusal.hpp"
 #include "peer/settings.hpp"
 #include "peer/task.hpp"
 #include "sim/mean.hpp"
@@ -44,11 +45,6 @@ constexpr std::uint64_t endless_steps = std::uint64_t{1} << 40;
 /// One of the summary.
 void line(std::string_view name, const std::string& value) {
   fmt::print("{:<22} {}\n", name, value);
-}
-
-int fail(const Problems& problems) {
-  for (const Problem& problem : problems) fmt::print(stderr, "{}\n", to_string(problem));
-  return 2;
 }
 
 /// How good a model is.

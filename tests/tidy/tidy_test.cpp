@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -54,7 +55,8 @@ const std::set<std::string> peer_seams = {
     "peer/main",          "peer/report",      "peer/member_cache",   "peer/settings",
     "peer/reduce_peer",   "peer/task",        "peer/worker",         "peer/plan",
     "peer/stage_profile", "peer/ruling_file", "peer/switch_command", "peer/replace_file",
-    "peer/peer_socket",   "peer/status",      "peer/peer_json",      "peer/run_awake"};
+    "peer/peer_socket",   "peer/status",      "peer/peer_json",      "peer/run_awake",
+    "peer/refusal"};
 
 std::string without_extension(const std::string& path) { return path.substr(0, path.rfind('.')); }
 
@@ -243,6 +245,39 @@ TEST_CASE("no line is longer than a hundred columns and none has a tab") {
       }
     }
   }
+  INFO(listed(found));
+  CHECK(found.empty());
+}
+
+TEST_CASE("what a bench takes from another one is there") {
+  // Some need PyTorch to be imported at all, so they are read instead.
+  const auto text_of = [](const fs::path& path) {
+    std::ifstream in(path);
+    return std::string((std::istreambuf_iterator<char>(in)), {});
+  };
+  std::vector<Finding> found;
+  std::size_t names_seen = 0;
+  const std::regex import("(?:^|\n)from (\\w+) import ([\\w, ]+)");
+  const std::regex word("\\w+");
+  for (const auto& entry : fs::directory_iterator(root / "bench")) {
+    if (entry.path().extension() != ".py") continue;
+    const std::string text = text_of(entry.path());
+    for (std::sregex_iterator line(text.begin(), text.end(), import), end; line != end; ++line) {
+      const fs::path source = root / "bench" / ((*line)[1].str() + ".py");
+      if (!fs::exists(source)) continue;
+      const std::string names = (*line)[2];
+      const std::string there = text_of(source);
+      for (std::sregex_iterator name(names.begin(), names.end(), word); name != end; ++name) {
+        ++names_seen;
+        const std::regex made("(?:^|\n)(?:(?:def|class) " + name->str() + "\\b|" + name->str() +
+                              " = )");
+        if (std::regex_search(there, made)) continue;
+        found.push_back({fs::relative(entry.path(), root).generic_string(),
+                         "takes " + name->str() + " from " + source.filename().string()});
+      }
+    }
+  }
+  CHECK(names_seen > 5);
   INFO(listed(found));
   CHECK(found.empty());
 }

@@ -29,10 +29,7 @@ std::vector<std::filesystem::path> parameter_files(const std::filesystem::path& 
   std::vector<std::filesystem::path> files;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with("step-") && name.ends_with(suffix) && !name.ends_with(optimizer_suffix)) {
-      files.push_back(entry.path());
-    }
+    if (is_parameter_file(entry.path())) files.push_back(entry.path());
   }
   std::ranges::sort(files, std::ranges::greater{});
   return files;
@@ -106,6 +103,11 @@ std::string load_pair(const std::filesystem::path& file, const Layout& layout,
 }
 
 }  // namespace
+
+bool is_parameter_file(const std::filesystem::path& file) {
+  const std::string name = file.filename().string();
+  return name.starts_with("step-") && name.ends_with(suffix) && !name.ends_with(optimizer_suffix);
+}
 
 std::string save_checkpoint(const std::filesystem::path& folder, const Layout& layout,
                             std::span<const float> parameters, const OptimizerState& optimizer,

@@ -29,6 +29,9 @@ std::string save_checkpoint(const std::filesystem::path& folder, const Layout& l
                             std::span<const float> parameters, const OptimizerState& optimizer,
                             std::map<std::string, std::string> metadata, std::size_t keep);
 
+/// Whether the name is that of a checkpoint's parameters. Names of later steps come later.
+bool is_parameter_file(const std::filesystem::path& file);
+
 /// The newest checkpoint that is whole, and why newer ones were not taken.
 struct LoadedCheckpoint {
   std::optional<Checkpoint> checkpoint;
