@@ -57,6 +57,14 @@ struct Block {
   std::shared_ptr<const void> loan = nullptr;
 };
 
+/// The same block, to be kept: a copy of it, or itself where it is on loan.
+inline Block kept(const Block& block) {
+  if (block.loan) return block;
+  const auto copy =
+      std::make_shared<const std::vector<std::byte>>(block.bytes.begin(), block.bytes.end());
+  return {block.id, block.offset, *copy, copy};
+}
+
 /// Stop streaming `id` to `to`; harmless if it is over.
 struct Cancel {
   PeerId to{};

@@ -302,8 +302,9 @@ double memory_bytes(const Question& question, const Plan& plan, std::size_t stag
   std::size_t vectors = versions_max(kind, stages, stage) + 2 + profile.optimizer_vectors;
   // A run of many updates keeps where it began, in case it is given up.
   if (plan.spec.keeps_versions) vectors += 1 + profile.optimizer_vectors;
+  const PipelineOptions& mode = question.mode();
   const auto flights = static_cast<double>(
-      in_flight_max(kind, stages, stage, question.mode().micro_batches, question.mode().ahead));
+      in_flight_max(kind, stages, stage, mode.micro_batches, mode.accumulate, mode.ahead));
   const double networks = plan.spec.recomputes ? 1 : flights;
   return static_cast<double>(sizeof(float) * profile.parameters * vectors) +
          networks * profile.network_bytes + flights * profile.input_bytes;

@@ -162,6 +162,7 @@ std::vector<std::size_t> estimated_cut(const Config& config, const ModelSpec& mo
                        {.stages = pipeline.stages,
                         .kind = pipeline.mode.kind,
                         .micro_batches = pipeline.mode.micro_batches,
+                        .accumulate = pipeline.mode.accumulate,
                         .ahead = pipeline.mode.ahead,
                         .state_per_parameter = 2 + vectors + (keeps_versions ? 1 + vectors : 0),
                         .recomputes = pipeline.recompute});

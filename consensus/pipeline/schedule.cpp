@@ -255,11 +255,13 @@ std::optional<PipelineKind> pipeline_kind_named(std::string name) {
 }
 
 std::size_t in_flight_max(PipelineKind kind, std::size_t stages, std::size_t stage,
-                          std::size_t micro_batches, std::size_t ahead) {
+                          std::size_t micro_batches, std::size_t accumulate, std::size_t ahead) {
   if (kind == PipelineKind::gpipe) return micro_batches;
   const std::size_t most = kind == PipelineKind::zero_bubble ? stages : stages - stage;
   const std::size_t more = can_go_ahead(kind) ? ahead * (stages - 1 - stage) : 0;
-  return std::min(most + more, micro_batches);
+  const std::size_t enough =
+      kind == PipelineKind::two_bw ? std::min(accumulate, micro_batches) : micro_batches;
+  return std::min(most + more, enough);
 }
 
 std::size_t versions_max(PipelineKind kind, std::size_t stages, std::size_t stage) {
@@ -304,13 +306,13 @@ PipelineSchedule make_schedule(PipelineKind kind, const Routes& routes, std::siz
   const std::size_t stages = routes.front().size();
   PipelineSchedule schedule{.stages = stages, .micro_batches = routes.size()};
   if (!can_go_ahead(kind)) ahead = 0;
-  // Zero-bubble goes forward and back as 1F1B does.
   const bool forwards_first = kind == PipelineKind::gpipe;
-  const PipelineKind order = forwards_first ? kind : PipelineKind::one_f_one_b;
+  // Zero-bubble goes forward and back as 1F1B does.
+  const PipelineKind order =
+      kind == PipelineKind::zero_bubble ? PipelineKind::one_f_one_b : kind;
   std::vector<std::size_t> most(stages);
   for (std::size_t s = 0; s < stages; ++s) {
-    most[s] = in_flight_max(order, stages, s, routes.size(), ahead);
-    if (kind == PipelineKind::two_bw) most[s] = std::min(most[s], accumulate);
+    most[s] = in_flight_max(order, stages, s, routes.size(), accumulate, ahead);
   }
   schedule.workers = SlotSchedule(routes, workers, forwards_first, std::move(most), ahead).lists();
   if (kind == PipelineKind::pipedream) schedule.accumulate = 1;

@@ -91,10 +91,10 @@ constexpr bool is_synchronous(PipelineKind kind) {
   return kind != PipelineKind::pipedream && kind != PipelineKind::two_bw;
 }
 
-/// The most micro-batches whose activations a worker keeps for this stage, by the table above (of
-/// 2bw perhaps fewer, see there); one of chimera's workers holds another stage beside it.
+/// The most micro-batches whose activations a worker keeps for this stage, by the table above; one
+/// of chimera's workers holds another stage beside it. `accumulate` counts for 2bw.
 std::size_t in_flight_max(PipelineKind kind, std::size_t stages, std::size_t stage,
-                          std::size_t micro_batches, std::size_t ahead = 0);
+                          std::size_t micro_batches, std::size_t accumulate, std::size_t ahead);
 
 /// The most versions of its parameters that this stage keeps.
 std::size_t versions_max(PipelineKind kind, std::size_t stages, std::size_t stage);

@@ -30,6 +30,7 @@ struct PartitionOptions {
   std::size_t stages = 1;
   PipelineKind kind = PipelineKind::one_f_one_b;  ///< Which decides how much must be kept.
   std::size_t micro_batches = 1;
+  std::size_t accumulate = 0;  ///< Between two updates of 2bw; at least `stages`.
   std::size_t ahead = 0;
   /// Bytes beside each byte of a version of parameters: the gradient's and the optimiser's.
   double state_per_parameter = 2;

@@ -256,14 +256,17 @@ bool AllReduce::receive(PeerId from, const Block& block, Effects& out) {
   if (begin < step->at || begin >= end || early_.contains(key)) return false;
   const auto address = reinterpret_cast<std::uintptr_t>(block.bytes.data());
   const bool in_place = options_.wire.is_plain() && address % alignof(float) == 0;
+  const auto floats_in = [](std::span<const std::byte> bytes) {
+    return std::span(reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float));
+  };
   Early came;
   if (in_place) {
     if (block.bytes.size() != (end - begin) * sizeof(float)) return false;
-    came.values = {reinterpret_cast<const float*>(block.bytes.data()), end - begin};
+    came.values = floats_in(block.bytes);
   } else {
-    came.copy.resize(end - begin);
-    if (!read(block.bytes, begin, came.copy)) return false;
-    came.values = came.copy;
+    const auto decoded = std::make_shared<std::vector<float>>(end - begin);
+    if (!read(block.bytes, begin, *decoded)) return false;
+    came = {*decoded, decoded};
   }
   if (!options_.wire.is_plain() && step->what.kind == ReduceStep::Kind::copy) {
     auto bytes = std::make_shared<std::vector<std::byte>>(block.bytes.begin(), block.bytes.end());
@@ -276,11 +279,9 @@ bool AllReduce::receive(PeerId from, const Block& block, Effects& out) {
     finish_if_complete(*step);
     for (const std::size_t later : step->before) go_on(piece.bucket, later, out);
   } else {
-    if (in_place && block.loan) {
-      came.loan = block.loan;
-    } else if (in_place) {
-      came.copy.assign(came.values.begin(), came.values.end());
-      came.values = came.copy;
+    if (in_place) {
+      const Block own = kept(block);
+      came = {floats_in(own.bytes), own.loan};
     }
     early_.emplace(key, std::move(came));
   }

@@ -103,9 +103,8 @@ class AllReduce {
   /// Bucket, step and segment of a block that came too early.
   using EarlyKey = std::tuple<std::size_t, std::size_t, std::size_t>;
   struct Early {
-    std::vector<float> copy;  ///< Empty where the block is on loan.
-    std::shared_ptr<const void> loan;
     std::span<const float> values;
+    std::shared_ptr<const void> owner;
   };
 
   std::size_t limit(const Bucket& bucket, const Step& step) const;

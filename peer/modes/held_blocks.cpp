@@ -10,11 +10,7 @@ bool HeldBlocks::keep(PeerId from, const Block& block) {
   const std::size_t taken = bytes_ + (held_.size() + 1) * sizeof(Held);
   if (taken > bytes_max_ || block.bytes.size() > bytes_max_ - taken) return false;
   bytes_ += block.bytes.size();
-  Held& piece = held_.emplace_back(Held{from, block, {}});
-  if (!block.loan) {
-    piece.copy.assign(block.bytes.begin(), block.bytes.end());
-    piece.block.bytes = piece.copy;
-  }
+  held_.push_back({from, kept(block)});
   return true;
 }
 

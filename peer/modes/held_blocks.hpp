@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <vector>
 
 #include "consensus/effects.hpp"
 #include "consensus/ids.hpp"
@@ -17,8 +16,7 @@ class HeldBlocks {
  public:
   struct Held {
     PeerId from{};
-    Block block;
-    std::vector<std::byte> copy;  ///< What `block` refers to, unless that is on loan.
+    Block block;  ///< With a loan.
   };
 
   explicit HeldBlocks(std::size_t bytes_max) : bytes_max_(bytes_max) {}

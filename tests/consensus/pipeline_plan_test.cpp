@@ -254,7 +254,12 @@ TEST_CASE("what must be kept follows the schedule and the place of the stage") {
   CHECK(memory({}) == Bytes{340, 330, 320, 310});
   CHECK(memory({.kind = PipelineKind::gpipe}) == Bytes{380, 380, 380, 380});
   CHECK(memory({.kind = PipelineKind::pipedream}) == Bytes{640, 530, 420, 310});
-  CHECK(memory({.kind = PipelineKind::two_bw}) == Bytes{440, 430, 420, 410});
+  CHECK(memory({.kind = PipelineKind::two_bw, .accumulate = 4}) == Bytes{440, 430, 420, 410});
+  // Who goes ahead goes no further than the next update.
+  CHECK(memory({.kind = PipelineKind::two_bw, .accumulate = 4, .ahead = 1}) ==
+        Bytes{440, 440, 430, 410});
+  CHECK(memory({.kind = PipelineKind::two_bw, .accumulate = 8, .ahead = 1}) ==
+        Bytes{470, 450, 430, 410});
   CHECK(memory({.recomputes = true}) == Bytes{310, 316, 314, 312});
 }
 
