@@ -13,6 +13,25 @@
 
 namespace gv {
 
+namespace {
+
+/// Whether a number came before the other end was closed.
+bool read_whole(int from, int& number) {
+  ssize_t size = 0;
+  do {
+    size = ::read(from, &number, sizeof number);
+  } while (size < 0 && errno == EINTR);
+  return size == sizeof number;
+}
+
+void reap(pid_t child) {
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+}
+
+}  // namespace
+
 std::string to_string(const Ending& ending) {
   return ending.signal != 0 ? "killed by signal " + std::to_string(ending.signal)
                             : "exit code " + std::to_string(ending.exit_code);
@@ -27,6 +46,12 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments,
   argv.push_back(nullptr);
   const int log = ::open(output.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (log < 0) throw std::system_error(errno, std::generic_category(), output.string());
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
+    const int error = errno;
+    ::close(log);
+    throw std::system_error(error, std::generic_category(), "cannot make a pipe");
+  }
   const pid_t parent = ::getpid();
   pid_ = ::fork();
   if (pid_ == 0) {
@@ -39,13 +64,21 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments,
     ::dup2(log, STDOUT_FILENO);
     ::dup2(log, STDERR_FILENO);
     // A connection of ours that a child held as well would not end when we close it.
-    ::close_range(STDERR_FILENO + 1, ~0U, 0);
+    ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
     ::execv(argv[0], argv.data());
+    const int error = errno;
+    [[maybe_unused]] const ssize_t written = ::write(ends[1], &error, sizeof error);
     ::_exit(127);
   }
-  const int error = errno;
+  int error = errno;
   ::close(log);
-  if (pid_ < 0) throw std::system_error(error, std::generic_category(), "cannot start a process");
+  ::close(ends[1]);
+  // Until the program runs: a child that is stopped before would hold our connections open.
+  const bool failed = pid_ < 0 || read_whole(ends[0], error);
+  ::close(ends[0]);
+  if (!failed) return;
+  if (pid_ > 0) reap(pid_);
+  throw std::system_error(error, std::generic_category(), "cannot start " + arguments.front());
 }
 
 ChildProcess::ChildProcess(ChildProcess&& other) noexcept
@@ -54,9 +87,7 @@ ChildProcess::ChildProcess(ChildProcess&& other) noexcept
 ChildProcess::~ChildProcess() {
   if (pid_ < 0 || ending()) return;
   ::kill(pid_, SIGKILL);
-  int status = 0;
-  while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-  }
+  reap(pid_);
 }
 
 void ChildProcess::signal(int number) {

@@ -5,8 +5,10 @@
 #include <csignal>
 #include <fstream>
 #include <iterator>
+#include <memory>
 
 #include "peer/peer_socket.hpp"
+#include "sim/local/process_group.hpp"
 #include "tests/process/swarm.hpp"
 
 namespace gv {
@@ -483,6 +485,29 @@ TEST_CASE("in lockstep the ring stands in the one order without slow links and s
   CHECK(table.find("sums by ring, in the order peer-") != std::string::npos);
   CHECK(table.find("slowest link peer-") != std::string::npos);
   CHECK(run.interrupt() == 0);
+}
+
+TEST_CASE("a program that cannot be started is an error at once") {
+  const TemporaryFolder folder;
+  CHECK_THROWS_WITH(ChildProcess({"/nowhere/program"}, folder.path() / "output"),
+                    "cannot start /nowhere/program: No such file or directory");
+}
+
+TEST_CASE("who stands still goes on when the group of a run ends, though its parent lives") {
+  const TemporaryFolder folder;
+  const auto state = [](const ChildProcess& child) {
+    std::ifstream in("/proc/" + std::to_string(child.pid()) + "/stat");
+    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    const std::size_t name_end = text.rfind(')');
+    return name_end + 2 < text.size() ? text[name_end + 2] : '?';
+  };
+  auto group = std::make_unique<ProcessGroup>();
+  ChildProcess child({"/bin/sleep", "100"}, folder.path() / "output", group->id());
+  child.signal(SIGSTOP);
+  REQUIRE(eventually([&] { return state(child) == 'T'; }, 20s));
+  group.reset();
+  // The kernel wakes only groups that nobody outside them is a parent to, which this one is not.
+  CHECK(eventually([&] { return state(child) == 'S'; }, 20s));
 }
 
 }  // namespace gv

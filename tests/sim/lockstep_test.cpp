@@ -92,6 +92,23 @@ TEST_CASE("peers in lockstep are one peer with the whole batch", "[sim][ring]") 
   }
 }
 
+TEST_CASE("who waits for a sum stays awake only where every peer has a processor", "[sim][ring]") {
+  const unsigned processors = GENERATE(0U, 2U, 3U, 8U);
+  const LockstepRun run(3, 8, 50, OptimizerKind::sgd);
+  Simulator::Options options = run.options();
+  options.node.ring.processors = processors;
+  Simulator world(options, run.workloads());
+  bool awake = false;
+  while (world.step(Time(10min))) {
+    for (PeerNumber number = 0; number < world.size(); ++number) {
+      const auto& node = world.peer(number).node;
+      awake = awake || (node && node->should_stay_awake());
+    }
+  }
+  CHECK(world.all_ended());
+  CHECK(awake == (processors >= 3));
+}
+
 TEST_CASE("a slow machine takes a smaller share and the mean stays exact", "[sim][ring]") {
   LockstepRun run(4, 16, 400, OptimizerKind::nesterov);
   Simulator::Options options = run.with_a_slow_one();
