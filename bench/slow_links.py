@@ -28,6 +28,7 @@ VARIANTS = {
     "top 16, 4 bits": 'codec = "qsgd4"\nkeep_per_block = 16\n',
     "rank 4": "rank = 4\n",
     "rank 4, fp16": 'rank = 4\ncodec = "fp16"\n',
+    "sufficient factors": "sufficient_factors = true\n",
 }
 # What a bucket lets through at once: little, or small sums would never meet the limit.
 BURST = "32kb"

@@ -128,6 +128,9 @@ constexpr std::array table = {
                    "[ring]\nkeep_per_block = 2\nmomentum = 0.9\nwarm_up_steps = 500\n"},
     NamedAlgorithm{"power_sgd", "compressed", "lockstep with matrices of gradients as thin factors",
                    "Vogels 2019", "[run]\nmode = \"ring\"\n[ring]\nrank = 4\n"},
+    NamedAlgorithm{"sufficient_factors", "compressed",
+                   "lockstep with inputs and deltas of dense layers", "Xie 2014",
+                   "[run]\nmode = \"ring\"\n[ring]\nsufficient_factors = true\n"},
     // ---- Unlike data ----
     NamedAlgorithm{"qg_dsgdm", "unlike-data", "momentum of how the mixed model moves", "Lin 2021",
                    "[run]\nmode = \"rounds\"\n[train]\noptimizer = \"sgd\"\n"

@@ -470,6 +470,16 @@ class Reading {
              "leave rank or keep_per_block out");
     }
     const bool plain = ring.codec == ValueCodec::identity && ring.keep_per_block == 0;
+    if (ring.sufficient_factors && (!plain || ring.factors.rank > 0)) {
+      report(line_of("ring.sufficient_factors"), "ring.sufficient_factors",
+             "what they are the product of is sent exactly, and then nothing is left to be coded",
+             "leave codec, keep_per_block and rank out, or sufficient_factors");
+    }
+    if (ring.sufficient_factors && ring.local.period > 1) {
+      report(line_of("ring.sufficient_factors"), "ring.sufficient_factors",
+             "what local steps come to is not the product of one batch's inputs and deltas",
+             "write period = 1, or leave sufficient_factors out");
+    }
     if (plain || !ring.algorithm || *ring.algorithm == ReduceAlgorithm::ring) return;
     report(line_of("ring.algorithm"), "ring.algorithm",
            "codec and keep_per_block need the ring, where final pieces are passed on as they came",

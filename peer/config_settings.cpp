@@ -425,6 +425,10 @@ void append_ring(Settings& all) {
   add(ring.whole("rank", GV_FIELD(ring.factors.rank), {0, 256},
                  "matrices of gradients travel as factors of this rank, and what they lack is kept "
                  "for the next step; 0 = off; not with keep_per_block"));
+  add(ring.flag("sufficient_factors", GV_FIELD(ring.sufficient_factors),
+                "gradients of dense layers travel as the inputs and the deltas that they are the "
+                "product of, where these are no more numbers; not with codec, keep_per_block, rank "
+                "or a period above 1"));
   const auto add_sparse = [&all](Setting<Config> setting) {
     all.push_back(agreed(only_with("ring.keep_per_block", "keep_per_block above 0",
                                    sends_few_values, std::move(setting))));

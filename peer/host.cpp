@@ -448,6 +448,9 @@ int Host::run() {
   node.pipeline.resumed = point.standing;
   node.pipeline.resumed_stages = point.stages;
   node.pipeline.resumed_copies = std::move(point.copies);
+  if (node.ring.sufficient_factors && stages == nullptr) {
+    node.ring.dense = dense_places(std::get<Replica>(point.replica).trainer().dense_weights());
+  }
   node.ring.processors = std::thread::hardware_concurrency();
   node_.emplace(Member{.id = self_,
                        .name = options_.name,

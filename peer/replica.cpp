@@ -144,9 +144,28 @@ Score Replica::compute_factors(const GradientOrder& order, bool& writable) {
   return score;
 }
 
+std::vector<DensePlace> dense_places(const std::vector<DenseWeights>& layers) {
+  std::vector<DensePlace> places;
+  for (const DenseWeights& layer : layers) {
+    places.push_back(
+        {.place = {layer.offset, layer.outputs, layer.inputs}, .rows_per_sample = layer.rows});
+  }
+  return places;
+}
+
+Score Replica::compute_sufficient(const GradientOrder& order, bool& writable) {
+  std::vector<float> values(trainer_.parameters().size());
+  const Score score = trainer_.gradient(order.samples, values, {}, order.factors->weights());
+  writable = is_writable(order.codec, values);
+  const auto vector = std::span(*order.values).first(order.factors->size());
+  order.factors->pack(values, order.rank, vector);
+  return score;
+}
+
 /// Nobody is told of values that cannot be written, nor of any after them.
 Score Replica::compute(const GradientOrder& order, const Ready& ready, bool& writable) {
   if (order.turn) return compute_factors(order, writable);
+  if (order.factors) return compute_sufficient(order, writable);
   const std::span<float> values = std::span(*order.values).first(trainer_.parameters().size());
   const bool local = order.local_steps > 0;
   if (order.keep_per_block == 0) {
@@ -213,7 +232,13 @@ void Replica::adopt(const FetchedModel& fetched) {
 void Replica::update(const Job& job) {
   const auto parameters = trainer_.parameters();
   std::span<const float> mean(*job.update);
+  std::vector<float> unpacked;
   if (memory_.sends_factors()) mean = memory_.decode_factors(mean);
+  if (job.update_factors) {
+    unpacked.resize(parameters.size());
+    job.update_factors->unpack(mean.first(job.update_factors->size()), unpacked);
+    mean = unpacked;
+  }
   mean = mean.first(parameters.size());
   if (job.update_steps == 0) {
     trainer_.update(mean, job.update_samples);

@@ -14,6 +14,7 @@
 #include "consensus/replica.hpp"
 #include "consensus/ring/outer_step.hpp"
 #include "consensus/ring/power_sgd.hpp"
+#include "consensus/ring/sufficient_factors.hpp"
 #include "consensus/ring/value_codec.hpp"
 #include "peer/gradient_memory.hpp"
 #include "peer/mix_job.hpp"
@@ -40,7 +41,10 @@ struct GradientOrder {
   double momentum = 0;                      ///< Of a gradient, before they are chosen.
   ValueCodec codec = ValueCodec::identity;  ///< What is kept of each block is rounded to this.
   std::optional<PowerSgd::Turn> turn;       ///< Its matrices travel as factors.
-  /// Where it goes: the layout's size, or with a turn that of its part, or longer.
+  /// Dense layers' travel as sufficient factors, if it is not null, and this is our rank.
+  std::shared_ptr<const SufficientFactors> factors;
+  std::size_t rank = 0;
+  /// Where it goes: the layout's size, or that of what travels of it, or longer.
   std::shared_ptr<Floats> values;
   /// Of a gradient, falling; tell when it is final from each of these on.
   std::vector<std::size_t> marks;
@@ -56,10 +60,12 @@ struct Job {
   std::shared_ptr<const Floats> update;  ///< One optimiser step with this gradient,
   std::size_t update_samples = 0;        ///< the mean of so many of everybody (0: not told),
   std::uint64_t update_steps = 0;        ///< or the outer step that ends so many local ones.
-  bool fingerprint = false;              ///< Find that of the parameters.
-  std::shared_ptr<Floats> state;         ///< Copy the whole state here.
-  std::vector<Force> forces;             ///< Add these.
-  std::uint64_t steps = 0;               ///< Take this many optimiser steps.
+  /// or what travelled of one, if it is not null,
+  std::shared_ptr<const SufficientFactors> update_factors;
+  bool fingerprint = false;       ///< Find that of the parameters.
+  std::shared_ptr<Floats> state;  ///< Copy the whole state here.
+  std::vector<Force> forces;      ///< Add these.
+  std::uint64_t steps = 0;        ///< Take this many optimiser steps.
   std::optional<GradientOrder> gradient;
   std::optional<MixJob> mix;           ///< The steps are those of its round.
   std::optional<StageJob> stages;      ///< Of a pipeline, where all the rest but `save` is empty.
@@ -98,6 +104,9 @@ using StepPace = std::function<void(std::uint64_t steps, const std::function<voi
 /// Tensors of two dimensions and more, rows by the first, where so many ranks of factors are at
 /// most half of them in the mean of two turns.
 FactorShape factor_shape(const Layout& layout, std::size_t rank);
+
+/// Of layers whose gradients may travel as sufficient factors.
+std::vector<DensePlace> dense_places(const std::vector<DenseWeights>& layers);
 
 /// A trainer with the canary coordinates that follow its parameters through every exchange.
 class Replica {
@@ -144,6 +153,7 @@ class Replica {
  private:
   Score compute(const GradientOrder& order, const Ready& ready, bool& writable);
   Score compute_factors(const GradientOrder& order, bool& writable);
+  Score compute_sufficient(const GradientOrder& order, bool& writable);
   void at_pace(std::uint64_t steps, const std::function<void()>& make) const;
   void update(const Job& job);
   void become(const ReplicaState& state);

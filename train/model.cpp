@@ -99,18 +99,32 @@ const Layout& Model::layout() const { return impl_->plan.layout; }
 
 std::size_t Model::outputs() const { return impl_->plan.outputs; }
 
+std::vector<DenseWeights> Model::dense_weights() const {
+  std::vector<DenseWeights> weights;
+  for (const LayerPlan& layer : impl_->plan.layers) {
+    if (layer.spec.kind != LayerKind::dense || layer.spec.tied) continue;
+    weights.push_back({.offset = layer.weight,
+                       .outputs = layer.spec.units,
+                       .inputs = elements(layer.in) / layer.rows,
+                       .rows = layer.rows});
+  }
+  return weights;
+}
+
 void Model::initialise(std::span<float> parameters, Rng rng) const {
   check(parameters.size() == layout().size(), "parameters have the layout's size");
   gv::initialise(impl_->plan, impl_->initial_deviation, layout(), parameters, rng);
 }
 
 Score Model::gradient(std::span<const float> parameters, const Batch& batch,
-                      std::span<float> gradient, Rng& rng, const ReadyRange& ready) {
+                      std::span<float> gradient, Rng& rng, const ReadyRange& ready,
+                      std::span<const std::size_t> factored) {
   impl_->check_shape(batch);
   Network<float>& network = impl_->network_for(batch.size);
   const std::span<const float> outputs = network.forward(parameters, batch.inputs, true, rng);
   impl_->d_outputs.resize(outputs.size());
   const Score score = score_outputs(impl_->loss, outputs, batch, impl_->d_outputs);
+  network.give_factors(factored);
   network.backward(parameters, impl_->d_outputs, gradient, ready);
   return score;
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "consensus/base/problems.hpp"
 #include "consensus/base/rng.hpp"
@@ -50,6 +51,14 @@ Score score_outputs(LossKind loss, std::span<const float> outputs, const Batch& 
 /// "layers[3]"); empty if sound.
 Problems problems(const ModelSpec& spec, SampleShape input, std::size_t predictions = 1);
 
+/// Where a dense layer's weights lie in the flat vector.
+struct DenseWeights {
+  std::size_t offset = 0;
+  std::size_t outputs = 0;
+  std::size_t inputs = 0;
+  std::size_t rows = 1;  ///< Of a sample, each an input to the layer.
+};
+
 /// A network, compiled for the sizes of the batches it is given. Holds activations and scratch,
 /// never parameters. Not thread-safe: one thread at a time. Movable.
 class Model {
@@ -62,6 +71,8 @@ class Model {
 
   const Layout& layout() const;
   std::size_t outputs() const;
+  /// Of the dense layers that are not inside another and have weights of their own, ascending.
+  std::vector<DenseWeights> dense_weights() const;
 
   /// Fills `parameters` (layout().size() floats) with He-uniform weights and zero biases (gains
   /// one): a pure function of the model and `rng`. With the spec's initial_deviation s > 0 weights
@@ -74,9 +85,12 @@ class Model {
   /// `parameters`) with the gradient of the mean loss over the batch (over all its predictions);
   /// `ready`, if there is one, hears of its parts as they become final. Dropout draws from `rng`.
   /// Any size of batch will do, and the time is in proportion to it; of the networks compiled for
-  /// different sizes the two used last are kept, and another size costs the time to compile one.
+  /// different sizes the two used last are kept, and another size costs the time to compile one. Of
+  /// the weights at the offsets `factored` (of dense_weights(), ascending) it has, in place of
+  /// their gradient, the factors of it: see Network::give_factors().
   Score gradient(std::span<const float> parameters, const Batch& batch, std::span<float> gradient,
-                 Rng& rng, const ReadyRange& ready = {});
+                 Rng& rng, const ReadyRange& ready = {},
+                 std::span<const std::size_t> factored = {});
 
   /// Forward in inference mode: no dropout, no gradient. At most the constructor's `batch` samples;
   /// fewer take as long as that many.

@@ -116,7 +116,10 @@ void Trainer::set_hyperparameters(const Hyperparameters& hyperparameters) {
   impl_->optimizer.set_momentum(hyperparameters.momentum);
 }
 
-Score Trainer::gradient(std::size_t samples, std::span<float> out, const ReadyRange& ready) {
+std::vector<DenseWeights> Trainer::dense_weights() const { return impl_->model.dense_weights(); }
+
+Score Trainer::gradient(std::size_t samples, std::span<float> out, const ReadyRange& ready,
+                        std::span<const std::size_t> factored) {
   check(samples > 0 && samples <= std::max(impl_->spec.batch, impl_->spec.batch_max),
         "a trainer knows its largest batch");
   check(out.size() == impl_->parameters.size(), "a gradient has the layout's size");
@@ -125,7 +128,7 @@ Score Trainer::gradient(std::size_t samples, std::span<float> out, const ReadyRa
   impl_->batch_size = samples;
   // Forked by step, so that a resumed run drops the same units.
   Rng rng = Rng(impl_->spec.seed).fork(impl_->spec.peer).fork("dropout").fork(impl_->step);
-  return impl_->model.gradient(impl_->parameters, batch, out, rng, ready);
+  return impl_->model.gradient(impl_->parameters, batch, out, rng, ready, factored);
 }
 
 void Trainer::update(std::span<const float> gradient, std::size_t batch) {

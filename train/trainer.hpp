@@ -60,6 +60,7 @@ class Trainer {
 
   const Layout& layout() const;
   const ModelSpec& model_spec() const;
+  std::vector<DenseWeights> dense_weights() const;  ///< As Model has them.
   std::uint64_t step() const;
   std::size_t shard_samples() const;
   double learning_rate() const;  ///< Of the next step, if its batch is that of the last.
@@ -82,8 +83,10 @@ class Trainer {
   /// into all of `out` (layout().size() floats); the score is summed over them. `ready`, if there
   /// is one, hears of the parts of `out` that are final while the others are computed. Changes
   /// neither parameters nor position: asked again, it gives the same bits. The first call with a
-  /// size that is not one of the last two costs some milliseconds more.
-  Score gradient(std::size_t samples, std::span<float> out, const ReadyRange& ready = {});
+  /// size that is not one of the last two costs some milliseconds more. `factored`: see
+  /// Model::gradient().
+  Score gradient(std::size_t samples, std::span<float> out, const ReadyRange& ready = {},
+                 std::span<const std::size_t> factored = {});
 
   /// One optimiser step with `gradient` (layout().size() floats, one's own or a mean over many
   /// replicas) at this step's learning rate, whatever the budget. `batch`: samples of everybody

@@ -81,14 +81,14 @@ AllReduce::AllReduce(const AllReduceOptions& options, PeerId self, std::uint64_t
   check(place != options_.order.end(), "we take part in our own all-reduce");
   check(input_->size() == work_->size(), "the result is as long as the input");
   check(options_.buckets.size() <= PieceName::buckets_max, "buckets can be named");
-  const auto rank = static_cast<std::size_t>(place - options_.order.begin());
+  rank_ = static_cast<std::size_t>(place - options_.order.begin());
+  check(options_.parts.empty() || options_.wire.is_plain(), "what is gathered is written as it is");
   for (const Range& range : options_.buckets) {
     Bucket& bucket = buckets_.emplace_back();
-    for (ReduceStep& what :
-         reduce_plan(options_.algorithm, options_.order.size(), rank, range.size())) {
-      what.range.begin += range.begin;
-      what.range.end += range.begin;
-      Step step{.what = what, .at = what.range.begin};
+    bucket.is_gathered = !options_.parts.empty() && range.begin == options_.parts.front().begin;
+    for (const ReduceStep& what : plan_of(bucket, range)) {
+      // What is gathered of ours is put in place at once: see ready().
+      Step step{.what = what, .at = what.range.begin, .first_touch = !bucket.is_gathered};
       for (std::size_t i = 0; i < bucket.steps.size(); ++i) {
         Step& earlier = bucket.steps[i];
         if (!overlap(earlier.what.range, what.range)) continue;
@@ -101,6 +101,16 @@ AllReduce::AllReduce(const AllReduceOptions& options, PeerId self, std::uint64_t
     }
     left_ += bucket.steps.size() + 1;
   }
+}
+
+std::vector<ReduceStep> AllReduce::plan_of(const Bucket& bucket, Range range) const {
+  if (bucket.is_gathered) return gather_plan(options_.parts, rank_);
+  auto steps = reduce_plan(options_.algorithm, options_.order.size(), rank_, range.size());
+  for (ReduceStep& step : steps) {
+    step.range.begin += range.begin;
+    step.range.end += range.begin;
+  }
+  return steps;
 }
 
 /// How far a step may go: as far as all earlier receipts of the same elements have.
@@ -122,7 +132,10 @@ void AllReduce::ready(std::size_t number, Effects& out) {
   check(!bucket.ready, "a bucket is ready once");
   bucket.ready = true;
   --left_;
-  if (options_.order.size() == 1) {
+  if (bucket.is_gathered) {
+    const Range& own = options_.parts[rank_];
+    std::copy_n(input_->data() + own.begin, own.size(), work_->data() + own.begin);
+  } else if (options_.order.size() == 1) {
     const Range& range = options_.buckets[number];
     bring_in(range.begin, range.end, nullptr, options_.scale);
   }

@@ -47,7 +47,10 @@ struct AllReduceOptions {
   std::vector<PeerId> order;  ///< Who takes part; the place in it is the rank.
   std::uint64_t epoch = 0;    ///< Names the agreement on `order`: pieces of another are not ours.
   ReduceAlgorithm algorithm = ReduceAlgorithm::ring;
-  std::vector<Range> buckets;       ///< Disjoint, in the order in which inputs become ready.
+  std::vector<Range> buckets;  ///< Disjoint, in the order in which inputs become ready.
+  /// By rank, one behind the other, if there are any: together they are one of the buckets, and are
+  /// not summed, but everybody gets each part as its rank has it. Only where the wire is plain.
+  std::vector<Range> parts;
   std::size_t segment = 64 * 1024;  ///< Elements of one block at most; a block is sent on at once.
   float scale = 1;                  ///< Of every sum, once, when it is complete.
   /// From this element on weights and the scale are 1, and values travel as they are.
@@ -98,6 +101,7 @@ class AllReduce {
   };
   struct Bucket {
     bool ready = false;
+    bool is_gathered = false;  ///< Not summed.
     std::vector<Step> steps;
   };
   /// Bucket, step and segment of a block that came too early.
@@ -107,6 +111,7 @@ class AllReduce {
     std::shared_ptr<const void> owner;
   };
 
+  std::vector<ReduceStep> plan_of(const Bucket& bucket, Range range) const;
   std::size_t limit(const Bucket& bucket, const Step& step) const;
   void go_on(std::size_t bucket, std::size_t step, Effects& out);
   void send(std::size_t bucket, Step& step, Effects& out);
@@ -123,6 +128,7 @@ class AllReduce {
 
   AllReduceOptions options_;
   PeerId self_;
+  std::size_t rank_ = 0;
   std::uint64_t operation_;
   float weight_;
   std::shared_ptr<const Floats> input_;

@@ -149,6 +149,17 @@ std::vector<ReduceStep> reduce_plan(ReduceAlgorithm algorithm, std::size_t ranks
   return plan.steps;
 }
 
+std::vector<ReduceStep> gather_plan(const std::vector<Range>& parts, std::size_t rank) {
+  const std::size_t ranks = parts.size();
+  check(rank < ranks, "a rank is one of the ranks");
+  Plan plan;
+  for (std::size_t t = 0; t + 1 < ranks; ++t) {
+    plan.append(Kind::send, (rank + 1) % ranks, parts[(rank + ranks - t) % ranks], t);
+    plan.append(Kind::copy, (rank + ranks - 1) % ranks, parts[(rank + ranks - 1 - t) % ranks], t);
+  }
+  return plan.steps;
+}
+
 ReduceCost reduce_cost(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements) {
   check(ranks > 0, "somebody reduces");
   if (ranks == 1 || elements == 0) return {};

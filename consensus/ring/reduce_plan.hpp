@@ -41,6 +41,10 @@ struct ReduceStep {
 std::vector<ReduceStep> reduce_plan(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t rank,
                                     std::size_t elements);
 
+/// What `rank` does so that everybody gets every part as the rank of its number has it: they go
+/// round the ring. Likewise, and nothing is added.
+std::vector<ReduceStep> gather_plan(const std::vector<Range>& parts, std::size_t rank);
+
 /// What an all-reduce of 4-byte values costs by the formulas above; whole elements apart.
 struct ReduceCost {
   double rounds = 0;          ///< In a round every rank sends and receives at most one message.

@@ -43,6 +43,7 @@ std::size_t RingOptions::keep_at(std::uint64_t step) const {
 
 RingOperation::RingOperation(PeerId self, std::size_t elements, const RingOptions& options)
     : self_(self),
+      gradient_elements_(elements),
       options_(options),
       held_(held_room + 2 * sizeof(float) * (options.summed(elements) + lanes)),
       gradients_(options.summed(elements) + lanes, options.memory),
@@ -55,18 +56,27 @@ RingOperation::RingOperation(PeerId self, std::size_t elements, const RingOption
 
 /// Sums have so many values from here on.
 void RingOperation::cut(std::size_t elements) {
-  if (elements == elements_) return;
+  const std::size_t gathered = shape_.parts.empty() ? 0 : shape_.parts.back().end;
   elements_ = elements;
   shape_.unweighted_from = elements_;
   shape_.buckets.clear();
   // Longer vectors in larger pieces, so that all can be named.
   const std::size_t total = elements_ + lanes;
-  const std::size_t bucket = std::max(options_.bucket_elements, total / PieceName::buckets_max + 1);
-  for (std::size_t end = total; end > 0;) {
-    const std::size_t begin = end > bucket + lanes ? end - bucket : 0;
+  const std::size_t bucket = std::max(options_.bucket_elements, total / PieceName::buckets_max + 2);
+  for (std::size_t end = total; end > gathered;) {
+    const std::size_t begin = end > gathered + bucket + lanes ? end - bucket : gathered;
     shape_.buckets.push_back({begin, end});
     end = begin;
   }
+  if (gathered > 0) shape_.buckets.push_back({0, gathered});
+}
+
+/// In an epoch with other shares other factors travel, and ours are in another place.
+void RingOperation::cut_with_factors(const std::vector<std::uint32_t>& shares) {
+  factors_ = std::make_shared<const SufficientFactors>(gradient_elements_, options_.dense, shares);
+  shape_.parts = factors_->parts();
+  cut(factors_->size());
+  forget_gradient();
 }
 
 void RingOperation::enter(const Epoch& epoch) {
@@ -78,9 +88,9 @@ void RingOperation::enter(const Epoch& epoch) {
     forget_gradient();
   }
   shape_.algorithm = shape_.wire.is_plain() ? epoch.algorithm : ReduceAlgorithm::ring;
-  const auto rank =
-      static_cast<std::size_t>(std::ranges::find(epoch.order, self_) - epoch.order.begin());
-  share_ = epoch.shares[rank];
+  rank_ = static_cast<std::size_t>(std::ranges::find(epoch.order, self_) - epoch.order.begin());
+  share_ = epoch.shares[rank_];
+  if (options_.sufficient_factors) cut_with_factors(epoch.shares);
   samples_ = 0;
   for (const std::uint32_t share : epoch.shares) samples_ += share;
   // By weights that are mostly 1, which leaves gradients as they are. But what travels coded has
@@ -135,6 +145,10 @@ std::optional<GradientOrder> RingOperation::order(std::uint64_t job) {
                       .codec = options_.codec,
                       .values = gradient_.values};
   if (options_.factors.rank > 0) order.turn = turn_;
+  if (options_.sufficient_factors) {
+    order.factors = factors_;
+    order.rank = rank_;
+  }
   for (const Range& bucket : shape_.buckets) order.marks.push_back(bucket.begin);
   return order;
 }

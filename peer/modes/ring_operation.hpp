@@ -72,6 +72,8 @@ class RingOperation {
   std::uint64_t samples() const { return steps_ * samples_; }
   /// Whether what is summed is what local steps take from the model.
   bool is_local() const { return local_; }
+  /// What the newest sum has to be unpacked by, if it is no gradient as it is.
+  const std::shared_ptr<const SufficientFactors>& factors() const { return factors_; }
   /// Of all operations that are over.
   std::uint64_t bytes_sent() const { return bytes_sent_; }
 
@@ -87,13 +89,17 @@ class RingOperation {
   };
 
   void cut(std::size_t elements);
+  void cut_with_factors(const std::vector<std::uint32_t>& shares);
   void offer_buckets(Effects& out);
 
   PeerId self_;
-  std::size_t elements_ = 0;  ///< Of the sum.
+  std::size_t gradient_elements_;
+  std::size_t elements_ = 0;  ///< Of what travels.
   RingOptions options_;
   AllReduceOptions shape_;
-  PowerSgd::Turn turn_;  ///< Where gradients travel as factors.
+  PowerSgd::Turn turn_;                               ///< Where gradients travel as factors.
+  std::shared_ptr<const SufficientFactors> factors_;  ///< The same, of this epoch.
+  std::size_t rank_ = 0;
   std::uint32_t share_ = 0;
   float weight_ = 1;
   std::uint64_t samples_ = 0;  ///< Of everybody in one step.

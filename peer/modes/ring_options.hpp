@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <memory_resource>
 #include <optional>
+#include <vector>
 
 #include "consensus/ring/agreement.hpp"
 #include "consensus/ring/outer_step.hpp"
 #include "consensus/ring/power_sgd.hpp"
 #include "consensus/ring/reduce_plan.hpp"
+#include "consensus/ring/sufficient_factors.hpp"
 #include "consensus/ring/value_codec.hpp"
 
 namespace gv {
@@ -23,6 +25,8 @@ struct RingOptions {
   std::size_t keep_per_block = 0;  ///< Values of every 512 that travel, the largest; 0 = all.
   double momentum = 0;  ///< Of gradients before they are chosen, in place of a later one.
   FactorShape factors;  ///< Matrices of gradients travel as factors of its rank, if it has one.
+  bool sufficient_factors = false;  ///< Gradients of dense layers may travel as those.
+  std::vector<DensePlace> dense;    ///< Which they then are: see dense_places().
   std::uint64_t warm_up_steps = 0;  ///< Over so many steps more of them travel, fewer and fewer.
   std::size_t bucket_elements = 1 << 20;   ///< Gradients are summed in pieces of this size.
   std::size_t segment_elements = 1 << 16;  ///< Of one block on a lane.

@@ -87,6 +87,7 @@ class Work {
   const Problems& problems() const { return problems_; }
   const Layout& layout() const { return layout_; }
   const std::vector<std::uint64_t>& steps() const { return steps_; }
+  std::vector<DensePlace> dense() const { return dense_places(model_->dense_weights()); }
 
   /// Of a pipeline: its stages, those of the model or as many of the scenario's dimension.
   PipelineOptions pipeline() const {
@@ -343,6 +344,7 @@ int Run::run() {
     node.gossip.population.optimizer_elements = 0;
     node.gossip.population.has_momentum = false;
   }
+  if (node.ring.sufficient_factors) node.ring.dense = work_->dense();
   if (config_.run.mode == ModeKind::pipeline) {
     node.pipeline = work_->pipeline();
     stages_ = node.pipeline.stages.size();
@@ -542,6 +544,11 @@ RunFiles parse(const std::string& path) {
   if (parsed.config.ring.factors.rank > 0 && parsed.scenario.work != WorkKind::training) {
     parsed.problems.push_back({path + ": ring.rank", "what is not trained has no matrices",
                                "write scenario.work = \"training\", or leave rank out"});
+  }
+  if (parsed.config.ring.sufficient_factors && parsed.scenario.work != WorkKind::training) {
+    parsed.problems.push_back(
+        {path + ": ring.sufficient_factors", "what is not trained has no dense layers",
+         "write scenario.work = \"training\", or leave sufficient_factors out"});
   }
   return parsed;
 }

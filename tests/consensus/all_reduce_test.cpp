@@ -146,6 +146,57 @@ TEST_CASE("everybody gets the weighted sum in the same bits however blocks are d
   }
 }
 
+TEST_CASE("parts are gathered beside what is summed, as their ranks have them",
+          "[ring][all_reduce]") {
+  const auto algorithm =
+      GENERATE(ReduceAlgorithm::ring, ReduceAlgorithm::halving_doubling, ReduceAlgorithm::tree);
+  const std::size_t ranks = GENERATE(1, 2, 3, 5, 8);
+  CAPTURE(to_string(algorithm), ranks);
+  // Parts of unlike sizes, one of them empty, and then a sum.
+  std::vector<Range> parts;
+  std::size_t gathered = 0;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const std::size_t begin = std::exchange(gathered, gathered + (rank == 2 ? 0 : 20 + 7 * rank));
+    parts.push_back({begin, gathered});
+  }
+  const std::size_t elements = gathered + 60;
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    Cluster cluster(
+        {.epoch = 99,
+         .algorithm = algorithm,
+         .buckets = {{gathered + 30, elements}, {gathered, gathered + 30}, {0, gathered}},
+         .parts = parts,
+         .segment = 9,
+         .scale = 0.5f},
+        ranks, elements, Rng(seed));
+    cluster.begin(std::vector<float>(ranks, 0.25f));
+    cluster.run();
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      const AllReduce& part = cluster.parts[rank];
+      REQUIRE(part.done());
+      CHECK(*cluster.inputs[rank] == cluster.untouched[rank]);
+      const Vector& result = *part.result();
+      REQUIRE(result == *cluster.parts[0].result());
+      for (std::size_t owner = 0; owner < ranks; ++owner) {
+        for (std::size_t i = parts[owner].begin; i < parts[owner].end; ++i) {
+          REQUIRE(result[i] == cluster.untouched[owner][i]);
+        }
+      }
+      for (std::size_t i = gathered; i < elements; ++i) {
+        double sum = 0;
+        for (const Vector& input : cluster.untouched) sum += 0.125 * input[i];
+        REQUIRE(result[i] == Approx(sum).margin(1e-5));
+      }
+      // Each passes on every part but that of the next in the ring, and its share of the sums.
+      const std::size_t next = (rank + 1) % ranks;
+      if (ranks > 1 && algorithm == ReduceAlgorithm::ring && 30 % ranks == 0) {
+        CHECK(part.bytes_sent() ==
+              sizeof(float) * (gathered - parts[next].size() + 2 * 60 * (ranks - 1) / ranks));
+      }
+    }
+  }
+}
+
 TEST_CASE("a ring sends exactly the bytes that the formula says", "[ring][all_reduce]") {
   const std::size_t ranks = GENERATE(2, 4, 8);
   const std::size_t elements = 64 * ranks;

@@ -351,6 +351,20 @@ TEST_CASE("factors of gradients are settled by all together and not of few value
   CHECK(only_problem("[ring]\nrank = 4\n").remedy.find("run.mode") != std::string::npos);
 }
 
+TEST_CASE("sufficient factors go with whole and exact gradients alone", "[unit]") {
+  const std::string ring = "[run]\nmode = \"ring\"\n[ring]\nsufficient_factors = true\n";
+  CHECK(sound(ring).ring.sufficient_factors);
+  CHECK(sound(ring + "algorithm = \"tree\"\n").ring.sufficient_factors);
+  CHECK(agreement_hash(sound(ring)) != agreement_hash(sound("[run]\nmode = \"ring\"\n")));
+  const std::string line = GENERATE("codec = \"fp16\"\n", "keep_per_block = 16\n", "rank = 4\n");
+  const Problem coded = only_problem(ring + line);
+  CHECK(coded.place == "a.toml:4: ring.sufficient_factors");
+  CHECK(coded.remedy == "leave codec, keep_per_block and rank out, or sufficient_factors");
+  const Problem local = only_problem(ring + "period = 4\n");
+  CHECK(local.place == "a.toml:4: ring.sufficient_factors");
+  CHECK(local.remedy == "write period = 1, or leave sufficient_factors out");
+}
+
 TEST_CASE("a topology is read with its degree and must be alike on all peers", "[unit]") {
   CHECK(sound("").gossip.topology == Topology{});
   for (const char* name : {"complete", "matching", "ring", "torus", "star", "tree", "hypercube",

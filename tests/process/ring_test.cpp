@@ -227,6 +227,25 @@ TEST_CASE("a launched run in lockstep names whoever it lost and goes on without 
   CHECK(output.find("exchanges") == std::string::npos);  // There are none to tell of.
 }
 
+TEST_CASE("large layers with small batches send their factors", "[process]") {
+  const TemporaryFolder folder;
+  const auto megabytes = [&](const std::string& name, const std::string& extra) {
+    const std::string config = (folder.path() / (name + ".toml")).string();
+    std::ofstream(config) << lockstep(30, extra, "[500, 500]");
+    std::string output;
+    const Ending ending = run_grapevine(
+        {"launch", "-n", "2", config, "--folder", (folder.path() / name).string()}, output, 60s);
+    INFO(output);
+    REQUIRE(ending.exit_code == 0);
+    const std::string label = "bytes ";
+    const std::size_t line = output.find(label);
+    REQUIRE(line != std::string::npos);
+    return std::stod(output.substr(line + label.size()));
+  };
+  // 64 samples of 1,000 numbers that go round once, in the place of 250,000 that go round twice.
+  CHECK(megabytes("factors", "[ring]\nsufficient_factors = true\n") < 0.3 * megabytes("whole", ""));
+}
+
 TEST_CASE("one whose gradient is not finite leaves with a word and the others go on without it",
           "[process]") {
   const TemporaryFolder data;

@@ -1,7 +1,10 @@
-// Gradients that travel as factors: against a serial run, through deaths, and in checkpoints.
+// Gradients that travel as factors, thin or sufficient ones: against a serial run, through deaths,
+// and in checkpoints.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <cmath>
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -35,6 +38,21 @@ struct FactorRun : LockstepRun {
   }
 
   FactorShape shape;
+};
+
+/// What a run needs for sufficient factors: batches so small that two of three layers have them.
+struct SufficientRun : LockstepRun {
+  SufficientRun(std::size_t peers, std::uint64_t steps)
+      : LockstepRun(peers, 2, steps, OptimizerKind::nesterov) {
+    for (TrainerSpec& spec : specs) spec.schedule.learning_rate = 0.02;
+  }
+
+  Simulator::Options with_factors() const {
+    Simulator::Options chosen = options();
+    chosen.node.ring.sufficient_factors = true;
+    chosen.node.ring.dense = dense_places(trainer(0).dense_weights());
+    return chosen;
+  }
 };
 
 /// What the first peer says of its operations, while it is there.
@@ -110,6 +128,119 @@ TEST_CASE("gradients in factors learn what whole ones learn with fewer bytes", "
   const double part = static_cast<double>(run.shape.size(0) + run.shape.size(1)) / 2 + 4;
   CHECK(few.bytes / all.bytes ==
         Approx(part / (static_cast<double>(run.shape.elements) + 4)).epsilon(0.01));
+}
+
+TEST_CASE("sufficient factors are the serial run's gradients, bit for bit", "[sim][ring]") {
+  const std::size_t peers = GENERATE(1, 2, 4);
+  const SufficientRun run(peers, 40);
+  Simulator::Options options = run.with_factors();
+  options.node.course.wait_for_peers = peers;
+  options.node.ring.algorithm = ReduceAlgorithm::ring;
+  Simulator world(options, run.workloads());
+  world.run(Time(10min));
+
+  std::vector<Trainer> serial;
+  for (std::size_t peer = 0; peer < peers; ++peer) serial.push_back(run.trainer(peer));
+  const std::size_t elements = serial[0].layout().size();
+  const SufficientFactors cut(elements, options.node.ring.dense,
+                              std::vector<std::uint32_t>(peers, 2));
+  REQUIRE(cut.weights().size() == (peers == 1 ? 3 : 2));
+  const std::size_t gathered = cut.parts().back().end;
+  for (std::uint64_t step = 0; step < run.steps; ++step) {
+    std::vector<float> all(cut.size());
+    std::vector<std::vector<float>> rests;
+    for (std::size_t peer = 0; peer < peers; ++peer) {
+      std::vector<float> gradient(elements);
+      serial[peer].gradient(2, gradient, {}, cut.weights());
+      std::vector<float> vector(cut.size());
+      cut.pack(gradient, peer, vector);
+      const Range& own = cut.parts()[peer];
+      std::copy_n(vector.begin() + static_cast<std::ptrdiff_t>(own.begin), own.size(),
+                  all.begin() + static_cast<std::ptrdiff_t>(own.begin));
+      rests.emplace_back(vector.begin() + static_cast<std::ptrdiff_t>(gathered), vector.end());
+    }
+    std::ranges::copy(ring_mean(rests), all.begin() + static_cast<std::ptrdiff_t>(gathered));
+    std::vector<float> mean(elements);
+    cut.unpack(all, mean);
+    for (Trainer& trainer : serial) trainer.update(mean);
+  }
+  for (PeerNumber number = 0; number < world.size(); ++number) {
+    REQUIRE(world.peer(number).work->step() == run.steps);
+    CHECK(std::ranges::equal(world.peer(number).work->parameters(), serial[0].parameters()));
+  }
+}
+
+TEST_CASE("with sufficient factors nothing is lost and fewer bytes travel", "[sim][ring]") {
+  SufficientRun run(4, 200);
+  FirstPeer all;
+  FirstPeer few;
+  Simulator whole(run.options(), run.workloads());
+  whole.watch(all);
+  whole.run(Time(10min));
+  Simulator world(run.with_factors(), run.workloads());
+  world.watch(few);
+  world.run(Time(10min));
+  const auto a = whole.peer(0).work->parameters();
+  const auto b = world.peer(0).work->parameters();
+  double apart = 0;
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    apart = std::max(apart, std::abs(static_cast<double>(a[i]) - b[i]));
+    largest = std::max(largest, std::abs(static_cast<double>(a[i])));
+  }
+  // The same sums in another order, for 200 steps with momentum.
+  CHECK(apart < 1e-4 * largest);
+  // Three quarters of the factors of eight samples and twice that of the rest, with four lanes.
+  const std::size_t elements = run.trainer(0).layout().size();
+  const SufficientFactors cut(elements, world.options().node.ring.dense, {2, 2, 2, 2});
+  const auto gathered = static_cast<double>(cut.parts().back().end);
+  const double rest = static_cast<double>(cut.size()) - gathered;
+  CHECK(few.bytes / all.bytes ==
+        Approx((gathered / 2 + rest + 4) / (static_cast<double>(elements) + 4)).epsilon(0.02));
+  CHECK(few.bytes < 0.6 * all.bytes);
+}
+
+TEST_CASE("sufficient factors follow shares that follow speed", "[sim][ring]") {
+  SufficientRun run(4, 300);
+  Simulator::Options options = run.with_a_slow_one();
+  options.node.ring.sufficient_factors = true;
+  options.node.ring.dense = dense_places(run.trainer(0).dense_weights());
+  Simulator world(options, run.workloads());
+  bool unequal = false;
+  EventWatch watch([&](const Simulator& at, PeerNumber, const Event&) {
+    const auto& node = at.peer(0).node;
+    const Epoch* epoch = node ? node->ring()->agreement().epoch() : nullptr;
+    unequal = unequal || (epoch != nullptr &&
+                          std::ranges::adjacent_find(epoch->shares, std::not_equal_to<>()) !=
+                              epoch->shares.end());
+  });
+  world.watch(watch);
+  world.run(Time(10min));
+  CHECK(unequal);
+  CHECK(run.accuracy(world) > 0.8);
+}
+
+TEST_CASE("deaths and returns at any moment leave all with one model of sufficient factors",
+          "[sim][ring]") {
+  for (int moment = 0; moment < 25; ++moment) {
+    const SufficientRun run(4, 300);
+    Simulator::Options options = run.with_factors();
+    options.node.course.save_every_steps = 40;
+    const auto who = static_cast<std::size_t>(moment) % 4;
+    options.scenario.faults = {fault(FaultKind::kill, 500ms + 37ms * moment, just(who), 700ms),
+                               fault(FaultKind::stop, 3s + 11ms * moment, just(3 - who), 4s)};
+    Simulator world(options, run.workloads());
+    int apart = 0;
+    EventWatch watch([&](const Simulator&, PeerNumber, const Event& event) {
+      apart += event.name == "models_differ" || event.name == "sum_refused";
+    });
+    world.watch(watch);
+    world.run(Time(10min));
+    INFO("moment " << moment);
+    CHECK(apart == 0);
+    // It also compares all models.
+    CHECK(run.accuracy(world) > 0.7);
+  }
 }
 
 TEST_CASE("deaths and returns at any moment leave all with one model of factors", "[sim][ring]") {

@@ -173,6 +173,86 @@ TEST_CASE("cross-entropy's gradient agrees with finite differences and shifts ca
   CHECK(cross_entropy<double>(outputs, labels, 5, {}).loss == Approx(plain).epsilon(1e-9));
 }
 
+namespace {
+
+/// The gradient of a model whose dense layers give factors, with those multiplied.
+std::vector<float> multiplied_gradient(Network<float>& network, const ModelPlan& plan,
+                                       const std::vector<DenseWeights>& dense, std::size_t batch,
+                                       std::span<const float> parameters,
+                                       std::span<const float> d_outputs) {
+  std::vector<std::size_t> offsets;
+  for (const DenseWeights& weights : dense) offsets.push_back(weights.offset);
+  network.give_factors(offsets);
+  std::vector<float> gradient(plan.layout.size());
+  network.backward(parameters, d_outputs, gradient);
+  for (const DenseWeights& weights : dense) {
+    const std::size_t rows = batch * weights.rows;
+    float* const place = gradient.data() + weights.offset;
+    const std::vector<float> dy(place, place + rows * weights.outputs);
+    const std::vector<float> x(place + dy.size(), place + dy.size() + rows * weights.inputs);
+    for (std::size_t o = 0; o < weights.outputs; ++o) {
+      for (std::size_t i = 0; i < weights.inputs; ++i) {
+        double sum = 0;
+        for (std::size_t row = 0; row < rows; ++row) {
+          sum += static_cast<double>(dy[row * weights.outputs + o]) * x[row * weights.inputs + i];
+        }
+        place[o * weights.inputs + i] = static_cast<float>(sum);
+      }
+    }
+  }
+  return gradient;
+}
+
+}  // namespace
+
+TEST_CASE("a dense layer's factors are what its gradient is the product of") {
+  const auto [spec, in] = GENERATE(table<ModelSpec, SampleShape>(
+      {{mlp({64, 32}, 10), {784, 1, 1}},
+       {{.layers = {{.kind = LayerKind::conv2d, .units = 6, .kernel = 3},
+                    {.kind = LayerKind::relu},
+                    {.kind = LayerKind::flatten},
+                    {.kind = LayerKind::dense, .units = 40},
+                    {.kind = LayerKind::tanh},
+                    {.kind = LayerKind::dense, .units = 3}}},
+        {2, 9, 8}},
+       {{.layers = {{.kind = LayerKind::dense, .units = 30, .per_position = true},
+                    {.kind = LayerKind::layer_norm, .per_position = true},
+                    {.kind = LayerKind::flatten},
+                    {.kind = LayerKind::dense, .units = 20}}},
+        {2, 1, 25}}}));
+  constexpr std::size_t batch = 2;
+  Problems problems;
+  const ModelPlan plan = plan_model(spec, in, problems);
+  REQUIRE(problems.empty());
+  const Model model(spec, in, batch);
+  std::vector<DenseWeights> dense = model.dense_weights();
+  REQUIRE(dense.size() >= 2);
+  // The last of three outputs has no room for them, and gives its gradient as before.
+  std::erase_if(dense, [](const DenseWeights& weights) {
+    return batch * weights.rows * (weights.outputs + weights.inputs) >
+           weights.outputs * weights.inputs;
+  });
+  Rng rng(5);
+  std::vector<float> parameters(plan.layout.size());
+  model.initialise(parameters, rng);
+  const auto inputs = normals<float>(batch * elements(in), rng);
+  const auto d_outputs = normals<float>(batch * plan.outputs, rng);
+  auto fast = make_onednn_network(plan, batch);
+  for (auto* network : {make_plain_network<float>(plan, batch).release(), fast.release()}) {
+    const std::unique_ptr<Network<float>> owned(network);
+    if (!owned) continue;  // A build without oneDNN.
+    Rng same(9);
+    owned->forward(parameters, inputs, true, same);
+    const auto multiplied = multiplied_gradient(*owned, plan, dense, batch, parameters, d_outputs);
+    owned->give_factors({});
+    std::vector<float> whole(plan.layout.size());
+    owned->forward(parameters, inputs, true, same);
+    owned->backward(parameters, d_outputs, whole);
+    // Products of a few rows, summed in another order.
+    CHECK(relative_difference(multiplied, whole) < 1e-6);
+  }
+}
+
 TEST_CASE("squared loss is half the squared distance and its gradient the difference") {
   const std::vector<double> outputs{1, 2, 3, 4};
   const std::vector<double> targets{0, 2, 5, 4};

@@ -1,5 +1,6 @@
 // Dense layers: y = x W^T + b.
 #include <Eigen/Core>
+#include <algorithm>
 
 #include "train/layers/layer.hpp"
 
@@ -45,6 +46,15 @@ class Dense final : public Layer<T> {
     Eigen::Map<Matrix<T>> dw(d_parameters + plan_.weight, outputs_, inputs_);
     Eigen::Map<Eigen::RowVectorX<T>> db(d_parameters + plan_.bias, outputs_);
     dw.noalias() = dy.transpose() * x;
+    db = dy.colwise().sum();
+  }
+
+  void weight_factors(const T* in, const T* d_out, T* d_parameters, std::size_t batch) override {
+    const auto rows = static_cast<Eigen::Index>(batch * plan_.rows);
+    const Eigen::Map<const Matrix<T>> dy(d_out, rows, outputs_);
+    Eigen::Map<Eigen::RowVectorX<T>> db(d_parameters + plan_.bias, outputs_);
+    T* factors = std::copy_n(d_out, rows * outputs_, d_parameters + plan_.weight);
+    std::copy_n(in, rows * inputs_, factors);
     db = dy.colwise().sum();
   }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "consensus/base/check.hpp"
 #include "consensus/base/rng.hpp"
 #include "train/layers/plan.hpp"
 
@@ -33,6 +34,12 @@ class Layer {
   /// After backward_input() with the same arguments: overwrites the layer's part of `d_parameters`.
   virtual void backward_weight(const T* /*parameters*/, const T* /*in*/, const T* /*out*/,
                                const T* /*d_out*/, T* /*d_parameters*/, std::size_t /*batch*/) {}
+
+  /// In its place, of a dense layer: see Network::give_factors().
+  virtual void weight_factors(const T* /*in*/, const T* /*d_out*/, T* /*d_parameters*/,
+                              std::size_t /*batch*/) {
+    check(false, "dense layers have factors");
+  }
 };
 
 /// The layer of a plan.

@@ -28,6 +28,12 @@ class Network {
   virtual std::span<const T> forward(std::span<const T> parameters, std::span<const T> inputs,
                                      bool training, Rng& rng) = 0;
 
+  /// From here on the places of these weights in a gradient get not their gradient dW, but what it
+  /// is the product of, dW = dy^T x: dy (rows, outputs) and behind it x (rows, inputs), with the
+  /// rows of the whole batch, for which there is room. What is left of the place stays as it is.
+  /// `weights` are offsets of dense layers' weights as DenseWeights has them, ascending.
+  virtual void give_factors(std::span<const std::size_t> weights) = 0;
+
   /// Overwrites `gradient` (one flat vector) from the gradient of the loss by the outputs. `ready`,
   /// if there is one, hears of every layer's part when that layer is done. With `want_d_inputs` the
   /// result is the gradient by the inputs (batch, C, H, W), valid until the next call; else empty.

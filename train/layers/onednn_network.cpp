@@ -35,6 +35,7 @@ struct Context {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
   std::size_t batch = 0;
+  std::vector<std::size_t> factored;  ///< Offsets of weights: see Network::give_factors().
 
   memory::desc plain(const SampleShape& shape) const {
     return {{dim(batch), dim(shape[0]), dim(shape[1]), dim(shape[2])}, f32, tag::nchw};
@@ -111,6 +112,10 @@ struct Tensor {
 
 float* floats(const memory& memory) { return static_cast<float*>(memory.get_data_handle()); }
 
+GV_WIDE void add(const float* __restrict x, float* __restrict sum, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) sum[i] += x[i];
+}
+
 /// The gradient through a ReLU that was fused into the step before, on whatever layout:
 /// element-wise.
 GV_WIDE void gate(const float* __restrict y, float* __restrict dy, std::size_t n) {
@@ -163,7 +168,7 @@ class Reorder final : public Step {
 class DenseStep final : public Step {
  public:
   DenseStep(Context& context, const LayerPlan& plan, bool relu, Tensor& in, Tensor& out)
-      : plan_(plan), relu_(relu), in_(in), out_(out) {
+      : context_(context), plan_(plan), relu_(relu), in_(in), out_(out) {
     const memory::dim rows = dim(context.batch * plan.rows);
     const memory::dim inputs = dim(elements(plan.in) / plan.rows);
     const memory::dim outputs = dim(plan.spec.units);
@@ -220,12 +225,29 @@ class DenseStep final : public Step {
   }
 
   void backward_weight(const float*, float* gradient) override {
+    if (std::ranges::binary_search(context_.factored, plan_.weight)) {
+      give_factors(gradient);
+      return;
+    }
     dw_.set_data_handle(gradient + plan_.weight);
     db_.set_data_handle(gradient + plan_.bias);
     backward_weights_.run();
   }
 
  private:
+  void give_factors(float* gradient) const {
+    context_.stream.wait();
+    const std::size_t rows = context_.batch * plan_.rows;
+    const std::size_t outputs = plan_.spec.units;
+    const float* dy = floats(out_.gradient);
+    float* factors = std::copy_n(dy, rows * outputs, gradient + plan_.weight);
+    std::copy_n(floats(in_.values), context_.batch * elements(plan_.in), factors);
+    float* db = gradient + plan_.bias;
+    std::fill_n(db, outputs, 0.0f);
+    for (std::size_t row = 0; row < rows; ++row) add(dy + row * outputs, db, outputs);
+  }
+
+  Context& context_;
   LayerPlan plan_;
   bool relu_;
   Tensor& in_;
@@ -493,10 +515,6 @@ class PlainStep final : public Step {
   Tensor& out_;
 };
 
-GV_WIDE void add(const float* __restrict x, float* __restrict sum, std::size_t n) {
-  for (std::size_t i = 0; i < n; ++i) sum[i] += x[i];
-}
-
 /// Before the layers inside a residual one: their input's gradient gets the sum's on top.
 class ForkStep final : public Step {
  public:
@@ -552,6 +570,10 @@ class OnednnNetwork final : public Network<float> {
     make_plain();
     begins_.resize(steps_.size(), plan.layout.size());
     if (!trained_) first_trained_ = steps_.size();
+  }
+
+  void give_factors(std::span<const std::size_t> weights) override {
+    context_.factored.assign(weights.begin(), weights.end());
   }
 
   std::span<const float> forward(std::span<const float> parameters, std::span<const float> inputs,

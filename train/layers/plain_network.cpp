@@ -1,5 +1,6 @@
 // Layer after layer in plain memory order.
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -19,8 +20,17 @@ class PlainNetwork final : public Network<T> {
       if (first_trained_ == layers_.size() && !layer.has_parameters()) ++first_trained_;
       layers_.push_back(make_layer<T>(layer));
       begins_.push_back(layer.begin);
+      const bool is_dense = layer.spec.kind == LayerKind::dense;
+      weights_.push_back(is_dense ? std::optional(layer.weight) : std::nullopt);
       outputs_.emplace_back(batch * elements(layer.out));
       gradients_.emplace_back(batch * elements(layer.out));
+    }
+    gives_factors_.assign(layers_.size(), false);
+  }
+
+  void give_factors(std::span<const std::size_t> weights) override {
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      gives_factors_[i] = weights_[i] && std::ranges::binary_search(weights, *weights_[i]);
     }
   }
 
@@ -81,8 +91,12 @@ class PlainNetwork final : public Network<T> {
 
   void weight_part(std::size_t i, std::span<const T> parameters, std::span<T> gradient,
                    const ReadyRange& ready, std::size_t& done) {
-    layers_[i]->backward_weight(parameters.data(), input(i), outputs_[i].data(),
-                                gradients_[i + 1].data(), gradient.data(), batch_);
+    if (gives_factors_[i]) {
+      layers_[i]->weight_factors(input(i), gradients_[i + 1].data(), gradient.data(), batch_);
+    } else {
+      layers_[i]->backward_weight(parameters.data(), input(i), outputs_[i].data(),
+                                  gradients_[i + 1].data(), gradient.data(), batch_);
+    }
     const std::size_t end = std::exchange(done, begins_[i]);
     if (ready && done < end) ready(done, end);
   }
@@ -90,7 +104,9 @@ class PlainNetwork final : public Network<T> {
   std::size_t batch_;
   std::size_t first_trained_ = 0;  ///< Layers before it have no parameters.
   std::vector<std::unique_ptr<Layer<T>>> layers_;
-  std::vector<std::size_t> begins_;  ///< Where in the flat vector each layer's parameters begin.
+  std::vector<std::size_t> begins_;  ///< Where in the flat vector each layer's parameters begin,
+  std::vector<std::optional<std::size_t>> weights_;  ///< and a dense layer's weights.
+  std::vector<bool> gives_factors_;
   std::vector<std::vector<T>> outputs_;
   std::vector<std::vector<T>> gradients_;  ///< By the inputs of each layer, then by the outputs.
   std::span<const T> inputs_;
