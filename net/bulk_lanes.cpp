@@ -10,12 +10,12 @@
 #include <cstring>
 #include <deque>
 #include <map>
-#include <set>
 #include <utility>
 #include <vector>
 
 #include "net/lane_connection.hpp"
 #include "net/lane_doors.hpp"
+#include "net/retired_connections.hpp"
 #include "net/wire.hpp"
 
 namespace gv {
@@ -106,9 +106,6 @@ struct BulkLanes::Impl {
   void fill_socket(Lane& lane);
   void read_on(PeerId peer);
   static void count_read(Lane& lane);
-  void retire(const ConnectionPtr& connection);
-  void await_end(const ConnectionPtr& connection);
-  void wind_up(const ConnectionPtr& connection);
   bool take_records(PeerId peer, const ConnectionPtr& connection);
   static bool is_sound(Lane& lane, const RecordHeader& header);
   bool arrived(PeerId peer, const ConnectionPtr& connection, const RecordHeader& header,
@@ -127,7 +124,7 @@ struct BulkLanes::Impl {
   LaneDoors doors;
   std::map<PeerId, Lane> lanes;
   std::map<PeerId, std::uint64_t> previous;  ///< The last lane that was open with a peer.
-  std::set<ConnectionPtr> retired;           ///< Of no use but to what was lent over them.
+  RetiredConnections retired;
   std::shared_ptr<asio::steady_timer> timer;
   /// Handlers hold this weakly: when it is gone, so is everything they would touch.
   std::shared_ptr<int> alive = std::make_shared<int>(0);
@@ -160,13 +157,7 @@ BulkLanes::Impl::~Impl() {
   alive.reset();
   timer->cancel();
   for (auto& [peer, lane] : lanes) {
-    if (lane.connection) retired.insert(lane.connection);
-  }
-  // Handlers that are called no more may keep connections longer than their owners' memory.
-  for (const ConnectionPtr& connection : retired) {
-    connection->close();
-    connection->lent.clear();
-    connection->out_owners.clear();
+    if (lane.connection) RetiredConnections::drop(*lane.connection);
   }
 }
 
@@ -178,53 +169,6 @@ void BulkLanes::Impl::count_read(Lane& lane) {
     lane.lent_bytes_read += loans.front().bytes;
     loans.pop_front();
   }
-}
-
-/// Gives a connection up. Whoever has borrowed may read until it is told that the lane has ended,
-/// which one that stands still hears late: until it has closed its side as well, nobody else may
-/// use that memory. So we close ours only when nothing that we borrowed is held any more.
-void BulkLanes::Impl::retire(const ConnectionPtr& connection) {
-  retired.insert(connection);
-  wind_up(connection);
-  if (!retired.contains(connection)) return;
-  if (!connection->loans.empty() && connection->out_buffers.empty()) {
-    connection->out_bytes = 0;
-    connection->out_buffers.push_back(
-        connection->say(RecordHeader{.length = 1, .kind = RecordKind::over}));
-    connection->write_now();
-  }
-  if (!connection->reading) await_end(connection);
-}
-
-void BulkLanes::Impl::wind_up(const ConnectionPtr& connection) {
-  std::erase_if(connection->loans, [](const auto& loan) { return loan.held.expired(); });
-  if (!connection->loans.empty()) return;
-  if (connection->partner_ended || connection->lent.empty()) {
-    connection->close();
-    connection->lent.clear();
-    retired.erase(connection);
-  } else {
-    asio::error_code ignored;
-    connection->socket.shutdown(asio::socket_base::shutdown_send, ignored);
-  }
-}
-
-/// Reads and forgets until the partner has closed its side.
-void BulkLanes::Impl::await_end(const ConnectionPtr& connection) {
-  if (connection->partner_ended) return;
-  connection->reading = true;
-  connection->read_some(
-      asio::buffer(connection->buffer),
-      [this, connection, weak = std::weak_ptr(alive)](asio::error_code error, std::size_t) {
-        if (weak.expired()) return;
-        connection->reading = false;
-        if (!error) {
-          await_end(connection);
-          return;
-        }
-        connection->partner_ended = true;
-        wind_up(connection);
-      });
 }
 
 /// Whether one more lane fits, if need be in place of the one that was idle longest.
@@ -242,7 +186,7 @@ bool BulkLanes::Impl::make_room() {
     if (idlest == lanes.end() || lane->second.progress < idlest->second.progress) idlest = lane;
   }
   if (idlest == lanes.end()) return false;
-  retire(idlest->second.connection);
+  retired.add(idlest->second.connection);
   lanes.erase(idlest);
   return true;
 }
@@ -300,7 +244,7 @@ void BulkLanes::Impl::answer(PeerId peer, const LaneInvite& theirs) {
   if (lost) {
     // Sent before it heard of the lane that is open by now, or because it has lost that lane?
     if (theirs.previous != lane.id) return;
-    retire(lane.connection);
+    retired.add(lane.connection);
     lane.connection.reset();
     lane.reset_stream();
   }
@@ -397,7 +341,7 @@ Lane* BulkLanes::Impl::current(PeerId peer, const ConnectionPtr& connection) {
 void BulkLanes::Impl::broken(PeerId peer, const ConnectionPtr& connection, const std::string& why) {
   Lane* lane = current(peer, connection);
   if (lane == nullptr) return;
-  retire(connection);
+  retired.add(connection);
   lanes.erase(peer);
   callbacks.event(
       {.name = "lane_lost", .peer = peer, .reason = Reason::unreachable, .detail = why});
@@ -559,17 +503,14 @@ void BulkLanes::Impl::read_on(PeerId peer) {
         same->partner_ended = static_cast<bool>(error);
         Lane* lane = current(peer, same);
         if (lane == nullptr) {
-          if (retired.contains(same)) {
-            wind_up(same);
-            if (retired.contains(same)) await_end(same);
-          }
+          retired.read_ended(same);
           return;
         }
         // A partner that closes before it has read our last word resets the connection.
         const bool ended = error == asio::error::eof || error == asio::error::connection_reset;
         if (ended && same->begin == same->end && !lane->is_busy()) {
           // The partner had no more use for it, or died; what we wait for on it will not come.
-          retire(same);
+          retired.add(same);
           lanes.erase(peer);
           callbacks.event({.name = "lane_closed", .peer = peer, .detail = "by the partner"});
           callbacks.lost(peer);
@@ -708,7 +649,7 @@ void BulkLanes::Impl::housekeeping() {
     } else if (own.is_busy() && now - own.progress > options.progress_deadline) {
       stuck.emplace_back(lane->first, own.connection);
     } else if (!own.is_busy() && now - own.progress > options.idle_close) {
-      retire(own.connection);
+      retired.add(own.connection);
       lane = lanes.erase(lane);
       continue;
     } else if (own.lent_read > 0 || !own.connection->loans.empty()) {
@@ -716,9 +657,7 @@ void BulkLanes::Impl::housekeeping() {
     }
     ++lane;
   }
-  for (const ConnectionPtr& connection : std::vector(retired.begin(), retired.end())) {
-    wind_up(connection);
-  }
+  retired.tidy_up();
   for (const PeerId peer : unanswered) refused(peer);
   for (const auto& [peer, connection] : stuck) broken(peer, connection, "no progress");
   for (const PeerId peer : read_all) write_next(peer, true);
@@ -795,7 +734,7 @@ void BulkLanes::doubt(PeerId peer) {
 void BulkLanes::forget(PeerId peer) {
   const auto found = impl_->lanes.find(peer);
   if (found == impl_->lanes.end()) return;
-  if (found->second.connection) impl_->retire(found->second.connection);
+  if (found->second.connection) impl_->retired.add(found->second.connection);
   impl_->doors.expect_no_more(found->second.id);
   impl_->lanes.erase(found);
 }
