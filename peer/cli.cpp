@@ -250,7 +250,7 @@ struct ReduceArguments {
                     "auto (shared memory on one machine), tls, plain (TCP without encryption), "
                     "unix")
         ->capture_default_str();
-    command.add_option("--algorithm", algorithm, "auto, ring, halving_doubling or tree")
+    command.add_option("--algorithm", algorithm, "auto, ring, halving_doubling, tree or direct")
         ->capture_default_str();
     command
         .add_option("--repeats", repeats,
@@ -282,7 +282,7 @@ struct ReduceArguments {
     task.algorithm = algorithm_named(algorithm);
     if (!task.algorithm && algorithm != "auto") {
       problems.push_back({"--algorithm", fmt::format("'{}' is no algorithm", algorithm),
-                          "write auto, ring, halving_doubling or tree"});
+                          "write auto, ring, halving_doubling, tree or direct"});
     }
     task.repeats = repeats;
     task.segment_bytes = bytes_from_text(segment).value_or(0);

@@ -408,7 +408,8 @@ void append_ring(Settings& all) {
                         {"auto", Algorithm{}},
                         {"ring", ReduceAlgorithm::ring},
                         {"halving_doubling", ReduceAlgorithm::halving_doubling},
-                        {"tree", ReduceAlgorithm::tree}},
+                        {"tree", ReduceAlgorithm::tree},
+                        {"direct", ReduceAlgorithm::direct}},
                     "how gradients are summed; auto: what is predicted to be the fastest"));
   add(ring.choice<>(
       "codec", GV_FIELD(ring.codec),

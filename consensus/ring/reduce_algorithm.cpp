@@ -13,6 +13,8 @@ std::string_view to_string(ReduceAlgorithm algorithm) {
       return "halving-doubling";
     case ReduceAlgorithm::tree:
       return "tree";
+    case ReduceAlgorithm::direct:
+      return "direct";
   }
   return "unknown";
 }

@@ -9,7 +9,8 @@
 
 namespace gv {
 
-/// m bytes, n ranks, k = floor(lg n), latency L, seconds per byte G:
+/// m bytes, n ranks, k = floor(lg n), latency L, seconds per byte G, and g for a message that is
+/// sent without waiting for the one before:
 ///
 /// | algorithm         | rounds       | one rank sends at most | seconds                          |
 /// |-------------------|--------------|------------------------|----------------------------------|
@@ -17,19 +18,24 @@ namespace gv {
 /// | halving, n = 2^k  | 2k           | 2m(n-1)/n              | 2Lk + 2mG(n-1)/n                 |
 /// | halving, n > 2^k  | 2(k+1)       | m + 2m(2^k-1)/2^k      | 2L(k+1) + 2mG + 2mG(2^k-1)/2^k   |
 /// | tree              | 2 ceil(lg n) | m ceil(lg n)           | 2(L + mG) ceil(lg n)             |
+/// | direct            | 2(n-1)       | 2m(n-1)/n              | 2L + 2g(n-2) + 2mG(n-1)/n        |
 ///
 /// (Patarasuk and Yuan 2009 for the ring; Rabenseifner 2004 for halving and doubling, which is
 /// latency-optimal and bandwidth-optimal where n is a power of two. Thakur, Rabenseifner and Gropp
-/// 2005 compare all three.) The ring loads two links of every rank and is the only one whose links
-/// can be chosen; the tree needs the fewest connections, n-1.
+/// 2005 compare these three.) The ring loads two links of every rank and is the only one whose
+/// links can be chosen; the tree needs the fewest connections, n-1. Of the rounds of `direct` only
+/// two wait for each other, it needs a connection of every rank with every other, and every rank is
+/// sent to by all others at about one time.
 enum class ReduceAlgorithm : std::uint8_t {
   ring,              ///< Chunks travel round: once while they are summed, once more when final.
   halving_doubling,  ///< Exchange halves, quarters, ... with ranks 1, 2, 4, ... away, and back.
   tree,              ///< A binomial tree sums towards rank 0, which broadcasts.
+  direct,            ///< Every chunk goes to the rank that sums it, and from there to all.
 };
 
-inline constexpr std::array reduce_algorithms = {
-    ReduceAlgorithm::ring, ReduceAlgorithm::halving_doubling, ReduceAlgorithm::tree};
+inline constexpr std::array reduce_algorithms = {ReduceAlgorithm::ring,
+                                                 ReduceAlgorithm::halving_doubling,
+                                                 ReduceAlgorithm::tree, ReduceAlgorithm::direct};
 
 std::string_view to_string(ReduceAlgorithm algorithm);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "consensus/ring/ring_order.hpp"
 
@@ -85,22 +86,39 @@ std::optional<LinkCost> LinkTable::find(PeerId from, PeerId to) const {
 
 std::optional<double> predicted_seconds(const ReduceChoice& choice, const LinkTable& links,
                                         const ReduceNeeds& needs, bool measured_only) {
+  /// What one peer sends or receives in one phase.
+  struct Load {
+    double latency_s = 0;
+    double bytes_s = 0;
+    double messages = 0;
+
+    double seconds() const { return latency_s + bytes_s + (messages - 1) * further_message_s; }
+  };
   const double factor = byte_factor(choice.algorithm);
-  std::map<std::size_t, double> rounds;
+  const std::size_t ranks = choice.order.size();
+  std::map<std::tuple<std::size_t, PeerId, bool>, Load> loads;
   bool all_measured = true;
-  for_each_message(
-      choice, needs.elements, [&](PeerId from, PeerId to, double bytes, std::size_t round) {
-        const auto cost = links.find(from, to);
-        all_measured = all_measured && cost;
-        double& longest = rounds[round];
-        longest =
-            std::max(longest, message_seconds(cost.value_or(needs.site.link), bytes * factor));
-      });
+  for_each_message(choice, needs.elements,
+                   [&](PeerId from, PeerId to, double bytes, std::size_t round) {
+                     const auto cost = links.find(from, to);
+                     all_measured = all_measured && cost;
+                     const LinkCost link = cost.value_or(needs.site.link);
+                     const std::size_t phase = phase_of(choice.algorithm, ranks, round);
+                     for (Load* load : {&loads[{phase, from, true}], &loads[{phase, to, false}]}) {
+                       load->latency_s = std::max(load->latency_s, link.latency_s);
+                       load->bytes_s += bytes * factor * link.seconds_per_byte;
+                       ++load->messages;
+                     }
+                   });
   if (measured_only && !all_measured) return std::nullopt;
+  std::map<std::size_t, double> phases;
+  for (const auto& [name, load] : loads) {
+    double& longest = phases[std::get<0>(name)];
+    longest = std::max(longest, load.seconds());
+  }
   double on_links = 0;
-  for (const auto& [round, seconds] : rounds) on_links += seconds;
-  return std::max(on_links, processor_seconds(choice.algorithm, choice.order.size(), needs.elements,
-                                              needs.site));
+  for (const auto& [phase, seconds] : phases) on_links += seconds;
+  return std::max(on_links, processor_seconds(choice.algorithm, ranks, needs.elements, needs.site));
 }
 
 ReduceChoice better_choice(ReduceChoice present, const LinkTable& links, const ReduceNeeds& needs) {
@@ -115,6 +133,8 @@ ReduceChoice better_choice(ReduceChoice present, const LinkTable& links, const R
        {present.order, fastest_ring(present.order, links, needs.elements)}) {
     for (const ReduceAlgorithm algorithm : reduce_algorithms) {
       if (needs.algorithm.value_or(algorithm) != algorithm) continue;
+      const bool crowded = algorithm == ReduceAlgorithm::direct && order.size() > direct_ranks_max;
+      if (crowded && needs.algorithm != algorithm) continue;
       const ReduceChoice other{order, algorithm, {}};
       const auto predicted = predicted_seconds(other, links, needs, true);
       if (!predicted || *predicted >= least) continue;

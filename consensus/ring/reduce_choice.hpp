@@ -54,9 +54,9 @@ struct ReduceNeeds {
   ReduceSite site;                           ///< Of all of them.
 };
 
-/// Seconds predicted for a sum: each round takes as long as its slowest message, but all of them as
-/// long as the processors' work. Links without a measurement cost what is assumed; empty, if
-/// `measured_only` and there is one.
+/// Seconds predicted for a sum: each phase takes as long as the peer that sends or receives longest
+/// in it, one message after the other, but all of them as long as the processors' work. Links
+/// without a measurement cost what is assumed; empty, if `measured_only` and there is one.
 std::optional<double> predicted_seconds(const ReduceChoice& choice, const LinkTable& links,
                                         const ReduceNeeds& needs, bool measured_only);
 

@@ -1,8 +1,9 @@
-// The three plans of an all-reduce and what they cost.
+// The four plans of an all-reduce and what they cost.
 #include "consensus/ring/reduce_plan.hpp"
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <utility>
 
 #include "consensus/base/check.hpp"
@@ -17,6 +18,10 @@ using Kind = ReduceStep::Kind;
 constexpr double message_work_s = 25e-6;
 constexpr double message_work_awake_s = 6e-6;
 
+/// Where a phase has several: fitted, and for 4 and 8 peers on two processors only.
+constexpr double phase_work_s = 60e-6;
+constexpr double further_work_s = 2e-6;
+
 /// And on a byte of it.
 double byte_work_s(ReduceAlgorithm algorithm, bool shares_memory) {
   switch (algorithm) {
@@ -26,6 +31,8 @@ double byte_work_s(ReduceAlgorithm algorithm, bool shares_memory) {
       return shares_memory ? 0.125e-9 : 0.40e-9;
     case ReduceAlgorithm::tree:
       return shares_memory ? 0.145e-9 : 0.42e-9;
+    case ReduceAlgorithm::direct:
+      return shares_memory ? 0.088e-9 : 0.55e-9;
   }
   return 0;
 }
@@ -129,6 +136,26 @@ void plan_tree(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elem
   }
 }
 
+/// Chunk c is summed by rank c, in the order of the ranks before it, and goes from there to all.
+/// Everybody sends to the next rank first, so that nobody is sent everything at once.
+void plan_direct(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elements) {
+  const auto chunk_of = [&](std::size_t owner) {
+    return Range{owner * elements / ranks, (owner + 1) * elements / ranks};
+  };
+  for (std::size_t t = 1; t < ranks; ++t) {
+    const std::size_t to = (rank + t) % ranks;
+    const std::size_t from = (rank + ranks - t) % ranks;
+    plan.append(Kind::send, to, chunk_of(to), t - 1);
+    plan.append(Kind::add, from, chunk_of(rank), t - 1, t + 1 == ranks);
+  }
+  for (std::size_t t = 1; t < ranks; ++t) {
+    const std::size_t to = (rank + t) % ranks;
+    const std::size_t from = (rank + ranks - t) % ranks;
+    plan.append(Kind::send, to, chunk_of(rank), ranks - 2 + t);
+    plan.append(Kind::copy, from, chunk_of(from), ranks - 2 + t);
+  }
+}
+
 }  // namespace
 
 std::vector<ReduceStep> reduce_plan(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t rank,
@@ -144,6 +171,9 @@ std::vector<ReduceStep> reduce_plan(ReduceAlgorithm algorithm, std::size_t ranks
       break;
     case ReduceAlgorithm::tree:
       plan_tree(plan, ranks, rank, elements);
+      break;
+    case ReduceAlgorithm::direct:
+      plan_direct(plan, ranks, rank, elements);
       break;
   }
   return plan.steps;
@@ -169,6 +199,7 @@ ReduceCost reduce_cost(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t
   ReduceCost cost{.mean_bytes = both_ways(n)};
   switch (algorithm) {
     case ReduceAlgorithm::ring:
+    case ReduceAlgorithm::direct:
       cost.rounds = cost.messages = 2 * (n - 1);
       cost.critical_bytes = cost.sent_bytes = both_ways(n);
       break;
@@ -191,31 +222,54 @@ ReduceCost reduce_cost(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t
       break;
     }
   }
+  cost.phases = algorithm == ReduceAlgorithm::direct ? 2 : cost.rounds;
   return cost;
 }
 
+std::size_t phase_of(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t round) {
+  if (algorithm != ReduceAlgorithm::direct) return round;
+  return round + 1 < ranks ? 0 : 1;
+}
+
 double byte_factor(ReduceAlgorithm algorithm) {
-  return algorithm == ReduceAlgorithm::halving_doubling ? 1.25 : 1;
+  switch (algorithm) {
+    case ReduceAlgorithm::ring:
+    case ReduceAlgorithm::tree:
+      return 1;
+    case ReduceAlgorithm::halving_doubling:
+      return 1.25;
+    case ReduceAlgorithm::direct:
+      return 1.35;
+  }
+  return 1;
 }
 
 double processor_seconds(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements,
                          const ReduceSite& site) {
   const ReduceCost cost = reduce_cost(algorithm, ranks, elements);
   const double bytes_take = cost.mean_bytes * byte_work_s(algorithm, site.shares_memory);
-  const double message_takes = site.peers_per_processor > 1 ? message_work_s : message_work_awake_s;
-  return site.peers_per_processor * (cost.messages * message_takes + bytes_take);
+  const bool awake = site.peers_per_processor <= 1;
+  double messages_take = cost.messages * (awake ? message_work_awake_s : message_work_s);
+  if (!awake && cost.messages > cost.phases) {
+    messages_take = cost.phases * phase_work_s + (cost.messages - cost.phases) * further_work_s;
+  }
+  return site.peers_per_processor * (messages_take + bytes_take);
 }
 
 double predicted_seconds(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements,
                          const ReduceSite& site) {
   const ReduceCost cost = reduce_cost(algorithm, ranks, elements);
-  const double on_links = cost.rounds * site.link.latency_s +
+  const double on_links = cost.phases * site.link.latency_s +
+                          (cost.rounds - cost.phases) * further_message_s +
                           cost.critical_bytes * byte_factor(algorithm) * site.link.seconds_per_byte;
   return std::max(on_links, processor_seconds(algorithm, ranks, elements, site));
 }
 
 ReduceAlgorithm fastest(std::size_t ranks, std::size_t elements, const ReduceSite& site) {
   return *std::ranges::min_element(reduce_algorithms, {}, [&](ReduceAlgorithm algorithm) {
+    if (algorithm == ReduceAlgorithm::direct && ranks > direct_ranks_max) {
+      return std::numeric_limits<double>::infinity();
+    }
     return predicted_seconds(algorithm, ranks, elements, site);
   });
 }

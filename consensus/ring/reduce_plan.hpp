@@ -48,13 +48,17 @@ std::vector<ReduceStep> gather_plan(const std::vector<Range>& parts, std::size_t
 /// What an all-reduce of 4-byte values costs by the formulas above; whole elements apart.
 struct ReduceCost {
   double rounds = 0;          ///< In a round every rank sends and receives at most one message.
+  double phases = 0;          ///< Messages of one phase do not wait for each other.
   double critical_bytes = 0;  ///< The largest message of each round, all rounds together.
   double sent_bytes = 0;      ///< What the busiest rank sends.
   double messages = 0;        ///< Of a rank on average.
-  double mean_bytes = 0;      ///< What a rank sends on average, the same in all three.
+  double mean_bytes = 0;      ///< What a rank sends on average, the same in all.
 };
 
 ReduceCost reduce_cost(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements);
+
+/// To which phase the messages of a round belong.
+std::size_t phase_of(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t round);
 
 /// What a message costs on a link: a time of its own, and time for each byte.
 struct LinkCost {
@@ -67,6 +71,11 @@ struct LinkCost {
 inline constexpr LinkCost network_link{.latency_s = 60e-6, .seconds_per_byte = 0.8e-9};
 inline constexpr LinkCost host_link{.latency_s = 15e-6, .seconds_per_byte = 0.2e-9};
 inline constexpr LinkCost memory_link{.latency_s = 15e-6, .seconds_per_byte = 0.05e-9};
+
+/// What a message costs that its sender sends without waiting for the one before: the work of both
+/// ends, where they sleep between messages. So many that go to one rank at once are dealt with one
+/// by one.
+inline constexpr double further_message_s = 25e-6;
 
 /// Where a sum is made.
 struct ReduceSite {
@@ -82,15 +91,21 @@ struct ReduceSite {
 double byte_factor(ReduceAlgorithm algorithm);
 
 /// What the processors of the fullest host need for their work: 25 us a message, or 6 where every
-/// peer has one of its own; and for a byte 0.35 to 0.42 ns through sockets, where whole vectors
-/// cost more than chunks, or 0.13 to 0.16 ns where memory is shared.
+/// peer has one of its own, or else 60 for a phase of several and 2 for each further one of it; and
+/// for a byte 0.35 to 0.55 ns through sockets, where whole vectors cost more than chunks, or 0.09
+/// to 0.16 ns where memory is shared.
 double processor_seconds(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements,
                          const ReduceSite& site);
 
-/// A latency for every round and the critical bytes on the wire, or the processors' work where that
-/// takes longer. (Pieces of a message that go on before it is complete make it quicker than that.)
+/// A latency for every phase, the work for every further message of it and the critical bytes on
+/// the wire, or the processors' work where that takes longer. (Pieces of a message that go on
+/// before it is complete make it quicker than that.)
 double predicted_seconds(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements,
                          const ReduceSite& site);
+
+/// Of more ranks nobody is told to send directly: each would need a connection with every other,
+/// and peers hold only so many.
+inline constexpr std::size_t direct_ranks_max = 32;
 
 /// The algorithm with the least predicted time where all links are alike; of equals the first in
 /// the order of the enum.

@@ -147,7 +147,7 @@ void draw_ring(Rng rng, DrawnWorld& world) {
   RingOptions& ring = world.node.ring;
   ring.algorithm = one_of<std::optional<ReduceAlgorithm>>(
       rng, {std::nullopt, ReduceAlgorithm::ring, ReduceAlgorithm::halving_doubling,
-            ReduceAlgorithm::tree});
+            ReduceAlgorithm::tree, ReduceAlgorithm::direct});
   // Now and then several buckets and segments, but not too many of them.
   std::size_t& dimension = world.scenario.dimension;
   if (dimension < 1000 && rng.chance(0.3)) dimension = 500 + rng.below(3000);

@@ -100,8 +100,8 @@ std::vector<Range> buckets_of(std::size_t elements, std::size_t count) {
 
 TEST_CASE("everybody gets the weighted sum in the same bits however blocks are delayed",
           "[ring][all_reduce]") {
-  const auto algorithm =
-      GENERATE(ReduceAlgorithm::ring, ReduceAlgorithm::halving_doubling, ReduceAlgorithm::tree);
+  const auto algorithm = GENERATE(ReduceAlgorithm::ring, ReduceAlgorithm::halving_doubling,
+                                  ReduceAlgorithm::tree, ReduceAlgorithm::direct);
   const std::size_t ranks = GENERATE(1, 2, 3, 4, 5, 6, 7, 8, 9, 16);
   const std::size_t elements = GENERATE(1, 2, 7, 16, 100, 1023);
   CAPTURE(to_string(algorithm), ranks, elements);
@@ -148,8 +148,8 @@ TEST_CASE("everybody gets the weighted sum in the same bits however blocks are d
 
 TEST_CASE("parts are gathered beside what is summed, as their ranks have them",
           "[ring][all_reduce]") {
-  const auto algorithm =
-      GENERATE(ReduceAlgorithm::ring, ReduceAlgorithm::halving_doubling, ReduceAlgorithm::tree);
+  const auto algorithm = GENERATE(ReduceAlgorithm::ring, ReduceAlgorithm::halving_doubling,
+                                  ReduceAlgorithm::tree, ReduceAlgorithm::direct);
   const std::size_t ranks = GENERATE(1, 2, 3, 5, 8);
   CAPTURE(to_string(algorithm), ranks);
   // Parts of unlike sizes, one of them empty, and then a sum.

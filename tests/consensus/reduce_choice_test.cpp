@@ -139,12 +139,33 @@ TEST_CASE("what would make little of an operation faster is left as it is", "[un
 
 TEST_CASE("few bytes over measured links of high latency go by few messages", "[unit]") {
   const LinkTable links = table(8, [](std::size_t, std::size_t) { return fast; });
-  CHECK(better_choice(ring_of(8), links, {.elements = 100}).algorithm ==
+  CHECK(better_choice(ring_of(8), links, {.elements = 100}).algorithm == ReduceAlgorithm::direct);
+  CHECK(better_choice(ring_of(8), links, {100, ReduceAlgorithm::halving_doubling, 0}).algorithm ==
+        ReduceAlgorithm::halving_doubling);
+  // Of 16 each would have to send 30.
+  const LinkTable more = table(16, [](std::size_t, std::size_t) { return fast; });
+  CHECK(better_choice(ring_of(16), more, {.elements = 100}).algorithm ==
         ReduceAlgorithm::halving_doubling);
   CHECK(better_choice(ring_of(8), links, {100, ReduceAlgorithm::tree, 0}).algorithm ==
         ReduceAlgorithm::tree);
   CHECK(better_choice(ring_of(8), links, {100, ReduceAlgorithm::ring, 0}).algorithm ==
         ReduceAlgorithm::ring);
+}
+
+TEST_CASE("messages that a peer sends or is sent at once share its link", "[unit]") {
+  // Everybody's link to one peer is slow: in a phase it is sent all messages through it.
+  const std::size_t n = 5;
+  const LinkTable links =
+      table(n, [](std::size_t, std::size_t to) { return to == 2 ? fast / 10 : fast; });
+  const ReduceNeeds needs{.elements = elements};
+  const double chunk = 4.0 * elements / static_cast<double>(n);
+  const double phase =
+      latency + static_cast<double>(n - 2) * further_message_s +
+      static_cast<double>(n - 1) * 10 * chunk / fast * byte_factor(ReduceAlgorithm::direct);
+  const auto seconds =
+      predicted_seconds({peers(n), ReduceAlgorithm::direct, {}}, links, needs, true);
+  REQUIRE(seconds);
+  CHECK(*seconds == Approx(2 * phase).epsilon(1e-4));
 }
 
 TEST_CASE("nothing is changed for links that nobody has measured", "[unit]") {

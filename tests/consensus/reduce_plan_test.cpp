@@ -21,7 +21,8 @@ namespace {
 using Kind = ReduceStep::Kind;
 
 constexpr std::initializer_list<ReduceAlgorithm> algorithms = {
-    ReduceAlgorithm::ring, ReduceAlgorithm::halving_doubling, ReduceAlgorithm::tree};
+    ReduceAlgorithm::ring, ReduceAlgorithm::halving_doubling, ReduceAlgorithm::tree,
+    ReduceAlgorithm::direct};
 constexpr std::size_t sizes[] = {0, 1, 2, 3, 4, 5, 6, 16, 17, 1023};
 
 template <class T>
@@ -295,6 +296,52 @@ TEST_CASE("rounds and bytes sent are what the formulas say") {
   }
 }
 
+TEST_CASE(
+    "sent directly a chunk is summed by the rank of its number in the order of those before it") {
+  constexpr std::size_t n = 5;
+  const std::size_t elements = GENERATE(5, 6, 1023);
+  Rng rng(elements);
+  Vectors<float> inputs(n, std::vector<float>(elements));
+  for (auto& vector : inputs) {
+    for (float& value : vector) value = static_cast<float>(rng.normal() * 1e3);
+  }
+  std::vector<float> expected(elements);
+  for (std::size_t chunk = 0; chunk < n; ++chunk) {
+    for (std::size_t i = chunk * elements / n; i < (chunk + 1) * elements / n; ++i) {
+      expected[i] = inputs[chunk][i];
+      for (std::size_t back = 1; back < n; ++back) expected[i] += inputs[(chunk + n - back) % n][i];
+    }
+  }
+  Executor executor(ReduceAlgorithm::direct, inputs);
+  REQUIRE(executor.run(rng, Order::overlapping));
+  for (const auto& result : executor.values()) {
+    REQUIRE(std::memcmp(result.data(), expected.data(), elements * sizeof(float)) == 0);
+  }
+}
+
+TEST_CASE("a message waits for one of an earlier phase and for none of its own") {
+  const ReduceAlgorithm algorithm = GENERATE(values(algorithms));
+  for (std::size_t ranks = 1; ranks <= 17; ++ranks) {
+    CAPTURE(to_string(algorithm), ranks);
+    std::set<std::size_t> phases;
+    for (const auto& plan : plans_of(algorithm, ranks, 1023)) {
+      for (std::size_t i = 0; i < plan.size(); ++i) {
+        const std::size_t phase = phase_of(algorithm, ranks, plan[i].round);
+        phases.insert(phase);
+        if (plan[i].kind != Kind::send) continue;
+        for (std::size_t earlier = 0; earlier < i; ++earlier) {
+          const ReduceStep& step = plan[earlier];
+          const bool apart =
+              step.range.end <= plan[i].range.begin || plan[i].range.end <= step.range.begin;
+          if (step.kind == Kind::send || apart) continue;
+          REQUIRE(phase_of(algorithm, ranks, step.round) < phase);
+        }
+      }
+    }
+    CHECK(static_cast<double>(phases.size()) == reduce_cost(algorithm, ranks, 1023).phases);
+  }
+}
+
 TEST_CASE("every rank of a ring sends its share and no more") {
   for (std::size_t ranks = 2; ranks <= 17; ++ranks) {
     for (const std::size_t elements : sizes) {
@@ -333,7 +380,10 @@ TEST_CASE("few bytes go by few messages and many bytes by the ring") {
   const ReduceSite site{.link = {.latency_s = 50e-6, .seconds_per_byte = 0.8e-9}};
   for (const std::size_t ranks : {4u, 5u, 6u, 7u, 8u, 9u, 12u, 16u, 17u, 33u, 64u}) {
     INFO("ranks " << ranks);
-    CHECK(fastest(ranks, 100, site) == ReduceAlgorithm::halving_doubling);
+    // Two latencies and what 2(n-2) further messages cost, against 2k latencies or 2(k+1).
+    const bool two_phases = ranks == 5 || ranks == 6;
+    CHECK(fastest(ranks, 100, site) ==
+          (two_phases ? ReduceAlgorithm::direct : ReduceAlgorithm::halving_doubling));
     CHECK(fastest(ranks, 100'000'000, site) == ReduceAlgorithm::ring);
   }
   // Where all cost the same, the one with the fewest links.
@@ -346,10 +396,42 @@ TEST_CASE("five ranks change to the ring where two messages less weigh as much a
   // 8L + 1.6mG = 6L + 1.25 * 3.5mG at mG = 2L/2.775.
   constexpr double latency = 1;
   const auto at = [](double bytes_seconds) {
-    return fastest(5, 1'000'000, {.link = {latency, bytes_seconds / 4e6}});
+    const ReduceSite site{.link = {latency, bytes_seconds / 4e6}};
+    return std::ranges::min(
+        {ReduceAlgorithm::ring, ReduceAlgorithm::halving_doubling, ReduceAlgorithm::tree}, {},
+        [&](ReduceAlgorithm algorithm) {
+          return predicted_seconds(algorithm, 5, 1'000'000, site);
+        });
   };
   CHECK(at(0.99 * 2 / 2.775) == ReduceAlgorithm::halving_doubling);
   CHECK(at(1.01 * 2 / 2.775) == ReduceAlgorithm::ring);
+}
+
+TEST_CASE("five ranks change from two phases to the ring where latencies weigh as much as copies") {
+  // 2L + 1.35 * 1.6mG = 8L + 1.6mG at mG = 6L/0.56; a further message is nothing beside a second.
+  constexpr double latency = 1;
+  const auto at = [](double bytes_seconds) {
+    return fastest(5, 1'000'000, {.link = {latency, bytes_seconds / 4e6}});
+  };
+  CHECK(at(0.01) == ReduceAlgorithm::direct);
+  CHECK(at(0.99 * 6 / 0.56) == ReduceAlgorithm::direct);
+  CHECK(at(1.01 * 6 / 0.56) == ReduceAlgorithm::ring);
+}
+
+TEST_CASE("of many ranks whose links wait long each sends its messages without waiting") {
+  // 2L + 2(n-2) further messages of 25 us, against 2 lg n latencies.
+  const auto at = [](std::size_t ranks, double latency_s) {
+    return fastest(ranks, 100, {.link = {latency_s, 0.8e-9}});
+  };
+  for (const std::size_t ranks : {4u, 8u, 16u, 32u}) {
+    CAPTURE(ranks);
+    const auto n = static_cast<double>(ranks);
+    const double equal = 2 * (n - 2) * 25e-6 / (2 * std::log2(n) - 2);
+    CHECK(at(ranks, 0.9 * equal) == ReduceAlgorithm::halving_doubling);
+    CHECK(at(ranks, 1.1 * equal) == ReduceAlgorithm::direct);
+  }
+  // So many connections nobody is told to have.
+  CHECK(at(direct_ranks_max + 1, 1) == ReduceAlgorithm::halving_doubling);
 }
 
 TEST_CASE("where processors are fewer than peers few messages win and with many bytes chunks") {
@@ -360,10 +442,13 @@ TEST_CASE("where processors are fewer than peers few messages win and with many 
       CAPTURE(ranks, bytes);
       const bool few = bytes < 1 << 20;
       CHECK(fastest(ranks, bytes / 4, {memory_link, crowd, true}) ==
-            (few ? ReduceAlgorithm::tree : ReduceAlgorithm::halving_doubling));
+            (few ? ReduceAlgorithm::tree : ReduceAlgorithm::direct));
       CHECK(fastest(ranks, bytes / 4, {host_link, crowd, false}) ==
             (few ? ReduceAlgorithm::tree : ReduceAlgorithm::ring));
     }
+    // Eight peers change earlier: what a phase costs a peer does not grow with the messages in it.
+    CHECK(fastest(ranks, (1 << 20) / 4, {memory_link, crowd, true}) ==
+          (ranks == 8 ? ReduceAlgorithm::direct : ReduceAlgorithm::tree));
     // A processor for each and the same links.
     CHECK(fastest(ranks, 4 << 20, {host_link, 1.0 / static_cast<double>(ranks)}) ==
           ReduceAlgorithm::ring);
@@ -397,6 +482,7 @@ TEST_CASE("an algorithm has a name") {
   CHECK(to_string(ReduceAlgorithm::ring) == "ring");
   CHECK(to_string(ReduceAlgorithm::halving_doubling) == "halving-doubling");
   CHECK(to_string(ReduceAlgorithm::tree) == "tree");
+  CHECK(to_string(ReduceAlgorithm::direct) == "direct");
 }
 
 }  // namespace gv

@@ -323,7 +323,7 @@ TEST_CASE("an enumeration out of range is refused", "[unit]") {
     // number of duties (4), and the number (8) and the length (4) of a ruling.
     Bytes start = encode(Message(Start{}));
     start[start.size() - 41] = static_cast<std::byte>(value);
-    CHECK(decode(start).frame.has_value() == (value <= static_cast<int>(ReduceAlgorithm::tree)));
+    CHECK(decode(start).frame.has_value() == (value <= static_cast<int>(ReduceAlgorithm::direct)));
   }
 }
 

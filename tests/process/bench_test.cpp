@@ -105,7 +105,7 @@ TEST_CASE("every kind of lane and every algorithm sums exactly and sends what th
   TemporaryFolder folder;
   const auto file = folder.path() / "rows.json";
   for (const char* lane : {"tls", "plain", "unix"}) {
-    for (const char* algorithm : {"ring", "halving_doubling", "tree"}) {
+    for (const char* algorithm : {"ring", "halving_doubling", "tree", "direct"}) {
       INFO(lane << ' ' << algorithm);
       std::string output;
       const Ending ending =

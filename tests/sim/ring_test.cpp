@@ -116,10 +116,9 @@ TEST_CASE("F1 a death at any moment of an operation leaves all others with one r
                                       "\"\nat_s = " + at + "\n"),
                                 static_cast<std::uint64_t>(moment));
     world.scenario.until = 12s;
+    // Of four peers each dies in each of the four algorithms.
     world.node.ring.algorithm =
-        moment % 3 == 0
-            ? ReduceAlgorithm::ring
-            : (moment % 3 == 1 ? ReduceAlgorithm::tree : ReduceAlgorithm::halving_doubling);
+        reduce_algorithms[static_cast<std::size_t>(moment) / 4 % reduce_algorithms.size()];
     Lockstep seen;
     INFO("killed at " << at << " s");
     holds(world, seen);
