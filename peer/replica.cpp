@@ -135,15 +135,6 @@ FactorShape factor_shape(const Layout& layout, std::size_t rank) {
   return shape;
 }
 
-Score Replica::compute_factors(const GradientOrder& order, bool& writable) {
-  const bool local = order.local_steps > 0;
-  std::vector<float> values(trainer_.parameters().size());
-  const Score score = local ? trainer_.local_steps(order.local_steps, order.samples, values)
-                            : trainer_.gradient(order.samples, values);
-  writable = memory_.encode_factors(values, *order.turn, local, order.codec, *order.values);
-  return score;
-}
-
 std::vector<DensePlace> dense_places(const std::vector<DenseWeights>& layers) {
   std::vector<DensePlace> places;
   for (const DenseWeights& layer : layers) {
@@ -153,19 +144,29 @@ std::vector<DensePlace> dense_places(const std::vector<DenseWeights>& layers) {
   return places;
 }
 
-Score Replica::compute_sufficient(const GradientOrder& order, bool& writable) {
+Score Replica::compute_factors(const GradientOrder& order, bool& writable) {
+  const bool local = order.local_steps > 0;
   std::vector<float> values(trainer_.parameters().size());
-  const Score score = trainer_.gradient(order.samples, values, {}, order.factors->weights());
+  const Score score = local ? trainer_.local_steps(order.local_steps, order.samples, values)
+                            : trainer_.gradient(order.samples, values);
+  writable = memory_.encode_factors(values, *order.turn, local, order.codec, *order.values);
+  return score;
+}
+
+Score Replica::compute_sufficient_factors(const GradientOrder& order, bool& writable) {
+  std::vector<float> values(trainer_.parameters().size());
+  const Score score =
+      trainer_.gradient(order.samples, values, {}, order.sufficient_factors->weights());
   writable = is_writable(order.codec, values);
-  const auto vector = std::span(*order.values).first(order.factors->size());
-  order.factors->pack(values, order.rank, vector);
+  const auto vector = std::span(*order.values).first(order.sufficient_factors->size());
+  order.sufficient_factors->pack(values, order.rank, vector);
   return score;
 }
 
 /// Nobody is told of values that cannot be written, nor of any after them.
 Score Replica::compute(const GradientOrder& order, const Ready& ready, bool& writable) {
   if (order.turn) return compute_factors(order, writable);
-  if (order.factors) return compute_sufficient(order, writable);
+  if (order.sufficient_factors) return compute_sufficient_factors(order, writable);
   const std::span<float> values = std::span(*order.values).first(trainer_.parameters().size());
   const bool local = order.local_steps > 0;
   if (order.keep_per_block == 0) {
@@ -234,9 +235,10 @@ void Replica::update(const Job& job) {
   std::span<const float> mean(*job.update);
   std::vector<float> unpacked;
   if (memory_.sends_factors()) mean = memory_.decode_factors(mean);
-  if (job.update_factors) {
+  if (job.update_sufficient_factors) {
     unpacked.resize(parameters.size());
-    job.update_factors->unpack(mean.first(job.update_factors->size()), unpacked);
+    job.update_sufficient_factors->unpack(mean.first(job.update_sufficient_factors->size()),
+                                          unpacked);
     mean = unpacked;
   }
   mean = mean.first(parameters.size());

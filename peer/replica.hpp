@@ -41,8 +41,8 @@ struct GradientOrder {
   double momentum = 0;                      ///< Of a gradient, before they are chosen.
   ValueCodec codec = ValueCodec::identity;  ///< What is kept of each block is rounded to this.
   std::optional<PowerSgd::Turn> turn;       ///< Its matrices travel as factors.
-  /// Dense layers' travel as sufficient factors, if it is not null, and this is our rank.
-  std::shared_ptr<const SufficientFactors> factors;
+  /// Dense layers' travel so, if it is not null, and this is our rank.
+  std::shared_ptr<const SufficientFactors> sufficient_factors;
   std::size_t rank = 0;
   /// Where it goes: the layout's size, or that of what travels of it, or longer.
   std::shared_ptr<Floats> values;
@@ -58,14 +58,14 @@ struct Job {
   std::optional<FetchedModel> adopt;     ///< Replace the model first (a newcomer's download).
   std::optional<ReplicaState> become;    ///< Become a copy of another replica.
   std::shared_ptr<const Floats> update;  ///< One optimiser step with this gradient,
-  std::size_t update_samples = 0;        ///< the mean of so many of everybody (0: not told),
-  std::uint64_t update_steps = 0;        ///< or the outer step that ends so many local ones.
-  /// or what travelled of one, if it is not null,
-  std::shared_ptr<const SufficientFactors> update_factors;
-  bool fingerprint = false;       ///< Find that of the parameters.
-  std::shared_ptr<Floats> state;  ///< Copy the whole state here.
-  std::vector<Force> forces;      ///< Add these.
-  std::uint64_t steps = 0;        ///< Take this many optimiser steps.
+  /// unpacked by this unless it is null,
+  std::shared_ptr<const SufficientFactors> update_sufficient_factors;
+  std::size_t update_samples = 0;  ///< the mean of so many of everybody (0: not told),
+  std::uint64_t update_steps = 0;  ///< or the outer step that ends so many local ones.
+  bool fingerprint = false;        ///< Find that of the parameters.
+  std::shared_ptr<Floats> state;   ///< Copy the whole state here.
+  std::vector<Force> forces;       ///< Add these.
+  std::uint64_t steps = 0;         ///< Take this many optimiser steps.
   std::optional<GradientOrder> gradient;
   std::optional<MixJob> mix;           ///< The steps are those of its round.
   std::optional<StageJob> stages;      ///< Of a pipeline, where all the rest but `save` is empty.
@@ -153,7 +153,7 @@ class Replica {
  private:
   Score compute(const GradientOrder& order, const Ready& ready, bool& writable);
   Score compute_factors(const GradientOrder& order, bool& writable);
-  Score compute_sufficient(const GradientOrder& order, bool& writable);
+  Score compute_sufficient_factors(const GradientOrder& order, bool& writable);
   void at_pace(std::uint64_t steps, const std::function<void()>& make) const;
   void update(const Job& job);
   void become(const ReplicaState& state);

@@ -131,7 +131,7 @@ void RingMode::finish_operations(Time now, Effects& out) {
     }
     result_ = std::move(sum);
     result_samples_ = operation_.samples();
-    result_factors_ = operation_.factors();
+    result_sufficient_factors_ = operation_.sufficient_factors();
     result_steps_ = operation_.is_local() ? operation_.steps() : 0;
     const Standing before = agreement_.standing();
     agreement_.set_standing(
@@ -270,7 +270,7 @@ void RingMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
   if (job.update) {
     job.update_samples = result_samples_;
     job.update_steps = result_steps_;
-    job.update_factors = std::move(result_factors_);
+    job.update_sufficient_factors = std::move(result_sufficient_factors_);
     auditing_ = std::exchange(audit_due_, std::nullopt);
     job.fingerprint = auditing_.has_value();
   }

@@ -88,11 +88,12 @@ class RingMode final : public EpochMode {
   LinkSurvey survey_;
   StateCourier states_;
   ModelAudit audit_;
-  std::uint64_t begun_in_epoch_ = 0;                         ///< Operations.
-  RingOperation::Vector result_;                             ///< To be applied by the next job,
-  std::uint64_t result_samples_ = 0;                         ///< the mean of so many samples,
-  std::shared_ptr<const SufficientFactors> result_factors_;  ///< to be unpacked by this,
-  std::uint64_t result_steps_ = 0;  ///< which ends so many local steps; 0: it is a gradient.
+  std::uint64_t begun_in_epoch_ = 0;  ///< Operations.
+  RingOperation::Vector result_;      ///< To be applied by the next job,
+  /// unpacked by this unless it is null,
+  std::shared_ptr<const SufficientFactors> result_sufficient_factors_;
+  std::uint64_t result_samples_ = 0;  ///< the mean of so many samples,
+  std::uint64_t result_steps_ = 0;    ///< which ends so many local steps; 0: it is a gradient.
   /// Parameters are compared as they are before an operation, by epoch and number: once the result
   /// is applied,
   std::optional<std::pair<std::uint64_t, std::uint64_t>> audit_due_;

@@ -62,7 +62,8 @@ void RingOperation::cut(std::size_t elements) {
   shape_.buckets.clear();
   // Longer vectors in larger pieces, so that all can be named.
   const std::size_t total = elements_ + lanes;
-  const std::size_t bucket = std::max(options_.bucket_elements, total / PieceName::buckets_max + 2);
+  const std::size_t most = PieceName::buckets_max - (gathered > 0 ? 1 : 0);
+  const std::size_t bucket = std::max(options_.bucket_elements, total / most + 1);
   for (std::size_t end = total; end > gathered;) {
     const std::size_t begin = end > gathered + bucket + lanes ? end - bucket : gathered;
     shape_.buckets.push_back({begin, end});
@@ -73,9 +74,10 @@ void RingOperation::cut(std::size_t elements) {
 
 /// In an epoch with other shares other factors travel, and ours are in another place.
 void RingOperation::cut_with_factors(const std::vector<std::uint32_t>& shares) {
-  factors_ = std::make_shared<const SufficientFactors>(gradient_elements_, options_.dense, shares);
-  shape_.parts = factors_->parts();
-  cut(factors_->size());
+  sufficient_factors_ =
+      std::make_shared<const SufficientFactors>(gradient_elements_, options_.dense, shares);
+  shape_.parts = sufficient_factors_->parts();
+  cut(sufficient_factors_->size());
   forget_gradient();
 }
 
@@ -146,7 +148,7 @@ std::optional<GradientOrder> RingOperation::order(std::uint64_t job) {
                       .values = gradient_.values};
   if (options_.factors.rank > 0) order.turn = turn_;
   if (options_.sufficient_factors) {
-    order.factors = factors_;
+    order.sufficient_factors = sufficient_factors_;
     order.rank = rank_;
   }
   for (const Range& bucket : shape_.buckets) order.marks.push_back(bucket.begin);

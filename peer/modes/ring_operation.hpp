@@ -72,8 +72,10 @@ class RingOperation {
   std::uint64_t samples() const { return steps_ * samples_; }
   /// Whether what is summed is what local steps take from the model.
   bool is_local() const { return local_; }
-  /// What the newest sum has to be unpacked by, if it is no gradient as it is.
-  const std::shared_ptr<const SufficientFactors>& factors() const { return factors_; }
+  /// What the newest sum has to be unpacked by; null: it is a gradient as it is.
+  const std::shared_ptr<const SufficientFactors>& sufficient_factors() const {
+    return sufficient_factors_;
+  }
   /// Of all operations that are over.
   std::uint64_t bytes_sent() const { return bytes_sent_; }
 
@@ -97,8 +99,9 @@ class RingOperation {
   std::size_t elements_ = 0;  ///< Of what travels.
   RingOptions options_;
   AllReduceOptions shape_;
-  PowerSgd::Turn turn_;                               ///< Where gradients travel as factors.
-  std::shared_ptr<const SufficientFactors> factors_;  ///< The same, of this epoch.
+  PowerSgd::Turn turn_;  ///< Where gradients travel as thin factors.
+  /// Where they travel as these: of this epoch.
+  std::shared_ptr<const SufficientFactors> sufficient_factors_;
   std::size_t rank_ = 0;
   std::uint32_t share_ = 0;
   float weight_ = 1;

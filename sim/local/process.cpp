@@ -12,11 +12,10 @@
 #include <utility>
 
 namespace gv {
-
 namespace {
 
 /// Whether a number came before the other end was closed.
-bool read_whole(int from, int& number) {
+bool read_number(int from, int& number) {
   ssize_t size = 0;
   do {
     size = ::read(from, &number, sizeof number);
@@ -24,13 +23,13 @@ bool read_whole(int from, int& number) {
   return size == sizeof number;
 }
 
+}  // namespace
+
 void reap(pid_t child) {
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
 }
-
-}  // namespace
 
 std::string to_string(const Ending& ending) {
   return ending.signal != 0 ? "killed by signal " + std::to_string(ending.signal)
@@ -74,7 +73,7 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments,
   ::close(log);
   ::close(ends[1]);
   // Until the program runs: a child that is stopped before would hold our connections open.
-  const bool failed = pid_ < 0 || read_whole(ends[0], error);
+  const bool failed = pid_ < 0 || read_number(ends[0], error);
   ::close(ends[0]);
   if (!failed) return;
   if (pid_ > 0) reap(pid_);

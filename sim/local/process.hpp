@@ -19,6 +19,9 @@ struct Ending {
 /// "exit code 2", "killed by signal 9".
 std::string to_string(const Ending& ending);
 
+/// Waits for the end of a child that ends by itself or was killed.
+void reap(pid_t child);
+
 /// Owns one child. The child gets SIGTERM when this process dies, so none is left behind (one that
 /// stands still: see ProcessGroup).
 class ChildProcess {

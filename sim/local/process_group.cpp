@@ -2,12 +2,13 @@
 #include "sim/local/process_group.hpp"
 
 #include <fcntl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
 #include <system_error>
+
+#include "sim/local/process.hpp"
 
 namespace gv {
 
@@ -50,9 +51,7 @@ ProcessGroup::ProcessGroup() {
 
 ProcessGroup::~ProcessGroup() {
   ::close(lifeline_);
-  int status = 0;
-  while (::waitpid(leader_, &status, 0) < 0 && errno == EINTR) {
-  }
+  reap(leader_);
 }
 
 }  // namespace gv
