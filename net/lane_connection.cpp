@@ -5,12 +5,37 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <array>
+#include <string>
 #include <string_view>
+
+#include "net/descriptor.hpp"
 
 namespace gv {
 namespace {
 
 constexpr int socket_buffer_bytes = 1 << 20;
+constexpr std::string_view unpaced = "reno";  ///< Any process may choose it.
+constexpr std::size_t name_max = 16;          ///< Of a congestion control, with its end.
+
+void choose_congestion_control(int socket, std::string_view name) {
+  ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name.data(),
+               static_cast<socklen_t>(name.size()));
+}
+
+/// What the system gives to sockets that choose none.
+const std::string& usual_congestion_control() {
+  static const std::string usual = [] {
+    std::array<char, name_max> name{};
+    socklen_t size = name.size() - 1;
+    const Descriptor probe(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (!probe || ::getsockopt(probe.get(), IPPROTO_TCP, TCP_CONGESTION, name.data(), &size) != 0) {
+      return std::string(unpaced);
+    }
+    return std::string(name.data());
+  }();
+  return usual;
+}
 
 /// Whether both ends of a TCP connection have one address.
 bool ends_are_one_host(int socket) {
@@ -35,6 +60,8 @@ bool ends_are_one_host(int socket) {
 
 }  // namespace
 
+void begin_unpaced(int socket) { choose_congestion_control(socket, unpaced); }
+
 void LaneConnection::tune() {
   asio::error_code ignored;
   socket.set_option(asio::socket_base::send_buffer_size(socket_buffer_bytes), ignored);
@@ -42,9 +69,7 @@ void LaneConnection::tune() {
   // Whatever is written is whole: waiting for more of it would only wait for a delayed answer.
   constexpr int at_once = 1;
   ::setsockopt(handle, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
-  if (!ends_are_one_host(handle)) return;
-  constexpr std::string_view unpaced = "reno";  // Any process may choose it.
-  ::setsockopt(handle, IPPROTO_TCP, TCP_CONGESTION, unpaced.data(), unpaced.size());
+  if (!ends_are_one_host(handle)) choose_congestion_control(handle, usual_congestion_control());
 }
 
 std::size_t LaneConnection::write_now() {

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <asio/connect.hpp>
 #include <asio/io_context.hpp>
 #include <asio/ip/tcp.hpp>
 #include <asio/local/stream_protocol.hpp>
@@ -55,6 +54,16 @@ constexpr std::size_t descriptors_max = 2;
 union Ancillary {
   cmsghdr align;
   char bytes[CMSG_SPACE(descriptors_max * sizeof(int))];
+};
+
+/// The addresses that a name stands for, and the socket that tries one of them.
+struct Attempt {
+  Attempt(asio::io_context& io, tcp::resolver::results_type found)
+      : addresses(std::move(found)), next(addresses.begin()), socket(io) {}
+
+  tcp::resolver::results_type addresses;
+  tcp::resolver::results_type::const_iterator next;
+  tcp::socket socket;
 };
 
 /// A proof on its way in, and what came with it.
@@ -156,6 +165,7 @@ struct LaneDoors::Impl {
   void welcome_plain(const ConnectionPtr& connection, bool at_home);
 
   void dial_unix(const LaneInvite& invite, Dialled done);
+  void connect(std::shared_ptr<Attempt> attempt, std::function<void(std::optional<Socket>)> then);
   void dial_tcp(const LaneInvite& invite, Dialled done);
   void prove_tls(const LaneInvite& invite, const ConnectionPtr& connection, Dialled done);
   void prove_plain(const LaneInvite& invite, const ConnectionPtr& connection, bool at_home,
@@ -239,6 +249,7 @@ void LaneDoors::Impl::listen_tcp() {
   tcp_acceptor->open(endpoint.protocol());
   // A port of its own is free again as soon as the peer that had it before is gone.
   tcp_acceptor->set_option(asio::socket_base::reuse_address(true));
+  begin_unpaced(tcp_acceptor->native_handle());  // Those it accepts do as it does.
   tcp_acceptor->bind(endpoint, error);
   if (!error) tcp_acceptor->listen(asio::socket_base::max_listen_connections, error);
   if (error) {
@@ -411,6 +422,31 @@ void LaneDoors::Impl::dial_unix(const LaneInvite& invite, Dialled done) {
                         });
 }
 
+/// Tries one address after the other; `then` gets what is connected first, or nothing.
+void LaneDoors::Impl::connect(std::shared_ptr<Attempt> attempt,
+                              std::function<void(std::optional<Socket>)> then) {
+  while (attempt->next != attempt->addresses.end()) {
+    const tcp::endpoint address = attempt->next++->endpoint();
+    tcp::socket& socket = attempt->socket = tcp::socket(io);
+    asio::error_code error;
+    socket.open(address.protocol(), error);
+    if (!error && source) socket.bind(*source, error);
+    if (error) continue;
+    begin_unpaced(socket.native_handle());
+    socket.async_connect(address, [this, attempt, then = std::move(then),
+                                   weak = std::weak_ptr(alive)](asio::error_code failed) mutable {
+      if (weak.expired()) return;
+      if (failed) {
+        connect(std::move(attempt), std::move(then));
+      } else {
+        then(Socket(std::move(attempt->socket)));
+      }
+    });
+    return;
+  }
+  then(std::nullopt);
+}
+
 void LaneDoors::Impl::dial_tcp(const LaneInvite& invite, Dialled done) {
   const auto colon = invite.address.rfind(':');
   if (colon == std::string::npos || !options.remote) {
@@ -429,36 +465,19 @@ void LaneDoors::Impl::dial_tcp(const LaneInvite& invite, Dialled done) {
           done(nullptr);
           return;
         }
-        auto socket = std::make_shared<tcp::socket>(io);
-        auto connected = [this, invite, socket, done = std::move(done),
-                          weak](asio::error_code failed) mutable {
-          if (weak.expired()) return;
-          if (failed) {
-            done(nullptr);
-            return;
-          }
-          auto connection = std::make_shared<LaneConnection>(Socket(std::move(*socket)));
-          if (options.plain) {
-            prove_plain(invite, connection, false, std::move(done));
-          } else {
-            prove_tls(invite, connection, std::move(done));
-          }
-        };
-        if (!source) {
-          asio::async_connect(
-              *socket, found,
-              [connected = std::move(connected)](
-                  asio::error_code failed, const tcp::endpoint&) mutable { connected(failed); });
-          return;
-        }
-        // Trying every endpoint opens the socket anew each time, unbound: the first must do.
-        socket->open(source->protocol(), error);
-        if (!error) socket->bind(*source, error);
-        if (error) {
-          connected(error);
-        } else {
-          socket->async_connect(found.begin()->endpoint(), std::move(connected));
-        }
+        connect(std::make_shared<Attempt>(io, found),
+                [this, invite, done = std::move(done)](std::optional<Socket> socket) mutable {
+                  if (!socket) {
+                    done(nullptr);
+                    return;
+                  }
+                  auto connection = std::make_shared<LaneConnection>(std::move(*socket));
+                  if (options.plain) {
+                    prove_plain(invite, connection, false, std::move(done));
+                  } else {
+                    prove_tls(invite, connection, std::move(done));
+                  }
+                });
       });
 }
 

@@ -1,0 +1,83 @@
+// The way in and out of lanes: what TCP is told on both ends, and names of several addresses.
+#include "net/lane_doors.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <asio/io_context.hpp>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "net/descriptor.hpp"
+
+namespace gv {
+namespace {
+
+constexpr auto patience = std::chrono::seconds(20);
+
+std::string congestion_control(int socket) {
+  std::array<char, 17> name{};
+  socklen_t size = name.size() - 1;
+  REQUIRE(::getsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name.data(), &size) == 0);
+  return name.data();
+}
+
+/// One peer that listens on 127.0.0.1 and one that dials it from there or from another address.
+class Dialling {
+ public:
+  Dialling(const std::string& name, const std::string& from)
+      : inside_(io_, {.listen_host = "127.0.0.1", .local = false, .plain = true},
+                {.accepted = [this](std::uint64_t,
+                                    ConnectionPtr connection) { accepted = std::move(connection); },
+                 .event = [](const Event&) {}}),
+        outside_(io_, {.dial_from = from, .local = false, .plain = true},
+                 {.accepted = [](std::uint64_t, const ConnectionPtr&) {},
+                  .event = [](const Event&) {}}) {
+    LaneInvite invite{.lane = 7, .token = {1, 2, 3}};
+    inside_.expect(invite.lane, invite.token);
+    outside_.expect(invite.lane, invite.token);
+    const std::string listening = inside_.listening();
+    invite.address = name + listening.substr(listening.rfind(':'));
+    outside_.dial(invite, [this](ConnectionPtr connection) { dialled = std::move(connection); });
+    const auto end = std::chrono::steady_clock::now() + patience;
+    while (!(accepted && dialled) && std::chrono::steady_clock::now() < end) {
+      io_.run_one_for(std::chrono::milliseconds(50));
+    }
+  }
+
+  ConnectionPtr accepted;
+  ConnectionPtr dialled;
+
+ private:
+  asio::io_context io_;
+  LaneDoors inside_;
+  LaneDoors outside_;
+};
+
+}  // namespace
+
+TEST_CASE("TCP lanes begin unpaced, and only those between hosts become what the system uses") {
+  const Descriptor fresh(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const std::string usual = congestion_control(fresh.get());
+  const bool one_host = GENERATE(true, false);
+  const Dialling lane("127.0.0.1", one_host ? "127.0.0.1" : "127.0.0.2");
+  REQUIRE((lane.accepted && lane.dialled));
+  for (const ConnectionPtr& end : {lane.accepted, lane.dialled}) {
+    const int socket = end->socket.native_handle();
+    CHECK(congestion_control(socket) == "reno");
+    end->tune();
+    CHECK(congestion_control(socket) == (one_host ? "reno" : usual));
+  }
+}
+
+TEST_CASE("of a name's addresses the one that answers is dialled") {
+  // Of the two that it has on most hosts nobody listens on the other.
+  const Dialling lane("localhost", "127.0.0.1");
+  CHECK((lane.accepted && lane.dialled));
+}
+
+}  // namespace gv
