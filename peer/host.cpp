@@ -106,6 +106,7 @@ class Host {
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   std::shared_ptr<LentMemory> lent_;  ///< In lockstep. Outlives all that is sent.
   asio::io_context io_;
+  Wakefulness wakefulness_;
   EventLog log_;
   std::optional<ControlLinks> control_;
   std::optional<BulkLanes> lanes_;
@@ -497,7 +498,7 @@ int Host::run() {
   const bool joins_others = !options_.join.empty() || !cached.empty();
   feed([&](Time t, NodeEffects& out) { node_->start(t, point.step, joins_others, out); });
   every_second();
-  while ((node_->should_stay_awake() ? run_one_awake(io_) : io_.run_one()) > 0) {
+  while ((node_->should_stay_awake() ? run_one_awake(io_, wakefulness_) : io_.run_one()) > 0) {
   }
 
   worker_.reset();

@@ -145,9 +145,9 @@ class ReducePeer {
   asio::io_context io_;
   asio::signal_set signals_{io_, SIGTERM};
   std::optional<ControlLinks> control_;
+  Wakefulness wakefulness_;
   std::optional<BulkLanes> lanes_;
   unsigned processors_ = std::max(1U, std::thread::hardware_concurrency());
-  bool processor_each_ = false;  ///< There is one for every rank.
   std::set<PeerId> contacts_;
   std::set<std::string> lane_kinds_;
   std::string failure_;
@@ -172,8 +172,7 @@ ReducePeer::ReducePeer(const ReducePeerOptions& options) : options_(options) {
   const LoadedKeyPair key = load_key_pair(options_.folder / names_[options_.rank] / "key");
   if (!key.problems.empty()) throw std::runtime_error(to_string(key.problems.front()));
   self_ = order_[options_.rank];
-  processor_each_ = order_.size() <= processors_;
-  if (processor_each_) keep_to_processor(options_.rank);
+  if (order_.size() <= processors_) keep_to_processor(options_.rank);
   signals_.async_wait([this](asio::error_code error, int) {
     if (!error) end();
   });
@@ -245,11 +244,7 @@ void ReducePeer::end() {
 /// Runs the loop until `holds`.
 void ReducePeer::await(const std::function<bool()>& holds) {
   while (!holds()) {
-    if (processor_each_) {
-      run_one_awake(io_);
-    } else {
-      io_.run_one();
-    }
+    run_one_awake(io_, wakefulness_);
     if (!failure_.empty()) throw std::runtime_error(failure_);
   }
 }

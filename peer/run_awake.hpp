@@ -1,6 +1,7 @@
 // Waiting for what comes within microseconds.
 #pragma once
 
+#include <algorithm>
 #include <asio/io_context.hpp>
 #include <chrono>
 #include <cstddef>
@@ -8,19 +9,51 @@
 
 namespace gv {
 
-/// Longest time to wait awake, about twice what it takes to be woken up.
-inline constexpr std::chrono::microseconds awake_max{100};
+/// Whether it is of use to wait awake. Whoever gives way to others gets the processor back at once
+/// if they are peers like us that wait too, or have a moment's work. A program that computes keeps
+/// it for its whole slice, 3 ms and more; whoever sleeps is given the processor sooner than that.
+/// Then it is slept for a while, and for longer each time that this is found again. Pure.
+class Wakefulness {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// Longest time to wait awake, about twice what it takes to be woken up.
+  static constexpr std::chrono::microseconds awake_max{100};
+  /// Others that have the processor for so long compute.
+  static constexpr std::chrono::milliseconds slice_min{1};
+  /// How long it is slept first and at most: 4 ms in 3.2 s are lost to finding out again.
+  static constexpr std::chrono::milliseconds pause_first{100};
+  static constexpr std::chrono::milliseconds pause_max{3200};
+
+  bool is_awake(Clock::time_point now) const { return now >= asleep_until_; }
+
+  /// The processor was given away and came back.
+  void gave_way(Clock::time_point away, Clock::time_point back) {
+    if (back - away < slice_min) return;
+    pause_ = away < asleep_until_ + pause_ ? std::min<Clock::duration>(2 * pause_, pause_max)
+                                           : pause_first;
+    asleep_until_ = back + pause_;
+  }
+
+ private:
+  Clock::time_point asleep_until_{};
+  Clock::duration pause_{};
+};
 
 /// As run_one(), but at first without sleep: to be put to sleep and woken up takes some 40 us, on a
 /// virtual machine most of all, and is several times what a message within one host takes. Whoever
 /// else wants the processor meanwhile gets it.
-inline std::size_t run_one_awake(asio::io_context& io) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point end = Clock::now() + awake_max;
-  while (Clock::now() < end) {
+inline std::size_t run_one_awake(asio::io_context& io, Wakefulness& wakefulness) {
+  using Clock = Wakefulness::Clock;
+  Clock::time_point now = Clock::now();
+  const Clock::time_point end = now + Wakefulness::awake_max;
+  while (now < end && wakefulness.is_awake(now)) {
     if (io.poll_one() > 0) return 1;
     if (io.stopped()) return 0;
+    const Clock::time_point away = Clock::now();
     std::this_thread::yield();
+    now = Clock::now();
+    wakefulness.gave_way(away, now);
   }
   return io.run_one();
 }

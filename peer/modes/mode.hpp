@@ -70,8 +70,7 @@ class Mode {
 
   /// Nothing new with others; ends with a last job that saves, after which finished() is true.
   void leave(Time now, Membership& members, Effects& out, std::vector<Job>& jobs);
-  /// All that is missing comes from peers of this host, which have a processor each: it will be
-  /// here before we could fall asleep.
+  /// All that is missing comes from peers of this host: it may be here before we could fall asleep.
   virtual bool should_stay_awake() const { return false; }
 
   /// Something with another peer is under way that should settle before we are gone.

@@ -73,13 +73,12 @@ void RingMode::candidates_changed(const Membership& members) {
     return peer == self_ ||
            (member != nullptr && host_of(member->address) == host_of(members.self().address));
   }));
-  const bool one_host = on_our_host == static_cast<double>(candidates_.size());
-  has_processor_each_ = one_host && on_our_host <= options_.processors;
-  const bool shares = one_host && options_.memory != std::pmr::get_default_resource();
+  on_one_host_ = on_our_host == static_cast<double>(candidates_.size());
+  const bool shares = on_one_host_ && options_.memory != std::pmr::get_default_resource();
   agreement_.set_site(
-      {.link = shares     ? memory_link
-               : one_host ? host_link
-                          : network_link,
+      {.link = shares         ? memory_link
+               : on_one_host_ ? host_link
+                              : network_link,
        .peers_per_processor = options_.processors > 0 ? on_our_host / options_.processors : 0,
        .shares_memory = shares});
 }

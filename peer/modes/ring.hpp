@@ -42,7 +42,7 @@ class RingMode final : public EpochMode {
   void lane_refused(Time now, PeerId peer, Effects& out) override;
   void gradient_ready(Time now, std::uint64_t job, std::size_t begin, Effects& out) override;
 
-  bool should_stay_awake() const override { return has_processor_each_ && operation_.is_waiting(); }
+  bool should_stay_awake() const override { return on_one_host_ && operation_.is_waiting(); }
 
   RingCounts counts() const;
   /// How the sum is made in the epoch under way.
@@ -84,7 +84,7 @@ class RingMode final : public EpochMode {
   RingOptions options_;
   RingOperation operation_;
   Time settled_at_{};                ///< By then everybody has the sum before this operation.
-  bool has_processor_each_ = false;  ///< All are on this host, which has one for each of them.
+  bool on_one_host_ = false;  ///< All of them.
   LinkSurvey survey_;
   StateCourier states_;
   ModelAudit audit_;

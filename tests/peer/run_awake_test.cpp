@@ -1,4 +1,4 @@
-// A loop that waits awake runs the same handlers as one that sleeps.
+// A loop that waits awake runs the same handlers as one that sleeps, and gives way to programs.
 #include "peer/run_awake.hpp"
 
 #include <asio/executor_work_guard.hpp>
@@ -6,35 +6,62 @@
 #include <asio/post.hpp>
 #include <asio/steady_timer.hpp>
 #include <catch2/catch.hpp>
+#include <chrono>
 
 namespace gv {
 
+using namespace std::chrono_literals;
+using TimePoint = Wakefulness::Clock::time_point;
+
 TEST_CASE("a loop that waits awake runs one handler at a time") {
   asio::io_context io;
+  Wakefulness wakefulness;
   int ran = 0;
   asio::post(io, [&] { ++ran; });
   asio::post(io, [&] { ++ran; });
-  CHECK(run_one_awake(io) == 1);
+  CHECK(run_one_awake(io, wakefulness) == 1);
   CHECK(ran == 1);
-  CHECK(run_one_awake(io) == 1);
+  CHECK(run_one_awake(io, wakefulness) == 1);
   CHECK(ran == 2);
-  CHECK(run_one_awake(io) == 0);
+  CHECK(run_one_awake(io, wakefulness) == 0);
 }
 
 TEST_CASE("a loop that waited awake in vain sleeps until something comes") {
   asio::io_context io;
-  asio::steady_timer timer(io, 20 * awake_max);
+  Wakefulness wakefulness;
+  asio::steady_timer timer(io, 20 * Wakefulness::awake_max);
   bool rang = false;
   timer.async_wait([&](const asio::error_code& error) { rang = !error; });
-  CHECK(run_one_awake(io) == 1);
+  CHECK(run_one_awake(io, wakefulness) == 1);
   CHECK(rang);
 }
 
 TEST_CASE("a loop that is stopped is waited for no longer") {
   asio::io_context io;
+  Wakefulness wakefulness;
   const auto work = asio::make_work_guard(io);
   io.stop();
-  CHECK(run_one_awake(io) == 0);
+  CHECK(run_one_awake(io, wakefulness) == 0);
+}
+
+TEST_CASE("beside programs that compute it is slept, for longer each time that this is found") {
+  Wakefulness wakefulness;
+  TimePoint now{1h};
+  CHECK(wakefulness.is_awake(now));
+  wakefulness.gave_way(now, now + 300us);
+  CHECK(wakefulness.is_awake(now + 300us));
+  for (const auto pause : {100ms, 200ms, 400ms, 800ms, 1600ms, 3200ms, 3200ms}) {
+    wakefulness.gave_way(now, now + 4ms);
+    CHECK_FALSE(wakefulness.is_awake(now + 4ms));
+    CHECK_FALSE(wakefulness.is_awake(now + 3ms + pause));
+    now += 4ms + pause;
+    CHECK(wakefulness.is_awake(now));
+  }
+  // Not found for as long again: they are gone, and the next ones are not known.
+  now += 3201ms;
+  wakefulness.gave_way(now, now + 4ms);
+  CHECK_FALSE(wakefulness.is_awake(now + 103ms));
+  CHECK(wakefulness.is_awake(now + 104ms));
 }
 
 }  // namespace gv

@@ -92,21 +92,20 @@ TEST_CASE("peers in lockstep are one peer with the whole batch", "[sim][ring]") 
   }
 }
 
-TEST_CASE("who waits for a sum stays awake only where every peer has a processor", "[sim][ring]") {
-  const unsigned processors = GENERATE(0U, 2U, 3U, 8U);
+TEST_CASE("who waits for nothing but others' part in a sum stays awake", "[sim][ring]") {
   const LockstepRun run(3, 8, 50, OptimizerKind::sgd);
-  Simulator::Options options = run.options();
-  options.node.ring.processors = processors;
-  Simulator world(options, run.workloads());
-  bool awake = false;
+  Simulator world(run.options(), run.workloads());
+  int awake = 0;
+  int asleep = 0;
   while (world.step(Time(10min))) {
     for (PeerNumber number = 0; number < world.size(); ++number) {
       const auto& node = world.peer(number).node;
-      awake = awake || (node && node->should_stay_awake());
+      if (node) ++(node->should_stay_awake() ? awake : asleep);
     }
   }
   CHECK(world.all_ended());
-  CHECK(awake == (processors >= 3));
+  CHECK(awake > 0);
+  CHECK(asleep > 0);  // While it computes.
 }
 
 TEST_CASE("a slow machine takes a smaller share and the mean stays exact", "[sim][ring]") {
