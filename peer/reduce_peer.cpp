@@ -282,7 +282,10 @@ Sum ReducePeer::sum_of(std::size_t bytes) const {
                     .epoch = epoch,
                     .algorithm = options_.task.algorithm.value_or(
                         fastest(order_.size(), elements,
-                                {lent_ ? memory_link : host_link, crowd, lent_ != nullptr})),
+                                {.link = lent_ ? memory_link : host_link,
+                                 .peers_per_processor = crowd,
+                                 .is_one_host = true,
+                                 .shares_memory = lent_ != nullptr})),
                     .segment = options_.task.segment_bytes / sizeof(float)},
           .input = std::make_shared<Floats>(elements, memory())};
   for (std::size_t begin = 0; begin < elements; begin += bucket_elements) {

@@ -92,7 +92,9 @@ std::optional<double> predicted_seconds(const ReduceChoice& choice, const LinkTa
     double bytes_s = 0;
     double messages = 0;
 
-    double seconds() const { return latency_s + bytes_s + (messages - 1) * further_message_s; }
+    double seconds(double message_work) const {
+      return latency_s + bytes_s + (messages - 1) * message_work;
+    }
   };
   const double factor = byte_factor(choice.algorithm);
   const std::size_t ranks = choice.order.size();
@@ -114,7 +116,7 @@ std::optional<double> predicted_seconds(const ReduceChoice& choice, const LinkTa
   std::map<std::size_t, double> phases;
   for (const auto& [name, load] : loads) {
     double& longest = phases[std::get<0>(name)];
-    longest = std::max(longest, load.seconds());
+    longest = std::max(longest, load.seconds(message_work_s(needs.site)));
   }
   double on_links = 0;
   for (const auto& [phase, seconds] : phases) on_links += seconds;

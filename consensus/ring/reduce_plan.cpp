@@ -13,26 +13,18 @@ namespace {
 
 using Kind = ReduceStep::Kind;
 
-/// What a processor spends on a message, at both ends together: mostly to put peers to sleep and
-/// wake them up, where each has no processor of its own to stay awake on.
-constexpr double message_work_s = 25e-6;
-constexpr double message_work_awake_s = 6e-6;
-
-/// Where a phase has several: fitted, and for 4 and 8 peers on two processors only.
-constexpr double phase_work_s = 60e-6;
-constexpr double further_work_s = 2e-6;
-
-/// And on a byte of it.
+/// What a processor spends on a byte of a message, at both ends together: fitted, for 2, 4 and 8
+/// peers on two processors.
 double byte_work_s(ReduceAlgorithm algorithm, bool shares_memory) {
   switch (algorithm) {
     case ReduceAlgorithm::ring:
-      return shares_memory ? 0.16e-9 : 0.35e-9;
+      return shares_memory ? 0.20e-9 : 0.41e-9;
     case ReduceAlgorithm::halving_doubling:
-      return shares_memory ? 0.125e-9 : 0.40e-9;
+      return shares_memory ? 0.12e-9 : 0.38e-9;
     case ReduceAlgorithm::tree:
-      return shares_memory ? 0.145e-9 : 0.42e-9;
+      return shares_memory ? 0.18e-9 : 0.385e-9;
     case ReduceAlgorithm::direct:
-      return shares_memory ? 0.088e-9 : 0.55e-9;
+      return shares_memory ? 0.10e-9 : 0.47e-9;
   }
   return 0;
 }
@@ -244,23 +236,22 @@ double byte_factor(ReduceAlgorithm algorithm) {
   return 1;
 }
 
+double message_work_s(const ReduceSite& site) { return site.is_one_host ? 6e-6 : 25e-6; }
+
 double processor_seconds(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements,
                          const ReduceSite& site) {
+  if (site.peers_per_processor <= 1) return 0;
   const ReduceCost cost = reduce_cost(algorithm, ranks, elements);
-  const double bytes_take = cost.mean_bytes * byte_work_s(algorithm, site.shares_memory);
-  const bool awake = site.peers_per_processor <= 1;
-  double messages_take = cost.messages * (awake ? message_work_awake_s : message_work_s);
-  if (!awake && cost.messages > cost.phases) {
-    messages_take = cost.phases * phase_work_s + (cost.messages - cost.phases) * further_work_s;
-  }
-  return site.peers_per_processor * (messages_take + bytes_take);
+  const double byte_s = byte_work_s(algorithm, site.shares_memory);
+  return site.peers_per_processor *
+         (cost.messages * message_work_s(site) + cost.mean_bytes * byte_s);
 }
 
 double predicted_seconds(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements,
                          const ReduceSite& site) {
   const ReduceCost cost = reduce_cost(algorithm, ranks, elements);
   const double on_links = cost.phases * site.link.latency_s +
-                          (cost.rounds - cost.phases) * further_message_s +
+                          (cost.rounds - cost.phases) * message_work_s(site) +
                           cost.critical_bytes * byte_factor(algorithm) * site.link.seconds_per_byte;
   return std::max(on_links, processor_seconds(algorithm, ranks, elements, site));
 }

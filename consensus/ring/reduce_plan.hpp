@@ -69,19 +69,15 @@ struct LinkCost {
 /// What a link is thought to be like until it is measured: 10 Gbit/s in one building, between
 /// processes of one host, or where these read each other's memory.
 inline constexpr LinkCost network_link{.latency_s = 60e-6, .seconds_per_byte = 0.8e-9};
-inline constexpr LinkCost host_link{.latency_s = 15e-6, .seconds_per_byte = 0.2e-9};
-inline constexpr LinkCost memory_link{.latency_s = 15e-6, .seconds_per_byte = 0.05e-9};
-
-/// What a message costs that its sender sends without waiting for the one before: the work of both
-/// ends, where they sleep between messages. So many that go to one rank at once are dealt with one
-/// by one.
-inline constexpr double further_message_s = 25e-6;
+inline constexpr LinkCost host_link{.latency_s = 5e-6, .seconds_per_byte = 0.2e-9};
+inline constexpr LinkCost memory_link{.latency_s = 5e-6, .seconds_per_byte = 0.05e-9};
 
 /// Where a sum is made.
 struct ReduceSite {
   LinkCost link = network_link;  ///< Between any two, where nothing was measured.
   /// On the fullest host; 0: so few that processors never are what a sum waits for.
   double peers_per_processor = 0;
+  bool is_one_host = false;    ///< All are on it, and wait for each other awake.
   bool shares_memory = false;  ///< All read each other's blocks where they lie.
 };
 
@@ -90,10 +86,15 @@ struct ReduceSite {
 /// of the figures below as well.)
 double byte_factor(ReduceAlgorithm algorithm);
 
-/// What the processors of the fullest host need for their work: 25 us a message, or 6 where every
-/// peer has one of its own, or else 60 for a phase of several and 2 for each further one of it; and
-/// for a byte 0.35 to 0.55 ns through sockets, where whole vectors cost more than chunks, or 0.09
-/// to 0.16 ns where memory is shared.
+/// The work of both ends on a message, whatever its length: 25 us where they sleep between messages
+/// and are woken up, 6 where they stay awake. It is also what a message takes that its sender sends
+/// without waiting for the one before: so many that go to one rank at once are dealt with one by
+/// one.
+double message_work_s(const ReduceSite& site);
+
+/// What the processors of the fullest host need for their work, where peers share them: that of
+/// each message, and for a byte 0.38 to 0.47 ns through sockets, or 0.10 to 0.20 ns where memory is
+/// shared. 0 where each peer has one: how long it takes is then for the links to say.
 double processor_seconds(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements,
                          const ReduceSite& site);
 

@@ -80,6 +80,7 @@ void RingMode::candidates_changed(const Membership& members) {
                : on_one_host_ ? host_link
                               : network_link,
        .peers_per_processor = options_.processors > 0 ? on_our_host / options_.processors : 0,
+       .is_one_host = on_one_host_,
        .shares_memory = shares});
 }
 

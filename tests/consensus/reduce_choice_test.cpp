@@ -69,8 +69,9 @@ TEST_CASE("where all links are alike a prediction is the formula's", "[unit]") {
                               {.elements = elements, .site = {.peers_per_processor = crowd}}, true);
         REQUIRE(seconds);
         // Chunks are whole elements, and a report holds floats.
-        CHECK(*seconds ==
-              Approx(predicted_seconds(algorithm, n, elements, {link, crowd})).epsilon(1e-4));
+        CHECK(*seconds == Approx(predicted_seconds(algorithm, n, elements,
+                                                   {.link = link, .peers_per_processor = crowd}))
+                              .epsilon(1e-4));
       }
     }
   }
@@ -160,7 +161,7 @@ TEST_CASE("messages that a peer sends or is sent at once share its link", "[unit
   const ReduceNeeds needs{.elements = elements};
   const double chunk = 4.0 * elements / static_cast<double>(n);
   const double phase =
-      latency + static_cast<double>(n - 2) * further_message_s +
+      latency + static_cast<double>(n - 2) * message_work_s(needs.site) +
       static_cast<double>(n - 1) * 10 * chunk / fast * byte_factor(ReduceAlgorithm::direct);
   const auto seconds =
       predicted_seconds({peers(n), ReduceAlgorithm::direct, {}}, links, needs, true);

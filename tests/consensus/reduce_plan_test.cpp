@@ -436,29 +436,47 @@ TEST_CASE("of many ranks whose links wait long each sends its messages without w
 
 TEST_CASE("where processors are fewer than peers few messages win and with many bytes chunks") {
   // As measured on two processors: docs/performance.md.
+  const auto chosen = [](std::size_t ranks, std::size_t bytes, bool shares_memory) {
+    return fastest(ranks, bytes / sizeof(float),
+                   {.link = shares_memory ? memory_link : host_link,
+                    .peers_per_processor = static_cast<double>(ranks) / 2,
+                    .is_one_host = true,
+                    .shares_memory = shares_memory});
+  };
+  using enum ReduceAlgorithm;
   for (const std::size_t ranks : {4u, 8u}) {
-    const double crowd = static_cast<double>(ranks) / 2;
-    for (const std::size_t bytes : {1u << 10, 64u << 10, 256u << 10, 4u << 20, 16u << 20}) {
-      CAPTURE(ranks, bytes);
-      const bool few = bytes < 1 << 20;
-      CHECK(fastest(ranks, bytes / 4, {memory_link, crowd, true}) ==
-            (few ? ReduceAlgorithm::tree : ReduceAlgorithm::direct));
-      CHECK(fastest(ranks, bytes / 4, {host_link, crowd, false}) ==
-            (few ? ReduceAlgorithm::tree : ReduceAlgorithm::ring));
+    CAPTURE(ranks);
+    for (const std::size_t bytes : {1u << 10, 64u << 10, 256u << 10, 1u << 20}) {
+      CHECK(chosen(ranks, bytes, false) == tree);
     }
-    // Eight peers change earlier: what a phase costs a peer does not grow with the messages in it.
-    CHECK(fastest(ranks, (1 << 20) / 4, {memory_link, crowd, true}) ==
-          (ranks == 8 ? ReduceAlgorithm::direct : ReduceAlgorithm::tree));
+    CHECK(chosen(ranks, 1 << 10, true) == tree);
+    CHECK(chosen(ranks, 64 << 10, true) == tree);
+    CHECK(chosen(ranks, 256 << 10, true) == halving_doubling);
+    // Each has many messages to send directly.
+    CHECK(chosen(ranks, 1 << 20, true) == (ranks == 4 ? direct : halving_doubling));
+    for (const std::size_t bytes : {4u << 20, 16u << 20}) {
+      CHECK(chosen(ranks, bytes, false) == halving_doubling);
+      CHECK(chosen(ranks, bytes, true) == direct);
+    }
     // A processor for each and the same links.
-    CHECK(fastest(ranks, 4 << 20, {host_link, 1.0 / static_cast<double>(ranks)}) ==
-          ReduceAlgorithm::ring);
+    const double uncrowded = 1.0 / static_cast<double>(ranks);
+    CHECK(fastest(ranks, 4 << 20, {.link = host_link, .peers_per_processor = uncrowded}) == ring);
   }
-  // Two that have one each stay awake: messages cost them little, and both add half of the sum.
+  // Two that have one each: both add half of the sum.
   for (const std::size_t bytes : {1u << 10, 64u << 10, 4u << 20, 16u << 20}) {
     CAPTURE(bytes);
-    CHECK(fastest(2, bytes / 4, {memory_link, 1, true}) != ReduceAlgorithm::tree);
-    CHECK(fastest(2, bytes / 4, {host_link, 1, false}) == ReduceAlgorithm::ring);
+    CHECK(chosen(2, bytes, false) != tree);
+    CHECK(chosen(2, bytes, true) != tree);
   }
+}
+
+TEST_CASE("a message costs those who sleep between messages more") {
+  const ReduceSite apart{.peers_per_processor = 2};
+  ReduceSite together = apart;
+  together.is_one_host = true;
+  const double messages = reduce_cost(ReduceAlgorithm::ring, 4, 0).messages;
+  CHECK(processor_seconds(ReduceAlgorithm::ring, 4, 0, apart) == Approx(2 * messages * 25e-6));
+  CHECK(processor_seconds(ReduceAlgorithm::ring, 4, 0, together) == Approx(2 * messages * 6e-6));
 }
 
 TEST_CASE("messages counted in plans are those of the formulas") {
