@@ -5,7 +5,8 @@
 Every contender sums the same vectors, checks one sum against the closed form, warms up and then times
 operations back to back; an operation takes as long as its slowest rank. A round runs all of them once;
 the table has the median of the rounds' medians and how far the rounds lie apart. What is compared with
-"plain" goes over TCP, what is compared with "auto" may use shared memory.
+"plain" goes over TCP, what is compared with "auto" may use shared memory. "bare sockets" is no all-reduce:
+it moves the bytes of one through TCP and sums nothing.
 
 Debian packages: libgloo-dev, python3-torch, openmpi-bin and libopenmpi-dev, mpich and libmpich-dev.
 
@@ -111,6 +112,18 @@ class RankPerProcess:
             return slowest([rows_of(text) for text in run_together(commands, arguments.limit)])
 
 
+class BareSockets(RankPerProcess):
+    """No contender, since it sums nothing: what the bytes of a sum take through sockets."""
+
+    def __init__(self, program):
+        super().__init__("bare sockets", [program], [])
+
+    def run(self, peers, sizes, arguments):
+        if peers & (peers - 1) != 0:
+            raise RuntimeError("only for powers of two")
+        return super().run(peers, sizes, arguments)
+
+
 class Mpi:
     def __init__(self, name, launcher, program, over_tcp):
         self.name, self.launcher, self.program, self.over_tcp = name, launcher, program, over_tcp
@@ -135,6 +148,9 @@ def compiled(command, output):
 def contenders(arguments, folder):
     """Everything that can be run here."""
     found = [Grapevine(arguments, "plain"), Grapevine(arguments, "auto")]
+    bare = compiled(["g++", "-O2", "-std=c++20", str(HERE / "bare_sockets.cpp")], folder / "bare")
+    if bare:
+        found.append(BareSockets(bare))
     gloo = compiled(["g++", "-O2", "-std=c++17", str(HERE / "gloo_allreduce.cpp"), "-lgloo",
                      "-pthread"], folder / "gloo")
     if gloo:
@@ -237,7 +253,7 @@ def print_ratios(found, medians):
         cells = ""
         for own in ours:
             others = {c.name: statistics.median(row[c.name]) for c in found
-                      if c not in ours and row.get(c.name) and (c.over_tcp or not own.over_tcp)}
+                      if c not in ours and not isinstance(c, BareSockets) and row.get(c.name) and (c.over_tcp or not own.over_tcp)}
             if not others or not row.get(own.name):
                 cells += f"{'-':>44}"
                 continue
