@@ -25,8 +25,8 @@ using Clock = LaneConnection::Clock;
 
 constexpr std::size_t messages_max = 64;     ///< Waiting on one lane; more go by the control link.
 constexpr std::size_t transfers_max = 4096;  ///< Waiting on one lane; more are dropped.
-/// Two of the longest records, so that one can be read while another is dealt with.
-constexpr std::size_t read_buffer_bytes = 2 * (sizeof(RecordHeader) + block_bytes_max);
+/// From one lane in one go, so that the others have their turn.
+constexpr int reads_at_once = 8;
 constexpr auto invite_deadline = std::chrono::seconds(5);
 constexpr auto silence_max = std::chrono::seconds(1);  ///< Of a lane in doubt.
 constexpr auto housekeeping_period = std::chrono::milliseconds(250);
@@ -41,17 +41,8 @@ constexpr std::size_t lent_bytes_told_at_once = 1 << 20;
 /// More are never on loan at a time: 16 GiB in blocks of full length.
 constexpr std::size_t loans_max = 1 << 16;
 
-/// Of a record, beside its header.
-std::size_t bytes_after(const RecordHeader& header) {
-  switch (header.kind) {
-    case RecordKind::block:
-    case RecordKind::message:
-      return header.length;
-    case RecordKind::lent_block:
-      return sizeof(LentPlace);
-    default:
-      return 0;
-  }
+TransferId named(const RecordHeader& header) {
+  return {static_cast<PeerId>(header.owner), header.session, header.number};
 }
 
 std::uint64_t random_number() {
@@ -74,13 +65,15 @@ struct Lane {
   std::size_t lent_read = 0;        ///< Blocks it lent that we are done with, the same way,
   std::size_t lent_bytes_read = 0;  ///< and their bytes.
   bool writing = false;
-  bool reading_record = false;
   Clock::time_point progress;  ///< Last byte either way, or the invitation.
   Clock::time_point heard;     ///< Last byte that came, or when it opened.
 
-  bool is_busy() const { return writing || reading_record || !queue.empty() || !messages.empty(); }
+  bool is_busy() const {
+    return writing || !queue.empty() || !messages.empty() ||
+           (connection && connection->reader.is_amid_record());
+  }
   void reset_stream() {
-    writing = reading_record = false;
+    writing = false;
     slots_read = lent_read = lent_bytes_read = 0;
   }
 };
@@ -105,11 +98,12 @@ struct BulkLanes::Impl {
   void share_blocks(Lane& lane);
   void fill_socket(Lane& lane);
   void read_on(PeerId peer);
+  void read_what_is_there(PeerId peer, const ConnectionPtr& connection);
+  bool take(PeerId peer, const ConnectionPtr& connection, asio::error_code error, std::size_t read);
   static void count_read(Lane& lane);
   bool take_records(PeerId peer, const ConnectionPtr& connection);
-  static bool is_sound(Lane& lane, const RecordHeader& header);
-  bool arrived(PeerId peer, const ConnectionPtr& connection, const RecordHeader& header,
-               std::span<const std::byte> bytes);
+  static bool is_expected(Lane& lane, const RecordHeader& header);
+  bool arrived(PeerId peer, const ConnectionPtr& connection, const Record& record);
   void give_block(PeerId peer, const RecordHeader& header, std::span<const std::byte> bytes,
                   std::shared_ptr<const void> loan = nullptr);
   void housekeeping();
@@ -309,6 +303,8 @@ void BulkLanes::Impl::opened(PeerId peer, std::uint64_t id, ConnectionPtr connec
   }
   Lane& lane = found->second;
   if (!connection->ring_out) connection->tune();
+  asio::error_code ignored;
+  connection->socket.non_blocking(true, ignored);
   lane.state = Lane::State::open;
   lane.connection = std::move(connection);
   lane.progress = lane.heard = Clock::now();
@@ -481,80 +477,94 @@ void BulkLanes::Impl::write_next(PeerId peer, bool tell) {
   }
 }
 
-/// Reads on until something is there, deals with every whole record, and so on.
+/// Waits until something is there, deals with it, and so on.
 void BulkLanes::Impl::read_on(PeerId peer) {
-  LaneConnection& connection = *lanes.at(peer).connection;
-  if (connection.buffer.empty()) connection.buffer.resize(read_buffer_bytes);
-  if (connection.begin == connection.end) connection.begin = connection.end = 0;
-  // The longest record fits behind whatever has been read of it.
-  if (connection.buffer.size() - connection.begin < sizeof(RecordHeader) + block_bytes_max) {
-    std::memmove(connection.buffer.data(), connection.buffer.data() + connection.begin,
-                 connection.end - connection.begin);
-    connection.end -= std::exchange(connection.begin, 0);
+  const ConnectionPtr& connection = lanes.at(peer).connection;
+  connection->reading = true;
+  if (connection->tls) {
+    connection->read_some([this, peer, connection, weak = std::weak_ptr(alive)](
+                              asio::error_code error, std::size_t read) {
+      if (!weak.expired() && take(peer, connection, error, read)) read_on(peer);
+    });
+  } else {
+    connection->socket.async_wait(
+        LaneConnection::Socket::wait_read,
+        [this, peer, connection, weak = std::weak_ptr(alive)](asio::error_code) {
+          if (!weak.expired()) read_what_is_there(peer, connection);
+        });
   }
-  connection.reading = true;
-  connection.read_some(
-      asio::buffer(connection.buffer) + connection.end,
-      [this, peer, same = lanes.at(peer).connection, weak = std::weak_ptr(alive)](
-          asio::error_code error, std::size_t read) {
-        if (weak.expired()) return;
-        counters.bytes_received += read;
-        same->reading = false;
-        same->partner_ended = static_cast<bool>(error);
-        Lane* lane = current(peer, same);
-        if (lane == nullptr) {
-          retired.read_ended(same);
-          return;
-        }
-        // A partner that closes before it has read our last word resets the connection.
-        const bool ended = error == asio::error::eof || error == asio::error::connection_reset;
-        if (ended && same->begin == same->end && !lane->is_busy()) {
-          // The partner had no more use for it, or died; what we wait for on it will not come.
-          retired.add(same);
-          lanes.erase(peer);
-          callbacks.event({.name = "lane_closed", .peer = peer, .detail = "by the partner"});
-          callbacks.lost(peer);
-          return;
-        }
-        if (error) {
-          broken(peer, same, error.message());
-          return;
-        }
-        same->end += read;
-        lane->progress = lane->heard = Clock::now();
-        if (take_records(peer, same)) read_on(peer);
-      });
+}
+
+/// Straight to where it belongs. What is wrong with a socket, reading from it tells.
+void BulkLanes::Impl::read_what_is_there(PeerId peer, const ConnectionPtr& connection) {
+  if (current(peer, connection) == nullptr) {
+    connection->reading = false;
+    retired.read_ended(connection);
+    return;
+  }
+  for (int reads = 0; reads < reads_at_once; ++reads) {
+    const auto room = connection->reader.room([&](const RecordHeader& header) {
+      return callbacks.place ? callbacks.place(peer, named(header), header.offset, header.length)
+                             : std::span<std::byte>();
+    });
+    asio::error_code error;
+    const std::size_t read =
+        connection->socket.read_some(std::array{asio::buffer(room[0].data(), room[0].size()),
+                                                asio::buffer(room[1].data(), room[1].size())},
+                                     error);
+    if (error == asio::error::would_block || error == asio::error::try_again) break;
+    if (!take(peer, connection, error, read)) return;
+    if (read < room[0].size() + room[1].size()) break;
+  }
+  read_on(peer);
+}
+
+/// What came, or why nothing does; false if the lane is gone afterwards.
+bool BulkLanes::Impl::take(PeerId peer, const ConnectionPtr& connection, asio::error_code error,
+                           std::size_t read) {
+  counters.bytes_received += read;
+  connection->reading = false;
+  connection->partner_ended = static_cast<bool>(error);
+  Lane* lane = current(peer, connection);
+  if (lane == nullptr) {
+    retired.read_ended(connection);
+    return false;
+  }
+  // A partner that closes before it has read our last word resets the connection.
+  const bool ended = error == asio::error::eof || error == asio::error::connection_reset;
+  if (ended && !lane->is_busy()) {
+    // The partner had no more use for it, or died; what we wait for on it will not come.
+    retired.add(connection);
+    lanes.erase(peer);
+    callbacks.event({.name = "lane_closed", .peer = peer, .detail = "by the partner"});
+    callbacks.lost(peer);
+    return false;
+  }
+  if (error) {
+    broken(peer, connection, error.message());
+    return false;
+  }
+  connection->reader.came(read);
+  lane->progress = lane->heard = Clock::now();
+  return take_records(peer, connection);
 }
 
 /// Deals with every whole record that was read; false if the lane is gone afterwards.
 bool BulkLanes::Impl::take_records(PeerId peer, const ConnectionPtr& connection) {
-  while (connection->end - connection->begin >= sizeof(RecordHeader)) {
-    RecordHeader header;
-    std::memcpy(&header, connection->buffer.data() + connection->begin, sizeof header);
-    Lane& lane = lanes.at(peer);
-    if (!is_sound(lane, header)) {
-      broken(peer, connection, "a malformed record");
-      return false;
-    }
-    const std::size_t length = bytes_after(header);
-    if (connection->end - connection->begin < sizeof header + length) break;
-    const std::byte* const bytes = connection->buffer.data() + connection->begin + sizeof header;
-    connection->begin += sizeof header + length;
-    lane.reading_record = false;
-    if (!arrived(peer, connection, header, {bytes, length})) return false;
+  while (const std::optional<Record> record = connection->reader.next()) {
+    if (!arrived(peer, connection, *record)) return false;
   }
-  lanes.at(peer).reading_record = connection->begin != connection->end;
+  if (connection->reader.is_malformed()) {
+    broken(peer, connection, "a malformed record");
+    return false;
+  }
   write_next(peer);
   return true;
 }
 
-bool BulkLanes::Impl::is_sound(Lane& lane, const RecordHeader& header) {
+/// Whether a sound record can come now.
+bool BulkLanes::Impl::is_expected(Lane& lane, const RecordHeader& header) {
   LaneConnection& connection = *lane.connection;
-  const std::size_t longest =
-      header.kind == RecordKind::message ? frame_bytes_max : block_bytes_max;
-  if (header.version != RecordHeader{}.version || header.length == 0 || header.length > longest) {
-    return false;
-  }
   switch (header.kind) {
     case RecordKind::block:
     case RecordKind::message:
@@ -574,8 +584,12 @@ bool BulkLanes::Impl::is_sound(Lane& lane, const RecordHeader& header) {
 }
 
 /// A whole record is here: hands on what it carries. False if the lane is gone afterwards.
-bool BulkLanes::Impl::arrived(PeerId peer, const ConnectionPtr& connection,
-                              const RecordHeader& header, std::span<const std::byte> bytes) {
+bool BulkLanes::Impl::arrived(PeerId peer, const ConnectionPtr& connection, const Record& record) {
+  const auto& [header, bytes] = record;
+  if (!is_expected(lanes.at(peer), header)) {
+    broken(peer, connection, "a malformed record");
+    return false;
+  }
   switch (header.kind) {
     case RecordKind::block:
       give_block(peer, header, bytes);
@@ -630,11 +644,9 @@ bool BulkLanes::Impl::arrived(PeerId peer, const ConnectionPtr& connection,
 void BulkLanes::Impl::give_block(PeerId peer, const RecordHeader& header,
                                  std::span<const std::byte> bytes,
                                  std::shared_ptr<const void> loan) {
-  callbacks.block(peer,
-                  Block{.id = {static_cast<PeerId>(header.owner), header.session, header.number},
-                        .offset = header.offset,
-                        .bytes = bytes,
-                        .loan = std::move(loan)});
+  callbacks.block(
+      peer,
+      Block{.id = named(header), .offset = header.offset, .bytes = bytes, .loan = std::move(loan)});
 }
 
 void BulkLanes::Impl::housekeeping() {

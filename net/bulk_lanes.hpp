@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "consensus/base/time.hpp"
@@ -42,6 +43,12 @@ class BulkLanes {
 
   struct Callbacks {
     std::function<void(PeerId, const Block&)> block;
+    /// Where the bytes of a block shall lie that is under way, so many; or none, or no function: in
+    /// the lane's own memory. Asked before every read, and written to only then; a block that got
+    /// one answer throughout is given to `block` where it lies, and one that did not is left out.
+    std::function<std::span<std::byte>(PeerId, const TransferId&, std::uint64_t offset,
+                                       std::size_t bytes)>
+        place;
     std::function<void(Envelope)> message;  ///< One that rode along on a lane.
     std::function<void(PeerId)> lost;       ///< A lane with something in flight broke.
     std::function<void(PeerId)> refused;    ///< No lane to this peer can be opened.

@@ -75,8 +75,6 @@ void LaneConnection::tune() {
 std::size_t LaneConnection::write_now() {
   if (!ring_out) return 0;
   asio::error_code error;
-  if (!socket.non_blocking()) socket.non_blocking(true, error);
-  if (error) return 0;
   // What went wrong, the write of the rest will be told.
   const std::size_t written = socket.write_some(out_buffers, error);
   std::size_t left = written;

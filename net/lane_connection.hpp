@@ -17,36 +17,12 @@
 #include <vector>
 
 #include "consensus/effects.hpp"
+#include "net/lane_record.hpp"
 #include "net/lent_memory.hpp"
+#include "net/record_reader.hpp"
 #include "net/shared_ring.hpp"
 
 namespace gv {
-
-/// What follows a record's header on a lane.
-enum class RecordKind : std::uint16_t {
-  block = 1,       ///< The block's bytes.
-  message = 2,     ///< A control frame; the header's last four fields are 0.
-  ring_block = 3,  ///< Nothing: the block lies in the next slot of the ring.
-  ring_done = 4,   ///< Nothing: `length` slots of the other direction's ring were read.
-  lent_block = 5,  ///< The block's place in memory that the sender lends, in 8 bytes.
-  lent_done = 6,   ///< Nothing: `length` lent blocks of the other direction were read.
-  over = 7,        ///< Nothing, nor will anything: it closes once it has read what it was lent.
-};
-
-/// Precedes every record on a lane.
-struct RecordHeader {
-  std::uint32_t length = 0;
-  std::uint16_t version = 2;
-  RecordKind kind = RecordKind::block;
-  std::uint64_t owner = 0;
-  std::uint64_t session = 0;
-  std::uint64_t number = 0;
-  std::uint64_t offset = 0;
-};
-static_assert(sizeof(RecordHeader) == 40);
-
-/// The place of a lent block follows its header.
-using LentPlace = std::uint64_t;
 
 /// Records with a block that one write sends together; a ring's slots are told of in one.
 inline constexpr std::size_t records_at_once = 16;
@@ -95,9 +71,7 @@ struct LaneConnection {
   std::vector<asio::const_buffer> out_buffers;
   std::vector<Payload> out_owners;
   std::vector<std::byte> out_message;
-  std::vector<std::byte> buffer;  ///< What was read, as much of it as is not dealt with yet:
-  std::size_t begin = 0;          ///< from here
-  std::size_t end = 0;            ///< to here.
+  RecordReader reader;
 
   /// Lets TCP take much at a time and send it at once. Between hosts it goes by the system's usual
   /// congestion control from here on: see begin_unpaced().
@@ -124,13 +98,14 @@ struct LaneConnection {
       asio::async_write(socket, buffers, WithoutLimit{}, std::move(handler));
     }
   }
-  /// Reads whatever is there, at least one byte.
+  /// Reads whatever comes next, at least one byte, into the reader's own memory.
   template <class Handler>
-  void read_some(asio::mutable_buffer into, Handler handler) {
+  void read_some(Handler handler) {
+    const std::span<std::byte> room = reader.own_room();
     if (tls) {
-      tls->async_read_some(into, std::move(handler));
+      tls->async_read_some(asio::buffer(room.data(), room.size()), std::move(handler));
     } else {
-      socket.async_read_some(into, std::move(handler));
+      socket.async_read_some(asio::buffer(room.data(), room.size()), std::move(handler));
     }
   }
   void close() {

@@ -60,7 +60,6 @@ void RetiredConnections::await_end(const ConnectionPtr& connection) {
   if (connection->partner_ended) return;
   connection->reading = true;
   connection->read_some(
-      asio::buffer(connection->buffer),
       [this, connection, weak = std::weak_ptr(alive_)](asio::error_code error, std::size_t) {
         if (weak.expired()) return;
         connection->reading = false;

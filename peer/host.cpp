@@ -427,6 +427,8 @@ int Host::run() {
               [this](PeerId from, const Block& block) {
                 feed([&](Time t, NodeEffects& out) { node_->receive_block(t, from, block, out); });
               },
+          .place = [this](PeerId from, const TransferId& id, std::uint64_t offset,
+                          std::size_t bytes) { return node_->place(from, id, offset, bytes); },
           .message =
               [this](const Envelope& envelope) {
                 feed([&](Time t, NodeEffects& out) { node_->receive(t, envelope, out); });

@@ -57,6 +57,11 @@ class Node {
   void restarted(Time now, PeerId peer, NodeEffects& out);
   void receive(Time now, const Envelope& envelope, NodeEffects& out);
   void receive_block(Time now, PeerId from, const Block& block, NodeEffects& out);
+  /// Where a block that is under way shall lie (Mode::place).
+  std::span<std::byte> place(PeerId from, const TransferId& id, std::uint64_t offset,
+                             std::size_t bytes) {
+    return mode_->place(from, id, offset, bytes);
+  }
   void lane_lost(Time now, PeerId peer, NodeEffects& out);
   void lane_refused(Time now, PeerId peer, NodeEffects& out);
   /// The job of that number has made the gradient final from element `begin` on.

@@ -208,6 +208,10 @@ void ReducePeer::connect(KeyPair identity, std::vector<AuthorizedPeer> authorize
                          .idle_close = idle_close},
       BulkLanes::Callbacks{
           .block = [this](PeerId from, const Block& block) { receive_block(from, block); },
+          .place =
+              [this](PeerId from, const TransferId& id, std::uint64_t offset, std::size_t bytes) {
+                return reduce_ ? reduce_->place(from, id, offset, bytes) : std::span<std::byte>();
+              },
           .message = [](const Envelope&) {},
           .lost = [this](PeerId peer) { fail("the lane to " + name_of(peer) + " broke"); },
           .refused =

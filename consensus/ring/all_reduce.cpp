@@ -28,8 +28,10 @@ GV_WIDE void add_weighted(float* __restrict to, const float* __restrict came,
   for (std::size_t i = 0; i < n; ++i) to[i] = scale * (came[i] + weight * input[i]);
 }
 
-GV_WIDE void add(float* __restrict to, const float* __restrict came, std::size_t n, float scale) {
-  for (std::size_t i = 0; i < n; ++i) to[i] = scale * (to[i] + came[i]);
+/// To what is there.
+GV_WIDE void add(float* __restrict to, const float* __restrict more, std::size_t n, float weight,
+                 float scale) {
+  for (std::size_t i = 0; i < n; ++i) to[i] = scale * (to[i] + weight * more[i]);
 }
 
 /// Results of so many bytes do not stay in a processor's cache until they are used.
@@ -250,23 +252,50 @@ bool AllReduce::read(std::span<const std::byte> bytes, std::size_t begin,
   return true;
 }
 
-bool AllReduce::receive(PeerId from, const Block& block, Effects& out) {
-  const PieceName piece = PieceName::of(block.id.number);
-  const bool ours = block.id.owner == from && block.id.session == options_.epoch &&
-                    piece.operation == operation_ % PieceName::operations && block.offset == 0 &&
+std::optional<AllReduce::Awaited> AllReduce::awaited(PeerId from, const TransferId& id,
+                                                     std::uint64_t offset) const {
+  const PieceName piece = PieceName::of(id.number);
+  const bool ours = id.owner == from && id.session == options_.epoch &&
+                    piece.operation == operation_ % PieceName::operations && offset == 0 &&
                     piece.bucket < buckets_.size();
-  if (!ours) return false;
-  Bucket& bucket = buckets_[piece.bucket];
-  const auto step = std::ranges::find_if(bucket.steps, [&](const Step& known) {
+  if (!ours) return std::nullopt;
+  const std::vector<Step>& steps = buckets_[piece.bucket].steps;
+  const auto step = std::ranges::find_if(steps, [&](const Step& known) {
     return is_receipt(known.what) && known.what.round == piece.round &&
            options_.order[known.what.peer] == from;
   });
-  if (step == bucket.steps.end()) return false;
-  const std::size_t begin = segment_begin(*step, piece.segment);
-  const std::size_t end = segment_begin(*step, piece.segment + 1);
-  const auto index = static_cast<std::size_t>(step - bucket.steps.begin());
+  if (step == steps.end()) return std::nullopt;
+  const Range range{segment_begin(*step, piece.segment), segment_begin(*step, piece.segment + 1)};
+  const auto index = static_cast<std::size_t>(step - steps.begin());
   const EarlyKey key{piece.bucket, index, piece.segment};
-  if (begin < step->at || begin >= end || early_.contains(key)) return false;
+  if (range.begin < step->at || range.begin >= range.end || early_.contains(key)) {
+    return std::nullopt;
+  }
+  return Awaited{piece.bucket, index, piece.segment, range};
+}
+
+/// Final values, once nothing else of ours can come there, and what comes first of all, to which
+/// our input is then added.
+std::span<std::byte> AllReduce::place(PeerId from, const TransferId& id, std::uint64_t offset,
+                                      std::size_t bytes) {
+  const std::optional<Awaited> piece = awaited(from, id, offset);
+  if (!piece || !options_.wire.is_plain() || bytes != piece->range.size() * sizeof(float))
+    return {};
+  const Bucket& bucket = buckets_[piece->bucket];
+  const Step& step = bucket.steps[piece->step];
+  const bool is_free = step.what.kind == ReduceStep::Kind::copy
+                           ? bucket.ready && limit(bucket, step) >= piece->range.end
+                           : step.first_touch;
+  if (!is_free) return {};
+  return std::as_writable_bytes(std::span(*work_).subspan(piece->range.begin, piece->range.size()));
+}
+
+bool AllReduce::receive(PeerId from, const Block& block, Effects& out) {
+  const std::optional<Awaited> piece = awaited(from, block.id, block.offset);
+  if (!piece) return false;
+  Bucket& bucket = buckets_[piece->bucket];
+  Step* const step = &bucket.steps[piece->step];
+  const auto [begin, end] = piece->range;
   const auto address = reinterpret_cast<std::uintptr_t>(block.bytes.data());
   const bool in_place = options_.wire.is_plain() && address % alignof(float) == 0;
   const auto floats_in = [](std::span<const std::byte> bytes) {
@@ -290,15 +319,17 @@ bool AllReduce::receive(PeerId from, const Block& block, Effects& out) {
   if (bucket.ready && step->at == begin && limit(bucket, *step) >= end) {
     merge(*step, came.values);
     finish_if_complete(*step);
-    for (const std::size_t later : step->before) go_on(piece.bucket, later, out);
+    for (const std::size_t later : step->before) go_on(piece->bucket, later, out);
   } else {
-    if (in_place) {
+    if (came.values.data() == work_->data() + begin) {
+      came.owner = work_;
+    } else if (in_place) {
       const Block own = kept(block);
       came = {floats_in(own.bytes), own.loan};
     }
-    early_.emplace(key, std::move(came));
+    early_.emplace(EarlyKey{piece->bucket, piece->step, piece->segment}, std::move(came));
   }
-  go_on(piece.bucket, index, out);
+  go_on(piece->bucket, piece->step, out);
   return true;
 }
 
@@ -314,7 +345,7 @@ void AllReduce::take_early(std::size_t number, std::size_t index) {
   }
 }
 
-/// Puts our weighted input in place, added to what came if anything did.
+/// Puts our weighted input in place, added to what came if anything did, be it there already.
 void AllReduce::bring_in(std::size_t begin, std::size_t end, const float* came, float scale) {
   const std::size_t plain = std::clamp(options_.unweighted_from, begin, end);
   for (const auto& [from, to, weight, times] :
@@ -324,6 +355,8 @@ void AllReduce::bring_in(std::size_t begin, std::size_t end, const float* came, 
     const float* input = input_->data() + from;
     if (came == nullptr) {
       multiply(target, input, to - from, weight, times);
+    } else if (came == work_->data() + begin) {
+      add(target, input, to - from, weight, times);
     } else {
       add_weighted(target, came + (from - begin), input, to - from, weight, times);
     }
@@ -343,7 +376,9 @@ void AllReduce::merge(Step& step, std::span<const float> values) {
   const float scale = step.what.completes ? options_.scale : 1;
   float* to = work_->data() + step.at;
   if (step.what.kind == ReduceStep::Kind::copy) {
-    if (work_->size() * sizeof(float) < too_long_for_cache) {
+    if (values.data() == to) {
+      // It was placed here.
+    } else if (work_->size() * sizeof(float) < too_long_for_cache) {
       std::ranges::copy(values, to);
     } else {
       copy_past_cache(to, values);
@@ -352,8 +387,8 @@ void AllReduce::merge(Step& step, std::span<const float> values) {
     bring_in(step.at, end, values.data(), scale);
   } else {
     const std::size_t plain = std::clamp(options_.unweighted_from, step.at, end) - step.at;
-    add(to, values.data(), plain, scale);
-    add(to + plain, values.data() + plain, values.size() - plain, 1);
+    add(to, values.data(), plain, 1, scale);
+    add(to + plain, values.data() + plain, values.size() - plain, 1, 1);
   }
   step.at = end;
 }

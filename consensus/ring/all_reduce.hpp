@@ -75,6 +75,10 @@ class AllReduce {
   /// The input of this bucket is there. Once for each bucket, in any order.
   void ready(std::size_t bucket, Effects& out);
 
+  /// Where the bytes of a block that is under way shall lie; empty: anywhere else. It changes when
+  /// the block is of no use any more.
+  std::span<std::byte> place(PeerId from, const TransferId& id, std::uint64_t offset,
+                             std::size_t bytes);
   /// True if the block is a piece that this rank waits for, now or later; others change nothing.
   bool receive(PeerId from, const Block& block, Effects& out);
 
@@ -111,6 +115,15 @@ class AllReduce {
     std::shared_ptr<const void> owner;
   };
 
+  /// The piece that a block would be.
+  struct Awaited {
+    std::size_t bucket = 0;
+    std::size_t step = 0;
+    std::size_t segment = 0;
+    Range range;
+  };
+
+  std::optional<Awaited> awaited(PeerId from, const TransferId& id, std::uint64_t offset) const;
   std::vector<ReduceStep> plan_of(const Bucket& bucket, Range range) const;
   std::size_t limit(const Bucket& bucket, const Step& step) const;
   void go_on(std::size_t bucket, std::size_t step, Effects& out);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -48,6 +49,12 @@ class Mode {
   virtual void receive(Time now, PeerId from, const Message& message, Membership& members,
                        Effects& out) = 0;
   virtual void receive_block(Time now, PeerId from, const Block& block, Effects& out) = 0;
+  /// Where a block that is under way shall lie, of so many bytes; empty: anywhere else. May be
+  /// written to until anything else here is called.
+  virtual std::span<std::byte> place(PeerId /*from*/, const TransferId&, std::uint64_t /*offset*/,
+                                     std::size_t /*bytes*/) {
+    return {};
+  }
   virtual void lane_lost(Time now, PeerId peer, Effects& out) = 0;
   virtual void lane_refused(Time now, PeerId peer, Effects& out) = 0;
   virtual void peer_gone(Time now, PeerId peer, Effects& out) = 0;

@@ -40,6 +40,10 @@ class PipelineMode final : public EpochMode {
                const PipelineOptions& options);
 
   void receive_block(Time now, PeerId from, const Block& block, Effects& out) override;
+  std::span<std::byte> place(PeerId from, const TransferId& id, std::uint64_t offset,
+                             std::size_t bytes) override {
+    return run_.place(from, id, offset, bytes);
+  }
   void lane_lost(Time now, PeerId peer, Effects& out) override;
   void lane_refused(Time now, PeerId peer, Effects& out) override;
 

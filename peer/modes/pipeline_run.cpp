@@ -472,6 +472,17 @@ bool PipelineRun::receive(PeerId from, const Block& block, Effects& out) {
   return false;
 }
 
+std::span<std::byte> PipelineRun::place(PeerId from, const TransferId& id, std::uint64_t offset,
+                                        std::size_t bytes) {
+  if (key_ == 0 || !begun_) return {};
+  for (const std::uint32_t stage : own_stages_) {
+    if (id.session != group_key(key_, stage)) continue;
+    std::optional<AllReduce>& reduce = group_of(stage).reduce;
+    return reduce ? reduce->place(from, id, offset, bytes) : std::span<std::byte>();
+  }
+  return {};
+}
+
 bool PipelineRun::receive_pass(PeerId from, const Block& block) {
   const PassName name = PassName::of(block.id.number);
   const bool known = name.stage < options_.stages.size() &&

@@ -45,6 +45,9 @@ class PipelineRun {
   bool is_of(std::uint64_t epoch_key, std::uint64_t session) const;
   /// True if the block belongs to this epoch's runs.
   bool receive(PeerId from, const Block& block, Effects& out);
+  /// Where a piece of a sum under way shall lie (AllReduce::place).
+  std::span<std::byte> place(PeerId from, const TransferId& id, std::uint64_t offset,
+                             std::size_t bytes);
 
   /// Everything of ours is done, and sums with other replicas are there.
   bool is_complete() const;

@@ -38,6 +38,10 @@ class RingMode final : public EpochMode {
            const RingOptions& options);
 
   void receive_block(Time now, PeerId from, const Block& block, Effects& out) override;
+  std::span<std::byte> place(PeerId from, const TransferId& id, std::uint64_t offset,
+                             std::size_t bytes) override {
+    return operation_.place(from, id, offset, bytes);
+  }
   void lane_lost(Time now, PeerId peer, Effects& out) override;
   void lane_refused(Time now, PeerId peer, Effects& out) override;
   void gradient_ready(Time now, std::uint64_t job, std::size_t begin, Effects& out) override;
@@ -83,7 +87,7 @@ class RingMode final : public EpochMode {
   std::uint64_t session_;
   RingOptions options_;
   RingOperation operation_;
-  Time settled_at_{};                ///< By then everybody has the sum before this operation.
+  Time settled_at_{};         ///< By then everybody has the sum before this operation.
   bool on_one_host_ = false;  ///< All of them.
   LinkSurvey survey_;
   StateCourier states_;

@@ -175,6 +175,11 @@ void RingOperation::offer_buckets(Effects& out) {
   }
 }
 
+std::span<std::byte> RingOperation::place(PeerId from, const TransferId& id, std::uint64_t offset,
+                                          std::size_t bytes) {
+  return reduce_ ? reduce_->place(from, id, offset, bytes) : std::span<std::byte>();
+}
+
 bool RingOperation::receive(PeerId from, const Block& block, Effects& out) {
   return reduce_ && reduce_->receive(from, block, out);
 }

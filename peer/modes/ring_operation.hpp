@@ -46,6 +46,9 @@ class RingOperation {
   /// The replica is another: what was computed on it is of no use.
   void forget_gradient() { gradient_.valid = false; }
 
+  /// Where a piece of the sum under way shall lie (AllReduce::place).
+  std::span<std::byte> place(PeerId from, const TransferId& id, std::uint64_t offset,
+                             std::size_t bytes);
   /// True if the block was a piece of the sum under way.
   bool receive(PeerId from, const Block& block, Effects& out);
   /// Keeps a block of another operation until that begins; not too many of them.

@@ -49,6 +49,7 @@ class Swarm {
     std::shared_ptr<LentMemory> lent = LentMemory::make();
     std::unique_ptr<BulkLanes> lanes;
     std::function<void(const Block&)> on_block = [](const Block&) {};
+    std::function<std::span<std::byte>(std::uint64_t offset, std::size_t bytes)> place;
     std::map<PeerId, std::vector<std::byte>> received;  ///< Blocks, one after the other.
     std::vector<Message> messages;
     std::vector<Event> events;
@@ -107,9 +108,13 @@ class Swarm {
     return {.block =
                 [this, i](PeerId from, const Block& block) {
                   auto& so_far = sides_[i].received[from];
-                  CHECK(block.offset == so_far.size());
+                  CHECK((block.offset == so_far.size() || sides_[i].place));
                   so_far.insert(so_far.end(), block.bytes.begin(), block.bytes.end());
                   sides_[i].on_block(block);
+                },
+            .place =
+                [this, i](PeerId, const TransferId&, std::uint64_t offset, std::size_t bytes) {
+                  return sides_[i].place ? sides_[i].place(offset, bytes) : std::span<std::byte>();
                 },
             .message = [this, i](const Envelope& e) { sides_[i].messages.push_back(e.message); },
             .lost = [this, i](PeerId from) { sides_[i].lost.push_back(from); },
@@ -169,6 +174,41 @@ TEST_CASE("models cross whole both ways at once, with words between the blocks")
   CHECK(swarm[0].lanes->counters().bytes_sent >= there->size() + more->size());
   CHECK(swarm[1].lanes->counters().bytes_received >= there->size() + more->size());
   CHECK(swarm[0].lanes->counters().lanes_opened == 1);
+}
+
+TEST_CASE("blocks come to where they are wanted, and those taken back are left out") {
+  Swarm swarm(2, Security::plain);
+  const auto sent = pattern((8 << 20) + 1001, 1);
+  std::vector<std::byte> wanted(sent->size());
+  constexpr std::uint64_t taken_back = 5 * block_bytes_max;
+  std::map<std::uint64_t, int> asked;
+  swarm[1].place = [&](std::uint64_t offset, std::size_t bytes) -> std::span<std::byte> {
+    const int times = ++asked[offset];
+    if (offset == 0) return {};  // Anywhere.
+    if (offset == taken_back && times > 1) return {};
+    return std::span(wanted).subspan(offset, bytes);
+  };
+  std::uint64_t at = 0;
+  std::size_t in_place = 0;
+  swarm[1].on_block = [&](const Block& block) {
+    if (at == taken_back && block.offset != at) {
+      // Left out, since it was asked for twice: the rest goes on.
+      at += block_bytes_max;
+      const auto lost = std::span(*sent).subspan(taken_back, block_bytes_max);
+      auto& so_far = swarm[1].received[peer(0)];
+      so_far.insert(so_far.end() - static_cast<std::ptrdiff_t>(block.bytes.size()), lost.begin(),
+                    lost.end());
+    }
+    CHECK(block.offset == at);
+    at += block.bytes.size();
+    const bool placed = block.bytes.data() == wanted.data() + block.offset;
+    CHECK((block.offset != 0 || !placed));
+    in_place += placed ? 1 : 0;
+  };
+  swarm.send(0, 1, sent);
+  REQUIRE(swarm.until([&] { return at == sent->size(); }));
+  CHECK(in_place > 0);
+  CHECK(swarm[1].received[peer(0)] == *sent);
 }
 
 TEST_CASE("what waits on a lane gives way to a newer one and what has begun does not") {

@@ -1,0 +1,35 @@
+// What travels on a bulk lane: records, each a header and what follows it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gv {
+
+/// What follows a record's header on a lane.
+enum class RecordKind : std::uint16_t {
+  block = 1,       ///< The block's bytes.
+  message = 2,     ///< A control frame; the header's last four fields are 0.
+  ring_block = 3,  ///< Nothing: the block lies in the next slot of the ring.
+  ring_done = 4,   ///< Nothing: `length` slots of the other direction's ring were read.
+  lent_block = 5,  ///< The block's place in memory that the sender lends, in 8 bytes.
+  lent_done = 6,   ///< Nothing: `length` lent blocks of the other direction were read.
+  over = 7,        ///< Nothing, nor will anything: it closes once it has read what it was lent.
+};
+
+/// Precedes every record on a lane.
+struct RecordHeader {
+  std::uint32_t length = 0;
+  std::uint16_t version = 2;
+  RecordKind kind = RecordKind::block;
+  std::uint64_t owner = 0;
+  std::uint64_t session = 0;
+  std::uint64_t number = 0;
+  std::uint64_t offset = 0;
+};
+static_assert(sizeof(RecordHeader) == 40);
+
+/// The place of a lent block follows its header.
+using LentPlace = std::uint64_t;
+
+}  // namespace gv

@@ -1,0 +1,120 @@
+// Where the next bytes of a lane belong.
+#include "net/record_reader.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "consensus/effects.hpp"
+#include "consensus/message.hpp"
+#include "net/wire.hpp"
+
+namespace gv {
+namespace {
+
+/// So much is read of what nothing is known of yet: a few small records, or the begin of a long one
+/// that then goes to its place. Copying so much takes no longer than asking for it by itself.
+constexpr std::size_t look_ahead = 8 * 1024;
+constexpr std::size_t buffer_bytes = sizeof(RecordHeader) + block_bytes_max + look_ahead;
+
+/// Of a record, beside its header.
+std::size_t bytes_after(const RecordHeader& header) {
+  switch (header.kind) {
+    case RecordKind::block:
+    case RecordKind::message:
+      return header.length;
+    case RecordKind::lent_block:
+      return sizeof(LentPlace);
+    default:
+      return 0;
+  }
+}
+
+bool is_sound(const RecordHeader& header) {
+  const std::size_t longest =
+      header.kind == RecordKind::message ? frame_bytes_max : block_bytes_max;
+  return header.version == RecordHeader{}.version && header.kind >= RecordKind::block &&
+         header.kind <= RecordKind::over && header.length > 0 && header.length <= longest;
+}
+
+}  // namespace
+
+std::optional<RecordHeader> RecordReader::header() const {
+  if (end_ - begin_ < sizeof(RecordHeader)) return std::nullopt;
+  RecordHeader header;
+  std::memcpy(&header, buffer_.data() + begin_, sizeof header);
+  return header;
+}
+
+/// The longest record fits behind what has been read of it, and the same few pages are used again.
+void RecordReader::tidy() {
+  if (buffer_.empty()) buffer_.resize(buffer_bytes);
+  if (begin_ == 0) return;
+  std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+  end_ -= begin_;
+  begin_ = 0;
+}
+
+/// A block of which not everything is in the buffer goes elsewhere if it is wanted there.
+void RecordReader::begin_placed(const Place& place) {
+  const std::optional<RecordHeader> known = header();
+  if (!known || known->kind != RecordKind::block) return;
+  const std::span<std::byte> wanted = place(*known);
+  if (wanted.size() != known->length) return;
+  const std::size_t came = end_ - begin_ - sizeof(RecordHeader);
+  std::memcpy(wanted.data(), buffer_.data() + begin_ + sizeof(RecordHeader), came);
+  begin_ = end_ = 0;
+  placed_ = {*known, wanted, came};
+}
+
+std::array<std::span<std::byte>, 2> RecordReader::room(const Place& place) {
+  tidy();
+  if (!placed_) {
+    begin_placed(place);
+  } else if (place(placed_->header).data() != placed_->place.data()) {
+    placed_->place = {};
+  }
+  const std::span<std::byte> buffer(buffer_);
+  if (!placed_) {
+    const std::optional<RecordHeader> known = header();
+    const std::size_t missing =
+        known ? sizeof(RecordHeader) + bytes_after(*known) - (end_ - begin_) : 0;
+    return {buffer.subspan(end_, missing + look_ahead), {}};
+  }
+  const std::size_t missing = placed_->header.length - placed_->came;
+  if (placed_->place.empty()) return {buffer.first(missing), {}};
+  return {placed_->place.subspan(placed_->came), buffer.first(look_ahead)};
+}
+
+std::span<std::byte> RecordReader::own_room() {
+  tidy();
+  return std::span(buffer_).subspan(end_);
+}
+
+void RecordReader::came(std::size_t bytes) {
+  if (!placed_) {
+    end_ += bytes;
+    return;
+  }
+  const std::size_t of_it = std::min<std::size_t>(bytes, placed_->header.length - placed_->came);
+  placed_->came += of_it;
+  end_ += bytes - of_it;
+}
+
+std::optional<Record> RecordReader::next() {
+  if (placed_) {
+    if (placed_->came < placed_->header.length) return std::nullopt;
+    const Placed whole = *placed_;
+    placed_.reset();
+    if (!whole.place.empty()) return Record{whole.header, whole.place};
+  }
+  const std::optional<RecordHeader> known = header();
+  if (!known) return std::nullopt;
+  if (!is_sound(*known)) malformed_ = true;
+  const std::size_t length = sizeof(RecordHeader) + bytes_after(*known);
+  if (malformed_ || end_ - begin_ < length) return std::nullopt;
+  const auto bytes = std::span<const std::byte>(buffer_).subspan(begin_, length);
+  begin_ += length;
+  return Record{*known, bytes.subspan(sizeof(RecordHeader))};
+}
+
+}  // namespace gv
