@@ -18,13 +18,13 @@ using Kind = ReduceStep::Kind;
 double byte_work_s(ReduceAlgorithm algorithm, bool shares_memory) {
   switch (algorithm) {
     case ReduceAlgorithm::ring:
-      return shares_memory ? 0.20e-9 : 0.41e-9;
+      return shares_memory ? 0.20e-9 : 0.345e-9;
     case ReduceAlgorithm::halving_doubling:
-      return shares_memory ? 0.12e-9 : 0.38e-9;
+      return shares_memory ? 0.12e-9 : 0.342e-9;
     case ReduceAlgorithm::tree:
-      return shares_memory ? 0.18e-9 : 0.385e-9;
+      return shares_memory ? 0.18e-9 : 0.344e-9;
     case ReduceAlgorithm::direct:
-      return shares_memory ? 0.10e-9 : 0.47e-9;
+      return shares_memory ? 0.10e-9 : 0.43e-9;
   }
   return 0;
 }
