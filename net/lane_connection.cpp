@@ -14,7 +14,11 @@
 namespace gv {
 namespace {
 
-constexpr int socket_buffer_bytes = 1 << 20;
+constexpr int send_buffer_bytes = 1 << 20;
+/// Within one host, where bytes are there as soon as they are sent: more of them would only have to
+/// be fetched from farther than a processor's cache, less makes two peers wait for each other.
+constexpr int host_send_buffer_bytes = 512 << 10;
+constexpr int host_receive_buffer_bytes = 768 << 10;
 constexpr std::string_view unpaced = "reno";  ///< Any process may choose it.
 constexpr std::size_t name_max = 16;          ///< Of a congestion control, with its end.
 
@@ -63,13 +67,19 @@ bool ends_are_one_host(int socket) {
 void begin_unpaced(int socket) { choose_congestion_control(socket, unpaced); }
 
 void LaneConnection::tune() {
-  asio::error_code ignored;
-  socket.set_option(asio::socket_base::send_buffer_size(socket_buffer_bytes), ignored);
   const int handle = socket.native_handle();
   // Whatever is written is whole: waiting for more of it would only wait for a delayed answer.
   constexpr int at_once = 1;
   ::setsockopt(handle, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
-  if (!ends_are_one_host(handle)) choose_congestion_control(handle, usual_congestion_control());
+  asio::error_code ignored;
+  if (ends_are_one_host(handle)) {
+    socket.set_option(asio::socket_base::send_buffer_size(host_send_buffer_bytes), ignored);
+    socket.set_option(asio::socket_base::receive_buffer_size(host_receive_buffer_bytes), ignored);
+  } else {
+    // What comes in between hosts, the system sizes by itself.
+    socket.set_option(asio::socket_base::send_buffer_size(send_buffer_bytes), ignored);
+    choose_congestion_control(handle, usual_congestion_control());
+  }
 }
 
 std::size_t LaneConnection::write_now() {

@@ -5,10 +5,13 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <asio/io_context.hpp>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <fstream>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -24,6 +27,20 @@ std::string congestion_control(int socket) {
   socklen_t size = name.size() - 1;
   REQUIRE(::getsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name.data(), &size) == 0);
   return name.data();
+}
+
+/// As the system says it: twice what was asked for.
+int receive_buffer(int socket) {
+  int bytes = 0;
+  socklen_t size = sizeof bytes;
+  REQUIRE(::getsockopt(socket, SOL_SOCKET, SO_RCVBUF, &bytes, &size) == 0);
+  return bytes;
+}
+/// More than that is not given.
+int receive_buffer_max() {
+  int bytes = 0;
+  std::ifstream file("/proc/sys/net/core/rmem_max");
+  return file >> bytes ? bytes : std::numeric_limits<int>::max();
 }
 
 /// One peer that listens on 127.0.0.1 and one that dials it from there or from another address.
@@ -71,6 +88,7 @@ TEST_CASE("TCP lanes begin unpaced, and only those between hosts become what the
     CHECK(congestion_control(socket) == "reno");
     end->tune();
     CHECK(congestion_control(socket) == (one_host ? "reno" : usual));
+    if (one_host) CHECK(receive_buffer(socket) == 2 * std::min(768 << 10, receive_buffer_max()));
   }
 }
 
