@@ -482,10 +482,12 @@ void BulkLanes::Impl::read_on(PeerId peer) {
   const ConnectionPtr& connection = lanes.at(peer).connection;
   connection->reading = true;
   if (connection->tls) {
-    connection->read_some([this, peer, connection, weak = std::weak_ptr(alive)](
+    connection->read_some(connection->reader.own_room(),
+                          [this, peer, connection, weak = std::weak_ptr(alive)](
                               asio::error_code error, std::size_t read) {
-      if (!weak.expired() && take(peer, connection, error, read)) read_on(peer);
-    });
+                            if (!weak.expired() && take(peer, connection, error, read))
+                              read_on(peer);
+                          });
   } else {
     connection->socket.async_wait(
         LaneConnection::Socket::wait_read,

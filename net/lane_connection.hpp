@@ -72,6 +72,7 @@ struct LaneConnection {
   std::vector<Payload> out_owners;
   std::vector<std::byte> out_message;
   RecordReader reader;
+  std::array<std::byte, 4096> ignored;  ///< What comes after its end.
 
   /// Lets TCP take much at a time and send it at once. Between hosts it goes by the system's usual
   /// congestion control from here on: see begin_unpaced().
@@ -98,14 +99,14 @@ struct LaneConnection {
       asio::async_write(socket, buffers, WithoutLimit{}, std::move(handler));
     }
   }
-  /// Reads whatever comes next, at least one byte, into the reader's own memory.
+  /// Reads whatever is there, at least one byte.
   template <class Handler>
-  void read_some(Handler handler) {
-    const std::span<std::byte> room = reader.own_room();
+  void read_some(std::span<std::byte> into, Handler handler) {
+    const asio::mutable_buffer room(into.data(), into.size());
     if (tls) {
-      tls->async_read_some(asio::buffer(room.data(), room.size()), std::move(handler));
+      tls->async_read_some(room, std::move(handler));
     } else {
-      socket.async_read_some(asio::buffer(room.data(), room.size()), std::move(handler));
+      socket.async_read_some(room, std::move(handler));
     }
   }
   void close() {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "consensus/base/check.hpp"
 #include "consensus/effects.hpp"
 #include "consensus/message.hpp"
 #include "net/wire.hpp"
@@ -61,6 +62,7 @@ void RecordReader::begin_placed(const Place& place) {
   const std::span<std::byte> wanted = place(*known);
   if (wanted.size() != known->length) return;
   const std::size_t came = end_ - begin_ - sizeof(RecordHeader);
+  check(came < known->length, "whole records were taken");
   std::memcpy(wanted.data(), buffer_.data() + begin_ + sizeof(RecordHeader), came);
   begin_ = end_ = 0;
   placed_ = {*known, wanted, came};

@@ -59,17 +59,17 @@ void RetiredConnections::wind_up(const ConnectionPtr& connection) {
 void RetiredConnections::await_end(const ConnectionPtr& connection) {
   if (connection->partner_ended) return;
   connection->reading = true;
-  connection->read_some(
-      [this, connection, weak = std::weak_ptr(alive_)](asio::error_code error, std::size_t) {
-        if (weak.expired()) return;
-        connection->reading = false;
-        if (!error) {
-          await_end(connection);
-          return;
-        }
-        connection->partner_ended = true;
-        wind_up(connection);
-      });
+  connection->read_some(connection->ignored, [this, connection, weak = std::weak_ptr(alive_)](
+                                                 asio::error_code error, std::size_t) {
+    if (weak.expired()) return;
+    connection->reading = false;
+    if (!error) {
+      await_end(connection);
+      return;
+    }
+    connection->partner_ended = true;
+    wind_up(connection);
+  });
 }
 
 }  // namespace gv

@@ -279,8 +279,8 @@ std::optional<AllReduce::Awaited> AllReduce::awaited(PeerId from, const Transfer
 std::span<std::byte> AllReduce::place(PeerId from, const TransferId& id, std::uint64_t offset,
                                       std::size_t bytes) {
   const std::optional<Awaited> piece = awaited(from, id, offset);
-  if (!piece || !options_.wire.is_plain() || bytes != piece->range.size() * sizeof(float))
-    return {};
+  if (!piece || !options_.wire.is_plain()) return {};
+  if (bytes != piece->range.size() * sizeof(float)) return {};
   const Bucket& bucket = buckets_[piece->bucket];
   const Step& step = bucket.steps[piece->step];
   const bool is_free = step.what.kind == ReduceStep::Kind::copy
