@@ -45,6 +45,8 @@ int receive_buffer_max() {
 
 /// One peer that listens on 127.0.0.1 and one that dials it from there or from another address.
 class Dialling {
+  asio::io_context io_;  ///< Outlives the connections.
+
  public:
   Dialling(const std::string& name, const std::string& from)
       : inside_(io_, {.listen_host = "127.0.0.1", .local = false, .plain = true},
@@ -70,7 +72,6 @@ class Dialling {
   ConnectionPtr dialled;
 
  private:
-  asio::io_context io_;
   LaneDoors inside_;
   LaneDoors outside_;
 };
