@@ -485,8 +485,8 @@ void BulkLanes::Impl::read_on(PeerId peer) {
     connection->read_some(connection->reader.own_room(),
                           [this, peer, connection, weak = std::weak_ptr(alive)](
                               asio::error_code error, std::size_t read) {
-                            if (!weak.expired() && take(peer, connection, error, read))
-                              read_on(peer);
+                            if (weak.expired()) return;
+                            if (take(peer, connection, error, read)) read_on(peer);
                           });
   } else {
     connection->socket.async_wait(

@@ -13,6 +13,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -74,8 +75,9 @@ struct LaneConnection {
   RecordReader reader;
   std::array<std::byte, 4096> ignored;  ///< What comes after its end.
 
-  /// Lets TCP take much at a time and send it at once. Between hosts it goes by the system's usual
-  /// congestion control from here on: see begin_unpaced().
+  /// Lets TCP send at once, and take as much at a time as is of use: within one host what stays in
+  /// the processors' caches. Between hosts it goes by the system's usual congestion control from
+  /// here on: see begin_unpaced().
   void tune();
 
   /// Appends to `out`, and returns where it lies there.

@@ -6,7 +6,6 @@
 
 #include "consensus/base/check.hpp"
 #include "consensus/effects.hpp"
-#include "consensus/message.hpp"
 #include "net/wire.hpp"
 
 namespace gv {

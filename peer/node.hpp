@@ -1,9 +1,11 @@
 // One whole peer without its machine: membership and a mode of working, wired together. Pure.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -267,11 +267,9 @@ std::optional<AllReduce::Awaited> AllReduce::awaited(PeerId from, const Transfer
   if (step == steps.end()) return std::nullopt;
   const Range range{segment_begin(*step, piece.segment), segment_begin(*step, piece.segment + 1)};
   const auto index = static_cast<std::size_t>(step - steps.begin());
-  const EarlyKey key{piece.bucket, index, piece.segment};
-  if (range.begin < step->at || range.begin >= range.end || early_.contains(key)) {
-    return std::nullopt;
-  }
-  return Awaited{piece.bucket, index, piece.segment, range};
+  const Awaited found{piece.bucket, index, piece.segment, range};
+  const bool is_there = range.begin < step->at || early_.contains(found.key());
+  return range.begin >= range.end || is_there ? std::nullopt : std::optional(found);
 }
 
 /// Final values, once nothing else of ours can come there, and what comes first of all, to which
@@ -327,7 +325,7 @@ bool AllReduce::receive(PeerId from, const Block& block, Effects& out) {
       const Block own = kept(block);
       came = {floats_in(own.bytes), own.loan};
     }
-    early_.emplace(EarlyKey{piece->bucket, piece->step, piece->segment}, std::move(came));
+    early_.emplace(piece->key(), std::move(came));
   }
   go_on(piece->bucket, piece->step, out);
   return true;

@@ -79,6 +79,7 @@ class AllReduce {
   /// the block is of no use any more.
   std::span<std::byte> place(PeerId from, const TransferId& id, std::uint64_t offset,
                              std::size_t bytes);
+
   /// True if the block is a piece that this rank waits for, now or later; others change nothing.
   bool receive(PeerId from, const Block& block, Effects& out);
 
@@ -121,6 +122,8 @@ class AllReduce {
     std::size_t step = 0;
     std::size_t segment = 0;
     Range range;
+
+    EarlyKey key() const { return {bucket, step, segment}; }
   };
 
   std::optional<Awaited> awaited(PeerId from, const TransferId& id, std::uint64_t offset) const;

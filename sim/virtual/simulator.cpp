@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <span>
 #include <utility>
 
 #include "consensus/base/check.hpp"
@@ -210,17 +211,18 @@ void Simulator::World::handle(BlockArrival& event) {
   if (!is_for(event.to, event.to_life)) return;
   if (postponed(event.to, event)) return;
   mix_event(3, event.to, event.offset << 32 | event.from);
-  Block block{event.id, event.offset, event.payload.bytes};
+  const Block block{event.id, event.offset, event.payload.bytes};
   feed(event.to,
        {.kind = Input::Kind::block, .peer = event.to, .from = id_of(event.from), .block = &block},
        [&](Node& node, Time t, NodeEffects& out) {
          const std::span<std::byte> place =
              node.place(id_of(event.from), event.id, event.offset, block.bytes.size());
+         Block placed = block;
          if (!place.empty()) {
            std::ranges::copy(block.bytes, place.begin());
-           block.bytes = place;
+           placed.bytes = place;
          }
-         node.receive_block(t, id_of(event.from), block, out);
+         node.receive_block(t, id_of(event.from), placed, out);
        });
 }
 

@@ -2,10 +2,13 @@
 #include "net/record_reader.hpp"
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "consensus/base/rng.hpp"
@@ -86,6 +89,9 @@ TEST_CASE("records are the same however they are cut, and lie where they are wan
   std::span<const std::byte> left(stream);
   auto next = sent.begin();
   std::size_t placed = 0;
+  const auto skip_left_out = [&] {
+    while (next != sent.end() && taken_back.contains(next->header.number)) ++next;
+  };
   while (!left.empty()) {
     const auto room = reader.room(place);
     REQUIRE_FALSE(room[0].empty());
@@ -95,7 +101,7 @@ TEST_CASE("records are the same however they are cut, and lie where they are wan
     reader.came(came);
     left = left.subspan(came);
     while (const auto record = reader.next()) {
-      while (taken_back.contains(next->header.number)) ++next;  // Left out.
+      skip_left_out();
       REQUIRE(next != sent.end());
       REQUIRE(std::memcmp(&record->header, &next->header, sizeof(RecordHeader)) == 0);
       REQUIRE(std::ranges::equal(record->bytes, next->bytes));
@@ -108,7 +114,7 @@ TEST_CASE("records are the same however they are cut, and lie where they are wan
     }
     REQUIRE_FALSE(reader.is_malformed());
   }
-  while (next != sent.end() && taken_back.contains(next->header.number)) ++next;
+  skip_left_out();
   CHECK(next == sent.end());
   CHECK_FALSE(reader.is_amid_record());
   CHECK(placed > 0);
@@ -139,14 +145,14 @@ TEST_CASE("whoever lets others write in their own time has records in the reader
 }
 
 TEST_CASE("what can be no record is found out by its header") {
-  const auto kind = GENERATE(RecordHeader{.length = 0}, RecordHeader{.length = 1, .version = 9},
-                             RecordHeader{.length = block_bytes_max + 1},
-                             RecordHeader{.length = 65537, .kind = RecordKind::message},
-                             RecordHeader{.length = 1, .kind = RecordKind{0}},
-                             RecordHeader{.length = 1, .kind = RecordKind{8}});
+  const auto header = GENERATE(RecordHeader{.length = 0}, RecordHeader{.length = 1, .version = 9},
+                               RecordHeader{.length = block_bytes_max + 1},
+                               RecordHeader{.length = 65537, .kind = RecordKind::message},
+                               RecordHeader{.length = 1, .kind = RecordKind{0}},
+                               RecordHeader{.length = 1, .kind = RecordKind{8}});
   RecordReader reader;
   const auto place = [](const RecordHeader&) { return std::span<std::byte>(); };
-  const std::size_t came = pour(std::as_bytes(std::span(&kind, 1)), reader.room(place)[0]);
+  const std::size_t came = pour(std::as_bytes(std::span(&header, 1)), reader.room(place)[0]);
   reader.came(came);
   CHECK_FALSE(reader.next());
   CHECK(reader.is_malformed());
