@@ -25,8 +25,9 @@ using Clock = LaneConnection::Clock;
 
 constexpr std::size_t messages_max = 64;     ///< Waiting on one lane; more go by the control link.
 constexpr std::size_t transfers_max = 4096;  ///< Waiting on one lane; more are dropped.
-/// From one lane in one go, so that the others have their turn.
+/// From one lane and to it in one go, so that the others have their turn.
 constexpr int reads_at_once = 8;
+constexpr int writes_at_once = 4;
 constexpr auto invite_deadline = std::chrono::seconds(5);
 constexpr auto silence_max = std::chrono::seconds(1);  ///< Of a lane in doubt.
 constexpr auto housekeeping_period = std::chrono::milliseconds(250);
@@ -447,8 +448,8 @@ void BulkLanes::Impl::write_next(PeerId peer, bool tell) {
   Lane& lane = found->second;
   if (lane.state != Lane::State::open || lane.writing) return;
   LaneConnection& connection = *lane.connection;
-  while (prepare_write(lane, tell)) {
-    const std::size_t written = connection.write_now();
+  for (int writes = 0; prepare_write(lane, tell); ++writes) {
+    const std::size_t written = writes < writes_at_once ? connection.write_now() : 0;
     counters.bytes_sent += written;
     if (connection.out_buffers.empty()) {
       connection.out_owners.clear();

@@ -14,7 +14,10 @@
 namespace gv {
 namespace {
 
-constexpr int send_buffer_bytes = 1 << 20;
+/// Between hosts the system sizes the buffers by what is under way; a size of ours would be a bound
+/// for ever, often of 416 KiB, and keep long links empty. But no more than a block waits unsent:
+/// messages would wait behind it.
+constexpr int unsent_max_bytes = block_bytes_max;
 /// Within one host, where bytes are there as soon as they are sent: more of them would only have to
 /// be fetched from farther than a processor's cache, less makes two peers wait for each other.
 constexpr int host_send_buffer_bytes = 512 << 10;
@@ -76,14 +79,14 @@ void LaneConnection::tune() {
     socket.set_option(asio::socket_base::send_buffer_size(host_send_buffer_bytes), ignored);
     socket.set_option(asio::socket_base::receive_buffer_size(host_receive_buffer_bytes), ignored);
   } else {
-    // What comes in between hosts, the system sizes by itself.
-    socket.set_option(asio::socket_base::send_buffer_size(send_buffer_bytes), ignored);
+    ::setsockopt(handle, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent_max_bytes,
+                 sizeof unsent_max_bytes);
     choose_congestion_control(handle, usual_congestion_control());
   }
 }
 
 std::size_t LaneConnection::write_now() {
-  if (!ring_out) return 0;
+  if (tls) return 0;
   asio::error_code error;
   // What went wrong, the write of the rest will be told.
   const std::size_t written = socket.write_some(out_buffers, error);

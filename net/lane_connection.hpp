@@ -76,8 +76,8 @@ struct LaneConnection {
   std::array<std::byte, 4096> ignored;  ///< What comes after its end.
 
   /// Lets TCP send at once, and take as much at a time as is of use: within one host what stays in
-  /// the processors' caches. Between hosts it goes by the system's usual congestion control from
-  /// here on: see begin_unpaced().
+  /// the processors' caches, between hosts what the system finds that the link holds. There it goes
+  /// by the system's usual congestion control from here on: see begin_unpaced().
   void tune();
 
   /// Appends to `out`, and returns where it lies there.
@@ -88,9 +88,10 @@ struct LaneConnection {
     return asio::buffer(out.data() + (out_bytes - sizeof part), sizeof part);
   }
 
-  /// Within one host, where it is only told of blocks: writes at once as much of `out_buffers` as
-  /// the system takes, and leaves the rest of them. Whoever deals with many blocks in one go would
-  /// otherwise keep others waiting for the first. Returns the bytes written.
+  /// Without TLS: writes at once as much of `out_buffers` as the system takes, and leaves the rest
+  /// of them. What would follow a write that ends in a later turn of the loop waits for that turn,
+  /// and who deals with many blocks in one turn keeps others waiting for the first. Returns the
+  /// bytes written.
   std::size_t write_now();
 
   template <class Buffers, class Handler>

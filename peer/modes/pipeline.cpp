@@ -411,20 +411,27 @@ void PipelineMode::keep_copy(const StageCopy& copy, Effects& out) {
   states_.send_copy(copy.stage, job_standing_.operation, copy.values, *keeper, out);
 }
 
-/// How fast we are: what passes should take by the plan over what they take, smoothed over about a
-/// hundred of them; the mean of all stages that we have worked on. One stage alone says as much of
-/// how wrong the plan is about it, and peers would exchange stages to and fro for that.
+/// How fast we are: what passes should take by the plan over what they take, smoothed over a hundred
+/// of them and over a second at least, since on a machine that others use, too, a pass of
+/// microseconds may take a slice of theirs longer. It is the mean of all stages that we have worked
+/// on long enough to tell. One stage alone says as much of how wrong the plan is about it, and peers
+/// would exchange stages to and fro for that.
 void PipelineMode::measure(const PipelineOperation& what, double busy_s) {
-  constexpr double keep = 0.99;
+  constexpr double passes = 100;
+  constexpr double window_s = 1;
+  const double keep = 1 - std::min(1 / passes, busy_s / window_s);
   StagePace& pace = paces_[what.stage];
   pace.work_s =
       keep * pace.work_s + part_of_stage(what.action) * options_.stage_seconds[what.stage];
   pace.busy_s = keep * pace.busy_s + busy_s;
   double sum = 0;
+  std::size_t stages = 0;
   for (const auto& [stage, each] : paces_) {
-    if (each.busy_s > 0) sum += each.work_s / each.busy_s;
+    if (each.busy_s < window_s / 2) continue;
+    sum += each.work_s / each.busy_s;
+    ++stages;
   }
-  if (sum > 0) agreement_.set_speed(sum / static_cast<double>(paces_.size()));
+  if (stages > 0) agreement_.set_speed(sum / static_cast<double>(stages));
 }
 
 void PipelineMode::next_job(Time now, std::vector<Job>& jobs, Effects&) {

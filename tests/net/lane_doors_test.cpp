@@ -29,13 +29,16 @@ std::string congestion_control(int socket) {
   return name.data();
 }
 
-/// As the system says it: twice what was asked for.
-int receive_buffer(int socket) {
-  int bytes = 0;
-  socklen_t size = sizeof bytes;
-  REQUIRE(::getsockopt(socket, SOL_SOCKET, SO_RCVBUF, &bytes, &size) == 0);
-  return bytes;
+int option(int socket, int level, int name) {
+  int value = 0;
+  socklen_t size = sizeof value;
+  REQUIRE(::getsockopt(socket, level, name, &value, &size) == 0);
+  return value;
 }
+/// As the system says it: twice what was asked for.
+int receive_buffer(int socket) { return option(socket, SOL_SOCKET, SO_RCVBUF); }
+/// Somebody chose their size, and the system leaves it at that.
+bool buffers_are_fixed(int socket) { return option(socket, SOL_SOCKET, SO_BUF_LOCK) != 0; }
 /// More than that is not given.
 int receive_buffer_max() {
   int bytes = 0;
@@ -78,7 +81,7 @@ class Dialling {
 
 }  // namespace
 
-TEST_CASE("TCP lanes begin unpaced, and only those between hosts become what the system uses") {
+TEST_CASE("TCP lanes begin unpaced, and only between hosts are they left to the system then") {
   const Descriptor fresh(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const std::string usual = congestion_control(fresh.get());
   const bool one_host = GENERATE(true, false);
@@ -89,6 +92,7 @@ TEST_CASE("TCP lanes begin unpaced, and only those between hosts become what the
     CHECK(congestion_control(socket) == "reno");
     end->tune();
     CHECK(congestion_control(socket) == (one_host ? "reno" : usual));
+    CHECK(buffers_are_fixed(socket) == one_host);
     if (one_host) CHECK(receive_buffer(socket) == 2 * std::min(768 << 10, receive_buffer_max()));
   }
 }

@@ -337,6 +337,26 @@ TEST_CASE("in a chain of one peer each the slow one ends with the smallest stage
   }
 }
 
+TEST_CASE("peers that a machine's other programs hold up now and then keep their stages", "[sim]") {
+  for (std::uint64_t seed = 0; seed < 15; ++seed) {
+    const PipelineTask task{.peers = 3, .stages = 3, .steps = 300};
+    Simulator::Options options = task.options();
+    options.seed = seed;
+    options.node.pipeline.stage_seconds = {0.15, 0.55, 0.3};
+    // What others take at a time is as long as a hundred passes.
+    options.scenario.step = 200us;
+    options.scenario.faults = {
+        {.kind = FaultKind::stop, .at = 5ms, .lasts = 8ms, .every = 16ms, .peers = {.any = 1}}};
+    Simulator world(options, task.workloads());
+    StageRecord record(task, task.steps);
+    world.watch(record);
+    world.run(Time(1min));
+    INFO("seed " << seed << "\n" << record.story);
+    REQUIRE(record.newest == task.steps);
+    CHECK(record.events["stage_adopted"] == 0);
+  }
+}
+
 TEST_CASE("peers that are alike do not exchange stages to and fro for a wrong estimate", "[sim]") {
   const PipelineTask task{.peers = 2, .stages = 2, .steps = 100000};
   Simulator::Options options = task.options();
