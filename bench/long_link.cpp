@@ -1,4 +1,4 @@
-// Joins two network namespaces by a link that takes its time, which tc alone cannot make on every kernel.
+// Joins two network namespaces by a link with a delay, which tc makes on some kernels only.
 #include <fcntl.h>
 #include <linux/if.h>
 #include <linux/if_tun.h>

@@ -411,11 +411,11 @@ void PipelineMode::keep_copy(const StageCopy& copy, Effects& out) {
   states_.send_copy(copy.stage, job_standing_.operation, copy.values, *keeper, out);
 }
 
-/// How fast we are: what passes should take by the plan over what they take, smoothed over a hundred
-/// of them and over a second at least, since on a machine that others use, too, a pass of
+/// How fast we are: what passes should take by the plan over what they take, smoothed over a
+/// hundred of them and over a second at least, since on a machine that others use, too, a pass of
 /// microseconds may take a slice of theirs longer. It is the mean of all stages that we have worked
-/// on long enough to tell. One stage alone says as much of how wrong the plan is about it, and peers
-/// would exchange stages to and fro for that.
+/// on long enough to tell. One stage alone says as much of how wrong the plan is about it, and
+/// peers would exchange stages to and fro for that.
 void PipelineMode::measure(const PipelineOperation& what, double busy_s) {
   constexpr double passes = 100;
   constexpr double window_s = 1;
