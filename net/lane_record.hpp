@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "consensus/effects.hpp"
+
 namespace gv {
 
 /// What follows a record's header on a lane.
@@ -28,6 +30,7 @@ struct RecordHeader {
   std::uint64_t offset = 0;
 };
 static_assert(sizeof(RecordHeader) == 40);
+static_assert(sizeof(RecordHeader) + block_bytes_usual <= 4 * 65'464);
 
 /// The place of a lent block follows its header.
 using LentPlace = std::uint64_t;

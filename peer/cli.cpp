@@ -239,7 +239,7 @@ struct ReduceArguments {
   std::string lane = "auto";
   std::string algorithm = "auto";
   std::size_t repeats = 0;
-  std::string segment = "256KiB";
+  std::string segment = "254KiB";
 
   void add_to(CLI::App& command) {
     command.add_option("--sizes", sizes, "Of the vectors: with B, KiB, MiB or GiB, 4 B to 1 GiB")

@@ -51,7 +51,8 @@ struct AllReduceOptions {
   /// By rank, one behind the other, if there are any: together they are one of the buckets, and are
   /// not summed, but everybody gets each part as its rank has it. Only where the wire is plain.
   std::vector<Range> parts;
-  std::size_t segment = 64 * 1024;  ///< Elements of one block at most; a block is sent on at once.
+  /// Elements of one block at most; a block is sent on at once.
+  std::size_t segment = block_bytes_usual / sizeof(float);
   float scale = 1;                  ///< Of every sum, once, when it is complete.
   /// From this element on weights and the scale are 1, and values travel as they are.
   std::size_t unweighted_from = static_cast<std::size_t>(-1);

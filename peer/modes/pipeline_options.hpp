@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "consensus/effects.hpp"
 #include "consensus/mixing/mix_rule.hpp"
 #include "consensus/pipeline/router.hpp"
 #include "consensus/pipeline/schedule.hpp"
@@ -69,7 +70,7 @@ struct PipelineOptions {
   std::vector<StageSize> stages;
   std::vector<double> stage_seconds;  ///< Of a micro-batch in each stage, relative to the others.
   std::size_t bucket_elements = 1 << 20;
-  std::size_t segment_elements = 1 << 16;
+  std::size_t segment_elements = block_bytes_usual / sizeof(float);
   RingAgreement::Options agreement;
   /// Where what is sent lives; not owned, outlives the mode and whatever it sends.
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();

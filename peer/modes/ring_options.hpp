@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "consensus/effects.hpp"
 #include "consensus/ring/agreement.hpp"
 #include "consensus/ring/outer_step.hpp"
 #include "consensus/ring/power_sgd.hpp"
@@ -28,9 +29,10 @@ struct RingOptions {
   bool sufficient_factors = false;  ///< Gradients of dense layers may travel as those.
   std::vector<DensePlace> dense;    ///< Which they then are: see dense_places().
   std::uint64_t warm_up_steps = 0;  ///< Over so many steps more of them travel, fewer and fewer.
-  std::size_t bucket_elements = 1 << 20;   ///< Gradients are summed in pieces of this size.
-  std::size_t segment_elements = 1 << 16;  ///< Of one block on a lane.
-  std::uint32_t batch = 64;                ///< Samples of a step for each who takes part.
+  std::size_t bucket_elements = 1 << 20;  ///< Gradients are summed in pieces of this size.
+  /// Of one block on a lane.
+  std::size_t segment_elements = block_bytes_usual / sizeof(float);
+  std::uint32_t batch = 64;     ///< Samples of a step for each who takes part.
   std::uint32_t batch_max = 0;  ///< Of the fastest of them at most; 0 = batch, never more.
   unsigned processors = 0;      ///< Of this host; 0: so many that sums never wait for them.
   RingAgreement::Options agreement;
