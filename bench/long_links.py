@@ -48,9 +48,10 @@ DEVICE = "long0"
 class Ends:
     """Two namespaces, 10.79.0.1 and 10.79.0.2, and the link between them; gone when the block ends."""
 
-    def __init__(self, program, round_trip, mbit, seconds):
+    def __init__(self, program, round_trip, mbit, seconds, buffers_mib):
         self.names = [f"gvl{os.getpid()}e{end}" for end in (0, 1)]
         self.link = [program, *self.names, DEVICE, str(round_trip / 2), str(mbit), str(seconds)]
+        self.buffers_mib = buffers_mib
         self.process = None
 
     def address(self, end):
@@ -68,6 +69,9 @@ class Ends:
                         "dev", DEVICE)
                 command("ip", "-n", name, "link", "set", DEVICE, "txqueuelen", "1000", "up")
                 command("ip", "-n", name, "link", "set", "lo", "up")
+                for buffers in ("tcp_rmem", "tcp_wmem") if self.buffers_mib else ():
+                    command("ip", "netns", "exec", name, "sysctl", "-qw",
+                            f"net.ipv4.{buffers}=4096 131072 {self.buffers_mib << 20}")
         except BaseException:
             self.__exit__()
             raise
@@ -122,6 +126,8 @@ def main():
     parser.add_argument("--binary", nargs="+", default=["build/release/grapevine"])
     parser.add_argument("--round-trips", default="2,20,80", help="milliseconds")
     parser.add_argument("--mbit", type=float, default=1000)
+    parser.add_argument("--buffers", type=int, metavar="MIB",
+                        help="to which TCP's buffers may grow at both ends; without it as the system has it")
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--limit", type=int, default=300, help="seconds for one run")
@@ -143,7 +149,8 @@ def main():
             runs = {binary: [] for binary in binaries}
             for repeat in range(arguments.repeats):
                 for binary in binaries if repeat % 2 == 0 else reversed(binaries):
-                    with Ends(program, float(round_trip), arguments.mbit, arguments.limit) as ends:
+                    with Ends(program, float(round_trip), arguments.mbit, arguments.limit,
+                              arguments.buffers) as ends:
                         runs[binary].append(train(binary, ends, arguments.steps, arguments.limit))
             for binary, rates in runs.items():
                 print(f"  {round_trip:>4} ms there and back  {statistics.median(rates):7.1f}"
