@@ -25,7 +25,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Bytes = std::span<char>;
 
-constexpr std::size_t scratch_bytes = 256 << 10;
+/// Four segments of TCP within a host: less than one more would be a packet of its own.
+constexpr std::size_t scratch_bytes = 4 * 65464;
 
 int checked(int result, const char* what) {
   if (result < 0) throw std::runtime_error(std::string(what) + " failed");
