@@ -245,10 +245,15 @@ void ReducePeer::end() {
   std::filesystem::remove(options_.folder, ignored);
 }
 
-/// Runs the loop until `holds`.
+/// Runs the loop until `holds`. As peers in lockstep do, it waits awake for sums and nothing else:
+/// ranks that begin have to compute.
 void ReducePeer::await(const std::function<bool()>& holds) {
   while (!holds()) {
-    run_one_awake(io_, wakefulness_);
+    if (reduce_ && !reduce_->done()) {
+      run_one_awake(io_, wakefulness_);
+    } else {
+      io_.run_one();
+    }
     if (!failure_.empty()) throw std::runtime_error(failure_);
   }
 }

@@ -9,19 +9,24 @@
 
 namespace gv {
 
-/// Whether it is of use to wait awake. Whoever gives way to others gets the processor back at once
-/// if they are peers like us that wait too, or have a moment's work. A program that computes keeps
-/// it for its whole slice, 3 ms and more; whoever sleeps is given the processor sooner than that.
-/// Then it is slept for a while, and for longer each time that this is found again. Pure.
+/// Whether it is of use to wait awake. Whoever gives way to others gets the processor back soon if
+/// they are peers like us, that wait too or have a moment's work; where they outnumber the
+/// processors a moment now and then takes milliseconds. A program that computes keeps it for its
+/// whole slice, 3 ms and more, every time, and whoever sleeps is given the processor sooner than
+/// that. So when a quarter of the time that was given away went in such slices, it is slept for a
+/// while, and for longer each time that this is found again. Pure.
 class Wakefulness {
  public:
   using Clock = std::chrono::steady_clock;
 
   /// Longest time to wait awake, about twice what it takes to be woken up.
   static constexpr std::chrono::microseconds awake_max{100};
-  /// Others that have the processor for so long compute.
-  static constexpr std::chrono::milliseconds slice_min{1};
-  /// How long it is slept first and at most: 4 ms in 3.2 s are lost to finding out again.
+  /// Others that have the processor for so long at a time compute.
+  static constexpr std::chrono::milliseconds slice_min{2};
+  /// So much time has to be given away before it is judged, and so much if it was found lately.
+  static constexpr std::chrono::milliseconds judged_first{40};
+  static constexpr std::chrono::milliseconds judged_again{8};
+  /// How long it is slept first and at most: 8 ms in 3.2 s are lost to finding out again.
   static constexpr std::chrono::milliseconds pause_first{100};
   static constexpr std::chrono::milliseconds pause_max{3200};
 
@@ -29,13 +34,22 @@ class Wakefulness {
 
   /// The processor was given away and came back.
   void gave_way(Clock::time_point away, Clock::time_point back) {
-    if (back - away < slice_min) return;
-    pause_ = away < asleep_until_ + pause_ ? std::min<Clock::duration>(2 * pause_, pause_max)
-                                           : pause_first;
+    if (given_ == Clock::duration{}) judged_from_ = away;
+    given_ += back - away;
+    if (back - away >= slice_min) lost_ += back - away;
+    const bool lately = judged_from_ < asleep_until_ + pause_;
+    if (given_ < (lately ? judged_again : judged_first)) return;
+    const bool others_compute = 4 * lost_ > given_;
+    given_ = lost_ = {};
+    if (!others_compute) return;
+    pause_ = lately ? std::min<Clock::duration>(2 * pause_, pause_max) : pause_first;
     asleep_until_ = back + pause_;
   }
 
  private:
+  Clock::time_point judged_from_{};
+  Clock::duration given_{};  ///< Since then,
+  Clock::duration lost_{};   ///< and of that in whole slices.
   Clock::time_point asleep_until_{};
   Clock::duration pause_{};
 };

@@ -47,21 +47,42 @@ TEST_CASE("a loop that is stopped is waited for no longer") {
 TEST_CASE("beside programs that compute it is slept, for longer each time that this is found") {
   Wakefulness wakefulness;
   TimePoint now{1h};
-  CHECK(wakefulness.is_awake(now));
-  wakefulness.gave_way(now, now + 300us);
-  CHECK(wakefulness.is_awake(now + 300us));
-  for (const auto pause : {100ms, 200ms, 400ms, 800ms, 1600ms, 3200ms, 3200ms}) {
-    wakefulness.gave_way(now, now + 4ms);
-    CHECK_FALSE(wakefulness.is_awake(now + 4ms));
-    CHECK_FALSE(wakefulness.is_awake(now + 3ms + pause));
-    now += 4ms + pause;
+  const auto give_way = [&](auto lasts) {
+    wakefulness.gave_way(now, now + lasts);
+    now += lasts;
+  };
+  for (int count = 0; count < 10; ++count) {
     CHECK(wakefulness.is_awake(now));
+    give_way(4ms);
+  }
+  for (const auto pause : {100ms, 200ms, 400ms, 800ms, 1600ms, 3200ms, 3200ms}) {
+    CHECK_FALSE(wakefulness.is_awake(now));
+    CHECK_FALSE(wakefulness.is_awake(now + pause - 1ms));
+    now += pause;
+    CHECK(wakefulness.is_awake(now));
+    give_way(4ms);
+    CHECK(wakefulness.is_awake(now));
+    give_way(4ms);
   }
   // Not found for as long again: they are gone, and the next ones are not known.
-  now += 3201ms;
-  wakefulness.gave_way(now, now + 4ms);
-  CHECK_FALSE(wakefulness.is_awake(now + 103ms));
-  CHECK(wakefulness.is_awake(now + 104ms));
+  now += 3200ms + 3201ms;
+  for (int count = 0; count < 10; ++count) {
+    CHECK(wakefulness.is_awake(now));
+    give_way(4ms);
+  }
+  CHECK_FALSE(wakefulness.is_awake(now + 99ms));
+  CHECK(wakefulness.is_awake(now + 100ms));
+}
+
+TEST_CASE("beside peers that have work, now and then for long, it is waited awake") {
+  Wakefulness wakefulness;
+  TimePoint now{1h};
+  for (int count = 0; count < 10000; ++count) {
+    const auto lasts = count % 200 == 199 ? 4ms : 150us;
+    wakefulness.gave_way(now, now + lasts);
+    now += lasts;
+    REQUIRE(wakefulness.is_awake(now));
+  }
 }
 
 }  // namespace gv
