@@ -147,7 +147,7 @@ TEST_CASE("two killed at once and then a third leave the last one working", "[pr
 
 TEST_CASE("one that is started again takes the others' state and ends with their bits",
           "[process]") {
-  Swarm swarm(4, lockstep(6000));
+  Swarm swarm(4, lockstep(30000));
   swarm.start_all();
   REQUIRE(swarm.reach({0, 1, 2, 3}, 100));
   swarm.kill(1);
