@@ -45,14 +45,15 @@ inline bool supersedes(const Transfer& newer, const Transfer& waiting) {
   return newer.superseded_by_next && waiting.superseded_by_next && waiting.offset == 0;
 }
 
-/// Largest block on a bulk lane.
-inline constexpr std::size_t block_bytes_max = 256 * 1024;
-
 /// What blocks should have where many follow each other. Within a host TCP cuts them after every
 /// 65,464 bytes (IPv6; by IPv4 some more). Four such segments hold this and what a lane puts before
 /// a block, where a few bytes more would travel in a fifth, and each takes both ends some 5 us.
 /// Whole groups of 512 floats, which value codecs scale together.
 inline constexpr std::size_t block_bytes_usual = 127 * 512 * sizeof(float);
+
+/// Largest block on a bulk lane: one as usual with a rest that is not worth one of its own, which
+/// fills a fifth segment.
+inline constexpr std::size_t block_bytes_max = 320 * 1024;
 
 /// One piece of a transfer as it arrives. The bytes are only valid during the call, or with a loan
 /// for as long as somebody keeps it; meanwhile the sender cannot use that memory for anything else.

@@ -286,7 +286,7 @@ struct ReduceArguments {
     }
     task.repeats = repeats;
     task.segment_bytes = bytes_from_text(segment).value_or(0);
-    if (task.segment_bytes < sizeof(float) || task.segment_bytes > block_bytes_max ||
+    if (task.segment_bytes < sizeof(float) || task.segment_bytes > segment_bytes_max ||
         task.segment_bytes % sizeof(float) != 0) {
       problems.push_back({"--segment", fmt::format("'{}' is no size of a block", segment),
                           "write for example 64KiB: a multiple of 4 bytes, up to 256KiB"});

@@ -20,7 +20,7 @@ struct ReduceTask {
   LaneKind lane = LaneKind::automatic;       ///< Plain lanes are allowed: nobody else listens.
   std::optional<ReduceAlgorithm> algorithm;  ///< Empty: the one predicted to be the fastest.
   std::size_t repeats = 0;                   ///< Operations timed for each size; 0: see below.
-  std::size_t segment_bytes = block_bytes_usual;  ///< Of one block, at most `block_bytes_max`.
+  std::size_t segment_bytes = block_bytes_usual;  ///< Of one block, at most `segment_bytes_max`.
 };
 
 struct ReducePeerOptions {

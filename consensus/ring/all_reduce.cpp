@@ -125,8 +125,22 @@ std::size_t AllReduce::limit(const Bucket& bucket, const Step& step) const {
   return std::max(end, step.what.range.begin);
 }
 
+/// A rest of up to a quarter goes with the last whole segment: a block by itself would be as much
+/// work as a long one.
+std::size_t AllReduce::segments(const Step& step) const {
+  const std::size_t elements = step.what.range.size();
+  const std::size_t rest = std::min(options_.segment / segment_rest, elements - 1);
+  return (elements - rest + options_.segment - 1) / options_.segment;
+}
+
 std::size_t AllReduce::segment_begin(const Step& step, std::size_t segment) const {
-  return std::min(step.what.range.end, step.what.range.begin + segment * options_.segment);
+  const Range& range = step.what.range;
+  return segment < segments(step) ? range.begin + segment * options_.segment : range.end;
+}
+
+/// The one that begins where the step is.
+std::size_t AllReduce::segment_at(const Step& step) const {
+  return (step.at - step.what.range.begin) / options_.segment;
 }
 
 void AllReduce::ready(std::size_t number, Effects& out) {
@@ -168,7 +182,7 @@ void AllReduce::send(std::size_t number, Step& step, Effects& out) {
   const std::size_t end = limit(buckets_[number], step);
   const Range& range = step.what.range;
   while (step.at < range.end) {
-    const std::size_t segment = (step.at - range.begin) / options_.segment;
+    const std::size_t segment = segment_at(step);
     const std::size_t until = segment_begin(step, segment + 1);
     if (until > end) return;  // Whole segments only: blocks are few and all but one full.
     if (step.first_touch && !sends_input(step)) bring_in(step.at, until, nullptr, 1);
@@ -335,7 +349,7 @@ void AllReduce::take_early(std::size_t number, std::size_t index) {
   Bucket& bucket = buckets_[number];
   Step& step = bucket.steps[index];
   while (bucket.ready && step.at < step.what.range.end && !early_.empty()) {
-    const std::size_t segment = (step.at - step.what.range.begin) / options_.segment;
+    const std::size_t segment = segment_at(step);
     const auto found = early_.find({number, index, segment});
     if (found == early_.end() || limit(bucket, step) < segment_begin(step, segment + 1)) return;
     merge(step, found->second.values);

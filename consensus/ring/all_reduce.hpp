@@ -42,6 +42,13 @@ struct WireFormat {
   bool is_plain() const { return codec == ValueCodec::identity && !sparse; }
 };
 
+/// The last block of a message has up to 1/segment_rest more than the others, which therefore have
+/// at most so many bytes.
+inline constexpr std::size_t segment_rest = 4;
+inline constexpr std::size_t segment_bytes_max =
+    block_bytes_max / (segment_rest + 1) * segment_rest;
+static_assert(block_bytes_usual <= segment_bytes_max);
+
 /// What all who take part must have alike.
 struct AllReduceOptions {
   std::vector<PeerId> order;  ///< Who takes part; the place in it is the rank.
@@ -51,7 +58,7 @@ struct AllReduceOptions {
   /// By rank, one behind the other, if there are any: together they are one of the buckets, and are
   /// not summed, but everybody gets each part as its rank has it. Only where the wire is plain.
   std::vector<Range> parts;
-  /// Elements of one block at most; a block is sent on at once.
+  /// Elements of one block (of the last up to 1/segment_rest more); a block is sent on at once.
   std::size_t segment = block_bytes_usual / sizeof(float);
   float scale = 1;                  ///< Of every sum, once, when it is complete.
   /// From this element on weights and the scale are 1, and values travel as they are.
@@ -140,7 +147,9 @@ class AllReduce {
   void merge(Step& step, std::span<const float> values);
   void bring_in(std::size_t begin, std::size_t end, const float* came, float scale);
   bool sends_input(const Step& step) const;
+  std::size_t segments(const Step& step) const;
   std::size_t segment_begin(const Step& step, std::size_t segment) const;
+  std::size_t segment_at(const Step& step) const;
   void finish_if_complete(const Step& step);
 
   AllReduceOptions options_;

@@ -31,7 +31,7 @@ constexpr std::size_t large_segment = 1;
 
 /// As many as the busiest link carries in a ring, without the latter's last bits.
 std::size_t large_bytes(std::size_t elements) {
-  return std::clamp(2 * sizeof(float) * elements, large_bytes_min, block_bytes_max);
+  return std::clamp(2 * sizeof(float) * elements, large_bytes_min, block_bytes_usual);
 }
 
 }  // namespace

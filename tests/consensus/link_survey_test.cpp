@@ -129,7 +129,7 @@ TEST_CASE("a large block has what an operation sends but at least 16 KiB and at 
   };
   CHECK(bytes_of(1) == 16 * 1024);
   CHECK(bytes_of(10000) == 80000);
-  CHECK(bytes_of(elements) == block_bytes_max);
+  CHECK(bytes_of(elements) == block_bytes_usual);
 }
 
 TEST_CASE("a sum waits for a probe but not for long", "[unit]") {
@@ -161,7 +161,7 @@ TEST_CASE("a probe that is not answered makes place and its link counts as that 
   const auto reports = survey.reports();
   REQUIRE(report_to(reports, id_of(1)) != nullptr);
   CHECK(report_to(reports, id_of(1))->bytes_per_second ==
-        Approx(block_bytes_max / 1.999).epsilon(0.001));
+        Approx(block_bytes_usual / 1.999).epsilon(0.001));
 }
 
 TEST_CASE("a lane that cannot be had is reported as one through which nothing gets", "[unit]") {
@@ -180,7 +180,7 @@ TEST_CASE("a lane that cannot be had is reported as one through which nothing ge
   survey.receive(Time(1ms), id_of(1), Probed{out.transfers.at(0).id}, out);
   survey.receive(Time(3ms), id_of(1), Probed{out.transfers.at(1).id}, out);
   CHECK(report_to(survey.reports(), id_of(1))->bytes_per_second ==
-        Approx(block_bytes_max / 1e-3).epsilon(0.001));
+        Approx(block_bytes_usual / 1e-3).epsilon(0.001));
 }
 
 TEST_CASE("strange answers and probes of other epochs change nothing", "[unit]") {
