@@ -14,8 +14,7 @@ namespace {
 using Kind = ReduceStep::Kind;
 
 /// What a processor spends on a byte of a message, at both ends together: fitted, for 2, 4 and 8
-/// peers on two processors; through sockets the mean of two kinds of them, which differ by more
-/// than the algorithms do.
+/// peers on two processors, between two kinds of them, which differ by more than the algorithms do.
 double byte_work_s(ReduceAlgorithm algorithm, bool shares_memory) {
   switch (algorithm) {
     case ReduceAlgorithm::ring:
@@ -23,7 +22,7 @@ double byte_work_s(ReduceAlgorithm algorithm, bool shares_memory) {
     case ReduceAlgorithm::halving_doubling:
       return shares_memory ? 0.12e-9 : 0.307e-9;
     case ReduceAlgorithm::tree:
-      return shares_memory ? 0.18e-9 : 0.307e-9;
+      return shares_memory ? 0.125e-9 : 0.27e-9;
     case ReduceAlgorithm::direct:
       return shares_memory ? 0.10e-9 : 0.38e-9;
   }

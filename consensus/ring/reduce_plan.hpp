@@ -93,7 +93,7 @@ double byte_factor(ReduceAlgorithm algorithm);
 double message_work_s(const ReduceSite& site);
 
 /// What the processors of the fullest host need for their work, where peers share them: that of
-/// each message, and for a byte 0.34 to 0.43 ns through sockets, or 0.10 to 0.20 ns where memory is
+/// each message, and for a byte 0.27 to 0.38 ns through sockets, or 0.10 to 0.20 ns where memory is
 /// shared. 0 where each peer has one: how long it takes is then for the links to say.
 double processor_seconds(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements,
                          const ReduceSite& site);
