@@ -18,7 +18,6 @@
 #include <optional>
 #include <set>
 #include <stdexcept>
-#include <thread>
 #include <utility>
 
 #include "net/bulk_lanes.hpp"
@@ -27,6 +26,7 @@
 #include "peer/member_cache.hpp"
 #include "peer/node.hpp"
 #include "peer/peer_socket.hpp"
+#include "peer/processors.hpp"
 #include "peer/refusal.hpp"
 #include "peer/report.hpp"
 #include "peer/ruling_file.hpp"
@@ -87,6 +87,7 @@ class Host {
   void carry_out(NodeEffects& effects);
   void arm();
   void every_second();
+  void keep_place();
   void sync_addresses();
   void keep_ruling();
   void on_signal(int signal);
@@ -107,6 +108,7 @@ class Host {
   std::shared_ptr<LentMemory> lent_;  ///< In lockstep. Outlives all that is sent.
   asio::io_context io_;
   Wakefulness wakefulness_;
+  Processors processors_;
   EventLog log_;
   std::optional<ControlLinks> control_;
   std::optional<BulkLanes> lanes_;
@@ -454,7 +456,7 @@ int Host::run() {
   if (node.ring.sufficient_factors && stages == nullptr) {
     node.ring.dense = dense_places(std::get<Replica>(point.replica).trainer().dense_weights());
   }
-  node.ring.processors = std::thread::hardware_concurrency();
+  node.ring.processors = static_cast<unsigned>(processors_.count());
   node_.emplace(Member{.id = self_,
                        .name = options_.name,
                        .key = options_.identity.public_key,
@@ -501,11 +503,19 @@ int Host::run() {
   feed([&](Time t, NodeEffects& out) { node_->start(t, point.step, joins_others, out); });
   every_second();
   while ((node_->should_stay_awake() ? run_one_awake(io_, wakefulness_) : io_.run_one()) > 0) {
+    keep_place();
   }
 
   worker_.reset();
   write_result();
   return exit_code_;
+}
+
+/// Where other programs compute, the system finds a better place for each than we could.
+void Host::keep_place() {
+  const std::optional<HostPlace> place = node_->host_place();
+  const bool alone = wakefulness_.is_awake(Wakefulness::Clock::now());
+  processors_.keep_to(place && alone ? processor_for(*place, processors_.count()) : std::nullopt);
 }
 
 void Host::wait_for_signal() {

@@ -84,6 +84,7 @@ class Node {
   bool is_finished() const { return mode_->finished(); }
   /// See Mode.
   bool should_stay_awake() const { return mode_->should_stay_awake(); }
+  std::optional<HostPlace> host_place() const { return mode_->host_place(); }
 
   const Membership& membership() const { return membership_; }
   const Mode& mode() const { return *mode_; }

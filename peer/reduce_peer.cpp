@@ -2,7 +2,6 @@
 #include "peer/reduce_peer.hpp"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <sodium.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -24,7 +23,6 @@
 #include <set>
 #include <span>
 #include <stdexcept>
-#include <thread>
 #include <utility>
 
 #include "consensus/ring/all_reduce.hpp"
@@ -32,6 +30,7 @@
 #include "net/control_links.hpp"
 #include "net/identity.hpp"
 #include "peer/modes/held_blocks.hpp"
+#include "peer/processors.hpp"
 #include "peer/run_awake.hpp"
 #include "peer/settings.hpp"
 
@@ -57,21 +56,6 @@ constexpr std::size_t repeats_max = 1000;
 std::size_t repeats_min(std::size_t bytes) {
   if (bytes <= 1 << 20) return 20;
   return bytes <= 32 << 20 ? 10 : 5;
-}
-
-/// Keeps this process to the processor of that place among those it may use, as mpirun binds its
-/// ranks: the scheduler would at times let two of them share one.
-void keep_to_processor(std::size_t place) {
-  cpu_set_t usable;
-  if (::sched_getaffinity(0, sizeof usable, &usable) != 0) return;
-  for (int processor = 0; processor < CPU_SETSIZE; ++processor) {
-    if (!CPU_ISSET(processor, &usable) || place-- > 0) continue;
-    cpu_set_t own;
-    CPU_ZERO(&own);
-    CPU_SET(processor, &own);
-    ::sched_setaffinity(0, sizeof own, &own);
-    return;
-  }
 }
 
 /// Element i of what `rank` brings, and of the sum over `ranks` ranks: whole numbers, and small.
@@ -121,6 +105,7 @@ class ReducePeer {
  private:
   void connect(KeyPair identity, std::vector<AuthorizedPeer> authorized);
   void meet();
+  void keep_place();
   void await(const std::function<bool()>& holds);
   void fail(const std::string& why);
   void end();
@@ -147,7 +132,7 @@ class ReducePeer {
   std::optional<ControlLinks> control_;
   Wakefulness wakefulness_;
   std::optional<BulkLanes> lanes_;
-  unsigned processors_ = std::max(1U, std::thread::hardware_concurrency());
+  Processors processors_;
   std::set<PeerId> contacts_;
   std::set<std::string> lane_kinds_;
   std::string failure_;
@@ -172,7 +157,7 @@ ReducePeer::ReducePeer(const ReducePeerOptions& options) : options_(options) {
   const LoadedKeyPair key = load_key_pair(options_.folder / names_[options_.rank] / "key");
   if (!key.problems.empty()) throw std::runtime_error(to_string(key.problems.front()));
   self_ = order_[options_.rank];
-  if (order_.size() <= processors_) keep_to_processor(options_.rank);
+  keep_place();
   signals_.async_wait([this](asio::error_code error, int) {
     if (!error) end();
   });
@@ -245,12 +230,25 @@ void ReducePeer::end() {
   std::filesystem::remove(options_.folder, ignored);
 }
 
+/// As peers in lockstep do; and where there is a processor for each, as mpirun does: the scheduler
+/// would at times let two of them share one.
+void ReducePeer::keep_place() {
+  const HostPlace place{options_.rank, order_.size()};
+  if (place.peers <= processors_.count()) {
+    processors_.keep_to(place.place);
+  } else {
+    const bool alone = wakefulness_.is_awake(Wakefulness::Clock::now());
+    processors_.keep_to(alone ? processor_for(place, processors_.count()) : std::nullopt);
+  }
+}
+
 /// Runs the loop until `holds`. As peers in lockstep do, it waits awake for sums and nothing else:
 /// ranks that begin have to compute.
 void ReducePeer::await(const std::function<bool()>& holds) {
   while (!holds()) {
     if (reduce_ && !reduce_->done()) {
       run_one_awake(io_, wakefulness_);
+      keep_place();
     } else {
       io_.run_one();
     }
@@ -285,7 +283,7 @@ std::pmr::memory_resource* ReducePeer::memory() const {
 
 /// Vectors of that size, and all it takes to sum them.
 Sum ReducePeer::sum_of(std::size_t bytes) const {
-  const double crowd = static_cast<double>(order_.size()) / processors_;
+  const double crowd = static_cast<double>(order_.size()) / static_cast<double>(processors_.count());
   const std::size_t elements = bytes / sizeof(float);
   Sum sum{.shape = {.order = order_,
                     .epoch = epoch,

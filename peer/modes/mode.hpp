@@ -28,6 +28,12 @@ struct CourseOptions {
   std::size_t elements = 0;  ///< Parameters of the model.
 };
 
+/// The place of a peer among all that step together, in their order, where one host has them all.
+struct HostPlace {
+  std::size_t place = 0;
+  std::size_t peers = 1;
+};
+
 /// Checkpoints since the start.
 struct SaveCounts {
   std::uint64_t written = 0;
@@ -79,6 +85,8 @@ class Mode {
   void leave(Time now, Membership& members, Effects& out, std::vector<Job>& jobs);
   /// All that is missing comes from peers of this host: it may be here before we could fall asleep.
   virtual bool should_stay_awake() const { return false; }
+  /// Whom we wait for at every step is on this host.
+  virtual std::optional<HostPlace> host_place() const { return {}; }
 
   /// Something with another peer is under way that should settle before we are gone.
   virtual bool is_settling() const { return false; }

@@ -47,6 +47,10 @@ class RingMode final : public EpochMode {
   void gradient_ready(Time now, std::uint64_t job, std::size_t begin, Effects& out) override;
 
   bool should_stay_awake() const override { return on_one_host_ && operation_.is_waiting(); }
+  std::optional<HostPlace> host_place() const override {
+    if (!on_one_host_ || order().empty()) return {};
+    return HostPlace{operation_.rank(), order().size()};
+  }
 
   RingCounts counts() const;
   /// How the sum is made in the epoch under way.

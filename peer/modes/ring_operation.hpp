@@ -70,6 +70,7 @@ class RingOperation {
 
   /// Those in the newest epoch, by rank, and how their sums are made.
   const std::vector<PeerId>& order() const { return shape_.order; }
+  std::size_t rank() const { return rank_; }
   ReduceAlgorithm algorithm() const { return shape_.algorithm; }
   /// Steps of the newest operation, and samples of everybody in all of them.
   std::uint64_t steps() const { return steps_; }

@@ -7,11 +7,13 @@
 #include <csignal>
 #include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <utility>
 
 #include "peer/config.hpp"
+#include "peer/processors.hpp"
 #include "peer/task.hpp"
 #include "tests/lockstep_points.hpp"
 #include "tests/process/watched_swarm.hpp"
@@ -158,6 +160,34 @@ TEST_CASE("one that is started again takes the others' state and ends with their
   REQUIRE(swarm.go_on({0, 1, 2, 3}));
   CHECK(swarm.events(1, "state_adopted").size() > adopted);
   CHECK(end_alike(swarm, {0, 1, 2, 3}));
+}
+
+TEST_CASE("neighbours in lockstep keep to one processor until they cannot be divided evenly",
+          "[process]") {
+  const std::size_t processors = Processors().count();
+  if (processors < 2 || processors > 8) return;  // Too few to choose from, or too many to fill.
+  const std::size_t peers = 2 * processors;
+  Swarm swarm(peers, lockstep(100000000));
+  swarm.start_all();
+  // By place: who stands there has one processor, its neighbour the same, and no others have.
+  const auto are_placed = [&] {
+    const nlohmann::json status = swarm.status(0);
+    if (!status.is_object() || status["ring"]["order"].size() != peers) return false;
+    std::set<int> taken;
+    for (std::size_t place = 0; place < peers; place += 2) {
+      std::set<int> pair;
+      for (const std::size_t each : {place, place + 1}) {
+        const auto name = status["ring"]["order"][each].get<std::string>();
+        pair.merge(swarm.processors(std::stoul(name.substr(name.find('-') + 1))));
+      }
+      if (pair.size() != 1) return false;
+      taken.merge(pair);
+    }
+    return taken.size() == processors;
+  };
+  CHECK(eventually(are_placed, 30s));
+  swarm.kill(1);
+  CHECK(eventually([&] { return swarm.processors(0).size() == processors; }, 30s));
 }
 
 TEST_CASE("one in lockstep that stands still is left out and takes part again when it wakes",

@@ -1,6 +1,7 @@
 // Starts, signals and questions real peers.
 #include "tests/process/swarm.hpp"
 
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,7 +11,10 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <stdexcept>
+#include <string>
+#include <system_error>
 
 #include "peer/peer_socket.hpp"
 
@@ -163,6 +167,21 @@ std::size_t Swarm::descriptors(std::size_t number) {
   const auto open = "/proc/" + std::to_string(peers_[number].process->pid()) + "/fd";
   return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(open),
                                                 std::filesystem::directory_iterator()));
+}
+
+std::set<int> Swarm::processors(std::size_t number) {
+  std::set<int> found;
+  std::error_code gone;
+  const auto threads = "/proc/" + std::to_string(peers_[number].process->pid()) + "/task";
+  for (const auto& thread : std::filesystem::directory_iterator(threads, gone)) {
+    cpu_set_t allowed;
+    const pid_t id = std::stoi(thread.path().filename().string());
+    if (::sched_getaffinity(id, sizeof allowed, &allowed) != 0) continue;
+    for (int processor = 0; processor < CPU_SETSIZE; ++processor) {
+      if (CPU_ISSET(processor, &allowed)) found.insert(processor);
+    }
+  }
+  return found;
 }
 
 Ending Swarm::wait_for_end(std::size_t number, std::chrono::milliseconds limit) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -68,6 +69,8 @@ class Swarm {
   bool is_stopped(std::size_t number);
   /// Descriptors the process has open.
   std::size_t descriptors(std::size_t number);
+  /// The system's numbers of the processors that any thread of it may use.
+  std::set<int> processors(std::size_t number);
   /// Waits for the process to end by itself.
   Ending wait_for_end(std::size_t number, std::chrono::milliseconds limit);
 

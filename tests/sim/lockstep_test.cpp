@@ -108,6 +108,26 @@ TEST_CASE("who waits for nothing but others' part in a sum stays awake", "[sim][
   CHECK(asleep > 0);  // While it computes.
 }
 
+TEST_CASE("those of one host have places by the order of the epoch", "[sim][ring]") {
+  const LockstepRun run(3, 8, 50, OptimizerKind::sgd);
+  Simulator world(run.options(), run.workloads());
+  bool all_had_one = false;
+  while (world.step(Time(10min))) {
+    std::size_t placed = 0;
+    for (PeerNumber number = 0; number < world.size(); ++number) {
+      const auto& node = world.peer(number).node;
+      const std::optional<HostPlace> place = node ? node->host_place() : std::nullopt;
+      const Epoch* epoch = node ? node->ring()->agreement().epoch() : nullptr;
+      if (!place || epoch == nullptr || epoch->order.size() != 3) continue;
+      CHECK(place->peers == 3);
+      CHECK(epoch->order.at(place->place) == id_of(number));
+      ++placed;
+    }
+    all_had_one = all_had_one || placed == 3;
+  }
+  CHECK(all_had_one);
+}
+
 TEST_CASE("a slow machine takes a smaller share and the mean stays exact", "[sim][ring]") {
   LockstepRun run(4, 16, 400, OptimizerKind::nesterov);
   Simulator::Options options = run.with_a_slow_one();
