@@ -55,6 +55,11 @@ inline constexpr std::size_t block_bytes_usual = 127 * 512 * sizeof(float);
 /// fills a fifth segment.
 inline constexpr std::size_t block_bytes_max = 320 * 1024;
 
+/// Bytes of the next block where so many are left of a stream.
+constexpr std::size_t next_block_bytes(std::size_t left) {
+  return left <= block_bytes_max ? left : block_bytes_usual;
+}
+
 /// One piece of a transfer as it arrives. The bytes are only valid during the call, or with a loan
 /// for as long as somebody keeps it; meanwhile the sender cannot use that memory for anything else.
 struct Block {

@@ -367,7 +367,7 @@ void BulkLanes::Impl::fill_socket(Lane& lane) {
        ++count) {
     Transfer& transfer = lane.queue.front();
     const auto left = transfer.payload.bytes.subspan(transfer.offset);
-    const auto bytes = left.size() <= block_bytes_max ? left : left.first(block_bytes_usual);
+    const auto bytes = left.first(next_block_bytes(left.size()));
     connection.out_owners.push_back(transfer.payload);
     add({.length = static_cast<std::uint32_t>(bytes.size()),
          .owner = static_cast<std::uint64_t>(transfer.id.owner),

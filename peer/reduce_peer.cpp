@@ -283,7 +283,8 @@ std::pmr::memory_resource* ReducePeer::memory() const {
 
 /// Vectors of that size, and all it takes to sum them.
 Sum ReducePeer::sum_of(std::size_t bytes) const {
-  const double crowd = static_cast<double>(order_.size()) / static_cast<double>(processors_.count());
+  const double crowd =
+      static_cast<double>(order_.size()) / static_cast<double>(processors_.count());
   const std::size_t elements = bytes / sizeof(float);
   Sum sum{.shape = {.order = order_,
                     .epoch = epoch,

@@ -60,7 +60,7 @@ struct AllReduceOptions {
   std::vector<Range> parts;
   /// Elements of one block (of the last up to 1/segment_rest more); a block is sent on at once.
   std::size_t segment = block_bytes_usual / sizeof(float);
-  float scale = 1;                  ///< Of every sum, once, when it is complete.
+  float scale = 1;  ///< Of every sum, once, when it is complete.
   /// From this element on weights and the scale are 1, and values travel as they are.
   std::size_t unweighted_from = static_cast<std::size_t>(-1);
   /// Other than plain only for the ring, where pieces are passed on whole. Partial sums are written

@@ -1,5 +1,4 @@
 // What is sent between virtual peers, and how lanes come and go.
-#include <algorithm>
 
 #include "sim/virtual/world.hpp"
 
@@ -122,8 +121,7 @@ void Simulator::World::pump(PeerNumber from, PeerNumber to) {
       lane.streams.pop_front();
       continue;
     }
-    const std::size_t bytes =
-        std::min<std::size_t>(block_bytes_max, transfer.payload.bytes.size() - transfer.offset);
+    const std::size_t bytes = next_block_bytes(transfer.payload.bytes.size() - transfer.offset);
     counts.lane_bytes += bytes;
     const Passage passage = pass(from, to, bytes);
     if (passage.copies == 0 && !passage.damaged && options.node.mode != ModeKind::gossip) {

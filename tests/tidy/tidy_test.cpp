@@ -56,7 +56,7 @@ const std::set<std::string> peer_seams = {
     "peer/reduce_peer",   "peer/task",        "peer/worker",         "peer/plan",
     "peer/stage_profile", "peer/ruling_file", "peer/switch_command", "peer/replace_file",
     "peer/peer_socket",   "peer/status",      "peer/peer_json",      "peer/run_awake",
-    "peer/refusal"};
+    "peer/refusal",       "peer/processors"};
 
 std::string without_extension(const std::string& path) { return path.substr(0, path.rfind('.')); }
 
