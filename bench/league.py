@@ -17,7 +17,7 @@ seed 1, clean, for each way to deal the data; without, what the file has of an e
 
 Examples:
   bench/league.py --json league.json --tune --conditions clean --seeds 1
-  bench/league.py --json league.json --seeds 1,2,3 --svg docs/league.svg
+  bench/league.py --json league.json --seeds 1,2,3 --svg bench/results/league.svg
   bench/league.py --json league.json --only-print
 """
 import argparse

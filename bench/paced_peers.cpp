@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "peer/cli.hpp"
+#include "cli/cli.hpp"
 
 namespace {
 

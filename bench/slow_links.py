@@ -6,7 +6,7 @@ A bridge joins the namespaces; a token bucket (tc tbf) limits what goes into and
 variants make the same steps from the same model on the same shards. Time counts from the first step of all to the
 last by a peer's own clock, without start, data and evaluation; accuracy is that of the final model on the test
 set. The variants run in turn, every second round the other way round. Needs root, iproute2 and the data of
-configs/fashion-ring.toml.
+configs/fashion-allreduce.toml.
 
 Example: sudo bench/slow_links.py --rates 100mbit --repeats 3
 """
@@ -85,7 +85,7 @@ class Hosts:
 
 
 def config_text(peers, hidden, batch, steps, variant, seed):
-    base = (pathlib.Path(__file__).resolve().parent.parent / "configs/fashion-ring.toml").read_text()
+    base = (pathlib.Path(__file__).resolve().parent.parent / "configs/fashion-allreduce.toml").read_text()
     for key, value in (("peers", peers), ("seed", seed), ("hidden", hidden), ("batch", batch)):
         base, found = re.subn(rf"(?m)^{key}\s*=.*$", f"{key} = {value}", base)
         assert found == 1, key

@@ -13,8 +13,8 @@
 #include <string_view>
 #include <thread>
 
-#include "peer/cli.hpp"
-#include "peer/node.hpp"
+#include "cli/cli.hpp"
+#include "peer/node/node.hpp"
 
 namespace {
 

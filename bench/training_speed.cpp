@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "consensus/base/rng.hpp"
+#include "base/rng.hpp"
 #include "train/trainer.hpp"
 
 namespace {

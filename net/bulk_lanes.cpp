@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "net/draining_connections.hpp"
 #include "net/lane_connection.hpp"
-#include "net/lane_doors.hpp"
-#include "net/retired_connections.hpp"
+#include "net/lane_handshake.hpp"
 #include "net/wire.hpp"
 
 namespace gv {

@@ -8,10 +8,10 @@
 #include <span>
 #include <string>
 
-#include "consensus/base/time.hpp"
-#include "consensus/effects.hpp"
+#include "base/time.hpp"
+#include "consensus/message/effects.hpp"
 #include "net/control_links.hpp"
-#include "net/lent_memory.hpp"
+#include "net/shared_buffer.hpp"
 
 namespace gv {
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "consensus/effects.hpp"
+#include "consensus/message/effects.hpp"
 #include "net/identity.hpp"
 
 namespace asio {

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "consensus/base/problems.hpp"
-#include "consensus/ids.hpp"
+#include "base/ids.hpp"
+#include "base/problems.hpp"
 
 namespace gv {
 

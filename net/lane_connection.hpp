@@ -17,10 +17,10 @@
 #include <string>
 #include <vector>
 
-#include "consensus/effects.hpp"
+#include "consensus/message/effects.hpp"
 #include "net/lane_record.hpp"
-#include "net/lent_memory.hpp"
 #include "net/record_reader.hpp"
+#include "net/shared_buffer.hpp"
 #include "net/shared_ring.hpp"
 
 namespace gv {

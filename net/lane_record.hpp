@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "consensus/effects.hpp"
+#include "consensus/message/effects.hpp"
 
 namespace gv {
 

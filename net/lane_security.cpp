@@ -7,7 +7,7 @@
 #include <cstring>
 #include <memory>
 
-#include "consensus/base/check.hpp"
+#include "base/check.hpp"
 
 namespace gv {
 namespace {

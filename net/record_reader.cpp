@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "consensus/base/check.hpp"
-#include "consensus/effects.hpp"
+#include "base/check.hpp"
+#include "consensus/message/effects.hpp"
 #include "net/wire.hpp"
 
 namespace gv {

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "consensus/base/check.hpp"
+#include "base/check.hpp"
 #include "net/sealed_file.hpp"
 
 namespace gv {

@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "consensus/effects.hpp"
+#include "consensus/message/effects.hpp"
 #include "net/descriptor.hpp"
 
 namespace gv {

@@ -19,7 +19,6 @@ namespace gv {
 constexpr Reason last_value(Reason) { return Reason::resting; }
 constexpr MemberState last_value(MemberState) { return MemberState::left; }
 constexpr Phase last_value(Phase) { return Phase::done; }
-constexpr ReduceAlgorithm last_value(ReduceAlgorithm) { return ReduceAlgorithm::direct; }
 
 template <class E>
 concept WireEnum = std::is_enum_v<E> && requires(E e) {

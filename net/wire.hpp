@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "consensus/message.hpp"
+#include "consensus/message/message.hpp"
 #include "net/control_links.hpp"
 
 namespace gv {

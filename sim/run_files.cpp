@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "consensus/topology/topology.hpp"
-#include "peer/switched_rounds.hpp"
-#include "peer/toml.hpp"
+#include "peer/config/switched_rounds.hpp"
+#include "peer/config/toml.hpp"
 #include "sim/scenario_text.hpp"
 
 namespace gv {

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string>
 
-#include "peer/config.hpp"
+#include "peer/config/config.hpp"
 #include "sim/scenario.hpp"
 
 namespace gv {

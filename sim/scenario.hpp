@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "consensus/base/rng.hpp"
-#include "consensus/base/time.hpp"
-#include "sim/virtual/attacks.hpp"
+#include "base/rng.hpp"
+#include "base/time.hpp"
+#include "sim/attacks.hpp"
 
 namespace gv {
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <map>
 
-#include "consensus/base/check.hpp"
-#include "peer/setting_builders.hpp"
+#include "base/check.hpp"
+#include "peer/config/setting_builders.hpp"
 
 namespace gv {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "consensus/base/problems.hpp"
+#include "base/problems.hpp"
 #include "sim/scenario.hpp"
 
 namespace gv {

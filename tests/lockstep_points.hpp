@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "peer/node.hpp"
+#include "peer/node/node.hpp"
 
 namespace gv {
 

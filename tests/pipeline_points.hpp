@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "consensus/base/rng.hpp"
-#include "peer/node.hpp"
+#include "base/rng.hpp"
+#include "peer/node/node.hpp"
 
 namespace gv {
 

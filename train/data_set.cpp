@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "consensus/base/check.hpp"
-#include "consensus/base/wide.hpp"
+#include "base/check.hpp"
+#include "base/wide.hpp"
 
 namespace gv {
 namespace {

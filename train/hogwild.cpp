@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "consensus/base/check.hpp"
+#include "base/check.hpp"
 #include "train/data/sampler.hpp"
 #include "train/schedule.hpp"
 

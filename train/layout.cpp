@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "consensus/base/check.hpp"
-#include "consensus/base/rng.hpp"
+#include "base/check.hpp"
+#include "base/rng.hpp"
 
 namespace gv {
 

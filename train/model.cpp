@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "consensus/base/check.hpp"
+#include "base/check.hpp"
 #include "train/layers/initial_values.hpp"
 #include "train/layers/loss.hpp"
 #include "train/layers/network.hpp"

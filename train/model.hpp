@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "consensus/base/problems.hpp"
-#include "consensus/base/rng.hpp"
+#include "base/problems.hpp"
+#include "base/rng.hpp"
 #include "train/batch.hpp"
 #include "train/layout.hpp"
 #include "train/spec.hpp"

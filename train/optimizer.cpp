@@ -6,8 +6,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "consensus/base/check.hpp"
-#include "consensus/base/wide.hpp"
+#include "base/check.hpp"
+#include "base/wide.hpp"
 
 namespace gv {
 namespace {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <utility>
 
-#include "consensus/base/check.hpp"
-#include "consensus/base/wide.hpp"
+#include "base/check.hpp"
+#include "base/wide.hpp"
 #include "train/data/sampler.hpp"
 #include "train/layers/initial_values.hpp"
 #include "train/layers/network.hpp"

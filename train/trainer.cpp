@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "consensus/base/check.hpp"
-#include "consensus/base/wide.hpp"
+#include "base/check.hpp"
+#include "base/wide.hpp"
 #include "train/data/sampler.hpp"
 #include "train/hogwild.hpp"
 #include "train/optimizer.hpp"

@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-#include "consensus/base/check.hpp"
+#include "base/check.hpp"
 
 namespace gv {
 namespace {

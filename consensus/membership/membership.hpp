@@ -6,10 +6,10 @@
 #include <span>
 #include <vector>
 
-#include "consensus/base/rng.hpp"
-#include "consensus/base/time.hpp"
-#include "consensus/effects.hpp"
-#include "consensus/view.hpp"
+#include "base/rng.hpp"
+#include "base/time.hpp"
+#include "base/view.hpp"
+#include "consensus/message/effects.hpp"
 
 namespace gv {
 

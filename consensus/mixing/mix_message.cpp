@@ -6,7 +6,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "consensus/mixing/lossy_codec.hpp"
+#include "consensus/codec/lossy_codec.hpp"
 
 namespace gv {
 namespace {

@@ -8,8 +8,8 @@
 #include <optional>
 #include <string_view>
 
-#include "consensus/base/problems.hpp"
-#include "consensus/mixing/lossy_codec.hpp"
+#include "base/problems.hpp"
+#include "consensus/codec/lossy_codec.hpp"
 #include "consensus/mixing/robust.hpp"
 #include "consensus/topology/topology.hpp"
 

@@ -7,9 +7,9 @@
 #include <numeric>
 #include <type_traits>
 
-#include "consensus/base/check.hpp"
-#include "consensus/base/rng.hpp"
-#include "consensus/mixing/shadow_rates.hpp"
+#include "base/check.hpp"
+#include "base/rng.hpp"
+#include "consensus/mixing/companion_rates.hpp"
 
 namespace gv {
 namespace {

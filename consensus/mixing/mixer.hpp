@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "consensus/ids.hpp"
+#include "base/ids.hpp"
 #include "consensus/mixing/mix_message.hpp"
 #include "consensus/mixing/mix_rule.hpp"
 #include "consensus/mixing/neighbour_memory.hpp"

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "consensus/base/check.hpp"
-#include "consensus/base/fingerprint.hpp"
+#include "base/check.hpp"
+#include "base/fingerprint.hpp"
 
 namespace gv {
 namespace {

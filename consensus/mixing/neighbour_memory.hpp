@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "consensus/ids.hpp"
+#include "base/ids.hpp"
 #include "consensus/mixing/mix_message.hpp"
 
 namespace gv {

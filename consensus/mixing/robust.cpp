@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "consensus/base/check.hpp"
-#include "consensus/base/magnitude.hpp"
-#include "consensus/base/wide.hpp"
-#include "consensus/exchange/guard.hpp"
+#include "base/check.hpp"
+#include "base/comparison.hpp"
+#include "base/magnitude.hpp"
+#include "base/wide.hpp"
 
 namespace gv {
 namespace {

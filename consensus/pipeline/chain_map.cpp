@@ -7,8 +7,8 @@
 #include <tuple>
 #include <utility>
 
-#include "consensus/base/check.hpp"
-#include "consensus/ring/reduce_choice.hpp"
+#include "base/check.hpp"
+#include "base/shares.hpp"
 
 namespace gv {
 namespace {

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "consensus/ids.hpp"
+#include "base/ids.hpp"
 
 namespace gv {
 

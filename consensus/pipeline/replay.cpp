@@ -6,7 +6,7 @@
 #include <map>
 #include <tuple>
 
-#include "consensus/base/check.hpp"
+#include "base/check.hpp"
 
 namespace gv {
 namespace {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <set>
 
-#include "consensus/base/check.hpp"
-#include "consensus/ring/batch_share.hpp"
+#include "base/check.hpp"
+#include "base/shares.hpp"
 
 namespace gv {
 namespace {

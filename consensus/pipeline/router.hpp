@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "consensus/base/rng.hpp"
+#include "base/rng.hpp"
 #include "consensus/pipeline/schedule.hpp"
 
 namespace gv {

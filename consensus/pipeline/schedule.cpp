@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "consensus/base/check.hpp"
+#include "base/check.hpp"
 
 namespace gv {
 namespace {
@@ -308,8 +308,7 @@ PipelineSchedule make_schedule(PipelineKind kind, const Routes& routes, std::siz
   if (!can_go_ahead(kind)) ahead = 0;
   const bool forwards_first = kind == PipelineKind::gpipe;
   // Zero-bubble goes forward and back as 1F1B does.
-  const PipelineKind order =
-      kind == PipelineKind::zero_bubble ? PipelineKind::one_f_one_b : kind;
+  const PipelineKind order = kind == PipelineKind::zero_bubble ? PipelineKind::one_f_one_b : kind;
   std::vector<std::size_t> most(stages);
   for (std::size_t s = 0; s < stages; ++s) {
     most[s] = in_flight_max(order, stages, s, routes.size(), accumulate, ahead);

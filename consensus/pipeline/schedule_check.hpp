@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "consensus/base/problems.hpp"
+#include "base/problems.hpp"
 #include "consensus/pipeline/schedule.hpp"
 
 namespace gv {

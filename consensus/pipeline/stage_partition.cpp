@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "consensus/base/check.hpp"
+#include "base/check.hpp"
 
 namespace gv {
 namespace {
@@ -37,9 +37,9 @@ class Costs {
     double speed = 0;
     for (std::size_t p = first_peer; p < end_peer; ++p) speed += site_.speeds[p];
     stage.compute_s = speed > 0 ? seconds / speed : impossible;
-    const auto in_flight = static_cast<double>(
-        in_flight_max(options_.kind, options_.stages, number, options_.micro_batches,
-                      options_.accumulate, options_.ahead));
+    const auto in_flight = static_cast<double>(in_flight_max(options_.kind, options_.stages, number,
+                                                             options_.micro_batches,
+                                                             options_.accumulate, options_.ahead));
     const auto versions = static_cast<double>(versions_max(options_.kind, options_.stages, number));
     // The activations of one micro-batch are there in any case, while it is computed again.
     const double input = first_layer > 0 ? layers_[first_layer - 1].output_bytes : 0;

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "consensus/message.hpp"
+#include "consensus/message/message.hpp"
 
 namespace gv {
 

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <span>
 
-#include "consensus/base/check.hpp"
+#include "base/check.hpp"
 
 namespace gv {
 namespace {

@@ -7,8 +7,8 @@
 #include <span>
 #include <utility>
 
-#include "consensus/base/check.hpp"
-#include "consensus/base/rng.hpp"
+#include "base/check.hpp"
+#include "base/rng.hpp"
 
 namespace gv {
 namespace {

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "consensus/base/check.hpp"
+#include "base/check.hpp"
 #include "consensus/topology/base_k.hpp"
 #include "consensus/topology/graphs.hpp"
 

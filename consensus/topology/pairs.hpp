@@ -6,10 +6,10 @@
 #include <optional>
 #include <vector>
 
-#include "consensus/pairing.hpp"
+#include "base/view.hpp"
 #include "consensus/topology/graphs.hpp"
+#include "consensus/topology/pairing.hpp"
 #include "consensus/topology/topology.hpp"
-#include "consensus/view.hpp"
 
 namespace gv {
 

@@ -9,7 +9,7 @@
 #include <map>
 #include <utility>
 
-#include "consensus/base/check.hpp"
+#include "base/check.hpp"
 #include "consensus/topology/graphs.hpp"
 #include "consensus/topology/pairs.hpp"
 

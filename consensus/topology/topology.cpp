@@ -6,10 +6,10 @@
 #include <numeric>
 #include <string>
 
-#include "consensus/base/check.hpp"
-#include "consensus/pairing.hpp"
+#include "base/check.hpp"
 #include "consensus/topology/base_k.hpp"
 #include "consensus/topology/graphs.hpp"
+#include "consensus/topology/pairing.hpp"
 
 namespace gv {
 namespace {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "consensus/base/problems.hpp"
+#include "base/problems.hpp"
 
 namespace gv {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "consensus/base/rng.hpp"
+#include "base/rng.hpp"
 
 namespace gv {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include "consensus/base/check.hpp"
+#include "base/check.hpp"
 #include "consensus/topology/graphs.hpp"
 #include "consensus/topology/pairs.hpp"
 

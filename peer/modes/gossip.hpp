@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "consensus/effects.hpp"
-#include "consensus/exchange/model_fetch.hpp"
-#include "consensus/exchange/pair_exchange.hpp"
+#include "consensus/gossip/pair_exchange.hpp"
 #include "consensus/membership/membership.hpp"
-#include "consensus/pairing.hpp"
+#include "consensus/message/effects.hpp"
+#include "consensus/topology/pairing.hpp"
 #include "consensus/topology/topology.hpp"
+#include "consensus/transfer/model_download.hpp"
 #include "peer/modes/exchange_trigger.hpp"
 #include "peer/modes/mode.hpp"
 #include "peer/modes/population.hpp"

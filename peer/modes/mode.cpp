@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "consensus/base/check.hpp"
+#include "base/check.hpp"
 
 namespace gv {
 

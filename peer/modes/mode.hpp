@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "consensus/base/problems.hpp"
-#include "consensus/effects.hpp"
+#include "base/problems.hpp"
 #include "consensus/membership/membership.hpp"
-#include "peer/replica.hpp"
+#include "consensus/message/effects.hpp"
+#include "peer/node/replica.hpp"
 
 namespace gv {
 

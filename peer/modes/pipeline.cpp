@@ -5,24 +5,15 @@
 #include <iterator>
 #include <utility>
 
-#include "consensus/base/check.hpp"
-#include "consensus/base/rng.hpp"
+#include "base/check.hpp"
+#include "base/rng.hpp"
 
 namespace gv {
-namespace {
-
-RingAgreement::Options agreement_options(const PipelineOptions& options) {
-  RingAgreement::Options agreement = options.agreement;
-  agreement.stage_seconds = options.stage_seconds;
-  agreement.plan = {.mirrored = options.kind == PipelineKind::chimera};
-  return agreement;
-}
-
-}  // namespace
 
 PipelineMode::PipelineMode(PeerId self, std::uint64_t session, const CourseOptions& course,
                            const PipelineOptions& options)
-    : EpochMode(self, session, course, agreement_options(options)),
+    : EpochMode(self, session, course, options.agreement),
+      planner_(options.stage_seconds, {.mirrored = options.kind == PipelineKind::chimera}),
       options_(options),
       run_(self, course.run_seed, options),
       early_(pipeline_held_max),

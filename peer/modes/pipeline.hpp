@@ -7,10 +7,11 @@
 #include <set>
 #include <vector>
 
-#include "peer/modes/epoch_mode.hpp"
-#include "peer/modes/held_blocks.hpp"
+#include "peer/modes/early_blocks.hpp"
+#include "peer/modes/generation_mode.hpp"
 #include "peer/modes/pipeline_options.hpp"
 #include "peer/modes/pipeline_run.hpp"
+#include "peer/modes/stage_planner.hpp"
 #include "peer/modes/stage_states.hpp"
 
 namespace gv {
@@ -63,6 +64,7 @@ class PipelineMode final : public EpochMode {
   void begin_at(std::uint64_t step) override;
   void take(Time now, JobDone done, Membership& members, Effects& out) override;
   bool is_idle() const override { return due_.ends.empty() && due_.becomes.empty(); }
+  const GenerationPlanner& planner() const override { return planner_; }
   const std::vector<PeerId>& order() const override { return run_.order(); }
   void begin_epoch(Time now, const Epoch& epoch, Effects& out) override;
   void abandon() override;
@@ -103,6 +105,7 @@ class PipelineMode final : public EpochMode {
   void measure(const PipelineOperation& what, double busy_s);
   void tell_claims();
 
+  StagePlanner planner_;
   PipelineOptions options_;
   PipelineRun run_;
   HeldBlocks early_;            ///< Of an epoch that is agreed on, as we are still to hear,

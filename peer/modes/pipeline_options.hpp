@@ -9,12 +9,12 @@
 #include <string_view>
 #include <vector>
 
-#include "consensus/effects.hpp"
+#include "consensus/generation/agreement.hpp"
+#include "consensus/message/effects.hpp"
 #include "consensus/mixing/mix_rule.hpp"
 #include "consensus/pipeline/router.hpp"
 #include "consensus/pipeline/schedule.hpp"
-#include "consensus/ring/agreement.hpp"
-#include "peer/stage_job.hpp"
+#include "peer/node/stage_job.hpp"
 
 namespace gv {
 

@@ -6,10 +6,10 @@
 #include <span>
 #include <utility>
 
-#include "consensus/base/check.hpp"
-#include "consensus/base/rng.hpp"
+#include "base/check.hpp"
+#include "base/rng.hpp"
 #include "consensus/mixing/mix_message.hpp"
-#include "peer/stage_mixers.hpp"
+#include "peer/node/stage_mixers.hpp"
 
 namespace gv {
 namespace {

@@ -9,15 +9,15 @@
 #include <span>
 #include <vector>
 
-#include "consensus/effects.hpp"
+#include "consensus/allreduce/all_reduce.hpp"
+#include "consensus/generation/agreement.hpp"
+#include "consensus/message/effects.hpp"
 #include "consensus/mixing/round_plan.hpp"
-#include "consensus/ring/agreement.hpp"
-#include "consensus/ring/all_reduce.hpp"
-#include "peer/modes/held_blocks.hpp"
-#include "peer/modes/parcel_box.hpp"
+#include "peer/modes/early_blocks.hpp"
 #include "peer/modes/pipeline_options.hpp"
+#include "peer/modes/round_inbox.hpp"
 #include "peer/modes/vector_pool.hpp"
-#include "peer/stage_job.hpp"
+#include "peer/node/stage_job.hpp"
 
 namespace gv {
 

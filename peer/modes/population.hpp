@@ -6,11 +6,11 @@
 #include <optional>
 #include <span>
 
-#include "consensus/base/rng.hpp"
-#include "consensus/effects.hpp"
+#include "base/rng.hpp"
 #include "consensus/membership/membership.hpp"
-#include "peer/hyperparameters.hpp"
-#include "peer/replica.hpp"
+#include "consensus/message/effects.hpp"
+#include "peer/node/hyperparameters.hpp"
+#include "peer/node/replica.hpp"
 
 namespace gv {
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "consensus/base/rng.hpp"
+#include "base/rng.hpp"
 
 namespace gv {
 namespace {

@@ -9,10 +9,10 @@
 #include <optional>
 #include <vector>
 
-#include "consensus/effects.hpp"
-#include "consensus/ring/agreement.hpp"
+#include "consensus/generation/agreement.hpp"
+#include "consensus/message/effects.hpp"
 #include "peer/modes/pipeline_options.hpp"
-#include "peer/stage_job.hpp"
+#include "peer/node/stage_job.hpp"
 
 namespace gv {
 

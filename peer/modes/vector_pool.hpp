@@ -6,7 +6,7 @@
 #include <memory_resource>
 #include <vector>
 
-#include "consensus/base/floats.hpp"
+#include "base/floats.hpp"
 
 namespace gv {
 

@@ -9,7 +9,7 @@
 #include <map>
 #include <memory>
 
-#include "consensus/base/rng.hpp"
+#include "base/rng.hpp"
 #include "sim/link_faults.hpp"
 
 namespace gv {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "peer/switched_rounds.hpp"
+#include "peer/config/switched_rounds.hpp"
 
 namespace gv {
 namespace {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "consensus/base/problems.hpp"
-#include "peer/config.hpp"
+#include "base/problems.hpp"
+#include "peer/config/config.hpp"
 #include "sim/link_faults.hpp"
 #include "sim/local/launched_peer.hpp"
 #include "sim/scenario.hpp"

@@ -16,10 +16,10 @@
 #include <stdexcept>
 #include <vector>
 
-#include "peer/host.hpp"
-#include "peer/peer_json.hpp"
-#include "peer/peer_socket.hpp"
-#include "peer/task.hpp"
+#include "peer/config/task.hpp"
+#include "peer/host/host.hpp"
+#include "peer/host/peer_json.hpp"
+#include "peer/host/peer_socket.hpp"
 #include "sim/local/keys.hpp"
 #include "sim/local/launched_peer.hpp"
 #include "sim/local/process_group.hpp"

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "consensus/base/rng.hpp"
-#include "consensus/base/time.hpp"
+#include "base/rng.hpp"
+#include "base/time.hpp"
 #include "sim/scenario.hpp"
 
 namespace gv {

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <utility>
 
-#include "peer/peer_socket.hpp"
-#include "peer/switch_command.hpp"
+#include "peer/host/peer_socket.hpp"
+#include "peer/host/switch_command.hpp"
 
 namespace gv {
 namespace {

@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "peer/peer_json.hpp"
-#include "peer/task.hpp"
+#include "peer/config/task.hpp"
+#include "peer/host/peer_json.hpp"
 #include "sim/local/population_text.hpp"
 #include "sim/local/whole_model.hpp"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "peer/config.hpp"
+#include "peer/config/config.hpp"
 #include "sim/local/fault_report.hpp"
 #include "sim/local/process.hpp"
 

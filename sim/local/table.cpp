@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "peer/node.hpp"
+#include "peer/node/node.hpp"
 #include "sim/local/population_text.hpp"
 
 namespace gv {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "peer/config.hpp"
-#include "peer/task.hpp"
+#include "peer/config/config.hpp"
+#include "peer/config/task.hpp"
 #include "train/checkpoint/checkpoint.hpp"
 
 namespace gv {
@@ -45,14 +45,5 @@ WholeModel whole_model(std::span<const LastModel* const> peers, const std::vecto
 std::string write_model(const std::filesystem::path& file, const Layout& layout,
                         std::span<const float> parameters,
                         const std::map<std::string, std::string>& metadata);
-
-struct MergeOptions {
-  std::vector<std::string> folders;  ///< Of peers.
-  std::string config;                ///< Empty: the settings stored in a checkpoint.
-  std::string out = "model.safetensors";
-};
-
-/// Writes one model of those folders and says what is in it. Returns the exit code.
-int merge_command(const MergeOptions& options);
 
 }  // namespace gv

@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "consensus/base/rng.hpp"
-#include "consensus/base/time.hpp"
+#include "base/rng.hpp"
+#include "base/time.hpp"
 #include "sim/virtual/workload.hpp"
 
 namespace gv {

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "consensus/mixing/mix_rule.hpp"
-#include "peer/algorithms.hpp"
-#include "peer/config_settings.hpp"
-#include "peer/switched_rounds.hpp"
+#include "peer/config/algorithms.hpp"
+#include "peer/config/config_settings.hpp"
+#include "peer/config/switched_rounds.hpp"
 #include "sim/scenario_text.hpp"
 #include "train/layout.hpp"
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "peer/node.hpp"
+#include "peer/node/node.hpp"
 #include "sim/scenario.hpp"
 #include "sim/virtual/simulator.hpp"
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "consensus/base/time.hpp"
+#include "base/time.hpp"
 
 namespace gv {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "consensus/base/check.hpp"
+#include "base/check.hpp"
 #include "consensus/mixing/mixer.hpp"
 
 namespace gv {

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "consensus/effects.hpp"
+#include "consensus/message/effects.hpp"
 #include "consensus/mixing/round_plan.hpp"
-#include "peer/node.hpp"
+#include "peer/node/node.hpp"
+#include "sim/attacks.hpp"
 #include "sim/scenario.hpp"
-#include "sim/virtual/attacks.hpp"
 
 namespace gv {
 

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "consensus/base/rng.hpp"
-#include "consensus/base/time.hpp"
+#include "base/rng.hpp"
+#include "base/time.hpp"
 #include "sim/link_faults.hpp"
 
 namespace gv {

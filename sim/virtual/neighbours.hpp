@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "consensus/base/rng.hpp"
-#include "consensus/ids.hpp"
+#include "base/ids.hpp"
+#include "base/rng.hpp"
 
 namespace gv {
 

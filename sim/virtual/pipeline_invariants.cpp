@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "consensus/base/fingerprint.hpp"
+#include "base/fingerprint.hpp"
 #include "peer/modes/stage_states.hpp"
 
 namespace gv {

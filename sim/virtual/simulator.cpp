@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "consensus/base/check.hpp"
+#include "base/check.hpp"
 #include "sim/virtual/world.hpp"
 
 namespace gv {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "peer/node.hpp"
+#include "peer/node/node.hpp"
 #include "sim/scenario.hpp"
 #include "sim/virtual/disk.hpp"
 #include "sim/virtual/workload.hpp"

@@ -8,11 +8,11 @@
 #include <string>
 #include <utility>
 
-#include "consensus/base/check.hpp"
-#include "consensus/base/fingerprint.hpp"
-#include "consensus/base/rng.hpp"
-#include "peer/hyperparameters.hpp"
-#include "peer/stage_mixers.hpp"
+#include "base/check.hpp"
+#include "base/fingerprint.hpp"
+#include "base/rng.hpp"
+#include "peer/node/hyperparameters.hpp"
+#include "peer/node/stage_mixers.hpp"
 
 namespace gv {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "peer/modes/pipeline_options.hpp"
-#include "peer/replica.hpp"
-#include "peer/stage_replica.hpp"
+#include "peer/node/replica.hpp"
+#include "peer/node/stage_replica.hpp"
 
 namespace gv {
 

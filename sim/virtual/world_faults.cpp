@@ -1,7 +1,7 @@
 // What goes wrong in a virtual world, and how it heals.
 #include <algorithm>
 
-#include "peer/switched_rounds.hpp"
+#include "peer/config/switched_rounds.hpp"
 #include "sim/virtual/world.hpp"
 
 namespace gv {

@@ -1,5 +1,5 @@
 // All-reduces over a network that delays at will: the same bits for everybody, the exact sum.
-#include "consensus/ring/all_reduce.hpp"
+#include "consensus/allreduce/all_reduce.hpp"
 
 #include <catch2/catch.hpp>
 #include <cstddef>
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "consensus/base/rng.hpp"
+#include "base/rng.hpp"
 
 namespace gv {
 namespace {

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "consensus/base/fingerprint.hpp"
-#include "consensus/base/rng.hpp"
+#include "base/fingerprint.hpp"
+#include "base/rng.hpp"
 
 namespace gv {
 

@@ -1,5 +1,5 @@
 // Deep gradient compression: momentum's path with everything sent, nothing lost with less.
-#include "consensus/ring/dgc.hpp"
+#include "consensus/compression/dgc.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "consensus/base/rng.hpp"
+#include "base/rng.hpp"
 
 namespace gv {
 namespace {

@@ -7,9 +7,9 @@
 #include <optional>
 #include <vector>
 
-#include "consensus/base/rng.hpp"
-#include "consensus/exchange/model_fetch.hpp"
-#include "consensus/exchange/pair_exchange.hpp"
+#include "base/rng.hpp"
+#include "consensus/gossip/pair_exchange.hpp"
+#include "consensus/transfer/model_download.hpp"
 
 namespace gv {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "consensus/base/time.hpp"
-#include "consensus/effects.hpp"
+#include "base/time.hpp"
+#include "consensus/message/effects.hpp"
 
 namespace gv {
 

@@ -1,5 +1,5 @@
 // Who probes whom when, what is measured, and what becomes of probes that nobody answers.
-#include "consensus/ring/link_survey.hpp"
+#include "consensus/generation/link_survey.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -9,7 +9,7 @@
 #include <set>
 #include <vector>
 
-#include "consensus/ring/all_reduce.hpp"
+#include "consensus/allreduce/all_reduce.hpp"
 
 namespace gv {
 namespace {

@@ -1,5 +1,5 @@
 // Every lossy codec keeps what its traits say of it: laws generated from the traits.
-#include "consensus/mixing/lossy_codec.hpp"
+#include "consensus/codec/lossy_codec.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -9,9 +9,9 @@
 #include <numbers>
 #include <vector>
 
-#include "consensus/base/rng.hpp"
-#include "consensus/ring/stream.hpp"
-#include "consensus/ring/value_codec.hpp"
+#include "base/rng.hpp"
+#include "consensus/codec/sparse_vector.hpp"
+#include "consensus/codec/value_codec.hpp"
 
 namespace gv {
 namespace {

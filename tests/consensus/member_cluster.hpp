@@ -16,7 +16,7 @@
 #include <variant>
 #include <vector>
 
-#include "consensus/base/rng.hpp"
+#include "base/rng.hpp"
 #include "consensus/membership/membership.hpp"
 
 namespace gv::members {

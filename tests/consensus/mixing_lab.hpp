@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "consensus/base/rng.hpp"
+#include "base/rng.hpp"
 #include "consensus/mixing/mixer.hpp"
 
 namespace gv {

@@ -1,5 +1,5 @@
 // Who does not have the model that most have.
-#include "consensus/ring/model_audit.hpp"
+#include "consensus/generation/model_audit.hpp"
 
 #include <catch2/catch.hpp>
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Which steps make an operation, and what an outer step does, against closed forms.
-#include "consensus/ring/outer_step.hpp"
+#include "consensus/compression/outer_step.hpp"
 
 #include <catch2/catch.hpp>
 #include <vector>

@@ -8,10 +8,10 @@
 #include <map>
 #include <vector>
 
-#include "consensus/base/magnitude.hpp"
-#include "consensus/exchange/codec.hpp"
-#include "consensus/exchange/guard.hpp"
-#include "consensus/pairing.hpp"
+#include "base/comparison.hpp"
+#include "base/magnitude.hpp"
+#include "consensus/codec/codec.hpp"
+#include "consensus/topology/pairing.hpp"
 
 namespace gv {
 namespace {

@@ -1,10 +1,10 @@
 // Who is slow, and for how long it rests.
-#include "consensus/exchange/partner_times.hpp"
+#include "consensus/gossip/partner_times.hpp"
 
 #include <catch2/catch.hpp>
 #include <cstdint>
 
-#include "consensus/base/rng.hpp"
+#include "base/rng.hpp"
 
 namespace gv {
 namespace {

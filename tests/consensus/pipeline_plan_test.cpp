@@ -10,7 +10,7 @@
 #include <set>
 #include <vector>
 
-#include "consensus/base/rng.hpp"
+#include "base/rng.hpp"
 #include "consensus/pipeline/chain_map.hpp"
 #include "consensus/pipeline/router.hpp"
 #include "consensus/pipeline/stage_partition.hpp"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "consensus/base/rng.hpp"
+#include "base/rng.hpp"
 #include "consensus/pipeline/replay.hpp"
 #include "consensus/pipeline/schedule.hpp"
 #include "consensus/pipeline/schedule_check.hpp"

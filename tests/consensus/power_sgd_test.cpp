@@ -1,5 +1,5 @@
 // Products of thin matrices: exact with enough rank, nothing lost with less, the same at all peers.
-#include "consensus/ring/power_sgd.hpp"
+#include "consensus/compression/power_sgd.hpp"
 
 #include <Eigen/SVD>
 #include <algorithm>
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <vector>
 
-#include "consensus/base/rng.hpp"
+#include "base/rng.hpp"
 
 namespace gv {
 namespace {

@@ -1,5 +1,5 @@
 // What measured links change about a sum, what they leave alone, and what lies about them can do.
-#include "consensus/ring/reduce_choice.hpp"
+#include "consensus/allreduce/reduce_choice.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -8,7 +8,7 @@
 #include <limits>
 #include <vector>
 
-#include "consensus/base/rng.hpp"
+#include "base/rng.hpp"
 
 namespace gv {
 namespace {

@@ -1,5 +1,5 @@
 // Plans of an all-reduce give the exact sum on every rank, whatever order messages arrive in.
-#include "consensus/ring/reduce_plan.hpp"
+#include "consensus/allreduce/reduce_plan.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "consensus/base/rng.hpp"
+#include "base/rng.hpp"
 
 namespace gv {
 namespace {

@@ -1,9 +1,9 @@
 // Memory used again: never while somebody needs it, always once nobody does.
-#include "consensus/base/reuse.hpp"
+#include "base/reuse.hpp"
 
 #include <catch2/catch.hpp>
 
-#include "consensus/exchange/pair_exchange.hpp"
+#include "consensus/gossip/pair_exchange.hpp"
 
 namespace gv {
 

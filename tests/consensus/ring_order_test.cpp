@@ -1,5 +1,5 @@
 // The order of a ring avoids slow links: exactly for a few peers and nearly for many.
-#include "consensus/ring/ring_order.hpp"
+#include "consensus/allreduce/ring_order.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "consensus/base/rng.hpp"
+#include "base/rng.hpp"
 
 namespace gv {
 namespace {

@@ -1,5 +1,5 @@
 // What dense layers' gradients are the product of, packed and put together again.
-#include "consensus/ring/sufficient_factors.hpp"
+#include "consensus/compression/sufficient_factors.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-#include "consensus/base/rng.hpp"
+#include "base/rng.hpp"
 
 namespace gv {
 namespace {

@@ -1,5 +1,5 @@
 // Codecs of values keep their laws: right on average, with the variance of their formula.
-#include "consensus/ring/value_codec.hpp"
+#include "consensus/codec/value_codec.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -8,7 +8,7 @@
 #include <limits>
 #include <vector>
 
-#include "consensus/base/rng.hpp"
+#include "base/rng.hpp"
 
 namespace gv {
 namespace {

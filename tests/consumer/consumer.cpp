@@ -2,9 +2,9 @@
 #include <cstdio>
 #include <memory>
 
-#include "consensus/pairing.hpp"
+#include "consensus/topology/pairing.hpp"
 #include "net/identity.hpp"
-#include "peer/config.hpp"
+#include "peer/config/config.hpp"
 #include "train/data_set.hpp"
 #include "train/trainer.hpp"
 

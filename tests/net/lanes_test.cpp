@@ -19,7 +19,7 @@
 #include <numeric>
 
 #include "net/bulk_lanes.hpp"
-#include "net/lent_memory.hpp"
+#include "net/shared_buffer.hpp"
 #include "net/shared_ring.hpp"
 
 namespace gv {

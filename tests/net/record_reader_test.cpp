@@ -11,8 +11,8 @@
 #include <span>
 #include <vector>
 
-#include "consensus/base/rng.hpp"
-#include "consensus/effects.hpp"
+#include "base/rng.hpp"
+#include "consensus/message/effects.hpp"
 
 namespace gv {
 namespace {

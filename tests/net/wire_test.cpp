@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 #include <limits>
 
-#include "consensus/base/rng.hpp"
+#include "base/rng.hpp"
 #include "net/bounded_archive.hpp"
 
 namespace gv {

@@ -1,6 +1,6 @@
 // A config is read strictly, every mistake is named with its place and remedy, and nothing is
 // guessed.
-#include "peer/config.hpp"
+#include "peer/config/config.hpp"
 
 #include <unistd.h>
 
@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "consensus/base/rng.hpp"
-#include "peer/config_settings.hpp"
+#include "base/rng.hpp"
+#include "peer/config/config_settings.hpp"
 
 namespace gv {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "peer/config.hpp"
-#include "peer/replica.hpp"
+#include "peer/config/config.hpp"
+#include "peer/node/replica.hpp"
 #include "train/data/generated.hpp"
 
 namespace gv {

@@ -1,5 +1,5 @@
 // Peers that outnumber the processors stand still on them, neighbours together.
-#include "peer/processors.hpp"
+#include "peer/host/processors.hpp"
 
 #include <sched.h>
 

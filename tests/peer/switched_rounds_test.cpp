@@ -1,5 +1,5 @@
 // What settings that come while a swarm runs make of its rounds, and which it refuses.
-#include "peer/switched_rounds.hpp"
+#include "peer/config/switched_rounds.hpp"
 
 #include <catch2/catch.hpp>
 #include <string>

@@ -7,7 +7,7 @@
 #include <iterator>
 #include <memory>
 
-#include "peer/peer_socket.hpp"
+#include "peer/host/peer_socket.hpp"
 #include "sim/local/process_group.hpp"
 #include "tests/process/swarm.hpp"
 

@@ -7,7 +7,7 @@
 #include <regex>
 #include <string>
 
-#include "peer/status.hpp"
+#include "peer/host/status.hpp"
 #include "tests/process/swarm.hpp"
 
 namespace gv {

@@ -7,8 +7,8 @@
 #include <iterator>
 #include <sstream>
 
-#include "peer/config.hpp"
-#include "peer/task.hpp"
+#include "peer/config/config.hpp"
+#include "peer/config/task.hpp"
 #include "tests/process/swarm.hpp"
 #include "train/checkpoint/checkpoint.hpp"
 

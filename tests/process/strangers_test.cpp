@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "consensus/base/rng.hpp"
+#include "base/rng.hpp"
 #include "tests/process/swarm.hpp"
 
 namespace gv {

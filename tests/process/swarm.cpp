@@ -16,7 +16,7 @@
 #include <string>
 #include <system_error>
 
-#include "peer/peer_socket.hpp"
+#include "peer/host/peer_socket.hpp"
 
 namespace gv {
 namespace {

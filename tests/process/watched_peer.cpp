@@ -16,9 +16,9 @@
 #include <string_view>
 #include <utility>
 
-#include "consensus/base/fingerprint.hpp"
-#include "peer/cli.hpp"
-#include "peer/node.hpp"
+#include "base/fingerprint.hpp"
+#include "cli/cli.hpp"
+#include "peer/node/node.hpp"
 #include "tests/lockstep_points.hpp"
 #include "tests/pipeline_points.hpp"
 

@@ -1,13 +1,13 @@
 // Attacks are their formulas, and guards bear them where plain mixing does not.
-#include "sim/virtual/attacks.hpp"
+#include "sim/attacks.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <vector>
 
-#include "consensus/base/magnitude.hpp"
-#include "consensus/base/rng.hpp"
+#include "base/magnitude.hpp"
+#include "base/rng.hpp"
 
 namespace gv {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "consensus/ring/model_audit.hpp"
+#include "consensus/generation/model_audit.hpp"
 #include "sim/virtual/draw.hpp"
 #include "sim/virtual/simulator.hpp"
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "peer/modes/ring_operation.hpp"
+#include "peer/modes/collective.hpp"
 #include "tests/sim/lockstep_run.hpp"
 
 namespace gv {

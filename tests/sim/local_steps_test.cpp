@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/virtual/ring_invariants.hpp"
+#include "sim/virtual/allreduce_invariants.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "tests/sim/lockstep_run.hpp"
 #include "tests/sim/worlds.hpp"

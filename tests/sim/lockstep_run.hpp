@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "consensus/ring/all_reduce.hpp"
+#include "consensus/allreduce/all_reduce.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "tests/sim/worlds.hpp"
 #include "train/data/generated.hpp"

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "peer/modes/ring_operation.hpp"
+#include "peer/modes/collective.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "tests/sim/lockstep_run.hpp"
 #include "tests/sim/worlds.hpp"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "consensus/base/rng.hpp"
+#include "base/rng.hpp"
 #include "sim/virtual/disk.hpp"
 #include "sim/virtual/event_queue.hpp"
 #include "sim/virtual/link.hpp"

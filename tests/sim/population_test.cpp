@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "peer/hyperparameters.hpp"
+#include "peer/node/hyperparameters.hpp"
 #include "sim/virtual/population_tally.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "tests/sim/worlds.hpp"

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "peer/algorithms.hpp"
-#include "peer/switched_rounds.hpp"
+#include "peer/config/algorithms.hpp"
+#include "peer/config/switched_rounds.hpp"
 #include "sim/virtual/invariants.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "tests/sim/worlds.hpp"

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "consensus/pairing.hpp"
+#include "consensus/topology/pairing.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "tests/sim/ledger.hpp"
 #include "tests/sim/worlds.hpp"

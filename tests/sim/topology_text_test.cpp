@@ -1,12 +1,12 @@
 // What people are shown of topologies says what the matrices are.
-#include "sim/topology_text.hpp"
+#include "cli/topology_text.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
 
+#include "cli/topology_picture.hpp"
 #include "sim/run_files.hpp"
-#include "sim/topology_picture.hpp"
 
 namespace gv {
 namespace {

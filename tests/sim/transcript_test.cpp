@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "peer/config.hpp"
-#include "peer/settings.hpp"
+#include "peer/config/config.hpp"
+#include "peer/config/node_options.hpp"
 #include "sim/scenario_text.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "sim/virtual/trace.hpp"

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "consensus/base/rng.hpp"
+#include "base/rng.hpp"
 #include "train/data/generated.hpp"
 #include "train/data/partition.hpp"
 #include "train/data/readers.hpp"

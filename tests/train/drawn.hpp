@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "consensus/base/rng.hpp"
+#include "base/rng.hpp"
 
 namespace gv {
 

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "consensus/base/rng.hpp"
+#include "base/rng.hpp"
 
 namespace gv {
 namespace {

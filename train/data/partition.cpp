@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "consensus/base/check.hpp"
+#include "base/check.hpp"
 
 namespace gv {
 namespace {

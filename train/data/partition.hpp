@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "consensus/base/rng.hpp"
+#include "base/rng.hpp"
 #include "train/data_set.hpp"
 #include "train/spec.hpp"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "consensus/base/problems.hpp"
+#include "base/problems.hpp"
 #include "train/data_set.hpp"
 
 namespace gv {

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <utility>
 
-#include "consensus/base/check.hpp"
-#include "consensus/base/rng.hpp"
+#include "base/check.hpp"
+#include "base/rng.hpp"
 
 namespace gv {
 

@@ -1,7 +1,7 @@
 // Ids in, rows of two learned tables out: y[t] = tokens[id[t]] + positions[t].
 #include <algorithm>
 
-#include "consensus/base/check.hpp"
+#include "base/check.hpp"
 #include "train/layers/layer.hpp"
 
 namespace gv {

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <numbers>
 
-#include "consensus/base/wide.hpp"
+#include "base/wide.hpp"
 
 // Bodies become part of the functions at the end of the file, which exist for each vector width.
 #define GV_BODY [[gnu::always_inline]] inline

@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "consensus/base/rng.hpp"
+#include "base/rng.hpp"
 #include "train/layers/plan.hpp"
 
 namespace gv {

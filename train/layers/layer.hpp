@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <memory>
 
-#include "consensus/base/check.hpp"
-#include "consensus/base/rng.hpp"
+#include "base/check.hpp"
+#include "base/rng.hpp"
 #include "train/layers/plan.hpp"
 
 namespace gv {

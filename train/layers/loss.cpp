@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "consensus/base/check.hpp"
+#include "base/check.hpp"
 #include "train/layers/functions.hpp"
 
 namespace gv {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <span>
 
-#include "consensus/base/rng.hpp"
+#include "base/rng.hpp"
 #include "train/layers/plan.hpp"
 
 namespace gv {

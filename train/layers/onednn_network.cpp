@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "consensus/base/check.hpp"
-#include "consensus/base/wide.hpp"
+#include "base/check.hpp"
+#include "base/wide.hpp"
 #include "train/layers/layer.hpp"
 #include "train/layers/network.hpp"
 #include "train/layers/signals_held.hpp"

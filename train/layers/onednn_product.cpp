@@ -2,7 +2,7 @@
 #include <dnnl.h>
 #include <omp.h>
 
-#include "consensus/base/check.hpp"
+#include "base/check.hpp"
 #include "train/layers/product.hpp"
 
 namespace gv {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "consensus/base/check.hpp"
+#include "base/check.hpp"
 
 namespace gv {
 namespace {

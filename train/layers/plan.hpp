@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "consensus/base/problems.hpp"
+#include "base/problems.hpp"
 #include "train/layout.hpp"
 #include "train/spec.hpp"
 

@@ -1,0 +1,18 @@
+// Identifiers as people read them.
+#include "base/ids.hpp"
+
+#include <cstdio>
+
+namespace gv {
+
+std::string to_string(PeerId id) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(id));
+  return text;
+}
+
+std::string to_string(const TransferId& id) {
+  return to_string(id.owner) + "/" + std::to_string(id.number);
+}
+
+}  // namespace gv

@@ -1,0 +1,24 @@
+// Compares the bits of floats, which is quicker than comparing floats.
+#include "base/magnitude.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "base/wide.hpp"
+
+namespace gv {
+
+// Without their signs the bits of floats are ordered as these are, infinity and NaN last.
+GV_WIDE float largest_magnitude(std::span<const float> values) {
+  std::uint32_t largest = 0;
+  for (const float value : values) {
+    largest = std::max(largest, std::bit_cast<std::uint32_t>(value) & 0x7fffffffU);
+  }
+  return std::bit_cast<float>(largest);
+}
+
+bool is_finite(std::span<const float> values) { return std::isfinite(largest_magnitude(values)); }
+
+}  // namespace gv

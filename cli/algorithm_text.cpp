@@ -1,0 +1,73 @@
+// Algorithms as text.
+#include "cli/algorithm_text.hpp"
+
+#include <fmt/format.h>
+
+#include "consensus/mixing/mixer.hpp"
+#include "peer/config/algorithms.hpp"
+#include "peer/config/config.hpp"
+
+namespace gv {
+namespace {
+
+Config config_of(const NamedAlgorithm& algorithm) {
+  return parse_config_text(fmt::format("run.algorithm = \"{}\"", algorithm.name), "algorithm")
+      .config;
+}
+
+/// What a round costs a peer, in the mean over peers and a few rounds.
+std::string costs(const RoundsOptions& rounds, std::size_t peers, double parameters) {
+  const RoundPlan plan(rounds.rule, peers, 1);
+  constexpr std::uint64_t sampled = 8;
+  double messages = 0;
+  double bytes = 0;
+  for (std::uint64_t round = 1; round <= sampled; ++round) {
+    double sent = 0;
+    for (const auto& row : plan.round(round)) sent += static_cast<double>(row.size());
+    sent /= static_cast<double>(peers) * sampled;
+    messages += sent;
+    bytes += sent * static_cast<double>(mix_message_bytes<float>(
+                        rounds.rule, static_cast<std::size_t>(parameters), round));
+  }
+  return fmt::format(
+      "a round      {} local steps, then {:.3g} messages and {:.4g} MB sent by each of {} peers\n"
+      "keeps        {} vectors as long as the model beside it{}\n",
+      rounds.period, messages, bytes / 1e6, peers, traits_of(rounds.rule).vectors,
+      traits_of(rounds.rule).keeps_copies ? ", and one for each neighbour" : "");
+}
+
+}  // namespace
+
+std::string algorithms_table() {
+  std::string text;
+  std::string_view family;
+  for (const NamedAlgorithm& algorithm : named_algorithms()) {
+    if (algorithm.family != family) {
+      text += fmt::format("{}{}\n", family.empty() ? "" : "\n", algorithm.family);
+      family = algorithm.family;
+    }
+    text += fmt::format("  {:<18} {:<7} {}{}\n", algorithm.name,
+                        to_string(config_of(algorithm).run.mode), algorithm.what,
+                        algorithm.source.empty() ? "" : fmt::format(" ({})", algorithm.source));
+  }
+  return text +
+         "\nin a config: [run] algorithm = \"NAME\"; `grapevine algorithms NAME` says more\n";
+}
+
+std::string algorithm_report(std::string_view name, std::size_t peers, double parameters) {
+  const NamedAlgorithm& algorithm = *named_algorithm(name);
+  const Config config = config_of(algorithm);
+  std::string text = fmt::format(
+      "{}: {}{}\n\n{}\n", algorithm.name, algorithm.what,
+      algorithm.source.empty() ? "" : fmt::format(" ({})", algorithm.source), algorithm.settings);
+  if (config.run.mode == ModeKind::rounds) {
+    const Problems problems = problems_of(config.rounds.rule, peers);
+    for (const Problem& problem : problems) {
+      text += fmt::format("{} peers: {}; {}\n", peers, problem.reason, problem.remedy);
+    }
+    if (problems.empty()) text += costs(config.rounds, peers, parameters);
+  }
+  return text + fmt::format("more in docs/algorithms/{}.md\n", algorithm.family);
+}
+
+}  // namespace gv

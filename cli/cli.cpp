@@ -1,0 +1,54 @@
+// The parser of the command line, and how a command ends.
+#include "cli/cli.hpp"
+
+#include <fmt/format.h>
+#include <sodium.h>
+#include <sys/stat.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+
+#include "cli/commands.hpp"
+
+namespace gv {
+
+/// The parser's own way for a callback to end the program with a code.
+void exit_with(int code) { throw CLI::RuntimeError(code); }
+
+int run_command_line(int argc, char** argv, const HostHooks& hooks) {
+  if (sodium_init() < 0) {
+    fmt::print(stderr, "the system's source of randomness does not work\n");
+    return 1;
+  }
+  ::umask(077);
+  CLI::App app{"Grapevine trains one model on many unlike machines with no master."};
+  app.require_subcommand(1);
+  app.set_version_flag("--version", GRAPEVINE_VERSION);
+  add_keygen(app);
+  add_peer(app, hooks);
+  add_launch(app);
+  add_sim(app);
+  add_status(app);
+  add_switch(app);
+  add_topology(app);
+  add_algorithms(app);
+  add_plan(app);
+  add_eval(app);
+  add_merge(app);
+  add_bench(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::RuntimeError& error) {
+    return error.get_exit_code();
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error);
+    return code == 0 ? 0 : 2;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "grapevine: {}\n", error.what());
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace gv

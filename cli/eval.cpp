@@ -1,0 +1,53 @@
+// `grapevine eval`: accuracy of a checkpoint on its run's test data.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "cli/commands.hpp"
+#include "peer/config/refusal.hpp"
+#include "peer/config/task.hpp"
+#include "peer/host/evaluate.hpp"
+#include "train/checkpoint/checkpoint.hpp"
+#include "train/evaluation.hpp"
+#include "train/model.hpp"
+
+namespace gv {
+namespace {
+
+struct EvaluateOptions {
+  std::string file;
+  std::string config;  ///< Empty: the settings stored in the checkpoint.
+};
+
+/// Prints loss and accuracy.
+int evaluate(const EvaluateOptions& options) {
+  const ParsedConfig parsed = stored_config(options.file, options.config).parsed;
+  if (!parsed.problems.empty()) return fail(parsed.problems);
+  const TestSet test = load_test_set(parsed.config);
+  if (!test.problems.empty()) return fail(test.problems);
+  Model model(test.model, test.data->shape, evaluation_batch(*test.data));
+  const LoadedParameters loaded = load_parameters(options.file, model.layout());
+  if (!loaded.problem.empty()) {
+    return fail(
+        {{options.file, loaded.problem, "evaluate it with the config it was trained with"}});
+  }
+  fmt::print("{}\n", to_text(evaluate(model, loaded.parameters, *test.data), *test.data));
+  return 0;
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app) {
+  const auto options = std::make_shared<EvaluateOptions>();
+  auto* command = app.add_subcommand("eval", "Print the accuracy of a checkpoint");
+  command->add_option("FILE", options->file, "A step-*.safetensors or mean.safetensors file")
+      ->required();
+  command->add_option("--config", options->config,
+                      "Evaluate on this config's test data instead of the checkpoint's own");
+  command->footer("Example:\n  grapevine eval runs/run-001/mean.safetensors");
+  command->callback([options] { exit_with(evaluate(*options)); });
+}
+
+}  // namespace gv

@@ -1,0 +1,37 @@
+// `grapevine launch`: many peers on this machine.
+#include "sim/local/launch.hpp"
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "cli/commands.hpp"
+
+namespace gv {
+
+void add_launch(CLI::App& app) {
+  const auto options = std::make_shared<LaunchOptions>();
+  const auto folder = std::make_shared<std::string>();
+  auto* command = app.add_subcommand("launch", "Run many peers on this machine");
+  command->add_option("CONFIG", options->config,
+                      "The run's TOML file; without it a built-in task that needs no data");
+  command->add_option("-n,--peers", options->peers, "Number of peers")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 256));
+  command->add_option("--folder", *folder, "The run's folder; default: a new one");
+  command->add_flag("--resume", options->resume, "Go on with the run in --folder");
+  command->add_option("--faults", options->faults,
+                      "A TOML file of what goes wrong: kills, stops, partitions, bad links; "
+                      "default: the config's own [scenario]");
+  command->footer(
+      "Example:\n  grapevine launch -n 4 configs/fashion-mlp.toml\n"
+      "  grapevine launch -n 8 configs/fashion-mlp.toml --faults configs/faults/churn.toml");
+  command->callback([options, folder] {
+    options->folder = *folder;
+    options->program = std::filesystem::read_symlink("/proc/self/exe");
+    exit_with(launch(*options));
+  });
+}
+
+}  // namespace gv

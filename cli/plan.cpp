@@ -1,0 +1,530 @@
+// `grapevine plan`: profiles a model, compares cuts, predicts a step and measures one.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/commands.hpp"
+#include "consensus/pipeline/picture.hpp"
+#include "consensus/pipeline/router.hpp"
+#include "consensus/pipeline/stage_plan.hpp"
+#include "peer/config/config.hpp"
+#include "peer/config/refusal.hpp"
+#include "peer/config/task.hpp"
+#include "peer/host/stage_profile.hpp"
+
+namespace gv {
+namespace {
+
+struct PlanOptions {
+  std::string config;
+  std::size_t peers = 0;       ///< 0: the config's.
+  std::vector<double> speeds;  ///< Of peers, where this machine's is 1; empty: all are like it.
+  std::string svg;             ///< A file for the picture; empty: none.
+  double bandwidth_mbit = 0;   ///< Of each link, each way; 0: sending takes no time.
+  double latency_ms = 0;
+  double seconds = 8;  ///< About how long to measure, all together.
+};
+
+/// A cut is recommended if the step gets shorter by more than this part of it.
+constexpr double worth_a_line = 0.15;
+/// The search for cuts of more peers than these takes longer than it is worth; of peers that are
+/// not alike also their order is searched.
+constexpr std::size_t searched_peers_max = 16;
+constexpr std::size_t ordered_peers_max = 8;
+/// Peers that can be planned for.
+constexpr std::size_t peers_max = 256;
+
+double ms(double seconds) { return 1e3 * seconds; }
+
+/// A cut of the model, who carries what, and what a step of it comes to.
+struct Plan {
+  StagesSpec spec;
+  std::vector<StageProfile> stages;
+  std::vector<std::vector<std::uint32_t>> carriers;   ///< Of each stage.
+  std::vector<std::vector<std::uint32_t>> stages_of;  ///< Of each peer.
+  PipelineSchedule schedule;
+  PipelineCosts costs;
+  PipelineTiming predicted;
+  Problems problems;
+};
+
+/// All that a plan is made from beside the cut.
+struct Question {
+  const PlanOptions& options;
+  const Config& config;
+  const Task& task;
+
+  const PipelineOptions& mode() const { return config.pipeline.mode; }
+  std::size_t peers() const { return config.run.peers; }
+  std::vector<double> speeds() const {
+    return options.speeds.empty() ? std::vector<double>(peers(), 1.0) : options.speeds;
+  }
+  double seconds_per_byte() const {
+    return options.bandwidth_mbit > 0 ? 8 / (1e6 * options.bandwidth_mbit) : 0;
+  }
+};
+
+/// What layers are estimated to cost, by which a swarm maps stages to peers.
+std::vector<double> work_shares(const StagesSpec& spec, SampleShape shape) {
+  const std::vector<LayerWork> work = layer_work(spec.trainer.model, shape);
+  std::vector<double> shares;
+  std::size_t layer = 0;
+  for (const std::size_t end : spec.ends) {
+    shares.push_back(0);
+    for (; layer < end; ++layer) shares.back() += work[layer].operations;
+  }
+  return shares;
+}
+
+/// As a swarm ends up that knows how fast its peers are.
+void map_peers(const Question& question, Plan& plan) {
+  std::vector<StageOffer> offers;
+  const std::vector<double> speeds = question.speeds();
+  const StagePlanOptions options{.mirrored = question.mode().kind == PipelineKind::chimera};
+  for (std::size_t i = 0; i < question.peers(); ++i) {
+    offers.push_back({.peer = PeerId{i + 1}, .speed = speeds[i], .claims = {{0, false, {}}}});
+  }
+  const std::vector<double> shares = work_shares(plan.spec, question.task.shard->shape);
+  auto mapped = plan_stages(offers, shares, options);
+  // It makes one change in a ballot.
+  std::optional<StagePlan> before;
+  for (std::size_t ballot = 0;
+       ballot < question.peers() && (!before || before->duties != mapped->duties); ++ballot) {
+    before = mapped;
+    for (StageOffer& offer : offers) offer.claims = {{0, false, {}}};
+    for (const StageDuty& duty : mapped->duties) {
+      offers[static_cast<std::uint64_t>(duty.carrier) - 1].claims.push_back({duty.stage, true, {}});
+    }
+    mapped = plan_stages(offers, shares, options);
+  }
+  plan.carriers.resize(plan.spec.ends.size());
+  plan.stages_of.resize(question.peers());
+  for (const StageDuty& duty : mapped->duties) {
+    const auto peer = static_cast<std::uint32_t>(static_cast<std::uint64_t>(duty.carrier) - 1);
+    plan.carriers[duty.stage].push_back(peer);
+    plan.stages_of[peer].push_back(duty.stage);
+  }
+  for (auto& carriers : plan.carriers) std::ranges::sort(carriers);
+}
+
+Plan make_plan(const Question& question, std::vector<std::size_t> ends, double seconds) {
+  const PipelineOptions& mode = question.mode();
+  Plan plan{.spec = *question.task.stages};
+  plan.spec.ends = std::move(ends);
+  map_peers(question, plan);
+  const std::vector<double> speeds = question.speeds();
+  const Routes routes = make_routes(mode.kind, mode.router, plan.carriers, mode.micro_batches,
+                                    speeds, Rng(question.config.run.seed).fork("routes").fork(0));
+  plan.problems = problems(mode.kind, routes, question.peers(), mode.accumulate);
+  if (!plan.problems.empty()) return plan;
+  plan.schedule = make_schedule(mode.kind, routes, question.peers(), mode.accumulate, mode.ahead);
+  plan.stages = profile_stages(plan.spec, question.task.shard,
+                               mode.kind == PipelineKind::zero_bubble, seconds);
+  for (const StageProfile& stage : plan.stages) {
+    plan.costs.stages.push_back(stage.cost);
+    plan.costs.boundaries.push_back({.seconds = stage.forward_bytes * question.seconds_per_byte(),
+                                     .latency_s = 1e-3 * question.options.latency_ms});
+  }
+  plan.costs.speeds = speeds;
+  plan.predicted = replay(plan.schedule, plan.costs);
+  return plan;
+}
+
+// ---- Cuts by profile ----
+
+/// Every layer without parameters together with the one before it that has some, or for the first
+/// ones behind them: so every stage learns something.
+std::vector<LayerProfile> with_parameters(const std::vector<LayerProfile>& layers) {
+  std::vector<LayerProfile> joined;
+  for (const LayerProfile& layer : layers) {
+    if (joined.empty() || (layer.parameters > 0 && joined.back().parameters > 0)) {
+      joined.push_back(layer);
+      continue;
+    }
+    LayerProfile& last = joined.back();
+    last.end = layer.end;
+    last.parameters += layer.parameters;
+    last.forward_s += layer.forward_s;
+    last.backward_input_s += layer.backward_input_s;
+    last.backward_weight_s += layer.backward_weight_s;
+    last.output_bytes = layer.output_bytes;
+  }
+  return joined;
+}
+
+std::optional<std::vector<std::size_t>> cut_of(const Question& question,
+                                               const std::vector<LayerProfile>& layers,
+                                               const std::vector<double>& speeds) {
+  std::vector<LayerCost> costs;
+  for (const LayerProfile& layer : layers) {
+    costs.push_back({.forward_s = layer.forward_s,
+                     .backward_s = layer.backward_input_s + layer.backward_weight_s,
+                     .output_bytes = layer.output_bytes});
+  }
+  const std::size_t peers = speeds.size();
+  PipelineSite site{.speeds = speeds};
+  if (question.seconds_per_byte() > 0) {
+    site.seconds_per_byte.assign(peers, std::vector<double>(peers, question.seconds_per_byte()));
+  }
+  const PartitionOptions options{.stages = question.task.stages->ends.size(),
+                                 .kind = question.mode().kind,
+                                 .micro_batches = question.mode().micro_batches,
+                                 .recomputes = question.config.pipeline.recompute};
+  const bool alike = std::ranges::count(speeds, speeds.front()) == std::ssize(speeds);
+  if (!alike && peers <= ordered_peers_max) {
+    const auto ordered = best_partition(costs, site, options);
+    return ordered ? std::optional(ends_of(ordered->partition, layers)) : std::nullopt;
+  }
+  const auto partition = partition_stages(costs, site, options);
+  return partition ? std::optional(ends_of(*partition, layers)) : std::nullopt;
+}
+
+bool is_sound(const Question& question, const std::vector<std::size_t>& cut) {
+  return cut_problems(question.task.trainer.model, question.task.shard->shape, cut).empty();
+}
+
+/// Cuts with the quickest slowest stage by the profile: for one chain of the fastest peers, and for
+/// all of them.
+std::set<std::vector<std::size_t>> profiled_cuts(const Question& question,
+                                                 const std::vector<LayerProfile>& layers) {
+  const std::size_t stages = question.task.stages->ends.size();
+  std::set<std::vector<std::size_t>> cuts;
+  for (const std::size_t peers : {stages, question.peers()}) {
+    if (peers < stages || (peers > stages && peers > searched_peers_max)) continue;
+    std::vector<double> speeds = question.speeds();
+    std::ranges::sort(speeds, std::greater<>());
+    speeds.resize(peers, 1.0);
+    auto cut = cut_of(question, layers, speeds);
+    if (cut && !is_sound(question, *cut)) cut = cut_of(question, with_parameters(layers), speeds);
+    if (cut && is_sound(question, *cut)) cuts.insert(*cut);
+  }
+  return cuts;
+}
+
+// ---- Words ----
+
+std::string list_of(const std::vector<std::size_t>& ends) {
+  return fmt::format("[{}]", fmt::join(ends, ", "));
+}
+
+std::string layers_text(std::size_t first, std::size_t end) {
+  return end - first == 1 ? fmt::format("{}", first) : fmt::format("{}-{}", first, end - 1);
+}
+
+std::string plural(std::size_t count, const char* word) {
+  return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s");
+}
+
+void print_head(const Question& question) {
+  const PipelineOptions& mode = question.mode();
+  fmt::print("{}: {}, {} on {}, {} of {} a step\n", question.options.config, to_string(mode.kind),
+             plural(question.task.stages->ends.size(), "stage"), plural(question.peers(), "peer"),
+             mode.micro_batches == 1 ? "1 micro-batch"
+                                     : fmt::format("{} micro-batches", mode.micro_batches),
+             plural(question.config.train.batch, "sample"));
+  const PlanOptions& options = question.options;
+  if (!options.speeds.empty()) {
+    fmt::print("Peers: as fast as this machine by {}.\n", fmt::join(options.speeds, ", "));
+  }
+  if (options.bandwidth_mbit > 0) {
+    fmt::print("Links: {:g} Mbit/s each way, {:g} ms.\n", options.bandwidth_mbit,
+               options.latency_ms);
+  } else if (options.latency_ms > 0) {
+    fmt::print("Links: any bandwidth, {:g} ms.\n", options.latency_ms);
+  } else {
+    fmt::print("Links cost nothing; --bandwidth and --latency give them a price.\n");
+  }
+}
+
+void print_layers(const std::vector<LayerProfile>& layers) {
+  std::size_t width = 4;
+  for (const LayerProfile& layer : layers) width = std::max(width, layer.name.size());
+  width = std::min<std::size_t>(width, 44);
+  fmt::print("\nLayers, for one micro-batch on one core of this machine:\n");
+  fmt::print("{:>7}  {:<{}}  {:>10}  {:>10}  {:>11}  {:>9}\n", "layer", "kind", width, "parameters",
+             "forward ms", "backward ms", "output kB");
+  for (const LayerProfile& layer : layers) {
+    fmt::print("{:>7}  {:<{}.{}}  {:>10}  {:>10.3f}  {:>11.3f}  {:>9.1f}\n",
+               layers_text(layer.first, layer.end), layer.name, width, width, layer.parameters,
+               ms(layer.forward_s), ms(layer.backward_input_s + layer.backward_weight_s),
+               1e-3 * layer.output_bytes);
+  }
+}
+
+/// What takes longest in a step, for one micro-batch and peer.
+double slowest_stage(const Plan& plan) {
+  double slowest = 0;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const StageCost& cost = plan.stages[s].cost;
+    const double seconds =
+        cost.seconds(PipelineAction::forward) + cost.seconds(PipelineAction::backward);
+    double speed = 0;
+    for (const std::uint32_t peer : plan.carriers[s]) speed += plan.costs.speeds[peer];
+    slowest = std::max(slowest, seconds / speed);
+  }
+  return slowest;
+}
+
+void print_cut(const char* name, const Plan& plan, std::size_t width) {
+  fmt::print("  {:<20}  ends = {:<{}}  slowest stage {:>8.2f} ms  step {:>8.2f} ms\n", name,
+             list_of(plan.spec.ends), width, ms(slowest_stage(plan)), ms(plan.predicted.makespan));
+}
+
+void print_cuts(const Question& question, const Plan& given, const std::optional<Plan>& other) {
+  const bool is_explicit = !question.config.pipeline.ends.empty();
+  const char* name = is_explicit ? "config's own" : "by estimated work";
+  std::size_t width = list_of(given.spec.ends).size();
+  if (other) width = std::max(width, list_of(other->spec.ends).size());
+  fmt::print("\nCuts (ends: one past the last layer of each stage):\n");
+  print_cut(name, given, width);
+  if (!other) {
+    fmt::print("There is no other cut to try.\n");
+    return;
+  }
+  print_cut("best other measured", *other, width);
+  const double part = 1 - other->predicted.makespan / given.predicted.makespan;
+  if (part > worth_a_line) {
+    fmt::print("The other one is {:.0f} % quicker. Write below [pipeline]:\n\nends = {}\n",
+               100 * part, list_of(other->spec.ends));
+  } else if (part > 0) {
+    fmt::print("The other one is {:.0f} % quicker, which is not worth a change.\n", 100 * part);
+  } else {
+    fmt::print("No quicker one was found.\n");
+  }
+}
+
+/// Parameters in all versions, gradients of a micro-batch and of all, the optimiser's vectors, and
+/// micro-batches in flight.
+double memory_bytes(const Question& question, const Plan& plan, std::size_t stage) {
+  const StageProfile& profile = plan.stages[stage];
+  const PipelineKind kind = question.mode().kind;
+  const std::size_t stages = plan.stages.size();
+  std::size_t vectors = versions_max(kind, stages, stage) + 2 + profile.optimizer_vectors;
+  // A run of many updates keeps where it began, in case it is given up.
+  if (plan.spec.keeps_versions) vectors += 1 + profile.optimizer_vectors;
+  const PipelineOptions& mode = question.mode();
+  const auto flights = static_cast<double>(
+      in_flight_max(kind, stages, stage, mode.micro_batches, mode.accumulate, mode.ahead));
+  const double networks = plan.spec.recomputes ? 1 : flights;
+  return static_cast<double>(sizeof(float) * profile.parameters * vectors) +
+         networks * profile.network_bytes + flights * profile.input_bytes;
+}
+
+/// The part of the step in which a carrier of the stage works for it.
+double busy_part(const Plan& plan, std::uint32_t stage) {
+  double busy = 0;
+  for (const auto& worker : plan.predicted.workers) {
+    for (const TimedOperation& timed : worker) {
+      if (timed.operation.stage == stage) busy += timed.end - timed.begin;
+    }
+  }
+  return busy / (plan.predicted.makespan * static_cast<double>(plan.carriers[stage].size()));
+}
+
+/// Behind the last stage nothing passes.
+std::string kilobytes(double bytes) {
+  return bytes > 0 ? fmt::format("{:.1f}", 1e-3 * bytes) : "-";
+}
+
+void print_stages(const Question& question, const Plan& plan) {
+  fmt::print("\nStages of the config's cut, for one micro-batch on one core of this machine:\n");
+  fmt::print("{:>5}  {:>6}  {:>5}  {:>10}  {:>9}  {:>10}  {:>11}  {:>9}  {:>7}  {:>6}\n", "stage",
+             "layers", "peers", "parameters", "memory MB", "forward ms", "backward ms", "passes kB",
+             "back kB", "busy %");
+  std::size_t first = 0;
+  for (std::uint32_t s = 0; s < plan.stages.size(); ++s) {
+    const StageProfile& stage = plan.stages[s];
+    fmt::print(
+        "{:>5}  {:>6}  {:>5}  {:>10}  {:>9.1f}  {:>10.3f}  {:>11.3f}  {:>9}  {:>7}  {:>6.0f}\n", s,
+        layers_text(first, plan.spec.ends[s]), plan.carriers[s].size(), stage.parameters,
+        1e-6 * memory_bytes(question, plan, s), ms(stage.cost.forward),
+        ms(stage.cost.seconds(PipelineAction::backward)), kilobytes(stage.forward_bytes),
+        kilobytes(stage.backward_bytes), 100 * busy_part(plan, s));
+    first = plan.spec.ends[s];
+  }
+}
+
+void print_step(const char* name, const PipelineTiming& timing, std::size_t samples) {
+  fmt::print("{:<9}  {:>8.2f}  {:>8.1f}  {:>9.0f}\n", name, ms(timing.makespan),
+             100 * timing.bubble(), static_cast<double>(samples) / timing.makespan);
+}
+
+void print_steps(const Question& question, const Plan& plan, const MeasuredSteps& measured) {
+  const std::size_t samples = question.mode().micro_batches * question.config.train.batch;
+  fmt::print("\n{:<9}  {:>8}  {:>8}  {:>9}\n", "", "step ms", "bubble %", "samples/s");
+  print_step("predicted", plan.predicted, samples);
+  print_step("measured", measured.median, samples);
+  const bool links = question.seconds_per_byte() > 0 || question.options.latency_ms > 0;
+  fmt::print(
+      "Measured is the median of {}, {:.2f} to {:.2f} ms. Every operation really ran, but one "
+      "after\n"
+      "the other on one core; its processor time then went through the schedule's clock. {}\n"
+      "Not in it: sums between replicas of a stage, and peers that share a processor.\n",
+      plural(measured.steps, "step"), ms(measured.least_s), ms(measured.most_s),
+      links ? "Links are as given." : "Links are free.");
+}
+
+PictureOptions picture_of(const Question& question, const Plan& plan) {
+  const PipelineOptions& mode = question.mode();
+  PictureOptions picture{.title =
+                             fmt::format("{}: {}, {} micro-batches, {:.1f} % bubble (predicted)",
+                                         question.options.config, to_string(mode.kind),
+                                         mode.micro_batches, 100 * plan.predicted.bubble())};
+  for (std::size_t peer = 0; peer < plan.stages_of.size(); ++peer) {
+    const auto& stages = plan.stages_of[peer];
+    picture.rows.push_back(fmt::format("peer {:>{}} stage{} {}", peer,
+                                       std::to_string(plan.stages_of.size() - 1).size(),
+                                       stages.size() == 1 ? "" : "s", fmt::join(stages, ", ")));
+  }
+  return picture;
+}
+
+int write_picture(const Plan& plan, const PictureOptions& picture, const std::string& path) {
+  std::ofstream file(path);
+  file << pipeline_svg(plan.predicted, picture);
+  file.close();
+  if (!file) return fail({{path, "cannot be written", "name a file in a folder that is there"}});
+  fmt::print("\nA picture of that is in {}.\n", path);
+  return 0;
+}
+
+/// Whether every stage needs no more than the config allows.
+bool fits_memory(const Question& question, const Plan& plan) {
+  const double limit = question.config.pipeline.memory_mb;
+  for (std::size_t s = 0; limit > 0 && s < plan.stages.size(); ++s) {
+    if (1e-6 * memory_bytes(question, plan, s) > limit) return false;
+  }
+  return true;
+}
+
+/// Cuts like this one but for one end, which is a layer earlier or later.
+std::set<std::vector<std::size_t>> neighbours(const Question& question,
+                                              const std::vector<std::size_t>& cut) {
+  std::set<std::vector<std::size_t>> found;
+  for (std::size_t i = 0; i + 1 < cut.size(); ++i) {
+    for (const std::size_t end : {cut[i] - 1, cut[i] + 1}) {
+      std::vector<std::size_t> moved = cut;
+      moved[i] = end;
+      if (is_sound(question, moved)) found.insert(std::move(moved));
+    }
+  }
+  return found;
+}
+
+/// Of the cuts that the profile suggests and those next to them the quickest, as far as there is
+/// time to measure: stages need not take the sum of their layers. None if there is no other cut
+/// than the given one.
+std::optional<Plan> best_other(const Question& question, const std::vector<LayerProfile>& layers,
+                               const Plan& given, double seconds) {
+  const auto suggested = profiled_cuts(question, layers);
+  std::vector<std::vector<std::size_t>> cuts(suggested.begin(), suggested.end());
+  for (const auto& cut : suggested) {
+    for (const auto& next : neighbours(question, cut)) {
+      if (std::ranges::find(cuts, next) == cuts.end()) cuts.push_back(next);
+    }
+  }
+  std::erase(cuts, given.spec.ends);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto is_over = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() >=
+           seconds;
+  };
+  std::optional<Plan> best;
+  for (std::size_t i = 0; i < cuts.size() && (i < suggested.size() || !is_over()); ++i) {
+    Plan plan = make_plan(question, cuts[i], seconds / static_cast<double>(cuts.size()));
+    if (!plan.problems.empty() || !fits_memory(question, plan)) continue;
+    if (!best || plan.predicted.makespan < best->predicted.makespan) best = std::move(plan);
+  }
+  return best;
+}
+
+/// Prints the plan and returns the exit code: 2 for a config that cannot be read, has another mode
+/// or does not fit the peers, for speeds of another number of them, or for a picture that cannot be
+/// written.
+int show_plan(const PlanOptions& options) {
+  ParsedConfig parsed = parse_config_file(options.config);
+  if (!parsed.problems.empty()) return fail(parsed.problems);
+  Config& config = parsed.config;
+  if (config.run.mode != ModeKind::pipeline) {
+    return fail({{options.config + ": run.mode", "only a pipeline has stages to plan",
+                  "write mode = \"pipeline\" below [run], or name another config"}});
+  }
+  const std::size_t speeds = options.speeds.size();
+  if (speeds > 0 && options.peers > 0 && speeds != options.peers) {
+    return fail({{"--speeds", fmt::format("{} of them for {} peers", speeds, options.peers),
+                  "give one for each peer, or leave --peers out"}});
+  }
+  if (speeds > peers_max ||
+      !std::ranges::all_of(options.speeds, [](double speed) { return std::isfinite(speed); })) {
+    return fail({{"--speeds", fmt::format("not up to {} numbers", peers_max),
+                  "give one for each peer, as in 1,1,0.5"}});
+  }
+  if (options.peers + speeds > 0) config.run.peers = std::max(options.peers, speeds);
+  const Task task = load_task(config, 0);
+  if (!task.problems.empty()) return fail(task.problems);
+  const Question question{options, config, task};
+  const double part = options.seconds / 4;
+  const Plan given = make_plan(question, task.stages->ends, part);
+  if (!given.problems.empty()) return fail(given.problems);
+  print_head(question);
+  const std::vector<LayerProfile> layers = profile_layers(*task.stages, task.shard, part);
+  print_layers(layers);
+  print_cuts(question, given, best_other(question, layers, given, part));
+  print_stages(question, given);
+  std::fflush(stdout);
+  print_steps(
+      question, given,
+      measure_steps(given.spec, task.shard, given.schedule, given.costs, given.predicted, part));
+  const PictureOptions picture = picture_of(question, given);
+  fmt::print("\nThe step as predicted:\n{}\n{}", pipeline_text(given.predicted, picture),
+             pipeline_legend(given.predicted));
+  return options.svg.empty() ? 0 : write_picture(given, picture, options.svg);
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app) {
+  const auto options = std::make_shared<PlanOptions>();
+  auto* command =
+      app.add_subcommand("plan", "Show how a pipeline would work, by measuring its model");
+  command->add_option("CONFIG", options->config, "A TOML file with mode = \"pipeline\"")
+      ->required();
+  command->add_option("-n,--peers", options->peers, "Number of peers; default: run.peers")
+      ->check(CLI::Range(1, 256));
+  command
+      ->add_option("--speeds", options->speeds,
+                   "How fast each peer is, where this machine is 1, as in 1,1,0.5; default: all "
+                   "are like it")
+      ->delimiter(',')
+      ->check(CLI::Range(0.001, 1000.0));
+  command->add_option("--svg", options->svg, "A file for a picture of the schedule");
+  command
+      ->add_option("--bandwidth", options->bandwidth_mbit,
+                   "Of every link, each way, in Mbit/s; default: sending takes no time")
+      ->check(CLI::Range(0.001, 1e6));
+  command->add_option("--latency", options->latency_ms, "Of every link, one way, in ms")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1e5));
+  command->add_option("--seconds", options->seconds, "About how long to measure")
+      ->capture_default_str()
+      ->check(CLI::Range(0.1, 600.0));
+  command->footer(
+      "Example:\n  grapevine plan configs/fashion-pipeline.toml\n"
+      "  grapevine plan configs/fashion-pipeline.toml --speeds 1,1,0.5\n"
+      "  grapevine plan configs/text-pipeline.toml -n 6 --bandwidth 100 --latency 5 --svg p.svg");
+  command->callback([options] { exit_with(show_plan(*options)); });
+}
+
+}  // namespace gv

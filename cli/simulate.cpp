@@ -1,0 +1,599 @@
+// A virtual run from a config: what is computed, when to look, what it came to.
+#include "cli/simulate.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <vector>
+
+#include "cli/swarm.hpp"
+#include "peer/config/node_options.hpp"
+#include "peer/config/refusal.hpp"
+#include "peer/config/task.hpp"
+#include "sim/mean.hpp"
+#include "sim/run_files.hpp"
+#include "sim/run_folder.hpp"
+#include "sim/virtual/curves.hpp"
+#include "sim/virtual/hostile.hpp"
+#include "sim/virtual/hostile_tally.hpp"
+#include "sim/virtual/pipeline_tally.hpp"
+#include "sim/virtual/population_tally.hpp"
+#include "sim/virtual/simulator.hpp"
+#include "sim/virtual/summary.hpp"
+#include "sim/virtual/tally.hpp"
+#include "sim/virtual/trace.hpp"
+
+namespace gv {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double points_wanted = 100;
+/// A curve's point is judged on so many test samples; the summary on all of them.
+constexpr std::size_t quick_samples = 2000;
+/// Budget of peers that compute nothing and were given none: they go on until time is up.
+constexpr std::uint64_t endless_steps = std::uint64_t{1} << 40;
+
+/// One of the summary.
+void line(std::string_view name, const std::string& value) {
+  fmt::print("{:<22} {}\n", name, value);
+}
+
+/// How good a model is.
+struct Judgement {
+  double accuracy = 0;
+  double loss = 0;
+};
+
+/// Stages that cost nothing but time, as many as the config says.
+PipelineOptions idle_pipeline(const Config& config, const Scenario& scenario) {
+  PipelineOptions options = config.pipeline.mode;
+  const auto& ends = config.pipeline.ends;
+  make_idle_stages(options, ends.empty() ? config.pipeline.stages : ends.size(), scenario);
+  return options;
+}
+
+/// What the peers compute, and how it is judged.
+class Work {
+ public:
+  using Hostile = std::map<std::size_t, HostileRule>;
+
+  Work(const Config& config, const Scenario& scenario, const Hostile& hostile)
+      : config_(config), scenario_(scenario) {
+    if (config.train.threads > 1) {
+      problems_.push_back({"train.threads",
+                           "threads that step at once have no order, and a virtual run repeats",
+                           "write threads = 1"});
+      return;
+    }
+    if (scenario.work == WorkKind::training) {
+      prepare_training();
+      for (const auto& [peer, rule] : hostile) {
+        if (problems_.empty() && rule.attack == AttackKind::label_flip) flip_labels(peer);
+      }
+    } else {
+      prepare_vectors(hostile);
+    }
+  }
+
+  const Problems& problems() const { return problems_; }
+  const Layout& layout() const { return layout_; }
+  const std::vector<std::uint64_t>& steps() const { return steps_; }
+  std::vector<DensePlace> dense() const { return dense_places(model_->dense_weights()); }
+
+  /// Of a pipeline: its stages, those of the model or as many of the scenario's dimension.
+  PipelineOptions pipeline() const {
+    if (scenario_.work == WorkKind::training) {
+      const StageTrainer trainer(*tasks_.front().stages, tasks_.front().shard);
+      return node_options(config_, layout_, 1, 1, &trainer).pipeline;
+    }
+    return idle_pipeline(config_, scenario_);
+  }
+
+  std::unique_ptr<Workload> make(std::size_t peer) const {
+    std::unique_ptr<Workload> workload = made(peer);
+    if (config_.run.mode == ModeKind::rounds) {
+      workload->mix_by(config_.rounds.rule, config_.run.seed);
+    } else if (mixes_stages(config_)) {
+      workload->mix_by(config_.pipeline.mode.rule, config_.run.seed);
+    }
+    if (config_.gossip.population.is_on()) {
+      const Hyperparameters all{config_.train.schedule.learning_rate, 0};
+      workload->join_population(
+          first_hyperparameters(all, config_.gossip.population.spread, config_.run.seed, peer));
+    }
+    return workload;
+  }
+
+  Judgement judge(std::span<const float> model, bool quickly) {
+    if (scenario_.work == WorkKind::training) {
+      const Score score = evaluate(*model_, model, quickly ? *quick_ : *test_.data);
+      return {score.accuracy(), score.mean_loss()};
+    }
+    if (scenario_.work == WorkKind::quadratic) {
+      return {0, quadratic_excess(quadratic_, optimum_, model)};
+    }
+    return {};
+  }
+
+ private:
+  std::unique_ptr<Workload> made(std::size_t peer) const {
+    if (config_.run.mode == ModeKind::pipeline) {
+      if (scenario_.work != WorkKind::training) return idle_stage_workload(pipeline().stages);
+      return stage_workload(StageReplica(StageTrainer(*tasks_[peer].stages, tasks_[peer].shard)));
+    }
+    switch (scenario_.work) {
+      case WorkKind::training:
+        return training_workload(first_replica(tasks_[peer], peer));
+      case WorkKind::quadratic:
+        return quadratic_workload(quadratic_, peer, config_.ring.local);
+      case WorkKind::time:
+        break;
+    }
+    return idle_workload(scenario_.dimension, config_.run.seed, peer,
+                         config_.run.mode != ModeKind::gossip, config_.ring.local);
+  }
+
+  void prepare_training() {
+    tasks_ = load_tasks(config_);
+    test_ = load_test_set(config_);
+    problems_ = tasks_.front().problems;
+    problems_.insert(problems_.end(), test_.problems.begin(), test_.problems.end());
+    if (!problems_.empty()) return;
+    std::vector<std::uint32_t> first(std::min(quick_samples, test_.data->size()));
+    std::iota(first.begin(), first.end(), 0U);
+    quick_.emplace(test_.data->subset(first));
+    model_.emplace(test_.model, test_.data->shape, evaluation_batch(*test_.data));
+    layout_ = model_->layout();
+    for (const Task& task : tasks_) steps_.push_back(task.trainer.steps);
+  }
+
+  /// Label y of so many classes becomes classes - 1 - y.
+  void flip_labels(std::size_t peer) {
+    auto poisoned = std::make_shared<DataSet>(*tasks_[peer].shard);
+    if (poisoned->classes == 0) {
+      problems_.push_back({"scenario.hostile", "the data have no labels to flip",
+                           "take another attack, or data of classes"});
+    }
+    for (std::int32_t& label : poisoned->labels) {
+      label = static_cast<std::int32_t>(poisoned->classes) - 1 - label;
+    }
+    tasks_[peer].shard = std::move(poisoned);
+  }
+
+  void prepare_vectors(const Hostile& hostile) {
+    layout_.add("x", {scenario_.dimension});
+    quadratic_ = {.dimension = scenario_.dimension,
+                  .learning_rate = config_.train.schedule.learning_rate,
+                  .noise = scenario_.noise,
+                  .disagreement = scenario_.disagreement,
+                  .seed = config_.run.seed};
+    const std::size_t peers = config_.run.peers;
+    steps_.assign(peers, config_.run.steps > 0 ? config_.run.steps : endless_steps);
+    if (scenario_.work != WorkKind::quadratic) return;
+    std::vector<std::size_t> honest;
+    for (std::size_t peer = 0; peer < peers; ++peer) {
+      if (!hostile.contains(peer)) honest.push_back(peer);
+    }
+    optimum_ = common_optimum(quadratic_, honest);
+  }
+
+  Config config_;
+  Scenario scenario_;
+  Problems problems_;
+  std::vector<Task> tasks_;
+  TestSet test_;
+  std::optional<DataSet> quick_;
+  std::optional<Model> model_;
+  Layout layout_;
+  QuadraticSpec quadratic_;
+  std::vector<double> optimum_;
+  std::vector<std::uint64_t> steps_;
+};
+
+class Run {
+ public:
+  Run(const SimulateOptions& options, Config config, Scenario scenario)
+      : options_(options),
+        config_(std::move(config)),
+        scenario_(std::move(scenario)),
+        hostile_(hostile_peers(scenario_, config_.run.peers, options.seed)) {}
+
+  int run();
+
+ private:
+  CurvePoint look(const Simulator& world, bool quickly);
+  std::vector<float> assembled(const Simulator& world) const;
+  void show_progress(const CurvePoint& point);
+  void print_runs(const PipelineOptions& options) const;
+  void print_exchanges() const;
+  void print_population(std::span<const PeerSummary> peers) const;
+  std::vector<PeerSummary> peers_of(const Simulator& world);
+  double wall_s() const { return std::chrono::duration<double>(Clock::now() - began_).count(); }
+  void print_summary(const Simulator& world, const CurvePoint& last,
+                     std::span<const PeerSummary> peers);
+  std::vector<std::span<const float>> models(const Simulator& world) const;
+
+  SimulateOptions options_;
+  Config config_;
+  Scenario scenario_;
+  std::map<std::size_t, HostileRule> hostile_;
+  std::optional<Work> work_;
+  Tally tally_;
+  HostileTally hostile_tally_{hostile_};
+  PipelineTally runs_;
+  PopulationTally population_;
+  Clock::time_point began_ = Clock::now();
+  Clock::time_point shown_ = Clock::now();
+  bool terminal_ = ::isatty(STDOUT_FILENO) != 0;
+  Duration expected_{};
+  std::size_t stages_ = 0;  ///< Of a pipeline.
+};
+
+/// Of the honest: what becomes of the others is no concern of anybody's.
+std::vector<std::span<const float>> Run::models(const Simulator& world) const {
+  std::vector<std::span<const float>> models;
+  for (PeerNumber number = 0; number < world.size(); ++number) {
+    const VirtualPeer& peer = world.peer(number);
+    if (peer.work && !hostile_.contains(number)) models.push_back(peer.work->parameters());
+  }
+  return models;
+}
+
+/// Of a pipeline: of each stage the mean of those that are furthest. Empty if one is missing.
+std::vector<float> Run::assembled(const Simulator& world) const {
+  std::vector<float> model;
+  for (std::size_t stage = 0; stage < stages_; ++stage) {
+    std::uint64_t newest = 0;
+    std::vector<std::span<const float>> replicas;
+    for (PeerNumber number = 0; number < world.size(); ++number) {
+      const VirtualPeer& peer = world.peer(number);
+      const auto own = peer.work ? peer.work->stage(stage) : std::span<const float>();
+      if (own.empty()) continue;
+      if (peer.work->step() > newest) replicas.clear();
+      newest = std::max(newest, peer.work->step());
+      if (peer.work->step() == newest) replicas.push_back(own);
+    }
+    if (replicas.empty()) return {};
+    const std::vector<float> mean = mean_of(replicas);
+    model.insert(model.end(), mean.begin(), mean.end());
+  }
+  return model;
+}
+
+CurvePoint Run::look(const Simulator& world, bool quickly) {
+  auto all = models(world);
+  std::vector<float> whole;
+  if (stages_ > 0) {
+    whole = assembled(world);
+    all.clear();
+    if (!whole.empty()) all.emplace_back(whole);
+  }
+  std::size_t working = 0;
+  CurvePoint point{.time_s = seconds(world.now().time_since_epoch())};
+  if (!all.empty()) {
+    const std::vector<float> mean = mean_of(all);
+    const Judgement judgement = work_->judge(mean, quickly);
+    point.accuracy = judgement.accuracy;
+    point.loss = judgement.loss;
+    point.spread = spread_of(all, mean);
+  }
+  for (PeerNumber number = 0; number < world.size(); ++number) {
+    const VirtualPeer& peer = world.peer(number);
+    working += peer.work != nullptr;
+    if (peer.work) point.steps += static_cast<double>(peer.work->step());
+    point.peers += peer.state == PeerState::up ? 1 : 0;
+  }
+  point.steps /= static_cast<double>(std::max<std::size_t>(1, working));
+  point.exchanges = tally_.exchanges();
+  point.megabytes =
+      static_cast<double>(world.counts().lane_bytes + world.counts().control_bytes) / 1e6;
+  return point;
+}
+
+void Run::show_progress(const CurvePoint& point) {
+  const auto now = Clock::now();
+  if (options_.trace || now - shown_ < std::chrono::seconds(1)) return;
+  shown_ = now;
+  const double wall = std::chrono::duration<double>(now - began_).count();
+  fmt::print(
+      "{}{:8.1f} s virtual ({:.0f} times real)  {:.0f} peers up  step {:.0f}  "
+      "{}{}  spread {:.3g}{}",
+      terminal_ ? "\r\x1b[K" : "", point.time_s, point.time_s / std::max(wall, 1e-9), point.peers,
+      point.steps,
+      config_.run.mode == ModeKind::gossip ? fmt::format("{:.0f} exchanges  ", point.exchanges)
+                                           : std::string(),
+      scenario_.work == WorkKind::training ? fmt::format("accuracy {:.2f} %", 100 * point.accuracy)
+                                           : fmt::format("loss {:.4g}", point.loss),
+      point.spread, terminal_ ? "" : "\n");
+  std::fflush(stdout);
+}
+
+int Run::run() {
+  work_.emplace(config_, scenario_, hostile_);
+  if (!work_->problems().empty()) return fail(work_->problems());
+  const auto folder =
+      options_.folder.empty() ? new_run_folder(config_.run.folder) : options_.folder;
+  std::filesystem::create_directories(folder);
+
+  // The slowest peer decides how long it takes, if nothing goes wrong.
+  double longest = 0;
+  for (std::size_t peer = 0; peer < config_.run.peers; ++peer) {
+    longest =
+        std::max(longest, seconds(scenario_.step) * static_cast<double>(work_->steps()[peer]) /
+                              scenario_.speed_of(peer));
+  }
+  expected_ = from_seconds(std::min(longest, seconds(scenario_.until)));
+  const Duration every = scenario_.sample_every > Duration{}
+                             ? scenario_.sample_every
+                             : from_seconds(std::max(1e-3, seconds(expected_) / points_wanted));
+
+  Node::Options node = node_options(config_, work_->layout(), 1, 1);
+  // Vectors without an optimiser.
+  if (scenario_.work != WorkKind::training) {
+    node.rounds.state_elements = work_->layout().size();
+    node.ring.state_elements = work_->layout().size() * (node.ring.local.has_momentum() ? 2 : 1);
+    node.gossip.population.optimizer_elements = 0;
+    node.gossip.population.has_momentum = false;
+  }
+  if (node.ring.sufficient_factors) node.ring.dense = work_->dense();
+  if (config_.run.mode == ModeKind::pipeline) {
+    node.pipeline = work_->pipeline();
+    stages_ = node.pipeline.stages.size();
+  }
+  Simulator world({.peers = config_.run.peers,
+                   .seed = options_.seed,
+                   .scenario = scenario_,
+                   .node = node,
+                   .steps = work_->steps()},
+                  [this](std::size_t peer) { return work_->make(peer); });
+  world.watch(tally_);
+  if (config_.gossip.population.is_on()) world.watch(population_);
+  if (!hostile_.empty()) world.watch(hostile_tally_);
+  if (stages_ > 0) world.watch(runs_);
+  Trace trace([](const std::string& line) { fmt::print("{}\n", line); });
+  if (options_.trace) world.watch(trace);
+  if (!options_.trace) {
+    fmt::print("{} virtual peers, seed {}; curves go to {}\n", world.size(), options_.seed,
+               folder.string());
+  }
+  std::vector<CurvePoint> points;
+  const Time end(scenario_.until);
+  for (Time at{}; at < end; at += every) {
+    world.run(std::min(at, end));
+    points.push_back(look(world, true));
+    show_progress(points.back());
+    if (world.all_ended()) break;
+  }
+  world.run(end);
+  points.push_back(look(world, true));
+  const CurvePoint last = look(world, false);
+  if (terminal_ && !options_.trace) fmt::print("\r\x1b[K");
+  std::ofstream(folder / "curves.csv") << curves_csv(points);
+  std::ofstream(folder / "curves.svg")
+      << curves_svg(points, fmt::format("{} peers, seed {}", world.size(), options_.seed));
+  const std::vector<PeerSummary> peers = peers_of(world);
+  std::ofstream(folder / "summary.json")
+      << virtual_summary(world, tally_, hostile_tally_, last, peers, wall_s());
+  print_summary(world, last, peers);
+  return 0;
+}
+
+/// What a pipeline came to, beside what its schedule comes to with nothing else in its way.
+void Run::print_runs(const PipelineOptions& options) const {
+  const double each = runs_.seconds_each();
+  if (each == 0) return;
+  const std::size_t chains = config_.run.peers / stages_;
+  std::string alone;
+  if (chains > 0 && config_.run.peers % stages_ == 0 && options.micro_batches % chains == 0) {
+    alone = fmt::format("; {:.2f} % if peers are alike and links free",
+                        100 * free_bubble(options, options.micro_batches / chains));
+  }
+  fmt::print("{:<22} {} in {:.4g} s each, {:.4g} micro-batches a second\n", "runs", runs_.runs(),
+             each, static_cast<double>(options.micro_batches) / each);
+  fmt::print("{:<22} {:.2f} % of peers' time{}\n", "bubble", 100 * runs_.bubble(), alone);
+}
+
+/// The best first.
+void Run::print_population(std::span<const PeerSummary> peers) const {
+  std::vector<PeerSummary> members;
+  std::ranges::copy_if(peers, std::back_inserter(members),
+                       [](const PeerSummary& peer) { return peer.trial.has_value(); });
+  std::ranges::stable_sort(members, {},
+                           [](const PeerSummary& peer) { return peer.trial->validation_loss; });
+  fmt::print("{:<22} {} copies of others\n", "population", population_.copies());
+  for (const PeerSummary& member : members) {
+    fmt::print(
+        "  {:<20} learning rate {:.3g}  momentum {:.3g}  held-out loss {:.4f}  copies {}{}\n",
+        fmt::format("peer-{}", member.number), member.trial->learning_rate, member.trial->momentum,
+        member.trial->validation_loss, member.copies,
+        member.accuracy > 0 ? fmt::format("  {:.2f} %", 100 * member.accuracy) : "");
+  }
+}
+
+/// Stages of a pipeline are no models: they are not judged.
+std::vector<PeerSummary> Run::peers_of(const Simulator& world) {
+  const bool judged = stages_ == 0 && scenario_.work == WorkKind::training;
+  std::vector<PeerSummary> peers;
+  for (PeerNumber number = 0; number < world.size(); ++number) {
+    const auto& work = world.peer(number).work;
+    PeerSummary peer{.number = number, .budget = work_->steps()[number], .has_model = !!work};
+    if (work) peer.step = work->step();
+    if (const auto found = hostile_.find(number); found != hostile_.end()) {
+      peer.hostile = found->second;
+    }
+    if (work && judged) peer.accuracy = work_->judge(work->parameters(), false).accuracy;
+    const auto trial = population_.trials().find(number);
+    if (trial != population_.trials().end()) peer.trial = trial->second;
+    peer.copies = population_.copies(number);
+    peers.push_back(peer);
+  }
+  return peers;
+}
+
+void Run::print_exchanges() const {
+  line("exchanges",
+       fmt::format("{:.0f} in {:.3g} s each; {} refused, {} aborted, {} undecided",
+                   tally_.exchanges(), tally_.exchange_seconds(), tally_.events("exchange_refused"),
+                   tally_.events("exchange_aborted"), tally_.events("exchange_undecided")));
+  if (!tally_.by_reason().empty()) {
+    std::string text;
+    for (const auto& [what, count] : tally_.by_reason()) {
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", what, count);
+    }
+    line("reasons", text);
+  }
+  line("staleness", fmt::format("{:.1f} steps between the two sides", tally_.staleness()));
+}
+
+void Run::print_summary(const Simulator& world, const CurvePoint& last,
+                        std::span<const PeerSummary> peers) {
+  const double wall = wall_s();
+  TimeSpent spent;
+  double worst = 1;
+  for (const PeerSummary& peer : peers) {
+    if (peer.has_model && !peer.hostile) worst = std::min(worst, peer.accuracy);
+  }
+  for (PeerNumber number = 0; number < world.size(); ++number) {
+    const VirtualPeer& peer = world.peer(number);
+    spent.training += peer.spent.training;
+    spent.slowed += peer.spent.slowed;
+    spent.joining += peer.spent.joining;
+    spent.stopped += peer.spent.stopped;
+    spent.down += peer.spent.down;
+  }
+  if (scenario_.work == WorkKind::training) {
+    line("mean model", fmt::format("{:.2f} %  loss {:.4f}", 100 * last.accuracy, last.loss));
+    if (stages_ == 0) line("worst peer", fmt::format("{:.2f} %", 100 * worst));
+  } else if (scenario_.work == WorkKind::quadratic) {
+    line("mean model", fmt::format("{:.6g} above the least loss", last.loss));
+  }
+  line("spread", fmt::format("{:.4g}", last.spread));
+  if (!hostile_.empty()) {
+    std::string text;
+    for (const auto& [peer, rule] : hostile_) {
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", peer, to_string(rule.attack));
+    }
+    line("hostile", text + "; all of the above is of the honest");
+    const Belief& hostile = hostile_tally_.of_hostile();
+    const Belief& honest = hostile_tally_.of_honest();
+    line("held back",
+         fmt::format("{} of {} hostile models, {} of {} honest; {} not read", hostile.held_back,
+                     hostile.heard, honest.held_back, honest.heard, hostile_tally_.refused()));
+  }
+  line("virtual time", fmt::format("{:.2f} s in {:.2f} s ({:.0f} times real)", last.time_s, wall,
+                                   last.time_s / std::max(wall, 1e-9)));
+  line("steps", fmt::format("{} by all peers", tally_.steps()));
+  if (stages_ > 0) print_runs(world.options().node.pipeline);
+  if (config_.gossip.population.is_on()) print_population(peers);
+  if (config_.run.mode == ModeKind::gossip) print_exchanges();
+  if (const std::uint64_t switches = tally_.events("algorithm_switched"); switches > 0) {
+    line("switches", fmt::format("{} times that a peer began to go by other settings", switches));
+  }
+  const WorldCounts& counts = world.counts();
+  line("messages", fmt::format("{} ({} lost, {} twice, {} damaged; blocks included)",
+                               counts.messages, counts.lost, counts.duplicated, counts.damaged));
+  line("bytes", fmt::format("{:.1f} MB of models, {:.2f} MB of messages",
+                            static_cast<double>(counts.lane_bytes) / 1e6,
+                            static_cast<double>(counts.control_bytes) / 1e6));
+  line("time of peers",
+       fmt::format("{:.1f} s training; lost: {:.1f} s slowed, {:.1f} s joining, {:.1f} s stopped, "
+                   "{:.1f} s down",
+                   spent.training, spent.slowed, spent.joining, spent.stopped, spent.down));
+  if (!tally_.injected().empty()) {
+    std::string text;
+    for (const auto& [name, count] : tally_.injected()) {
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, name);
+    }
+    line("faults", text);
+    line("seen as", fmt::format("{} deaths, {} models fetched", tally_.events("member_dead"),
+                                tally_.events("model_fetched")));
+  }
+  line("events", fmt::format("{} ({:.0f} a second)", counts.events,
+                             static_cast<double>(counts.events) / std::max(wall, 1e-9)));
+  line("trace hash", fmt::format("{:016x}", world.trace_hash()));
+}
+
+/// Config and scenario of one file, which may name the number of peers in either.
+RunFiles parse(const std::string& path) {
+  RunFiles parsed = read_run_files(path);
+  const std::size_t peers =
+      parsed.scenario.peers > 0 ? parsed.scenario.peers : parsed.config.run.peers;
+  std::ranges::move(topology_problems(parsed, peers, path), std::back_inserter(parsed.problems));
+  if (parsed.problems.empty()) parsed.problems = switch_problems(parsed, peers, path);
+  parsed.config.run.peers = peers;
+  for (const FaultRule& fault : parsed.scenario.faults) {
+    for (const auto& [first, last] : fault.peers.ranges) {
+      if (last < peers) continue;
+      parsed.problems.push_back({path + ": scenario.fault",
+                                 fmt::format("peer {} is not one of {}", last, peers),
+                                 fmt::format("write numbers from 0 to {}", peers - 1)});
+    }
+  }
+  std::ranges::move(problems_with_hostile(parsed.scenario, parsed.config.run.mode,
+                                          parsed.config.rounds.rule, peers, path),
+                    std::back_inserter(parsed.problems));
+  if (parsed.config.ring.factors.rank > 0 && parsed.scenario.work != WorkKind::training) {
+    parsed.problems.push_back({path + ": ring.rank", "what is not trained has no matrices",
+                               "write scenario.work = \"training\", or leave rank out"});
+  }
+  if (parsed.config.ring.sufficient_factors && parsed.scenario.work != WorkKind::training) {
+    parsed.problems.push_back(
+        {path + ": ring.sufficient_factors", "what is not trained has no dense layers",
+         "write scenario.work = \"training\", or leave sufficient_factors out"});
+  }
+  return parsed;
+}
+
+}  // namespace
+
+CheckedWorld read_world(const std::string& path, std::uint64_t seed) {
+  RunFiles parsed = parse(path);
+  if (parsed.scenario.work == WorkKind::training) {
+    parsed.problems.push_back({path + ": scenario.work",
+                               "\"training\" is not checked, only what peers do with each other",
+                               "write work = \"quadratic\" or \"time\""});
+  }
+  if (!parsed.scenario.hostile.empty()) {
+    parsed.problems.push_back({path + ": scenario.hostile",
+                               "what hostile peers send breaks what is checked on purpose",
+                               "leave out --check, or the hostile peers"});
+  }
+  parsed.scenario.peers = parsed.config.run.peers;
+  DrawnWorld world{.seed = seed,
+                   .scenario = parsed.scenario,
+                   .node = node_options(parsed.config, Layout(), 1, 1),
+                   .learning_rate = parsed.config.train.schedule.learning_rate};
+  world.node.course.steps = parsed.config.run.steps > 0 ? parsed.config.run.steps : endless_steps;
+  if (world.node.mode == ModeKind::pipeline) {
+    world.node.pipeline = idle_pipeline(parsed.config, parsed.scenario);
+  }
+  cut_into_segments(world.node.ring, parsed.scenario.dimension);
+  return {std::move(world), std::move(parsed.problems)};
+}
+
+int check_scenario(const SimulateOptions& options) {
+  const CheckedWorld read = read_world(options.config, options.seed);
+  return read.problems.empty() ? check_world(read.world, options.trace) : fail(read.problems);
+}
+
+int simulate(const SimulateOptions& options) {
+  RunFiles parsed = parse(options.config);
+  if (!parsed.problems.empty()) return fail(parsed.problems);
+  try {
+    return Run(options, std::move(parsed.config), std::move(parsed.scenario)).run();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "sim: {}\n", error.what());
+    return 1;
+  }
+}
+
+}  // namespace gv

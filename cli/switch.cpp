@@ -1,0 +1,121 @@
+// `grapevine switch`: makes a running swarm mix by another algorithm, and waits until it does.
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <CLI/CLI.hpp>
+#include <cctype>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/commands.hpp"
+#include "peer/config/refusal.hpp"
+#include "peer/config/switched_rounds.hpp"
+#include "peer/host/peer_socket.hpp"
+#include "peer/host/switch_command.hpp"
+
+namespace gv {
+namespace {
+
+/// What `grapevine switch` was told.
+struct SwitchArguments {
+  std::filesystem::path folder;       ///< Of any peer of the swarm.
+  std::string algorithm;              ///< Empty: only `settings`.
+  std::vector<std::string> settings;  ///< As "rounds.gamma=0.2".
+  double wait_s = 20;                 ///< For all to have agreed.
+};
+
+constexpr int look_again_ms = 100;
+
+/// "rounds.topology=ring" as a line of a config. Words need no quotes, which shells take away.
+std::string line_of(const std::string& setting) {
+  const auto at = setting.find('=');
+  std::string value = setting.substr(at + 1);
+  const bool is_word = !value.empty() && std::isalpha(static_cast<unsigned char>(value[0])) != 0 &&
+                       value != "true" && value != "false";
+  if (is_word) value = fmt::format("\"{}\"", value);
+  return fmt::format("{} = {}\n", setting.substr(0, at), value);
+}
+
+/// The rounds in the peer's state, once it goes by the ruling of that number.
+std::optional<nlohmann::json> ruled(const std::filesystem::path& folder, std::uint64_t number) {
+  const auto document = ask_peer(folder);
+  const auto state = nlohmann::json::parse(document.value_or(""), nullptr, false);
+  if (!state.is_object() || !state.contains("rounds")) return std::nullopt;
+  nlohmann::json rounds = state.at("rounds");
+  if (rounds.value("ruling", std::uint64_t{0}) < number) return std::nullopt;
+  return rounds;
+}
+
+/// Tells the peer, and waits until its swarm goes by it. The exit code: 0, 1 if that has not
+/// happened in time, 2 if it cannot.
+int switch_algorithm(const SwitchArguments& arguments) {
+  std::string settings;
+  if (!arguments.algorithm.empty()) settings = ruling_settings(arguments.algorithm);
+  for (const std::string& setting : arguments.settings) {
+    if (setting.find('=') == std::string::npos) {
+      return fail({{setting, "not a setting", "write rounds.KEY=VALUE"}});
+    }
+    settings += line_of(setting);
+  }
+  if (settings.empty()) {
+    return fail({{"switch", "nothing to switch to", "name an algorithm, or give --set"}});
+  }
+  const auto reply = ask_peer(arguments.folder, switch_command_text(settings));
+  const auto answer = nlohmann::json::parse(reply.value_or(""), nullptr, false);
+  if (!answer.is_object()) {
+    return fail({{arguments.folder.string(), "no running peer answers here",
+                  "give the run folder of a running peer, the one its first line names"}});
+  }
+  if (answer.contains("problem")) {
+    fmt::print(stderr, "{}\n", answer.at("problem").get<std::string>());
+    return 2;
+  }
+  const auto number = answer.value("ruling", std::uint64_t{0});
+  const auto end =
+      std::chrono::steady_clock::now() + std::chrono::duration<double>(arguments.wait_s);
+  while (std::chrono::steady_clock::now() < end) {
+    if (const auto rounds = ruled(arguments.folder, number)) {
+      fmt::print("{} peers go by it since step {}: {} on {}\n",
+                 rounds->value("together", std::size_t{0}),
+                 rounds->value("ruled_since", std::uint64_t{0}), rounds->value("kind", ""),
+                 rounds->value("topology", ""));
+      return 0;
+    }
+    ::poll(nullptr, 0, look_again_ms);
+  }
+  fmt::print(stderr,
+             "the peer was told, but its swarm has not agreed within {:g} s; `grapevine status {}` "
+             "shows what it goes by\n",
+             arguments.wait_s, arguments.folder.string());
+  return 1;
+}
+
+}  // namespace
+
+void add_switch(CLI::App& app) {
+  const auto arguments = std::make_shared<SwitchArguments>();
+  auto* command = app.add_subcommand("switch", "Make a running swarm mix by another algorithm");
+  command->add_option("FOLDER", arguments->folder, "The run folder of any of its peers")
+      ->required();
+  command->add_option("ALGORITHM", arguments->algorithm,
+                      "One that works in rounds, as `grapevine algorithms` lists them");
+  command
+      ->add_option("--set", arguments->settings,
+                   "A setting of [rounds], as rounds.gamma=0.2; may be given several times")
+      ->allow_extra_args(false);
+  command->add_option("--wait", arguments->wait_s, "Seconds to wait until the swarm has agreed")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->capture_default_str();
+  command->footer(
+      "All begin with it at one step that they agree on; run.mode has to be \"rounds\".\n"
+      "Example:\n  grapevine switch runs/run-001/peer-0 choco --set rounds.codec_fraction=0.05");
+  command->callback([arguments] { exit_with(switch_algorithm(*arguments)); });
+}
+
+}  // namespace gv

@@ -1,0 +1,396 @@
+// Plans carried out: every block that comes is added at once and, where the plan says so, sent on.
+#include "consensus/allreduce/all_reduce.hpp"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "base/check.hpp"
+#include "base/rng.hpp"
+#include "base/wide.hpp"
+#include "consensus/codec/sparse_vector.hpp"
+
+namespace gv {
+namespace {
+
+GV_WIDE void multiply(float* __restrict to, const float* __restrict input, std::size_t n,
+                      float weight, float scale) {
+  for (std::size_t i = 0; i < n; ++i) to[i] = scale * (weight * input[i]);
+}
+
+GV_WIDE void add_weighted(float* __restrict to, const float* __restrict came,
+                          const float* __restrict input, std::size_t n, float weight, float scale) {
+  for (std::size_t i = 0; i < n; ++i) to[i] = scale * (came[i] + weight * input[i]);
+}
+
+/// To what is there.
+GV_WIDE void add(float* __restrict to, const float* __restrict more, std::size_t n, float weight,
+                 float scale) {
+  for (std::size_t i = 0; i < n; ++i) to[i] = scale * (to[i] + weight * more[i]);
+}
+
+/// Results of so many bytes do not stay in a processor's cache until they are used.
+constexpr std::size_t too_long_for_cache = 4 << 20;
+
+/// Copies past the cache, which otherwise fetches first what is written over. Measured, from a
+/// block that is in the cache: twice as fast.
+void copy_past_cache(float* to, std::span<const float> from) {
+#if defined(__SSE2__)
+  const auto misplaced = reinterpret_cast<std::uintptr_t>(to) / sizeof(float) % 4;
+  std::size_t i = std::min(from.size(), (4 - misplaced) % 4);
+  std::copy_n(from.data(), i, to);
+  for (; i + 4 <= from.size(); i += 4) _mm_stream_ps(to + i, _mm_loadu_ps(from.data() + i));
+  _mm_sfence();
+  std::ranges::copy(from.subspan(i), to + i);
+#else
+  std::ranges::copy(from, to);
+#endif
+}
+
+bool overlap(const Range& a, const Range& b) { return a.begin < b.end && b.begin < a.end; }
+
+bool is_receipt(const ReduceStep& step) { return step.kind != ReduceStep::Kind::send; }
+
+}  // namespace
+
+// 24 bits of the operation, 8 of the bucket, 12 of the round, 20 of the segment.
+AllReduce::AllReduce(const AllReduceOptions& options, PeerId self, std::uint64_t operation,
+                     float weight, std::shared_ptr<const Floats> input, Vector work)
+    : options_(options),
+      self_(self),
+      operation_(operation),
+      weight_(weight),
+      input_(std::move(input)),
+      work_(std::move(work)) {
+  const auto place = std::ranges::find(options_.order, self);
+  check(place != options_.order.end(), "we take part in our own all-reduce");
+  check(input_->size() == work_->size(), "the result is as long as the input");
+  check(options_.buckets.size() <= PieceName::buckets_max, "buckets can be named");
+  rank_ = static_cast<std::size_t>(place - options_.order.begin());
+  check(options_.parts.empty() || options_.wire.is_plain(), "what is gathered is written as it is");
+  for (const Range& range : options_.buckets) {
+    Bucket& bucket = buckets_.emplace_back();
+    bucket.is_gathered = !options_.parts.empty() && range.begin == options_.parts.front().begin;
+    for (const ReduceStep& what : plan_of(bucket, range)) {
+      // What is gathered of ours is put in place at once: see ready().
+      Step step{.what = what, .at = what.range.begin, .first_touch = !bucket.is_gathered};
+      for (std::size_t i = 0; i < bucket.steps.size(); ++i) {
+        Step& earlier = bucket.steps[i];
+        if (!overlap(earlier.what.range, what.range)) continue;
+        step.first_touch = false;
+        if (!is_receipt(earlier.what)) continue;
+        step.after.push_back(i);
+        earlier.before.push_back(bucket.steps.size());
+      }
+      bucket.steps.push_back(std::move(step));
+    }
+    left_ += bucket.steps.size() + 1;
+  }
+}
+
+std::vector<ReduceStep> AllReduce::plan_of(const Bucket& bucket, Range range) const {
+  if (bucket.is_gathered) return gather_plan(options_.parts, rank_);
+  auto steps = reduce_plan(options_.algorithm, options_.order.size(), rank_, range.size());
+  for (ReduceStep& step : steps) {
+    step.range.begin += range.begin;
+    step.range.end += range.begin;
+  }
+  return steps;
+}
+
+/// How far a step may go: as far as all earlier receipts of the same elements have.
+std::size_t AllReduce::limit(const Bucket& bucket, const Step& step) const {
+  std::size_t end = step.what.range.end;
+  for (const std::size_t i : step.after) {
+    const Step& earlier = bucket.steps[i];
+    if (earlier.at < earlier.what.range.end) end = std::min(end, earlier.at);
+  }
+  return std::max(end, step.what.range.begin);
+}
+
+/// A rest of up to a quarter goes with the last whole segment: a block by itself would be as much
+/// work as a long one.
+std::size_t AllReduce::segments(const Step& step) const {
+  const std::size_t elements = step.what.range.size();
+  const std::size_t rest = std::min(options_.segment / segment_rest, elements - 1);
+  return (elements - rest + options_.segment - 1) / options_.segment;
+}
+
+std::size_t AllReduce::segment_begin(const Step& step, std::size_t segment) const {
+  const Range& range = step.what.range;
+  return segment < segments(step) ? range.begin + segment * options_.segment : range.end;
+}
+
+/// The one that begins where the step is.
+std::size_t AllReduce::segment_at(const Step& step) const {
+  return (step.at - step.what.range.begin) / options_.segment;
+}
+
+void AllReduce::ready(std::size_t number, Effects& out) {
+  Bucket& bucket = buckets_[number];
+  check(!bucket.ready, "a bucket is ready once");
+  bucket.ready = true;
+  --left_;
+  if (bucket.is_gathered) {
+    const Range& own = options_.parts[rank_];
+    std::copy_n(input_->data() + own.begin, own.size(), work_->data() + own.begin);
+  } else if (options_.order.size() == 1) {
+    const Range& range = options_.buckets[number];
+    bring_in(range.begin, range.end, nullptr, options_.scale);
+  }
+  for (std::size_t i = 0; i < bucket.steps.size(); ++i) go_on(number, i, out);
+}
+
+/// Lets a step do what it now can, and then those that wait for it.
+void AllReduce::go_on(std::size_t number, std::size_t index, Effects& out) {
+  Bucket& bucket = buckets_[number];
+  Step& step = bucket.steps[index];
+  if (step.at == step.what.range.end) return;
+  const std::size_t before = step.at;
+  if (is_receipt(step.what)) {
+    take_early(number, index);
+  } else {
+    send(number, step, out);
+  }
+  if (step.at == before) return;
+  finish_if_complete(step);
+  for (const std::size_t later : step.before) go_on(number, later, out);
+}
+
+void AllReduce::finish_if_complete(const Step& step) {
+  if (step.at == step.what.range.end) --left_;
+}
+
+void AllReduce::send(std::size_t number, Step& step, Effects& out) {
+  const std::size_t end = limit(buckets_[number], step);
+  const Range& range = step.what.range;
+  while (step.at < range.end) {
+    const std::size_t segment = segment_at(step);
+    const std::size_t until = segment_begin(step, segment + 1);
+    if (until > end) return;  // Whole segments only: blocks are few and all but one full.
+    if (step.first_touch && !sends_input(step)) bring_in(step.at, until, nullptr, 1);
+    const PieceName piece{
+        .operation = operation_, .bucket = number, .round = step.what.round, .segment = segment};
+    Payload written = payload(step, until, piece);
+    bytes_sent_ += written.bytes.size();
+    out.transfers.push_back({.to = options_.order[step.what.peer],
+                             .id = {self_, options_.epoch, piece.number()},
+                             .payload = std::move(written)});
+    step.at = until;
+  }
+}
+
+/// In a ring of n the first n - 1 rounds pass partial sums on.
+bool AllReduce::is_final(const Step& step) const {
+  return step.what.round + 1 >= options_.order.size();
+}
+
+/// The first to touch elements has nothing to add them to.
+bool AllReduce::sends_input(const Step& step) const {
+  return step.first_touch && weight_ == 1 && options_.wire.is_plain();
+}
+
+/// The elements from where the step is up to `end`, as they travel.
+Payload AllReduce::payload(const Step& step, std::size_t end, const PieceName& piece) {
+  if (!options_.wire.is_plain()) return coded_payload(step, end, piece);
+  const auto owner = sends_input(step) ? input_ : work_;
+  return {owner, std::as_bytes(std::span(*owner).subspan(step.at, end - step.at))};
+}
+
+Payload AllReduce::coded_payload(const Step& step, std::size_t end, const PieceName& piece) {
+  const std::span<float> values(work_->data() + step.at, end - step.at);
+  const auto came = written_.find(step.at);
+  if (is_final(step) && came != written_.end()) return written_.extract(came).mapped();
+  const std::size_t coded = std::clamp(options_.unweighted_from, step.at, end) - step.at;
+  Rng rng = Rng(options_.epoch).fork(static_cast<std::uint64_t>(self_)).fork(piece.number());
+  auto bytes = std::make_shared<std::vector<std::byte>>();
+  if (options_.wire.sparse) {
+    std::vector<std::size_t> places;
+    std::vector<float> present;
+    for (std::size_t i = 0; i < coded; ++i) {
+      if (values[i] == 0) continue;
+      places.push_back(i);
+      present.push_back(values[i]);
+    }
+    const Stream stream = Stream::sparse(coded, places, std::move(present));
+    *bytes = encode(compact(stream, options_.wire.codec), options_.wire.codec, rng);
+  } else {
+    bytes->resize(encoded_size(options_.wire.codec, coded));
+    encode(options_.wire.codec, values.first(coded), rng, *bytes);
+  }
+  const auto exact = std::as_bytes(values.subspan(coded));
+  bytes->insert(bytes->end(), exact.begin(), exact.end());
+  // What everybody else will read we must have too; what nobody can read ends in no sum.
+  if (is_final(step)) read(*bytes, step.at, values);
+  const std::span<const std::byte> all(*bytes);
+  return {std::move(bytes), all};
+}
+
+/// The elements from `begin` on as they were written; false if the bytes are not just that.
+bool AllReduce::read(std::span<const std::byte> bytes, std::size_t begin,
+                     std::span<float> values) const {
+  std::size_t coded = values.size();
+  if (options_.wire.is_plain()) {
+    coded = 0;
+  } else if (options_.unweighted_from < begin + values.size()) {
+    coded = std::max(options_.unweighted_from, begin) - begin;
+  }
+  const std::size_t exact = (values.size() - coded) * sizeof(float);
+  if (bytes.size() < exact) return false;
+  const auto written = bytes.first(bytes.size() - exact);
+  if (exact > 0) std::memcpy(values.data() + coded, bytes.data() + written.size(), exact);
+  if (options_.wire.is_plain()) return written.empty();
+  const std::span<float> target = values.first(coded);
+  if (!options_.wire.sparse) return decode(options_.wire.codec, written, target);
+  const std::optional<Stream> stream = decode(written, coded);
+  if (!stream) return false;
+  std::ranges::fill(target, 0.0f);
+  stream->add_to(target);
+  return true;
+}
+
+std::optional<AllReduce::Awaited> AllReduce::awaited(PeerId from, const TransferId& id,
+                                                     std::uint64_t offset) const {
+  const PieceName piece = PieceName::of(id.number);
+  const bool ours = id.owner == from && id.session == options_.epoch &&
+                    piece.operation == operation_ % PieceName::operations && offset == 0 &&
+                    piece.bucket < buckets_.size();
+  if (!ours) return std::nullopt;
+  const std::vector<Step>& steps = buckets_[piece.bucket].steps;
+  const auto step = std::ranges::find_if(steps, [&](const Step& known) {
+    return is_receipt(known.what) && known.what.round == piece.round &&
+           options_.order[known.what.peer] == from;
+  });
+  if (step == steps.end()) return std::nullopt;
+  const Range range{segment_begin(*step, piece.segment), segment_begin(*step, piece.segment + 1)};
+  const auto index = static_cast<std::size_t>(step - steps.begin());
+  const Awaited found{piece.bucket, index, piece.segment, range};
+  const bool is_there = range.begin < step->at || early_.contains(found.key());
+  return range.begin >= range.end || is_there ? std::nullopt : std::optional(found);
+}
+
+/// Final values, once nothing else of ours can come there, and what comes first of all, to which
+/// our input is then added.
+std::span<std::byte> AllReduce::place(PeerId from, const TransferId& id, std::uint64_t offset,
+                                      std::size_t bytes) {
+  const std::optional<Awaited> piece = awaited(from, id, offset);
+  if (!piece || !options_.wire.is_plain()) return {};
+  if (bytes != piece->range.size() * sizeof(float)) return {};
+  const Bucket& bucket = buckets_[piece->bucket];
+  const Step& step = bucket.steps[piece->step];
+  const bool is_free = step.what.kind == ReduceStep::Kind::copy
+                           ? bucket.ready && limit(bucket, step) >= piece->range.end
+                           : step.first_touch;
+  if (!is_free) return {};
+  return std::as_writable_bytes(std::span(*work_).subspan(piece->range.begin, piece->range.size()));
+}
+
+bool AllReduce::receive(PeerId from, const Block& block, Effects& out) {
+  const std::optional<Awaited> piece = awaited(from, block.id, block.offset);
+  if (!piece) return false;
+  Bucket& bucket = buckets_[piece->bucket];
+  Step* const step = &bucket.steps[piece->step];
+  const auto [begin, end] = piece->range;
+  const auto address = reinterpret_cast<std::uintptr_t>(block.bytes.data());
+  const bool in_place = options_.wire.is_plain() && address % alignof(float) == 0;
+  const auto floats_in = [](std::span<const std::byte> bytes) {
+    return std::span(reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float));
+  };
+  Early came;
+  if (in_place) {
+    if (block.bytes.size() != (end - begin) * sizeof(float)) return false;
+    came.values = floats_in(block.bytes);
+  } else {
+    const auto decoded = std::make_shared<std::vector<float>>(end - begin);
+    if (!read(block.bytes, begin, *decoded)) return false;
+    came = {*decoded, decoded};
+  }
+  if (!options_.wire.is_plain() && step->what.kind == ReduceStep::Kind::copy) {
+    auto bytes = std::make_shared<std::vector<std::byte>>(block.bytes.begin(), block.bytes.end());
+    const std::span<const std::byte> all(*bytes);
+    written_[begin] = {std::move(bytes), all};
+  }
+  progress_ += end - begin;
+  if (bucket.ready && step->at == begin && limit(bucket, *step) >= end) {
+    merge(*step, came.values);
+    finish_if_complete(*step);
+    for (const std::size_t later : step->before) go_on(piece->bucket, later, out);
+  } else {
+    if (came.values.data() == work_->data() + begin) {
+      came.owner = work_;
+    } else if (in_place) {
+      const Block own = kept(block);
+      came = {floats_in(own.bytes), own.loan};
+    }
+    early_.emplace(piece->key(), std::move(came));
+  }
+  go_on(piece->bucket, piece->step, out);
+  return true;
+}
+
+void AllReduce::take_early(std::size_t number, std::size_t index) {
+  Bucket& bucket = buckets_[number];
+  Step& step = bucket.steps[index];
+  while (bucket.ready && step.at < step.what.range.end && !early_.empty()) {
+    const std::size_t segment = segment_at(step);
+    const auto found = early_.find({number, index, segment});
+    if (found == early_.end() || limit(bucket, step) < segment_begin(step, segment + 1)) return;
+    merge(step, found->second.values);
+    early_.erase(found);
+  }
+}
+
+/// Puts our weighted input in place, added to what came if anything did, be it there already.
+void AllReduce::bring_in(std::size_t begin, std::size_t end, const float* came, float scale) {
+  const std::size_t plain = std::clamp(options_.unweighted_from, begin, end);
+  for (const auto& [from, to, weight, times] :
+       {std::tuple(begin, plain, weight_, scale), std::tuple(plain, end, 1.0f, 1.0f)}) {
+    if (from == to) continue;
+    float* target = work_->data() + from;
+    const float* input = input_->data() + from;
+    if (came == nullptr) {
+      multiply(target, input, to - from, weight, times);
+    } else if (came == work_->data() + begin) {
+      add(target, input, to - from, weight, times);
+    } else {
+      add_weighted(target, came + (from - begin), input, to - from, weight, times);
+    }
+  }
+}
+
+bool AllReduce::involves(PeerId peer) const {
+  return std::ranges::any_of(buckets_, [&](const Bucket& bucket) {
+    return std::ranges::any_of(
+        bucket.steps, [&](const Step& step) { return options_.order[step.what.peer] == peer; });
+  });
+}
+
+/// The next elements of a receipt are here.
+void AllReduce::merge(Step& step, std::span<const float> values) {
+  const std::size_t end = step.at + values.size();
+  const float scale = step.what.completes ? options_.scale : 1;
+  float* to = work_->data() + step.at;
+  if (step.what.kind == ReduceStep::Kind::copy) {
+    if (values.data() == to) {
+      // It was placed here.
+    } else if (work_->size() * sizeof(float) < too_long_for_cache) {
+      std::ranges::copy(values, to);
+    } else {
+      copy_past_cache(to, values);
+    }
+  } else if (step.first_touch) {
+    bring_in(step.at, end, values.data(), scale);
+  } else {
+    const std::size_t plain = std::clamp(options_.unweighted_from, step.at, end) - step.at;
+    add(to, values.data(), plain, 1, scale);
+    add(to + plain, values.data() + plain, values.size() - plain, 1, 1);
+  }
+  step.at = end;
+}
+
+}  // namespace gv

@@ -1,0 +1,268 @@
+// The four plans of an all-reduce and what they cost.
+#include "consensus/allreduce/reduce_plan.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <utility>
+
+#include "base/check.hpp"
+
+namespace gv {
+namespace {
+
+using Kind = ReduceStep::Kind;
+
+/// What a processor spends on a byte of a message, at both ends together: fitted, for 2, 4 and 8
+/// peers on two processors, between two kinds of them, which differ by more than the algorithms do.
+double byte_work_s(ReduceAlgorithm algorithm, bool shares_memory) {
+  switch (algorithm) {
+    case ReduceAlgorithm::ring:
+      return shares_memory ? 0.20e-9 : 0.295e-9;
+    case ReduceAlgorithm::halving_doubling:
+      return shares_memory ? 0.12e-9 : 0.307e-9;
+    case ReduceAlgorithm::tree:
+      return shares_memory ? 0.125e-9 : 0.27e-9;
+    case ReduceAlgorithm::direct:
+      return shares_memory ? 0.10e-9 : 0.38e-9;
+  }
+  return 0;
+}
+
+/// A list of steps under construction; a step over nothing is no step.
+struct Plan {
+  std::vector<ReduceStep> steps;
+
+  void append(Kind kind, std::size_t peer, Range range, std::size_t round, bool completes = false) {
+    if (!range.empty()) steps.push_back({kind, peer, range, round, completes});
+  }
+};
+
+std::size_t floor_log2(std::size_t n) { return static_cast<std::size_t>(std::bit_width(n)) - 1; }
+std::size_t ceil_log2(std::size_t n) { return static_cast<std::size_t>(std::bit_width(n - 1)); }
+
+/// Starting with its own chunk, a rank passes on to the right what it has just summed; chunk c is
+/// complete at rank c-1, and then goes round once more.
+void plan_ring(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elements) {
+  const std::size_t right = (rank + 1) % ranks;
+  const std::size_t left = (rank + ranks - 1) % ranks;
+  const auto chunk_before_own = [&](std::size_t back) {
+    const std::size_t chunk = (rank + ranks - back) % ranks;
+    return Range{chunk * elements / ranks, (chunk + 1) * elements / ranks};
+  };
+  for (std::size_t t = 0; t + 1 < ranks; ++t) {
+    plan.append(Kind::send, right, chunk_before_own(t), t);
+    plan.append(Kind::add, left, chunk_before_own(t + 1), t, t + 2 == ranks);
+  }
+  for (std::size_t t = 0; t + 1 < ranks; ++t) {
+    const std::size_t round = ranks - 1 + t;
+    plan.append(Kind::send, right, chunk_before_own((t + ranks - 1) % ranks), round);
+    plan.append(Kind::copy, left, chunk_before_own(t), round);
+  }
+}
+
+/// The first 2(n - 2^k) ranks are folded in pairs: the odd one hands its values to the even one and
+/// waits for the result. The 2^k others, renumbered, halve what they are responsible for with
+/// partners 1, 2, 4, ... away, then double what they know on the way back.
+void plan_halving_doubling(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elements) {
+  const std::size_t levels = floor_log2(ranks);
+  const std::size_t folded = 2 * (ranks - (std::size_t{1} << levels));
+  const std::size_t last_round = 2 * levels + 1;
+  const Range all{0, elements};
+  if (rank < folded && rank % 2 == 1) {
+    plan.append(Kind::send, rank - 1, all, 0);
+    plan.append(Kind::copy, rank - 1, all, last_round);
+    return;
+  }
+  if (rank < folded) plan.append(Kind::add, rank + 1, all, 0);
+
+  const std::size_t place = rank < folded ? rank / 2 : rank - folded / 2;
+  const auto rank_at = [&](std::size_t other) {
+    return other < folded / 2 ? 2 * other : other + folded / 2;
+  };
+  std::vector<Range> kept{all};   // By level.
+  std::vector<Range> given{all};  // The first is not used: it keeps the indices equal.
+  for (std::size_t level = 0; level < levels; ++level) {
+    const std::size_t distance = std::size_t{1} << level;
+    const Range whole = kept.back();
+    const std::size_t middle = whole.begin + whole.size() / 2;
+    Range keep{whole.begin, middle};
+    Range give{middle, whole.end};
+    if (place & distance) std::swap(keep, give);
+    plan.append(Kind::send, rank_at(place ^ distance), give, level + 1);
+    plan.append(Kind::add, rank_at(place ^ distance), keep, level + 1, level + 1 == levels);
+    kept.push_back(keep);
+    given.push_back(give);
+  }
+  for (std::size_t level = levels; level > 0; --level) {
+    const std::size_t other = rank_at(place ^ (std::size_t{1} << (level - 1)));
+    const std::size_t round = 2 * levels + 1 - level;
+    plan.append(Kind::send, other, kept[level], round);
+    plan.append(Kind::copy, other, given[level], round);
+  }
+  if (rank < folded) plan.append(Kind::send, rank + 1, all, last_round);
+}
+
+/// A rank's parent clears its lowest set bit; its children set one below that.
+void plan_tree(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elements) {
+  const std::size_t levels = ceil_log2(ranks);
+  const std::size_t own_level =
+      rank == 0 ? levels : static_cast<std::size_t>(std::countr_zero(rank));
+  const std::size_t parent = rank & (rank - 1);
+  const Range all{0, elements};
+  const auto child_at = [&](std::size_t level) { return rank + (std::size_t{1} << level); };
+  const auto broadcast_round = [&](std::size_t level) { return 2 * levels - 1 - level; };
+  for (std::size_t level = 0; level < own_level; ++level) {
+    if (child_at(level) >= ranks) continue;
+    plan.append(Kind::add, child_at(level), all, level, rank == 0 && level + 1 == levels);
+  }
+  if (rank != 0) {
+    plan.append(Kind::send, parent, all, own_level);
+    plan.append(Kind::copy, parent, all, broadcast_round(own_level));
+  }
+  // Deepest subtree first: it has the longest way to go.
+  for (std::size_t level = own_level; level-- > 0;) {
+    if (child_at(level) < ranks) {
+      plan.append(Kind::send, child_at(level), all, broadcast_round(level));
+    }
+  }
+}
+
+/// Chunk c is summed by rank c, in the order of the ranks before it, and goes from there to all.
+/// Everybody sends to the next rank first, so that nobody is sent everything at once.
+void plan_direct(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elements) {
+  const auto chunk_of = [&](std::size_t owner) {
+    return Range{owner * elements / ranks, (owner + 1) * elements / ranks};
+  };
+  for (std::size_t t = 1; t < ranks; ++t) {
+    const std::size_t to = (rank + t) % ranks;
+    const std::size_t from = (rank + ranks - t) % ranks;
+    plan.append(Kind::send, to, chunk_of(to), t - 1);
+    plan.append(Kind::add, from, chunk_of(rank), t - 1, t + 1 == ranks);
+  }
+  for (std::size_t t = 1; t < ranks; ++t) {
+    const std::size_t to = (rank + t) % ranks;
+    const std::size_t from = (rank + ranks - t) % ranks;
+    plan.append(Kind::send, to, chunk_of(rank), ranks - 2 + t);
+    plan.append(Kind::copy, from, chunk_of(from), ranks - 2 + t);
+  }
+}
+
+}  // namespace
+
+std::vector<ReduceStep> reduce_plan(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t rank,
+                                    std::size_t elements) {
+  check(rank < ranks, "a rank is one of the ranks");
+  Plan plan;
+  switch (algorithm) {
+    case ReduceAlgorithm::ring:
+      plan_ring(plan, ranks, rank, elements);
+      break;
+    case ReduceAlgorithm::halving_doubling:
+      plan_halving_doubling(plan, ranks, rank, elements);
+      break;
+    case ReduceAlgorithm::tree:
+      plan_tree(plan, ranks, rank, elements);
+      break;
+    case ReduceAlgorithm::direct:
+      plan_direct(plan, ranks, rank, elements);
+      break;
+  }
+  return plan.steps;
+}
+
+std::vector<ReduceStep> gather_plan(const std::vector<Range>& parts, std::size_t rank) {
+  const std::size_t ranks = parts.size();
+  check(rank < ranks, "a rank is one of the ranks");
+  Plan plan;
+  for (std::size_t t = 0; t + 1 < ranks; ++t) {
+    plan.append(Kind::send, (rank + 1) % ranks, parts[(rank + ranks - t) % ranks], t);
+    plan.append(Kind::copy, (rank + ranks - 1) % ranks, parts[(rank + ranks - 1 - t) % ranks], t);
+  }
+  return plan.steps;
+}
+
+ReduceCost reduce_cost(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements) {
+  check(ranks > 0, "somebody reduces");
+  if (ranks == 1 || elements == 0) return {};
+  const double bytes = 4.0 * static_cast<double>(elements);
+  const auto both_ways = [bytes](double n) { return 2 * bytes * (n - 1) / n; };
+  const double n = static_cast<double>(ranks);
+  ReduceCost cost{.mean_bytes = both_ways(n)};
+  switch (algorithm) {
+    case ReduceAlgorithm::ring:
+    case ReduceAlgorithm::direct:
+      cost.rounds = cost.messages = 2 * (n - 1);
+      cost.critical_bytes = cost.sent_bytes = both_ways(n);
+      break;
+    case ReduceAlgorithm::halving_doubling: {
+      const auto levels = static_cast<double>(floor_log2(ranks));
+      const auto core = static_cast<double>(std::size_t{1} << floor_log2(ranks));
+      const double folds = core < n ? 1 : 0;
+      cost.rounds = 2 * (levels + folds);
+      cost.critical_bytes = both_ways(core) + 2 * bytes * folds;
+      cost.sent_bytes = both_ways(core) + bytes * folds;
+      cost.messages = 2 * (levels * core + n - core) / n;
+      break;
+    }
+    case ReduceAlgorithm::tree: {
+      const auto levels = static_cast<double>(ceil_log2(ranks));
+      cost.rounds = 2 * levels;
+      cost.critical_bytes = 2 * bytes * levels;
+      cost.sent_bytes = bytes * levels;
+      cost.messages = 2 * (n - 1) / n;
+      break;
+    }
+  }
+  cost.phases = algorithm == ReduceAlgorithm::direct ? 2 : cost.rounds;
+  return cost;
+}
+
+std::size_t phase_of(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t round) {
+  if (algorithm != ReduceAlgorithm::direct) return round;
+  return round + 1 < ranks ? 0 : 1;
+}
+
+double byte_factor(ReduceAlgorithm algorithm) {
+  switch (algorithm) {
+    case ReduceAlgorithm::ring:
+    case ReduceAlgorithm::tree:
+      return 1;
+    case ReduceAlgorithm::halving_doubling:
+      return 1.25;
+    case ReduceAlgorithm::direct:
+      return 1.35;
+  }
+  return 1;
+}
+
+double message_work_s(const ReduceSite& site) { return site.is_one_host ? 6e-6 : 25e-6; }
+
+double processor_seconds(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements,
+                         const ReduceSite& site) {
+  if (site.peers_per_processor <= 1) return 0;
+  const ReduceCost cost = reduce_cost(algorithm, ranks, elements);
+  const double byte_s = byte_work_s(algorithm, site.shares_memory);
+  return site.peers_per_processor *
+         (cost.messages * message_work_s(site) + cost.mean_bytes * byte_s);
+}
+
+double predicted_seconds(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements,
+                         const ReduceSite& site) {
+  const ReduceCost cost = reduce_cost(algorithm, ranks, elements);
+  const double on_links = cost.phases * site.link.latency_s +
+                          (cost.rounds - cost.phases) * message_work_s(site) +
+                          cost.critical_bytes * byte_factor(algorithm) * site.link.seconds_per_byte;
+  return std::max(on_links, processor_seconds(algorithm, ranks, elements, site));
+}
+
+ReduceAlgorithm fastest(std::size_t ranks, std::size_t elements, const ReduceSite& site) {
+  return *std::ranges::min_element(reduce_algorithms, {}, [&](ReduceAlgorithm algorithm) {
+    if (algorithm == ReduceAlgorithm::direct && ranks > direct_ranks_max) {
+      return std::numeric_limits<double>::infinity();
+    }
+    return predicted_seconds(algorithm, ranks, elements, site);
+  });
+}
+
+}  // namespace gv

@@ -1,0 +1,277 @@
+// Sparse streams: block by block, sorted lists of offsets.
+#include "consensus/codec/sparse_vector.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <functional>
+#include <iterator>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "base/check.hpp"
+#include "base/wide.hpp"
+
+namespace gv {
+namespace {
+
+constexpr std::size_t block_size = 65536;
+
+std::size_t blocks_of(std::size_t size) { return (size + block_size - 1) / block_size; }
+
+struct Header {
+  std::uint8_t is_dense = 0;
+  std::uint8_t codec = 0;
+  std::uint16_t zero = 0;
+  std::uint32_t size = 0;
+  std::uint32_t values = 0;
+};
+static_assert(sizeof(Header) == 12);
+
+/// Orders floats by magnitude; NaN is above all numbers, so that it travels on and is found.
+std::uint32_t magnitude(float value) { return std::bit_cast<std::uint32_t>(value) & 0x7fffffffu; }
+
+/// How many are at least `least`.
+GV_WIDE std::size_t count_from(const std::vector<std::uint32_t>& magnitudes, std::uint32_t least) {
+  std::uint32_t count = 0;
+  for (const std::uint32_t magnitude : magnitudes) count += magnitude >= least;
+  return count;
+}
+
+/// A number that the `k` largest are not below and all others are not above; 0 if there are fewer.
+/// Found bit by bit: at most 31 counts, together faster than a partial sort of 512.
+std::uint32_t kth_largest(const std::vector<std::uint32_t>& magnitudes, std::size_t k) {
+  std::uint32_t least = 0;
+  for (std::uint32_t bit = 1u << 30; bit != 0; bit >>= 1) {
+    const std::size_t count = count_from(magnitudes, least | bit);
+    if (count >= k) least |= bit;
+    if (count == k) break;
+  }
+  return least;
+}
+
+template <class T>
+std::byte* write(const std::vector<T>& items, std::byte* out) {
+  if (items.empty()) return out;
+  std::memcpy(out, items.data(), items.size() * sizeof(T));
+  return out + items.size() * sizeof(T);
+}
+
+/// Takes `count` items from the front of `bytes`, which has them.
+template <class T>
+std::vector<T> read(std::span<const std::byte>& bytes, std::size_t count) {
+  std::vector<T> items(count);
+  if (count > 0) std::memcpy(items.data(), bytes.data(), count * sizeof(T));
+  bytes = bytes.subspan(count * sizeof(T));
+  return items;
+}
+
+/// Counts add up to the offsets there are, and offsets ascend within their block.
+bool is_sound(std::size_t size, std::span<const std::uint32_t> counts,
+              std::span<const std::uint16_t> offsets) {
+  std::size_t at = 0;
+  for (std::size_t block = 0; block < counts.size(); ++block) {
+    const std::size_t length = std::min(block_size, size - block * block_size);
+    if (counts[block] > offsets.size() - at) return false;
+    const auto own = offsets.subspan(at, counts[block]);
+    if (std::ranges::adjacent_find(own, std::greater_equal<>()) != own.end()) return false;
+    if (!own.empty() && own.back() >= length) return false;
+    at += own.size();
+  }
+  return at == offsets.size();
+}
+
+}  // namespace
+
+Stream Stream::dense(std::vector<float> values) {
+  check(values.size() <= std::numeric_limits<std::uint32_t>::max(), "a stream has 32-bit sizes");
+  Stream stream;
+  stream.size_ = values.size();
+  stream.values_ = std::move(values);
+  return stream;
+}
+
+Stream Stream::sparse(std::size_t size, std::span<const std::size_t> indices,
+                      std::vector<float> values) {
+  check(size <= std::numeric_limits<std::uint32_t>::max(), "a stream has 32-bit sizes");
+  check(indices.size() == values.size(), "every value has a place");
+  Stream stream;
+  stream.size_ = size;
+  stream.dense_ = false;
+  stream.values_ = std::move(values);
+  stream.counts_.resize(blocks_of(size));
+  stream.offsets_.reserve(indices.size());
+  for (const std::size_t index : indices) {
+    check(index < size, "a place is in the vector");
+    ++stream.counts_[index / block_size];
+    stream.offsets_.push_back(static_cast<std::uint16_t>(index % block_size));
+  }
+  check(std::ranges::adjacent_find(indices, std::greater_equal<>()) == indices.end(),
+        "places ascend");
+  return stream;
+}
+
+std::vector<std::size_t> Stream::indices() const {
+  std::vector<std::size_t> indices(values_.size());
+  if (dense_) {
+    std::iota(indices.begin(), indices.end(), std::size_t{0});
+    return indices;
+  }
+  std::size_t at = 0;
+  for (std::size_t block = 0; block < counts_.size(); ++block) {
+    for (const std::size_t end = at + counts_[block]; at < end; ++at) {
+      indices[at] = block * block_size + offsets_[at];
+    }
+  }
+  return indices;
+}
+
+void Stream::add_to(std::span<float> sum) const {
+  check(sum.size() == size_, "vectors that are added have one size");
+  if (dense_) {
+    for (std::size_t i = 0; i < size_; ++i) sum[i] += values_[i];
+    return;
+  }
+  std::size_t at = 0;
+  for (std::size_t block = 0; block < counts_.size(); ++block) {
+    for (const std::size_t end = at + counts_[block]; at < end; ++at) {
+      sum[block * block_size + offsets_[at]] += values_[at];
+    }
+  }
+}
+
+std::size_t encoded_stream_size(bool is_dense, std::size_t size, std::size_t values,
+                                ValueCodec codec) {
+  const std::size_t places =
+      is_dense ? 0 : blocks_of(size) * sizeof(std::uint32_t) + values * sizeof(std::uint16_t);
+  return sizeof(Header) + places + encoded_size(codec, values);
+}
+
+std::size_t encoded_size(const Stream& stream, ValueCodec codec) {
+  return encoded_stream_size(stream.is_dense(), stream.size(), stream.values().size(), codec);
+}
+
+Stream compact(Stream stream, ValueCodec codec) {
+  const std::size_t size = stream.size();
+  if (encoded_size(stream, codec) <= encoded_stream_size(true, size, size, codec)) return stream;
+  std::vector<float> values(size);
+  stream.add_to(values);
+  return Stream::dense(std::move(values));
+}
+
+Stream merge(Stream a, const Stream& b, ValueCodec codec) {
+  check(a.size_ == b.size_, "vectors that are added have one size");
+  if (a.dense_) {
+    b.add_to(a.values_);
+    return a;
+  }
+  if (b.dense_) {
+    Stream sum = b;
+    a.add_to(sum.values_);
+    return sum;
+  }
+  Stream sum;
+  sum.size_ = a.size_;
+  sum.dense_ = false;
+  sum.counts_.reserve(a.counts_.size());
+  std::size_t i = 0;
+  std::size_t j = 0;
+  for (std::size_t block = 0; block < a.counts_.size(); ++block) {
+    const std::size_t before = sum.offsets_.size();
+    const std::size_t i_end = i + a.counts_[block];
+    const std::size_t j_end = j + b.counts_[block];
+    while (i < i_end || j < j_end) {
+      const bool from_a = j == j_end || (i < i_end && a.offsets_[i] <= b.offsets_[j]);
+      const bool from_b = i == i_end || (j < j_end && b.offsets_[j] <= a.offsets_[i]);
+      sum.offsets_.push_back(from_a ? a.offsets_[i] : b.offsets_[j]);
+      sum.values_.push_back(from_a && from_b ? a.values_[i] + b.values_[j]
+                            : from_a         ? a.values_[i]
+                                             : b.values_[j]);
+      i += from_a;
+      j += from_b;
+    }
+    sum.counts_.push_back(static_cast<std::uint32_t>(sum.offsets_.size() - before));
+  }
+  return compact(std::move(sum), codec);
+}
+
+Stream top_k_per_block(std::span<const float> gradient, std::span<float> residual,
+                       std::size_t block, std::size_t k) {
+  check(gradient.size() == residual.size(), "the residual has the gradient's size");
+  check(block > 0, "a block has elements");
+  for (std::size_t i = 0; i < gradient.size(); ++i) residual[i] += gradient[i];
+
+  std::vector<std::size_t> taken;
+  std::vector<std::uint32_t> magnitudes;
+  for (std::size_t begin = 0; begin < residual.size(); begin += block) {
+    const std::span<const float> values =
+        residual.subspan(begin, std::min(block, residual.size() - begin));
+    magnitudes.resize(values.size());
+    std::ranges::transform(values, magnitudes.begin(), magnitude);
+    // Zeros are never taken, so the least that is has the magnitude 1.
+    const std::uint32_t least = std::max(kth_largest(magnitudes, k), std::uint32_t{1});
+    std::size_t of_the_least = k - std::min(k, count_from(magnitudes, least + 1));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const bool is_taken = magnitudes[i] > least || (magnitudes[i] == least && of_the_least > 0);
+      if (!is_taken) continue;
+      if (magnitudes[i] == least) --of_the_least;
+      taken.push_back(begin + i);
+    }
+  }
+  std::vector<float> values;
+  values.reserve(taken.size());
+  for (const std::size_t i : taken) values.push_back(std::exchange(residual[i], 0.0f));
+  return Stream::sparse(residual.size(), taken, std::move(values));
+}
+
+void keep_error(const Stream& exact, const Stream& sent, std::span<float> residual) {
+  check(exact.size() == residual.size(), "the residual has the gradient's size");
+  const std::vector<std::size_t> indices = exact.indices();
+  check(indices == sent.indices(), "what is sent has the places of what it stands for");
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    residual[indices[i]] += exact.values()[i] - sent.values()[i];
+  }
+}
+
+std::vector<std::byte> encode(const Stream& stream, ValueCodec codec, Rng& rng) {
+  std::vector<std::byte> bytes(encoded_size(stream, codec));
+  const Header header{.is_dense = stream.dense_,
+                      .codec = static_cast<std::uint8_t>(codec),
+                      .size = static_cast<std::uint32_t>(stream.size_),
+                      .values = static_cast<std::uint32_t>(stream.values_.size())};
+  std::memcpy(bytes.data(), &header, sizeof header);
+  std::byte* out = bytes.data() + sizeof header;
+  out = write(stream.counts_, out);
+  out = write(stream.offsets_, out);
+  encode(codec, stream.values_, rng, {out, bytes.data() + bytes.size()});
+  return bytes;
+}
+
+std::optional<Stream> decode(std::span<const std::byte> bytes, std::size_t size) {
+  Header header;
+  if (bytes.size() < sizeof header) return std::nullopt;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  const auto codec = static_cast<ValueCodec>(header.codec);
+  if (header.is_dense > 1 || codec > ValueCodec::qsgd4 || header.zero != 0) return std::nullopt;
+  if (header.size != size || header.values > size) return std::nullopt;
+  const bool is_dense = header.is_dense == 1;
+  if (is_dense && header.values != size) return std::nullopt;
+  if (bytes.size() != encoded_stream_size(is_dense, size, header.values, codec))
+    return std::nullopt;
+
+  Stream stream;
+  stream.size_ = size;
+  stream.dense_ = is_dense;
+  bytes = bytes.subspan(sizeof header);
+  if (!is_dense) {
+    stream.counts_ = read<std::uint32_t>(bytes, blocks_of(size));
+    stream.offsets_ = read<std::uint16_t>(bytes, header.values);
+    if (!is_sound(size, stream.counts_, stream.offsets_)) return std::nullopt;
+  }
+  stream.values_.resize(header.values);
+  if (!decode(codec, bytes, stream.values_)) return std::nullopt;
+  return stream;
+}
+
+}  // namespace gv

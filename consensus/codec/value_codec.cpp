@@ -1,0 +1,158 @@
+// QSGD beside the codecs of the pair exchange.
+#include "consensus/codec/value_codec.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "base/check.hpp"
+#include "base/magnitude.hpp"
+#include "consensus/codec/codec.hpp"
+
+namespace gv {
+namespace {
+
+bool is_qsgd(ValueCodec codec) { return codec == ValueCodec::qsgd8 || codec == ValueCodec::qsgd4; }
+
+/// The codec of the pair exchange with the same number; not for QSGD.
+Codec plain(ValueCodec codec) { return static_cast<Codec>(codec); }
+
+/// A sign and a level, as one number: a sign bit above as many bits as the last level needs.
+struct Code {
+  unsigned levels;
+
+  unsigned bits() const { return 1 + static_cast<unsigned>(std::bit_width(levels)); }
+  unsigned sign() const { return 1u << (bits() - 1); }
+};
+
+unsigned levels_of(ValueCodec codec) { return codec == ValueCodec::qsgd8 ? 127 : 7; }
+
+std::size_t code_bytes(Code code, std::size_t count) { return (count * code.bits() + 7) / 8; }
+
+void encode_bucket(Code code, std::span<const float> values, Rng& rng, std::byte* out) {
+  const float largest = largest_magnitude(values);
+  std::memcpy(out, &largest, sizeof largest);
+  std::byte* const codes = out + sizeof largest;
+  std::memset(codes, 0, code_bytes(code, values.size()));
+  if (!std::isfinite(largest)) return;
+  const double scale = largest > 0 ? code.levels / static_cast<double>(largest) : 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    // The scale is rounded, which can bring the largest just above the last level.
+    const double level = std::min<double>(std::abs(values[i]) * scale, code.levels);
+    const double below = std::floor(level);
+    unsigned written = static_cast<unsigned>(below) + (rng.chance(level - below) ? 1 : 0);
+    if (written != 0 && values[i] < 0) written |= code.sign();
+    const std::size_t bit = i * code.bits();
+    written <<= bit % 8;
+    codes[bit / 8] |= static_cast<std::byte>(written);
+    if (written > 0xff) codes[bit / 8 + 1] |= static_cast<std::byte>(written >> 8);
+  }
+}
+
+bool decode_bucket(Code code, const std::byte* bytes, std::span<float> out) {
+  float largest = 0;
+  std::memcpy(&largest, bytes, sizeof largest);
+  if (!std::isfinite(largest) || largest < 0) return false;
+  // What each code means here, so that no element needs a division; NaN for those that are none.
+  std::array<float, 256> meanings;
+  meanings.fill(std::numeric_limits<float>::quiet_NaN());
+  for (unsigned level = 0; level <= code.levels; ++level) {
+    const auto value = static_cast<float>(static_cast<double>(largest) * level / code.levels);
+    meanings[level] = value;
+    meanings[level | code.sign()] = -value;
+  }
+  const std::byte* const codes = bytes + sizeof largest;
+  const unsigned mask = 2 * code.sign() - 1;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::size_t bit = i * code.bits();
+    unsigned written = std::to_integer<unsigned>(codes[bit / 8]) >> bit % 8;
+    if (bit % 8 + code.bits() > 8) {
+      written |= std::to_integer<unsigned>(codes[bit / 8 + 1]) << (8 - bit % 8);
+    }
+    out[i] = meanings[written & mask];
+  }
+  return is_finite(out);
+}
+
+}  // namespace
+
+std::string_view to_string(ValueCodec codec) {
+  switch (codec) {
+    case ValueCodec::identity:
+    case ValueCodec::fp16:
+    case ValueCodec::bf16:
+      return to_string(plain(codec));
+    case ValueCodec::qsgd8:
+      return "qsgd8";
+    case ValueCodec::qsgd4:
+      return "qsgd4";
+  }
+  return "unknown";
+}
+
+std::optional<ValueCodec> value_codec_from_name(std::string_view name) {
+  for (const ValueCodec codec : {ValueCodec::identity, ValueCodec::fp16, ValueCodec::bf16,
+                                 ValueCodec::qsgd8, ValueCodec::qsgd4}) {
+    if (name == to_string(codec)) return codec;
+  }
+  return std::nullopt;
+}
+
+bool is_writable(ValueCodec codec, std::span<const float> values) {
+  float largest = std::numeric_limits<float>::max();
+  if (codec == ValueCodec::fp16) largest = 65504;
+  if (codec == ValueCodec::bf16) largest = 0x1.fep127f;
+  return largest_magnitude(values) <= largest;
+}
+
+std::size_t encoded_size(ValueCodec codec, std::size_t count) {
+  if (is_qsgd(codec)) return qsgd_size(levels_of(codec), count);
+  return count * bytes_per_element(plain(codec));
+}
+
+void encode(ValueCodec codec, std::span<const float> values, Rng& rng, std::span<std::byte> out) {
+  check(out.size() == encoded_size(codec, values.size()), "encoded values have their exact size");
+  if (values.empty()) return;
+  if (is_qsgd(codec)) return encode_qsgd(levels_of(codec), values, rng, out);
+  encode(plain(codec), values, out);
+}
+
+bool decode(ValueCodec codec, std::span<const std::byte> bytes, std::span<float> out) {
+  if (is_qsgd(codec)) return decode_qsgd(levels_of(codec), bytes, out);
+  if (bytes.size() != encoded_size(codec, out.size())) return false;
+  if (out.empty()) return true;
+  decode(plain(codec), bytes, out);
+  return is_finite(out);
+}
+
+std::size_t qsgd_size(unsigned levels, std::size_t count) {
+  check(levels >= 1 && levels <= qsgd_levels_max, "levels that a byte holds with their sign");
+  const std::size_t buckets = (count + qsgd_bucket - 1) / qsgd_bucket;
+  return buckets * sizeof(float) + code_bytes({levels}, count);
+}
+
+void encode_qsgd(unsigned levels, std::span<const float> values, Rng& rng,
+                 std::span<std::byte> out) {
+  check(out.size() == qsgd_size(levels, values.size()), "encoded values have their exact size");
+  const std::size_t bucket_bytes = qsgd_size(levels, qsgd_bucket);
+  for (std::size_t at = 0, bucket = 0; at < values.size(); at += qsgd_bucket, ++bucket) {
+    const std::size_t count = std::min(qsgd_bucket, values.size() - at);
+    encode_bucket({levels}, values.subspan(at, count), rng, out.data() + bucket * bucket_bytes);
+  }
+}
+
+bool decode_qsgd(unsigned levels, std::span<const std::byte> bytes, std::span<float> out) {
+  if (bytes.size() != qsgd_size(levels, out.size())) return false;
+  const std::size_t bucket_bytes = qsgd_size(levels, qsgd_bucket);
+  for (std::size_t at = 0, bucket = 0; at < out.size(); at += qsgd_bucket, ++bucket) {
+    const std::size_t count = std::min(qsgd_bucket, out.size() - at);
+    const std::byte* const from = bytes.data() + bucket * bucket_bytes;
+    if (!decode_bucket({levels}, from, out.subspan(at, count))) return false;
+  }
+  return true;
+}
+
+}  // namespace gv

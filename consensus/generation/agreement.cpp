@@ -1,0 +1,341 @@
+// Ballots: propose, confirm, start. A later ballot always wins.
+#include "consensus/generation/agreement.hpp"
+
+#include <algorithm>
+#include <set>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "base/check.hpp"
+#include "base/rng.hpp"
+
+namespace gv {
+namespace {
+
+/// Whoever is not blamed for anything gets so many times the patience to answer.
+constexpr int patience_with_the_good = 4;
+/// So many times the patience one who answered waits for the decision.
+constexpr int patience_with_decisions = 6;
+/// Weight of the newest measurement of how long answers take.
+constexpr double newest_weight = 0.2;
+/// The lowest bits of a ballot's counter name its proposer's process: one that was started again
+/// begins to count anew.
+constexpr int session_bits = 32;
+
+Epoch epoch_of(const Start& start) {
+  return {.id = start.ballot,
+          .order = start.order,
+          .sources = start.sources,
+          .shares = start.shares,
+          .standing = start.standing,
+          .algorithm = start.algorithm,
+          .slowest_from = start.slowest_from,
+          .slowest = start.slowest,
+          .duties = start.duties,
+          .ruling = start.ruling};
+}
+
+}  // namespace
+
+std::uint64_t key_of(const EpochId& id) {
+  return hash_combine(hash_combine(0, id.counter), static_cast<std::uint64_t>(id.proposer));
+}
+
+Standing after_operation(Standing standing, std::uint64_t epoch_key, std::uint64_t samples,
+                         std::uint64_t steps) {
+  standing.history = hash_combine(hash_combine(standing.history, epoch_key), standing.operation);
+  standing.operation += steps;
+  standing.samples += samples;
+  return standing;
+}
+
+bool Epoch::contains(PeerId peer) const { return std::ranges::find(order, peer) != order.end(); }
+
+RingAgreement::RingAgreement(PeerId self, std::uint64_t session, Options options)
+    : self_(self), session_(session % (std::uint64_t{1} << session_bits)), options_(options) {}
+
+Duration RingAgreement::patience() const {
+  return std::clamp(from_seconds(4 * answer_seconds_), options_.patience, options_.patience_max);
+}
+
+void RingAgreement::set_candidates(Time now, std::vector<PeerId> candidates) {
+  candidates_ = std::move(candidates);
+  if (still_since_ && !epoch_) ask_again_at_ = std::min(ask_again_at_, now + patience() / 3);
+}
+
+void RingAgreement::disturb(Time now, const std::vector<PeerId>& blamed, Effects& out) {
+  bool news = false;
+  for (const PeerId peer : blamed) news |= peer != self_ && blamed_.insert(peer).second;
+  const bool still = still_since_ && !epoch_;
+  // Who has no connection to the lost one hears of it by nobody else, and would wait for it.
+  if (epoch_ || (still && news)) {
+    for (const PeerId peer : epoch_ ? epoch_->order : candidates_) {
+      if (peer != self_) out.send(peer, Halt{promised_, blamed});
+    }
+  }
+  if (!still) stand_still(now);
+}
+
+Answer RingAgreement::own_answer() const {
+  return {standing_, speed_, links_, claims_, leaving_, ruling_};
+}
+
+void RingAgreement::stand_still(Time now) {
+  epoch_.reset();
+  farewell_.reset();
+  proposing_ = false;
+  answered_ = false;
+  still_since_ = now;
+  ask_again_at_ = never;
+}
+
+/// When it is ours to propose: at once for the first of those who are not blamed, later for each
+/// after it, and later still while another's ballot may be decided.
+Time RingAgreement::own_turn() const {
+  int before = 0;
+  for (const PeerId peer : candidates_) {
+    if (peer == self_) break;
+    if (!blamed_.contains(peer)) ++before;
+  }
+  const bool may_come = answered_ && !blamed_.contains(promised_.proposer);
+  const int waits = 2 * before + (may_come ? patience_with_decisions : 0);
+  return *still_since_ + waits * patience();
+}
+
+Duration RingAgreement::wait_for_answers() const {
+  const bool all_blamed = std::ranges::all_of(
+      asked_, [this](PeerId peer) { return answers_.contains(peer) || blamed_.contains(peer); });
+  return all_blamed ? patience() : patience_with_the_good * patience();
+}
+
+void RingAgreement::tick(Time now, const GenerationPlanner& planner, Effects& out) {
+  if (!still_since_ || epoch_ || farewell_) return;
+  if (proposing_) {
+    if (now >= proposed_at_ + wait_for_answers()) {
+      decide(now, planner, out);
+    } else if (now >= ask_again_at_) {
+      ask_again_at_ = now + patience() / 3;
+      for (const PeerId peer : asked_) {
+        if (!answers_.contains(peer)) ask(peer, out);
+      }
+    }
+  } else if (now >= own_turn()) {
+    propose(now, planner, out);
+  } else if (answered_ && now >= ask_again_at_) {
+    ask_again_at_ = now + patience() / 3;
+    confirm(out);
+  }
+}
+
+Time RingAgreement::deadline() const {
+  if (!still_since_ || epoch_ || farewell_) return never;
+  if (proposing_) return std::min(proposed_at_ + wait_for_answers(), ask_again_at_);
+  return answered_ ? std::min(own_turn(), ask_again_at_) : own_turn();
+}
+
+void RingAgreement::ask(PeerId peer, Effects& out) const { out.send(peer, Propose{promised_}); }
+
+void RingAgreement::propose(Time now, const GenerationPlanner& planner, Effects& out) {
+  ++ballots_;
+  const std::uint64_t newest = std::max(newest_seen_, promised_.counter) >> session_bits;
+  newest_seen_ = (newest + 1) << session_bits | session_;
+  promised_ = {newest_seen_, self_};
+  proposing_ = true;
+  answered_ = false;
+  proposed_at_ = now;
+  ask_again_at_ = now + patience() / 3;
+  answers_.clear();
+  answers_[self_] = own_answer();
+  asked_ = candidates_;
+  std::erase(asked_, self_);
+  for (const PeerId peer : asked_) ask(peer, out);
+  if (asked_.empty()) decide(now, planner, out);
+}
+
+void RingAgreement::decide(Time now, const GenerationPlanner& planner, Effects& out) {
+  // Who was lost after its answer would only end the epoch again; if it lives, it joins the next.
+  std::erase_if(answers_, [this](const auto& answer) { return blamed_.contains(answer.first); });
+  if (do_all_leave()) {
+    for (const PeerId peer : asked_) out.send(peer, Start{.ballot = promised_});
+    become_left_out({.id = promised_});
+    return;
+  }
+  std::optional<Start> start = planner.plan(answers_, last_ ? &*last_ : nullptr);
+  if (start) {
+    start->ballot = promised_;
+    for (const auto& [peer, answer] : answers_) {
+      start->ruling = std::max(start->ruling, answer.ruling);
+    }
+  }
+  for (const PeerId peer : asked_) {
+    // Who did not answer learns that it is not in, should it hear of it.
+    const auto answer = answers_.find(peer);
+    if (answer == answers_.end() || answer->second.leaves) blamed_.insert(peer);
+    if (start) out.send(peer, *start);
+  }
+  if (!start) {
+    out.events.push_back({.name = "stage_lost", .detail = "nobody here has all stages of a model"});
+    stand_still(now);
+    still_since_ = now + patience();
+    return;
+  }
+  decided_ = start;
+  too_late_.clear();
+  if (leaving_) {
+    become_left_out(epoch_of(*start));
+  } else {
+    begin(now, epoch_of(*start), out);
+  }
+}
+
+bool RingAgreement::do_all_leave() const {
+  return std::ranges::all_of(answers_, [](const auto& answer) { return answer.second.leaves; });
+}
+
+/// The others go on without us.
+void RingAgreement::become_left_out(Epoch epoch) {
+  proposing_ = false;
+  answered_ = false;
+  ask_again_at_ = never;
+  farewell_ = std::move(epoch);
+}
+
+void RingAgreement::begin(Time, Epoch epoch, Effects& out) {
+  out.events.push_back(
+      {.name = "epoch_began",
+       .peer = epoch.id.proposer,
+       .numbers = {{"ballot", static_cast<double>(epoch.id.counter >> session_bits)},
+                   {"peers", static_cast<double>(epoch.order.size())},
+                   {"operation", static_cast<double>(epoch.standing.operation)}}});
+  proposing_ = false;
+  answered_ = false;
+  ask_again_at_ = never;
+  set_ruling(epoch.ruling);
+  last_ = epoch;
+  epoch_ = std::move(epoch);
+}
+
+void RingAgreement::confirm(Effects& out) const {
+  out.send(promised_.proposer, Confirm{.ballot = promised_,
+                                       .standing = standing_,
+                                       .samples_per_second = speed_,
+                                       .links = links_,
+                                       .claims = claims_,
+                                       .leaves = leaving_,
+                                       .ruling = ruling_});
+}
+
+void RingAgreement::receive(Time now, PeerId from, const Message& message,
+                            const GenerationPlanner& planner, Effects& out) {
+  heard(from);
+  std::visit(
+      [&](const auto& known) {
+        using T = std::decay_t<decltype(known)>;
+        if constexpr (std::is_same_v<T, Confirm> || std::is_same_v<T, Start>) {
+          receive(now, from, known, planner, out);
+        } else if constexpr (std::is_same_v<T, Propose> || std::is_same_v<T, Overtaken> ||
+                             std::is_same_v<T, Halt>) {
+          receive(now, from, known, out);
+        }
+      },
+      message);
+}
+
+void RingAgreement::receive(Time now, PeerId from, const Propose& message, Effects& out) {
+  if (message.ballot.proposer != from) return;
+  newest_seen_ = std::max(newest_seen_, message.ballot.counter);
+  if (message.ballot < promised_) {
+    out.send(from, Overtaken{promised_});
+    return;
+  }
+  if (message.ballot == promised_) {
+    if (answered_) confirm(out);  // Our answer was lost. An epoch that is over stays over.
+    return;
+  }
+  stand_still(now);
+  promised_ = message.ballot;
+  answered_ = true;
+  ask_again_at_ = now + patience() / 3;
+  confirm(out);
+}
+
+/// An answer came now; who is late is waited for longer the next time, but one that stood still for
+/// a minute does not make us wait for minutes.
+void RingAgreement::measure(Time now) {
+  const double took = seconds(std::min(now - proposed_at_, 3 * patience()));
+  answer_seconds_ += newest_weight * (took - answer_seconds_);
+}
+
+void RingAgreement::receive(Time now, PeerId from, const Confirm& message,
+                            const GenerationPlanner& planner, Effects& out) {
+  if (decided_ && message.ballot == decided_->ballot) {
+    const bool in_it = std::ranges::find(decided_->order, from) != decided_->order.end();
+    if (!in_it && too_late_.insert(from).second) measure(now);
+    const bool is_newest =
+        epoch_ ? epoch_->id == decided_->ballot : farewell_ && farewell_->id == decided_->ballot;
+    if (is_newest) out.send(from, *decided_);
+    return;
+  }
+  const bool awaited =
+      proposing_ && message.ballot == promised_ && std::ranges::find(asked_, from) != asked_.end();
+  if (!awaited) return;
+  const Answer answer{message.standing, message.samples_per_second,
+                      message.links,    message.claims,
+                      message.leaves,   message.ruling};
+  if (answers_.emplace(from, answer).second) measure(now);
+  if (answers_.size() == asked_.size() + 1) decide(now, planner, out);
+}
+
+/// Ours is void: somebody we asked is in a later ballot, which may yet be decided.
+void RingAgreement::receive(Time now, PeerId, const Overtaken& message, Effects&) {
+  newest_seen_ = std::max(newest_seen_, message.ballot.counter);
+  if (!proposing_ || message.ballot < promised_) return;
+  stand_still(now);
+  answered_ = true;
+  ask_again_at_ = never;
+}
+
+void RingAgreement::receive(Time now, PeerId from, const Start& message,
+                            const GenerationPlanner& planner, Effects& out) {
+  const bool awaited =
+      answered_ && message.ballot == promised_ && message.ballot.proposer == from && from != self_;
+  if (!awaited) return;
+  const std::size_t n = message.order.size();
+  const bool is_in = std::ranges::find(message.order, self_) != message.order.end();
+  if (leaving_ && !is_in) {
+    become_left_out(epoch_of(message));
+    return;
+  }
+  if (n == 0 || message.sources.size() != n || message.shares.size() != n) return;
+  if (!is_in) {
+    stand_still(now);
+    answered_ = true;
+    return;
+  }
+  if (!planner.can_begin(message, self_, own_answer())) return;
+  // Who sends and takes no part is about to leave.
+  for (const StageDuty& duty : message.duties) {
+    const bool stays = std::ranges::find(message.order, duty.source) != message.order.end();
+    if (!stays) blamed_.insert(duty.source);
+  }
+  begin(now, epoch_of(message), out);
+}
+
+/// Blame only shortens our wait: whoever is blamed wrongly and answers in time takes part.
+void RingAgreement::receive(Time now, PeerId from, const Halt& message, Effects&) {
+  if (epoch_) {
+    const bool concerns =
+        message.blamed.empty() ||
+        std::ranges::any_of(message.blamed, [this](PeerId peer) { return epoch_->contains(peer); });
+    if (message.ballot != epoch_->id || !epoch_->contains(from) || !concerns) return;
+    stand_still(now);
+  }
+  for (const PeerId peer : message.blamed) {
+    // An answer to our ballot is newer than blame from before it.
+    const bool outdated = proposing_ && message.ballot != promised_ && answers_.contains(peer);
+    if (peer != self_ && !outdated) blamed_.insert(peer);
+  }
+}
+
+}  // namespace gv

@@ -1,0 +1,37 @@
+// Who meets whom: pairings are pure functions of (run seed, round, view), so nobody negotiates.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/rng.hpp"
+#include "base/view.hpp"
+
+namespace gv {
+
+enum class PairingKind {
+  matching,  ///< A random perfect matching every round, the same on every peer with the same view.
+  uniform,   ///< Everyone draws a partner for itself: AD-PSGD's and Gossiping SGD's rule.
+};
+
+/// One peer's place in a round's matching.
+struct Match {
+  PeerId partner{};
+  bool initiates = false;  ///< True for exactly one of the two: the first in the shuffled order.
+};
+
+/// The places 0 to n-1 of a view in the order drawn for a round: first and second are a pair, third
+/// and fourth, and so on; of an odd number the last is left over.
+std::vector<std::size_t> matching_order(std::uint64_t seed, std::uint64_t round, std::size_t n);
+
+/// The partner of `self` in round `round`: the view is shuffled with a generator seeded by (seed,
+/// round) and cut into pairs. Empty when `self` is the odd one out, alone, or not in the view.
+std::optional<Match> matching_partner(std::uint64_t seed, std::uint64_t round, const View& view,
+                                      PeerId self);
+
+/// A uniformly drawn member of the view other than `self`. Empty when there is none.
+std::optional<PeerId> uniform_partner(const View& view, PeerId self, Rng& rng);
+
+}  // namespace gv

@@ -1,0 +1,331 @@
+// The asking and the serving side of model downloads.
+#include "consensus/transfer/model_download.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "base/check.hpp"
+#include "base/magnitude.hpp"
+
+namespace gv {
+namespace {
+
+constexpr int resumes_max =
+    3;  ///< Broken lanes one download survives before the source is changed.
+
+/// A download served to another peer.
+struct Served {
+  TransferId id;
+  Payload payload;
+  Time until{};
+  std::optional<std::uint64_t> asked;  ///< Where it was last asked to go on from.
+};
+
+/// The snapshot as it travels; in one piece, which takes a copy if there is more than the values.
+Payload payload_of(const SnapshotPtr& snapshot) {
+  if (snapshot->rest.empty()) return {snapshot, std::as_bytes(std::span(snapshot->values))};
+  auto whole = std::make_shared<std::vector<float>>(snapshot->values);
+  whole->insert(whole->end(), snapshot->rest.begin(), snapshot->rest.end());
+  return {whole, std::as_bytes(std::span(*whole))};
+}
+
+/// The download under way.
+struct Wanted {
+  std::vector<PeerId> candidates;
+  std::size_t next = 0;  ///< Index of the candidate after the current one.
+  int rounds = 0;
+  std::optional<PeerId> source;  ///< Empty: pausing before the next round.
+  TransferId id;
+  bool coming = false;
+  std::uint64_t step = 0;
+  std::uint64_t received = 0;
+  int resumes = 0;
+  std::vector<float> values;
+  Time deadline = never;
+};
+
+}  // namespace
+
+struct ModelFetch::State {
+  PeerId self;
+  TransferNumbers& numbers;
+  Options options;
+  std::map<PeerId, Served> served;
+  std::optional<Wanted> wanted;
+  bool failed = false;
+
+  std::uint64_t bytes() const { return options.elements * sizeof(float); }
+  bool is_source(PeerId peer) const { return wanted && wanted->source == peer; }
+  void ask_next(Time now, Effects& out);
+  void change_source(Time now, Reason reason, Effects& out);
+  void resume(Time now, Reason reason, Effects& out);
+  void finish(Time now, Effects& out);
+
+  void serve(Time now, PeerId from, const Fetch& fetch, const SnapshotPtr& snapshot, Effects& out);
+  void on(Time now, PeerId from, const Coming& coming, Effects& out);
+  void on(Time now, PeerId from, const Refuse& refuse, Effects& out);
+  void on(Time now, PeerId from, const Abort& abort, Effects& out);
+  void on(Time now, PeerId from, const Resume& resume, Effects& out);
+  void on(Time now, PeerId from, const Ready& ready, Effects& out);
+};
+
+void ModelFetch::State::ask_next(Time now, Effects& out) {
+  Wanted& mine = *wanted;
+  mine.source.reset();
+  if (mine.next == mine.candidates.size()) {
+    mine.next = 0;
+    if (++mine.rounds >= options.rounds_max || mine.candidates.empty()) {
+      wanted.reset();
+      failed = true;
+      out.events.push_back({.name = "fetch_failed", .detail = "no peer had a model to give"});
+      return;
+    }
+    mine.deadline = now + options.retry_after;
+    return;
+  }
+  mine.source = mine.candidates[mine.next++];
+  mine.id = numbers.next(self);
+  mine.coming = false;
+  mine.received = 0;
+  mine.resumes = 0;
+  mine.deadline = now + options.answer_deadline;
+  out.events.push_back({.name = "fetch_asked", .peer = mine.source});
+  out.send(*mine.source, Fetch{mine.id, options.layout_hash});
+}
+
+void ModelFetch::State::change_source(Time now, Reason reason, Effects& out) {
+  out.events.push_back({.name = "fetch_source_lost",
+                        .peer = wanted->source,
+                        .reason = reason,
+                        .numbers = {{"bytes_received", static_cast<double>(wanted->received)}}});
+  out.send(*wanted->source, Abort{wanted->id, reason});
+  ask_next(now, out);
+}
+
+void ModelFetch::State::resume(Time now, Reason reason, Effects& out) {
+  if (++wanted->resumes > resumes_max || !wanted->coming) {
+    change_source(now, reason, out);
+    return;
+  }
+  wanted->deadline = now + options.progress_deadline;
+  out.send(*wanted->source, Resume{wanted->id, wanted->received});
+}
+
+void ModelFetch::State::finish(Time now, Effects& out) {
+  Wanted& mine = *wanted;
+  if (!is_finite(mine.values)) {
+    out.events.push_back(
+        {.name = "model_refused", .peer = mine.source, .reason = Reason::not_finite});
+    change_source(now, Reason::not_finite, out);
+    return;
+  }
+  out.events.push_back({.name = "model_fetched",
+                        .peer = mine.source,
+                        .numbers = {{"step", static_cast<double>(mine.step)},
+                                    {"bytes", static_cast<double>(bytes())}}});
+  out.send(*mine.source, Ready{mine.id});
+  out.fetched.push_back({*mine.source, std::move(mine.values), mine.step});
+  wanted.reset();
+}
+
+void ModelFetch::State::serve(Time now, PeerId from, const Fetch& fetch,
+                              const SnapshotPtr& snapshot, Effects& out) {
+  const auto known = served.find(from);
+  if (known != served.end() && known->second.id == fetch.id) return;
+  Reason reason = Reason::none;
+  if (fetch.id.owner != from) {
+    reason = Reason::stale;
+  } else if (fetch.layout_hash != options.layout_hash) {
+    reason = Reason::unknown_layout;
+  } else if (!snapshot) {
+    reason = Reason::not_ready;
+  } else if (known == served.end() && served.size() >= options.served_max) {
+    reason = Reason::busy;
+  }
+  if (reason != Reason::none) {
+    out.events.push_back({.name = "fetch_refused", .peer = from, .reason = reason});
+    out.send(from, Refuse{fetch.id, reason});
+    return;
+  }
+  if (known != served.end()) out.cancels.push_back({from, known->second.id});
+  Served& entry = served[from];
+  entry = {fetch.id, payload_of(snapshot), now + options.serve_deadline};
+  check(entry.payload.bytes.size() == bytes(), "a download has one size");
+  out.events.push_back({.name = "model_served",
+                        .peer = from,
+                        .numbers = {{"step", static_cast<double>(snapshot->step)}}});
+  out.send(from, Coming{.id = fetch.id,
+                        .layout_hash = options.layout_hash,
+                        .elements = options.elements,
+                        .step = snapshot->step});
+  out.transfers.push_back({from, entry.id, entry.payload, 0});
+}
+
+void ModelFetch::State::on(Time now, PeerId, const Coming& coming, Effects& out) {
+  if (wanted->coming) return;
+  if (coming.layout_hash != options.layout_hash || coming.elements != options.elements) {
+    change_source(now, Reason::unknown_layout, out);
+    return;
+  }
+  wanted->coming = true;
+  wanted->step = coming.step;
+  wanted->deadline = now + options.progress_deadline;
+  if (wanted->received == bytes()) finish(now, out);
+}
+
+void ModelFetch::State::on(Time now, PeerId, const Refuse& refuse, Effects& out) {
+  out.events.push_back(
+      {.name = "fetch_source_lost", .peer = wanted->source, .reason = refuse.reason});
+  ask_next(now, out);
+}
+
+void ModelFetch::State::on(Time now, PeerId from, const Abort& abort, Effects& out) {
+  const auto entry = served.find(from);
+  if (entry != served.end() && entry->second.id == abort.id) {
+    out.cancels.push_back({from, abort.id});
+    served.erase(entry);
+    return;
+  }
+  ask_next(now, out);
+}
+
+void ModelFetch::State::on(Time, PeerId from, const Resume& request, Effects& out) {
+  const auto entry = served.find(from);
+  const bool fits =
+      entry != served.end() && request.offset <= bytes() && request.offset % sizeof(float) == 0;
+  if (!fits) return;
+  entry->second.asked = request.offset;
+  out.transfers.push_back({from, request.id, entry->second.payload, request.offset});
+}
+
+void ModelFetch::State::on(Time, PeerId from, const Ready&, Effects&) { served.erase(from); }
+
+ModelFetch::ModelFetch(PeerId self, TransferNumbers& numbers, Options options)
+    : state_(new State{.self = self, .numbers = numbers, .options = options}) {}
+
+ModelFetch::~ModelFetch() = default;
+
+void ModelFetch::want(Time now, std::vector<PeerId> candidates, Effects& out) {
+  if (state_->wanted) return;
+  state_->failed = false;
+  state_->wanted.emplace(Wanted{.candidates = std::move(candidates)});
+  state_->ask_next(now, out);
+}
+
+bool ModelFetch::owns(PeerId from, const TransferId& id) const {
+  if (state_->is_source(from) && state_->wanted->id == id) return true;
+  const auto entry = state_->served.find(from);
+  return entry != state_->served.end() && entry->second.id == id;
+}
+
+bool ModelFetch::handles(PeerId from, const Message& message) const {
+  return std::visit(
+      [&](const auto& known) {
+        using T = std::decay_t<decltype(known)>;
+        if constexpr (std::is_same_v<T, Fetch>) return true;
+        // A model that comes for a download we gave up is nobody's: take it and drop it.
+        if constexpr (std::is_same_v<T, Coming>) return true;
+        if constexpr (requires { known.id; }) return owns(from, known.id);
+        return false;
+      },
+      message);
+}
+
+void ModelFetch::receive(Time now, PeerId from, const Message& message, const SnapshotPtr& snapshot,
+                         Effects& out) {
+  if (const auto* fetch = std::get_if<Fetch>(&message)) {
+    state_->serve(now, from, *fetch, snapshot, out);
+    return;
+  }
+  std::visit(
+      [&](const auto& known) {
+        if constexpr (requires { state_->on(now, from, known, out); }) {
+          if (owns(from, known.id)) {
+            state_->on(now, from, known, out);
+          } else if (known.id.owner == state_->self) {
+            // A source that still believes in a download we gave up.
+            if constexpr (std::is_same_v<std::decay_t<decltype(known)>, Coming>) {
+              out.send(from, Abort{known.id, Reason::stale});
+            }
+          }
+        }
+      },
+      message);
+}
+
+void ModelFetch::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
+  State& state = *state_;
+  if (!state.is_source(from) || state.wanted->id != block.id) return;
+  Wanted& mine = *state.wanted;
+  if (block.offset != mine.received) return;
+  if (block.bytes.size() > state.bytes() - mine.received) {
+    state.change_source(now, Reason::bad_length, out);
+    return;
+  }
+  mine.values.resize(state.options.elements);
+  std::memcpy(reinterpret_cast<std::byte*>(mine.values.data()) + mine.received, block.bytes.data(),
+              block.bytes.size());
+  mine.received += block.bytes.size();
+  mine.deadline = now + state.options.progress_deadline;
+  if (mine.coming && mine.received == state.bytes()) state.finish(now, out);
+}
+
+void ModelFetch::lane_lost(Time now, PeerId peer, Effects& out) {
+  if (state_->is_source(peer)) state_->resume(now, Reason::unreachable, out);
+  // The other side may have noticed sooner, and what it asked for have gone onto this lane.
+  const auto entry = state_->served.find(peer);
+  if (entry != state_->served.end() && entry->second.asked) {
+    const Served& own = entry->second;
+    out.transfers.push_back({peer, own.id, own.payload, *own.asked});
+  }
+}
+
+void ModelFetch::lane_refused(Time now, PeerId peer, Effects& out) {
+  state_->served.erase(peer);
+  if (state_->is_source(peer)) state_->change_source(now, Reason::unreachable, out);
+}
+
+void ModelFetch::peer_gone(Time now, PeerId peer, Effects& out) {
+  state_->served.erase(peer);
+  if (!state_->wanted) return;
+  // Gone for good: not worth another round.
+  Wanted& mine = *state_->wanted;
+  const bool source = state_->is_source(peer);
+  for (std::size_t i = 0; i < mine.candidates.size(); ++i) {
+    if (mine.candidates[i] != peer) continue;
+    mine.candidates.erase(mine.candidates.begin() + static_cast<std::ptrdiff_t>(i));
+    if (i < mine.next) --mine.next;
+    break;
+  }
+  if (source) state_->change_source(now, Reason::peer_gone, out);
+}
+
+void ModelFetch::tick(Time now, Effects& out) {
+  State& state = *state_;
+  std::erase_if(state.served, [&](const auto& entry) { return now >= entry.second.until; });
+  if (!state.wanted || now < state.wanted->deadline) return;
+  if (!state.wanted->source) {
+    state.ask_next(now, out);
+  } else {
+    state.resume(now, Reason::timed_out, out);
+  }
+}
+
+Time ModelFetch::deadline() const {
+  Time earliest = state_->wanted ? state_->wanted->deadline : never;
+  for (const auto& [peer, entry] : state_->served) earliest = std::min(earliest, entry.until);
+  return earliest;
+}
+
+bool ModelFetch::is_waiting() const { return state_->wanted.has_value(); }
+
+bool ModelFetch::failed() const { return state_->failed; }
+
+std::size_t ModelFetch::held() const {
+  return state_->served.size() + (state_->wanted ? state_->wanted->candidates.size() : 0);
+}
+
+}  // namespace gv

@@ -1,0 +1,66 @@
+// How a newcomer, or one who slept, downloads the current model from whoever has it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/time.hpp"
+#include "consensus/message/effects.hpp"
+
+namespace gv {
+
+/// Both sides of a model download. The asking side tries candidates in turn: a source that refuses,
+/// stalls, breaks off too often or dies is replaced by the next, and the download starts over
+/// there. The serving side streams its newest snapshot to a few peers at a time. Cost: one float32
+/// model one way and three small messages.
+class ModelFetch {
+ public:
+  struct Options {
+    std::uint64_t layout_hash = 0;
+    std::uint64_t elements = 0;  ///< Of a snapshot, with what follows its values.
+    std::size_t served_max = 4;  ///< Downloads served at a time; more are told to try others.
+    int rounds_max = 5;          ///< Times the list of candidates is gone through.
+    Duration answer_deadline = std::chrono::seconds(2);
+    Duration progress_deadline = std::chrono::seconds(5);
+    Duration retry_after = std::chrono::seconds(1);      ///< Pause between two rounds.
+    Duration serve_deadline = std::chrono::minutes(10);  ///< A download nobody ends is forgotten.
+  };
+
+  /// `numbers` is shared with whatever else starts transfers and outlives this.
+  ModelFetch(PeerId self, TransferNumbers& numbers, Options options);
+  ~ModelFetch();
+
+  /// Starts a download from the first of `candidates` that gives one. Ignored while one is under
+  /// way.
+  void want(Time now, std::vector<PeerId> candidates, Effects& out);
+
+  /// Whether a message belongs to a download and not to an exchange.
+  bool handles(PeerId from, const Message& message) const;
+  bool owns(PeerId from, const TransferId& id) const;
+
+  /// `snapshot` is what a peer that asks now is given; null refuses it. It is held only as long as
+  /// the download lasts.
+  void receive(Time now, PeerId from, const Message& message, const SnapshotPtr& snapshot,
+               Effects& out);
+  void receive_block(Time now, PeerId from, const Block& block, Effects& out);
+  void lane_lost(Time now, PeerId peer, Effects& out);
+  void lane_refused(Time now, PeerId peer, Effects& out);
+  void peer_gone(Time now, PeerId peer, Effects& out);
+  void tick(Time now, Effects& out);
+  Time deadline() const;
+
+  /// A download is under way.
+  bool is_waiting() const;
+  /// The last download found no source; cleared by want().
+  bool failed() const;
+
+  /// Downloads served, at most `served_max`, and candidates for our own.
+  std::size_t held() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace gv

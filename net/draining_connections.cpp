@@ -1,0 +1,75 @@
+// Waiting for the partner's end, or for the last reader of ours.
+#include "net/draining_connections.hpp"
+
+#include <utility>
+#include <vector>
+
+namespace gv {
+
+RetiredConnections::~RetiredConnections() {
+  for (const ConnectionPtr& connection : connections_) drop(*connection);
+}
+
+/// Handlers that are called no more may keep connections longer than their owners' memory.
+void RetiredConnections::drop(LaneConnection& connection) {
+  connection.close();
+  connection.lent.clear();
+  connection.out_owners.clear();
+}
+
+void RetiredConnections::add(const ConnectionPtr& connection) {
+  connections_.insert(connection);
+  wind_up(connection);
+  if (!connections_.contains(connection)) return;
+  if (!connection->loans.empty() && connection->out_buffers.empty()) {
+    connection->out_bytes = 0;
+    connection->out_buffers.push_back(
+        connection->say(RecordHeader{.length = 1, .kind = RecordKind::over}));
+    connection->write_now();
+  }
+  if (!connection->reading) await_end(connection);
+}
+
+void RetiredConnections::read_ended(const ConnectionPtr& connection) {
+  if (!connections_.contains(connection)) return;
+  wind_up(connection);
+  if (connections_.contains(connection)) await_end(connection);
+}
+
+void RetiredConnections::tidy_up() {
+  for (const ConnectionPtr& connection : std::vector(connections_.begin(), connections_.end())) {
+    wind_up(connection);
+  }
+}
+
+void RetiredConnections::wind_up(const ConnectionPtr& connection) {
+  std::erase_if(connection->loans, [](const auto& loan) { return loan.held.expired(); });
+  if (!connection->loans.empty()) return;
+  if (connection->partner_ended || connection->lent.empty()) {
+    connection->close();
+    connection->lent.clear();
+    connections_.erase(connection);
+  } else {
+    asio::error_code ignored;
+    connection->socket.shutdown(asio::socket_base::shutdown_send, ignored);
+  }
+}
+
+/// Reads and forgets until the partner has closed its side.
+void RetiredConnections::await_end(const ConnectionPtr& connection) {
+  if (connection->partner_ended) return;
+  connection->reading = true;
+  connection->read_some(connection->ignored, [this, connection, weak = std::weak_ptr(alive_)](
+                                                 asio::error_code error, std::size_t) {
+    if (weak.expired()) return;
+    connection->reading = false;
+    if (!error) {
+      await_end(connection);
+      return;
+    }
+    connection->partner_ended = true;
+    wind_up(connection);
+  });
+}
+
+}  // namespace gv

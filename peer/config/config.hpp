@@ -1,0 +1,173 @@
+// What a run is made of: a TOML file read strictly into one plain struct, all problems at once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/problems.hpp"
+#include "consensus/membership/membership.hpp"
+#include "peer/node/node.hpp"
+#include "train/spec.hpp"
+
+namespace gv {
+
+/// [run]: the run as a whole.
+struct RunConfig {
+  std::uint64_t seed = 1;       ///< Fixes the first model, the order of samples and the pairing.
+  std::size_t peers = 4;        ///< Shards the training data is cut into: one for each peer.
+  double epochs = 10;           ///< Passes over the peer's shard; unused when `steps` is set.
+  std::uint64_t steps = 0;      ///< Local steps of each peer; 0 = as many as `epochs` need.
+  std::string folder = "runs";  ///< Events, metrics and checkpoints go below it.
+  ModeKind mode = ModeKind::gossip;
+  /// By whose settings the others begin (peer/algorithms); empty: by their defaults.
+  std::string algorithm;
+  std::size_t wait_for_peers = 1;  ///< Training starts when this many are there, self included,
+  Duration wait_max = std::chrono::seconds(20);  ///< or after this long.
+  Duration linger = std::chrono::seconds(60);    ///< A peer that is done serves others this long.
+};
+
+enum class DataKind { generated, idx, cifar10, csv, text };
+
+/// [data.generated]: the built-in task, Gaussian blobs of one seed, the same on every peer.
+struct GeneratedConfig {
+  std::size_t samples = 20000;
+  std::size_t test_samples = 4000;
+  std::size_t features = 32;
+  std::size_t classes = 10;
+  double noise = 1.0;  ///< Spread of a class around its centre; more is harder.
+};
+
+/// [data]: the samples and how the peers share them.
+struct DataConfig {
+  DataKind kind = DataKind::generated;
+  std::string folder;  ///< A relative one is taken from the config file's folder by the parser.
+  std::vector<std::string> train_files;  ///< In `folder`; the parser fills in the kind's own names.
+  /// In `folder`; idx: images, then labels. text: if there are none, the last tenth of every
+  /// training file is for testing.
+  std::vector<std::string> test_files;
+  std::size_t csv_targets = 0;  ///< Last columns that are targets; 0 = the last one is a label.
+  std::size_t context = 128;    ///< text: bytes that a window holds.
+  double mean = 0;              ///< Inputs are read as (value - mean) / deviation,
+  double deviation = 1;         ///< where bytes are first divided by 255.
+  PartitionSpec partition;
+  GeneratedConfig generated;
+};
+
+enum class ModelKind { linear, mlp, lenet, cnn, transformer, layers };
+
+/// [model]: what is trained. model_spec() expands it.
+struct ModelConfig {
+  ModelKind kind = ModelKind::mlp;
+  std::vector<std::size_t> hidden = {64, 32};  ///< mlp: widths of the hidden layers.
+  TransformerSpec transformer;
+  std::vector<LayerSpec> layers;  ///< layers: the list, output layer included.
+  LossKind loss = LossKind::cross_entropy;
+};
+
+/// [train]: how one peer learns.
+struct TrainConfig {
+  std::size_t batch = 64;
+  std::size_t threads = 1;  ///< That step at once, without locks.
+  OptimizerSpec optimizer;
+  ScheduleSpec schedule;
+};
+
+enum class LaneKind { automatic, tls, plain, unix_socket };
+
+/// [pipeline]: the cut of the model, and how its stages are worked.
+struct PipelineConfig {
+  std::size_t stages = 2;         ///< Cut by what layers are estimated to cost,
+  std::vector<std::size_t> ends;  ///< or here: one past the last layer of each stage.
+  double memory_mb = 0;           ///< No stage is estimated to need more of a peer; 0 = no limit.
+  bool recompute = false;
+  PipelineOptions mode;
+};
+
+/// [network]: how bytes travel.
+struct NetworkConfig {
+  bool trusted = false;  ///< Nobody can listen in: lanes may go unencrypted.
+  LaneKind lane =
+      LaneKind::automatic;      ///< Unix socket on one host, else plain if trusted, else TLS.
+  std::size_t budget_mib = 64;  ///< Memory for blocks on their way, all lanes together.
+  double idle_close_s = 60;     ///< Links and lanes without traffic are closed after this.
+};
+
+/// [checkpoint]: what is kept on disk.
+struct CheckpointConfig {
+  std::size_t every_steps = 1000;  ///< 0 = only at the end.
+  std::size_t keep = 3;            ///< Older ones are deleted.
+};
+
+/// [metrics]: what is measured for people and for Prometheus.
+struct MetricsConfig {
+  double every_s = 5;  ///< Between two lines, and between two rewrites of the metrics file.
+};
+
+/// Everything a config file can say. Default-constructed it is what an empty file means. Of
+/// `gossip`, `ring`, `rounds` and `membership` the file sets what settings() lists; the rest is for
+/// the host to fill in from the other sections and the model.
+struct Config {
+  RunConfig run;
+  DataConfig data;
+  ModelConfig model;
+  TrainConfig train;
+  GossipOptions gossip;
+  RingOptions ring;
+  PipelineConfig pipeline;
+  RoundsOptions rounds;
+  Membership::Options membership;
+  NetworkConfig network;
+  CheckpointConfig checkpoint;
+  MetricsConfig metrics;
+};
+
+/// `config` may be used only when `problems` is empty.
+struct ParsedConfig {
+  Config config;
+  Problems problems;
+};
+
+/// Reads a file of at most 1 MiB. Its data files must exist.
+ParsedConfig parse_config_file(const std::string& path);
+
+/// Reads TOML text; `name` stands for the file in messages, and its folder for the file's folder.
+/// The data is in `data_folder`, if one is given, and not where the text says.
+ParsedConfig parse_config_text(std::string_view text, std::string_view name,
+                               std::string_view data_folder = {});
+
+/// configs/default.toml, built into the program: a generated task that needs no files.
+std::string_view default_config_text();
+Config default_config();
+
+/// The model with `outputs` outputs (classes, or targets). An explicit list is returned as it is.
+ModelSpec model_spec(const ModelConfig& model, std::size_t outputs);
+
+/// Replicas of a pipeline's stages mix by the rule in [rounds].
+bool mixes_stages(const Config& config);
+
+/// Local steps of a peer whose shard has `shard_samples` samples: `steps`, or what `epochs` come
+/// to, rounded to the nearest and at least 1.
+std::uint64_t steps_of(const Config& config, std::size_t shard_samples);
+
+/// Samples that one peer in lockstep takes of an operation at most: a fast one does the work of up
+/// to four.
+std::size_t lockstep_batch_max(const Config& config);
+
+/// Every setting that peers of one run must have in common, as (key, value), in a fixed order: the
+/// model, what its inputs mean, the seed, pairing and mixing; in lockstep also whatever decides
+/// what a step does and how many there are. Compared at hello, so that a refusal can name the first
+/// key that differs.
+std::vector<std::pair<std::string, std::string>> agreement(const Config& config);
+
+/// A hash over agreement(): equal for configs that may train together.
+std::uint64_t agreement_hash(const Config& config);
+
+/// Every key with its type, default and meaning, as Markdown tables, one per section: made from the
+/// table that parsing uses.
+std::string config_reference();
+
+}  // namespace gv

@@ -1,0 +1,69 @@
+// Settings as options.
+#include "peer/config/node_options.hpp"
+
+#include <algorithm>
+
+#include "peer/config/switched_rounds.hpp"
+#include "train/optimizer.hpp"
+
+namespace gv {
+namespace {
+
+void fill_in(PipelineOptions& pipeline, const Config& config, const StageTrainer& trainer) {
+  pipeline.micro_batch = config.train.batch;
+  for (std::size_t s = 0; s < trainer.stages(); ++s) {
+    pipeline.stages.push_back({.parameters = trainer.layout(s).size(),
+                               .state = trainer.state_size(s),
+                               .forward = trainer.boundary(s).forward(),
+                               .backward = trainer.boundary(s).activations});
+    pipeline.stage_seconds.push_back(trainer.work_share(s));
+  }
+}
+
+}  // namespace
+
+Node::Options node_options(const Config& config, const Layout& layout, std::uint64_t steps,
+                           std::size_t wait_for, const StageTrainer* stages) {
+  Node::Options options{.membership = config.membership,
+                        .mode = config.run.mode,
+                        .gossip = config.gossip,
+                        .ring = config.ring,
+                        .pipeline = config.pipeline.mode,
+                        .rounds = config.rounds};
+  options.course = {.run_seed = config.run.seed,
+                    .steps = steps,
+                    .save_every_steps = config.checkpoint.every_steps,
+                    .wait_for_peers = std::max(config.run.wait_for_peers, wait_for),
+                    .wait_max = config.run.wait_max,
+                    .linger = config.run.linger,
+                    .layout_hash = layout.hash(),
+                    .elements = layout.size()};
+  options.gossip.peak_learning_rate = config.train.schedule.learning_rate;
+  PopulationOptions& population = options.gossip.population;
+  population.has_momentum = has_momentum(config.train.optimizer);
+  population.optimizer_elements = layout.size() * optimizer_vectors(config.train.optimizer);
+  RingOptions& ring = options.ring;
+  ring.state_elements = layout.size() * (1 + optimizer_vectors(config.train.optimizer) +
+                                         (ring.local.has_momentum() ? 1 : 0));
+  ring.factors = factor_shape(layout, config.ring.factors.rank);
+  ring.batch = static_cast<std::uint32_t>(config.train.batch);
+  ring.batch_max = static_cast<std::uint32_t>(lockstep_batch_max(config));
+  options.rounds.batch = static_cast<std::uint32_t>(config.train.batch);
+  options.rounds.state_elements = layout.size() * (1 + optimizer_vectors(config.train.optimizer));
+  options.rounds.read_ruling = [config](std::string_view settings) {
+    return switched_rounds(config, settings);
+  };
+  if (stages != nullptr) fill_in(options.pipeline, config, *stages);
+  return options;
+}
+
+std::string host_part(const std::string& address) {
+  const auto colon = address.rfind(':');
+  std::string host = colon == std::string::npos ? address : address.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  return host;
+}
+
+}  // namespace gv

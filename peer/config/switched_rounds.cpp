@@ -1,0 +1,51 @@
+// A ruling's settings, read like those of a config.
+#include "peer/config/switched_rounds.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "peer/config/config_settings.hpp"
+
+namespace gv {
+
+SwitchedRounds switched_rounds(const Config& running, std::string_view settings) {
+  SwitchedRounds switched;
+  std::string text;
+  for (const Setting<Config>& setting : config_settings()) {
+    const bool counts = (setting.section == "run" && setting.key == "peers") ||
+                        (setting.section == "train" && setting.key == "optimizer");
+    if (!counts) continue;
+    text.append(setting.section).append(".").append(setting.key);
+    text.append(" = ").append(setting.show(running)).append("\n");
+  }
+  bool named = false;
+  for (std::string_view rest = settings; !rest.empty();) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    named = named || line.starts_with("run.algorithm");
+    if (line.starts_with("run.algorithm") || line.starts_with("rounds.")) continue;
+    switched.problems.push_back({.place = std::string(line),
+                                 .reason = "cannot be switched while peers run",
+                                 .remedy = "run.algorithm and keys of rounds can"});
+  }
+  if (!switched.problems.empty()) return switched;
+  if (!named) text += "run.mode = \"rounds\"\n";
+  ParsedConfig parsed = parse_config_text(text.append(settings), "switch");
+  switched.problems = std::move(parsed.problems);
+  if (switched.problems.empty() && parsed.config.run.mode != ModeKind::rounds) {
+    switched.problems.push_back(
+        {.place = "run.algorithm",
+         .reason = "\"" + parsed.config.run.algorithm + "\" does not work in rounds",
+         .remedy = "`grapevine algorithms` shows which do"});
+  }
+  switched.rule = parsed.config.rounds.rule;
+  switched.period = parsed.config.rounds.period;
+  return switched;
+}
+
+std::string ruling_settings(std::string_view algorithm) {
+  return "run.algorithm = \"" + std::string(algorithm) + "\"\n";
+}
+
+}  // namespace gv

@@ -1,0 +1,513 @@
+// Data, shards, trainers and checkpoints of a run.
+#include "peer/config/task.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <sstream>
+
+#include "consensus/pipeline/stage_partition.hpp"
+#include "train/checkpoint/checkpoint.hpp"
+#include "train/data/generated.hpp"
+#include "train/data/partition.hpp"
+#include "train/data/readers.hpp"
+#include "train/optimizer.hpp"
+
+namespace gv {
+namespace {
+
+std::vector<std::string> in_folder(const DataConfig& data, const std::vector<std::string>& files) {
+  std::vector<std::string> paths;
+  for (const std::string& file : files) {
+    paths.push_back((std::filesystem::path(data.folder) / file).string());
+  }
+  return paths;
+}
+
+/// Inputs are read as (value - mean) / deviation, where bytes count from 0 to 1.
+void normalise(DataSet& data, const DataConfig& config) {
+  data.offset = static_cast<float>(config.mean);
+  data.scale = static_cast<float>(1 / config.deviation);
+  for (float& value : data.floats) value = (value - data.offset) * data.scale;
+}
+
+LoadedDataSet load_text(const DataConfig& data, bool test) {
+  if (data.test_files.empty()) {
+    return read_text(in_folder(data, data.train_files), data.context,
+                     test ? TextPart::last_tenth : TextPart::but_last_tenth);
+  }
+  return read_text(in_folder(data, test ? data.test_files : data.train_files), data.context,
+                   TextPart::whole);
+}
+
+/// `choose` may keep images from being read at all; other formats are read whole.
+LoadedDataSet load(const Config& config, bool test, const Choose& choose = {}) {
+  const DataConfig& data = config.data;
+  LoadedDataSet loaded;
+  const std::vector<std::string> files = in_folder(data, test ? data.test_files : data.train_files);
+  switch (data.kind) {
+    case DataKind::generated: {
+      const GeneratedConfig& spec = data.generated;
+      loaded.data = std::make_shared<DataSet>(
+          generate_blobs({.samples = test ? spec.test_samples : spec.samples,
+                          .features = spec.features,
+                          .classes = spec.classes,
+                          .noise = spec.noise,
+                          .seed = config.run.seed},
+                         test ? 1 : 0));
+      break;
+    }
+    case DataKind::idx:
+      loaded = read_idx(files.at(0), files.at(1), choose);
+      break;
+    case DataKind::cifar10:
+      loaded = read_cifar10(files);
+      break;
+    case DataKind::csv:
+      loaded = read_csv(files.at(0), data.csv_targets);
+      break;
+    case DataKind::text:
+      return load_text(data, test);
+  }
+  if (loaded.problems.empty()) normalise(*loaded.data, data);
+  return loaded;
+}
+
+std::size_t outputs_of(const DataSet& data) {
+  return data.classes > 0 ? data.classes : data.target_width;
+}
+
+/// What only shows when model and data meet.
+Problems problems_of(const Config& config, const ModelSpec& model, const DataSet& data) {
+  Problems found = problems(model, data.shape, data.predictions);
+  for (Problem& problem : found) problem.place = "model." + problem.place;
+  const bool classification = data.classes > 0;
+  if (classification != (config.model.loss == LossKind::cross_entropy)) {
+    found.push_back(
+        {"model.loss",
+         classification ? "the data has labels, not targets" : "the data has targets, not labels",
+         classification ? "use loss = \"cross_entropy\"" : "use loss = \"squared\""});
+  }
+  const LayerSpec first = model.layers.empty() ? LayerSpec{} : model.layers.front();
+  if (first.kind == LayerKind::embedding && config.data.kind != DataKind::text) {
+    found.push_back({"model.layers[0]", "the data is not made of ids",
+                     "use kind = \"text\" below [data], or begin with another layer"});
+  } else if (first.kind == LayerKind::embedding && first.vocabulary < data.classes) {
+    found.push_back({"model.layers[0]", "there are more ids in the data",
+                     fmt::format("set vocabulary = {}", data.classes)});
+  }
+  const std::size_t last = model.layers.empty() ? 0 : model.layers.back().units;
+  if (config.model.kind == ModelKind::layers && last < outputs_of(data)) {
+    found.push_back(
+        {"model.layers",
+         fmt::format("the last layer has {} outputs, the data needs {}", last, outputs_of(data)),
+         fmt::format("end with a dense layer of units = {}", outputs_of(data))});
+  }
+  return found;
+}
+
+}  // namespace
+
+namespace {
+
+std::vector<std::vector<std::uint32_t>> dealt_out(const Config& config, const DataSet& all) {
+  return partition(config.data.partition, all, config.run.peers,
+                   Rng(config.run.seed).fork("partition"));
+}
+
+Problem too_few(const Config& config, std::size_t samples) {
+  return {"run.peers",
+          fmt::format("{} samples cannot be dealt out to {} peers", samples, config.run.peers),
+          "use fewer peers or more data"};
+}
+
+/// By what layers are estimated to cost, of the cuts with no stage above so many bytes (0: of all)
+/// the one with the quickest slowest stage. Empty if there is none.
+std::vector<std::size_t> estimated_cut(const Config& config, const ModelSpec& model,
+                                       SampleShape shape, double memory_bytes) {
+  const PipelineConfig& pipeline = config.pipeline;
+  // Layers that no stage may begin with belong to the one before them.
+  std::vector<LayerCost> parts;
+  std::vector<std::size_t> begins;
+  const std::vector<LayerWork> layers = layer_work(model, shape);
+  bool learns_before = false;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (parts.empty() || (layers[i].may_begin_stage && learns_before)) {
+      parts.emplace_back();
+      begins.push_back(i);
+    }
+    learns_before = learns_before || layers[i].parameters > 0;
+    LayerCost& part = parts.back();
+    part.forward_s += layers[i].operations;
+    part.backward_s += 2 * layers[i].operations;
+    part.parameter_bytes += static_cast<double>(sizeof(float) * layers[i].parameters);
+    part.output_bytes = static_cast<double>(sizeof(float) * layers[i].outputs * config.train.batch);
+    part.kept_bytes += part.output_bytes;
+  }
+  begins.push_back(layers.size());
+  PipelineSite site{.speeds = std::vector<double>(pipeline.stages, 1.0)};
+  if (memory_bytes > 0) site.memory_bytes.assign(pipeline.stages, memory_bytes);
+  // Gradients of a micro-batch and of all, and the optimiser's vectors; a run of many updates keeps
+  // where it began, in case it is given up.
+  const auto vectors = static_cast<double>(optimizer_vectors(config.train.optimizer));
+  const bool keeps_versions = !is_synchronous(pipeline.mode.kind);
+  const auto partition =
+      partition_stages(parts, site,
+                       {.stages = pipeline.stages,
+                        .kind = pipeline.mode.kind,
+                        .micro_batches = pipeline.mode.micro_batches,
+                        .accumulate = pipeline.mode.accumulate,
+                        .ahead = pipeline.mode.ahead,
+                        .state_per_parameter = 2 + vectors + (keeps_versions ? 1 + vectors : 0),
+                        .recomputes = pipeline.recompute});
+  std::vector<std::size_t> ends;
+  if (!partition) return ends;
+  for (const PlannedStage& stage : partition->stages) ends.push_back(begins[stage.end_layer]);
+  return ends;
+}
+
+/// Why there is no cut, and what would do.
+Problem no_cut(const Config& config, const ModelSpec& model, SampleShape shape) {
+  if (config.pipeline.memory_mb == 0 || estimated_cut(config, model, shape, 0).empty()) {
+    return {"pipeline.stages",
+            fmt::format("the model cannot be cut into {} stages with parameters",
+                        config.pipeline.stages),
+            "use fewer stages"};
+  }
+  // The least that would do, to a thousandth, between what does not and what does.
+  double too_little = 1e6 * config.pipeline.memory_mb;
+  double enough = 2 * too_little;
+  while (estimated_cut(config, model, shape, enough).empty()) enough *= 2;
+  while (enough > 1.001 * too_little) {
+    const double between = (too_little + enough) / 2;
+    (estimated_cut(config, model, shape, between).empty() ? too_little : enough) = between;
+  }
+  return {"pipeline.memory_mb",
+          fmt::format("with {} stages one needs {:.4g} MB at least, whatever the cut",
+                      config.pipeline.stages, 1e-6 * enough),
+          config.pipeline.recompute ? "allow that much, or use more stages or smaller batches"
+                                    : "allow that much, use more stages or smaller batches, or "
+                                      "write recompute = true"};
+}
+
+/// Makes it a task of a pipeline. Every run takes micro-batches of all peers together.
+void cut(const Config& config, std::size_t samples, Task& task) {
+  const PipelineConfig& pipeline = config.pipeline;
+  const PipelineOptions& mode = pipeline.mode;
+  StagesSpec stages{.trainer = task.trainer,
+                    .ends = stage_ends(config, task.trainer.model, task.shard->shape),
+                    .recomputes = pipeline.recompute,
+                    .keeps_versions = !is_synchronous(mode.kind)};
+  const std::size_t micro_batches = is_synchronous(mode.kind)              ? mode.micro_batches
+                                    : mode.kind == PipelineKind::pipedream ? 1
+                                                                           : mode.accumulate;
+  stages.samples_an_update = config.train.batch * micro_batches;
+  if (config.run.steps == 0) {
+    const double run = static_cast<double>(config.train.batch * mode.micro_batches);
+    const double steps = config.run.epochs * static_cast<double>(samples) / run;
+    stages.trainer.steps = static_cast<std::uint64_t>(std::max(1.0, std::round(steps)));
+  }
+  task.trainer.steps = stages.trainer.steps;
+  if (stages.ends.empty()) {
+    task.problems.push_back(no_cut(config, task.trainer.model, task.shard->shape));
+  } else {
+    task.problems = cut_problems(task.trainer.model, task.shard->shape, stages.ends);
+  }
+  task.stages = std::move(stages);
+}
+
+/// Sets apart what the peer is validated on, a drawn part of its shard, and gives it
+/// hyper-parameters of its own.
+void join_population(const Config& config, std::size_t shard, Task& task) {
+  const PopulationOptions& population = config.gossip.population;
+  const std::size_t size = task.shard->size();
+  if (size < 2) {
+    task.problems.push_back({"population.held_out",
+                             fmt::format("shard {} has too few samples to hold any out", shard),
+                             "use fewer peers or more data"});
+    return;
+  }
+  const double part = population.held_out * static_cast<double>(size);
+  const std::size_t kept =
+      size - std::clamp<std::size_t>(static_cast<std::size_t>(std::llround(part)), 1, size - 1);
+  std::vector<std::uint32_t> order(size);
+  std::iota(order.begin(), order.end(), 0U);
+  // Who all have the same samples are judged by the same ones.
+  const bool alike = config.data.partition.kind == PartitionKind::shared;
+  Rng(config.run.seed).fork("held out").fork(alike ? 0 : shard).shuffle(std::span(order));
+  const std::span<const std::uint32_t> all(order);
+  task.held_out = std::make_shared<const DataSet>(task.shard->subset(all.subspan(kept)));
+  task.shard = std::make_shared<const DataSet>(task.shard->subset(all.first(kept)));
+  OptimizerSpec& optimizer = task.trainer.optimizer;
+  double& learning_rate = task.trainer.schedule.learning_rate;
+  const Hyperparameters first = first_hyperparameters({learning_rate, optimizer.momentum},
+                                                      population.spread, config.run.seed, shard);
+  learning_rate = first.learning_rate;
+  optimizer.momentum = has_momentum(optimizer) ? first.momentum : 0;
+}
+
+/// A task on `data`, which is the whole of shard number `shard` of `samples` samples in all.
+Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::size_t shard,
+             std::size_t samples) {
+  Task task;
+  task.trainer.model = model_spec(config.model, outputs_of(*data));
+  task.problems = problems_of(config, task.trainer.model, *data);
+  if (!task.problems.empty()) return task;
+  task.shard = std::move(data);
+  task.trainer.optimizer = config.train.optimizer;
+  task.trainer.schedule = config.train.schedule;
+  task.trainer.batch = config.train.batch;
+  task.trainer.threads = config.train.threads;
+  if (config.gossip.population.is_on()) join_population(config, shard, task);
+  if (!task.problems.empty()) return task;
+  // In lockstep all take the same number of steps, however unlike their shards are.
+  const bool lockstep = config.run.mode == ModeKind::ring;
+  const bool in_step = lockstep || config.run.mode == ModeKind::rounds;
+  task.trainer.steps = steps_of(config, in_step ? samples / config.run.peers : task.shard->size());
+  if (lockstep) task.trainer.batch_max = lockstep_batch_max(config);
+  task.local = config.ring.local;
+  if (lockstep) task.factor_rank = config.ring.factors.rank;
+  if (config.run.mode == ModeKind::rounds) task.rule = config.rounds.rule;
+  if (mixes_stages(config)) task.rule = config.pipeline.mode.rule;
+  if (config.run.mode == ModeKind::pipeline) cut(config, samples, task);
+  task.trainer.seed = config.run.seed;
+  task.trainer.peer = shard;
+  return task;
+}
+
+}  // namespace
+
+Task load_task(const Config& config, std::size_t shard) {
+  std::size_t samples = 0;
+  const Choose own_shard = [&](const DataSet& all) {
+    samples = all.size();
+    // What is too small to be dealt out is refused below.
+    if (samples < config.run.peers) return std::vector<std::uint32_t>{};
+    return dealt_out(config, all).at(shard);
+  };
+  LoadedDataSet loaded = load(config, false, own_shard);
+  if (!loaded.problems.empty()) return {.problems = std::move(loaded.problems)};
+  std::shared_ptr<DataSet> data = std::move(loaded.data);
+  if (samples == 0) {
+    const std::vector<std::uint32_t> kept = own_shard(*data);
+    data = std::make_shared<DataSet>(data->subset(kept));
+  }
+  if (samples < config.run.peers) return {.problems = {too_few(config, samples)}};
+  return task_on(config, std::move(data), shard, samples);
+}
+
+std::vector<Task> load_tasks(const Config& config) {
+  std::vector<Task> tasks;
+  LoadedDataSet loaded = load(config, false);
+  if (loaded.problems.empty() && loaded.data->size() < config.run.peers) {
+    loaded.problems.push_back(too_few(config, loaded.data->size()));
+  }
+  if (!loaded.problems.empty()) {
+    tasks.push_back({.problems = std::move(loaded.problems)});
+    return tasks;
+  }
+  const auto shards = dealt_out(config, *loaded.data);
+  for (std::size_t shard = 0; shard < shards.size(); ++shard) {
+    tasks.push_back(task_on(config,
+                            std::make_shared<const DataSet>(loaded.data->subset(shards[shard])),
+                            shard, loaded.data->size()));
+    if (!tasks.back().problems.empty()) return {std::move(tasks.back())};
+  }
+  return tasks;
+}
+
+TestSet load_test_set(const Config& config) {
+  TestSet test;
+  LoadedDataSet loaded = load(config, true);
+  test.problems = std::move(loaded.problems);
+  if (!test.problems.empty()) return test;
+  test.model = model_spec(config.model, outputs_of(*loaded.data));
+  test.problems = problems_of(config, test.model, *loaded.data);
+  test.data = std::move(loaded.data);
+  return test;
+}
+
+std::string uncertainty(const Score& score, const DataSet& data) {
+  if (data.predictions == 1) return {};
+  return fmt::format("  perplexity {:.2f}  {:.3f} bits per byte", perplexity(score),
+                     bits_per_prediction(score));
+}
+
+std::vector<std::size_t> stage_ends(const Config& config, const ModelSpec& model,
+                                    SampleShape shape) {
+  if (!config.pipeline.ends.empty()) return config.pipeline.ends;
+  return estimated_cut(config, model, shape, 1e6 * config.pipeline.memory_mb);
+}
+
+std::filesystem::path stage_folder(const std::filesystem::path& checkpoints, std::size_t stage) {
+  return checkpoints / fmt::format("stage-{}", stage);
+}
+
+namespace {
+
+constexpr const char* standing_key = "standing";
+
+std::string to_text(const Standing& standing) {
+  return fmt::format("{} {} {}", standing.operation, standing.samples, standing.history);
+}
+
+std::optional<Standing> standing_of(const std::map<std::string, std::string>& metadata) {
+  const auto found = metadata.find(standing_key);
+  if (found == metadata.end()) return std::nullopt;
+  std::istringstream in(found->second);
+  Standing standing;
+  in >> standing.operation >> standing.samples >> standing.history;
+  return in ? std::optional(standing) : std::nullopt;
+}
+
+/// Of all stages on disk those of the newest standing; older ones are kept as copies, because what
+/// counts is the newest that all stages have.
+StartingPoint resumed_stages(StageTrainer trainer, const std::filesystem::path& checkpoints) {
+  std::vector<Event> events;
+  std::vector<StageState> copies;
+  std::map<std::uint32_t, std::pair<Standing, Checkpoint>> found;
+  std::optional<Standing> newest;
+  for (std::uint32_t stage = 0; stage < trainer.stages(); ++stage) {
+    const std::filesystem::path folder = stage_folder(checkpoints, stage);
+    if (!std::filesystem::exists(folder)) continue;
+    LoadedCheckpoints loaded = load_checkpoints(folder, trainer.layout(stage));
+    for (const auto& [file, why] : loaded.refused) {
+      events.push_back({.name = "checkpoint_refused", .detail = file.string() + ": " + why});
+    }
+    for (Checkpoint& checkpoint : loaded.checkpoints) {
+      const auto standing = standing_of(checkpoint.metadata);
+      if (!standing) continue;
+      const std::string problem =
+          trainer.restore(stage, checkpoint.parameters, checkpoint.optimizer);
+      if (!problem.empty()) {
+        events.push_back(
+            {.name = "checkpoint_refused", .detail = folder.string() + ": " + problem});
+        continue;
+      }
+      const StageValues values = std::make_shared<Floats>(trainer.state_size(stage));
+      trainer.copy_state(stage, *values);
+      copies.push_back({stage, *standing, values});
+      if (!newest || is_before(*newest, *standing)) newest = standing;
+      found.try_emplace(stage, *standing, std::move(checkpoint));
+    }
+  }
+  std::vector<std::uint32_t> stages;
+  for (auto& [stage, own] : found) {
+    if (own.first == *newest) {
+      trainer.restore(stage, own.second.parameters, own.second.optimizer);
+      stages.push_back(stage);
+    } else {
+      trainer.put_down(stage);
+    }
+  }
+  StartingPoint point{.replica = StageReplica(std::move(trainer)), .events = std::move(events)};
+  if (stages.empty()) {
+    point.events.push_back({.name = "resumed_from_nothing",
+                            .detail = "no sound checkpoint in " + checkpoints.string()});
+    return point;
+  }
+  point.step = newest->operation;
+  point.standing = newest;
+  point.stages = std::move(stages);
+  point.copies = std::move(copies);
+  point.events.push_back({.name = "resumed",
+                          .detail = checkpoints.string(),
+                          .numbers = {{"step", static_cast<double>(point.step)},
+                                      {"stages", static_cast<double>(point.stages.size())}}});
+  return point;
+}
+
+}  // namespace
+
+Replica first_replica(const Task& task, std::size_t shard) {
+  Replica replica(Trainer(task.trainer, task.shard), shard, task.local);
+  if (task.factor_rank > 0) {
+    replica.send_factors(factor_shape(replica.trainer().layout(), task.factor_rank));
+  }
+  if (task.rule) replica.mix_by(*task.rule, task.trainer.seed);
+  if (task.held_out) replica.join_population(task.held_out);
+  return replica;
+}
+
+StartingPoint starting_point(const Task& task, const std::filesystem::path& checkpoints,
+                             std::size_t shard, bool resume) {
+  if (task.stages) {
+    StageTrainer trainer(*task.stages, task.shard);
+    StartingPoint point = resume ? resumed_stages(std::move(trainer), checkpoints)
+                                 : StartingPoint{.replica = StageReplica(std::move(trainer))};
+    if (task.rule) std::get<StageReplica>(point.replica).mix_by(*task.rule, task.trainer.seed);
+    return point;
+  }
+  Replica replica = first_replica(task, shard);
+  std::vector<Event> events;
+  std::uint64_t step = 0;
+  if (resume) {
+    LoadedCheckpoint loaded = load_newest_checkpoint(checkpoints, replica.trainer().layout());
+    for (const auto& [file, why] : loaded.refused) {
+      events.push_back({.name = "checkpoint_refused", .detail = file.string() + ": " + why});
+    }
+    if (!loaded.checkpoint) {
+      events.push_back({.name = "resumed_from_nothing",
+                        .detail = "no sound checkpoint in " + checkpoints.string()});
+      return {.replica = std::move(replica), .events = std::move(events)};
+    }
+    Checkpoint& checkpoint = *loaded.checkpoint;
+    const std::string problem =
+        replica.restore(checkpoint.parameters, std::move(checkpoint.optimizer));
+    if (!problem.empty()) {
+      events.push_back(
+          {.name = "checkpoint_refused", .detail = loaded.file.string() + ": " + problem});
+      return {.replica = std::move(replica), .events = std::move(events)};
+    }
+    const auto canary = checkpoint.metadata.find("canary");
+    if (canary != checkpoint.metadata.end()) replica.restore_canary(canary->second);
+    step = replica.trainer().step();
+    events.push_back({.name = "resumed",
+                      .detail = loaded.file.string(),
+                      .numbers = {{"step", static_cast<double>(step)}}});
+  }
+  return {.replica = std::move(replica), .step = step, .events = std::move(events)};
+}
+
+std::map<std::string, std::string> run_metadata(const Config& config,
+                                                std::string_view config_text) {
+  const std::string& folder = config.data.folder;
+  return {{"format", "grapevine"},
+          {"config", std::string(config_text)},
+          {"data_folder", folder.empty() ? folder : std::filesystem::absolute(folder).string()}};
+}
+
+std::string save_replica(const std::filesystem::path& checkpoints, const AnyReplica& replica,
+                         const Config& config, std::string_view config_text) {
+  std::map<std::string, std::string> metadata = run_metadata(config, config_text);
+  if (const auto* whole = std::get_if<Replica>(&replica)) {
+    metadata["canary"] = whole->canary_text();
+    return save_checkpoint(checkpoints, whole->trainer().layout(), whole->trainer().parameters(),
+                           whole->optimizer_state(), metadata, config.checkpoint.keep);
+  }
+  const auto& stages = std::get<StageReplica>(replica);
+  metadata[standing_key] = to_text(stages.standing());
+  const StageTrainer& trainer = stages.trainer();
+  for (std::size_t stage = 0; stage < trainer.stages(); ++stage) {
+    if (!trainer.carries(stage)) continue;
+    std::string problem = save_checkpoint(stage_folder(checkpoints, stage), trainer.layout(stage),
+                                          trainer.parameters(stage), trainer.optimizer_state(stage),
+                                          metadata, config.checkpoint.keep);
+    if (!problem.empty()) return problem;
+  }
+  return {};
+}
+
+std::string read_config_text(const std::string& path) {
+  if (path.empty()) return std::string(default_config_text());
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace gv

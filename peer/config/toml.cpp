@@ -1,0 +1,362 @@
+// Splits TOML into statements, lets toml++ read each one alone, and merges them into one table.
+#include "peer/config/toml.hpp"
+
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <utility>
+
+namespace gv {
+
+namespace {
+
+constexpr std::size_t text_bytes_max = std::size_t{1} << 20;
+
+/// A key = value pair or a [header], with the line it starts on.
+struct Statement {
+  std::string text;
+  std::size_t line = 0;
+};
+
+/// Whether strings and brackets are open after the characters seen so far.
+class Nesting {
+ public:
+  /// Takes one line without its newline.
+  void feed(std::string_view line) {
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      if (!quote_.empty()) {
+        i += inside_string(line, i);
+      } else if (line[i] == '#') {
+        return end_line();
+      } else if (line[i] == '"' || line[i] == '\'') {
+        const std::string triple(3, line[i]);
+        quote_ = line.substr(i, 3) == triple ? triple : std::string(1, line[i]);
+        i += quote_.size() - 1;
+      } else if (line[i] == '[' || line[i] == '{') {
+        ++depth_;
+      } else if ((line[i] == ']' || line[i] == '}') && depth_ > 0) {
+        --depth_;
+      }
+    }
+    end_line();
+  }
+
+  bool in_text() const { return !quote_.empty(); }
+  bool in_brackets() const { return depth_ > 0; }
+
+ private:
+  /// Returns how many further characters the one at `i` takes with it.
+  std::size_t inside_string(std::string_view line, std::size_t i) {
+    if (line[i] == '\\' && quote_[0] == '"') return 1;
+    if (line.substr(i, quote_.size()) != quote_) return 0;
+    const std::size_t more = quote_.size() - 1;
+    quote_.clear();
+    return more;
+  }
+
+  void end_line() {
+    if (quote_.size() == 1) quote_.clear();  // A plain string ends with its line, closed or not.
+  }
+
+  std::string quote_;
+  int depth_ = 0;
+};
+
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    lines.push_back(line);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
+std::string_view trimmed(std::string_view text) {
+  const auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
+  while (!text.empty() && blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && blank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+/// Whether a line can only be a new statement: how an unclosed bracket above it is noticed.
+bool starts_statement(std::string_view line) {
+  static const std::regex pair(R"(\s*[A-Za-z0-9_.-]+\s*=.*)");
+  static const std::regex header(R"(\s*\[\[?\s*[A-Za-z_][A-Za-z0-9_.-]*\s*\]\]?\s*(#.*)?)");
+  return line.size() < 1000 && (std::regex_match(line.begin(), line.end(), pair) ||
+                                std::regex_match(line.begin(), line.end(), header));
+}
+
+std::vector<Statement> split(std::string_view text) {
+  std::vector<Statement> statements;
+  const std::vector<std::string_view> lines = lines_of(text);
+  for (std::size_t i = 0; i < lines.size();) {
+    const std::string_view first = trimmed(lines[i]);
+    if (first.empty() || first.front() == '#') {
+      ++i;
+      continue;
+    }
+    Statement statement{std::string(lines[i]), i + 1};
+    Nesting nesting;
+    if (first.front() != '[') nesting.feed(lines[i]);  // A header never spans lines.
+    for (++i; i < lines.size() && (nesting.in_text() || nesting.in_brackets()); ++i) {
+      if (!nesting.in_text() && starts_statement(lines[i])) break;
+      statement.text += '\n';
+      statement.text += lines[i];
+      nesting.feed(lines[i]);
+    }
+    statements.push_back(std::move(statement));
+  }
+  return statements;
+}
+
+/// Edits, but 0 for names that differ in the unit alone, and 1 if one holds the other as a whole.
+std::size_t name_distance(std::string_view name, std::string_view candidate) {
+  const std::string_view a = without_unit(name);
+  const std::string_view b = without_unit(candidate);
+  if (a == b) return 0;
+  const bool holds = a.size() >= 4 && b.size() >= 4 &&
+                     (a.find(b) != std::string_view::npos || b.find(a) != std::string_view::npos);
+  return holds ? 1 : edit_distance(name, candidate);
+}
+
+TomlValue convert(const toml::node& node, std::size_t line_before) {
+  TomlValue value;
+  value.line = line_before + node.source().begin.line;
+  if (const auto* boolean = node.as_boolean()) {
+    value.data = boolean->get();
+  } else if (const auto* integer = node.as_integer()) {
+    value.data = integer->get();
+  } else if (const auto* real = node.as_floating_point()) {
+    value.data = real->get();
+  } else if (const auto* text = node.as_string()) {
+    value.data = text->get();
+  } else if (const auto* array = node.as_array()) {
+    TomlList list;
+    for (const toml::node& item : *array) list.push_back(convert(item, line_before));
+    value.data = std::move(list);
+  } else if (const auto* table = node.as_table()) {
+    TomlTable members;
+    for (const auto& [key, item] : *table) {
+      members.emplace(std::string(key.str()), convert(item, line_before));
+    }
+    value.data = std::move(members);
+  } else {
+    value.data = TomlOther{};
+  }
+  return value;
+}
+
+/// Says what is wrong with a statement that toml++ refused, in an operator's words where we know
+/// them.
+Problem explain(const Statement& statement, std::string place, const std::string& parser_says) {
+  const std::size_t equals = statement.text.find('=');
+  static const std::regex with_unit(R"([+-]?[0-9][0-9_.]*\s*[A-Za-z%]+\s*(#.*)?)");
+  static const std::regex bare_word(R"([A-Za-z_][A-Za-z0-9_-]*\s*(#.*)?)");
+  if (equals != std::string::npos && statement.text.size() < 1000) {
+    place += ": " + std::string(trimmed(std::string_view(statement.text).substr(0, equals)));
+    std::string value(trimmed(std::string_view(statement.text).substr(equals + 1)));
+    const bool has_unit = std::regex_match(value, with_unit);
+    const bool is_word = std::regex_match(value, bare_word);
+    value = trimmed(std::string_view(value).substr(0, value.find('#')));
+    if (has_unit) {
+      return {std::move(place), "wrong unit: a number must stand alone, not as " + value,
+              "write only the number; the unit is the end of the key's name"};
+    }
+    if (is_word) {
+      return {std::move(place), value + " is neither in quotes nor true or false",
+              "write \"" + value + "\" (or true or false, in small letters)"};
+    }
+  }
+  return {std::move(place), "not TOML: " + parser_says,
+          "write key = value or [section], one a line"};
+}
+
+/// Adds statements to one table, in order.
+class Merger {
+ public:
+  Merger(std::string_view name, Problems& problems) : name_(name), problems_(problems) {}
+
+  void add(const Statement& statement) {
+    toml::table parsed;
+    try {
+      parsed = toml::parse(statement.text);
+    } catch (const toml::parse_error& error) {
+      const std::size_t line = statement.line - 1 + std::max(error.source().begin.line, 1U);
+      // An unclosed bracket is noticed at its end; the place to mend is where the statement starts.
+      const bool unclosed = statement.text.find('\n') != std::string::npos;
+      problems_.push_back(explain(statement, place(unclosed ? statement.line : line),
+                                  std::string(error.description())));
+      const bool is_header = trimmed(statement.text).front() == '[';
+      if (is_header) section_ = nullptr;  // Whose keys follow is not known: they are not judged.
+      return;
+    }
+    TomlValue value = convert(parsed, statement.line - 1);
+    auto& members = std::get<TomlTable>(value.data);
+    if (trimmed(statement.text).front() == '[') {
+      section_ = open(members, {}, root_, statement.line);
+    } else if (section_ != nullptr) {
+      merge(std::move(members), {}, *section_, statement.line);
+    }
+  }
+
+  TomlTable take() { return std::move(root_); }
+
+ private:
+  std::string place(std::size_t line) const { return name_ + ":" + std::to_string(line); }
+
+  void conflict(std::size_t line, const std::string& path, std::size_t first_line) {
+    problems_.push_back({place(line) + ": " + path,
+                         "duplicate key, first set on line " + std::to_string(first_line),
+                         "keep one of the two"});
+  }
+
+  /// Walks down the single path a header names and opens its table; null if something else is
+  /// there.
+  TomlTable* open(TomlTable& header, const std::string& above, TomlTable& parent,
+                  std::size_t line) {
+    auto& [key, value] = *header.begin();
+    const std::string path = above.empty() ? key : above + "." + key;
+    if (std::holds_alternative<TomlList>(value.data)) {  // [[path]]: one more table in a list.
+      TomlValue& here = parent.try_emplace(key, TomlValue{TomlList{}, line}).first->second;
+      auto* rows = std::get_if<TomlList>(&here.data);
+      if (rows == nullptr) return conflict(line, path, here.line), nullptr;
+      rows->push_back(TomlValue{TomlTable{}, line});
+      return &std::get<TomlTable>(rows->back().data);
+    }
+    auto& inner = std::get<TomlTable>(value.data);
+    TomlValue& here = parent.try_emplace(key, TomlValue{TomlTable{}, line}).first->second;
+    auto* table = std::get_if<TomlTable>(&here.data);
+    if (table == nullptr) return conflict(line, path, here.line), nullptr;
+    if (!inner.empty()) return open(inner, path, *table, line);
+    const auto [first, is_new] = headers_.try_emplace(path, line);
+    if (!is_new) {
+      problems_.push_back(
+          {place(line) + ": [" + path + "]",
+           "duplicate section, first opened on line " + std::to_string(first->second),
+           "put its keys there"});
+    }
+    return table;
+  }
+
+  void merge(TomlTable&& from, const std::string& above, TomlTable& into, std::size_t line) {
+    for (auto& [key, value] : from) {
+      const std::string path = above.empty() ? key : above + "." + key;
+      const auto found = into.find(key);
+      if (found == into.end()) {
+        into.emplace(key, std::move(value));
+        continue;
+      }
+      auto* existing = std::get_if<TomlTable>(&found->second.data);
+      auto* added = std::get_if<TomlTable>(&value.data);
+      if (existing != nullptr && added != nullptr) {
+        merge(std::move(*added), path, *existing, line);  // Dotted keys open the same table twice.
+      } else {
+        conflict(line, path, found->second.line);
+      }
+    }
+  }
+
+  std::string name_;
+  Problems& problems_;
+  TomlTable root_;
+  TomlTable* section_ = &root_;
+  std::map<std::string, std::size_t> headers_;
+};
+
+}  // namespace
+
+std::string_view kind_of(const TomlValue& value) {
+  constexpr std::array<std::string_view, 7> names{"true or false", "a whole number", "a number",
+                                                  "a text",        "a date or time", "a list",
+                                                  "a section"};
+  return names[value.data.index()];
+}
+
+TomlTable read_toml(std::string_view text, std::string_view name, Problems& problems) {
+  if (text.size() > text_bytes_max) {
+    problems.push_back({std::string(name), "longer than 1 MiB", "this is not a config"});
+    return {};
+  }
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // A byte order mark is harmless.
+  Merger merger(name, problems);
+  for (const Statement& statement : split(text)) merger.add(statement);
+  return merger.take();
+}
+
+std::optional<std::string> read_text_file(const std::string& path, std::string_view what,
+                                          Problems& problems) {
+  const std::string name(what);
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) {
+    problems.push_back({path, "no such " + name + " file", "give the path of a .toml file"});
+    return std::nullopt;
+  }
+  if (std::filesystem::file_size(path, error) > text_bytes_max) {
+    problems.push_back({path, "longer than 1 MiB", "this is not a " + name});
+    return std::nullopt;
+  }
+  std::ifstream file(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file) {
+    problems.push_back({path, "cannot be read", "check its permissions"});
+    return std::nullopt;
+  }
+  return text;
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  const std::size_t columns = b.size() + 1;
+  std::vector<std::size_t> cost((a.size() + 1) * columns);
+  const auto at = [&](std::size_t i, std::size_t j) -> std::size_t& {
+    return cost[i * columns + j];
+  };
+  for (std::size_t i = 0; i <= a.size(); ++i) at(i, 0) = i;
+  for (std::size_t j = 0; j <= b.size(); ++j) at(0, j) = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      at(i, j) = std::min(
+          {at(i - 1, j) + 1, at(i, j - 1) + 1, at(i - 1, j - 1) + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        at(i, j) = std::min(at(i, j), at(i - 2, j - 2) + 1);
+      }
+    }
+  }
+  return at(a.size(), b.size());
+}
+
+std::string_view without_unit(std::string_view name) {
+  constexpr std::array<std::string_view, 14> units{"steps", "epochs",  "s",   "ms",    "us",
+                                                   "sec",   "seconds", "min", "bytes", "kib",
+                                                   "mib",   "gib",     "mb",  "gb"};
+  const std::size_t underscore = name.rfind('_');
+  if (underscore == std::string_view::npos) return name;
+  const std::string_view end = name.substr(underscore + 1);
+  const bool has_unit = std::find(units.begin(), units.end(), end) != units.end();
+  return has_unit ? name.substr(0, underscore) : name;
+}
+
+std::optional<std::string> nearest_name(std::string_view name,
+                                        std::span<const std::string> candidates) {
+  name = name.substr(0, 64);  // The table of edits is quadratic, and names come from outside.
+  std::optional<std::string> best;
+  std::size_t best_distance = 0;
+  for (const std::string& candidate : candidates) {
+    const std::size_t distance = name_distance(name, candidate);
+    if (!best || distance < best_distance) {
+      best = candidate;
+      best_distance = distance;
+    }
+  }
+  return best;
+}
+
+}  // namespace gv

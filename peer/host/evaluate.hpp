@@ -1,0 +1,23 @@
+// What a checkpoint file says of its run, and scores in words.
+#pragma once
+
+#include <string>
+
+#include "peer/config/config.hpp"
+#include "train/data_set.hpp"
+#include "train/model.hpp"
+
+namespace gv {
+
+/// The settings a parameter file was trained with, and their text.
+struct StoredConfig {
+  ParsedConfig parsed;
+  std::string text;
+};
+/// Those in the file, or those of another file if `config` names one. Problems if there are none.
+StoredConfig stored_config(const std::string& file, const std::string& config);
+
+/// Loss, and accuracy where there are classes, in one line.
+std::string to_text(const Score& score, const DataSet& data);
+
+}  // namespace gv

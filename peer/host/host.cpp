@@ -1,0 +1,602 @@
+// The host's one loop: what arrives goes into the node, what the node wants done is done.
+#include "peer/host/host.hpp"
+
+#include <fmt/format.h>
+#include <sodium.h>
+#include <unistd.h>
+
+#include <asio/io_context.hpp>
+#include <asio/post.hpp>
+#include <asio/signal_set.hpp>
+#include <asio/steady_timer.hpp>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <utility>
+
+#include "net/bulk_lanes.hpp"
+#include "net/control_links.hpp"
+#include "peer/config/node_options.hpp"
+#include "peer/config/refusal.hpp"
+#include "peer/config/switched_rounds.hpp"
+#include "peer/config/task.hpp"
+#include "peer/host/adaptive_spin_wait.hpp"
+#include "peer/host/event_log.hpp"
+#include "peer/host/member_cache.hpp"
+#include "peer/host/network_options.hpp"
+#include "peer/host/peer_socket.hpp"
+#include "peer/host/processors.hpp"
+#include "peer/host/report.hpp"
+#include "peer/host/settings_revision_file.hpp"
+#include "peer/host/switch_command.hpp"
+#include "peer/host/worker.hpp"
+#include "peer/node/node.hpp"
+
+namespace gv {
+namespace {
+
+/// After the last job the loop goes on this long, so that the word that we leave gets out.
+constexpr auto farewell = std::chrono::milliseconds(200);
+
+/// Without any contact for this long and with nobody cached to try, joining has failed.
+constexpr Duration join_deadline = std::chrono::seconds(30);
+
+std::uint64_t random_number() {
+  std::uint64_t value = 0;
+  randombytes_buf(&value, sizeof value);
+  return value;
+}
+
+/// Shows people what went wrong, one line each, on standard error.
+std::vector<PeerId> ids_of(const std::vector<AuthorizedPeer>& authorized, PeerId self) {
+  std::vector<PeerId> ids{self};
+  for (const AuthorizedPeer& peer : authorized) ids.push_back(peer_id(peer.key));
+  return ids;
+}
+
+bool is_membership(const Message& message) {
+  return std::holds_alternative<Ping>(message) || std::holds_alternative<PingRequest>(message) ||
+         std::holds_alternative<Ack>(message) || std::holds_alternative<Nack>(message) ||
+         std::holds_alternative<PushPull>(message);
+}
+
+class Host {
+ public:
+  Host(const HostOptions& options, Task task, Ruling ruling);
+
+  int run();
+
+ private:
+  struct Armed {
+    Time at = never;
+    std::uint64_t generation = 0;
+  };
+
+  Time now() const {
+    return Time(std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now() - began_));
+  }
+
+  /// Calls `input(now, effects)` on the node and does what it asks for, and what that leads to.
+  template <class Input>
+  void feed(Input input);
+  void carry_out(NodeEffects& effects);
+  void arm();
+  void every_second();
+  void keep_place();
+  void sync_addresses();
+  void keep_ruling();
+  void on_signal(int signal);
+  void reload_authorized();
+  std::string save(const AnyReplica& replica) const;
+  void wait_for_signal();
+  void print_greeting() const;
+  std::string name_of(PeerId peer) const;
+  Report report() const;
+  void write_result() const;
+
+  HostOptions options_;
+  Task task_;
+  Ruling ruling_;  ///< That on disk.
+  PeerId self_;
+  std::uint64_t session_;
+  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  std::shared_ptr<LentMemory> lent_;  ///< In lockstep. Outlives all that is sent.
+  asio::io_context io_;
+  Wakefulness wakefulness_;
+  Processors processors_;
+  EventLog log_;
+  std::optional<ControlLinks> control_;
+  std::optional<BulkLanes> lanes_;
+  std::optional<Node> node_;
+  std::optional<Worker> worker_;
+  std::optional<PeerSocket> socket_;
+  asio::steady_timer timer_{io_};
+  asio::steady_timer second_{io_};
+  asio::signal_set signals_{io_, SIGINT, SIGTERM, SIGHUP};
+  Armed armed_;
+  MemberCache cache_;
+  std::map<std::string, std::string> cached_;  ///< What is in it, by name.
+  std::map<PeerId, std::string> names_;
+  std::map<PeerId, std::string> addresses_;
+  std::set<PeerId> contacts_;
+  Time next_report_{};
+  std::string config_text_;
+  int exit_code_ = 0;
+  std::optional<Time> interrupted_;
+  bool ending_ = false;
+  bool told_of_lost_stage_ = false;
+  std::shared_ptr<Canary> final_canary_ = std::make_shared<Canary>();
+};
+
+Host::Host(const HostOptions& options, Task task, Ruling ruling)
+    : options_(options),
+      task_(std::move(task)),
+      ruling_(std::move(ruling)),
+      self_(peer_id(options.identity.public_key)),
+      session_(random_number()),
+      log_(options.folder, [this](PeerId peer) { return name_of(peer); }),
+      cache_(options.folder / "members"),
+      config_text_(read_config_text(options.config_path)) {
+  names_[self_] = options_.name;
+  for (const AuthorizedPeer& peer : options_.authorized) names_[peer_id(peer.key)] = peer.name;
+}
+
+std::string Host::name_of(PeerId peer) const {
+  const auto found = names_.find(peer);
+  return found == names_.end() ? to_string(peer) : found->second;
+}
+
+template <class Input>
+void Host::feed(Input input) {
+  NodeEffects effects;
+  input(now(), effects);
+  carry_out(effects);
+  arm();
+}
+
+void Host::carry_out(NodeEffects& effects) {
+  // Doing one thing can make the node want another; every round ends with what it asked for done.
+  for (int round = 0; round < 16; ++round) {
+    NodeEffects more;
+    if (options_.hooks.watcher) options_.hooks.watcher(*node_, effects);
+    bool members_changed = false;
+    for (const Event& event : effects.events) {
+      log_.write(now(), event);
+      if (event.name.starts_with("member_")) {
+        members_changed = true;
+        const bool gone = event.name == "member_dead" || event.name == "member_left" ||
+                          event.name == "member_removed";
+        if (gone && event.peer) lanes_->forget(*event.peer);
+      }
+      if (event.name == "ring_resumed" && event.peer && !options_.quiet) {
+        fmt::print("{}\n", to_line(node_->epochs()->last_interruption(), node_->membership()));
+        std::fflush(stdout);
+      }
+      if (event.name == "stage_lost" && !told_of_lost_stage_) {
+        told_of_lost_stage_ = true;
+        fmt::print(stderr,
+                   "no peer here has every stage of one moment, and nobody goes on from a guess; "
+                   "start those that are missing with --resume\n");
+      }
+      if (event.name == "epoch_began") told_of_lost_stage_ = false;
+      if (event.name == "ruling_not_understood") {
+        fmt::print(stderr,
+                   "the others have switched to settings that this peer cannot go by, so it leaves "
+                   "them: {}; start it from their config and program\n",
+                   event.detail);
+        exit_code_ = 2;
+      }
+      if (event.name == "gradient_not_finite") {
+        fmt::print(stderr,
+                   "step {}: the gradient of this peer is not finite, or too large for ring.codec, "
+                   "so it leaves the others; lower train.learning_rate, or look for broken samples "
+                   "in its shard\n",
+                   node_->mode().step());
+        exit_code_ = 1;
+      }
+      const bool overdue = event.name == "exchange_aborted" && event.reason == Reason::timed_out;
+      if (overdue && event.peer) lanes_->doubt(*event.peer);
+    }
+    if (members_changed) sync_addresses();
+    for (const Outgoing& outgoing : effects.messages) {
+      // Exchanges talk over the lane they use anyway, if it is open; membership never does.
+      const bool sent = (!is_membership(outgoing.message) &&
+                         lanes_->send_message(outgoing.to, outgoing.message)) ||
+                        control_->send(outgoing.to, outgoing.message);
+      if (!sent && std::holds_alternative<Offer>(outgoing.message)) {
+        node_->lane_refused(now(), outgoing.to, more);
+      }
+    }
+    for (Transfer& transfer : effects.transfers) lanes_->send(std::move(transfer));
+    for (const Cancel& cancel : effects.cancels) lanes_->cancel(cancel);
+    for (Job& job : effects.jobs) worker_->post(std::move(job));
+    const bool quiet = more.messages.empty() && more.transfers.empty() && more.cancels.empty() &&
+                       more.events.empty() && more.jobs.empty();
+    if (quiet) break;
+    effects = std::move(more);
+  }
+  keep_ruling();
+  if (node_->is_finished() && !ending_) {
+    ending_ = true;
+    second_.expires_after(farewell);
+    second_.async_wait([this](asio::error_code) { io_.stop(); });
+  }
+}
+
+/// What we go by is what we go by when we are started again.
+void Host::keep_ruling() {
+  if (node_->rounds() == nullptr) return;
+  const Ruling& ruling = node_->rounds()->options().ruling;
+  if (ruling <= ruling_) return;
+  ruling_ = ruling;
+  if (!write_ruling(options_.folder, ruling_)) log_.write(now(), {.name = "ruling_not_written"});
+}
+
+void Host::arm() {
+  const Time at = node_->deadline();
+  if (at == armed_.at) return;
+  armed_.at = at;
+  const std::uint64_t generation = ++armed_.generation;
+  if (at == never) {
+    timer_.cancel();
+    return;
+  }
+  timer_.expires_at(began_ + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                                 at.time_since_epoch()));
+  timer_.async_wait([this, generation](asio::error_code error) {
+    // A cancelled wait can still report success, so only the newest one counts.
+    if (error || generation != armed_.generation) return;
+    armed_.at = never;
+    feed([this](Time t, NodeEffects& out) { node_->tick(t, out); });
+  });
+}
+
+void Host::sync_addresses() {
+  for (const Member& member : node_->membership().members()) {
+    if (member.id == self_) continue;
+    // Who is dead now may run when we are started again, and others may know only them.
+    if (member.state == MemberState::left) {
+      cached_.erase(member.name);
+    } else if (!member.address.empty()) {
+      cached_[member.name] = member.name + "@" + member.address;
+    }
+    std::string& address = addresses_[member.id];
+    if (address == member.address) continue;
+    address = member.address;
+    control_->set_address(member.id, address);
+  }
+  std::vector<std::string> known;
+  for (const auto& [name, address] : cached_) known.push_back(address);
+  cache_.write(known);
+}
+
+std::string Host::save(const AnyReplica& replica) const {
+  if (const auto* whole = std::get_if<Replica>(&replica)) *final_canary_ = whole->canary();
+  return save_replica(options_.folder / "checkpoints", replica, options_.config, config_text_);
+}
+
+void Host::reload_authorized() {
+  LoadedAuthorizedPeers loaded = load_authorized_peers(options_.authorized_file);
+  if (!loaded.problems.empty()) {
+    print(loaded.problems);
+    log_.write(now(), {.name = "allow_list_refused", .detail = to_string(loaded.problems.front())});
+    return;
+  }
+  options_.authorized = std::move(loaded.peers);
+  for (const AuthorizedPeer& peer : options_.authorized) names_[peer_id(peer.key)] = peer.name;
+  control_->authorize(options_.authorized);
+  log_.write(now(), {.name = "allow_list_read"});
+  feed([this](Time t, NodeEffects& out) {
+    node_->authorize(t, ids_of(options_.authorized, self_), out);
+  });
+}
+
+void Host::on_signal(int signal) {
+  if (signal == SIGHUP) {
+    reload_authorized();
+    return;
+  }
+  if (interrupted_ && now() - *interrupted_ < same_interrupt) return;
+  if (interrupted_) ::_exit(130);
+  interrupted_ = now();
+  if (!options_.quiet) fmt::print("leaving after the job under way; once more to stop at once\n");
+  feed([this](Time t, NodeEffects& out) { node_->leave(t, out); });
+}
+
+Report Host::report() const {
+  Report report = make_report(*node_, log_, task_.trainer.batch, now());
+  report.listening = control_->listening();
+  report.lanes = lanes_->listening();
+  report.steps = task_.trainer.steps;
+  report.lane_bytes_sent = lanes_->counters().bytes_sent;
+  report.lane_bytes_received = lanes_->counters().bytes_received;
+  report.messages_superseded = lanes_->counters().superseded;
+  report.control_bytes_sent = control_->counters().bytes_sent;
+  report.control_bytes_received = control_->counters().bytes_received;
+  report.control_messages_sent = control_->counters().messages_sent;
+  report.control_messages_received = control_->counters().messages_received;
+  report.refused_links = control_->counters().refused;
+  return report;
+}
+
+void Host::every_second() {
+  if (ending_) return;
+  sync_addresses();
+  const Report current = report();
+  if (now() >= next_report_) {
+    next_report_ = now() + from_seconds(options_.config.metrics.every_s);
+    write_metrics(options_.folder / "metrics.prom", current);
+    if (!options_.quiet) fmt::print("{}\n", report_line(current));
+    std::fflush(stdout);
+  }
+  const bool alone = contacts_.empty() && !options_.join.empty();
+  if (alone && now().time_since_epoch() > join_deadline && node_->mode().step() == 0 &&
+      !options_.resume) {
+    print({{"--join",
+            fmt::format("nobody authorised answered within {:.0f} s", seconds(join_deadline)),
+            "check the address, that the peer there runs, and that each side's allow-list has the "
+            "other's key"}});
+    exit_code_ = 2;
+    io_.stop();
+    return;
+  }
+  second_.expires_after(std::chrono::seconds(1));
+  second_.async_wait([this](asio::error_code error) {
+    if (!error) every_second();
+  });
+}
+
+int Host::run() {
+  StartingPoint point =
+      starting_point(task_, options_.folder / "checkpoints", options_.shard, options_.resume);
+  for (const Event& event : point.events) log_.write(now(), event);
+  auto* stages = std::get_if<StageReplica>(&point.replica);
+  if (stages != nullptr) {
+    stages->set_stand_in(options_.hooks.stand_in);
+  } else {
+    std::get<Replica>(point.replica).set_pace(options_.hooks.pace);
+  }
+  if (task_.trainer.threads > 1) {
+    std::get<Replica>(point.replica).trainer().step_together(run_in_threads);
+  }
+  const Layout layout = stages != nullptr ? stages->trainer().whole_layout()
+                                          : std::get<Replica>(point.replica).trainer().layout();
+  control_.emplace(
+      io_,
+      ControlLinks::Options{.identity = options_.identity,
+                            .name = options_.name,
+                            .authorized = options_.authorized,
+                            .listen = options_.listen,
+                            .advertise = options_.advertise,
+                            .dial_from = options_.dial_from,
+                            .session = session_,
+                            .agreement = agreement(options_.config),
+                            .idle_close = from_seconds(options_.config.network.idle_close_s)},
+      ControlLinks::Callbacks{
+          .message =
+              [this](Envelope envelope) {
+                feed([&](Time t, NodeEffects& out) { node_->receive(t, envelope, out); });
+              },
+          .invite = [this](PeerId from,
+                           const LaneInvite& invite) { lanes_->receive_invite(from, invite); },
+          .contact =
+              [this](PeerId peer) {
+                contacts_.insert(peer);
+                feed([&](Time t, NodeEffects& out) { node_->contact(t, peer, out); });
+              },
+          .restarted =
+              [this](PeerId peer) {
+                lanes_->forget(peer);
+                feed([&](Time t, NodeEffects& out) { node_->restarted(t, peer, out); });
+              },
+          .event =
+              [this](Event event) {
+                log_.write(now(), event);
+                if (event.name == "hello_refused" && contacts_.empty() && !options_.join.empty()) {
+                  print({{"settings", event.detail, "give every peer of a run the same settings"}});
+                  exit_code_ = 2;
+                  io_.stop();
+                } else if (event.name == "not_reachable" || event.name == "join_failed" ||
+                           event.name == "key_used_twice") {
+                  fmt::print(stderr, "{}\n", event.detail);
+                }
+              }});
+  if (options_.config.run.mode != ModeKind::gossip) {
+    lent_ = memory_to_lend(options_.config.network.lane);
+  }
+  const std::string& listening = control_->listening();
+  const std::string& advertised = control_->advertised();
+  lanes_.emplace(
+      io_,
+      BulkLanes::Options{.listen_host = host_part(listening),
+                         .advertise_host = host_part(advertised),
+                         .port = options_.lane_port,
+                         .dial_from = options_.dial_from,
+                         .trusted_network = options_.config.network.trusted,
+                         .lent = lent_,
+                         .security = lane_security(options_.config.network.lane),
+                         .socket_folder = options_.folder / "lanes",
+                         .budget_bytes = options_.config.network.budget_mib << 20,
+                         .progress_deadline = options_.config.gossip.exchange.progress_deadline,
+                         .idle_close = from_seconds(options_.config.network.idle_close_s)},
+      BulkLanes::Callbacks{
+          .block =
+              [this](PeerId from, const Block& block) {
+                feed([&](Time t, NodeEffects& out) { node_->receive_block(t, from, block, out); });
+              },
+          .place = [this](PeerId from, const TransferId& id, std::uint64_t offset,
+                          std::size_t bytes) { return node_->place(from, id, offset, bytes); },
+          .message =
+              [this](const Envelope& envelope) {
+                feed([&](Time t, NodeEffects& out) { node_->receive(t, envelope, out); });
+              },
+          .lost =
+              [this](PeerId peer) {
+                feed([&](Time t, NodeEffects& out) { node_->lane_lost(t, peer, out); });
+              },
+          .refused =
+              [this](PeerId peer) {
+                feed([&](Time t, NodeEffects& out) { node_->lane_refused(t, peer, out); });
+              },
+          .event = [this](Event event) { log_.write(now(), event); },
+          .send_invite = [this](PeerId to,
+                                const LaneInvite& invite) { return control_->send(to, invite); }});
+  Node::Options node = node_options(options_.config, layout, task_.trainer.steps, options_.wait_for,
+                                    stages != nullptr ? &stages->trainer() : nullptr);
+  node.rounds.ruling = ruling_;
+  if (lent_) node.ring.memory = node.pipeline.memory = lent_.get();
+  node.pipeline.resumed = point.standing;
+  node.pipeline.resumed_stages = point.stages;
+  node.pipeline.resumed_copies = std::move(point.copies);
+  if (node.ring.sufficient_factors && stages == nullptr) {
+    node.ring.dense = dense_places(std::get<Replica>(point.replica).trainer().dense_weights());
+  }
+  node.ring.processors = static_cast<unsigned>(processors_.count());
+  node_.emplace(Member{.id = self_,
+                       .name = options_.name,
+                       .key = options_.identity.public_key,
+                       .address = advertised,
+                       .layout_hash = layout.hash()},
+                ids_of(options_.authorized, self_), session_, std::move(node), Rng(session_));
+  worker_.emplace(
+      std::move(point.replica), [this](const AnyReplica& replica) { return save(replica); },
+      [this](std::uint64_t job, std::size_t begin) {
+        asio::post(io_, [this, job, begin] {
+          feed([&](Time t, NodeEffects& out) { node_->gradient_ready(t, job, begin, out); });
+        });
+      },
+      [this](JobDone done) {
+        asio::post(io_, [this, done = std::make_shared<JobDone>(std::move(done))] {
+          if (!done->save_problem.empty()) {
+            log_.write(now(), {.name = "save_failed", .detail = done->save_problem});
+            fmt::print(stderr, "checkpoint not written: {}\n", done->save_problem);
+          }
+          feed([&](Time t, NodeEffects& out) { node_->complete(t, std::move(*done), out); });
+        });
+      });
+  socket_.emplace(io_, options_.folder,
+                  PeerSocket::Calls{.document = [this] { return report_json(report()); },
+                                    .command =
+                                        [this](const std::string& command) {
+                                          std::string answer;
+                                          feed([&](Time t, NodeEffects& out) {
+                                            answer = answer_command(command, *node_, t, out);
+                                          });
+                                          return answer;
+                                        }});
+  wait_for_signal();
+  if (!options_.quiet) print_greeting();
+
+  for (const std::string& address : options_.join) control_->join(address);
+  const std::vector<std::string> cached =
+      options_.resume ? cache_.read() : std::vector<std::string>();
+  for (const std::string& address : cached) {
+    control_->join(address);
+    cached_[address.substr(0, address.find('@'))] = address;
+  }
+  const bool joins_others = !options_.join.empty() || !cached.empty();
+  feed([&](Time t, NodeEffects& out) { node_->start(t, point.step, joins_others, out); });
+  every_second();
+  while ((node_->should_stay_awake() ? run_one_awake(io_, wakefulness_) : io_.run_one()) > 0) {
+    keep_place();
+  }
+
+  worker_.reset();
+  write_result();
+  return exit_code_;
+}
+
+/// Where other programs compute, the system finds a better place for each than we could.
+void Host::keep_place() {
+  const std::optional<HostPlace> place = node_->host_place();
+  const bool alone = wakefulness_.is_awake(Wakefulness::Clock::now());
+  processors_.keep_to(place && alone ? processor_for(*place, processors_.count()) : std::nullopt);
+}
+
+void Host::wait_for_signal() {
+  signals_.async_wait([this](asio::error_code error, int signal) {
+    if (error) return;
+    on_signal(signal);
+    wait_for_signal();
+  });
+}
+
+void Host::print_greeting() const {
+  fmt::print("peer {} ({}) writes below {}\n", options_.name, to_string(self_),
+             options_.folder.string());
+  if (control_->advertised().empty()) {
+    fmt::print(
+        "dials out only: nobody can dial this peer; give --listen HOST:PORT to change that\n");
+  } else {
+    fmt::print("listening on {}, advertised as {}; bulk lanes on {}\n", control_->listening(),
+               control_->advertised(), lanes_->listening());
+  }
+  fmt::print("trains on shard {} of {}, {} samples, {} steps\n", options_.shard,
+             options_.config.run.peers, task_.shard->size(), task_.trainer.steps);
+  std::fflush(stdout);
+}
+
+void Host::write_result() const {
+  nlohmann::ordered_json result = nlohmann::ordered_json::parse(report_json(report()));
+  result["canary"] = *final_canary_;
+  result["canary_at_start"] = initial_canary(options_.shard);
+  std::ofstream(options_.folder / "result.json") << result.dump(1) << '\n';
+}
+
+/// A peer that goes on in rounds goes by what it had switched to; one that begins anew forgets it.
+Problems begin_with_ruling(const HostOptions& options, Config& config, Ruling& ruling) {
+  if (config.run.mode != ModeKind::rounds) return {};
+  Problem problem{.place = (options.folder / "ruling").string(),
+                  .remedy = "remove the file, and the peer goes by its config"};
+  if (!options.resume) {
+    if (write_ruling(options.folder, {})) return {};
+    problem.reason = "is of an earlier run and cannot be removed";
+    return {problem};
+  }
+  const std::optional<Ruling> kept = read_ruling(options.folder);
+  if (!kept) {
+    problem.reason = "is damaged, so what the swarm had switched to is not known";
+    return {problem};
+  }
+  if (kept->number == 0) return {};
+  SwitchedRounds switched = switched_rounds(config, kept->settings);
+  if (!switched.problems.empty()) {
+    problem.reason = to_string(switched.problems.front());
+    return {problem};
+  }
+  ruling = *kept;
+  config.rounds.rule = std::move(switched.rule);
+  return {};
+}
+
+}  // namespace
+
+int run_peer(const HostOptions& options) {
+  keep_small_memory(options.config.run.mode);
+  try {
+    std::filesystem::create_directories(options.folder);
+    Config config = options.config;
+    Ruling ruling;
+    if (const Problems problems = begin_with_ruling(options, config, ruling); !problems.empty()) {
+      print(problems);
+      return 2;
+    }
+    Task task = load_task(config, options.shard);
+    if (!task.problems.empty()) {
+      print(task.problems);
+      return 2;
+    }
+    return Host(options, std::move(task), std::move(ruling)).run();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}: {}\n", options.name, error.what());
+    return 1;
+  }
+}
+
+}  // namespace gv

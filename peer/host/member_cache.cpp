@@ -1,0 +1,36 @@
+// The cache of known members on disk.
+#include "peer/host/member_cache.hpp"
+
+#include <fstream>
+#include <utility>
+
+#include "peer/host/replace_file.hpp"
+
+namespace gv {
+namespace {
+
+constexpr std::size_t lines_max = 4096;
+constexpr std::size_t line_bytes_max = 512;
+
+}  // namespace
+
+MemberCache::MemberCache(std::filesystem::path file) : file_(std::move(file)) {}
+
+std::vector<std::string> MemberCache::read() const {
+  std::vector<std::string> addresses;
+  std::ifstream in(file_);
+  for (std::string line; addresses.size() < lines_max && std::getline(in, line);) {
+    if (!line.empty() && line.size() <= line_bytes_max) addresses.push_back(std::move(line));
+  }
+  return addresses;
+}
+
+void MemberCache::write(const std::vector<std::string>& addresses) {
+  // An empty list says that we are alone now, not that those we knew will never be back.
+  if (addresses.empty() || addresses == written_) return;
+  std::string text;
+  for (const std::string& address : addresses) text += address + '\n';
+  if (replace_file(file_, text)) written_ = addresses;
+}
+
+}  // namespace gv

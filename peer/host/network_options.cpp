@@ -1,0 +1,40 @@
+// Lanes, lent memory and the allocator, as the config wants them.
+#include "peer/host/network_options.hpp"
+
+#include <malloc.h>
+
+namespace gv {
+namespace {
+
+constexpr int large_allocation_bytes = 2 << 20;
+constexpr int waiting_blocks_bytes = 32 << 20;
+
+}  // namespace
+
+void keep_small_memory(ModeKind mode) {
+#ifdef __GLIBC__
+  ::mallopt(M_MMAP_THRESHOLD, large_allocation_bytes);
+  if (mode != ModeKind::gossip) ::mallopt(M_TRIM_THRESHOLD, waiting_blocks_bytes);
+#endif
+}
+
+BulkLanes::Security lane_security(LaneKind lane) {
+  switch (lane) {
+    case LaneKind::automatic:
+      return BulkLanes::Security::automatic;
+    case LaneKind::tls:
+      return BulkLanes::Security::tls;
+    case LaneKind::plain:
+      return BulkLanes::Security::plain;
+    case LaneKind::unix_socket:
+      return BulkLanes::Security::unix_socket;
+  }
+  return BulkLanes::Security::automatic;
+}
+
+std::shared_ptr<LentMemory> memory_to_lend(LaneKind lane) {
+  const bool stays = lane == LaneKind::automatic || lane == LaneKind::unix_socket;
+  return stays ? LentMemory::make() : nullptr;
+}
+
+}  // namespace gv

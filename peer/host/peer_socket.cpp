@@ -1,0 +1,193 @@
+// Both ends of a peer's socket.
+#include "peer/host/peer_socket.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <asio/io_context.hpp>
+#include <asio/local/stream_protocol.hpp>
+#include <asio/post.hpp>
+#include <asio/read.hpp>
+#include <asio/steady_timer.hpp>
+#include <asio/write.hpp>
+#include <cerrno>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+namespace gv {
+namespace {
+
+constexpr const char* socket_name = "status.sock";
+constexpr std::size_t document_bytes_max = 4 << 20;
+constexpr std::size_t command_bytes_max = 64 << 10;
+constexpr std::chrono::seconds command_time_max{5};
+
+/// A Unix socket's path has room for 107 characters and run folders can be deeper, so the folder is
+/// named through a descriptor of it.
+class FolderHandle {
+ public:
+  explicit FolderHandle(const std::filesystem::path& folder)
+      : fd_(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)) {}
+  ~FolderHandle() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  FolderHandle(const FolderHandle&) = delete;
+  FolderHandle& operator=(const FolderHandle&) = delete;
+
+  bool is_open() const { return fd_ >= 0; }
+  std::string socket_path() const { return fmt::format("/proc/self/fd/{}/{}", fd_, socket_name); }
+
+ private:
+  int fd_;
+};
+
+}  // namespace
+
+struct PeerSocket::Impl : std::enable_shared_from_this<PeerSocket::Impl> {
+  Impl(asio::io_context& io, const std::filesystem::path& where, Calls made)
+      : folder(where), handle(where), calls(std::move(made)), acceptor(io) {
+    if (!handle.is_open()) {
+      throw std::runtime_error(folder.string() + ": cannot be opened: " + std::strerror(errno));
+    }
+    ::unlink((folder / socket_name).c_str());
+    const asio::local::stream_protocol::endpoint endpoint(handle.socket_path());
+    asio::error_code error;
+    acceptor.open(endpoint.protocol());
+    acceptor.bind(endpoint, error);
+    if (!error) acceptor.listen(16, error);
+    if (error) {
+      throw std::runtime_error((folder / socket_name).string() + ": " + error.message());
+    }
+    ::chmod((folder / socket_name).c_str(), 0600);
+  }
+
+  void accept() {
+    acceptor.async_accept([self = shared_from_this()](asio::error_code error,
+                                                      asio::local::stream_protocol::socket peer) {
+      if (error == asio::error::operation_aborted || !self->acceptor.is_open()) return;
+      if (!error) self->answer(std::make_shared<Visit>(std::move(peer)));
+      self->accept();
+    });
+  }
+
+  /// Somebody at the other end.
+  struct Visit {
+    explicit Visit(asio::local::stream_protocol::socket peer)
+        : socket(std::move(peer)), timer(socket.get_executor()) {}
+    asio::local::stream_protocol::socket socket;
+    asio::steady_timer timer;
+    std::string text;
+  };
+
+  void answer(const std::shared_ptr<Visit>& visit) {
+    visit->timer.expires_after(command_time_max);
+    visit->timer.async_wait([visit](asio::error_code cancelled) {
+      asio::error_code ignored;
+      if (!cancelled) visit->socket.close(ignored);
+    });
+    asio::async_read(
+        visit->socket, asio::dynamic_buffer(visit->text, command_bytes_max),
+        [self = shared_from_this(), visit](asio::error_code end, std::size_t) {
+          if (end != asio::error::eof || !self->acceptor.is_open()) return;
+          const Calls& calls = self->calls;
+          visit->text = visit->text.empty() ? calls.document() : calls.command(visit->text);
+          asio::async_write(visit->socket, asio::buffer(visit->text),
+                            [visit](asio::error_code, std::size_t) { visit->timer.cancel(); });
+        });
+  }
+
+  std::filesystem::path folder;
+  FolderHandle handle;
+  Calls calls;
+  asio::local::stream_protocol::acceptor acceptor;
+};
+
+PeerSocket::PeerSocket(asio::io_context& io, const std::filesystem::path& folder, Calls calls)
+    : impl_(std::make_shared<Impl>(io, folder, std::move(calls))) {
+  impl_->accept();
+}
+
+PeerSocket::~PeerSocket() {
+  asio::error_code ignored;
+  impl_->acceptor.close(ignored);
+  ::unlink((impl_->folder / socket_name).c_str());
+}
+
+std::optional<std::string> ask_peer(const std::filesystem::path& folder, std::string_view command,
+                                    int timeout_ms) {
+  const FolderHandle handle(folder);
+  if (!handle.is_open()) return std::nullopt;
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return std::nullopt;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string path = handle.socket_path();
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  std::optional<std::string> answer;
+  const bool told =
+      ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
+      ::send(fd, command.data(), command.size(), MSG_NOSIGNAL) ==
+          static_cast<ssize_t>(command.size()) &&
+      ::shutdown(fd, SHUT_WR) == 0;
+  if (told) {
+    std::string text;
+    while (text.size() < document_bytes_max) {
+      pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
+      if (::poll(&ready, 1, timeout_ms) <= 0) break;
+      char buffer[65536];
+      const ssize_t got = ::read(fd, buffer, sizeof buffer);
+      if (got < 0) break;
+      if (got == 0) {
+        answer = std::move(text);
+        break;
+      }
+      text.append(buffer, static_cast<std::size_t>(got));
+    }
+  }
+  ::close(fd);
+  return answer;
+}
+
+void ask_peer(asio::io_context& io, const std::filesystem::path& folder, std::string_view command,
+              std::chrono::milliseconds limit,
+              std::function<void(std::optional<std::string>)> then) {
+  struct Question {
+    explicit Question(asio::io_context& loop) : socket(loop), timer(loop) {}
+    asio::local::stream_protocol::socket socket;
+    asio::steady_timer timer;
+    std::string text;
+  };
+  const FolderHandle handle(folder);
+  auto question = std::make_shared<Question>(io);
+  asio::error_code error;
+  // On a Unix socket this waits for nobody: it succeeds at once or fails.
+  question->socket.open({}, error);
+  if (!error) question->socket.non_blocking(true, error);
+  if (!error) question->socket.connect({handle.socket_path()}, error);
+  // Commands are short, so there is room for one at once.
+  if (!error) asio::write(question->socket, asio::buffer(command), error);
+  if (!error) question->socket.shutdown(asio::socket_base::shutdown_send, error);
+  if (error) {
+    asio::post(io, [then = std::move(then)] { then(std::nullopt); });
+    return;
+  }
+  question->timer.expires_after(limit);
+  question->timer.async_wait([question](asio::error_code cancelled) {
+    asio::error_code ignored;
+    if (!cancelled) question->socket.close(ignored);
+  });
+  asio::async_read(question->socket, asio::dynamic_buffer(question->text, document_bytes_max),
+                   [question, then = std::move(then)](asio::error_code end, std::size_t) {
+                     question->timer.cancel();
+                     const bool whole = end == asio::error::eof;
+                     then(whole ? std::optional(std::move(question->text)) : std::nullopt);
+                   });
+}
+
+}  // namespace gv

@@ -1,0 +1,394 @@
+// Reports as JSON, as a line and as Prometheus metrics.
+#include "peer/host/report.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "peer/host/replace_file.hpp"
+
+namespace gv {
+
+namespace {
+
+std::string name_of(PeerId peer, const Membership& membership) {
+  const Member* member = membership.find(peer);
+  return member != nullptr ? member->name : to_string(peer);
+}
+
+void tell_pipeline(const PipelineMode& pipeline, const Membership& membership, Report& report) {
+  report.mode = ModeKind::pipeline;
+  report.pipeline = pipeline.counts();
+  report.schedule = to_string(pipeline.options().kind);
+  report.router = to_string(pipeline.options().router);
+  report.own_stages.assign(pipeline.stages().begin(), pipeline.stages().end());
+  report.stage_work = pipeline.options().stage_seconds;
+  const std::size_t samples = pipeline.options().micro_batches * pipeline.options().micro_batch;
+  report.samples = report.step * samples;
+  // Of everybody; each peer tells its part, by the stages' work it does.
+  report.samples_per_second =
+      pipeline.steps_per_second() * static_cast<double>(samples) * pipeline.work_done_here();
+  for (const auto& carriers : pipeline.run().replicas()) {
+    report.stages.emplace_back();
+    for (const std::uint32_t rank : carriers) {
+      report.stages.back().push_back(name_of(pipeline.run().order()[rank], membership));
+    }
+  }
+}
+
+void tell_rounds(const RoundsMode& rounds, const Membership& membership, Report& report) {
+  report.mode = ModeKind::rounds;
+  report.rounds = rounds.counts();
+  report.rule = rounds.options().rule;
+  report.ruling = rounds.options().ruling;
+  report.ruled_since = rounds.ruled_since();
+  report.together = rounds.ranks().size();
+  for (const PeerId peer : rounds.heard()) report.hears.push_back(name_of(peer, membership));
+  for (const PeerId peer : rounds.hearers()) report.heard_by.push_back(name_of(peer, membership));
+}
+
+}  // namespace
+
+std::string to_line(const RingInterruption& interruption, const Membership& membership) {
+  std::string names;
+  for (const PeerId peer : interruption.lost) {
+    names += (names.empty() ? "" : ", ") + name_of(peer, membership);
+  }
+  return fmt::format("lost {}: {:.2f} s later operation {} is made by the other {}", names,
+                     interruption.seconds, interruption.operation, interruption.peers);
+}
+
+Report make_report(const Node& node, const EventLog& log, std::size_t batch, Time now) {
+  const Mode& mode = node.mode();
+  const Membership& membership = node.membership();
+  Report report;
+  report.name = membership.self().name;
+  report.id = to_string(membership.self().id);
+  report.advertised = membership.self().address;
+  report.pid = ::getpid();
+  report.uptime_s = seconds(now.time_since_epoch());
+  report.phase = to_string(mode.phase());
+  report.step = mode.step();
+  report.samples = mode.step() * batch;
+  report.steps_per_second = mode.steps_per_second();
+  report.samples_per_second = mode.steps_per_second() * static_cast<double>(batch);
+  report.loss = mode.recent_loss();
+  report.accuracy = mode.recent_accuracy();
+  report.learning_rate = mode.learning_rate();
+  report.saves = mode.saves();
+  if (const GossipMode* gossip = node.gossip()) {
+    const auto peers = static_cast<double>(membership.view().size());
+    report.spread = gossip->last_distance() * std::sqrt((peers - 1) / (2 * peers));
+    report.exchanges = gossip->exchange().counts();
+    report.gossip = gossip->counts();
+    report.population = gossip->population().is_on();
+    report.trial = gossip->population().trial();
+    report.copies = gossip->population().copies();
+  }
+  if (const RingMode* ring = node.ring()) {
+    report.mode = ModeKind::ring;
+    report.ring = ring->counts();
+    report.algorithm = to_string(ring->algorithm());
+    if (const Epoch* epoch = ring->agreement().epoch()) {
+      for (const PeerId peer : epoch->order) {
+        report.ring_order.push_back(name_of(peer, membership));
+      }
+      if (epoch->slowest.bytes_per_second > 0) {
+        report.slowest_from = name_of(epoch->slowest_from, membership);
+        report.slowest_to = name_of(epoch->slowest.to, membership);
+        report.slowest_latency_s = static_cast<double>(epoch->slowest.latency_s);
+        report.slowest_bytes_per_second = static_cast<double>(epoch->slowest.bytes_per_second);
+      }
+    }
+  }
+  if (const PipelineMode* pipeline = node.pipeline()) tell_pipeline(*pipeline, membership, report);
+  if (const RoundsMode* rounds = node.rounds()) tell_rounds(*rounds, membership, report);
+  if (const EpochMode* epochs = node.epochs()) {
+    const RingInterruption& interruption = epochs->last_interruption();
+    if (!interruption.lost.empty()) {
+      report.interruption = to_line(interruption, membership);
+      report.resumed_at = interruption.operation;
+    }
+  }
+  report.failures_seen = log.count("member_dead");
+  for (const Member& member : membership.members()) {
+    report.members.emplace_back(member, member.id == membership.self().id);
+  }
+  report.refusals.assign(log.last_refusals().begin(), log.last_refusals().end());
+  return report;
+}
+
+namespace {
+
+/// Part of the worker's time in runs in which it had nothing to do.
+double waiting_part(const Report& report) {
+  const double all = report.pipeline.computing_s + report.pipeline.waiting_s;
+  return all > 0 ? report.pipeline.waiting_s / all : 0;
+}
+
+nlohmann::ordered_json pipeline_json(const Report& report) {
+  return {{"schedule", report.schedule},
+          {"router", report.router},
+          {"own_stages", report.own_stages},
+          {"stages", report.stages},
+          {"stage_work", report.stage_work},
+          {"operations", report.pipeline.operations},
+          {"epochs", report.pipeline.epochs},
+          {"losses", report.pipeline.losses},
+          {"rollbacks", report.pipeline.rollbacks},
+          {"steps_lost", report.pipeline.steps_lost},
+          {"states_sent", report.pipeline.states_sent},
+          {"states_adopted", report.pipeline.states_adopted},
+          {"passed_bytes", report.pipeline.passed_bytes},
+          {"computing_s", report.pipeline.computing_s},
+          {"waiting_s", report.pipeline.waiting_s},
+          {"waiting_part", waiting_part(report)},
+          {"saves", report.saves.written},
+          {"save_failures", report.saves.failed},
+          {"interruption", report.interruption},
+          {"resumed_at", report.resumed_at}};
+}
+
+/// What a peer trains with in a population and what came of it; empty before it was validated.
+nlohmann::ordered_json to_json(const std::optional<Trial>& trial) {
+  if (!trial) return nlohmann::ordered_json::object();
+  return {{"learning_rate", trial->learning_rate},
+          {"momentum", trial->momentum},
+          {"validation_loss", trial->validation_loss}};
+}
+
+nlohmann::ordered_json rounds_json(const Report& report) {
+  return {{"kind", to_string(report.rule.kind)},
+          {"topology", to_string(report.rule.topology.kind)},
+          {"ruling", report.ruling.number},
+          {"ruled_since", report.ruled_since},
+          {"settings", report.ruling.settings},
+          {"together", report.together},
+          {"hears", report.hears},
+          {"heard_by", report.heard_by},
+          {"rounds", report.rounds.rounds},
+          {"epochs", report.rounds.epochs},
+          {"losses", report.rounds.losses},
+          {"states_sent", report.rounds.states_sent},
+          {"states_adopted", report.rounds.states_adopted},
+          {"messages_sent", report.rounds.messages_sent},
+          {"message_bytes", report.rounds.bytes_sent},
+          {"messages_superseded", report.messages_superseded},
+          {"messages_refused", report.rounds.messages_refused},
+          {"saves", report.saves.written},
+          {"save_failures", report.saves.failed},
+          {"interruption", report.interruption},
+          {"resumed_at", report.resumed_at}};
+}
+
+/// What the peer does with others, for a line.
+std::string together(const Report& report) {
+  switch (report.mode) {
+    case ModeKind::ring:
+      return fmt::format("in lockstep {}  losses {}", report.ring_order.size(), report.ring.losses);
+    case ModeKind::pipeline:
+      return fmt::format("stages {}  waits {:.0f} %  losses {}", fmt::join(report.own_stages, ", "),
+                         100 * waiting_part(report), report.pipeline.losses);
+    case ModeKind::rounds:
+      return fmt::format("rounds {}  with {}  losses {}", report.rounds.rounds, report.together,
+                         report.rounds.losses);
+    case ModeKind::gossip:
+      break;
+  }
+  const std::string exchanges =
+      fmt::format("exchanges {}  spread {:.3g}", report.exchanges.committed, report.spread);
+  if (!report.trial) return exchanges;
+  return exchanges + fmt::format("  rate {:.3g}  momentum {:.3g}  held-out loss {:.4f}  copies {}",
+                                 report.trial->learning_rate, report.trial->momentum,
+                                 report.trial->validation_loss, report.copies);
+}
+
+}  // namespace
+
+std::string report_json(const Report& report) {
+  nlohmann::ordered_json json;
+  json["self"] = {{"name", report.name},
+                  {"id", report.id},
+                  {"pid", report.pid},
+                  {"listening", report.listening},
+                  {"advertised", report.advertised},
+                  {"lanes", report.lanes}};
+  json["uptime_s"] = report.uptime_s;
+  json["phase"] = report.phase;
+  json["step"] = report.step;
+  json["steps"] = report.steps;
+  json["samples"] = report.samples;
+  json["steps_per_second"] = report.steps_per_second;
+  json["samples_per_second"] = report.samples_per_second;
+  json["loss"] = report.loss;
+  json["accuracy"] = report.accuracy;
+  json["learning_rate"] = report.learning_rate;
+  if (report.mode == ModeKind::gossip) {
+    json["spread"] = report.spread;
+    json["exchanges"] = {
+        {"initiated", report.exchanges.initiated}, {"committed", report.exchanges.committed},
+        {"refused", report.exchanges.refused},     {"refusals", report.exchanges.refusals},
+        {"aborted", report.exchanges.aborted},     {"undecided", report.exchanges.undecided}};
+    json["gossip"] = {{"triggers", report.gossip.triggers},
+                      {"idle_rounds", report.gossip.idle_rounds},
+                      {"missed_rounds", report.gossip.missed_rounds},
+                      {"forces_applied", report.gossip.forces_applied},
+                      {"models_fetched", report.gossip.models_fetched},
+                      {"saves", report.saves.written},
+                      {"save_failures", report.saves.failed}};
+    if (report.population) {
+      json["population"] = to_json(report.trial);
+      json["population"]["copies"] = report.copies;
+    }
+  } else if (report.mode == ModeKind::pipeline) {
+    json["pipeline"] = pipeline_json(report);
+  } else if (report.mode == ModeKind::rounds) {
+    json["rounds"] = rounds_json(report);
+  } else {
+    json["ring"] = {{"algorithm", report.algorithm},
+                    {"order", report.ring_order},
+                    {"operations", report.ring.operations},
+                    {"epochs", report.ring.epochs},
+                    {"losses", report.ring.losses},
+                    {"states_sent", report.ring.states_sent},
+                    {"states_adopted", report.ring.states_adopted},
+                    {"reduced_bytes", report.ring.reduced_bytes},
+                    {"saves", report.saves.written},
+                    {"save_failures", report.saves.failed},
+                    {"interruption", report.interruption},
+                    {"resumed_at", report.resumed_at}};
+    if (report.slowest_bytes_per_second > 0) {
+      json["ring"]["slowest_link"] = {{"from", report.slowest_from},
+                                      {"to", report.slowest_to},
+                                      {"latency_s", report.slowest_latency_s},
+                                      {"bytes_per_second", report.slowest_bytes_per_second}};
+    }
+  }
+  json["bytes"] = {{"lanes_sent", report.lane_bytes_sent},
+                   {"lanes_received", report.lane_bytes_received},
+                   {"control_sent", report.control_bytes_sent},
+                   {"control_received", report.control_bytes_received}};
+  json["messages"] = {{"sent", report.control_messages_sent},
+                      {"received", report.control_messages_received}};
+  json["refused_links"] = report.refused_links;
+  json["failures_seen"] = report.failures_seen;
+  json["members"] = nlohmann::ordered_json::array();
+  for (const auto& [member, is_self] : report.members) {
+    json["members"].push_back({{"name", member.name},
+                               {"id", to_string(member.id)},
+                               {"self", is_self},
+                               {"state", to_string(member.state)},
+                               {"incarnation", member.incarnation},
+                               {"phase", to_string(member.progress.phase)},
+                               {"step", member.progress.step},
+                               {"steps_per_second", member.progress.steps_per_second},
+                               {"address", member.address}});
+    if (member.progress.trial) json["members"].back()["trial"] = to_json(member.progress.trial);
+  }
+  json["refusals"] = nlohmann::ordered_json::array();
+  for (const EventLog::Refusal& refusal : report.refusals) {
+    json["refusals"].push_back(
+        {{"t", refusal.t}, {"event", refusal.event}, {"peer", refusal.peer}, {"why", refusal.why}});
+  }
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+std::string report_line(const Report& report) {
+  std::size_t alive = 0;
+  for (const auto& [member, is_self] : report.members) {
+    alive += is_self || member.state == MemberState::alive;
+  }
+  return fmt::format(
+      "{:7.1f} s  {:<8} step {}/{}  {:.0f} samples/s  loss {:.4f}  accuracy {:.1f} %  peers {}  {}",
+      report.uptime_s, report.phase, report.step, report.steps, report.samples_per_second,
+      report.loss, 100 * report.accuracy, alive, together(report));
+}
+
+void write_metrics(const std::filesystem::path& file, const Report& report) {
+  std::string text;
+  const auto metric = [&](std::string_view name, std::string_view type, std::string_view help,
+                          double value) {
+    text += fmt::format("# HELP grapevine_{0} {1}\n# TYPE grapevine_{0} {2}\ngrapevine_{0} {3}\n",
+                        name, help, type, value);
+  };
+  const auto count = [&](std::string_view name, std::string_view help, std::uint64_t value) {
+    metric(name, "counter", help, static_cast<double>(value));
+  };
+  const auto gauge = [&](std::string_view name, std::string_view help, double value) {
+    metric(name, "gauge", help, value);
+  };
+  gauge("uptime_seconds", "Seconds since the peer started.", report.uptime_s);
+  count("steps_total", "Local optimiser steps taken.", report.step);
+  gauge("steps_per_second", "Recent local steps a second.", report.steps_per_second);
+  gauge("training_loss", "Recent mean training loss.", report.loss);
+  gauge("training_accuracy", "Recent training accuracy, 0 to 1.", report.accuracy);
+  gauge("learning_rate", "Learning rate of the next step.", report.learning_rate);
+  if (report.mode == ModeKind::pipeline) {
+    gauge("stages", "Stages of the model that this peer carries.",
+          static_cast<double>(report.own_stages.size()));
+    gauge("waiting_ratio", "Part of its time in runs in which it waited, 0 to 1.",
+          waiting_part(report));
+    count("operations_total", "Runs of the pipeline that this peer finished.",
+          report.pipeline.operations);
+    count("epochs_total", "Agreements on who works together.", report.pipeline.epochs);
+    count("losses_total", "Times the others went on without somebody.", report.pipeline.losses);
+    count("rollbacks_total", "Times all went back because a stage was lost.",
+          report.pipeline.rollbacks);
+    count("models_fetched_total", "States of stages downloaded.", report.pipeline.states_adopted);
+  } else if (report.mode == ModeKind::rounds) {
+    gauge("neighbours", "Peers that this one hears in the round under way.",
+          static_cast<double>(report.hears.size()));
+    count("rounds_total", "Rounds that this peer has mixed.", report.rounds.rounds);
+    count("round_messages_total", "Messages made for neighbours.", report.rounds.messages_sent);
+    count("round_messages_superseded_total",
+          "Of those, not sent because a newer one was there before they left.",
+          report.messages_superseded);
+    count("round_messages_refused_total", "Messages of neighbours that could not be read.",
+          report.rounds.messages_refused);
+    count("epochs_total", "Agreements on who works together.", report.rounds.epochs);
+    count("losses_total", "Times the others went on without somebody.", report.rounds.losses);
+    count("models_fetched_total", "Whole models downloaded.", report.rounds.states_adopted);
+  } else if (report.mode == ModeKind::ring) {
+    gauge("lockstep_peers", "Peers in lockstep with this one, itself included.",
+          static_cast<double>(report.ring_order.size()));
+    count("operations_total", "Sums that this peer finished.", report.ring.operations);
+    count("epochs_total", "Agreements on who works together.", report.ring.epochs);
+    count("losses_total", "Times the others went on without somebody.", report.ring.losses);
+    count("models_fetched_total", "Whole models downloaded.", report.ring.states_adopted);
+  } else {
+    gauge("spread", "Estimated consensus distance.", report.spread);
+    count("exchanges_committed_total", "Pair exchanges committed.", report.exchanges.committed);
+    count("exchanges_refused_total", "Own offers refused.", report.exchanges.refused);
+    count("exchanges_aborted_total", "Pair exchanges given up.", report.exchanges.aborted);
+    count("exchanges_undecided_total", "Exchanges dropped without the commit word.",
+          report.exchanges.undecided);
+    count("models_fetched_total", "Whole models downloaded.", report.gossip.models_fetched);
+    if (report.trial) {
+      gauge("momentum", "Momentum of this member of a population.",
+            static_cast<double>(report.trial->momentum));
+      gauge("validation_loss", "Loss on what the peer holds out of its own data.",
+            static_cast<double>(report.trial->validation_loss));
+      count("copies_total", "Times this peer took over another's model.", report.copies);
+    }
+  }
+  count("checkpoints_total", "Checkpoints written.", report.saves.written);
+  count("checkpoint_failures_total", "Checkpoints that could not be written.", report.saves.failed);
+  count("lane_bytes_sent_total", "Bytes sent on bulk lanes.", report.lane_bytes_sent);
+  count("lane_bytes_received_total", "Bytes received on bulk lanes.", report.lane_bytes_received);
+  count("control_bytes_sent_total", "Bytes sent on control links.", report.control_bytes_sent);
+  count("control_bytes_received_total", "Bytes received on control links.",
+        report.control_bytes_received);
+  count("links_refused_total", "Strangers and disagreeing hellos refused.", report.refused_links);
+  count("members_declared_dead_total", "Members declared dead.", report.failures_seen);
+  double alive = 0;
+  for (const auto& entry : report.members) alive += entry.first.state == MemberState::alive;
+  gauge("members_alive", "Members thought alive, the peer itself included.", alive);
+
+  replace_file(file, text);
+}
+
+}  // namespace gv

@@ -1,0 +1,59 @@
+// The worker's loop.
+#include "peer/host/worker.hpp"
+
+#include <chrono>
+#include <utility>
+#include <vector>
+
+namespace gv {
+
+void run_in_threads(std::size_t count, const std::function<void(std::size_t)>& work) {
+  std::vector<std::jthread> others;
+  for (std::size_t i = 1; i < count; ++i) others.emplace_back([&work, i] { work(i); });
+  work(0);
+}
+
+Worker::Worker(AnyReplica replica, Save save, Ready ready, Done done)
+    : replica_(std::move(replica)),
+      save_(std::move(save)),
+      ready_(std::move(ready)),
+      done_(std::move(done)),
+      thread_([this](std::stop_token stop) { run(stop); }) {}
+
+Worker::~Worker() = default;
+
+void Worker::post(Job job) {
+  {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back(std::move(job));
+  }
+  wake_.notify_one();
+}
+
+void Worker::run(std::stop_token stop) {
+  while (true) {
+    Job job;
+    {
+      std::unique_lock lock(mutex_);
+      if (!wake_.wait(lock, stop, [this] { return !jobs_.empty(); })) return;
+      job = std::move(jobs_.front());
+      jobs_.pop_front();
+    }
+    const bool save = job.save;
+    const auto begin = std::chrono::steady_clock::now();
+    const std::uint64_t number = job.number;
+    auto* whole = std::get_if<Replica>(&replica_);
+    JobDone done = whole != nullptr ? whole->run(std::move(job),
+                                                 [&](std::size_t begin) { ready_(number, begin); })
+                                    : std::get<StageReplica>(replica_).run(std::move(job));
+    done.busy = std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now() - begin);
+    if (save) {
+      done.saved = true;
+      done.save_problem = save_(replica_);
+    }
+    done_(std::move(done));
+    if (whole != nullptr) whole->trainer().prefetch();
+  }
+}
+
+}  // namespace gv

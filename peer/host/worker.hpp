@@ -1,0 +1,54 @@
+// The thread that owns the replica and runs its jobs, so that the host's loop never waits for them.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "peer/node/stage_replica.hpp"
+
+namespace gv {
+
+/// Calls `work` with 0 to count - 1, each in a thread of its own but the first, which is ours, and
+/// returns when all calls have.
+void run_in_threads(std::size_t count, const std::function<void(std::size_t)>& work);
+
+/// Runs jobs on its own thread, one after the other. Between them it gathers the next batches.
+class Worker {
+ public:
+  /// Called on the worker's thread when a job is done.
+  using Done = std::function<void(JobDone)>;
+  /// Writes a checkpoint of the replica; returns why it could not, or an empty string. Called on
+  /// the worker's thread: exchanges go on from the last snapshot however slow the disk is.
+  using Save = std::function<std::string(const AnyReplica&)>;
+
+  /// Called on the worker's thread while a job of that number computes a gradient: it is final from
+  /// an element on.
+  using Ready = std::function<void(std::uint64_t job, std::size_t begin)>;
+
+  Worker(AnyReplica replica, Save save, Ready ready, Done done);
+
+  /// Waits for the jobs that were handed over.
+  ~Worker();
+
+  /// Hands over a job, to be done after those before it.
+  void post(Job job);
+
+ private:
+  void run(std::stop_token stop);
+
+  AnyReplica replica_;
+  Save save_;
+  Ready ready_;
+  Done done_;
+  std::mutex mutex_;
+  std::condition_variable_any wake_;
+  std::deque<Job> jobs_;
+  std::jthread thread_;  ///< Last: stops before the rest goes.
+};
+
+}  // namespace gv

@@ -1,0 +1,116 @@
+// Ring mode: everybody steps in lockstep on the exact mean gradient, and any may die.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "consensus/generation/link_survey.hpp"
+#include "consensus/generation/model_audit.hpp"
+#include "peer/modes/allreduce_options.hpp"
+#include "peer/modes/collective.hpp"
+#include "peer/modes/generation_mode.hpp"
+#include "peer/modes/replica_planner.hpp"
+#include "peer/modes/state_transfer.hpp"
+
+namespace gv {
+
+/// Totals since the start.
+struct RingCounts {
+  std::uint64_t operations = 0;  ///< Finished by us.
+  std::uint64_t epochs = 0;      ///< We took part in.
+  std::uint64_t losses = 0;      ///< Times we went on without somebody; several at once are one.
+  std::uint64_t states_sent = 0;
+  std::uint64_t states_adopted = 0;
+  std::uint64_t reduced_bytes = 0;  ///< Sent for all-reduces.
+};
+
+/// Synchronous data-parallel training without a leader. An operation is one optimiser step: every
+/// peer's gradient is summed in buckets while backward still runs, and the mean over all samples is
+/// applied by everybody. Or it is a period of local steps: what they take from the common model is
+/// summed, and everybody makes the same outer step with the mean. Whoever is lost ends the epoch;
+/// the rest agree on the next and rerun the operation from their untouched gradients. A peer
+/// without the others' state is sent it.
+class RingMode final : public EpochMode {
+ public:
+  /// `session` tells this process from earlier ones of the same peer.
+  RingMode(PeerId self, std::uint64_t session, const CourseOptions& course,
+           const RingOptions& options);
+
+  void receive_block(Time now, PeerId from, const Block& block, Effects& out) override;
+  std::span<std::byte> place(PeerId from, const TransferId& id, std::uint64_t offset,
+                             std::size_t bytes) override {
+    return operation_.place(from, id, offset, bytes);
+  }
+  void lane_lost(Time now, PeerId peer, Effects& out) override;
+  void lane_refused(Time now, PeerId peer, Effects& out) override;
+  void gradient_ready(Time now, std::uint64_t job, std::size_t begin, Effects& out) override;
+
+  bool should_stay_awake() const override { return on_one_host_ && operation_.is_waiting(); }
+  std::optional<HostPlace> host_place() const override {
+    if (!on_one_host_ || order().empty()) return {};
+    return HostPlace{operation_.rank(), order().size()};
+  }
+
+  RingCounts counts() const;
+  /// How the sum is made in the epoch under way.
+  ReduceAlgorithm algorithm() const { return operation_.algorithm(); }
+
+ private:
+  void begin_at(std::uint64_t step) override;
+  void take(Time now, JobDone done, Membership& members, Effects& out) override;
+  bool is_idle() const override { return !result_ && !states_.owes_any(); }
+  const GenerationPlanner& planner() const override { return planner_; }
+  const std::vector<PeerId>& order() const override { return operation_.order(); }
+  void begin_epoch(Time now, const Epoch& epoch, Effects& out) override;
+  void abandon() override;
+  bool is_ready() const override { return !states_.is_fetching(); }
+  bool is_waiting() const override { return operation_.is_waiting(); }
+  bool is_busy() const override;
+  std::uint64_t progress() const override { return operation_.progress(); }
+  std::optional<PeerId> silent_source(Time now, Effects& out) override {
+    return states_.tick(now, out);
+  }
+  bool is_between_operations(Time now) const override {
+    return operation_.is_untouched() && now >= settled_at_;
+  }
+  void go_on(Time now, Effects& out) override;
+  void next_job(Time now, std::vector<Job>& jobs, Effects& out) override;
+  Time own_deadline() const override;
+  void candidates_changed(const Membership& members) override;
+  void receive_own(Time now, PeerId from, const Message& message, const Epoch* epoch,
+                   Effects& out) override;
+
+  void begin_operation(Time now, Effects& out);
+  bool is_quiet(Time now) const;
+  void finish_operations(Time now, Effects& out);
+  void adopt(Time now, ArrivedState state, Job& job, Effects& out);
+  void audited(Time now, std::uint64_t fingerprint, Effects& out);
+  void compare(Time now, PeerId from, std::uint64_t operation, std::uint64_t fingerprint,
+               Effects& out);
+
+  std::uint64_t session_;
+  ReplicaPlanner planner_;
+  RingOptions options_;
+  RingOperation operation_;
+  Time settled_at_{};         ///< By then everybody has the sum before this operation.
+  bool on_one_host_ = false;  ///< All of them.
+  LinkSurvey survey_;
+  StateCourier states_;
+  ModelAudit audit_;
+  std::uint64_t begun_in_epoch_ = 0;  ///< Operations.
+  RingOperation::Vector result_;      ///< To be applied by the next job,
+  /// unpacked by this unless it is null,
+  std::shared_ptr<const SufficientFactors> result_sufficient_factors_;
+  std::uint64_t result_samples_ = 0;  ///< the mean of so many samples,
+  std::uint64_t result_steps_ = 0;    ///< which ends so many local steps; 0: it is a gradient.
+  /// Parameters are compared as they are before an operation, by epoch and number: once the result
+  /// is applied,
+  std::optional<std::pair<std::uint64_t, std::uint64_t>> audit_due_;
+  /// which the job under way does.
+  std::optional<std::pair<std::uint64_t, std::uint64_t>> auditing_;
+  RingCounts counts_;
+};
+
+}  // namespace gv

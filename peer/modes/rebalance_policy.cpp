@@ -1,0 +1,103 @@
+// The reasons, and how long each has to last.
+#include "peer/modes/rebalance_policy.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "consensus/generation/link_survey.hpp"
+#include "peer/modes/mode.hpp"
+
+namespace gv {
+namespace {
+
+/// Operations after which what was measured is looked at first, if links are known by then.
+constexpr std::uint64_t first_ballot = 16;
+/// So many operations in a row, each slower than usual by this factor, are no accident.
+constexpr double slow_factor = 1.5;
+constexpr int slow_operations_max = 16;
+/// Newcomers are waited for together.
+constexpr Duration gathering = std::chrono::milliseconds(300);
+/// Who was lost is asked again and again whether it is back.
+constexpr Duration knock_every = std::chrono::seconds(1);
+
+}  // namespace
+
+void EpochRenewal::enter_epoch(Time now, std::size_t peers) {
+  knock_at_ = now + knock_every;
+  measuring_ = 1 + LinkSurvey::operations(peers);
+}
+
+void EpochRenewal::operation_done(Time now) {
+  const double took = seconds(now - std::exchange(done_at_, now));
+  if (measuring_ > 0) {
+    --measuring_;
+    return;
+  }
+  if (usual_seconds_ == 0) usual_seconds_ = took;
+  if (took > slow_factor * usual_seconds_) {
+    ++slow_operations_;
+  } else {
+    slow_operations_ = 0;
+    usual_seconds_ += recent_weight * (took - usual_seconds_);
+  }
+}
+
+void EpochRenewal::rest() { newcomers_since_ = knock_at_ = never; }
+
+bool EpochRenewal::is_ours(const Epoch& epoch) const {
+  return *std::ranges::min_element(epoch.order) == self_;
+}
+
+bool EpochRenewal::newcomers_wait(Time now, const RingAgreement& agreement,
+                                  const std::vector<PeerId>& candidates, Effects& out) {
+  const Epoch& epoch = *agreement.epoch();
+  if (!is_ours(epoch)) {
+    rest();
+    return false;
+  }
+  bool newcomers = false;
+  const bool knock = now >= knock_at_;
+  if (knock) knock_at_ = now + knock_every;
+  for (const PeerId peer : candidates) {
+    if (epoch.contains(peer)) continue;
+    if (!agreement.is_blamed(peer)) {
+      newcomers = true;
+    } else if (knock) {
+      out.send(peer, Check{epoch.id});
+    }
+  }
+  if (!newcomers) {
+    newcomers_since_ = never;
+  } else if (newcomers_since_ == never) {
+    newcomers_since_ = now;
+  }
+  return newcomers && now - newcomers_since_ >= gathering;
+}
+
+bool EpochRenewal::ballot_is_due(const Epoch& epoch, const std::vector<PeerId>& candidates,
+                                 std::uint64_t operations) {
+  const std::size_t peers = epoch.order.size();
+  const bool others = !std::ranges::is_permutation(epoch.order, measured_peers_);
+  const bool slow = slow_operations_ >= slow_operations_max;
+  if (others || slow) {
+    measured_peers_ = epoch.order;
+    ballot_after_ = std::max(first_ballot, 2 + LinkSurvey::operations(peers));
+    counted_from_ = operations;
+    usual_seconds_ = 0;
+    slow_operations_ = 0;
+  }
+  // Not while a ballot would wait for somebody who is lost.
+  if (!is_ours(epoch) || peers < 2 || candidates.size() != peers) return false;
+  if (slow) return true;
+  if (operations - counted_from_ < ballot_after_) return false;
+  ballot_after_ *= 4;
+  return true;
+}
+
+Time EpochRenewal::deadline() const {
+  const Time gathered = newcomers_since_ == never ? never : newcomers_since_ + gathering;
+  return std::min(gathered, knock_at_);
+}
+
+}  // namespace gv

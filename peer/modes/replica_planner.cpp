@@ -1,0 +1,103 @@
+// Order, algorithm and shares from what was measured; sources from who stands where.
+#include "peer/modes/replica_planner.hpp"
+
+#include <algorithm>
+
+#include "base/shares.hpp"
+#include "consensus/generation/agreement.hpp"
+
+namespace gv {
+
+/// As it was with these peers, or by id and by what is assumed of links, unless what was measured
+/// promises something better.
+ReduceChoice ReplicaPlanner::choice(const Answers& answers, const Epoch* last) const {
+  LinkTable links;
+  ReduceChoice present;
+  for (const auto& [peer, answer] : answers) {
+    present.order.push_back(peer);
+    links.add(peer, answer.links);
+  }
+  const bool same = last != nullptr && std::ranges::is_permutation(present.order, last->order);
+  if (same) {
+    present.order = last->order;
+    present.algorithm = static_cast<ReduceAlgorithm>(last->algorithm);
+  } else {
+    present.algorithm =
+        options_.algorithm.value_or(fastest(present.order.size(), options_.elements, site_));
+  }
+  return better_choice(present, links,
+                       {.elements = options_.elements,
+                        .algorithm = options_.algorithm,
+                        .operation_seconds = same ? operation_seconds_ : 0,
+                        .site = site_});
+}
+
+/// The batch cut by speed; as it was before, if nobody would be done much earlier.
+std::vector<std::uint32_t> ReplicaPlanner::shares(const std::vector<PeerId>& order,
+                                                  const Answers& answers, const Epoch* last) const {
+  std::vector<std::uint32_t> old(order.size(), options_.batch);
+  if (options_.batch_max <= options_.batch) return old;
+  const bool same = last != nullptr && std::ranges::is_permutation(order, last->order);
+  std::vector<double> speeds;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    speeds.push_back(answers.at(order[i]).speed);
+    if (!same) continue;
+    const auto before = std::ranges::find(last->order, order[i]) - last->order.begin();
+    old[i] = last->shares[static_cast<std::size_t>(before)];
+  }
+  const auto takes = [&](const std::vector<std::uint32_t>& shares) {
+    double longest = 0;
+    for (std::size_t i = 0; i < shares.size(); ++i) {
+      if (speeds[i] > 0) longest = std::max(longest, shares[i] / speeds[i]);
+    }
+    return longest;
+  };
+  std::vector<std::uint32_t> fresh = batch_shares(
+      speeds, options_.batch * static_cast<std::uint32_t>(order.size()), options_.batch_max);
+  return takes(old) - takes(fresh) > worth_changing * takes(old) ? fresh : old;
+}
+
+/// Whoever stands there need not be sent the newest.
+bool ReplicaPlanner::is_near(const Standing& standing, const Standing& newest) const {
+  return standing == newest || (standing.history == newest.history &&
+                                standing.operation + options_.own_models_within > newest.operation);
+}
+
+std::optional<Start> ReplicaPlanner::plan(const Answers& answers, const Epoch* last) const {
+  Start start;
+  const auto newest = std::ranges::max_element(
+      answers, is_before, [](const auto& answer) { return answer.second.standing; });
+  start.standing = newest->second.standing;
+  const ReduceChoice chosen = choice(answers, last);
+  start.order = chosen.order;
+  start.algorithm = static_cast<std::uint8_t>(chosen.algorithm);
+  if (chosen.slowest) {
+    start.slowest_from = chosen.slowest->from;
+    start.slowest = {
+        .to = chosen.slowest->to,
+        .latency_s = static_cast<float>(chosen.slowest->cost.latency_s),
+        .bytes_per_second = static_cast<float>(1 / chosen.slowest->cost.seconds_per_byte)};
+  }
+  std::vector<PeerId> holders;
+  for (const auto& [peer, answer] : answers) {
+    if (answer.standing == start.standing) holders.push_back(peer);
+  }
+  std::size_t next = 0;
+  for (const PeerId peer : start.order) {
+    const bool has_it = is_near(answers.at(peer).standing, start.standing);
+    start.sources.push_back(has_it ? peer : holders[next++ % holders.size()]);
+  }
+  start.shares = shares(start.order, answers, last);
+  return start;
+}
+
+/// Whoever is told to go on from what it has must have said that it has it, and must know the way
+/// to sum that it is told.
+bool ReplicaPlanner::can_begin(const Start& start, PeerId self, const Answer& own) const {
+  if (start.algorithm >= reduce_algorithms.size()) return false;
+  const auto rank = std::ranges::find(start.order, self) - start.order.begin();
+  const bool has_it = start.sources[static_cast<std::size_t>(rank)] == self;
+  return has_it == is_near(own.standing, start.standing);
+}
+
+}  // namespace gv

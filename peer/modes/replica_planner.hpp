@@ -1,0 +1,48 @@
+// Generations of peers that have a whole model each: their order, their way to sum, their shares.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "consensus/allreduce/reduce_choice.hpp"
+#include "consensus/generation/planner.hpp"
+
+namespace gv {
+
+/// Everybody takes part with a whole model, or is sent the newest one by a peer that has it.
+class ReplicaPlanner final : public GenerationPlanner {
+ public:
+  struct Options {
+    std::uint32_t batch = 1;                   ///< Samples of an operation for each who takes part.
+    std::uint32_t batch_max = 1;               ///< Samples one of them can compute at most.
+    std::size_t elements = 0;                  ///< Of the vectors that are summed.
+    std::optional<ReduceAlgorithm> algorithm;  ///< Empty: the one predicted to be the fastest.
+    /// If not 0, peers have models of their own: whoever is no more operations than this behind the
+    /// newest standing goes on from what it has.
+    std::uint64_t own_models_within = 0;
+  };
+
+  explicit ReplicaPlanner(const Options& options) : options_(options) {}
+
+  /// How long an operation takes of late; 0 = not known yet.
+  void set_operation_seconds(double seconds) { operation_seconds_ = seconds; }
+  /// What is assumed of where we all are.
+  void set_site(const ReduceSite& site) { site_ = site; }
+
+  std::optional<Start> plan(const Answers& answers, const Epoch* last) const override;
+  bool can_begin(const Start& start, PeerId self, const Answer& own) const override;
+
+ private:
+  ReduceChoice choice(const Answers& answers, const Epoch* last) const;
+  std::vector<std::uint32_t> shares(const std::vector<PeerId>& order, const Answers& answers,
+                                    const Epoch* last) const;
+  bool is_near(const Standing& standing, const Standing& newest) const;
+
+  Options options_;
+  double operation_seconds_ = 0;
+  ReduceSite site_;
+};
+
+}  // namespace gv

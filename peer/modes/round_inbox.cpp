@@ -1,0 +1,111 @@
+// Blocks become messages.
+#include "peer/modes/round_inbox.hpp"
+
+#include <utility>
+
+namespace gv {
+namespace {
+
+/// Epochs that may begin next: ballots under way. What belongs to older ones goes.
+constexpr std::size_t keys_kept = 3;
+
+/// Where rounds never end, so many of each peer's newest are known to have come. Blocks overtake
+/// each other by less.
+constexpr std::size_t taken_kept = 64;
+
+}  // namespace
+
+void ParcelBox::enter(std::uint64_t key) {
+  key_ = key;
+  received_ = 0;
+  whole_.clear();
+  open_from_ = 0;
+  open_from_each_.clear();
+  std::map<Name, Coming> early;
+  if (const auto found = coming_.find(key); found != coming_.end()) early.swap(found->second);
+  coming_.clear();
+  for (auto& [name, bytes] : early) {
+    const std::size_t size = bytes.size();
+    coming_[key][name] = std::move(bytes);
+    if (settle(name)) {
+      received_ += size;
+    } else {
+      coming_[key].erase(name);
+    }
+  }
+}
+
+bool ParcelBox::receive(PeerId from, const Block& block) {
+  const Name name{from, block.id.number};
+  const std::uint64_t key = block.id.session;
+  if (block.id.owner != from || (key == key_ && is_over(name))) return false;
+  if (!coming_.contains(key) && coming_.size() >= keys_kept) {
+    auto oldest = coming_.begin();
+    if (oldest->first == key_) ++oldest;
+    coming_.erase(oldest);
+  }
+  Coming& bytes = coming_[key][name];
+  if (block.offset != bytes.size() || block.bytes.size() > most_ - bytes.size()) return false;
+  bytes.insert(bytes.end(), block.bytes.begin(), block.bytes.end());
+  if (key != key_) return true;
+  if (!settle(name)) {
+    bytes.resize(block.offset);
+    return false;
+  }
+  received_ += block.bytes.size();
+  return true;
+}
+
+bool ParcelBox::has_since(PeerId from, std::uint64_t round) const {
+  const auto parcel = whole_.lower_bound({from, round});
+  return parcel != whole_.end() && parcel->first.first == from;
+}
+
+/// The message of this epoch is whole if all of it is there. False if there is more.
+bool ParcelBox::settle(const Name& name) {
+  Coming& bytes = coming_[key_][name];
+  const auto size = size_(name.second, bytes);
+  if (!size || bytes.size() < *size) {
+    if (size) bytes.reserve(*size);
+    return true;
+  }
+  if (bytes.size() > *size) return false;
+  whole_[name] = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+  coming_[key_].erase(name);
+  return true;
+}
+
+/// It has come, or does not count any more.
+bool ParcelBox::is_over(const Name& name) const {
+  const auto& [from, round] = name;
+  const auto open = open_from_each_.find(from);
+  return round < open_from_ || (open != open_from_each_.end() && round < open->second) ||
+         whole_.contains(name);
+}
+
+std::vector<ParcelBox::Parcel> ParcelBox::take(std::uint64_t last) {
+  std::vector<Parcel> parcels;
+  std::map<PeerId, std::size_t> taken;
+  for (auto& [name, bytes] : whole_) {
+    if (bytes && name.second <= last) {
+      parcels.push_back({name.first, name.second, std::exchange(bytes, nullptr)});
+    }
+    taken[name.first] += bytes == nullptr;
+  }
+  std::erase_if(whole_, [&](const auto& parcel) {
+    const auto& [from, round] = parcel.first;
+    if (parcel.second || taken[from] <= taken_kept) return false;
+    --taken[from];
+    open_from_each_[from] = round + 1;
+    return true;
+  });
+  return parcels;
+}
+
+void ParcelBox::close_before(std::uint64_t round) {
+  open_from_ = round;
+  std::erase_if(whole_, [&](const auto& parcel) { return parcel.first.second < round; });
+  std::erase_if(coming_[key_], [&](const auto& parcel) { return parcel.first.second < round; });
+}
+
+}  // namespace gv

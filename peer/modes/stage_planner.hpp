@@ -1,0 +1,29 @@
+// Generations of a pipeline: who carries which stage, and from which state on.
+#pragma once
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "consensus/generation/planner.hpp"
+#include "consensus/pipeline/stage_plan.hpp"
+
+namespace gv {
+
+/// Everybody has some stages of one model, and may lack the others.
+class StagePlanner final : public GenerationPlanner {
+ public:
+  /// `stage_seconds`: what a micro-batch takes in each stage, relative to the others.
+  StagePlanner(std::vector<double> stage_seconds, const StagePlanOptions& options)
+      : stage_seconds_(std::move(stage_seconds)), options_(options) {}
+
+  /// Shares are speeds here, in thousandths of the fastest.
+  std::optional<Start> plan(const Answers& answers, const Epoch* last) const override;
+  bool can_begin(const Start& start, PeerId self, const Answer& own) const override;
+
+ private:
+  std::vector<double> stage_seconds_;
+  StagePlanOptions options_;
+};
+
+}  // namespace gv

@@ -1,0 +1,96 @@
+// Deadlines follow how long operations and answers have taken so far.
+#include "peer/modes/straggler_detector.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "peer/modes/mode.hpp"
+
+namespace gv {
+namespace {
+
+/// Operations that take longer than usual by this factor, and this long at least, are looked into.
+constexpr double stall_factor = 4;
+constexpr Duration stall_min = std::chrono::seconds(1);
+constexpr Duration stall_max = std::chrono::seconds(30);
+
+/// Long enough for several questions and answers, some of them lost and some of them late.
+Duration answers_within(Duration patience) { return 6 * patience; }
+
+}  // namespace
+
+void StallWatch::enter_epoch(Time now) {
+  progress_at_ = now;
+  seen_progress_ = 0;
+  factor_ = stall_factor;
+}
+
+void StallWatch::leave_epoch() {
+  checked_at_.reset();
+  idle_checks_ = 0;
+}
+
+void StallWatch::operation_done(Time now, bool usual) {
+  if (usual) {
+    const double took = seconds(now - operation_began_);
+    operation_seconds_ +=
+        (operation_seconds_ == 0 ? 1 : recent_weight) * (took - operation_seconds_);
+  }
+  operation_began_ = progress_at_ = now;
+  seen_progress_ = 0;
+  factor_ = stall_factor;
+  checked_at_.reset();
+  idle_checks_ = 0;
+}
+
+void StallWatch::rest(Time now) {
+  checked_at_.reset();
+  progress_at_ = std::max(progress_at_, now);
+}
+
+std::optional<std::set<PeerId>> StallWatch::watch(Time now, const Epoch& epoch,
+                                                  std::uint64_t progress, Duration patience,
+                                                  Effects& out) {
+  if (progress != seen_progress_) {
+    seen_progress_ = progress;
+    progress_at_ = now;
+    checked_at_.reset();
+    idle_checks_ = 0;
+  }
+  if (!checked_at_) {
+    if (now < progress_at_ + stall_after()) return std::nullopt;
+    checked_at_ = now;
+    somebody_busy_ = false;
+    silent_ = std::set<PeerId>(epoch.order.begin(), epoch.order.end());
+    silent_.erase(self_);
+    check_again_at_ = now;
+  }
+  if (now >= check_again_at_) {  // Words get lost: who is there hears one of several.
+    check_again_at_ = now + patience / 2;
+    for (const PeerId peer : silent_) out.send(peer, Check{epoch.id});
+  }
+  if (now < *checked_at_ + answers_within(patience)) return std::nullopt;
+  if (!silent_.empty()) return silent_;
+  checked_at_.reset();
+  progress_at_ = now;
+  factor_ *= 1.5;
+  idle_checks_ = somebody_busy_ ? 0 : idle_checks_ + 1;
+  if (idle_checks_ < 2) return std::nullopt;
+  return std::set<PeerId>();
+}
+
+void StallWatch::heard(PeerId from, bool busy) {
+  silent_.erase(from);
+  somebody_busy_ = somebody_busy_ || busy;
+}
+
+Duration StallWatch::stall_after() const {
+  return std::clamp(from_seconds(factor_ * operation_seconds_), stall_min, stall_max);
+}
+
+Time StallWatch::deadline(bool waiting, Duration patience) const {
+  if (checked_at_) return std::min(check_again_at_, *checked_at_ + answers_within(patience));
+  return waiting ? progress_at_ + stall_after() : never;
+}
+
+}  // namespace gv

@@ -1,0 +1,183 @@
+// Dispatches what happens to membership and to the mode, and lets them hear of each other.
+#include "peer/node/node.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+namespace gv {
+namespace {
+
+template <class... Ts>
+struct Overloaded : Ts... {
+  using Ts::operator()...;
+};
+template <class... Ts>
+Overloaded(Ts...) -> Overloaded<Ts...>;  // clang 14 does not deduce it by itself.
+
+std::unique_ptr<Mode> make_mode(PeerId self, std::uint64_t session, Node::Options options,
+                                const Rng& rng) {
+  switch (options.mode) {
+    case ModeKind::gossip:
+      return std::make_unique<GossipMode>(self, session, options.course, std::move(options.gossip),
+                                          rng);
+    case ModeKind::ring:
+      return std::make_unique<RingMode>(self, session, options.course, options.ring);
+    case ModeKind::pipeline:
+      return std::make_unique<PipelineMode>(self, session, options.course, options.pipeline);
+    case ModeKind::rounds:
+      return std::make_unique<RoundsMode>(self, session, options.course, options.rounds);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::string_view to_string(ModeKind mode) {
+  switch (mode) {
+    case ModeKind::gossip:
+      return "gossip";
+    case ModeKind::ring:
+      return "ring";
+    case ModeKind::pipeline:
+      return "pipeline";
+    case ModeKind::rounds:
+      return "rounds";
+  }
+  return "";
+}
+
+Node::Node(Member self, std::vector<PeerId> authorized, std::uint64_t session, Options options,
+           Rng rng)
+    : membership_(self, std::move(authorized), options.membership, rng.fork("membership")),
+      mode_(make_mode(self.id, session, std::move(options), rng)),
+      gossip_(dynamic_cast<const GossipMode*>(mode_.get())),
+      ring_(dynamic_cast<const RingMode*>(mode_.get())),
+      pipeline_(dynamic_cast<const PipelineMode*>(mode_.get())),
+      rounds_(dynamic_cast<const RoundsMode*>(mode_.get())),
+      epochs_(dynamic_cast<const EpochMode*>(mode_.get())) {}
+
+void Node::start(Time now, std::uint64_t step, bool joins_others, NodeEffects& out) {
+  mode_->start(now, step, joins_others, membership_, out, out.jobs);
+  settle(now, out);
+}
+
+void Node::contact(Time now, PeerId peer, NodeEffects& out) {
+  membership_.contact(now, peer, out);
+  settle(now, out);
+}
+
+void Node::restarted(Time now, PeerId peer, NodeEffects& out) {
+  mode_->peer_gone(now, peer, out);
+  settle(now, out);
+}
+
+void Node::receive(Time now, const Envelope& envelope, NodeEffects& out) {
+  const auto for_membership = [&](const auto&) {
+    membership_.receive(now, envelope.from, envelope.message, out);
+  };
+  const auto for_mode = [&](const auto&) {
+    mode_->receive(now, envelope.from, envelope.message, membership_, out);
+  };
+  std::visit(Overloaded{
+                 [&](const Ping& m) { for_membership(m); },
+                 [&](const PingRequest& m) { for_membership(m); },
+                 [&](const Ack& m) { for_membership(m); },
+                 [&](const Nack& m) { for_membership(m); },
+                 [&](const PushPull& m) { for_membership(m); },
+                 [&](const Offer& m) { for_mode(m); },
+                 [&](const Accept& m) { for_mode(m); },
+                 [&](const Refuse& m) { for_mode(m); },
+                 [&](const Ready& m) { for_mode(m); },
+                 [&](const Commit& m) { for_mode(m); },
+                 [&](const Query& m) { for_mode(m); },
+                 [&](const Abort& m) { for_mode(m); },
+                 [&](const Resume& m) { for_mode(m); },
+                 [&](const Fetch& m) { for_mode(m); },
+                 [&](const Coming& m) { for_mode(m); },
+                 [&](const Propose& m) { for_mode(m); },
+                 [&](const Confirm& m) { for_mode(m); },
+                 [&](const Overtaken& m) { for_mode(m); },
+                 [&](const Start& m) { for_mode(m); },
+                 [&](const Halt& m) { for_mode(m); },
+                 [&](const Check& m) { for_mode(m); },
+                 [&](const Here& m) { for_mode(m); },
+                 [&](const Probed& m) { for_mode(m); },
+                 [&](const Complete& m) { for_mode(m); },
+                 [&](const Audit& m) { for_mode(m); },
+             },
+             envelope.message);
+  settle(now, out);
+}
+
+void Node::receive_block(Time now, PeerId from, const Block& block, NodeEffects& out) {
+  mode_->receive_block(now, from, block, out);
+  settle(now, out);
+}
+
+void Node::lane_lost(Time now, PeerId peer, NodeEffects& out) {
+  mode_->lane_lost(now, peer, out);
+  settle(now, out);
+}
+
+void Node::lane_refused(Time now, PeerId peer, NodeEffects& out) {
+  mode_->lane_refused(now, peer, out);
+  settle(now, out);
+}
+
+void Node::gradient_ready(Time now, std::uint64_t job, std::size_t begin, NodeEffects& out) {
+  mode_->gradient_ready(now, job, begin, out);
+  settle(now, out);
+}
+
+void Node::complete(Time now, JobDone done, NodeEffects& out) {
+  mode_->complete(now, std::move(done), membership_, out, out.jobs);
+  settle(now, out);
+}
+
+void Node::authorize(Time now, std::vector<PeerId> authorized, NodeEffects& out) {
+  membership_.authorize(now, std::move(authorized), out);
+  settle(now, out);
+}
+
+void Node::tick(Time now, NodeEffects& out) {
+  membership_.tick(now, out);
+  settle(now, out);
+}
+
+void Node::settle(Time now, NodeEffects& out) {
+  // Deaths found by membership concern exchanges; indexed because the mode appends events too.
+  for (std::size_t i = 0; i < out.events.size(); ++i) {
+    const bool gone = out.events[i].name == "member_dead" || out.events[i].name == "member_left" ||
+                      out.events[i].name == "member_removed";
+    if (gone && out.events[i].peer) mode_->peer_gone(now, *out.events[i].peer, out);
+  }
+  if (membership_.self().incarnation != incarnation_) {
+    incarnation_ = membership_.self().incarnation;
+    mode_->woke_up(now, membership_, out);
+  }
+  mode_->tick(now, membership_, out, out.jobs);
+  if (!leaving_ && mode_->is_over(membership_)) leave(now, out);
+  // An exchange under way settles before the others are told, or they would count us as gone in it.
+  if (leaving_ && !told_others_ && (mode_->finished() || !mode_->is_settling())) {
+    told_others_ = true;
+    membership_.leave(now, out);
+  }
+}
+
+Problems Node::switch_to(Time now, std::string_view settings, NodeEffects& out) {
+  Problems problems = mode_->switch_to(now, settings);
+  settle(now, out);
+  return problems;
+}
+
+void Node::leave(Time now, NodeEffects& out) {
+  if (leaving_) return;
+  leaving_ = true;
+  mode_->leave(now, membership_, out, out.jobs);
+  settle(now, out);
+}
+
+Time Node::deadline() const { return std::min(membership_.deadline(), mode_->deadline()); }
+
+}  // namespace gv

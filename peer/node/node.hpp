@@ -1,0 +1,114 @@
+// One whole peer without its machine: membership and a mode of working, wired together. Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "consensus/membership/membership.hpp"
+#include "consensus/message/effects.hpp"
+#include "peer/modes/allreduce.hpp"
+#include "peer/modes/gossip.hpp"
+#include "peer/modes/mixing.hpp"
+#include "peer/modes/pipeline.hpp"
+
+namespace gv {
+
+/// Protocol effects and the jobs a node asks for. Jobs are done in the order they are asked for,
+/// and at most two are under way.
+struct NodeEffects : Effects {
+  std::vector<Job> jobs;
+};
+
+/// How peers work together.
+enum class ModeKind { gossip, ring, pipeline, rounds };
+
+/// The name people write.
+std::string_view to_string(ModeKind mode);
+
+/// Everything the outside world can do to a peer, and everything the peer wants done in return. The
+/// host makes it real with sockets and a worker thread, the simulator with a virtual clock.
+class Node {
+ public:
+  struct Options {
+    Membership::Options membership;
+    ModeKind mode = ModeKind::gossip;
+    CourseOptions course;
+    GossipOptions gossip;
+    RingOptions ring;
+    PipelineOptions pipeline;
+    RoundsOptions rounds;
+  };
+
+  /// `self` carries id, key, name, address and layout hash; `authorized` is the allow-list.
+  Node(Member self, std::vector<PeerId> authorized, std::uint64_t session, Options options,
+       Rng rng);
+
+  /// The replica exists and stands at `step`. With `joins_others`, training waits for a first
+  /// contact.
+  void start(Time now, std::uint64_t step, bool joins_others, NodeEffects& out);
+
+  /// A control link to `peer` is up.
+  void contact(Time now, PeerId peer, NodeEffects& out);
+  /// The peer's process is a later one than that we knew: what was under way with it is over.
+  void restarted(Time now, PeerId peer, NodeEffects& out);
+  void receive(Time now, const Envelope& envelope, NodeEffects& out);
+  void receive_block(Time now, PeerId from, const Block& block, NodeEffects& out);
+  /// Where a block that is under way shall lie (Mode::place).
+  std::span<std::byte> place(PeerId from, const TransferId& id, std::uint64_t offset,
+                             std::size_t bytes) {
+    return mode_->place(from, id, offset, bytes);
+  }
+  void lane_lost(Time now, PeerId peer, NodeEffects& out);
+  void lane_refused(Time now, PeerId peer, NodeEffects& out);
+  /// The job of that number has made the gradient final from element `begin` on.
+  void gradient_ready(Time now, std::uint64_t job, std::size_t begin, NodeEffects& out);
+  void complete(Time now, JobDone done, NodeEffects& out);
+  void authorize(Time now, std::vector<PeerId> authorized, NodeEffects& out);
+
+  /// Safe to call early, late or twice.
+  void tick(Time now, NodeEffects& out);
+  Time deadline() const;
+
+  /// From an agreed round on all are to go by these settings (Mode::switch_to).
+  Problems switch_to(Time now, std::string_view settings, NodeEffects& out);
+
+  /// Ends training after the job under way, with a checkpoint and a word to the others.
+  void leave(Time now, NodeEffects& out);
+  bool is_leaving() const { return leaving_; }
+  bool is_finished() const { return mode_->finished(); }
+  /// See Mode.
+  bool should_stay_awake() const { return mode_->should_stay_awake(); }
+  std::optional<HostPlace> host_place() const { return mode_->host_place(); }
+
+  const Membership& membership() const { return membership_; }
+  const Mode& mode() const { return *mode_; }
+  /// Null in another mode.
+  const GossipMode* gossip() const { return gossip_; }
+  const RingMode* ring() const { return ring_; }
+  const PipelineMode* pipeline() const { return pipeline_; }
+  const RoundsMode* rounds() const { return rounds_; }
+  /// Any of the last three.
+  const EpochMode* epochs() const { return epochs_; }
+
+ private:
+  void settle(Time now, NodeEffects& out);
+
+  Membership membership_;
+  std::unique_ptr<Mode> mode_;
+  const GossipMode* gossip_ = nullptr;  ///< The mode, as what it is.
+  const RingMode* ring_ = nullptr;
+  const PipelineMode* pipeline_ = nullptr;
+  const RoundsMode* rounds_ = nullptr;
+  const EpochMode* epochs_ = nullptr;
+  std::uint64_t incarnation_ = 0;
+  bool leaving_ = false;
+  bool told_others_ = false;
+};
+
+}  // namespace gv

@@ -1,0 +1,324 @@
+// Runs jobs on one replica.
+#include "peer/node/replica.hpp"
+
+#include <algorithm>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include "base/check.hpp"
+#include "base/fingerprint.hpp"
+#include "base/rng.hpp"
+#include "peer/node/hyperparameters.hpp"
+#include "train/evaluation.hpp"
+
+namespace gv {
+namespace {
+
+/// The outer momentum's name among an optimiser's vectors.
+constexpr const char* outer_name = "outer_momentum";
+/// The names of what mixing keeps begin with this among them.
+constexpr std::string_view mixing_prefix = "mixing_";
+/// And those of what waits of gradients with this.
+constexpr std::string_view gradient_prefix = "gradient_";
+
+using Named = std::vector<std::pair<std::string, std::vector<float>>>;
+
+void append(std::string_view prefix, Named vectors, OptimizerState& state) {
+  for (auto& [name, values] : vectors) {
+    state.vectors.emplace_back(std::string(prefix).append(name), std::move(values));
+  }
+}
+
+/// Takes those off its end whose names begin so; without that.
+Named take(std::string_view prefix, OptimizerState& state) {
+  Named taken;
+  while (!state.vectors.empty() && state.vectors.back().first.starts_with(prefix)) {
+    auto& [name, values] = state.vectors.back();
+    taken.emplace_back(name.substr(prefix.size()), std::move(values));
+    state.vectors.pop_back();
+  }
+  return taken;
+}
+
+}  // namespace
+
+Canary initial_canary(std::uint64_t peer) {
+  Rng rng = Rng(peer).fork("canary");
+  Canary canary;
+  for (auto& lane : canary) lane = static_cast<std::int64_t>(rng.below(1'000'000'000));
+  return canary;
+}
+
+Replica::Replica(Trainer trainer, std::uint64_t peer, const LocalSteps& local)
+    : trainer_(std::move(trainer)),
+      outer_(local, trainer_.parameters().size()),
+      canary_(initial_canary(peer)) {}
+
+void Replica::mix_by(const MixRule& rule, std::uint64_t run_seed) {
+  mixing_.emplace(rule, trainer_.parameters().size(), run_seed,
+                  static_cast<double>(trainer_.shard_samples()));
+}
+
+void Replica::join_population(std::shared_ptr<const DataSet> held_out) {
+  check(held_out->size() > 0, "a validation needs samples");
+  Model model(trainer_.model_spec(), held_out->shape, evaluation_batch(*held_out));
+  validation_ = Validation{std::move(held_out), std::move(model)};
+}
+
+double Replica::validation_loss() {
+  return evaluate(validation_->model, trainer_.parameters(), *validation_->held_out).mean_loss();
+}
+
+std::size_t Replica::state_size() const { return trainer_.state_size() + outer_.momentum().size(); }
+
+OptimizerState Replica::optimizer_state() const {
+  OptimizerState state = trainer_.optimizer_state();
+  const auto momentum = outer_.momentum();
+  if (!momentum.empty()) {
+    state.vectors.emplace_back(outer_name, std::vector(momentum.begin(), momentum.end()));
+  }
+  append(gradient_prefix, memory_.lasting(), state);
+  if (mixing_) {
+    Named kept;
+    for (auto& [name, values] : mixing_->mixer().lasting()) {
+      kept.emplace_back(name, std::move(values));
+    }
+    append(mixing_prefix, std::move(kept), state);
+  }
+  if (validation_) state.hyperparameters = trainer_.hyperparameters();
+  return state;
+}
+
+std::string Replica::restore(std::span<const float> parameters, OptimizerState state) {
+  // A run may go on with another way of meeting: without what that kept, or has no use for.
+  const Named mixed = take(mixing_prefix, state);
+  Named waiting = take(gradient_prefix, state);
+  std::vector<float> momentum(outer_.momentum().size());
+  if (!state.vectors.empty() && state.vectors.back().first == outer_name) {
+    if (!momentum.empty()) momentum = std::move(state.vectors.back().second);
+    state.vectors.pop_back();
+    if (momentum.size() != outer_.momentum().size()) return "the outer momentum has another size";
+  }
+  std::string problem = trainer_.restore(parameters, state);
+  if (!problem.empty()) return problem;
+  outer_.adopt(momentum);
+  for (auto& [name, values] : waiting) memory_.restore(name, std::move(values));
+  if (validation_ && state.hyperparameters) trainer_.set_hyperparameters(*state.hyperparameters);
+  if (mixing_) {
+    for (const auto& [name, values] : mixed) mixing_->mixer().restore(name, values);
+  }
+  return problem;
+}
+
+std::string Replica::canary_text() const {
+  std::string text;
+  for (const std::int64_t lane : canary_) text += (text.empty() ? "" : " ") + std::to_string(lane);
+  return text;
+}
+
+void Replica::restore_canary(const std::string& text) {
+  std::istringstream in(text);
+  Canary read{};
+  for (std::int64_t& lane : read) in >> lane;
+  if (in) canary_ = read;
+}
+
+FactorShape factor_shape(const Layout& layout, std::size_t rank) {
+  FactorShape shape{.elements = layout.size(), .rank = rank, .matrices = {}};
+  for (const TensorSlot& slot : layout.slots()) {
+    if (rank == 0 || slot.shape.size() < 2) continue;
+    const std::size_t rows = slot.shape.front();
+    const std::size_t cols = slot.size / rows;
+    if (rank * (rows + cols) <= slot.size) shape.matrices.push_back({slot.offset, rows, cols});
+  }
+  return shape;
+}
+
+std::vector<DensePlace> dense_places(const std::vector<DenseWeights>& layers) {
+  std::vector<DensePlace> places;
+  for (const DenseWeights& layer : layers) {
+    places.push_back(
+        {.place = {layer.offset, layer.outputs, layer.inputs}, .rows_per_sample = layer.rows});
+  }
+  return places;
+}
+
+Score Replica::compute_factors(const GradientOrder& order, bool& writable) {
+  const bool local = order.local_steps > 0;
+  std::vector<float> values(trainer_.parameters().size());
+  const Score score = local ? trainer_.local_steps(order.local_steps, order.samples, values)
+                            : trainer_.gradient(order.samples, values);
+  writable = memory_.encode_factors(values, *order.turn, local, order.codec, *order.values);
+  return score;
+}
+
+Score Replica::compute_sufficient_factors(const GradientOrder& order, bool& writable) {
+  std::vector<float> values(trainer_.parameters().size());
+  const Score score =
+      trainer_.gradient(order.samples, values, {}, order.sufficient_factors->weights());
+  writable = is_writable(order.codec, values);
+  const auto vector = std::span(*order.values).first(order.sufficient_factors->size());
+  order.sufficient_factors->pack(values, order.rank, vector);
+  return score;
+}
+
+/// Nobody is told of values that cannot be written, nor of any after them.
+Score Replica::compute(const GradientOrder& order, const Ready& ready, bool& writable) {
+  if (order.turn) return compute_factors(order, writable);
+  if (order.sufficient_factors) return compute_sufficient_factors(order, writable);
+  const std::span<float> values = std::span(*order.values).first(trainer_.parameters().size());
+  const bool local = order.local_steps > 0;
+  if (order.keep_per_block == 0) {
+    if (local) {
+      const Score score = trainer_.local_steps(order.local_steps, order.samples, values);
+      writable = is_writable(order.codec, values);
+      return score;
+    }
+    auto mark = order.marks.begin();
+    std::size_t told = values.size();
+    const auto tell = [&](std::size_t begin) {
+      writable = writable && is_writable(order.codec, values.subspan(begin, told - begin));
+      told = begin;
+      if (writable && ready) ready(begin);
+    };
+    const Score score =
+        trainer_.gradient(order.samples, values, [&](std::size_t begin, std::size_t) {
+          std::optional<std::size_t> reached;
+          for (; mark != order.marks.end() && *mark >= begin; ++mark) reached = *mark;
+          if (reached) tell(std::min(*reached, values.size()));
+        });
+    writable = writable && is_writable(order.codec, values.first(told));
+    return score;
+  }
+  const Score score = local ? trainer_.local_steps(order.local_steps, order.samples, values)
+                            : trainer_.gradient(order.samples, values);
+  writable = is_writable(order.codec, values);
+  if (!writable) return score;
+  const Selection selection{.keep_per_block = order.keep_per_block,
+                            .momentum = local ? 0 : order.momentum,
+                            .codec = order.codec,
+                            .local = local};
+  const auto draws = Rng(trainer_.step()).fork("rounding");
+  writable =
+      memory_.select(values, selection, draws.fork(static_cast<std::uint64_t>(canary_.front())));
+  return score;
+}
+
+void Replica::become(const ReplicaState& state) {
+  const std::span<const float> values(*state.values);
+  const std::size_t inner = trainer_.state_size();
+  if (state.own_optimizer && trainer_.updates() > 0) {
+    trainer_.adopt_model(values.first(trainer_.parameters().size()), state.step);
+  } else {
+    // In lockstep every step is an update, from the first on.
+    trainer_.adopt_state(values.first(inner), state.step, state.step);
+  }
+  outer_.adopt(values.subspan(inner));
+  memory_.clear();
+}
+
+/// A member of a population is sent the whole replica, others the model alone.
+void Replica::adopt(const FetchedModel& fetched) {
+  const std::span<const float> values(fetched.values);
+  const auto tail = validation_ ? tail_of(values) : std::nullopt;
+  if (!tail) {
+    trainer_.adopt(values.first(trainer_.parameters().size()), fetched.step);
+    return;
+  }
+  trainer_.adopt_state(values.first(trainer_.state_size()), fetched.step, tail->updates);
+  trainer_.set_hyperparameters(tail->hyperparameters);
+}
+
+void Replica::update(const Job& job) {
+  const auto parameters = trainer_.parameters();
+  std::span<const float> mean(*job.update);
+  std::vector<float> unpacked;
+  if (memory_.sends_factors()) mean = memory_.decode_factors(mean);
+  if (job.update_sufficient_factors) {
+    unpacked.resize(parameters.size());
+    job.update_sufficient_factors->unpack(mean.first(job.update_sufficient_factors->size()),
+                                          unpacked);
+    mean = unpacked;
+  }
+  mean = mean.first(parameters.size());
+  if (job.update_steps == 0) {
+    trainer_.update(mean, job.update_samples);
+  } else {
+    std::vector<float> model(parameters.begin(), parameters.end());
+    outer_.step(model, mean);
+    trainer_.end_local_steps(model, job.update_steps);
+  }
+  memory_.settle();
+}
+
+void Replica::at_pace(std::uint64_t steps, const std::function<void()>& make) const {
+  if (pace_) {
+    pace_(steps, make);
+  } else {
+    make();
+  }
+}
+
+JobDone Replica::run(Job job, const Ready& ready) {
+  JobDone done{.number = job.number};
+  if (job.adopt) adopt(*job.adopt);
+  if (job.become) become(*job.become);
+  const MixRunner::Host host{
+      .parameters = trainer_.live_parameters(),
+      .go_on_at = [this](std::uint64_t step) { trainer_.go_on_at(step); },
+      .take_steps =
+          [&](const Trainer::Direct& direct) {
+            const double learning_rate = trainer_.learning_rate();
+            at_pace(job.steps, [&] { done.score = trainer_.run_steps(job.steps, direct); });
+            return learning_rate;
+          }};
+  if (job.mix) mixing_->begin(*job.mix, host);
+  const std::uint64_t before = trainer_.step();
+  if (job.update) update(job);
+  if (job.fingerprint) done.fingerprint = fingerprint(trainer_.parameters());
+  if (job.state) {
+    const std::span<float> state(*job.state);
+    trainer_.copy_state(state.first(trainer_.state_size()));
+    std::ranges::copy(outer_.momentum(), state.subspan(trainer_.state_size()).begin());
+    done.state = std::move(job.state);
+  }
+  for (const Force& force : job.forces) {
+    trainer_.add(*force.values, force.scale);
+    for (std::size_t lane = 0; lane < canary_.size(); ++lane) canary_[lane] += force.canary[lane];
+  }
+  if (job.mix) {
+    mixing_->run(*job.mix, before, job.steps, host, [&] {
+      if (ready) ready(0);
+    });
+    done.mix = std::move(job.mix);
+  } else if (job.steps > 0) {
+    at_pace(job.steps, [&] { done.score = trainer_.run_steps(job.steps); });
+  }
+  if (job.gradient) {
+    at_pace(std::max<std::uint64_t>(1, job.gradient->local_steps),
+            [&] { done.score = compute(*job.gradient, ready, done.gradient_writable); });
+    done.gradient_samples = job.gradient->all_samples();
+  }
+  done.step = trainer_.step();
+  done.steps_run = done.step - before;
+  done.learning_rate = trainer_.learning_rate();
+  if (validation_) done.hyperparameters = trainer_.hyperparameters();
+  if (job.validate && validation_) done.validation_loss = validation_loss();
+  if (job.snapshot) {
+    const auto parameters = trainer_.parameters();
+    job.snapshot->values.assign(parameters.begin(), parameters.end());
+    job.snapshot->canary = canary_;
+    job.snapshot->step = done.step;
+    job.snapshot->rest.clear();
+    if (job.snapshot_rest) {
+      trainer_.append_optimizer(job.snapshot->rest);
+      append({trainer_.hyperparameters(), trainer_.updates()}, job.snapshot->rest);
+    }
+    done.snapshot = std::move(job.snapshot);
+  }
+  done.spent = std::move(job.forces);
+  return done;
+}
+
+}  // namespace gv

@@ -1,0 +1,38 @@
+// One mixer a stage.
+#include "peer/node/stage_mixers.hpp"
+
+#include "base/rng.hpp"
+
+namespace gv {
+
+std::uint64_t stage_seed(std::uint64_t run_seed, std::uint32_t stage) {
+  return hash_combine(run_seed, stage);
+}
+
+StageMixers::StageMixers(const MixRule& rule, std::uint64_t run_seed,
+                         std::span<const std::size_t> sizes) {
+  for (const std::size_t size : sizes) {
+    mixers_.emplace_back(rule, size,
+                         stage_seed(run_seed, static_cast<std::uint32_t>(mixers_.size())));
+  }
+}
+
+void StageMixers::send(std::uint32_t stage, const StageMixing& mixing,
+                       std::span<const float> parameters) {
+  Mixer<float>& mixer = mixers_[stage];
+  std::vector<float> x(parameters.begin(), parameters.end());
+  if (mixing.place) {
+    mixer.begin_epoch(mixing.place->rank, mixing.place->order, mixing.place->key, x);
+  }
+  mixer.begin_round(mixing.round, x);
+  mixing.outbox->messages = mixer.messages(mixing.round, x);
+  mixing.outbox->sound = mixer.is_sound();
+}
+
+std::vector<float> StageMixers::mixed(const StageEnd& end, std::span<const float> parameters) {
+  std::vector<float> x(parameters.begin(), parameters.end());
+  mixers_[end.stage].mix(*end.round, x, arrivals(end.arrived));
+  return x;
+}
+
+}  // namespace gv

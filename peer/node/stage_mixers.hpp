@@ -1,0 +1,34 @@
+// How the stages that a peer carries mix with their other replicas.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "consensus/mixing/mixer.hpp"
+#include "peer/node/stage_job.hpp"
+
+namespace gv {
+
+/// What draws of a stage's mixing come from, the same at all its replicas.
+std::uint64_t stage_seed(std::uint64_t run_seed, std::uint32_t stage);
+
+/// A mixer for each stage of a model, carried or not. Between two rounds they keep nothing, so a
+/// run that is given up leaves no trace. Pure.
+class StageMixers {
+ public:
+  /// `sizes` are floats of parameters, by stage.
+  StageMixers(const MixRule& rule, std::uint64_t run_seed, std::span<const std::size_t> sizes);
+
+  /// Fills the outbox with messages about a stage with these parameters.
+  void send(std::uint32_t stage, const StageMixing& mixing, std::span<const float> parameters);
+
+  /// What the end of a run makes of parameters that have made its steps. Not without a round in it.
+  std::vector<float> mixed(const StageEnd& end, std::span<const float> parameters);
+
+ private:
+  std::vector<Mixer<float>> mixers_;
+};
+
+}  // namespace gv

@@ -1,0 +1,48 @@
+// The stages of the model that one peer of a pipeline carries, and the jobs that change them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <variant>
+
+#include "consensus/message/message.hpp"
+#include "peer/node/replica.hpp"
+#include "peer/node/stage_mixers.hpp"
+#include "train/stage_trainer.hpp"
+
+namespace gv {
+
+/// The only code that touches live parameters of stages.
+class StageReplica {
+ public:
+  explicit StageReplica(StageTrainer trainer) : trainer_(std::move(trainer)) {}
+
+  /// If it is not empty, passes have no result from now on but that gradients count as computed.
+  void set_stand_in(PassStandIn stand_in) { stand_in_ = std::move(stand_in); }
+
+  /// From here on jobs may have stages mix with their other replicas by this rule.
+  void mix_by(const MixRule& rule, std::uint64_t run_seed);
+
+  /// Runs what the job asks of stages, but not the save.
+  JobDone run(Job job);
+
+  const StageTrainer& trainer() const { return trainer_; }
+  StageTrainer& trainer() { return trainer_; }
+
+  /// Where the stages stand: it names equal bits, and goes with them into a checkpoint.
+  const Standing& standing() const { return standing_; }
+
+ private:
+  void end(const StageEnd& end);
+  Score carry_out(const StageOrder& order);
+
+  StageTrainer trainer_;
+  PassStandIn stand_in_;
+  Standing standing_;
+  std::optional<StageMixers> mixers_;
+};
+
+/// What a peer works with: the whole model, or stages of it.
+using AnyReplica = std::variant<Replica, StageReplica>;
+
+}  // namespace gv

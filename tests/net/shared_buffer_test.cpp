@@ -1,0 +1,92 @@
+// Memory that is lent: handed out, read by another, taken back.
+#include "net/shared_buffer.hpp"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "base/floats.hpp"
+#include "base/rng.hpp"
+#include "net/sealed_file.hpp"
+
+namespace gv {
+namespace {
+
+std::optional<BorrowedMemory> borrow(const LentMemory& lent) {
+  return BorrowedMemory::map(Descriptor(::fcntl(lent.descriptor(), F_DUPFD_CLOEXEC, 0)));
+}
+
+TEST_CASE("a borrower reads vectors where they lie, as they change") {
+  const auto lent = LentMemory::make();
+  REQUIRE(lent);
+  const auto borrowed = borrow(*lent);
+  REQUIRE(borrowed);
+  Floats values(10000, 1.5f, lent.get());
+  const auto bytes = std::as_bytes(std::span(values));
+  const auto place = lent->place_of(bytes.subspan(400));
+  REQUIRE(place);
+  const auto seen = borrowed->at(*place, bytes.size() - 400);
+  REQUIRE(seen);
+  CHECK(seen->data() != bytes.data() + 400);
+  values[100] = 7;
+  float first = 0;
+  std::memcpy(&first, seen->data(), sizeof first);
+  CHECK(first == 7);
+  CHECK(std::ranges::equal(*seen, bytes.subspan(400)));
+}
+
+TEST_CASE("only what lies in lent memory has a place, and only that can be borrowed") {
+  const auto lent = LentMemory::make();
+  const std::vector<float> elsewhere(10);
+  CHECK_FALSE(lent->place_of(std::as_bytes(std::span(elsewhere))));
+  const auto borrowed = borrow(*lent);
+  REQUIRE(borrowed);
+  const std::uint64_t end = std::uint64_t{1} << 36;
+  CHECK(borrowed->at(end - 8, 8));
+  CHECK_FALSE(borrowed->at(end - 8, 9));
+  CHECK_FALSE(borrowed->at(end + 8, 0));
+  CHECK_FALSE(borrowed->at(~std::uint64_t{0}, 8));
+  CHECK_FALSE(BorrowedMemory::map(Descriptor()));
+  CHECK_FALSE(BorrowedMemory::map(make_sealed_file("short", 4096)));
+}
+
+TEST_CASE("memory is handed out once at a time and is empty when it comes again") {
+  const auto lent = LentMemory::make();
+  Rng rng(3);
+  std::vector<std::pair<Floats, float>> held;
+  for (int round = 0; round < 2000; ++round) {
+    if (held.size() < 20 && rng.chance(0.6)) {
+      const auto mark = static_cast<float>(round + 1);
+      Floats fresh(lent.get());
+      fresh.reserve(1 + rng.below(20000));
+      // What was given back went to the system, so it is zero again.
+      REQUIRE(*fresh.data() == 0);
+      fresh.assign(fresh.capacity(), mark);
+      held.emplace_back(std::move(fresh), mark);
+    } else if (!held.empty()) {
+      const std::size_t which = rng.below(held.size());
+      const auto& [values, mark] = held[which];
+      REQUIRE(std::ranges::all_of(values, [mark = mark](float value) { return value == mark; }));
+      held.erase(held.begin() + static_cast<std::ptrdiff_t>(which));
+    }
+  }
+  held.clear();
+  // All of it is one piece again: half of everything fits, twice.
+  const std::size_t half = std::size_t{1} << 35;
+  void* const one = lent->allocate(half);
+  void* const other = lent->allocate(half);
+  CHECK(lent->place_of({static_cast<const std::byte*>(one), half}) == 0);
+  CHECK(lent->place_of({static_cast<const std::byte*>(other), half}) == half);
+  // And what there is no room for is ordinary memory.
+  Floats more(100, lent.get());
+  CHECK_FALSE(lent->place_of(std::as_bytes(std::span(more))));
+  lent->deallocate(one, half);
+  lent->deallocate(other, half);
+}
+
+}  // namespace
+}  // namespace gv

@@ -1,0 +1,731 @@
+// The agreement alone, over a network that is drawn: whatever is lost, late, doubled, dead or cut
+// off, whoever runs an epoch runs the same one, and in the end all are in one.
+#include "consensus/generation/agreement.hpp"
+
+#include <algorithm>
+#include <array>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <queue>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/rng.hpp"
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// What a drawn network does until it heals.
+struct Weather {
+  std::size_t peers = 4;
+  Duration latency = 1ms;
+  Duration jitter = 0ms;
+  double loss = 0;
+  double duplicate = 0;
+  double late = 0;  ///< Arrives up to three seconds after it should have.
+  Duration faults_every = 2s;
+  Duration heals_at = 20s;
+};
+
+Weather draw_weather(Rng& rng) {
+  Weather weather;
+  weather.peers = 1 + rng.below(7);
+  weather.latency = from_seconds(rng.chance(0.1) ? 0.9 * rng.uniform() : 0.02 * rng.uniform());
+  weather.jitter = from_seconds(0.05 * rng.uniform());
+  weather.loss = rng.chance(0.5) ? 0.3 * rng.uniform() : 0;
+  weather.duplicate = rng.chance(0.5) ? 0.5 * rng.uniform() : 0;
+  weather.late = rng.chance(0.3) ? 0.2 * rng.uniform() : 0;
+  weather.faults_every = from_seconds(0.3 + 4 * rng.uniform());
+  return weather;
+}
+
+/// Peers that agree and, in an epoch, make operations by telling each other that they are ready:
+/// what ring mode does, without vectors.
+class Agreeing {
+ public:
+  Agreeing(const Weather& weather, std::uint64_t seed)
+      : weather_(weather),
+        draws_(Rng(seed).fork("network")),
+        faults_(Rng(seed).fork("faults")),
+        peers_(weather.peers) {
+    for (std::size_t i = 0; i < peers_.size(); ++i) start(i);
+  }
+
+  void run_until(Time end) {
+    while (!events_.empty() && events_.top().at <= end && broken.empty()) {
+      Event event = events_.top();
+      events_.pop();
+      now_ = event.at;
+      Peer& peer = peers_[event.to];
+      if (event.life != peer.life || !peer.agreement) continue;
+      if (peer.stopped) {
+        peer.backlog.push_back(std::move(event));
+        continue;
+      }
+      handle(event);
+    }
+    now_ = end;
+  }
+
+  /// Everything goes wrong that can, and then nothing any more.
+  void live_through_it() {
+    while (now_ < Time(weather_.heals_at) && broken.empty()) {
+      run_until(now_ + from_seconds(2 * faults_.uniform() * seconds(weather_.faults_every)));
+      befall();
+    }
+    healed_ = true;
+    sides_.clear();
+    for (std::size_t i = 0; i < peers_.size(); ++i) {
+      wake(i);
+      if (!peers_[i].agreement && !peers_[i].gone) start(i);
+    }
+  }
+
+  /// All who are there are in one epoch, and nobody else is in it.
+  bool is_one() const {
+    const Epoch* first = nullptr;
+    std::size_t there = 0;
+    for (const Peer& peer : peers_) {
+      if (!peer.agreement) continue;
+      ++there;
+      const Epoch* epoch = peer.agreement->epoch();
+      if (epoch == nullptr || peer.fetching) return false;
+      if (first == nullptr) first = epoch;
+      if (epoch->id != first->id) return false;
+    }
+    return first == nullptr || first->order.size() == there;
+  }
+
+  std::uint64_t operations() const { return operations_; }
+  std::uint64_t epochs() const { return known_.size(); }
+  Time now() const { return now_; }
+
+  /// Everybody thinks that the others in `missing[i]` do not exist.
+  void blind(std::size_t i, std::set<std::size_t> to) {
+    peers_[i].blind = std::move(to);
+    tell_candidates(i);
+  }
+
+  std::string broken;  ///< The first thing that must not be.
+
+ private:
+  struct Piece {
+    std::uint64_t epoch = 0;
+    std::uint64_t operation = 0;
+  };
+  struct State {
+    std::uint64_t epoch = 0;
+    Standing standing;
+  };
+  struct Tick {};
+  struct Look {};
+  using What = std::variant<Message, Piece, State, Tick, Look>;
+  struct Event {
+    Time at{};
+    std::uint64_t number = 0;
+    std::size_t from = 0;
+    std::size_t to = 0;
+    std::uint32_t life = 0;
+    What what;
+    bool operator<(const Event& other) const {
+      return std::pair(other.at, other.number) < std::pair(at, number);
+    }
+  };
+  struct Peer {
+    std::unique_ptr<RingAgreement> agreement;
+    std::uint32_t life = 0;
+    bool stopped = false;
+    bool gone = false;  ///< Does not come back.
+    std::vector<Event> backlog;
+    std::set<std::size_t> blind;
+    std::uint64_t epoch = 0;  ///< Key of the one it works in.
+    bool fetching = false;
+    /// Who is ready, for each operation of each epoch.
+    std::map<std::pair<std::uint64_t, std::uint64_t>, std::set<std::size_t>> ready;
+    Time armed = never;
+    Time progress{};
+    std::optional<Time> newcomers;
+    std::set<std::uint64_t> left;      ///< Epochs it was in.
+    EpochId answered;                  ///< The newest ballot it answered in this life,
+    std::optional<Standing> standing;  ///< and what it said then.
+  };
+
+  static PeerId id_of(std::size_t i) { return PeerId{i + 1}; }
+  static std::size_t index_of(PeerId id) { return static_cast<std::size_t>(id) - 1; }
+
+  void fail(std::size_t i, const std::string& what) {
+    if (!broken.empty()) return;
+    broken = "at " + std::to_string(seconds(now_.time_since_epoch())) + " s peer " +
+             std::to_string(i) + " " + what;
+  }
+
+  void put(Duration after, std::size_t from, std::size_t to, What what) {
+    events_.push({now_ + after, ++number_, from, to, peers_[to].life, std::move(what)});
+  }
+
+  void send(std::size_t from, std::size_t to, const What& what) {
+    if (!peers_[to].agreement || is_cut(from, to)) return;
+    int copies = 1;
+    if (!healed_ && draws_.chance(weather_.loss)) copies = 0;
+    if (!healed_ && draws_.chance(weather_.duplicate)) ++copies;
+    for (; copies > 0; --copies) {
+      Duration after = weather_.latency + from_seconds(draws_.uniform() * seconds(weather_.jitter));
+      if (!healed_ && draws_.chance(weather_.late)) after += from_seconds(3 * draws_.uniform());
+      put(after, from, to, what);
+    }
+  }
+
+  bool is_cut(std::size_t from, std::size_t to) const {
+    return !sides_.empty() && sides_[from] != sides_[to] && (!one_way_ || sides_[from]);
+  }
+
+  void start(std::size_t i) {
+    Peer& peer = peers_[i];
+    const std::uint32_t life = peer.life + 1;
+    const std::set<std::size_t> blind = peer.blind;
+    peer = Peer{.life = life, .blind = blind, .progress = now_};
+    peer.agreement = std::make_unique<RingAgreement>(id_of(i), Rng(i).fork(life).next(),
+                                                     RingAgreement::Options{.elements = 1000});
+    peer.agreement->set_standing({.history = 1});
+    peer.agreement->set_links(claims(i, life));
+    Effects out;
+    peer.agreement->set_candidates(now_, candidates(i));
+    peer.agreement->disturb(now_, {}, out);
+    carry_out(i, out);
+    tell_all();
+    put(100ms, i, i, Look{});
+  }
+
+  /// What a peer says of its links: something, nothing, or what cannot be.
+  std::vector<LinkReport> claims(std::size_t i, std::uint32_t life) const {
+    using Limits = std::numeric_limits<float>;
+    constexpr std::array lies = {0.0F,
+                                 -1.0F,
+                                 Limits::quiet_NaN(),
+                                 Limits::infinity(),
+                                 -Limits::infinity(),
+                                 Limits::max(),
+                                 Limits::min(),
+                                 1e3F,
+                                 1e9F};
+    Rng rng = Rng(i).fork(life).fork("claims");
+    std::vector<LinkReport> reports;
+    if (rng.chance(0.2)) return reports;
+    const bool honest = rng.chance(0.5);
+    for (std::size_t to = 0; to < peers_.size() + 2; ++to) {
+      const auto value = [&](double least) {
+        return honest ? static_cast<float>(least * std::pow(10, 2 * rng.uniform()))
+                      : lies.at(rng.below(lies.size()));
+      };
+      reports.push_back(
+          {.to = id_of(to), .latency_s = value(1e-4), .bytes_per_second = value(1e7)});
+    }
+    return reports;
+  }
+
+  void kill(std::size_t i) {
+    peers_[i].agreement.reset();
+    peers_[i].backlog.clear();
+    tell_all();
+    for (std::size_t other = 0; other < peers_.size(); ++other) {
+      const Peer& peer = peers_[other];
+      if (!peer.agreement || peer.stopped) continue;
+      const Epoch* epoch = peer.agreement->epoch();
+      if (epoch != nullptr && epoch->contains(id_of(i))) disturb(other, {id_of(i)});
+    }
+  }
+
+  void wake(std::size_t i) {
+    Peer& peer = peers_[i];
+    if (!peer.stopped) return;
+    peer.stopped = false;
+    peer.armed = never;
+    for (const Event& event : std::exchange(peer.backlog, {})) put(0ms, event.from, i, event.what);
+    arm(i);
+  }
+
+  void befall() {
+    const std::size_t i = faults_.below(peers_.size());
+    Peer& peer = peers_[i];
+    switch (faults_.below(6)) {
+      case 0:
+      case 1:
+        if (peer.agreement) {
+          kill(i);
+          peer.gone = faults_.chance(0.2) && i > 0;
+        } else if (!peer.gone) {
+          start(i);
+        }
+        break;
+      case 2:
+        peer.stopped ? wake(i) : static_cast<void>(peer.stopped = true);
+        break;
+      case 3:
+        sides_.assign(peers_.size(), false);
+        for (std::size_t k = 0; k < peers_.size(); ++k) sides_[k] = faults_.chance(0.5);
+        one_way_ = faults_.chance(0.3);
+        break;
+      case 4:
+        sides_.clear();
+        tell_all();
+        break;
+      default:
+        if (peer.agreement && !peer.stopped) disturb(i, {});
+        break;
+    }
+  }
+
+  std::vector<PeerId> candidates(std::size_t i) const {
+    std::vector<PeerId> there;
+    for (std::size_t other = 0; other < peers_.size(); ++other) {
+      if (other != i && (!peers_[other].agreement || peers_[i].blind.contains(other))) continue;
+      there.push_back(id_of(other));
+    }
+    return there;
+  }
+  void tell_candidates(std::size_t i) {
+    if (peers_[i].agreement) peers_[i].agreement->set_candidates(now_, candidates(i));
+    arm(i);
+  }
+  void tell_all() {
+    for (std::size_t i = 0; i < peers_.size(); ++i) tell_candidates(i);
+  }
+
+  void disturb(std::size_t i, const std::vector<PeerId>& blamed) {
+    Effects out;
+    peers_[i].agreement->disturb(now_, blamed, out);
+    carry_out(i, out);
+  }
+
+  void handle(Event& event) {
+    const std::size_t i = event.to;
+    Peer& peer = peers_[i];
+    Effects out;
+    if (const auto* message = std::get_if<Message>(&event.what)) {
+      if (std::holds_alternative<Check>(*message)) out.send(id_of(event.from), Here{});
+      peer.agreement->receive(now_, id_of(event.from), *message, out);
+    } else if (const auto* piece = std::get_if<Piece>(&event.what)) {
+      const std::uint64_t next = key_of(peer.agreement->promised());
+      if (piece->epoch == next) peer.ready[{piece->epoch, piece->operation}].insert(event.from);
+    } else if (const auto* state = std::get_if<State>(&event.what)) {
+      if (peer.fetching && state->epoch == peer.epoch) {
+        peer.agreement->set_standing(state->standing);
+        peer.fetching = false;
+        begin_operation(i);
+      }
+    } else if (std::holds_alternative<Look>(event.what)) {
+      put(100ms, i, i, Look{});
+      look(i, out);
+    } else {
+      if (event.at != peer.armed) return;
+      peer.armed = never;
+      peer.agreement->tick(now_, out);
+      if (peer.agreement->deadline() <= now_) fail(i, "wants another tick at once");
+    }
+    carry_out(i, out);
+  }
+
+  void carry_out(std::size_t i, const Effects& out) {
+    Peer& peer = peers_[i];
+    for (const Outgoing& outgoing : out.messages) {
+      if (const auto* confirm = std::get_if<Confirm>(&outgoing.message)) {
+        if (confirm->ballot < peer.answered) fail(i, "answers an older ballot");
+        if (confirm->ballot == peer.answered && peer.standing &&
+            *peer.standing != confirm->standing) {
+          fail(i, "has moved on after it answered");
+        }
+        peer.answered = confirm->ballot;
+        peer.standing = confirm->standing;
+      }
+      send(i, index_of(outgoing.to), outgoing.message);
+    }
+    follow(i);
+    arm(i);
+  }
+
+  void arm(std::size_t i) {
+    Peer& peer = peers_[i];
+    if (!peer.agreement) return;
+    const Time at = std::max(now_, peer.agreement->deadline());
+    if (at >= peer.armed) return;
+    peer.armed = at;
+    put(at - now_, i, i, Tick{});
+  }
+
+  /// What ring mode does when the agreement has moved.
+  void follow(std::size_t i) {
+    Peer& peer = peers_[i];
+    const Epoch* epoch = peer.agreement->epoch();
+    const std::uint64_t key = epoch != nullptr ? epoch->key() : 0;
+    if (epoch != nullptr && epoch->id < peer.answered) fail(i, "is in an epoch that is over");
+    if (key != peer.epoch) {
+      if (peer.epoch != 0) peer.left.insert(peer.epoch);
+      peer.epoch = key;
+      peer.fetching = false;
+      peer.newcomers.reset();
+      peer.progress = now_;
+      if (key != 0) enter(i, *epoch);
+    }
+    work(i);
+  }
+
+  void enter(std::size_t i, const Epoch& epoch) {
+    Peer& peer = peers_[i];
+    if (peer.left.contains(epoch.key())) fail(i, "begins an epoch again");
+    const auto [known, fresh] = known_.try_emplace(epoch.key(), epoch);
+    const Epoch& agreed = known->second;
+    if (agreed.id != epoch.id || agreed.order != epoch.order || agreed.sources != epoch.sources ||
+        agreed.shares != epoch.shares || agreed.standing != epoch.standing ||
+        agreed.algorithm != epoch.algorithm || agreed.slowest_from != epoch.slowest_from ||
+        agreed.slowest != epoch.slowest) {
+      fail(i, "has another epoch of the same name");
+    }
+    const auto place = std::ranges::find(epoch.order, id_of(i));
+    if (place == epoch.order.end()) return fail(i, "is in an epoch without it");
+    const PeerId source = epoch.sources[static_cast<std::size_t>(place - epoch.order.begin())];
+    const Standing& mine = peer.agreement->standing();
+    if (std::pair(mine.samples, mine.operation) >
+        std::pair(epoch.standing.samples, epoch.standing.operation)) {
+      fail(i, "loses what it had finished");
+    }
+    if ((source == id_of(i)) != (mine == epoch.standing)) fail(i, "is told to go on from another");
+    peer.fetching = source != id_of(i);
+    std::erase_if(peer.ready, [&](const auto& entry) { return entry.first.first != peer.epoch; });
+    if (!peer.fetching) begin_operation(i);
+  }
+
+  void begin_operation(std::size_t i) {
+    const Peer& peer = peers_[i];
+    const Epoch& epoch = *peer.agreement->epoch();
+    put(from_seconds(0.02 + 0.1 * draws_.uniform()), i, i,
+        Piece{peer.epoch, peer.agreement->standing().operation});
+    for (std::size_t k = 0; k < epoch.order.size(); ++k) {
+      if (epoch.sources[k] == id_of(i) && epoch.order[k] != id_of(i) &&
+          peer.agreement->standing() == epoch.standing) {
+        send(i, index_of(epoch.order[k]), State{peer.epoch, epoch.standing});
+      }
+    }
+  }
+
+  /// Tells the others when it is ready, and finishes what everybody is ready for.
+  void work(std::size_t i) {
+    Peer& peer = peers_[i];
+    const Epoch* epoch = peer.agreement->epoch();
+    if (epoch == nullptr || peer.fetching) return;
+    Standing standing = peer.agreement->standing();
+    const std::set<std::size_t>& ready = peer.ready[{peer.epoch, standing.operation}];
+    if (ready.contains(i) && told_.insert({peer.epoch, standing.operation, i}).second) {
+      for (const PeerId other : epoch->order) {
+        if (other != id_of(i)) send(i, index_of(other), Piece{peer.epoch, standing.operation});
+      }
+    }
+    const bool all = std::ranges::all_of(
+        epoch->order, [&](PeerId other) { return ready.contains(index_of(other)); });
+    if (!all) return;
+    peer.ready.erase({peer.epoch, standing.operation});
+    standing.history = hash_combine(hash_combine(standing.history, peer.epoch), standing.operation);
+    ++standing.operation;
+    standing.samples += epoch->order.size();
+    const auto [first, fresh] = results_.try_emplace({peer.epoch, standing.operation}, standing);
+    if (first->second != standing) fail(i, "finishes an operation with another result");
+    peer.agreement->set_standing(standing);
+    peer.progress = now_;
+    ++operations_;
+    begin_operation(i);
+  }
+
+  /// Looks for whoever is missing in the epoch, and for an epoch in which nothing moves.
+  void look(std::size_t i, Effects& out) {
+    Peer& peer = peers_[i];
+    const Epoch* epoch = peer.agreement->epoch();
+    if (epoch == nullptr) return;
+    if (now_ - peer.progress > 2s + 4 * weather_.latency) {
+      std::vector<PeerId> silent;
+      for (const PeerId other : epoch->order) {
+        const std::uint64_t operation = peer.agreement->standing().operation;
+        if (!peer.ready[{peer.epoch, operation}].contains(index_of(other)) && other != id_of(i) &&
+            silent.empty()) {
+          silent = {other};
+        }
+      }
+      peer.agreement->disturb(now_, silent, out);
+      return;
+    }
+    bool newcomers = false;
+    for (const PeerId other : candidates(i)) {
+      if (epoch->contains(other)) continue;
+      newcomers = newcomers || !peer.agreement->is_blamed(other);
+      if (draws_.chance(0.1)) out.send(other, Check{epoch->id});
+    }
+    if (!newcomers || *std::ranges::min_element(epoch->order) != id_of(i)) {
+      peer.newcomers.reset();
+    } else if (!peer.newcomers) {
+      peer.newcomers = now_;
+    } else if (now_ - *peer.newcomers >= 300ms) {
+      peer.agreement->disturb(now_, {}, out);
+    }
+  }
+
+  Weather weather_;
+  Rng draws_;
+  Rng faults_;
+  Time now_{};
+  bool healed_ = false;
+  bool one_way_ = false;
+  std::vector<bool> sides_;  ///< Of a partition; empty: none.
+  std::vector<Peer> peers_;
+  std::priority_queue<Event> events_;
+  std::uint64_t number_ = 0;
+  std::uint64_t operations_ = 0;
+  std::map<std::uint64_t, Epoch> known_;
+  std::set<std::tuple<std::uint64_t, std::uint64_t, std::size_t>> told_;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, Standing> results_;
+};
+
+}  // namespace
+
+TEST_CASE("in two thousand drawn networks all who run an epoch run the same one and end in one",
+          "[unit]") {
+  std::uint64_t operations = 0;
+  std::uint64_t epochs = 0;
+  double slowest = 0;
+  for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
+    Rng rng = Rng(seed).fork("weather");
+    Agreeing world(draw_weather(rng), seed);
+    world.live_through_it();
+    const Time healed = world.now();
+    while (!world.is_one() && world.broken.empty() && world.now() < healed + 90s) {
+      world.run_until(world.now() + 100ms);
+    }
+    slowest = std::max(slowest, seconds(world.now() - healed));
+    const std::uint64_t before = world.operations();
+    world.run_until(world.now() + 10s);
+    INFO("seed " << seed);
+    REQUIRE(world.broken == "");
+    REQUIRE(world.is_one());
+    REQUIRE(world.operations() > before);
+    operations += world.operations();
+    epochs += world.epochs();
+  }
+  INFO(operations << " operations in " << epochs << " epochs; one again after " << slowest << " s");
+  CHECK(operations > 100000);
+  CHECK(epochs > 10000);
+}
+
+TEST_CASE("measured links decide on order and algorithm for all and for as long as they say so",
+          "[unit]") {
+  // The first proposes; what the others answer is put into its hands.
+  const std::vector<PeerId> peers{PeerId{1}, PeerId{2}, PeerId{3}, PeerId{4}, PeerId{5}};
+  const auto reports = [&](PeerId from, float slow) {
+    std::vector<LinkReport> links;
+    for (const PeerId to : peers) {
+      const bool slow_pair = std::min(from, to) == PeerId{2} && std::max(from, to) == PeerId{3};
+      if (to != from) links.push_back({to, 1e-4F, slow_pair ? slow : 1e9F});
+    }
+    return links;
+  };
+  RingAgreement first(PeerId{1}, 1, {.elements = 1 << 20, .algorithm = ReduceAlgorithm::ring});
+  first.set_standing({.history = 1});
+  Effects out;
+  first.set_candidates(Time{}, peers);
+  first.disturb(Time{}, {}, out);
+  Time now{};
+  const auto agree = [&](std::optional<float> slow) {
+    now += 1s;
+    first.set_links(slow ? reports(PeerId{1}, *slow) : std::vector<LinkReport>());
+    out = {};
+    first.disturb(now, {}, out);
+    first.tick(now, out);
+    Effects decided;
+    for (const PeerId peer : peers) {
+      if (peer == PeerId{1}) continue;
+      const Confirm answer{.ballot = first.promised(),
+                           .standing = {.history = 1},
+                           .links = slow ? reports(peer, *slow) : std::vector<LinkReport>()};
+      first.receive(now, peer, Message(answer), decided);
+    }
+    REQUIRE(first.epoch() != nullptr);
+    std::size_t told = 0;
+    for (const Outgoing& outgoing : decided.messages) {
+      const auto* start = std::get_if<Start>(&outgoing.message);
+      if (start == nullptr) continue;
+      ++told;
+      CHECK(start->order == first.epoch()->order);
+      CHECK(start->algorithm == first.epoch()->algorithm);
+      CHECK(start->slowest == first.epoch()->slowest);
+    }
+    CHECK(told == 4);
+    return *first.epoch();
+  };
+  const auto distance = [](const Epoch& epoch) {
+    const auto at = [&](PeerId peer) { return std::ranges::find(epoch.order, peer); };
+    const auto apart = std::abs(at(PeerId{2}) - at(PeerId{3}));
+    return std::min(apart, 5 - apart);
+  };
+  CHECK(agree({}).order == peers);
+  CHECK(first.epoch()->slowest.bytes_per_second == 0);
+  CHECK(agree(1e9F).order == peers);
+  CHECK(first.epoch()->slowest.bytes_per_second == Approx(1e9));
+  CHECK(agree(0.95e9F).order == peers);
+  const Epoch around = agree(1e8F);
+  CHECK(distance(around) == 2);
+  CHECK(around.slowest.bytes_per_second == Approx(1e9));
+  // What is no better is not taken instead, and an epoch without news keeps what there was.
+  CHECK(agree(1e9F).order == around.order);
+  CHECK(agree({}).order == around.order);
+}
+
+TEST_CASE("whatever number is lost at once everybody is told in one word", "[unit]") {
+  RingAgreement first(PeerId{1}, 0, {});
+  std::vector<PeerId> all;
+  for (std::uint64_t id = 1; id <= 23; ++id) all.push_back(PeerId{id});
+  Effects out;
+  first.set_candidates(Time(0s), all);
+  first.disturb(Time(0s), {}, out);
+  first.tick(Time(0s), out);
+  for (const PeerId other : all) {
+    if (other == PeerId{1}) continue;
+    first.receive(Time(1ms), other, Message(Confirm{.ballot = first.promised()}), out);
+  }
+  REQUIRE(first.epoch() != nullptr);
+  out = {};
+  first.disturb(Time(1s), {all.begin() + 5, all.end()}, out);
+  CHECK(out.messages.size() == 22);
+  for (std::size_t i = 5; i < all.size(); ++i) CHECK(first.is_blamed(all[i]));
+}
+
+TEST_CASE("whoever is told of a death does not wait for the dead", "[unit]") {
+  const std::vector<PeerId> all = {PeerId{1}, PeerId{2}, PeerId{3}};
+  const auto decided_after = [&](bool during_the_agreement, const std::vector<PeerId>& blamed) {
+    RingAgreement first(PeerId{1}, 0, {});
+    Effects out;
+    first.set_candidates(Time(0s), all);
+    first.disturb(Time(0s), {}, out);
+    first.tick(Time(0s), out);
+    for (const PeerId other : {PeerId{2}, PeerId{3}}) {
+      first.receive(Time(1ms), other, Message(Confirm{.ballot = first.promised()}), out);
+    }
+    REQUIRE(first.epoch() != nullptr);
+    const EpochId epoch = first.promised();
+    if (during_the_agreement) {
+      first.disturb(Time(1s), {}, out);
+      first.tick(Time(1s), out);
+    }
+    first.receive(Time(1s), PeerId{2}, Message(Halt{epoch, blamed}), out);
+    CHECK(first.epoch() == nullptr);
+    first.tick(Time(1s), out);
+    first.receive(Time(1s), PeerId{2}, Message(Confirm{.ballot = first.promised()}), out);
+    Time now(1s);
+    while (first.epoch() == nullptr) {
+      now = first.deadline();
+      first.tick(now, out);
+    }
+    CHECK(first.epoch()->order == std::vector{PeerId{1}, PeerId{2}});
+    return now - Time(1s);
+  };
+  // Four times the patience of 0.3 s for one that nobody blames.
+  CHECK(decided_after(false, {}) == 1200ms);
+  CHECK(decided_after(false, {PeerId{3}}) == 300ms);
+  CHECK(decided_after(true, {PeerId{3}}) == 300ms);
+}
+
+TEST_CASE("who is lost after it answered is in no epoch", "[unit]") {
+  RingAgreement first(PeerId{1}, 0, {});
+  Effects out;
+  first.set_candidates(Time(0s), {PeerId{1}, PeerId{2}, PeerId{3}});
+  first.disturb(Time(0s), {}, out);
+  first.tick(Time(0s), out);
+  const Message confirm = Confirm{.ballot = first.promised()};
+  first.receive(Time(1ms), PeerId{3}, confirm, out);
+  first.disturb(Time(2ms), {PeerId{3}}, out);
+  first.receive(Time(3ms), PeerId{2}, confirm, out);
+  REQUIRE(first.epoch() != nullptr);
+  CHECK(first.epoch()->order == std::vector{PeerId{1}, PeerId{2}});
+}
+
+TEST_CASE("who stands still tells the others of a death and no epoch of theirs ends for nothing",
+          "[unit]") {
+  RingAgreement second(PeerId{2}, 0, {});
+  Effects out;
+  second.set_candidates(Time(0s), {PeerId{1}, PeerId{2}, PeerId{3}});
+  const EpochId ballot{1, PeerId{1}};
+  second.receive(Time(0s), PeerId{1}, Message(Propose{ballot}), out);
+  out = {};
+  second.disturb(Time(0s), {PeerId{3}}, out);
+  second.disturb(Time(0s), {PeerId{3}}, out);  // Is no news.
+  REQUIRE(out.messages.size() == 2);
+  const auto* halt = std::get_if<Halt>(&out.messages.front().message);
+  REQUIRE(halt != nullptr);
+  CHECK(halt->ballot == ballot);
+  CHECK(halt->blamed == std::vector{PeerId{3}});
+  second.receive(Time(0s), PeerId{1},
+                 Message(Start{ballot, {PeerId{1}, PeerId{2}}, {PeerId{1}, PeerId{2}}, {1, 1}, {}}),
+                 out);
+  REQUIRE(second.epoch() != nullptr);
+  // Of one who is not in it, and of an epoch before it.
+  second.receive(Time(0s), PeerId{1}, Message(Halt{ballot, {PeerId{3}}}), out);
+  second.receive(Time(0s), PeerId{1}, Message(Halt{{0, PeerId{1}}, {PeerId{1}}}), out);
+  CHECK(second.epoch() != nullptr);
+  second.receive(Time(0s), PeerId{1}, Message(Halt{ballot, {PeerId{1}}}), out);
+  CHECK(second.epoch() == nullptr);
+}
+
+TEST_CASE("duties that are not those of a whole pipeline begin no epoch", "[unit]") {
+  const auto duty = [](std::uint32_t stage, std::uint64_t carrier) {
+    return StageDuty{.stage = stage, .carrier = PeerId{carrier}, .source = PeerId{carrier}};
+  };
+  const auto begins = [](std::vector<StageDuty> duties) {
+    RingAgreement second(PeerId{2}, 0, {.stage_seconds = {1, 1}, .plan = {}});
+    Effects out;
+    second.set_candidates(Time(0s), {PeerId{1}, PeerId{2}});
+    const EpochId ballot{1, PeerId{1}};
+    second.receive(Time(0s), PeerId{1}, Message(Propose{ballot}), out);
+    const std::vector<PeerId> both = {PeerId{1}, PeerId{2}};
+    second.receive(Time(0s), PeerId{1},
+                   Message(Start{.ballot = ballot,
+                                 .order = both,
+                                 .sources = both,
+                                 .shares = {1, 1},
+                                 .standing = {},
+                                 .duties = std::move(duties)}),
+                   out);
+    return second.epoch() != nullptr;
+  };
+  CHECK(begins({duty(0, 1), duty(1, 2)}));
+  CHECK(begins({duty(0, 1), duty(1, 1), duty(1, 2)}));
+  CHECK_FALSE(begins({duty(0, 1), duty(1, 2), duty(1, 3)}));  // Carried by a stranger.
+  CHECK_FALSE(begins({duty(1, 1), duty(1, 2)}));              // Nobody has the first.
+  CHECK_FALSE(begins({duty(0, 1), duty(1, 2), duty(1, 2)}));
+  CHECK_FALSE(begins({duty(0, 2), duty(1, 2), duty(2, 1)}));
+  CHECK_FALSE(begins({duty(0, 1), duty(1, 1)}));  // And we have nothing to do.
+}
+
+TEST_CASE("proposers that do not know of each other end in one epoch", "[unit]") {
+  for (const Duration latency : {Duration(1ms), Duration(200ms), Duration(2s)}) {
+    // Each of the first three takes itself for the first.
+    Agreeing world({.peers = 6, .latency = latency, .jitter = latency / 4, .heals_at = 0s}, 1);
+    world.blind(1, {0});
+    world.blind(2, {0, 1});
+    world.run_until(Time(10s));
+    for (std::size_t i = 0; i < 3; ++i) world.blind(i, {});
+    while (!world.is_one() && world.broken.empty() && world.now() < Time(120s)) {
+      world.run_until(world.now() + 100ms);
+    }
+    INFO("latency " << seconds(latency) << " s, at " << seconds(world.now().time_since_epoch()));
+    CHECK(world.broken == "");
+    CHECK(world.is_one());
+  }
+}
+
+}  // namespace gv

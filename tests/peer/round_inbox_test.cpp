@@ -1,0 +1,88 @@
+// Messages put together from blocks that links may bring twice, late, or before their epoch.
+#include "peer/modes/round_inbox.hpp"
+
+#include <catch2/catch.hpp>
+#include <vector>
+
+namespace gv {
+namespace {
+
+constexpr PeerId sender{7};
+constexpr std::uint64_t key = 100;
+constexpr std::uint64_t next_key = 101;
+
+class Parcels {
+ public:
+  Parcels() { box.enter(key); }
+
+  /// A block of `size` bytes from `offset` on.
+  bool block(std::uint64_t round, std::size_t offset, std::size_t size, std::uint64_t epoch = key) {
+    bytes_.assign(size, std::byte{1});
+    return box.receive(sender, {.id = {sender, epoch, round}, .offset = offset, .bytes = bytes_});
+  }
+  bool whole(std::uint64_t round) { return block(round, 0, size); }
+  std::vector<std::uint64_t> taken(std::uint64_t last) {
+    std::vector<std::uint64_t> rounds;
+    for (const ParcelBox::Parcel& parcel : box.take(last)) rounds.push_back(parcel.round);
+    return rounds;
+  }
+
+  std::size_t size = 10;
+  ParcelBox box{[this](std::uint64_t, std::span<const std::byte>) { return size; }, 64};
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+using Rounds = std::vector<std::uint64_t>;
+
+}  // namespace
+
+TEST_CASE("a message is whole when all of its blocks are there", "[unit]") {
+  Parcels parcels;
+  CHECK(parcels.block(0, 0, 6));
+  CHECK_FALSE(parcels.box.has(sender, 0));
+  CHECK_FALSE(parcels.block(0, 0, 6));  // The same again,
+  CHECK_FALSE(parcels.block(0, 6, 5));  // and more than is missing.
+  CHECK(parcels.block(0, 6, 4));
+  CHECK(parcels.box.has(sender, 0));
+  CHECK(parcels.taken(0) == Rounds{0});
+}
+
+TEST_CASE("a message that comes twice counts once, also when its round is over", "[unit]") {
+  Parcels parcels;
+  CHECK(parcels.whole(0));
+  CHECK_FALSE(parcels.whole(0));
+  CHECK(parcels.taken(0) == Rounds{0});
+  CHECK_FALSE(parcels.whole(0));
+  parcels.box.close_before(1);
+  CHECK_FALSE(parcels.whole(0));
+  CHECK(parcels.whole(1));
+  CHECK(parcels.taken(1) == Rounds{1});
+}
+
+TEST_CASE("where rounds do not end, a late message counts and a repeated one does not", "[unit]") {
+  Parcels parcels;
+  for (std::uint64_t round = 0; round < 300; ++round) {
+    if (round == 250) continue;
+    CHECK(parcels.whole(round));
+    CHECK(parcels.taken(round) == Rounds{round});
+  }
+  CHECK(parcels.whole(250));
+  CHECK(parcels.taken(299) == Rounds{250});
+  for (std::uint64_t round = 0; round < 300; ++round) CHECK_FALSE(parcels.whole(round));
+  CHECK(parcels.taken(299).empty());
+}
+
+TEST_CASE("what comes before its epoch may be longer than what this one sends", "[unit]") {
+  Parcels parcels;
+  CHECK(parcels.block(0, 0, 20, next_key));
+  CHECK_FALSE(parcels.block(0, 20, 50, next_key));  // No rule sends as much.
+  CHECK(parcels.block(0, 20, 10, next_key));
+  CHECK_FALSE(parcels.box.has(sender, 0));
+  parcels.size = 30;
+  parcels.box.enter(next_key);
+  CHECK(parcels.taken(0) == Rounds{0});
+}
+
+}  // namespace gv

@@ -1,0 +1,184 @@
+// Lockstep over links that differ: measured by a few blocks, the ring goes round the slow ones.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cmath>
+#include <set>
+#include <vector>
+
+#include "sim/virtual/allreduce_invariants.hpp"
+#include "sim/virtual/simulator.hpp"
+#include "tests/sim/worlds.hpp"
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t elements = 20000;
+constexpr double fast_mbit = 100;
+
+// The slow pair: neighbours by id.
+constexpr std::size_t a = 1;
+constexpr std::size_t b = 2;
+
+LinkRule link_rule(std::size_t from, std::size_t to, double mbit) {
+  LinkRule rule;
+  rule.from = just(from);
+  rule.to = just(to);
+  rule.quality = {.latency = 500us, .bandwidth = mbit};
+  return rule;
+}
+
+/// Peers in lockstep that compute for 5 ms and sum 80 kB over 100 Mbit/s.
+Simulator::Options world_of(std::size_t peers, std::uint64_t seed = 3) {
+  Simulator::Options options = small_world(peers, seed, elements);
+  options.scenario.step = 5ms;
+  options.scenario.step_jitter = 0;
+  options.scenario.links = {every_link({.latency = 500us, .bandwidth = fast_mbit})};
+  options.node.mode = ModeKind::ring;
+  RingOptions& ring = options.node.ring;
+  ring.state_elements = elements;
+  ring.batch = 16;
+  ring.algorithm = ReduceAlgorithm::ring;
+  ring.segment_elements = 1000;
+  return options;
+}
+
+/// A world with its invariants, and what its first peer says of orders and times.
+class Lockstep : public Watcher {
+ public:
+  explicit Lockstep(const Simulator::Options& options)
+      : world(options, [&options](std::size_t peer) {
+          return idle_workload(elements, options.seed, peer, true);
+        }) {
+    world.watch(invariants);
+    world.watch(*this);
+  }
+
+  void after(const Simulator& at, PeerNumber peer) override {
+    const auto& node = at.peer(peer).node;
+    if (peer != 0 || !node) return;
+    const Epoch* epoch = node->ring()->agreement().epoch();
+    if (epoch == nullptr) return;
+    if (orders.empty() || orders.back() != epoch->order) orders.push_back(epoch->order);
+    const std::uint64_t operation = node->ring()->step();
+    if (finished.empty()) finished.push_back(at.now());
+    while (finished.size() <= operation) finished.push_back(at.now());
+  }
+
+  void run(Time end) {
+    world.run(end);
+    INFO((invariants.violation() ? invariants.violation()->what : ""));
+    REQUIRE_FALSE(invariants.violation());
+  }
+
+  std::uint64_t operations() const { return finished.size() - 1; }
+  double seconds_of(std::uint64_t first, std::uint64_t last) const {
+    return seconds(finished.at(last) - finished.at(first)) / static_cast<double>(last - first);
+  }
+  const Epoch& epoch() const { return *world.peer(0).node->ring()->agreement().epoch(); }
+
+  Simulator world;
+  RingInvariants invariants;
+  std::vector<std::vector<PeerId>> orders;
+  std::vector<Time> finished;  ///< The beginning, and when each operation was.
+};
+
+bool neighbours(const std::vector<PeerId>& ring, std::size_t a, std::size_t b) {
+  for (std::size_t i = 0; i < ring.size(); ++i) {
+    const std::set<PeerId> pair{ring[i], ring[(i + 1) % ring.size()]};
+    if (pair == std::set<PeerId>{id_of(a), id_of(b)}) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("a ring goes round a slow pair within twenty operations and is as fast as predicted",
+          "[sim][ring]") {
+  Simulator::Options options = world_of(5);
+  options.scenario.links.push_back(link_rule(a, b, fast_mbit / 10));
+  Lockstep lockstep(options);
+  lockstep.run(Time(20s));
+  REQUIRE(lockstep.operations() > 200);
+  REQUIRE(lockstep.orders.size() == 2);
+  CHECK(neighbours(lockstep.orders.front(), a, b));
+  CHECK_FALSE(neighbours(lockstep.orders.back(), a, b));
+  // All have the same epoch, which the invariants hold them to; this says what it knows.
+  CHECK(lockstep.epoch().slowest.bytes_per_second == Approx(fast_mbit * 1e6 / 8).epsilon(0.05));
+  CHECK(lockstep.epoch().slowest.latency_s == Approx(500e-6).epsilon(0.05));
+
+  // 8 rounds of 16 kB and half a millisecond, and the gradient before; a ring is as slow as one of
+  // which all links are.
+  const auto predicted = [](double mbit) { return 0.005 + 8 * (0.0005 + 16e3 * 8 / (mbit * 1e6)); };
+  const auto all_at = [](double mbit) {
+    Simulator::Options alike = world_of(5);
+    alike.scenario.links = {every_link({.latency = 500us, .bandwidth = mbit})};
+    Lockstep other(alike);
+    other.run(Time(60s));
+    return other.seconds_of(160, 260);
+  };
+  const double before = all_at(fast_mbit / 10);
+  const double after = lockstep.seconds_of(160, 260);
+  INFO(before << " s before and " << after << " s after");
+  CHECK(before / after >= predicted(fast_mbit / 10) / predicted(fast_mbit));
+  CHECK(after < 1.02 * all_at(fast_mbit));
+  // In the epoch of the new order all links are measured once more, the slow ones too.
+  CHECK(lockstep.seconds_of(18, 36) < before);
+  CHECK(lockstep.seconds_of(40, 60) < 1.02 * after);
+}
+
+TEST_CASE("where links are alike no order ever changes", "[sim][ring]") {
+  const std::size_t peers = GENERATE(2, 3, 4, 5, 8);
+  for (const double bandwidth : {0.0, fast_mbit}) {
+    Simulator::Options options = world_of(peers);
+    options.scenario.links = {
+        every_link({.latency = 500us, .jitter = 100us, .bandwidth = bandwidth})};
+    options.scenario.step_jitter = 0.2;
+    options.node.ring.algorithm.reset();
+    Lockstep lockstep(options);
+    lockstep.run(Time(30s));
+    CHECK(lockstep.operations() > 400);
+    CHECK(lockstep.orders.size() == 1);
+    // Ballots after 16 to 30 operations, four times as many, and so on: probes are no reason for
+    // one.
+    CHECK(lockstep.invariants.epochs() <= 6);
+  }
+}
+
+TEST_CASE("a link that becomes slow later is gone round too", "[sim][ring]") {
+  Simulator::Options options = world_of(5);
+  FaultRule slow = fault(FaultKind::slow_link, 10s, just(a));
+  slow.to = just(b);
+  slow.quality.bandwidth = fast_mbit / 10;
+  options.scenario.faults = {slow};
+  Lockstep lockstep(options);
+  lockstep.run(Time(10s));
+  CHECK(lockstep.orders.size() == 1);
+  const std::uint64_t before = lockstep.operations();
+  lockstep.run(Time(30s));
+  REQUIRE(lockstep.orders.size() == 2);
+  CHECK_FALSE(neighbours(lockstep.orders.back(), a, b));
+  // 16 slow ones until it is believed, twice 17 in which links are measured, and some.
+  const double slow_one = lockstep.seconds_of(before, before + 16);
+  const double after = lockstep.seconds_of(before + 80, before + 100);
+  INFO(lockstep.seconds_of(before - 50, before) << " s, then " << slow_one << ", then " << after);
+  CHECK(after < slow_one / 4);
+}
+
+TEST_CASE("the order that links ask for is kept when one of them dies", "[sim][ring]") {
+  Simulator::Options options = world_of(6);
+  options.scenario.links.push_back(link_rule(a, b, fast_mbit / 10));
+  options.scenario.faults = {fault(FaultKind::kill, 10s, just(4))};
+  Lockstep lockstep(options);
+  lockstep.run(Time(10s));
+  REQUIRE(lockstep.orders.size() == 2);
+  lockstep.run(Time(20s));
+  REQUIRE(lockstep.epoch().order.size() == 5);
+  for (std::size_t i = 1; i < lockstep.orders.size(); ++i) {
+    CHECK_FALSE(neighbours(lockstep.orders[i], a, b));
+  }
+}
+
+}  // namespace gv

@@ -1,0 +1,458 @@
+// Rounds of mixing: against serial rounds, through deaths, arrivals and sleep, and by every name.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "consensus/mixing/mixer.hpp"
+#include "peer/config/algorithms.hpp"
+#include "peer/config/config.hpp"
+#include "peer/modes/state_transfer.hpp"
+#include "sim/virtual/simulator.hpp"
+#include "tests/consensus/mixing_lab.hpp"
+#include "tests/sim/lockstep_run.hpp"
+#include "tests/sim/worlds.hpp"
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t seed = 11;
+
+/// Peers that mix in rounds by a rule, once all are there.
+Simulator::Options rounds_world(Simulator::Options options, const MixRule& rule,
+                                std::uint64_t period = 1) {
+  options.node.mode = ModeKind::rounds;
+  options.node.course.wait_for_peers = options.peers;
+  options.node.rounds.rule = rule;
+  options.node.rounds.period = period;
+  return options;
+}
+
+MakeWorkload mixing(MakeWorkload make, const MixRule& rule, std::uint64_t run_seed) {
+  return [make = std::move(make), rule, run_seed](std::size_t peer) {
+    auto workload = make(peer);
+    workload->mix_by(rule, run_seed);
+    return workload;
+  };
+}
+
+/// A virtual world of a training run.
+Simulator::Options world_of(const LockstepRun& run, const MixRule& rule, std::uint64_t period) {
+  Simulator::Options options = rounds_world(run.options(), rule, period);
+  options.node.rounds.state_elements = run.trainer(0).state_size();
+  return options;
+}
+
+/// What they should come to, computed by trainers and mixers that know nothing of a swarm.
+std::vector<std::vector<float>> serially(const LockstepRun& run, const MixRule& rule,
+                                         std::uint64_t period) {
+  const std::size_t peers = run.specs.size();
+  std::vector<Trainer> trainers;
+  std::vector<Mixer<float>> mixers;
+  for (std::size_t i = 0; i < peers; ++i) {
+    trainers.push_back(run.trainer(i));
+    mixers.emplace_back(rule, trainers[i].parameters().size(), seed);
+    mixers[i].begin_epoch(i, order_of(peers), 1, trainers[i].parameters());
+  }
+  for (std::uint64_t round = 0; trainers[0].step() < run.steps; ++round) {
+    std::vector<std::vector<MixMessage>> sent(peers);
+    for (std::size_t i = 0; i < peers; ++i) {
+      const auto x = trainers[i].live_parameters();
+      mixers[i].begin_round(round, x);
+      const bool first = rule.order == MixOrder::combine_then_adapt;
+      if (first) sent[i] = mixers[i].messages(round, x);
+      const double rate = trainers[i].learning_rate();
+      const std::uint64_t steps = std::min(period, run.steps - trainers[i].step());
+      if (mixers[i].directs()) {
+        trainers[i].run_steps(steps, [&](std::span<float> g) { mixers[i].direct(g); });
+      } else {
+        trainers[i].run_steps(steps);
+      }
+      mixers[i].end_steps(x, rate, steps);
+      if (!first) sent[i] = mixers[i].messages(round, x);
+    }
+    for (std::size_t i = 0; i < peers; ++i) {
+      std::vector<MixArrival> arrived;
+      for (std::size_t from = 0; from < peers; ++from) {
+        for (const MixMessage& message : sent[from]) {
+          if (std::ranges::count(message.to, i) > 0) {
+            arrived.push_back({from, round, *message.bytes});
+          }
+        }
+      }
+      mixers[i].mix(round, trainers[i].live_parameters(), arrived);
+    }
+  }
+  std::vector<std::vector<float>> models;
+  for (const Trainer& trainer : trainers) {
+    models.emplace_back(trainer.parameters().begin(), trainer.parameters().end());
+  }
+  return models;
+}
+
+}  // namespace
+
+TEST_CASE("rounds of real training are the serial rounds bit for bit", "[sim][rounds]") {
+  const std::size_t peers = GENERATE(1, 2, 5);
+  const LossyCodec tenth{.kind = LossyKind::top_k, .fraction = 0.1};
+  const std::vector<MixRule> rules = {
+      {},
+      {.order = MixOrder::combine_then_adapt},
+      {.topology = {.kind = TopologyKind::one_peer_exponential}, .kind = MixKind::push_sum},
+      {.topology = {.kind = TopologyKind::tree}, .kind = MixKind::relay_sum},
+      {.topology = {.kind = TopologyKind::complete}, .partners = Partners::pull},
+      {.partners = Partners::pairs, .kind = MixKind::shadow},
+      {.topology = {.kind = TopologyKind::matching},
+       .kind = MixKind::noloco,
+       .gamma = 0.7,
+       .momentum = 0.5},
+      {.gamma = 0.2, .codec = tenth, .memory = MixMemory::reference},
+      {.gamma = 0.1, .codec = tenth, .memory = MixMemory::error},
+      {.codec = {.kind = LossyKind::fp16}, .memory = MixMemory::replica},
+      {.correction = MixCorrection::tracking},
+      {.correction = MixCorrection::quasi_global},
+      {.correction = MixCorrection::decentlam},
+      {.topology = {.kind = TopologyKind::ring, .lazy = true}, .correction = MixCorrection::d2},
+      {.topology = {.kind = TopologyKind::complete}, .outer = MixOuter::slowmo, .outer_every = 3}};
+  for (const MixRule& rule : rules) {
+    LockstepRun run(peers, 8, 20, OptimizerKind::sgd);
+    for (TrainerSpec& spec : run.specs) spec.schedule.kind = ScheduleKind::cosine;
+    const std::uint64_t period = traits_of(rule).one_by_one ? 1 : 3;
+    Simulator world(world_of(run, rule, period), mixing(run.workloads(), rule, seed));
+    world.run(Time(5min));
+    const auto expected = serially(run, rule, period);
+    INFO(to_string(rule.kind) << " " << to_string(rule.memory) << " "
+                              << to_string(rule.correction));
+    for (PeerNumber number = 0; number < world.size(); ++number) {
+      REQUIRE(world.peer(number).work);
+      CHECK(std::ranges::equal(world.peer(number).work->parameters(), expected[number]));
+    }
+  }
+}
+
+namespace {
+
+/// Where everybody stands at the end of a world of quadratics.
+struct Ended {
+  std::size_t whole = 0;      ///< Peers whose budget is done.
+  std::uint64_t adopted = 0;  ///< States that newcomers took over.
+  std::uint64_t refused = 0;  ///< Messages that could not be read.
+  double furthest = 0;        ///< Distance of a model from the common optimum, at most.
+};
+
+constexpr std::uint64_t budget = 300;
+
+Ended ended(const Simulator& world, const QuadraticSpec& spec) {
+  const std::vector<double> optimum = common_optimum(spec, world.size());
+  Ended ended;
+  for (PeerNumber number = 0; number < world.size(); ++number) {
+    const auto& peer = world.peer(number);
+    if (!peer.work) continue;
+    ended.whole += peer.work->step() >= budget;
+    double squares = 0;
+    for (std::size_t k = 0; k < optimum.size(); ++k) {
+      squares += std::pow(peer.work->parameters()[k] - optimum[k], 2);
+    }
+    ended.furthest = std::max(ended.furthest, std::sqrt(squares));
+    if (peer.node) ended.refused += peer.node->rounds()->counts().messages_refused;
+  }
+  return ended;
+}
+
+/// Seven peers on quadratics that agree on most.
+QuadraticSpec agreeable(std::size_t dimension) {
+  return {.dimension = dimension, .noise = 0, .disagreement = 0.1};
+}
+
+Simulator::Options faulty_world(const MixRule& rule, const std::vector<FaultRule>& faults) {
+  Simulator::Options options = rounds_world(small_world(7, seed), rule, 2);
+  options.node.course.steps = budget;
+  options.node.rounds.state_elements = options.scenario.dimension;
+  options.scenario.faults = faults;
+  return options;
+}
+
+Ended run_of(const MixRule& rule, const std::vector<FaultRule>& faults,
+             std::size_t wait_for_peers = 7) {
+  Simulator::Options options = faulty_world(rule, faults);
+  options.node.course.wait_for_peers = wait_for_peers;
+  const QuadraticSpec spec = agreeable(options.scenario.dimension);
+  Simulator world(options,
+                  mixing([&](std::size_t p) { return quadratic_workload(spec, p); }, rule, seed));
+  std::uint64_t adopted = 0;
+  EventWatch watch([&](const Simulator&, PeerNumber, const Event& event) {
+    adopted += event.name == "state_adopted";
+  });
+  world.watch(watch);
+  world.run(Time(5min));
+  Ended result = ended(world, spec);
+  result.adopted = adopted;
+  return result;
+}
+
+/// Rules whose memory of neighbours a death cuts in unlike ways.
+std::vector<MixRule> rules_with_memory() {
+  return {{},
+          {.topology = {.kind = TopologyKind::one_peer_exponential},
+           .kind = MixKind::push_sum,
+           .staleness = 1},
+          {.topology = {.kind = TopologyKind::tree}, .kind = MixKind::relay_sum},
+          {.gamma = 0.2,
+           .codec = {.kind = LossyKind::top_k, .fraction = 0.25},
+           .memory = MixMemory::reference},
+          {.correction = MixCorrection::tracking},
+          {.topology = {.kind = TopologyKind::exponential},
+           .order = MixOrder::combine_then_adapt,
+           .staleness = unbounded_staleness}};
+}
+
+}  // namespace
+
+TEST_CASE("a death at any moment of rounds leaves the others training", "[sim][rounds]") {
+  for (const MixRule& rule : rules_with_memory()) {
+    for (int moment = 0; moment < 20; ++moment) {
+      // From the first ballot to well into the run, whoever it is: also the first by id.
+      const Duration at = 300ms + 83ms * moment;
+      const Ended world =
+          run_of(rule, {fault(FaultKind::kill, at, just(static_cast<std::size_t>(moment) % 7))});
+      INFO(to_string(rule.kind) << " moment " << moment);
+      CHECK(world.whole == 6);
+      CHECK(world.refused == 0);
+    }
+  }
+}
+
+TEST_CASE("whoever comes back or wakes up goes on with the others", "[sim][rounds]") {
+  for (const MixRule& rule : rules_with_memory()) {
+    const Ended world = run_of(
+        rule, {fault(FaultKind::kill, 1s, just(2), 1s), fault(FaultKind::stop, 3s, just(5), 4s),
+               fault(FaultKind::kill, 4s, just(0), 500ms)});
+    INFO(to_string(rule.kind));
+    CHECK(world.whole == 7);
+    CHECK(world.refused == 0);
+    CHECK(world.furthest < 1);
+  }
+}
+
+namespace {
+
+/// Messages of peers that remember each other, by form.
+class Forms : public Watcher {
+ public:
+  void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override {
+    const auto& node = world.peer(peer).node;
+    if (!node || !node->rounds()) return;
+    for (const Transfer& transfer : effects.transfers) {
+      if (StateCourier::concerns({.id = transfer.id})) continue;
+      MixHeader header;
+      std::memcpy(&header, transfer.payload.bytes.data(), sizeof(header));
+      ++sent[header.form];
+    }
+  }
+  std::map<MixForm, int> sent;
+};
+
+}  // namespace
+
+TEST_CASE("after deaths and returns only new neighbours are sent the whole", "[sim][rounds]") {
+  const MixRule rule{
+      .gamma = 0.45, .codec = {.kind = LossyKind::sign}, .memory = MixMemory::reference};
+  Simulator::Options options = faulty_world(
+      rule, {fault(FaultKind::kill, 1s, just(2), 1s), fault(FaultKind::kill, 3s, just(5), 1s)});
+  const QuadraticSpec spec = agreeable(options.scenario.dimension);
+  Simulator world(options,
+                  mixing([&](std::size_t p) { return quadratic_workload(spec, p); }, rule, seed));
+  Forms forms;
+  world.watch(forms);
+  world.run(Time(5min));
+  CHECK(ended(world, spec).whole == 7);
+  // All at first; then those whom a death makes neighbours, and with who comes back both of its
+  // own.
+  CHECK(forms.sent[MixForm::whole] == 14 + 2 * (2 + 4));
+  CHECK(forms.sent[MixForm::coded] > 1500);
+}
+
+TEST_CASE("a newcomer far behind is sent a model", "[sim][rounds]") {
+  const Ended world = run_of({}, {fault(FaultKind::join, 4s, just(3))}, 6);
+  CHECK(world.whole == 7);
+  CHECK(world.adopted == 1);
+  CHECK(world.furthest < 1);
+}
+
+namespace {
+
+/// The most rounds that one peer was ahead of another in the same epoch.
+class Lead : public Watcher {
+ public:
+  void after(const Simulator& world, PeerNumber) override {
+    std::map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>> ends;
+    for (PeerNumber number = 0; number < world.size(); ++number) {
+      const auto& node = world.peer(number).node;
+      const Epoch* epoch = node ? node->rounds()->agreement().epoch() : nullptr;
+      if (epoch == nullptr) continue;
+      const std::uint64_t step = node->rounds()->step();
+      const auto [end, fresh] = ends.try_emplace(epoch->key(), step, step);
+      end->second.first = std::min(end->second.first, step);
+      end->second.second = std::max(end->second.second, step);
+    }
+    for (const auto& [key, range] : ends) {
+      most = std::max(most, range.second - range.first);
+    }
+  }
+  std::uint64_t most = 0;
+};
+
+/// Peer 2 at a quarter of the pace; how far ahead others come, and when the run ends.
+std::pair<std::uint64_t, double> with_a_straggler(const MixRule& rule) {
+  Simulator::Options options = faulty_world(rule, {});
+  options.node.rounds.period = 1;
+  options.scenario.step_jitter = 0;
+  options.scenario.speeds = {{.peers = just(2), .factor = 0.25}};
+  const QuadraticSpec spec = agreeable(options.scenario.dimension);
+  Simulator world(options,
+                  mixing([&](std::size_t p) { return quadratic_workload(spec, p); }, rule, seed));
+  Lead lead;
+  world.watch(lead);
+  double fast_done = 0;
+  for (Time at{}; at < Time(2min); at += 100ms) {
+    world.run(at);
+    const auto& work = world.peer(0).work;
+    if (fast_done == 0 && work && work->step() >= budget)
+      fast_done = seconds(at.time_since_epoch());
+  }
+  return {lead.most, fast_done};
+}
+
+}  // namespace
+
+// Ho 2013: with everybody a neighbour, clocks differ by at most s + 1.
+TEST_CASE("bounded staleness bounds how far ahead anybody comes", "[sim][rounds]") {
+  for (const std::uint64_t staleness : {0ULL, 1ULL, 4ULL}) {
+    const auto [most, done] = with_a_straggler({.topology = {.kind = TopologyKind::complete},
+                                                .order = MixOrder::combine_then_adapt,
+                                                .staleness = staleness});
+    CHECK(most <= staleness + 1);
+    CHECK(most >= staleness);
+    CHECK(done > 0);
+  }
+}
+
+TEST_CASE("who never waits is not held up by a straggler", "[sim][rounds]") {
+  const MixRule waits{.topology = {.kind = TopologyKind::exponential},
+                      .order = MixOrder::combine_then_adapt};
+  MixRule goes_on = waits;
+  goes_on.staleness = unbounded_staleness;
+  const double slowed = with_a_straggler(waits).second;
+  const double own_pace = with_a_straggler(goes_on).second;
+  // 300 steps of 20 ms are 6 s, and 24 s at a quarter of the pace.
+  CHECK(slowed > 23);
+  CHECK(own_pace < 7);
+}
+
+namespace {
+
+/// Steps of 100 ms over links of 80 ms: virtual seconds of 50 rounds.
+double seconds_of_rounds(const MixRule& rule, double pace = 1) {
+  Simulator::Options options = faulty_world(rule, {});
+  options.node.rounds.period = 1;
+  options.scenario.step = 100ms;
+  options.scenario.step_jitter = 0;
+  options.scenario.links = {every_link({.latency = 80ms})};
+  options.scenario.speeds = {{.factor = pace}};
+  const QuadraticSpec spec = agreeable(options.scenario.dimension);
+  Simulator world(options,
+                  mixing([&](std::size_t p) { return quadratic_workload(spec, p); }, rule, seed));
+  double begun = 0;
+  for (Time at{}; at < Time(2min); at += 5ms) {
+    world.run(at);
+    const auto& work = world.peer(0).work;
+    if (!work) continue;
+    if (begun == 0 && work->step() >= 10) begun = seconds(at.time_since_epoch());
+    if (work->step() >= 60) return seconds(at.time_since_epoch()) - begun;
+  }
+  return 0;
+}
+
+}  // namespace
+
+TEST_CASE("who sends before its steps pays for the longer of computing and communicating",
+          "[sim][rounds]") {
+  const MixRule steps_first;
+  const MixRule sends_first{.order = MixOrder::combine_then_adapt};
+  CHECK(seconds_of_rounds(steps_first) == Approx(50 * 0.180).epsilon(0.02));
+  CHECK(seconds_of_rounds(sends_first) == Approx(50 * 0.100).epsilon(0.02));
+  // At twice the pace it is the links that take longer.
+  CHECK(seconds_of_rounds(steps_first, 2) == Approx(50 * 0.130).epsilon(0.02));
+  CHECK(seconds_of_rounds(sends_first, 2) == Approx(50 * 0.080).epsilon(0.02));
+}
+
+TEST_CASE("a centre that rests takes no time for steps", "[sim][rounds]") {
+  MixRule rule{.topology = {.kind = TopologyKind::star}, .order = MixOrder::combine_then_adapt};
+  rule.centre_rests = true;
+  Simulator::Options options = faulty_world(rule, {});
+  options.scenario.speeds = {{.peers = just(0), .factor = 0.01}};
+  const QuadraticSpec spec = agreeable(options.scenario.dimension);
+  Simulator world(options,
+                  mixing([&](std::size_t p) { return quadratic_workload(spec, p); }, rule, seed));
+  // 300 steps of 20 ms are 6 s, and 600 s at a hundredth of the pace.
+  world.run(Time(15s));
+  CHECK(ended(world, spec).whole == 7);
+}
+
+TEST_CASE("a centre that is alone trains", "[sim][rounds]") {
+  MixRule rule{.topology = {.kind = TopologyKind::star}};
+  rule.centre_rests = true;
+  Simulator::Options options = rounds_world(small_world(1, seed), rule);
+  options.node.course.steps = budget;
+  const QuadraticSpec spec = agreeable(options.scenario.dimension);
+  Simulator world(options,
+                  mixing([&](std::size_t p) { return quadratic_workload(spec, p); }, rule, seed));
+  world.run(Time(1min));
+  CHECK(ended(world, spec).whole == 1);
+  CHECK(ended(world, spec).furthest < 0.1);
+}
+
+TEST_CASE("every named algorithm trains as its settings are", "[sim][rounds]") {
+  for (const NamedAlgorithm& algorithm : named_algorithms()) {
+    const ParsedConfig parsed = parse_config_text(
+        "[run]\npeers = 8\nalgorithm = \"" + std::string(algorithm.name) + "\"\n", "a.toml");
+    INFO(algorithm.name);
+    for (const Problem& problem : parsed.problems) {
+      // Two optimisers would add up: what the default config has is said to be wrong.
+      UNSCOPED_INFO(to_string(problem));
+    }
+    REQUIRE(parsed.problems.empty());
+    const Config& config = parsed.config;
+    if (config.run.mode != ModeKind::rounds) continue;
+    Simulator::Options options =
+        rounds_world(small_world(8, seed), config.rounds.rule, config.rounds.period);
+    options.node.course.steps = 400;
+    options.node.rounds.state_elements = options.scenario.dimension;
+    QuadraticSpec spec = agreeable(options.scenario.dimension);
+    spec.learning_rate = 0.05;
+    // With momentum steps are ten times as long.
+    if (traits_of(config.rounds.rule).plain_steps) spec.learning_rate = 0.005;
+    Simulator world(options, mixing([&](std::size_t p) { return quadratic_workload(spec, p); },
+                                    config.rounds.rule, seed));
+    world.run(Time(5min));
+    const std::vector<double> optimum = common_optimum(spec, 8);
+    for (PeerNumber number = 0; number < world.size(); ++number) {
+      const auto& work = world.peer(number).work;
+      REQUIRE(work);
+      CHECK(work->step() == 400);
+      double squares = 0;
+      for (std::size_t k = 0; k < optimum.size(); ++k) {
+        squares += std::pow(work->parameters()[k] - optimum[k], 2);
+      }
+      // They begin 4 away from it.
+      CHECK(std::sqrt(squares) < 1.6);
+    }
+  }
+}
+
+}  // namespace gv

@@ -1,0 +1,83 @@
+// What the files of the table of theory share: one function for each subject, and makers of rows.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/theory/theory.hpp"
+
+namespace gv::theory {
+
+using Rows = std::vector<TheoryRow>;
+
+Rows ring_gap();              // T1
+Rows exponential_gap();       // T2
+Rows one_peer_exponential();  // T3
+Rows base_k();                // T4
+Rows averaging();             // T5
+Rows one_round();             // T6
+Rows push_sum();              // T7
+Rows choco();                 // T8
+Rows relay_sum();             // T9
+Rows shadow();                // T10
+Rows elastic();               // T11
+Rows noloco();                // T12
+Rows d2();                    // T13
+Rows momentum();              // T14
+
+/// Where an expected value is from; theory_legend() says what each means.
+inline constexpr std::string_view closed_form = "closed form";
+inline constexpr std::string_view published = "published";
+inline constexpr std::string_view analysis = "analysis";
+inline constexpr std::string_view reference = "reference";
+
+/// With as many digits as what is allowed makes worth reading.
+std::string number_text(double value, double allowed);
+
+/// `measured` may be `allowed` away from `expected`.
+TheoryRow number(std::string_view id, std::string setting, double measured, double expected,
+                 double allowed, std::string_view source, std::string note = {});
+
+/// An error, which should be nothing but rounding.
+TheoryRow error(std::string_view id, std::string setting, double measured, double allowed,
+                std::string note = {});
+
+/// A word, as "diverges".
+TheoryRow word(std::string_view id, std::string setting, std::string measured, std::string expected,
+               std::string_view source, std::string note = {});
+
+/// Means of what was drawn, with their standard error.
+class Sample {
+ public:
+  void add(double value) {
+    ++count_;
+    const double step = value - mean_;
+    mean_ += step / static_cast<double>(count_);
+    squares_ += step * (value - mean_);
+  }
+  double mean() const { return mean_; }
+  double deviation() const {
+    return count_ < 2 ? 0 : std::sqrt(squares_ / static_cast<double>(count_ - 1));
+  }
+  double error() const { return deviation() / std::sqrt(static_cast<double>(count_)); }
+
+ private:
+  std::size_t count_ = 0;
+  double mean_ = 0;
+  double squares_ = 0;
+};
+
+/// Where `grows` turns from false to true between `low` and `high`, to `width`.
+template <class Grows>
+double boundary(double low, double high, double width, const Grows& grows) {
+  while (high - low > width) {
+    const double middle = (low + high) / 2;
+    (grows(middle) ? high : low) = middle;
+  }
+  return (low + high) / 2;
+}
+
+}  // namespace gv::theory
