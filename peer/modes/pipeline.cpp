@@ -106,6 +106,9 @@ void PipelineMode::end_last_run(const Standing& standing) {
   }
   complete_.reset();
   run_was_begun_ = false;
+  // The next ballot may come before we are ready here, and we have neither the end of a run that we
+  // gave up nor, if we made it, what it began with.
+  tell_claims();
   for (const std::uint32_t stage : states_.to_copy()) {
     due_.hand_overs.push_back({stage, states_.blank(stage)});
   }
