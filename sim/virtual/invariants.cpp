@@ -85,6 +85,10 @@ void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeE
     check_ruling(world, peer, *acted.node);
   }
   transferred_ = !effects.transfers.empty();
+  for (const Outgoing& sent : effects.messages) {  // A word that is asked for later is no news.
+    const auto* word = std::get_if<Commit>(&sent.message);
+    if (word != nullptr) decided_.try_emplace(word->id, world.now());
+  }
   for (const Event& event : effects.events) {
     if (event.name == "exchange_undecided") record(peer).undecided_at = world.now();
     if (event.name != "member_dead" || !event.peer) continue;
@@ -156,7 +160,8 @@ void Invariants::check_force(const Simulator& world, PeerNumber peer, const Forc
   }
   const auto other = halves_.find(force.exchange);
   if (other == halves_.end()) {
-    halves_[force.exchange] = {peer, number_of(force.partner), world.now(), force};
+    const Time decided = decided_.try_emplace(force.exchange, world.now()).first->second;
+    halves_[force.exchange] = {peer, number_of(force.partner), world.now(), decided, force};
     return;
   }
   // "mean preserved": what one side adds the other takes away, bit for bit.
@@ -383,12 +388,16 @@ void Invariants::check_settled(const Simulator& world) {
   for (const auto& [id, half] : halves_) {
     if (world.now() - half.at < settled_after) continue;
     const PeerRecord& partner = record(half.partner);
-    const Time earliest = half.at - settled_after;
+    // Slow disks may keep this side's force waiting for minutes, so whatever kept the other from
+    // its own is looked for from when the exchange was decided.
+    const Time earliest = half.decided - settled_after;
     const auto since = [earliest](const std::optional<Time>& at) { return at && *at >= earliest; };
     // Its force waits for the job under way, which may save to a disk that is slow.
     const bool waits = !partner.done_at || *partner.done_at < half.at;
-    if (waits || since(partner.disturbed_at) || since(partner.adopted_at) ||
-        since(partner.undecided_at) || since(record(half.peer).disturbed_at)) {
+    // A model takes with it what was committed before it is given up, and nothing later.
+    const bool gave_up = partner.adopted_at && *partner.adopted_at >= half.decided;
+    if (waits || gave_up || since(partner.disturbed_at) || since(partner.undecided_at) ||
+        since(record(half.peer).disturbed_at)) {
       ++halves_excused_;
       continue;
     }

@@ -49,7 +49,8 @@ class Invariants : public Watcher {
   struct Half {
     PeerNumber peer = 0;
     PeerNumber partner = 0;
-    Time at{};
+    Time at{};       ///< Applied, which may be minutes after it was decided.
+    Time decided{};  ///< By the initiator, before either side applied anything.
     Force force;
   };
   struct Standing {
@@ -85,6 +86,7 @@ class Invariants : public Watcher {
   std::vector<PeerRecord> records_;
   std::map<std::uint64_t, Ruling> rulings_;  ///< By the key of the epoch.
   std::map<PeerNumber, Time> gone_;          ///< Down or ended, since when.
+  std::map<TransferId, Time> decided_;       ///< When the word of an exchange was first given.
   std::map<TransferId, Half> halves_;
   std::set<std::pair<TransferId, PeerNumber>> applied_;
   std::set<std::size_t> link_faults_;       ///< Under way.

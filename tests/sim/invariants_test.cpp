@@ -4,7 +4,9 @@
 
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "tests/sim/worlds.hpp"
 
@@ -57,6 +59,46 @@ TEST_CASE("a peer that left and is still counted in minutes later is found out",
     }
     INFO((invariants.violation() ? invariants.violation()->what : ""));
     CHECK(broken(invariants) == (haunted ? "no ghost" : "nothing"));
+  }
+}
+
+TEST_CASE("half an exchange is excused by what befell the other side since it was decided",
+          "[sim]") {
+  // The other gives its model up for a fetched one just before the decision, or just after. This
+  // side adds its force soon, or once a slow disk lets it.
+  for (const bool before : {false, true}) {
+    for (const Time applied : {Time(102s), Time(190s)}) {
+      Simulator::Options options = small_world(2, 4);
+      options.node.gossip.alpha = 0;  // There is no exchange but the one below.
+      Simulator world(options, idle_peers(options));
+      Invariants invariants;
+      const auto does = [&](PeerNumber peer, const Job& job) {
+        invariants.on_job(world, peer, job);
+        invariants.on_job_done(world, peer, {.step = world.peer(peer).work->step()});
+      };
+      const auto adopts = [&] {
+        does(1, {.adopt = FetchedModel{.source = id_of(0), .step = world.peer(1).work->step()}});
+      };
+      const TransferId exchange{id_of(0), 1, 1};
+      world.run(Time(99s));
+      if (before) adopts();
+      world.run(Time(100s));
+      NodeEffects decision;
+      decision.send(id_of(1), Commit{exchange});
+      invariants.on_effects(world, 0, decision);
+      world.run(Time(101s));
+      if (!before) adopts();
+      world.run(applied);
+      does(0, {.forces = {{.values = std::make_shared<const std::vector<float>>(16, 1.0F),
+                           .exchange = exchange,
+                           .partner = id_of(1)}}});
+      world.run(Time(260s));
+      does(1, {});
+      invariants.check_settled(world);
+      INFO((invariants.violation() ? invariants.violation()->what : ""));
+      CHECK(broken(invariants) == (before ? "half exchanges known" : "nothing"));
+      CHECK(invariants.halves() == (before ? 0 : 1));
+    }
   }
 }
 
