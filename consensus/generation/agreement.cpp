@@ -81,12 +81,19 @@ Answer RingAgreement::own_answer() const {
   return {standing_, speed_, links_, claims_, leaving_, ruling_};
 }
 
+/// The next ballot comes at once, as whatever ended the epoch may be over. Where epochs end before
+/// their first operation one after the other it is not, and no more than one begins in a patience:
+/// or all would do nothing but agree, as often as links allow.
 void RingAgreement::stand_still(Time now) {
+  still_since_ = now;
+  if (epoch_) {
+    const bool was_in_vain = std::exchange(in_vain_, standing_ == began_from_);
+    if (was_in_vain && in_vain_) still_since_ = std::max(now, began_at_ + patience());
+  }
   epoch_.reset();
   farewell_.reset();
   proposing_ = false;
   answered_ = false;
-  still_since_ = now;
   ask_again_at_ = never;
 }
 
@@ -201,7 +208,7 @@ void RingAgreement::become_left_out(Epoch epoch) {
   farewell_ = std::move(epoch);
 }
 
-void RingAgreement::begin(Time, Epoch epoch, Effects& out) {
+void RingAgreement::begin(Time now, Epoch epoch, Effects& out) {
   out.events.push_back(
       {.name = "epoch_began",
        .peer = epoch.id.proposer,
@@ -213,6 +220,8 @@ void RingAgreement::begin(Time, Epoch epoch, Effects& out) {
   ask_again_at_ = never;
   set_ruling(epoch.ruling);
   last_ = epoch;
+  began_at_ = now;
+  began_from_ = standing_;
   epoch_ = std::move(epoch);
 }
 

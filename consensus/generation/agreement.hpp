@@ -135,6 +135,9 @@ class RingAgreement {
   EpochId promised_;               ///< The newest ballot we answered; older ones are void.
   std::uint64_t newest_seen_ = 0;  ///< Counter of the latest ballot we have heard of.
   std::optional<Epoch> epoch_;
+  Time began_at_{};       ///< When the newest epoch we were in began,
+  Standing began_from_;   ///< and where we stood then.
+  bool in_vain_ = false;  ///< The last one that ended left us there.
   Ruling ruling_;
   bool leaving_ = false;
   std::optional<Epoch> farewell_;

@@ -681,6 +681,36 @@ TEST_CASE("who stands still tells the others of a death and no epoch of theirs e
   CHECK(second.epoch() == nullptr);
 }
 
+TEST_CASE("epochs that end before anything is done do not follow each other for ever at once",
+          "[unit]") {
+  RingAgreement first(PeerId{1}, 0, {});
+  Effects out;
+  first.set_candidates(Time(0s), {PeerId{1}, PeerId{2}});
+  first.disturb(Time(0s), {}, out);
+  Time now(0s);
+  // From the end of an epoch that lasted so long to the ballot for the next one.
+  const auto pause = [&](Duration lasts, bool has_operation) {
+    first.tick(now, out);
+    first.receive(now, PeerId{2}, Message(Confirm{.ballot = first.promised()}), out);
+    REQUIRE(first.epoch() != nullptr);
+    if (has_operation) {
+      first.set_standing(after_operation(first.standing(), first.epoch()->key(), 2));
+    }
+    const Time end = now + lasts;
+    first.disturb(end, {PeerId{2}}, out);
+    REQUIRE(first.epoch() == nullptr);
+    now = std::max(end, first.deadline());
+    return now - end;
+  };
+  CHECK(pause(10ms, true) == 0ms);
+  CHECK(pause(10ms, false) == 0ms);  // What ended it may be over.
+  CHECK(pause(10ms, false) == 290ms);
+  CHECK(pause(0ms, false) == 300ms);
+  CHECK(pause(1s, false) == 0ms);
+  CHECK(pause(10ms, true) == 0ms);
+  CHECK(pause(10ms, false) == 0ms);
+}
+
 TEST_CASE("duties that are not those of a whole pipeline begin no epoch", "[unit]") {
   const auto duty = [](std::uint32_t stage, std::uint64_t carrier) {
     return StageDuty{.stage = stage, .carrier = PeerId{carrier}, .source = PeerId{carrier}};
