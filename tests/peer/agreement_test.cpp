@@ -20,6 +20,8 @@
 #include <vector>
 
 #include "base/rng.hpp"
+#include "peer/modes/replica_planner.hpp"
+#include "peer/modes/stage_planner.hpp"
 
 namespace gv {
 namespace {
@@ -120,6 +122,7 @@ class Agreeing {
   std::string broken;  ///< The first thing that must not be.
 
  private:
+  const ReplicaPlanner planner_{{.elements = 1000}};
   struct Piece {
     std::uint64_t epoch = 0;
     std::uint64_t operation = 0;
@@ -196,7 +199,7 @@ class Agreeing {
     const std::set<std::size_t> blind = peer.blind;
     peer = Peer{.life = life, .blind = blind, .progress = now_};
     peer.agreement = std::make_unique<RingAgreement>(id_of(i), Rng(i).fork(life).next(),
-                                                     RingAgreement::Options{.elements = 1000});
+                                                     RingAgreement::Options{});
     peer.agreement->set_standing({.history = 1});
     peer.agreement->set_links(claims(i, life));
     Effects out;
@@ -314,7 +317,7 @@ class Agreeing {
     Effects out;
     if (const auto* message = std::get_if<Message>(&event.what)) {
       if (std::holds_alternative<Check>(*message)) out.send(id_of(event.from), Here{});
-      peer.agreement->receive(now_, id_of(event.from), *message, out);
+      peer.agreement->receive(now_, id_of(event.from), *message, planner_, out);
     } else if (const auto* piece = std::get_if<Piece>(&event.what)) {
       const std::uint64_t next = key_of(peer.agreement->promised());
       if (piece->epoch == next) peer.ready[{piece->epoch, piece->operation}].insert(event.from);
@@ -330,7 +333,7 @@ class Agreeing {
     } else {
       if (event.at != peer.armed) return;
       peer.armed = never;
-      peer.agreement->tick(now_, out);
+      peer.agreement->tick(now_, planner_, out);
       if (peer.agreement->deadline() <= now_) fail(i, "wants another tick at once");
     }
     carry_out(i, out);
@@ -535,7 +538,8 @@ TEST_CASE("measured links decide on order and algorithm for all and for as long 
     }
     return links;
   };
-  RingAgreement first(PeerId{1}, 1, {.elements = 1 << 20, .algorithm = ReduceAlgorithm::ring});
+  const ReplicaPlanner planner({.elements = 1 << 20, .algorithm = ReduceAlgorithm::ring});
+  RingAgreement first(PeerId{1}, 1, {});
   first.set_standing({.history = 1});
   Effects out;
   first.set_candidates(Time{}, peers);
@@ -546,14 +550,14 @@ TEST_CASE("measured links decide on order and algorithm for all and for as long 
     first.set_links(slow ? reports(PeerId{1}, *slow) : std::vector<LinkReport>());
     out = {};
     first.disturb(now, {}, out);
-    first.tick(now, out);
+    first.tick(now, planner, out);
     Effects decided;
     for (const PeerId peer : peers) {
       if (peer == PeerId{1}) continue;
       const Confirm answer{.ballot = first.promised(),
                            .standing = {.history = 1},
                            .links = slow ? reports(peer, *slow) : std::vector<LinkReport>()};
-      first.receive(now, peer, Message(answer), decided);
+      first.receive(now, peer, Message(answer), planner, decided);
     }
     REQUIRE(first.epoch() != nullptr);
     std::size_t told = 0;
@@ -587,16 +591,17 @@ TEST_CASE("measured links decide on order and algorithm for all and for as long 
 }
 
 TEST_CASE("whatever number is lost at once everybody is told in one word", "[unit]") {
+  const ReplicaPlanner planner({});
   RingAgreement first(PeerId{1}, 0, {});
   std::vector<PeerId> all;
   for (std::uint64_t id = 1; id <= 23; ++id) all.push_back(PeerId{id});
   Effects out;
   first.set_candidates(Time(0s), all);
   first.disturb(Time(0s), {}, out);
-  first.tick(Time(0s), out);
+  first.tick(Time(0s), planner, out);
   for (const PeerId other : all) {
     if (other == PeerId{1}) continue;
-    first.receive(Time(1ms), other, Message(Confirm{.ballot = first.promised()}), out);
+    first.receive(Time(1ms), other, Message(Confirm{.ballot = first.promised()}), planner, out);
   }
   REQUIRE(first.epoch() != nullptr);
   out = {};
@@ -608,28 +613,29 @@ TEST_CASE("whatever number is lost at once everybody is told in one word", "[uni
 TEST_CASE("whoever is told of a death does not wait for the dead", "[unit]") {
   const std::vector<PeerId> all = {PeerId{1}, PeerId{2}, PeerId{3}};
   const auto decided_after = [&](bool during_the_agreement, const std::vector<PeerId>& blamed) {
+    const ReplicaPlanner planner({});
     RingAgreement first(PeerId{1}, 0, {});
     Effects out;
     first.set_candidates(Time(0s), all);
     first.disturb(Time(0s), {}, out);
-    first.tick(Time(0s), out);
+    first.tick(Time(0s), planner, out);
     for (const PeerId other : {PeerId{2}, PeerId{3}}) {
-      first.receive(Time(1ms), other, Message(Confirm{.ballot = first.promised()}), out);
+      first.receive(Time(1ms), other, Message(Confirm{.ballot = first.promised()}), planner, out);
     }
     REQUIRE(first.epoch() != nullptr);
     const EpochId epoch = first.promised();
     if (during_the_agreement) {
       first.disturb(Time(1s), {}, out);
-      first.tick(Time(1s), out);
+      first.tick(Time(1s), planner, out);
     }
-    first.receive(Time(1s), PeerId{2}, Message(Halt{epoch, blamed}), out);
+    first.receive(Time(1s), PeerId{2}, Message(Halt{epoch, blamed}), planner, out);
     CHECK(first.epoch() == nullptr);
-    first.tick(Time(1s), out);
-    first.receive(Time(1s), PeerId{2}, Message(Confirm{.ballot = first.promised()}), out);
+    first.tick(Time(1s), planner, out);
+    first.receive(Time(1s), PeerId{2}, Message(Confirm{.ballot = first.promised()}), planner, out);
     Time now(1s);
     while (first.epoch() == nullptr) {
       now = first.deadline();
-      first.tick(now, out);
+      first.tick(now, planner, out);
     }
     CHECK(first.epoch()->order == std::vector{PeerId{1}, PeerId{2}});
     return now - Time(1s);
@@ -641,26 +647,28 @@ TEST_CASE("whoever is told of a death does not wait for the dead", "[unit]") {
 }
 
 TEST_CASE("who is lost after it answered is in no epoch", "[unit]") {
+  const ReplicaPlanner planner({});
   RingAgreement first(PeerId{1}, 0, {});
   Effects out;
   first.set_candidates(Time(0s), {PeerId{1}, PeerId{2}, PeerId{3}});
   first.disturb(Time(0s), {}, out);
-  first.tick(Time(0s), out);
+  first.tick(Time(0s), planner, out);
   const Message confirm = Confirm{.ballot = first.promised()};
-  first.receive(Time(1ms), PeerId{3}, confirm, out);
+  first.receive(Time(1ms), PeerId{3}, confirm, planner, out);
   first.disturb(Time(2ms), {PeerId{3}}, out);
-  first.receive(Time(3ms), PeerId{2}, confirm, out);
+  first.receive(Time(3ms), PeerId{2}, confirm, planner, out);
   REQUIRE(first.epoch() != nullptr);
   CHECK(first.epoch()->order == std::vector{PeerId{1}, PeerId{2}});
 }
 
 TEST_CASE("who stands still tells the others of a death and no epoch of theirs ends for nothing",
           "[unit]") {
+  const ReplicaPlanner planner({});
   RingAgreement second(PeerId{2}, 0, {});
   Effects out;
   second.set_candidates(Time(0s), {PeerId{1}, PeerId{2}, PeerId{3}});
   const EpochId ballot{1, PeerId{1}};
-  second.receive(Time(0s), PeerId{1}, Message(Propose{ballot}), out);
+  second.receive(Time(0s), PeerId{1}, Message(Propose{ballot}), planner, out);
   out = {};
   second.disturb(Time(0s), {PeerId{3}}, out);
   second.disturb(Time(0s), {PeerId{3}}, out);  // Is no news.
@@ -671,18 +679,19 @@ TEST_CASE("who stands still tells the others of a death and no epoch of theirs e
   CHECK(halt->blamed == std::vector{PeerId{3}});
   second.receive(Time(0s), PeerId{1},
                  Message(Start{ballot, {PeerId{1}, PeerId{2}}, {PeerId{1}, PeerId{2}}, {1, 1}, {}}),
-                 out);
+                 planner, out);
   REQUIRE(second.epoch() != nullptr);
   // Of one who is not in it, and of an epoch before it.
-  second.receive(Time(0s), PeerId{1}, Message(Halt{ballot, {PeerId{3}}}), out);
-  second.receive(Time(0s), PeerId{1}, Message(Halt{{0, PeerId{1}}, {PeerId{1}}}), out);
+  second.receive(Time(0s), PeerId{1}, Message(Halt{ballot, {PeerId{3}}}), planner, out);
+  second.receive(Time(0s), PeerId{1}, Message(Halt{{0, PeerId{1}}, {PeerId{1}}}), planner, out);
   CHECK(second.epoch() != nullptr);
-  second.receive(Time(0s), PeerId{1}, Message(Halt{ballot, {PeerId{1}}}), out);
+  second.receive(Time(0s), PeerId{1}, Message(Halt{ballot, {PeerId{1}}}), planner, out);
   CHECK(second.epoch() == nullptr);
 }
 
 TEST_CASE("epochs that end before anything is done do not follow each other for ever at once",
           "[unit]") {
+  const ReplicaPlanner planner({});
   RingAgreement first(PeerId{1}, 0, {});
   Effects out;
   first.set_candidates(Time(0s), {PeerId{1}, PeerId{2}});
@@ -690,8 +699,8 @@ TEST_CASE("epochs that end before anything is done do not follow each other for 
   Time now(0s);
   // From the end of an epoch that lasted so long to the ballot for the next one.
   const auto pause = [&](Duration lasts, bool has_operation) {
-    first.tick(now, out);
-    first.receive(now, PeerId{2}, Message(Confirm{.ballot = first.promised()}), out);
+    first.tick(now, planner, out);
+    first.receive(now, PeerId{2}, Message(Confirm{.ballot = first.promised()}), planner, out);
     REQUIRE(first.epoch() != nullptr);
     if (has_operation) {
       first.set_standing(after_operation(first.standing(), first.epoch()->key(), 2));
@@ -711,16 +720,41 @@ TEST_CASE("epochs that end before anything is done do not follow each other for 
   CHECK(pause(10ms, false) == 0ms);
 }
 
+TEST_CASE("nobody begins an epoch whose way to sum it does not know", "[unit]") {
+  const auto begins = [](std::uint8_t algorithm) {
+    const ReplicaPlanner planner({});
+    RingAgreement second(PeerId{2}, 0, {});
+    Effects out;
+    second.set_candidates(Time(0s), {PeerId{1}, PeerId{2}});
+    const EpochId ballot{1, PeerId{1}};
+    second.receive(Time(0s), PeerId{1}, Message(Propose{ballot}), planner, out);
+    const std::vector<PeerId> both = {PeerId{1}, PeerId{2}};
+    second.receive(Time(0s), PeerId{1},
+                   Message(Start{.ballot = ballot,
+                                 .order = both,
+                                 .sources = both,
+                                 .shares = {1, 1},
+                                 .algorithm = algorithm}),
+                   planner, out);
+    return second.epoch() != nullptr;
+  };
+  for (int number = 0; number < 256; ++number) {
+    CHECK(begins(static_cast<std::uint8_t>(number)) ==
+          (number < static_cast<int>(reduce_algorithms.size())));
+  }
+}
+
 TEST_CASE("duties that are not those of a whole pipeline begin no epoch", "[unit]") {
   const auto duty = [](std::uint32_t stage, std::uint64_t carrier) {
     return StageDuty{.stage = stage, .carrier = PeerId{carrier}, .source = PeerId{carrier}};
   };
   const auto begins = [](std::vector<StageDuty> duties) {
-    RingAgreement second(PeerId{2}, 0, {.stage_seconds = {1, 1}, .plan = {}});
+    const StagePlanner planner({1, 1}, {});
+    RingAgreement second(PeerId{2}, 0, {});
     Effects out;
     second.set_candidates(Time(0s), {PeerId{1}, PeerId{2}});
     const EpochId ballot{1, PeerId{1}};
-    second.receive(Time(0s), PeerId{1}, Message(Propose{ballot}), out);
+    second.receive(Time(0s), PeerId{1}, Message(Propose{ballot}), planner, out);
     const std::vector<PeerId> both = {PeerId{1}, PeerId{2}};
     second.receive(Time(0s), PeerId{1},
                    Message(Start{.ballot = ballot,
@@ -729,7 +763,7 @@ TEST_CASE("duties that are not those of a whole pipeline begin no epoch", "[unit
                                  .shares = {1, 1},
                                  .standing = {},
                                  .duties = std::move(duties)}),
-                   out);
+                   planner, out);
     return second.epoch() != nullptr;
   };
   CHECK(begins({duty(0, 1), duty(1, 2)}));
