@@ -65,7 +65,7 @@ def config_text(base, period, alpha):
     """The base config, endless, with its exchange period and elastic coefficient replaced."""
     text = base
     for section, key, value in (
-        ("run", "epochs", None),
+        ("run", "generations", None),
         ("run", "steps", 10**9),
         ("gossip", "period_steps", period),
         ("gossip", "alpha", alpha),

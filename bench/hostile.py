@@ -32,7 +32,7 @@ def config_of(arguments, attack, guard, seed):
     settings = GUARDS[guard]
     if guard == "plain" and attack.startswith("lying_weight"):
         settings += 'kind = "push_sum"\n'
-    head = head.replace("[rounds]\n", "[rounds]\n" + settings)
+    head = head.replace("[mixing]\n", "[mixing]\n" + settings)
     if attack == "clean":
         return head
     name, *strength = attack.split("+")

@@ -112,9 +112,9 @@ def is_of_threads(binary, algorithm):
 
 
 def variant_of(algorithm):
-    """easgd+period_steps=64 is easgd with that key of [rounds]: the name, and the lines."""
+    """easgd+period_steps=64 is easgd with that key of [mixing]: the name, and the lines."""
     name, *settings = algorithm.split("+")
-    return name, "[rounds]\n" + "\n".join(settings) + "\n" if settings else ""
+    return name, "[mixing]\n" + "\n".join(settings) + "\n" if settings else ""
 
 
 def steps_of(epochs, trainers):
@@ -384,7 +384,7 @@ def main():
     parser.add_argument("--folder", default="/usr/share/datasets/fashion-mnist", help="of Fashion-MNIST")
     parser.add_argument("--seeds", default="1,2,3")
     parser.add_argument("--algorithms", default="all",
-                        help="names, separated by commas; easgd+period_steps=64 changes a key of [rounds]")
+                        help="names, separated by commas; easgd+period_steps=64 changes a key of [mixing]")
     parser.add_argument("--data", default="iid,dirichlet")
     parser.add_argument("--conditions", default="clean,slow,faulty")
     parser.add_argument("--epochs", type=float, default=5, help="over all 60000 samples, by all peers together")

@@ -4,7 +4,7 @@
 
 The link is a program of this folder (long_link.cpp): it passes packets on after a delay and at a given bandwidth.
 Every step each peer sends as many bytes as the gradient has, and gets as many, so bytes over time are what the
-sums have of the link each way, computing included. Time counts from the last change of epoch, at the sixteenth
+sums have of the link each way, computing included. Time counts from the last change of generation, at the sixteenth
 step, when TCP has found out how much the link holds. Several binaries take turns. Needs root, iproute2 and
 /dev/net/tun.
 
@@ -24,7 +24,7 @@ from slow_links import command, events
 
 CONFIG = """
 [run]
-mode = "ring"
+mode = "allreduce"
 peers = 2
 steps = {steps}
 [data]
@@ -86,7 +86,7 @@ class Ends:
 
 
 def train(binary, ends, steps, limit):
-    """Megabits a second each way, from the last change of epoch on."""
+    """Megabits a second each way, from the last change of generation on."""
     with tempfile.TemporaryDirectory() as root:
         root = pathlib.Path(root)
         (root / "config.toml").write_text(CONFIG.format(steps=steps))
@@ -112,13 +112,13 @@ def train(binary, ends, steps, limit):
                     peer.kill()
                     peer.wait()
         told = events(root / "peer-0")
-        began = [event for event in told if event["event"] == "epoch_began"][-1]
+        began = [event for event in told if event["event"] == "generation_began"][-1]
         ended = [event for event in told if event["event"] == "budget_done"][0]
         sums = json.loads((root / "peer-0/result.json").read_text())["ring"]
         bits = 8 * sums["reduced_bytes"] / sums["operations"]
-        if began["peers"] != 2 or began["operation"] > steps / 2:
+        if began["peers"] != 2 or began["step"] > steps / 2:
             raise SystemExit(f"not both took part nearly all the time: {told}")
-        return bits * (steps - began["operation"]) / (ended["t"] - began["t"]) / 1e6
+        return bits * (steps - began["step"]) / (ended["t"] - began["t"]) / 1e6
 
 
 def main():

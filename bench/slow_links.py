@@ -25,7 +25,7 @@ import time
 VARIANTS = {
     "dense": "",
     "fp16": 'codec = "fp16"\n',
-    "top 16, 4 bits": 'codec = "qsgd4"\nkeep_per_block = 16\n',
+    "top 16, 4 bits": 'codec = "qsgd4"\ntop_k_per_512 = 16\n',
     "rank 4": "rank = 4\n",
     "rank 4, fp16": 'rank = 4\ncodec = "fp16"\n',
     "sufficient factors": "sufficient_factors = true\n",
@@ -89,8 +89,8 @@ def config_text(peers, hidden, batch, steps, variant, seed):
     for key, value in (("peers", peers), ("seed", seed), ("hidden", hidden), ("batch", batch)):
         base, found = re.subn(rf"(?m)^{key}\s*=.*$", f"{key} = {value}", base)
         assert found == 1, key
-    base = re.sub(r"(?m)^epochs\s*=.*$", f"steps = {steps}", base)
-    return base + f'\n[ring]\nalgorithm = "ring"\n{VARIANTS[variant]}\n[checkpoint]\nevery_steps = 0\n'
+    base = re.sub(r"(?m)^generations\s*=.*$", f"steps = {steps}", base)
+    return base + f'\n[allreduce]\nalgorithm = "ring"\n{VARIANTS[variant]}\n[checkpoint]\nevery_steps = 0\n'
 
 
 def events(folder):
@@ -100,7 +100,7 @@ def events(folder):
 
 def train(binary, hosts, text, steps, limit):
     """One run to its end: seconds of training, test accuracy in percent, bytes of sums a peer and step,
-    seconds lost in changes of epoch."""
+    seconds lost in changes of generation."""
     with tempfile.TemporaryDirectory() as root:
         root = pathlib.Path(root)
         (root / "config.toml").write_text(text)
@@ -133,18 +133,18 @@ def train(binary, hosts, text, steps, limit):
         seconds, sent, lost = [], [], []
         for host in range(hosts.count):
             folder = root / f"peer-{host}"
-            told = [event for event in events(folder) if event["event"] in ("epoch_began", "budget_done")]
+            told = [event for event in events(folder) if event["event"] in ("generation_began", "budget_done")]
             # Where starting is slow the first steps are made by fewer; they do not count.
             while told[0]["peers"] != hosts.count:
                 del told[0]
             began = told[0]
-            epochs = told[:[event["event"] for event in told].index("budget_done")]
-            ended = told[len(epochs)]
-            if {epoch["peers"] for epoch in epochs} != {hosts.count} or began["operation"] > steps / 10:
+            generations = told[:[event["event"] for event in told].index("budget_done")]
+            ended = told[len(generations)]
+            if {generation["peers"] for generation in generations} != {hosts.count} or began["step"] > steps / 10:
                 raise SystemExit(f"not everybody took part nearly all the time: {told}")
-            seconds.append((ended["t"] - began["t"]) * steps / (steps - began["operation"]))
+            seconds.append((ended["t"] - began["t"]) * steps / (steps - began["step"]))
             lost.append(sum(event["seconds_lost"] for event in events(folder)
-                            if event["event"] == "ring_resumed"))
+                            if event["event"] == "collective_resumed"))
             result = json.loads((folder / "result.json").read_text())
             sent.append(result["ring"]["reduced_bytes"] / result["ring"]["operations"])
         newest = sorted((root / "peer-0/checkpoints").glob("step-*.safetensors"))[-1]
@@ -160,7 +160,7 @@ def main():
     parser.add_argument("--rates", default="1gbit,100mbit", help="as tc says them, or unlimited")
     parser.add_argument("--hidden", default="[256, 128]", help="of the MLP")
     parser.add_argument("--batch", type=int, default=32, help="of each peer")
-    parser.add_argument("--steps", type=int, default=1170, help="five epochs of 8 peers' 32")
+    parser.add_argument("--steps", type=int, default=1170, help="five generations of 8 peers' 32")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", help="variants, separated by semicolons")
     parser.add_argument("--limit", type=float, default=900, help="seconds for one run")
@@ -183,7 +183,7 @@ def main():
                     runs[variant].append(train(binary, hosts, text, arguments.steps, arguments.limit))
                 seconds, accuracy, sent, lost = runs[variant][-1]
                 print(f"{rate:>9}  {variant:<15} {seconds:7.1f} s  {accuracy:6.2f} %"
-                      f"  {sent / 1000:8.1f} kB a step  {lost:5.1f} s between epochs", flush=True)
+                      f"  {sent / 1000:8.1f} kB a step  {lost:5.1f} s between generations", flush=True)
         samples = arguments.steps * arguments.batch * arguments.peers
         base = [run[0] for run in runs[variants[0]]]
         print(f"{rate}, hidden {arguments.hidden}, {arguments.steps} steps of"

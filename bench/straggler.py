@@ -65,8 +65,8 @@ WAYS = {
     "gossip": ('mode = "gossip"', 0.02, "[gossip]\nperiod_steps = 16\n"),
     "gossip, 4 steps": ('mode = "gossip"', 0.04, "[gossip]\nperiod_steps = 4\n"),
     "ad_psgd": ('algorithm = "ad_psgd"', 0.02, ""),
-    "async": ('algorithm = "async"', 0.02, "[rounds]\nperiod_steps = 4\n"),
-    "d_psgd": ('algorithm = "d_psgd"', 0.02, "[rounds]\nperiod_steps = 4\n"),
+    "async": ('algorithm = "async"', 0.02, "[mixing]\nperiod_steps = 4\n"),
+    "d_psgd": ('algorithm = "d_psgd"', 0.02, "[mixing]\nperiod_steps = 4\n"),
     "ddp": ("", 0.08, ""),
 }
 

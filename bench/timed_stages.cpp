@@ -42,7 +42,7 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "PASS_SECONDS=FORWARD,INPUTS,WEIGHTS has to be in the environment\n");
     return 2;
   }
-  const auto stand_in = [=](const gv::PipelineOperation& what) {
+  const auto stand_in = [=](const gv::PipelineInstruction& what) {
     thread_local const int slack = ::prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
     static_cast<void>(slack);
     switch (what.action) {

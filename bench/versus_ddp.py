@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # Training in lockstep against PyTorch's DistributedDataParallel: summed samples/s, every step together.
-"""Alternates between `grapevine launch` with mode = "ring" and DDP over gloo on the same models.
+"""Alternates between `grapevine launch` with mode = "allreduce" and DDP over gloo on the same models.
 
 One thread a process, batch 64 each, data of the same shape in memory. A contender is started, warms
 up, and is then timed over a window; the ratio is that of one round, and its median and range are
@@ -25,7 +25,7 @@ BATCH = 64
 AIMS = {"mlp": 2.0, "lenet": 1.5, "cnn": 1.5}
 MODELS = {"mlp": 'kind = "mlp"\nhidden = [256, 128]', "lenet": 'kind = "lenet"', "cnn": 'kind = "cnn"'}
 LOCKSTEP = """[run]
-mode = "ring"
+mode = "allreduce"
 steps = 1000000000
 peers = {peers}
 [data]

@@ -16,7 +16,7 @@ Config config_of(const NamedAlgorithm& algorithm) {
 }
 
 /// What a round costs a peer, in the mean over peers and a few rounds.
-std::string costs(const RoundsOptions& rounds, std::size_t peers, double parameters) {
+std::string costs(const MixingOptions& rounds, std::size_t peers, double parameters) {
   const RoundPlan plan(rounds.rule, peers, 1);
   constexpr std::uint64_t sampled = 8;
   double messages = 0;
@@ -60,12 +60,12 @@ std::string algorithm_report(std::string_view name, std::size_t peers, double pa
   std::string text = fmt::format(
       "{}: {}{}\n\n{}\n", algorithm.name, algorithm.what,
       algorithm.source.empty() ? "" : fmt::format(" ({})", algorithm.source), algorithm.settings);
-  if (config.run.mode == ModeKind::rounds) {
-    const Problems problems = problems_of(config.rounds.rule, peers);
+  if (config.run.mode == ModeKind::mixing) {
+    const Problems problems = problems_of(config.mixing.rule, peers);
     for (const Problem& problem : problems) {
       text += fmt::format("{} peers: {}; {}\n", peers, problem.reason, problem.remedy);
     }
-    if (problems.empty()) text += costs(config.rounds, peers, parameters);
+    if (problems.empty()) text += costs(config.mixing, peers, parameters);
   }
   return text + fmt::format("more in docs/algorithms/{}.md\n", algorithm.family);
 }

@@ -94,27 +94,30 @@ void map_peers(const Question& question, Plan& plan) {
   const std::vector<double> speeds = question.speeds();
   const StagePlanOptions options{.mirrored = question.mode().kind == PipelineKind::chimera};
   for (std::size_t i = 0; i < question.peers(); ++i) {
-    offers.push_back({.peer = PeerId{i + 1}, .speed = speeds[i], .claims = {{0, false, {}}}});
+    offers.push_back({.peer = PeerId{i + 1}, .speed = speeds[i], .holdings = {{0, false, {}}}});
   }
   const std::vector<double> shares = work_shares(plan.spec, question.task.shard->shape);
   auto mapped = plan_stages(offers, shares, options);
   // It makes one change in a ballot.
   std::optional<StagePlan> before;
   for (std::size_t ballot = 0;
-       ballot < question.peers() && (!before || before->duties != mapped->duties); ++ballot) {
+       ballot < question.peers() && (!before || before->assignments != mapped->assignments);
+       ++ballot) {
     before = mapped;
-    for (StageOffer& offer : offers) offer.claims = {{0, false, {}}};
-    for (const StageDuty& duty : mapped->duties) {
-      offers[static_cast<std::uint64_t>(duty.carrier) - 1].claims.push_back({duty.stage, true, {}});
+    for (StageOffer& offer : offers) offer.holdings = {{0, false, {}}};
+    for (const StageAssignment& assignment : mapped->assignments) {
+      offers[static_cast<std::uint64_t>(assignment.carrier) - 1].holdings.push_back(
+          {assignment.stage, true, {}});
     }
     mapped = plan_stages(offers, shares, options);
   }
   plan.carriers.resize(plan.spec.ends.size());
   plan.stages_of.resize(question.peers());
-  for (const StageDuty& duty : mapped->duties) {
-    const auto peer = static_cast<std::uint32_t>(static_cast<std::uint64_t>(duty.carrier) - 1);
-    plan.carriers[duty.stage].push_back(peer);
-    plan.stages_of[peer].push_back(duty.stage);
+  for (const StageAssignment& assignment : mapped->assignments) {
+    const auto peer =
+        static_cast<std::uint32_t>(static_cast<std::uint64_t>(assignment.carrier) - 1);
+    plan.carriers[assignment.stage].push_back(peer);
+    plan.stages_of[peer].push_back(assignment.stage);
   }
   for (auto& carriers : plan.carriers) std::ranges::sort(carriers);
 }

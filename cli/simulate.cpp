@@ -100,8 +100,8 @@ class Work {
 
   std::unique_ptr<Workload> make(std::size_t peer) const {
     std::unique_ptr<Workload> workload = made(peer);
-    if (config_.run.mode == ModeKind::rounds) {
-      workload->mix_by(config_.rounds.rule, config_.run.seed);
+    if (config_.run.mode == ModeKind::mixing) {
+      workload->mix_by(config_.mixing.rule, config_.run.seed);
     } else if (mixes_stages(config_)) {
       workload->mix_by(config_.pipeline.mode.rule, config_.run.seed);
     }
@@ -134,12 +134,12 @@ class Work {
       case WorkKind::training:
         return training_workload(first_replica(tasks_[peer], peer));
       case WorkKind::quadratic:
-        return quadratic_workload(quadratic_, peer, config_.ring.local);
+        return quadratic_workload(quadratic_, peer, config_.allreduce.local);
       case WorkKind::time:
         break;
     }
     return idle_workload(scenario_.dimension, config_.run.seed, peer,
-                         config_.run.mode != ModeKind::gossip, config_.ring.local);
+                         config_.run.mode != ModeKind::gossip, config_.allreduce.local);
   }
 
   void prepare_training() {
@@ -339,12 +339,13 @@ int Run::run() {
   Node::Options node = node_options(config_, work_->layout(), 1, 1);
   // Vectors without an optimiser.
   if (scenario_.work != WorkKind::training) {
-    node.rounds.state_elements = work_->layout().size();
-    node.ring.state_elements = work_->layout().size() * (node.ring.local.has_momentum() ? 2 : 1);
+    node.mixing.state_elements = work_->layout().size();
+    node.allreduce.state_elements =
+        work_->layout().size() * (node.allreduce.local.has_momentum() ? 2 : 1);
     node.gossip.population.optimizer_elements = 0;
     node.gossip.population.has_momentum = false;
   }
-  if (node.ring.sufficient_factors) node.ring.dense = work_->dense();
+  if (node.allreduce.sufficient_factors) node.allreduce.dense = work_->dense();
   if (config_.run.mode == ModeKind::pipeline) {
     node.pipeline = work_->pipeline();
     stages_ = node.pipeline.stages.size();
@@ -539,15 +540,15 @@ RunFiles parse(const std::string& path) {
     }
   }
   std::ranges::move(problems_with_hostile(parsed.scenario, parsed.config.run.mode,
-                                          parsed.config.rounds.rule, peers, path),
+                                          parsed.config.mixing.rule, peers, path),
                     std::back_inserter(parsed.problems));
-  if (parsed.config.ring.factors.rank > 0 && parsed.scenario.work != WorkKind::training) {
-    parsed.problems.push_back({path + ": ring.rank", "what is not trained has no matrices",
+  if (parsed.config.allreduce.factors.rank > 0 && parsed.scenario.work != WorkKind::training) {
+    parsed.problems.push_back({path + ": allreduce.rank", "what is not trained has no matrices",
                                "write scenario.work = \"training\", or leave rank out"});
   }
-  if (parsed.config.ring.sufficient_factors && parsed.scenario.work != WorkKind::training) {
+  if (parsed.config.allreduce.sufficient_factors && parsed.scenario.work != WorkKind::training) {
     parsed.problems.push_back(
-        {path + ": ring.sufficient_factors", "what is not trained has no dense layers",
+        {path + ": allreduce.sufficient_factors", "what is not trained has no dense layers",
          "write scenario.work = \"training\", or leave sufficient_factors out"});
   }
   return parsed;
@@ -576,7 +577,7 @@ CheckedWorld read_world(const std::string& path, std::uint64_t seed) {
   if (world.node.mode == ModeKind::pipeline) {
     world.node.pipeline = idle_pipeline(parsed.config, parsed.scenario);
   }
-  cut_into_segments(world.node.ring, parsed.scenario.dimension);
+  cut_into_segments(world.node.allreduce, parsed.scenario.dimension);
   return {std::move(world), std::move(parsed.problems)};
 }
 

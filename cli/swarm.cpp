@@ -69,7 +69,7 @@ int check_world(const DrawnWorld& world, bool trace) {
   fmt::print(
       "every invariant holds: {} events, {} faults, {} exchanges that cancel, {} operations in "
       "lockstep, {} runs of pipelines{}\ntrace hash {:016x}\n",
-      verdict.events, verdict.happenings, verdict.exchanges, verdict.operations, verdict.runs,
+      verdict.events, verdict.fault_events, verdict.exchanges, verdict.operations, verdict.runs,
       verdict.stage_lost ? "; a stage was lost with all its carriers and its copy" : "",
       verdict.trace_hash);
   return 0;
@@ -98,7 +98,7 @@ int run_swarm(const SwarmOptions& options) {
     total.operations += verdict.operations;
     total.runs += verdict.runs;
     stages_lost += verdict.stage_lost ? 1 : 0;
-    total.happenings += verdict.happenings;
+    total.fault_events += verdict.fault_events;
     total.trace_hash = hash_combine(total.trace_hash, verdict.trace_hash);
     if (verdict.violation) return say_failure(world, *verdict.violation, options.shrink);
     if (Clock::now() - shown > 5s) {
@@ -114,7 +114,7 @@ int run_swarm(const SwarmOptions& options) {
       "{} worlds from seed {}, none failed: {} events, {} faults, {} exchanges that cancel, {} "
       "halves that a fault explains, {} operations in lockstep, {} runs of pipelines ({} "
       "worlds lost a stage with its copy), {:.1f} s\ntrace hash {:016x}\n",
-      options.worlds, options.seed, total.events, total.happenings, total.exchanges, total.halves,
+      options.worlds, options.seed, total.events, total.fault_events, total.exchanges, total.halves,
       total.operations, total.runs, stages_lost,
       std::chrono::duration<double>(Clock::now() - began).count(), total.trace_hash);
   return 0;

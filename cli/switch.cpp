@@ -15,7 +15,7 @@
 
 #include "cli/commands.hpp"
 #include "peer/config/refusal.hpp"
-#include "peer/config/switched_rounds.hpp"
+#include "peer/config/switched_mixing.hpp"
 #include "peer/host/peer_socket.hpp"
 #include "peer/host/switch_command.hpp"
 
@@ -26,13 +26,13 @@ namespace {
 struct SwitchArguments {
   std::filesystem::path folder;       ///< Of any peer of the swarm.
   std::string algorithm;              ///< Empty: only `settings`.
-  std::vector<std::string> settings;  ///< As "rounds.gamma=0.2".
+  std::vector<std::string> settings;  ///< As "mixing.gamma=0.2".
   double wait_s = 20;                 ///< For all to have agreed.
 };
 
 constexpr int look_again_ms = 100;
 
-/// "rounds.topology=ring" as a line of a config. Words need no quotes, which shells take away.
+/// "mixing.topology=ring" as a line of a config. Words need no quotes, which shells take away.
 std::string line_of(const std::string& setting) {
   const auto at = setting.find('=');
   std::string value = setting.substr(at + 1);
@@ -42,13 +42,13 @@ std::string line_of(const std::string& setting) {
   return fmt::format("{} = {}\n", setting.substr(0, at), value);
 }
 
-/// The rounds in the peer's state, once it goes by the ruling of that number.
+/// The rounds in the peer's state, once it goes by the settings revision of that number.
 std::optional<nlohmann::json> ruled(const std::filesystem::path& folder, std::uint64_t number) {
   const auto document = ask_peer(folder);
   const auto state = nlohmann::json::parse(document.value_or(""), nullptr, false);
-  if (!state.is_object() || !state.contains("rounds")) return std::nullopt;
-  nlohmann::json rounds = state.at("rounds");
-  if (rounds.value("ruling", std::uint64_t{0}) < number) return std::nullopt;
+  if (!state.is_object() || !state.contains("mixing")) return std::nullopt;
+  nlohmann::json rounds = state.at("mixing");
+  if (rounds.value("settings_revision", std::uint64_t{0}) < number) return std::nullopt;
   return rounds;
 }
 
@@ -56,10 +56,10 @@ std::optional<nlohmann::json> ruled(const std::filesystem::path& folder, std::ui
 /// happened in time, 2 if it cannot.
 int switch_algorithm(const SwitchArguments& arguments) {
   std::string settings;
-  if (!arguments.algorithm.empty()) settings = ruling_settings(arguments.algorithm);
+  if (!arguments.algorithm.empty()) settings = revision_settings(arguments.algorithm);
   for (const std::string& setting : arguments.settings) {
     if (setting.find('=') == std::string::npos) {
-      return fail({{setting, "not a setting", "write rounds.KEY=VALUE"}});
+      return fail({{setting, "not a setting", "write mixing.KEY=VALUE"}});
     }
     settings += line_of(setting);
   }
@@ -76,14 +76,14 @@ int switch_algorithm(const SwitchArguments& arguments) {
     fmt::print(stderr, "{}\n", answer.at("problem").get<std::string>());
     return 2;
   }
-  const auto number = answer.value("ruling", std::uint64_t{0});
+  const auto number = answer.value("settings_revision", std::uint64_t{0});
   const auto end =
       std::chrono::steady_clock::now() + std::chrono::duration<double>(arguments.wait_s);
   while (std::chrono::steady_clock::now() < end) {
     if (const auto rounds = ruled(arguments.folder, number)) {
       fmt::print("{} peers go by it since step {}: {} on {}\n",
                  rounds->value("together", std::size_t{0}),
-                 rounds->value("ruled_since", std::uint64_t{0}), rounds->value("kind", ""),
+                 rounds->value("settings_since", std::uint64_t{0}), rounds->value("kind", ""),
                  rounds->value("topology", ""));
       return 0;
     }
@@ -107,14 +107,14 @@ void add_switch(CLI::App& app) {
                       "One that works in rounds, as `grapevine algorithms` lists them");
   command
       ->add_option("--set", arguments->settings,
-                   "A setting of [rounds], as rounds.gamma=0.2; may be given several times")
+                   "A setting of [mixing], as mixing.gamma=0.2; may be given several times")
       ->allow_extra_args(false);
   command->add_option("--wait", arguments->wait_s, "Seconds to wait until the swarm has agreed")
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();
   command->footer(
       "All begin with it at one step that they agree on; run.mode has to be \"rounds\".\n"
-      "Example:\n  grapevine switch runs/run-001/peer-0 choco --set rounds.codec_fraction=0.05");
+      "Example:\n  grapevine switch runs/run-001/peer-0 choco --set mixing.codec_fraction=0.05");
   command->callback([arguments] { exit_with(switch_algorithm(*arguments)); });
 }
 

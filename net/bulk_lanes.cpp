@@ -40,7 +40,7 @@ constexpr std::size_t slots_told_at_once = ring_slots / 2;
 constexpr std::size_t lent_told_at_once = 16;
 constexpr std::size_t lent_bytes_told_at_once = 1 << 20;
 /// More are never on loan at a time: 16 GiB in blocks of full length.
-constexpr std::size_t loans_max = 1 << 16;
+constexpr std::size_t holds_max = 1 << 16;
 
 TransferId named(const RecordHeader& header) {
   return {static_cast<PeerId>(header.owner), header.session, header.number};
@@ -106,7 +106,7 @@ struct BulkLanes::Impl {
   static bool is_expected(Lane& lane, const RecordHeader& header);
   bool arrived(PeerId peer, const ConnectionPtr& connection, const Record& record);
   void give_block(PeerId peer, const RecordHeader& header, std::span<const std::byte> bytes,
-                  std::shared_ptr<const void> loan = nullptr);
+                  std::shared_ptr<const void> hold = nullptr);
   void housekeeping();
   bool make_room();
   LaneInvite make_invite(PeerId peer, std::uint64_t id, const LaneToken& token) const;
@@ -116,10 +116,10 @@ struct BulkLanes::Impl {
   Options options;
   Callbacks callbacks;
   Counters counters;
-  LaneDoors doors;
+  LaneHandshake doors;
   std::map<PeerId, Lane> lanes;
   std::map<PeerId, std::uint64_t> previous;  ///< The last lane that was open with a peer.
-  RetiredConnections retired;
+  DrainingConnections retired;
   std::shared_ptr<asio::steady_timer> timer;
   /// Handlers hold this weakly: when it is gone, so is everything they would touch.
   std::shared_ptr<int> alive = std::make_shared<int>(0);
@@ -152,17 +152,17 @@ BulkLanes::Impl::~Impl() {
   alive.reset();
   timer->cancel();
   for (auto& [peer, lane] : lanes) {
-    if (lane.connection) RetiredConnections::drop(*lane.connection);
+    if (lane.connection) DrainingConnections::drop(*lane.connection);
   }
 }
 
 /// What is known of loans that nobody holds any more: the partner is told in their order.
 void BulkLanes::Impl::count_read(Lane& lane) {
-  std::deque<LaneConnection::Loan>& loans = lane.connection->loans;
-  while (!loans.empty() && loans.front().held.expired()) {
+  std::deque<LaneConnection::Loan>& holds = lane.connection->holds;
+  while (!holds.empty() && holds.front().held.expired()) {
     ++lane.lent_read;
-    lane.lent_bytes_read += loans.front().bytes;
-    loans.pop_front();
+    lane.lent_bytes_read += holds.front().bytes;
+    holds.pop_front();
   }
 }
 
@@ -611,14 +611,14 @@ bool BulkLanes::Impl::arrived(PeerId peer, const ConnectionPtr& connection, cons
         broken(peer, connection, "a block outside of the memory that is lent");
         return false;
       }
-      if (connection->loans.size() >= loans_max) {
+      if (connection->holds.size() >= holds_max) {
         broken(peer, connection, "too many blocks on loan");
         return false;
       }
       counters.bytes_received += header.length;
-      std::shared_ptr<const void> loan = std::make_shared<BorrowedMemory>(*connection->borrowed);
-      connection->loans.push_back({loan, header.length});
-      give_block(peer, header, *block, std::move(loan));
+      std::shared_ptr<const void> hold = std::make_shared<BorrowedBuffer>(*connection->borrowed);
+      connection->holds.push_back({hold, header.length});
+      give_block(peer, header, *block, std::move(hold));
       break;
     }
     case RecordKind::lent_done:
@@ -646,10 +646,10 @@ bool BulkLanes::Impl::arrived(PeerId peer, const ConnectionPtr& connection, cons
 
 void BulkLanes::Impl::give_block(PeerId peer, const RecordHeader& header,
                                  std::span<const std::byte> bytes,
-                                 std::shared_ptr<const void> loan) {
+                                 std::shared_ptr<const void> hold) {
   callbacks.block(
       peer,
-      Block{.id = named(header), .offset = header.offset, .bytes = bytes, .loan = std::move(loan)});
+      Block{.id = named(header), .offset = header.offset, .bytes = bytes, .hold = std::move(hold)});
 }
 
 void BulkLanes::Impl::housekeeping() {
@@ -667,7 +667,7 @@ void BulkLanes::Impl::housekeeping() {
       retired.add(own.connection);
       lane = lanes.erase(lane);
       continue;
-    } else if (own.lent_read > 0 || !own.connection->loans.empty()) {
+    } else if (own.lent_read > 0 || !own.connection->holds.empty()) {
       read_all.push_back(lane->first);
     }
     ++lane;

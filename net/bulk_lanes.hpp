@@ -26,12 +26,12 @@ class BulkLanes {
   enum class Security { automatic, tls, plain, unix_socket };
 
   struct Options {
-    std::string listen_host;           ///< Interface to listen on; empty: dial out only.
-    std::string advertise_host;        ///< Host others dial; empty: `listen_host`.
-    std::uint16_t port = 0;            ///< To listen on; 0 = any free one.
-    std::string dial_from;             ///< Address to dial from; empty: the system's choice.
-    bool trusted_network = false;      ///< Plain TCP allowed and preferred between hosts.
-    std::shared_ptr<LentMemory> lent;  ///< Blocks that lie there are not copied; may be null.
+    std::string listen_host;             ///< Interface to listen on; empty: dial out only.
+    std::string advertise_host;          ///< Host others dial; empty: `listen_host`.
+    std::uint16_t port = 0;              ///< To listen on; 0 = any free one.
+    std::string dial_from;               ///< Address to dial from; empty: the system's choice.
+    bool trusted_network = false;        ///< Plain TCP allowed and preferred between hosts.
+    std::shared_ptr<SharedBuffer> lent;  ///< Blocks that lie there are not copied; may be null.
     Security security =
         Security::automatic;  ///< automatic: Unix socket on one host, else TLS or plain.
     std::filesystem::path socket_folder;  ///< For the Unix socket; created with mode 0700.

@@ -6,22 +6,22 @@
 
 namespace gv {
 
-RetiredConnections::~RetiredConnections() {
+DrainingConnections::~DrainingConnections() {
   for (const ConnectionPtr& connection : connections_) drop(*connection);
 }
 
 /// Handlers that are called no more may keep connections longer than their owners' memory.
-void RetiredConnections::drop(LaneConnection& connection) {
+void DrainingConnections::drop(LaneConnection& connection) {
   connection.close();
   connection.lent.clear();
   connection.out_owners.clear();
 }
 
-void RetiredConnections::add(const ConnectionPtr& connection) {
+void DrainingConnections::add(const ConnectionPtr& connection) {
   connections_.insert(connection);
   wind_up(connection);
   if (!connections_.contains(connection)) return;
-  if (!connection->loans.empty() && connection->out_buffers.empty()) {
+  if (!connection->holds.empty() && connection->out_buffers.empty()) {
     connection->out_bytes = 0;
     connection->out_buffers.push_back(
         connection->say(RecordHeader{.length = 1, .kind = RecordKind::over}));
@@ -30,21 +30,21 @@ void RetiredConnections::add(const ConnectionPtr& connection) {
   if (!connection->reading) await_end(connection);
 }
 
-void RetiredConnections::read_ended(const ConnectionPtr& connection) {
+void DrainingConnections::read_ended(const ConnectionPtr& connection) {
   if (!connections_.contains(connection)) return;
   wind_up(connection);
   if (connections_.contains(connection)) await_end(connection);
 }
 
-void RetiredConnections::tidy_up() {
+void DrainingConnections::tidy_up() {
   for (const ConnectionPtr& connection : std::vector(connections_.begin(), connections_.end())) {
     wind_up(connection);
   }
 }
 
-void RetiredConnections::wind_up(const ConnectionPtr& connection) {
-  std::erase_if(connection->loans, [](const auto& loan) { return loan.held.expired(); });
-  if (!connection->loans.empty()) return;
+void DrainingConnections::wind_up(const ConnectionPtr& connection) {
+  std::erase_if(connection->holds, [](const auto& hold) { return hold.held.expired(); });
+  if (!connection->holds.empty()) return;
   if (connection->partner_ended || connection->lent.empty()) {
     connection->close();
     connection->lent.clear();
@@ -56,7 +56,7 @@ void RetiredConnections::wind_up(const ConnectionPtr& connection) {
 }
 
 /// Reads and forgets until the partner has closed its side.
-void RetiredConnections::await_end(const ConnectionPtr& connection) {
+void DrainingConnections::await_end(const ConnectionPtr& connection) {
   if (connection->partner_ended) return;
   connection->reading = true;
   connection->read_some(connection->ignored, [this, connection, weak = std::weak_ptr(alive_)](

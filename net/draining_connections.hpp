@@ -11,13 +11,13 @@ namespace gv {
 /// Whoever has borrowed may read until it is told that the lane has ended, which one that stands
 /// still hears late: until it has closed its side as well, nobody else may use that memory. So we
 /// close ours only when nothing that we borrowed is held any more. All calls on the loop's thread.
-class RetiredConnections {
+class DrainingConnections {
  public:
-  RetiredConnections() = default;
+  DrainingConnections() = default;
   /// Closes all; what was lent over them is the owners' again.
-  ~RetiredConnections();
-  RetiredConnections(const RetiredConnections&) = delete;
-  RetiredConnections& operator=(const RetiredConnections&) = delete;
+  ~DrainingConnections();
+  DrainingConnections(const DrainingConnections&) = delete;
+  DrainingConnections& operator=(const DrainingConnections&) = delete;
 
   /// Gives a connection up. If it is being read from, the reader says when that has ended.
   void add(const ConnectionPtr& connection);

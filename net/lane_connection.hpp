@@ -52,14 +52,14 @@ struct LaneConnection {
   std::optional<asio::ssl::stream<Socket&>> tls;
   std::optional<RingWriter> ring_out;  ///< Both or none, on a Unix socket.
   std::optional<RingReader> ring_in;
-  std::optional<BorrowedMemory> borrowed;  ///< What the partner lends.
+  std::optional<BorrowedBuffer> borrowed;  ///< What the partner lends.
   std::deque<Payload> lent;                ///< What it may still read of ours, in order.
   /// What it lent and was not yet told that we are done with, in the order in which it came.
   struct Loan {
     std::weak_ptr<const void> held;  ///< By whoever keeps the block.
     std::size_t bytes = 0;
   };
-  std::deque<Loan> loans;
+  std::deque<Loan> holds;
   bool partner_ended = false;
   std::string kind;  ///< For people: "tls", "plain" or "unix".
   Clock::time_point began = Clock::now();

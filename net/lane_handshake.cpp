@@ -90,7 +90,7 @@ std::uint64_t host_tag() {
 
 /// Sends a proof as the first bytes of a connection, whose buffer is empty: at once or never.
 bool send_proof(LaneConnection& connection, const LaneToken& token, std::uint64_t lane,
-                bool dialled, const LentMemory* lent) {
+                bool dialled, const SharedBuffer* lent) {
   Proof proof{.lane = lane, .proof = lane_proof(token, lane, dialled)};
   iovec bytes{&proof, sizeof proof};
   Ancillary ancillary{};
@@ -118,7 +118,7 @@ bool take_memory(LaneConnection& connection, const std::vector<Descriptor>& desc
   if (!connection.ring_out || descriptors.empty()) return false;
   connection.ring_in = RingReader::map(descriptors[0]);
   if (descriptors.size() == 1) return connection.ring_in.has_value();
-  connection.borrowed = BorrowedMemory::map(descriptors[1]);
+  connection.borrowed = BorrowedBuffer::map(descriptors[1]);
   return connection.ring_in && connection.borrowed;
 }
 
@@ -150,7 +150,7 @@ bool take_proof(LaneConnection& connection, Arriving& arriving) {
 
 }  // namespace
 
-struct LaneDoors::Impl {
+struct LaneHandshake::Impl {
   Impl(asio::io_context& loop, Options given, Callbacks calls);
   ~Impl();
 
@@ -201,7 +201,7 @@ struct LaneDoors::Impl {
   std::shared_ptr<int> alive = std::make_shared<int>(0);
 };
 
-LaneDoors::Impl::Impl(asio::io_context& loop, Options given, Callbacks calls)
+LaneHandshake::Impl::Impl(asio::io_context& loop, Options given, Callbacks calls)
     : io(loop),
       options(std::move(given)),
       callbacks(std::move(calls)),
@@ -211,7 +211,7 @@ LaneDoors::Impl::Impl(asio::io_context& loop, Options given, Callbacks calls)
   if (options.local) listen_unix();
 }
 
-LaneDoors::Impl::~Impl() {
+LaneHandshake::Impl::~Impl() {
   alive.reset();
   for (const ConnectionPtr& stranger : strangers) stranger->close();
   std::error_code ignored;
@@ -220,7 +220,7 @@ LaneDoors::Impl::~Impl() {
 }
 
 /// Finds out now what every dialling would stumble over later.
-void LaneDoors::Impl::choose_source() {
+void LaneHandshake::Impl::choose_source() {
   asio::error_code error;
   source.emplace(asio::ip::make_address(options.dial_from, error), 0);
   tcp::socket attempt(io);
@@ -232,7 +232,7 @@ void LaneDoors::Impl::choose_source() {
   }
 }
 
-void LaneDoors::Impl::listen_tcp() {
+void LaneHandshake::Impl::listen_tcp() {
   asio::error_code error;
   const auto address = asio::ip::make_address(options.listen_host, error);
   tcp::endpoint endpoint(address, options.port);
@@ -267,7 +267,7 @@ void LaneDoors::Impl::listen_tcp() {
   accept(tcp_acceptor);
 }
 
-void LaneDoors::Impl::listen_unix() {
+void LaneHandshake::Impl::listen_unix() {
   std::filesystem::path folder = options.socket_folder;
   // More than one peer can live in a process (in tests, they do).
   const std::string name =
@@ -297,7 +297,7 @@ void LaneDoors::Impl::listen_unix() {
 }
 
 template <class Acceptor>
-void LaneDoors::Impl::accept(std::shared_ptr<Acceptor> acceptor) {
+void LaneHandshake::Impl::accept(std::shared_ptr<Acceptor> acceptor) {
   acceptor->async_accept(
       [this, acceptor, weak = std::weak_ptr(alive)](
           asio::error_code error, typename Acceptor::protocol_type::socket socket) {
@@ -315,14 +315,14 @@ void LaneDoors::Impl::accept(std::shared_ptr<Acceptor> acceptor) {
       });
 }
 
-void LaneDoors::Impl::send_away(const ConnectionPtr& connection) {
+void LaneHandshake::Impl::send_away(const ConnectionPtr& connection) {
   ++refused;
   strangers.erase(connection);
   connection->close();
 }
 
 /// Somebody connected. What it sends first says whether it speaks TLS or plainly.
-void LaneDoors::Impl::welcome(Socket socket, bool at_home) {
+void LaneHandshake::Impl::welcome(Socket socket, bool at_home) {
   if (strangers.size() >= strangers_max) {
     ++refused;
     return;
@@ -345,7 +345,7 @@ void LaneDoors::Impl::welcome(Socket socket, bool at_home) {
       });
 }
 
-void LaneDoors::Impl::welcome_tls(const ConnectionPtr& connection) {
+void LaneHandshake::Impl::welcome_tls(const ConnectionPtr& connection) {
   connection->tls.emplace(connection->socket, tls.context());
   connection->tls->async_handshake(
       asio::ssl::stream_base::server,
@@ -362,7 +362,7 @@ void LaneDoors::Impl::welcome_tls(const ConnectionPtr& connection) {
       });
 }
 
-void LaneDoors::Impl::welcome_plain(const ConnectionPtr& connection, bool at_home) {
+void LaneHandshake::Impl::welcome_plain(const ConnectionPtr& connection, bool at_home) {
   if (at_home) connection->ring_out = RingWriter::make();
   auto arriving = std::make_shared<Arriving>();
   await_proof(connection, arriving, true, [this, connection, arriving, at_home](bool holds) {
@@ -379,9 +379,9 @@ void LaneDoors::Impl::welcome_plain(const ConnectionPtr& connection, bool at_hom
   });
 }
 
-void LaneDoors::Impl::await_proof(const ConnectionPtr& connection,
-                                  std::shared_ptr<Arriving> arriving, bool by_dialler,
-                                  std::function<void(bool)> then) {
+void LaneHandshake::Impl::await_proof(const ConnectionPtr& connection,
+                                      std::shared_ptr<Arriving> arriving, bool by_dialler,
+                                      std::function<void(bool)> then) {
   connection->socket.async_wait(
       asio::socket_base::wait_read, [this, connection, arriving, by_dialler, then = std::move(then),
                                      weak = std::weak_ptr(alive)](asio::error_code error) mutable {
@@ -401,12 +401,12 @@ void LaneDoors::Impl::await_proof(const ConnectionPtr& connection,
       });
 }
 
-std::optional<LaneToken> LaneDoors::Impl::token_of(std::uint64_t lane) const {
+std::optional<LaneToken> LaneHandshake::Impl::token_of(std::uint64_t lane) const {
   const auto found = expected.find(lane);
   return found == expected.end() ? std::nullopt : std::optional(found->second.token);
 }
 
-void LaneDoors::Impl::dial_unix(const LaneInvite& invite, Dialled done) {
+void LaneHandshake::Impl::dial_unix(const LaneInvite& invite, Dialled done) {
   auto socket = std::make_shared<stream_protocol::socket>(io);
   socket->async_connect(stream_protocol::endpoint(invite.unix_path),
                         [this, invite, socket, done = std::move(done),
@@ -423,8 +423,8 @@ void LaneDoors::Impl::dial_unix(const LaneInvite& invite, Dialled done) {
 }
 
 /// Tries one address after the other; `then` gets what is connected first, or nothing.
-void LaneDoors::Impl::connect(std::shared_ptr<Attempt> attempt,
-                              std::function<void(std::optional<Socket>)> then) {
+void LaneHandshake::Impl::connect(std::shared_ptr<Attempt> attempt,
+                                  std::function<void(std::optional<Socket>)> then) {
   while (attempt->next != attempt->addresses.end()) {
     const tcp::endpoint address = attempt->next++->endpoint();
     tcp::socket& socket = attempt->socket = tcp::socket(io);
@@ -447,7 +447,7 @@ void LaneDoors::Impl::connect(std::shared_ptr<Attempt> attempt,
   then(std::nullopt);
 }
 
-void LaneDoors::Impl::dial_tcp(const LaneInvite& invite, Dialled done) {
+void LaneHandshake::Impl::dial_tcp(const LaneInvite& invite, Dialled done) {
   const auto colon = invite.address.rfind(':');
   if (colon == std::string::npos || !options.remote) {
     done(nullptr);
@@ -481,8 +481,8 @@ void LaneDoors::Impl::dial_tcp(const LaneInvite& invite, Dialled done) {
       });
 }
 
-void LaneDoors::Impl::prove_tls(const LaneInvite& invite, const ConnectionPtr& connection,
-                                Dialled done) {
+void LaneHandshake::Impl::prove_tls(const LaneInvite& invite, const ConnectionPtr& connection,
+                                    Dialled done) {
   strangers.insert(connection);
   connection->kind = "tls";
   connection->tls.emplace(connection->socket, tls.context());
@@ -498,8 +498,8 @@ void LaneDoors::Impl::prove_tls(const LaneInvite& invite, const ConnectionPtr& c
       });
 }
 
-void LaneDoors::Impl::prove_plain(const LaneInvite& invite, const ConnectionPtr& connection,
-                                  bool at_home, Dialled done) {
+void LaneHandshake::Impl::prove_plain(const LaneInvite& invite, const ConnectionPtr& connection,
+                                      bool at_home, Dialled done) {
   strangers.insert(connection);
   connection->kind = at_home ? "unix" : "plain";
   if (at_home) connection->ring_out = RingWriter::make();
@@ -528,29 +528,29 @@ void LaneDoors::Impl::prove_plain(const LaneInvite& invite, const ConnectionPtr&
   }
 }
 
-LaneDoors::LaneDoors(asio::io_context& io, Options options, Callbacks callbacks)
+LaneHandshake::LaneHandshake(asio::io_context& io, Options options, Callbacks callbacks)
     : impl_(std::make_unique<Impl>(io, std::move(options), std::move(callbacks))) {}
 
-LaneDoors::~LaneDoors() = default;
+LaneHandshake::~LaneHandshake() = default;
 
-const std::string& LaneDoors::listening() const { return impl_->listening; }
-const std::string& LaneDoors::advertised() const { return impl_->advertised; }
+const std::string& LaneHandshake::listening() const { return impl_->listening; }
+const std::string& LaneHandshake::advertised() const { return impl_->advertised; }
 
-void LaneDoors::describe(LaneInvite& invite) const {
+void LaneHandshake::describe(LaneInvite& invite) const {
   invite.address = impl_->advertised;
   invite.unix_path = impl_->unix_path.string();
   invite.host = impl_->host;
 }
 
-void LaneDoors::expect(std::uint64_t lane, const LaneToken& token) {
+void LaneHandshake::expect(std::uint64_t lane, const LaneToken& token) {
   impl_->expected[lane] = {token, Clock::now() + invitation_lasts};
 }
 
-bool LaneDoors::expects(std::uint64_t lane) const { return impl_->expected.contains(lane); }
+bool LaneHandshake::expects(std::uint64_t lane) const { return impl_->expected.contains(lane); }
 
-void LaneDoors::expect_no_more(std::uint64_t lane) { impl_->expected.erase(lane); }
+void LaneHandshake::expect_no_more(std::uint64_t lane) { impl_->expected.erase(lane); }
 
-void LaneDoors::dial(const LaneInvite& invite, Dialled done) {
+void LaneHandshake::dial(const LaneInvite& invite, Dialled done) {
   const bool at_home = impl_->options.local && invite.host == impl_->host &&
                        !invite.unix_path.empty() && invite.unix_path.size() <= unix_path_max;
   if (at_home) {
@@ -560,7 +560,7 @@ void LaneDoors::dial(const LaneInvite& invite, Dialled done) {
   }
 }
 
-void LaneDoors::tidy_up() {
+void LaneHandshake::tidy_up() {
   const auto now = Clock::now();
   std::erase_if(impl_->expected, [&](const auto& item) { return now > item.second.until; });
   std::erase_if(impl_->strangers, [&](const ConnectionPtr& stranger) {
@@ -571,6 +571,6 @@ void LaneDoors::tidy_up() {
   });
 }
 
-std::uint64_t LaneDoors::refused() const { return impl_->refused; }
+std::uint64_t LaneHandshake::refused() const { return impl_->refused; }
 
 }  // namespace gv

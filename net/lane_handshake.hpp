@@ -16,7 +16,7 @@ namespace gv {
 /// Turns invitations into proved connections. Whoever connects has three seconds to show that it
 /// holds the token of a lane that is expected; nothing it sends before is believed. All calls on
 /// the thread of `io`.
-class LaneDoors {
+class LaneHandshake {
  public:
   struct Options {
     std::string listen_host;     ///< Interface to listen on; empty: dial out only.
@@ -27,7 +27,7 @@ class LaneDoors {
     bool remote = true;          ///< TCP may be dialled.
     bool plain = false;          ///< TCP goes without TLS.
     std::filesystem::path socket_folder;
-    std::shared_ptr<LentMemory> lent;  ///< Shown to partners on this host; may be null.
+    std::shared_ptr<SharedBuffer> lent;  ///< Shown to partners on this host; may be null.
   };
 
   struct Callbacks {
@@ -39,8 +39,8 @@ class LaneDoors {
   using Dialled = std::function<void(ConnectionPtr)>;
 
   /// Throws std::runtime_error with the remedy when the address cannot be listened on.
-  LaneDoors(asio::io_context& io, Options options, Callbacks callbacks);
-  ~LaneDoors();
+  LaneHandshake(asio::io_context& io, Options options, Callbacks callbacks);
+  ~LaneHandshake();
 
   /// "host:port" we listen on, and the same as others dial it; empty when dialling out only.
   const std::string& listening() const;

@@ -23,18 +23,18 @@ std::size_t whole_pages(std::size_t bytes) {
 
 }  // namespace
 
-std::shared_ptr<LentMemory> LentMemory::make() {
+std::shared_ptr<SharedBuffer> SharedBuffer::make() {
   Descriptor file = make_sealed_file("grapevine-lent", lent_bytes);
   if (!file) return nullptr;
   std::shared_ptr<std::byte> memory = map_file(file, lent_bytes, true);
   if (!memory) return nullptr;
-  return std::shared_ptr<LentMemory>(new LentMemory(std::move(file), std::move(memory)));
+  return std::shared_ptr<SharedBuffer>(new SharedBuffer(std::move(file), std::move(memory)));
 }
 
-LentMemory::LentMemory(Descriptor descriptor, std::shared_ptr<std::byte> memory)
+SharedBuffer::SharedBuffer(Descriptor descriptor, std::shared_ptr<std::byte> memory)
     : descriptor_(std::move(descriptor)), memory_(std::move(memory)), free_{{0, lent_bytes}} {}
 
-std::optional<std::uint64_t> LentMemory::place_of(std::span<const std::byte> bytes) const {
+std::optional<std::uint64_t> SharedBuffer::place_of(std::span<const std::byte> bytes) const {
   const std::less<> before;
   const std::byte* const begin = memory_.get();
   const bool inside = !before(bytes.data(), begin) && before(bytes.data(), begin + lent_bytes);
@@ -42,7 +42,7 @@ std::optional<std::uint64_t> LentMemory::place_of(std::span<const std::byte> byt
   return static_cast<std::uint64_t>(bytes.data() - begin);
 }
 
-void* LentMemory::do_allocate(std::size_t bytes, std::size_t alignment) {
+void* SharedBuffer::do_allocate(std::size_t bytes, std::size_t alignment) {
   const std::size_t wanted = whole_pages(bytes);
   const std::lock_guard lock(mutex_);
   for (auto gap = free_.begin(); alignment <= page && gap != free_.end(); ++gap) {
@@ -55,7 +55,7 @@ void* LentMemory::do_allocate(std::size_t bytes, std::size_t alignment) {
   return std::pmr::new_delete_resource()->allocate(bytes, alignment);
 }
 
-void LentMemory::do_deallocate(void* memory, std::size_t bytes, std::size_t alignment) {
+void SharedBuffer::do_deallocate(void* memory, std::size_t bytes, std::size_t alignment) {
   const std::optional<std::uint64_t> found =
       place_of({static_cast<const std::byte*>(memory), bytes});
   if (!found) {
@@ -78,14 +78,14 @@ void LentMemory::do_deallocate(void* memory, std::size_t bytes, std::size_t alig
   free_.erase(gap);
 }
 
-std::optional<BorrowedMemory> BorrowedMemory::map(const Descriptor& descriptor) {
+std::optional<BorrowedBuffer> BorrowedBuffer::map(const Descriptor& descriptor) {
   if (!is_sealed_file(descriptor, lent_bytes)) return std::nullopt;
   auto memory = map_file(descriptor, lent_bytes, false);
   if (!memory) return std::nullopt;
-  return BorrowedMemory(std::move(memory));
+  return BorrowedBuffer(std::move(memory));
 }
 
-std::optional<std::span<const std::byte>> BorrowedMemory::at(std::uint64_t place,
+std::optional<std::span<const std::byte>> BorrowedBuffer::at(std::uint64_t place,
                                                              std::size_t length) const {
   if (place > lent_bytes || length > lent_bytes - place) return std::nullopt;
   return std::span(memory_.get() + place, length);

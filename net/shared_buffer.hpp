@@ -19,10 +19,10 @@ namespace gv {
 /// place of a block instead of copying the block. Memory that was given back goes to the system.
 /// When there is no more of it, ordinary memory is handed out, whose blocks are copied. May be
 /// used by several threads.
-class LentMemory : public std::pmr::memory_resource {
+class SharedBuffer : public std::pmr::memory_resource {
  public:
   /// Null when the system has none to give.
-  static std::shared_ptr<LentMemory> make();
+  static std::shared_ptr<SharedBuffer> make();
 
   /// What a borrower maps. It can be neither shrunk nor grown, so reading it cannot fault.
   int descriptor() const { return descriptor_.get(); }
@@ -31,7 +31,7 @@ class LentMemory : public std::pmr::memory_resource {
   std::optional<std::uint64_t> place_of(std::span<const std::byte> bytes) const;
 
  private:
-  LentMemory(Descriptor descriptor, std::shared_ptr<std::byte> memory);
+  SharedBuffer(Descriptor descriptor, std::shared_ptr<std::byte> memory);
 
   void* do_allocate(std::size_t bytes, std::size_t alignment) override;
   void do_deallocate(void* memory, std::size_t bytes, std::size_t alignment) override;
@@ -47,16 +47,16 @@ class LentMemory : public std::pmr::memory_resource {
 
 /// Another peer's memory, mapped read-only. Its owner may change what lies there, so whatever is
 /// read may be wrong, but reading is safe.
-class BorrowedMemory {
+class BorrowedBuffer {
  public:
   /// Empty when the descriptor is not that of memory that stays as it is.
-  static std::optional<BorrowedMemory> map(const Descriptor& descriptor);
+  static std::optional<BorrowedBuffer> map(const Descriptor& descriptor);
 
   /// Empty if that is not inside.
   std::optional<std::span<const std::byte>> at(std::uint64_t place, std::size_t length) const;
 
  private:
-  explicit BorrowedMemory(std::shared_ptr<const std::byte> memory) : memory_(std::move(memory)) {}
+  explicit BorrowedBuffer(std::shared_ptr<const std::byte> memory) : memory_(std::move(memory)) {}
 
   std::shared_ptr<const std::byte> memory_;
 };

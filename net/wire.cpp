@@ -135,12 +135,12 @@ void serialize(A& ar, PushPull& m) {
 template <BoundedArchive A>
 void serialize(A& ar, Offer& m) {
   ar(m.id, m.round, m.layout_hash, m.elements, m.codec, Finite{"alpha", m.alpha},
-     Finite{"the clip radius", m.clip_radius}, m.step, m.canary);
+     Finite{"the clip radius", m.clip_radius}, m.step, m.checksum);
 }
 
 template <BoundedArchive A>
 void serialize(A& ar, Accept& m) {
-  ar(m.id, Finite{"alpha", m.alpha}, Finite{"the clip radius", m.clip_radius}, m.step, m.canary);
+  ar(m.id, Finite{"alpha", m.alpha}, Finite{"the clip radius", m.clip_radius}, m.step, m.checksum);
 }
 
 template <BoundedArchive A>
@@ -174,23 +174,23 @@ void serialize(A& ar, Resume& m) {
 }
 
 template <BoundedArchive A>
-void serialize(A& ar, Fetch& m) {
+void serialize(A& ar, StateRequest& m) {
   ar(m.id, m.layout_hash);
 }
 
 template <BoundedArchive A>
-void serialize(A& ar, Coming& m) {
+void serialize(A& ar, TransferAccepted& m) {
   ar(m.id, m.layout_hash, m.elements, m.step);
 }
 
 template <BoundedArchive A>
-void serialize(A& ar, EpochId& id) {
+void serialize(A& ar, GenerationId& id) {
   ar(id.counter, id.proposer);
 }
 
 template <BoundedArchive A>
-void serialize(A& ar, Standing& s) {
-  ar(s.operation, s.samples, s.history);
+void serialize(A& ar, ModelVersion& s) {
+  ar(s.step, s.samples, s.lineage);
 }
 
 template <BoundedArchive A>
@@ -205,31 +205,31 @@ void serialize(A& ar, LinkReport& r) {
 }
 
 template <BoundedArchive A>
-void serialize(A& ar, StageClaim& c) {
-  ar(c.stage, c.carried, c.standing);
+void serialize(A& ar, StageHolding& c) {
+  ar(c.stage, c.carried, c.version);
 }
 
 template <BoundedArchive A>
-void serialize(A& ar, StageDuty& d) {
+void serialize(A& ar, StageAssignment& d) {
   ar(d.stage, d.carrier, d.source);
 }
 
 template <BoundedArchive A>
-void serialize(A& ar, Ruling& r) {
+void serialize(A& ar, SettingsRevision& r) {
   ar(r.number, r.settings);
-  if (r.settings.size() > ruling_bytes_max) {
-    throw ArchiveError("a ruling of " + std::to_string(r.settings.size()) +
-                       " bytes is over the limit of " + std::to_string(ruling_bytes_max));
+  if (r.settings.size() > revision_bytes_max) {
+    throw ArchiveError("a settings revision of " + std::to_string(r.settings.size()) +
+                       " bytes is over the limit of " + std::to_string(revision_bytes_max));
   }
 }
 
 template <BoundedArchive A>
-void serialize(A& ar, Confirm& m) {
-  ar(m.ballot, m.standing, Finite{"the number of samples per second", m.samples_per_second},
-     m.links, m.claims, m.leaves, m.ruling);
-  if (m.claims.size() > stage_claims_max) {
-    throw ArchiveError(std::to_string(m.claims.size()) + " stages are over the limit of " +
-                       std::to_string(stage_claims_max));
+void serialize(A& ar, Promise& m) {
+  ar(m.ballot, m.version, Finite{"the number of samples per second", m.samples_per_second}, m.links,
+     m.holdings, m.leaves, m.revision);
+  if (m.holdings.size() > stage_holdings_max) {
+    throw ArchiveError(std::to_string(m.holdings.size()) + " stages are over the limit of " +
+                       std::to_string(stage_holdings_max));
   }
   if (m.links.size() > link_reports_max) {
     throw ArchiveError(std::to_string(m.links.size()) + " links are over the limit of " +
@@ -238,43 +238,43 @@ void serialize(A& ar, Confirm& m) {
 }
 
 template <BoundedArchive A>
-void serialize(A& ar, Overtaken& m) {
+void serialize(A& ar, Preempted& m) {
   ar(m.ballot);
 }
 
 template <BoundedArchive A>
-void serialize(A& ar, Start& m) {
-  ar(m.ballot, m.order, m.sources, m.shares, m.standing, m.algorithm, m.slowest_from, m.slowest,
-     m.duties, m.ruling);
+void serialize(A& ar, Install& m) {
+  ar(m.ballot, m.order, m.sources, m.shares, m.version, m.algorithm, m.slowest_from, m.slowest,
+     m.assignments, m.revision);
 }
 
 template <BoundedArchive A>
-void serialize(A& ar, Halt& m) {
+void serialize(A& ar, EndGeneration& m) {
   ar(m.ballot, m.blamed);
 }
 
 template <BoundedArchive A>
 void serialize(A& ar, Complete& m) {
-  ar(m.ballot, m.operation, m.again);
+  ar(m.ballot, m.step, m.again);
 }
 
 template <BoundedArchive A>
 void serialize(A& ar, Audit& m) {
-  ar(m.ballot, m.operation, m.fingerprint);
+  ar(m.ballot, m.step, m.fingerprint);
 }
 
 template <BoundedArchive A>
-void serialize(A& ar, Check& m) {
+void serialize(A& ar, StatusRequest& m) {
   ar(m.ballot);
 }
 
 template <BoundedArchive A>
-void serialize(A& ar, Here& m) {
-  ar(m.ballot, m.operation, m.busy);
+void serialize(A& ar, StatusReply& m) {
+  ar(m.ballot, m.step, m.busy);
 }
 
 template <BoundedArchive A>
-void serialize(A& ar, Probed& m) {
+void serialize(A& ar, ProbeAck& m) {
   ar(m.id);
 }
 
@@ -295,10 +295,11 @@ constexpr std::uint8_t hello_kind = 1;
 constexpr std::uint8_t invite_kind = 2;
 constexpr std::uint8_t first_message_kind = 16;
 constexpr std::array message_names = {
-    "ping",   "ping request", "ack",      "nack",      "push-pull", "offer",  "accept",
-    "refuse", "ready",        "commit",   "query",     "abort",     "resume", "fetch",
-    "coming", "propose",      "confirm",  "overtaken", "start",     "halt",   "check",
-    "here",   "probed",       "complete", "audit"};
+    "ping",           "ping request", "ack",          "nack",          "push-pull",
+    "offer",          "accept",       "refuse",       "ready",         "commit",
+    "query",          "abort",        "resume",       "state request", "transfer accepted",
+    "propose",        "promise",      "preempted",    "install",       "end of generation",
+    "status request", "status reply", "probe answer", "complete",      "audit"};
 static_assert(message_names.size() == std::variant_size_v<Message>);
 
 /// A default value of the kind, to be filled in; empty for an unknown kind.

@@ -19,7 +19,7 @@ namespace gv {
 constexpr std::size_t frame_bytes_max = 64 * 1024;
 
 /// First byte of every frame; raised whenever a frame changes its layout.
-constexpr std::uint8_t wire_version = 1;
+constexpr std::uint8_t wire_version = 2;
 
 /// The first frame each way: who is there, and what both ends must agree on.
 struct Hello {

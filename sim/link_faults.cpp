@@ -19,21 +19,21 @@ bool concerns(const FaultRule& rule, std::size_t from, std::size_t to) {
 
 }  // namespace
 
-void LinkFaults::apply(const Happening& happening) {
-  if (!happening.begins) {
-    active_.erase(happening.fault);
-  } else if (happening.rule.kind == FaultKind::heal) {
+void LinkFaults::apply(const FaultEvent& fault_event) {
+  if (!fault_event.begins) {
+    active_.erase(fault_event.fault);
+  } else if (fault_event.rule.kind == FaultKind::heal) {
     heal();
-  } else if (is_of_links(happening.rule.kind)) {
-    active_.emplace(happening.fault, happening);
+  } else if (is_of_links(fault_event.rule.kind)) {
+    active_.emplace(fault_event.fault, fault_event);
   }
 }
 
 LinkState LinkFaults::between(std::size_t from, std::size_t to) const {
   LinkState state{.quality = scenario_.link(from, to)};
   LinkQuality& quality = state.quality;
-  for (const auto& [fault, happening] : active_) {
-    const FaultRule& rule = happening.rule;
+  for (const auto& [fault, fault_event] : active_) {
+    const FaultRule& rule = fault_event.rule;
     if (!concerns(rule, from, to)) continue;
     const double slower = rule.quality.bandwidth;
     switch (rule.kind) {
@@ -57,7 +57,7 @@ LinkState LinkFaults::between(std::size_t from, std::size_t to) const {
         break;
       case FaultKind::clog:
         state.clogged_until =
-            std::max(state.clogged_until.value_or(Time{}), happening.at + rule.lasts);
+            std::max(state.clogged_until.value_or(Time{}), fault_event.at + rule.lasts);
         break;
       default:
         state.cut = true;

@@ -25,7 +25,7 @@ class LinkFaults {
   explicit LinkFaults(const Scenario& scenario) : scenario_(scenario) {}
 
   /// A fault of links begins or ends; `heal` ends them all.
-  void apply(const Happening& happening);
+  void apply(const FaultEvent& fault_event);
   void heal() { active_.clear(); }
 
   /// Probabilities of several faults combine as if independent, latencies add up, the smallest
@@ -34,7 +34,7 @@ class LinkFaults {
 
  private:
   Scenario scenario_;
-  std::map<std::size_t, Happening> active_;  ///< By Happening::fault.
+  std::map<std::size_t, FaultEvent> active_;  ///< By FaultEvent::fault.
 };
 
 }  // namespace gv

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "consensus/topology/topology.hpp"
-#include "peer/config/switched_rounds.hpp"
+#include "peer/config/switched_mixing.hpp"
 #include "peer/config/toml.hpp"
 #include "sim/scenario_text.hpp"
 
@@ -67,12 +67,12 @@ Problems switch_problems(const RunFiles& files, std::size_t peers, const std::st
     const FaultRule& rule = files.scenario.faults[i];
     if (rule.kind != FaultKind::switch_to) continue;
     const std::string place = path + ": scenario.fault[" + std::to_string(i) + "]";
-    if (config.run.mode != ModeKind::rounds) {
+    if (config.run.mode != ModeKind::mixing) {
       problems.push_back({place, "these peers cannot switch while they run",
-                          "run.mode = \"rounds\" can, or leave it out"});
+                          "run.mode = \"mixing\" can, or leave it out"});
       continue;
     }
-    for (Problem& problem : switched_rounds(config, ruling_settings(rule.algorithm)).problems) {
+    for (Problem& problem : switched_mixing(config, revision_settings(rule.algorithm)).problems) {
       problems.push_back(
           {place + ": " + rule.algorithm, std::move(problem.reason), std::move(problem.remedy)});
     }

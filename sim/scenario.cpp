@@ -11,7 +11,7 @@
 namespace gv {
 namespace {
 
-constexpr std::size_t happenings_max = 100000;
+constexpr std::size_t fault_events_max = 100000;
 
 /// The peers of `set` as a list of numbers, drawn if it says so.
 PeerSet drawn(const PeerSet& set, std::size_t peers, Rng& rng) {
@@ -150,31 +150,31 @@ LinkQuality Scenario::link(std::size_t from, std::size_t to) const {
   return quality;
 }
 
-std::vector<Happening> timeline(const Scenario& scenario, std::size_t peers, Duration end,
-                                Rng rng) {
-  std::vector<Happening> all;
+std::vector<FaultEvent> timeline(const Scenario& scenario, std::size_t peers, Duration end,
+                                 Rng rng) {
+  std::vector<FaultEvent> all;
   std::size_t count = 0;
   for (std::size_t number = 0; number < scenario.faults.size(); ++number) {
     const FaultRule& rule = scenario.faults[number];
     // Its own stream, so that one more rule changes nothing about the others.
     Rng draws = rng.fork(number);
     const Duration last = std::min(rule.until, end);
-    for (Duration at = rule.at; at <= last && all.size() < happenings_max;) {
-      Happening happening{.at = Time(at), .fault = count++, .rule = rule};
-      happening.rule.peers = drawn(rule.peers, peers, draws);
-      happening.rule.to = drawn(rule.to, peers, draws);
-      all.push_back(happening);
+    for (Duration at = rule.at; at <= last && all.size() < fault_events_max;) {
+      FaultEvent fault_event{.at = Time(at), .fault = count++, .rule = rule};
+      fault_event.rule.peers = drawn(rule.peers, peers, draws);
+      fault_event.rule.to = drawn(rule.to, peers, draws);
+      all.push_back(fault_event);
       if (rule.lasts > Duration{}) {
-        happening.at = Time(at + rule.lasts);
-        happening.begins = false;
-        all.push_back(happening);
+        fault_event.at = Time(at + rule.lasts);
+        fault_event.begins = false;
+        all.push_back(fault_event);
       }
       if (rule.every == Duration{}) break;
       const double wait = -std::log(1 - draws.uniform()) * seconds(rule.every);
       at += std::max(from_seconds(wait), Duration(std::chrono::milliseconds(1)));
     }
   }
-  std::ranges::stable_sort(all, {}, &Happening::at);
+  std::ranges::stable_sort(all, {}, &FaultEvent::at);
   return all;
 }
 
@@ -192,15 +192,15 @@ std::map<std::size_t, HostileRule> hostile_peers(const Scenario& scenario, std::
   return hostile;
 }
 
-std::string to_string(const Happening& happening) {
-  const FaultRule& rule = happening.rule;
-  std::string text(happening.begins ? "" : "end of ");
+std::string to_string(const FaultEvent& fault_event) {
+  const FaultRule& rule = fault_event.rule;
+  std::string text(fault_event.begins ? "" : "end of ");
   text += to_string(rule.kind);
   if (rule.kind != FaultKind::heal) text += " " + to_string(rule.peers);
   if (has_two_ends(rule.kind)) text += " to " + to_string(rule.to);
   if (rule.kind == FaultKind::switch_to) text += " to " + rule.algorithm;
   if (is_chance(rule.kind)) text += fmt::format(" {:g} %", 100 * rule.probability);
-  if (happening.begins && rule.lasts > Duration{}) {
+  if (fault_event.begins && rule.lasts > Duration{}) {
     text += fmt::format(" for {:g} s", seconds(rule.lasts));
   }
   return text;

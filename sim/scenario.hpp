@@ -150,22 +150,23 @@ struct Scenario {
 };
 
 /// One fault as it happens to peers that are known by number.
-struct Happening {
+struct FaultEvent {
   Time at{};
-  std::size_t fault = 0;  ///< Which happening begins or ends: counts up from 0.
+  std::size_t fault = 0;  ///< Which fault event begins or ends: counts up from 0.
   bool begins = true;     ///< False: what begun as the same `fault` is over.
   FaultRule rule;         ///< Its `peers` and `to` are lists of numbers, nothing drawn.
 };
 
 /// Everything that will go wrong, in order of time: repetitions and peers are drawn from `rng`, the
 /// same for every world. Nothing begins after `end`.
-std::vector<Happening> timeline(const Scenario& scenario, std::size_t peers, Duration end, Rng rng);
+std::vector<FaultEvent> timeline(const Scenario& scenario, std::size_t peers, Duration end,
+                                 Rng rng);
 
 /// Who of so many is hostile, and how: drawn from the seed of the world where a rule says "any".
 std::map<std::size_t, HostileRule> hostile_peers(const Scenario& scenario, std::size_t peers,
                                                  std::uint64_t seed);
 
 /// "kill peer 3 for 2.5 s", for people.
-std::string to_string(const Happening& happening);
+std::string to_string(const FaultEvent& fault_event);
 
 }  // namespace gv

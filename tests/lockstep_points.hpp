@@ -17,7 +17,7 @@ namespace gv {
 inline const std::vector<std::string> lockstep_points = {"r1", "r2 confirmed", "r2", "r3",
                                                          "r4", "r5",           "r6", "r7"};
 
-/// Comes about only while peers agree on an epoch.
+/// Comes about only while peers agree on a generation.
 inline bool is_of_agreement(std::string_view point) { return point < "r3"; }
 
 template <class Kind>
@@ -38,11 +38,11 @@ inline bool sends_piece(const NodeEffects& effects, std::size_t from, std::size_
 
 /// Whether a node that sums round the ring and wants this done is at the point of that name.
 inline bool is_at(std::string_view point, const Node& node, const NodeEffects& effects) {
-  const Epoch* epoch = node.ring()->agreement().epoch();
-  const std::size_t peers = epoch == nullptr ? 1 : epoch->order.size();
+  const Generation* generation = node.allreduce()->agreement().generation();
+  const std::size_t peers = generation == nullptr ? 1 : generation->order.size();
   if (point == "r1") return sends<Propose>(effects);
-  if (point == "r2 confirmed") return sends<Confirm>(effects);
-  if (point == "r2") return sends<Start>(effects);
+  if (point == "r2 confirmed") return sends<Promise>(effects);
+  if (point == "r2") return sends<Install>(effects);
   if (peers < 3) return false;
   if (point == "r3") return sends_piece(effects, 0, peers - 1);
   if (point == "r4") return sends_piece(effects, peers - 1, 2 * peers - 3);

@@ -17,11 +17,12 @@ inline const std::vector<std::string> pipeline_points = {"p1", "p2", "p3", "p4",
 /// Whether a node of a pipeline that wants this done is at the point of that name.
 inline bool is_at_pipeline_point(std::string_view point, const Node& node,
                                  const NodeEffects& effects) {
-  const Epoch* epoch = node.pipeline()->agreement().epoch();
-  if (epoch == nullptr) return false;
+  const Generation* generation = node.pipeline()->agreement().generation();
+  if (generation == nullptr) return false;
   const auto sends = [&](std::uint64_t what, auto fits) {
     return std::ranges::any_of(effects.transfers, [&](const Transfer& transfer) {
-      return transfer.id.session == hash_combine(epoch->key(), what) && fits(transfer.id.number);
+      return transfer.id.session == hash_combine(generation->key(), what) &&
+             fits(transfer.id.number);
     });
   };
   const auto asks_for = [&](auto fits) {
@@ -30,7 +31,8 @@ inline bool is_at_pipeline_point(std::string_view point, const Node& node,
   };
   const auto is_backward = [](std::uint64_t number) { return (number >> 39 & 1) != 0; };
   if (point == "p1") {
-    return std::ranges::find(effects.events, "epoch_began", &Event::name) != effects.events.end();
+    return std::ranges::find(effects.events, "generation_began", &Event::name) !=
+           effects.events.end();
   }
   if (point == "p2") return sends(0, [&](std::uint64_t number) { return !is_backward(number); });
   if (point == "p3") return sends(0, is_backward);

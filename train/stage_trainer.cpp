@@ -220,7 +220,7 @@ void StageTrainer::take_up(std::size_t stage) {
              *impl_->carried[stage]->newest, Rng(impl_->spec.trainer.seed).fork("model"));
 }
 
-void StageTrainer::put_down(std::size_t stage) { impl_->carried[stage].reset(); }
+void StageTrainer::release(std::size_t stage) { impl_->carried[stage].reset(); }
 
 bool StageTrainer::carries(std::size_t stage) const { return impl_->carried[stage].has_value(); }
 

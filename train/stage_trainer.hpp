@@ -60,7 +60,7 @@ class StageTrainer {
   /// Carries a stage from now on, as it is before the first step. Nothing if it is carried already.
   void take_up(std::size_t stage);
   /// Gives it back with all its memory.
-  void put_down(std::size_t stage);
+  void release(std::size_t stage);
   bool carries(std::size_t stage) const;
   std::span<const float> parameters(std::size_t stage) const;
 

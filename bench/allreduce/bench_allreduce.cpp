@@ -34,7 +34,7 @@ using Clock = std::chrono::steady_clock;
 /// Short enough for a person, and too seldom to disturb what is measured.
 constexpr auto look_period = std::chrono::milliseconds(50);
 constexpr auto row_deadline = std::chrono::minutes(2);
-constexpr auto farewell_deadline = std::chrono::seconds(5);
+constexpr auto last_generation_deadline = std::chrono::seconds(5);
 
 constexpr std::array<std::string_view, 4> units = {"B", "KiB", "MiB", "GiB"};
 
@@ -289,7 +289,7 @@ void Ranks::run(Json& rows) {
 /// They wait to be told that nobody needs them any more.
 void Ranks::dismiss() {
   for (Rank& rank : ranks_) rank.process->signal(SIGTERM);
-  const auto give_up = Clock::now() + farewell_deadline;
+  const auto give_up = Clock::now() + last_generation_deadline;
   const auto runs = [](Rank& rank) { return !rank.process->ending(); };
   while (std::ranges::any_of(ranks_, runs) && Clock::now() < give_up) pause();
 }

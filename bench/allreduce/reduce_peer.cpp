@@ -46,7 +46,7 @@ constexpr auto meeting_deadline = std::chrono::seconds(30);
 constexpr Duration patience = std::chrono::seconds(60);
 constexpr Duration idle_close = std::chrono::hours(1);
 
-constexpr std::uint64_t epoch = 1;  ///< The one agreement on who takes part.
+constexpr std::uint64_t generation = 1;  ///< The one agreement on who takes part.
 
 /// Elements of the pieces that are reduced side by side.
 constexpr std::size_t bucket_elements = 4 << 20;
@@ -84,7 +84,7 @@ std::uint64_t random_number() {
 
 /// What is summed, again and again.
 struct Sum {
-  AllReduceOptions shape;
+  AllReduceShape shape;
   Vector input;               ///< Our share.
   std::vector<Vector> works;  ///< For results.
 
@@ -127,11 +127,11 @@ class ReducePeer {
   std::vector<std::string> names_;  ///< By rank.
   PeerId self_{};
   std::vector<PeerId> order_;
-  std::shared_ptr<LentMemory> lent_;  ///< Outlives all that is sent.
+  std::shared_ptr<SharedBuffer> lent_;  ///< Outlives all that is sent.
   asio::io_context io_;
   asio::signal_set signals_{io_, SIGTERM};
   std::optional<ControlLinks> control_;
-  Wakefulness wakefulness_;
+  AdaptiveSpinWait spin_wait_;
   std::optional<BulkLanes> lanes_;
   Processors processors_;
   std::set<PeerId> contacts_;
@@ -142,7 +142,7 @@ class ReducePeer {
 
   std::uint64_t operation_ = 0;
   std::optional<AllReduce> reduce_;
-  HeldBlocks held_{std::numeric_limits<std::size_t>::max()};  ///< Of the operation after that.
+  EarlyBlocks held_{std::numeric_limits<std::size_t>::max()};  ///< Of the operation after that.
 };
 
 ReducePeer::ReducePeer(const ReducePeerOptions& options) : options_(options) {
@@ -181,7 +181,7 @@ void ReducePeer::connect(KeyPair identity, std::vector<AuthorizedPeer> authorize
           .contact = [this](PeerId peer) { contacts_.insert(peer); },
           .restarted = [this](PeerId peer) { fail(name_of(peer) + " was started again"); },
           .event = [](const Event&) {}});
-  lent_ = memory_to_lend(options_.task.lane);
+  lent_ = memory_to_share(options_.task.lane);
   lanes_.emplace(
       io_,
       BulkLanes::Options{.listen_host = host_part(control_->listening()),
@@ -236,10 +236,10 @@ void ReducePeer::end() {
 void ReducePeer::keep_place() {
   const HostPlace place{options_.rank, order_.size()};
   if (place.peers <= processors_.count()) {
-    processors_.keep_to(place.place);
+    processors_.pin_cpu(place.place);
   } else {
-    const bool alone = wakefulness_.is_awake(Wakefulness::Clock::now());
-    processors_.keep_to(alone ? processor_for(place, processors_.count()) : std::nullopt);
+    const bool alone = spin_wait_.is_awake(AdaptiveSpinWait::Clock::now());
+    processors_.pin_cpu(alone ? processor_for(place, processors_.count()) : std::nullopt);
   }
 }
 
@@ -248,7 +248,7 @@ void ReducePeer::keep_place() {
 void ReducePeer::await(const std::function<bool()>& holds) {
   while (!holds()) {
     if (reduce_ && !reduce_->done()) {
-      run_one_awake(io_, wakefulness_);
+      run_one_polling(io_, spin_wait_);
       keep_place();
     } else {
       io_.run_one();
@@ -288,7 +288,7 @@ Sum ReducePeer::sum_of(std::size_t bytes) const {
       static_cast<double>(order_.size()) / static_cast<double>(processors_.count());
   const std::size_t elements = bytes / sizeof(float);
   Sum sum{.shape = {.order = order_,
-                    .epoch = epoch,
+                    .generation = generation,
                     .algorithm = options_.task.algorithm.value_or(
                         fastest(order_.size(), elements,
                                 {.link = lent_ ? memory_link : host_link,
@@ -316,7 +316,7 @@ Vector ReducePeer::operate(Sum& sum) {
     reduce_->ready(bucket, out);
     carry_out(out);
   }
-  for (const HeldBlocks::Held& piece : held_.take()) {
+  for (const EarlyBlocks::Held& piece : held_.take()) {
     Effects out;
     if (!reduce_->receive(piece.from, piece.block, out)) fail("a piece nobody expects");
     carry_out(out);
@@ -369,7 +369,7 @@ void ReducePeer::carry_out(Effects& effects) {
 /// All must do the same number: they sum the times they saw and go by the sum.
 std::size_t ReducePeer::agree_on_repeats(std::size_t bytes, double seconds) {
   if (options_.task.repeats > 0) return options_.task.repeats;
-  Sum votes{.shape = {.order = order_, .epoch = epoch, .buckets = {{0, 1}}},
+  Sum votes{.shape = {.order = order_, .generation = generation, .buckets = {{0, 1}}},
             .input = std::make_shared<Floats>(1, static_cast<float>(seconds), memory())};
   const double mean =
       static_cast<double>(operate(votes)->front()) / static_cast<double>(order_.size());
@@ -414,7 +414,7 @@ nlohmann::ordered_json ReducePeer::measure(std::size_t bytes) {
 }  // namespace
 
 int run_reduce_peer(const ReducePeerOptions& options) {
-  keep_small_memory(ModeKind::ring);
+  keep_small_memory(ModeKind::allreduce);
   try {
     ReducePeer(options).run();
     return 0;

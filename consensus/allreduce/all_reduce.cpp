@@ -59,7 +59,7 @@ bool is_receipt(const ReduceStep& step) { return step.kind != ReduceStep::Kind::
 }  // namespace
 
 // 24 bits of the operation, 8 of the bucket, 12 of the round, 20 of the segment.
-AllReduce::AllReduce(const AllReduceOptions& options, PeerId self, std::uint64_t operation,
+AllReduce::AllReduce(const AllReduceShape& options, PeerId self, std::uint64_t operation,
                      float weight, std::shared_ptr<const Floats> input, Vector work)
     : options_(options),
       self_(self),
@@ -179,7 +179,7 @@ void AllReduce::send(std::size_t number, Step& step, Effects& out) {
     Payload written = payload(step, until, piece);
     bytes_sent_ += written.bytes.size();
     out.transfers.push_back({.to = options_.order[step.what.peer],
-                             .id = {self_, options_.epoch, piece.number()},
+                             .id = {self_, options_.generation, piece.number()},
                              .payload = std::move(written)});
     step.at = until;
   }
@@ -207,7 +207,7 @@ Payload AllReduce::coded_payload(const Step& step, std::size_t end, const PieceN
   const auto came = written_.find(step.at);
   if (is_final(step) && came != written_.end()) return written_.extract(came).mapped();
   const std::size_t coded = std::clamp(options_.unweighted_from, step.at, end) - step.at;
-  Rng rng = Rng(options_.epoch).fork(static_cast<std::uint64_t>(self_)).fork(piece.number());
+  Rng rng = Rng(options_.generation).fork(static_cast<std::uint64_t>(self_)).fork(piece.number());
   auto bytes = std::make_shared<std::vector<std::byte>>();
   if (options_.wire.sparse) {
     std::vector<std::size_t> places;
@@ -217,7 +217,7 @@ Payload AllReduce::coded_payload(const Step& step, std::size_t end, const PieceN
       places.push_back(i);
       present.push_back(values[i]);
     }
-    const Stream stream = Stream::sparse(coded, places, std::move(present));
+    const SparseVector stream = SparseVector::sparse(coded, places, std::move(present));
     *bytes = encode(compact(stream, options_.wire.codec), options_.wire.codec, rng);
   } else {
     bytes->resize(encoded_size(options_.wire.codec, coded));
@@ -247,7 +247,7 @@ bool AllReduce::read(std::span<const std::byte> bytes, std::size_t begin,
   if (options_.wire.is_plain()) return written.empty();
   const std::span<float> target = values.first(coded);
   if (!options_.wire.sparse) return decode(options_.wire.codec, written, target);
-  const std::optional<Stream> stream = decode(written, coded);
+  const std::optional<SparseVector> stream = decode(written, coded);
   if (!stream) return false;
   std::ranges::fill(target, 0.0f);
   stream->add_to(target);
@@ -257,7 +257,7 @@ bool AllReduce::read(std::span<const std::byte> bytes, std::size_t begin,
 std::optional<AllReduce::Awaited> AllReduce::awaited(PeerId from, const TransferId& id,
                                                      std::uint64_t offset) const {
   const PieceName piece = PieceName::of(id.number);
-  const bool ours = id.owner == from && id.session == options_.epoch &&
+  const bool ours = id.owner == from && id.session == options_.generation &&
                     piece.operation == operation_ % PieceName::operations && offset == 0 &&
                     piece.bucket < buckets_.size();
   if (!ours) return std::nullopt;
@@ -325,7 +325,7 @@ bool AllReduce::receive(PeerId from, const Block& block, Effects& out) {
       came.owner = work_;
     } else if (in_place) {
       const Block own = kept(block);
-      came = {floats_in(own.bytes), own.loan};
+      came = {floats_in(own.bytes), own.hold};
     }
     early_.emplace(piece->key(), std::move(came));
   }

@@ -34,9 +34,10 @@ inline constexpr std::size_t segment_bytes_max =
 static_assert(block_bytes_usual <= segment_bytes_max);
 
 /// What all who take part must have alike.
-struct AllReduceOptions {
+struct AllReduceShape {
   std::vector<PeerId> order;  ///< Who takes part; the place in it is the rank.
-  std::uint64_t epoch = 0;    ///< Names the agreement on `order`: pieces of another are not ours.
+  std::uint64_t generation =
+      0;  ///< Names the agreement on `order`: pieces of another are not ours.
   ReduceAlgorithm algorithm = ReduceAlgorithm::ring;
   std::vector<Range> buckets;  ///< Disjoint, in the order in which inputs become ready.
   /// By rank, one behind the other, if there are any: together they are one of the buckets, and are
@@ -61,7 +62,7 @@ class AllReduce {
 
   /// `input` holds our values; of a bucket they are read only after ready(bucket). `work` has as
   /// many elements, of any value, and becomes the result. Both are kept while anything needs them.
-  AllReduce(const AllReduceOptions& options, PeerId self, std::uint64_t operation, float weight,
+  AllReduce(const AllReduceShape& options, PeerId self, std::uint64_t operation, float weight,
             std::shared_ptr<const Floats> input, Vector work);
 
   /// The input of this bucket is there. Once for each bucket, in any order.
@@ -136,7 +137,7 @@ class AllReduce {
   std::size_t segment_at(const Step& step) const;
   void finish_if_complete(const Step& step);
 
-  AllReduceOptions options_;
+  AllReduceShape options_;
   PeerId self_;
   std::size_t rank_ = 0;
   std::uint64_t operation_;

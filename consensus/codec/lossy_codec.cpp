@@ -121,13 +121,13 @@ void encode_top_k(std::span<const float> values, std::size_t k, Rng& rng,
   std::vector<float> kept;
   kept.reserve(k);
   for (const std::size_t place : places) kept.push_back(values[place]);
-  const Stream stream =
-      compact(Stream::sparse(values.size(), places, std::move(kept)), ValueCodec::identity);
+  const SparseVector stream =
+      compact(SparseVector::sparse(values.size(), places, std::move(kept)), ValueCodec::identity);
   std::ranges::copy(encode(stream, ValueCodec::identity, rng), out.begin());
 }
 
 bool decode_top_k(std::span<const std::byte> bytes, std::size_t k, std::span<float> out) {
-  const std::optional<Stream> stream = decode(bytes, out.size());
+  const std::optional<SparseVector> stream = decode(bytes, out.size());
   // With the size of the bytes, the number of values settles the form too.
   const std::size_t values = is_written_dense(out.size(), k) ? out.size() : k;
   if (!stream || stream->values().size() != values) return false;

@@ -84,19 +84,19 @@ bool is_sound(std::size_t size, std::span<const std::uint32_t> counts,
 
 }  // namespace
 
-Stream Stream::dense(std::vector<float> values) {
+SparseVector SparseVector::dense(std::vector<float> values) {
   check(values.size() <= std::numeric_limits<std::uint32_t>::max(), "a stream has 32-bit sizes");
-  Stream stream;
+  SparseVector stream;
   stream.size_ = values.size();
   stream.values_ = std::move(values);
   return stream;
 }
 
-Stream Stream::sparse(std::size_t size, std::span<const std::size_t> indices,
-                      std::vector<float> values) {
+SparseVector SparseVector::sparse(std::size_t size, std::span<const std::size_t> indices,
+                                  std::vector<float> values) {
   check(size <= std::numeric_limits<std::uint32_t>::max(), "a stream has 32-bit sizes");
   check(indices.size() == values.size(), "every value has a place");
-  Stream stream;
+  SparseVector stream;
   stream.size_ = size;
   stream.dense_ = false;
   stream.values_ = std::move(values);
@@ -112,7 +112,7 @@ Stream Stream::sparse(std::size_t size, std::span<const std::size_t> indices,
   return stream;
 }
 
-std::vector<std::size_t> Stream::indices() const {
+std::vector<std::size_t> SparseVector::indices() const {
   std::vector<std::size_t> indices(values_.size());
   if (dense_) {
     std::iota(indices.begin(), indices.end(), std::size_t{0});
@@ -127,7 +127,7 @@ std::vector<std::size_t> Stream::indices() const {
   return indices;
 }
 
-void Stream::add_to(std::span<float> sum) const {
+void SparseVector::add_to(std::span<float> sum) const {
   check(sum.size() == size_, "vectors that are added have one size");
   if (dense_) {
     for (std::size_t i = 0; i < size_; ++i) sum[i] += values_[i];
@@ -148,30 +148,30 @@ std::size_t encoded_stream_size(bool is_dense, std::size_t size, std::size_t val
   return sizeof(Header) + places + encoded_size(codec, values);
 }
 
-std::size_t encoded_size(const Stream& stream, ValueCodec codec) {
+std::size_t encoded_size(const SparseVector& stream, ValueCodec codec) {
   return encoded_stream_size(stream.is_dense(), stream.size(), stream.values().size(), codec);
 }
 
-Stream compact(Stream stream, ValueCodec codec) {
+SparseVector compact(SparseVector stream, ValueCodec codec) {
   const std::size_t size = stream.size();
   if (encoded_size(stream, codec) <= encoded_stream_size(true, size, size, codec)) return stream;
   std::vector<float> values(size);
   stream.add_to(values);
-  return Stream::dense(std::move(values));
+  return SparseVector::dense(std::move(values));
 }
 
-Stream merge(Stream a, const Stream& b, ValueCodec codec) {
+SparseVector merge(SparseVector a, const SparseVector& b, ValueCodec codec) {
   check(a.size_ == b.size_, "vectors that are added have one size");
   if (a.dense_) {
     b.add_to(a.values_);
     return a;
   }
   if (b.dense_) {
-    Stream sum = b;
+    SparseVector sum = b;
     a.add_to(sum.values_);
     return sum;
   }
-  Stream sum;
+  SparseVector sum;
   sum.size_ = a.size_;
   sum.dense_ = false;
   sum.counts_.reserve(a.counts_.size());
@@ -196,8 +196,8 @@ Stream merge(Stream a, const Stream& b, ValueCodec codec) {
   return compact(std::move(sum), codec);
 }
 
-Stream top_k_per_block(std::span<const float> gradient, std::span<float> residual,
-                       std::size_t block, std::size_t k) {
+SparseVector top_k_per_block(std::span<const float> gradient, std::span<float> residual,
+                             std::size_t block, std::size_t k) {
   check(gradient.size() == residual.size(), "the residual has the gradient's size");
   check(block > 0, "a block has elements");
   for (std::size_t i = 0; i < gradient.size(); ++i) residual[i] += gradient[i];
@@ -222,10 +222,10 @@ Stream top_k_per_block(std::span<const float> gradient, std::span<float> residua
   std::vector<float> values;
   values.reserve(taken.size());
   for (const std::size_t i : taken) values.push_back(std::exchange(residual[i], 0.0f));
-  return Stream::sparse(residual.size(), taken, std::move(values));
+  return SparseVector::sparse(residual.size(), taken, std::move(values));
 }
 
-void keep_error(const Stream& exact, const Stream& sent, std::span<float> residual) {
+void keep_error(const SparseVector& exact, const SparseVector& sent, std::span<float> residual) {
   check(exact.size() == residual.size(), "the residual has the gradient's size");
   const std::vector<std::size_t> indices = exact.indices();
   check(indices == sent.indices(), "what is sent has the places of what it stands for");
@@ -234,7 +234,7 @@ void keep_error(const Stream& exact, const Stream& sent, std::span<float> residu
   }
 }
 
-std::vector<std::byte> encode(const Stream& stream, ValueCodec codec, Rng& rng) {
+std::vector<std::byte> encode(const SparseVector& stream, ValueCodec codec, Rng& rng) {
   std::vector<std::byte> bytes(encoded_size(stream, codec));
   const Header header{.is_dense = stream.dense_,
                       .codec = static_cast<std::uint8_t>(codec),
@@ -248,7 +248,7 @@ std::vector<std::byte> encode(const Stream& stream, ValueCodec codec, Rng& rng) 
   return bytes;
 }
 
-std::optional<Stream> decode(std::span<const std::byte> bytes, std::size_t size) {
+std::optional<SparseVector> decode(std::span<const std::byte> bytes, std::size_t size) {
   Header header;
   if (bytes.size() < sizeof header) return std::nullopt;
   std::memcpy(&header, bytes.data(), sizeof header);
@@ -260,7 +260,7 @@ std::optional<Stream> decode(std::span<const std::byte> bytes, std::size_t size)
   if (bytes.size() != encoded_stream_size(is_dense, size, header.values, codec))
     return std::nullopt;
 
-  Stream stream;
+  SparseVector stream;
   stream.size_ = size;
   stream.dense_ = is_dense;
   bytes = bytes.subspan(sizeof header);

@@ -44,7 +44,7 @@ Dgc::Dgc(const DgcOptions& options, std::size_t elements)
   check(options.momentum >= 0 && options.momentum < 1, "a momentum is in [0, 1)");
 }
 
-Stream Dgc::step(std::span<const float> gradient, double share) {
+SparseVector Dgc::step(std::span<const float> gradient, double share) {
   check(gradient.size() == momentum_.size(), "a gradient of every parameter");
   check(share > 0 && share <= 1, "a share of the values is above 0 and at most 1");
   const double scale =
@@ -56,12 +56,12 @@ Stream Dgc::step(std::span<const float> gradient, double share) {
     std::vector<float> sent(gradient.size());
     for (std::size_t i = 0; i < sent.size(); ++i) sent[i] = waiting_[i] + update_[i];
     std::ranges::fill(waiting_, 0.0f);
-    return Stream::dense(std::move(sent));
+    return SparseVector::dense(std::move(sent));
   }
   const std::size_t block =
       options_.block > 0 ? options_.block : std::max<std::size_t>(gradient.size(), 1);
   const auto k = static_cast<std::size_t>(std::ceil(share * static_cast<double>(block)));
-  Stream sent = top_k_per_block(update_, waiting_, block, k);
+  SparseVector sent = top_k_per_block(update_, waiting_, block, k);
   for (const std::size_t i : sent.indices()) momentum_[i] = 0;
   return sent;
 }

@@ -35,11 +35,11 @@ class Dgc {
   /// Takes a gradient and gives what is to be sent: of each block the ceil(share * block) largest
   /// by magnitude, zeros never, and of equal ones the first; dense with a share of 1. `share` is in
   /// (0, 1]. The gradient has the size given at construction and is finite.
-  Stream step(std::span<const float> gradient, double share);
+  SparseVector step(std::span<const float> gradient, double share);
 
   /// Puts into v what a codec lost: `sent` is what `exact`, the last step's, was after encoding and
   /// decoding.
-  void keep_error(const Stream& exact, const Stream& sent) {
+  void keep_error(const SparseVector& exact, const SparseVector& sent) {
     gv::keep_error(exact, sent, waiting_);
   }
 

@@ -14,7 +14,7 @@ constexpr const char* factors_name = "unsent";
 
 }  // namespace
 
-bool GradientMemory::select(std::span<float> values, const Selection& how, Rng rng) {
+bool ErrorFeedback::select(std::span<float> values, const Sparsifier& how, Rng rng) {
   if (std::exchange(local_, how.local) != how.local) clear();
   if (!now_) {
     now_.emplace(DgcOptions{.momentum = how.momentum, .block = block}, values.size());
@@ -25,8 +25,8 @@ bool GradientMemory::select(std::span<float> values, const Selection& how, Rng r
   } else {
     now_ = before_;
   }
-  const Stream kept = now_->step(values, static_cast<double>(how.keep_per_block) / block);
-  const std::optional<Stream> sent = decode(encode(kept, how.codec, rng), values.size());
+  const SparseVector kept = now_->step(values, static_cast<double>(how.top_k_per_512) / block);
+  const std::optional<SparseVector> sent = decode(encode(kept, how.codec, rng), values.size());
   std::ranges::fill(values, 0.0F);
   if (!sent) return false;  // With what was kept from earlier steps it is too large.
   now_->keep_error(kept, *sent);
@@ -34,21 +34,21 @@ bool GradientMemory::select(std::span<float> values, const Selection& how, Rng r
   return true;
 }
 
-bool GradientMemory::encode_factors(std::span<const float> values, PowerSgd::Turn turn, bool local,
-                                    ValueCodec codec, std::span<float> part) {
+bool ErrorFeedback::encode_factors(std::span<const float> values, PowerSgd::Turn turn, bool local,
+                                   ValueCodec codec, std::span<float> part) {
   if (std::exchange(local_, local) != local) clear();
   part = part.first(factors_->shape().size(turn.number));
   factors_->encode(values, turn, part);
   return is_writable(codec, part);
 }
 
-std::span<const float> GradientMemory::decode_factors(std::span<const float> mean) {
+std::span<const float> ErrorFeedback::decode_factors(std::span<const float> mean) {
   decoded_.resize(factors_->shape().elements);
   factors_->decode(mean.first(factors_->part().size()), decoded_);
   return decoded_;
 }
 
-void GradientMemory::clear() {
+void ErrorFeedback::clear() {
   now_.reset();
   before_.reset();
   settled_ = true;
@@ -57,7 +57,7 @@ void GradientMemory::clear() {
   if (factors_) factors_->clear();
 }
 
-std::vector<std::pair<std::string, std::vector<float>>> GradientMemory::lasting() const {
+std::vector<std::pair<std::string, std::vector<float>>> ErrorFeedback::lasting() const {
   std::vector<float> waiting = waiting_;
   std::vector<float> momentum = momentum_;
   if (const std::optional<Dgc>& sound = settled_ ? now_ : before_) {
@@ -77,7 +77,7 @@ std::vector<std::pair<std::string, std::vector<float>>> GradientMemory::lasting(
   return vectors;
 }
 
-void GradientMemory::restore(const std::string& name, std::vector<float> values) {
+void ErrorFeedback::restore(const std::string& name, std::vector<float> values) {
   if (name == waiting_name) waiting_ = std::move(values);
   if (name == momentum_name) momentum_ = std::move(values);
   if (name == factors_name && factors_) factors_->restore(std::move(values));

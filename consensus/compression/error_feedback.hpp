@@ -17,8 +17,8 @@
 namespace gv {
 
 /// How few of a gradient's values travel.
-struct Selection {
-  std::size_t keep_per_block = 0;           ///< The largest of every 512.
+struct Sparsifier {
+  std::size_t top_k_per_512 = 0;            ///< The largest of every 512.
   double momentum = 0;                      ///< Applied before they are chosen; 0: none.
   ValueCodec codec = ValueCodec::identity;  ///< What they are rounded to.
   bool local = false;                       ///< They are what local steps came to, no gradient.
@@ -26,16 +26,16 @@ struct Selection {
 
 /// Error feedback, or with a momentum deep gradient compression (Dgc). A gradient may be asked for
 /// again before its sum has come: then it is as if it had not been asked for before. Pure.
-class GradientMemory {
+class ErrorFeedback {
  public:
   /// Leaves of `values`, whose size is the same each time, what is chosen, rounded as others will
   /// read it, and zeros elsewhere. Keeps the rest. False if that cannot be written by the codec.
-  bool select(std::span<float> values, const Selection& how, Rng rng);
+  bool select(std::span<float> values, const Sparsifier& how, Rng rng);
 
   /// From here on matrices travel as factors, and nothing is selected.
   void send_factors(const FactorShape& shape) { factors_.emplace(shape); }
   bool sends_factors() const { return factors_.has_value(); }
-  /// Our part of that turn for values as long as the shape's gradient; `local` as in a Selection.
+  /// Our part of that turn for values as long as the shape's gradient; `local` as in a Sparsifier.
   /// `part` may be longer. False if the codec cannot write it.
   bool encode_factors(std::span<const float> values, PowerSgd::Turn turn, bool local,
                       ValueCodec codec, std::span<float> part);

@@ -249,7 +249,7 @@ void PowerSgd::encode(std::span<const float> gradient, Turn turn, std::span<floa
   const auto to_factor = [&](std::size_t i, const MatrixPlace& place, std::size_t at) {
     std::vector<float>& basis = bases_[i];
     if (turn.number == 0) {
-      Rng rng = Rng(turn.epoch).fork("basis").fork(i);
+      Rng rng = Rng(turn.generation).fork("basis").fork(i);
       basis.resize(place.cols * rank);
       for (float& value : basis) value = static_cast<float>(rng.normal());
       orthonormalise(basis, rank, rng);
@@ -289,7 +289,7 @@ void PowerSgd::decode(std::span<const float> mean, std::span<float> gradient) {
       add(ours, row, -1, kept);
     }
     basis.assign(all.begin(), all.end());
-    Rng rng = Rng(turn_.epoch).fork("basis").fork(i).fork(turn_.number + 1);
+    Rng rng = Rng(turn_.generation).fork("basis").fork(i).fork(turn_.number + 1);
     orthonormalise(basis, rank, rng);
   };
   walk(to_matrix, [&](std::size_t to, std::size_t from, std::size_t size) {

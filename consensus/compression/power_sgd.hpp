@@ -42,10 +42,10 @@ struct FactorShape {
 /// on all machines. Pure.
 class PowerSgd {
  public:
-  /// A sum that everybody makes: the epoch it is made in, and how many were made there before. The
-  /// first draws the basis anew, so that who joins then needs none.
+  /// A sum that everybody makes: the generation it is made in, and how many were made there before.
+  /// The first draws the basis anew, so that who joins then needs none.
   struct Turn {
-    std::uint64_t epoch = 0;
+    std::uint64_t generation = 0;
     std::uint64_t number = 0;
   };
 

@@ -23,75 +23,77 @@ constexpr double newest_weight = 0.2;
 /// begins to count anew.
 constexpr int session_bits = 32;
 
-Epoch epoch_of(const Start& start) {
+Generation generation_of(const Install& start) {
   return {.id = start.ballot,
           .order = start.order,
           .sources = start.sources,
           .shares = start.shares,
-          .standing = start.standing,
+          .version = start.version,
           .algorithm = start.algorithm,
           .slowest_from = start.slowest_from,
           .slowest = start.slowest,
-          .duties = start.duties,
-          .ruling = start.ruling};
+          .assignments = start.assignments,
+          .revision = start.revision};
 }
 
 }  // namespace
 
-std::uint64_t key_of(const EpochId& id) {
+std::uint64_t key_of(const GenerationId& id) {
   return hash_combine(hash_combine(0, id.counter), static_cast<std::uint64_t>(id.proposer));
 }
 
-Standing after_operation(Standing standing, std::uint64_t epoch_key, std::uint64_t samples,
-                         std::uint64_t steps) {
-  standing.history = hash_combine(hash_combine(standing.history, epoch_key), standing.operation);
-  standing.operation += steps;
-  standing.samples += samples;
-  return standing;
+ModelVersion after_operation(ModelVersion version, std::uint64_t generation_key,
+                             std::uint64_t samples, std::uint64_t steps) {
+  version.lineage = hash_combine(hash_combine(version.lineage, generation_key), version.step);
+  version.step += steps;
+  version.samples += samples;
+  return version;
 }
 
-bool Epoch::contains(PeerId peer) const { return std::ranges::find(order, peer) != order.end(); }
+bool Generation::contains(PeerId peer) const {
+  return std::ranges::find(order, peer) != order.end();
+}
 
-RingAgreement::RingAgreement(PeerId self, std::uint64_t session, Options options)
+Agreement::Agreement(PeerId self, std::uint64_t session, Options options)
     : self_(self), session_(session % (std::uint64_t{1} << session_bits)), options_(options) {}
 
-Duration RingAgreement::patience() const {
+Duration Agreement::patience() const {
   return std::clamp(from_seconds(4 * answer_seconds_), options_.patience, options_.patience_max);
 }
 
-void RingAgreement::set_candidates(Time now, std::vector<PeerId> candidates) {
+void Agreement::set_candidates(Time now, std::vector<PeerId> candidates) {
   candidates_ = std::move(candidates);
-  if (still_since_ && !epoch_) ask_again_at_ = std::min(ask_again_at_, now + patience() / 3);
+  if (still_since_ && !generation_) ask_again_at_ = std::min(ask_again_at_, now + patience() / 3);
 }
 
-void RingAgreement::disturb(Time now, const std::vector<PeerId>& blamed, Effects& out) {
+void Agreement::disturb(Time now, const std::vector<PeerId>& blamed, Effects& out) {
   bool news = false;
   for (const PeerId peer : blamed) news |= peer != self_ && blamed_.insert(peer).second;
-  const bool still = still_since_ && !epoch_;
+  const bool still = still_since_ && !generation_;
   // Who has no connection to the lost one hears of it by nobody else, and would wait for it.
-  if (epoch_ || (still && news)) {
-    for (const PeerId peer : epoch_ ? epoch_->order : candidates_) {
-      if (peer != self_) out.send(peer, Halt{promised_, blamed});
+  if (generation_ || (still && news)) {
+    for (const PeerId peer : generation_ ? generation_->order : candidates_) {
+      if (peer != self_) out.send(peer, EndGeneration{promised_, blamed});
     }
   }
   if (!still) stand_still(now);
 }
 
-Answer RingAgreement::own_answer() const {
-  return {standing_, speed_, links_, claims_, leaving_, ruling_};
+Answer Agreement::own_answer() const {
+  return {version_, speed_, links_, holdings_, leaving_, revision_};
 }
 
-/// The next ballot comes at once, as whatever ended the epoch may be over. Where epochs end before
-/// their first operation one after the other it is not, and no more than one begins in a patience:
-/// or all would do nothing but agree, as often as links allow.
-void RingAgreement::stand_still(Time now) {
+/// The next ballot comes at once, as whatever ended the generation may be over. Where generations
+/// end before their first operation one after the other it is not, and no more than one begins in a
+/// patience: or all would do nothing but agree, as often as links allow.
+void Agreement::stand_still(Time now) {
   still_since_ = now;
-  if (epoch_) {
-    const bool was_in_vain = std::exchange(in_vain_, standing_ == began_from_);
+  if (generation_) {
+    const bool was_in_vain = std::exchange(in_vain_, version_ == began_from_);
     if (was_in_vain && in_vain_) still_since_ = std::max(now, began_at_ + patience());
   }
-  epoch_.reset();
-  farewell_.reset();
+  generation_.reset();
+  last_generation_.reset();
   proposing_ = false;
   answered_ = false;
   ask_again_at_ = never;
@@ -99,7 +101,7 @@ void RingAgreement::stand_still(Time now) {
 
 /// When it is ours to propose: at once for the first of those who are not blamed, later for each
 /// after it, and later still while another's ballot may be decided.
-Time RingAgreement::own_turn() const {
+Time Agreement::own_turn() const {
   int before = 0;
   for (const PeerId peer : candidates_) {
     if (peer == self_) break;
@@ -110,14 +112,14 @@ Time RingAgreement::own_turn() const {
   return *still_since_ + waits * patience();
 }
 
-Duration RingAgreement::wait_for_answers() const {
+Duration Agreement::wait_for_answers() const {
   const bool all_blamed = std::ranges::all_of(
       asked_, [this](PeerId peer) { return answers_.contains(peer) || blamed_.contains(peer); });
   return all_blamed ? patience() : patience_with_the_good * patience();
 }
 
-void RingAgreement::tick(Time now, const GenerationPlanner& planner, Effects& out) {
-  if (!still_since_ || epoch_ || farewell_) return;
+void Agreement::tick(Time now, const GenerationPlanner& planner, Effects& out) {
+  if (!still_since_ || generation_ || last_generation_) return;
   if (proposing_) {
     if (now >= proposed_at_ + wait_for_answers()) {
       decide(now, planner, out);
@@ -135,15 +137,15 @@ void RingAgreement::tick(Time now, const GenerationPlanner& planner, Effects& ou
   }
 }
 
-Time RingAgreement::deadline() const {
-  if (!still_since_ || epoch_ || farewell_) return never;
+Time Agreement::deadline() const {
+  if (!still_since_ || generation_ || last_generation_) return never;
   if (proposing_) return std::min(proposed_at_ + wait_for_answers(), ask_again_at_);
   return answered_ ? std::min(own_turn(), ask_again_at_) : own_turn();
 }
 
-void RingAgreement::ask(PeerId peer, Effects& out) const { out.send(peer, Propose{promised_}); }
+void Agreement::ask(PeerId peer, Effects& out) const { out.send(peer, Propose{promised_}); }
 
-void RingAgreement::propose(Time now, const GenerationPlanner& planner, Effects& out) {
+void Agreement::propose(Time now, const GenerationPlanner& planner, Effects& out) {
   ++ballots_;
   const std::uint64_t newest = std::max(newest_seen_, promised_.counter) >> session_bits;
   newest_seen_ = (newest + 1) << session_bits | session_;
@@ -160,19 +162,20 @@ void RingAgreement::propose(Time now, const GenerationPlanner& planner, Effects&
   if (asked_.empty()) decide(now, planner, out);
 }
 
-void RingAgreement::decide(Time now, const GenerationPlanner& planner, Effects& out) {
-  // Who was lost after its answer would only end the epoch again; if it lives, it joins the next.
+void Agreement::decide(Time now, const GenerationPlanner& planner, Effects& out) {
+  // Who was lost after its answer would only end the generation again; if it lives, it joins the
+  // next.
   std::erase_if(answers_, [this](const auto& answer) { return blamed_.contains(answer.first); });
   if (do_all_leave()) {
-    for (const PeerId peer : asked_) out.send(peer, Start{.ballot = promised_});
+    for (const PeerId peer : asked_) out.send(peer, Install{.ballot = promised_});
     become_left_out({.id = promised_});
     return;
   }
-  std::optional<Start> start = planner.plan(answers_, last_ ? &*last_ : nullptr);
+  std::optional<Install> start = planner.plan(answers_, last_ ? &*last_ : nullptr);
   if (start) {
     start->ballot = promised_;
     for (const auto& [peer, answer] : answers_) {
-      start->ruling = std::max(start->ruling, answer.ruling);
+      start->revision = std::max(start->revision, answer.revision);
     }
   }
   for (const PeerId peer : asked_) {
@@ -190,76 +193,76 @@ void RingAgreement::decide(Time now, const GenerationPlanner& planner, Effects& 
   decided_ = start;
   too_late_.clear();
   if (leaving_) {
-    become_left_out(epoch_of(*start));
+    become_left_out(generation_of(*start));
   } else {
-    begin(now, epoch_of(*start), out);
+    begin(now, generation_of(*start), out);
   }
 }
 
-bool RingAgreement::do_all_leave() const {
+bool Agreement::do_all_leave() const {
   return std::ranges::all_of(answers_, [](const auto& answer) { return answer.second.leaves; });
 }
 
 /// The others go on without us.
-void RingAgreement::become_left_out(Epoch epoch) {
+void Agreement::become_left_out(Generation generation) {
   proposing_ = false;
   answered_ = false;
   ask_again_at_ = never;
-  farewell_ = std::move(epoch);
+  last_generation_ = std::move(generation);
 }
 
-void RingAgreement::begin(Time now, Epoch epoch, Effects& out) {
+void Agreement::begin(Time now, Generation generation, Effects& out) {
   out.events.push_back(
-      {.name = "epoch_began",
-       .peer = epoch.id.proposer,
-       .numbers = {{"ballot", static_cast<double>(epoch.id.counter >> session_bits)},
-                   {"peers", static_cast<double>(epoch.order.size())},
-                   {"operation", static_cast<double>(epoch.standing.operation)}}});
+      {.name = "generation_began",
+       .peer = generation.id.proposer,
+       .numbers = {{"ballot", static_cast<double>(generation.id.counter >> session_bits)},
+                   {"peers", static_cast<double>(generation.order.size())},
+                   {"step", static_cast<double>(generation.version.step)}}});
   proposing_ = false;
   answered_ = false;
   ask_again_at_ = never;
-  set_ruling(epoch.ruling);
-  last_ = epoch;
+  set_revision(generation.revision);
+  last_ = generation;
   began_at_ = now;
-  began_from_ = standing_;
-  epoch_ = std::move(epoch);
+  began_from_ = version_;
+  generation_ = std::move(generation);
 }
 
-void RingAgreement::confirm(Effects& out) const {
-  out.send(promised_.proposer, Confirm{.ballot = promised_,
-                                       .standing = standing_,
+void Agreement::confirm(Effects& out) const {
+  out.send(promised_.proposer, Promise{.ballot = promised_,
+                                       .version = version_,
                                        .samples_per_second = speed_,
                                        .links = links_,
-                                       .claims = claims_,
+                                       .holdings = holdings_,
                                        .leaves = leaving_,
-                                       .ruling = ruling_});
+                                       .revision = revision_});
 }
 
-void RingAgreement::receive(Time now, PeerId from, const Message& message,
-                            const GenerationPlanner& planner, Effects& out) {
+void Agreement::receive(Time now, PeerId from, const Message& message,
+                        const GenerationPlanner& planner, Effects& out) {
   heard(from);
   std::visit(
       [&](const auto& known) {
         using T = std::decay_t<decltype(known)>;
-        if constexpr (std::is_same_v<T, Confirm> || std::is_same_v<T, Start>) {
+        if constexpr (std::is_same_v<T, Promise> || std::is_same_v<T, Install>) {
           receive(now, from, known, planner, out);
-        } else if constexpr (std::is_same_v<T, Propose> || std::is_same_v<T, Overtaken> ||
-                             std::is_same_v<T, Halt>) {
+        } else if constexpr (std::is_same_v<T, Propose> || std::is_same_v<T, Preempted> ||
+                             std::is_same_v<T, EndGeneration>) {
           receive(now, from, known, out);
         }
       },
       message);
 }
 
-void RingAgreement::receive(Time now, PeerId from, const Propose& message, Effects& out) {
+void Agreement::receive(Time now, PeerId from, const Propose& message, Effects& out) {
   if (message.ballot.proposer != from) return;
   newest_seen_ = std::max(newest_seen_, message.ballot.counter);
   if (message.ballot < promised_) {
-    out.send(from, Overtaken{promised_});
+    out.send(from, Preempted{promised_});
     return;
   }
   if (message.ballot == promised_) {
-    if (answered_) confirm(out);  // Our answer was lost. An epoch that is over stays over.
+    if (answered_) confirm(out);  // Our answer was lost. A generation that is over stays over.
     return;
   }
   stand_still(now);
@@ -271,33 +274,34 @@ void RingAgreement::receive(Time now, PeerId from, const Propose& message, Effec
 
 /// An answer came now; who is late is waited for longer the next time, but one that stood still for
 /// a minute does not make us wait for minutes.
-void RingAgreement::measure(Time now) {
+void Agreement::measure(Time now) {
   const double took = seconds(std::min(now - proposed_at_, 3 * patience()));
   answer_seconds_ += newest_weight * (took - answer_seconds_);
 }
 
-void RingAgreement::receive(Time now, PeerId from, const Confirm& message,
-                            const GenerationPlanner& planner, Effects& out) {
+void Agreement::receive(Time now, PeerId from, const Promise& message,
+                        const GenerationPlanner& planner, Effects& out) {
   if (decided_ && message.ballot == decided_->ballot) {
     const bool in_it = std::ranges::find(decided_->order, from) != decided_->order.end();
     if (!in_it && too_late_.insert(from).second) measure(now);
-    const bool is_newest =
-        epoch_ ? epoch_->id == decided_->ballot : farewell_ && farewell_->id == decided_->ballot;
+    const bool is_newest = generation_
+                               ? generation_->id == decided_->ballot
+                               : last_generation_ && last_generation_->id == decided_->ballot;
     if (is_newest) out.send(from, *decided_);
     return;
   }
   const bool awaited =
       proposing_ && message.ballot == promised_ && std::ranges::find(asked_, from) != asked_.end();
   if (!awaited) return;
-  const Answer answer{message.standing, message.samples_per_second,
-                      message.links,    message.claims,
-                      message.leaves,   message.ruling};
+  const Answer answer{message.version, message.samples_per_second,
+                      message.links,   message.holdings,
+                      message.leaves,  message.revision};
   if (answers_.emplace(from, answer).second) measure(now);
   if (answers_.size() == asked_.size() + 1) decide(now, planner, out);
 }
 
 /// Ours is void: somebody we asked is in a later ballot, which may yet be decided.
-void RingAgreement::receive(Time now, PeerId, const Overtaken& message, Effects&) {
+void Agreement::receive(Time now, PeerId, const Preempted& message, Effects&) {
   newest_seen_ = std::max(newest_seen_, message.ballot.counter);
   if (!proposing_ || message.ballot < promised_) return;
   stand_still(now);
@@ -305,15 +309,15 @@ void RingAgreement::receive(Time now, PeerId, const Overtaken& message, Effects&
   ask_again_at_ = never;
 }
 
-void RingAgreement::receive(Time now, PeerId from, const Start& message,
-                            const GenerationPlanner& planner, Effects& out) {
+void Agreement::receive(Time now, PeerId from, const Install& message,
+                        const GenerationPlanner& planner, Effects& out) {
   const bool awaited =
       answered_ && message.ballot == promised_ && message.ballot.proposer == from && from != self_;
   if (!awaited) return;
   const std::size_t n = message.order.size();
   const bool is_in = std::ranges::find(message.order, self_) != message.order.end();
   if (leaving_ && !is_in) {
-    become_left_out(epoch_of(message));
+    become_left_out(generation_of(message));
     return;
   }
   if (n == 0 || message.sources.size() != n || message.shares.size() != n) return;
@@ -324,20 +328,21 @@ void RingAgreement::receive(Time now, PeerId from, const Start& message,
   }
   if (!planner.can_begin(message, self_, own_answer())) return;
   // Who sends and takes no part is about to leave.
-  for (const StageDuty& duty : message.duties) {
-    const bool stays = std::ranges::find(message.order, duty.source) != message.order.end();
-    if (!stays) blamed_.insert(duty.source);
+  for (const StageAssignment& assignment : message.assignments) {
+    const bool stays = std::ranges::find(message.order, assignment.source) != message.order.end();
+    if (!stays) blamed_.insert(assignment.source);
   }
-  begin(now, epoch_of(message), out);
+  begin(now, generation_of(message), out);
 }
 
 /// Blame only shortens our wait: whoever is blamed wrongly and answers in time takes part.
-void RingAgreement::receive(Time now, PeerId from, const Halt& message, Effects&) {
-  if (epoch_) {
+void Agreement::receive(Time now, PeerId from, const EndGeneration& message, Effects&) {
+  if (generation_) {
     const bool concerns =
-        message.blamed.empty() ||
-        std::ranges::any_of(message.blamed, [this](PeerId peer) { return epoch_->contains(peer); });
-    if (message.ballot != epoch_->id || !epoch_->contains(from) || !concerns) return;
+        message.blamed.empty() || std::ranges::any_of(message.blamed, [this](PeerId peer) {
+          return generation_->contains(peer);
+        });
+    if (message.ballot != generation_->id || !generation_->contains(from) || !concerns) return;
     stand_still(now);
   }
   for (const PeerId peer : message.blamed) {

@@ -16,35 +16,35 @@
 
 namespace gv {
 
-/// What everybody in an epoch knows of it.
-struct Epoch {
-  EpochId id;
+/// What everybody in a generation knows of it.
+struct Generation {
+  GenerationId id;
   std::vector<PeerId> order;          ///< Who takes part; the place is the rank.
   std::vector<PeerId> sources;        ///< For each, who sends it the state; itself if it has it.
   std::vector<std::uint32_t> shares;  ///< Samples each contributes to an operation.
-  Standing standing;                  ///< All go on from here.
-  std::uint8_t algorithm = 0;         ///< The number of the way to sum; see Start.
+  ModelVersion version;               ///< All go on from here.
+  std::uint8_t algorithm = 0;         ///< The number of the way to sum; see Install.
   PeerId slowest_from{};              ///< Where the link begins that sums wait for.
   LinkReport slowest;                 ///< That link; of 0 bytes a second if none was measured.
-  std::vector<StageDuty> duties;      ///< In a pipeline: who carries which stage.
-  Ruling ruling;                      ///< All go by this one.
+  std::vector<StageAssignment> assignments;  ///< In a pipeline: who carries which stage.
+  SettingsRevision revision;                 ///< All go by this one.
 
-  /// Names the epoch in pieces and words.
+  /// Names the generation in pieces and words.
   std::uint64_t key() const { return key_of(id); }
   bool contains(PeerId peer) const;
 };
 
 /// Where a replica stands after one more operation, of so many samples and optimiser steps, in an
-/// epoch of that name. Whoever computes it alike has made the same steps from the same model.
-Standing after_operation(Standing standing, std::uint64_t epoch_key, std::uint64_t samples,
-                         std::uint64_t steps = 1);
+/// generation of that name. Whoever computes it alike has made the same steps from the same model.
+ModelVersion after_operation(ModelVersion version, std::uint64_t generation_key,
+                             std::uint64_t samples, std::uint64_t steps = 1);
 
-/// Ballots by which live peers agree on the next epoch. Whoever answers a proposal stands still
-/// until that ballot or a later one is decided, so nobody can finish an operation that the new
-/// epoch does not know of. The peer of the smallest id proposes; if it does not, the next does
-/// after a while. Those who do not answer in time are left out and join a later epoch. Whoever
-/// leaves answers once more, so that others are sent what it has. Pure.
-class RingAgreement {
+/// Ballots by which live peers agree on the next generation. Whoever answers a proposal stands
+/// still until that ballot or a later one is decided, so nobody can finish an operation that the
+/// new generation does not know of. The peer of the smallest id proposes; if it does not, the next
+/// does after a while. Those who do not answer in time are left out and join a later generation.
+/// Whoever leaves answers once more, so that others are sent what it has. Pure.
+class Agreement {
  public:
   struct Options {
     Duration patience = std::chrono::milliseconds(300);  ///< For answers, until they are measured.
@@ -53,50 +53,54 @@ class RingAgreement {
 
   /// `session` differs from that of every earlier process of this peer, so that no ballot of one is
   /// taken for one of another.
-  RingAgreement(PeerId self, std::uint64_t session, Options options);
+  Agreement(PeerId self, std::uint64_t session, Options options);
 
   /// Where our replica stands; not while standing still.
-  void set_standing(const Standing& standing) { standing_ = standing; }
-  const Standing& standing() const { return standing_; }
+  void set_version(const ModelVersion& version) { version_ = version; }
+  const ModelVersion& version() const { return version_; }
   /// Samples a second that we compute, for shares; 0 = not known yet.
   void set_speed(double samples_per_second) { speed_ = static_cast<float>(samples_per_second); }
   /// What we have measured of links from us, at most `link_reports_max`.
   void set_links(std::vector<LinkReport> links) { links_ = std::move(links); }
-  /// Of which stages of a pipeline we have the state, at most `stage_claims_max`.
-  void set_claims(std::vector<StageClaim> claims) { claims_ = std::move(claims); }
-  const std::vector<StageClaim>& claims() const { return claims_; }
+  /// Of which stages of a pipeline we have the state, at most `stage_holdings_max`.
+  void set_holdings(std::vector<StageHolding> holdings) { holdings_ = std::move(holdings); }
+  const std::vector<StageHolding>& holdings() const { return holdings_; }
   /// In a pipeline: we take no part any more, and hand over what we claim.
   void set_leaving() { leaving_ = true; }
-  /// The epoch that began without us, who leave, and whose duties may name us as a source; null
-  /// before that is decided.
-  const Epoch* farewell() const { return farewell_ ? &*farewell_ : nullptr; }
-  /// What all are to go by from the next epoch on, unless somebody knows of a newer one.
-  void set_ruling(Ruling ruling) { ruling_ = std::max(ruling_, std::move(ruling)); }
-  /// The newest we have heard of. The epoch under way may not know it.
-  const Ruling& ruling() const { return ruling_; }
+  /// The generation that began without us, who leave, and whose assignments may name us as a
+  /// source; null before that is decided.
+  const Generation* last_generation() const {
+    return last_generation_ ? &*last_generation_ : nullptr;
+  }
+  /// What all are to go by from the next generation on, unless somebody knows of a newer one.
+  void set_revision(SettingsRevision revision) {
+    revision_ = std::max(revision_, std::move(revision));
+  }
+  /// The newest we have heard of. The generation under way may not know it.
+  const SettingsRevision& revision() const { return revision_; }
 
   /// Who could take part now, ourselves included, sorted.
   void set_candidates(Time now, std::vector<PeerId> candidates);
 
-  /// Ends the epoch for all: something is wrong with it. `blamed`, maybe nobody, are not waited
-  /// for long, by nobody who hears of it; while no epoch runs that is all that is told.
+  /// Ends the generation for all: something is wrong with it. `blamed`, maybe nobody, are not
+  /// waited for long, by nobody who hears of it; while no generation runs that is all that is told.
   void disturb(Time now, const std::vector<PeerId>& blamed, Effects& out);
 
   /// A sign of life: the peer is waited for again.
   void heard(PeerId peer) { blamed_.erase(peer); }
   bool is_blamed(PeerId peer) const { return blamed_.contains(peer); }
 
-  /// Handles Propose, Confirm, Overtaken, Start and Halt.
+  /// Handles Propose, Promise, Preempted, Install and EndGeneration.
   void receive(Time now, PeerId from, const Message& message, const GenerationPlanner& planner,
                Effects& out);
 
   void tick(Time now, const GenerationPlanner& planner, Effects& out);
   Time deadline() const;
 
-  /// Null while standing still. Another key than before means another epoch.
-  const Epoch* epoch() const { return epoch_ ? &*epoch_ : nullptr; }
+  /// Null while standing still. Another key than before means another generation.
+  const Generation* generation() const { return generation_ ? &*generation_ : nullptr; }
   /// The newest ballot we answered or began.
-  const EpochId& promised() const { return promised_; }
+  const GenerationId& promised() const { return promised_; }
   std::uint64_t ballots() const { return ballots_; }
 
   /// How long an answer may take: follows what is measured.
@@ -108,15 +112,15 @@ class RingAgreement {
   void propose(Time now, const GenerationPlanner& planner, Effects& out);
   void decide(Time now, const GenerationPlanner& planner, Effects& out);
   bool do_all_leave() const;
-  void become_left_out(Epoch epoch);
-  void begin(Time now, Epoch epoch, Effects& out);
+  void become_left_out(Generation generation);
+  void begin(Time now, Generation generation, Effects& out);
   void receive(Time now, PeerId from, const Propose& message, Effects& out);
-  void receive(Time now, PeerId from, const Confirm& message, const GenerationPlanner& planner,
+  void receive(Time now, PeerId from, const Promise& message, const GenerationPlanner& planner,
                Effects& out);
-  void receive(Time now, PeerId from, const Overtaken& message, Effects& out);
-  void receive(Time now, PeerId from, const Start& message, const GenerationPlanner& planner,
+  void receive(Time now, PeerId from, const Preempted& message, Effects& out);
+  void receive(Time now, PeerId from, const Install& message, const GenerationPlanner& planner,
                Effects& out);
-  void receive(Time now, PeerId from, const Halt& message, Effects& out);
+  void receive(Time now, PeerId from, const EndGeneration& message, Effects& out);
   void measure(Time now);
   void confirm(Effects& out) const;
   void ask(PeerId peer, Effects& out) const;
@@ -126,25 +130,25 @@ class RingAgreement {
   PeerId self_;
   std::uint64_t session_;
   Options options_;
-  Standing standing_;
+  ModelVersion version_;
   float speed_ = 0;
   std::vector<LinkReport> links_;
-  std::vector<StageClaim> claims_;
+  std::vector<StageHolding> holdings_;
   std::vector<PeerId> candidates_;
   std::set<PeerId> blamed_;        ///< Silent when they should not have been.
-  EpochId promised_;               ///< The newest ballot we answered; older ones are void.
+  GenerationId promised_;          ///< The newest ballot we answered; older ones are void.
   std::uint64_t newest_seen_ = 0;  ///< Counter of the latest ballot we have heard of.
-  std::optional<Epoch> epoch_;
-  Time began_at_{};       ///< When the newest epoch we were in began,
-  Standing began_from_;   ///< and where we stood then.
-  bool in_vain_ = false;  ///< The last one that ended left us there.
-  Ruling ruling_;
+  std::optional<Generation> generation_;
+  Time began_at_{};          ///< When the newest generation we were in began,
+  ModelVersion began_from_;  ///< and where we stood then.
+  bool in_vain_ = false;     ///< The last one that ended left us there.
+  SettingsRevision revision_;
   bool leaving_ = false;
-  std::optional<Epoch> farewell_;
-  std::optional<Start> decided_;  ///< Our own last decision, for those who ask again.
-  std::set<PeerId> too_late_;     ///< Answered that ballot after it was decided.
-  std::optional<Epoch> last_;     ///< The newest epoch we were in.
-  Answers answers_;               ///< To our ballot under way.
+  std::optional<Generation> last_generation_;
+  std::optional<Install> decided_;  ///< Our own last decision, for those who ask again.
+  std::set<PeerId> too_late_;       ///< Answered that ballot after it was decided.
+  std::optional<Generation> last_;  ///< The newest generation we were in.
+  Answers answers_;                 ///< To our ballot under way.
   std::vector<PeerId> asked_;
   bool proposing_ = false;
   bool answered_ = false;            ///< We wait for another's decision, or for it to be void.

@@ -45,12 +45,12 @@ double LinkSurvey::Samples::fastest() const { return *std::ranges::min_element(s
 LinkSurvey::LinkSurvey(PeerId self, std::size_t elements)
     : self_(self), bytes_(std::make_shared<const std::vector<std::byte>>(large_bytes(elements))) {}
 
-void LinkSurvey::begin(const std::vector<PeerId>& order, std::uint64_t epoch_key) {
+void LinkSurvey::begin(const std::vector<PeerId>& order, std::uint64_t generation_key) {
   end();
   if (operations(order.size()) == 0) return;
   order_ = order;
   rank_ = static_cast<std::size_t>(std::ranges::find(order, self_) - order.begin());
-  epoch_key_ = epoch_key;
+  generation_key_ = generation_key;
   std::erase_if(known_, [&](const auto& entry) {
     return std::ranges::find(order, entry.first) == order.end();
   });
@@ -83,7 +83,7 @@ TransferId LinkSurvey::id_of(const Probe& probe) const {
                        .bucket = probe_bucket,
                        .round = probe_round,
                        .segment = probe.large ? large_segment : small_segment};
-  return {self_, epoch_key_, name.number()};
+  return {self_, generation_key_, name.number()};
 }
 
 void LinkSurvey::send(Time now, bool large, Effects& out) {
@@ -100,13 +100,13 @@ bool LinkSurvey::receive_block(PeerId from, const Block& block, Effects& out) co
   if (name.bucket != probe_bucket || name.round != probe_round || name.segment > large_segment) {
     return false;
   }
-  const bool expected = block.id.owner == from && block.id.session == epoch_key_ &&
+  const bool expected = block.id.owner == from && block.id.session == generation_key_ &&
                         std::ranges::find(order_, from) != order_.end();
-  if (expected) out.send(from, Probed{block.id});
+  if (expected) out.send(from, ProbeAck{block.id});
   return true;
 }
 
-void LinkSurvey::receive(Time now, PeerId from, const Probed& message, Effects& out) {
+void LinkSurvey::receive(Time now, PeerId from, const ProbeAck& message, Effects& out) {
   if (!probe_ || from != probe_->to || message.id != id_of(*probe_)) return;
   const double took = seconds(now - probe_->sent);
   Known& known = known_[from];

@@ -10,7 +10,7 @@
 
 namespace gv {
 
-/// Equal standings ought to mean equal bits, but a memory may fail, and one who passes pieces of a
+/// Equal versions ought to mean equal bits, but a memory may fail, and one who passes pieces of a
 /// sum on may pass on others than it was given. Every so many operations each tells all others the
 /// fingerprint of its parameters. Whoever does not have what most have is odd; of groups that are
 /// equally large the one with the lowest rank counts as most. Who made the difference is not known
@@ -24,7 +24,7 @@ class ModelAudit {
     return before / every != after / every;
   }
 
-  /// Fingerprints of an epoch begin to come; what is known of another is forgotten.
+  /// Fingerprints of a generation begin to come; what is known of another is forgotten.
   void begin(const std::vector<PeerId>& order);
   void end() { begin({}); }
 

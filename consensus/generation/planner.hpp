@@ -10,16 +10,16 @@
 
 namespace gv {
 
-struct Epoch;
+struct Generation;
 
 /// What one peer said of itself in a ballot.
 struct Answer {
-  Standing standing;
+  ModelVersion version;
   float speed = 0;  ///< Samples a second; 0: not known.
   std::vector<LinkReport> links;
-  std::vector<StageClaim> claims;
+  std::vector<StageHolding> holdings;
   bool leaves = false;
-  Ruling ruling;
+  SettingsRevision revision;
 };
 
 /// Everybody's, by id.
@@ -34,11 +34,11 @@ class GenerationPlanner {
 
   /// Who takes part, from which model on, and how; all but the ballot and the settings. `last` is
   /// the newest generation that this peer was in, or null. Empty if nobody could go on.
-  virtual std::optional<Start> plan(const Answers& answers, const Epoch* last) const = 0;
+  virtual std::optional<Install> plan(const Answers& answers, const Generation* last) const = 0;
 
   /// Whether `self`, which is in `start.order` and said `own` in the ballot, can do what it is told
   /// there. The lengths of `order`, `sources` and `shares` are equal.
-  virtual bool can_begin(const Start& start, PeerId self, const Answer& own) const = 0;
+  virtual bool can_begin(const Install& start, PeerId self, const Answer& own) const = 0;
 };
 
 }  // namespace gv

@@ -41,7 +41,7 @@ struct Flight {
   Payload payload;        ///< The same, encoded.
   float alpha = 0;        ///< Ours, then the smaller of the two.
   float clip_radius = 0;  ///< Likewise.
-  Canary partner_canary{};
+  ConservationChecksum partner_checksum{};
   std::uint64_t partner_step = 0;
   std::shared_ptr<std::vector<float>> difference;  ///< dec(partner) - dec(own), up to `received`.
   Comparison comparison;                           ///< Of the partner's model with ours, so far.
@@ -158,7 +158,7 @@ void PairExchange::State::freshen_snapshot() {
   for (const Force& force : since) {
     const std::vector<float>& values = *force.values;
     for (std::size_t i = 0; i < values.size(); ++i) fresh->values[i] += force.scale * values[i];
-    for (std::size_t i = 0; i < force.canary.size(); ++i) fresh->canary[i] += force.canary[i];
+    for (std::size_t i = 0; i < force.checksum.size(); ++i) fresh->checksum[i] += force.checksum[i];
   }
   since.clear();
   snapshot = std::move(fresh);
@@ -305,13 +305,13 @@ void PairExchange::State::on(Time now, PeerId from, const Offer& offer, Effects&
   mine.accepted = true;
   mine.accepted_at = now;
   mine.deadline = now + options.progress_deadline;
-  mine.partner_canary = offer.canary;
+  mine.partner_checksum = offer.checksum;
   mine.partner_step = offer.step;
   out.send(from, Accept{.id = offer.id,
                         .alpha = mine.alpha,
                         .clip_radius = mine.clip_radius,
                         .step = snapshot->step,
-                        .canary = snapshot->canary});
+                        .checksum = snapshot->checksum});
   mine.alpha = std::min(mine.alpha, offer.alpha);
   mine.clip_radius = smaller_radius(mine.clip_radius, offer.clip_radius);
   stream(out, 0);
@@ -336,7 +336,7 @@ void PairExchange::State::on(Time now, PeerId from, const Accept& accept, Effect
   mine->deadline = now + options.progress_deadline;
   mine->alpha = std::min(mine->alpha, accept.alpha);
   mine->clip_radius = smaller_radius(mine->clip_radius, accept.clip_radius);
-  mine->partner_canary = accept.canary;
+  mine->partner_checksum = accept.checksum;
   mine->partner_step = accept.step;
   if (mine->stage == Stage::offered) mine->stage = Stage::receiving;
   stream(out, 0);
@@ -456,12 +456,12 @@ void PairExchange::State::commit(Time now, Effects& out) {
               .scale = static_cast<float>(strength),
               .exchange = mine.id,
               .partner = mine.partner};
-  for (std::size_t lane = 0; lane < force.canary.size(); ++lane) {
+  for (std::size_t lane = 0; lane < force.checksum.size(); ++lane) {
     // Truncation towards zero is odd, so the two sides' integers cancel exactly. Bounded, because a
     // partner's integers may be anything.
-    const double difference = static_cast<double>(mine.partner_canary[lane]) -
-                              static_cast<double>(mine.snapshot->canary[lane]);
-    force.canary[lane] =
+    const double difference = static_cast<double>(mine.partner_checksum[lane]) -
+                              static_cast<double>(mine.snapshot->checksum[lane]);
+    force.checksum[lane] =
         static_cast<std::int64_t>(std::clamp(strength * difference, -0x1p53, 0x1p53));
   }
   if (snapshot) since.push_back(force);
@@ -562,7 +562,7 @@ bool PairExchange::start(Time now, PeerId partner, std::uint64_t round, Effects&
                           .alpha = mine.alpha,
                           .clip_radius = mine.clip_radius,
                           .step = mine.snapshot->step,
-                          .canary = mine.snapshot->canary});
+                          .checksum = mine.snapshot->checksum});
   return true;
 }
 

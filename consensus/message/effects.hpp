@@ -66,12 +66,12 @@ struct Block {
   TransferId id;
   std::uint64_t offset = 0;
   std::span<const std::byte> bytes;
-  std::shared_ptr<const void> loan = nullptr;
+  std::shared_ptr<const void> hold = nullptr;
 };
 
 /// The same block, to be kept: a copy of it, or itself where it is on loan.
 inline Block kept(const Block& block) {
-  if (block.loan) return block;
+  if (block.hold) return block;
   const auto copy =
       std::make_shared<const std::vector<std::byte>>(block.bytes.begin(), block.bytes.end());
   return {block.id, block.offset, *copy, copy};
@@ -93,7 +93,7 @@ struct Event {
 };
 
 /// A model fetched from another peer.
-struct FetchedModel {
+struct DownloadedModel {
   PeerId source{};
   std::vector<float> values;  ///< With what followed them in the snapshot.
   std::uint64_t step = 0;
@@ -105,8 +105,8 @@ struct Effects {
   std::vector<Transfer> transfers;
   std::vector<Cancel> cancels;
   std::vector<Event> events;
-  std::vector<Force> forces;          ///< To be added to the live model at the next job boundary.
-  std::vector<FetchedModel> fetched;  ///< To be adopted at the next job boundary.
+  std::vector<Force> forces;  ///< To be added to the live model at the next job boundary.
+  std::vector<DownloadedModel> fetched;  ///< To be adopted at the next job boundary.
 
   void send(PeerId to, Message message) { messages.push_back({to, std::move(message)}); }
 };

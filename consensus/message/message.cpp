@@ -71,9 +71,8 @@ std::string_view to_string(Phase phase) {
   return "unknown";
 }
 
-bool is_before(const Standing& a, const Standing& b) {
-  return std::tuple(a.samples, a.operation, a.history) <
-         std::tuple(b.samples, b.operation, b.history);
+bool is_before(const ModelVersion& a, const ModelVersion& b) {
+  return std::tuple(a.samples, a.step, a.lineage) < std::tuple(b.samples, b.step, b.lineage);
 }
 
 }  // namespace gv

@@ -129,7 +129,7 @@ struct Offer {
   float alpha = 0;         ///< The initiator's, in [0, 1]. The smaller of the two counts.
   float clip_radius = 0;   ///< The initiator's; 0 = no clipping. The smaller of the two counts.
   std::uint64_t step = 0;  ///< Of the snapshot.
-  Canary canary{};         ///< Of the snapshot.
+  ConservationChecksum checksum{};  ///< Of the snapshot.
 };
 
 /// The responder's consent: both start streaming their snapshots.
@@ -138,7 +138,7 @@ struct Accept {
   float alpha = 0;
   float clip_radius = 0;
   std::uint64_t step = 0;
-  Canary canary{};
+  ConservationChecksum checksum{};
 };
 
 /// No, and why. Also ends a model download that cannot go on.
@@ -177,80 +177,80 @@ struct Resume {
 // ---- Model download by a newcomer ----
 
 /// May I have your current model? Only `id.owner` sends it.
-struct Fetch {
+struct StateRequest {
   TransferId id;
   std::uint64_t layout_hash = 0;
 };
 
 /// Yes; `bytes` bytes of float32 parameters follow on the bulk lane.
-struct Coming {
+struct TransferAccepted {
   TransferId id;
   std::uint64_t layout_hash = 0;
   std::uint64_t elements = 0;
   std::uint64_t step = 0;
 };
 
-// ---- Lockstep: agreement on an epoch, and checks while one runs ----
+// ---- Lockstep: agreement on a generation, and checks while one runs ----
 
 /// A ballot: counted up from all that its proposer has seen. Ordered.
-struct EpochId {
+struct GenerationId {
   std::uint64_t counter = 0;
   PeerId proposer{};
 
-  friend auto operator<=>(const EpochId&, const EpochId&) = default;
+  friend auto operator<=>(const GenerationId&, const GenerationId&) = default;
 };
 
 /// One number for it, for the pieces of its operations.
-std::uint64_t key_of(const EpochId& id);
+std::uint64_t key_of(const GenerationId& id);
 
-/// How far a replica has come in lockstep: equal standings are equal bits.
-struct Standing {
-  std::uint64_t operation = 0;  ///< Optimiser steps made, which name the operation that is next.
-  std::uint64_t samples = 0;    ///< Contributed by everybody to the model as it is.
-  std::uint64_t history = 0;    ///< Hash of the epochs in which the operations finished.
+/// How far a replica has come in lockstep: equal versions are equal bits.
+struct ModelVersion {
+  std::uint64_t step = 0;     ///< Optimiser steps made, which name the collective that is next.
+  std::uint64_t samples = 0;  ///< Contributed by everybody to the model as it is.
+  std::uint64_t lineage = 0;  ///< Hash of the generations in which the operations finished.
 
-  friend bool operator==(const Standing&, const Standing&) = default;
+  friend bool operator==(const ModelVersion&, const ModelVersion&) = default;
 };
 
 /// The model that has seen more samples wins; among equals any, but everybody the same.
-bool is_before(const Standing& a, const Standing& b);
+bool is_before(const ModelVersion& a, const ModelVersion& b);
 
 /// The state of one stage of a pipeline that a peer has.
-struct StageClaim {
+struct StageHolding {
   std::uint32_t stage = 0;
   bool carried = false;  ///< It works with it; or else it keeps a copy.
-  Standing standing;
+  ModelVersion version;
 
-  friend bool operator==(const StageClaim&, const StageClaim&) = default;
+  friend bool operator==(const StageHolding&, const StageHolding&) = default;
 };
 
 /// No peer claims more, so that its words stay small.
-inline constexpr std::size_t stage_claims_max = 256;
+inline constexpr std::size_t stage_holdings_max = 256;
 
 /// A stage that a peer carries, and who sends it the state; itself if it has it.
-struct StageDuty {
+struct StageAssignment {
   std::uint32_t stage = 0;
   PeerId carrier{};
   PeerId source{};
 
-  friend bool operator==(const StageDuty&, const StageDuty&) = default;
+  friend bool operator==(const StageAssignment&, const StageAssignment&) = default;
 };
 
-/// Settings that all go by from an epoch on, in place of those they began with.
-struct Ruling {
+/// Settings that all go by from a generation on, in place of those they began with.
+struct SettingsRevision {
   std::uint64_t number = 0;  ///< The larger one is the newer; 0: none was made.
-  std::string settings;      ///< As a config would say it; at most `ruling_bytes_max`.
+  std::string settings;      ///< As a config would say it; at most `revision_bytes_max`.
 
   /// Two of one number, made at the same time at two places, have an order as well.
-  friend auto operator<=>(const Ruling&, const Ruling&) = default;
+  friend auto operator<=>(const SettingsRevision&, const SettingsRevision&) = default;
 };
 
-/// No ruling is longer, so that the words which carry it stay small.
-inline constexpr std::size_t ruling_bytes_max = 1024;
+/// No settings revision is longer, so that the words which carry it stay small.
+inline constexpr std::size_t revision_bytes_max = 1024;
 
-/// Let us agree on a new epoch; whatever ran is over. From `ballot.proposer` alone.
+/// Let us agree on a new generation; whatever ran is over. From `ballot.proposer` alone.
 struct Propose {
-  EpochId ballot;
+  GenerationId ballot;
 };
 
 /// What a peer has measured of a link from it to another.
@@ -266,76 +266,77 @@ struct LinkReport {
 inline constexpr std::size_t link_reports_max = 64;
 
 /// I take part in this ballot and stand still until it is decided.
-struct Confirm {
-  EpochId ballot;
-  Standing standing;
+struct Promise {
+  GenerationId ballot;
+  ModelVersion version;
   float samples_per_second = 0;
-  std::vector<LinkReport> links;   ///< From here, those measured; at most `link_reports_max`.
-  std::vector<StageClaim> claims;  ///< Of a pipeline's stages; at most `stage_claims_max`.
+  std::vector<LinkReport> links;       ///< From here, those measured; at most `link_reports_max`.
+  std::vector<StageHolding> holdings;  ///< Of a pipeline's stages; at most `stage_holdings_max`.
   bool leaves = false;  ///< It takes no part; others take over what it has, and then it is gone.
-  Ruling ruling;        ///< The newest it has heard of.
+  SettingsRevision revision;  ///< The newest it has heard of.
 };
 
 /// I have answered a later ballot than yours.
-struct Overtaken {
-  EpochId ballot;  ///< The later one.
+struct Preempted {
+  GenerationId ballot;  ///< The later one.
 };
 
 /// The ballot is decided. Whoever is not in `order` was heard too late and asks again.
-struct Start {
-  EpochId ballot;
+struct Install {
+  GenerationId ballot;
   std::vector<PeerId> order;          ///< The place in it is the rank.
   std::vector<PeerId> sources;        ///< Who sends each the model and optimiser; itself: nobody.
   std::vector<std::uint32_t> shares;  ///< Samples of each in an operation.
-  Standing standing;                  ///< All go on from here.
+  ModelVersion version;               ///< All go on from here.
   /// The way to sum, as a number that this message does not know the meaning of.
   std::uint8_t algorithm = 0;
-  PeerId slowest_from{};          ///< The link that sums wait for, from here
-  LinkReport slowest;             ///< to there; of 0 bytes a second if none was measured.
-  std::vector<StageDuty> duties;  ///< In a pipeline: sorted by carrier and stage.
-  Ruling ruling;                  ///< All go by this one.
+  PeerId slowest_from{};  ///< The link that sums wait for, from here
+  LinkReport slowest;     ///< to there; of 0 bytes a second if none was measured.
+  std::vector<StageAssignment> assignments;  ///< In a pipeline: sorted by carrier and stage.
+  SettingsRevision revision;                 ///< All go by this one.
 };
 
-/// The epoch is over: a peer is lost, or nothing comes any more.
-struct Halt {
-  EpochId ballot;  ///< The epoch's, or that of the agreement under way.
+/// The generation is over: a peer is lost, or nothing comes any more.
+struct EndGeneration {
+  GenerationId ballot;  ///< The generation's, or that of the agreement under way.
   /// Whose connections broke or who are silent, maybe nobody. They are not waited for long.
   std::vector<PeerId> blamed;
 };
 
-/// Nothing comes: are you there, and in which epoch?
-struct Check {
-  EpochId ballot;
+/// Nothing comes: are you there, and in which generation?
+struct StatusRequest {
+  GenerationId ballot;
 };
 
-/// In answer: the epoch I am in, and what I do.
-struct Here {
-  EpochId ballot;
-  std::uint64_t operation = 0;  ///< The one under way.
-  bool busy = false;            ///< Computing or receiving a state: others wait for me.
+/// In answer: the generation I am in, and what I do.
+struct StatusReply {
+  GenerationId ballot;
+  std::uint64_t step = 0;  ///< The one under way.
+  bool busy = false;       ///< Computing or receiving a state: others wait for me.
 };
 
 /// A probe of the link to me has come: one block of a known length.
-struct Probed {
+struct ProbeAck {
   TransferId id;  ///< Of the probe.
 };
 
 /// My part of a pipeline's operation is complete: I can make its update, whatever happens.
 struct Complete {
-  EpochId ballot;
-  std::uint64_t operation = 0;
+  GenerationId ballot;
+  std::uint64_t step = 0;
   bool again = false;  ///< In answer to one that came late: no answer is wanted.
 };
 
 /// The parameters that I have before this operation, which ought to be everybody's.
 struct Audit {
-  EpochId ballot;
-  std::uint64_t operation = 0;
+  GenerationId ballot;
+  std::uint64_t step = 0;
   std::uint64_t fingerprint = 0;
 };
 
-using Message = std::variant<Ping, PingRequest, Ack, Nack, PushPull, Offer, Accept, Refuse, Ready,
-                             Commit, Query, Abort, Resume, Fetch, Coming, Propose, Confirm,
-                             Overtaken, Start, Halt, Check, Here, Probed, Complete, Audit>;
+using Message =
+    std::variant<Ping, PingRequest, Ack, Nack, PushPull, Offer, Accept, Refuse, Ready, Commit,
+                 Query, Abort, Resume, StateRequest, TransferAccepted, Propose, Promise, Preempted,
+                 Install, EndGeneration, StatusRequest, StatusReply, ProbeAck, Complete, Audit>;
 
 }  // namespace gv

@@ -15,7 +15,7 @@ namespace gv {
 /// Integer coordinates that travel with the parameters through the same protocol and the same
 /// arithmetic but are never seen by the optimiser: their sums are exact, so a force applied twice,
 /// once or with the wrong sign shows at once.
-using Canary = std::array<std::int64_t, 8>;
+using ConservationChecksum = std::array<std::int64_t, 8>;
 
 /// An immutable copy of a replica's parameters at one moment.
 struct Snapshot {
@@ -23,18 +23,19 @@ struct Snapshot {
   /// What follows the values where the whole replica is downloaded: in a population what the
   /// optimiser keeps and the hyper-parameters. Exchanges leave it alone.
   std::vector<float> rest;
-  Canary canary{};
+  ConservationChecksum checksum{};
   std::uint64_t step = 0;  ///< Local steps the replica had taken.
 };
 
 using SnapshotPtr = std::shared_ptr<const Snapshot>;
 
-/// What an exchange adds to the live parameters: x += scale * values, canary += canary. The values
-/// are shared with the exchange, which needs them until the next snapshot contains them.
+/// What an exchange adds to the live parameters: x += scale * values, conservation checksum +=
+/// conservation checksum. The values are shared with the exchange, which needs them until the next
+/// snapshot contains them.
 struct Force {
   std::shared_ptr<const std::vector<float>> values;
   float scale = 1;
-  Canary canary{};
+  ConservationChecksum checksum{};
   TransferId exchange;  ///< Where it comes from: with the partner's force of the same exchange it
   PeerId partner{};     ///< adds up to nothing.
 };

@@ -15,7 +15,7 @@ constexpr double nothing = 1e-9;
 
 }  // namespace
 
-ShadowRates shadow_rates(const RoundPlan& plan) {
+CompanionRates companion_rates(const RoundPlan& plan) {
   const std::size_t n = plan.peers();
   if (n < 3 || !is_graph(plan.topology().kind)) return {};
   // A round of pairs projects, so W'W = W.
@@ -25,10 +25,10 @@ ShadowRates shadow_rates(const RoundPlan& plan) {
       laplacian.at(i, j) = 2 * ((i == j ? 1 : 0) - laplacian.at(i, j));
     }
   }
-  return shadow_rates(laplacian, edges_of(plan.topology(), n, plan.seed()));
+  return companion_rates(laplacian, edges_of(plan.topology(), n, plan.seed()));
 }
 
-ShadowRates shadow_rates(const SquareMatrix& laplacian, const std::vector<Edge>& edges) {
+CompanionRates companion_rates(const SquareMatrix& laplacian, const std::vector<Edge>& edges) {
   const auto size = static_cast<Eigen::Index>(laplacian.n);
   const Eigen::Map<const Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>
       matrix(laplacian.values.data(), size, size);

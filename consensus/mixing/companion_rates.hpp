@@ -1,4 +1,4 @@
-// How strongly a shadow leans against its model, from how well connected a graph is.
+// How strongly a companion leans against its model, from how well connected a graph is.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@
 namespace gv {
 
 /// The two constants of A2CiD2 (Nabli 2023, section 3.2), with a round as the unit of time.
-struct ShadowRates {
+struct CompanionRates {
   double leaning = 0;  ///< h = 1 / (2 sqrt(chi1 chi2)).
   double pull = 0.5;   ///< alpha~ = sqrt(chi1 / chi2) / 2.
 };
@@ -18,10 +18,10 @@ struct ShadowRates {
 /// chi1 = 1 / lambda_2(L) and chi2 = max over edges (i,j) of (e_i - e_j)' L+ (e_i - e_j) / 2, with
 /// L the Laplacian whose edges weigh how often they are a pair in a round: 2 (I - E[W]). Rounds are
 /// those of drawn pairs along a graph; with fewer than three peers nothing leans. Takes n^3 steps.
-ShadowRates shadow_rates(const RoundPlan& plan);
+CompanionRates companion_rates(const RoundPlan& plan);
 
 /// The same for pairs at random times: L is the sum of rate (e_i - e_j)(e_i - e_j)' over the edges,
 /// and the unit of time is that of the rates. The graph must be connected.
-ShadowRates shadow_rates(const SquareMatrix& laplacian, const std::vector<Edge>& edges);
+CompanionRates companion_rates(const SquareMatrix& laplacian, const std::vector<Edge>& edges);
 
 }  // namespace gv

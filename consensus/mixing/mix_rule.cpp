@@ -40,8 +40,8 @@ std::string_view to_string(MixKind kind) {
       return "push_sum";
     case MixKind::relay_sum:
       return "relay_sum";
-    case MixKind::shadow:
-      return "shadow";
+    case MixKind::companion:
+      return "companion";
     case MixKind::noloco:
       return "noloco";
     case MixKind::downpour:
@@ -54,12 +54,12 @@ std::string_view to_string(MixMemory memory) {
   switch (memory) {
     case MixMemory::none:
       return "none";
-    case MixMemory::reference:
-      return "reference";
-    case MixMemory::replica:
-      return "replica";
-    case MixMemory::error:
-      return "error";
+    case MixMemory::difference:
+      return "difference";
+    case MixMemory::replicated_difference:
+      return "replicated_difference";
+    case MixMemory::error_feedback:
+      return "error_feedback";
   }
   return "";
 }
@@ -126,7 +126,7 @@ MixTraits traits_of(const MixRule& rule) {
     case MixKind::relay_sum:
       traits.vectors = 2;
       break;
-    case MixKind::shadow:
+    case MixKind::companion:
       traits = {.conserves_mean = true, .keeps_equal = true, .vectors = 2};
       break;
     case MixKind::noloco:
@@ -137,7 +137,8 @@ MixTraits traits_of(const MixRule& rule) {
       traits.vectors = 2;
       break;
   }
-  traits.keeps_copies = rule.memory == MixMemory::reference || rule.memory == MixMemory::replica;
+  traits.keeps_copies =
+      rule.memory == MixMemory::difference || rule.memory == MixMemory::replicated_difference;
   if (rule.memory != MixMemory::none) traits.vectors += traits.keeps_copies ? 3 : 1;
   switch (rule.correction) {
     case MixCorrection::none:
@@ -201,7 +202,7 @@ Problems problems_of(const MixRule& rule, std::size_t peers) {
            "write partners = \"neighbours\"");
   }
   const bool drawn_pairs = rule.partners == Partners::pairs && has_drawn_pairs(rule.topology.kind);
-  if (rule.kind == MixKind::shadow && !drawn_pairs) {
+  if (rule.kind == MixKind::companion && !drawn_pairs) {
     refuse("partners", kind + " is about pairs that are drawn along a graph",
            "write partners = \"pairs\" and a graph as topology = \"ring\"");
   }
@@ -249,13 +250,13 @@ Problems problems_of(const MixRule& rule, std::size_t peers) {
       refuse("codec",
              quoted(to_string(rule.codec.kind)) +
                  " always leaves out the same: without memory models drift apart",
-             "add memory = \"reference\"");
+             "add memory = \"difference\"");
     }
     if (codec.unbiased && codec.omega > noise_max) {
       refuse("codec",
              quoted(to_string(rule.codec.kind)) +
                  " adds noise as large as the model: without memory models never agree",
-             "add memory = \"reference\", or take \"qsgd\" with 127 levels");
+             "add memory = \"difference\", or take \"qsgd\" with 127 levels");
     }
   }
   if (lossy && !averages) {
@@ -315,7 +316,7 @@ Problems problems_of(const MixRule& rule, std::size_t peers) {
     refuse("centre_rests", "only a star has a centre", "write topology = \"star\"");
   }
   const bool keeps_order = rule.kind == MixKind::relay_sum || rule.kind == MixKind::noloco ||
-                           rule.kind == MixKind::shadow;
+                           rule.kind == MixKind::companion;
   if (keeps_order && rule.staleness > 0) {
     refuse("staleness", kind + " counts on rounds in step", "write staleness = 0");
   }

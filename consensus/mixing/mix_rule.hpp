@@ -22,7 +22,7 @@ enum class MixKind : std::uint8_t {
   push_sum,   ///< Numerators and weights are handed on in equal parts and added up; the model is
               ///< their quotient. SGP (Assran 2019), with staleness overlap SGP.
   relay_sum,  ///< Sums travel along the edges of a tree. RelaySum (Vogels 2021).
-  shadow,     ///< A second vector leans against the model. A2CiD2 (Nabli 2023).
+  companion,  ///< A second vector leans against the model. A2CiD2 (Nabli 2023).
   noloco,     ///< Momentum on the mean change of a group, and a pull together. NoLoCo (2025).
   downpour,   ///< Changes go to rank 0, which sends back the sum. DOWNPOUR (Dean 2012).
 };
@@ -30,9 +30,9 @@ enum class MixKind : std::uint8_t {
 /// What is kept of earlier messages, so that a codec may leave something out.
 enum class MixMemory : std::uint8_t {
   none,
-  reference,  ///< Messages are differences to what all know of the sender. CHOCO (Koloskova 2019).
-  replica,    ///< The model itself is what all know of it. DCD-PSGD (Tang 2018).
-  error,      ///< What a message lacked is added to the next. DeepSqueeze (Tang 2019).
+  difference,  ///< Messages are differences to what all know of the sender. CHOCO (Koloskova 2019).
+  replicated_difference,  ///< The model itself is what all know of it. DCD-PSGD (Tang 2018).
+  error_feedback,         ///< What a message lacked is added to the next. DeepSqueeze (Tang 2019).
 };
 
 /// What is done about data that differ between peers.
@@ -77,10 +77,11 @@ std::string_view to_string(Partners partners);
 std::string_view to_string(MixOuter outer);
 std::string_view to_string(FragmentOrder order);
 
-inline constexpr std::array mix_kinds = {MixKind::average, MixKind::push_sum, MixKind::relay_sum,
-                                         MixKind::shadow,  MixKind::noloco,   MixKind::downpour};
-inline constexpr std::array mix_memories = {MixMemory::none, MixMemory::reference,
-                                            MixMemory::replica, MixMemory::error};
+inline constexpr std::array mix_kinds = {MixKind::average,   MixKind::push_sum, MixKind::relay_sum,
+                                         MixKind::companion, MixKind::noloco,   MixKind::downpour};
+inline constexpr std::array mix_memories = {MixMemory::none, MixMemory::difference,
+                                            MixMemory::replicated_difference,
+                                            MixMemory::error_feedback};
 inline constexpr std::array mix_corrections = {MixCorrection::none, MixCorrection::quasi_global,
                                                MixCorrection::decentlam, MixCorrection::tracking,
                                                MixCorrection::d2};

@@ -45,8 +45,8 @@ void take_away(std::span<Real> x, std::span<const Real> y) {
 
 std::string_view to_string(MixRegister name) {
   constexpr std::array<std::string_view, mix_registers> names = {
-      "before",  "message",       "numerator",  "shadow", "slow",  "outer", "momentum",
-      "tracker", "last_gradient", "correction", "drift",  "error", "sent"};
+      "before",  "message",       "numerator",  "companion", "slow",  "outer", "momentum",
+      "tracker", "last_gradient", "correction", "drift",     "error", "sent"};
   return names[static_cast<std::size_t>(name)];
 }
 
@@ -67,11 +67,11 @@ typename Mixer<Real>::Vector& Mixer<Real>::zeros_if_new(MixRegister name) {
   return vector;
 }
 
-// ---- Epochs and rounds ----
+// ---- Generations and rounds ----
 
 template <class Real>
-void Mixer<Real>::begin_epoch(std::size_t rank, std::span<const PeerId> order, std::uint64_t key,
-                              std::span<const Real> x) {
+void Mixer<Real>::begin_generation(std::size_t rank, std::span<const PeerId> order,
+                                   std::uint64_t key, std::span<const Real> x) {
   check(x.size() == elements_, "a model has the layout's size");
   rank_ = rank;
   key_ = key;
@@ -83,9 +83,9 @@ void Mixer<Real>::begin_epoch(std::size_t rank, std::span<const PeerId> order, s
     at(MixRegister::numerator).assign(elements_, 0);
     add<Real>(at(MixRegister::numerator), x, share_);
   }
-  if (rule_.kind == MixKind::shadow) {
-    at(MixRegister::shadow).assign(x.begin(), x.end());
-    const ShadowRates rates = shadow_rates(*plan_);
+  if (rule_.kind == MixKind::companion) {
+    at(MixRegister::companion).assign(x.begin(), x.end());
+    const CompanionRates rates = companion_rates(*plan_);
     leaning_ = rates.leaning;
     pull_ = rates.pull;
   }
@@ -96,7 +96,7 @@ void Mixer<Real>::begin_epoch(std::size_t rank, std::span<const PeerId> order, s
   if (traits_.keeps_copies) {
     at(MixRegister::drift).assign(elements_, 0);
     // Neighbours are the same in every round.
-    memory_.begin_epoch(order, plan_->turn(rank_, 0).out);
+    memory_.begin_generation(order, plan_->turn(rank_, 0).out);
   }
   // The trackers of those who left are gone; the mean of all is right again from here.
   if (rule_.correction == MixCorrection::tracking) {
@@ -118,7 +118,7 @@ void Mixer<Real>::forget() {
 }
 
 template <class Real>
-void Mixer<Real>::close_epoch(std::span<const MixArrival> arrived, bool unsent) {
+void Mixer<Real>::close_generation(std::span<const MixArrival> arrived, bool unsent) {
   if (!traits_.keeps_copies || !plan_) return;
   if (unsent) memory_.take_back();
   learn(arrived);
@@ -128,17 +128,17 @@ template <class Real>
 void Mixer<Real>::begin_round(std::uint64_t, std::span<Real> x) {
   if (rule_.kind == MixKind::push_sum) {
     add<Real>(at(MixRegister::numerator), x, -share_);
-  } else if (rule_.kind == MixKind::shadow) {
+  } else if (rule_.kind == MixKind::companion) {
     // One round's time passes: exp(dt [[-h, h], [h, -h]]) keeps the sum of the two and shrinks
     // their difference by exp(-2 h).
-    Vector& shadow = at(MixRegister::shadow);
+    Vector& companion = at(MixRegister::companion);
     const auto flow = static_cast<Real>((1 - std::exp(-2 * leaning_)) / 2);
     for (std::size_t i = 0; i < x.size(); ++i) {
-      const Real d = flow * (shadow[i] - x[i]);
+      const Real d = flow * (companion[i] - x[i]);
       x[i] += d;
-      shadow[i] -= d;
+      companion[i] -= d;
     }
-    take_away<Real>(shadow, x);
+    take_away<Real>(companion, x);
   }
   const bool needs_before = rule_.kind == MixKind::downpour ||
                             rule_.correction == MixCorrection::quasi_global ||
@@ -172,7 +172,7 @@ void Mixer<Real>::end_steps(std::span<Real> x, double learning_rate, std::uint64
   learning_rate_ = std::max(learning_rate, learning_rate_min);
   steps_ = std::max<std::uint64_t>(1, steps);
   if (rule_.kind == MixKind::push_sum) add<Real>(at(MixRegister::numerator), x, share_);
-  if (rule_.kind == MixKind::shadow) add<Real>(at(MixRegister::shadow), x);
+  if (rule_.kind == MixKind::companion) add<Real>(at(MixRegister::companion), x);
   if (rule_.correction == MixCorrection::d2) add<Real>(x, at(MixRegister::correction));
 }
 
@@ -289,7 +289,7 @@ std::vector<MixMessage> Mixer<Real>::messages(std::uint64_t round, std::span<Rea
       word = made;
       return to_all(round, {&word, 1}, message);
     case MixKind::average:
-    case MixKind::shadow:
+    case MixKind::companion:
       break;
   }
   if (rule_.fragment_order == FragmentOrder::largest) return largest_piece(round, x);
@@ -301,7 +301,7 @@ std::vector<MixMessage> Mixer<Real>::messages(std::uint64_t round, std::span<Rea
   switch (rule_.memory) {
     case MixMemory::none:
       return to_all(round, {&word, 1}, message);
-    case MixMemory::error: {
+    case MixMemory::error_feedback: {
       Vector& error = zeros_if_new(MixRegister::error);
       add<Real>(error, x);
       word = error;
@@ -309,8 +309,8 @@ std::vector<MixMessage> Mixer<Real>::messages(std::uint64_t round, std::span<Rea
       take_away<Real>(error, message);
       return all;
     }
-    case MixMemory::reference:
-    case MixMemory::replica:
+    case MixMemory::difference:
+    case MixMemory::replicated_difference:
       return differences(round, x);
   }
   return {};
@@ -328,14 +328,15 @@ std::vector<MixMessage> Mixer<Real>::differences(std::uint64_t round, std::span<
     Vector made(x.begin(), x.end());
     take_away<Real>(made, memory_.own());
     // Who is what all know of it becomes what that mixes to.
-    if (rule_.memory == MixMemory::replica) add<Real>(made, at(MixRegister::drift));
+    if (rule_.memory == MixMemory::replicated_difference) add<Real>(made, at(MixRegister::drift));
     const std::span<const Real> word = made;
     coded = encoded(round, 0, {&word, 1}, {.count = 1});
     const auto decoded = read_message<Real>(rule_, elements_, round, *coded);
     sound_ = decoded.has_value();
     if (!sound_) return {};
     memory_.add(decoded->values);
-    if (rule_.memory == MixMemory::replica) std::ranges::copy(memory_.own(), x.begin());
+    if (rule_.memory == MixMemory::replicated_difference)
+      std::ranges::copy(memory_.own(), x.begin());
   }
   std::vector<MixMessage> messages;
   const std::span<const Real> own = memory_.own();
@@ -500,7 +501,7 @@ void Mixer<Real>::follow(std::uint64_t round, std::span<Real> x) {
     const auto weight = static_cast<Real>(share.weight);
     for (std::size_t i = 0; i < elements_; ++i) drift[i] += weight * ((*known)[i] - own[i]);
   }
-  if (rule_.memory == MixMemory::reference) add<Real>(x, drift, rule_.gamma);
+  if (rule_.memory == MixMemory::difference) add<Real>(x, drift, rule_.gamma);
 }
 
 /// u = beta u + (slow - x) / eta; slow -= lr eta u; x = slow.
@@ -560,11 +561,11 @@ std::size_t Mixer<Real>::mix(std::uint64_t round, std::span<Real> x,
       }
       break;
     }
-    case MixKind::shadow: {
+    case MixKind::companion: {
       const Vector moves = change(others, 0, elements_);
       add<Real>(x, moves);
-      // The topology's weight averages a pair; of the shadow's own, pull / (1/2) of that.
-      add<Real>(at(MixRegister::shadow), moves, pull_ / 0.5);
+      // The topology's weight averages a pair; of the companion's own, pull / (1/2) of that.
+      add<Real>(at(MixRegister::companion), moves, pull_ / 0.5);
       break;
     }
     case MixKind::noloco: {

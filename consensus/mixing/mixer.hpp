@@ -26,7 +26,7 @@ enum class MixRegister : std::uint8_t {
   before,         ///< The model before the local steps of a round.
   message,        ///< Our own message of the round, as others decode it.
   numerator,      ///< push_sum: the model times our weight, less our share of it in steps.
-  shadow,         ///< shadow: the second vector, less the model while steps run.
+  companion,      ///< companion: the second vector, less the model while steps run.
   slow,           ///< noloco, slowmo: the model the outer step moves.
   outer,          ///< Their momentum.
   momentum,       ///< quasi_global, decentlam.
@@ -61,16 +61,16 @@ class Mixer {
   /// From here on we are `rank` of the peers in this order. What concerns neighbours begins anew,
   /// from the model as it is, but for what they remember of each other; momentum and whatever else
   /// is ours alone stays.
-  void begin_epoch(std::size_t rank, std::span<const PeerId> order, std::uint64_t key,
-                   std::span<const Real> x);
+  void begin_generation(std::size_t rank, std::span<const PeerId> order, std::uint64_t key,
+                        std::span<const Real> x);
 
   /// The model is another's: nothing that was kept belongs to it.
   void forget();
 
-  /// Before an epoch ends: messages of a round that is not mixed any more, of which neighbours
+  /// Before a generation ends: messages of a round that is not mixed any more, of which neighbours
   /// that remember each other take in what they say of their senders; and whether our own last
   /// messages were sent to nobody.
-  void close_epoch(std::span<const MixArrival> arrived, bool unsent);
+  void close_generation(std::span<const MixArrival> arrived, bool unsent);
 
   void begin_round(std::uint64_t round, std::span<Real> x);
   bool directs() const;
@@ -97,8 +97,8 @@ class Mixer {
   /// reference, replica.
   const NeighbourMemory<Real>& memory() const { return memory_; }
 
-  /// What a checkpoint has to hold so that a later epoch goes on as if there had been no stop, and
-  /// the inverse. Vectors of unknown names are ignored.
+  /// What a checkpoint has to hold so that a later generation goes on as if there had been no stop,
+  /// and the inverse. Vectors of unknown names are ignored.
   std::vector<std::pair<std::string_view, std::vector<Real>>> lasting() const;
   void restore(std::string_view name, std::span<const Real> values);
 
@@ -140,7 +140,7 @@ class Mixer {
   MixTraits traits_;
   std::size_t elements_;
   std::uint64_t seed_;
-  double share_;  ///< push_sum: our weight when an epoch begins, and that of our steps.
+  double share_;  ///< push_sum: our weight when a generation begins, and that of our steps.
   std::size_t rank_ = 0;
   std::uint64_t key_ = 0;
   std::optional<RoundPlan> plan_;
@@ -150,8 +150,8 @@ class Mixer {
       relayed_;  ///< Last sum of each neighbour.
   double weight_ = 1;
   std::vector<std::uint64_t> piece_due_;  ///< Rounds by which each piece is sent, changed or not.
-  double leaning_ = 0;  ///< shadow: h, how fast model and shadow flow into each other,
-  double pull_ = 0.5;   ///< and how much of a difference the shadow takes.
+  double leaning_ = 0;  ///< companion: h, how fast model and companion flow into each other,
+  double pull_ = 0.5;   ///< and how much of a difference the companion takes.
   double learning_rate_ = 0;
   std::uint64_t steps_ = 1;
   bool sound_ = true;

@@ -18,8 +18,8 @@ void add_to(std::vector<Real>& x, std::span<const Real> y) {
 }  // namespace
 
 template <class Real>
-void NeighbourMemory<Real>::begin_epoch(std::span<const PeerId> order,
-                                        std::span<const std::size_t> neighbours) {
+void NeighbourMemory<Real>::begin_generation(std::span<const PeerId> order,
+                                             std::span<const std::size_t> neighbours) {
   std::map<PeerId, Vector> copies;
   for (auto& [rank, neighbour] : neighbours_) copies[order_[rank]] = std::move(neighbour.copy);
   order_.assign(order.begin(), order.end());

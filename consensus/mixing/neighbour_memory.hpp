@@ -17,8 +17,8 @@ namespace gv {
 /// message adds the same decoded difference to it and to their copies, so that all stay equal to
 /// the bit. Fingerprints travel with every message and say whether they are.
 ///
-/// An epoch opens with one round without differences. To a neighbour of which it has a copy a peer
-/// says hello: the fingerprints of that copy and of its own reference. To others it sends its
+/// A generation opens with one round without differences. To a neighbour of which it has a copy a
+/// peer says hello: the fingerprints of that copy and of its own reference. To others it sends its
 /// reference whole. So both ends of an edge know the same of both directions, and the edge counts
 /// from there on (`shared`); where a copy was wrong, from the next round on, with which it is sent
 /// whole. A copy that goes wrong later is dropped, said to be lacking, and sent whole again.
@@ -29,8 +29,8 @@ class NeighbourMemory {
   using Vector = std::vector<Real>;
 
   /// Peers have ranks by this order from here on, and these are our neighbours: of no other is
-  /// anything remembered. The last epoch's copies go on, by peer.
-  void begin_epoch(std::span<const PeerId> order, std::span<const std::size_t> neighbours);
+  /// anything remembered. The last generation's copies go on, by peer.
+  void begin_generation(std::span<const PeerId> order, std::span<const std::size_t> neighbours);
   /// Our model is another's now, and nobody knows anything of us nor we of them.
   void forget();
 
@@ -51,7 +51,7 @@ class NeighbourMemory {
   /// Who is sent what, with `own()` as it is to be known then.
   std::vector<Letter> letters(bool opens);
 
-  /// What a neighbour's message says, also one of the last epoch's that nobody mixes any more.
+  /// What a neighbour's message says, also one of the last generation's that nobody mixes any more.
   /// False if it is of no use: damaged, or nothing is there that it could be added to.
   bool take(std::size_t from, const MixLetter<Real>& letter);
   /// All that comes in a round has come: copies that lack something are dropped.

@@ -30,7 +30,7 @@ std::size_t widest_name(const PictureOptions& options, std::size_t workers) {
   return width;
 }
 
-char letter(const PipelineOperation& operation) {
+char letter(const PipelineInstruction& operation) {
   const auto digit = static_cast<char>(operation.micro_batch % 10);
   switch (operation.action) {
     case Action::forward:

@@ -31,7 +31,7 @@ class Clock {
     for (std::size_t b = 0; b < schedule.micro_batches; ++b) inputs_[b * schedule.stages] = 0;
     worker_of_.assign(inputs_.size(), 0);
     for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
-      for (const PipelineOperation& operation : schedule.workers[w]) {
+      for (const PipelineInstruction& operation : schedule.workers[w]) {
         if (operation.action == Action::forward) worker_of_[index(operation)] = w;
       }
     }
@@ -53,7 +53,7 @@ class Clock {
       }
       if (first == schedule_.workers.size()) break;
       const std::size_t position = positions_[first]++;
-      const PipelineOperation& operation = schedule_.workers[first][position];
+      const PipelineInstruction& operation = schedule_.workers[first][position];
       const double end = begin + seconds_of(first, position);
       free_at_[first] = end;
       timing.workers[first].push_back({operation, begin, end});
@@ -70,19 +70,19 @@ class Clock {
  private:
   double seconds_of(std::size_t worker, std::size_t position) const {
     if (seconds_ != nullptr) return (*seconds_)[worker][position];
-    const PipelineOperation& operation = schedule_.workers[worker][position];
+    const PipelineInstruction& operation = schedule_.workers[worker][position];
     const double speed = costs_.speeds.empty() ? 1 : costs_.speeds[worker];
     return costs_.stages[operation.stage].seconds(operation.action) / speed;
   }
 
-  std::size_t index(const PipelineOperation& operation) const {
+  std::size_t index(const PipelineInstruction& operation) const {
     return operation.micro_batch * schedule_.stages + operation.stage;
   }
 
   double begin_of(std::size_t worker) const {
     const auto& list = schedule_.workers[worker];
     if (positions_[worker] == list.size()) return not_yet;
-    const PipelineOperation& next = list[positions_[worker]];
+    const PipelineInstruction& next = list[positions_[worker]];
     double input = 0;
     if (next.action == Action::forward) input = inputs_[index(next)];
     if (next.action == Action::backward || next.action == Action::backward_input) {
@@ -91,7 +91,7 @@ class Clock {
     return std::max(free_at_[worker], input);
   }
 
-  void pass_on(const PipelineOperation& done, double end) {
+  void pass_on(const PipelineInstruction& done, double end) {
     const bool goes_back = done.action == Action::backward || done.action == Action::backward_input;
     if (done.action == Action::forward) {
       if (done.stage + 1 == schedule_.stages) {
@@ -104,7 +104,8 @@ class Clock {
     }
   }
 
-  double arrival(const PipelineOperation& done, std::size_t to, std::size_t boundary, double end) {
+  double arrival(const PipelineInstruction& done, std::size_t to, std::size_t boundary,
+                 double end) {
     const std::size_t from_worker = worker_of_[index(done)];
     const std::size_t to_worker = worker_of_[to];
     if (costs_.boundaries.empty() || from_worker == to_worker) return end;

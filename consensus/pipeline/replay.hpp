@@ -36,7 +36,7 @@ struct PipelineCosts {
 
 /// An operation with its place in time, in seconds from the begin.
 struct TimedOperation {
-  PipelineOperation operation;
+  PipelineInstruction operation;
   double begin = 0;
   double end = 0;
 };

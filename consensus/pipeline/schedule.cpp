@@ -13,7 +13,7 @@ namespace gv {
 namespace {
 
 using Action = PipelineAction;
-using List = std::vector<PipelineOperation>;
+using List = std::vector<PipelineInstruction>;
 
 /// What a worker may do next, the first of each set before the others.
 struct Work {
@@ -50,45 +50,45 @@ class SlotSchedule {
       arrive();
       List slot;
       for (std::size_t worker = 0; worker < work_.size(); ++worker) {
-        const std::optional<PipelineOperation> next = choose(work_[worker]);
+        const std::optional<PipelineInstruction> next = choose(work_[worker]);
         if (!next) continue;
         lists_[worker].push_back(*next);
         slot.push_back(*next);
       }
       check(!slot.empty() || !coming_.empty(), "a pipeline always has something to do");
       left -= slot.size();
-      for (const PipelineOperation& done : slot) complete(done);
+      for (const PipelineInstruction& done : slot) complete(done);
     }
     return std::move(lists_);
   }
 
  private:
-  std::optional<PipelineOperation> choose(Work& work) const {
+  std::optional<PipelineInstruction> choose(Work& work) const {
     const bool may_go_back = !forwards_first_ || work.forwards_left == 0;
     if (may_go_back && !work.backward.empty()) {
       const auto [micro_batch, stage] = *work.backward.begin();
       work.backward.erase(work.backward.begin());
-      return PipelineOperation{Action::backward, stage, micro_batch};
+      return PipelineInstruction{Action::backward, stage, micro_batch};
     }
     const auto next = std::ranges::find_if(work.forward, [&](const auto& candidate) {
       const std::uint32_t stage = stages_ - candidate.second;
       return work.in_flight[stage] < in_flight_max_[stage];
     });
     if (next == work.forward.end()) return std::nullopt;
-    const PipelineOperation operation{Action::forward, stages_ - next->second, next->first};
+    const PipelineInstruction operation{Action::forward, stages_ - next->second, next->first};
     work.forward.erase(next);
     --work.forwards_left;
     ++work.in_flight[operation.stage];
     return operation;
   }
 
-  Work& work_of(const PipelineOperation& operation) {
+  Work& work_of(const PipelineInstruction& operation) {
     return work_[routes_[operation.micro_batch][operation.stage]];
   }
 
   /// What can be begun with from this slot on.
   void arrive() {
-    for (const PipelineOperation& next : coming_[slot_]) {
+    for (const PipelineInstruction& next : coming_[slot_]) {
       if (next.action == Action::forward) {
         work_of(next).forward.insert({next.micro_batch, stages_ - next.stage});
       } else {
@@ -98,8 +98,8 @@ class SlotSchedule {
     coming_.erase(slot_);
   }
 
-  void complete(const PipelineOperation& done) {
-    PipelineOperation next = done;
+  void complete(const PipelineInstruction& done) {
+    PipelineInstruction next = done;
     if (done.action == Action::backward) {
       --work_of(done).in_flight[done.stage];
       if (done.stage == 0) return;
@@ -129,7 +129,7 @@ class SlotSchedule {
 List with_weights_postponed(const List& list) {
   List split;
   List waiting;
-  for (PipelineOperation operation : list) {
+  for (PipelineInstruction operation : list) {
     if (operation.action != Action::backward) {
       split.push_back(operation);
       continue;
@@ -138,8 +138,8 @@ List with_weights_postponed(const List& list) {
     split.push_back(operation);
     operation.action = Action::backward_weight;
     waiting.push_back(operation);
-    const auto due = std::ranges::find_if(waiting, [&](const PipelineOperation& weight) {
-      const auto later = std::ranges::count(waiting, weight.stage, &PipelineOperation::stage);
+    const auto due = std::ranges::find_if(waiting, [&](const PipelineInstruction& weight) {
+      const auto later = std::ranges::count(waiting, weight.stage, &PipelineInstruction::stage);
       return static_cast<std::uint32_t>(later) > weight.stage;
     });
     if (due == waiting.end()) continue;
@@ -153,7 +153,7 @@ List with_weights_postponed(const List& list) {
 /// An update of each stage of the list, at its end.
 void update_at_the_end(List& list) {
   std::set<std::uint32_t> stages;
-  for (const PipelineOperation& operation : list) stages.insert(operation.stage);
+  for (const PipelineInstruction& operation : list) stages.insert(operation.stage);
   for (const std::uint32_t stage : stages) list.push_back({Action::update, stage});
 }
 
@@ -169,11 +169,11 @@ List with_updates(const List& list, bool newest, std::size_t accumulate) {
     std::size_t all = 0;  ///< Micro-batches.
   };
   std::map<std::uint32_t, Stage> stages;
-  for (const PipelineOperation& operation : list) {
+  for (const PipelineInstruction& operation : list) {
     stages[operation.stage].all += operation.action == Action::forward;
   }
   List updated;
-  for (PipelineOperation operation : list) {
+  for (PipelineInstruction operation : list) {
     Stage& stage = stages[operation.stage];
     if (operation.action == Action::forward) {
       const auto group = static_cast<std::uint32_t>(stage.forwards++ / accumulate);
@@ -220,7 +220,7 @@ double part_of_stage(PipelineAction action) {
   return 0;
 }
 
-std::string to_string(const PipelineOperation& operation, bool with_stage) {
+std::string to_string(const PipelineInstruction& operation, bool with_stage) {
   static constexpr std::string_view letters = "FBIWU";
   std::string text(1, letters[static_cast<std::size_t>(operation.action)]);
   text += std::to_string(operation.micro_batch);

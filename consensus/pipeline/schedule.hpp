@@ -26,17 +26,17 @@ enum class PipelineAction : std::uint8_t {
 double part_of_stage(PipelineAction action);
 
 /// One entry of a worker's list.
-struct PipelineOperation {
+struct PipelineInstruction {
   PipelineAction action = PipelineAction::forward;
   std::uint32_t stage = 0;
   std::uint32_t micro_batch = 0;  ///< Of an update: how many came before.
   std::uint32_t version = 0;      ///< How many updates the parameters have that it works with.
 
-  friend bool operator==(const PipelineOperation&, const PipelineOperation&) = default;
+  friend bool operator==(const PipelineInstruction&, const PipelineInstruction&) = default;
 };
 
 /// "F3", "B3", "I3" (input), "W3" (weights), "U0"; behind a point the stage, if it is given.
-std::string to_string(const PipelineOperation& operation, bool with_stage = false);
+std::string to_string(const PipelineInstruction& operation, bool with_stage = false);
 
 /// One run through a pipeline: some micro-batches through all stages and back, to the last update.
 /// Parameters count as version 0 when it begins. A worker works through its list in order; an
@@ -46,7 +46,7 @@ struct PipelineSchedule {
   std::size_t micro_batches = 0;
   /// An update comes after so many of a worker's own micro-batches; 0: after all of them.
   std::size_t accumulate = 0;
-  std::vector<std::vector<PipelineOperation>> workers;
+  std::vector<std::vector<PipelineInstruction>> workers;
 };
 
 /// p stages, m micro-batches, times F, B (= I + W) and W of an operation in one stage. Bubble: the

@@ -35,9 +35,9 @@ bool gives_weight_gradient(Action action) {
   return action == Action::backward || action == Action::backward_weight;
 }
 
-class Check {
+class StatusRequest {
  public:
-  Check(const PipelineSchedule& schedule, const PipelineLimits& limits)
+  StatusRequest(const PipelineSchedule& schedule, const PipelineLimits& limits)
       : schedule_(schedule), limits_(limits) {}
 
   Problems problems() {
@@ -67,7 +67,7 @@ class Check {
   void count_passes() {
     for (std::size_t w = 0; w < schedule_.workers.size(); ++w) {
       for (std::size_t i = 0; i < schedule_.workers[w].size(); ++i) {
-        const PipelineOperation& operation = schedule_.workers[w][i];
+        const PipelineInstruction& operation = schedule_.workers[w][i];
         if (operation.stage >= schedule_.stages) {
           problem(place(w, i), "there is no stage " + std::to_string(operation.stage));
         } else if (operation.action != Action::update) {
@@ -90,7 +90,7 @@ class Check {
     }
   }
 
-  void count(std::size_t worker, std::size_t position, const PipelineOperation& operation) {
+  void count(std::size_t worker, std::size_t position, const PipelineInstruction& operation) {
     const Pass pass{operation.micro_batch, operation.stage};
     const auto [entry, is_first] = passes_.try_emplace(pass);
     PassCounts& counts = entry->second;
@@ -132,11 +132,11 @@ class Check {
   void check_updates() {
     for (std::size_t w = 0; w < schedule_.workers.size(); ++w) {
       std::map<std::uint32_t, Stage> stages;
-      for (const PipelineOperation& operation : schedule_.workers[w]) {
+      for (const PipelineInstruction& operation : schedule_.workers[w]) {
         stages[operation.stage].left += gives_weight_gradient(operation.action);
       }
       for (std::size_t i = 0; i < schedule_.workers[w].size(); ++i) {
-        const PipelineOperation& operation = schedule_.workers[w][i];
+        const PipelineInstruction& operation = schedule_.workers[w][i];
         Stage& stage = stages[operation.stage];
         if (operation.version > stage.updates) {
           problem(place(w, i), "version " + std::to_string(operation.version) +
@@ -158,7 +158,7 @@ class Check {
     }
   }
 
-  void check_update(std::size_t worker, std::size_t position, const PipelineOperation& operation,
+  void check_update(std::size_t worker, std::size_t position, const PipelineInstruction& operation,
                     Stage& stage) {
     if (operation.version != stage.updates || operation.micro_batch != stage.updates) {
       problem(place(worker, position),
@@ -202,14 +202,14 @@ class Check {
   }
 
   /// Where the operation's input comes from, or its output goes to, if that is another worker.
-  std::optional<Channel> input_of(const PipelineOperation& operation) {
+  std::optional<Channel> input_of(const PipelineInstruction& operation) {
     const std::uint32_t s = operation.stage;
     if (operation.action == Action::forward) return channel(operation.micro_batch, s, s - 1, s > 0);
     const bool is_last = s + 1 == schedule_.stages;
     return channel(operation.micro_batch, s, s + 1,
                    gives_input_gradient(operation.action) && !is_last);
   }
-  std::optional<Channel> output_of(const PipelineOperation& operation) {
+  std::optional<Channel> output_of(const PipelineInstruction& operation) {
     const std::uint32_t s = operation.stage;
     std::optional<Channel> back;
     if (operation.action == Action::forward) {
@@ -229,7 +229,7 @@ class Check {
                    std::min(stage, other)};
   }
 
-  bool is_ready(const PipelineOperation& operation) {
+  bool is_ready(const PipelineInstruction& operation) {
     const Pass pass{operation.micro_batch, operation.stage};
     switch (operation.action) {
       case Action::forward:
@@ -252,7 +252,7 @@ class Check {
     return limits_.channel == 0 || !out || out->from == out->to || waiting_[*out] < limits_.channel;
   }
 
-  void complete(const PipelineOperation& operation) {
+  void complete(const PipelineInstruction& operation) {
     const Pass pass{operation.micro_batch, operation.stage};
     if (operation.action == Action::forward) forward_.insert(pass);
     if (gives_input_gradient(operation.action)) backward_.insert(pass);
@@ -294,7 +294,7 @@ class Check {
 }  // namespace
 
 Problems problems(const PipelineSchedule& schedule, const PipelineLimits& limits) {
-  return Check(schedule, limits).problems();
+  return StatusRequest(schedule, limits).problems();
 }
 
 std::vector<std::size_t> in_flight_peaks(const PipelineSchedule& schedule) {
@@ -302,7 +302,7 @@ std::vector<std::size_t> in_flight_peaks(const PipelineSchedule& schedule) {
   for (const auto& list : schedule.workers) {
     std::size_t now = 0;
     std::size_t peak = 0;
-    for (const PipelineOperation& operation : list) {
+    for (const PipelineInstruction& operation : list) {
       if (operation.action == Action::forward) peak = std::max(peak, ++now);
       if (gives_weight_gradient(operation.action)) now -= std::min<std::size_t>(now, 1);
     }
@@ -316,7 +316,7 @@ std::vector<std::size_t> staleness(const PipelineSchedule& schedule) {
   for (const auto& list : schedule.workers) {
     std::map<std::uint32_t, std::uint32_t> oldest;  // Of each stage's gradients since its update.
     std::size_t worst = 0;
-    for (const PipelineOperation& operation : list) {
+    for (const PipelineInstruction& operation : list) {
       if (gives_weight_gradient(operation.action)) {
         const auto [entry, is_first] = oldest.try_emplace(operation.stage, operation.version);
         if (!is_first) entry->second = std::min(entry->second, operation.version);
@@ -336,7 +336,7 @@ std::vector<std::size_t> versions_kept(const PipelineSchedule& schedule) {
     std::map<std::uint32_t, std::uint32_t> newest;
     std::map<std::uint32_t, std::multiset<std::uint32_t>> in_use;
     std::size_t peak = 0;
-    for (const PipelineOperation& operation : list) {
+    for (const PipelineInstruction& operation : list) {
       auto& used = in_use[operation.stage];
       if (operation.action == Action::forward) used.insert(operation.version);
       if (gives_weight_gradient(operation.action)) {

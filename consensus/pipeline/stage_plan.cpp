@@ -9,32 +9,35 @@
 namespace gv {
 namespace {
 
-bool holds(const StageOffer& offer, std::uint32_t stage, const Standing& standing) {
-  return std::ranges::any_of(offer.claims, [&](const StageClaim& claim) {
-    return claim.stage == stage && claim.standing == standing;
+bool holds(const StageOffer& offer, std::uint32_t stage, const ModelVersion& version) {
+  return std::ranges::any_of(offer.holdings, [&](const StageHolding& holding) {
+    return holding.stage == stage && holding.version == version;
   });
 }
 
-bool is_complete(std::span<const StageOffer> offers, std::size_t stages, const Standing& standing) {
-  if (standing.operation == 0) {
+bool is_complete(std::span<const StageOffer> offers, std::size_t stages,
+                 const ModelVersion& version) {
+  if (version.step == 0) {
     return std::ranges::all_of(offers, [&](const StageOffer& offer) {
-      return std::ranges::find(offer.claims, standing, &StageClaim::standing) != offer.claims.end();
+      return std::ranges::find(offer.holdings, version, &StageHolding::version) !=
+             offer.holdings.end();
     });
   }
   for (std::uint32_t stage = 0; stage < stages; ++stage) {
     const bool is_held = std::ranges::any_of(
-        offers, [&](const StageOffer& offer) { return holds(offer, stage, standing); });
+        offers, [&](const StageOffer& offer) { return holds(offer, stage, version); });
     if (!is_held) return false;
   }
   return true;
 }
 
-std::optional<Standing> newest_complete(std::span<const StageOffer> offers, std::size_t stages) {
-  std::optional<Standing> newest;
+std::optional<ModelVersion> newest_complete(std::span<const StageOffer> offers,
+                                            std::size_t stages) {
+  std::optional<ModelVersion> newest;
   for (const StageOffer& offer : offers) {
-    for (const StageClaim& claim : offer.claims) {
-      const bool is_better = !newest || is_before(*newest, claim.standing);
-      if (is_better && is_complete(offers, stages, claim.standing)) newest = claim.standing;
+    for (const StageHolding& holding : offer.holdings) {
+      const bool is_better = !newest || is_before(*newest, holding.version);
+      if (is_better && is_complete(offers, stages, holding.version)) newest = holding.version;
     }
   }
   return newest;
@@ -45,8 +48,8 @@ std::optional<Standing> newest_complete(std::span<const StageOffer> offers, std:
 std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
                                      std::span<const double> stage_seconds,
                                      const StagePlanOptions& options) {
-  const std::optional<Standing> standing = newest_complete(offers, stage_seconds.size());
-  if (!standing) return std::nullopt;
+  const std::optional<ModelVersion> version = newest_complete(offers, stage_seconds.size());
+  if (!version) return std::nullopt;
   // Mirrored stages are mapped in pairs.
   const auto all = static_cast<std::uint32_t>(stage_seconds.size());
   const auto mapped = [&](std::uint32_t stage) {
@@ -58,12 +61,12 @@ std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
   for (const StageOffer& offer : offers) {
     if (offer.leaves) continue;
     StageCarrier carrier{.peer = offer.peer, .speed = offer.speed, .stages = {}, .copies = {}};
-    for (const StageClaim& claim : offer.claims) {
-      if (claim.stage >= stage_seconds.size()) continue;
-      if (claim.carried) {
-        carrier.stages.push_back(mapped(claim.stage));
-      } else if (standing->operation > 0 && claim.standing == *standing) {
-        carrier.copies.push_back(mapped(claim.stage));
+    for (const StageHolding& holding : offer.holdings) {
+      if (holding.stage >= stage_seconds.size()) continue;
+      if (holding.carried) {
+        carrier.stages.push_back(mapped(holding.stage));
+      } else if (version->step > 0 && holding.version == *version) {
+        carrier.copies.push_back(mapped(holding.stage));
       }
     }
     std::ranges::sort(carrier.stages);
@@ -71,7 +74,7 @@ std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
                          carrier.stages.end());
     carriers.push_back(std::move(carrier));
   }
-  StagePlan plan{.standing = *standing, .duties = {}};
+  StagePlan plan{.version = *version, .assignments = {}};
   std::map<PeerId, std::size_t> sent;
   const auto map = map_stages(carriers, work);
   const auto find_offer = [&](PeerId peer) -> const StageOffer& {
@@ -85,18 +88,18 @@ std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
       std::ranges::sort(stages);
     }
     for (const std::uint32_t stage : stages) {
-      StageDuty duty{.stage = stage, .carrier = own.peer, .source = own.peer};
-      if (standing->operation > 0 && !holds(own, stage, *standing)) {
+      StageAssignment assignment{.stage = stage, .carrier = own.peer, .source = own.peer};
+      if (version->step > 0 && !holds(own, stage, *version)) {
         // From whoever has it and sends the fewest others.
         std::optional<PeerId> best;
         for (const StageOffer& offer : offers) {
-          if (!holds(offer, stage, *standing)) continue;
+          if (!holds(offer, stage, *version)) continue;
           if (!best || sent[offer.peer] < sent[*best]) best = offer.peer;
         }
-        duty.source = *best;
+        assignment.source = *best;
         ++sent[*best];
       }
-      plan.duties.push_back(duty);
+      plan.assignments.push_back(assignment);
     }
   }
   return plan;

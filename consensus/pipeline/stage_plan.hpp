@@ -9,17 +9,17 @@
 
 namespace gv {
 
-/// What one peer says when an epoch of a pipeline is agreed on.
+/// What one peer says when a generation of a pipeline is agreed on.
 struct StageOffer {
   PeerId peer{};
   double speed = 0;  ///< Relative to the others; 0: not known.
-  std::vector<StageClaim> claims;
+  std::vector<StageHolding> holdings;
   bool leaves = false;  ///< It carries nothing from now on, but sends what it has.
 };
 
 struct StagePlan {
-  Standing standing;  ///< All go on from here.
-  std::vector<StageDuty> duties;
+  ModelVersion version;  ///< All go on from here.
+  std::vector<StageAssignment> assignments;
 };
 
 struct StagePlanOptions {
@@ -28,10 +28,10 @@ struct StagePlanOptions {
   bool mirrored = false;
 };
 
-/// The newest standing at which somebody has every stage, and on it the chain map (map_stages) with
+/// The newest version at which somebody has every stage, and on it the chain map (map_stages) with
 /// a source for every state that its carrier lacks. At operation 0 everybody has everything,
 /// because the run's seed gives it; but all go back there only if all claim something of it, since
-/// with a later one more would be lost. Empty if some stage is lost: no standing is complete, so
+/// with a later one more would be lost. Empty if some stage is lost: no version is complete, so
 /// nobody goes on from a guess. `offers` are sorted by id, and not all of them leave.
 std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
                                      std::span<const double> stage_seconds,

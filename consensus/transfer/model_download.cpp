@@ -49,7 +49,7 @@ struct Wanted {
 
 }  // namespace
 
-struct ModelFetch::State {
+struct ModelDownload::State {
   PeerId self;
   TransferNumbers& numbers;
   Options options;
@@ -64,15 +64,16 @@ struct ModelFetch::State {
   void resume(Time now, Reason reason, Effects& out);
   void finish(Time now, Effects& out);
 
-  void serve(Time now, PeerId from, const Fetch& fetch, const SnapshotPtr& snapshot, Effects& out);
-  void on(Time now, PeerId from, const Coming& coming, Effects& out);
+  void serve(Time now, PeerId from, const StateRequest& fetch, const SnapshotPtr& snapshot,
+             Effects& out);
+  void on(Time now, PeerId from, const TransferAccepted& coming, Effects& out);
   void on(Time now, PeerId from, const Refuse& refuse, Effects& out);
   void on(Time now, PeerId from, const Abort& abort, Effects& out);
   void on(Time now, PeerId from, const Resume& resume, Effects& out);
   void on(Time now, PeerId from, const Ready& ready, Effects& out);
 };
 
-void ModelFetch::State::ask_next(Time now, Effects& out) {
+void ModelDownload::State::ask_next(Time now, Effects& out) {
   Wanted& mine = *wanted;
   mine.source.reset();
   if (mine.next == mine.candidates.size()) {
@@ -93,10 +94,10 @@ void ModelFetch::State::ask_next(Time now, Effects& out) {
   mine.resumes = 0;
   mine.deadline = now + options.answer_deadline;
   out.events.push_back({.name = "fetch_asked", .peer = mine.source});
-  out.send(*mine.source, Fetch{mine.id, options.layout_hash});
+  out.send(*mine.source, StateRequest{mine.id, options.layout_hash});
 }
 
-void ModelFetch::State::change_source(Time now, Reason reason, Effects& out) {
+void ModelDownload::State::change_source(Time now, Reason reason, Effects& out) {
   out.events.push_back({.name = "fetch_source_lost",
                         .peer = wanted->source,
                         .reason = reason,
@@ -105,7 +106,7 @@ void ModelFetch::State::change_source(Time now, Reason reason, Effects& out) {
   ask_next(now, out);
 }
 
-void ModelFetch::State::resume(Time now, Reason reason, Effects& out) {
+void ModelDownload::State::resume(Time now, Reason reason, Effects& out) {
   if (++wanted->resumes > resumes_max || !wanted->coming) {
     change_source(now, reason, out);
     return;
@@ -114,7 +115,7 @@ void ModelFetch::State::resume(Time now, Reason reason, Effects& out) {
   out.send(*wanted->source, Resume{wanted->id, wanted->received});
 }
 
-void ModelFetch::State::finish(Time now, Effects& out) {
+void ModelDownload::State::finish(Time now, Effects& out) {
   Wanted& mine = *wanted;
   if (!is_finite(mine.values)) {
     out.events.push_back(
@@ -131,8 +132,8 @@ void ModelFetch::State::finish(Time now, Effects& out) {
   wanted.reset();
 }
 
-void ModelFetch::State::serve(Time now, PeerId from, const Fetch& fetch,
-                              const SnapshotPtr& snapshot, Effects& out) {
+void ModelDownload::State::serve(Time now, PeerId from, const StateRequest& fetch,
+                                 const SnapshotPtr& snapshot, Effects& out) {
   const auto known = served.find(from);
   if (known != served.end() && known->second.id == fetch.id) return;
   Reason reason = Reason::none;
@@ -157,14 +158,14 @@ void ModelFetch::State::serve(Time now, PeerId from, const Fetch& fetch,
   out.events.push_back({.name = "model_served",
                         .peer = from,
                         .numbers = {{"step", static_cast<double>(snapshot->step)}}});
-  out.send(from, Coming{.id = fetch.id,
-                        .layout_hash = options.layout_hash,
-                        .elements = options.elements,
-                        .step = snapshot->step});
+  out.send(from, TransferAccepted{.id = fetch.id,
+                                  .layout_hash = options.layout_hash,
+                                  .elements = options.elements,
+                                  .step = snapshot->step});
   out.transfers.push_back({from, entry.id, entry.payload, 0});
 }
 
-void ModelFetch::State::on(Time now, PeerId, const Coming& coming, Effects& out) {
+void ModelDownload::State::on(Time now, PeerId, const TransferAccepted& coming, Effects& out) {
   if (wanted->coming) return;
   if (coming.layout_hash != options.layout_hash || coming.elements != options.elements) {
     change_source(now, Reason::unknown_layout, out);
@@ -176,13 +177,13 @@ void ModelFetch::State::on(Time now, PeerId, const Coming& coming, Effects& out)
   if (wanted->received == bytes()) finish(now, out);
 }
 
-void ModelFetch::State::on(Time now, PeerId, const Refuse& refuse, Effects& out) {
+void ModelDownload::State::on(Time now, PeerId, const Refuse& refuse, Effects& out) {
   out.events.push_back(
       {.name = "fetch_source_lost", .peer = wanted->source, .reason = refuse.reason});
   ask_next(now, out);
 }
 
-void ModelFetch::State::on(Time now, PeerId from, const Abort& abort, Effects& out) {
+void ModelDownload::State::on(Time now, PeerId from, const Abort& abort, Effects& out) {
   const auto entry = served.find(from);
   if (entry != served.end() && entry->second.id == abort.id) {
     out.cancels.push_back({from, abort.id});
@@ -192,7 +193,7 @@ void ModelFetch::State::on(Time now, PeerId from, const Abort& abort, Effects& o
   ask_next(now, out);
 }
 
-void ModelFetch::State::on(Time, PeerId from, const Resume& request, Effects& out) {
+void ModelDownload::State::on(Time, PeerId from, const Resume& request, Effects& out) {
   const auto entry = served.find(from);
   const bool fits =
       entry != served.end() && request.offset <= bytes() && request.offset % sizeof(float) == 0;
@@ -201,42 +202,42 @@ void ModelFetch::State::on(Time, PeerId from, const Resume& request, Effects& ou
   out.transfers.push_back({from, request.id, entry->second.payload, request.offset});
 }
 
-void ModelFetch::State::on(Time, PeerId from, const Ready&, Effects&) { served.erase(from); }
+void ModelDownload::State::on(Time, PeerId from, const Ready&, Effects&) { served.erase(from); }
 
-ModelFetch::ModelFetch(PeerId self, TransferNumbers& numbers, Options options)
+ModelDownload::ModelDownload(PeerId self, TransferNumbers& numbers, Options options)
     : state_(new State{.self = self, .numbers = numbers, .options = options}) {}
 
-ModelFetch::~ModelFetch() = default;
+ModelDownload::~ModelDownload() = default;
 
-void ModelFetch::want(Time now, std::vector<PeerId> candidates, Effects& out) {
+void ModelDownload::want(Time now, std::vector<PeerId> candidates, Effects& out) {
   if (state_->wanted) return;
   state_->failed = false;
   state_->wanted.emplace(Wanted{.candidates = std::move(candidates)});
   state_->ask_next(now, out);
 }
 
-bool ModelFetch::owns(PeerId from, const TransferId& id) const {
+bool ModelDownload::owns(PeerId from, const TransferId& id) const {
   if (state_->is_source(from) && state_->wanted->id == id) return true;
   const auto entry = state_->served.find(from);
   return entry != state_->served.end() && entry->second.id == id;
 }
 
-bool ModelFetch::handles(PeerId from, const Message& message) const {
+bool ModelDownload::handles(PeerId from, const Message& message) const {
   return std::visit(
       [&](const auto& known) {
         using T = std::decay_t<decltype(known)>;
-        if constexpr (std::is_same_v<T, Fetch>) return true;
+        if constexpr (std::is_same_v<T, StateRequest>) return true;
         // A model that comes for a download we gave up is nobody's: take it and drop it.
-        if constexpr (std::is_same_v<T, Coming>) return true;
+        if constexpr (std::is_same_v<T, TransferAccepted>) return true;
         if constexpr (requires { known.id; }) return owns(from, known.id);
         return false;
       },
       message);
 }
 
-void ModelFetch::receive(Time now, PeerId from, const Message& message, const SnapshotPtr& snapshot,
-                         Effects& out) {
-  if (const auto* fetch = std::get_if<Fetch>(&message)) {
+void ModelDownload::receive(Time now, PeerId from, const Message& message,
+                            const SnapshotPtr& snapshot, Effects& out) {
+  if (const auto* fetch = std::get_if<StateRequest>(&message)) {
     state_->serve(now, from, *fetch, snapshot, out);
     return;
   }
@@ -247,7 +248,7 @@ void ModelFetch::receive(Time now, PeerId from, const Message& message, const Sn
             state_->on(now, from, known, out);
           } else if (known.id.owner == state_->self) {
             // A source that still believes in a download we gave up.
-            if constexpr (std::is_same_v<std::decay_t<decltype(known)>, Coming>) {
+            if constexpr (std::is_same_v<std::decay_t<decltype(known)>, TransferAccepted>) {
               out.send(from, Abort{known.id, Reason::stale});
             }
           }
@@ -256,7 +257,7 @@ void ModelFetch::receive(Time now, PeerId from, const Message& message, const Sn
       message);
 }
 
-void ModelFetch::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
+void ModelDownload::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
   State& state = *state_;
   if (!state.is_source(from) || state.wanted->id != block.id) return;
   Wanted& mine = *state.wanted;
@@ -273,7 +274,7 @@ void ModelFetch::receive_block(Time now, PeerId from, const Block& block, Effect
   if (mine.coming && mine.received == state.bytes()) state.finish(now, out);
 }
 
-void ModelFetch::lane_lost(Time now, PeerId peer, Effects& out) {
+void ModelDownload::lane_lost(Time now, PeerId peer, Effects& out) {
   if (state_->is_source(peer)) state_->resume(now, Reason::unreachable, out);
   // The other side may have noticed sooner, and what it asked for have gone onto this lane.
   const auto entry = state_->served.find(peer);
@@ -283,12 +284,12 @@ void ModelFetch::lane_lost(Time now, PeerId peer, Effects& out) {
   }
 }
 
-void ModelFetch::lane_refused(Time now, PeerId peer, Effects& out) {
+void ModelDownload::lane_refused(Time now, PeerId peer, Effects& out) {
   state_->served.erase(peer);
   if (state_->is_source(peer)) state_->change_source(now, Reason::unreachable, out);
 }
 
-void ModelFetch::peer_gone(Time now, PeerId peer, Effects& out) {
+void ModelDownload::peer_gone(Time now, PeerId peer, Effects& out) {
   state_->served.erase(peer);
   if (!state_->wanted) return;
   // Gone for good: not worth another round.
@@ -303,7 +304,7 @@ void ModelFetch::peer_gone(Time now, PeerId peer, Effects& out) {
   if (source) state_->change_source(now, Reason::peer_gone, out);
 }
 
-void ModelFetch::tick(Time now, Effects& out) {
+void ModelDownload::tick(Time now, Effects& out) {
   State& state = *state_;
   std::erase_if(state.served, [&](const auto& entry) { return now >= entry.second.until; });
   if (!state.wanted || now < state.wanted->deadline) return;
@@ -314,17 +315,17 @@ void ModelFetch::tick(Time now, Effects& out) {
   }
 }
 
-Time ModelFetch::deadline() const {
+Time ModelDownload::deadline() const {
   Time earliest = state_->wanted ? state_->wanted->deadline : never;
   for (const auto& [peer, entry] : state_->served) earliest = std::min(earliest, entry.until);
   return earliest;
 }
 
-bool ModelFetch::is_waiting() const { return state_->wanted.has_value(); }
+bool ModelDownload::is_waiting() const { return state_->wanted.has_value(); }
 
-bool ModelFetch::failed() const { return state_->failed; }
+bool ModelDownload::failed() const { return state_->failed; }
 
-std::size_t ModelFetch::held() const {
+std::size_t ModelDownload::held() const {
   return state_->served.size() + (state_->wanted ? state_->wanted->candidates.size() : 0);
 }
 

@@ -14,7 +14,7 @@ namespace gv {
 /// stalls, breaks off too often or dies is replaced by the next, and the download starts over
 /// there. The serving side streams its newest snapshot to a few peers at a time. Cost: one float32
 /// model one way and three small messages.
-class ModelFetch {
+class ModelDownload {
  public:
   struct Options {
     std::uint64_t layout_hash = 0;
@@ -28,8 +28,8 @@ class ModelFetch {
   };
 
   /// `numbers` is shared with whatever else starts transfers and outlives this.
-  ModelFetch(PeerId self, TransferNumbers& numbers, Options options);
-  ~ModelFetch();
+  ModelDownload(PeerId self, TransferNumbers& numbers, Options options);
+  ~ModelDownload();
 
   /// Starts a download from the first of `candidates` that gives one. Ignored while one is under
   /// way.

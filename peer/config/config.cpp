@@ -14,6 +14,7 @@
 #include "consensus/topology/pairs.hpp"
 #include "peer/config/algorithms.hpp"
 #include "peer/config/config_settings.hpp"
+#include "peer/config/old_names.hpp"
 #include "peer/config/toml.hpp"
 
 namespace gv {
@@ -44,7 +45,7 @@ class Reading {
     check_network();
     check_ring();
     check_pipeline();
-    check_rounds();
+    check_mixing();
     find_data_files();
     std::stable_sort(
         parsed_.problems.begin(), parsed_.problems.end(),
@@ -185,6 +186,14 @@ class Reading {
   /// Reports it and, if its name is almost right, still judges the keys in it.
   void read_unknown_section(const TomlTable& members, const std::string& key,
                             const std::string& above, std::size_t line) {
+    const std::string given = "[" + joined(above, key) + "]";
+    if (const auto now = renamed(given)) {
+      report(line, given, "was renamed", "write " + *now);
+      const std::string meant = now->substr(1, now->size() - 2);
+      if (sections_.contains(meant)) return;
+      sections_.emplace(meant, line);
+      return read_sections(members, meant);
+    }
     const std::vector<std::string> names = sections_below(above);
     const auto nearest = nearest_name(key, names);
     if (!nearest) return report_unknown_key(key, above, line);
@@ -209,6 +218,7 @@ class Reading {
           line, path, "unknown key outside any section",
           "the nearest section is [" + nearest_name(key, sections_below("")).value_or("run") + "]");
     }
+    if (const auto now = renamed(path)) return report(line, path, "was renamed", "write " + *now);
     const std::vector<std::string> keys = keys_of(section);
     const std::string nearest = nearest_name(key, keys).value_or("");
     const bool wrong_unit =
@@ -412,7 +422,7 @@ class Reading {
     const ModeKind mode = config.run.mode;
     if (mode != ModeKind::gossip) {
       const std::string reason =
-          mode == ModeKind::ring ? "in lockstep all make the same step, with one learning rate"
+          mode == ModeKind::allreduce ? "in lockstep all make the same step, with one learning rate"
           : mode == ModeKind::pipeline ? "in a pipeline nobody has a whole model to be judged by"
                                        : "a round mixes models by one rule that goes by one "
                                          "learning rate";
@@ -450,40 +460,41 @@ class Reading {
 
   /// Pieces that are written anew on their way can only be passed on as they came.
   void check_ring() {
-    const RingOptions& ring = parsed_.config.ring;
-    if (ring.momentum > 0 && parsed_.config.run.mode == ModeKind::ring &&
-        is_sound("ring.momentum")) {
+    const AllReduceOptions& allreduce = parsed_.config.allreduce;
+    if (allreduce.momentum > 0 && parsed_.config.run.mode == ModeKind::allreduce &&
+        is_sound("allreduce.momentum")) {
       if (parsed_.config.train.optimizer.kind != OptimizerKind::sgd &&
           is_sound("train.optimizer")) {
         report(line_of("train.optimizer"), "train.optimizer",
-               "ring.momentum is one already, and two would add up", "write optimizer = \"sgd\"");
+               "allreduce.momentum is one already, and two would add up",
+               "write optimizer = \"sgd\"");
       }
-      if (ring.local.period > 1) {
-        report(line_of("ring.period"), "ring.period",
-               "ring.momentum is of gradients, and what local steps come to is none",
+      if (allreduce.local.period > 1) {
+        report(line_of("allreduce.period"), "allreduce.period",
+               "allreduce.momentum is of gradients, and what local steps come to is none",
                "write period = 1, or leave momentum out");
       }
     }
-    if (ring.factors.rank > 0 && ring.keep_per_block > 0) {
-      report(line_of("ring.rank"), "ring.rank",
+    if (allreduce.factors.rank > 0 && allreduce.top_k_per_512 > 0) {
+      report(line_of("allreduce.rank"), "allreduce.rank",
              "factors have no few largest numbers, all of theirs are about as large",
-             "leave rank or keep_per_block out");
+             "leave rank or top_k_per_512 out");
     }
-    const bool plain = ring.codec == ValueCodec::identity && ring.keep_per_block == 0;
-    if (ring.sufficient_factors && (!plain || ring.factors.rank > 0)) {
-      report(line_of("ring.sufficient_factors"), "ring.sufficient_factors",
+    const bool plain = allreduce.codec == ValueCodec::identity && allreduce.top_k_per_512 == 0;
+    if (allreduce.sufficient_factors && (!plain || allreduce.factors.rank > 0)) {
+      report(line_of("allreduce.sufficient_factors"), "allreduce.sufficient_factors",
              "what they are the product of is sent exactly, and then nothing is left to be coded",
-             "leave codec, keep_per_block and rank out, or sufficient_factors");
+             "leave codec, top_k_per_512 and rank out, or sufficient_factors");
     }
-    if (ring.sufficient_factors && ring.local.period > 1) {
-      report(line_of("ring.sufficient_factors"), "ring.sufficient_factors",
+    if (allreduce.sufficient_factors && allreduce.local.period > 1) {
+      report(line_of("allreduce.sufficient_factors"), "allreduce.sufficient_factors",
              "what local steps come to is not the product of one batch's inputs and deltas",
              "write period = 1, or leave sufficient_factors out");
     }
-    if (plain || !ring.algorithm || *ring.algorithm == ReduceAlgorithm::ring) return;
-    report(line_of("ring.algorithm"), "ring.algorithm",
-           "codec and keep_per_block need the ring, where final pieces are passed on as they came",
-           "write algorithm = \"ring\" or \"auto\", or leave codec and keep_per_block out");
+    if (plain || !allreduce.algorithm || *allreduce.algorithm == ReduceAlgorithm::ring) return;
+    report(line_of("allreduce.algorithm"), "allreduce.algorithm",
+           "codec and top_k_per_512 need the ring, where final pieces are passed on as they came",
+           "write algorithm = \"ring\" or \"auto\", or leave codec and top_k_per_512 out");
   }
 
   void check_pipeline() {
@@ -518,13 +529,13 @@ class Reading {
   }
 
   /// What makes sense together, for the number of peers that the run is meant for.
-  void check_rounds() {
+  void check_mixing() {
     const Config& config = parsed_.config;
     const bool in_stages = mixes_stages(config);
     const std::size_t peers = in_stages ? replicas() : config.run.peers;
-    if ((config.run.mode != ModeKind::rounds && !in_stages) || !is_sound("run.peers")) return;
+    if ((config.run.mode != ModeKind::mixing && !in_stages) || !is_sound("run.peers")) return;
     // Names of a rule are keys of the section, but for those that the section has longer ones for.
-    const MixRule rule = in_stages ? in_runs(config.rounds.rule) : config.rounds.rule;
+    const MixRule rule = in_stages ? in_runs(config.mixing.rule) : config.mixing.rule;
     for (const Problem& problem : problems_of(rule, peers)) {
       const std::string path = "rounds." + problem.place;
       if (!is_sound(path)) continue;
@@ -545,8 +556,8 @@ class Reading {
              "\"" + correction + "\" has a momentum of its own, and two would add up",
              "write optimizer = \"sgd\"");
     }
-    if (traits.one_by_one && config.rounds.period != 1 && is_sound("rounds.period_steps")) {
-      report(line_of("rounds.period_steps"), "rounds.period_steps",
+    if (traits.one_by_one && config.mixing.period != 1 && is_sound("mixing.period_steps")) {
+      report(line_of("mixing.period_steps"), "mixing.period_steps",
              "\"" + correction + "\" mixes what every step comes to", "write period_steps = 1");
     }
   }
@@ -688,7 +699,7 @@ ModelSpec model_spec(const ModelConfig& model, std::size_t outputs) {
 
 bool mixes_stages(const Config& config) {
   return config.run.mode == ModeKind::pipeline &&
-         config.pipeline.mode.consensus == StageConsensus::rounds;
+         config.pipeline.mode.consensus == StageConsensus::mixing;
 }
 
 std::uint64_t steps_of(const Config& config, std::size_t shard_samples) {

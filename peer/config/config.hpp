@@ -108,17 +108,17 @@ struct MetricsConfig {
 };
 
 /// Everything a config file can say. Default-constructed it is what an empty file means. Of
-/// `gossip`, `ring`, `rounds` and `membership` the file sets what settings() lists; the rest is for
-/// the host to fill in from the other sections and the model.
+/// `gossip`, `allreduce`, `mixing` and `membership` the file sets what settings() lists; the rest
+/// is for the host to fill in from the other sections and the model.
 struct Config {
   RunConfig run;
   DataConfig data;
   ModelConfig model;
   TrainConfig train;
   GossipOptions gossip;
-  RingOptions ring;
+  AllReduceOptions allreduce;
   PipelineConfig pipeline;
-  RoundsOptions rounds;
+  MixingOptions mixing;
   Membership::Options membership;
   NetworkConfig network;
   CheckpointConfig checkpoint;
@@ -146,11 +146,11 @@ Config default_config();
 /// The model with `outputs` outputs (classes, or targets). An explicit list is returned as it is.
 ModelSpec model_spec(const ModelConfig& model, std::size_t outputs);
 
-/// Replicas of a pipeline's stages mix by the rule in [rounds].
+/// Replicas of a pipeline's stages mix by the rule in [mixing].
 bool mixes_stages(const Config& config);
 
-/// Local steps of a peer whose shard has `shard_samples` samples: `steps`, or what `epochs` come
-/// to, rounded to the nearest and at least 1.
+/// Local steps of a peer whose shard has `shard_samples` samples: `steps`, or what `epochs`
+/// come to, rounded to the nearest and at least 1.
 std::uint64_t steps_of(const Config& config, std::size_t shard_samples);
 
 /// Samples that one peer in lockstep takes of an operation at most: a fast one does the work of up

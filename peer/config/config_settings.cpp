@@ -51,19 +51,19 @@ bool has_degree(const Config& c) {
 }
 
 bool makes_local_steps(const Config& c) {
-  return c.run.mode == ModeKind::ring && c.ring.local.period > 1;
+  return c.run.mode == ModeKind::allreduce && c.allreduce.local.period > 1;
 }
 
 bool has_outer_momentum(const Config& c) {
-  return c.run.mode == ModeKind::ring && c.ring.local.has_momentum();
+  return c.run.mode == ModeKind::allreduce && c.allreduce.local.has_momentum();
 }
 
 bool sends_few_values(const Config& c) {
-  return c.run.mode == ModeKind::ring && c.ring.keep_per_block > 0;
+  return c.run.mode == ModeKind::allreduce && c.allreduce.top_k_per_512 > 0;
 }
 
-bool makes_rounds(const Config& c) { return c.run.mode == ModeKind::rounds; }
-/// By the choices of [rounds] that stages have as well.
+bool makes_rounds(const Config& c) { return c.run.mode == ModeKind::mixing; }
+/// By the choices of [mixing] that stages have as well.
 bool mixes(const Config& c) { return makes_rounds(c) || mixes_stages(c); }
 
 /// Of an enumeration whose values have names.
@@ -98,9 +98,9 @@ void append_run(Settings& all) {
   all.push_back(agreed(run.choice<>(
       "mode", GV_FIELD(run.mode),
       std::vector<std::pair<std::string, ModeKind>>{{"gossip", ModeKind::gossip},
-                                                    {"ring", ModeKind::ring},
+                                                    {"allreduce", ModeKind::allreduce},
                                                     {"pipeline", ModeKind::pipeline},
-                                                    {"rounds", ModeKind::rounds}},
+                                                    {"mixing", ModeKind::mixing}},
       "each at its own pace with a partner now and then, all in lockstep, each with a part of the "
       "model, or in rounds of mixing with neighbours")));
   std::vector<std::pair<std::string, std::string>> algorithms = {{"", ""}};
@@ -396,23 +396,23 @@ void append_population(Settings& all) {
 }
 
 void append_ring(Settings& all) {
-  const Section<Config> ring{"ring"};
+  const Section<Config> allreduce{"allreduce"};
   const auto add = [&all](Setting<Config> setting) {
     all.push_back(agreed(only_with(
-        "run.mode", "run.mode = \"ring\"",
-        [](const Config& c) { return c.run.mode == ModeKind::ring; }, std::move(setting))));
+        "run.mode", "run.mode = \"allreduce\"",
+        [](const Config& c) { return c.run.mode == ModeKind::allreduce; }, std::move(setting))));
   };
   using Algorithm = std::optional<ReduceAlgorithm>;
-  add(ring.choice<>("algorithm", GV_FIELD(ring.algorithm),
-                    std::vector<std::pair<std::string, Algorithm>>{
-                        {"auto", Algorithm{}},
-                        {"ring", ReduceAlgorithm::ring},
-                        {"halving_doubling", ReduceAlgorithm::halving_doubling},
-                        {"tree", ReduceAlgorithm::tree},
-                        {"direct", ReduceAlgorithm::direct}},
-                    "how gradients are summed; auto: what is predicted to be the fastest"));
-  add(ring.choice<>(
-      "codec", GV_FIELD(ring.codec),
+  add(allreduce.choice<>("algorithm", GV_FIELD(allreduce.algorithm),
+                         std::vector<std::pair<std::string, Algorithm>>{
+                             {"auto", Algorithm{}},
+                             {"ring", ReduceAlgorithm::ring},
+                             {"halving_doubling", ReduceAlgorithm::halving_doubling},
+                             {"tree", ReduceAlgorithm::tree},
+                             {"direct", ReduceAlgorithm::direct}},
+                         "how gradients are summed; auto: what is predicted to be the fastest"));
+  add(allreduce.choice<>(
+      "codec", GV_FIELD(allreduce.codec),
       std::vector<std::pair<std::string, ValueCodec>>{{"identity", ValueCodec::identity},
                                                       {"fp16", ValueCodec::fp16},
                                                       {"bf16", ValueCodec::bf16},
@@ -420,190 +420,196 @@ void append_ring(Settings& all) {
                                                       {"qsgd4", ValueCodec::qsgd4}},
       "how numbers travel: 4, 2 or 2 bytes each, or 8 or 4 bits rounded at random; "
       "other than identity only round the ring"));
-  add(ring.whole("keep_per_block", GV_FIELD(ring.keep_per_block), {0, 511},
-                 "so many of every 512 numbers travel, the largest, and the rest is kept for the "
-                 "next step; 0 = all; other than 0 only round the ring"));
-  add(ring.whole("rank", GV_FIELD(ring.factors.rank), {0, 256},
-                 "matrices of gradients travel as factors of this rank, and what they lack is kept "
-                 "for the next step; 0 = off; not with keep_per_block"));
-  add(ring.flag("sufficient_factors", GV_FIELD(ring.sufficient_factors),
-                "gradients of dense layers travel as the inputs and the deltas that they are the "
-                "product of, where these are no more numbers; not with codec, keep_per_block, rank "
-                "or a period above 1"));
+  add(allreduce.whole(
+      "top_k_per_512", GV_FIELD(allreduce.top_k_per_512), {0, 511},
+      "so many of every 512 numbers travel, the largest, and the rest is kept for the "
+      "next step; 0 = all; other than 0 only round the ring"));
+  add(allreduce.whole(
+      "rank", GV_FIELD(allreduce.factors.rank), {0, 256},
+      "matrices of gradients travel as factors of this rank, and what they lack is kept "
+      "for the next step; 0 = off; not with top_k_per_512"));
+  add(allreduce.flag(
+      "sufficient_factors", GV_FIELD(allreduce.sufficient_factors),
+      "gradients of dense layers travel as the inputs and the deltas that they are the "
+      "product of, where these are no more numbers; not with codec, top_k_per_512, rank "
+      "or a period above 1"));
   const auto add_sparse = [&all](Setting<Config> setting) {
-    all.push_back(agreed(only_with("ring.keep_per_block", "keep_per_block above 0",
+    all.push_back(agreed(only_with("allreduce.top_k_per_512", "top_k_per_512 above 0",
                                    sends_few_values, std::move(setting))));
   };
-  add_sparse(ring.number("momentum", GV_FIELD(ring.momentum), {0, 0.9999},
-                         "of gradients before the largest are chosen, as in deep gradient "
-                         "compression; 0 = none, and what waits has no momentum"));
-  add_sparse(ring.whole("warm_up_steps", GV_FIELD(ring.warm_up_steps), {0, 1e12},
-                        "over so many steps the share that travels falls to keep_per_block"));
-  add(ring.whole("bucket_elements", GV_FIELD(ring.bucket_elements), {1, 1e9},
-                 "gradients are summed in pieces of so many numbers, while others are computed"));
-  add(ring.whole("period", GV_FIELD(ring.local.period), {1, 1e6},
-                 "steps that each peer makes by itself between two sums; 1 = gradients are summed "
-                 "in every step"));
+  add_sparse(allreduce.number("momentum", GV_FIELD(allreduce.momentum), {0, 0.9999},
+                              "of gradients before the largest are chosen, as in deep gradient "
+                              "compression; 0 = none, and what waits has no momentum"));
+  add_sparse(allreduce.whole("warm_up_steps", GV_FIELD(allreduce.warm_up_steps), {0, 1e12},
+                             "over so many steps the share that travels falls to top_k_per_512"));
+  add(allreduce.whole(
+      "bucket_elements", GV_FIELD(allreduce.bucket_elements), {1, 1e9},
+      "gradients are summed in pieces of so many numbers, while others are computed"));
+  add(allreduce.whole(
+      "period", GV_FIELD(allreduce.local.period), {1, 1e6},
+      "steps that each peer makes by itself between two sums; 1 = gradients are summed "
+      "in every step"));
   const auto add_local = [&all](std::string_view key, std::string_view words,
                                 bool (*has_effect)(const Config&), Setting<Config> setting) {
     all.push_back(agreed(only_with(key, words, has_effect, std::move(setting))));
   };
-  add_local("ring.period", "a period above 1", makes_local_steps,
-            ring.whole("local_after", GV_FIELD(ring.local.local_after), {0, 1e12},
-                       "so many steps are made with a period of 1 first"));
-  add_local("ring.period", "a period above 1", makes_local_steps,
-            ring.choice<>("outer", GV_FIELD(ring.local.outer),
-                          std::vector<std::pair<std::string, OuterKind>>{
-                              {"average", OuterKind::average}, {"nesterov", OuterKind::nesterov}},
-                          "what the mean of everybody's changes does: the mean of the models, or a "
-                          "step of Nesterov's method"));
-  add_local("ring.outer", "outer = \"nesterov\" and a period above 1", has_outer_momentum,
-            ring.number("outer_learning_rate", GV_FIELD(ring.local.outer_learning_rate),
-                        {0, 100, true}, "of that method; 1 goes as far as the mean"));
-  add_local("ring.outer", "outer = \"nesterov\" and a period above 1", has_outer_momentum,
-            ring.number("outer_momentum", GV_FIELD(ring.local.outer_momentum), {0, 0.9999},
-                        "of that method"));
+  add_local("allreduce.period", "a period above 1", makes_local_steps,
+            allreduce.whole("local_after", GV_FIELD(allreduce.local.local_after), {0, 1e12},
+                            "so many steps are made with a period of 1 first"));
+  add_local(
+      "allreduce.period", "a period above 1", makes_local_steps,
+      allreduce.choice<>("outer", GV_FIELD(allreduce.local.outer),
+                         std::vector<std::pair<std::string, OuterKind>>{
+                             {"average", OuterKind::average}, {"nesterov", OuterKind::nesterov}},
+                         "what the mean of everybody's changes does: the mean of the models, or a "
+                         "step of Nesterov's method"));
+  add_local("allreduce.outer", "outer = \"nesterov\" and a period above 1", has_outer_momentum,
+            allreduce.number("outer_learning_rate", GV_FIELD(allreduce.local.outer_learning_rate),
+                             {0, 100, true}, "of that method; 1 goes as far as the mean"));
+  add_local("allreduce.outer", "outer = \"nesterov\" and a period above 1", has_outer_momentum,
+            allreduce.number("outer_momentum", GV_FIELD(allreduce.local.outer_momentum),
+                             {0, 0.9999}, "of that method"));
 }
 
 void append_rounds(Settings& all) {
-  const Section<Config> rounds{"rounds"};
+  const Section<Config> rounds{"mixing"};
   const auto add_with = [&all](std::string_view key, std::string_view words,
                                bool (*has_effect)(const Config&), Setting<Config> setting) {
     all.push_back(agreed(only_with(key, words, has_effect, std::move(setting))));
   };
   const auto add = [&](Setting<Config> setting) {
-    add_with("run.mode", "run.mode = \"rounds\"", makes_rounds, std::move(setting));
+    add_with("run.mode", "run.mode = \"mixing\"", makes_rounds, std::move(setting));
   };
   const auto add_shared = [&](Setting<Config> setting) {
-    add_with("run.mode", "run.mode = \"rounds\" or pipeline.consensus = \"rounds\"", mixes,
+    add_with("run.mode", "run.mode = \"mixing\" or pipeline.consensus = \"mixing\"", mixes,
              std::move(setting));
   };
-  add_shared(rounds.choice<>("topology", GV_FIELD(rounds.rule.topology.kind),
+  add_shared(rounds.choice<>("topology", GV_FIELD(mixing.rule.topology.kind),
                              named_choices(topology_kinds),
                              "who is whose neighbour; `grapevine topology` shows each"));
   add_with(
-      "rounds.topology", "topology = \"random_regular\" or \"base_k\"",
+      "mixing.topology", "topology = \"random_regular\" or \"base_k\"",
       [](const Config& c) {
-        const TopologyKind kind = c.rounds.rule.topology.kind;
+        const TopologyKind kind = c.mixing.rule.topology.kind;
         return mixes(c) && (kind == TopologyKind::random_regular || kind == TopologyKind::base_k);
       },
-      rounds.whole("topology_degree", GV_FIELD(rounds.rule.topology.degree), {0, 4095},
+      rounds.whole("topology_degree", GV_FIELD(mixing.rule.topology.degree), {0, 4095},
                    "random_regular: neighbours of each peer, 0 = 4; base_k: partners in one round, "
                    "0 = 1"));
   add_with(
-      "rounds.topology", "topology = \"moshpit\"",
+      "mixing.topology", "topology = \"moshpit\"",
       [](const Config& c) {
-        return mixes(c) && c.rounds.rule.topology.kind == TopologyKind::moshpit;
+        return mixes(c) && c.mixing.rule.topology.kind == TopologyKind::moshpit;
       },
-      rounds.whole("dimensions", GV_FIELD(rounds.rule.topology.dimensions), {1, 16},
+      rounds.whole("dimensions", GV_FIELD(mixing.rule.topology.dimensions), {1, 16},
                    "of the grid"));
-  add_shared(rounds.flag("lazy", GV_FIELD(rounds.rule.topology.lazy),
+  add_shared(rounds.flag("lazy", GV_FIELD(mixing.rule.topology.lazy),
                          "keep half of one's own model in every round"));
   add_shared(
-      rounds.choice<>("partners", GV_FIELD(rounds.rule.partners), named_choices(partner_kinds),
+      rounds.choice<>("partners", GV_FIELD(mixing.rule.partners), named_choices(partner_kinds),
                       "who of the neighbours counts: all; one that each draws and hears, which "
                       "hears it, or both; or one by drawn pairs"));
-  add(rounds.choice<>("kind", GV_FIELD(rounds.rule.kind), named_choices(mix_kinds),
+  add(rounds.choice<>("kind", GV_FIELD(mixing.rule.kind), named_choices(mix_kinds),
                       "what is made of messages: docs/algorithms"));
-  add(rounds.choice<>("order", GV_FIELD(rounds.rule.order), named_choices(mix_orders),
+  add(rounds.choice<>("order", GV_FIELD(mixing.rule.order), named_choices(mix_orders),
                       "send what local steps come to, or send first and step meanwhile"));
-  add(rounds.whole("period_steps", GV_FIELD(rounds.period), {1, 1e6}, "local steps of a round"));
-  add_shared(rounds.number("gamma", GV_FIELD(rounds.rule.gamma), {0, 10, true},
+  add(rounds.whole("period_steps", GV_FIELD(mixing.period), {1, 1e6}, "local steps of a round"));
+  add_shared(rounds.number("gamma", GV_FIELD(mixing.rule.gamma), {0, 10, true},
                            "how much of the way to the neighbours is gone"));
-  add_shared(rounds.number("alpha", GV_FIELD(rounds.rule.alpha), {0, 1},
+  add_shared(rounds.number("alpha", GV_FIELD(mixing.rule.alpha), {0, 1},
                            "weight of each neighbour; 0 = as the topology says"));
-  add_shared(rounds.choice<>("codec", GV_FIELD(rounds.rule.codec.kind), named_choices(lossy_kinds),
+  add_shared(rounds.choice<>("codec", GV_FIELD(mixing.rule.codec.kind), named_choices(lossy_kinds),
                              "how numbers travel"));
   add_with(
-      "rounds.codec", "codec = \"top_k\" or \"random_k\"",
+      "mixing.codec", "codec = \"top_k\" or \"random_k\"",
       [](const Config& c) {
-        const LossyKind kind = c.rounds.rule.codec.kind;
+        const LossyKind kind = c.mixing.rule.codec.kind;
         return mixes(c) && (kind == LossyKind::top_k || kind == LossyKind::random_k);
       },
-      rounds.number("codec_fraction", GV_FIELD(rounds.rule.codec.fraction), {0, 1, true},
+      rounds.number("codec_fraction", GV_FIELD(mixing.rule.codec.fraction), {0, 1, true},
                     "the part of all numbers that travels"));
   add_with(
-      "rounds.codec", "codec = \"qsgd\"",
-      [](const Config& c) { return mixes(c) && c.rounds.rule.codec.kind == LossyKind::qsgd; },
-      rounds.whole("codec_levels", GV_FIELD(rounds.rule.codec.levels), {1, 127},
+      "mixing.codec", "codec = \"qsgd\"",
+      [](const Config& c) { return mixes(c) && c.mixing.rule.codec.kind == LossyKind::qsgd; },
+      rounds.whole("codec_levels", GV_FIELD(mixing.rule.codec.levels), {1, 127},
                    "sizes a number is rounded to, beside 0"));
-  add(rounds.choice<>("memory", GV_FIELD(rounds.rule.memory), named_choices(mix_memories),
+  add(rounds.choice<>("memory", GV_FIELD(mixing.rule.memory), named_choices(mix_memories),
                       "what is kept of earlier messages, so that a codec may leave something out"));
-  add_shared(rounds.choice<>("guard", GV_FIELD(rounds.rule.guard.kind), named_choices(guard_kinds),
+  add_shared(rounds.choice<>("guard", GV_FIELD(mixing.rule.guard.kind), named_choices(guard_kinds),
                              "what neighbours are believed"));
   const auto add_guarded = [&](Setting<Config> setting) {
     add_with(
-        "rounds.guard", "a guard",
-        [](const Config& c) { return mixes(c) && c.rounds.rule.guard.kind != GuardKind::none; },
+        "mixing.guard", "a guard",
+        [](const Config& c) { return mixes(c) && c.mixing.rule.guard.kind != GuardKind::none; },
         std::move(setting));
   };
-  add_guarded(rounds.number("guard_radius", GV_FIELD(rounds.rule.guard.radius), {0, 1e9},
+  add_guarded(rounds.number("guard_radius", GV_FIELD(mixing.rule.guard.radius), {0, 1e9},
                             "of clips; 0 = by the distances of neighbours"));
-  add_guarded(rounds.whole("guard_hostile", GV_FIELD(rounds.rule.guard.hostile), {-1, 1000},
+  add_guarded(rounds.whole("guard_hostile", GV_FIELD(mixing.rule.guard.hostile), {-1, 1000},
                            "so many of the neighbours may be hostile; -1 = fewer than half"));
-  add(rounds.choice<>("correction", GV_FIELD(rounds.rule.correction),
+  add(rounds.choice<>("correction", GV_FIELD(mixing.rule.correction),
                       named_choices(mix_corrections), "what is done about unlike data"));
   add_with(
-      "rounds.kind", "kind = \"noloco\", or correction = \"quasi_global\" or \"decentlam\"",
+      "mixing.kind", "kind = \"noloco\", or correction = \"quasi_global\" or \"decentlam\"",
       [](const Config& c) {
-        const MixRule& rule = c.rounds.rule;
+        const MixRule& rule = c.mixing.rule;
         return makes_rounds(c) &&
                (rule.kind == MixKind::noloco || rule.correction == MixCorrection::quasi_global ||
                 rule.correction == MixCorrection::decentlam);
       },
-      rounds.number("momentum", GV_FIELD(rounds.rule.momentum), {0, 0.9999}, "of these"));
+      rounds.number("momentum", GV_FIELD(mixing.rule.momentum), {0, 0.9999}, "of these"));
   add_with(
-      "rounds.correction", "correction = \"quasi_global\"",
+      "mixing.correction", "correction = \"quasi_global\"",
       [](const Config& c) {
-        return makes_rounds(c) && c.rounds.rule.correction == MixCorrection::quasi_global;
+        return makes_rounds(c) && c.mixing.rule.correction == MixCorrection::quasi_global;
       },
-      rounds.number("smoothing", GV_FIELD(rounds.rule.smoothing), {0, 0.9999},
+      rounds.number("smoothing", GV_FIELD(mixing.rule.smoothing), {0, 0.9999},
                     "share of its momentum that a round keeps"));
-  add(rounds.whole("staleness", GV_FIELD(rounds.rule.staleness), {-1, 1e6},
+  add(rounds.whole("staleness", GV_FIELD(mixing.rule.staleness), {-1, 1e6},
                    "begin a round without what neighbours sent in the last so many; -1 = never "
                    "wait"));
-  add(rounds.flag("weigh_by_age", GV_FIELD(rounds.rule.weigh_by_age),
+  add(rounds.flag("weigh_by_age", GV_FIELD(mixing.rule.weigh_by_age),
                   "what is so many rounds old counts 1 / (1 + rounds)"));
-  add(rounds.flag("weigh_by_samples", GV_FIELD(rounds.rule.weigh_by_samples),
+  add(rounds.flag("weigh_by_samples", GV_FIELD(mixing.rule.weigh_by_samples),
                   "peers count by the samples of their shards; only push_sum can"));
-  add_shared(rounds.whole("fragments", GV_FIELD(rounds.rule.fragments), {1, 4096},
+  add_shared(rounds.whole("fragments", GV_FIELD(mixing.rule.fragments), {1, 4096},
                           "a round is about one of so many pieces of the model"));
   add_with(
-      "rounds.fragments", "fragments above 1",
-      [](const Config& c) { return makes_rounds(c) && c.rounds.rule.fragments > 1; },
-      rounds.choice<>("fragment_order", GV_FIELD(rounds.rule.fragment_order),
+      "mixing.fragments", "fragments above 1",
+      [](const Config& c) { return makes_rounds(c) && c.mixing.rule.fragments > 1; },
+      rounds.choice<>("fragment_order", GV_FIELD(mixing.rule.fragment_order),
                       named_choices(fragment_orders),
                       "which one: the next at all peers, or at each that which changed most"));
   add_with(
-      "rounds.topology", "topology = \"star\"",
+      "mixing.topology", "topology = \"star\"",
       [](const Config& c) {
-        return makes_rounds(c) && c.rounds.rule.topology.kind == TopologyKind::star;
+        return makes_rounds(c) && c.mixing.rule.topology.kind == TopologyKind::star;
       },
-      rounds.flag("centre_rests", GV_FIELD(rounds.rule.centre_rests),
+      rounds.flag("centre_rests", GV_FIELD(mixing.rule.centre_rests),
                   "the centre only mixes and does not train"));
-  add(rounds.choice<>("outer", GV_FIELD(rounds.rule.outer), named_choices(mix_outers),
+  add(rounds.choice<>("outer", GV_FIELD(mixing.rule.outer), named_choices(mix_outers),
                       "what follows mixing every so many rounds"));
   const auto add_outer = [&](Setting<Config> setting) {
     add_with(
-        "rounds.outer", "outer = \"slowmo\"",
-        [](const Config& c) { return makes_rounds(c) && c.rounds.rule.outer == MixOuter::slowmo; },
+        "mixing.outer", "outer = \"slowmo\"",
+        [](const Config& c) { return makes_rounds(c) && c.mixing.rule.outer == MixOuter::slowmo; },
         std::move(setting));
   };
-  add_outer(rounds.whole("outer_every", GV_FIELD(rounds.rule.outer_every), {1, 1e6},
+  add_outer(rounds.whole("outer_every", GV_FIELD(mixing.rule.outer_every), {1, 1e6},
                          "rounds between two outer steps"));
-  add_outer(rounds.number("outer_momentum", GV_FIELD(rounds.rule.outer_momentum), {0, 0.9999},
+  add_outer(rounds.number("outer_momentum", GV_FIELD(mixing.rule.outer_momentum), {0, 0.9999},
                           "of the outer step"));
   add_with(
-      "rounds.outer", "outer = \"slowmo\" or kind = \"noloco\"",
+      "mixing.outer", "outer = \"slowmo\" or kind = \"noloco\"",
       [](const Config& c) {
         return makes_rounds(c) &&
-               (c.rounds.rule.outer == MixOuter::slowmo || c.rounds.rule.kind == MixKind::noloco);
+               (c.mixing.rule.outer == MixOuter::slowmo || c.mixing.rule.kind == MixKind::noloco);
       },
-      rounds.number("outer_learning_rate", GV_FIELD(rounds.rule.outer_learning_rate),
+      rounds.number("outer_learning_rate", GV_FIELD(mixing.rule.outer_learning_rate),
                     {0, 100, true}, "of the outer step"));
   all.push_back(
-      only_with("run.mode", "run.mode = \"rounds\"", makes_rounds,
-                rounds.whole("catch_up_rounds", GV_FIELD(rounds.catch_up_rounds), {1, 1e9},
+      only_with("run.mode", "run.mode = \"mixing\"", makes_rounds,
+                rounds.whole("catch_up_rounds", GV_FIELD(mixing.catch_up_rounds), {1, 1e9},
                              "whoever is so many rounds behind is sent a model")));
 }
 
@@ -663,7 +669,7 @@ void append_pipeline(Settings& all) {
   add(pipeline.choice<>("consensus", GV_FIELD(pipeline.mode.consensus),
                         named_choices(stage_consensuses),
                         "how replicas of a stage agree: by summing their gradients, by averaging "
-                        "parameters in pairs, or by mixing them as [rounds] says"));
+                        "parameters in pairs, or by mixing them as [mixing] says"));
   const auto gossips = [](const Config& c) {
     return c.run.mode == ModeKind::pipeline && c.pipeline.mode.consensus == StageConsensus::gossip;
   };
@@ -675,7 +681,7 @@ void append_pipeline(Settings& all) {
       "pipeline.consensus", "run.mode = \"pipeline\" and consensus = \"gossip\" or \"rounds\"",
       [](const Config& c) {
         return c.run.mode == ModeKind::pipeline &&
-               c.pipeline.mode.consensus != StageConsensus::ring;
+               c.pipeline.mode.consensus != StageConsensus::allreduce;
       },
       pipeline.whole("mix_every", GV_FIELD(pipeline.mode.mix_every), {1, 1e6},
                      "runs between two averagings"));

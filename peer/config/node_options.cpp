@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "peer/config/switched_rounds.hpp"
+#include "peer/config/switched_mixing.hpp"
 #include "train/optimizer.hpp"
 
 namespace gv {
@@ -27,9 +27,9 @@ Node::Options node_options(const Config& config, const Layout& layout, std::uint
   Node::Options options{.membership = config.membership,
                         .mode = config.run.mode,
                         .gossip = config.gossip,
-                        .ring = config.ring,
+                        .allreduce = config.allreduce,
                         .pipeline = config.pipeline.mode,
-                        .rounds = config.rounds};
+                        .mixing = config.mixing};
   options.course = {.run_seed = config.run.seed,
                     .steps = steps,
                     .save_every_steps = config.checkpoint.every_steps,
@@ -42,16 +42,16 @@ Node::Options node_options(const Config& config, const Layout& layout, std::uint
   PopulationOptions& population = options.gossip.population;
   population.has_momentum = has_momentum(config.train.optimizer);
   population.optimizer_elements = layout.size() * optimizer_vectors(config.train.optimizer);
-  RingOptions& ring = options.ring;
-  ring.state_elements = layout.size() * (1 + optimizer_vectors(config.train.optimizer) +
-                                         (ring.local.has_momentum() ? 1 : 0));
-  ring.factors = factor_shape(layout, config.ring.factors.rank);
-  ring.batch = static_cast<std::uint32_t>(config.train.batch);
-  ring.batch_max = static_cast<std::uint32_t>(lockstep_batch_max(config));
-  options.rounds.batch = static_cast<std::uint32_t>(config.train.batch);
-  options.rounds.state_elements = layout.size() * (1 + optimizer_vectors(config.train.optimizer));
-  options.rounds.read_ruling = [config](std::string_view settings) {
-    return switched_rounds(config, settings);
+  AllReduceOptions& allreduce = options.allreduce;
+  allreduce.state_elements = layout.size() * (1 + optimizer_vectors(config.train.optimizer) +
+                                              (allreduce.local.has_momentum() ? 1 : 0));
+  allreduce.factors = factor_shape(layout, config.allreduce.factors.rank);
+  allreduce.batch = static_cast<std::uint32_t>(config.train.batch);
+  allreduce.batch_max = static_cast<std::uint32_t>(lockstep_batch_max(config));
+  options.mixing.batch = static_cast<std::uint32_t>(config.train.batch);
+  options.mixing.state_elements = layout.size() * (1 + optimizer_vectors(config.train.optimizer));
+  options.mixing.read_revision = [config](std::string_view settings) {
+    return switched_mixing(config, settings);
   };
   if (stages != nullptr) fill_in(options.pipeline, config, *stages);
   return options;

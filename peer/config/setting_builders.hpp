@@ -17,6 +17,7 @@
 
 #include "base/time.hpp"
 #include "peer/config/config_settings.hpp"
+#include "peer/config/old_names.hpp"
 #include "peer/config/toml.hpp"
 
 namespace gv::settings {
@@ -285,12 +286,15 @@ struct Section {
             meaning,
             type,
             false,
-            [get, choices, names, type](const TomlValue& value,
-                                        Object& object) -> std::optional<BadValue> {
+            [get, choices, names, type, path = std::string(name) + "." + std::string(key)](
+                const TomlValue& value, Object& object) -> std::optional<BadValue> {
               const auto* text = std::get_if<std::string>(&value.data);
               if (text == nullptr) return wrong_type(value, "one of " + type);
               const auto found = std::find(names.begin(), names.end(), *text);
               if (found == names.end()) {
+                if (const auto now = renamed(path + " = " + *text)) {
+                  return BadValue{shown(*text) + " was renamed", "write \"" + *now + "\""};
+                }
                 return BadValue{"unknown value " + shown(*text),
                                 "the nearest is \"" + nearest_name(*text, names).value_or("") +
                                     "\", of " + type};

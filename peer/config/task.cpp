@@ -267,13 +267,13 @@ Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::siz
   if (config.gossip.population.is_on()) join_population(config, shard, task);
   if (!task.problems.empty()) return task;
   // In lockstep all take the same number of steps, however unlike their shards are.
-  const bool lockstep = config.run.mode == ModeKind::ring;
-  const bool in_step = lockstep || config.run.mode == ModeKind::rounds;
+  const bool lockstep = config.run.mode == ModeKind::allreduce;
+  const bool in_step = lockstep || config.run.mode == ModeKind::mixing;
   task.trainer.steps = steps_of(config, in_step ? samples / config.run.peers : task.shard->size());
   if (lockstep) task.trainer.batch_max = lockstep_batch_max(config);
-  task.local = config.ring.local;
-  if (lockstep) task.factor_rank = config.ring.factors.rank;
-  if (config.run.mode == ModeKind::rounds) task.rule = config.rounds.rule;
+  task.local = config.allreduce.local;
+  if (lockstep) task.factor_rank = config.allreduce.factors.rank;
+  if (config.run.mode == ModeKind::mixing) task.rule = config.mixing.rule;
   if (mixes_stages(config)) task.rule = config.pipeline.mode.rule;
   if (config.run.mode == ModeKind::pipeline) cut(config, samples, task);
   task.trainer.seed = config.run.seed;
@@ -351,28 +351,28 @@ std::filesystem::path stage_folder(const std::filesystem::path& checkpoints, std
 
 namespace {
 
-constexpr const char* standing_key = "standing";
+constexpr const char* version_key = "model_version";
 
-std::string to_text(const Standing& standing) {
-  return fmt::format("{} {} {}", standing.operation, standing.samples, standing.history);
+std::string to_text(const ModelVersion& version) {
+  return fmt::format("{} {} {}", version.step, version.samples, version.lineage);
 }
 
-std::optional<Standing> standing_of(const std::map<std::string, std::string>& metadata) {
-  const auto found = metadata.find(standing_key);
+std::optional<ModelVersion> version_of(const std::map<std::string, std::string>& metadata) {
+  const auto found = metadata.find(version_key);
   if (found == metadata.end()) return std::nullopt;
   std::istringstream in(found->second);
-  Standing standing;
-  in >> standing.operation >> standing.samples >> standing.history;
-  return in ? std::optional(standing) : std::nullopt;
+  ModelVersion version;
+  in >> version.step >> version.samples >> version.lineage;
+  return in ? std::optional(version) : std::nullopt;
 }
 
-/// Of all stages on disk those of the newest standing; older ones are kept as copies, because what
+/// Of all stages on disk those of the newest version; older ones are kept as copies, because what
 /// counts is the newest that all stages have.
 StartingPoint resumed_stages(StageTrainer trainer, const std::filesystem::path& checkpoints) {
   std::vector<Event> events;
   std::vector<StageState> copies;
-  std::map<std::uint32_t, std::pair<Standing, Checkpoint>> found;
-  std::optional<Standing> newest;
+  std::map<std::uint32_t, std::pair<ModelVersion, Checkpoint>> found;
+  std::optional<ModelVersion> newest;
   for (std::uint32_t stage = 0; stage < trainer.stages(); ++stage) {
     const std::filesystem::path folder = stage_folder(checkpoints, stage);
     if (!std::filesystem::exists(folder)) continue;
@@ -381,8 +381,8 @@ StartingPoint resumed_stages(StageTrainer trainer, const std::filesystem::path& 
       events.push_back({.name = "checkpoint_refused", .detail = file.string() + ": " + why});
     }
     for (Checkpoint& checkpoint : loaded.checkpoints) {
-      const auto standing = standing_of(checkpoint.metadata);
-      if (!standing) continue;
+      const auto version = version_of(checkpoint.metadata);
+      if (!version) continue;
       const std::string problem =
           trainer.restore(stage, checkpoint.parameters, checkpoint.optimizer);
       if (!problem.empty()) {
@@ -392,9 +392,9 @@ StartingPoint resumed_stages(StageTrainer trainer, const std::filesystem::path& 
       }
       const StageValues values = std::make_shared<Floats>(trainer.state_size(stage));
       trainer.copy_state(stage, *values);
-      copies.push_back({stage, *standing, values});
-      if (!newest || is_before(*newest, *standing)) newest = standing;
-      found.try_emplace(stage, *standing, std::move(checkpoint));
+      copies.push_back({stage, *version, values});
+      if (!newest || is_before(*newest, *version)) newest = version;
+      found.try_emplace(stage, *version, std::move(checkpoint));
     }
   }
   std::vector<std::uint32_t> stages;
@@ -403,7 +403,7 @@ StartingPoint resumed_stages(StageTrainer trainer, const std::filesystem::path& 
       trainer.restore(stage, own.second.parameters, own.second.optimizer);
       stages.push_back(stage);
     } else {
-      trainer.put_down(stage);
+      trainer.release(stage);
     }
   }
   StartingPoint point{.replica = StageReplica(std::move(trainer)), .events = std::move(events)};
@@ -412,8 +412,8 @@ StartingPoint resumed_stages(StageTrainer trainer, const std::filesystem::path& 
                             .detail = "no sound checkpoint in " + checkpoints.string()});
     return point;
   }
-  point.step = newest->operation;
-  point.standing = newest;
+  point.step = newest->step;
+  point.version = newest;
   point.stages = std::move(stages);
   point.copies = std::move(copies);
   point.events.push_back({.name = "resumed",
@@ -465,8 +465,8 @@ StartingPoint starting_point(const Task& task, const std::filesystem::path& chec
           {.name = "checkpoint_refused", .detail = loaded.file.string() + ": " + problem});
       return {.replica = std::move(replica), .events = std::move(events)};
     }
-    const auto canary = checkpoint.metadata.find("canary");
-    if (canary != checkpoint.metadata.end()) replica.restore_canary(canary->second);
+    const auto checksum = checkpoint.metadata.find("conservation_checksum");
+    if (checksum != checkpoint.metadata.end()) replica.restore_checksum(checksum->second);
     step = replica.trainer().step();
     events.push_back({.name = "resumed",
                       .detail = loaded.file.string(),
@@ -487,12 +487,12 @@ std::string save_replica(const std::filesystem::path& checkpoints, const AnyRepl
                          const Config& config, std::string_view config_text) {
   std::map<std::string, std::string> metadata = run_metadata(config, config_text);
   if (const auto* whole = std::get_if<Replica>(&replica)) {
-    metadata["canary"] = whole->canary_text();
+    metadata["conservation_checksum"] = whole->checksum_text();
     return save_checkpoint(checkpoints, whole->trainer().layout(), whole->trainer().parameters(),
                            whole->optimizer_state(), metadata, config.checkpoint.keep);
   }
   const auto& stages = std::get<StageReplica>(replica);
-  metadata[standing_key] = to_text(stages.standing());
+  metadata[version_key] = to_text(stages.version());
   const StageTrainer& trainer = stages.trainer();
   for (std::size_t stage = 0; stage < trainer.stages(); ++stage) {
     if (!trainer.carries(stage)) continue;

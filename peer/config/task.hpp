@@ -55,7 +55,7 @@ Replica first_replica(const Task& task, std::size_t shard);
 struct StartingPoint {
   AnyReplica replica;
   std::uint64_t step = 0;
-  std::optional<Standing> standing;  ///< Of the stages taken up, in a pipeline.
+  std::optional<ModelVersion> version;  ///< Of the stages taken up, in a pipeline.
   std::vector<std::uint32_t> stages;
   std::vector<StageState> copies;  ///< Older checkpoints of stages: others may have none newer.
   std::vector<Event> events;       ///< Which checkpoint was taken up, which were refused and why.

@@ -15,7 +15,7 @@ namespace gv {
 /// whole slice, 3 ms and more, every time, and whoever sleeps is given the processor sooner than
 /// that. So when a quarter of the time that was given away went in such slices, it is slept for a
 /// while, and for longer each time that this is found again. Pure.
-class Wakefulness {
+class AdaptiveSpinWait {
  public:
   using Clock = std::chrono::steady_clock;
 
@@ -57,17 +57,17 @@ class Wakefulness {
 /// As run_one(), but at first without sleep: to be put to sleep and woken up takes some 40 us, on a
 /// virtual machine most of all, and is several times what a message within one host takes. Whoever
 /// else wants the processor meanwhile gets it.
-inline std::size_t run_one_awake(asio::io_context& io, Wakefulness& wakefulness) {
-  using Clock = Wakefulness::Clock;
+inline std::size_t run_one_polling(asio::io_context& io, AdaptiveSpinWait& spin_wait) {
+  using Clock = AdaptiveSpinWait::Clock;
   Clock::time_point now = Clock::now();
-  const Clock::time_point end = now + Wakefulness::awake_max;
-  while (now < end && wakefulness.is_awake(now)) {
+  const Clock::time_point end = now + AdaptiveSpinWait::awake_max;
+  while (now < end && spin_wait.is_awake(now)) {
     if (io.poll_one() > 0) return 1;
     if (io.stopped()) return 0;
     const Clock::time_point away = Clock::now();
     std::this_thread::yield();
     now = Clock::now();
-    wakefulness.gave_way(away, now);
+    spin_wait.gave_way(away, now);
   }
   return io.run_one();
 }

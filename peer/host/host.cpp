@@ -24,7 +24,7 @@
 #include "net/control_links.hpp"
 #include "peer/config/node_options.hpp"
 #include "peer/config/refusal.hpp"
-#include "peer/config/switched_rounds.hpp"
+#include "peer/config/switched_mixing.hpp"
 #include "peer/config/task.hpp"
 #include "peer/host/adaptive_spin_wait.hpp"
 #include "peer/host/event_log.hpp"
@@ -33,6 +33,7 @@
 #include "peer/host/peer_socket.hpp"
 #include "peer/host/processors.hpp"
 #include "peer/host/report.hpp"
+#include "peer/host/run_format.hpp"
 #include "peer/host/settings_revision_file.hpp"
 #include "peer/host/switch_command.hpp"
 #include "peer/host/worker.hpp"
@@ -42,7 +43,7 @@ namespace gv {
 namespace {
 
 /// After the last job the loop goes on this long, so that the word that we leave gets out.
-constexpr auto farewell = std::chrono::milliseconds(200);
+constexpr auto last_generation = std::chrono::milliseconds(200);
 
 /// Without any contact for this long and with nobody cached to try, joining has failed.
 constexpr Duration join_deadline = std::chrono::seconds(30);
@@ -68,7 +69,7 @@ bool is_membership(const Message& message) {
 
 class Host {
  public:
-  Host(const HostOptions& options, Task task, Ruling ruling);
+  Host(const HostOptions& options, Task task, SettingsRevision revision);
 
   int run();
 
@@ -90,7 +91,7 @@ class Host {
   void every_second();
   void keep_place();
   void sync_addresses();
-  void keep_ruling();
+  void keep_revision();
   void on_signal(int signal);
   void reload_authorized();
   std::string save(const AnyReplica& replica) const;
@@ -102,13 +103,13 @@ class Host {
 
   HostOptions options_;
   Task task_;
-  Ruling ruling_;  ///< That on disk.
+  SettingsRevision revision_;  ///< That on disk.
   PeerId self_;
   std::uint64_t session_;
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
-  std::shared_ptr<LentMemory> lent_;  ///< In lockstep. Outlives all that is sent.
+  std::shared_ptr<SharedBuffer> lent_;  ///< In lockstep. Outlives all that is sent.
   asio::io_context io_;
-  Wakefulness wakefulness_;
+  AdaptiveSpinWait spin_wait_;
   Processors processors_;
   EventLog log_;
   std::optional<ControlLinks> control_;
@@ -131,13 +132,13 @@ class Host {
   std::optional<Time> interrupted_;
   bool ending_ = false;
   bool told_of_lost_stage_ = false;
-  std::shared_ptr<Canary> final_canary_ = std::make_shared<Canary>();
+  std::shared_ptr<ConservationChecksum> final_checksum_ = std::make_shared<ConservationChecksum>();
 };
 
-Host::Host(const HostOptions& options, Task task, Ruling ruling)
+Host::Host(const HostOptions& options, Task task, SettingsRevision revision)
     : options_(options),
       task_(std::move(task)),
-      ruling_(std::move(ruling)),
+      revision_(std::move(revision)),
       self_(peer_id(options.identity.public_key)),
       session_(random_number()),
       log_(options.folder, [this](PeerId peer) { return name_of(peer); }),
@@ -174,8 +175,8 @@ void Host::carry_out(NodeEffects& effects) {
                           event.name == "member_removed";
         if (gone && event.peer) lanes_->forget(*event.peer);
       }
-      if (event.name == "ring_resumed" && event.peer && !options_.quiet) {
-        fmt::print("{}\n", to_line(node_->epochs()->last_interruption(), node_->membership()));
+      if (event.name == "collective_resumed" && event.peer && !options_.quiet) {
+        fmt::print("{}\n", to_line(node_->generations()->last_recovery(), node_->membership()));
         std::fflush(stdout);
       }
       if (event.name == "stage_lost" && !told_of_lost_stage_) {
@@ -184,8 +185,8 @@ void Host::carry_out(NodeEffects& effects) {
                    "no peer here has every stage of one moment, and nobody goes on from a guess; "
                    "start those that are missing with --resume\n");
       }
-      if (event.name == "epoch_began") told_of_lost_stage_ = false;
-      if (event.name == "ruling_not_understood") {
+      if (event.name == "generation_began") told_of_lost_stage_ = false;
+      if (event.name == "settings_revision_not_understood") {
         fmt::print(stderr,
                    "the others have switched to settings that this peer cannot go by, so it leaves "
                    "them: {}; start it from their config and program\n",
@@ -193,11 +194,12 @@ void Host::carry_out(NodeEffects& effects) {
         exit_code_ = 2;
       }
       if (event.name == "gradient_not_finite") {
-        fmt::print(stderr,
-                   "step {}: the gradient of this peer is not finite, or too large for ring.codec, "
-                   "so it leaves the others; lower train.learning_rate, or look for broken samples "
-                   "in its shard\n",
-                   node_->mode().step());
+        fmt::print(
+            stderr,
+            "step {}: the gradient of this peer is not finite, or too large for allreduce.codec, "
+            "so it leaves the others; lower train.learning_rate, or look for broken samples "
+            "in its shard\n",
+            node_->mode().step());
         exit_code_ = 1;
       }
       const bool overdue = event.name == "exchange_aborted" && event.reason == Reason::timed_out;
@@ -221,21 +223,22 @@ void Host::carry_out(NodeEffects& effects) {
     if (quiet) break;
     effects = std::move(more);
   }
-  keep_ruling();
+  keep_revision();
   if (node_->is_finished() && !ending_) {
     ending_ = true;
-    second_.expires_after(farewell);
+    second_.expires_after(last_generation);
     second_.async_wait([this](asio::error_code) { io_.stop(); });
   }
 }
 
 /// What we go by is what we go by when we are started again.
-void Host::keep_ruling() {
-  if (node_->rounds() == nullptr) return;
-  const Ruling& ruling = node_->rounds()->options().ruling;
-  if (ruling <= ruling_) return;
-  ruling_ = ruling;
-  if (!write_ruling(options_.folder, ruling_)) log_.write(now(), {.name = "ruling_not_written"});
+void Host::keep_revision() {
+  if (node_->mixing() == nullptr) return;
+  const SettingsRevision& revision = node_->mixing()->options().revision;
+  if (revision <= revision_) return;
+  revision_ = revision;
+  if (!write_revision(options_.folder, revision_))
+    log_.write(now(), {.name = "settings_revision_not_written"});
 }
 
 void Host::arm() {
@@ -277,7 +280,7 @@ void Host::sync_addresses() {
 }
 
 std::string Host::save(const AnyReplica& replica) const {
-  if (const auto* whole = std::get_if<Replica>(&replica)) *final_canary_ = whole->canary();
+  if (const auto* whole = std::get_if<Replica>(&replica)) *final_checksum_ = whole->checksum();
   return save_replica(options_.folder / "checkpoints", replica, options_.config, config_text_);
 }
 
@@ -408,7 +411,7 @@ int Host::run() {
                 }
               }});
   if (options_.config.run.mode != ModeKind::gossip) {
-    lent_ = memory_to_lend(options_.config.network.lane);
+    lent_ = memory_to_share(options_.config.network.lane);
   }
   const std::string& listening = control_->listening();
   const std::string& advertised = control_->advertised();
@@ -449,15 +452,15 @@ int Host::run() {
                                 const LaneInvite& invite) { return control_->send(to, invite); }});
   Node::Options node = node_options(options_.config, layout, task_.trainer.steps, options_.wait_for,
                                     stages != nullptr ? &stages->trainer() : nullptr);
-  node.rounds.ruling = ruling_;
-  if (lent_) node.ring.memory = node.pipeline.memory = lent_.get();
-  node.pipeline.resumed = point.standing;
+  node.mixing.revision = revision_;
+  if (lent_) node.allreduce.memory = node.pipeline.memory = lent_.get();
+  node.pipeline.resumed = point.version;
   node.pipeline.resumed_stages = point.stages;
   node.pipeline.resumed_copies = std::move(point.copies);
-  if (node.ring.sufficient_factors && stages == nullptr) {
-    node.ring.dense = dense_places(std::get<Replica>(point.replica).trainer().dense_weights());
+  if (node.allreduce.sufficient_factors && stages == nullptr) {
+    node.allreduce.dense = dense_places(std::get<Replica>(point.replica).trainer().dense_weights());
   }
-  node.ring.processors = static_cast<unsigned>(processors_.count());
+  node.allreduce.processors = static_cast<unsigned>(processors_.count());
   node_.emplace(Member{.id = self_,
                        .name = options_.name,
                        .key = options_.identity.public_key,
@@ -503,7 +506,7 @@ int Host::run() {
   const bool joins_others = !options_.join.empty() || !cached.empty();
   feed([&](Time t, NodeEffects& out) { node_->start(t, point.step, joins_others, out); });
   every_second();
-  while ((node_->should_stay_awake() ? run_one_awake(io_, wakefulness_) : io_.run_one()) > 0) {
+  while ((node_->should_busy_poll() ? run_one_polling(io_, spin_wait_) : io_.run_one()) > 0) {
     keep_place();
   }
 
@@ -515,8 +518,8 @@ int Host::run() {
 /// Where other programs compute, the system finds a better place for each than we could.
 void Host::keep_place() {
   const std::optional<HostPlace> place = node_->host_place();
-  const bool alone = wakefulness_.is_awake(Wakefulness::Clock::now());
-  processors_.keep_to(place && alone ? processor_for(*place, processors_.count()) : std::nullopt);
+  const bool alone = spin_wait_.is_awake(AdaptiveSpinWait::Clock::now());
+  processors_.pin_cpu(place && alone ? processor_for(*place, processors_.count()) : std::nullopt);
 }
 
 void Host::wait_for_signal() {
@@ -544,34 +547,35 @@ void Host::print_greeting() const {
 
 void Host::write_result() const {
   nlohmann::ordered_json result = nlohmann::ordered_json::parse(report_json(report()));
-  result["canary"] = *final_canary_;
-  result["canary_at_start"] = initial_canary(options_.shard);
+  result["conservation_checksum"] = *final_checksum_;
+  result["conservation_checksum_at_start"] = initial_checksum(options_.shard);
   std::ofstream(options_.folder / "result.json") << result.dump(1) << '\n';
 }
 
 /// A peer that goes on in rounds goes by what it had switched to; one that begins anew forgets it.
-Problems begin_with_ruling(const HostOptions& options, Config& config, Ruling& ruling) {
-  if (config.run.mode != ModeKind::rounds) return {};
-  Problem problem{.place = (options.folder / "ruling").string(),
+Problems begin_with_revision(const HostOptions& options, Config& config,
+                             SettingsRevision& revision) {
+  if (config.run.mode != ModeKind::mixing) return {};
+  Problem problem{.place = (options.folder / "settings_revision").string(),
                   .remedy = "remove the file, and the peer goes by its config"};
   if (!options.resume) {
-    if (write_ruling(options.folder, {})) return {};
+    if (write_revision(options.folder, {})) return {};
     problem.reason = "is of an earlier run and cannot be removed";
     return {problem};
   }
-  const std::optional<Ruling> kept = read_ruling(options.folder);
+  const std::optional<SettingsRevision> kept = read_revision(options.folder);
   if (!kept) {
     problem.reason = "is damaged, so what the swarm had switched to is not known";
     return {problem};
   }
   if (kept->number == 0) return {};
-  SwitchedRounds switched = switched_rounds(config, kept->settings);
+  SwitchedMixing switched = switched_mixing(config, kept->settings);
   if (!switched.problems.empty()) {
     problem.reason = to_string(switched.problems.front());
     return {problem};
   }
-  ruling = *kept;
-  config.rounds.rule = std::move(switched.rule);
+  revision = *kept;
+  config.mixing.rule = std::move(switched.rule);
   return {};
 }
 
@@ -581,9 +585,16 @@ int run_peer(const HostOptions& options) {
   keep_small_memory(options.config.run.mode);
   try {
     std::filesystem::create_directories(options.folder);
+    if (options.resume) {
+      if (const Problems problems = run_format_problems(options.folder); !problems.empty()) {
+        return fail(problems);
+      }
+    }
+    write_run_format(options.folder);
     Config config = options.config;
-    Ruling ruling;
-    if (const Problems problems = begin_with_ruling(options, config, ruling); !problems.empty()) {
+    SettingsRevision revision;
+    if (const Problems problems = begin_with_revision(options, config, revision);
+        !problems.empty()) {
       print(problems);
       return 2;
     }
@@ -592,7 +603,7 @@ int run_peer(const HostOptions& options) {
       print(task.problems);
       return 2;
     }
-    return Host(options, std::move(task), std::move(ruling)).run();
+    return Host(options, std::move(task), std::move(revision)).run();
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}: {}\n", options.name, error.what());
     return 1;

@@ -32,9 +32,9 @@ BulkLanes::Security lane_security(LaneKind lane) {
   return BulkLanes::Security::automatic;
 }
 
-std::shared_ptr<LentMemory> memory_to_lend(LaneKind lane) {
+std::shared_ptr<SharedBuffer> memory_to_share(LaneKind lane) {
   const bool stays = lane == LaneKind::automatic || lane == LaneKind::unix_socket;
-  return stays ? LentMemory::make() : nullptr;
+  return stays ? SharedBuffer::make() : nullptr;
 }
 
 }  // namespace gv

@@ -17,6 +17,6 @@ void keep_small_memory(ModeKind mode);
 BulkLanes::Security lane_security(LaneKind lane);
 
 /// Memory to lend to peers on this host; null where lanes never stay within it, or there is none.
-std::shared_ptr<LentMemory> memory_to_lend(LaneKind lane);
+std::shared_ptr<SharedBuffer> memory_to_share(LaneKind lane);
 
 }  // namespace gv

@@ -29,7 +29,7 @@ Processors::Processors() {
   if (usable_.empty()) usable_.push_back(0);
 }
 
-void Processors::keep_to(std::optional<std::size_t> which) {
+void Processors::pin_cpu(std::optional<std::size_t> which) {
   if (which == kept_) return;
   kept_ = which;
   cpu_set_t wanted;

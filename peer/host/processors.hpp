@@ -23,7 +23,7 @@ class Processors {
 
   /// From now on all threads of the process, and those they start, run on that one alone; empty: on
   /// any. What the system refuses stays as it is: it is a matter of speed.
-  void keep_to(std::optional<std::size_t> which);
+  void pin_cpu(std::optional<std::size_t> which);
 
  private:
   std::vector<int> usable_;  ///< The system's numbers. At least one.

@@ -40,26 +40,27 @@ void tell_pipeline(const PipelineMode& pipeline, const Membership& membership, R
   }
 }
 
-void tell_rounds(const RoundsMode& rounds, const Membership& membership, Report& report) {
-  report.mode = ModeKind::rounds;
-  report.rounds = rounds.counts();
+void tell_rounds(const MixingMode& rounds, const Membership& membership, Report& report) {
+  report.mode = ModeKind::mixing;
+  report.mixing = rounds.counts();
   report.rule = rounds.options().rule;
-  report.ruling = rounds.options().ruling;
+  report.revision = rounds.options().revision;
   report.ruled_since = rounds.ruled_since();
   report.together = rounds.ranks().size();
   for (const PeerId peer : rounds.heard()) report.hears.push_back(name_of(peer, membership));
-  for (const PeerId peer : rounds.hearers()) report.heard_by.push_back(name_of(peer, membership));
+  for (const PeerId peer : rounds.out_neighbours())
+    report.heard_by.push_back(name_of(peer, membership));
 }
 
 }  // namespace
 
-std::string to_line(const RingInterruption& interruption, const Membership& membership) {
+std::string to_line(const Recovery& recovery, const Membership& membership) {
   std::string names;
-  for (const PeerId peer : interruption.lost) {
+  for (const PeerId peer : recovery.lost) {
     names += (names.empty() ? "" : ", ") + name_of(peer, membership);
   }
   return fmt::format("lost {}: {:.2f} s later operation {} is made by the other {}", names,
-                     interruption.seconds, interruption.operation, interruption.peers);
+                     recovery.seconds, recovery.operation, recovery.peers);
 }
 
 Report make_report(const Node& node, const EventLog& log, std::size_t batch, Time now) {
@@ -89,29 +90,29 @@ Report make_report(const Node& node, const EventLog& log, std::size_t batch, Tim
     report.trial = gossip->population().trial();
     report.copies = gossip->population().copies();
   }
-  if (const RingMode* ring = node.ring()) {
-    report.mode = ModeKind::ring;
-    report.ring = ring->counts();
-    report.algorithm = to_string(ring->algorithm());
-    if (const Epoch* epoch = ring->agreement().epoch()) {
-      for (const PeerId peer : epoch->order) {
+  if (const AllReduceMode* allreduce = node.allreduce()) {
+    report.mode = ModeKind::allreduce;
+    report.allreduce = allreduce->counts();
+    report.algorithm = to_string(allreduce->algorithm());
+    if (const Generation* generation = allreduce->agreement().generation()) {
+      for (const PeerId peer : generation->order) {
         report.ring_order.push_back(name_of(peer, membership));
       }
-      if (epoch->slowest.bytes_per_second > 0) {
-        report.slowest_from = name_of(epoch->slowest_from, membership);
-        report.slowest_to = name_of(epoch->slowest.to, membership);
-        report.slowest_latency_s = static_cast<double>(epoch->slowest.latency_s);
-        report.slowest_bytes_per_second = static_cast<double>(epoch->slowest.bytes_per_second);
+      if (generation->slowest.bytes_per_second > 0) {
+        report.slowest_from = name_of(generation->slowest_from, membership);
+        report.slowest_to = name_of(generation->slowest.to, membership);
+        report.slowest_latency_s = static_cast<double>(generation->slowest.latency_s);
+        report.slowest_bytes_per_second = static_cast<double>(generation->slowest.bytes_per_second);
       }
     }
   }
   if (const PipelineMode* pipeline = node.pipeline()) tell_pipeline(*pipeline, membership, report);
-  if (const RoundsMode* rounds = node.rounds()) tell_rounds(*rounds, membership, report);
-  if (const EpochMode* epochs = node.epochs()) {
-    const RingInterruption& interruption = epochs->last_interruption();
-    if (!interruption.lost.empty()) {
-      report.interruption = to_line(interruption, membership);
-      report.resumed_at = interruption.operation;
+  if (const MixingMode* rounds = node.mixing()) tell_rounds(*rounds, membership, report);
+  if (const GenerationMode* generations = node.generations()) {
+    const Recovery& recovery = generations->last_recovery();
+    if (!recovery.lost.empty()) {
+      report.recovery = to_line(recovery, membership);
+      report.resumed_at = recovery.operation;
     }
   }
   report.failures_seen = log.count("member_dead");
@@ -137,7 +138,7 @@ nlohmann::ordered_json pipeline_json(const Report& report) {
           {"stages", report.stages},
           {"stage_work", report.stage_work},
           {"operations", report.pipeline.operations},
-          {"epochs", report.pipeline.epochs},
+          {"generations", report.pipeline.generations},
           {"losses", report.pipeline.losses},
           {"rollbacks", report.pipeline.rollbacks},
           {"steps_lost", report.pipeline.steps_lost},
@@ -149,7 +150,7 @@ nlohmann::ordered_json pipeline_json(const Report& report) {
           {"waiting_part", waiting_part(report)},
           {"saves", report.saves.written},
           {"save_failures", report.saves.failed},
-          {"interruption", report.interruption},
+          {"interruption", report.recovery},
           {"resumed_at", report.resumed_at}};
 }
 
@@ -164,38 +165,39 @@ nlohmann::ordered_json to_json(const std::optional<Trial>& trial) {
 nlohmann::ordered_json rounds_json(const Report& report) {
   return {{"kind", to_string(report.rule.kind)},
           {"topology", to_string(report.rule.topology.kind)},
-          {"ruling", report.ruling.number},
-          {"ruled_since", report.ruled_since},
-          {"settings", report.ruling.settings},
+          {"settings_revision", report.revision.number},
+          {"settings_since", report.ruled_since},
+          {"settings", report.revision.settings},
           {"together", report.together},
           {"hears", report.hears},
           {"heard_by", report.heard_by},
-          {"rounds", report.rounds.rounds},
-          {"epochs", report.rounds.epochs},
-          {"losses", report.rounds.losses},
-          {"states_sent", report.rounds.states_sent},
-          {"states_adopted", report.rounds.states_adopted},
-          {"messages_sent", report.rounds.messages_sent},
-          {"message_bytes", report.rounds.bytes_sent},
+          {"rounds", report.mixing.rounds},
+          {"generations", report.mixing.generations},
+          {"losses", report.mixing.losses},
+          {"states_sent", report.mixing.states_sent},
+          {"states_adopted", report.mixing.states_adopted},
+          {"messages_sent", report.mixing.messages_sent},
+          {"message_bytes", report.mixing.bytes_sent},
           {"messages_superseded", report.messages_superseded},
-          {"messages_refused", report.rounds.messages_refused},
+          {"messages_refused", report.mixing.messages_refused},
           {"saves", report.saves.written},
           {"save_failures", report.saves.failed},
-          {"interruption", report.interruption},
+          {"interruption", report.recovery},
           {"resumed_at", report.resumed_at}};
 }
 
 /// What the peer does with others, for a line.
 std::string together(const Report& report) {
   switch (report.mode) {
-    case ModeKind::ring:
-      return fmt::format("in lockstep {}  losses {}", report.ring_order.size(), report.ring.losses);
+    case ModeKind::allreduce:
+      return fmt::format("in lockstep {}  losses {}", report.ring_order.size(),
+                         report.allreduce.losses);
     case ModeKind::pipeline:
       return fmt::format("stages {}  waits {:.0f} %  losses {}", fmt::join(report.own_stages, ", "),
                          100 * waiting_part(report), report.pipeline.losses);
-    case ModeKind::rounds:
-      return fmt::format("rounds {}  with {}  losses {}", report.rounds.rounds, report.together,
-                         report.rounds.losses);
+    case ModeKind::mixing:
+      return fmt::format("rounds {}  with {}  losses {}", report.mixing.rounds, report.together,
+                         report.mixing.losses);
     case ModeKind::gossip:
       break;
   }
@@ -246,26 +248,26 @@ std::string report_json(const Report& report) {
     }
   } else if (report.mode == ModeKind::pipeline) {
     json["pipeline"] = pipeline_json(report);
-  } else if (report.mode == ModeKind::rounds) {
-    json["rounds"] = rounds_json(report);
+  } else if (report.mode == ModeKind::mixing) {
+    json["mixing"] = rounds_json(report);
   } else {
-    json["ring"] = {{"algorithm", report.algorithm},
-                    {"order", report.ring_order},
-                    {"operations", report.ring.operations},
-                    {"epochs", report.ring.epochs},
-                    {"losses", report.ring.losses},
-                    {"states_sent", report.ring.states_sent},
-                    {"states_adopted", report.ring.states_adopted},
-                    {"reduced_bytes", report.ring.reduced_bytes},
-                    {"saves", report.saves.written},
-                    {"save_failures", report.saves.failed},
-                    {"interruption", report.interruption},
-                    {"resumed_at", report.resumed_at}};
+    json["allreduce"] = {{"algorithm", report.algorithm},
+                         {"order", report.ring_order},
+                         {"operations", report.allreduce.operations},
+                         {"generations", report.allreduce.generations},
+                         {"losses", report.allreduce.losses},
+                         {"states_sent", report.allreduce.states_sent},
+                         {"states_adopted", report.allreduce.states_adopted},
+                         {"reduced_bytes", report.allreduce.reduced_bytes},
+                         {"saves", report.saves.written},
+                         {"save_failures", report.saves.failed},
+                         {"interruption", report.recovery},
+                         {"resumed_at", report.resumed_at}};
     if (report.slowest_bytes_per_second > 0) {
-      json["ring"]["slowest_link"] = {{"from", report.slowest_from},
-                                      {"to", report.slowest_to},
-                                      {"latency_s", report.slowest_latency_s},
-                                      {"bytes_per_second", report.slowest_bytes_per_second}};
+      json["allreduce"]["slowest_link"] = {{"from", report.slowest_from},
+                                           {"to", report.slowest_to},
+                                           {"latency_s", report.slowest_latency_s},
+                                           {"bytes_per_second", report.slowest_bytes_per_second}};
     }
   }
   json["bytes"] = {{"lanes_sent", report.lane_bytes_sent},
@@ -334,31 +336,31 @@ void write_metrics(const std::filesystem::path& file, const Report& report) {
           waiting_part(report));
     count("operations_total", "Runs of the pipeline that this peer finished.",
           report.pipeline.operations);
-    count("epochs_total", "Agreements on who works together.", report.pipeline.epochs);
+    count("generations_total", "Agreements on who works together.", report.pipeline.generations);
     count("losses_total", "Times the others went on without somebody.", report.pipeline.losses);
     count("rollbacks_total", "Times all went back because a stage was lost.",
           report.pipeline.rollbacks);
     count("models_fetched_total", "States of stages downloaded.", report.pipeline.states_adopted);
-  } else if (report.mode == ModeKind::rounds) {
+  } else if (report.mode == ModeKind::mixing) {
     gauge("neighbours", "Peers that this one hears in the round under way.",
           static_cast<double>(report.hears.size()));
-    count("rounds_total", "Rounds that this peer has mixed.", report.rounds.rounds);
-    count("round_messages_total", "Messages made for neighbours.", report.rounds.messages_sent);
+    count("rounds_total", "Rounds that this peer has mixed.", report.mixing.rounds);
+    count("round_messages_total", "Messages made for neighbours.", report.mixing.messages_sent);
     count("round_messages_superseded_total",
           "Of those, not sent because a newer one was there before they left.",
           report.messages_superseded);
     count("round_messages_refused_total", "Messages of neighbours that could not be read.",
-          report.rounds.messages_refused);
-    count("epochs_total", "Agreements on who works together.", report.rounds.epochs);
-    count("losses_total", "Times the others went on without somebody.", report.rounds.losses);
-    count("models_fetched_total", "Whole models downloaded.", report.rounds.states_adopted);
-  } else if (report.mode == ModeKind::ring) {
+          report.mixing.messages_refused);
+    count("generations_total", "Agreements on who works together.", report.mixing.generations);
+    count("losses_total", "Times the others went on without somebody.", report.mixing.losses);
+    count("models_fetched_total", "Whole models downloaded.", report.mixing.states_adopted);
+  } else if (report.mode == ModeKind::allreduce) {
     gauge("lockstep_peers", "Peers in lockstep with this one, itself included.",
           static_cast<double>(report.ring_order.size()));
-    count("operations_total", "Sums that this peer finished.", report.ring.operations);
-    count("epochs_total", "Agreements on who works together.", report.ring.epochs);
-    count("losses_total", "Times the others went on without somebody.", report.ring.losses);
-    count("models_fetched_total", "Whole models downloaded.", report.ring.states_adopted);
+    count("operations_total", "Sums that this peer finished.", report.allreduce.operations);
+    count("generations_total", "Agreements on who works together.", report.allreduce.generations);
+    count("losses_total", "Times the others went on without somebody.", report.allreduce.losses);
+    count("models_fetched_total", "Whole models downloaded.", report.allreduce.states_adopted);
   } else {
     gauge("spread", "Estimated consensus distance.", report.spread);
     count("exchanges_committed_total", "Pair exchanges committed.", report.exchanges.committed);

@@ -31,20 +31,20 @@ struct Report {
   bool population = false;  ///< Gossip in one: the next two count.
   std::optional<Trial> trial;
   std::uint64_t copies = 0;  ///< Of others, taken over by this peer.
-  RingCounts ring;
+  AllReduceCounts allreduce;
   PipelineCounts pipeline;
-  RoundsCounts rounds;
+  MixingCounts mixing;
   MixRule rule;                              ///< Of rounds.
-  Ruling ruling;                             ///< Where it comes from, if not from the config,
+  SettingsRevision revision;                 ///< Where it comes from, if not from the config,
   std::uint64_t ruled_since = 0;             ///< and from which step on.
-  std::size_t together = 0;                  ///< How many are in the epoch,
+  std::size_t together = 0;                  ///< How many are in the generation,
   std::vector<std::string> hears, heard_by;  ///< and by name, in the round under way.
   std::string schedule, router;
   std::vector<std::uint32_t> own_stages;         ///< Carried now.
   std::vector<std::vector<std::string>> stages;  ///< Names of each stage's carriers.
   std::vector<double> stage_work;                ///< Estimated part of the model's work.
   std::string algorithm;                         ///< Of sums in lockstep.
-  std::string interruption;             ///< The newest in lockstep, for people; empty: none.
+  std::string recovery;                 ///< The newest in lockstep, for people; empty: none.
   std::uint64_t resumed_at = 0;         ///< The first operation after it.
   std::vector<std::string> ring_order;  ///< Names of those in lockstep now, by rank.
   /// The link that their sums wait for, by the names of its ends, and what was measured of it; 0
@@ -65,9 +65,9 @@ struct Report {
 Report make_report(const Node& node, const EventLog& log, std::size_t batch, Time now);
 
 /// Whom lockstep went on without, after how long, with how many; one line.
-std::string to_line(const RingInterruption& interruption, const Membership& membership);
+std::string to_line(const Recovery& recovery, const Membership& membership);
 
-/// The document that `status` asks for: "ring" in lockstep, "pipeline", "rounds"; in gossip
+/// The document that `status` asks for: "allreduce", "pipeline", "mixing"; in gossip
 /// "gossip", "exchanges" and "spread".
 std::string report_json(const Report& report);
 

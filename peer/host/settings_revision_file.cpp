@@ -1,4 +1,4 @@
-// The ruling on disk.
+// The settings revision on disk.
 #include "peer/host/settings_revision_file.hpp"
 
 #include <fstream>
@@ -11,24 +11,25 @@
 namespace gv {
 namespace {
 
-constexpr const char* file_name = "ruling";
+constexpr const char* file_name = "settings_revision";
 
 }  // namespace
 
-std::optional<Ruling> read_ruling(const std::filesystem::path& folder) {
+std::optional<SettingsRevision> read_revision(const std::filesystem::path& folder) {
   std::error_code error;
-  if (!std::filesystem::exists(folder / file_name, error)) return Ruling{};
+  if (!std::filesystem::exists(folder / file_name, error)) return SettingsRevision{};
   std::ifstream in(folder / file_name);
-  Ruling ruling;
-  if (!(in >> ruling.number) || in.get() != '\n' || ruling.number == 0) return std::nullopt;
-  ruling.settings.assign(std::istreambuf_iterator<char>(in), {});
-  if (ruling.settings.size() > ruling_bytes_max) return std::nullopt;
-  return ruling;
+  SettingsRevision revision;
+  if (!(in >> revision.number) || in.get() != '\n' || revision.number == 0) return std::nullopt;
+  revision.settings.assign(std::istreambuf_iterator<char>(in), {});
+  if (revision.settings.size() > revision_bytes_max) return std::nullopt;
+  return revision;
 }
 
-bool write_ruling(const std::filesystem::path& folder, const Ruling& ruling) {
-  if (ruling.number > 0) {
-    return replace_file(folder / file_name, std::to_string(ruling.number) + '\n' + ruling.settings);
+bool write_revision(const std::filesystem::path& folder, const SettingsRevision& revision) {
+  if (revision.number > 0) {
+    return replace_file(folder / file_name,
+                        std::to_string(revision.number) + '\n' + revision.settings);
   }
   std::error_code error;
   std::filesystem::remove(folder / file_name, error);

@@ -172,7 +172,7 @@ struct Worker {
   }
 
   /// Returns the seconds it took.
-  double carry_out(const PipelineOperation& what, Passes& passes) {
+  double carry_out(const PipelineInstruction& what, Passes& passes) {
     const std::uint32_t stage = what.stage;
     const bool is_forward = what.action == Action::forward;
     const bool is_last = stage + 1 == trainer.stages();
@@ -198,7 +198,7 @@ struct Worker {
   }
 
  private:
-  void compute(const PipelineOperation& what, std::span<const float> in, std::span<float> out) {
+  void compute(const PipelineInstruction& what, std::span<const float> in, std::span<float> out) {
     std::vector<float>& sum = sums[what.stage];
     switch (what.action) {
       case Action::forward:

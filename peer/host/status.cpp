@@ -12,14 +12,14 @@ namespace gv {
 namespace {
 
 /// How lockstep makes its sums, for people; empty in another mode.
-std::string ring_lines(const nlohmann::json& ring) {
+std::string ring_lines(const nlohmann::json& allreduce) {
   std::string order;
-  for (const auto& name : ring.value("order", nlohmann::json::array())) {
+  for (const auto& name : allreduce.value("order", nlohmann::json::array())) {
     order += (order.empty() ? "" : " ") + name.get<std::string>();
   }
-  std::string out = fmt::format("  sums by {}, in the order {}\n", ring.value("algorithm", ""),
+  std::string out = fmt::format("  sums by {}, in the order {}\n", allreduce.value("algorithm", ""),
                                 order.empty() ? "that is being agreed on" : order);
-  if (const auto link = ring.find("slowest_link"); link != ring.end()) {
+  if (const auto link = allreduce.find("slowest_link"); link != allreduce.end()) {
     out += fmt::format("  slowest link {} to {}: {:.4g} MB/s, {:.3g} ms\n", link->value("from", ""),
                        link->value("to", ""), 1e-6 * link->value("bytes_per_second", 0.0),
                        1e3 * link->value("latency_s", 0.0));
@@ -58,13 +58,13 @@ std::string rounds_lines(const nlohmann::json& rounds) {
                   rounds.value("rounds", 0ULL), rounds.value("kind", ""),
                   rounds.value("topology", ""), rounds.value("together", 0ULL), names("hears"),
                   names("heard_by"), rounds.value("losses", 0ULL));
-  if (rounds.value("ruling", 0ULL) > 0) {
+  if (rounds.value("settings_revision", 0ULL) > 0) {
     std::string settings = rounds.value("settings", "");
     while (!settings.empty() && settings.back() == '\n') settings.pop_back();
     for (std::size_t at = 0; (at = settings.find('\n', at)) != std::string::npos;) {
       settings.replace(at, 1, ", ");
     }
-    out += fmt::format("  switched since step {} to {}\n", rounds.value("ruled_since", 0ULL),
+    out += fmt::format("  switched since step {} to {}\n", rounds.value("settings_since", 0ULL),
                        settings);
   }
   return out;
@@ -98,11 +98,11 @@ std::string status_table(const std::string& document) {
       json.value("step", 0ULL), json.value("steps", 0ULL), json.value("steps_per_second", 0.0),
       json.value("samples_per_second", 0.0), json.value("loss", 0.0),
       100 * json.value("accuracy", 0.0), json.value("learning_rate", 0.0));
-  if (const auto ring = json.find("ring"); ring != json.end()) {
-    out += ring_lines(*ring);
+  if (const auto allreduce = json.find("allreduce"); allreduce != json.end()) {
+    out += ring_lines(*allreduce);
   } else if (const auto pipeline = json.find("pipeline"); pipeline != json.end()) {
     out += pipeline_lines(*pipeline);
-  } else if (const auto rounds = json.find("rounds"); rounds != json.end()) {
+  } else if (const auto rounds = json.find("mixing"); rounds != json.end()) {
     out += rounds_lines(*rounds);
   } else {
     const auto exchanges = json.value("exchanges", nlohmann::json::object());

@@ -18,7 +18,8 @@ std::string answer_command(const std::string& command, Node& node, Time now, Nod
   if (!problems.empty()) {
     return nlohmann::json{{"problem", to_string(problems.front())}}.dump();
   }
-  return nlohmann::json{{"ruling", node.epochs()->agreement().ruling().number}}.dump();
+  return nlohmann::json{{"settings_revision", node.generations()->agreement().revision().number}}
+      .dump();
 }
 
 }  // namespace gv

@@ -10,7 +10,7 @@ namespace gv {
 /// The command for a peer's socket that makes all go by these settings.
 std::string switch_command_text(const std::string& settings);
 
-/// What a peer makes of a command. The answer is JSON, with "ruling" or "problem".
+/// What a peer makes of a command. The answer is JSON, with "settings revision" or "problem".
 std::string answer_command(const std::string& command, Node& node, Time now, NodeEffects& out);
 
 }  // namespace gv

@@ -11,21 +11,22 @@
 namespace gv {
 namespace {
 
-ReplicaPlanner::Options planner_options(const CourseOptions& course, const RingOptions& options) {
-  const bool plain = options.codec == ValueCodec::identity && options.keep_per_block == 0;
+ReplicaPlanner::Options planner_options(const CourseOptions& course,
+                                        const AllReduceOptions& options) {
+  const bool plain = options.codec == ValueCodec::identity && options.top_k_per_512 == 0;
   return {.batch = options.batch,
           .batch_max = std::max(options.batch, options.batch_max),
           .elements = options.summed(course.elements),
           .algorithm = plain ? options.algorithm : ReduceAlgorithm::ring};
 }
 
-/// Who is the first to have a sum ends no epoch before the others have it too, or they would have
-/// to be sent its model. They come to it within a part of an operation.
+/// Who is the first to have a sum ends no generation before the others have it too, or they would
+/// have to be sent its model. They come to it within a part of an operation.
 constexpr Duration settle_min = std::chrono::milliseconds(5);
 constexpr Duration settle_max = std::chrono::milliseconds(250);
 
 /// As many floats as the bytes of a sum. Sparse ones are of any size, and dense ones the largest.
-std::size_t carried_as_floats(const CourseOptions& course, const RingOptions& options) {
+std::size_t carried_as_floats(const CourseOptions& course, const AllReduceOptions& options) {
   return encoded_size(options.codec, options.summed(course.elements)) / sizeof(float);
 }
 
@@ -34,9 +35,9 @@ std::string_view host_of(std::string_view address) { return address.substr(0, ad
 
 }  // namespace
 
-RingMode::RingMode(PeerId self, std::uint64_t session, const CourseOptions& course,
-                   const RingOptions& options)
-    : EpochMode(self, session, course, options.agreement),
+AllReduceMode::AllReduceMode(PeerId self, std::uint64_t session, const CourseOptions& course,
+                             const AllReduceOptions& options)
+    : GenerationMode(self, session, course, options.agreement),
       session_(session),
       planner_(planner_options(course, options)),
       options_(options),
@@ -44,28 +45,28 @@ RingMode::RingMode(PeerId self, std::uint64_t session, const CourseOptions& cour
       survey_(self, carried_as_floats(course, options)),
       states_(self, course.layout_hash, options.state_elements, options.memory) {}
 
-RingCounts RingMode::counts() const {
-  RingCounts counts = counts_;
+AllReduceCounts AllReduceMode::counts() const {
+  AllReduceCounts counts = counts_;
   counts.operations = operations_;
-  counts.epochs = epochs_;
-  counts.losses = interruptions_.losses();
+  counts.generations = generations_;
+  counts.losses = recoveries_.losses();
   counts.reduced_bytes = operation_.bytes_sent();
   return counts;
 }
 
-void RingMode::begin_at(std::uint64_t step) {
-  // Equal standings must mean equal bits: before the first operation all have the seed's model, and
+void AllReduceMode::begin_at(std::uint64_t step) {
+  // Equal versions must mean equal bits: before the first operation all have the seed's model, and
   // what a checkpoint holds only this process knows.
-  agreement_.set_standing(
-      {.operation = step,
+  agreement_.set_version(
+      {.step = step,
        .samples = step * options_.batch,
-       .history = hash_combine(hash_combine(course_.run_seed, course_.layout_hash),
+       .lineage = hash_combine(hash_combine(course_.run_seed, course_.layout_hash),
                                step == 0 ? 0 : hash_combine(step, session_))});
 }
 
-// ---- Epochs ----
+// ---- Generations ----
 
-void RingMode::candidates_changed(const Membership& members) {
+void AllReduceMode::candidates_changed(const Membership& members) {
   const auto on_our_host = static_cast<double>(std::ranges::count_if(candidates_, [&](PeerId peer) {
     const Member* member = members.find(peer);
     return peer == self_ ||
@@ -82,45 +83,45 @@ void RingMode::candidates_changed(const Membership& members) {
        .shares_memory = shares});
 }
 
-void RingMode::begin_epoch(Time now, const Epoch& epoch, Effects& out) {
-  operation_.enter(epoch);
-  audit_.begin(epoch.order);
-  begun_in_epoch_ = 0;
-  survey_.begin(epoch.order, epoch_key_);
-  const auto rank = std::ranges::find(epoch.order, self_) - epoch.order.begin();
-  const PeerId source = epoch.sources[static_cast<std::size_t>(rank)];
+void AllReduceMode::begin_generation(Time now, const Generation& generation, Effects& out) {
+  operation_.enter(generation);
+  audit_.begin(generation.order);
+  begun_in_generation_ = 0;
+  survey_.begin(generation.order, generation_key_);
+  const auto rank = std::ranges::find(generation.order, self_) - generation.order.begin();
+  const PeerId source = generation.sources[static_cast<std::size_t>(rank)];
   if (source != self_) {
-    states_.fetch(now, epoch, source, out);
+    states_.fetch(now, generation, source, out);
   } else {
     begin_operation(now, out);
   }
 }
 
-void RingMode::abandon() {
+void AllReduceMode::abandon() {
   operation_.leave(key_of(agreement_.promised()));
   survey_.end();
   audit_.end();
-  states_.leave_epoch();
+  states_.leave_generation();
 }
 
-bool RingMode::is_busy() const {
+bool AllReduceMode::is_busy() const {
   return (jobs_under_way_ > 0 && !operation_.is_waiting()) || states_.is_fetching();
 }
 
 // ---- Operations ----
 
-void RingMode::begin_operation(Time now, Effects& out) {
+void AllReduceMode::begin_operation(Time now, Effects& out) {
   if (step() >= course_.steps || leaving_) return;
-  survey_.operation_began(now, begun_in_epoch_++, from_seconds(operation_seconds()), out);
+  survey_.operation_began(now, begun_in_generation_++, from_seconds(operation_seconds()), out);
   settled_at_ = now + std::clamp(from_seconds(operation_seconds() / 2), settle_min, settle_max);
   operation_.set_quiet(is_quiet(now), out);
   operation_.begin(step(), options_.local.steps_at(step(), course_.steps), out);
 }
 
-void RingMode::finish_operations(Time now, Effects& out) {
+void AllReduceMode::finish_operations(Time now, Effects& out) {
   while (operation_.is_done()) {
     check(!result_, "a sum is applied before the next is made");
-    RingOperation::Vector sum = operation_.finish();
+    Collective::Vector sum = operation_.finish();
     if (!sum) {
       out.events.push_back(
           {.name = "sum_refused", .detail = "not everybody's share is in it once"});
@@ -131,13 +132,13 @@ void RingMode::finish_operations(Time now, Effects& out) {
     result_samples_ = operation_.samples();
     result_sufficient_factors_ = operation_.sufficient_factors();
     result_steps_ = operation_.is_local() ? operation_.steps() : 0;
-    const Standing before = agreement_.standing();
-    agreement_.set_standing(
-        after_operation(before, epoch_key_, operation_.samples(), operation_.steps()));
+    const ModelVersion before = agreement_.version();
+    agreement_.set_version(
+        after_operation(before, generation_key_, operation_.samples(), operation_.steps()));
     audit_due_.reset();
-    if (ModelAudit::is_due(before.operation, step())) audit_due_ = {epoch_key_, step()};
+    if (ModelAudit::is_due(before.step, step())) audit_due_ = {generation_key_, step()};
     states_.forget_debts();
-    operation_done(now, before.operation, operation_.steps(), out);
+    operation_done(now, before.step, operation_.steps(), out);
     planner_.set_operation_seconds(operation_seconds());
     begin_operation(now, out);
   }
@@ -145,24 +146,25 @@ void RingMode::finish_operations(Time now, Effects& out) {
 
 // ---- What comes ----
 
-void RingMode::receive_own(Time now, PeerId from, const Message& message, const Epoch* epoch,
-                           Effects& out) {
-  if (const auto* fetch = std::get_if<Fetch>(&message)) {
-    // Once an operation of the epoch is finished everybody has had the state: asked again, late.
-    if (epoch == nullptr || agreement_.standing() != epoch->standing) return;
-    if (states_.is_asked(*epoch, from, *fetch)) states_.owe(from);
+void AllReduceMode::receive_own(Time now, PeerId from, const Message& message,
+                                const Generation* generation, Effects& out) {
+  if (const auto* fetch = std::get_if<StateRequest>(&message)) {
+    // Once an operation of the generation is finished everybody has had the state: asked again,
+    // late.
+    if (generation == nullptr || agreement_.version() != generation->version) return;
+    if (states_.is_asked(*generation, from, *fetch)) states_.owe(from);
   } else if (const auto* audit = std::get_if<Audit>(&message)) {
-    const bool is_near = audit->operation <= step() + 2 * ModelAudit::every;
-    if (epoch == nullptr || audit->ballot != epoch->id || !is_near) return;
-    compare(now, from, audit->operation, audit->fingerprint, out);
-  } else if (const auto* probed = std::get_if<Probed>(&message)) {
+    const bool is_near = audit->step <= step() + 2 * ModelAudit::every;
+    if (generation == nullptr || audit->ballot != generation->id || !is_near) return;
+    compare(now, from, audit->step, audit->fingerprint, out);
+  } else if (const auto* probed = std::get_if<ProbeAck>(&message)) {
     survey_.receive(now, from, *probed, out);
     agreement_.set_links(survey_.reports());
   }
 }
 
-void RingMode::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
-  if (StateCourier::concerns(block)) {
+void AllReduceMode::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
+  if (StateTransfer::concerns(block)) {
     states_.receive(now, from, block);
   } else if (survey_.receive_block(from, block, out)) {
     return;
@@ -173,28 +175,28 @@ void RingMode::receive_block(Time now, PeerId from, const Block& block, Effects&
   }
 }
 
-void RingMode::lane_lost(Time now, PeerId peer, Effects& out) {
+void AllReduceMode::lane_lost(Time now, PeerId peer, Effects& out) {
   survey_.lane_lost(peer);
   agreement_.set_links(survey_.reports());
   // While all stand still, whoever is lost is not waited for.
-  const bool concerns = agreement_.epoch() == nullptr || operation_.involves(peer) ||
+  const bool concerns = agreement_.generation() == nullptr || operation_.involves(peer) ||
                         states_.fetches_from(peer) || states_.owes(peer);
   if (concerns) disturb(now, {peer}, out);
 }
 
-void RingMode::lane_refused(Time now, PeerId peer, Effects& out) {
+void AllReduceMode::lane_refused(Time now, PeerId peer, Effects& out) {
   survey_.lane_refused(peer);
   lane_lost(now, peer, out);
 }
 
 // ---- Jobs ----
 
-void RingMode::gradient_ready(Time now, std::uint64_t job, std::size_t begin, Effects& out) {
+void AllReduceMode::gradient_ready(Time now, std::uint64_t job, std::size_t begin, Effects& out) {
   operation_.ready(job, begin, out);
   finish_operations(now, out);
 }
 
-void RingMode::take(Time now, JobDone done, Membership&, Effects& out) {
+void AllReduceMode::take(Time now, JobDone done, Membership&, Effects& out) {
   operation_.job_done();
   if (done.gradient_samples > 0) {
     const double busy = seconds(done.busy);
@@ -206,9 +208,9 @@ void RingMode::take(Time now, JobDone done, Membership&, Effects& out) {
     become_unfit(done.step, out);
     return;
   }
-  const Epoch* epoch = agreement_.epoch();
-  if (done.state && epoch != nullptr) {
-    counts_.states_sent += states_.send(*epoch, done.state, out);
+  const Generation* generation = agreement_.generation();
+  if (done.state && generation != nullptr) {
+    counts_.states_sent += states_.send(*generation, done.state, out);
   }
   if (done.gradient_samples > 0) gradient_ready(now, done.number, 0, out);
   if (done.fingerprint) audited(now, *done.fingerprint, out);
@@ -217,51 +219,51 @@ void RingMode::take(Time now, JobDone done, Membership&, Effects& out) {
 // ---- Comparing models ----
 
 /// The job has found what our parameters are.
-void RingMode::audited(Time now, std::uint64_t fingerprint, Effects& out) {
-  const auto [epoch_key, operation] = *std::exchange(auditing_, std::nullopt);
-  const Epoch* epoch = agreement_.epoch();
-  if (epoch == nullptr || epoch_key != epoch_key_) return;
-  for (const PeerId peer : epoch->order) {
-    if (peer != self_) out.send(peer, Audit{epoch->id, operation, fingerprint});
+void AllReduceMode::audited(Time now, std::uint64_t fingerprint, Effects& out) {
+  const auto [generation_key, operation] = *std::exchange(auditing_, std::nullopt);
+  const Generation* generation = agreement_.generation();
+  if (generation == nullptr || generation_key != generation_key_) return;
+  for (const PeerId peer : generation->order) {
+    if (peer != self_) out.send(peer, Audit{generation->id, operation, fingerprint});
   }
   compare(now, self_, operation, fingerprint, out);
 }
 
-void RingMode::compare(Time now, PeerId from, std::uint64_t operation, std::uint64_t fingerprint,
-                       Effects& out) {
+void AllReduceMode::compare(Time now, PeerId from, std::uint64_t operation,
+                            std::uint64_t fingerprint, Effects& out) {
   const auto odd = audit_.tell(from, operation, fingerprint);
   if (!odd) return;
   for (const PeerId peer : *odd) {
     out.events.push_back({.name = "models_differ",
                           .peer = peer,
-                          .numbers = {{"operation", static_cast<double>(operation)}}});
+                          .numbers = {{"step", static_cast<double>(operation)}}});
   }
   if (std::ranges::find(*odd, self_) == odd->end()) return;
   // Ours counts less than any, and as no other's, so the next ballot has us sent one of the rest.
-  Standing standing = agreement_.standing();
-  standing.samples = 0;
-  standing.history = hash_combine(hash_combine(standing.history, session_), operation);
-  agreement_.set_standing(standing);
+  ModelVersion version = agreement_.version();
+  version.samples = 0;
+  version.lineage = hash_combine(hash_combine(version.lineage, session_), operation);
+  agreement_.set_version(version);
   disturb(now, {}, out);
 }
 
-void RingMode::adopt(Time now, ArrivedState state, Job& job, Effects& out) {
-  job.become = ReplicaState{.values = std::move(state.values),
-                            .step = state.standing.operation,
-                            .own_optimizer = options_.local.is_local(state.standing.operation)};
-  agreement_.set_standing(state.standing);
-  saved_step_ = std::min(saved_step_, state.standing.operation);
+void AllReduceMode::adopt(Time now, ArrivedState state, Job& job, Effects& out) {
+  job.load_state = ReplicaState{.values = std::move(state.values),
+                                .step = state.version.step,
+                                .own_optimizer = options_.local.is_local(state.version.step)};
+  agreement_.set_version(state.version);
+  saved_step_ = std::min(saved_step_, state.version.step);
   operation_.forget_gradient();
   result_.reset();
   audit_due_.reset();
   ++counts_.states_adopted;
   out.events.push_back({.name = "state_adopted",
                         .peer = state.from,
-                        .numbers = {{"operation", static_cast<double>(state.standing.operation)}}});
+                        .numbers = {{"step", static_cast<double>(state.version.step)}}});
   begin_operation(now, out);
 }
 
-void RingMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
+void AllReduceMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
   if (jobs_under_way_ > 0 || last_job_) return;
   Job job;
   if (auto state = states_.take()) adopt(now, *std::move(state), job, out);
@@ -273,18 +275,18 @@ void RingMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
     auditing_ = std::exchange(audit_due_, std::nullopt);
     job.fingerprint = auditing_.has_value();
   }
-  if (states_.owes_any()) job.state = states_.blank(agreement_.standing());
+  if (states_.owes_any()) job.state = states_.blank(agreement_.version());
   job.save = leaving_ || is_save_due(step());
   if (leaving_) {
     last_job_ = true;
   } else {
     job.gradient = operation_.order(job_number_ + 1);
   }
-  if (!job.become && !job.update && !job.state && !job.save && !job.gradient) return;
+  if (!job.load_state && !job.update && !job.state && !job.save && !job.gradient) return;
   post(std::move(job), jobs);
 }
 
-void RingMode::go_on(Time now, Effects& out) {
+void AllReduceMode::go_on(Time now, Effects& out) {
   finish_operations(now, out);
   const bool quiet = is_quiet(now);
   if (quiet == operation_.is_quiet()) return;
@@ -292,14 +294,14 @@ void RingMode::go_on(Time now, Effects& out) {
   finish_operations(now, out);
 }
 
-/// While a probe is on its way, and before the epoch ends for a better one.
-bool RingMode::is_quiet(Time now) const {
+/// While a probe is on its way, and before the generation ends for a better one.
+bool AllReduceMode::is_quiet(Time now) const {
   return now < survey_.quiet_until() ||
-         (is_renewal_due() && operation_.is_untouched() && now < settled_at_);
+         (is_rebalance_due() && operation_.is_untouched() && now < settled_at_);
 }
 
-Time RingMode::own_deadline() const {
-  const bool ends = is_renewal_due() && phase_ != Phase::done && operation_.is_untouched();
+Time AllReduceMode::own_deadline() const {
+  const bool ends = is_rebalance_due() && phase_ != Phase::done && operation_.is_untouched();
   const Time quiet_until = operation_.is_quiet() ? survey_.quiet_until() : never;
   return std::min(states_.deadline(), ends ? settled_at_ : quiet_until);
 }

@@ -17,10 +17,10 @@
 namespace gv {
 
 /// Totals since the start.
-struct RingCounts {
-  std::uint64_t operations = 0;  ///< Finished by us.
-  std::uint64_t epochs = 0;      ///< We took part in.
-  std::uint64_t losses = 0;      ///< Times we went on without somebody; several at once are one.
+struct AllReduceCounts {
+  std::uint64_t operations = 0;   ///< Finished by us.
+  std::uint64_t generations = 0;  ///< We took part in.
+  std::uint64_t losses = 0;       ///< Times we went on without somebody; several at once are one.
   std::uint64_t states_sent = 0;
   std::uint64_t states_adopted = 0;
   std::uint64_t reduced_bytes = 0;  ///< Sent for all-reduces.
@@ -29,14 +29,14 @@ struct RingCounts {
 /// Synchronous data-parallel training without a leader. An operation is one optimiser step: every
 /// peer's gradient is summed in buckets while backward still runs, and the mean over all samples is
 /// applied by everybody. Or it is a period of local steps: what they take from the common model is
-/// summed, and everybody makes the same outer step with the mean. Whoever is lost ends the epoch;
-/// the rest agree on the next and rerun the operation from their untouched gradients. A peer
-/// without the others' state is sent it.
-class RingMode final : public EpochMode {
+/// summed, and everybody makes the same outer step with the mean. Whoever is lost ends the
+/// generation; the rest agree on the next and rerun the operation from their untouched gradients. A
+/// peer without the others' state is sent it.
+class AllReduceMode final : public GenerationMode {
  public:
   /// `session` tells this process from earlier ones of the same peer.
-  RingMode(PeerId self, std::uint64_t session, const CourseOptions& course,
-           const RingOptions& options);
+  AllReduceMode(PeerId self, std::uint64_t session, const CourseOptions& course,
+                const AllReduceOptions& options);
 
   void receive_block(Time now, PeerId from, const Block& block, Effects& out) override;
   std::span<std::byte> place(PeerId from, const TransferId& id, std::uint64_t offset,
@@ -47,14 +47,14 @@ class RingMode final : public EpochMode {
   void lane_refused(Time now, PeerId peer, Effects& out) override;
   void gradient_ready(Time now, std::uint64_t job, std::size_t begin, Effects& out) override;
 
-  bool should_stay_awake() const override { return on_one_host_ && operation_.is_waiting(); }
+  bool should_busy_poll() const override { return on_one_host_ && operation_.is_waiting(); }
   std::optional<HostPlace> host_place() const override {
     if (!on_one_host_ || order().empty()) return {};
     return HostPlace{operation_.rank(), order().size()};
   }
 
-  RingCounts counts() const;
-  /// How the sum is made in the epoch under way.
+  AllReduceCounts counts() const;
+  /// How the sum is made in the generation under way.
   ReduceAlgorithm algorithm() const { return operation_.algorithm(); }
 
  private:
@@ -63,7 +63,7 @@ class RingMode final : public EpochMode {
   bool is_idle() const override { return !result_ && !states_.owes_any(); }
   const GenerationPlanner& planner() const override { return planner_; }
   const std::vector<PeerId>& order() const override { return operation_.order(); }
-  void begin_epoch(Time now, const Epoch& epoch, Effects& out) override;
+  void begin_generation(Time now, const Generation& generation, Effects& out) override;
   void abandon() override;
   bool is_ready() const override { return !states_.is_fetching(); }
   bool is_waiting() const override { return operation_.is_waiting(); }
@@ -79,7 +79,7 @@ class RingMode final : public EpochMode {
   void next_job(Time now, std::vector<Job>& jobs, Effects& out) override;
   Time own_deadline() const override;
   void candidates_changed(const Membership& members) override;
-  void receive_own(Time now, PeerId from, const Message& message, const Epoch* epoch,
+  void receive_own(Time now, PeerId from, const Message& message, const Generation* generation,
                    Effects& out) override;
 
   void begin_operation(Time now, Effects& out);
@@ -92,25 +92,25 @@ class RingMode final : public EpochMode {
 
   std::uint64_t session_;
   ReplicaPlanner planner_;
-  RingOptions options_;
-  RingOperation operation_;
+  AllReduceOptions options_;
+  Collective operation_;
   Time settled_at_{};         ///< By then everybody has the sum before this operation.
   bool on_one_host_ = false;  ///< All of them.
   LinkSurvey survey_;
-  StateCourier states_;
+  StateTransfer states_;
   ModelAudit audit_;
-  std::uint64_t begun_in_epoch_ = 0;  ///< Operations.
-  RingOperation::Vector result_;      ///< To be applied by the next job,
+  std::uint64_t begun_in_generation_ = 0;  ///< Operations.
+  Collective::Vector result_;              ///< To be applied by the next job,
   /// unpacked by this unless it is null,
   std::shared_ptr<const SufficientFactors> result_sufficient_factors_;
   std::uint64_t result_samples_ = 0;  ///< the mean of so many samples,
   std::uint64_t result_steps_ = 0;    ///< which ends so many local steps; 0: it is a gradient.
-  /// Parameters are compared as they are before an operation, by epoch and number: once the result
-  /// is applied,
+  /// Parameters are compared as they are before an operation, by generation and number: once the
+  /// result is applied,
   std::optional<std::pair<std::uint64_t, std::uint64_t>> audit_due_;
   /// which the job under way does.
   std::optional<std::pair<std::uint64_t, std::uint64_t>> auditing_;
-  RingCounts counts_;
+  AllReduceCounts counts_;
 };
 
 }  // namespace gv

@@ -18,13 +18,13 @@
 namespace gv {
 
 /// How a swarm steps in lockstep.
-struct RingOptions {
+struct AllReduceOptions {
   std::size_t state_elements = 0;  ///< Parameters and what optimiser and outer step keep.
   LocalSteps local;
   std::optional<ReduceAlgorithm> algorithm;  ///< Empty: the one predicted to be the fastest.
   ValueCodec codec = ValueCodec::identity;   ///< How values travel.
-  std::size_t keep_per_block = 0;  ///< Values of every 512 that travel, the largest; 0 = all.
-  double momentum = 0;  ///< Of gradients before they are chosen, in place of a later one.
+  std::size_t top_k_per_512 = 0;  ///< Values of every 512 that travel, the largest; 0 = all.
+  double momentum = 0;            ///< Of gradients before they are chosen, in place of a later one.
   FactorShape factors;  ///< Matrices of gradients travel as factors of its rank, if it has one.
   bool sufficient_factors = false;  ///< Gradients of dense layers may travel as those.
   std::vector<DensePlace> dense;    ///< Which they then are: see dense_places().
@@ -35,7 +35,7 @@ struct RingOptions {
   std::uint32_t batch = 64;     ///< Samples of a step for each who takes part.
   std::uint32_t batch_max = 0;  ///< Of the fastest of them at most; 0 = batch, never more.
   unsigned processors = 0;      ///< Of this host; 0: so many that sums never wait for them.
-  RingAgreement::Options agreement;
+  Agreement::Options agreement;
   /// Where what is sent lives; not owned, outlives the mode and whatever it sends.
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();
 

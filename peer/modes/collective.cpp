@@ -21,7 +21,7 @@ constexpr std::size_t held_room = std::size_t{1} << 20;
 /// Sums of so many values below this are exact in single precision.
 constexpr std::uint64_t lane_limit = 1 << 14;
 
-std::array<float, lanes> lanes_of(PeerId peer, std::uint64_t operation) {
+std::array<float, lanes> contribution_checksum(PeerId peer, std::uint64_t operation) {
   const std::uint64_t id = hash_combine(0, static_cast<std::uint64_t>(peer));
   const std::uint64_t both = hash_combine(id, operation);
   return {1, static_cast<float>(id % lane_limit), static_cast<float>(both % lane_limit),
@@ -30,18 +30,18 @@ std::array<float, lanes> lanes_of(PeerId peer, std::uint64_t operation) {
 
 }  // namespace
 
-std::size_t RingOptions::keep_at(std::uint64_t step) const {
-  if (keep_per_block == 0 || warm_up_steps == 0) return keep_per_block;
+std::size_t AllReduceOptions::keep_at(std::uint64_t step) const {
+  if (top_k_per_512 == 0 || warm_up_steps == 0) return top_k_per_512;
   // As many stages as the paper has epochs of warming up.
   constexpr std::uint64_t stages = 5;
   constexpr double block = 512;
-  const double last = static_cast<double>(keep_per_block) / block;
+  const double last = static_cast<double>(top_k_per_512) / block;
   const double share =
       dgc_share(stages * std::min(step, warm_up_steps) / warm_up_steps, last, stages);
   return std::min<std::size_t>(511, static_cast<std::size_t>(std::ceil(block * share)));
 }
 
-RingOperation::RingOperation(PeerId self, std::size_t elements, const RingOptions& options)
+Collective::Collective(PeerId self, std::size_t elements, const AllReduceOptions& options)
     : self_(self),
       gradient_elements_(elements),
       options_(options),
@@ -50,12 +50,12 @@ RingOperation::RingOperation(PeerId self, std::size_t elements, const RingOption
       works_(options.summed(elements) + lanes, options.memory) {
   check(options_.bucket_elements > 0 && options_.segment_elements > 0, "pieces have elements");
   shape_.segment = options_.segment_elements;
-  shape_.wire = {options_.codec, options_.keep_per_block > 0};
+  shape_.wire = {options_.codec, options_.top_k_per_512 > 0};
   cut(options.summed(elements));
 }
 
 /// Sums have so many values from here on.
-void RingOperation::cut(std::size_t elements) {
+void Collective::cut(std::size_t elements) {
   const std::size_t gathered = shape_.parts.empty() ? 0 : shape_.parts.back().end;
   elements_ = elements;
   shape_.unweighted_from = elements_;
@@ -72,8 +72,8 @@ void RingOperation::cut(std::size_t elements) {
   if (gathered > 0) shape_.buckets.push_back({0, gathered});
 }
 
-/// In an epoch with other shares other factors travel, and ours are in another place.
-void RingOperation::cut_with_factors(const std::vector<std::uint32_t>& shares) {
+/// In a generation with other shares other factors travel, and ours are in another place.
+void Collective::cut_with_factors(const std::vector<std::uint32_t>& shares) {
   sufficient_factors_ =
       std::make_shared<const SufficientFactors>(gradient_elements_, options_.dense, shares);
   shape_.parts = sufficient_factors_->parts();
@@ -81,35 +81,37 @@ void RingOperation::cut_with_factors(const std::vector<std::uint32_t>& shares) {
   forget_gradient();
 }
 
-void RingOperation::enter(const Epoch& epoch) {
-  shape_.order = epoch.order;
-  shape_.epoch = epoch.key();
+void Collective::enter(const Generation& generation) {
+  shape_.order = generation.order;
+  shape_.generation = generation.key();
   if (options_.factors.rank > 0) {
     // All begin with the same basis, so what was computed with another is of no use.
-    turn_ = {.epoch = epoch.key()};
+    turn_ = {.generation = generation.key()};
     forget_gradient();
   }
-  shape_.algorithm = shape_.wire.is_plain() ? static_cast<ReduceAlgorithm>(epoch.algorithm)
+  shape_.algorithm = shape_.wire.is_plain() ? static_cast<ReduceAlgorithm>(generation.algorithm)
                                             : ReduceAlgorithm::ring;
-  rank_ = static_cast<std::size_t>(std::ranges::find(epoch.order, self_) - epoch.order.begin());
-  share_ = epoch.shares[rank_];
-  if (options_.sufficient_factors) cut_with_factors(epoch.shares);
+  rank_ = static_cast<std::size_t>(std::ranges::find(generation.order, self_) -
+                                   generation.order.begin());
+  share_ = generation.shares[rank_];
+  if (options_.sufficient_factors) cut_with_factors(generation.shares);
   samples_ = 0;
-  for (const std::uint32_t share : epoch.shares) samples_ += share;
+  for (const std::uint32_t share : generation.shares) samples_ += share;
   // By weights that are mostly 1, which leaves gradients as they are. But what travels coded has
   // been found writable as it is: its sums are means all the way, which are no larger.
-  const auto unit = static_cast<double>(shape_.wire.is_plain() ? epoch.shares.front() : samples_);
+  const auto unit =
+      static_cast<double>(shape_.wire.is_plain() ? generation.shares.front() : samples_);
   weight_ = static_cast<float>(static_cast<double>(share_) / unit);
   shape_.scale = static_cast<float>(unit / static_cast<double>(samples_));
 }
 
-void RingOperation::leave(std::uint64_t next_key) {
+void Collective::leave(std::uint64_t next_key) {
   if (reduce_) bytes_sent_ += reduce_->bytes_sent();
   reduce_.reset();
   held_.keep_only(next_key);
 }
 
-void RingOperation::begin(std::uint64_t step, std::uint64_t steps, Effects& out) {
+void Collective::begin(std::uint64_t step, std::uint64_t steps, Effects& out) {
   steps_ = steps;
   local_ = options_.local.is_local(step);
   keep_ = options_.keep_at(step);
@@ -124,26 +126,26 @@ void RingOperation::begin(std::uint64_t step, std::uint64_t steps, Effects& out)
                  .job = 0,
                  .valid = true};
   }
-  std::ranges::copy(lanes_of(self_, step),
+  std::ranges::copy(contribution_checksum(self_, step),
                     gradient_.values->begin() + static_cast<std::ptrdiff_t>(elements_));
   reduce_.emplace(shape_, self_, step, weight_, gradient_.values, works_.blank());
   offered_.assign(shape_.buckets.size(), false);
   offer_buckets(out);
-  for (const HeldBlocks::Held& piece : held_.take()) {
+  for (const EarlyBlocks::Held& piece : held_.take()) {
     const Block& block = piece.block;
-    if (block.id.session != shape_.epoch || reduce_->receive(piece.from, block, out)) continue;
+    if (block.id.session != shape_.generation || reduce_->receive(piece.from, block, out)) continue;
     const std::uint64_t next = (step + steps) % PieceName::operations;
     if (PieceName::of(block.id.number).operation == next) held_.keep(piece.from, block);
   }
 }
 
-std::optional<GradientOrder> RingOperation::order(std::uint64_t job) {
+std::optional<GradientOrder> Collective::order(std::uint64_t job) {
   if (!reduce_ || !gradient_.valid || gradient_.job != 0) return std::nullopt;
   gradient_.job = job;
   lent_ = gradient_.values;
   GradientOrder order{.samples = gradient_.samples,
                       .local_steps = local_ ? steps_ : 0,
-                      .keep_per_block = keep_,
+                      .top_k_per_512 = keep_,
                       .momentum = options_.momentum,
                       .codec = options_.codec,
                       .values = gradient_.values};
@@ -156,18 +158,18 @@ std::optional<GradientOrder> RingOperation::order(std::uint64_t job) {
   return order;
 }
 
-void RingOperation::ready(std::uint64_t job, std::size_t begin, Effects& out) {
+void Collective::ready(std::uint64_t job, std::size_t begin, Effects& out) {
   if (!gradient_.valid || gradient_.job != job || begin >= gradient_.begin) return;
   gradient_.begin = begin;
   offer_buckets(out);
 }
 
-void RingOperation::set_quiet(bool quiet, Effects& out) {
+void Collective::set_quiet(bool quiet, Effects& out) {
   quiet_ = quiet;
   offer_buckets(out);
 }
 
-void RingOperation::offer_buckets(Effects& out) {
+void Collective::offer_buckets(Effects& out) {
   if (!reduce_ || !gradient_.valid || quiet_) return;
   for (std::size_t i = 0; i < offered_.size(); ++i) {
     if (offered_[i] || gradient_.begin > shape_.buckets[i].begin) continue;
@@ -176,19 +178,19 @@ void RingOperation::offer_buckets(Effects& out) {
   }
 }
 
-std::span<std::byte> RingOperation::place(PeerId from, const TransferId& id, std::uint64_t offset,
-                                          std::size_t bytes) {
+std::span<std::byte> Collective::place(PeerId from, const TransferId& id, std::uint64_t offset,
+                                       std::size_t bytes) {
   return reduce_ ? reduce_->place(from, id, offset, bytes) : std::span<std::byte>();
 }
 
-bool RingOperation::receive(PeerId from, const Block& block, Effects& out) {
+bool Collective::receive(PeerId from, const Block& block, Effects& out) {
   return reduce_ && reduce_->receive(from, block, out);
 }
 
-RingOperation::Vector RingOperation::finish() {
+Collective::Vector Collective::finish() {
   std::array<double, lanes> wanted{};
   for (const PeerId peer : shape_.order) {
-    const std::array<float, lanes> its = lanes_of(peer, reduce_->operation());
+    const std::array<float, lanes> its = contribution_checksum(peer, reduce_->operation());
     for (std::size_t i = 0; i < lanes; ++i) wanted[i] += static_cast<double>(its[i]);
   }
   Vector sum = reduce_->result();
@@ -202,11 +204,11 @@ RingOperation::Vector RingOperation::finish() {
   return sum;
 }
 
-bool RingOperation::is_untouched() const {
+bool Collective::is_untouched() const {
   return !reduce_ || std::ranges::none_of(offered_, std::identity{});
 }
 
-bool RingOperation::is_waiting() const {
+bool Collective::is_waiting() const {
   return reduce_ && !reduce_->done() && std::ranges::all_of(offered_, std::identity{});
 }
 

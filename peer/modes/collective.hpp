@@ -1,4 +1,4 @@
-// The operation that everybody in an epoch makes together: one sum of what each brings.
+// The operation that everybody in a generation makes together: one sum of what each brings.
 #pragma once
 
 #include <cstddef>
@@ -20,16 +20,17 @@ namespace gv {
 
 /// Keeps our own gradient (or what our local steps take) until its sum is applied, however often
 /// that is begun, and blocks of others that come before we are ready for them. Pure.
-class RingOperation {
+class Collective {
  public:
   using Vector = VectorPool::Vector;
 
   /// `elements` are a gradient's.
-  RingOperation(PeerId self, std::size_t elements, const RingOptions& options);
+  Collective(PeerId self, std::size_t elements, const AllReduceOptions& options);
 
-  /// The epoch in which operations are made from now on. Our own place in it is fixed by its order.
-  void enter(const Epoch& epoch);
-  /// The sum under way is given up. Blocks are kept that belong to the epoch of that key.
+  /// The generation in which operations are made from now on. Our own place in it is fixed by its
+  /// order.
+  void enter(const Generation& generation);
+  /// The sum under way is given up. Blocks are kept that belong to the generation of that key.
   void leave(std::uint64_t next_key);
 
   /// Begins the operation named by the step it begins at, of so many steps, with the gradient for
@@ -68,7 +69,7 @@ class RingOperation {
   /// Grows while there is progress.
   std::uint64_t progress() const { return reduce_ ? reduce_->progress() : 0; }
 
-  /// Those in the newest epoch, by rank, and how their sums are made.
+  /// Those in the newest generation, by rank, and how their sums are made.
   const std::vector<PeerId>& order() const { return shape_.order; }
   std::size_t rank() const { return rank_; }
   ReduceAlgorithm algorithm() const { return shape_.algorithm; }
@@ -102,10 +103,10 @@ class RingOperation {
   PeerId self_;
   std::size_t gradient_elements_;
   std::size_t elements_ = 0;  ///< Of what travels.
-  RingOptions options_;
-  AllReduceOptions shape_;
+  AllReduceOptions options_;
+  AllReduceShape shape_;
   PowerSgd::Turn turn_;  ///< Where gradients travel as thin factors.
-  /// Where they travel as these: of this epoch.
+  /// Where they travel as these: of this generation.
   std::shared_ptr<const SufficientFactors> sufficient_factors_;
   std::size_t rank_ = 0;
   std::uint32_t share_ = 0;
@@ -119,7 +120,7 @@ class RingOperation {
   std::optional<AllReduce> reduce_;
   bool quiet_ = false;
   std::vector<bool> offered_;  ///< Buckets of `reduce_` whose input was given to it.
-  HeldBlocks held_;            ///< Of operations that we have not begun yet.
+  EarlyBlocks held_;           ///< Of operations that we have not begun yet.
   VectorPool gradients_;  ///< Two: the next operation may begin before the job says it is done.
   VectorPool works_;
   std::uint64_t bytes_sent_ = 0;

@@ -5,7 +5,7 @@
 
 namespace gv {
 
-bool HeldBlocks::keep(PeerId from, const Block& block) {
+bool EarlyBlocks::keep(PeerId from, const Block& block) {
   // Small blocks take more than their bytes.
   const std::size_t taken = bytes_ + (held_.size() + 1) * sizeof(Held);
   if (taken > bytes_max_ || block.bytes.size() > bytes_max_ - taken) return false;
@@ -14,14 +14,14 @@ bool HeldBlocks::keep(PeerId from, const Block& block) {
   return true;
 }
 
-void HeldBlocks::keep_only(std::uint64_t session) {
+void EarlyBlocks::keep_only(std::uint64_t session) {
   for (const Held& piece : held_) {
     if (piece.block.id.session != session) bytes_ -= piece.block.bytes.size();
   }
   std::erase_if(held_, [session](const Held& piece) { return piece.block.id.session != session; });
 }
 
-std::deque<HeldBlocks::Held> HeldBlocks::take() {
+std::deque<EarlyBlocks::Held> EarlyBlocks::take() {
   bytes_ = 0;
   return std::exchange(held_, {});
 }

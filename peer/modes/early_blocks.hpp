@@ -12,14 +12,14 @@ namespace gv {
 
 /// Blocks in the order in which they came, copied unless they are on loan; with what it takes to
 /// keep them no more bytes than a limit. Pure.
-class HeldBlocks {
+class EarlyBlocks {
  public:
   struct Held {
     PeerId from{};
     Block block;  ///< With a loan.
   };
 
-  explicit HeldBlocks(std::size_t bytes_max) : bytes_max_(bytes_max) {}
+  explicit EarlyBlocks(std::size_t bytes_max) : bytes_max_(bytes_max) {}
 
   /// False where there is no room for it.
   bool keep(PeerId from, const Block& block);

@@ -35,10 +35,10 @@ GossipMode::GossipMode(PeerId self, std::uint64_t session, const CourseOptions& 
       rng_(rng.fork("gossip")),
       numbers_{.session = session},
       exchange_(self, numbers_, exchange_options(course, options_)),
-      fetch_(
-          self, numbers_,
-          ModelFetch::Options{.layout_hash = course.layout_hash,
-                              .elements = course.elements + options_.population.rest_elements()}),
+      fetch_(self, numbers_,
+             ModelDownload::Options{
+                 .layout_hash = course.layout_hash,
+                 .elements = course.elements + options_.population.rest_elements()}),
       population_(options_.population, rng_),
       trigger_({.kind = options_.trigger,
                 .period = options_.period_steps,
@@ -101,7 +101,7 @@ void GossipMode::peer_gone(Time now, PeerId peer, Effects& out) {
 void GossipMode::collect(Effects& out) {
   for (Force& force : out.forces) forces_.push_back(std::move(force));
   out.forces.clear();
-  for (FetchedModel& model : out.fetched) {
+  for (DownloadedModel& model : out.fetched) {
     fetched_.clear();
     fetched_.push_back(std::move(model));
   }
@@ -307,7 +307,7 @@ bool GossipMode::may_adopt() {
 
 /// Makes the job begin with the download; false if it is not wanted any more.
 bool GossipMode::adopt(Time now, Job& job, Membership& members, Effects& out) {
-  FetchedModel model = std::move(fetched_.front());
+  DownloadedModel model = std::move(fetched_.front());
   fetched_.clear();
   const bool sound = population_.is_copying()
                          ? population_.take_over(model, step_)

@@ -105,7 +105,7 @@ class GossipMode final : public Mode {
   Rng rng_;
   TransferNumbers numbers_;
   PairExchange exchange_;
-  ModelFetch fetch_;
+  ModelDownload fetch_;
   Population population_;
 
   bool has_snapshot_ = false;
@@ -117,9 +117,9 @@ class GossipMode final : public Mode {
   /// Refused while we were busy: our next partner. Of use to uniform pairing alone, where we
   /// choose.
   std::optional<PeerId> owed_;
-  bool topology_fits_ = true;          ///< At the last round.
-  std::vector<Force> forces_;          ///< Committed, to be added by the next job.
-  std::vector<FetchedModel> fetched_;  ///< At most one.
+  bool topology_fits_ = true;             ///< At the last round.
+  std::vector<Force> forces_;             ///< Committed, to be added by the next job.
+  std::vector<DownloadedModel> fetched_;  ///< At most one.
   GossipCounts counts_;
 };
 

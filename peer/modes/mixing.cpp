@@ -11,7 +11,7 @@
 namespace gv {
 namespace {
 
-ReplicaPlanner::Options planner_options(const CourseOptions& course, const RoundsOptions& options) {
+ReplicaPlanner::Options planner_options(const CourseOptions& course, const MixingOptions& options) {
   return {.batch = options.batch,
           .batch_max = options.batch,
           .elements = course.elements,
@@ -20,9 +20,9 @@ ReplicaPlanner::Options planner_options(const CourseOptions& course, const Round
 
 }  // namespace
 
-RoundsMode::RoundsMode(PeerId self, std::uint64_t session, const CourseOptions& course,
-                       const RoundsOptions& options)
-    : EpochMode(self, session, course, options.agreement),
+MixingMode::MixingMode(PeerId self, std::uint64_t session, const CourseOptions& course,
+                       const MixingOptions& options)
+    : GenerationMode(self, session, course, options.agreement),
       session_(session),
       planner_(planner_options(course, options)),
       options_(options),
@@ -32,124 +32,126 @@ RoundsMode::RoundsMode(PeerId self, std::uint64_t session, const CourseOptions& 
             return mix_message_bytes<float>(options_.rule, course_.elements, round, begin);
           },
           mix_message_bytes_max(course.elements)) {
-  options_.ruling = {};
-  if (options.ruling.number == 0) return;
-  agreement_.set_ruling(options.ruling);
-  check(adopt(options.ruling).empty(), "a resumed ruling can be read");
+  options_.revision = {};
+  if (options.revision.number == 0) return;
+  agreement_.set_revision(options.revision);
+  check(adopt(options.revision).empty(), "a resumed settings revision can be read");
 }
 
-RoundsCounts RoundsMode::counts() const {
-  RoundsCounts counts = counts_;
+MixingCounts MixingMode::counts() const {
+  MixingCounts counts = counts_;
   counts.rounds = operations_;
-  counts.epochs = epochs_;
-  counts.losses = interruptions_.losses();
+  counts.generations = generations_;
+  counts.losses = recoveries_.losses();
   return counts;
 }
 
-std::vector<PeerId> RoundsMode::heard() const {
+std::vector<PeerId> MixingMode::heard() const {
   std::vector<PeerId> peers;
   if (!plan_) return peers;
   for (const Share& share : plan_->turn(rank_, round_).in) peers.push_back(order_[share.from]);
   return peers;
 }
 
-std::vector<PeerId> RoundsMode::hearers() const {
+std::vector<PeerId> MixingMode::out_neighbours() const {
   std::vector<PeerId> peers;
   if (!plan_) return peers;
   for (const std::size_t rank : plan_->turn(rank_, round_).out) peers.push_back(order_[rank]);
   return peers;
 }
 
-void RoundsMode::begin_at(std::uint64_t step) {
-  // Models differ, so a standing says only how far a peer is, and that it is of this run.
-  agreement_.set_standing({.operation = step,
-                           .samples = step * options_.batch,
-                           .history = hash_combine(course_.run_seed, course_.layout_hash)});
+void MixingMode::begin_at(std::uint64_t step) {
+  // Models differ, so a version says only how far a peer is, and that it is of this run.
+  agreement_.set_version({.step = step,
+                          .samples = step * options_.batch,
+                          .lineage = hash_combine(course_.run_seed, course_.layout_hash)});
 }
 
-// ---- Epochs ----
+// ---- Generations ----
 
-void RoundsMode::begin_epoch(Time now, const Epoch& epoch, Effects& out) {
-  // What came of the last epoch's round that is not mixed still says what neighbours know.
+void MixingMode::begin_generation(Time now, const Generation& generation, Effects& out) {
+  // What came of the last generation's round that is not mixed still says what neighbours know.
   if (told_ && traits_of(options_.rule).keeps_copies) {
     append(box_.take(unbounded_staleness), left_over_);
   }
   told_ = false;
-  order_ = epoch.order;
+  order_ = generation.order;
   std::ranges::sort(order_);  // Ranks go by id, whatever order a ring would have.
   rank_ = static_cast<std::size_t>(std::ranges::find(order_, self_) - order_.begin());
-  go_by(epoch, out);
+  go_by(generation, out);
   plan_.emplace(options_.rule, order_.size(), course_.run_seed);
   round_ = 0;
-  box_.enter(epoch_key_);
-  place_ =
-      MixPlace{.rank = rank_, .order = order_, .key = epoch_key_, .step = epoch.standing.operation};
+  box_.enter(generation_key_);
+  place_ = MixPlace{
+      .rank = rank_, .order = order_, .key = generation_key_, .step = generation.version.step};
   PeerId source = self_;
   gives_state_ = false;
-  for (std::size_t i = 0; i < epoch.order.size(); ++i) {
-    if (epoch.order[i] == self_) source = epoch.sources[i];
-    gives_state_ = gives_state_ || (epoch.sources[i] == self_ && epoch.order[i] != self_);
+  for (std::size_t i = 0; i < generation.order.size(); ++i) {
+    if (generation.order[i] == self_) source = generation.sources[i];
+    gives_state_ = gives_state_ || (generation.sources[i] == self_ && generation.order[i] != self_);
   }
   if (source != self_) {
-    states_.fetch(now, epoch, source, out);
+    states_.fetch(now, generation, source, out);
   } else {
-    agreement_.set_standing(epoch.standing);
+    agreement_.set_version(generation.version);
   }
 }
 
-/// What the epoch is ruled by.
-void RoundsMode::go_by(const Epoch& epoch, Effects& out) {
-  if (epoch.ruling == options_.ruling) return;
-  const Problems problems = adopt(epoch.ruling);
+/// What the generation is ruled by.
+void MixingMode::go_by(const Generation& generation, Effects& out) {
+  if (generation.revision == options_.revision) return;
+  const Problems problems = adopt(generation.revision);
   if (!problems.empty()) {
     // Whoever asked for it could read it: that is another program, or other settings.
-    become_stuck({.name = "ruling_not_understood", .detail = to_string(problems.front())}, out);
+    become_stuck(
+        {.name = "settings_revision_not_understood", .detail = to_string(problems.front())}, out);
     return;
   }
   switches_ = true;
-  ruled_since_ = epoch.standing.operation;
-  out.events.push_back({.name = "algorithm_switched",
-                        .detail = epoch.ruling.settings,
-                        .numbers = {{"ruling", static_cast<double>(epoch.ruling.number)},
-                                    {"operation", static_cast<double>(epoch.standing.operation)}}});
+  ruled_since_ = generation.version.step;
+  out.events.push_back(
+      {.name = "algorithm_switched",
+       .detail = generation.revision.settings,
+       .numbers = {{"settings_revision", static_cast<double>(generation.revision.number)},
+                   {"step", static_cast<double>(generation.version.step)}}});
 }
 
 /// Its rule and period are ours, unless it cannot be read.
-Problems RoundsMode::adopt(const Ruling& ruling) {
-  if (!options_.read_ruling) return EpochMode::switch_to({}, ruling.settings);
-  SwitchedRounds switched = options_.read_ruling(ruling.settings);
+Problems MixingMode::adopt(const SettingsRevision& revision) {
+  if (!options_.read_revision) return GenerationMode::switch_to({}, revision.settings);
+  SwitchedMixing switched = options_.read_revision(revision.settings);
   if (!switched.problems.empty()) return std::move(switched.problems);
   options_.rule = std::move(switched.rule);
   options_.period = switched.period;
-  options_.ruling = ruling;
+  options_.revision = revision;
   return {};
 }
 
-/// With what is under way done, all begin an epoch that goes by it.
-Problems RoundsMode::switch_to(Time now, std::string_view settings) {
-  if (!options_.read_ruling) return EpochMode::switch_to(now, settings);
+/// With what is under way done, all begin a generation that goes by it.
+Problems MixingMode::switch_to(Time now, std::string_view settings) {
+  if (!options_.read_revision) return GenerationMode::switch_to(now, settings);
   if (leaving_ || phase_ == Phase::done) {
     return {
         {.place = "run", .reason = "training is over here", .remedy = "ask a peer that trains"}};
   }
-  if (settings.size() > ruling_bytes_max) {
+  if (settings.size() > revision_bytes_max) {
     return {{.place = "settings",
-             .reason = "longer than " + std::to_string(ruling_bytes_max) + " bytes",
+             .reason = "longer than " + std::to_string(revision_bytes_max) + " bytes",
              .remedy = "leave out what has its default"}};
   }
-  SwitchedRounds switched = options_.read_ruling(settings);
+  SwitchedMixing switched = options_.read_revision(settings);
   if (switched.problems.empty()) {
-    agreement_.set_ruling({agreement_.ruling().number + 1, std::string(settings)});
+    agreement_.set_revision({agreement_.revision().number + 1, std::string(settings)});
   }
   return std::move(switched.problems);
 }
 
-void RoundsMode::abandon() {
+void MixingMode::abandon() {
   if (traits_of(options_.rule).keeps_copies) {
     std::ranges::move(arrived_, std::back_inserter(left_over_));
   }
   unsent_ = unsent_ || round_job_ != 0;
-  states_.leave_epoch();
+  states_.leave_generation();
   place_.reset();
   state_.reset();
   gives_state_ = false;
@@ -162,18 +164,18 @@ void RoundsMode::abandon() {
 // ---- Rounds ----
 
 /// Steps of the round that begins there: a period, but never beyond the budget.
-std::uint64_t RoundsMode::steps_at(std::uint64_t step) const {
+std::uint64_t MixingMode::steps_at(std::uint64_t step) const {
   return std::min(options_.period, course_.steps - std::min(course_.steps, step));
 }
 
 /// Alone there is nobody whose steps a centre could follow.
-bool RoundsMode::rests() const {
+bool MixingMode::rests() const {
   return options_.rule.centre_rests && rank_ == 0 && order_.size() > 1;
 }
 
 /// By rank, what is from one of us.
-void RoundsMode::append(std::vector<ParcelBox::Parcel> parcels, std::vector<MixParcel>& to) const {
-  for (ParcelBox::Parcel& parcel : parcels) {
+void MixingMode::append(std::vector<RoundInbox::Parcel> parcels, std::vector<MixParcel>& to) const {
+  for (RoundInbox::Parcel& parcel : parcels) {
     const auto rank = std::ranges::find(order_, parcel.from) - order_.begin();
     if (rank == std::ssize(order_)) continue;
     to.push_back({static_cast<std::size_t>(rank), parcel.round, std::move(parcel.bytes)});
@@ -181,7 +183,7 @@ void RoundsMode::append(std::vector<ParcelBox::Parcel> parcels, std::vector<MixP
 }
 
 /// All that the round waits for has come.
-bool RoundsMode::is_complete() const {
+bool MixingMode::is_complete() const {
   const std::uint64_t staleness = options_.rule.staleness;
   if (staleness > round_) return true;
   const std::uint64_t due = round_ - staleness;
@@ -192,7 +194,7 @@ bool RoundsMode::is_complete() const {
   });
 }
 
-void RoundsMode::go_on(Time now, Effects& out) {
+void MixingMode::go_on(Time now, Effects& out) {
   // Whatever mixes next has been given what came before.
   if (!sent_ || ends_ || jobs_under_way_ > 0 || !is_complete()) return;
   const std::uint64_t staleness = options_.rule.staleness;
@@ -201,24 +203,24 @@ void RoundsMode::go_on(Time now, Effects& out) {
   sent_ = false;
   ++round_;
   if (staleness != unbounded_staleness) box_.close_before(round_ - std::min(round_, staleness));
-  const Standing before = agreement_.standing();
-  const std::uint64_t steps = steps_at(before.operation);
-  Standing after = before;
-  after.operation += steps;
+  const ModelVersion before = agreement_.version();
+  const std::uint64_t steps = steps_at(before.step);
+  ModelVersion after = before;
+  after.step += steps;
   after.samples += steps * options_.batch * order_.size();
-  agreement_.set_standing(after);
-  operation_done(now, before.operation, steps, out);
+  agreement_.set_version(after);
+  operation_done(now, before.step, steps, out);
   planner_.set_operation_seconds(operation_seconds());
 }
 
-void RoundsMode::send(const MixOutbox& outbox, Effects& out) {
+void MixingMode::send(const MixOutbox& outbox, Effects& out) {
   const bool newest_suffices = traits_of(options_.rule).newest_suffices;
   for (const MixMessage& message : outbox.messages) {
     for (const std::size_t rank : message.to) {
       ++counts_.messages_sent;
       counts_.bytes_sent += message.bytes->size();
       out.transfers.push_back({.to = order_[rank],
-                               .id = {self_, epoch_key_, round_},
+                               .id = {self_, generation_key_, round_},
                                .payload = {message.bytes, *message.bytes},
                                .superseded_by_next = newest_suffices});
     }
@@ -227,43 +229,46 @@ void RoundsMode::send(const MixOutbox& outbox, Effects& out) {
 
 // ---- What comes ----
 
-void RoundsMode::receive_own(Time, PeerId from, const Message& message, const Epoch* epoch,
-                             Effects& out) {
-  const auto* fetch = std::get_if<Fetch>(&message);
-  if (fetch == nullptr || epoch == nullptr || !states_.is_asked(*epoch, from, *fetch)) return;
+void MixingMode::receive_own(Time, PeerId from, const Message& message,
+                             const Generation* generation, Effects& out) {
+  const auto* fetch = std::get_if<StateRequest>(&message);
+  if (fetch == nullptr || generation == nullptr || !states_.is_asked(*generation, from, *fetch))
+    return;
   states_.owe(from);
   serve(out);
 }
 
 /// To those who have asked, once a job has copied it.
-void RoundsMode::serve(Effects& out) {
-  const Epoch* epoch = agreement_.epoch();
-  if (state_ && epoch != nullptr) counts_.states_sent += states_.send(*epoch, state_, out);
+void MixingMode::serve(Effects& out) {
+  const Generation* generation = agreement_.generation();
+  if (state_ && generation != nullptr)
+    counts_.states_sent += states_.send(*generation, state_, out);
 }
 
-void RoundsMode::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
-  if (StateCourier::concerns(block)) {
+void MixingMode::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
+  if (StateTransfer::concerns(block)) {
     states_.receive(now, from, block);
-  } else if (block.id.session == epoch_key_ || block.id.session == key_of(agreement_.promised())) {
+  } else if (block.id.session == generation_key_ ||
+             block.id.session == key_of(agreement_.promised())) {
     box_.receive(from, block);
     go_on(now, out);
   }
 }
 
-void RoundsMode::lane_lost(Time now, PeerId peer, Effects& out) {
-  const Epoch* epoch = agreement_.epoch();
+void MixingMode::lane_lost(Time now, PeerId peer, Effects& out) {
+  const Generation* generation = agreement_.generation();
   // While all stand still, whoever is lost is not waited for.
-  const bool concerns =
-      epoch == nullptr || (epoch->contains(peer) && (phase_ != Phase::done || !is_idle()));
+  const bool concerns = generation == nullptr ||
+                        (generation->contains(peer) && (phase_ != Phase::done || !is_idle()));
   if (concerns) disturb(now, {peer}, out);
 }
 
-void RoundsMode::lane_refused(Time now, PeerId peer, Effects& out) { lane_lost(now, peer, out); }
+void MixingMode::lane_refused(Time now, PeerId peer, Effects& out) { lane_lost(now, peer, out); }
 
 // ---- Jobs ----
 
 /// Messages are there before the job is over, where it sends first.
-void RoundsMode::gradient_ready(Time, std::uint64_t job, std::size_t, Effects& out) {
+void MixingMode::gradient_ready(Time, std::uint64_t job, std::size_t, Effects& out) {
   if (job == 0 || job != round_job_) return;
   round_job_ = 0;
   if (!outbox_->sound) {
@@ -274,7 +279,7 @@ void RoundsMode::gradient_ready(Time, std::uint64_t job, std::size_t, Effects& o
   sent_ = true;
 }
 
-void RoundsMode::take(Time now, JobDone done, Membership&, Effects& out) {
+void MixingMode::take(Time now, JobDone done, Membership&, Effects& out) {
   if (done.steps_run > 0) {
     const double busy = seconds(done.busy);
     const auto samples = static_cast<double>(done.steps_run * options_.batch);
@@ -283,31 +288,29 @@ void RoundsMode::take(Time now, JobDone done, Membership&, Effects& out) {
   }
   if (done.mix) counts_.messages_refused += done.mix->refused;
   if (last_job_) return;
-  if (done.state && agreement_.epoch() != nullptr && gives_state_) {
+  if (done.state && agreement_.generation() != nullptr && gives_state_) {
     state_ = std::move(done.state);
     serve(out);
   }
   gradient_ready(now, done.number, 0, out);
 }
 
-void RoundsMode::next_job(Time, std::vector<Job>& jobs, Effects& out) {
+void MixingMode::next_job(Time, std::vector<Job>& jobs, Effects& out) {
   if (jobs_under_way_ > 0 || last_job_) return;
   Job job;
   MixJob mix;
   if (auto state = states_.take()) {
-    job.become = ReplicaState{.values = std::move(state->values),
-                              .step = state->standing.operation,
-                              .own_optimizer = false};
+    job.load_state = ReplicaState{
+        .values = std::move(state->values), .step = state->version.step, .own_optimizer = false};
     mix.forget = true;
-    agreement_.set_standing(state->standing);
-    saved_step_ = std::min(saved_step_, state->standing.operation);
+    agreement_.set_version(state->version);
+    saved_step_ = std::min(saved_step_, state->version.step);
     ++counts_.states_adopted;
-    out.events.push_back(
-        {.name = "state_adopted",
-         .peer = state->from,
-         .numbers = {{"operation", static_cast<double>(state->standing.operation)}}});
+    out.events.push_back({.name = "state_adopted",
+                          .peer = state->from,
+                          .numbers = {{"step", static_cast<double>(state->version.step)}}});
   }
-  const bool takes_part = is_in_epoch() && is_ready() && !leaving_;
+  const bool takes_part = is_in_generation() && is_ready() && !leaving_;
   if (takes_part) mix.place = std::exchange(place_, std::nullopt);
   if (mix.place) {
     told_ = true;
@@ -315,7 +318,7 @@ void RoundsMode::next_job(Time, std::vector<Job>& jobs, Effects& out) {
     mix.unsent = std::exchange(unsent_, false);
     if (std::exchange(switches_, false)) mix.rule = options_.rule;
   }
-  if (takes_part && mix.place && gives_state_) job.state = states_.blank(agreement_.standing());
+  if (takes_part && mix.place && gives_state_) job.state = states_.blank(agreement_.version());
   mix.ends = std::exchange(ends_, std::nullopt);
   mix.arrived = std::exchange(arrived_, {});
   job.save = leaving_ || is_save_due(step());
@@ -330,7 +333,7 @@ void RoundsMode::next_job(Time, std::vector<Job>& jobs, Effects& out) {
   }
   const bool mixes = mix.forget || mix.place || mix.ends || mix.begins;
   if (mixes) job.mix = std::move(mix);
-  if (!job.become && !job.save && !mixes) return;
+  if (!job.load_state && !job.save && !mixes) return;
   post(std::move(job), jobs);
 }
 

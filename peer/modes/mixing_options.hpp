@@ -14,24 +14,24 @@
 namespace gv {
 
 /// What settings that come while a swarm runs make of its rounds.
-struct SwitchedRounds {
+struct SwitchedMixing {
   MixRule rule;
   std::uint64_t period = 1;
   Problems problems;  ///< If there are any, the swarm cannot go by them.
 };
 
 /// How a swarm mixes with neighbours.
-struct RoundsOptions {
+struct MixingOptions {
   MixRule rule;
   std::uint64_t period = 1;  ///< Local steps of a round.
-  /// Whoever is so many rounds behind when an epoch begins is sent a model.
+  /// Whoever is so many rounds behind when a generation begins is sent a model.
   std::uint64_t catch_up_rounds = 64;
   std::size_t state_elements = 0;  ///< Parameters and what the optimiser keeps.
   std::uint32_t batch = 64;        ///< Samples of a step.
-  RingAgreement::Options agreement;
-  /// Reads the settings of a ruling. Empty: peers go by `rule` for good.
-  std::function<SwitchedRounds(std::string_view settings)> read_ruling;
-  Ruling ruling;  ///< A resumed peer may have one, which overrides `rule` and `period`.
+  Agreement::Options agreement;
+  /// Reads the settings of a settings revision. Empty: peers go by `rule` for good.
+  std::function<SwitchedMixing(std::string_view settings)> read_revision;
+  SettingsRevision revision;  ///< A resumed peer may have one, which overrides `rule` and `period`.
   /// Where states that are sent live; not owned, outlives the mode and whatever it sends.
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();
 };

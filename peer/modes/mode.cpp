@@ -44,7 +44,7 @@ void Mode::complete(Time now, JobDone done, Membership& members, Effects& out,
 Problems Mode::switch_to(Time, std::string_view) {
   return {{.place = "run.mode",
            .reason = "these peers cannot switch while they run",
-           .remedy = "run.mode = \"rounds\" can: it has rounds on which all agree"}};
+           .remedy = "run.mode = \"mixing\" can: it has rounds on which all agree"}};
 }
 
 void Mode::leave(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {

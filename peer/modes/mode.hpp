@@ -84,7 +84,7 @@ class Mode {
   /// Nothing new with others; ends with a last job that saves, after which finished() is true.
   void leave(Time now, Membership& members, Effects& out, std::vector<Job>& jobs);
   /// All that is missing comes from peers of this host: it may be here before we could fall asleep.
-  virtual bool should_stay_awake() const { return false; }
+  virtual bool should_busy_poll() const { return false; }
   /// Whom we wait for at every step is on this host.
   virtual std::optional<HostPlace> host_place() const { return {}; }
 

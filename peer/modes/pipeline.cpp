@@ -12,7 +12,7 @@ namespace gv {
 
 PipelineMode::PipelineMode(PeerId self, std::uint64_t session, const CourseOptions& course,
                            const PipelineOptions& options)
-    : EpochMode(self, session, course, options.agreement),
+    : GenerationMode(self, session, course, options.agreement),
       planner_(options.stage_seconds, {.mirrored = options.kind == PipelineKind::chimera}),
       options_(options),
       run_(self, course.run_seed, options),
@@ -22,8 +22,8 @@ PipelineMode::PipelineMode(PeerId self, std::uint64_t session, const CourseOptio
 PipelineCounts PipelineMode::counts() const {
   PipelineCounts counts = counts_;
   counts.operations = operations_;
-  counts.epochs = epochs_;
-  counts.losses = interruptions_.losses();
+  counts.generations = generations_;
+  counts.losses = recoveries_.losses();
   counts.states_sent = states_.sent();
   counts.passed_bytes = run_.bytes_sent();
   return counts;
@@ -41,64 +41,64 @@ void PipelineMode::begin_at(std::uint64_t) {
   if (options_.resumed) {
     carried_.insert(options_.resumed_stages.begin(), options_.resumed_stages.end());
     for (const StageState& state : std::exchange(options_.resumed_copies, {})) {
-      states_.keep(state.stage, state.standing, state.values);
+      states_.keep(state.stage, state.version, state.values);
     }
-    agreement_.set_standing(*options_.resumed);
-    tell_claims();
+    agreement_.set_version(*options_.resumed);
+    tell_holdings();
     return;
   }
-  agreement_.set_standing(beginning());
-  tell_claims();
+  agreement_.set_version(beginning());
+  tell_holdings();
 }
 
 /// Where the run's seed puts everybody.
-Standing PipelineMode::beginning() const {
-  return {.operation = 0,
+ModelVersion PipelineMode::beginning() const {
+  return {.step = 0,
           .samples = 0,
-          .history = hash_combine(hash_combine(course_.run_seed, course_.layout_hash), 0)};
+          .lineage = hash_combine(hash_combine(course_.run_seed, course_.layout_hash), 0)};
 }
 
 /// What we could go on from.
-void PipelineMode::tell_claims() {
-  std::vector<StageClaim> claims;
-  const Standing& now = agreement_.standing();
+void PipelineMode::tell_holdings() {
+  std::vector<StageHolding> holdings;
+  const ModelVersion& now = agreement_.version();
   // Everybody can make every stage from the seed. But once an operation is made that follows a
   // copying point, copies of all stages are in place, and nobody is led back there any more.
-  if (now.operation <= options_.copy_every) claims.push_back({0, false, beginning()});
-  std::ranges::copy(states_.claims(), std::back_inserter(claims));
+  if (now.step <= options_.copy_every) holdings.push_back({0, false, beginning()});
+  std::ranges::copy(states_.holdings(), std::back_inserter(holdings));
   for (const std::uint32_t stage : carried_) {
-    claims.push_back({stage, true, now});
-    if (complete_) claims.push_back({stage, true, complete_standing_});
+    holdings.push_back({stage, true, now});
+    if (complete_) holdings.push_back({stage, true, complete_version_});
   }
-  if (claims.size() > stage_claims_max) claims.resize(stage_claims_max);
-  agreement_.set_claims(std::move(claims));
+  if (holdings.size() > stage_holdings_max) holdings.resize(stage_holdings_max);
+  agreement_.set_holdings(std::move(holdings));
 }
 
-// ---- Epochs ----
+// ---- Generations ----
 
-void PipelineMode::begin_epoch(Time now, const Epoch& epoch, Effects& out) {
-  run_.enter(epoch);
-  states_.enter(epoch);
-  end_last_run(epoch.standing);
-  const bool stays = agreement_.standing() == epoch.standing;
+void PipelineMode::begin_generation(Time now, const Generation& generation, Effects& out) {
+  run_.enter(generation);
+  states_.enter(generation);
+  end_last_run(generation.version);
+  const bool stays = agreement_.version() == generation.version;
   for (const std::uint32_t stage : run_.own_stages()) {
     if (stays && carried_.contains(stage)) continue;
-    if (epoch.standing.operation == 0 || states_.find(stage, epoch.standing)) continue;
-    const auto duty = std::ranges::find_if(epoch.duties, [&](const StageDuty& one) {
-      return one.carrier == self_ && one.stage == stage;
-    });
-    states_.fetch(now, stage, duty->source, out);
+    if (generation.version.step == 0 || states_.find(stage, generation.version)) continue;
+    const auto assignment = std::ranges::find_if(
+        generation.assignments,
+        [&](const StageAssignment& one) { return one.carrier == self_ && one.stage == stage; });
+    states_.fetch(now, stage, assignment->source, out);
   }
   preparing_ = true;
-  for (const HeldBlocks::Held& piece : early_.take()) {
+  for (const EarlyBlocks::Held& piece : early_.take()) {
     receive_block(now, piece.from, piece.block, out);
   }
 }
 
-/// All go on from `standing`, and some of them with what we have.
-void PipelineMode::end_last_run(const Standing& standing) {
+/// All go on from `version`, and some of them with what we have.
+void PipelineMode::end_last_run(const ModelVersion& version) {
   // An operation that others have made we make as well: our part of it is complete.
-  if (complete_ && complete_standing_ == standing) {
+  if (complete_ && complete_version_ == version) {
     become_made();
   } else if (complete_ || run_was_begun_) {
     // With the end of the last run still to be made nothing was computed for this one.
@@ -108,34 +108,34 @@ void PipelineMode::end_last_run(const Standing& standing) {
   run_was_begun_ = false;
   // The next ballot may come before we are ready here, and we have neither the end of a run that we
   // gave up nor, if we made it, what it began with.
-  tell_claims();
+  tell_holdings();
   for (const std::uint32_t stage : states_.to_copy()) {
-    due_.hand_overs.push_back({stage, states_.blank(stage)});
+    due_.export_states.push_back({stage, states_.blank(stage)});
   }
 }
 
 /// We leave: those who take over what we have are sent it as it stands.
 void PipelineMode::hand_over() {
-  const Epoch* farewell = agreement_.farewell();
-  if (farewell == nullptr) return;
-  if (farewell->key() != farewell_key_) {
-    farewell_key_ = farewell->key();
-    due_.hand_overs.clear();  // Of a ballot that came to nothing.
-    states_.enter(*farewell);
-    end_last_run(farewell->standing);
+  const Generation* last_generation = agreement_.last_generation();
+  if (last_generation == nullptr) return;
+  if (last_generation->key() != last_generation_key_) {
+    last_generation_key_ = last_generation->key();
+    due_.export_states.clear();  // Of a ballot that came to nothing.
+    states_.enter(*last_generation);
+    end_last_run(last_generation->version);
   }
   if (!states_.owes()) end_handing_over();
 }
 
-void PipelineMode::taken_over(PeerId peer, const Here& here) {
-  const Epoch* farewell = agreement_.farewell();
-  if (farewell != nullptr && here.ballot == farewell->id) states_.taken_over(peer);
+void PipelineMode::taken_over(PeerId peer, const StatusReply& here) {
+  const Generation* last_generation = agreement_.last_generation();
+  if (last_generation != nullptr && here.ballot == last_generation->id) states_.taken_over(peer);
 }
 
-/// The epoch that our jobs belong to: the one we are in, or hand over to.
-const Epoch* PipelineMode::served() const {
-  if (is_handing_over()) return agreement_.farewell();
-  return is_in_epoch() ? agreement_.epoch() : nullptr;
+/// The generation that our jobs belong to: the one we are in, or hand over to.
+const Generation* PipelineMode::served() const {
+  if (is_handing_over()) return agreement_.last_generation();
+  return is_in_generation() ? agreement_.generation() : nullptr;
 }
 
 void PipelineMode::abandon() {
@@ -145,13 +145,13 @@ void PipelineMode::abandon() {
   states_.leave();
   completed_.clear();
   say_again_at_ = never;
-  due_.hand_overs.clear();
+  due_.export_states.clear();
   due_.copies.clear();
   copied_.reset();
 }
 
 bool PipelineMode::is_waiting() const {
-  if (!is_in_epoch() || jobs_under_way_ > 0 || step() >= course_.steps) return false;
+  if (!is_in_generation() || jobs_under_way_ > 0 || step() >= course_.steps) return false;
   return complete_ || run_.is_waiting() || states_.is_fetching();
 }
 
@@ -165,49 +165,49 @@ std::uint64_t PipelineMode::progress() const {
 
 /// Everything that our stages need is there: they become it with the next job.
 void PipelineMode::become_ready(Time now, Effects& out) {
-  const Epoch& epoch = *agreement_.epoch();
+  const Generation& generation = *agreement_.generation();
   preparing_ = false;
-  const Standing before = agreement_.standing();
-  const bool stays = before == epoch.standing;
+  const ModelVersion before = agreement_.version();
+  const bool stays = before == generation.version;
   const std::map<std::uint32_t, StageValues> fetched = states_.take();
   std::set<std::uint32_t> carries(run_.own_stages().begin(), run_.own_stages().end());
   for (const std::uint32_t stage : carries) {
     if (stays && carried_.contains(stage)) continue;
     const auto came = fetched.find(stage);
     const StageValues values =
-        came != fetched.end() ? came->second : states_.find(stage, epoch.standing);
-    due_.becomes.push_back({stage, values});
+        came != fetched.end() ? came->second : states_.find(stage, generation.version);
+    due_.load_states.push_back({stage, values});
     if (came == fetched.end()) continue;
     ++counts_.states_adopted;
-    out.events.push_back(
-        {.name = "stage_adopted",
-         .peer = {},
-         .numbers = {{"stage", static_cast<double>(stage)},
-                     {"operation", static_cast<double>(epoch.standing.operation)}}});
+    out.events.push_back({.name = "stage_adopted",
+                          .peer = {},
+                          .numbers = {{"stage", static_cast<double>(stage)},
+                                      {"step", static_cast<double>(generation.version.step)}}});
   }
-  for (const StageDuty& duty : epoch.duties) {  // Who leaves waits for this.
-    if (duty.carrier != self_ || epoch.contains(duty.source)) continue;
-    out.send(duty.source, Here{.ballot = epoch.id, .operation = epoch.standing.operation});
+  for (const StageAssignment& assignment : generation.assignments) {  // Who leaves waits for this.
+    if (assignment.carrier != self_ || generation.contains(assignment.source)) continue;
+    out.send(assignment.source,
+             StatusReply{.ballot = generation.id, .step = generation.version.step});
   }
   for (const std::uint32_t stage : carried_) {
-    if (!carries.contains(stage)) due_.put_down.push_back(stage);
+    if (!carries.contains(stage)) due_.release.push_back(stage);
   }
   if (!stays) {
-    if (is_before(epoch.standing, before)) {
+    if (is_before(generation.version, before)) {
       ++counts_.rollbacks;
-      counts_.steps_lost += before.operation - epoch.standing.operation;
-      out.events.push_back({.name = "went_back",
+      counts_.steps_lost += before.step - generation.version.step;
+      out.events.push_back({.name = "rolled_back",
                             .detail = "a stage was lost with all its carriers",
-                            .numbers = {{"from", static_cast<double>(before.operation)},
-                                        {"to", static_cast<double>(epoch.standing.operation)}}});
+                            .numbers = {{"from", static_cast<double>(before.step)},
+                                        {"to", static_cast<double>(generation.version.step)}}});
     }
-    saved_step_ = std::min(saved_step_, epoch.standing.operation);
-    agreement_.set_standing(epoch.standing);
+    saved_step_ = std::min(saved_step_, generation.version.step);
+    agreement_.set_version(generation.version);
   }
-  if (!stays || !due_.becomes.empty()) due_.moves_to = epoch.standing.operation;
+  if (!stays || !due_.load_states.empty()) due_.moves_to = generation.version.step;
   carried_ = std::move(carries);
-  tell_claims();
-  plan_copies(epoch.standing);
+  tell_holdings();
+  plan_copies(generation.version);
   begin_run(now, out);
 }
 
@@ -218,17 +218,17 @@ void PipelineMode::begin_run(Time now, Effects& out) {
 }
 
 /// What neighbours keep of our stages, and we of theirs.
-void PipelineMode::plan_copies(const Standing& standing) {
-  if (options_.copy_every == 0 || standing.operation == 0) return;
+void PipelineMode::plan_copies(const ModelVersion& version) {
+  if (options_.copy_every == 0 || version.step == 0) return;
   bool kept = false;
   for (std::uint32_t stage = 0; stage < options_.stages.size(); ++stage) {
     const auto keeper = keeper_of(stage);
     kept |= keeper.has_value();
     const PeerId first = run_.order()[run_.replicas()[stage].front()];
-    if (keeper == self_) states_.expect_copy(stage, standing, first);
+    if (keeper == self_) states_.expect_copy(stage, version, first);
   }
   if (!kept) return;
-  copied_ = standing;
+  copied_ = version;
   for (const std::uint32_t stage : run_.own_stages()) {
     due_.copies.push_back({stage, states_.blank(stage)});
   }
@@ -251,7 +251,7 @@ std::optional<PeerId> PipelineMode::keeper_of(std::uint32_t stage) const {
 
 void PipelineMode::say_complete(std::uint64_t operation, PeerId to, bool again,
                                 Effects& out) const {
-  out.send(to, Complete{agreement_.epoch()->id, operation, again});
+  out.send(to, Complete{agreement_.generation()->id, operation, again});
 }
 
 /// Our part is done, and so are the copies from before.
@@ -264,10 +264,10 @@ void PipelineMode::complete_run(Time now, Effects& out) {
   }
   complete_drawn_ = run_.drawn();
   complete_ = run_.finish();
-  complete_standing_ = after_operation(agreement_.standing(), epoch_key_,
-                                       options_.micro_batches * options_.micro_batch);
+  complete_version_ = after_operation(agreement_.version(), generation_key_,
+                                      options_.micro_batches * options_.micro_batch);
   run_was_begun_ = true;
-  tell_claims();
+  tell_holdings();
   completed_[step()].insert(self_);
   say_again_at_ = now;
 }
@@ -277,7 +277,7 @@ void PipelineMode::become_made() {
   due_.ends = *std::exchange(complete_, std::nullopt);
   due_.drawn = complete_drawn_;
   run_was_begun_ = false;
-  agreement_.set_standing(complete_standing_);
+  agreement_.set_version(complete_version_);
 }
 
 void PipelineMode::commit(Time now, Effects& out) {
@@ -285,14 +285,15 @@ void PipelineMode::commit(Time now, Effects& out) {
   become_made();
   completed_.erase(operation);
   say_again_at_ = never;
-  // What was handed over at the epoch's begin is where it belongs as well.
-  states_.settle(options_.copy_every == 0 ? agreement_.standing() : copied_.value_or(Standing()));
+  // What was handed over at the generation's begin is where it belongs as well.
+  states_.settle(options_.copy_every == 0 ? agreement_.version()
+                                          : copied_.value_or(ModelVersion()));
   operation_done(now, operation, 1, out);
   const bool is_point = options_.copy_every > 0 && step() % options_.copy_every == 0;
-  if (is_point) plan_copies(agreement_.standing());
-  tell_claims();
-  if (is_renewal_due()) {
-    end_epoch(now, {}, out);
+  if (is_point) plan_copies(agreement_.version());
+  tell_holdings();
+  if (is_rebalance_due()) {
+    end_generation(now, {}, out);
   } else {
     begin_run(now, out);
   }
@@ -300,15 +301,15 @@ void PipelineMode::commit(Time now, Effects& out) {
 
 void PipelineMode::go_on(Time now, Effects& out) {
   if (is_handing_over()) hand_over();
-  if (leaving_ || agreement_.epoch() == nullptr) return;
-  // Until the jobs under way are done, our stages are not what an epoch begins with.
+  if (leaving_ || agreement_.generation() == nullptr) return;
+  // Until the jobs under way are done, our stages are not what a generation begins with.
   if (preparing_ && !states_.is_fetching() && jobs_under_way_ == 0) become_ready(now, out);
-  while (agreement_.epoch() != nullptr) {
+  while (agreement_.generation() != nullptr) {
     // Who has no part in a run is done with it at once; but a job ends one run at most, and not one
     // that begins with what the same job has the stages become.
     const bool may_complete = due_.ends.empty() && !due_.moves_to && !states_.expects_copies();
     if (may_complete && run_.is_complete()) complete_run(now, out);
-    if (!complete_ || agreement_.epoch() == nullptr) return;
+    if (!complete_ || agreement_.generation() == nullptr) return;
     if (now >= say_again_at_) {
       say_again_at_ = now + agreement_.patience();
       for (const PeerId peer : run_.order()) {
@@ -330,27 +331,28 @@ bool PipelineMode::is_agreed() const {
 
 // ---- What comes ----
 
-void PipelineMode::receive_own(Time, PeerId from, const Message& message, const Epoch* epoch,
-                               Effects& out) {
-  if (const auto* fetch = std::get_if<Fetch>(&message)) {
+void PipelineMode::receive_own(Time, PeerId from, const Message& message,
+                               const Generation* generation, Effects& out) {
+  if (const auto* fetch = std::get_if<StateRequest>(&message)) {
     states_.receive(from, *fetch, out);
   } else if (const auto* complete = std::get_if<Complete>(&message)) {
-    if (epoch == nullptr || complete->ballot != epoch->id || !epoch->contains(from)) return;
-    // Where we still stand is of no epoch while we have not become what this one begins with.
-    const bool stands_in_it = is_in_epoch() && !preparing_;
-    const std::uint64_t at = stands_in_it ? step() : epoch->standing.operation;
-    if (complete->operation >= at && complete->operation <= at + 1) {
-      completed_[complete->operation].insert(from);
-    } else if (complete->operation < at && !complete->again) {
-      say_complete(complete->operation, from, true, out);
+    if (generation == nullptr || complete->ballot != generation->id || !generation->contains(from))
+      return;
+    // Where we still stand is of no generation while we have not become what this one begins with.
+    const bool stands_in_it = is_in_generation() && !preparing_;
+    const std::uint64_t at = stands_in_it ? step() : generation->version.step;
+    if (complete->step >= at && complete->step <= at + 1) {
+      completed_[complete->step].insert(from);
+    } else if (complete->step < at && !complete->again) {
+      say_complete(complete->step, from, true, out);
     }
   }
 }
 
 void PipelineMode::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
   if (states_.receive(now, from, block) || run_.receive(from, block, out)) return;
-  if (is_in_epoch()) return;
-  // Whoever learned earlier that the epoch begins may be that quick.
+  if (is_in_generation()) return;
+  // Whoever learned earlier that the generation begins may be that quick.
   const std::uint64_t next = key_of(agreement_.promised());
   const std::uint64_t session = block.id.session;
   if (!run_.is_of(next, session) && !StageStates::is_copy_of(next, session)) return;
@@ -360,7 +362,7 @@ void PipelineMode::receive_block(Time now, PeerId from, const Block& block, Effe
 
 void PipelineMode::lane_lost(Time now, PeerId peer, Effects& out) {
   // While all stand still, whoever is lost is not waited for.
-  const bool concerns = agreement_.epoch() == nullptr || states_.fetches_from(peer) ||
+  const bool concerns = agreement_.generation() == nullptr || states_.fetches_from(peer) ||
                         (phase_ != Phase::done && run_.involves(peer));
   if (concerns) disturb(now, {peer}, out);
 }
@@ -378,15 +380,15 @@ void PipelineMode::take(Time now, JobDone done, Membership&, Effects& out) {
     become_unfit(done.step, out);
     return;
   }
-  const Epoch* epoch = served();
-  const bool is_ours = epoch != nullptr && job_epoch_ == epoch->key();
+  const Generation* generation = served();
+  const bool is_ours = generation != nullptr && job_generation_ == generation->key();
   if (is_ours) {
-    for (const StageCopy& copy : done.stages->hand_overs) {
+    for (const StageCopy& copy : done.stages->export_states) {
       // Kept as well: until whoever gets it has it, nobody else may.
-      states_.keep(copy.stage, epoch->standing, copy.values);
+      states_.keep(copy.stage, generation->version, copy.values);
       states_.hand_over(copy.stage, copy.values, out);
     }
-    if (!done.stages->hand_overs.empty()) tell_claims();
+    if (!done.stages->export_states.empty()) tell_holdings();
     for (const StageCopy& copy : done.stages->copies) keep_copy(copy, out);
   }
   const std::optional<StageOrder>& order = done.stages->order;
@@ -397,12 +399,12 @@ void PipelineMode::take(Time now, JobDone done, Membership&, Effects& out) {
 
 /// Our own state at a copying point, which our neighbour gets as well.
 void PipelineMode::keep_copy(const StageCopy& copy, Effects& out) {
-  states_.keep(copy.stage, job_standing_, copy.values);
-  tell_claims();
+  states_.keep(copy.stage, job_version_, copy.values);
+  tell_holdings();
   const auto keeper = keeper_of(copy.stage);
   const PeerId first = run_.order()[run_.replicas()[copy.stage].front()];
   if (!keeper || first != self_) return;
-  states_.send_copy(copy.stage, job_standing_.operation, copy.values, *keeper, out);
+  states_.send_copy(copy.stage, job_version_.step, copy.values, *keeper, out);
 }
 
 /// How fast we are: what passes should take by the plan over what they take, smoothed over a
@@ -410,7 +412,7 @@ void PipelineMode::keep_copy(const StageCopy& copy, Effects& out) {
 /// microseconds may take a slice of theirs longer. It is the mean of all stages that we have worked
 /// on long enough to tell. One stage alone says as much of how wrong the plan is about it, and
 /// peers would exchange stages to and fro for that.
-void PipelineMode::measure(const PipelineOperation& what, double busy_s) {
+void PipelineMode::measure(const PipelineInstruction& what, double busy_s) {
   constexpr double passes = 100;
   constexpr double window_s = 1;
   const double keep = 1 - std::min(1 / passes, busy_s / window_s);
@@ -437,8 +439,8 @@ void PipelineMode::next_job(Time now, std::vector<Job>& jobs, Effects&) {
 /// The worker finds its next order waiting when it is done with one. Only passes are asked for
 /// ahead: all else is decided when nothing is under way.
 bool PipelineMode::may_ask_ahead() const {
-  return jobs_under_way_ == 1 && job_epoch_ == epoch_key_ && is_in_epoch() && !preparing_ &&
-         !leaving_ && due_.is_empty();
+  return jobs_under_way_ == 1 && job_generation_ == generation_key_ && is_in_generation() &&
+         !preparing_ && !leaving_ && due_.is_empty();
 }
 
 /// Asks for the next job, if there is something to do.
@@ -446,20 +448,20 @@ bool PipelineMode::ask(Time now, std::vector<Job>& jobs) {
   const bool is_last = leaving_ && !is_handing_over();
   StageJob work = std::exchange(due_, {});
   Job job;
-  // All save at the same steps, so that there is a standing of which every stage is on disk.
+  // All save at the same steps, so that there is a version of which every stage is on disk.
   const bool ends_run = !work.ends.empty();
   const bool is_due = step() >= course_.steps ||
                       (course_.save_every_steps > 0 && step() % course_.save_every_steps == 0);
   job.save = is_last || (ends_run && is_due && step() > saved_step_);
   if (is_last) {
     last_job_ = true;
-  } else if (is_in_epoch() && !preparing_) {
+  } else if (is_in_generation() && !preparing_) {
     work.order = run_.next();
     if (work.order && jobs_under_way_ == 0) counts_.waiting_s += seconds(now - idle_since_);
   }
   if (work.is_empty() && !job.save) return false;
-  job_epoch_ = served() != nullptr ? served()->key() : 0;
-  job_standing_ = work.standing = agreement_.standing();
+  job_generation_ = served() != nullptr ? served()->key() : 0;
+  job_version_ = work.version = agreement_.version();
   job.stages = std::move(work);
   post(std::move(job), jobs);
   return true;

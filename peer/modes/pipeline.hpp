@@ -18,11 +18,11 @@ namespace gv {
 
 /// Totals since the start.
 struct PipelineCounts {
-  std::uint64_t operations = 0;  ///< Runs finished by us.
-  std::uint64_t epochs = 0;      ///< We took part in.
-  std::uint64_t losses = 0;      ///< Times we went on without somebody; several at once are one.
-  std::uint64_t rollbacks = 0;   ///< Times we went back to a copy, because a stage was lost,
-  std::uint64_t steps_lost = 0;  ///< and how many steps that cost.
+  std::uint64_t operations = 0;   ///< Runs finished by us.
+  std::uint64_t generations = 0;  ///< We took part in.
+  std::uint64_t losses = 0;       ///< Times we went on without somebody; several at once are one.
+  std::uint64_t rollbacks = 0;    ///< Times we went back to a copy, because a stage was lost,
+  std::uint64_t steps_lost = 0;   ///< and how many steps that cost.
   std::uint64_t states_sent = 0;
   std::uint64_t states_adopted = 0;
   std::uint64_t passed_bytes = 0;  ///< Sent to neighbours and replicas in runs.
@@ -35,7 +35,7 @@ struct PipelineCounts {
 /// everybody has said that its part of the operation is complete; so an operation that somebody has
 /// made can be made by all who live, and one that nobody has made can be given up without a trace.
 /// If a stage is lost with all its carriers, all go back to the newest copies of all stages.
-class PipelineMode final : public EpochMode {
+class PipelineMode final : public GenerationMode {
  public:
   PipelineMode(PeerId self, std::uint64_t session, const CourseOptions& course,
                const PipelineOptions& options);
@@ -55,7 +55,7 @@ class PipelineMode final : public EpochMode {
   /// The part of everybody's work that is done here: of each of our stages, shared among its
   /// carriers.
   double work_done_here() const;
-  /// Carriers of each stage in the epoch under way, as ranks in its order.
+  /// Carriers of each stage in the generation under way, as ranks in its order.
   const PipelineRun& run() const { return run_; }
   /// Of what came before it has begun here.
   std::size_t held_bytes() const { return early_.bytes() + run_.held_bytes(); }
@@ -63,10 +63,10 @@ class PipelineMode final : public EpochMode {
  private:
   void begin_at(std::uint64_t step) override;
   void take(Time now, JobDone done, Membership& members, Effects& out) override;
-  bool is_idle() const override { return due_.ends.empty() && due_.becomes.empty(); }
+  bool is_idle() const override { return due_.ends.empty() && due_.load_states.empty(); }
   const GenerationPlanner& planner() const override { return planner_; }
   const std::vector<PeerId>& order() const override { return run_.order(); }
-  void begin_epoch(Time now, const Epoch& epoch, Effects& out) override;
+  void begin_generation(Time now, const Generation& generation, Effects& out) override;
   void abandon() override;
   bool is_ready() const override { return !preparing_; }
   bool is_waiting() const override;
@@ -79,17 +79,17 @@ class PipelineMode final : public EpochMode {
     return !preparing_ && !run_.is_begun() && !complete_;
   }
   bool has_to_hand_over() const override { return step() > 0 && !carried_.empty(); }
-  void taken_over(PeerId peer, const Here& here) override;
+  void taken_over(PeerId peer, const StatusReply& here) override;
   void go_on(Time now, Effects& out) override;
   void next_job(Time now, std::vector<Job>& jobs, Effects& out) override;
   Time own_deadline() const override { return std::min(states_.deadline(), say_again_at_); }
-  void receive_own(Time now, PeerId from, const Message& message, const Epoch* epoch,
+  void receive_own(Time now, PeerId from, const Message& message, const Generation* generation,
                    Effects& out) override;
 
-  Standing beginning() const;
-  void end_last_run(const Standing& standing);
+  ModelVersion beginning() const;
+  void end_last_run(const ModelVersion& version);
   void hand_over();
-  const Epoch* served() const;
+  const Generation* served() const;
   void become_ready(Time now, Effects& out);
   void begin_run(Time now, Effects& out);
   void complete_run(Time now, Effects& out);
@@ -97,36 +97,37 @@ class PipelineMode final : public EpochMode {
   void become_made();
   void commit(Time now, Effects& out);
   void say_complete(std::uint64_t operation, PeerId to, bool again, Effects& out) const;
-  void plan_copies(const Standing& standing);
+  void plan_copies(const ModelVersion& version);
   std::optional<PeerId> keeper_of(std::uint32_t stage) const;
   void keep_copy(const StageCopy& copy, Effects& out);
   bool may_ask_ahead() const;
   bool ask(Time now, std::vector<Job>& jobs);
-  void measure(const PipelineOperation& what, double busy_s);
-  void tell_claims();
+  void measure(const PipelineInstruction& what, double busy_s);
+  void tell_holdings();
 
   StagePlanner planner_;
   PipelineOptions options_;
   PipelineRun run_;
-  HeldBlocks early_;            ///< Of an epoch that is agreed on, as we are still to hear,
+  EarlyBlocks early_;           ///< Of a generation that is agreed on, as we are still to hear,
   std::uint64_t early_of_ = 0;  ///< the one with this key.
   StageStates states_;
-  bool preparing_ = false;      ///< In an epoch, and not ready for its first run.
+  bool preparing_ = false;      ///< In a generation, and not ready for its first run.
   bool run_was_begun_ = false;  ///< And neither made nor given up yet.
   std::set<std::uint32_t> carried_;
-  std::uint64_t farewell_key_ = 0;  ///< Of the epoch that we only hand something over to.
-  StageJob due_;                    ///< What the next job has to do; its order comes last.
-  /// Jobs under way belong to this epoch, and their copies are of this standing.
-  std::uint64_t job_epoch_ = 0;
-  Standing job_standing_;
+  std::uint64_t last_generation_key_ =
+      0;          ///< Of the generation that we only hand something over to.
+  StageJob due_;  ///< What the next job has to do; its order comes last.
+  /// Jobs under way belong to this generation, and their copies are of this version.
+  std::uint64_t job_generation_ = 0;
+  ModelVersion job_version_;
 
   // The end of the run under way.
   std::optional<std::vector<StageEnd>> complete_;  ///< Ours is, and this is what it comes to.
   std::size_t complete_drawn_ = 0;
-  Standing complete_standing_;
+  ModelVersion complete_version_;
   std::map<std::uint64_t, std::set<PeerId>> completed_;  ///< By operation, who has said so.
   Time say_again_at_ = never;
-  std::optional<Standing> copied_;  ///< The last copying point of the epoch.
+  std::optional<ModelVersion> copied_;  ///< The last copying point of the generation.
 
   Time idle_since_{};
   /// Of passes through a stage by the plan, and by the clock: their ratio is our speed there.

@@ -5,12 +5,12 @@ namespace gv {
 
 std::string_view to_string(StageConsensus consensus) {
   switch (consensus) {
-    case StageConsensus::ring:
-      return "ring";
+    case StageConsensus::allreduce:
+      return "allreduce";
     case StageConsensus::gossip:
       return "gossip";
-    case StageConsensus::rounds:
-      return "rounds";
+    case StageConsensus::mixing:
+      return "mixing";
   }
   return "";
 }

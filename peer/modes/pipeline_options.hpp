@@ -20,14 +20,14 @@ namespace gv {
 
 /// How the replicas of one stage agree.
 enum class StageConsensus : std::uint8_t {
-  ring,    ///< Their gradients are summed in every run: all have the same bits.
-  gossip,  ///< Each makes its own steps, and pairs of them average their parameters.
-  rounds,  ///< The same, and they mix by a rule.
+  allreduce,  ///< Their gradients are summed in every run: all have the same bits.
+  gossip,     ///< Each makes its own steps, and pairs of them average their parameters.
+  mixing,     ///< The same, and they mix by a rule.
 };
 
 std::string_view to_string(StageConsensus consensus);
-inline constexpr std::array stage_consensuses = {StageConsensus::ring, StageConsensus::gossip,
-                                                 StageConsensus::rounds};
+inline constexpr std::array stage_consensuses = {StageConsensus::allreduce, StageConsensus::gossip,
+                                                 StageConsensus::mixing};
 
 /// Bytes of what may come before it has begun here; more is a peer gone wrong.
 inline constexpr std::size_t pipeline_held_max = std::size_t{256} << 20;
@@ -43,7 +43,7 @@ struct StageSize {
 /// The state of a stage at some moment.
 struct StageState {
   std::uint32_t stage = 0;
-  Standing standing;
+  ModelVersion version;
   StageValues values;
 };
 
@@ -54,7 +54,7 @@ MixRule in_runs(const MixRule& rule);
 struct PipelineOptions {
   PipelineKind kind = PipelineKind::one_f_one_b;
   RouterKind router = RouterKind::fixed;
-  StageConsensus consensus = StageConsensus::ring;
+  StageConsensus consensus = StageConsensus::allreduce;
   std::size_t micro_batches = 8;  ///< Of everybody in a run.
   std::size_t micro_batch = 1;    ///< Samples.
   std::size_t accumulate = 0;     ///< 2bw: of one replica between two updates.
@@ -64,14 +64,14 @@ struct PipelineOptions {
   std::uint64_t mix_every = 1;    ///< gossip, rounds: runs between two averagings.
   std::uint64_t copy_every = 8;   ///< Runs between two copies that neighbours keep; 0 = never.
   /// A resumed peer has these stages, which stand there.
-  std::optional<Standing> resumed;
+  std::optional<ModelVersion> resumed;
   std::vector<std::uint32_t> resumed_stages;
   std::vector<StageState> resumed_copies;  ///< And had these before.
   std::vector<StageSize> stages;
   std::vector<double> stage_seconds;  ///< Of a micro-batch in each stage, relative to the others.
   std::size_t bucket_elements = 1 << 20;
   std::size_t segment_elements = block_bytes_usual / sizeof(float);
-  RingAgreement::Options agreement;
+  Agreement::Options agreement;
   /// Where what is sent lives; not owned, outlives the mode and whatever it sends.
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();
 };

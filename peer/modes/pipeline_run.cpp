@@ -18,14 +18,14 @@ using Action = PipelineAction;
 
 constexpr std::uint64_t operations = std::uint64_t{1} << 24;
 
-// Sessions of transfers in an epoch: of results that are passed on, and by stage of sums and of
+// Sessions of transfers in a generation: of results that are passed on, and by stage of sums and of
 // messages of mixing.
-std::uint64_t pass_key(std::uint64_t epoch_key) { return hash_combine(epoch_key, 0); }
-std::uint64_t group_key(std::uint64_t epoch_key, std::uint32_t stage) {
-  return hash_combine(hash_combine(epoch_key, 1), stage);
+std::uint64_t pass_key(std::uint64_t generation_key) { return hash_combine(generation_key, 0); }
+std::uint64_t group_key(std::uint64_t generation_key, std::uint32_t stage) {
+  return hash_combine(hash_combine(generation_key, 1), stage);
 }
-std::uint64_t mixing_key(std::uint64_t epoch_key, std::uint32_t stage) {
-  return hash_combine(hash_combine(epoch_key, 4), stage);
+std::uint64_t mixing_key(std::uint64_t generation_key, std::uint32_t stage) {
+  return hash_combine(hash_combine(generation_key, 4), stage);
 }
 
 }  // namespace
@@ -45,25 +45,25 @@ PipelineRun::PassName PipelineRun::PassName::of(std::uint64_t number) {
 PipelineRun::PipelineRun(PeerId self, std::uint64_t run_seed, const PipelineOptions& options)
     : self_(self), run_seed_(run_seed), options_(options), held_(pipeline_held_max) {}
 
-// ---- Epochs and runs ----
+// ---- Generations and runs ----
 
-void PipelineRun::enter(const Epoch& epoch) {
+void PipelineRun::enter(const Generation& generation) {
   leave();
-  key_ = epoch.key();
-  order_ = epoch.order;
+  key_ = generation.key();
+  order_ = generation.order;
   rank_ = static_cast<std::size_t>(std::ranges::find(order_, self_) - order_.begin());
-  operation_ = epoch.standing.operation;
-  speeds_.assign(epoch.shares.begin(), epoch.shares.end());
+  operation_ = generation.version.step;
+  speeds_.assign(generation.shares.begin(), generation.shares.end());
   replicas_.assign(options_.stages.size(), {});
   own_stages_.clear();
-  for (const StageDuty& duty : epoch.duties) {
-    const auto carrier = std::ranges::find(order_, duty.carrier) - order_.begin();
-    replicas_[duty.stage].push_back(static_cast<std::uint32_t>(carrier));
-    if (duty.carrier == self_) own_stages_.push_back(duty.stage);
+  for (const StageAssignment& assignment : generation.assignments) {
+    const auto carrier = std::ranges::find(order_, assignment.carrier) - order_.begin();
+    replicas_[assignment.stage].push_back(static_cast<std::uint32_t>(carrier));
+    if (assignment.carrier == self_) own_stages_.push_back(assignment.stage);
   }
   for (auto& carriers : replicas_) std::ranges::sort(carriers);
   std::ranges::sort(own_stages_);
-  if (options_.consensus != StageConsensus::rounds) return;
+  if (options_.consensus != StageConsensus::mixing) return;
   for (const std::uint32_t stage : own_stages_) {
     if (replicas_[stage].size() > 1) enter_mixing(stage);
   }
@@ -75,7 +75,7 @@ void PipelineRun::enter_mixing(std::uint32_t stage) {
   for (const std::uint32_t rank : replicas_[stage]) order.push_back(order_[rank]);
   const auto own = static_cast<std::size_t>(std::ranges::find(order, self_) - order.begin());
   const std::uint64_t key = mixing_key(key_, stage);
-  ParcelBox box(
+  RoundInbox box(
       [rule = options_.rule, size](std::uint64_t round, std::span<const std::byte> begin) {
         return mix_message_bytes<float>(rule, size, round, begin);
       },
@@ -96,10 +96,11 @@ void PipelineRun::leave() {
   held_.take();
 }
 
-bool PipelineRun::is_of(std::uint64_t epoch_key, std::uint64_t session) const {
-  bool known = session == pass_key(epoch_key);
+bool PipelineRun::is_of(std::uint64_t generation_key, std::uint64_t session) const {
+  bool known = session == pass_key(generation_key);
   for (std::uint32_t stage = 0; stage < options_.stages.size(); ++stage) {
-    known |= session == group_key(epoch_key, stage) || session == mixing_key(epoch_key, stage);
+    known |=
+        session == group_key(generation_key, stage) || session == mixing_key(generation_key, stage);
   }
   return known;
 }
@@ -126,7 +127,7 @@ void PipelineRun::begin(std::uint64_t operation, Effects& out) {
   for (const std::uint32_t stage : own_stages_) make_group(stage);
   skip_updates();
   begin_sums(out);
-  for (const HeldBlocks::Held& piece : held_.take()) receive(piece.from, piece.block, out);
+  for (const EarlyBlocks::Held& piece : held_.take()) receive(piece.from, piece.block, out);
 }
 
 Routes PipelineRun::routes_of(std::uint64_t operation) const {
@@ -137,8 +138,8 @@ Routes PipelineRun::routes_of(std::uint64_t operation) const {
 /// Ranks of those with whom we agree on a stage in this run, ourselves included.
 std::vector<std::uint32_t> PipelineRun::partners(std::uint32_t stage) const {
   std::vector<std::uint32_t> members = replicas_[stage];
-  if (options_.consensus == StageConsensus::ring) return members;
-  if (options_.consensus == StageConsensus::rounds) return {static_cast<std::uint32_t>(rank_)};
+  if (options_.consensus == StageConsensus::allreduce) return members;
+  if (options_.consensus == StageConsensus::mixing) return {static_cast<std::uint32_t>(rank_)};
   // Neighbours in an order drawn for this run: a random matching.
   Rng(run_seed_).fork("pairs").fork(operation_).fork(stage).shuffle(std::span(members));
   const auto own = std::ranges::find(members, rank_) - members.begin();
@@ -164,17 +165,17 @@ void PipelineRun::make_group(std::uint32_t stage) {
     const bool averages =
         options_.consensus == StageConsensus::gossip || !is_synchronous(options_.kind);
     if (averages) group.parameters = blank(whole);
-    AllReduceOptions shape{.order = group.members,
-                           .epoch = group_key(key_, stage),
-                           .algorithm = fastest(group.members.size(), size, {}),
-                           .buckets = {},
-                           .segment = options_.segment_elements,
-                           .unweighted_from = size};
+    AllReduceShape shape{.order = group.members,
+                         .generation = group_key(key_, stage),
+                         .algorithm = fastest(group.members.size(), size, {}),
+                         .buckets = {},
+                         .segment = options_.segment_elements,
+                         .unweighted_from = size};
     // Who made no update in the run takes over the mean of those who did.
     const bool counts = !averages || options_.consensus == StageConsensus::gossip || group.own > 0;
     if (averages) {
       std::size_t counted = group.members.size();
-      if (options_.consensus == StageConsensus::ring) {
+      if (options_.consensus == StageConsensus::allreduce) {
         std::set<std::uint32_t> working;
         for (const auto& route : routes_) working.insert(route[stage]);
         counted = working.size();
@@ -228,7 +229,7 @@ std::optional<StageOrder> PipelineRun::parameters_order() {
   return std::nullopt;
 }
 
-StageValues PipelineRun::input_of(const PipelineOperation& what) {
+StageValues PipelineRun::input_of(const PipelineInstruction& what) {
   const PassName name{operation_ % operations, what.stage, what.micro_batch,
                       what.action != Action::forward};
   const auto found = incoming_.find(name);
@@ -263,7 +264,7 @@ std::optional<StageOrder> PipelineRun::next() {
 std::size_t PipelineRun::gradients_since_update(std::uint32_t stage) const {
   std::size_t count = 0;
   for (std::size_t i = position_; i-- > 0;) {
-    const PipelineOperation& what = list()[i];
+    const PipelineInstruction& what = list()[i];
     if (what.stage != stage) continue;
     if (what.action == Action::update) break;
     count += what.action == Action::backward || what.action == Action::backward_weight;
@@ -272,7 +273,7 @@ std::size_t PipelineRun::gradients_since_update(std::uint32_t stage) const {
 }
 
 /// None while its input is not there.
-std::optional<StageOrder> PipelineRun::order_for(const PipelineOperation& what) {
+std::optional<StageOrder> PipelineRun::order_for(const PipelineInstruction& what) {
   const std::size_t last = options_.stages.size() - 1;
   const bool forward = what.action == Action::forward;
   const bool goes_back = what.action == Action::backward || what.action == Action::backward_input;
@@ -351,7 +352,7 @@ bool PipelineRun::is_heard(const Group& group) const {
 std::vector<MixParcel> PipelineRun::take_round(const Group& group) {
   Mixing& mixing = mixing_.at(group.stage);
   std::vector<MixParcel> parcels;
-  for (ParcelBox::Parcel& parcel : mixing.box.take(*group.round)) {
+  for (RoundInbox::Parcel& parcel : mixing.box.take(*group.round)) {
     const auto rank = std::ranges::find(mixing.order, parcel.from) - mixing.order.begin();
     if (rank == std::ssize(mixing.order)) continue;
     parcels.push_back({static_cast<std::size_t>(rank), parcel.round, std::move(parcel.bytes)});
@@ -395,7 +396,8 @@ bool PipelineRun::is_waiting() const { return begun_ && computing_ == 0; }
 bool PipelineRun::counts_once() const {
   return std::ranges::all_of(groups_, [this](const Group& group) {
     const std::size_t size = options_.stages[group.stage].parameters;
-    const bool together = options_.consensus == StageConsensus::ring && group.reduce.has_value();
+    const bool together =
+        options_.consensus == StageConsensus::allreduce && group.reduce.has_value();
     const Floats& values = together ? *group.reduce->result() : *group.sum;
     for (std::size_t b = 0; b < options_.micro_batches; ++b) {
       const bool is_ours = together || routes_[b][group.stage] == rank_;
@@ -421,7 +423,7 @@ std::vector<StageEnd> PipelineRun::finish() {
       const bool summed = result && !group.parameters;
       end.sum = summed ? result : group.sum;
       end.micro_batches =
-          options_.consensus == StageConsensus::ring ? options_.micro_batches : group.own;
+          options_.consensus == StageConsensus::allreduce ? options_.micro_batches : group.own;
       if (end.micro_batches == 0) end.sum = nullptr;
     }
     if (group.round) {

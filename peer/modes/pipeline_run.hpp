@@ -21,15 +21,15 @@
 
 namespace gv {
 
-/// The executor of schedules. All who know the epoch and the number of an operation have the same
-/// routes and lists, so a worker knows what comes to it and where its results go. Nothing that
+/// The executor of schedules. All who know the generation and the number of an operation have the
+/// same routes and lists, so a worker knows what comes to it and where its results go. Nothing that
 /// lasts is changed: a run that is given up leaves the peer where it was. Pure.
 class PipelineRun {
  public:
   PipelineRun(PeerId self, std::uint64_t run_seed, const PipelineOptions& options);
 
-  /// The epoch in which runs are made from now on.
-  void enter(const Epoch& epoch);
+  /// The generation in which runs are made from now on.
+  void enter(const Generation& generation);
   /// The run under way is given up.
   void leave();
 
@@ -42,9 +42,9 @@ class PipelineRun {
   /// The oldest order of those that next() gave is done.
   void done(const StageOrder& order, Effects& out);
 
-  /// Whether blocks of that session belong to runs of the epoch with that key.
-  bool is_of(std::uint64_t epoch_key, std::uint64_t session) const;
-  /// True if the block belongs to this epoch's runs.
+  /// Whether blocks of that session belong to runs of the generation with that key.
+  bool is_of(std::uint64_t generation_key, std::uint64_t session) const;
+  /// True if the block belongs to this generation's runs.
   bool receive(PeerId from, const Block& block, Effects& out);
   /// Where a piece of a sum under way shall lie (AllReduce::place).
   std::span<std::byte> place(PeerId from, const TransferId& id, std::uint64_t offset,
@@ -67,7 +67,7 @@ class PipelineRun {
 
   std::uint64_t operation() const { return operation_; }
   const std::vector<std::uint32_t>& own_stages() const { return own_stages_; }
-  /// Carriers of each stage, as ranks in the epoch's order.
+  /// Carriers of each stage, as ranks in the generation's order.
   const std::vector<std::vector<std::uint32_t>>& replicas() const { return replicas_; }
   const std::vector<PeerId>& order() const { return order_; }
   std::uint64_t bytes_sent() const { return bytes_sent_; }
@@ -110,11 +110,11 @@ class PipelineRun {
     bool sent = false;                   ///< Our messages of it.
   };
 
-  /// How one of our stages mixes by a rule in this epoch.
+  /// How one of our stages mixes by a rule in this generation.
   struct Mixing {
     std::vector<PeerId> order;  ///< Its replicas, by their ranks among themselves.
     RoundPlan plan;
-    ParcelBox box;
+    RoundInbox box;
     std::optional<MixPlace> place;  ///< Not told to the stage yet.
   };
 
@@ -130,15 +130,15 @@ class PipelineRun {
   std::size_t gradients_since_update(std::uint32_t stage) const;
   bool receive_pass(PeerId from, const Block& block);
   bool is_from_neighbour(const PassName& name, PeerId from) const;
-  StageValues input_of(const PipelineOperation& what);
+  StageValues input_of(const PipelineInstruction& what);
   void pass_on(const StageOrder& order, Effects& out);
   Group& group_of(std::uint32_t stage);
   StageValues blank(std::size_t size);
   /// Nothing is left to be given out.
   bool is_list_done() const { return position_ == list().size(); }
-  const std::vector<PipelineOperation>& list() const { return schedule_.workers[rank_]; }
+  const std::vector<PipelineInstruction>& list() const { return schedule_.workers[rank_]; }
   std::optional<StageOrder> parameters_order();
-  std::optional<StageOrder> order_for(const PipelineOperation& what);
+  std::optional<StageOrder> order_for(const PipelineInstruction& what);
 
   PeerId self_;
   std::uint64_t run_seed_;
@@ -159,7 +159,7 @@ class PipelineRun {
   std::vector<Group> groups_;
   std::map<std::uint32_t, Mixing> mixing_;  ///< By stage.
   std::map<PassName, Incoming> incoming_;
-  HeldBlocks held_;                          ///< Pieces of sums of the next run.
+  EarlyBlocks held_;                         ///< Pieces of sums of the next run.
   std::map<std::size_t, VectorPool> pools_;  ///< By size.
   std::uint64_t progress_ = 0;
   std::uint64_t bytes_sent_ = 0;

@@ -1,4 +1,4 @@
-// Selection among the peers that are known, and what is told of a copy.
+// Sparsifier among the peers that are known, and what is told of a copy.
 #include "peer/modes/population.hpp"
 
 #include <algorithm>
@@ -51,7 +51,7 @@ bool Population::is_worth_copying(PeerId other, const Membership& members,
   return others && gv::is_worth_copying(losses, trial_->validation_loss, *others);
 }
 
-bool Population::take_over(FetchedModel& model, std::uint64_t step) {
+bool Population::take_over(DownloadedModel& model, std::uint64_t step) {
   copying_ = false;
   std::optional<ReplicaTail> tail = tail_of(model.values);
   if (!tail) return false;

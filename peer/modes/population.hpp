@@ -65,7 +65,7 @@ class Population {
   bool is_copying() const { return copying_; }
   /// Makes the download what our replica has to become at `step`; copying is over then. False if
   /// its hyper-parameters are nothing to train with.
-  bool take_over(FetchedModel& model, std::uint64_t step);
+  bool take_over(DownloadedModel& model, std::uint64_t step);
   /// The replica has become that: says so, once.
   void tell(Effects& out);
 

@@ -23,12 +23,12 @@ constexpr Duration knock_every = std::chrono::seconds(1);
 
 }  // namespace
 
-void EpochRenewal::enter_epoch(Time now, std::size_t peers) {
+void RebalancePolicy::enter_generation(Time now, std::size_t peers) {
   knock_at_ = now + knock_every;
   measuring_ = 1 + LinkSurvey::operations(peers);
 }
 
-void EpochRenewal::operation_done(Time now) {
+void RebalancePolicy::operation_done(Time now) {
   const double took = seconds(now - std::exchange(done_at_, now));
   if (measuring_ > 0) {
     --measuring_;
@@ -43,16 +43,16 @@ void EpochRenewal::operation_done(Time now) {
   }
 }
 
-void EpochRenewal::rest() { newcomers_since_ = knock_at_ = never; }
+void RebalancePolicy::rest() { newcomers_since_ = knock_at_ = never; }
 
-bool EpochRenewal::is_ours(const Epoch& epoch) const {
-  return *std::ranges::min_element(epoch.order) == self_;
+bool RebalancePolicy::is_ours(const Generation& generation) const {
+  return *std::ranges::min_element(generation.order) == self_;
 }
 
-bool EpochRenewal::newcomers_wait(Time now, const RingAgreement& agreement,
-                                  const std::vector<PeerId>& candidates, Effects& out) {
-  const Epoch& epoch = *agreement.epoch();
-  if (!is_ours(epoch)) {
+bool RebalancePolicy::newcomers_wait(Time now, const Agreement& agreement,
+                                     const std::vector<PeerId>& candidates, Effects& out) {
+  const Generation& generation = *agreement.generation();
+  if (!is_ours(generation)) {
     rest();
     return false;
   }
@@ -60,11 +60,11 @@ bool EpochRenewal::newcomers_wait(Time now, const RingAgreement& agreement,
   const bool knock = now >= knock_at_;
   if (knock) knock_at_ = now + knock_every;
   for (const PeerId peer : candidates) {
-    if (epoch.contains(peer)) continue;
+    if (generation.contains(peer)) continue;
     if (!agreement.is_blamed(peer)) {
       newcomers = true;
     } else if (knock) {
-      out.send(peer, Check{epoch.id});
+      out.send(peer, StatusRequest{generation.id});
     }
   }
   if (!newcomers) {
@@ -75,27 +75,28 @@ bool EpochRenewal::newcomers_wait(Time now, const RingAgreement& agreement,
   return newcomers && now - newcomers_since_ >= gathering;
 }
 
-bool EpochRenewal::ballot_is_due(const Epoch& epoch, const std::vector<PeerId>& candidates,
-                                 std::uint64_t operations) {
-  const std::size_t peers = epoch.order.size();
-  const bool others = !std::ranges::is_permutation(epoch.order, measured_peers_);
+bool RebalancePolicy::ballot_is_due(const Generation& generation,
+                                    const std::vector<PeerId>& candidates,
+                                    std::uint64_t operations) {
+  const std::size_t peers = generation.order.size();
+  const bool others = !std::ranges::is_permutation(generation.order, measured_peers_);
   const bool slow = slow_operations_ >= slow_operations_max;
   if (others || slow) {
-    measured_peers_ = epoch.order;
+    measured_peers_ = generation.order;
     ballot_after_ = std::max(first_ballot, 2 + LinkSurvey::operations(peers));
     counted_from_ = operations;
     usual_seconds_ = 0;
     slow_operations_ = 0;
   }
   // Not while a ballot would wait for somebody who is lost.
-  if (!is_ours(epoch) || peers < 2 || candidates.size() != peers) return false;
+  if (!is_ours(generation) || peers < 2 || candidates.size() != peers) return false;
   if (slow) return true;
   if (operations - counted_from_ < ballot_after_) return false;
   ballot_after_ *= 4;
   return true;
 }
 
-Time EpochRenewal::deadline() const {
+Time RebalancePolicy::deadline() const {
   const Time gathered = newcomers_since_ == never ? never : newcomers_since_ + gathering;
   return std::min(gathered, knock_at_);
 }

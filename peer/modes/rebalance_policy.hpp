@@ -1,4 +1,5 @@
-// When an epoch should end although nothing is wrong: for newcomers, fairer shares, faster links.
+// When a generation should end although nothing is wrong: for newcomers, fairer shares, faster
+// links.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +10,19 @@
 
 namespace gv {
 
-/// The first by id in an epoch decides when it is renewed; the others know nothing of it. Pure.
-class EpochRenewal {
+/// The first by id in a generation decides when it is renewed; the others know nothing of it. Pure.
+class RebalancePolicy {
  public:
-  explicit EpochRenewal(PeerId self) : self_(self) {}
+  explicit RebalancePolicy(PeerId self) : self_(self) {}
 
-  void enter_epoch(Time now, std::size_t peers);
-  /// The epoch is over, or nobody is let in any more.
+  void enter_generation(Time now, std::size_t peers);
+  /// The generation is over, or nobody is let in any more.
   void rest();
 
   /// True when somebody of the candidates has waited for long enough to be let in. Asks after the
   /// lost as well: both sides of a cut may have given each other up.
-  bool newcomers_wait(Time now, const RingAgreement& agreement,
-                      const std::vector<PeerId>& candidates, Effects& out);
+  bool newcomers_wait(Time now, const Agreement& agreement, const std::vector<PeerId>& candidates,
+                      Effects& out);
 
   /// We have finished an operation.
   void operation_done(Time now);
@@ -31,14 +32,14 @@ class EpochRenewal {
   /// after four times as many, so that the ballots cost next to nothing. When operations have
   /// become much slower it is true at once, and the counting begins again. `operations` counts
   /// those we have finished.
-  bool ballot_is_due(const Epoch& epoch, const std::vector<PeerId>& candidates,
+  bool ballot_is_due(const Generation& generation, const std::vector<PeerId>& candidates,
                      std::uint64_t operations);
 
   /// When newcomers_wait() has work.
   Time deadline() const;
 
  private:
-  bool is_ours(const Epoch& epoch) const;
+  bool is_ours(const Generation& generation) const;
 
   PeerId self_;
   Time newcomers_since_ = never;

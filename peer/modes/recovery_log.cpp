@@ -6,27 +6,26 @@
 
 namespace gv {
 
-void Interruptions::become_interrupted(Time now, const std::vector<PeerId>& order) {
+void RecoveryLog::become_interrupted(Time now, const std::vector<PeerId>& order) {
   if (since_) return;
   since_ = now;
   order_ = order;
 }
 
-void Interruptions::become_resumed(Time now, const std::vector<PeerId>& order,
-                                   std::uint64_t operation, Effects& out) {
+void RecoveryLog::become_resumed(Time now, const std::vector<PeerId>& order,
+                                 std::uint64_t operation, Effects& out) {
   if (!since_) return;
-  RingInterruption over{
-      .seconds = seconds(now - *since_), .peers = order.size(), .operation = operation};
+  Recovery over{.seconds = seconds(now - *since_), .peers = order.size(), .operation = operation};
   since_.reset();
   for (const PeerId peer : order_) {
     if (std::ranges::find(order, peer) == order.end()) over.lost.push_back(peer);
   }
-  out.events.push_back({.name = "ring_resumed",
+  out.events.push_back({.name = "collective_resumed",
                         .peer = over.lost.empty() ? std::optional<PeerId>() : over.lost.front(),
                         .numbers = {{"seconds_lost", over.seconds},
                                     {"lost", static_cast<double>(over.lost.size())},
                                     {"peers", static_cast<double>(over.peers)},
-                                    {"operation", static_cast<double>(operation)}}});
+                                    {"step", static_cast<double>(operation)}}});
   if (over.lost.empty()) return;
   last_ = std::move(over);
   ++losses_;

@@ -10,7 +10,7 @@ namespace gv {
 
 /// As it was with these peers, or by id and by what is assumed of links, unless what was measured
 /// promises something better.
-ReduceChoice ReplicaPlanner::choice(const Answers& answers, const Epoch* last) const {
+ReduceChoice ReplicaPlanner::choice(const Answers& answers, const Generation* last) const {
   LinkTable links;
   ReduceChoice present;
   for (const auto& [peer, answer] : answers) {
@@ -34,7 +34,8 @@ ReduceChoice ReplicaPlanner::choice(const Answers& answers, const Epoch* last) c
 
 /// The batch cut by speed; as it was before, if nobody would be done much earlier.
 std::vector<std::uint32_t> ReplicaPlanner::shares(const std::vector<PeerId>& order,
-                                                  const Answers& answers, const Epoch* last) const {
+                                                  const Answers& answers,
+                                                  const Generation* last) const {
   std::vector<std::uint32_t> old(order.size(), options_.batch);
   if (options_.batch_max <= options_.batch) return old;
   const bool same = last != nullptr && std::ranges::is_permutation(order, last->order);
@@ -58,16 +59,16 @@ std::vector<std::uint32_t> ReplicaPlanner::shares(const std::vector<PeerId>& ord
 }
 
 /// Whoever stands there need not be sent the newest.
-bool ReplicaPlanner::is_near(const Standing& standing, const Standing& newest) const {
-  return standing == newest || (standing.history == newest.history &&
-                                standing.operation + options_.own_models_within > newest.operation);
+bool ReplicaPlanner::is_near(const ModelVersion& version, const ModelVersion& newest) const {
+  return version == newest || (version.lineage == newest.lineage &&
+                               version.step + options_.own_models_within > newest.step);
 }
 
-std::optional<Start> ReplicaPlanner::plan(const Answers& answers, const Epoch* last) const {
-  Start start;
+std::optional<Install> ReplicaPlanner::plan(const Answers& answers, const Generation* last) const {
+  Install start;
   const auto newest = std::ranges::max_element(
-      answers, is_before, [](const auto& answer) { return answer.second.standing; });
-  start.standing = newest->second.standing;
+      answers, is_before, [](const auto& answer) { return answer.second.version; });
+  start.version = newest->second.version;
   const ReduceChoice chosen = choice(answers, last);
   start.order = chosen.order;
   start.algorithm = static_cast<std::uint8_t>(chosen.algorithm);
@@ -80,11 +81,11 @@ std::optional<Start> ReplicaPlanner::plan(const Answers& answers, const Epoch* l
   }
   std::vector<PeerId> holders;
   for (const auto& [peer, answer] : answers) {
-    if (answer.standing == start.standing) holders.push_back(peer);
+    if (answer.version == start.version) holders.push_back(peer);
   }
   std::size_t next = 0;
   for (const PeerId peer : start.order) {
-    const bool has_it = is_near(answers.at(peer).standing, start.standing);
+    const bool has_it = is_near(answers.at(peer).version, start.version);
     start.sources.push_back(has_it ? peer : holders[next++ % holders.size()]);
   }
   start.shares = shares(start.order, answers, last);
@@ -93,11 +94,11 @@ std::optional<Start> ReplicaPlanner::plan(const Answers& answers, const Epoch* l
 
 /// Whoever is told to go on from what it has must have said that it has it, and must know the way
 /// to sum that it is told.
-bool ReplicaPlanner::can_begin(const Start& start, PeerId self, const Answer& own) const {
+bool ReplicaPlanner::can_begin(const Install& start, PeerId self, const Answer& own) const {
   if (start.algorithm >= reduce_algorithms.size()) return false;
   const auto rank = std::ranges::find(start.order, self) - start.order.begin();
   const bool has_it = start.sources[static_cast<std::size_t>(rank)] == self;
-  return has_it == is_near(own.standing, start.standing);
+  return has_it == is_near(own.version, start.version);
 }
 
 }  // namespace gv

@@ -20,7 +20,7 @@ class ReplicaPlanner final : public GenerationPlanner {
     std::size_t elements = 0;                  ///< Of the vectors that are summed.
     std::optional<ReduceAlgorithm> algorithm;  ///< Empty: the one predicted to be the fastest.
     /// If not 0, peers have models of their own: whoever is no more operations than this behind the
-    /// newest standing goes on from what it has.
+    /// newest version goes on from what it has.
     std::uint64_t own_models_within = 0;
   };
 
@@ -31,14 +31,14 @@ class ReplicaPlanner final : public GenerationPlanner {
   /// What is assumed of where we all are.
   void set_site(const ReduceSite& site) { site_ = site; }
 
-  std::optional<Start> plan(const Answers& answers, const Epoch* last) const override;
-  bool can_begin(const Start& start, PeerId self, const Answer& own) const override;
+  std::optional<Install> plan(const Answers& answers, const Generation* last) const override;
+  bool can_begin(const Install& start, PeerId self, const Answer& own) const override;
 
  private:
-  ReduceChoice choice(const Answers& answers, const Epoch* last) const;
+  ReduceChoice choice(const Answers& answers, const Generation* last) const;
   std::vector<std::uint32_t> shares(const std::vector<PeerId>& order, const Answers& answers,
-                                    const Epoch* last) const;
-  bool is_near(const Standing& standing, const Standing& newest) const;
+                                    const Generation* last) const;
+  bool is_near(const ModelVersion& version, const ModelVersion& newest) const;
 
   Options options_;
   double operation_seconds_ = 0;

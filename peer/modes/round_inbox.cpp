@@ -6,7 +6,7 @@
 namespace gv {
 namespace {
 
-/// Epochs that may begin next: ballots under way. What belongs to older ones goes.
+/// Generations that may begin next: ballots under way. What belongs to older ones goes.
 constexpr std::size_t keys_kept = 3;
 
 /// Where rounds never end, so many of each peer's newest are known to have come. Blocks overtake
@@ -15,13 +15,13 @@ constexpr std::size_t taken_kept = 64;
 
 }  // namespace
 
-void ParcelBox::enter(std::uint64_t key) {
+void RoundInbox::enter(std::uint64_t key) {
   key_ = key;
   received_ = 0;
   whole_.clear();
   open_from_ = 0;
   open_from_each_.clear();
-  std::map<Name, Coming> early;
+  std::map<Name, TransferAccepted> early;
   if (const auto found = coming_.find(key); found != coming_.end()) early.swap(found->second);
   coming_.clear();
   for (auto& [name, bytes] : early) {
@@ -35,7 +35,7 @@ void ParcelBox::enter(std::uint64_t key) {
   }
 }
 
-bool ParcelBox::receive(PeerId from, const Block& block) {
+bool RoundInbox::receive(PeerId from, const Block& block) {
   const Name name{from, block.id.number};
   const std::uint64_t key = block.id.session;
   if (block.id.owner != from || (key == key_ && is_over(name))) return false;
@@ -44,7 +44,7 @@ bool ParcelBox::receive(PeerId from, const Block& block) {
     if (oldest->first == key_) ++oldest;
     coming_.erase(oldest);
   }
-  Coming& bytes = coming_[key][name];
+  TransferAccepted& bytes = coming_[key][name];
   if (block.offset != bytes.size() || block.bytes.size() > most_ - bytes.size()) return false;
   bytes.insert(bytes.end(), block.bytes.begin(), block.bytes.end());
   if (key != key_) return true;
@@ -56,14 +56,14 @@ bool ParcelBox::receive(PeerId from, const Block& block) {
   return true;
 }
 
-bool ParcelBox::has_since(PeerId from, std::uint64_t round) const {
+bool RoundInbox::has_since(PeerId from, std::uint64_t round) const {
   const auto parcel = whole_.lower_bound({from, round});
   return parcel != whole_.end() && parcel->first.first == from;
 }
 
-/// The message of this epoch is whole if all of it is there. False if there is more.
-bool ParcelBox::settle(const Name& name) {
-  Coming& bytes = coming_[key_][name];
+/// The message of this generation is whole if all of it is there. False if there is more.
+bool RoundInbox::settle(const Name& name) {
+  TransferAccepted& bytes = coming_[key_][name];
   const auto size = size_(name.second, bytes);
   if (!size || bytes.size() < *size) {
     if (size) bytes.reserve(*size);
@@ -76,14 +76,14 @@ bool ParcelBox::settle(const Name& name) {
 }
 
 /// It has come, or does not count any more.
-bool ParcelBox::is_over(const Name& name) const {
+bool RoundInbox::is_over(const Name& name) const {
   const auto& [from, round] = name;
   const auto open = open_from_each_.find(from);
   return round < open_from_ || (open != open_from_each_.end() && round < open->second) ||
          whole_.contains(name);
 }
 
-std::vector<ParcelBox::Parcel> ParcelBox::take(std::uint64_t last) {
+std::vector<RoundInbox::Parcel> RoundInbox::take(std::uint64_t last) {
   std::vector<Parcel> parcels;
   std::map<PeerId, std::size_t> taken;
   for (auto& [name, bytes] : whole_) {
@@ -102,7 +102,7 @@ std::vector<ParcelBox::Parcel> ParcelBox::take(std::uint64_t last) {
   return parcels;
 }
 
-void ParcelBox::close_before(std::uint64_t round) {
+void RoundInbox::close_before(std::uint64_t round) {
   open_from_ = round;
   std::erase_if(whole_, [&](const auto& parcel) { return parcel.first.second < round; });
   std::erase_if(coming_[key_], [&](const auto& parcel) { return parcel.first.second < round; });

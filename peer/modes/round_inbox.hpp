@@ -15,23 +15,23 @@
 
 namespace gv {
 
-/// Holds what has come in one epoch and in the one that may follow. Pure. How much that can be is
-/// decided by how far others may be ahead of us, which the waiting of rounds bounds.
-class ParcelBox {
+/// Holds what has come in one generation and in the one that may follow. Pure. How much that can be
+/// is decided by how far others may be ahead of us, which the waiting of rounds bounds.
+class RoundInbox {
  public:
   using Bytes = std::shared_ptr<const std::vector<std::byte>>;
   /// How long a message of that round is that begins so; nullopt if more of it must be known.
   using Size = std::function<std::optional<std::size_t>(std::uint64_t round,
                                                         std::span<const std::byte> begin)>;
 
-  /// `size` is asked for the epoch we are in alone. No message of any is longer than `most`.
-  ParcelBox(Size size, std::size_t most) : size_(std::move(size)), most_(most) {}
+  /// `size` is asked for the generation we are in alone. No message of any is longer than `most`.
+  RoundInbox(Size size, std::size_t most) : size_(std::move(size)), most_(most) {}
 
-  /// Only what belongs to the epoch of this key is of use from here on, and has its sizes.
+  /// Only what belongs to the generation of this key is of use from here on, and has its sizes.
   void enter(std::uint64_t key);
 
-  /// A block of a message, of the epoch we are in or of another that may begin. False if it is no
-  /// next block of anything: links may bring a block twice, and a message counts once.
+  /// A block of a message, of the generation we are in or of another that may begin. False if it is
+  /// no next block of anything: links may bring a block twice, and a message counts once.
   bool receive(PeerId from, const Block& block);
 
   /// A whole message of this peer and round has come, whether it was taken or not, or what comes
@@ -50,12 +50,12 @@ class ParcelBox {
   /// Rounds before this one are over: nobody asks for them, and what comes of them is too late.
   void close_before(std::uint64_t round);
 
-  /// Bytes that have come in this epoch.
+  /// Bytes that have come in this generation.
   std::uint64_t received() const { return received_; }
 
  private:
   /// What has come of a message so far.
-  using Coming = std::vector<std::byte>;
+  using TransferAccepted = std::vector<std::byte>;
   using Name = std::pair<PeerId, std::uint64_t>;
 
   bool settle(const Name& name);
@@ -64,10 +64,10 @@ class ParcelBox {
   Size size_;
   std::size_t most_;
   std::uint64_t key_ = 0;
-  std::map<std::uint64_t, std::map<Name, Coming>> coming_;  ///< By key.
-  std::map<Name, Bytes> whole_;                             ///< Null: it was taken.
-  std::uint64_t open_from_ = 0;                             ///< Earlier rounds are over,
-  std::map<PeerId, std::uint64_t> open_from_each_;          ///< and of each peer's, these.
+  std::map<std::uint64_t, std::map<Name, TransferAccepted>> coming_;  ///< By key.
+  std::map<Name, Bytes> whole_;                                       ///< Null: it was taken.
+  std::uint64_t open_from_ = 0;                                       ///< Earlier rounds are over,
+  std::map<PeerId, std::uint64_t> open_from_each_;  ///< and of each peer's, these.
   std::uint64_t received_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Offers from answers, and duties that are those of a whole pipeline.
+// Offers from answers, and assignments that are those of a whole pipeline.
 #include "peer/modes/stage_planner.hpp"
 
 #include <algorithm>
@@ -6,16 +6,16 @@
 
 namespace gv {
 
-std::optional<Start> StagePlanner::plan(const Answers& answers, const Epoch*) const {
+std::optional<Install> StagePlanner::plan(const Answers& answers, const Generation*) const {
   std::vector<StageOffer> offers;
   double fastest = 0;
   for (const auto& [peer, answer] : answers) {
-    offers.push_back({peer, answer.speed, answer.claims, answer.leaves});
+    offers.push_back({peer, answer.speed, answer.holdings, answer.leaves});
     fastest = std::max(fastest, static_cast<double>(answer.speed));
   }
   std::optional<StagePlan> plan = plan_stages(offers, stage_seconds_, options_);
   if (!plan) return std::nullopt;
-  Start start{.standing = plan->standing};
+  Install start{.version = plan->version};
   for (const StageOffer& offer : offers) {
     if (offer.leaves) continue;
     start.order.push_back(offer.peer);
@@ -23,26 +23,26 @@ std::optional<Start> StagePlanner::plan(const Answers& answers, const Epoch*) co
     const double share = offer.speed > 0 ? offer.speed / fastest : 1;
     start.shares.push_back(static_cast<std::uint32_t>(std::max(1.0, 1000 * share)));
   }
-  start.duties = std::move(plan->duties);
+  start.assignments = std::move(plan->assignments);
   return start;
 }
 
 /// Whoever is told to go on from a state must have said that it has it.
-bool StagePlanner::can_begin(const Start& start, PeerId self, const Answer& own) const {
+bool StagePlanner::can_begin(const Install& start, PeerId self, const Answer& own) const {
   bool carries = false;
   std::set<std::uint32_t> carried;
-  std::set<std::pair<std::uint32_t, PeerId>> duties;
-  for (const StageDuty& duty : start.duties) {
-    const bool is_in = std::ranges::find(start.order, duty.carrier) != start.order.end();
-    const bool is_new = duties.emplace(duty.stage, duty.carrier).second;
-    if (duty.stage >= stage_seconds_.size() || !is_in || !is_new) return false;
-    carried.insert(duty.stage);
-    if (duty.carrier != self) continue;
+  std::set<std::pair<std::uint32_t, PeerId>> assignments;
+  for (const StageAssignment& assignment : start.assignments) {
+    const bool is_in = std::ranges::find(start.order, assignment.carrier) != start.order.end();
+    const bool is_new = assignments.emplace(assignment.stage, assignment.carrier).second;
+    if (assignment.stage >= stage_seconds_.size() || !is_in || !is_new) return false;
+    carried.insert(assignment.stage);
+    if (assignment.carrier != self) continue;
     carries = true;
-    const bool is_claimed = std::ranges::any_of(own.claims, [&](const StageClaim& claim) {
-      return claim.stage == duty.stage && claim.standing == start.standing;
+    const bool is_claimed = std::ranges::any_of(own.holdings, [&](const StageHolding& holding) {
+      return holding.stage == assignment.stage && holding.version == start.version;
     });
-    if (duty.source == self && start.standing.operation > 0 && !is_claimed) return false;
+    if (assignment.source == self && start.version.step > 0 && !is_claimed) return false;
   }
   return carries && carried.size() == stage_seconds_.size();
 }

@@ -18,7 +18,7 @@ constexpr Duration ask_again_after = std::chrono::seconds(1);
 constexpr int idle_max = 5;
 constexpr std::uint64_t operations = std::uint64_t{1} << 48;
 
-std::uint64_t copy_key(std::uint64_t epoch_key) { return hash_combine(epoch_key, 3); }
+std::uint64_t copy_key(std::uint64_t generation_key) { return hash_combine(generation_key, 3); }
 
 }  // namespace
 
@@ -31,8 +31,8 @@ std::size_t StageStates::bytes_of(std::uint32_t stage) const {
 
 std::uint64_t StageStates::fetch_key() const { return hash_combine(key_, 2); }
 
-bool StageStates::is_copy_of(std::uint64_t epoch_key, std::uint64_t session) {
-  return session == copy_key(epoch_key);
+bool StageStates::is_copy_of(std::uint64_t generation_key, std::uint64_t session) {
+  return session == copy_key(generation_key);
 }
 
 StageValues StageStates::blank(std::uint32_t stage) const {
@@ -41,44 +41,44 @@ StageValues StageStates::blank(std::uint32_t stage) const {
 
 // ---- What is kept ----
 
-void StageStates::keep(std::uint32_t stage, const Standing& standing, StageValues values) {
+void StageStates::keep(std::uint32_t stage, const ModelVersion& version, StageValues values) {
   std::vector<Kept>& kept = kept_[stage];
-  std::erase_if(kept, [&](const Kept& one) { return one.standing == standing; });
-  kept.push_back({standing, std::move(values)});
+  std::erase_if(kept, [&](const Kept& one) { return one.version == version; });
+  kept.push_back({version, std::move(values)});
 }
 
-void StageStates::settle(const Standing& standing) {
+void StageStates::settle(const ModelVersion& version) {
   for (auto& [stage, kept] : kept_) {
-    std::erase_if(kept, [&](const Kept& one) { return is_before(one.standing, standing); });
+    std::erase_if(kept, [&](const Kept& one) { return is_before(one.version, version); });
   }
 }
 
-StageValues StageStates::find(std::uint32_t stage, const Standing& standing) const {
+StageValues StageStates::find(std::uint32_t stage, const ModelVersion& version) const {
   const auto kept = kept_.find(stage);
   if (kept == kept_.end()) return nullptr;
-  const auto found = std::ranges::find(kept->second, standing, &Kept::standing);
+  const auto found = std::ranges::find(kept->second, version, &Kept::version);
   return found == kept->second.end() ? nullptr : found->values;
 }
 
-std::vector<StageClaim> StageStates::claims() const {
-  std::vector<StageClaim> claims;
+std::vector<StageHolding> StageStates::holdings() const {
+  std::vector<StageHolding> holdings;
   for (const auto& [stage, kept] : kept_) {
-    for (const Kept& one : kept) claims.push_back({stage, false, one.standing});
+    for (const Kept& one : kept) holdings.push_back({stage, false, one.version});
   }
-  return claims;
+  return holdings;
 }
 
-// ---- At the begin of an epoch ----
+// ---- At the begin of a generation ----
 
-void StageStates::enter(const Epoch& epoch) {
+void StageStates::enter(const Generation& generation) {
   leave();
-  key_ = epoch.key();
-  standing_ = epoch.standing;
-  for (const StageDuty& duty : epoch.duties) {
-    if (duty.source != self_ || duty.carrier == self_) continue;
-    owed_[duty.stage].push_back(duty.carrier);
-    if (StageValues kept = find(duty.stage, standing_)) {
-      handed_over_[duty.stage] = std::move(kept);
+  key_ = generation.key();
+  version_ = generation.version;
+  for (const StageAssignment& assignment : generation.assignments) {
+    if (assignment.source != self_ || assignment.carrier == self_) continue;
+    owed_[assignment.stage].push_back(assignment.carrier);
+    if (StageValues kept = find(assignment.stage, version_)) {
+      handed_over_[assignment.stage] = std::move(kept);
     }
   }
 }
@@ -99,7 +99,8 @@ void StageStates::fetch(Time now, std::uint32_t stage, PeerId source, Effects& o
 }
 
 void StageStates::ask(std::uint32_t stage, const Incoming& incoming, Effects& out) const {
-  out.send(incoming.source, Fetch{.id = {self_, fetch_key(), stage}, .layout_hash = layout_hash_});
+  out.send(incoming.source,
+           StateRequest{.id = {self_, fetch_key(), stage}, .layout_hash = layout_hash_});
 }
 
 bool StageStates::is_fetching() const {
@@ -146,7 +147,7 @@ void StageStates::send(std::uint32_t stage, PeerId to, const StageValues& values
                            .payload = {values, std::as_bytes(std::span<const float>(*values))}});
 }
 
-void StageStates::receive(PeerId from, const Fetch& fetch, Effects& out) {
+void StageStates::receive(PeerId from, const StateRequest& fetch, Effects& out) {
   if (key_ == 0 || fetch.id.owner != from || fetch.id.session != fetch_key()) return;
   const auto stage = static_cast<std::uint32_t>(fetch.id.number);
   const auto owed = owed_.find(stage);
@@ -175,8 +176,8 @@ void StageStates::send_copy(std::uint32_t stage, std::uint64_t operation, const 
        .payload = {values, std::as_bytes(std::span<const float>(*values))}});
 }
 
-void StageStates::expect_copy(std::uint32_t stage, const Standing& standing, PeerId from) {
-  expected_[{stage, standing.operation % operations}] = {standing, from};
+void StageStates::expect_copy(std::uint32_t stage, const ModelVersion& version, PeerId from) {
+  expected_[{stage, version.step % operations}] = {version, from};
   settle_copies();
 }
 
@@ -187,7 +188,7 @@ void StageStates::settle_copies() {
     const bool whole = came != copies_.end() && came->second.source == entry.second.from &&
                        came->second.bytes == bytes_of(entry.first.first);
     if (!whole) return false;
-    keep(entry.first.first, entry.second.standing, std::move(came->second.values));
+    keep(entry.first.first, entry.second.version, std::move(came->second.values));
     copies_.erase(came);
     return true;
   });

@@ -1,4 +1,4 @@
-// States of single stages: fetched when an epoch begins, kept for neighbours, sent to who lacks
+// States of single stages: fetched when a generation begins, kept for neighbours, sent to who lacks
 // one.
 #pragma once
 
@@ -17,7 +17,7 @@
 namespace gv {
 
 /// Keeps states that are not worked with: what we were at the last copying point, what neighbours
-/// were, and what an epoch makes us hand over. And both ends of their transfers. Pure.
+/// were, and what a generation makes us hand over. And both ends of their transfers. Pure.
 ///
 /// No operation is complete while a copy of an earlier one is on its way. So when one is made by
 /// everybody, the copies from before it are where they belong, and older ones are of no use.
@@ -28,18 +28,18 @@ class StageStates {
   // ---- What is kept ----
 
   /// The state of a stage at a copying point, our own or a neighbour's.
-  void keep(std::uint32_t stage, const Standing& standing, StageValues values);
+  void keep(std::uint32_t stage, const ModelVersion& version, StageValues values);
   /// Copies of this point are with everybody: older ones are dropped.
-  void settle(const Standing& standing);
+  void settle(const ModelVersion& version);
   /// Null if it is not kept.
-  StageValues find(std::uint32_t stage, const Standing& standing) const;
-  std::vector<StageClaim> claims() const;
+  StageValues find(std::uint32_t stage, const ModelVersion& version) const;
+  std::vector<StageHolding> holdings() const;
   StageValues blank(std::uint32_t stage) const;
 
-  // ---- At the begin of an epoch ----
+  // ---- At the begin of a generation ----
 
-  void enter(const Epoch& epoch);
-  /// Everything under way belonged to an epoch that is over.
+  void enter(const Generation& generation);
+  /// Everything under way belonged to a generation that is over.
   void leave();
   /// We need this stage's state, and `source` sends it.
   void fetch(Time now, std::uint32_t stage, PeerId source, Effects& out);
@@ -51,7 +51,7 @@ class StageStates {
   std::vector<std::uint32_t> to_copy() const;
   /// That copy. Whoever has asked already is answered.
   void hand_over(std::uint32_t stage, StageValues values, Effects& out);
-  void receive(PeerId from, const Fetch& fetch, Effects& out);
+  void receive(PeerId from, const StateRequest& fetch, Effects& out);
   /// The peer has all that it was to get from us.
   void taken_over(PeerId peer);
   bool owes() const { return !owed_.empty(); }
@@ -62,12 +62,12 @@ class StageStates {
   void send_copy(std::uint32_t stage, std::uint64_t operation, const StageValues& values, PeerId to,
                  Effects& out) const;
   /// `from` is to send us its copy of the stage as it stands there.
-  void expect_copy(std::uint32_t stage, const Standing& standing, PeerId from);
+  void expect_copy(std::uint32_t stage, const ModelVersion& version, PeerId from);
   bool expects_copies() const { return !expected_.empty(); }
 
-  /// Whether blocks of that session are copies in the epoch with that key. What is fetched comes
-  /// only to who has asked for it.
-  static bool is_copy_of(std::uint64_t epoch_key, std::uint64_t session);
+  /// Whether blocks of that session are copies in the generation with that key. What is fetched
+  /// comes only to who has asked for it.
+  static bool is_copy_of(std::uint64_t generation_key, std::uint64_t session);
   /// True if the block was a piece of a state.
   bool receive(Time now, PeerId from, const Block& block);
   /// Asks again. The source that has begun and sends nothing any more.
@@ -85,11 +85,11 @@ class StageStates {
     int idle_checks = 0;
   };
   struct Kept {
-    Standing standing;
+    ModelVersion version;
     StageValues values;
   };
   struct Expected {
-    Standing standing;
+    ModelVersion version;
     PeerId from{};
   };
   /// Stage and operation.
@@ -108,7 +108,7 @@ class StageStates {
   std::pmr::memory_resource* memory_;
   std::map<std::uint32_t, std::vector<Kept>> kept_;
   std::uint64_t key_ = 0;
-  Standing standing_;  ///< Of the epoch.
+  ModelVersion version_;  ///< Of the generation.
   std::map<std::uint32_t, Incoming> fetched_;
   std::map<std::uint32_t, std::vector<PeerId>> owed_;   ///< By stage: who gets it from us.
   std::map<std::uint32_t, StageValues> handed_over_;    ///< What they get.

@@ -1,4 +1,4 @@
-// Carries whole states within an epoch: from those who have the newest to those who do not.
+// Carries whole states within a generation: from those who have the newest to those who do not.
 #pragma once
 
 #include <cstddef>
@@ -16,22 +16,22 @@ namespace gv {
 /// A state that came, whole.
 struct ArrivedState {
   VectorPool::Vector values;
-  Standing standing;
+  ModelVersion version;
   PeerId from{};
 };
 
-/// Both ends of the transfer of a state. An epoch says who sends it to whom; who lacks it asks.
+/// Both ends of the transfer of a state. A generation says who sends it to whom; who lacks it asks.
 /// Pure.
-class StateCourier {
+class StateTransfer {
  public:
-  /// `memory` as in RingOptions.
-  StateCourier(PeerId self, std::uint64_t layout_hash, std::size_t elements,
-               std::pmr::memory_resource* memory);
+  /// `memory` as in AllReduceOptions.
+  StateTransfer(PeerId self, std::uint64_t layout_hash, std::size_t elements,
+                std::pmr::memory_resource* memory);
 
-  /// The epoch has begun, and `source` has to send us its state.
-  void fetch(Time now, const Epoch& epoch, PeerId source, Effects& out);
-  /// Everything under way belonged to an epoch that is over.
-  void leave_epoch();
+  /// The generation has begun, and `source` has to send us its state.
+  void fetch(Time now, const Generation& generation, PeerId source, Effects& out);
+  /// Everything under way belonged to a generation that is over.
+  void leave_generation();
 
   /// We lack the state, or it came and was not taken yet.
   bool is_fetching() const { return fetching_; }
@@ -41,18 +41,18 @@ class StateCourier {
   /// The state, once it is whole.
   std::optional<ArrivedState> take();
 
-  /// True if this word asks us for a state in that epoch, and we are to send one.
-  bool is_asked(const Epoch& epoch, PeerId from, const Fetch& fetch) const;
+  /// True if this word asks us for a state in that generation, and we are to send one.
+  bool is_asked(const Generation& generation, PeerId from, const StateRequest& fetch) const;
   void owe(PeerId to) { owed_.insert(to); }
   bool owes(PeerId to) const { return owed_.contains(to); }
   bool owes_any() const { return !owed_.empty(); }
-  /// Everybody in the epoch has had it.
+  /// Everybody in the generation has had it.
   void forget_debts() { owed_.clear(); }
   /// Where a job has to copy the state, which stands there then.
-  VectorPool::Vector blank(const Standing& standing);
-  /// Sends what a job has copied to all who are owed it, if it is still what the epoch goes on
+  VectorPool::Vector blank(const ModelVersion& version);
+  /// Sends what a job has copied to all who are owed it, if it is still what the generation goes on
   /// from. How many that were.
-  std::size_t send(const Epoch& epoch, const VectorPool::Vector& state, Effects& out);
+  std::size_t send(const Generation& generation, const VectorPool::Vector& state, Effects& out);
 
   /// Asks again. The source, when it has begun and sends nothing any more.
   std::optional<PeerId> tick(Time now, Effects& out);
@@ -69,16 +69,16 @@ class StateCourier {
   std::uint64_t layout_hash_;
   VectorPool states_;
   std::size_t total_bytes_;
-  std::uint64_t epoch_key_ = 0;
+  std::uint64_t generation_key_ = 0;
   bool fetching_ = false;
   PeerId source_{};
-  Standing coming_standing_;
+  ModelVersion coming_version_;
   VectorPool::Vector incoming_;
   std::size_t incoming_bytes_ = 0;
   Time progress_at_{};
   int idle_checks_ = 0;
   std::set<PeerId> owed_;
-  Standing taken_;  ///< Of the state that was last asked of a job.
+  ModelVersion taken_;  ///< Of the state that was last asked of a job.
 };
 
 }  // namespace gv

@@ -19,18 +19,18 @@ Duration answers_within(Duration patience) { return 6 * patience; }
 
 }  // namespace
 
-void StallWatch::enter_epoch(Time now) {
+void StragglerDetector::enter_generation(Time now) {
   progress_at_ = now;
   seen_progress_ = 0;
   factor_ = stall_factor;
 }
 
-void StallWatch::leave_epoch() {
+void StragglerDetector::leave_generation() {
   checked_at_.reset();
   idle_checks_ = 0;
 }
 
-void StallWatch::operation_done(Time now, bool usual) {
+void StragglerDetector::operation_done(Time now, bool usual) {
   if (usual) {
     const double took = seconds(now - operation_began_);
     operation_seconds_ +=
@@ -43,14 +43,14 @@ void StallWatch::operation_done(Time now, bool usual) {
   idle_checks_ = 0;
 }
 
-void StallWatch::rest(Time now) {
+void StragglerDetector::rest(Time now) {
   checked_at_.reset();
   progress_at_ = std::max(progress_at_, now);
 }
 
-std::optional<std::set<PeerId>> StallWatch::watch(Time now, const Epoch& epoch,
-                                                  std::uint64_t progress, Duration patience,
-                                                  Effects& out) {
+std::optional<std::set<PeerId>> StragglerDetector::watch(Time now, const Generation& generation,
+                                                         std::uint64_t progress, Duration patience,
+                                                         Effects& out) {
   if (progress != seen_progress_) {
     seen_progress_ = progress;
     progress_at_ = now;
@@ -61,13 +61,13 @@ std::optional<std::set<PeerId>> StallWatch::watch(Time now, const Epoch& epoch,
     if (now < progress_at_ + stall_after()) return std::nullopt;
     checked_at_ = now;
     somebody_busy_ = false;
-    silent_ = std::set<PeerId>(epoch.order.begin(), epoch.order.end());
+    silent_ = std::set<PeerId>(generation.order.begin(), generation.order.end());
     silent_.erase(self_);
     check_again_at_ = now;
   }
   if (now >= check_again_at_) {  // Words get lost: who is there hears one of several.
     check_again_at_ = now + patience / 2;
-    for (const PeerId peer : silent_) out.send(peer, Check{epoch.id});
+    for (const PeerId peer : silent_) out.send(peer, StatusRequest{generation.id});
   }
   if (now < *checked_at_ + answers_within(patience)) return std::nullopt;
   if (!silent_.empty()) return silent_;
@@ -79,16 +79,16 @@ std::optional<std::set<PeerId>> StallWatch::watch(Time now, const Epoch& epoch,
   return std::set<PeerId>();
 }
 
-void StallWatch::heard(PeerId from, bool busy) {
+void StragglerDetector::heard(PeerId from, bool busy) {
   silent_.erase(from);
   somebody_busy_ = somebody_busy_ || busy;
 }
 
-Duration StallWatch::stall_after() const {
+Duration StragglerDetector::stall_after() const {
   return std::clamp(from_seconds(factor_ * operation_seconds_), stall_min, stall_max);
 }
 
-Time StallWatch::deadline(bool waiting, Duration patience) const {
+Time StragglerDetector::deadline(bool waiting, Duration patience) const {
   if (checked_at_) return std::min(check_again_at_, *checked_at_ + answers_within(patience));
   return waiting ? progress_at_ + stall_after() : never;
 }

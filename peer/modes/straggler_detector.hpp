@@ -13,21 +13,21 @@ namespace gv {
 
 /// When nothing comes for long, asks everybody; who does not answer is lost. Whoever computes is
 /// waited for, however long it takes. Pure.
-class StallWatch {
+class StragglerDetector {
  public:
-  explicit StallWatch(PeerId self) : self_(self) {}
+  explicit StragglerDetector(PeerId self) : self_(self) {}
 
   /// Operations are made from now on; how long they take is counted from here.
   void begin(Time now) { operation_began_ = now; }
-  void enter_epoch(Time now);
-  void leave_epoch();
+  void enter_generation(Time now);
+  void leave_generation();
   /// An operation is done. `usual`: how long it took says how long the next will take.
   void operation_done(Time now, bool usual);
 
   /// While an operation waits for others; `progress` changes when something comes. Who has to be
   /// given up then; an empty set: nobody, and yet everybody waits for what was lost.
-  std::optional<std::set<PeerId>> watch(Time now, const Epoch& epoch, std::uint64_t progress,
-                                        Duration patience, Effects& out);
+  std::optional<std::set<PeerId>> watch(Time now, const Generation& generation,
+                                        std::uint64_t progress, Duration patience, Effects& out);
   /// Nothing is waited for.
   void rest(Time now);
   /// An answer to our question.

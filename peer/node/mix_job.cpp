@@ -12,12 +12,12 @@ std::vector<MixArrival> arrivals(const std::vector<MixParcel>& parcels) {
 }
 
 void MixRunner::begin(const MixJob& job, const Host& host) {
-  if (job.place) mixer_.close_epoch(arrivals(job.left_over), job.unsent);
+  if (job.place) mixer_.close_generation(arrivals(job.left_over), job.unsent);
   if (job.rule) mixer_ = Mixer<float>(*job.rule, host.parameters.size(), seed_, samples_);
   if (job.forget) mixer_.forget();
   if (!job.place) return;
   host.go_on_at(job.place->step);
-  mixer_.begin_epoch(job.place->rank, job.place->order, job.place->key, host.parameters);
+  mixer_.begin_generation(job.place->rank, job.place->order, job.place->key, host.parameters);
 }
 
 void MixRunner::run(MixJob& job, std::uint64_t step, std::uint64_t steps, const Host& host,

@@ -17,7 +17,7 @@ namespace gv {
 struct MixPlace {
   std::size_t rank = 0;
   std::vector<PeerId> order;  ///< Who has which rank.
-  std::uint64_t key = 0;      ///< Of the epoch.
+  std::uint64_t key = 0;      ///< Of the generation.
   std::uint64_t step = 0;     ///< Where everybody in it begins.
 };
 
@@ -41,10 +41,11 @@ std::vector<MixArrival> arrivals(const std::vector<MixParcel>& parcels);
 /// its messages can leave before its steps are made: the first without steps, the second with them
 /// and without an outbox.
 struct MixJob {
-  std::vector<MixParcel> left_over;  ///< Of the epoch before `place`: nobody mixes these any more.
-  bool unsent = false;               ///< Our own last messages in it were sent to nobody.
-  bool forget = false;               ///< The model is another's now.
-  std::optional<MixRule> rule;       ///< Go by this one, with nothing kept of the last.
+  std::vector<MixParcel>
+      left_over;                ///< Of the generation before `place`: nobody mixes these any more.
+  bool unsent = false;          ///< Our own last messages in it were sent to nobody.
+  bool forget = false;          ///< The model is another's now.
+  std::optional<MixRule> rule;  ///< Go by this one, with nothing kept of the last.
   std::optional<MixPlace> place;
   std::optional<std::uint64_t> ends;  ///< Mix in this round,
   std::vector<MixParcel> arrived;     ///< with these.

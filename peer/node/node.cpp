@@ -21,12 +21,12 @@ std::unique_ptr<Mode> make_mode(PeerId self, std::uint64_t session, Node::Option
     case ModeKind::gossip:
       return std::make_unique<GossipMode>(self, session, options.course, std::move(options.gossip),
                                           rng);
-    case ModeKind::ring:
-      return std::make_unique<RingMode>(self, session, options.course, options.ring);
+    case ModeKind::allreduce:
+      return std::make_unique<AllReduceMode>(self, session, options.course, options.allreduce);
     case ModeKind::pipeline:
       return std::make_unique<PipelineMode>(self, session, options.course, options.pipeline);
-    case ModeKind::rounds:
-      return std::make_unique<RoundsMode>(self, session, options.course, options.rounds);
+    case ModeKind::mixing:
+      return std::make_unique<MixingMode>(self, session, options.course, options.mixing);
   }
   return nullptr;
 }
@@ -37,12 +37,12 @@ std::string_view to_string(ModeKind mode) {
   switch (mode) {
     case ModeKind::gossip:
       return "gossip";
-    case ModeKind::ring:
-      return "ring";
+    case ModeKind::allreduce:
+      return "allreduce";
     case ModeKind::pipeline:
       return "pipeline";
-    case ModeKind::rounds:
-      return "rounds";
+    case ModeKind::mixing:
+      return "mixing";
   }
   return "";
 }
@@ -52,10 +52,10 @@ Node::Node(Member self, std::vector<PeerId> authorized, std::uint64_t session, O
     : membership_(self, std::move(authorized), options.membership, rng.fork("membership")),
       mode_(make_mode(self.id, session, std::move(options), rng)),
       gossip_(dynamic_cast<const GossipMode*>(mode_.get())),
-      ring_(dynamic_cast<const RingMode*>(mode_.get())),
+      ring_(dynamic_cast<const AllReduceMode*>(mode_.get())),
       pipeline_(dynamic_cast<const PipelineMode*>(mode_.get())),
-      rounds_(dynamic_cast<const RoundsMode*>(mode_.get())),
-      epochs_(dynamic_cast<const EpochMode*>(mode_.get())) {}
+      rounds_(dynamic_cast<const MixingMode*>(mode_.get())),
+      generations_(dynamic_cast<const GenerationMode*>(mode_.get())) {}
 
 void Node::start(Time now, std::uint64_t step, bool joins_others, NodeEffects& out) {
   mode_->start(now, step, joins_others, membership_, out, out.jobs);
@@ -93,16 +93,16 @@ void Node::receive(Time now, const Envelope& envelope, NodeEffects& out) {
                  [&](const Query& m) { for_mode(m); },
                  [&](const Abort& m) { for_mode(m); },
                  [&](const Resume& m) { for_mode(m); },
-                 [&](const Fetch& m) { for_mode(m); },
-                 [&](const Coming& m) { for_mode(m); },
+                 [&](const StateRequest& m) { for_mode(m); },
+                 [&](const TransferAccepted& m) { for_mode(m); },
                  [&](const Propose& m) { for_mode(m); },
-                 [&](const Confirm& m) { for_mode(m); },
-                 [&](const Overtaken& m) { for_mode(m); },
-                 [&](const Start& m) { for_mode(m); },
-                 [&](const Halt& m) { for_mode(m); },
-                 [&](const Check& m) { for_mode(m); },
-                 [&](const Here& m) { for_mode(m); },
-                 [&](const Probed& m) { for_mode(m); },
+                 [&](const Promise& m) { for_mode(m); },
+                 [&](const Preempted& m) { for_mode(m); },
+                 [&](const Install& m) { for_mode(m); },
+                 [&](const EndGeneration& m) { for_mode(m); },
+                 [&](const StatusRequest& m) { for_mode(m); },
+                 [&](const StatusReply& m) { for_mode(m); },
+                 [&](const ProbeAck& m) { for_mode(m); },
                  [&](const Complete& m) { for_mode(m); },
                  [&](const Audit& m) { for_mode(m); },
              },

@@ -26,7 +26,7 @@ struct NodeEffects : Effects {
 };
 
 /// How peers work together.
-enum class ModeKind { gossip, ring, pipeline, rounds };
+enum class ModeKind { gossip, allreduce, pipeline, mixing };
 
 /// The name people write.
 std::string_view to_string(ModeKind mode);
@@ -40,9 +40,9 @@ class Node {
     ModeKind mode = ModeKind::gossip;
     CourseOptions course;
     GossipOptions gossip;
-    RingOptions ring;
+    AllReduceOptions allreduce;
     PipelineOptions pipeline;
-    RoundsOptions rounds;
+    MixingOptions mixing;
   };
 
   /// `self` carries id, key, name, address and layout hash; `authorized` is the allow-list.
@@ -83,18 +83,18 @@ class Node {
   bool is_leaving() const { return leaving_; }
   bool is_finished() const { return mode_->finished(); }
   /// See Mode.
-  bool should_stay_awake() const { return mode_->should_stay_awake(); }
+  bool should_busy_poll() const { return mode_->should_busy_poll(); }
   std::optional<HostPlace> host_place() const { return mode_->host_place(); }
 
   const Membership& membership() const { return membership_; }
   const Mode& mode() const { return *mode_; }
   /// Null in another mode.
   const GossipMode* gossip() const { return gossip_; }
-  const RingMode* ring() const { return ring_; }
+  const AllReduceMode* allreduce() const { return ring_; }
   const PipelineMode* pipeline() const { return pipeline_; }
-  const RoundsMode* rounds() const { return rounds_; }
+  const MixingMode* mixing() const { return rounds_; }
   /// Any of the last three.
-  const EpochMode* epochs() const { return epochs_; }
+  const GenerationMode* generations() const { return generations_; }
 
  private:
   void settle(Time now, NodeEffects& out);
@@ -102,10 +102,10 @@ class Node {
   Membership membership_;
   std::unique_ptr<Mode> mode_;
   const GossipMode* gossip_ = nullptr;  ///< The mode, as what it is.
-  const RingMode* ring_ = nullptr;
+  const AllReduceMode* ring_ = nullptr;
   const PipelineMode* pipeline_ = nullptr;
-  const RoundsMode* rounds_ = nullptr;
-  const EpochMode* epochs_ = nullptr;
+  const MixingMode* rounds_ = nullptr;
+  const GenerationMode* generations_ = nullptr;
   std::uint64_t incarnation_ = 0;
   bool leaving_ = false;
   bool told_others_ = false;

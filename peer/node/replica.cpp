@@ -43,17 +43,17 @@ Named take(std::string_view prefix, OptimizerState& state) {
 
 }  // namespace
 
-Canary initial_canary(std::uint64_t peer) {
+ConservationChecksum initial_checksum(std::uint64_t peer) {
   Rng rng = Rng(peer).fork("canary");
-  Canary canary;
-  for (auto& lane : canary) lane = static_cast<std::int64_t>(rng.below(1'000'000'000));
-  return canary;
+  ConservationChecksum checksum;
+  for (auto& lane : checksum) lane = static_cast<std::int64_t>(rng.below(1'000'000'000));
+  return checksum;
 }
 
 Replica::Replica(Trainer trainer, std::uint64_t peer, const LocalSteps& local)
     : trainer_(std::move(trainer)),
       outer_(local, trainer_.parameters().size()),
-      canary_(initial_canary(peer)) {}
+      checksum_(initial_checksum(peer)) {}
 
 void Replica::mix_by(const MixRule& rule, std::uint64_t run_seed) {
   mixing_.emplace(rule, trainer_.parameters().size(), run_seed,
@@ -111,17 +111,18 @@ std::string Replica::restore(std::span<const float> parameters, OptimizerState s
   return problem;
 }
 
-std::string Replica::canary_text() const {
+std::string Replica::checksum_text() const {
   std::string text;
-  for (const std::int64_t lane : canary_) text += (text.empty() ? "" : " ") + std::to_string(lane);
+  for (const std::int64_t lane : checksum_)
+    text += (text.empty() ? "" : " ") + std::to_string(lane);
   return text;
 }
 
-void Replica::restore_canary(const std::string& text) {
+void Replica::restore_checksum(const std::string& text) {
   std::istringstream in(text);
-  Canary read{};
+  ConservationChecksum read{};
   for (std::int64_t& lane : read) in >> lane;
-  if (in) canary_ = read;
+  if (in) checksum_ = read;
 }
 
 FactorShape factor_shape(const Layout& layout, std::size_t rank) {
@@ -169,7 +170,7 @@ Score Replica::compute(const GradientOrder& order, const Ready& ready, bool& wri
   if (order.sufficient_factors) return compute_sufficient_factors(order, writable);
   const std::span<float> values = std::span(*order.values).first(trainer_.parameters().size());
   const bool local = order.local_steps > 0;
-  if (order.keep_per_block == 0) {
+  if (order.top_k_per_512 == 0) {
     if (local) {
       const Score score = trainer_.local_steps(order.local_steps, order.samples, values);
       writable = is_writable(order.codec, values);
@@ -195,17 +196,17 @@ Score Replica::compute(const GradientOrder& order, const Ready& ready, bool& wri
                             : trainer_.gradient(order.samples, values);
   writable = is_writable(order.codec, values);
   if (!writable) return score;
-  const Selection selection{.keep_per_block = order.keep_per_block,
-                            .momentum = local ? 0 : order.momentum,
-                            .codec = order.codec,
-                            .local = local};
+  const Sparsifier selection{.top_k_per_512 = order.top_k_per_512,
+                             .momentum = local ? 0 : order.momentum,
+                             .codec = order.codec,
+                             .local = local};
   const auto draws = Rng(trainer_.step()).fork("rounding");
   writable =
-      memory_.select(values, selection, draws.fork(static_cast<std::uint64_t>(canary_.front())));
+      memory_.select(values, selection, draws.fork(static_cast<std::uint64_t>(checksum_.front())));
   return score;
 }
 
-void Replica::become(const ReplicaState& state) {
+void Replica::load_state(const ReplicaState& state) {
   const std::span<const float> values(*state.values);
   const std::size_t inner = trainer_.state_size();
   if (state.own_optimizer && trainer_.updates() > 0) {
@@ -219,7 +220,7 @@ void Replica::become(const ReplicaState& state) {
 }
 
 /// A member of a population is sent the whole replica, others the model alone.
-void Replica::adopt(const FetchedModel& fetched) {
+void Replica::adopt(const DownloadedModel& fetched) {
   const std::span<const float> values(fetched.values);
   const auto tail = validation_ ? tail_of(values) : std::nullopt;
   if (!tail) {
@@ -263,7 +264,7 @@ void Replica::at_pace(std::uint64_t steps, const std::function<void()>& make) co
 JobDone Replica::run(Job job, const Ready& ready) {
   JobDone done{.number = job.number};
   if (job.adopt) adopt(*job.adopt);
-  if (job.become) become(*job.become);
+  if (job.load_state) load_state(*job.load_state);
   const MixRunner::Host host{
       .parameters = trainer_.live_parameters(),
       .go_on_at = [this](std::uint64_t step) { trainer_.go_on_at(step); },
@@ -285,7 +286,8 @@ JobDone Replica::run(Job job, const Ready& ready) {
   }
   for (const Force& force : job.forces) {
     trainer_.add(*force.values, force.scale);
-    for (std::size_t lane = 0; lane < canary_.size(); ++lane) canary_[lane] += force.canary[lane];
+    for (std::size_t lane = 0; lane < checksum_.size(); ++lane)
+      checksum_[lane] += force.checksum[lane];
   }
   if (job.mix) {
     mixing_->run(*job.mix, before, job.steps, host, [&] {
@@ -308,7 +310,7 @@ JobDone Replica::run(Job job, const Ready& ready) {
   if (job.snapshot) {
     const auto parameters = trainer_.parameters();
     job.snapshot->values.assign(parameters.begin(), parameters.end());
-    job.snapshot->canary = canary_;
+    job.snapshot->checksum = checksum_;
     job.snapshot->step = done.step;
     job.snapshot->rest.clear();
     if (job.snapshot_rest) {

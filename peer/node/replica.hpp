@@ -37,7 +37,7 @@ struct GradientOrder {
   std::size_t samples = 0;        ///< Of the mean; with local steps, of each of them.
   std::uint64_t local_steps = 0;  ///< 0: a gradient.
   /// Only so many values of largest magnitude of every 512, the rest is kept for the next; 0 = all.
-  std::size_t keep_per_block = 0;
+  std::size_t top_k_per_512 = 0;
   double momentum = 0;                      ///< Of a gradient, before they are chosen.
   ValueCodec codec = ValueCodec::identity;  ///< What is kept of each block is rounded to this.
   std::optional<PowerSgd::Turn> turn;       ///< Its matrices travel as factors.
@@ -55,9 +55,9 @@ struct GradientOrder {
 /// Work for whoever owns the replica: done in the order of the fields.
 struct Job {
   std::uint64_t number = 0;
-  std::optional<FetchedModel> adopt;     ///< Replace the model first (a newcomer's download).
-  std::optional<ReplicaState> become;    ///< Become a copy of another replica.
-  std::shared_ptr<const Floats> update;  ///< One optimiser step with this gradient,
+  std::optional<DownloadedModel> adopt;    ///< Replace the model first (a newcomer's download).
+  std::optional<ReplicaState> load_state;  ///< Become a copy of another replica.
+  std::shared_ptr<const Floats> update;    ///< One optimiser step with this gradient,
   /// unpacked by this unless it is null,
   std::shared_ptr<const SufficientFactors> update_sufficient_factors;
   std::size_t update_samples = 0;  ///< the mean of so many of everybody (0: not told),
@@ -108,10 +108,11 @@ FactorShape factor_shape(const Layout& layout, std::size_t rank);
 /// Of layers whose gradients may travel as sufficient factors.
 std::vector<DensePlace> dense_places(const std::vector<DenseWeights>& layers);
 
-/// A trainer with the canary coordinates that follow its parameters through every exchange.
+/// A trainer with the conservation checksum coordinates that follow its parameters through every
+/// exchange.
 class Replica {
  public:
-  /// `peer` seeds the canary, so that every replica starts with different integers.
+  /// `peer` seeds the conservation checksum, so that every replica starts with different integers.
   Replica(Trainer trainer, std::uint64_t peer, const LocalSteps& local = {});
 
   /// From here on it mixes with neighbours by that rule, in a run of that seed.
@@ -143,12 +144,13 @@ class Replica {
   OptimizerState optimizer_state() const;
   std::string restore(std::span<const float> parameters, OptimizerState state);
 
-  const Canary& canary() const { return canary_; }
-  void set_canary(const Canary& canary) { canary_ = canary; }
+  const ConservationChecksum& checksum() const { return checksum_; }
+  void set_checksum(const ConservationChecksum& checksum) { checksum_ = checksum; }
 
-  /// The canary as text for a checkpoint, and back; text of another form changes nothing.
-  std::string canary_text() const;
-  void restore_canary(const std::string& text);
+  /// The conservation checksum as text for a checkpoint, and back; text of another form changes
+  /// nothing.
+  std::string checksum_text() const;
+  void restore_checksum(const std::string& text);
 
  private:
   Score compute(const GradientOrder& order, const Ready& ready, bool& writable);
@@ -156,8 +158,8 @@ class Replica {
   Score compute_sufficient_factors(const GradientOrder& order, bool& writable);
   void at_pace(std::uint64_t steps, const std::function<void()>& make) const;
   void update(const Job& job);
-  void become(const ReplicaState& state);
-  void adopt(const FetchedModel& fetched);
+  void load_state(const ReplicaState& state);
+  void adopt(const DownloadedModel& fetched);
   double validation_loss();
 
   /// What a member of a population is validated with.
@@ -171,11 +173,12 @@ class Replica {
   std::optional<MixRunner> mixing_;
   std::optional<Validation> validation_;
   StepPace pace_;
-  Canary canary_;
-  GradientMemory memory_;
+  ConservationChecksum checksum_;
+  ErrorFeedback memory_;
 };
 
-/// The canary a replica of this number starts with: what the sum over all peers must come back to.
-Canary initial_canary(std::uint64_t peer);
+/// The conservation checksum a replica of this number starts with: what the sum over all peers must
+/// come back to.
+ConservationChecksum initial_checksum(std::uint64_t peer);
 
 }  // namespace gv

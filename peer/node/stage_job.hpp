@@ -26,7 +26,7 @@ struct StageMixing {
 
 /// One operation of a schedule, or what is made of a stage's parameters for its other replicas.
 struct StageOrder {
-  PipelineOperation what;
+  PipelineInstruction what;
   std::size_t draw =
       0;            ///< Of the first stage's forward pass: which of our own batches of the run.
   StageValues in;   ///< What came from the neighbour; null where there is none.
@@ -42,7 +42,7 @@ struct StageOrder {
 };
 
 /// Done in the place of a pass, by measurements whose stages cost time and nothing else.
-using PassStandIn = std::function<void(const PipelineOperation&)>;
+using PassStandIn = std::function<void(const PipelineInstruction&)>;
 
 /// The end of a run for one stage.
 struct StageEnd {
@@ -57,7 +57,7 @@ struct StageEnd {
 };
 
 /// What a stage becomes: another replica's state, or (null) what it is before the first step.
-struct StageBecomes {
+struct StageLoad {
   std::uint32_t stage = 0;
   std::shared_ptr<const Floats> values;
 };
@@ -73,17 +73,17 @@ struct StageJob {
   bool abandons = false;                  ///< The run under way is given up.
   std::vector<StageEnd> ends;             ///< The run is over: one for each stage,
   std::size_t drawn = 0;                  ///< with so many batches of our own.
-  std::vector<StageCopy> hand_overs;      ///< Of stages as they are before what follows.
+  std::vector<StageCopy> export_states;   ///< Of stages as they are before what follows.
   std::optional<std::uint64_t> moves_to;  ///< We stand at this step now, with these stages
-  std::vector<StageBecomes> becomes;
-  std::vector<std::uint32_t> put_down;  ///< and without these.
+  std::vector<StageLoad> load_states;
+  std::vector<std::uint32_t> release;  ///< and without these.
   std::vector<StageCopy> copies;
-  Standing standing;  ///< Ours then.
+  ModelVersion version;  ///< Ours then.
   std::optional<StageOrder> order;
 
   bool is_empty() const {
-    return !abandons && ends.empty() && !moves_to && becomes.empty() && put_down.empty() &&
-           hand_overs.empty() && copies.empty() && !order;
+    return !abandons && ends.empty() && !moves_to && load_states.empty() && release.empty() &&
+           export_states.empty() && copies.empty() && !order;
   }
 };
 

@@ -22,7 +22,7 @@ void StageMixers::send(std::uint32_t stage, const StageMixing& mixing,
   Mixer<float>& mixer = mixers_[stage];
   std::vector<float> x(parameters.begin(), parameters.end());
   if (mixing.place) {
-    mixer.begin_epoch(mixing.place->rank, mixing.place->order, mixing.place->key, x);
+    mixer.begin_generation(mixing.place->rank, mixing.place->order, mixing.place->key, x);
   }
   mixer.begin_round(mixing.round, x);
   mixing.outbox->messages = mixer.messages(mixing.round, x);

@@ -39,7 +39,7 @@ void StageReplica::end(const StageEnd& end) {
 }
 
 Score StageReplica::carry_out(const StageOrder& order) {
-  const PipelineOperation& what = order.what;
+  const PipelineInstruction& what = order.what;
   const auto floats = [](const StageValues& values) {
     return values ? std::span<float>(*values) : std::span<float>();
   };
@@ -92,19 +92,19 @@ JobDone StageReplica::run(Job job) {
     if (work.abandons) trainer_.abandon_run();
     for (const StageEnd& one : work.ends) end(one);
     if (!work.ends.empty()) trainer_.end_run(work.drawn);
-    for (const StageCopy& copy : work.hand_overs) trainer_.copy_state(copy.stage, *copy.values);
+    for (const StageCopy& copy : work.export_states) trainer_.copy_state(copy.stage, *copy.values);
     if (work.moves_to) trainer_.move_to(*work.moves_to);
-    for (const StageBecomes& becomes : work.becomes) {
-      if (becomes.values) {
-        trainer_.adopt_state(becomes.stage, *becomes.values);
+    for (const StageLoad& load_states : work.load_states) {
+      if (load_states.values) {
+        trainer_.adopt_state(load_states.stage, *load_states.values);
       } else {
-        trainer_.put_down(becomes.stage);
-        trainer_.take_up(becomes.stage);
+        trainer_.release(load_states.stage);
+        trainer_.take_up(load_states.stage);
       }
     }
-    for (const std::uint32_t stage : work.put_down) trainer_.put_down(stage);
+    for (const std::uint32_t stage : work.release) trainer_.release(stage);
     for (const StageCopy& copy : work.copies) trainer_.copy_state(copy.stage, *copy.values);
-    standing_ = work.standing;
+    version_ = work.version;
     if (work.order) {
       done.score = carry_out(*work.order);
       const StageValues& sum = work.order->sum;

@@ -30,7 +30,7 @@ class StageReplica {
   StageTrainer& trainer() { return trainer_; }
 
   /// Where the stages stand: it names equal bits, and goes with them into a checkpoint.
-  const Standing& standing() const { return standing_; }
+  const ModelVersion& version() const { return version_; }
 
  private:
   void end(const StageEnd& end);
@@ -38,7 +38,7 @@ class StageReplica {
 
   StageTrainer trainer_;
   PassStandIn stand_in_;
-  Standing standing_;
+  ModelVersion version_;
   std::optional<StageMixers> mixers_;
 };
 

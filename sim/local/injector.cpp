@@ -1,4 +1,4 @@
-// From happenings to signals, starts and bad links.
+// From fault events to signals, starts and bad links.
 #include "sim/local/injector.hpp"
 
 #include <fmt/format.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "peer/config/switched_rounds.hpp"
+#include "peer/config/switched_mixing.hpp"
 
 namespace gv {
 namespace {
@@ -87,13 +87,13 @@ bool has_bad_links(const Scenario& scenario) {
   });
 }
 
-Injector::Injector(asio::io_context& io, std::vector<Happening> timeline,
+Injector::Injector(asio::io_context& io, std::vector<FaultEvent> timeline,
                    std::deque<LaunchedPeer>& peers, Calls calls)
     : timeline_(std::move(timeline)), peers_(peers), calls_(std::move(calls)), timer_(io) {}
 
 bool Injector::joins_late(std::size_t peer) const {
-  return std::ranges::any_of(timeline_, [&](const Happening& happening) {
-    return happening.rule.kind == FaultKind::join && happening.rule.peers.contains(peer);
+  return std::ranges::any_of(timeline_, [&](const FaultEvent& fault_event) {
+    return fault_event.rule.kind == FaultKind::join && fault_event.rule.peers.contains(peer);
   });
 }
 
@@ -118,48 +118,49 @@ void Injector::wait() {
   });
 }
 
-void Injector::inject(const Happening& happening) {
-  bool has_effect = is_of_links(happening.rule.kind);
+void Injector::inject(const FaultEvent& fault_event) {
+  bool has_effect = is_of_links(fault_event.rule.kind);
   if (has_effect) {
-    calls_.links(happening);
+    calls_.links(fault_event);
   } else {
     for (std::size_t number = 0; number < peers_.size(); ++number) {
-      if (!happening.rule.peers.contains(number)) continue;
-      const bool done = happening.begins ? befall(happening, number) : relieve(happening, number);
+      if (!fault_event.rule.peers.contains(number)) continue;
+      const bool done =
+          fault_event.begins ? apply_to(fault_event, number) : revert(fault_event, number);
       has_effect = has_effect || done;
     }
   }
   if (!has_effect) return;
-  if (happening.begins) ++counts_[std::string(to_string(happening.rule.kind))];
-  calls_.tell(
-      fmt::format("{:6.1f} s  {}", seconds(happening.at.time_since_epoch()), to_string(happening)));
+  if (fault_event.begins) ++counts_[std::string(to_string(fault_event.rule.kind))];
+  calls_.tell(fmt::format("{:6.1f} s  {}", seconds(fault_event.at.time_since_epoch()),
+                          to_string(fault_event)));
 }
 
-bool Injector::befall(const Happening& happening, std::size_t number) {
+bool Injector::apply_to(const FaultEvent& fault_event, std::size_t number) {
   LaunchedPeer& peer = peers_[number];
   const bool can_start = peer.state() == State::taken || peer.state() == State::running;
-  switch (happening.rule.kind) {
+  switch (fault_event.rule.kind) {
     case FaultKind::kill:
-      return peer.kill(happening.fault);
+      return peer.kill(fault_event.fault);
     case FaultKind::restart:
       if (can_start) calls_.start(number, true);
       return can_start;
     case FaultKind::stop:
-      return peer.stop(happening.fault);
+      return peer.stop(fault_event.fault);
     case FaultKind::resume:
       return peer.wake();
     case FaultKind::leave:
-      return peer.leave(happening.fault);
+      return peer.leave(fault_event.fault);
     case FaultKind::join:
       if (peer.state() != State::absent) return false;
       calls_.start(number, false);
       return true;
     case FaultKind::switch_to:
       if (peer.state() != State::running || peer.is_stopped()) return false;
-      calls_.switch_to(number, ruling_settings(happening.rule.algorithm));
+      calls_.switch_to(number, revision_settings(fault_event.rule.algorithm));
       return true;
     case FaultKind::slow_cpu:
-      peer.slow(happening.fault, happening.rule.factor);
+      peer.slow(fault_event.fault, fault_event.rule.factor);
       return peer.state() == State::running;
     default:
       return false;
@@ -167,21 +168,21 @@ bool Injector::befall(const Happening& happening, std::size_t number) {
 }
 
 /// What `happening` began for this peer is over.
-bool Injector::relieve(const Happening& happening, std::size_t number) {
+bool Injector::revert(const FaultEvent& fault_event, std::size_t number) {
   LaunchedPeer& peer = peers_[number];
-  switch (happening.rule.kind) {
+  switch (fault_event.rule.kind) {
     case FaultKind::kill:
     case FaultKind::leave: {
-      const bool still = peer.taken_by() == happening.fault;
+      const bool still = peer.taken_by() == fault_event.fault;
       if (still) calls_.start(number, true);
       return still;
     }
     case FaultKind::stop:
       if (!peer.is_stopped()) return false;
-      peer.wake(happening.fault);
+      peer.wake(fault_event.fault);
       return true;
     case FaultKind::slow_cpu:
-      peer.slow_no_more(happening.fault);
+      peer.slow_no_more(fault_event.fault);
       return peer.state() == State::running;
     default:
       return false;
@@ -190,7 +191,7 @@ bool Injector::relieve(const Happening& happening, std::size_t number) {
 
 bool Injector::will_revive() const {
   for (std::size_t i = next_; i < timeline_.size(); ++i) {
-    const Happening& coming = timeline_[i];
+    const FaultEvent& coming = timeline_[i];
     for (std::size_t number = 0; number < peers_.size(); ++number) {
       if (!coming.rule.peers.contains(number)) continue;
       LaunchedPeer& peer = peers_[number];

@@ -30,13 +30,13 @@ class Injector {
  public:
   struct Calls {
     std::function<void(std::size_t peer, bool resume)> start;
-    std::function<void(const Happening&)> links;  ///< One that befalls links.
+    std::function<void(const FaultEvent&)> links;  ///< One that befalls links.
     /// Tells the peer that all are to go by these settings.
     std::function<void(std::size_t peer, const std::string& settings)> switch_to;
     std::function<void(const std::string&)> tell;  ///< A line for people.
   };
 
-  Injector(asio::io_context& io, std::vector<Happening> timeline, std::deque<LaunchedPeer>& peers,
+  Injector(asio::io_context& io, std::vector<FaultEvent> timeline, std::deque<LaunchedPeer>& peers,
            Calls calls);
 
   /// The peer is not there at first: a fault has it join later.
@@ -56,11 +56,11 @@ class Injector {
 
  private:
   void wait();
-  void inject(const Happening& happening);
-  bool befall(const Happening& happening, std::size_t number);
-  bool relieve(const Happening& happening, std::size_t number);
+  void inject(const FaultEvent& fault_event);
+  bool apply_to(const FaultEvent& fault_event, std::size_t number);
+  bool revert(const FaultEvent& fault_event, std::size_t number);
 
-  std::vector<Happening> timeline_;
+  std::vector<FaultEvent> timeline_;
   std::deque<LaunchedPeer>& peers_;
   Calls calls_;
   asio::steady_timer timer_;

@@ -20,6 +20,7 @@
 #include "peer/host/host.hpp"
 #include "peer/host/peer_json.hpp"
 #include "peer/host/peer_socket.hpp"
+#include "peer/host/run_format.hpp"
 #include "sim/local/keys.hpp"
 #include "sim/local/launched_peer.hpp"
 #include "sim/local/process_group.hpp"
@@ -48,11 +49,11 @@ std::string_view way_of(ModeKind mode) {
   switch (mode) {
     case ModeKind::gossip:
       return "by gossip";
-    case ModeKind::ring:
+    case ModeKind::allreduce:
       return "in lockstep";
     case ModeKind::pipeline:
       return "in a pipeline";
-    case ModeKind::rounds:
+    case ModeKind::mixing:
       return "in rounds";
   }
   return "";
@@ -192,10 +193,10 @@ void Launch::begin_scenario() {
 void Launch::ask_all() {
   for (LaunchedPeer& peer : peers_) {
     if (peer.state() != State::running || peer.is_stopped()) continue;
-    const std::size_t life = peer.lives();
+    const std::size_t incarnation = peer.incarnations();
     ask_peer(io_, peer.folder(), {}, status_limit,
-             [this, &peer, life](const std::optional<std::string>& document) {
-               if (!document || peer.lives() != life) return;
+             [this, &peer, incarnation](const std::optional<std::string>& document) {
+               if (!document || peer.incarnations() != incarnation) return;
                Json json = parse_peer_json<Json>(*document);
                if (!json.is_object()) return;
                peer.last = std::move(json);
@@ -206,9 +207,10 @@ void Launch::ask_all() {
 
 /// One line for every loss in lockstep, whichever survivor is the first to tell.
 void Launch::tell_interruption(const Json& status) {
-  const Json ring = status.value(status.contains("pipeline") ? "pipeline" : "ring", Json::object());
-  const std::string line = ring.value("interruption", "");
-  const std::uint64_t operation = ring.value("resumed_at", 0ULL);
+  const Json allreduce =
+      status.value(status.contains("pipeline") ? "pipeline" : "allreduce", Json::object());
+  const std::string line = allreduce.value("interruption", "");
+  const std::uint64_t operation = allreduce.value("resumed_at", 0ULL);
   if (line.empty() || operation <= told_operation_) return;
   told_operation_ = operation;
   table_.tell(line);
@@ -346,6 +348,11 @@ int launch(const LaunchOptions& options) {
   if (problems.empty()) {
     problems = switch_problems(files, options.peers,
                                options.faults.empty() ? options.config : options.faults);
+  }
+  for (std::size_t number = 0; options.resume && number < options.peers; ++number) {
+    for (Problem& problem : run_format_problems(options.folder / peer_name(number))) {
+      problems.push_back(std::move(problem));
+    }
   }
   if (!problems.empty()) {
     for (const Problem& problem : problems) fmt::print(stderr, "{}\n", to_string(problem));

@@ -48,7 +48,7 @@ void LaunchedPeer::start(const std::vector<std::string>& command) {
   std::error_code ignored;
   std::filesystem::remove(folder_ / "result.json", ignored);
   process_.emplace(command, folder_ / "output.log", group_);
-  ++lives_;
+  ++incarnations_;
   state_ = State::running;
   taken_by_.reset();
   stops_.clear();

@@ -58,7 +58,7 @@ class LaunchedPeer {
   std::optional<std::size_t> taken_by() const { return taken_by_; }
   /// How its last life ended; nothing while it runs or if there was none.
   std::optional<Ending> ending();
-  std::size_t lives() const { return lives_; }
+  std::size_t incarnations() const { return incarnations_; }
 
   const std::string& name() const { return name_; }
   const std::filesystem::path& folder() const { return folder_; }
@@ -100,7 +100,7 @@ class LaunchedPeer {
   bool resting_ = false;  ///< In the part of a slice in which it does not run.
   bool stop_sent_ = false;
   bool ending_ = false;  ///< end() was called.
-  std::size_t lives_ = 0;
+  std::size_t incarnations_ = 0;
   Stopwatch down_;
   Stopwatch stopped_;
   std::uint64_t untold_bytes_ = 0;

@@ -46,8 +46,8 @@ RealScenario::RealScenario(asio::io_context& io, const Scenario& scenario, std::
       io, timeline(scenario, peers.size(), timeline_end, Rng(seed).fork("faults")), peers,
       Injector::Calls{.start = std::move(calls.start),
                       .links =
-                          [this](const Happening& happening) {
-                            links_.apply(happening);
+                          [this](const FaultEvent& fault_event) {
+                            links_.apply(fault_event);
                             if (proxy_) proxy_->refresh();
                           },
                       .switch_to =

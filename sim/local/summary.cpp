@@ -67,7 +67,8 @@ void count_all_lives(const EventCounts& events, Json& result) {
   for (const char* outcome : {"committed", "refused", "aborted", "undecided"}) {
     result["exchanges"][outcome] = times((std::string("exchange_") + outcome).c_str());
   }
-  result[result.contains("rounds") ? "rounds" : "ring"]["states_adopted"] = times("state_adopted");
+  result[result.contains("mixing") ? "mixing" : "allreduce"]["states_adopted"] =
+      times("state_adopted");
   result["failures_seen"] = times("member_dead");
 }
 
@@ -94,7 +95,7 @@ struct Totals {
     aborted += number(peer.result, "exchanges", "aborted");
     undecided += number(peer.result, "exchanges", "undecided");
     steps_together = std::max(steps_together, peer.result.value("step", std::uint64_t{0}));
-    for (const char* mode : {"ring", "pipeline", "rounds"}) {
+    for (const char* mode : {"allreduce", "pipeline", "mixing"}) {
       losses = std::max(losses, number(peer.result, mode, "losses"));
       states_adopted += number(peer.result, mode, "states_adopted");
       steps_lost = std::max(steps_lost, number(peer.result, mode, "steps_lost"));
@@ -118,9 +119,9 @@ std::string together(const FinishedPeer& peer, ModeKind mode) {
   const auto said = [&](const char* group, const char* name) {
     return number(peer.result, group, name);
   };
-  if (mode == ModeKind::ring) return fmt::format("{:>7}", said("ring", "losses"));
-  if (mode == ModeKind::rounds) {
-    return fmt::format("{:>8} {:>7}", said("rounds", "rounds"), said("rounds", "losses"));
+  if (mode == ModeKind::allreduce) return fmt::format("{:>7}", said("allreduce", "losses"));
+  if (mode == ModeKind::mixing) {
+    return fmt::format("{:>8} {:>7}", said("mixing", "rounds"), said("mixing", "losses"));
   }
   if (mode == ModeKind::pipeline) {
     const Json own = peer.result.value("pipeline", Json::object());
@@ -134,8 +135,8 @@ std::string together(const FinishedPeer& peer, ModeKind mode) {
 }
 
 std::string together_head(ModeKind mode, bool population) {
-  if (mode == ModeKind::ring) return fmt::format("{:>7}", "losses");
-  if (mode == ModeKind::rounds) return fmt::format("{:>8} {:>7}", "rounds", "losses");
+  if (mode == ModeKind::allreduce) return fmt::format("{:>7}", "losses");
+  if (mode == ModeKind::mixing) return fmt::format("{:>8} {:>7}", "rounds", "losses");
   if (mode == ModeKind::pipeline)
     return fmt::format("{:>8} {:>8} {:>7}", "stages", "waits", "losses");
   return fmt::format("{:>10} {:>9}{}", "exchanges", "refused", population ? population_head() : "");

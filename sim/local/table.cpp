@@ -24,9 +24,9 @@ std::string together_head(ModeKind mode, bool population) {
   if (mode == ModeKind::pipeline) {
     return fmt::format("{:>8} {:>7} {:>6}", "stages", "waits", "losses");
   }
-  if (mode == ModeKind::ring)
+  if (mode == ModeKind::allreduce)
     return fmt::format("{:>8} {:>7} {:>12}", "together", "losses", "models sent");
-  if (mode == ModeKind::rounds) {
+  if (mode == ModeKind::mixing) {
     return fmt::format("{:>8} {:>8} {:>7} {:>12}", "together", "rounds", "losses", "models sent");
   }
   return fmt::format("{:>9} {:>9} {:>8}{}", "exchanges", "refused", "spread",
@@ -40,13 +40,13 @@ std::string together(const Json& status, ModeKind mode) {
                        fmt::join(pipeline.value("own_stages", std::vector<unsigned>()), ","),
                        100 * pipeline.value("waiting_part", 0.0), pipeline.value("losses", 0ULL));
   }
-  if (mode == ModeKind::ring) {
-    const Json ring = status.value("ring", Json::object());
-    return fmt::format("{:>8} {:>7} {:>12}", ring.value("order", Json::array()).size(),
-                       ring.value("losses", 0ULL), ring.value("states_sent", 0ULL));
+  if (mode == ModeKind::allreduce) {
+    const Json allreduce = status.value("allreduce", Json::object());
+    return fmt::format("{:>8} {:>7} {:>12}", allreduce.value("order", Json::array()).size(),
+                       allreduce.value("losses", 0ULL), allreduce.value("states_sent", 0ULL));
   }
-  if (mode == ModeKind::rounds) {
-    const Json rounds = status.value("rounds", Json::object());
+  if (mode == ModeKind::mixing) {
+    const Json rounds = status.value("mixing", Json::object());
     return fmt::format("{:>8} {:>8} {:>7} {:>12}", rounds.value("together", 0ULL),
                        rounds.value("rounds", 0ULL), rounds.value("losses", 0ULL),
                        rounds.value("states_sent", 0ULL));
@@ -78,9 +78,9 @@ void Table::draw(double elapsed_s, const std::vector<PeerRow>& rows) {
     if (row.trains) samples_per_second += row.status.value("samples_per_second", 0.0);
     exchanges += row.status.value("exchanges", Json::object()).value("committed", 0ULL);
     population = population || row.status.contains("population");
-    if (row.status.contains("ring")) mode = ModeKind::ring;
+    if (row.status.contains("allreduce")) mode = ModeKind::allreduce;
     if (row.status.contains("pipeline")) mode = ModeKind::pipeline;
-    if (row.status.contains("rounds")) mode = ModeKind::rounds;
+    if (row.status.contains("mixing")) mode = ModeKind::mixing;
     bytes += row.status.value("bytes", Json::object()).value("lanes_sent", 0ULL);
   }
   // Both ends of an exchange count it.

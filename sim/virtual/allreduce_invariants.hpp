@@ -1,5 +1,5 @@
-// What must hold of peers in lockstep, checked from outside: one epoch of a name, one result of an
-// operation, equal standings equal bits, sums that hold everybody's gradient once.
+// What must hold of peers in lockstep, checked from outside: one generation of a name, one result
+// of an operation, equal versions equal bits, sums that hold everybody's gradient once.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ namespace gv {
 
 /// Watches one run; sees nothing in a run of another mode. docs/simulator.md lists the invariants;
 /// each is named where it is checked.
-class RingInvariants : public Watcher {
+class AllReduceInvariants : public Watcher {
  public:
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override;
   void on_job(const Simulator& world, PeerNumber peer, const Job& job) override;
@@ -33,7 +33,7 @@ class RingInvariants : public Watcher {
 
   /// Operations that somebody finished; each counts once, however many finished it.
   std::uint64_t operations() const { return results_.size(); }
-  std::uint64_t epochs() const { return epochs_.size(); }
+  std::uint64_t generations() const { return generations_.size(); }
   /// Sums that were compared with the mean of the gradients that belong in it.
   std::uint64_t sums() const { return sums_; }
 
@@ -42,33 +42,34 @@ class RingInvariants : public Watcher {
   using Sample = std::array<float, 8>;
 
   struct PeerRecord {
-    EpochId answered;  ///< The newest ballot it answered in this life.
+    GenerationId answered;  ///< The newest ballot it answered in this life.
     bool seen = false;
-    Standing standing;
-    std::uint64_t epoch = 0;                                 ///< Key of the one it is in; 0: none.
+    ModelVersion version;
+    std::uint64_t generation = 0;                            ///< Key of the one it is in; 0: none.
     std::set<std::uint64_t> left;                            ///< Those it was in before.
-    Standing job_standing;                                   ///< When its job was asked for.
+    ModelVersion job_version;                                ///< When its job was asked for.
     std::shared_ptr<Floats> gradient;                        ///< Being computed.
     std::deque<std::pair<std::uint64_t, Sample>> gradients;  ///< Its newest, by history.
   };
 
-  /// What an operation went on from, and in which epoch.
+  /// What an operation went on from, and in which generation.
   struct Parent {
-    std::uint64_t history = 0;
-    std::uint64_t epoch = 0;
+    std::uint64_t lineage = 0;
+    std::uint64_t generation = 0;
   };
 
   void fail(const Simulator& world, std::string invariant, std::string what);
-  void check_epoch(const Simulator& world, PeerNumber peer, const Epoch& epoch);
+  void check_generation(const Simulator& world, PeerNumber peer, const Generation& generation);
   void check_sum(const Simulator& world, PeerNumber peer, std::span<const float> sum);
   PeerRecord& record(PeerNumber peer);
   static Sample sample(const Simulator& world, std::span<const float> values);
 
   std::optional<Violation> violation_;
   std::vector<PeerRecord> records_;
-  std::map<std::uint64_t, Epoch> epochs_;
-  std::map<std::pair<std::uint64_t, std::uint64_t>, Standing> results_;  ///< By epoch, operation.
-  std::map<std::uint64_t, Parent> parents_;                              ///< By history.
+  std::map<std::uint64_t, Generation> generations_;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, ModelVersion>
+      results_;                                    ///< By generation, operation.
+  std::map<std::uint64_t, Parent> parents_;        ///< By history.
   std::map<std::uint64_t, std::uint64_t> models_;  ///< Hash of the parameters, by history.
   std::uint64_t sums_ = 0;
 };

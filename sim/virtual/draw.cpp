@@ -15,7 +15,7 @@
 #include "consensus/mixing/mix_rule.hpp"
 #include "peer/config/algorithms.hpp"
 #include "peer/config/config_settings.hpp"
-#include "peer/config/switched_rounds.hpp"
+#include "peer/config/switched_mixing.hpp"
 #include "sim/scenario_text.hpp"
 #include "train/layout.hpp"
 
@@ -143,17 +143,18 @@ FaultRule draw_fault(Rng& rng, const Scenario& scenario, double length) {
 /// A quarter of all worlds work in lockstep; the others are as if there were no such thing.
 void draw_ring(Rng rng, DrawnWorld& world) {
   if (!rng.chance(0.25)) return;
-  world.node.mode = ModeKind::ring;
-  RingOptions& ring = world.node.ring;
-  ring.algorithm = one_of<std::optional<ReduceAlgorithm>>(
+  world.node.mode = ModeKind::allreduce;
+  AllReduceOptions& allreduce = world.node.allreduce;
+  allreduce.algorithm = one_of<std::optional<ReduceAlgorithm>>(
       rng, {std::nullopt, ReduceAlgorithm::ring, ReduceAlgorithm::halving_doubling,
             ReduceAlgorithm::tree, ReduceAlgorithm::direct});
   // Now and then several buckets and segments, but not too many of them.
   std::size_t& dimension = world.scenario.dimension;
   if (dimension < 1000 && rng.chance(0.3)) dimension = 500 + rng.below(3000);
-  ring.bucket_elements = 1024 + rng.below(std::max<std::size_t>(dimension / 2, 1024));
-  if (dimension > 60000) ring.bucket_elements = std::max(ring.bucket_elements, dimension / 8);
-  cut_into_segments(ring, dimension);
+  allreduce.bucket_elements = 1024 + rng.below(std::max<std::size_t>(dimension / 2, 1024));
+  if (dimension > 60000)
+    allreduce.bucket_elements = std::max(allreduce.bucket_elements, dimension / 8);
+  cut_into_segments(allreduce, dimension);
   // Every operation is some 2 n^2 events, and n long vectors to look at: steps are so long that a
   // world has some hundred thousands of events, and a minute of it takes seconds.
   const auto n = static_cast<double>(world.scenario.peers);
@@ -161,13 +162,13 @@ void draw_ring(Rng rng, DrawnWorld& world) {
   world.scenario.step = std::max(world.scenario.step, from_seconds(rounded(least)));
   // A third of them make local steps, some of those after a while.
   if (!rng.chance(0.33)) return;
-  ring.local.period = 2 + rng.below(rng.chance(0.3) ? 63 : 7);
+  allreduce.local.period = 2 + rng.below(rng.chance(0.3) ? 63 : 7);
   // An operation takes as long as a step would, or longer where every step makes long vectors.
-  const double step = seconds(world.scenario.step) / static_cast<double>(ring.local.period);
+  const double step = seconds(world.scenario.step) / static_cast<double>(allreduce.local.period);
   world.scenario.step =
       from_seconds(rounded(std::max(step, 6e-8 * n * static_cast<double>(dimension))));
-  ring.local.outer = rng.chance(0.5) ? OuterKind::average : OuterKind::nesterov;
-  if (rng.chance(0.5)) ring.local.local_after = rng.below(150);
+  allreduce.local.outer = rng.chance(0.5) ? OuterKind::average : OuterKind::nesterov;
+  if (rng.chance(0.5)) allreduce.local.local_after = rng.below(150);
 }
 
 }  // namespace
@@ -228,7 +229,7 @@ DrawnWorld draw_world(std::uint64_t seed) {
   draw_ring(Rng(seed).fork("ring"), world);
   if (world.node.mode != ModeKind::gossip) return world;
   if (Rng(seed).fork("mode").chance(0.25)) return as_pipeline(std::move(world));
-  if (Rng(seed).fork("rounds").chance(0.25)) return as_rounds(std::move(world));
+  if (Rng(seed).fork("rounds").chance(0.25)) return as_mixing(std::move(world));
   return world;
 }
 
@@ -257,11 +258,11 @@ MixRule draw_rule(Rng& rng) {
 }
 
 /// In a third of the worlds somebody has all of them change their ways, once or several times.
-void draw_switches(Rng rng, const RoundsOptions& rounds, Scenario& scenario) {
+void draw_switches(Rng rng, const MixingOptions& rounds, Scenario& scenario) {
   if (!rng.chance(0.33)) return;
   std::vector<std::string_view> names;
   for (const NamedAlgorithm& algorithm : named_algorithms()) {
-    const SwitchedRounds switched = rounds.read_ruling(ruling_settings(algorithm.name));
+    const SwitchedMixing switched = rounds.read_revision(revision_settings(algorithm.name));
     const bool is_short = switched.period <= round_steps_max;
     if (switched.problems.empty() && is_short) names.push_back(algorithm.name);
   }
@@ -277,16 +278,16 @@ void draw_switches(Rng rng, const RoundsOptions& rounds, Scenario& scenario) {
 
 }  // namespace
 
-DrawnWorld as_rounds(DrawnWorld world) {
+DrawnWorld as_mixing(DrawnWorld world) {
   Rng rng = Rng(world.seed).fork("rounds").fork("rule");
-  world.node.mode = ModeKind::rounds;
-  world.node.ring = {};  // Its outer momentum would be part of every state.
+  world.node.mode = ModeKind::mixing;
+  world.node.allreduce = {};  // Its outer momentum would be part of every state.
   Scenario& scenario = world.scenario;
   if (scenario.dimension > 1000) scenario.dimension = 1 + rng.below(64);
   // A round is some n messages for each neighbour there is.
   const auto n = static_cast<double>(scenario.peers);
   scenario.step = std::max(scenario.step, from_seconds(rounded(0.001 * n * n)));
-  RoundsOptions& rounds = world.node.rounds;
+  MixingOptions& rounds = world.node.mixing;
   rounds.rule = draw_rule(rng);
   while (!problems_of(rounds.rule, scenario.peers).empty()) rounds.rule = draw_rule(rng);
   const bool alone = traits_of(rounds.rule).one_by_one;
@@ -294,8 +295,8 @@ DrawnWorld as_rounds(DrawnWorld world) {
   rounds.catch_up_rounds = 4 + rng.below(60);
   Config config;
   config.run.peers = scenario.peers;
-  rounds.read_ruling = [config](std::string_view settings) {
-    return switched_rounds(config, settings);
+  rounds.read_revision = [config](std::string_view settings) {
+    return switched_mixing(config, settings);
   };
   draw_switches(Rng(world.seed).fork("switches"), rounds, scenario);
   return world;
@@ -344,7 +345,7 @@ DrawnWorld as_pipeline(DrawnWorld world) {
   Rng by_rule = Rng(world.seed).fork("stage rule");
   if (pipeline.consensus == StageConsensus::gossip && by_rule.chance(0.5)) {
     constexpr std::size_t replicas = 4;  // With others a topology that does not fit is replaced.
-    pipeline.consensus = StageConsensus::rounds;
+    pipeline.consensus = StageConsensus::mixing;
     do {
       pipeline.rule = in_runs(draw_rule(by_rule));
     } while (!problems_of(pipeline.rule, replicas).empty());
@@ -353,8 +354,8 @@ DrawnWorld as_pipeline(DrawnWorld world) {
   return world;
 }
 
-void cut_into_segments(RingOptions& ring, std::size_t dimension) {
-  ring.segment_elements = 256 + dimension / (dimension > 60000 ? 24 : 64);
+void cut_into_segments(AllReduceOptions& allreduce, std::size_t dimension) {
+  allreduce.segment_elements = 256 + dimension / (dimension > 60000 ? 24 : 64);
 }
 
 void make_idle_stages(PipelineOptions& pipeline, std::size_t stages, const Scenario& scenario) {
@@ -392,14 +393,14 @@ std::string rounds_text(const Node::Options& node) {
   config.run.mode = node.mode;
   config.pipeline.mode.consensus = node.pipeline.consensus;
   const Config defaults = config;
-  config.rounds = node.rounds;
-  if (node.mode == ModeKind::pipeline) config.rounds.rule = node.pipeline.rule;
+  config.mixing = node.mixing;
+  if (node.mode == ModeKind::pipeline) config.mixing.rule = node.pipeline.rule;
   std::string text;
   for (const Setting<Config>& setting : config_settings()) {
-    if (setting.section != "rounds" || setting.show(config) == setting.show(defaults)) continue;
+    if (setting.section != "mixing" || setting.show(config) == setting.show(defaults)) continue;
     if (setting.has_effect && !setting.has_effect(config)) continue;
     const bool never =
-        setting.key == "staleness" && config.rounds.rule.staleness == unbounded_staleness;
+        setting.key == "staleness" && config.mixing.rule.staleness == unbounded_staleness;
     text += fmt::format("{} = {}\n", setting.key, never ? "-1" : setting.show(config));
   }
   return text;
@@ -418,8 +419,8 @@ std::string to_toml(const DrawnWorld& world) {
       world.seed, to_string(mode), course.run_seed, seconds(course.linger),
       course.steps < endless_steps ? fmt::format("steps = {}\n", course.steps) : std::string(),
       world.learning_rate);
-  if (mode == ModeKind::rounds) {
-    text += "[rounds]\n" + rounds_text(world.node);
+  if (mode == ModeKind::mixing) {
+    text += "[mixing]\n" + rounds_text(world.node);
   } else if (mode == ModeKind::pipeline) {
     const PipelineOptions& pipeline = world.node.pipeline;
     text += fmt::format(
@@ -431,18 +432,18 @@ std::string to_toml(const DrawnWorld& world) {
       text += fmt::format("accumulate = {}\n", pipeline.accumulate);
     }
     if (can_go_ahead(pipeline.kind)) text += fmt::format("ahead = {}\n", pipeline.ahead);
-    if (pipeline.consensus == StageConsensus::rounds) {
+    if (pipeline.consensus == StageConsensus::mixing) {
       text +=
-          fmt::format("mix_every = {}\n[rounds]\n{}", pipeline.mix_every, rounds_text(world.node));
+          fmt::format("mix_every = {}\n[mixing]\n{}", pipeline.mix_every, rounds_text(world.node));
     }
-  } else if (mode == ModeKind::ring) {
-    const RingOptions& ring = world.node.ring;
-    text += fmt::format("[ring]\nalgorithm = \"{}\"\nbucket_elements = {}\n",
-                        name_of(ring.algorithm), ring.bucket_elements);
-    if (ring.local.period > 1) {
-      text += fmt::format("period = {}\nlocal_after = {}\nouter = \"{}\"\n", ring.local.period,
-                          ring.local.local_after,
-                          ring.local.outer == OuterKind::average ? "average" : "nesterov");
+  } else if (mode == ModeKind::allreduce) {
+    const AllReduceOptions& allreduce = world.node.allreduce;
+    text += fmt::format("[allreduce]\nalgorithm = \"{}\"\nbucket_elements = {}\n",
+                        name_of(allreduce.algorithm), allreduce.bucket_elements);
+    if (allreduce.local.period > 1) {
+      text += fmt::format("period = {}\nlocal_after = {}\nouter = \"{}\"\n", allreduce.local.period,
+                          allreduce.local.local_after,
+                          allreduce.local.outer == OuterKind::average ? "average" : "nesterov");
     }
   } else {
     text += fmt::format(
@@ -475,10 +476,10 @@ Simulator::Options simulator_options(const DrawnWorld& world) {
                              .node = world.node};
   options.node.course.layout_hash = layout.hash();
   options.node.course.elements = layout.size();
-  options.node.rounds.state_elements = layout.size();
-  RingOptions& ring = options.node.ring;
-  ring.batch_max = 4 * ring.batch;
-  ring.state_elements = layout.size() * (ring.local.has_momentum() ? 2 : 1);
+  options.node.mixing.state_elements = layout.size();
+  AllReduceOptions& allreduce = options.node.allreduce;
+  allreduce.batch_max = 4 * allreduce.batch;
+  allreduce.state_elements = layout.size() * (allreduce.local.has_momentum() ? 2 : 1);
   return options;
 }
 
@@ -495,13 +496,13 @@ MakeWorkload plain_workloads(const DrawnWorld& world) {
                              .noise = world.scenario.noise,
                              .disagreement = world.scenario.disagreement,
                              .seed = seed};
-    return [spec, local = world.node.ring.local](std::size_t peer) {
+    return [spec, local = world.node.allreduce.local](std::size_t peer) {
       return quadratic_workload(spec, peer, local);
     };
   }
   // In lockstep and in rounds all begin with one model.
   const bool alike = world.node.mode != ModeKind::gossip;
-  return [dimension = world.scenario.dimension, seed, alike, local = world.node.ring.local](
+  return [dimension = world.scenario.dimension, seed, alike, local = world.node.allreduce.local](
              std::size_t peer) { return idle_workload(dimension, seed, peer, alike, local); };
 }
 
@@ -510,8 +511,8 @@ MakeWorkload plain_workloads(const DrawnWorld& world) {
 MakeWorkload workloads(const DrawnWorld& world) {
   MakeWorkload make = plain_workloads(world);
   const bool in_stages = world.node.mode == ModeKind::pipeline;
-  if (world.node.mode != ModeKind::rounds && !in_stages) return make;
-  const MixRule& rule = in_stages ? world.node.pipeline.rule : world.node.rounds.rule;
+  if (world.node.mode != ModeKind::mixing && !in_stages) return make;
+  const MixRule& rule = in_stages ? world.node.pipeline.rule : world.node.mixing.rule;
   return [make, rule, seed = world.node.course.run_seed](std::size_t peer) {
     std::unique_ptr<Workload> workload = make(peer);
     workload->mix_by(rule, seed);

@@ -28,10 +28,10 @@ DrawnWorld draw_world(std::uint64_t seed);
 DrawnWorld as_pipeline(DrawnWorld world);
 
 /// The same world in rounds of mixing by a legal rule that is drawn beside it.
-DrawnWorld as_rounds(DrawnWorld world);
+DrawnWorld as_mixing(DrawnWorld world);
 
 /// Sums of so many elements go in several blocks, but not in too many.
-void cut_into_segments(RingOptions& ring, std::size_t dimension);
+void cut_into_segments(AllReduceOptions& allreduce, std::size_t dimension);
 
 /// Makes so many stages of scenario.dimension parameters each, which cost nothing but time: what
 /// scenario.stage_work says, or all the same.

@@ -16,8 +16,8 @@
 namespace gv {
 namespace {
 
-/// Peers enter an epoch one after the other.
-constexpr std::size_t epochs_kept = 3;
+/// Peers enter a generation one after the other.
+constexpr std::size_t generations_kept = 3;
 
 /// A message as it travels with the identity codec: the values are weight times the model.
 struct Letter {
@@ -81,25 +81,25 @@ Problems problems_with_hostile(const Scenario& scenario, ModeKind mode, const Mi
   if (hostile_peers(scenario, peers, 0).size() + 2 > peers) {
     refuse("scenario.hostile", "fewer than two peers are honest", "name fewer hostile ones");
   }
-  if (mode != ModeKind::rounds) {
+  if (mode != ModeKind::mixing) {
     refuse("scenario.hostile", "hostile peers are made for rounds",
-           "write run.mode = \"rounds\", or algorithm = \"clipped_gossip\"");
+           "write run.mode = \"mixing\", or algorithm = \"clipped_gossip\"");
     return problems;
   }
   if (rule.kind != MixKind::average && rule.kind != MixKind::push_sum) {
-    refuse("rounds.kind", "hostile peers attack models, and its messages are something else",
+    refuse("mixing.kind", "hostile peers attack models, and its messages are something else",
            "write kind = \"average\" or \"push_sum\"");
   }
   if (rule.codec.kind != LossyKind::identity || rule.memory != MixMemory::none) {
-    refuse("rounds.codec", "hostile peers attack models that are sent whole",
+    refuse("mixing.codec", "hostile peers attack models that are sent whole",
            "write codec = \"identity\" and memory = \"none\"");
   }
   if (rule.correction == MixCorrection::tracking) {
-    refuse("rounds.correction", "hostile peers attack models, and gradients are sent beside them",
+    refuse("mixing.correction", "hostile peers attack models, and gradients are sent beside them",
            "write correction = \"none\"");
   }
   if (rule.staleness > 0) {
-    refuse("rounds.staleness", "hostile peers wait until they have seen all models of a round",
+    refuse("mixing.staleness", "hostile peers wait until they have seen all models of a round",
            "write staleness = 0");
   }
   return problems;
@@ -109,24 +109,25 @@ HostileSenders::HostileSenders(std::map<std::size_t, HostileRule> rules, const M
                                std::uint64_t run_seed)
     : rules_(std::move(rules)), rule_(rule), run_seed_(run_seed) {}
 
-HostileSenders::Epoch& HostileSenders::epoch(std::uint64_t key, std::span<const PeerId> ranks) {
-  const auto known = std::ranges::find(epochs_, key, &Epoch::key);
-  if (known != epochs_.end()) return *known;
-  // What waited in an epoch that is over is of use to nobody.
-  if (epochs_.size() == epochs_kept) epochs_.pop_front();
-  epochs_.push_back({.key = key, .plan = RoundPlan(rule_, ranks.size(), run_seed_)});
+HostileSenders::Generation& HostileSenders::generation(std::uint64_t key,
+                                                       std::span<const PeerId> ranks) {
+  const auto known = std::ranges::find(generations_, key, &Generation::key);
+  if (known != generations_.end()) return *known;
+  // What waited in a generation that is over is of use to nobody.
+  if (generations_.size() == generations_kept) generations_.pop_front();
+  generations_.push_back({.key = key, .plan = RoundPlan(rule_, ranks.size(), run_seed_)});
   for (const PeerId peer : ranks) {
-    epochs_.back().peers.push_back(static_cast<std::size_t>(peer) - 1);
+    generations_.back().peers.push_back(static_cast<std::size_t>(peer) - 1);
   }
-  return epochs_.back();
+  return generations_.back();
 }
 
 /// Every honest peer that somebody hears in the round has sent.
-bool HostileSenders::is_complete(const Epoch& epoch, std::uint64_t round) const {
-  const auto found = epoch.rounds.find(round);
-  for (const std::vector<Share>& row : epoch.plan.round(round)) {
+bool HostileSenders::is_complete(const Generation& generation, std::uint64_t round) const {
+  const auto found = generation.rounds.find(round);
+  for (const std::vector<Share>& row : generation.plan.round(round)) {
     for (const Share& share : row) {
-      if (is_hostile(epoch.peers[share.from])) continue;
+      if (is_hostile(generation.peers[share.from])) continue;
       if (!found->second.honest.contains(share.from)) return false;
     }
   }
@@ -134,41 +135,42 @@ bool HostileSenders::is_complete(const Epoch& epoch, std::uint64_t round) const 
 }
 
 std::vector<Departure> HostileSenders::depart(Departure message, std::span<const PeerId> ranks) {
-  Epoch& epoch = this->epoch(message.transfer.id.session, ranks);
+  Generation& generation = this->generation(message.transfer.id.session, ranks);
   const std::uint64_t number = message.transfer.id.number;
-  Round& round = epoch.rounds[number];
+  Round& round = generation.rounds[number];
   std::vector<Departure> departing;
   if (is_hostile(message.from)) {
     round.waiting.push_back(std::move(message));
   } else {
-    const auto rank = static_cast<std::size_t>(std::ranges::find(epoch.peers, message.from) -
-                                               epoch.peers.begin());
+    const auto rank = static_cast<std::size_t>(std::ranges::find(generation.peers, message.from) -
+                                               generation.peers.begin());
     if (!round.honest.contains(rank)) {
       round.honest[rank] = Letter::read(message.transfer.payload.bytes).model();
     }
     departing.push_back(std::move(message));
   }
-  if (!round.waiting.empty() && is_complete(epoch, number)) {
+  if (!round.waiting.empty() && is_complete(generation, number)) {
     for (Departure& waiting : round.waiting) {
-      attack(epoch, round, waiting);
+      attack(generation, round, waiting);
       departing.push_back(std::move(waiting));
     }
     round.waiting.clear();
   }
   round.departed += departing.size();
   std::size_t all = 0;
-  for (const std::vector<Share>& row : epoch.plan.round(number)) all += row.size();
-  if (round.departed >= all) epoch.rounds.erase(number);
+  for (const std::vector<Share>& row : generation.plan.round(number)) all += row.size();
+  if (round.departed >= all) generation.rounds.erase(number);
   return departing;
 }
 
-void HostileSenders::attack(const Epoch& epoch, const Round& round, Departure& message) const {
+void HostileSenders::attack(const Generation& generation, const Round& round,
+                            Departure& message) const {
   const auto to = static_cast<std::size_t>(message.transfer.to) - 1;
   const HostileRule& rule = rules_.at(message.from);
   if (is_hostile(to)) return;
   const auto victim =
-      static_cast<std::size_t>(std::ranges::find(epoch.peers, to) - epoch.peers.begin());
-  const std::vector<Share>& row = epoch.plan.round(message.transfer.id.number)[victim];
+      static_cast<std::size_t>(std::ranges::find(generation.peers, to) - generation.peers.begin());
+  const std::vector<Share>& row = generation.plan.round(message.transfer.id.number)[victim];
   const auto weight_of = [&](std::size_t rank) {
     const auto share = std::ranges::find(row, rank, &Share::from);
     return share == row.end() ? 0 : share->weight;
@@ -178,8 +180,8 @@ void HostileSenders::attack(const Epoch& epoch, const Round& round, Departure& m
   std::vector<NeighbourModel> honest;
   double hostile_weight = 0;
   std::size_t hostile = 0;
-  for (std::size_t rank = 0; rank < epoch.peers.size(); ++rank) {
-    if (is_hostile(epoch.peers[rank])) {
+  for (std::size_t rank = 0; rank < generation.peers.size(); ++rank) {
+    if (is_hostile(generation.peers[rank])) {
       hostile_weight += weight_of(rank);
       ++hostile;
     } else if (const auto seen = round.honest.find(rank);

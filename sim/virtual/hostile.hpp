@@ -26,8 +26,8 @@ Problems problems_with_hostile(const Scenario& scenario, ModeKind mode, const Mi
 
 /// A message on its way out.
 struct Departure {
-  std::size_t from = 0;    ///< Peer, by number.
-  std::uint32_t life = 0;  ///< Of that peer.
+  std::size_t from = 0;           ///< Peer, by number.
+  std::uint32_t incarnation = 0;  ///< Of that peer.
   Transfer transfer;
 };
 
@@ -41,8 +41,8 @@ class HostileSenders {
 
   bool any() const { return !rules_.empty(); }
 
-  /// A message of a round wants to leave; `ranks` are those of its sender's epoch. What leaves now:
-  /// the message, nothing yet, or with the last of the honest all that waited for it.
+  /// A message of a round wants to leave; `ranks` are those of its sender's generation. What leaves
+  /// now: the message, nothing yet, or with the last of the honest all that waited for it.
   std::vector<Departure> depart(Departure message, std::span<const PeerId> ranks);
 
  private:
@@ -52,7 +52,7 @@ class HostileSenders {
     std::vector<Departure> waiting;                    ///< Of hostile peers.
     std::size_t departed = 0;                          ///< Messages, of both.
   };
-  struct Epoch {
+  struct Generation {
     std::uint64_t key = 0;
     RoundPlan plan;
     std::vector<std::size_t> peers;  ///< By rank.
@@ -60,14 +60,14 @@ class HostileSenders {
   };
 
   bool is_hostile(std::size_t peer) const { return rules_.contains(peer); }
-  Epoch& epoch(std::uint64_t key, std::span<const PeerId> ranks);
-  bool is_complete(const Epoch& epoch, std::uint64_t round) const;
-  void attack(const Epoch& epoch, const Round& round, Departure& message) const;
+  Generation& generation(std::uint64_t key, std::span<const PeerId> ranks);
+  bool is_complete(const Generation& generation, std::uint64_t round) const;
+  void attack(const Generation& generation, const Round& round, Departure& message) const;
 
   std::map<std::size_t, HostileRule> rules_;
   MixRule rule_;
   std::uint64_t run_seed_;
-  std::deque<Epoch> epochs_;  ///< The last few: not all peers enter one at once.
+  std::deque<Generation> generations_;  ///< The last few: not all peers enter one at once.
 };
 
 }  // namespace gv

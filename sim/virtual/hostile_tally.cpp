@@ -3,9 +3,9 @@
 
 namespace gv {
 
-/// Ranks are those of the epoch that the hearer is in.
+/// Ranks are those of the generation that the hearer is in.
 Belief& HostileTally::belief(const Simulator& world, PeerNumber hearer, std::size_t rank) {
-  const std::vector<PeerId>& ranks = world.peer(hearer).node->rounds()->ranks();
+  const std::vector<PeerId>& ranks = world.peer(hearer).node->mixing()->ranks();
   const bool hostile = rank < ranks.size() && hostile_.contains(number_of(ranks[rank]));
   return hostile ? of_hostile_ : of_honest_;
 }

@@ -63,11 +63,12 @@ void Invariants::on_input(const Simulator&, const Input& input) {
 void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) {
   // "bounded": no call asks for more than a few things for each peer.
   std::size_t most = 4 * world.size() + 64;
-  const RingOptions& ring = world.options().node.ring;
-  if (world.options().node.mode == ModeKind::ring) {  // All pieces of a vector for some of them.
+  const AllReduceOptions& allreduce = world.options().node.allreduce;
+  if (world.options().node.mode ==
+      ModeKind::allreduce) {  // All pieces of a vector for some of them.
     const std::size_t elements = world.options().node.course.elements;
-    most += 8 * (elements / ring.segment_elements +
-                 world.size() * (elements / ring.bucket_elements + 1));
+    most += 8 * (elements / allreduce.segment_elements +
+                 world.size() * (elements / allreduce.bucket_elements + 1));
   }
   const std::size_t jobs_most = world.options().node.mode == ModeKind::pipeline ? 2 : 1;
   if (effects.messages.size() > most || effects.transfers.size() > most ||
@@ -77,12 +78,12 @@ void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeE
                      effects.messages.size(), effects.transfers.size(), effects.jobs.size()));
   }
   // "readable": what neighbours send by one rule they understand.
-  if (const VirtualPeer& acted = world.peer(peer); acted.node && acted.node->rounds() != nullptr) {
-    const std::uint64_t refused = acted.node->rounds()->counts().messages_refused;
+  if (const VirtualPeer& acted = world.peer(peer); acted.node && acted.node->mixing() != nullptr) {
+    const std::uint64_t refused = acted.node->mixing()->counts().messages_refused;
     if (refused > 0) {
       fail(world, "readable", fmt::format("peer-{} could not read {} messages", peer, refused));
     }
-    check_ruling(world, peer, *acted.node);
+    check_revision(world, peer, *acted.node);
   }
   transferred_ = !effects.transfers.empty();
   for (const Outgoing& sent : effects.messages) {  // A word that is asked for later is no news.
@@ -101,15 +102,16 @@ void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeE
   }
 }
 
-/// "one rule": all in an epoch go by the same, and say so.
-void Invariants::check_ruling(const Simulator& world, PeerNumber peer, const Node& node) {
-  const Epoch* epoch = node.epochs()->agreement().epoch();
-  if (epoch == nullptr) return;
-  const Ruling& agreed = rulings_.try_emplace(epoch->key(), epoch->ruling).first->second;
-  if (agreed == epoch->ruling && node.rounds()->options().ruling == agreed) return;
+/// "one rule": all in a generation go by the same, and say so.
+void Invariants::check_revision(const Simulator& world, PeerNumber peer, const Node& node) {
+  const Generation* generation = node.generations()->agreement().generation();
+  if (generation == nullptr) return;
+  const SettingsRevision& agreed =
+      revisions_.try_emplace(generation->key(), generation->revision).first->second;
+  if (agreed == generation->revision && node.mixing()->options().revision == agreed) return;
   fail(world, "one rule",
-       fmt::format("peer-{} goes by ruling {} where all agreed on {}", peer,
-                   node.rounds()->options().ruling.number, agreed.number));
+       fmt::format("peer-{} goes by settings revision {} where all agreed on {}", peer,
+                   node.mixing()->options().revision.number, agreed.number));
 }
 
 bool Invariants::excuses_death(const Simulator& world, PeerNumber observer,
@@ -169,8 +171,8 @@ void Invariants::check_force(const Simulator& world, PeerNumber peer, const Forc
   bool opposite = half.partner == peer && number_of(force.partner) == half.peer &&
                   half.force.scale == force.scale &&
                   half.force.values->size() == force.values->size();
-  for (std::size_t i = 0; opposite && i < force.canary.size(); ++i) {
-    opposite = half.force.canary[i] == -force.canary[i];
+  for (std::size_t i = 0; opposite && i < force.checksum.size(); ++i) {
+    opposite = half.force.checksum[i] == -force.checksum[i];
   }
   for (std::size_t i = 0; opposite && i < force.values->size(); ++i) {
     opposite = (*half.force.values)[i] == -(*force.values)[i];
@@ -185,8 +187,9 @@ void Invariants::check_force(const Simulator& world, PeerNumber peer, const Forc
 void Invariants::on_job(const Simulator& world, PeerNumber peer, const Job& job) {
   PeerRecord& mine = record(peer);
   const Workload& work = *world.peer(peer).work;
-  mine.canary_wanted = work.canary();
-  mine.step_wanted = job.adopt ? job.adopt->step : (job.become ? job.become->step : work.step());
+  mine.checksum_wanted = work.checksum();
+  mine.step_wanted =
+      job.adopt ? job.adopt->step : (job.load_state ? job.load_state->step : work.step());
   if (job.update) mine.step_wanted += std::max<std::uint64_t>(1, job.update_steps);
   if (job.mix && job.mix->place) mine.step_wanted = job.mix->place->step;
   mine.step_wanted += job.steps;
@@ -198,8 +201,8 @@ void Invariants::on_job(const Simulator& world, PeerNumber peer, const Job& job)
   mine.forces += job.forces.size();
   for (const Force& force : job.forces) {
     check_force(world, peer, force);
-    for (std::size_t i = 0; i < mine.canary_wanted.size(); ++i) {
-      mine.canary_wanted[i] += force.canary[i];
+    for (std::size_t i = 0; i < mine.checksum_wanted.size(); ++i) {
+      mine.checksum_wanted[i] += force.checksum[i];
     }
   }
 }
@@ -208,9 +211,9 @@ void Invariants::on_job_done(const Simulator& world, PeerNumber peer, const JobD
   PeerRecord& mine = record(peer);
   mine.done_at = world.now();
   const Workload& work = *world.peer(peer).work;
-  if (work.canary() != mine.canary_wanted) {
+  if (work.checksum() != mine.checksum_wanted) {
     fail(world, "mean preserved",
-         fmt::format("peer-{}'s canary is not what its forces make", peer));
+         fmt::format("peer-{}'s conservation checksum is not what its forces make", peer));
   }
   // "no work lost": every step asked for was taken, or the budget ended.
   const bool counted = done.step == mine.step_wanted && work.step() == done.step;
@@ -233,16 +236,16 @@ void Invariants::on_job_done(const Simulator& world, PeerNumber peer, const JobD
   if (!finite) fail(world, "finite", fmt::format("peer-{}'s model is not finite", peer));
 }
 
-void Invariants::on_happening(const Simulator& world, const Happening& happening) {
-  const FaultRule& rule = happening.rule;
+void Invariants::on_fault_event(const Simulator& world, const FaultEvent& fault_event) {
+  const FaultRule& rule = fault_event.rule;
   if (rule.kind == FaultKind::heal) {
     link_faults_.clear();
   } else if (is_of_links(rule.kind)) {
     links_disturbed_at_ = world.now();
-    if (happening.begins) {
-      link_faults_.insert(happening.fault);
+    if (fault_event.begins) {
+      link_faults_.insert(fault_event.fault);
     } else {
-      link_faults_.erase(happening.fault);
+      link_faults_.erase(fault_event.fault);
     }
   }
   if (is_of_links(rule.kind)) return;
@@ -257,7 +260,7 @@ void Invariants::on_state(const Simulator& world, PeerNumber peer, PeerState sta
   gone_.erase(peer);
   if (state == PeerState::down || state == PeerState::ended) {
     gone_[peer] = world.now();
-    mine.standings.clear();
+    mine.versions.clear();
     mine.forces = 0;
   }
 }
@@ -305,7 +308,7 @@ void Invariants::check_bounds(const Simulator& world, PeerNumber peer) {
   }
   if (transferred_) {
     // Where the newest message of a round suffices, no other waits for long.
-    const RoundsMode* rounds = node.rounds();
+    const MixingMode* rounds = node.mixing();
     const bool few = node.gossip() != nullptr ||
                      (rounds != nullptr && traits_of(rounds->options().rule).newest_suffices);
     at_most(world.longest_lane(peer), few ? transfers_max : pieces_max, "a lane");
@@ -344,14 +347,14 @@ void Invariants::check_members(const Simulator& world, PeerNumber peer) {
     if (other == peer) continue;
     const Member* member = membership.find(id_of(other));
     if (member == nullptr) {
-      mine.standings.erase(other);
+      mine.versions.erase(other);
       continue;
     }
     // "never backwards".
-    const Standing now{member->incarnation, rank(member->state)};
-    const auto [known, fresh] = mine.standings.try_emplace(other, now);
+    const ModelVersion now{member->incarnation, rank(member->state)};
+    const auto [known, fresh] = mine.versions.try_emplace(other, now);
     if (fresh) continue;
-    const Standing before = std::exchange(known->second, now);
+    const ModelVersion before = std::exchange(known->second, now);
     const bool backwards = now.incarnation < before.incarnation ||
                            (now.incarnation == before.incarnation && now.rank < before.rank);
     if (backwards) {

@@ -29,7 +29,7 @@ class Invariants : public Watcher {
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override;
   void on_job(const Simulator& world, PeerNumber peer, const Job& job) override;
   void on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) override;
-  void on_happening(const Simulator& world, const Happening& happening) override;
+  void on_fault_event(const Simulator& world, const FaultEvent& fault_event) override;
   void on_state(const Simulator& world, PeerNumber peer, PeerState state) override;
   void on_save(const Simulator& world, PeerNumber peer, std::uint64_t step, bool whole) override;
   void on_restore(const Simulator& world, PeerNumber peer, const Image* image) override;
@@ -53,12 +53,12 @@ class Invariants : public Watcher {
     Time decided{};  ///< By the initiator, before either side applied anything.
     Force force;
   };
-  struct Standing {
+  struct ModelVersion {
     std::uint64_t incarnation = 0;
     int rank = 0;
   };
   struct PeerRecord {
-    std::map<PeerNumber, Standing> standings;
+    std::map<PeerNumber, ModelVersion> versions;
     std::optional<Time> adopted_at;    ///< Gave its model up for a fetched one.
     std::optional<Time> disturbed_at;  ///< Last killed, stopped, slowed, or its clock changed.
     std::uint64_t view_hash = 0;       ///< Of the view that was last looked at.
@@ -66,7 +66,7 @@ class Invariants : public Watcher {
     std::optional<Time> done_at;                  ///< Its newest job.
     std::optional<std::uint64_t> committed_step;  ///< Newest checkpoint on the disk.
     std::optional<std::uint64_t> writing_step;    ///< Of a checkpoint that a crash interrupted.
-    Canary canary_wanted{};
+    ConservationChecksum checksum_wanted{};
     std::uint64_t step_wanted = 0;
     std::uint64_t forces = 0;  ///< Applied in its present life.
   };
@@ -78,15 +78,15 @@ class Invariants : public Watcher {
   void check_members(const Simulator& world, PeerNumber peer);
   void check_ghosts(const Simulator& world, PeerNumber peer);
   bool excuses_death(const Simulator& world, PeerNumber observer, PeerNumber target) const;
-  void check_ruling(const Simulator& world, PeerNumber peer, const Node& node);
+  void check_revision(const Simulator& world, PeerNumber peer, const Node& node);
 
   std::optional<Violation> violation_;
   bool ticked_ = false;       ///< The input under way is a tick.
   bool transferred_ = false;  ///< It led to a transfer.
   std::vector<PeerRecord> records_;
-  std::map<std::uint64_t, Ruling> rulings_;  ///< By the key of the epoch.
-  std::map<PeerNumber, Time> gone_;          ///< Down or ended, since when.
-  std::map<TransferId, Time> decided_;       ///< When the word of an exchange was first given.
+  std::map<std::uint64_t, SettingsRevision> revisions_;  ///< By the key of the generation.
+  std::map<PeerNumber, Time> gone_;                      ///< Down or ended, since when.
+  std::map<TransferId, Time> decided_;  ///< When the word of an exchange was first given.
   std::map<TransferId, Half> halves_;
   std::set<std::pair<TransferId, PeerNumber>> applied_;
   std::set<std::size_t> link_faults_;       ///< Under way.

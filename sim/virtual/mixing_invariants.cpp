@@ -8,66 +8,67 @@
 namespace gv {
 namespace {
 
-/// Two sides of a partition have epochs of their own, and each leaves some behind.
-constexpr std::size_t epochs_kept = 256;
+/// Two sides of a partition have generations of their own, and each leaves some behind.
+constexpr std::size_t generations_kept = 256;
 
 }  // namespace
 
-void RoundsInvariants::fail(const Simulator& world, std::string invariant, std::string what) {
+void MixingInvariants::fail(const Simulator& world, std::string invariant, std::string what) {
   if (violation_) return;
   violation_ = {std::move(invariant), std::move(what), world.now(), false};
 }
 
-RoundsInvariants::EpochRecord& RoundsInvariants::record(std::uint64_t key) {
-  if (epochs_.contains(key)) return epochs_[key];
+MixingInvariants::GenerationRecord& MixingInvariants::record(std::uint64_t key) {
+  if (generations_.contains(key)) return generations_[key];
   keys_.push_back(key);
-  if (keys_.size() > epochs_kept) {
-    epochs_.erase(keys_.front());
+  if (keys_.size() > generations_kept) {
+    generations_.erase(keys_.front());
     keys_.pop_front();
   }
-  return epochs_[key];
+  return generations_[key];
 }
 
-void RoundsInvariants::on_effects(const Simulator& world, PeerNumber peer,
+void MixingInvariants::on_effects(const Simulator& world, PeerNumber peer,
                                   const NodeEffects& effects) {
   const auto& node = world.peer(peer).node;
-  const RoundsMode* rounds = node ? node->rounds() : nullptr;
+  const MixingMode* rounds = node ? node->mixing() : nullptr;
   if (rounds == nullptr) return;
-  // By what they say themselves: the epoch may have ended in the same moment.
+  // By what they say themselves: the generation may have ended in the same moment.
   for (const Transfer& transfer : effects.transfers) {
     record(transfer.id.session).sent[{peer, number_of(transfer.to), transfer.id.number}] =
         transfer.payload;
   }
-  if (rounds->agreement().epoch() == nullptr) return;
+  if (rounds->agreement().generation() == nullptr) return;
   for (const Job& job : effects.jobs) {
     if (job.mix && job.mix->ends) check_mixing(world, peer, *rounds, *job.mix);
   }
 }
 
-void RoundsInvariants::check_mixing(const Simulator& world, PeerNumber peer,
-                                    const RoundsMode& rounds, const MixJob& mix) {
+void MixingInvariants::check_mixing(const Simulator& world, PeerNumber peer,
+                                    const MixingMode& rounds, const MixJob& mix) {
   const std::vector<PeerId>& ranks = rounds.ranks();
-  EpochRecord& epoch = record(rounds.agreement().epoch()->key());
+  GenerationRecord& generation = record(rounds.agreement().generation()->key());
   for (const MixParcel& parcel : mix.arrived) {
-    // "messages as they were sent": in this epoch, and each once.
+    // "messages as they were sent": in this generation, and each once.
     const PeerNumber from = number_of(ranks.at(parcel.from));
-    const auto sent = epoch.sent.find({from, peer, parcel.round});
-    if (sent == epoch.sent.end() || !std::ranges::equal(sent->second.bytes, *parcel.bytes)) {
+    const auto sent = generation.sent.find({from, peer, parcel.round});
+    if (sent == generation.sent.end() || !std::ranges::equal(sent->second.bytes, *parcel.bytes)) {
       fail(world, "messages as they were sent",
            fmt::format("peer-{} mixes a message of round {} that peer-{} did not send it in this "
-                       "epoch, or not once more",
+                       "generation, or not once more",
                        peer, parcel.round, from));
       return;
     }
-    epoch.sent.erase(sent);
+    generation.sent.erase(sent);
     ++mixed_;
   }
   // "whole rounds": where a rule waits, for all whom it hears.
   const MixRule& rule = rounds.options().rule;
   if (rule.staleness > 0) return;
-  if (!epoch.plan) epoch.plan.emplace(rule, ranks.size(), world.options().node.course.run_seed);
+  if (!generation.plan)
+    generation.plan.emplace(rule, ranks.size(), world.options().node.course.run_seed);
   const auto rank = std::ranges::find(ranks, id_of(peer)) - ranks.begin();
-  for (const Share& share : epoch.plan->turn(static_cast<std::size_t>(rank), *mix.ends).in) {
+  for (const Share& share : generation.plan->turn(static_cast<std::size_t>(rank), *mix.ends).in) {
     const bool came = std::ranges::any_of(mix.arrived, [&](const MixParcel& parcel) {
       return parcel.from == share.from && parcel.round == *mix.ends;
     });

@@ -32,7 +32,7 @@ class PipelineInvariants : public Watcher {
 
   /// Operations that somebody made; each counts once, however many made it.
   std::uint64_t operations() const { return results_.size(); }
-  /// Times that a peer went back to an older standing.
+  /// Times that a peer went back to an older version.
   std::uint64_t rollbacks() const { return rollbacks_; }
   /// States of stages that were compared with what they have to be.
   std::uint64_t states() const { return states_seen_; }
@@ -44,17 +44,17 @@ class PipelineInvariants : public Watcher {
  private:
   struct PeerRecord {
     bool seen = false;
-    Standing standing;
-    std::set<std::uint32_t> carried;  ///< Stages, as they stand there.
-    std::uint64_t epoch = 0;          ///< Key of the one it is in; 0: none.
-    std::set<std::uint64_t> epochs;   ///< Those it was in, in this life.
-    std::uint64_t job_epoch = 0;      ///< When its job was asked for.
-    std::uint64_t made_in = 0;        ///< Where it made its newest operation, in this life.
+    ModelVersion version;
+    std::set<std::uint32_t> carried;      ///< Stages, as they stand there.
+    std::uint64_t generation = 0;         ///< Key of the one it is in; 0: none.
+    std::set<std::uint64_t> generations;  ///< Those it was in, in this life.
+    std::uint64_t job_generation = 0;     ///< When its job was asked for.
+    std::uint64_t made_in = 0;            ///< Where it made its newest operation, in this life.
   };
 
   /// Somebody in one of its lives.
   using Life = std::pair<PeerNumber, std::uint32_t>;
-  /// Epoch and operation.
+  /// Generation and operation.
   using RunName = std::pair<std::uint64_t, std::uint64_t>;
   /// Stage and micro-batch.
   using Part = std::pair<std::uint32_t, std::size_t>;
@@ -63,25 +63,25 @@ class PipelineInvariants : public Watcher {
   PeerRecord& record(PeerNumber peer);
   void check_sums(const Simulator& world, PeerNumber peer, const StageJob& work);
   void check_becoming(const Simulator& world, PeerNumber peer, const StageJob& work);
-  void check_state(const Simulator& world, PeerNumber peer, const Standing& standing,
+  void check_state(const Simulator& world, PeerNumber peer, const ModelVersion& version,
                    std::uint32_t stage, std::span<const float> parameters);
-  void check_epoch(const Simulator& world, PeerNumber peer, const Epoch& epoch);
-  void check_made(const Simulator& world, PeerNumber peer, const Standing& before,
-                  const Standing& standing, std::uint64_t epoch);
-  void secure(const Simulator& world, const Epoch& epoch, std::uint64_t operation);
+  void check_generation(const Simulator& world, PeerNumber peer, const Generation& generation);
+  void check_made(const Simulator& world, PeerNumber peer, const ModelVersion& before,
+                  const ModelVersion& version, std::uint64_t generation);
+  void secure(const Simulator& world, const Generation& generation, std::uint64_t operation);
 
   std::optional<Violation> violation_;
   std::vector<PeerRecord> records_;
-  std::map<std::uint64_t, Epoch> epochs_;
+  std::map<std::uint64_t, Generation> generations_;
   std::map<RunName, std::set<PeerNumber>> said_;      ///< Who said that its part is complete.
   std::map<RunName, std::map<Part, int>> went_back_;  ///< Backward passes that were made.
-  std::map<RunName, Standing> results_;
+  std::map<RunName, ModelVersion> results_;
   /// Fingerprints of parameters, by history and stage.
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::set<std::uint64_t>> states_;
-  /// Who was sent copies, by epoch and stage, and after which operations;
+  /// Who was sent copies, by generation and stage, and after which operations;
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::map<PeerNumber, std::set<std::uint64_t>>>
       keepers_;
-  /// and who has each stage since an operation was made in the epoch.
+  /// and who has each stage since an operation was made in the generation.
   std::map<std::uint64_t, std::vector<std::set<Life>>> secured_;
   std::uint64_t rollbacks_ = 0;
   std::uint64_t states_seen_ = 0;

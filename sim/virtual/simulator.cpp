@@ -30,7 +30,7 @@ Simulator::World::World(Simulator& simulator, Options given, MakeWorkload make_w
       disk_draws(root.fork("disks")),
       link_faults(options.scenario),
       hostile(hostile_peers(options.scenario, options.peers, options.seed),
-              options.node.rounds.rule, options.node.course.run_seed) {}
+              options.node.mixing.rule, options.node.course.run_seed) {}
 
 void Simulator::World::mix_event(std::size_t kind, PeerNumber peer, std::uint64_t other) {
   ++counts.events;
@@ -65,7 +65,7 @@ void Simulator::World::carry_out(PeerNumber number, NodeEffects& effects) {
     const auto lane = lanes.find(pair_key(number, number_of(cancel.to)));
     if (lane == lanes.end()) continue;
     std::erase_if(lane->second.streams,
-                  [&](const Stream& stream) { return stream.transfer.id == cancel.id; });
+                  [&](const SparseVector& stream) { return stream.transfer.id == cancel.id; });
   }
   for (Transfer& transfer : effects.transfers) part_with(number, std::move(transfer));
   for (Job& job : effects.jobs) begin_job(number, std::move(job));
@@ -79,7 +79,7 @@ void Simulator::World::arm(PeerNumber number) {
     return;
   }
   machine.armed = at;
-  queue.push(at, Due{number, peers[number].life, ++machine.timer, false});
+  queue.push(at, Due{number, peers[number].incarnation, ++machine.timer, false});
 }
 
 void Simulator::World::begin_job(PeerNumber number, Job job) {
@@ -94,10 +94,10 @@ void Simulator::World::begin_job(PeerNumber number, Job job) {
   const bool rests = job.mix && job.mix->rests;
   double steps = rests ? 0 : static_cast<double>(job.steps);
   if (job.gradient) {
-    steps += static_cast<double>(job.gradient->all_samples()) / options.node.ring.batch;
+    steps += static_cast<double>(job.gradient->all_samples()) / options.node.allreduce.batch;
   }
   if (job.stages && job.stages->order && job.stages->order->is_pass()) {
-    const PipelineOperation& what = job.stages->order->what;
+    const PipelineInstruction& what = job.stages->order->what;
     const std::vector<double>& planned = options.node.pipeline.stage_seconds;
     const std::vector<double>& real =
         options.stage_seconds.empty() ? planned : options.stage_seconds;
@@ -109,7 +109,7 @@ void Simulator::World::begin_job(PeerNumber number, Job job) {
   const double work = seconds(options.scenario.step) * steps * spread / peer.speed;
   machine.job_work = std::max(small_job, from_seconds(work));
   machine.job_write = job.save ? options.scenario.save + peer.disk.slower : Duration{};
-  const RoundsMode* rounds = peer.node->rounds();
+  const MixingMode* rounds = peer.node->mixing();
   const bool opens = job.mix && job.mix->begins && rounds != nullptr &&
                      rounds->options().rule.order == MixOrder::combine_then_adapt;
   if (opens) open_job(number, job);
@@ -123,11 +123,11 @@ void Simulator::World::begin_job(PeerNumber number, Job job) {
 void Simulator::World::open_job(PeerNumber number, Job& job) {
   for (Watcher* watcher : watchers) watcher->on_job(outer, number, job);
   Job first{.number = job.number};
-  first.become = std::exchange(job.become, std::nullopt);
+  first.load_state = std::exchange(job.load_state, std::nullopt);
   first.state = std::exchange(job.state, nullptr);
   first.mix = std::exchange(job.mix, MixJob{.begins = job.mix->begins, .rests = job.mix->rests});
   machines[number].opened = peers[number].work->run(std::move(first));
-  queue.push(now, Opened{number, peers[number].life, job.number});
+  queue.push(now, Opened{number, peers[number].incarnation, job.number});
 }
 
 /// Books what the job has done and what is left of it.
@@ -153,7 +153,7 @@ void Simulator::World::time_job(PeerNumber number) {
   machine.job_cpu = slowness(number);
   const Duration left =
       from_seconds(seconds(machine.job_work) / machine.job_cpu) + machine.job_write;
-  queue.push(now + left, Due{number, peers[number].life, ++machine.jobs, true});
+  queue.push(now + left, Due{number, peers[number].incarnation, ++machine.jobs, true});
 }
 
 void Simulator::World::finish_job(PeerNumber number) {
@@ -228,7 +228,7 @@ void Simulator::World::handle(BlockArrival& event) {
 
 void Simulator::World::handle(Due& event) {
   Machine& machine = machines[event.peer];
-  if (!is_for(event.peer, event.life) || peers[event.peer].state != PeerState::up) return;
+  if (!is_for(event.peer, event.incarnation) || peers[event.peer].state != PeerState::up) return;
   if (event.job) {
     if (event.number == machine.jobs && machine.job) finish_job(event.peer);
     return;
@@ -243,8 +243,9 @@ void Simulator::World::handle(Due& event) {
 /// Who stands still sends it when the job is over.
 void Simulator::World::handle(Opened& event) {
   const Machine& machine = machines[event.peer];
-  const bool runs = is_for(event.peer, event.life) && peers[event.peer].state == PeerState::up &&
-                    machine.job && machine.job->number == event.job;
+  const bool runs = is_for(event.peer, event.incarnation) &&
+                    peers[event.peer].state == PeerState::up && machine.job &&
+                    machine.job->number == event.job;
   if (!runs) return;
   mix_event(9, event.peer, event.job);
   feed(event.peer, {.kind = Input::Kind::opened, .peer = event.peer},
@@ -252,7 +253,7 @@ void Simulator::World::handle(Opened& event) {
 }
 
 void Simulator::World::handle(LaneBroken& event) {
-  if (!is_for(event.peer, event.life) || !is_reachable(event.peer)) return;
+  if (!is_for(event.peer, event.incarnation) || !is_reachable(event.peer)) return;
   if (postponed(event.peer, event)) return;
   mix_event(5, event.peer, event.other);
   feed(event.peer, {.kind = Input::Kind::lane_lost, .peer = event.peer, .from = id_of(event.other)},
@@ -260,7 +261,7 @@ void Simulator::World::handle(LaneBroken& event) {
 }
 
 void Simulator::World::handle(Met& event) {
-  if (!is_for(event.peer, event.life) || !is_for(event.other, event.other_life)) return;
+  if (!is_for(event.peer, event.incarnation) || !is_for(event.other, event.other_life)) return;
   if (postponed(event.peer, event)) return;
   machines[event.peer].heard[event.other] = event.other_life;
   mix_event(6, event.peer, event.other);
@@ -273,10 +274,10 @@ void Simulator::World::handle(Met& event) {
 
 /// A process that was told to join keeps dialling until somebody answers.
 void Simulator::World::handle(Dial& event) {
-  if (!is_for(event.from, event.life)) return;
+  if (!is_for(event.from, event.incarnation)) return;
   const auto& heard = machines[event.from].heard;
   const auto answer = heard.find(event.to);
-  if (answer != heard.end() && answer->second == peers[event.to].life) return;
+  if (answer != heard.end() && answer->second == peers[event.to].incarnation) return;
   if (peers[event.from].state == PeerState::up && peers[event.to].state == PeerState::up) {
     const Passage there = pass(event.from, event.to, 200);
     if (there.copies > 0) meet(event.from, event.to, there.arrivals[0]);
@@ -284,7 +285,7 @@ void Simulator::World::handle(Dial& event) {
   if (++event.tries < dials_max) queue.push(now + dial_again_after, event);
 }
 
-void Simulator::World::handle(Happening& event) {
+void Simulator::World::handle(FaultEvent& event) {
   if (starts_peers(event)) --starts_left;
   apply(event);
 }

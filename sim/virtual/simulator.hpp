@@ -40,7 +40,7 @@ struct WorldCounts {
   std::uint64_t lost = 0;  ///< Messages and blocks that did not arrive, damaged ones included.
   std::uint64_t damaged = 0;
   std::uint64_t duplicated = 0;
-  std::uint64_t happenings = 0;
+  std::uint64_t fault_events = 0;
   std::uint64_t superseded = 0;  ///< Transfers left out for newer ones before they began.
 };
 
@@ -69,7 +69,7 @@ class Watcher {
   /// `job` is about to act upon the peer's replica.
   virtual void on_job(const Simulator&, PeerNumber, const Job&) {}
   virtual void on_job_done(const Simulator&, PeerNumber, const JobDone&) {}
-  virtual void on_happening(const Simulator&, const Happening&) {}
+  virtual void on_fault_event(const Simulator&, const FaultEvent&) {}
   virtual void on_state(const Simulator&, PeerNumber, PeerState) {}
   /// A checkpoint of that step is on the disk, or (not `whole`) was being written when the peer
   /// died.
@@ -83,8 +83,8 @@ class Watcher {
 /// One virtual peer, as others may look at it.
 struct VirtualPeer {
   PeerState state = PeerState::absent;
-  std::uint32_t life = 0;      ///< Counts starts and ends.
-  std::unique_ptr<Node> node;  ///< While up or stopped.
+  std::uint32_t incarnation = 0;  ///< Counts starts and ends.
+  std::unique_ptr<Node> node;     ///< While up or stopped.
   std::unique_ptr<Workload> work;
   Disk disk;
   double speed = 1;

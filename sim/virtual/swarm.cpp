@@ -24,17 +24,19 @@ constexpr Duration last_part = 60s;
 constexpr double last_periods = 20;
 /// Ten times what the busiest world needs.
 constexpr std::uint64_t events_max = 5'000'000;
-/// What a peer has to show at the end: exchanges, or operations of an epoch.
+/// What a peer has to show at the end: exchanges, or operations of a generation.
 std::uint64_t achieved(const Simulator& world, PeerNumber number) {
   const Node& node = *world.peer(number).node;
-  if (node.ring() != nullptr) return node.ring()->counts().operations;
+  if (node.allreduce() != nullptr) return node.allreduce()->counts().operations;
   if (node.pipeline() != nullptr) return node.pipeline()->counts().operations;
-  if (node.rounds() != nullptr) return node.rounds()->counts().rounds;
+  if (node.mixing() != nullptr) return node.mixing()->counts().rounds;
   return node.gossip()->exchange().counts().committed;
 }
 
-/// The epoch a peer works in; null if it is in none.
-const Epoch* epoch_of(const Node& node) { return node.epochs()->agreement().epoch(); }
+/// The generation a peer works in; null if it is in none.
+const Generation* generation_of(const Node& node) {
+  return node.generations()->agreement().generation();
+}
 
 bool trains(const Simulator& world, PeerNumber number) {
   const VirtualPeer& peer = world.peer(number);
@@ -45,18 +47,19 @@ std::optional<Violation> stuck(const Simulator& world, std::string invariant, st
   return Violation{std::move(invariant), std::move(what), world.now(), true};
 }
 
-/// In lockstep all who train are in one epoch and go on in it.
-std::optional<Violation> check_epoch(const Simulator& world, const std::vector<PeerNumber>& up) {
-  const Epoch* common = nullptr;
+/// In lockstep all who train are in one generation and go on in it.
+std::optional<Violation> check_generation(const Simulator& world,
+                                          const std::vector<PeerNumber>& up) {
+  const Generation* common = nullptr;
   for (const PeerNumber number : up) {
     if (!trains(world, number)) continue;
-    const Epoch* epoch = epoch_of(*world.peer(number).node);
-    if (epoch == nullptr) {
-      return stuck(world, "one epoch", fmt::format("peer-{} is in none", number));
+    const Generation* generation = generation_of(*world.peer(number).node);
+    if (generation == nullptr) {
+      return stuck(world, "one generation", fmt::format("peer-{} is in none", number));
     }
-    if (common == nullptr) common = epoch;
-    if (epoch->id == common->id && common->contains(id_of(number))) continue;
-    return stuck(world, "one epoch", fmt::format("peer-{} is in another than others", number));
+    if (common == nullptr) common = generation;
+    if (generation->id == common->id && common->contains(id_of(number))) continue;
+    return stuck(world, "one generation", fmt::format("peer-{} is in another than others", number));
   }
   return std::nullopt;
 }
@@ -66,12 +69,12 @@ std::uint64_t steps_of(const Node::Options& node) {
   switch (node.mode) {
     case ModeKind::gossip:
       return node.gossip.period_steps;
-    case ModeKind::ring:
-      return node.ring.local.period;
+    case ModeKind::allreduce:
+      return node.allreduce.local.period;
     case ModeKind::pipeline:
       return node.pipeline.micro_batches;
-    case ModeKind::rounds:
-      return node.rounds.period;
+    case ModeKind::mixing:
+      return node.mixing.period;
   }
   return 1;
 }
@@ -80,13 +83,13 @@ std::uint64_t steps_of(const Node::Options& node) {
 /// far ahead, and then wait as long: for somebody behind it that goes on.
 bool waits_for_slower(const Simulator& world, PeerNumber number, const std::vector<PeerNumber>& up,
                       const std::vector<std::uint64_t>& before) {
-  const RoundsMode* rounds = world.peer(number).node->rounds();
+  const MixingMode* rounds = world.peer(number).node->mixing();
   if (rounds == nullptr) return false;
   const Partners partners = rounds->options().rule.partners;
   if (partners == Partners::neighbours || partners == Partners::pairs) return false;
   return std::ranges::any_of(up, [&](PeerNumber other) {
     return trains(world, other) && achieved(world, other) > before[other] &&
-           world.peer(other).node->rounds()->step() < rounds->step();
+           world.peer(other).node->mixing()->step() < rounds->step();
   });
 }
 
@@ -136,10 +139,10 @@ std::optional<Violation> check_liveness(Simulator& world) {
   }
   if (!lockstep) return std::nullopt;
   // A word of the agreement may just be lost.
-  std::optional<Violation> apart = check_epoch(world, up);
+  std::optional<Violation> apart = check_generation(world, up);
   for (const Time end = world.now() + last_part; apart && world.now() < end;) {
     world.run(world.now() + 1s);
-    apart = check_epoch(world, up);
+    apart = check_generation(world, up);
   }
   return apart;
 }
@@ -149,9 +152,9 @@ std::optional<Violation> check_liveness(Simulator& world) {
 Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
   Simulator simulator(simulator_options(world), workloads(world));
   Invariants invariants;
-  RingInvariants lockstep;
+  AllReduceInvariants lockstep;
   PipelineInvariants pipeline;
-  RoundsInvariants rounds;
+  MixingInvariants rounds;
   simulator.watch(invariants);
   simulator.watch(lockstep);
   simulator.watch(pipeline);
@@ -195,7 +198,7 @@ Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
   verdict.halves = invariants.halves();
   verdict.operations = lockstep.operations();
   verdict.runs = pipeline.operations();
-  verdict.happenings = simulator.counts().happenings;
+  verdict.fault_events = simulator.counts().fault_events;
   return verdict;
 }
 

@@ -19,7 +19,7 @@ struct Verdict {
   std::uint64_t halves = 0;      ///< Excused by a fault.
   std::uint64_t operations = 0;  ///< In lockstep, finished by all or some.
   std::uint64_t runs = 0;        ///< Of pipelines, likewise.
-  std::uint64_t happenings = 0;
+  std::uint64_t fault_events = 0;
   /// A stage of a pipeline was lost with all its carriers and its copy: nobody could go on.
   bool stage_lost = false;
 };

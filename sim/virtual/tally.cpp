@@ -24,8 +24,8 @@ void Tally::on_job_done(const Simulator&, PeerNumber, const JobDone& done) {
   steps_ += done.steps_run;
 }
 
-void Tally::on_happening(const Simulator&, const Happening& happening) {
-  if (happening.begins) ++injected_[std::string(to_string(happening.rule.kind))];
+void Tally::on_fault_event(const Simulator&, const FaultEvent& fault_event) {
+  if (fault_event.begins) ++injected_[std::string(to_string(fault_event.rule.kind))];
 }
 
 std::uint64_t Tally::events(const std::string& name) const {

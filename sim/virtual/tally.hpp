@@ -14,7 +14,7 @@ class Tally : public Watcher {
  public:
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override;
   void on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) override;
-  void on_happening(const Simulator& world, const Happening& happening) override;
+  void on_fault_event(const Simulator& world, const FaultEvent& fault_event) override;
 
   /// How often an event of that name was seen.
   std::uint64_t events(const std::string& name) const;

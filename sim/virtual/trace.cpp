@@ -18,7 +18,7 @@ std::string name_of(const TransferId& id) {
   return fmt::format("{}/{}", number_of(id.owner), id.number);
 }
 
-std::string name_of(const EpochId& id) {
+std::string name_of(const GenerationId& id) {
   return fmt::format("{}.{}", id.counter, number_of(id.proposer));
 }
 
@@ -68,22 +68,24 @@ struct Words {
   std::string operator()(const Resume& m) const {
     return fmt::format("Resume {} from {}", name_of(m.id), m.offset);
   }
-  std::string operator()(const Fetch& m) const { return fmt::format("Fetch {}", name_of(m.id)); }
-  std::string operator()(const Coming& m) const {
-    return fmt::format("Coming {} step {}", name_of(m.id), m.step);
+  std::string operator()(const StateRequest& m) const {
+    return fmt::format("StateRequest {}", name_of(m.id));
+  }
+  std::string operator()(const TransferAccepted& m) const {
+    return fmt::format("TransferAccepted {} step {}", name_of(m.id), m.step);
   }
   std::string operator()(const Propose& m) const {
-    return fmt::format("Propose epoch {}", name_of(m.ballot));
+    return fmt::format("Propose generation {}", name_of(m.ballot));
   }
-  std::string operator()(const Confirm& m) const {
-    return fmt::format("Confirm epoch {} operation {}", name_of(m.ballot), m.standing.operation);
+  std::string operator()(const Promise& m) const {
+    return fmt::format("Promise generation {} step {}", name_of(m.ballot), m.version.step);
   }
-  std::string operator()(const Overtaken& m) const {
-    return fmt::format("Overtaken by epoch {}", name_of(m.ballot));
+  std::string operator()(const Preempted& m) const {
+    return fmt::format("Preempted by generation {}", name_of(m.ballot));
   }
-  std::string operator()(const Start& m) const {
+  std::string operator()(const Install& m) const {
     std::string text =
-        fmt::format("Start epoch {} operation {}:", name_of(m.ballot), m.standing.operation);
+        fmt::format("Install generation {} step {}:", name_of(m.ballot), m.version.step);
     for (std::size_t i = 0; i < m.order.size(); ++i) {
       text += " " + name_of(m.order[i]);
       if (m.sources[i] != m.order[i])
@@ -91,27 +93,29 @@ struct Words {
     }
     return text;
   }
-  std::string operator()(const Halt& m) const {
+  std::string operator()(const EndGeneration& m) const {
     std::string why;
     for (const PeerId peer : m.blamed) why += (why.empty() ? " for " : ", ") + name_of(peer);
-    return fmt::format("Halt epoch {}{}", name_of(m.ballot), why);
+    return fmt::format("EndGeneration {}{}", name_of(m.ballot), why);
   }
-  std::string operator()(const Check& m) const {
-    return fmt::format("Check epoch {}", name_of(m.ballot));
+  std::string operator()(const StatusRequest& m) const {
+    return fmt::format("StatusRequest generation {}", name_of(m.ballot));
   }
-  std::string operator()(const Here& m) const {
-    return fmt::format("Here epoch {} operation {}{}", name_of(m.ballot), m.operation,
+  std::string operator()(const StatusReply& m) const {
+    return fmt::format("StatusReply generation {} step {}{}", name_of(m.ballot), m.step,
                        m.busy ? " busy" : "");
   }
   std::string operator()(const Audit& m) const {
-    return fmt::format("Audit before operation {} of epoch {}: {:016x}", m.operation,
-                       name_of(m.ballot), m.fingerprint);
+    return fmt::format("Audit before step {} of generation {}: {:016x}", m.step, name_of(m.ballot),
+                       m.fingerprint);
   }
   std::string operator()(const Complete& m) const {
-    return fmt::format("Complete operation {} of epoch {}{}", m.operation, name_of(m.ballot),
+    return fmt::format("Complete step {} of generation {}{}", m.step, name_of(m.ballot),
                        m.again ? " again" : "");
   }
-  std::string operator()(const Probed& m) const { return fmt::format("Probed {}", name_of(m.id)); }
+  std::string operator()(const ProbeAck& m) const {
+    return fmt::format("ProbeAck {}", name_of(m.id));
+  }
 };
 
 std::string_view to_string(PeerState state) {
@@ -249,8 +253,8 @@ void Trace::on_effects(const Simulator&, PeerNumber peer, const NodeEffects& eff
   }
 }
 
-void Trace::on_happening(const Simulator& world, const Happening& happening) {
-  line_(fmt::format("{}  ## {}", stamp(world), to_string(happening)));
+void Trace::on_fault_event(const Simulator& world, const FaultEvent& fault_event) {
+  line_(fmt::format("{}  ## {}", stamp(world), to_string(fault_event)));
 }
 
 void Trace::on_state(const Simulator& world, PeerNumber peer, PeerState state) {

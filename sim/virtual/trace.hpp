@@ -25,7 +25,7 @@ class Trace : public Watcher {
 
   void on_input(const Simulator& world, const Input& input) override;
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override;
-  void on_happening(const Simulator& world, const Happening& happening) override;
+  void on_fault_event(const Simulator& world, const FaultEvent& fault_event) override;
   void on_state(const Simulator& world, PeerNumber peer, PeerState state) override;
 
  private:

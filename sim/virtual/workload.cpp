@@ -32,17 +32,18 @@ class TrainingWorkload : public Workload {
   }
   std::uint64_t step() const override { return replica_.trainer().step(); }
   std::span<const float> parameters() const override { return replica_.trainer().parameters(); }
-  const Canary& canary() const override { return replica_.canary(); }
+  const ConservationChecksum& checksum() const override { return replica_.checksum(); }
 
   Image image() const override {
     const auto values = parameters();
-    return {{values.begin(), values.end()}, replica_.optimizer_state(), replica_.canary(), step()};
+    return {
+        {values.begin(), values.end()}, replica_.optimizer_state(), replica_.checksum(), step()};
   }
 
   void restore(const Image& image) override {
     const std::string problem = replica_.restore(image.parameters, image.optimizer);
     check(problem.empty(), "a virtual peer's own image fits it");
-    replica_.set_canary(image.canary);
+    replica_.set_checksum(image.checksum);
   }
 
  private:
@@ -67,7 +68,7 @@ class StageWorkload : public Workload {
 
   std::uint64_t step() const override { return replica_.trainer().step(); }
   std::span<const float> parameters() const override { return parameters_; }
-  const Canary& canary() const override { return canary_; }
+  const ConservationChecksum& checksum() const override { return checksum_; }
   void mix_by(const MixRule& rule, std::uint64_t run_seed) override {
     replica_.mix_by(rule, run_seed);
   }
@@ -81,7 +82,7 @@ class StageWorkload : public Workload {
  private:
   StageReplica replica_;
   std::vector<float> parameters_;
-  Canary canary_{};
+  ConservationChecksum checksum_{};
 };
 
 /// Keeps to everything that a StageReplica promises, without a model: a stage's parameters are all
@@ -99,16 +100,16 @@ class IdleStageWorkload : public Workload {
       if (work.abandons) stages_ = before_run_;
       for (const StageEnd& end : work.ends) finish(end);
       if (!work.ends.empty()) ++step_;
-      for (const StageCopy& copy : work.hand_overs) copy_state(copy);
+      for (const StageCopy& copy : work.export_states) copy_state(copy);
       if (work.moves_to) step_ = *work.moves_to;
-      for (const StageBecomes& becomes : work.becomes) {
-        std::vector<float>& own = stages_[becomes.stage];
-        own.assign(sizes_[becomes.stage].parameters, 0);
-        if (becomes.values) std::copy_n(becomes.values->begin(), own.size(), own.begin());
+      for (const StageLoad& load_states : work.load_states) {
+        std::vector<float>& own = stages_[load_states.stage];
+        own.assign(sizes_[load_states.stage].parameters, 0);
+        if (load_states.values) std::copy_n(load_states.values->begin(), own.size(), own.begin());
       }
-      for (const std::uint32_t stage : work.put_down) stages_.erase(stage);
+      for (const std::uint32_t stage : work.release) stages_.erase(stage);
       for (const StageCopy& copy : work.copies) copy_state(copy);
-      if (!work.ends.empty() || work.moves_to || !work.put_down.empty()) before_run_ = stages_;
+      if (!work.ends.empty() || work.moves_to || !work.release.empty()) before_run_ = stages_;
       if (work.order) carry_out(*work.order);
     }
     done.step = step_;
@@ -121,7 +122,7 @@ class IdleStageWorkload : public Workload {
   std::span<const float> parameters() const override {
     return stages_.empty() ? std::span<const float>() : stages_.begin()->second;
   }
-  const Canary& canary() const override { return canary_; }
+  const ConservationChecksum& checksum() const override { return checksum_; }
   void mix_by(const MixRule& rule, std::uint64_t run_seed) override {
     std::vector<std::size_t> sizes;
     for (const StageSize& size : sizes_) sizes.push_back(size.parameters);
@@ -184,7 +185,7 @@ class IdleStageWorkload : public Workload {
   Stages stages_;
   Stages before_run_;  ///< What a run that is given up goes back to.
   std::uint64_t step_ = 0;
-  Canary canary_{};
+  ConservationChecksum checksum_{};
 };
 
 /// The part that quadratic and idle replicas share: a vector that jobs act upon.
@@ -195,17 +196,17 @@ class VectorWorkload : public Workload {
       : parameters_(std::move(parameters)),
         outer_(local, parameters_.size()),
         number_(peer),
-        canary_(initial_canary(peer)),
+        checksum_(initial_checksum(peer)),
         learning_rate_(learning_rate) {}
 
   JobDone run(Job job) override {
     JobDone done{.number = job.number};
     if (job.adopt) adopt(*job.adopt);
-    if (job.become) {
-      const std::span<const float> state(*job.become->values);
+    if (job.load_state) {
+      const std::span<const float> state(*job.load_state->values);
       std::ranges::copy(state.first(parameters_.size()), parameters_.begin());
       outer_.adopt(state.subspan(parameters_.size()));
-      step_ = job.become->step;
+      step_ = job.load_state->step;
     }
     const MixRunner::Host host{.parameters = parameters_,
                                .go_on_at = [this](std::uint64_t step) { step_ = step; },
@@ -226,7 +227,7 @@ class VectorWorkload : public Workload {
     for (const Force& force : job.forces) {
       const std::vector<float>& values = *force.values;
       for (std::size_t i = 0; i < values.size(); ++i) parameters_[i] += force.scale * values[i];
-      for (std::size_t i = 0; i < canary_.size(); ++i) canary_[i] += force.canary[i];
+      for (std::size_t i = 0; i < checksum_.size(); ++i) checksum_[i] += force.checksum[i];
     }
     if (job.mix) {
       mixing_->run(*job.mix, step_, job.steps, host, {});
@@ -247,7 +248,7 @@ class VectorWorkload : public Workload {
       job.snapshot->values = parameters_;
       job.snapshot->rest.clear();
       if (job.snapshot_rest) append({{learning_rate_, 0}, step_}, job.snapshot->rest);
-      job.snapshot->canary = canary_;
+      job.snapshot->checksum = checksum_;
       job.snapshot->step = step_;
       done.snapshot = std::move(job.snapshot);
     }
@@ -264,13 +265,13 @@ class VectorWorkload : public Workload {
   }
   std::uint64_t step() const override { return step_; }
   std::span<const float> parameters() const override { return parameters_; }
-  const Canary& canary() const override { return canary_; }
+  const ConservationChecksum& checksum() const override { return checksum_; }
   Image image() const override {
     const auto momentum = outer_.momentum();
     Image image{
         parameters_,
         {.vectors = {{"outer_momentum", {momentum.begin(), momentum.end()}}}, .step = step_},
-        canary_,
+        checksum_,
         step_};
     if (mixing_) {
       for (auto& [name, values] : mixing_->mixer().lasting()) {
@@ -289,7 +290,7 @@ class VectorWorkload : public Workload {
     if (image.optimizer.hyperparameters) {
       learning_rate_ = image.optimizer.hyperparameters->learning_rate;
     }
-    canary_ = image.canary;
+    checksum_ = image.checksum;
     step_ = image.step;
   }
 
@@ -304,7 +305,7 @@ class VectorWorkload : public Workload {
   std::size_t number() const { return number_; }
 
  private:
-  void adopt(const FetchedModel& fetched) {
+  void adopt(const DownloadedModel& fetched) {
     const std::span<const float> values(fetched.values);
     const auto tail = population_ ? tail_of(values) : std::nullopt;
     check(values.size() == parameters_.size() + (tail ? replica_tail_elements : 0),
@@ -362,7 +363,7 @@ class VectorWorkload : public Workload {
   OuterStep outer_;
   std::optional<MixRunner> mixing_;
   std::size_t number_;
-  Canary canary_;
+  ConservationChecksum checksum_;
   std::uint64_t step_ = 0;
   double learning_rate_;
   bool population_ = false;  ///< The learning rate is a part of its state.

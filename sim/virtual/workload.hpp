@@ -18,7 +18,7 @@ namespace gv {
 struct Image {
   std::vector<float> parameters;
   OptimizerState optimizer;
-  Canary canary{};
+  ConservationChecksum checksum{};
   std::uint64_t step = 0;
 };
 
@@ -39,7 +39,7 @@ class Workload {
 
   virtual std::uint64_t step() const = 0;
   virtual std::span<const float> parameters() const = 0;
-  virtual const Canary& canary() const = 0;
+  virtual const ConservationChecksum& checksum() const = 0;
   /// Of a pipeline: the parameters of one stage; empty if it is not carried.
   virtual std::span<const float> stage(std::size_t) const { return {}; }
 

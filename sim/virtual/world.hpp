@@ -43,7 +43,7 @@ struct Simulator::World {
   /// A peer's deadline, or the end of its job.
   struct Due {
     PeerNumber peer = 0;
-    std::uint32_t life = 0;
+    std::uint32_t incarnation = 0;
     std::uint64_t number = 0;  ///< Of the timer, or of the job.
     bool job = false;
   };
@@ -51,20 +51,20 @@ struct Simulator::World {
   /// What a job has made before its steps is there.
   struct Opened {
     PeerNumber peer = 0;
-    std::uint32_t life = 0;
+    std::uint32_t incarnation = 0;
     std::uint64_t job = 0;  ///< As the peer numbers it.
   };
 
   struct LaneBroken {
     PeerNumber peer = 0;
     PeerNumber other = 0;
-    std::uint32_t life = 0;
+    std::uint32_t incarnation = 0;
   };
 
   struct Met {
     PeerNumber peer = 0;
     PeerNumber other = 0;
-    std::uint32_t life = 0;
+    std::uint32_t incarnation = 0;
     std::uint32_t other_life = 0;
     bool again = false;  ///< An earlier life of the other was known.
   };
@@ -78,24 +78,24 @@ struct Simulator::World {
   struct Dial {
     PeerNumber from = 0;
     PeerNumber to = 0;
-    std::uint32_t life = 0;
+    std::uint32_t incarnation = 0;
     int tries = 0;
   };
 
-  struct Stream {
+  struct SparseVector {
     Transfer transfer;
     std::uint32_t from_life = 0;
     std::uint32_t to_life = 0;
   };
 
   struct Lane {
-    std::deque<Stream> streams;
+    std::deque<SparseVector> streams;
     bool pumping = false;
   };
 
   /// What a host keeps for one peer.
   struct Machine {
-    std::map<std::size_t, FaultRule> faults;  ///< Under way at this peer, by Happening::fault.
+    std::map<std::size_t, FaultRule> faults;  ///< Under way at this peer, by FaultEvent::fault.
     bool told_to_leave = false;               ///< While stopped: it will when it wakes.
     std::optional<std::size_t> taken_by;      ///< The fault that ended it brings it back, if any.
     Time armed = never;  ///< In true time; an earlier tick than needed does no harm.
@@ -129,7 +129,7 @@ struct Simulator::World {
 
   using Backlog = std::variant<Arrival, BlockArrival, LaneBroken, Met>;
   using Event =
-      std::variant<Arrival, BlockArrival, Due, Opened, LaneBroken, Met, Pump, Dial, Happening>;
+      std::variant<Arrival, BlockArrival, Due, Opened, LaneBroken, Met, Pump, Dial, FaultEvent>;
 
   World(Simulator& simulator, Options given, MakeWorkload make_work);
 
@@ -177,7 +177,7 @@ struct Simulator::World {
   void handle(LaneBroken& event);
   void handle(Met& event);
   void handle(Dial& event);
-  void handle(Happening& event);
+  void handle(FaultEvent& event);
   void handle(Pump& event) { pump(event.from, event.to); }
 
   template <class Call>
@@ -196,7 +196,9 @@ struct Simulator::World {
     for (Watcher* watcher : watchers) watcher->after(outer, number);
   }
 
-  bool is_for(PeerNumber number, std::uint32_t life) const { return peers[number].life == life; }
+  bool is_for(PeerNumber number, std::uint32_t incarnation) const {
+    return peers[number].incarnation == incarnation;
+  }
 
   /// What a stopped process's sockets hold before more is lost.
   static constexpr std::size_t backlog_max = 100000;
@@ -244,7 +246,7 @@ struct Simulator::World {
   void wake(PeerNumber number);
   void leave(PeerNumber number);
   void switch_to(PeerNumber number, const std::string& settings);
-  static bool starts_peers(const Happening& happening);
+  static bool starts_peers(const FaultEvent& fault_event);
   /// Virtual peers of a pipeline keep nothing: whoever comes back is a newcomer.
   bool keeps_images() const { return options.node.mode != ModeKind::pipeline; }
   void prepare();
@@ -254,9 +256,9 @@ struct Simulator::World {
   double slowness(PeerNumber number) const;
   void set_clock(PeerNumber number, Duration jump, double rate);
   void refresh(PeerNumber number);
-  void apply(const Happening& happening);
-  void befall(const Happening& happening, PeerNumber number);
-  void relieve(const Happening& happening, PeerNumber number);
+  void apply(const FaultEvent& fault_event);
+  void apply_to(const FaultEvent& fault_event, PeerNumber number);
+  void revert(const FaultEvent& fault_event, PeerNumber number);
   void heal();
 };
 

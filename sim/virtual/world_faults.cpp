@@ -1,7 +1,7 @@
 // What goes wrong in a virtual world, and how it heals.
 #include <algorithm>
 
-#include "peer/config/switched_rounds.hpp"
+#include "peer/config/switched_mixing.hpp"
 #include "sim/virtual/world.hpp"
 
 namespace gv {
@@ -61,14 +61,14 @@ void Simulator::World::refresh(PeerNumber number) {
   stopped ? stop(number) : wake(number);
 }
 
-void Simulator::World::befall(const Happening& happening, PeerNumber number) {
+void Simulator::World::apply_to(const FaultEvent& fault_event, PeerNumber number) {
   Machine& machine = machines[number];
   const PeerState state = peers[number].state;
-  switch (happening.rule.kind) {
+  switch (fault_event.rule.kind) {
     case FaultKind::kill:
       if (!is_reachable(number)) return;
       end(number, PeerState::down);
-      machine.taken_by = happening.fault;
+      machine.taken_by = fault_event.fault;
       break;
     case FaultKind::restart:
       end(number, PeerState::down);
@@ -76,7 +76,7 @@ void Simulator::World::befall(const Happening& happening, PeerNumber number) {
       break;
     case FaultKind::leave:
       if (!is_reachable(number)) return;
-      if (happening.rule.lasts > Duration{}) machine.taken_by = happening.fault;
+      if (fault_event.rule.lasts > Duration{}) machine.taken_by = fault_event.fault;
       leave(number);
       break;
     case FaultKind::join:
@@ -88,45 +88,45 @@ void Simulator::World::befall(const Happening& happening, PeerNumber number) {
       refresh(number);
       break;
     case FaultKind::switch_to:
-      if (state == PeerState::up) switch_to(number, ruling_settings(happening.rule.algorithm));
+      if (state == PeerState::up) switch_to(number, revision_settings(fault_event.rule.algorithm));
       break;
     case FaultKind::clock_jump:
-      set_clock(number, happening.rule.jump, machine.clock_rate);
+      set_clock(number, fault_event.rule.jump, machine.clock_rate);
       break;
     case FaultKind::stop:
       if (!is_reachable(number)) return;
       [[fallthrough]];
     default:
-      machine.faults.emplace(happening.fault, happening.rule);
+      machine.faults.emplace(fault_event.fault, fault_event.rule);
       refresh(number);
       break;
   }
 }
 
 /// What `happening` began for this peer is over.
-void Simulator::World::relieve(const Happening& happening, PeerNumber number) {
+void Simulator::World::revert(const FaultEvent& fault_event, PeerNumber number) {
   Machine& machine = machines[number];
-  if (machine.taken_by == happening.fault) {
+  if (machine.taken_by == fault_event.fault) {
     // Who was told to leave and has not yet is made to, as by a service manager.
     end(number, PeerState::ended);
     start(number);
-  } else if (machine.faults.erase(happening.fault) > 0) {
+  } else if (machine.faults.erase(fault_event.fault) > 0) {
     refresh(number);
   }
 }
 
-void Simulator::World::apply(const Happening& happening) {
-  ++counts.happenings;
-  mix_event(8, 0, happening.fault << 1 | (happening.begins ? 1U : 0U));
-  for (Watcher* watcher : watchers) watcher->on_happening(outer, happening);
-  if (is_of_links(happening.rule.kind)) {
-    link_faults.apply(happening);
+void Simulator::World::apply(const FaultEvent& fault_event) {
+  ++counts.fault_events;
+  mix_event(8, 0, fault_event.fault << 1 | (fault_event.begins ? 1U : 0U));
+  for (Watcher* watcher : watchers) watcher->on_fault_event(outer, fault_event);
+  if (is_of_links(fault_event.rule.kind)) {
+    link_faults.apply(fault_event);
     ++link_version;
     return;
   }
   for (PeerNumber number = 0; number < peers.size(); ++number) {
-    if (!happening.rule.peers.contains(number)) continue;
-    happening.begins ? befall(happening, number) : relieve(happening, number);
+    if (!fault_event.rule.peers.contains(number)) continue;
+    fault_event.begins ? apply_to(fault_event, number) : revert(fault_event, number);
   }
 }
 
@@ -136,7 +136,7 @@ void Simulator::World::heal() {
   while (!queue.empty()) {
     const Time at = queue.next();
     Event event = queue.pop();
-    if (!std::holds_alternative<Happening>(event)) kept.push(at, std::move(event));
+    if (!std::holds_alternative<FaultEvent>(event)) kept.push(at, std::move(event));
   }
   queue = std::move(kept);
   starts_left = 0;

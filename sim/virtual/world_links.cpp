@@ -59,53 +59,54 @@ void Simulator::World::send(PeerNumber from, PeerNumber to, Message message) {
     const Time at = passage.arrivals[static_cast<std::size_t>(copy)];
     meet(from, to, at);
     const bool last = copy + 1 == passage.copies;
-    queue.push(at, Arrival{from, to, peers[to].life, last ? std::move(message) : message});
+    queue.push(at, Arrival{from, to, peers[to].incarnation, last ? std::move(message) : message});
   }
 }
 
 /// The first word between two processes opens the link: each hears of the other.
 void Simulator::World::meet(PeerNumber from, PeerNumber to, Time arrival) {
-  std::uint32_t& life = machines[from].met[to];
+  std::uint32_t& incarnation = machines[from].met[to];
   std::uint32_t& back = machines[to].met[from];
-  if (back != peers[from].life + 1) {
-    const bool again = std::exchange(back, peers[from].life + 1) != 0;
-    queue.push(arrival, Met{to, from, peers[to].life, peers[from].life, again});
+  if (back != peers[from].incarnation + 1) {
+    const bool again = std::exchange(back, peers[from].incarnation + 1) != 0;
+    queue.push(arrival, Met{to, from, peers[to].incarnation, peers[from].incarnation, again});
   }
-  if (life != peers[to].life + 1 && !link(to, from).state.cut) {
-    const bool again = std::exchange(life, peers[to].life + 1) != 0;
+  if (incarnation != peers[to].incarnation + 1 && !link(to, from).state.cut) {
+    const bool again = std::exchange(incarnation, peers[to].incarnation + 1) != 0;
     queue.push(arrival + link(to, from).state.quality.latency,
-               Met{from, to, peers[from].life, peers[to].life, again});
+               Met{from, to, peers[from].incarnation, peers[to].incarnation, again});
   }
 }
 
 /// What hostile peers say in rounds leaves when they want, and as they want it.
 void Simulator::World::part_with(PeerNumber from, Transfer transfer) {
-  const RoundsMode* rounds = hostile.any() ? peers[from].node->rounds() : nullptr;
-  if (rounds == nullptr || StateCourier::concerns({transfer.id, transfer.offset, {}})) {
+  const MixingMode* rounds = hostile.any() ? peers[from].node->mixing() : nullptr;
+  if (rounds == nullptr || StateTransfer::concerns({transfer.id, transfer.offset, {}})) {
     transmit(from, std::move(transfer));
     return;
   }
   for (Departure& departure :
-       hostile.depart({from, peers[from].life, std::move(transfer)}, rounds->ranks())) {
+       hostile.depart({from, peers[from].incarnation, std::move(transfer)}, rounds->ranks())) {
     const auto sender = static_cast<PeerNumber>(departure.from);
-    if (is_for(sender, departure.life)) transmit(sender, std::move(departure.transfer));
+    if (is_for(sender, departure.incarnation)) transmit(sender, std::move(departure.transfer));
   }
 }
 
 void Simulator::World::transmit(PeerNumber from, Transfer transfer) {
   const PeerNumber to = number_of(transfer.to);
   if (to >= peers.size() || !is_reachable(to)) {
-    queue.push(now + refused_after, LaneBroken{from, to, peers[from].life});
+    queue.push(now + refused_after, LaneBroken{from, to, peers[from].incarnation});
     return;
   }
   machines[from].lanes.insert(to);
   machines[to].lanes.insert(from);
   Lane& lane = lanes[pair_key(from, to)];
   std::erase_if(lane.streams,
-                [&](const Stream& stream) { return stream.transfer.id == transfer.id; });
-  counts.superseded += std::erase_if(
-      lane.streams, [&](const Stream& stream) { return supersedes(transfer, stream.transfer); });
-  lane.streams.push_back({std::move(transfer), peers[from].life, peers[to].life});
+                [&](const SparseVector& stream) { return stream.transfer.id == transfer.id; });
+  counts.superseded += std::erase_if(lane.streams, [&](const SparseVector& stream) {
+    return supersedes(transfer, stream.transfer);
+  });
+  lane.streams.push_back({std::move(transfer), peers[from].incarnation, peers[to].incarnation});
   if (lane.pumping) return;
   lane.pumping = true;
   pump(from, to);
@@ -114,10 +115,11 @@ void Simulator::World::transmit(PeerNumber from, Transfer transfer) {
 void Simulator::World::pump(PeerNumber from, PeerNumber to) {
   Lane& lane = lanes[pair_key(from, to)];
   while (!lane.streams.empty()) {
-    Stream& stream = lane.streams.front();
+    SparseVector& stream = lane.streams.front();
     Transfer& transfer = stream.transfer;
     const bool over = transfer.offset >= transfer.payload.bytes.size();
-    if (over || stream.from_life != peers[from].life || stream.to_life != peers[to].life) {
+    if (over || stream.from_life != peers[from].incarnation ||
+        stream.to_life != peers[to].incarnation) {
       lane.streams.pop_front();
       continue;
     }
@@ -155,7 +157,8 @@ void Simulator::World::break_lane(PeerNumber a, PeerNumber b) {
     if (lane != lanes.end()) lane->second.streams.clear();
     machines[from].lanes.erase(to);
     if (!is_reachable(from) || link(to, from).state.cut) continue;
-    queue.push(now + link(to, from).state.quality.latency, LaneBroken{from, to, peers[from].life});
+    queue.push(now + link(to, from).state.quality.latency,
+               LaneBroken{from, to, peers[from].incarnation});
   }
 }
 

@@ -38,13 +38,13 @@ void Simulator::World::start(PeerNumber number) {
   VirtualPeer& peer = peers[number];
   Machine& machine = machines[number];
   if (is_reachable(number)) return;
-  const bool first = peer.life == 0;
+  const bool first = peer.incarnation == 0;
   machine.taken_by.reset();
   machine.told_to_leave = false;
   set_state(number, PeerState::up);
-  ++peer.life;
+  ++peer.incarnation;
   const std::uint64_t session =
-      root.fork("session").fork(number).fork(static_cast<std::uint64_t>(peer.life)).next();
+      root.fork("session").fork(number).fork(static_cast<std::uint64_t>(peer.incarnation)).next();
   peer.work = make(number);
   std::shared_ptr<const Image> image;
   if (!first) {
@@ -63,12 +63,12 @@ void Simulator::World::start(PeerNumber number) {
   machine.armed = never;
   machine.met.clear();
   machine.heard.clear();
-  machine.pace = root.fork("pace").fork(number).fork(static_cast<std::uint64_t>(peer.life));
+  machine.pace = root.fork("pace").fork(number).fork(static_cast<std::uint64_t>(peer.incarnation));
   // Who comes back joins whom it knew, others one that is named to them.
   std::vector<PeerNumber> join(machine.known.begin(), machine.known.end());
   if (join.empty()) join = first_contact(number);
-  for (const PeerNumber other : join) queue.push(now, Dial{number, other, peer.life, 0});
-  mix_event(7, number, peer.life);
+  for (const PeerNumber other : join) queue.push(now, Dial{number, other, peer.incarnation, 0});
+  mix_event(7, number, peer.incarnation);
   feed(number, {.kind = Input::Kind::start, .peer = number},
        [&](Node& n, Time t, NodeEffects& out) {
          n.start(t, peer.work->step(), !join.empty(), out);
@@ -121,7 +121,7 @@ void Simulator::World::end(PeerNumber number, PeerState state) {
   });
   backlogs[number].clear();
   set_state(number, state);
-  ++peer.life;
+  ++peer.incarnation;
   peer.node.reset();
   // The system closes a dead process's connections; a peer that ended has sent all it had.
   const std::set<PeerNumber> open = machine.lanes;
@@ -167,10 +167,10 @@ void Simulator::World::switch_to(PeerNumber number, const std::string& settings)
        });
 }
 
-bool Simulator::World::starts_peers(const Happening& happening) {
-  const FaultKind kind = happening.rule.kind;
+bool Simulator::World::starts_peers(const FaultEvent& fault_event) {
+  const FaultKind kind = fault_event.rule.kind;
   return kind == FaultKind::restart || kind == FaultKind::join ||
-         ((kind == FaultKind::kill || kind == FaultKind::leave) && !happening.begins);
+         ((kind == FaultKind::kill || kind == FaultKind::leave) && !fault_event.begins);
 }
 
 void Simulator::World::prepare() {
@@ -180,15 +180,15 @@ void Simulator::World::prepare() {
   backlogs.resize(n);
   allow_lists = draw_neighbours(n, options.scenario.neighbours, root.fork("neighbours"));
   std::size_t late = 0;
-  const std::vector<Happening> all =
+  const std::vector<FaultEvent> all =
       timeline(options.scenario, n, options.scenario.until, root.fork("faults"));
   std::vector<bool> absent(n, false);
-  for (const Happening& happening : all) {
-    queue.push(happening.at, happening);
-    if (starts_peers(happening)) ++starts_left;
-    if (happening.rule.kind != FaultKind::join) continue;
+  for (const FaultEvent& fault_event : all) {
+    queue.push(fault_event.at, fault_event);
+    if (starts_peers(fault_event)) ++starts_left;
+    if (fault_event.rule.kind != FaultKind::join) continue;
     for (PeerNumber number = 0; number < n; ++number) {
-      if (happening.rule.peers.contains(number)) absent[number] = true;
+      if (fault_event.rule.peers.contains(number)) absent[number] = true;
     }
   }
   for (PeerNumber number = 0; number < n; ++number) {

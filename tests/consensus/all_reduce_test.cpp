@@ -22,7 +22,7 @@ PeerId peer(std::size_t rank) { return PeerId{100 + rank}; }
 /// Everybody's part of one operation, with links that keep order and nothing else.
 class Cluster {
  public:
-  Cluster(const AllReduceOptions& shape, std::size_t ranks, std::size_t elements, Rng rng)
+  Cluster(const AllReduceShape& shape, std::size_t ranks, std::size_t elements, Rng rng)
       : rng_(rng), options_(shape) {
     for (std::size_t rank = 0; rank < ranks; ++rank) options_.order.push_back(peer(rank));
     for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -113,7 +113,7 @@ class Cluster {
   }
 
   Rng rng_;
-  AllReduceOptions options_;
+  AllReduceShape options_;
   std::vector<std::pair<std::size_t, std::size_t>> waiting_;
   std::map<std::pair<std::size_t, std::size_t>, Link> links_;
 };
@@ -131,7 +131,7 @@ std::vector<Range> buckets_of(std::size_t elements, std::size_t count) {
 }  // namespace
 
 TEST_CASE("everybody gets the weighted sum in the same bits however blocks are delayed",
-          "[ring][all_reduce]") {
+          "[allreduce][all_reduce]") {
   const auto algorithm = GENERATE(ReduceAlgorithm::ring, ReduceAlgorithm::halving_doubling,
                                   ReduceAlgorithm::tree, ReduceAlgorithm::direct);
   const std::size_t ranks = GENERATE(1, 2, 3, 4, 5, 6, 7, 8, 9, 16);
@@ -147,7 +147,7 @@ TEST_CASE("everybody gets the weighted sum in the same bits however blocks are d
   }
   std::vector<Vector> results;
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-    Cluster cluster({.epoch = 99,
+    Cluster cluster({.generation = 99,
                      .algorithm = algorithm,
                      .buckets = buckets_of(elements, 1 + elements % 4),
                      .segment = 1 + elements % 17,
@@ -180,7 +180,7 @@ TEST_CASE("everybody gets the weighted sum in the same bits however blocks are d
 }
 
 TEST_CASE("parts are gathered beside what is summed, as their ranks have them",
-          "[ring][all_reduce]") {
+          "[allreduce][all_reduce]") {
   const auto algorithm = GENERATE(ReduceAlgorithm::ring, ReduceAlgorithm::halving_doubling,
                                   ReduceAlgorithm::tree, ReduceAlgorithm::direct);
   const std::size_t ranks = GENERATE(1, 2, 3, 5, 8);
@@ -195,7 +195,7 @@ TEST_CASE("parts are gathered beside what is summed, as their ranks have them",
   const std::size_t elements = gathered + 60;
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     Cluster cluster(
-        {.epoch = 99,
+        {.generation = 99,
          .algorithm = algorithm,
          .buckets = {{gathered + 30, elements}, {gathered, gathered + 30}, {0, gathered}},
          .parts = parts,
@@ -230,10 +230,11 @@ TEST_CASE("parts are gathered beside what is summed, as their ranks have them",
   }
 }
 
-TEST_CASE("a ring sends exactly the bytes that the formula says", "[ring][all_reduce]") {
+TEST_CASE("a ring sends exactly the bytes that the formula says", "[allreduce][all_reduce]") {
   const std::size_t ranks = GENERATE(2, 4, 8);
   const std::size_t elements = 64 * ranks;
-  Cluster cluster({.epoch = 1, .buckets = {{0, elements}}, .segment = 10}, ranks, elements, Rng(3));
+  Cluster cluster({.generation = 1, .buckets = {{0, elements}}, .segment = 10}, ranks, elements,
+                  Rng(3));
   cluster.begin(std::vector<float>(ranks, 1.0f));
   cluster.run();
   for (const AllReduce& part : cluster.parts) {
@@ -242,7 +243,7 @@ TEST_CASE("a ring sends exactly the bytes that the formula says", "[ring][all_re
 }
 
 TEST_CASE("coded sums are the same bits for everybody, near the exact ones, and in fewer bytes",
-          "[ring][all_reduce]") {
+          "[allreduce][all_reduce]") {
   struct Format {
     WireFormat wire;
     double error;  ///< Of the sum, relative to the norm of all inputs.
@@ -255,7 +256,7 @@ TEST_CASE("coded sums are the same bits for everybody, near the exact ones, and 
                                Format{{ValueCodec::qsgd8, true}, 0.5, 0.27});
   const std::size_t ranks = GENERATE(2, 3, 5, 8);
   const std::size_t elements = 8192;
-  Cluster cluster({.epoch = 3,
+  Cluster cluster({.generation = 3,
                    .buckets = buckets_of(elements, 2),
                    .segment = 700,
                    .unweighted_from = elements - 3,
@@ -294,10 +295,10 @@ TEST_CASE("coded sums are the same bits for everybody, near the exact ones, and 
   }
 }
 
-TEST_CASE("sparse inputs make sparse pieces", "[ring][all_reduce]") {
+TEST_CASE("sparse inputs make sparse pieces", "[allreduce][all_reduce]") {
   const std::size_t ranks = 8;
   const std::size_t elements = 8 * 4096;
-  Cluster cluster({.epoch = 3,
+  Cluster cluster({.generation = 3,
                    .buckets = {{0, elements}},
                    .segment = 4096,
                    .wire = {ValueCodec::identity, true}},
@@ -323,15 +324,16 @@ TEST_CASE("sparse inputs make sparse pieces", "[ring][all_reduce]") {
   }
 }
 
-TEST_CASE("pieces of another operation, epoch or length are not ours", "[ring][all_reduce]") {
-  const AllReduceOptions options{
-      .order = {peer(0), peer(1)}, .epoch = 5, .buckets = {{0, 8}}, .segment = 8};
+TEST_CASE("pieces of another operation, generation or length are not ours",
+          "[allreduce][all_reduce]") {
+  const AllReduceShape options{
+      .order = {peer(0), peer(1)}, .generation = 5, .buckets = {{0, 8}}, .segment = 8};
   AllReduce part(options, peer(0), 3, 1, std::make_shared<Vector>(8), std::make_shared<Vector>(8));
   Effects out;
   const Vector values(8);
   const auto bytes = std::as_bytes(std::span(values));
-  const auto block = [&](PieceName piece, std::uint64_t epoch, std::size_t length) {
-    return Block{{peer(1), epoch, piece.number()}, 0, bytes.first(length)};
+  const auto block = [&](PieceName piece, std::uint64_t generation, std::size_t length) {
+    return Block{{peer(1), generation, piece.number()}, 0, bytes.first(length)};
   };
   // Rank 0 of two gets the first half (chunk 1 of the ring: elements 4 to 8) in round 0.
   const PieceName piece{.operation = 3, .bucket = 0, .round = 0, .segment = 0};
@@ -343,9 +345,9 @@ TEST_CASE("pieces of another operation, epoch or length are not ours", "[ring][a
   CHECK_FALSE(part.receive(peer(1), block(piece, 5, 12), out));
   CHECK_FALSE(part.receive(peer(2), block(piece, 5, 16), out));
   // Nor is there a place for them.
-  const auto place = [&](std::size_t from, PieceName name, std::uint64_t epoch,
+  const auto place = [&](std::size_t from, PieceName name, std::uint64_t generation,
                          std::size_t length) {
-    return part.place(peer(from), {peer(from), epoch, name.number()}, 0, length);
+    return part.place(peer(from), {peer(from), generation, name.number()}, 0, length);
   };
   CHECK(place(1, {.operation = 4}, 5, 16).empty());
   CHECK(place(1, {.operation = 3, .bucket = 1}, 5, 16).empty());
@@ -362,7 +364,7 @@ TEST_CASE("pieces of another operation, epoch or length are not ours", "[ring][a
   CHECK(out.transfers.empty());           // Our own input is not there yet.
 }
 
-TEST_CASE("names of pieces survive the wire", "[ring][all_reduce]") {
+TEST_CASE("names of pieces survive the wire", "[allreduce][all_reduce]") {
   const PieceName piece{.operation = 0xabcdef, .bucket = 255, .round = 4095, .segment = 0xfffff};
   const PieceName back = PieceName::of(piece.number());
   CHECK(back.operation == piece.operation);

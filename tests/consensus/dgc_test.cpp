@@ -21,7 +21,7 @@ Floats normals(std::size_t n, Rng& rng) {
   return values;
 }
 
-Floats to_floats(const Stream& stream) {
+Floats to_floats(const SparseVector& stream) {
   Floats values(stream.size());
   stream.add_to(values);
   return values;
@@ -65,7 +65,7 @@ TEST_CASE("where something was sent both buffers are zero and elsewhere they go 
     const Floats gradient = normals(d, rng);
     const Floats momentum = copied(dgc.momentum());
     const Floats waiting = copied(dgc.waiting());
-    const Stream sent = dgc.step(gradient, 0.1);
+    const SparseVector sent = dgc.step(gradient, 0.1);
     const std::vector<std::size_t> places = sent.indices();
     REQUIRE(places.size() == 20);  // Five of each block.
     for (std::size_t i = 0; i < d; ++i) {
@@ -130,7 +130,7 @@ TEST_CASE("the share falls by equal factors and then stays") {
   CHECK(dgc_share(0) == Approx(0.3162).epsilon(1e-3));
   CHECK(dgc_share(2) == Approx(0.0316).epsilon(1e-2));
   CHECK(dgc_share(4) == Approx(0.00316).epsilon(1e-2));
-  for (const std::uint64_t epoch : {5u, 6u, 1000u}) CHECK(dgc_share(epoch) == 0.001);
+  for (const std::uint64_t generation : {5u, 6u, 1000u}) CHECK(dgc_share(generation) == 0.001);
   CHECK(dgc_share(0, 0.01, 0) == 0.01);
 }
 

@@ -26,11 +26,11 @@ struct Endpoint {
 
   TransferNumbers numbers;
   PairExchange exchange;
-  ModelFetch fetch;
+  ModelDownload fetch;
   std::vector<float> model;
-  Canary canary{};
+  ConservationChecksum checksum{};
   std::vector<Force> forces;  ///< As they were applied.
-  std::optional<FetchedModel> fetched;
+  std::optional<DownloadedModel> fetched;
   std::vector<Event> events;
   bool dead = false;
 
@@ -67,7 +67,7 @@ class ExchangeNetwork {
   void snap(std::size_t index, float alpha = 0.5f) {
     Endpoint& own = at(index);
     const auto snapshot = std::make_shared<const Snapshot>(
-        Snapshot{.values = own.model, .canary = own.canary, .step = 5});
+        Snapshot{.values = own.model, .checksum = own.checksum, .step = 5});
     own.exchange.set_snapshot(snapshot, alpha);
   }
 
@@ -141,7 +141,7 @@ class ExchangeNetwork {
 
   /// What is under way on the lane is lost, and nobody has noticed yet.
   void lose_streams(std::size_t a, std::size_t b) {
-    std::erase_if(streams_, [&](const Stream& stream) {
+    std::erase_if(streams_, [&](const SparseVector& stream) {
       return (stream.from == a && stream.to == b) || (stream.from == b && stream.to == a);
     });
   }
@@ -165,7 +165,8 @@ class ExchangeNetwork {
   void kill(std::size_t index) {
     at(index).dead = true;
     std::erase_if(queue_, [&](const Item& item) { return item.from == index || item.to == index; });
-    std::erase_if(streams_, [&](const Stream& s) { return s.from == index || s.to == index; });
+    std::erase_if(streams_,
+                  [&](const SparseVector& s) { return s.from == index || s.to == index; });
     for (std::size_t i = 0; i < size(); ++i) {
       feed(i, [&](Endpoint& own, Effects& out) {
         own.exchange.peer_gone(now_, peer(index), out);
@@ -185,13 +186,13 @@ class ExchangeNetwork {
       queue_.push_back({index, index_of(outgoing.to), std::move(outgoing.message)});
     }
     for (const Cancel& cancel : out.cancels) {
-      std::erase_if(streams_, [&](const Stream& stream) {
+      std::erase_if(streams_, [&](const SparseVector& stream) {
         return stream.from == index && stream.to == index_of(cancel.to) &&
                stream.transfer.id == cancel.id;
       });
     }
     for (Transfer& transfer : out.transfers) {
-      std::erase_if(streams_, [&](const Stream& stream) {
+      std::erase_if(streams_, [&](const SparseVector& stream) {
         return stream.from == index && stream.transfer.id == transfer.id;
       });
       streams_.push_back({index, index_of(transfer.to), std::move(transfer)});
@@ -200,10 +201,10 @@ class ExchangeNetwork {
       for (std::size_t i = 0; i < own.model.size(); ++i) {
         own.model[i] += force.scale * (*force.values)[i];
       }
-      for (std::size_t i = 0; i < force.canary.size(); ++i) own.canary[i] += force.canary[i];
+      for (std::size_t i = 0; i < force.checksum.size(); ++i) own.checksum[i] += force.checksum[i];
       own.forces.push_back(std::move(force));
     }
-    for (FetchedModel& model : out.fetched) own.fetched = std::move(model);
+    for (DownloadedModel& model : out.fetched) own.fetched = std::move(model);
     for (Event& event : out.events) own.events.push_back(std::move(event));
     return result;
   }
@@ -219,7 +220,7 @@ class ExchangeNetwork {
     std::size_t from, to;
     Message message;
   };
-  struct Stream {
+  struct SparseVector {
     std::size_t from, to;
     Transfer transfer;
   };
@@ -236,7 +237,7 @@ class ExchangeNetwork {
   }
 
   void next_block() {
-    Stream stream = streams_.front();
+    SparseVector stream = streams_.front();
     streams_.erase(streams_.begin());
     const std::uint64_t offset = stream.transfer.offset;
     if (offset >= stream.transfer.payload.bytes.size() || at(stream.from).dead) return;
@@ -267,7 +268,7 @@ class ExchangeNetwork {
 
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
   std::deque<Item> queue_;
-  std::vector<Stream> streams_;
+  std::vector<SparseVector> streams_;
   std::size_t block_bytes_;
   Time now_{};
 };

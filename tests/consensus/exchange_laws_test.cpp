@@ -29,8 +29,8 @@ std::vector<float> model_of(std::uint64_t seed) {
 std::int64_t total(ExchangeNetwork& network) {
   std::int64_t sum = 0;
   for (std::size_t i = 0; i < network.size(); ++i) {
-    const Canary& canary = network.at(i).canary;
-    sum = std::accumulate(canary.begin(), canary.end(), sum);
+    const ConservationChecksum& checksum = network.at(i).checksum;
+    sum = std::accumulate(checksum.begin(), checksum.end(), sum);
   }
   return sum;
 }
@@ -305,10 +305,10 @@ TEST_CASE("a block that comes twice or out of place is not taken for the next on
     }
   }
   SECTION("in a download") {
-    ModelFetch fetch(peer(0), numbers, {.layout_hash = 7, .elements = width});
+    ModelDownload fetch(peer(0), numbers, {.layout_hash = 7, .elements = width});
     fetch.want(Time{}, {peer(1)}, out);
-    fetch.receive(Time{}, peer(1), Coming{.id = id, .layout_hash = 7, .elements = width}, nullptr,
-                  out);
+    fetch.receive(Time{}, peer(1), TransferAccepted{.id = id, .layout_hash = 7, .elements = width},
+                  nullptr, out);
     send([&](const Block& block) { fetch.receive_block(Time{}, peer(1), block, out); });
     REQUIRE(out.fetched.size() == 1);
     CHECK(out.fetched[0].values == theirs);
@@ -341,7 +341,8 @@ TEST_CASE("whatever is lost repeated delayed or broken forces cancel unless coun
     Rng rng(seed);
     ExchangeNetwork network(6, plain(), 100);
     for (std::size_t i = 0; i < network.size(); ++i) {
-      for (auto& lane : network.at(i).canary) lane = static_cast<std::int64_t>(rng.below(1u << 20));
+      for (auto& lane : network.at(i).checksum)
+        lane = static_cast<std::int64_t>(rng.below(1u << 20));
       network.load(i, model_of(seed * 10 + i));
     }
     std::int64_t expected = total(network);
@@ -370,11 +371,12 @@ TEST_CASE("whatever is lost repeated delayed or broken forces cancel unless coun
         for (const auto& deliver_late : held) deliver_late();
         held.clear();
       }
-      // Local steps move a model and its canary, so that no two differences are alike.
+      // Local steps move a model and its conservation checksum, so that no two differences are
+      // alike.
       const std::size_t trained = rng.below(6);
       for (float& value : network.at(trained).model) value += static_cast<float>(rng.normal());
       const auto step = static_cast<std::int64_t>(rng.below(1u << 20));
-      network.at(trained).canary[rng.below(8)] += step;
+      network.at(trained).checksum[rng.below(8)] += step;
       expected += step;
       network.snap(trained);
     }
@@ -385,7 +387,7 @@ TEST_CASE("whatever is lost repeated delayed or broken forces cancel unless coun
     // Every force must meet its negative: a half applied alone is left over, and so is one applied
     // twice or with the wrong sign.
     std::map<std::vector<float>, int> leftover;
-    Canary missing{};
+    ConservationChecksum missing{};
     std::uint64_t undecided = 0;
     std::size_t in_flight = 0;
     std::uint64_t committed = 0;
@@ -405,7 +407,7 @@ TEST_CASE("whatever is lost repeated delayed or broken forces cancel unless coun
         const bool first = values > negative;
         if (values != negative) leftover[first ? values : negative] += first ? 1 : -1;
         for (std::size_t lane = 0; lane < missing.size(); ++lane) {
-          missing[lane] += force.canary[lane];
+          missing[lane] += force.checksum[lane];
         }
       }
     }
@@ -419,8 +421,8 @@ TEST_CASE("whatever is lost repeated delayed or broken forces cancel unless coun
     CHECK(committed == forces);
     CHECK(most <= 1);
     CHECK(alone <= undecided);
-    if (alone == 0) CHECK(missing == Canary{});
-    // Nothing but the forces and the local steps ever moved a canary.
+    if (alone == 0) CHECK(missing == ConservationChecksum{});
+    // Nothing but the forces and the local steps ever moved a conservation checksum.
     CHECK(total(network) == std::accumulate(missing.begin(), missing.end(), expected));
     all_committed += committed;
     all_undecided += undecided;
@@ -447,7 +449,7 @@ struct Exchanging {
 /// A newcomer that also serves a model.
 struct Fetching {
   TransferNumbers numbers{.session = 1};
-  ModelFetch fetch{peer(0), numbers, {.layout_hash = 7, .elements = width}};
+  ModelDownload fetch{peer(0), numbers, {.layout_hash = 7, .elements = width}};
   SnapshotPtr snapshot = std::make_shared<const Snapshot>(Snapshot{.values = model_of(1)});
   Fetching() = default;
   Fetching(const Fetching&) = delete;
@@ -493,8 +495,8 @@ std::vector<Input<Exchanging>> exchange_script() {
 /// Serves peer 2 and downloads from peer 1.
 std::vector<Input<Fetching>> fetch_script() {
   return {[](Fetching& m, Effects& out) { m.fetch.want(Time{}, {peer(1)}, out); },
-          fetch_hears(2, Fetch{.id = {peer(2), 9, 1}, .layout_hash = 7}),
-          fetch_hears(1, Coming{.id = own, .layout_hash = 7, .elements = width}),
+          fetch_hears(2, StateRequest{.id = {peer(2), 9, 1}, .layout_hash = 7}),
+          fetch_hears(1, TransferAccepted{.id = own, .layout_hash = 7, .elements = width}),
           [](Fetching& m, Effects& out) {
             const auto model = model_of(2);
             m.fetch.receive_block(Time{}, peer(1), {own, 0, std::as_bytes(std::span(model))}, out);
@@ -556,10 +558,10 @@ TEST_CASE("an exchange answers what is over or another's with the reason stale")
 
 TEST_CASE("a download answers what is over or another's with the reason stale") {
   Fetching machine;
-  const Fetch of_another{.id = {peer(2), 9, 1}, .layout_hash = 7};
+  const StateRequest of_another{.id = {peer(2), 9, 1}, .layout_hash = 7};
   CHECK(refusal_of(machine, fetch_hears(3, of_another)) == Reason::stale);
-  CHECK(refusal_of(machine, fetch_hears(1, Coming{.id = own})) == Reason::stale);
-  const Fetch other_layout{.id = {peer(2), 9, 2}, .layout_hash = 8};
+  CHECK(refusal_of(machine, fetch_hears(1, TransferAccepted{.id = own})) == Reason::stale);
+  const StateRequest other_layout{.id = {peer(2), 9, 2}, .layout_hash = 8};
   CHECK(refusal_of(machine, fetch_hears(2, other_layout)) == Reason::unknown_layout);
 }
 

@@ -32,20 +32,20 @@ double norm(std::span<const float> values) {
   return std::sqrt(sum);
 }
 
-std::int64_t canary_sum(ExchangeNetwork& network) {
+std::int64_t checksum_sum(ExchangeNetwork& network) {
   std::int64_t sum = 0;
   for (std::size_t i = 0; i < network.size(); ++i) {
-    sum +=
-        std::accumulate(network.at(i).canary.begin(), network.at(i).canary.end(), std::int64_t{0});
+    sum += std::accumulate(network.at(i).checksum.begin(), network.at(i).checksum.end(),
+                           std::int64_t{0});
   }
   return sum;
 }
 
-/// Two peers with random models and canaries.
+/// Two peers with random models and conservation checksums.
 ExchangeNetwork pair_of_peers(PairExchange::Options options, float alpha = 0.5f) {
   ExchangeNetwork network(2, options);
-  network.at(0).canary = {1, -5, 1000, 7, 0, 3, 99, -12345};
-  network.at(1).canary = {4, 5, -1000, 8, 1, 2, 100, 54321};
+  network.at(0).checksum = {1, -5, 1000, 7, 0, 3, 99, -12345};
+  network.at(1).checksum = {4, 5, -1000, 8, 1, 2, 100, 54321};
   network.load(0, random_model(1), alpha);
   network.load(1, random_model(2), alpha);
   return network;
@@ -68,7 +68,9 @@ TEST_CASE("alpha of a half brings both models to the mean of the pair") {
   }
 }
 
-TEST_CASE("the two forces cancel bit for bit and the canaries keep their sum whatever the codec") {
+TEST_CASE(
+    "the two forces cancel bit for bit and the conservation checksums keep their sum whatever the "
+    "codec") {
   const Codec codec = GENERATE(Codec::identity, Codec::fp16, Codec::bf16);
   const float alpha = GENERATE(0.1f, 0.5f, 1.0f);
   const float radius = GENERATE(0.0f, 3.0f);
@@ -76,7 +78,7 @@ TEST_CASE("the two forces cancel bit for bit and the canaries keep their sum wha
   options.codec = codec;
   options.clip_radius = radius;
   ExchangeNetwork network = pair_of_peers(options, alpha);
-  const std::int64_t before = canary_sum(network);
+  const std::int64_t before = checksum_sum(network);
   REQUIRE(network.start(1, 0));
   network.deliver();
   REQUIRE(network.at(0).forces.size() == 1);
@@ -88,8 +90,8 @@ TEST_CASE("the two forces cancel bit for bit and the canaries keep their sum wha
   for (std::size_t i = 0; i < width; ++i) opposite = opposite && (*a.values)[i] == -(*b.values)[i];
   CHECK(opposite);
   CHECK(norm(*a.values) > 1);
-  CHECK(canary_sum(network) == before);
-  CHECK(a.canary != Canary{});
+  CHECK(checksum_sum(network) == before);
+  CHECK(a.checksum != ConservationChecksum{});
   if (radius > 0) {
     CHECK(a.scale * norm(*a.values) <= alpha * radius * (1 + 1e-6));
   } else {
@@ -211,7 +213,7 @@ TEST_CASE("an offer nobody answers yields to another one after a while") {
 
 TEST_CASE("a lost commit word is asked for and both sides apply once") {
   ExchangeNetwork network = pair_of_peers(plain_options());
-  const std::int64_t before = canary_sum(network);
+  const std::int64_t before = checksum_sum(network);
   int lost = 0;
   network.filter = [&](PeerId, PeerId, const Message& message) {
     return !std::holds_alternative<Commit>(message) || lost++ > 2;
@@ -223,7 +225,7 @@ TEST_CASE("a lost commit word is asked for and both sides apply once") {
   network.advance(60s);
   CHECK(network.at(0).forces.size() == 1);
   CHECK(network.at(1).forces.size() == 1);
-  CHECK(canary_sum(network) == before);
+  CHECK(checksum_sum(network) == before);
 }
 
 TEST_CASE("a lost ready word is made good by the question for the commit word") {
@@ -426,7 +428,7 @@ TEST_CASE("a force that came before the snapshot was taken is added to it once")
 TEST_CASE("every message twice changes nothing") {
   ExchangeNetwork network = pair_of_peers(plain_options());
   network.repeat_all = true;
-  const std::int64_t before = canary_sum(network);
+  const std::int64_t before = checksum_sum(network);
   for (int round = 0; round < 5; ++round) {
     REQUIRE(network.start(round % 2 == 0 ? 0 : 1, round % 2 == 0 ? 1 : 0));
     network.advance(1s);
@@ -434,7 +436,7 @@ TEST_CASE("every message twice changes nothing") {
       CHECK(network.at(i).forces.size() == static_cast<std::size_t>(round) + 1);
     }
   }
-  CHECK(canary_sum(network) == before);
+  CHECK(checksum_sum(network) == before);
 }
 
 TEST_CASE("an offer of an exchange that is over is refused as stale") {
@@ -480,10 +482,10 @@ TEST_CASE("under random losses repeats and breaks no force is applied twice and 
     Rng rng(seed);
     ExchangeNetwork network(5, plain_options(), 128);
     for (std::size_t i = 0; i < network.size(); ++i) {
-      for (auto& lane : network.at(i).canary) lane = static_cast<std::int64_t>(rng.below(100000));
+      for (auto& lane : network.at(i).checksum) lane = static_cast<std::int64_t>(rng.below(100000));
       network.load(i, random_model(seed * 10 + i));
     }
-    const std::int64_t before = canary_sum(network);
+    const std::int64_t before = checksum_sum(network);
     bool faults = true;
     network.filter = [&](PeerId from, PeerId to, const Message& message) {
       if (faults && rng.chance(0.05)) network.inject(index_of(from), index_of(to), message);
@@ -517,7 +519,7 @@ TEST_CASE("under random losses repeats and breaks no force is applied twice and 
     // Each side commits once; an undecided exchange may have been applied by its initiator alone.
     if (undecided == 0) {
       CHECK(committed % 2 == 0);
-      CHECK(canary_sum(network) == before);
+      CHECK(checksum_sum(network) == before);
     }
   }
 }

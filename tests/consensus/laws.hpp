@@ -44,7 +44,7 @@ inline std::string dump(const Effects& effects) {
     for (const float value : *force.values) add(value);
     text += "\n";
   }
-  for (const FetchedModel& model : effects.fetched) add(model.values.size());
+  for (const DownloadedModel& model : effects.fetched) add(model.values.size());
   return text;
 }
 

@@ -34,7 +34,8 @@ const LinkReport* report_to(const std::vector<LinkReport>& reports, PeerId to) {
   return found == reports.end() ? nullptr : &*found;
 }
 
-/// Peers in one epoch; a block takes the link's latency and its bytes' time, an answer the latency.
+/// Peers in one generation; a block takes the link's latency and its bytes' time, an answer the
+/// latency.
 struct Swarm {
   explicit Swarm(std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) {
@@ -61,7 +62,7 @@ struct Swarm {
         REQUIRE(answer.messages.front().to == id_of(i));
         at += 2 * latency + from_seconds(static_cast<double>(transfer.payload.bytes.size()) /
                                          (is_slow(i, to) ? 1e7 : 1e8));
-        surveys[i].receive(at, id_of(to), std::get<Probed>(answer.messages.front().message), out);
+        surveys[i].receive(at, id_of(to), std::get<ProbeAck>(answer.messages.front().message), out);
       }
       CHECK(surveys[i].quiet_until() <= at);
     }
@@ -83,7 +84,8 @@ struct Swarm {
 
 }  // namespace
 
-TEST_CASE("in the first operations of an epoch every link is measured and then none", "[unit]") {
+TEST_CASE("in the first operations of a generation every link is measured and then none",
+          "[unit]") {
   for (const std::size_t n : {2u, 3u, 4u, 5u, 8u, 65u}) {
     INFO(n << " peers");
     Swarm swarm(n);
@@ -124,7 +126,7 @@ TEST_CASE("a large block has what an operation sends but at least 16 KiB and at 
     survey.begin(order_of(3), key);
     Effects out;
     survey.operation_began({}, 1, 0s, out);
-    survey.receive({}, id_of(1), Probed{out.transfers.at(0).id}, out);
+    survey.receive({}, id_of(1), ProbeAck{out.transfers.at(0).id}, out);
     return out.transfers.at(1).payload.bytes.size();
   };
   CHECK(bytes_of(1) == 16 * 1024);
@@ -139,9 +141,9 @@ TEST_CASE("a sum waits for a probe but not for long", "[unit]") {
   Effects out;
   survey.operation_began(Time(1s), 1, 0s, out);
   CHECK(survey.quiet_until() == Time(1s) + LinkSurvey::quiet_max);
-  survey.receive(Time(2s), id_of(1), Probed{out.transfers.at(0).id}, out);
+  survey.receive(Time(2s), id_of(1), ProbeAck{out.transfers.at(0).id}, out);
   CHECK(survey.quiet_until() == Time(1s) + LinkSurvey::quiet_max);
-  survey.receive(Time(3s), id_of(1), Probed{out.transfers.at(1).id}, out);
+  survey.receive(Time(3s), id_of(1), ProbeAck{out.transfers.at(1).id}, out);
   CHECK(survey.quiet_until() <= Time{});
   // Nor longer than an operation takes.
   survey.operation_began(Time(4s), 2, 10ms, out);
@@ -153,7 +155,7 @@ TEST_CASE("a probe that is not answered makes place and its link counts as that 
   survey.begin(order_of(3), key);
   Effects out;
   survey.operation_began({}, 1, 0s, out);
-  survey.receive(Time(1ms), id_of(1), Probed{out.transfers.at(0).id}, out);
+  survey.receive(Time(1ms), id_of(1), ProbeAck{out.transfers.at(0).id}, out);
   survey.operation_began(Time(500ms), 2, 0s, out);
   CHECK(out.transfers.size() == 2);
   survey.operation_began(Time(2001ms), 3, 0s, out);
@@ -177,13 +179,13 @@ TEST_CASE("a lane that cannot be had is reported as one through which nothing ge
   CHECK(report_to(survey.reports(), id_of(1))->bytes_per_second == 0);
   out = {};
   survey.operation_began({}, 5, 0s, out);
-  survey.receive(Time(1ms), id_of(1), Probed{out.transfers.at(0).id}, out);
-  survey.receive(Time(3ms), id_of(1), Probed{out.transfers.at(1).id}, out);
+  survey.receive(Time(1ms), id_of(1), ProbeAck{out.transfers.at(0).id}, out);
+  survey.receive(Time(3ms), id_of(1), ProbeAck{out.transfers.at(1).id}, out);
   CHECK(report_to(survey.reports(), id_of(1))->bytes_per_second ==
         Approx(block_bytes_usual / 1e-3).epsilon(0.001));
 }
 
-TEST_CASE("strange answers and probes of other epochs change nothing", "[unit]") {
+TEST_CASE("strange answers and probes of other generations change nothing", "[unit]") {
   LinkSurvey survey(id_of(0), elements);
   survey.begin(order_of(3), key);
   Effects out;
@@ -191,11 +193,11 @@ TEST_CASE("strange answers and probes of other epochs change nothing", "[unit]")
   const TransferId id = out.transfers.at(0).id;
   TransferId other = id;
   other.session = key + 1;
-  survey.receive(Time(1ms), id_of(2), Probed{id}, out);
-  survey.receive(Time(1ms), id_of(1), Probed{other}, out);
+  survey.receive(Time(1ms), id_of(2), ProbeAck{id}, out);
+  survey.receive(Time(1ms), id_of(1), ProbeAck{other}, out);
   CHECK(survey.reports().empty());
-  survey.receive(Time(1ms), id_of(1), Probed{id}, out);
-  survey.receive(Time(2ms), id_of(1), Probed{id}, out);  // Twice: the large one is meant by now.
+  survey.receive(Time(1ms), id_of(1), ProbeAck{id}, out);
+  survey.receive(Time(2ms), id_of(1), ProbeAck{id}, out);  // Twice: the large one is meant by now.
   CHECK(out.transfers.size() == 2);
   CHECK(out.messages.empty());
 

@@ -623,8 +623,8 @@ TEST_CASE("a stream with another number of values is no top k") {
   CHECK_FALSE(decode(codec, other, out));
   // Four values in full take as many bytes as two with their places.
   const LossyCodec all{.kind = LossyKind::top_k, .fraction = 1};
-  const Bytes two =
-      encode(Stream::sparse(4, std::vector<std::size_t>{1, 3}, {1, 2}), ValueCodec::identity, rng);
+  const Bytes two = encode(SparseVector::sparse(4, std::vector<std::size_t>{1, 3}, {1, 2}),
+                           ValueCodec::identity, rng);
   Floats four(4);
   CHECK(two.size() == encoded_size(all, 4));
   CHECK_FALSE(decode(all, two, four));

@@ -171,7 +171,7 @@ class Cluster {
 
   void kill(int peer) {
     Node& node = nodes_[index(peer)];
-    if (node.membership) ++node.life;
+    if (node.membership) ++node.incarnation;
     node.membership.reset();
     node.backlog.clear();
     node.stopped = false;
@@ -238,7 +238,7 @@ class Cluster {
  private:
   struct Node {
     std::unique_ptr<Membership> membership;
-    int life = 0;
+    int incarnation = 0;
     bool stopped = false;
     std::vector<Envelope> backlog;
     Time due = never;
@@ -246,7 +246,7 @@ class Cluster {
 
   struct Delivery {
     int to = 0;
-    int life = 0;  ///< Messages for an earlier life are lost with its links.
+    int incarnation = 0;  ///< Messages for an earlier life are lost with its links.
     Envelope envelope;
   };
 
@@ -255,8 +255,8 @@ class Cluster {
   void start(int peer) {
     Node& node = nodes_[index(peer)];
     Member self = member_of(peer);
-    self.address = "host" + std::to_string(peer) + ":" + std::to_string(node.life + 1);
-    const Rng rng = rng_.fork(static_cast<std::uint64_t>(node.life * 1000 + peer));
+    self.address = "host" + std::to_string(peer) + ":" + std::to_string(node.incarnation + 1);
+    const Rng rng = rng_.fork(static_cast<std::uint64_t>(node.incarnation * 1000 + peer));
     node.membership = std::make_unique<Membership>(self, allowed_, options_.membership, rng);
     node.due = node.membership->deadline();
   }
@@ -283,7 +283,7 @@ class Cluster {
     Delivery delivery = std::move(queue_.begin()->second);
     queue_.erase(queue_.begin());
     Node& node = nodes_[index(delivery.to)];
-    if (!node.membership || node.life != delivery.life) return true;
+    if (!node.membership || node.incarnation != delivery.incarnation) return true;
     if (node.stopped) {
       node.backlog.push_back(std::move(delivery.envelope));
     } else {
@@ -319,7 +319,7 @@ class Cluster {
         const Duration delay =
             options_.latency + from_seconds(seconds(options_.jitter) * rng_.uniform());
         queue_[{now_ + delay, ++sent_}] = {
-            to, nodes_[index(to)].life, {peer_of(peer), outgoing.message}};
+            to, nodes_[index(to)].incarnation, {peer_of(peer), outgoing.message}};
       }
     }
     nodes_[index(peer)].due = at(peer).deadline();

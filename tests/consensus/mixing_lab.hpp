@@ -22,8 +22,8 @@ inline std::vector<PeerId> order_of(std::size_t peers) {
   return order;
 }
 
-/// n peers in one epoch, each with a model of its own, round after round; doubles, so that closed
-/// forms can be held against it.
+/// n peers in one generation, each with a model of its own, round after round; doubles, so that
+/// closed forms can be held against it.
 class MixingLab {
  public:
   using Vector = std::vector<double>;
@@ -43,7 +43,7 @@ class MixingLab {
   void begin(std::uint64_t key) {
     const std::vector<PeerId> order = order_of(models_.size());
     for (std::size_t i = 0; i < models_.size(); ++i) {
-      mixers_[i].begin_epoch(i, order, key, models_[i]);
+      mixers_[i].begin_generation(i, order, key, models_[i]);
     }
     round_ = 0;
   }

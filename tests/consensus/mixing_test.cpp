@@ -318,7 +318,7 @@ namespace {
 MixRule choco(double gamma) {
   return {.gamma = gamma,
           .codec = {.kind = LossyKind::top_k, .fraction = 0.1},
-          .memory = MixMemory::reference};
+          .memory = MixMemory::difference};
 }
 
 }  // namespace
@@ -352,7 +352,7 @@ TEST_CASE("memory with a codec that loses nothing is D-PSGD", "[unit]") {
   const auto targets = drawn_models(8, 5, 3);
   MixingLab plain({}, drawn_models(8, 5));
   plain.rounds(30, pulls_to(targets), 0.1);
-  for (const MixMemory memory : {MixMemory::reference, MixMemory::error}) {
+  for (const MixMemory memory : {MixMemory::difference, MixMemory::error_feedback}) {
     MixingLab lab({.memory = memory}, drawn_models(8, 5));
     lab.rounds(30, pulls_to(targets), 0.1);
     for (std::size_t i = 0; i < 8; ++i) {
@@ -365,7 +365,7 @@ TEST_CASE("memory with a codec that loses nothing is D-PSGD", "[unit]") {
 // DCD-PSGD: x' = W x - eta g(x) with the models that neighbours know, which are the models.
 TEST_CASE("replicas with a codec that loses nothing combine and then adapt", "[unit]") {
   const auto targets = drawn_models(8, 5, 3);
-  MixingLab lab({.memory = MixMemory::replica}, drawn_models(8, 5));
+  MixingLab lab({.memory = MixMemory::replicated_difference}, drawn_models(8, 5));
   lab.round({}, 0);  // Neighbours learn of each other.
   MixingLab plain({.order = MixOrder::combine_then_adapt}, lab.models());
   lab.rounds(30, pulls_to(targets), 0.1);
@@ -446,9 +446,9 @@ TEST_CASE("a shadow makes pairs along a ring agree in half the time", "[unit]") 
     return std::log(lab.spread_squared() / before);
   };
   const double plain = left(MixKind::average);
-  const double shadowed = left(MixKind::shadow);
-  INFO(plain << " and " << shadowed);
-  CHECK(shadowed < 1.7 * plain);
+  const double companioned = left(MixKind::companion);
+  INFO(plain << " and " << companioned);
+  CHECK(companioned < 1.7 * plain);
 }
 
 TEST_CASE("EASGD keeps the sum of workers and centre", "[unit]") {
@@ -638,7 +638,7 @@ TEST_CASE("combinations that make no sense are refused with a reason and a remed
   CHECK(refused({.codec = {.kind = LossyKind::random_k}}, "codec"));
   CHECK_FALSE(refused({.codec = {.kind = LossyKind::qsgd}}, "codec"));
   CHECK(refused(
-      {.topology = {.kind = TopologyKind::one_peer_exponential}, .memory = MixMemory::reference},
+      {.topology = {.kind = TopologyKind::one_peer_exponential}, .memory = MixMemory::difference},
       "memory"));
   CHECK(refused({.kind = MixKind::push_sum, .codec = lossy}, "codec"));
   CHECK(refused({.weigh_by_samples = true}, "weigh_by_samples"));
@@ -654,8 +654,8 @@ TEST_CASE("combinations that make no sense are refused with a reason and a remed
   CHECK(refused({.guard = {.kind = GuardKind::krum, .hostile = 1}}, "guard"));
   CHECK(refused({.kind = MixKind::relay_sum}, "topology"));
   CHECK(refused({.kind = MixKind::downpour}, "topology"));
-  CHECK(refused({.kind = MixKind::shadow}, "partners"));
-  CHECK(refused({.memory = MixMemory::reference, .staleness = 1}, "staleness"));
+  CHECK(refused({.kind = MixKind::companion}, "partners"));
+  CHECK(refused({.memory = MixMemory::difference, .staleness = 1}, "staleness"));
   CHECK(refused({.topology = {.kind = TopologyKind::matching},
                  .kind = MixKind::noloco,
                  .gamma = 0.7,

@@ -38,7 +38,7 @@ TEST_CASE("whoever has another model than most is odd") {
   CHECK(odd({a}, {3}) == Peers{});
 }
 
-TEST_CASE("an audit waits for all and only for those of its epoch") {
+TEST_CASE("an audit waits for all and only for those of its generation") {
   ModelAudit audit;
   audit.begin({a, b});
   CHECK_FALSE(audit.tell(c, 64, 1));

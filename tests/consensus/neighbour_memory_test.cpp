@@ -20,7 +20,7 @@ using Vector = MixingLab::Vector;
 
 constexpr std::size_t elements = 40;
 
-/// Peers some of which are there, in epochs that may end in the middle of a round.
+/// Peers some of which are there, in generations that may end in the middle of a round.
 class Company {
  public:
   Company(const MixRule& rule, std::size_t peers) : rule_(rule) {
@@ -30,7 +30,7 @@ class Company {
     }
   }
 
-  /// These are in the next epoch, in this order.
+  /// These are in the next generation, in this order.
   void begin(std::vector<std::size_t> present) {
     present_ = std::move(present);
     std::vector<PeerId> order;
@@ -41,10 +41,10 @@ class Company {
       One& one = everybody_[present_[rank]];
       std::vector<MixArrival> left;
       for (const auto& [from, round, bytes] : one.left) left.push_back({from, round, *bytes});
-      one.mixer.close_epoch(left, one.unsent);
+      one.mixer.close_generation(left, one.unsent);
       one.left.clear();
       one.unsent = false;
-      one.mixer.begin_epoch(rank, order, key_, one.x);
+      one.mixer.begin_generation(rank, order, key_, one.x);
     }
   }
 
@@ -162,7 +162,7 @@ class Company {
 
 std::vector<MixRule> remembering_rules() {
   std::vector<MixRule> rules;
-  for (const MixMemory memory : {MixMemory::reference, MixMemory::replica}) {
+  for (const MixMemory memory : {MixMemory::difference, MixMemory::replicated_difference}) {
     for (const TopologyKind topology : {TopologyKind::ring, TopologyKind::complete}) {
       for (const LossyCodec& codec :
            {LossyCodec{}, LossyCodec{.kind = LossyKind::top_k, .fraction = 0.2},
@@ -187,13 +187,13 @@ double difference(const Vector& a, const Vector& b) {
 
 }  // namespace
 
-TEST_CASE("neighbours know the same of each other from the second round of any epoch on",
+TEST_CASE("neighbours know the same of each other from the second round of any generation on",
           "[unit]") {
   for (const MixRule& rule : remembering_rules()) {
     INFO(text_of(rule));
     Rng rng(5);
     Company company(rule, 7);
-    for (int epoch = 0; epoch < 60; ++epoch) {
+    for (int generation = 0; generation < 60; ++generation) {
       std::vector<std::size_t> present;
       for (std::size_t peer = 0; peer < 7; ++peer) {
         if (rng.chance(0.75)) present.push_back(peer);
@@ -213,13 +213,13 @@ TEST_CASE("neighbours know the same of each other from the second round of any e
   }
 }
 
-TEST_CASE("references keep the mean through every epoch", "[unit]") {
+TEST_CASE("references keep the mean through every generation", "[unit]") {
   for (const MixRule& rule : remembering_rules()) {
-    if (rule.memory == MixMemory::replica) continue;
+    if (rule.memory == MixMemory::replicated_difference) continue;
     INFO(text_of(rule));
     Rng rng(6);
     Company company(rule, 6);
-    for (int epoch = 0; epoch < 20; ++epoch) {
+    for (int generation = 0; generation < 20; ++generation) {
       std::vector<std::size_t> present{0, 1, 2, 3, 4, 5};
       present.erase(present.begin() + static_cast<std::ptrdiff_t>(rng.below(6)));
       company.begin(present);
@@ -235,13 +235,13 @@ TEST_CASE("references keep the mean through every epoch", "[unit]") {
 
 TEST_CASE("only who is new to a neighbour sends it the whole", "[unit]") {
   Company company(
-      {.gamma = 0.2, .codec = {.kind = LossyKind::sign}, .memory = MixMemory::reference}, 6);
+      {.gamma = 0.2, .codec = {.kind = LossyKind::sign}, .memory = MixMemory::difference}, 6);
   company.begin({0, 1, 2, 3, 4, 5});
   for (int round = 0; round < 5; ++round) company.round(0.01);
   CHECK(company.sent[MixForm::whole] == 12);
   CHECK(company.sent[MixForm::hello] == 0);
   const auto all = [] { return true; };
-  // Rounds of a new epoch, counted: how many messages are whole.
+  // Rounds of a new generation, counted: how many messages are whole.
   const auto wholes_in = [&](const std::vector<std::size_t>& present) {
     company.begin(present);
     company.sent.clear();
@@ -257,7 +257,7 @@ TEST_CASE("only who is new to a neighbour sends it the whole", "[unit]") {
   company.break_off(
       0.01, [](std::size_t peer) { return peer != 1; }, all);
   CHECK(wholes_in({0, 1, 2, 4, 5}) == 0);
-  // Not so one that it has sent, whatever becomes of the epoch's first round.
+  // Not so one that it has sent, whatever becomes of the generation's first round.
   company.break_off(
       0.01, [](std::size_t) { return true; }, all);
   company.begin({0, 1, 2, 4, 5});
@@ -274,7 +274,7 @@ TEST_CASE("only who is new to a neighbour sends it the whole", "[unit]") {
 
 TEST_CASE("a difference that is lost or damaged is made good by the whole", "[unit]") {
   const MixRule rule{
-      .gamma = 0.2, .codec = {.kind = LossyKind::qsgd}, .memory = MixMemory::reference};
+      .gamma = 0.2, .codec = {.kind = LossyKind::qsgd}, .memory = MixMemory::difference};
   for (const bool damaged : {false, true}) {
     Company company(rule, 5);
     company.begin({0, 1, 2, 3, 4});
@@ -304,7 +304,7 @@ TEST_CASE("a difference that is lost or damaged is made good by the whole", "[un
   }
 }
 
-// Between a stop and the next start there is a new epoch, so that is what both have.
+// Between a stop and the next start there is a new generation, so that is what both have.
 TEST_CASE("a swarm that was stopped goes on as one that was not", "[unit]") {
   for (const MixRule& rule : remembering_rules()) {
     INFO(text_of(rule));
@@ -324,7 +324,7 @@ TEST_CASE("a swarm that was stopped goes on as one that was not", "[unit]") {
 }
 
 TEST_CASE("a message of another form than the rule's is refused", "[unit]") {
-  const MixRule rule{.codec = {.kind = LossyKind::qsgd}, .memory = MixMemory::reference};
+  const MixRule rule{.codec = {.kind = LossyKind::qsgd}, .memory = MixMemory::difference};
   const MixRule plain;
   const Vector x(4, 1.0);
   const std::span<const double> word = x;

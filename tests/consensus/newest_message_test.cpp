@@ -60,8 +60,8 @@ class TwoMessages {
       : from_(from), round_(round), receiver_(rule, 6, 1), model_(drawn_models(peers, 6)[to]) {
     Mixer<double> sender(rule, 6, 1);
     MixingLab::Vector x = drawn_models(peers, 6)[from];
-    sender.begin_epoch(from, order_of(peers), 1, x);
-    receiver_.begin_epoch(to, order_of(peers), 1, model_);
+    sender.begin_generation(from, order_of(peers), 1, x);
+    receiver_.begin_generation(to, order_of(peers), 1, model_);
     older_ = made(sender, 0, x, to);
     newer_ = made(sender, round, x, to);
     made(receiver_, round, model_, to);

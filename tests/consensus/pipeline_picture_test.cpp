@@ -116,7 +116,7 @@ TEST_CASE("a replay with the seconds of each operation is one with its costs if 
   std::vector<std::vector<double>> seconds;
   for (const auto& worker : schedule.workers) {
     seconds.emplace_back();
-    for (const PipelineOperation& operation : worker) {
+    for (const PipelineInstruction& operation : worker) {
       seconds.back().push_back(costs.stages[operation.stage].seconds(operation.action));
     }
   }

@@ -40,9 +40,9 @@ double slots(PipelineKind kind, std::size_t stages, std::size_t micro_batches) {
   return replay(straight(kind, stages, micro_batches), equal_costs(stages, 1, 0.5, 0.5)).makespan;
 }
 
-std::string words(const std::vector<PipelineOperation>& list) {
+std::string words(const std::vector<PipelineInstruction>& list) {
   std::string text;
-  for (const PipelineOperation& operation : list) {
+  for (const PipelineInstruction& operation : list) {
     if (!text.empty()) text += " ";
     text += to_string(operation);
   }
@@ -83,7 +83,7 @@ TEST_CASE("1F1B is the closed form of its slots") {
     for (std::size_t m = 1; m <= 9; ++m) {
       const PipelineSchedule schedule = straight(PipelineKind::one_f_one_b, p, m);
       for (std::size_t s = 0; s < p; ++s) {
-        std::vector<PipelineOperation> expected;
+        std::vector<PipelineInstruction> expected;
         for (std::size_t slot = 0; slot < 2 * (m + p - 1); ++slot) {
           const auto at = static_cast<std::ptrdiff_t>(slot);
           const auto stage = static_cast<std::ptrdiff_t>(s);
@@ -95,7 +95,7 @@ TEST_CASE("1F1B is the closed form of its slots") {
                               static_cast<std::uint32_t>(s),
                               static_cast<std::uint32_t>(twice / 2)});
         }
-        std::vector<PipelineOperation> list = schedule.workers[s];
+        std::vector<PipelineInstruction> list = schedule.workers[s];
         REQUIRE(list.back().action == Action::update);
         list.pop_back();
         INFO(p << " stages, " << m << " micro-batches, stage " << s << ": " << words(list));
@@ -312,7 +312,7 @@ TEST_CASE("a schedule short of operations is refused with what is missing") {
   for (auto& list : schedule.workers) {
     std::size_t forward = 0;
     std::size_t backward = 0;
-    std::erase_if(list, [&](const PipelineOperation& operation) {
+    std::erase_if(list, [&](const PipelineInstruction& operation) {
       if (operation.action == Action::forward) return ++forward > 14;
       return operation.action == Action::backward && ++backward > 12;
     });

@@ -49,7 +49,7 @@ FactorShape one_matrix(std::size_t rows, std::size_t cols, std::size_t rank) {
 /// Some peers and the means between them.
 struct Peers {
   std::vector<PowerSgd> peers;
-  PowerSgd::Turn turn{.epoch = 99};
+  PowerSgd::Turn turn{.generation = 99};
 
   Peers(std::size_t n, const FactorShape& shape) : peers(n, PowerSgd(shape)) {}
 
@@ -281,9 +281,9 @@ TEST_CASE("a part that is asked for again is as if it had not been asked for bef
   Peers once(2, shape);
   Peers again(2, shape);
   for (int step = 0; step < 7; ++step) {
-    if (step == 4) {  // Another epoch: the basis is drawn anew, what is remembered stays.
+    if (step == 4) {  // Another generation: the basis is drawn anew, what is remembered stays.
       again.part(0, normals(60, rng));
-      once.turn = again.turn = {.epoch = 7};
+      once.turn = again.turn = {.generation = 7};
     }
     const std::vector<Floats> gradients = gradients_of(2, 60, rng);
     again.part(0, normals(60, rng));
@@ -292,7 +292,7 @@ TEST_CASE("a part that is asked for again is as if it had not been asked for bef
   }
 }
 
-TEST_CASE("what a checkpoint has of a gradient's factors goes on in a new epoch", "[unit]") {
+TEST_CASE("what a checkpoint has of a gradient's factors goes on in a new generation", "[unit]") {
   Rng rng(9);
   const FactorShape shape = one_matrix(8, 6, 1);
   Peers one(2, shape);
@@ -307,7 +307,7 @@ TEST_CASE("what a checkpoint has of a gradient's factors goes on in a new epoch"
     peer = PowerSgd(shape);
     peer.restore(kept);
   }
-  one.turn = other.turn = {.epoch = 8};
+  one.turn = other.turn = {.generation = 8};
   for (int step = 0; step < 3; ++step) {
     const std::vector<Floats> gradients = gradients_of(2, 48, rng);
     CHECK(one.step(gradients) == other.step(gradients));

@@ -21,7 +21,7 @@ constexpr std::initializer_list<ValueCodec> codecs = {
     ValueCodec::identity, ValueCodec::fp16, ValueCodec::bf16, ValueCodec::qsgd8, ValueCodec::qsgd4};
 
 /// Small integers at random places: sums of them are exact in float.
-Stream random_stream(std::size_t size, double density, Rng& rng) {
+SparseVector random_stream(std::size_t size, double density, Rng& rng) {
   std::vector<std::size_t> indices;
   Floats values;
   for (std::size_t i = 0; i < size; ++i) {
@@ -29,10 +29,10 @@ Stream random_stream(std::size_t size, double density, Rng& rng) {
     indices.push_back(i);
     values.push_back(static_cast<float>(rng.below(2001)) - 1000);
   }
-  return Stream::sparse(size, indices, std::move(values));
+  return SparseVector::sparse(size, indices, std::move(values));
 }
 
-Floats to_floats(const Stream& stream) {
+Floats to_floats(const SparseVector& stream) {
   Floats values(stream.size());
   stream.add_to(values);
   return values;
@@ -51,10 +51,10 @@ double squares(const Floats& values) {
 }
 
 /// A stream that holds the first `present` of `size` elements.
-Stream first_of(std::size_t present, std::size_t size) {
+SparseVector first_of(std::size_t present, std::size_t size) {
   std::vector<std::size_t> indices(present);
   std::iota(indices.begin(), indices.end(), std::size_t{0});
-  return Stream::sparse(size, indices, Floats(present, 1.0f));
+  return SparseVector::sparse(size, indices, Floats(present, 1.0f));
 }
 
 }  // namespace
@@ -66,9 +66,9 @@ TEST_CASE("a sum of sparse streams is the sum of the vectors exactly") {
   for (const std::size_t size : {0u, 1u, 100u, 65535u, 65536u, 65537u, 200000u}) {
     for (const double density : {0.0, 0.001, 0.1, 0.5, 1.0}) {
       Floats expected(size);
-      Stream sum = Stream::sparse(size, {}, {});
+      SparseVector sum = SparseVector::sparse(size, {}, {});
       for (int peer = 0; peer < 5; ++peer) {
-        const Stream stream = random_stream(size, density, rng);
+        const SparseVector stream = random_stream(size, density, rng);
         stream.add_to(expected);
         sum = peer % 2 == 0 ? merge(std::move(sum), stream) : merge(stream, sum);
       }
@@ -80,12 +80,12 @@ TEST_CASE("a sum of sparse streams is the sum of the vectors exactly") {
 
 TEST_CASE("a sum of streams in either form holds the same vector") {
   Rng rng(2);
-  const Stream a = random_stream(1000, 0.1, rng);
-  const Stream b = random_stream(1000, 0.1, rng);
-  const Stream dense_a = Stream::dense(to_floats(a));
-  const Stream dense_b = Stream::dense(to_floats(b));
+  const SparseVector a = random_stream(1000, 0.1, rng);
+  const SparseVector b = random_stream(1000, 0.1, rng);
+  const SparseVector dense_a = SparseVector::dense(to_floats(a));
+  const SparseVector dense_b = SparseVector::dense(to_floats(b));
   const Floats expected = to_floats(merge(a, b));
-  for (const Stream& sum : {merge(dense_a, b), merge(a, dense_b), merge(dense_a, dense_b)}) {
+  for (const SparseVector& sum : {merge(dense_a, b), merge(a, dense_b), merge(dense_a, dense_b)}) {
     CHECK(sum.is_dense());
     CHECK(to_floats(sum) == expected);
   }
@@ -93,9 +93,9 @@ TEST_CASE("a sum of streams in either form holds the same vector") {
 
 TEST_CASE("the places of a sum are those of both in order") {
   const auto stream = [](std::vector<std::size_t> indices) {
-    return Stream::sparse(200000, indices, Floats(indices.size(), 1.0f));
+    return SparseVector::sparse(200000, indices, Floats(indices.size(), 1.0f));
   };
-  const Stream sum = merge(stream({0, 5, 65536, 199999}), stream({5, 65535, 131072}));
+  const SparseVector sum = merge(stream({0, 5, 65536, 199999}), stream({5, 65535, 131072}));
   CHECK(sum.indices() == std::vector<std::size_t>{0, 5, 65535, 65536, 131072, 199999});
   CHECK(Floats(sum.values().begin(), sum.values().end()) == Floats{1, 2, 1, 1, 1, 1});
 }
@@ -105,12 +105,13 @@ TEST_CASE("a stream becomes dense exactly when that takes fewer bytes") {
   constexpr std::size_t size = 2000;
   std::size_t switched = 0;
   for (std::size_t present = 0; present <= size; ++present) {
-    const Stream sparse = first_of(present, size);
-    const std::size_t dense_bytes = encoded_size(Stream::dense(Floats(size)), codec);
-    const Stream compacted = compact(sparse, codec);
+    const SparseVector sparse = first_of(present, size);
+    const std::size_t dense_bytes = encoded_size(SparseVector::dense(Floats(size)), codec);
+    const SparseVector compacted = compact(sparse, codec);
     REQUIRE(compacted.is_dense() == (encoded_size(sparse, codec) > dense_bytes));
     REQUIRE(to_floats(compacted) == to_floats(sparse));
-    REQUIRE(compacted.is_dense() == merge(sparse, Stream::sparse(size, {}, {}), codec).is_dense());
+    REQUIRE(compacted.is_dense() ==
+            merge(sparse, SparseVector::sparse(size, {}, {}), codec).is_dense());
     if (switched == 0 && compacted.is_dense()) switched = present;
   }
   // nnz (2 + v) + 4 > N v, with v bytes a value: delta = N v / (c + v) and the one block count.
@@ -123,7 +124,7 @@ TEST_CASE("random supports fill a sum as densely as they should") {
   constexpr std::size_t size = 512 * 200;
   constexpr int peers = 8;
   Rng rng(3);
-  Stream sum = Stream::sparse(size, {}, {});
+  SparseVector sum = SparseVector::sparse(size, {}, {});
   for (int peer = 0; peer < peers; ++peer) {
     Floats residual(size);
     sum = merge(std::move(sum), top_k_per_block(normals(size, rng), residual));
@@ -139,7 +140,7 @@ TEST_CASE("random supports fill a sum as densely as they should") {
 TEST_CASE("the largest of every block are taken and the rest is left for the next time") {
   Floats residual{0, 0, 1, 0, 0, 0, 0};
   const Floats gradient{1, -5, 2, 4, 0, 0, -1};
-  const Stream taken = top_k_per_block(gradient, residual, 4, 2);
+  const SparseVector taken = top_k_per_block(gradient, residual, 4, 2);
   CHECK(taken.indices() == std::vector<std::size_t>{1, 3, 6});
   CHECK(to_floats(taken) == Floats{0, -5, 0, 4, 0, 0, -1});
   CHECK(residual == Floats{1, 0, 3, 0, 0, 0, 0});
@@ -149,7 +150,7 @@ TEST_CASE("of equal magnitudes the first are taken") {
   Floats residual(600);
   Floats gradient(600, 1.0f);
   gradient[1] = -1;
-  const Stream taken = top_k_per_block(gradient, residual, 512, 3);
+  const SparseVector taken = top_k_per_block(gradient, residual, 512, 3);
   CHECK(taken.indices() == std::vector<std::size_t>{0, 1, 2, 512, 513, 514});
 }
 
@@ -167,7 +168,7 @@ TEST_CASE("what is left has at most its share of the squares") {
     }
     const std::size_t k = rng.below(block + 1);
     Floats residual(values.size());
-    const Stream taken = top_k_per_block(values, residual, block, k);
+    const SparseVector taken = top_k_per_block(values, residual, block, k);
     const double share = static_cast<double>(k) / block;
     REQUIRE(squares(residual) <= (1 - share) * squares(values) * (1 + 1e-12));
     REQUIRE(taken.values().size() <= k * ((values.size() + block - 1) / block));
@@ -181,7 +182,7 @@ TEST_CASE("a value that is no number is taken first so that it is found") {
   Floats residual(512);
   Floats gradient(512, 1e30f);
   gradient[300] = std::nanf("");
-  const Stream taken = top_k_per_block(gradient, residual, 512, 1);
+  const SparseVector taken = top_k_per_block(gradient, residual, 512, 1);
   CHECK(taken.indices() == std::vector<std::size_t>{300});
   Rng rng(5);
   CHECK_FALSE(decode(encode(taken, ValueCodec::identity, rng), 512));
@@ -196,10 +197,10 @@ TEST_CASE("all that was sent and the last residual are all gradients") {
   for (int round = 0; round < 1000; ++round) {
     Floats gradient(size);
     for (float& value : gradient) value = static_cast<float>(rng.below(201)) - 100;
-    Stream::dense(gradient).add_to(gradients);
+    SparseVector::dense(gradient).add_to(gradients);
     top_k_per_block(gradient, residual).add_to(sent);
   }
-  Stream::dense(residual).add_to(sent);
+  SparseVector::dense(residual).add_to(sent);
   CHECK(sent == gradients);  // Integers below 2^24: exact.
 }
 
@@ -212,7 +213,7 @@ TEST_CASE("what a codec loses goes into the residual too") {
   std::vector<double> sent(size), gradients(size);
   for (int round = 0; round < rounds; ++round) {
     const Floats gradient = normals(size, rng);
-    const Stream taken = top_k_per_block(gradient, residual);
+    const SparseVector taken = top_k_per_block(gradient, residual);
     const auto arrived = decode(encode(taken, codec, rng), size);
     REQUIRE(arrived);
     keep_error(taken, *arrived, residual);
@@ -237,7 +238,7 @@ TEST_CASE("an error that is fed back stays small") {
     Rng rng(15);
     Floats residual(size);
     for (int round = 0; round < 100; ++round) {
-      const Stream taken = top_k_per_block(normals(size, rng), residual, 512, k);
+      const SparseVector taken = top_k_per_block(normals(size, rng), residual, 512, k);
       const auto arrived = decode(encode(taken, codec, rng), size);
       REQUIRE(arrived);
       keep_error(taken, *arrived, residual);
@@ -258,9 +259,9 @@ TEST_CASE("a stream survives its bytes and their number is the formula") {
   Rng rng(8);
   for (const std::size_t size : {0u, 1u, 511u, 65536u, 140000u}) {
     for (const double density : {0.0, 0.01, 0.3}) {
-      const Stream sparse = random_stream(size, density, rng);
-      const Stream dense = Stream::dense(normals(size, rng));
-      for (const Stream& stream : {sparse, dense}) {
+      const SparseVector sparse = random_stream(size, density, rng);
+      const SparseVector dense = SparseVector::dense(normals(size, rng));
+      for (const SparseVector& stream : {sparse, dense}) {
         const auto bytes = encode(stream, ValueCodec::identity, rng);
         const std::size_t values = stream.values().size();
         const std::size_t places = stream.is_dense() ? 0 : (size + 65535) / 65536 * 4 + values * 2;
@@ -277,7 +278,7 @@ TEST_CASE("a stream survives its bytes and their number is the formula") {
 TEST_CASE("every codec keeps places and brings values near") {
   const ValueCodec codec = GENERATE(values(codecs));
   Rng rng(9);
-  const Stream stream = random_stream(100000, 0.02, rng);
+  const SparseVector stream = random_stream(100000, 0.02, rng);
   const auto bytes = encode(stream, codec, rng);
   CHECK(bytes.size() == encoded_size(stream, codec));
   const auto decoded = decode(bytes, stream.size());
@@ -297,10 +298,10 @@ TEST_CASE("sixteen of every 512 in four bits are a fiftieth of the floats") {
   Rng rng(10);
   constexpr std::size_t size = 512 * 128;
   Floats residual(size);
-  const Stream taken = top_k_per_block(normals(size, rng), residual);
+  const SparseVector taken = top_k_per_block(normals(size, rng), residual);
   REQUIRE(taken.values().size() == 16 * 128);
   const double dense =
-      static_cast<double>(encoded_size(Stream::dense(Floats(size)), ValueCodec::identity));
+      static_cast<double>(encoded_size(SparseVector::dense(Floats(size)), ValueCodec::identity));
   // 2 bytes of place and half a byte of value: 40 for 2048, and the norms.
   CHECK(dense / static_cast<double>(encoded_size(taken, ValueCodec::qsgd4)) ==
         Approx(51).margin(1));
@@ -309,7 +310,8 @@ TEST_CASE("sixteen of every 512 in four bits are a fiftieth of the floats") {
 TEST_CASE("truncated and prolonged bytes are refused") {
   const ValueCodec codec = GENERATE(values(codecs));
   Rng rng(11);
-  for (const Stream& stream : {random_stream(300, 0.2, rng), Stream::dense(normals(300, rng))}) {
+  for (const SparseVector& stream :
+       {random_stream(300, 0.2, rng), SparseVector::dense(normals(300, rng))}) {
     auto bytes = encode(stream, codec, rng);
     for (std::size_t length = 0; length < bytes.size(); ++length) {
       REQUIRE_FALSE(decode(std::span(bytes).first(length), 300));
@@ -323,7 +325,7 @@ TEST_CASE("truncated and prolonged bytes are refused") {
 TEST_CASE("bytes of another vector or with places out of order are refused") {
   Rng rng(12);
   const std::vector<std::size_t> indices{3, 7, 65536, 65539};
-  const Stream stream = Stream::sparse(65540, indices, Floats(4, 1.0f));
+  const SparseVector stream = SparseVector::sparse(65540, indices, Floats(4, 1.0f));
   const auto bytes = encode(stream, ValueCodec::identity, rng);
   REQUIRE(decode(bytes, 65540));
   CHECK_FALSE(decode(bytes, 65541));
@@ -367,8 +369,8 @@ TEST_CASE("damaged bytes give a sound stream or none") {
   int accepted = 0;
   for (int i = 0; i < 10000; ++i) {
     const std::size_t size = 1 + rng.below(100);
-    const Stream stream =
-        rng.chance(0.5) ? random_stream(size, 0.2, rng) : Stream::dense(normals(size, rng));
+    const SparseVector stream =
+        rng.chance(0.5) ? random_stream(size, 0.2, rng) : SparseVector::dense(normals(size, rng));
     auto bytes = encode(stream, codec, rng);
     for (std::uint64_t damage = 1 + rng.below(3); damage > 0; --damage) {
       bytes[rng.below(bytes.size())] = static_cast<std::byte>(rng.next());

@@ -8,12 +8,12 @@
 namespace gv {
 namespace {
 
-Standing after(std::uint64_t operations) { return {operations, 10 * operations, operations}; }
+ModelVersion after(std::uint64_t operations) { return {operations, 10 * operations, operations}; }
 
-StageClaim carries(std::uint32_t stage, std::uint64_t operations) {
+StageHolding carries(std::uint32_t stage, std::uint64_t operations) {
   return {stage, true, after(operations)};
 }
-StageClaim keeps(std::uint32_t stage, std::uint64_t operations) {
+StageHolding keeps(std::uint32_t stage, std::uint64_t operations) {
   return {stage, false, after(operations)};
 }
 
@@ -28,9 +28,9 @@ TEST_CASE("whoever leaves carries nothing and sends what it alone has", "[unit]"
   };
   const auto plan = plan_stages(offers, two_stages);
   REQUIRE(plan);
-  CHECK(plan->standing == after(7));
-  CHECK(plan->duties ==
-        std::vector<StageDuty>{{0, PeerId{1}, PeerId{1}}, {1, PeerId{1}, PeerId{2}}});
+  CHECK(plan->version == after(7));
+  CHECK(plan->assignments ==
+        std::vector<StageAssignment>{{0, PeerId{1}, PeerId{1}}, {1, PeerId{1}, PeerId{2}}});
 }
 
 TEST_CASE("whoever leaves sends nothing that another carries", "[unit]") {
@@ -41,8 +41,8 @@ TEST_CASE("whoever leaves sends nothing that another carries", "[unit]") {
   };
   const auto plan = plan_stages(offers, two_stages);
   REQUIRE(plan);
-  CHECK(std::ranges::all_of(plan->duties, [](const StageDuty& duty) {
-    return duty.source == duty.carrier && duty.carrier != PeerId{2};
+  CHECK(std::ranges::all_of(plan->assignments, [](const StageAssignment& assignment) {
+    return assignment.source == assignment.carrier && assignment.carrier != PeerId{2};
   }));
 }
 
@@ -53,7 +53,7 @@ TEST_CASE("a stage lost with its carrier takes all back to the copy of it", "[un
   };
   const auto plan = plan_stages(offers, two_stages);
   REQUIRE(plan);
-  CHECK(plan->standing == after(4));
+  CHECK(plan->version == after(4));
 }
 
 TEST_CASE("all begin anew only where all claim the beginning", "[unit]") {
@@ -63,7 +63,7 @@ TEST_CASE("all begin anew only where all claim the beginning", "[unit]") {
   CHECK_FALSE(plan_stages(std::vector<StageOffer>{late, newcomer}, two_stages));
   const auto plan = plan_stages(std::vector<StageOffer>{early, newcomer}, two_stages);
   REQUIRE(plan);
-  CHECK(plan->standing == after(0));
+  CHECK(plan->version == after(0));
 }
 
 TEST_CASE("a newcomer's beginning is not newer than what others have whole", "[unit]") {
@@ -73,7 +73,7 @@ TEST_CASE("a newcomer's beginning is not newer than what others have whole", "[u
   };
   const auto plan = plan_stages(offers, two_stages);
   REQUIRE(plan);
-  CHECK(plan->standing == after(2));
+  CHECK(plan->version == after(2));
 }
 
 }  // namespace gv

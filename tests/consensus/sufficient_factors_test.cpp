@@ -52,7 +52,7 @@ std::vector<float> together(const SufficientFactors& cut,
 
 }  // namespace
 
-TEST_CASE("from everybody's factors comes the gradient over all samples", "[ring]") {
+TEST_CASE("from everybody's factors comes the gradient over all samples", "[allreduce]") {
   const std::vector<std::uint32_t> shares =
       GENERATE(values<std::vector<std::uint32_t>>({{1}, {2, 2}, {1, 3, 2}, {4, 1, 0, 1}}));
   const SufficientFactors cut(elements, layers(), shares);
@@ -105,7 +105,7 @@ TEST_CASE("from everybody's factors comes the gradient over all samples", "[ring
   rest_is_the_mean(third + 20 * 400, elements);
 }
 
-TEST_CASE("factors travel where there are no more of them than weights", "[ring]") {
+TEST_CASE("factors travel where there are no more of them than weights", "[allreduce]") {
   for (std::uint32_t samples = 1; samples < 12; ++samples) {
     const SufficientFactors cut(elements, layers(), {samples});
     CAPTURE(samples);
@@ -125,7 +125,7 @@ TEST_CASE("factors travel where there are no more of them than weights", "[ring]
   }
 }
 
-TEST_CASE("without a layer that is worth it a gradient travels as it is", "[ring]") {
+TEST_CASE("without a layer that is worth it a gradient travels as it is", "[allreduce]") {
   const SufficientFactors cut(elements, layers(), {100, 100});
   CHECK(cut.parts().empty());
   REQUIRE(cut.size() == elements);

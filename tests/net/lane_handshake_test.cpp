@@ -75,8 +75,8 @@ class Dialling {
   ConnectionPtr dialled;
 
  private:
-  LaneDoors inside_;
-  LaneDoors outside_;
+  LaneHandshake inside_;
+  LaneHandshake outside_;
 };
 
 }  // namespace

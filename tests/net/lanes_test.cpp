@@ -46,7 +46,7 @@ std::shared_ptr<std::vector<std::byte>> pattern(std::size_t size, std::uint64_t 
 class Swarm {
  public:
   struct Side {
-    std::shared_ptr<LentMemory> lent = LentMemory::make();
+    std::shared_ptr<SharedBuffer> lent = SharedBuffer::make();
     std::unique_ptr<BulkLanes> lanes;
     std::function<void(const Block&)> on_block = [](const Block&) {};
     std::function<std::span<std::byte>(std::uint64_t offset, std::size_t bytes)> place;
@@ -316,7 +316,7 @@ TEST_CASE("a block that somebody keeps stays lent, even over a lane that ends") 
   swarm.send(0, 1, {lent, std::span(*lent)}, 1);
   REQUIRE(swarm.until([&] { return swarm[1].received[peer(0)].size() == lent->size(); }));
   REQUIRE(kept.size() == lent->size() / block_bytes_max + 1);
-  REQUIRE(kept.front().loan);
+  REQUIRE(kept.front().hold);
 
   // Blocks that came later and are not kept have to wait for those.
   const auto later = lent_pattern(swarm[0], 1000, 2);

@@ -16,12 +16,12 @@
 namespace gv {
 namespace {
 
-std::optional<BorrowedMemory> borrow(const LentMemory& lent) {
-  return BorrowedMemory::map(Descriptor(::fcntl(lent.descriptor(), F_DUPFD_CLOEXEC, 0)));
+std::optional<BorrowedBuffer> borrow(const SharedBuffer& lent) {
+  return BorrowedBuffer::map(Descriptor(::fcntl(lent.descriptor(), F_DUPFD_CLOEXEC, 0)));
 }
 
 TEST_CASE("a borrower reads vectors where they lie, as they change") {
-  const auto lent = LentMemory::make();
+  const auto lent = SharedBuffer::make();
   REQUIRE(lent);
   const auto borrowed = borrow(*lent);
   REQUIRE(borrowed);
@@ -40,7 +40,7 @@ TEST_CASE("a borrower reads vectors where they lie, as they change") {
 }
 
 TEST_CASE("only what lies in lent memory has a place, and only that can be borrowed") {
-  const auto lent = LentMemory::make();
+  const auto lent = SharedBuffer::make();
   const std::vector<float> elsewhere(10);
   CHECK_FALSE(lent->place_of(std::as_bytes(std::span(elsewhere))));
   const auto borrowed = borrow(*lent);
@@ -50,12 +50,12 @@ TEST_CASE("only what lies in lent memory has a place, and only that can be borro
   CHECK_FALSE(borrowed->at(end - 8, 9));
   CHECK_FALSE(borrowed->at(end + 8, 0));
   CHECK_FALSE(borrowed->at(~std::uint64_t{0}, 8));
-  CHECK_FALSE(BorrowedMemory::map(Descriptor()));
-  CHECK_FALSE(BorrowedMemory::map(make_sealed_file("short", 4096)));
+  CHECK_FALSE(BorrowedBuffer::map(Descriptor()));
+  CHECK_FALSE(BorrowedBuffer::map(make_sealed_file("short", 4096)));
 }
 
 TEST_CASE("memory is handed out once at a time and is empty when it comes again") {
-  const auto lent = LentMemory::make();
+  const auto lent = SharedBuffer::make();
   Rng rng(3);
   std::vector<std::pair<Floats, float>> held;
   for (int round = 0; round < 2000; ++round) {

@@ -35,9 +35,10 @@ std::vector<Frame> one_of_each() {
   const TransferId id{PeerId{0xfedcba9876543210}, 0x0102030405060708, 9};
   const Progress progress{1234567, marker, Phase::done};
   const std::vector<Member> members = {member(1), member(2)};
-  const EpochId ballot{21, PeerId{0x1122334455667788}};
-  const Standing standing{31, 32, 0x8877665544332211};
-  const Canary canary = {1, -2, 3, -4, 5, -6, 7, std::numeric_limits<std::int64_t>::min()};
+  const GenerationId ballot{21, PeerId{0x1122334455667788}};
+  const ModelVersion version{31, 32, 0x8877665544332211};
+  const ConservationChecksum checksum = {1, -2, 3, -4,
+                                         5, -6, 7, std::numeric_limits<std::int64_t>::min()};
   LaneInvite invite;
   invite.lane = 42;
   invite.token.fill(0x5a);
@@ -54,37 +55,37 @@ std::vector<Frame> one_of_each() {
       Message(Ack{3, PeerId{8}, progress, members}),
       Message(Nack{4, members}),
       Message(PushPull{true, members}),
-      Message(Offer{id, 5, 6, 7, 1, marker, 2.5F, 8, canary}),
-      Message(Accept{id, marker, 2.5F, 8, canary}),
+      Message(Offer{id, 5, 6, 7, 1, marker, 2.5F, 8, checksum}),
+      Message(Accept{id, marker, 2.5F, 8, checksum}),
       Message(Refuse{id, Reason::leaving}),
       Message(Ready{id}),
       Message(Commit{id}),
       Message(Query{id}),
       Message(Abort{id, Reason::peer_gone}),
       Message(Resume{id, 1 << 20}),
-      Message(Fetch{id, 11}),
-      Message(Coming{id, 11, 12, 13}),
+      Message(StateRequest{id, 11}),
+      Message(TransferAccepted{id, 11, 12, 13}),
       Message(Propose{ballot}),
-      Message(Confirm{ballot,
-                      standing,
+      Message(Promise{ballot,
+                      version,
                       marker,
                       {{PeerId{1}, 1e-4F, 1e9F}, {PeerId{3}, 0, 0}},
-                      {{2, true, standing}, {3, false, {}}},
+                      {{2, true, version}, {3, false, {}}},
                       true}),
-      Message(Overtaken{ballot}),
-      Message(Start{ballot,
-                    {PeerId{1}, PeerId{2}},
-                    {PeerId{1}, PeerId{1}},
-                    {16, 48},
-                    standing,
-                    2,
-                    PeerId{2},
-                    {PeerId{1}, 1e-3F, 5e6F},
-                    {{4, PeerId{1}, PeerId{2}}, {5, PeerId{2}, PeerId{2}}}}),
-      Message(Halt{ballot, {PeerId{5}, PeerId{6}}}),
-      Message(Check{ballot}),
-      Message(Here{ballot, 77, true}),
-      Message(Probed{id}),
+      Message(Preempted{ballot}),
+      Message(Install{ballot,
+                      {PeerId{1}, PeerId{2}},
+                      {PeerId{1}, PeerId{1}},
+                      {16, 48},
+                      version,
+                      2,
+                      PeerId{2},
+                      {PeerId{1}, 1e-3F, 5e6F},
+                      {{4, PeerId{1}, PeerId{2}}, {5, PeerId{2}, PeerId{2}}}}),
+      Message(EndGeneration{ballot, {PeerId{5}, PeerId{6}}}),
+      Message(StatusRequest{ballot}),
+      Message(StatusReply{ballot, 77, true}),
+      Message(ProbeAck{id}),
       Message(Complete{ballot, 8, true}),
       Message(Audit{ballot, 64, 0x0123456789abcdef}),
   };
@@ -143,12 +144,12 @@ TEST_CASE("every kind of frame survives the wire", "[unit]") {
   CHECK(ping.rumors == std::vector<Member>{member(1), member(2)});
   CHECK(ping.progress == Progress{1234567, marker, Phase::done});
   const Offer offer = std::get<Offer>(std::get<Message>(*decode(encode(frames[7])).frame));
-  CHECK(offer.canary[7] == std::numeric_limits<std::int64_t>::min());
+  CHECK(offer.checksum[7] == std::numeric_limits<std::int64_t>::min());
   CHECK(offer.clip_radius == 2.5F);
-  const Confirm confirm = std::get<Confirm>(std::get<Message>(*decode(encode(frames[18])).frame));
+  const Promise confirm = std::get<Promise>(std::get<Message>(*decode(encode(frames[18])).frame));
   CHECK(confirm.links == std::vector<LinkReport>{{PeerId{1}, 1e-4F, 1e9F}, {PeerId{3}, 0, 0}});
   CHECK(confirm.leaves);
-  const Start start = std::get<Start>(std::get<Message>(*decode(encode(frames[20])).frame));
+  const Install start = std::get<Install>(std::get<Message>(*decode(encode(frames[20])).frame));
   CHECK(start.algorithm == 2);
   CHECK(start.slowest_from == PeerId{2});
   CHECK(start.slowest == LinkReport{PeerId{1}, 1e-3F, 5e6F});
@@ -158,9 +159,9 @@ TEST_CASE("the bytes of a frame do not change by accident", "[unit]") {
   const TransferId id{PeerId{0x0807060504030201}, 2, 3};
   CHECK(
       encode(Message(Abort{id, Reason::stale})) ==
-      bytes_of({1, 27, 1, 2, 3, 4, 5, 6, 7, 8, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 6}));
+      bytes_of({2, 27, 1, 2, 3, 4, 5, 6, 7, 8, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 6}));
   CHECK(encode(Hello{"ab", "", 5, {{"x", "y"}}, true}) ==
-        bytes_of({1, 1,                        // Version, kind.
+        bytes_of({2, 1,                        // Version, kind.
                   2, 0, 0, 0, 'a', 'b',        // Name.
                   0, 0, 0, 0,                  // Address.
                   5, 0, 0, 0, 0,   0,   0, 0,  // Session.
@@ -199,7 +200,7 @@ TEST_CASE("a byte too many is refused", "[unit]") {
 }
 
 TEST_CASE("other versions and unknown kinds are refused by number", "[unit]") {
-  for (const int version : {0, 2, 255}) {
+  for (const int version : {0, 1, 255}) {
     Bytes bytes = encode(Message(Ready{}));
     bytes[0] = static_cast<std::byte>(version);
     CHECK(mentions(decode(bytes), "wire version " + std::to_string(version) + ","));
@@ -280,13 +281,13 @@ TEST_CASE("limits of strings and lists hold on both sides", "[unit]") {
 }
 
 TEST_CASE("no answer to a ballot carries more links than sixty-four", "[unit]") {
-  Confirm confirm;
+  Promise confirm;
   confirm.links.resize(link_reports_max);
   Bytes bytes = encode(Message(confirm));
   CHECK(decode(bytes).frame);
   confirm.links.resize(link_reports_max + 1);
   CHECK_THROWS_AS(encode(Message(confirm)), ArchiveError);
-  // The reader's own limit, with all the bytes there: the count follows ballot, standing and speed.
+  // The reader's own limit, with all the bytes there: the count follows ballot, version and speed.
   const std::size_t count = 2 + 16 + 24 + 4;
   REQUIRE(bytes[count] == std::byte{link_reports_max});
   bytes[count] = std::byte{link_reports_max + 1};
@@ -321,14 +322,14 @@ TEST_CASE("an enumeration out of range is refused", "[unit]") {
   }
 }
 
-TEST_CASE("a ruling longer than others take is refused on both sides", "[unit]") {
-  const Ruling longest{.number = 3, .settings = std::string(ruling_bytes_max, 'x')};
-  const auto read = decode(encode(Message(Confirm{.ruling = longest})));
+TEST_CASE("a settings revision longer than others take is refused on both sides", "[unit]") {
+  const SettingsRevision longest{.number = 3, .settings = std::string(revision_bytes_max, 'x')};
+  const auto read = decode(encode(Message(Promise{.revision = longest})));
   REQUIRE(read.frame);
-  CHECK(std::get<Confirm>(std::get<Message>(*read.frame)).ruling == longest);
-  Ruling longer = longest;
+  CHECK(std::get<Promise>(std::get<Message>(*read.frame)).revision == longest);
+  SettingsRevision longer = longest;
   longer.settings += 'x';
-  CHECK_THROWS_AS(encode(Message(Start{.ruling = longer})), ArchiveError);
+  CHECK_THROWS_AS(encode(Message(Install{.revision = longer})), ArchiveError);
 }
 
 TEST_CASE("hyper-parameters that nobody can train with are refused on both sides", "[unit]") {
@@ -361,11 +362,11 @@ TEST_CASE("numbers that are not finite are refused on both sides", "[unit]") {
     rumor.progress.steps_per_second = marker;
     CHECK(mentions(decode(with_float(encode(Message(Nack{1, {rumor}})), bad)), "not a finite"));
 
-    const Confirm slow{{}, {}, 0, {{PeerId{1}, marker, 0}}};
+    const Promise slow{{}, {}, 0, {{PeerId{1}, marker, 0}}};
     CHECK(mentions(decode(with_float(encode(Message(slow)), bad)), "latency is not a finite"));
-    const Confirm dull{{}, {}, 0, {{PeerId{1}, 0, marker}}};
+    const Promise dull{{}, {}, 0, {{PeerId{1}, 0, marker}}};
     CHECK(mentions(decode(with_float(encode(Message(dull)), bad)), "per second is not a finite"));
-    Start start;
+    Install start;
     start.slowest.bytes_per_second = marker;
     CHECK(mentions(decode(with_float(encode(Message(start)), bad)), "per second is not a finite"));
 

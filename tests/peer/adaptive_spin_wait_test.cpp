@@ -11,77 +11,77 @@
 namespace gv {
 
 using namespace std::chrono_literals;
-using TimePoint = Wakefulness::Clock::time_point;
+using TimePoint = AdaptiveSpinWait::Clock::time_point;
 
 TEST_CASE("a loop that waits awake runs one handler at a time") {
   asio::io_context io;
-  Wakefulness wakefulness;
+  AdaptiveSpinWait spin_wait;
   int ran = 0;
   asio::post(io, [&] { ++ran; });
   asio::post(io, [&] { ++ran; });
-  CHECK(run_one_awake(io, wakefulness) == 1);
+  CHECK(run_one_polling(io, spin_wait) == 1);
   CHECK(ran == 1);
-  CHECK(run_one_awake(io, wakefulness) == 1);
+  CHECK(run_one_polling(io, spin_wait) == 1);
   CHECK(ran == 2);
-  CHECK(run_one_awake(io, wakefulness) == 0);
+  CHECK(run_one_polling(io, spin_wait) == 0);
 }
 
 TEST_CASE("a loop that waited awake in vain sleeps until something comes") {
   asio::io_context io;
-  Wakefulness wakefulness;
-  asio::steady_timer timer(io, 20 * Wakefulness::awake_max);
+  AdaptiveSpinWait spin_wait;
+  asio::steady_timer timer(io, 20 * AdaptiveSpinWait::awake_max);
   bool rang = false;
   timer.async_wait([&](const asio::error_code& error) { rang = !error; });
-  CHECK(run_one_awake(io, wakefulness) == 1);
+  CHECK(run_one_polling(io, spin_wait) == 1);
   CHECK(rang);
 }
 
 TEST_CASE("a loop that is stopped is waited for no longer") {
   asio::io_context io;
-  Wakefulness wakefulness;
+  AdaptiveSpinWait spin_wait;
   const auto work = asio::make_work_guard(io);
   io.stop();
-  CHECK(run_one_awake(io, wakefulness) == 0);
+  CHECK(run_one_polling(io, spin_wait) == 0);
 }
 
 TEST_CASE("beside programs that compute it is slept, for longer each time that this is found") {
-  Wakefulness wakefulness;
+  AdaptiveSpinWait spin_wait;
   TimePoint now{1h};
   const auto give_way = [&](auto lasts) {
-    wakefulness.gave_way(now, now + lasts);
+    spin_wait.gave_way(now, now + lasts);
     now += lasts;
   };
   for (int count = 0; count < 10; ++count) {
-    CHECK(wakefulness.is_awake(now));
+    CHECK(spin_wait.is_awake(now));
     give_way(4ms);
   }
   for (const auto pause : {100ms, 200ms, 400ms, 800ms, 1600ms, 3200ms, 3200ms}) {
-    CHECK_FALSE(wakefulness.is_awake(now));
-    CHECK_FALSE(wakefulness.is_awake(now + pause - 1ms));
+    CHECK_FALSE(spin_wait.is_awake(now));
+    CHECK_FALSE(spin_wait.is_awake(now + pause - 1ms));
     now += pause;
-    CHECK(wakefulness.is_awake(now));
+    CHECK(spin_wait.is_awake(now));
     give_way(4ms);
-    CHECK(wakefulness.is_awake(now));
+    CHECK(spin_wait.is_awake(now));
     give_way(4ms);
   }
   // Not found for as long again: they are gone, and the next ones are not known.
   now += 3200ms + 3201ms;
   for (int count = 0; count < 10; ++count) {
-    CHECK(wakefulness.is_awake(now));
+    CHECK(spin_wait.is_awake(now));
     give_way(4ms);
   }
-  CHECK_FALSE(wakefulness.is_awake(now + 99ms));
-  CHECK(wakefulness.is_awake(now + 100ms));
+  CHECK_FALSE(spin_wait.is_awake(now + 99ms));
+  CHECK(spin_wait.is_awake(now + 100ms));
 }
 
 TEST_CASE("beside peers that have work, now and then for long, it is waited awake") {
-  Wakefulness wakefulness;
+  AdaptiveSpinWait spin_wait;
   TimePoint now{1h};
   for (int count = 0; count < 10000; ++count) {
     const auto lasts = count % 200 == 199 ? 4ms : 150us;
-    wakefulness.gave_way(now, now + lasts);
+    spin_wait.gave_way(now, now + lasts);
     now += lasts;
-    REQUIRE(wakefulness.is_awake(now));
+    REQUIRE(spin_wait.is_awake(now));
   }
 }
 

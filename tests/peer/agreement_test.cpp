@@ -1,5 +1,5 @@
 // The agreement alone, over a network that is drawn: whatever is lost, late, doubled, dead or cut
-// off, whoever runs an epoch runs the same one, and in the end all are in one.
+// off, whoever runs a generation runs the same one, and in the end all are in one.
 #include "consensus/generation/agreement.hpp"
 
 #include <algorithm>
@@ -52,8 +52,8 @@ Weather draw_weather(Rng& rng) {
   return weather;
 }
 
-/// Peers that agree and, in an epoch, make operations by telling each other that they are ready:
-/// what ring mode does, without vectors.
+/// Peers that agree and, in a generation, make operations by telling each other that they are
+/// ready: what ring mode does, without vectors.
 class Agreeing {
  public:
   Agreeing(const Weather& weather, std::uint64_t seed)
@@ -70,7 +70,7 @@ class Agreeing {
       events_.pop();
       now_ = event.at;
       Peer& peer = peers_[event.to];
-      if (event.life != peer.life || !peer.agreement) continue;
+      if (event.incarnation != peer.incarnation || !peer.agreement) continue;
       if (peer.stopped) {
         peer.backlog.push_back(std::move(event));
         continue;
@@ -84,7 +84,7 @@ class Agreeing {
   void live_through_it() {
     while (now_ < Time(weather_.heals_at) && broken.empty()) {
       run_until(now_ + from_seconds(2 * faults_.uniform() * seconds(weather_.faults_every)));
-      befall();
+      apply_to();
     }
     healed_ = true;
     sides_.clear();
@@ -94,23 +94,23 @@ class Agreeing {
     }
   }
 
-  /// All who are there are in one epoch, and nobody else is in it.
+  /// All who are there are in one generation, and nobody else is in it.
   bool is_one() const {
-    const Epoch* first = nullptr;
+    const Generation* first = nullptr;
     std::size_t there = 0;
     for (const Peer& peer : peers_) {
       if (!peer.agreement) continue;
       ++there;
-      const Epoch* epoch = peer.agreement->epoch();
-      if (epoch == nullptr || peer.fetching) return false;
-      if (first == nullptr) first = epoch;
-      if (epoch->id != first->id) return false;
+      const Generation* generation = peer.agreement->generation();
+      if (generation == nullptr || peer.fetching) return false;
+      if (first == nullptr) first = generation;
+      if (generation->id != first->id) return false;
     }
     return first == nullptr || first->order.size() == there;
   }
 
   std::uint64_t operations() const { return operations_; }
-  std::uint64_t epochs() const { return known_.size(); }
+  std::uint64_t generations() const { return known_.size(); }
   Time now() const { return now_; }
 
   /// Everybody thinks that the others in `missing[i]` do not exist.
@@ -124,12 +124,12 @@ class Agreeing {
  private:
   const ReplicaPlanner planner_{{.elements = 1000}};
   struct Piece {
-    std::uint64_t epoch = 0;
+    std::uint64_t generation = 0;
     std::uint64_t operation = 0;
   };
   struct State {
-    std::uint64_t epoch = 0;
-    Standing standing;
+    std::uint64_t generation = 0;
+    ModelVersion version;
   };
   struct Tick {};
   struct Look {};
@@ -139,29 +139,29 @@ class Agreeing {
     std::uint64_t number = 0;
     std::size_t from = 0;
     std::size_t to = 0;
-    std::uint32_t life = 0;
+    std::uint32_t incarnation = 0;
     What what;
     bool operator<(const Event& other) const {
       return std::pair(other.at, other.number) < std::pair(at, number);
     }
   };
   struct Peer {
-    std::unique_ptr<RingAgreement> agreement;
-    std::uint32_t life = 0;
+    std::unique_ptr<Agreement> agreement;
+    std::uint32_t incarnation = 0;
     bool stopped = false;
     bool gone = false;  ///< Does not come back.
     std::vector<Event> backlog;
     std::set<std::size_t> blind;
-    std::uint64_t epoch = 0;  ///< Key of the one it works in.
+    std::uint64_t generation = 0;  ///< Key of the one it works in.
     bool fetching = false;
-    /// Who is ready, for each operation of each epoch.
+    /// Who is ready, for each operation of each generation.
     std::map<std::pair<std::uint64_t, std::uint64_t>, std::set<std::size_t>> ready;
     Time armed = never;
     Time progress{};
     std::optional<Time> newcomers;
-    std::set<std::uint64_t> left;      ///< Epochs it was in.
-    EpochId answered;                  ///< The newest ballot it answered in this life,
-    std::optional<Standing> standing;  ///< and what it said then.
+    std::set<std::uint64_t> left;         ///< Generations it was in.
+    GenerationId answered;                ///< The newest ballot it answered in this life,
+    std::optional<ModelVersion> version;  ///< and what it said then.
   };
 
   static PeerId id_of(std::size_t i) { return PeerId{i + 1}; }
@@ -174,7 +174,7 @@ class Agreeing {
   }
 
   void put(Duration after, std::size_t from, std::size_t to, What what) {
-    events_.push({now_ + after, ++number_, from, to, peers_[to].life, std::move(what)});
+    events_.push({now_ + after, ++number_, from, to, peers_[to].incarnation, std::move(what)});
   }
 
   void send(std::size_t from, std::size_t to, const What& what) {
@@ -195,13 +195,13 @@ class Agreeing {
 
   void start(std::size_t i) {
     Peer& peer = peers_[i];
-    const std::uint32_t life = peer.life + 1;
+    const std::uint32_t incarnation = peer.incarnation + 1;
     const std::set<std::size_t> blind = peer.blind;
-    peer = Peer{.life = life, .blind = blind, .progress = now_};
-    peer.agreement = std::make_unique<RingAgreement>(id_of(i), Rng(i).fork(life).next(),
-                                                     RingAgreement::Options{});
-    peer.agreement->set_standing({.history = 1});
-    peer.agreement->set_links(claims(i, life));
+    peer = Peer{.incarnation = incarnation, .blind = blind, .progress = now_};
+    peer.agreement = std::make_unique<Agreement>(id_of(i), Rng(i).fork(incarnation).next(),
+                                                 Agreement::Options{});
+    peer.agreement->set_version({.lineage = 1});
+    peer.agreement->set_links(holdings(i, incarnation));
     Effects out;
     peer.agreement->set_candidates(now_, candidates(i));
     peer.agreement->disturb(now_, {}, out);
@@ -211,7 +211,7 @@ class Agreeing {
   }
 
   /// What a peer says of its links: something, nothing, or what cannot be.
-  std::vector<LinkReport> claims(std::size_t i, std::uint32_t life) const {
+  std::vector<LinkReport> holdings(std::size_t i, std::uint32_t incarnation) const {
     using Limits = std::numeric_limits<float>;
     constexpr std::array lies = {0.0F,
                                  -1.0F,
@@ -222,7 +222,7 @@ class Agreeing {
                                  Limits::min(),
                                  1e3F,
                                  1e9F};
-    Rng rng = Rng(i).fork(life).fork("claims");
+    Rng rng = Rng(i).fork(incarnation).fork("claims");
     std::vector<LinkReport> reports;
     if (rng.chance(0.2)) return reports;
     const bool honest = rng.chance(0.5);
@@ -244,8 +244,8 @@ class Agreeing {
     for (std::size_t other = 0; other < peers_.size(); ++other) {
       const Peer& peer = peers_[other];
       if (!peer.agreement || peer.stopped) continue;
-      const Epoch* epoch = peer.agreement->epoch();
-      if (epoch != nullptr && epoch->contains(id_of(i))) disturb(other, {id_of(i)});
+      const Generation* generation = peer.agreement->generation();
+      if (generation != nullptr && generation->contains(id_of(i))) disturb(other, {id_of(i)});
     }
   }
 
@@ -258,7 +258,7 @@ class Agreeing {
     arm(i);
   }
 
-  void befall() {
+  void apply_to() {
     const std::size_t i = faults_.below(peers_.size());
     Peer& peer = peers_[i];
     switch (faults_.below(6)) {
@@ -316,14 +316,16 @@ class Agreeing {
     Peer& peer = peers_[i];
     Effects out;
     if (const auto* message = std::get_if<Message>(&event.what)) {
-      if (std::holds_alternative<Check>(*message)) out.send(id_of(event.from), Here{});
+      if (std::holds_alternative<StatusRequest>(*message))
+        out.send(id_of(event.from), StatusReply{});
       peer.agreement->receive(now_, id_of(event.from), *message, planner_, out);
     } else if (const auto* piece = std::get_if<Piece>(&event.what)) {
       const std::uint64_t next = key_of(peer.agreement->promised());
-      if (piece->epoch == next) peer.ready[{piece->epoch, piece->operation}].insert(event.from);
+      if (piece->generation == next)
+        peer.ready[{piece->generation, piece->operation}].insert(event.from);
     } else if (const auto* state = std::get_if<State>(&event.what)) {
-      if (peer.fetching && state->epoch == peer.epoch) {
-        peer.agreement->set_standing(state->standing);
+      if (peer.fetching && state->generation == peer.generation) {
+        peer.agreement->set_version(state->version);
         peer.fetching = false;
         begin_operation(i);
       }
@@ -342,14 +344,13 @@ class Agreeing {
   void carry_out(std::size_t i, const Effects& out) {
     Peer& peer = peers_[i];
     for (const Outgoing& outgoing : out.messages) {
-      if (const auto* confirm = std::get_if<Confirm>(&outgoing.message)) {
+      if (const auto* confirm = std::get_if<Promise>(&outgoing.message)) {
         if (confirm->ballot < peer.answered) fail(i, "answers an older ballot");
-        if (confirm->ballot == peer.answered && peer.standing &&
-            *peer.standing != confirm->standing) {
+        if (confirm->ballot == peer.answered && peer.version && *peer.version != confirm->version) {
           fail(i, "has moved on after it answered");
         }
         peer.answered = confirm->ballot;
-        peer.standing = confirm->standing;
+        peer.version = confirm->version;
       }
       send(i, index_of(outgoing.to), outgoing.message);
     }
@@ -369,54 +370,58 @@ class Agreeing {
   /// What ring mode does when the agreement has moved.
   void follow(std::size_t i) {
     Peer& peer = peers_[i];
-    const Epoch* epoch = peer.agreement->epoch();
-    const std::uint64_t key = epoch != nullptr ? epoch->key() : 0;
-    if (epoch != nullptr && epoch->id < peer.answered) fail(i, "is in an epoch that is over");
-    if (key != peer.epoch) {
-      if (peer.epoch != 0) peer.left.insert(peer.epoch);
-      peer.epoch = key;
+    const Generation* generation = peer.agreement->generation();
+    const std::uint64_t key = generation != nullptr ? generation->key() : 0;
+    if (generation != nullptr && generation->id < peer.answered)
+      fail(i, "is in a generation that is over");
+    if (key != peer.generation) {
+      if (peer.generation != 0) peer.left.insert(peer.generation);
+      peer.generation = key;
       peer.fetching = false;
       peer.newcomers.reset();
       peer.progress = now_;
-      if (key != 0) enter(i, *epoch);
+      if (key != 0) enter(i, *generation);
     }
     work(i);
   }
 
-  void enter(std::size_t i, const Epoch& epoch) {
+  void enter(std::size_t i, const Generation& generation) {
     Peer& peer = peers_[i];
-    if (peer.left.contains(epoch.key())) fail(i, "begins an epoch again");
-    const auto [known, fresh] = known_.try_emplace(epoch.key(), epoch);
-    const Epoch& agreed = known->second;
-    if (agreed.id != epoch.id || agreed.order != epoch.order || agreed.sources != epoch.sources ||
-        agreed.shares != epoch.shares || agreed.standing != epoch.standing ||
-        agreed.algorithm != epoch.algorithm || agreed.slowest_from != epoch.slowest_from ||
-        agreed.slowest != epoch.slowest) {
-      fail(i, "has another epoch of the same name");
+    if (peer.left.contains(generation.key())) fail(i, "begins a generation again");
+    const auto [known, fresh] = known_.try_emplace(generation.key(), generation);
+    const Generation& agreed = known->second;
+    if (agreed.id != generation.id || agreed.order != generation.order ||
+        agreed.sources != generation.sources || agreed.shares != generation.shares ||
+        agreed.version != generation.version || agreed.algorithm != generation.algorithm ||
+        agreed.slowest_from != generation.slowest_from || agreed.slowest != generation.slowest) {
+      fail(i, "has another generation of the same name");
     }
-    const auto place = std::ranges::find(epoch.order, id_of(i));
-    if (place == epoch.order.end()) return fail(i, "is in an epoch without it");
-    const PeerId source = epoch.sources[static_cast<std::size_t>(place - epoch.order.begin())];
-    const Standing& mine = peer.agreement->standing();
-    if (std::pair(mine.samples, mine.operation) >
-        std::pair(epoch.standing.samples, epoch.standing.operation)) {
+    const auto place = std::ranges::find(generation.order, id_of(i));
+    if (place == generation.order.end()) return fail(i, "is in a generation without it");
+    const PeerId source =
+        generation.sources[static_cast<std::size_t>(place - generation.order.begin())];
+    const ModelVersion& mine = peer.agreement->version();
+    if (std::pair(mine.samples, mine.step) >
+        std::pair(generation.version.samples, generation.version.step)) {
       fail(i, "loses what it had finished");
     }
-    if ((source == id_of(i)) != (mine == epoch.standing)) fail(i, "is told to go on from another");
+    if ((source == id_of(i)) != (mine == generation.version))
+      fail(i, "is told to go on from another");
     peer.fetching = source != id_of(i);
-    std::erase_if(peer.ready, [&](const auto& entry) { return entry.first.first != peer.epoch; });
+    std::erase_if(peer.ready,
+                  [&](const auto& entry) { return entry.first.first != peer.generation; });
     if (!peer.fetching) begin_operation(i);
   }
 
   void begin_operation(std::size_t i) {
     const Peer& peer = peers_[i];
-    const Epoch& epoch = *peer.agreement->epoch();
+    const Generation& generation = *peer.agreement->generation();
     put(from_seconds(0.02 + 0.1 * draws_.uniform()), i, i,
-        Piece{peer.epoch, peer.agreement->standing().operation});
-    for (std::size_t k = 0; k < epoch.order.size(); ++k) {
-      if (epoch.sources[k] == id_of(i) && epoch.order[k] != id_of(i) &&
-          peer.agreement->standing() == epoch.standing) {
-        send(i, index_of(epoch.order[k]), State{peer.epoch, epoch.standing});
+        Piece{peer.generation, peer.agreement->version().step});
+    for (std::size_t k = 0; k < generation.order.size(); ++k) {
+      if (generation.sources[k] == id_of(i) && generation.order[k] != id_of(i) &&
+          peer.agreement->version() == generation.version) {
+        send(i, index_of(generation.order[k]), State{peer.generation, generation.version});
       }
     }
   }
@@ -424,41 +429,41 @@ class Agreeing {
   /// Tells the others when it is ready, and finishes what everybody is ready for.
   void work(std::size_t i) {
     Peer& peer = peers_[i];
-    const Epoch* epoch = peer.agreement->epoch();
-    if (epoch == nullptr || peer.fetching) return;
-    Standing standing = peer.agreement->standing();
-    const std::set<std::size_t>& ready = peer.ready[{peer.epoch, standing.operation}];
-    if (ready.contains(i) && told_.insert({peer.epoch, standing.operation, i}).second) {
-      for (const PeerId other : epoch->order) {
-        if (other != id_of(i)) send(i, index_of(other), Piece{peer.epoch, standing.operation});
+    const Generation* generation = peer.agreement->generation();
+    if (generation == nullptr || peer.fetching) return;
+    ModelVersion version = peer.agreement->version();
+    const std::set<std::size_t>& ready = peer.ready[{peer.generation, version.step}];
+    if (ready.contains(i) && told_.insert({peer.generation, version.step, i}).second) {
+      for (const PeerId other : generation->order) {
+        if (other != id_of(i)) send(i, index_of(other), Piece{peer.generation, version.step});
       }
     }
     const bool all = std::ranges::all_of(
-        epoch->order, [&](PeerId other) { return ready.contains(index_of(other)); });
+        generation->order, [&](PeerId other) { return ready.contains(index_of(other)); });
     if (!all) return;
-    peer.ready.erase({peer.epoch, standing.operation});
-    standing.history = hash_combine(hash_combine(standing.history, peer.epoch), standing.operation);
-    ++standing.operation;
-    standing.samples += epoch->order.size();
-    const auto [first, fresh] = results_.try_emplace({peer.epoch, standing.operation}, standing);
-    if (first->second != standing) fail(i, "finishes an operation with another result");
-    peer.agreement->set_standing(standing);
+    peer.ready.erase({peer.generation, version.step});
+    version.lineage = hash_combine(hash_combine(version.lineage, peer.generation), version.step);
+    ++version.step;
+    version.samples += generation->order.size();
+    const auto [first, fresh] = results_.try_emplace({peer.generation, version.step}, version);
+    if (first->second != version) fail(i, "finishes an operation with another result");
+    peer.agreement->set_version(version);
     peer.progress = now_;
     ++operations_;
     begin_operation(i);
   }
 
-  /// Looks for whoever is missing in the epoch, and for an epoch in which nothing moves.
+  /// Looks for whoever is missing in the generation, and for a generation in which nothing moves.
   void look(std::size_t i, Effects& out) {
     Peer& peer = peers_[i];
-    const Epoch* epoch = peer.agreement->epoch();
-    if (epoch == nullptr) return;
+    const Generation* generation = peer.agreement->generation();
+    if (generation == nullptr) return;
     if (now_ - peer.progress > 2s + 4 * weather_.latency) {
       std::vector<PeerId> silent;
-      for (const PeerId other : epoch->order) {
-        const std::uint64_t operation = peer.agreement->standing().operation;
-        if (!peer.ready[{peer.epoch, operation}].contains(index_of(other)) && other != id_of(i) &&
-            silent.empty()) {
+      for (const PeerId other : generation->order) {
+        const std::uint64_t operation = peer.agreement->version().step;
+        if (!peer.ready[{peer.generation, operation}].contains(index_of(other)) &&
+            other != id_of(i) && silent.empty()) {
           silent = {other};
         }
       }
@@ -467,11 +472,11 @@ class Agreeing {
     }
     bool newcomers = false;
     for (const PeerId other : candidates(i)) {
-      if (epoch->contains(other)) continue;
+      if (generation->contains(other)) continue;
       newcomers = newcomers || !peer.agreement->is_blamed(other);
-      if (draws_.chance(0.1)) out.send(other, Check{epoch->id});
+      if (draws_.chance(0.1)) out.send(other, StatusRequest{generation->id});
     }
-    if (!newcomers || *std::ranges::min_element(epoch->order) != id_of(i)) {
+    if (!newcomers || *std::ranges::min_element(generation->order) != id_of(i)) {
       peer.newcomers.reset();
     } else if (!peer.newcomers) {
       peer.newcomers = now_;
@@ -491,17 +496,17 @@ class Agreeing {
   std::priority_queue<Event> events_;
   std::uint64_t number_ = 0;
   std::uint64_t operations_ = 0;
-  std::map<std::uint64_t, Epoch> known_;
+  std::map<std::uint64_t, Generation> known_;
   std::set<std::tuple<std::uint64_t, std::uint64_t, std::size_t>> told_;
-  std::map<std::pair<std::uint64_t, std::uint64_t>, Standing> results_;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, ModelVersion> results_;
 };
 
 }  // namespace
 
-TEST_CASE("in two thousand drawn networks all who run an epoch run the same one and end in one",
+TEST_CASE("in two thousand drawn networks all who run a generation run the same one and end in one",
           "[unit]") {
   std::uint64_t operations = 0;
-  std::uint64_t epochs = 0;
+  std::uint64_t generations = 0;
   double slowest = 0;
   for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
     Rng rng = Rng(seed).fork("weather");
@@ -519,11 +524,12 @@ TEST_CASE("in two thousand drawn networks all who run an epoch run the same one 
     REQUIRE(world.is_one());
     REQUIRE(world.operations() > before);
     operations += world.operations();
-    epochs += world.epochs();
+    generations += world.generations();
   }
-  INFO(operations << " operations in " << epochs << " epochs; one again after " << slowest << " s");
+  INFO(operations << " operations in " << generations << " generations; one again after " << slowest
+                  << " s");
   CHECK(operations > 100000);
-  CHECK(epochs > 10000);
+  CHECK(generations > 10000);
 }
 
 TEST_CASE("measured links decide on order and algorithm for all and for as long as they say so",
@@ -539,8 +545,8 @@ TEST_CASE("measured links decide on order and algorithm for all and for as long 
     return links;
   };
   const ReplicaPlanner planner({.elements = 1 << 20, .algorithm = ReduceAlgorithm::ring});
-  RingAgreement first(PeerId{1}, 1, {});
-  first.set_standing({.history = 1});
+  Agreement first(PeerId{1}, 1, {});
+  first.set_version({.lineage = 1});
   Effects out;
   first.set_candidates(Time{}, peers);
   first.disturb(Time{}, {}, out);
@@ -554,45 +560,45 @@ TEST_CASE("measured links decide on order and algorithm for all and for as long 
     Effects decided;
     for (const PeerId peer : peers) {
       if (peer == PeerId{1}) continue;
-      const Confirm answer{.ballot = first.promised(),
-                           .standing = {.history = 1},
+      const Promise answer{.ballot = first.promised(),
+                           .version = {.lineage = 1},
                            .links = slow ? reports(peer, *slow) : std::vector<LinkReport>()};
       first.receive(now, peer, Message(answer), planner, decided);
     }
-    REQUIRE(first.epoch() != nullptr);
+    REQUIRE(first.generation() != nullptr);
     std::size_t told = 0;
     for (const Outgoing& outgoing : decided.messages) {
-      const auto* start = std::get_if<Start>(&outgoing.message);
+      const auto* start = std::get_if<Install>(&outgoing.message);
       if (start == nullptr) continue;
       ++told;
-      CHECK(start->order == first.epoch()->order);
-      CHECK(start->algorithm == first.epoch()->algorithm);
-      CHECK(start->slowest == first.epoch()->slowest);
+      CHECK(start->order == first.generation()->order);
+      CHECK(start->algorithm == first.generation()->algorithm);
+      CHECK(start->slowest == first.generation()->slowest);
     }
     CHECK(told == 4);
-    return *first.epoch();
+    return *first.generation();
   };
-  const auto distance = [](const Epoch& epoch) {
-    const auto at = [&](PeerId peer) { return std::ranges::find(epoch.order, peer); };
+  const auto distance = [](const Generation& generation) {
+    const auto at = [&](PeerId peer) { return std::ranges::find(generation.order, peer); };
     const auto apart = std::abs(at(PeerId{2}) - at(PeerId{3}));
     return std::min(apart, 5 - apart);
   };
   CHECK(agree({}).order == peers);
-  CHECK(first.epoch()->slowest.bytes_per_second == 0);
+  CHECK(first.generation()->slowest.bytes_per_second == 0);
   CHECK(agree(1e9F).order == peers);
-  CHECK(first.epoch()->slowest.bytes_per_second == Approx(1e9));
+  CHECK(first.generation()->slowest.bytes_per_second == Approx(1e9));
   CHECK(agree(0.95e9F).order == peers);
-  const Epoch around = agree(1e8F);
+  const Generation around = agree(1e8F);
   CHECK(distance(around) == 2);
   CHECK(around.slowest.bytes_per_second == Approx(1e9));
-  // What is no better is not taken instead, and an epoch without news keeps what there was.
+  // What is no better is not taken instead, and a generation without news keeps what there was.
   CHECK(agree(1e9F).order == around.order);
   CHECK(agree({}).order == around.order);
 }
 
 TEST_CASE("whatever number is lost at once everybody is told in one word", "[unit]") {
   const ReplicaPlanner planner({});
-  RingAgreement first(PeerId{1}, 0, {});
+  Agreement first(PeerId{1}, 0, {});
   std::vector<PeerId> all;
   for (std::uint64_t id = 1; id <= 23; ++id) all.push_back(PeerId{id});
   Effects out;
@@ -601,9 +607,9 @@ TEST_CASE("whatever number is lost at once everybody is told in one word", "[uni
   first.tick(Time(0s), planner, out);
   for (const PeerId other : all) {
     if (other == PeerId{1}) continue;
-    first.receive(Time(1ms), other, Message(Confirm{.ballot = first.promised()}), planner, out);
+    first.receive(Time(1ms), other, Message(Promise{.ballot = first.promised()}), planner, out);
   }
-  REQUIRE(first.epoch() != nullptr);
+  REQUIRE(first.generation() != nullptr);
   out = {};
   first.disturb(Time(1s), {all.begin() + 5, all.end()}, out);
   CHECK(out.messages.size() == 22);
@@ -614,30 +620,30 @@ TEST_CASE("whoever is told of a death does not wait for the dead", "[unit]") {
   const std::vector<PeerId> all = {PeerId{1}, PeerId{2}, PeerId{3}};
   const auto decided_after = [&](bool during_the_agreement, const std::vector<PeerId>& blamed) {
     const ReplicaPlanner planner({});
-    RingAgreement first(PeerId{1}, 0, {});
+    Agreement first(PeerId{1}, 0, {});
     Effects out;
     first.set_candidates(Time(0s), all);
     first.disturb(Time(0s), {}, out);
     first.tick(Time(0s), planner, out);
     for (const PeerId other : {PeerId{2}, PeerId{3}}) {
-      first.receive(Time(1ms), other, Message(Confirm{.ballot = first.promised()}), planner, out);
+      first.receive(Time(1ms), other, Message(Promise{.ballot = first.promised()}), planner, out);
     }
-    REQUIRE(first.epoch() != nullptr);
-    const EpochId epoch = first.promised();
+    REQUIRE(first.generation() != nullptr);
+    const GenerationId generation = first.promised();
     if (during_the_agreement) {
       first.disturb(Time(1s), {}, out);
       first.tick(Time(1s), planner, out);
     }
-    first.receive(Time(1s), PeerId{2}, Message(Halt{epoch, blamed}), planner, out);
-    CHECK(first.epoch() == nullptr);
+    first.receive(Time(1s), PeerId{2}, Message(EndGeneration{generation, blamed}), planner, out);
+    CHECK(first.generation() == nullptr);
     first.tick(Time(1s), planner, out);
-    first.receive(Time(1s), PeerId{2}, Message(Confirm{.ballot = first.promised()}), planner, out);
+    first.receive(Time(1s), PeerId{2}, Message(Promise{.ballot = first.promised()}), planner, out);
     Time now(1s);
-    while (first.epoch() == nullptr) {
+    while (first.generation() == nullptr) {
       now = first.deadline();
       first.tick(now, planner, out);
     }
-    CHECK(first.epoch()->order == std::vector{PeerId{1}, PeerId{2}});
+    CHECK(first.generation()->order == std::vector{PeerId{1}, PeerId{2}});
     return now - Time(1s);
   };
   // Four times the patience of 0.3 s for one that nobody blames.
@@ -646,68 +652,71 @@ TEST_CASE("whoever is told of a death does not wait for the dead", "[unit]") {
   CHECK(decided_after(true, {PeerId{3}}) == 300ms);
 }
 
-TEST_CASE("who is lost after it answered is in no epoch", "[unit]") {
+TEST_CASE("who is lost after it answered is in no generation", "[unit]") {
   const ReplicaPlanner planner({});
-  RingAgreement first(PeerId{1}, 0, {});
+  Agreement first(PeerId{1}, 0, {});
   Effects out;
   first.set_candidates(Time(0s), {PeerId{1}, PeerId{2}, PeerId{3}});
   first.disturb(Time(0s), {}, out);
   first.tick(Time(0s), planner, out);
-  const Message confirm = Confirm{.ballot = first.promised()};
+  const Message confirm = Promise{.ballot = first.promised()};
   first.receive(Time(1ms), PeerId{3}, confirm, planner, out);
   first.disturb(Time(2ms), {PeerId{3}}, out);
   first.receive(Time(3ms), PeerId{2}, confirm, planner, out);
-  REQUIRE(first.epoch() != nullptr);
-  CHECK(first.epoch()->order == std::vector{PeerId{1}, PeerId{2}});
+  REQUIRE(first.generation() != nullptr);
+  CHECK(first.generation()->order == std::vector{PeerId{1}, PeerId{2}});
 }
 
-TEST_CASE("who stands still tells the others of a death and no epoch of theirs ends for nothing",
-          "[unit]") {
+TEST_CASE(
+    "who stands still tells the others of a death and no generation of theirs ends for nothing",
+    "[unit]") {
   const ReplicaPlanner planner({});
-  RingAgreement second(PeerId{2}, 0, {});
+  Agreement second(PeerId{2}, 0, {});
   Effects out;
   second.set_candidates(Time(0s), {PeerId{1}, PeerId{2}, PeerId{3}});
-  const EpochId ballot{1, PeerId{1}};
+  const GenerationId ballot{1, PeerId{1}};
   second.receive(Time(0s), PeerId{1}, Message(Propose{ballot}), planner, out);
   out = {};
   second.disturb(Time(0s), {PeerId{3}}, out);
   second.disturb(Time(0s), {PeerId{3}}, out);  // Is no news.
   REQUIRE(out.messages.size() == 2);
-  const auto* halt = std::get_if<Halt>(&out.messages.front().message);
+  const auto* halt = std::get_if<EndGeneration>(&out.messages.front().message);
   REQUIRE(halt != nullptr);
   CHECK(halt->ballot == ballot);
   CHECK(halt->blamed == std::vector{PeerId{3}});
-  second.receive(Time(0s), PeerId{1},
-                 Message(Start{ballot, {PeerId{1}, PeerId{2}}, {PeerId{1}, PeerId{2}}, {1, 1}, {}}),
-                 planner, out);
-  REQUIRE(second.epoch() != nullptr);
-  // Of one who is not in it, and of an epoch before it.
-  second.receive(Time(0s), PeerId{1}, Message(Halt{ballot, {PeerId{3}}}), planner, out);
-  second.receive(Time(0s), PeerId{1}, Message(Halt{{0, PeerId{1}}, {PeerId{1}}}), planner, out);
-  CHECK(second.epoch() != nullptr);
-  second.receive(Time(0s), PeerId{1}, Message(Halt{ballot, {PeerId{1}}}), planner, out);
-  CHECK(second.epoch() == nullptr);
+  second.receive(
+      Time(0s), PeerId{1},
+      Message(Install{ballot, {PeerId{1}, PeerId{2}}, {PeerId{1}, PeerId{2}}, {1, 1}, {}}), planner,
+      out);
+  REQUIRE(second.generation() != nullptr);
+  // Of one who is not in it, and of a generation before it.
+  second.receive(Time(0s), PeerId{1}, Message(EndGeneration{ballot, {PeerId{3}}}), planner, out);
+  second.receive(Time(0s), PeerId{1}, Message(EndGeneration{{0, PeerId{1}}, {PeerId{1}}}), planner,
+                 out);
+  CHECK(second.generation() != nullptr);
+  second.receive(Time(0s), PeerId{1}, Message(EndGeneration{ballot, {PeerId{1}}}), planner, out);
+  CHECK(second.generation() == nullptr);
 }
 
-TEST_CASE("epochs that end before anything is done do not follow each other for ever at once",
+TEST_CASE("generations that end before anything is done do not follow each other for ever at once",
           "[unit]") {
   const ReplicaPlanner planner({});
-  RingAgreement first(PeerId{1}, 0, {});
+  Agreement first(PeerId{1}, 0, {});
   Effects out;
   first.set_candidates(Time(0s), {PeerId{1}, PeerId{2}});
   first.disturb(Time(0s), {}, out);
   Time now(0s);
-  // From the end of an epoch that lasted so long to the ballot for the next one.
+  // From the end of a generation that lasted so long to the ballot for the next one.
   const auto pause = [&](Duration lasts, bool has_operation) {
     first.tick(now, planner, out);
-    first.receive(now, PeerId{2}, Message(Confirm{.ballot = first.promised()}), planner, out);
-    REQUIRE(first.epoch() != nullptr);
+    first.receive(now, PeerId{2}, Message(Promise{.ballot = first.promised()}), planner, out);
+    REQUIRE(first.generation() != nullptr);
     if (has_operation) {
-      first.set_standing(after_operation(first.standing(), first.epoch()->key(), 2));
+      first.set_version(after_operation(first.version(), first.generation()->key(), 2));
     }
     const Time end = now + lasts;
     first.disturb(end, {PeerId{2}}, out);
-    REQUIRE(first.epoch() == nullptr);
+    REQUIRE(first.generation() == nullptr);
     now = std::max(end, first.deadline());
     return now - end;
   };
@@ -720,23 +729,23 @@ TEST_CASE("epochs that end before anything is done do not follow each other for 
   CHECK(pause(10ms, false) == 0ms);
 }
 
-TEST_CASE("nobody begins an epoch whose way to sum it does not know", "[unit]") {
+TEST_CASE("nobody begins a generation whose way to sum it does not know", "[unit]") {
   const auto begins = [](std::uint8_t algorithm) {
     const ReplicaPlanner planner({});
-    RingAgreement second(PeerId{2}, 0, {});
+    Agreement second(PeerId{2}, 0, {});
     Effects out;
     second.set_candidates(Time(0s), {PeerId{1}, PeerId{2}});
-    const EpochId ballot{1, PeerId{1}};
+    const GenerationId ballot{1, PeerId{1}};
     second.receive(Time(0s), PeerId{1}, Message(Propose{ballot}), planner, out);
     const std::vector<PeerId> both = {PeerId{1}, PeerId{2}};
     second.receive(Time(0s), PeerId{1},
-                   Message(Start{.ballot = ballot,
-                                 .order = both,
-                                 .sources = both,
-                                 .shares = {1, 1},
-                                 .algorithm = algorithm}),
+                   Message(Install{.ballot = ballot,
+                                   .order = both,
+                                   .sources = both,
+                                   .shares = {1, 1},
+                                   .algorithm = algorithm}),
                    planner, out);
-    return second.epoch() != nullptr;
+    return second.generation() != nullptr;
   };
   for (int number = 0; number < 256; ++number) {
     CHECK(begins(static_cast<std::uint8_t>(number)) ==
@@ -744,38 +753,39 @@ TEST_CASE("nobody begins an epoch whose way to sum it does not know", "[unit]") 
   }
 }
 
-TEST_CASE("duties that are not those of a whole pipeline begin no epoch", "[unit]") {
-  const auto duty = [](std::uint32_t stage, std::uint64_t carrier) {
-    return StageDuty{.stage = stage, .carrier = PeerId{carrier}, .source = PeerId{carrier}};
+TEST_CASE("assignments that are not those of a whole pipeline begin no generation", "[unit]") {
+  const auto assignment = [](std::uint32_t stage, std::uint64_t carrier) {
+    return StageAssignment{.stage = stage, .carrier = PeerId{carrier}, .source = PeerId{carrier}};
   };
-  const auto begins = [](std::vector<StageDuty> duties) {
+  const auto begins = [](std::vector<StageAssignment> assignments) {
     const StagePlanner planner({1, 1}, {});
-    RingAgreement second(PeerId{2}, 0, {});
+    Agreement second(PeerId{2}, 0, {});
     Effects out;
     second.set_candidates(Time(0s), {PeerId{1}, PeerId{2}});
-    const EpochId ballot{1, PeerId{1}};
+    const GenerationId ballot{1, PeerId{1}};
     second.receive(Time(0s), PeerId{1}, Message(Propose{ballot}), planner, out);
     const std::vector<PeerId> both = {PeerId{1}, PeerId{2}};
     second.receive(Time(0s), PeerId{1},
-                   Message(Start{.ballot = ballot,
-                                 .order = both,
-                                 .sources = both,
-                                 .shares = {1, 1},
-                                 .standing = {},
-                                 .duties = std::move(duties)}),
+                   Message(Install{.ballot = ballot,
+                                   .order = both,
+                                   .sources = both,
+                                   .shares = {1, 1},
+                                   .version = {},
+                                   .assignments = std::move(assignments)}),
                    planner, out);
-    return second.epoch() != nullptr;
+    return second.generation() != nullptr;
   };
-  CHECK(begins({duty(0, 1), duty(1, 2)}));
-  CHECK(begins({duty(0, 1), duty(1, 1), duty(1, 2)}));
-  CHECK_FALSE(begins({duty(0, 1), duty(1, 2), duty(1, 3)}));  // Carried by a stranger.
-  CHECK_FALSE(begins({duty(1, 1), duty(1, 2)}));              // Nobody has the first.
-  CHECK_FALSE(begins({duty(0, 1), duty(1, 2), duty(1, 2)}));
-  CHECK_FALSE(begins({duty(0, 2), duty(1, 2), duty(2, 1)}));
-  CHECK_FALSE(begins({duty(0, 1), duty(1, 1)}));  // And we have nothing to do.
+  CHECK(begins({assignment(0, 1), assignment(1, 2)}));
+  CHECK(begins({assignment(0, 1), assignment(1, 1), assignment(1, 2)}));
+  CHECK_FALSE(
+      begins({assignment(0, 1), assignment(1, 2), assignment(1, 3)}));  // Carried by a stranger.
+  CHECK_FALSE(begins({assignment(1, 1), assignment(1, 2)}));            // Nobody has the first.
+  CHECK_FALSE(begins({assignment(0, 1), assignment(1, 2), assignment(1, 2)}));
+  CHECK_FALSE(begins({assignment(0, 2), assignment(1, 2), assignment(2, 1)}));
+  CHECK_FALSE(begins({assignment(0, 1), assignment(1, 1)}));  // And we have nothing to do.
 }
 
-TEST_CASE("proposers that do not know of each other end in one epoch", "[unit]") {
+TEST_CASE("proposers that do not know of each other end in one generation", "[unit]") {
   for (const Duration latency : {Duration(1ms), Duration(200ms), Duration(2s)}) {
     // Each of the first three takes itself for the first.
     Agreeing world({.peers = 6, .latency = latency, .jitter = latency / 4, .heals_at = 0s}, 1);

@@ -200,8 +200,8 @@ TEST_CASE("a list of layers is read in order", "[unit]") {
 
 TEST_CASE("stages mix by what of a rule keeps nothing from round to round", "[unit]") {
   const std::string text =
-      "[run]\nmode = \"pipeline\"\npeers = 6\n[pipeline]\nstages = 2\nconsensus = \"rounds\"\n"
-      "[rounds]\n";
+      "[run]\nmode = \"pipeline\"\npeers = 6\n[pipeline]\nstages = 2\nconsensus = \"mixing\"\n"
+      "[mixing]\n";
   const ParsedConfig parsed = parse_config_text(
       text + "topology = \"exponential\"\npartners = \"pairs\"\nalpha = 0.3\n", "a.toml");
   REQUIRE(parsed.problems.empty());
@@ -210,15 +210,15 @@ TEST_CASE("stages mix by what of a rule keeps nothing from round to round", "[un
   CHECK(rule.partners == Partners::pairs);
   CHECK(rule.alpha == 0.3);
   for (const std::string kept :
-       {"memory = \"reference\"", "correction = \"d2\"", "outer = \"slowmo\"",
+       {"memory = \"difference\"", "correction = \"d2\"", "outer = \"slowmo\"",
         "kind = \"push_sum\"", "staleness = 1", "period_steps = 2"}) {
     const Problem problem = only_problem(text + kept + "\n");
     INFO(to_string(problem));
     CHECK(problem.reason == "has no effect here");
   }
   // Three replicas are no hypercube.
-  CHECK(only_problem(text + "topology = \"hypercube\"\n").place == "a.toml:8: rounds.topology");
-  CHECK(only_problem("[rounds]\ntopology = \"complete\"\n").reason == "has no effect here");
+  CHECK(only_problem(text + "topology = \"hypercube\"\n").place == "a.toml:8: mixing.topology");
+  CHECK(only_problem("[mixing]\ntopology = \"complete\"\n").reason == "has no effect here");
 }
 
 TEST_CASE("mistakes inside a layer name the layer", "[unit]") {
@@ -290,6 +290,31 @@ TEST_CASE("line ends of Windows and a byte order mark are harmless", "[unit]") {
   CHECK(sound("\xEF\xBB\xBF[run]\r\nseed = 3\r\n").run.seed == 3);
 }
 
+TEST_CASE("names of earlier versions are refused with what they are now", "[unit]") {
+  const auto remedy = [](const std::string& text) { return only_problem(text).remedy; };
+  CHECK(remedy("[run]\nmode = \"ring\"\n") == "write \"allreduce\"");
+  CHECK(remedy("[run]\nmode = \"rounds\"\n") == "write \"mixing\"");
+  const std::string mixing = "[run]\nmode = \"mixing\"\n[mixing]\n";
+  CHECK(remedy(mixing + "memory = \"replica\"\n") == "write \"replicated_difference\"");
+  CHECK(remedy(mixing + "memory = \"reference\"\n") == "write \"difference\"");
+  CHECK(remedy(mixing + "memory = \"error\"\n") == "write \"error_feedback\"");
+  CHECK(remedy(mixing + "kind = \"shadow\"\n") == "write \"companion\"");
+  const std::string allreduce = "[run]\nmode = \"allreduce\"\n";
+  CHECK(remedy(allreduce + "[allreduce]\nkeep_per_block = 8\n") == "write top_k_per_512");
+
+  // A section is named once, and the keys in it are judged as those of the new one.
+  const Problem section = only_problem(allreduce + "[ring]\nperiod = 4\n");
+  CHECK(section.place == "a.toml:3: [ring]");
+  CHECK(section.reason == "was renamed");
+  CHECK(section.remedy == "write [allreduce]");
+  CHECK(parse_config_text(allreduce + "[ring]\nperiot = 4\n", "a.toml").problems.size() == 2);
+}
+
+TEST_CASE("the ring stays an algorithm of the all-reduce", "[unit]") {
+  const Config config = sound("[run]\nmode = \"allreduce\"\n[allreduce]\nalgorithm = \"ring\"\n");
+  CHECK(config.allreduce.algorithm == ReduceAlgorithm::ring);
+}
+
 TEST_CASE("steps and epochs together are refused", "[unit]") {
   const Problem problem = only_problem("[run]\nepochs = 3\nsteps = 100\n");
   CHECK(problem.place == "a.toml:2: run.epochs");
@@ -319,9 +344,10 @@ TEST_CASE("plain lanes need a trusted network", "[unit]") {
 
 TEST_CASE("local steps are settled by all together and only where there are any", "[unit]") {
   const Config config = sound(
-      "[run]\nmode = \"ring\"\n[ring]\nperiod = 50\nlocal_after = 300\nouter = \"nesterov\"\n"
+      "[run]\nmode = \"allreduce\"\n[allreduce]\nperiod = 50\nlocal_after = 300\nouter = "
+      "\"nesterov\"\n"
       "outer_learning_rate = 0.5\nouter_momentum = 0.8\n");
-  const LocalSteps& local = config.ring.local;
+  const LocalSteps& local = config.allreduce.local;
   CHECK(local.period == 50);
   CHECK(local.local_after == 300);
   CHECK(local.outer == OuterKind::nesterov);
@@ -329,39 +355,42 @@ TEST_CASE("local steps are settled by all together and only where there are any"
   CHECK(local.outer_momentum == 0.8);
   std::vector<std::string> agreed;
   for (const auto& [key, value] : agreement(config)) agreed.push_back(key);
-  for (const char* key : {"ring.period", "ring.local_after", "ring.outer",
-                          "ring.outer_learning_rate", "ring.outer_momentum"}) {
+  for (const char* key : {"allreduce.period", "allreduce.local_after", "allreduce.outer",
+                          "allreduce.outer_learning_rate", "allreduce.outer_momentum"}) {
     CHECK(std::ranges::find(agreed, key) != agreed.end());
   }
-  const Problem problem = only_problem("[run]\nmode = \"ring\"\n[ring]\nouter = \"nesterov\"\n");
-  CHECK(problem.place == "a.toml:4: ring.outer");
+  const Problem problem =
+      only_problem("[run]\nmode = \"allreduce\"\n[allreduce]\nouter = \"nesterov\"\n");
+  CHECK(problem.place == "a.toml:4: allreduce.outer");
   CHECK(problem.remedy.find("a period above 1") != std::string::npos);
-  CHECK(only_problem("[run]\nmode = \"ring\"\n[ring]\nperiod = 4\nouter_momentum = 0.5\n").place ==
-        "a.toml:5: ring.outer_momentum");
-  CHECK(only_problem("[ring]\nperiod = 4\n").remedy.find("run.mode") != std::string::npos);
+  CHECK(only_problem("[run]\nmode = \"allreduce\"\n[allreduce]\nperiod = 4\nouter_momentum = 0.5\n")
+            .place == "a.toml:5: allreduce.outer_momentum");
+  CHECK(only_problem("[allreduce]\nperiod = 4\n").remedy.find("run.mode") != std::string::npos);
 }
 
 TEST_CASE("factors of gradients are settled by all together and not of few values", "[unit]") {
-  const std::string ring = "[run]\nmode = \"ring\"\n[ring]\n";
-  CHECK(sound(ring + "rank = 4\ncodec = \"fp16\"\n").ring.factors.rank == 4);
-  CHECK(agreement_hash(sound(ring + "rank = 4\n")) != agreement_hash(sound(ring + "rank = 2\n")));
-  const Problem both = only_problem(ring + "rank = 4\nkeep_per_block = 16\n");
-  CHECK(both.place == "a.toml:4: ring.rank");
-  CHECK(both.remedy == "leave rank or keep_per_block out");
-  CHECK(only_problem("[ring]\nrank = 4\n").remedy.find("run.mode") != std::string::npos);
+  const std::string allreduce = "[run]\nmode = \"allreduce\"\n[allreduce]\n";
+  CHECK(sound(allreduce + "rank = 4\ncodec = \"fp16\"\n").allreduce.factors.rank == 4);
+  CHECK(agreement_hash(sound(allreduce + "rank = 4\n")) !=
+        agreement_hash(sound(allreduce + "rank = 2\n")));
+  const Problem both = only_problem(allreduce + "rank = 4\ntop_k_per_512 = 16\n");
+  CHECK(both.place == "a.toml:4: allreduce.rank");
+  CHECK(both.remedy == "leave rank or top_k_per_512 out");
+  CHECK(only_problem("[allreduce]\nrank = 4\n").remedy.find("run.mode") != std::string::npos);
 }
 
 TEST_CASE("sufficient factors go with whole and exact gradients alone", "[unit]") {
-  const std::string ring = "[run]\nmode = \"ring\"\n[ring]\nsufficient_factors = true\n";
-  CHECK(sound(ring).ring.sufficient_factors);
-  CHECK(sound(ring + "algorithm = \"tree\"\n").ring.sufficient_factors);
-  CHECK(agreement_hash(sound(ring)) != agreement_hash(sound("[run]\nmode = \"ring\"\n")));
-  const std::string line = GENERATE("codec = \"fp16\"\n", "keep_per_block = 16\n", "rank = 4\n");
-  const Problem coded = only_problem(ring + line);
-  CHECK(coded.place == "a.toml:4: ring.sufficient_factors");
-  CHECK(coded.remedy == "leave codec, keep_per_block and rank out, or sufficient_factors");
-  const Problem local = only_problem(ring + "period = 4\n");
-  CHECK(local.place == "a.toml:4: ring.sufficient_factors");
+  const std::string allreduce =
+      "[run]\nmode = \"allreduce\"\n[allreduce]\nsufficient_factors = true\n";
+  CHECK(sound(allreduce).allreduce.sufficient_factors);
+  CHECK(sound(allreduce + "algorithm = \"tree\"\n").allreduce.sufficient_factors);
+  CHECK(agreement_hash(sound(allreduce)) != agreement_hash(sound("[run]\nmode = \"allreduce\"\n")));
+  const std::string line = GENERATE("codec = \"fp16\"\n", "top_k_per_512 = 16\n", "rank = 4\n");
+  const Problem coded = only_problem(allreduce + line);
+  CHECK(coded.place == "a.toml:4: allreduce.sufficient_factors");
+  CHECK(coded.remedy == "leave codec, top_k_per_512 and rank out, or sufficient_factors");
+  const Problem local = only_problem(allreduce + "period = 4\n");
+  CHECK(local.place == "a.toml:4: allreduce.sufficient_factors");
   CHECK(local.remedy == "write period = 1, or leave sufficient_factors out");
 }
 

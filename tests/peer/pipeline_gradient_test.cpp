@@ -86,7 +86,7 @@ class Pipeline {
   }
 
  private:
-  bool carry_out(std::size_t worker, const PipelineOperation& what) {
+  bool carry_out(std::size_t worker, const PipelineInstruction& what) {
     StageTrainer& trainer = trainers_[worker];
     const std::size_t s = what.stage;
     const std::size_t last = trainer.stages() - 1;

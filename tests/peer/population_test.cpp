@@ -131,7 +131,7 @@ TEST_CASE("a copy has the model and the optimiser and the hyper-parameters of it
   copier.run({.steps = 30});
   Job snapshot{.snapshot = std::make_shared<Snapshot>(), .snapshot_rest = true};
   const JobDone said = source.run(std::move(snapshot));
-  FetchedModel whole{.source = PeerId{1}, .values = said.snapshot->values, .step = 30};
+  DownloadedModel whole{.source = PeerId{1}, .values = said.snapshot->values, .step = 30};
   whole.values.insert(whole.values.end(), said.snapshot->rest.begin(), said.snapshot->rest.end());
   const JobDone done = copier.run({.adopt = whole, .validate = true});
   CHECK(std::ranges::equal(copier.trainer().parameters(), source.trainer().parameters()));
@@ -148,7 +148,7 @@ TEST_CASE("a copy has the model and the optimiser and the hyper-parameters of it
 TEST_CASE("steps go by the hyper-parameters that a copy took over") {
   const auto stepped = [](const Hyperparameters& first, const Hyperparameters& later) {
     Replica replica = member(1, first);
-    FetchedModel whole{.source = PeerId{2}, .step = 0};
+    DownloadedModel whole{.source = PeerId{2}, .step = 0};
     const auto parameters = replica.trainer().parameters();
     whole.values.assign(parameters.begin(), parameters.end());
     replica.trainer().append_optimizer(whole.values);
@@ -186,9 +186,9 @@ TEST_CASE("a population works in gossip and other modes say why not") {
   const std::string population = "[population]\nevery_steps = 100\n";
   CHECK(problem_with(population) == "");
   CHECK(problem_with("[run]\nalgorithm = \"population\"\n") == "");
-  CHECK_THAT(problem_with("[run]\nmode = \"ring\"\n" + population),
+  CHECK_THAT(problem_with("[run]\nmode = \"allreduce\"\n" + population),
              Catch::Contains("population.every_steps") && Catch::Contains("one learning rate"));
-  CHECK_THAT(problem_with("[run]\nmode = \"rounds\"\n" + population),
+  CHECK_THAT(problem_with("[run]\nmode = \"mixing\"\n" + population),
              Catch::Contains("one learning rate"));
   CHECK_THAT(problem_with("[run]\nmode = \"pipeline\"\n" + population),
              Catch::Contains("nobody has a whole model"));

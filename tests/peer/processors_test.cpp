@@ -58,13 +58,13 @@ TEST_CASE("all threads keep to one processor, later ones as well, until they may
     of_other_free = allowed();
   });
 
-  processors.keep_to(all.size() - 1);
+  processors.pin_cpu(all.size() - 1);
   kept.set_value();
   looked.get_future().wait();
   const std::vector<int> ours = allowed();
   std::vector<int> of_later;
   std::thread([&] { of_later = allowed(); }).join();
-  processors.keep_to({});
+  processors.pin_cpu({});
   freed.set_value();
   other.join();
 

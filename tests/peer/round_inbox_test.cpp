@@ -1,4 +1,4 @@
-// Messages put together from blocks that links may bring twice, late, or before their epoch.
+// Messages put together from blocks that links may bring twice, late, or before their generation.
 #include "peer/modes/round_inbox.hpp"
 
 #include <catch2/catch.hpp>
@@ -16,19 +16,21 @@ class Parcels {
   Parcels() { box.enter(key); }
 
   /// A block of `size` bytes from `offset` on.
-  bool block(std::uint64_t round, std::size_t offset, std::size_t size, std::uint64_t epoch = key) {
+  bool block(std::uint64_t round, std::size_t offset, std::size_t size,
+             std::uint64_t generation = key) {
     bytes_.assign(size, std::byte{1});
-    return box.receive(sender, {.id = {sender, epoch, round}, .offset = offset, .bytes = bytes_});
+    return box.receive(sender,
+                       {.id = {sender, generation, round}, .offset = offset, .bytes = bytes_});
   }
   bool whole(std::uint64_t round) { return block(round, 0, size); }
   std::vector<std::uint64_t> taken(std::uint64_t last) {
     std::vector<std::uint64_t> rounds;
-    for (const ParcelBox::Parcel& parcel : box.take(last)) rounds.push_back(parcel.round);
+    for (const RoundInbox::Parcel& parcel : box.take(last)) rounds.push_back(parcel.round);
     return rounds;
   }
 
   std::size_t size = 10;
-  ParcelBox box{[this](std::uint64_t, std::span<const std::byte>) { return size; }, 64};
+  RoundInbox box{[this](std::uint64_t, std::span<const std::byte>) { return size; }, 64};
 
  private:
   std::vector<std::byte> bytes_;
@@ -74,7 +76,7 @@ TEST_CASE("where rounds do not end, a late message counts and a repeated one doe
   CHECK(parcels.taken(299).empty());
 }
 
-TEST_CASE("what comes before its epoch may be longer than what this one sends", "[unit]") {
+TEST_CASE("what comes before its generation may be longer than what this one sends", "[unit]") {
   Parcels parcels;
   CHECK(parcels.block(0, 0, 20, next_key));
   CHECK_FALSE(parcels.block(0, 20, 50, next_key));  // No rule sends as much.

@@ -27,7 +27,7 @@ using namespace std::chrono_literals;
 std::string lockstep(std::uint64_t steps, const std::string& extra = "",
                      const std::string& hidden = "[64]") {
   return fmt::format(R"([run]
-mode = "ring"
+mode = "allreduce"
 steps = {}
 linger_s = 20
 [data]
@@ -45,15 +45,15 @@ batch = 32
          extra;
 }
 
-std::size_t peers_in_epoch(Swarm& swarm, std::size_t number) {
-  const auto began = swarm.events(number, "epoch_began");
+std::size_t peers_in_generation(Swarm& swarm, std::size_t number) {
+  const auto began = swarm.events(number, "generation_began");
   return began.empty() ? 0 : began.back().value("peers", std::size_t{0});
 }
 
 /// Seconds that each interruption cost a peer.
 std::vector<double> seconds_lost(Swarm& swarm, std::size_t number) {
   std::vector<double> lost;
-  for (const auto& event : swarm.events(number, "ring_resumed")) {
+  for (const auto& event : swarm.events(number, "collective_resumed")) {
     lost.push_back(event.value("seconds_lost", -1.0));
   }
   return lost;
@@ -70,7 +70,7 @@ std::vector<std::vector<float>> state_of(Swarm& swarm, std::size_t number) {
       load_newest_checkpoint(swarm.folder(number) / "checkpoints", trainer.layout());
   if (!loaded.checkpoint) return {};
   std::vector<std::vector<float>> state = {loaded.checkpoint->parameters};
-  const bool local = parsed.config.ring.local.period > 1;
+  const bool local = parsed.config.allreduce.local.period > 1;
   for (const auto& [name, values] : loaded.checkpoint->optimizer.vectors) {
     if (!local || name == "outer_momentum") state.push_back(values);
   }
@@ -91,7 +91,8 @@ bool end_alike(Swarm& swarm, const std::vector<std::size_t>& peers) {
 }
 
 /// The way of summing whose rounds have names, and nothing saved before the end.
-const std::string round_the_ring = "[ring]\nalgorithm = \"ring\"\n[checkpoint]\nevery_steps = 0\n";
+const std::string round_the_ring =
+    "[allreduce]\nalgorithm = \"ring\"\n[checkpoint]\nevery_steps = 0\n";
 
 /// Layers of 2.4 million parameters: 9.7 MB.
 const std::string ten_megabytes = "[1536, 1536]";
@@ -125,7 +126,7 @@ TEST_CASE("when one in lockstep is killed the others go on within seconds and en
   std::erase(others, victim);
   REQUIRE(swarm.go_on(others));
   for (const std::size_t number : others) {
-    CHECK(peers_in_epoch(swarm, number) == 3);
+    CHECK(peers_in_generation(swarm, number) == 3);
     const std::vector<double> lost = seconds_lost(swarm, number);
     REQUIRE_FALSE(lost.empty());
     CHECK(lost.front() < 10);
@@ -141,10 +142,10 @@ TEST_CASE("two killed at once and then a third leave the last one working", "[pr
   swarm.signal(1, SIGKILL);
   swarm.signal(2, SIGKILL);
   REQUIRE(swarm.go_on({0, 3}));
-  CHECK(peers_in_epoch(swarm, 0) == 2);
+  CHECK(peers_in_generation(swarm, 0) == 2);
   swarm.kill(0);
   REQUIRE(swarm.go_on({3}));
-  CHECK(peers_in_epoch(swarm, 3) == 1);
+  CHECK(peers_in_generation(swarm, 3) == 1);
 }
 
 TEST_CASE("one that is started again takes the others' state and ends with their bits",
@@ -172,12 +173,12 @@ TEST_CASE("neighbours in lockstep keep to one processor until they cannot be div
   // By place: who stands there has one processor, its neighbour the same, and no others have.
   const auto are_placed = [&] {
     const nlohmann::json status = swarm.status(0);
-    if (!status.is_object() || status["ring"]["order"].size() != peers) return false;
+    if (!status.is_object() || status["allreduce"]["order"].size() != peers) return false;
     std::set<int> taken;
     for (std::size_t place = 0; place < peers; place += 2) {
       std::set<int> pair;
       for (const std::size_t each : {place, place + 1}) {
-        const auto name = status["ring"]["order"][each].get<std::string>();
+        const auto name = status["allreduce"]["order"][each].get<std::string>();
         pair.merge(swarm.processors(std::stoul(name.substr(name.find('-') + 1))));
       }
       if (pair.size() != 1) return false;
@@ -196,22 +197,22 @@ TEST_CASE("one in lockstep that stands still is left out and takes part again wh
   swarm.start_all();
   REQUIRE(swarm.reach({0, 1, 2, 3}, 100));
   swarm.signal(3, SIGSTOP);
-  REQUIRE(eventually([&] { return peers_in_epoch(swarm, 0) == 3; }, 30s));
+  REQUIRE(eventually([&] { return peers_in_generation(swarm, 0) == 3; }, 30s));
   REQUIRE(swarm.go_on({0, 1, 2}));
   swarm.signal(3, SIGCONT);
   REQUIRE(swarm.go_on({0, 1, 2, 3}));
-  CHECK(eventually([&] { return peers_in_epoch(swarm, 0) == 4; }, 30s));
+  CHECK(eventually([&] { return peers_in_generation(swarm, 0) == 4; }, 30s));
 }
 
 TEST_CASE(
     "when one that makes local steps is killed the others end with one model and one momentum",
     "[process]") {
-  Swarm swarm(3, lockstep(6004, "[ring]\nperiod = 8\nouter = \"nesterov\"\n"));
+  Swarm swarm(3, lockstep(6004, "[allreduce]\nperiod = 8\nouter = \"nesterov\"\n"));
   swarm.start_all();
   REQUIRE(swarm.reach({0, 1, 2}, 200));
   swarm.kill(1);
   REQUIRE(swarm.go_on({0, 2}, 200));
-  CHECK(peers_in_epoch(swarm, 0) == 2);
+  CHECK(peers_in_generation(swarm, 0) == 2);
   CHECK(end_alike(swarm, {0, 2}));
   // Parameters and outer momentum, after a last operation of four steps.
   CHECK(state_of(swarm, 0).size() == 2);
@@ -223,7 +224,7 @@ TEST_CASE(
   const std::string config =
       lockstep(4000,
                "optimizer = \"adam\"\nlearning_rate = 0.001\n[checkpoint]\nevery_steps = 100\n"
-               "[ring]\nperiod = 16\nlocal_after = 200\nouter = \"nesterov\"\n");
+               "[allreduce]\nperiod = 16\nlocal_after = 200\nouter = \"nesterov\"\n");
   Swarm whole(1, config);
   whole.start_all();
   REQUIRE(end_alike(whole, {0}));
@@ -273,7 +274,8 @@ TEST_CASE("large layers with small batches send their factors", "[process]") {
     return std::stod(output.substr(line + label.size()));
   };
   // 64 samples of 1,000 numbers that go round once, in the place of 250,000 that go round twice.
-  CHECK(megabytes("factors", "[ring]\nsufficient_factors = true\n") < 0.3 * megabytes("whole", ""));
+  CHECK(megabytes("factors", "[allreduce]\nsufficient_factors = true\n") <
+        0.3 * megabytes("whole", ""));
 }
 
 TEST_CASE("one whose gradient is not finite leaves with a word and the others go on without it",

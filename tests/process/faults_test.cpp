@@ -103,7 +103,8 @@ TEST_CASE("a request to leave, even if delivered twice, ends in a checkpoint and
   CHECK(found);
 }
 
-TEST_CASE("the integer canaries of all peers sum to what they started with", "[process]") {
+TEST_CASE("the integer conservation checksums of all peers sum to what they started with",
+          "[process]") {
   std::string config = endless_config();
   config.replace(config.find("100000000"), 9, "100000");
   Swarm swarm(4, config);
@@ -115,8 +116,9 @@ TEST_CASE("the integer canaries of all peers sum to what they started with", "[p
     CHECK(swarm.wait_for_end(number, 120s).exit_code == 0);
     std::ifstream in(swarm.folder(number) / "result.json");
     const auto result = nlohmann::json::parse(in);
-    for (const auto& lane : result["canary"]) now += lane.get<std::int64_t>();
-    for (const auto& lane : result["canary_at_start"]) at_start += lane.get<std::int64_t>();
+    for (const auto& lane : result["conservation_checksum"]) now += lane.get<std::int64_t>();
+    for (const auto& lane : result["conservation_checksum_at_start"])
+      at_start += lane.get<std::int64_t>();
     CHECK(result["exchanges"].value("committed", 0ULL) > 10);
   }
   CHECK(now == at_start);

@@ -454,21 +454,22 @@ TEST_CASE("in lockstep the ring stands in the one order without slow links and s
                     std::to_string(from) + "\nto = " + std::to_string((from + 1) % 5));
   }
   const std::string config =
-      "[run]\nmode = \"ring\"\nsteps = 100000000\nwait_for_peers = 5\n"
+      "[run]\nmode = \"allreduce\"\nsteps = 100000000\nwait_for_peers = 5\n"
       "[data]\nkind = \"generated\"\n[data.generated]\nsamples = 4000\n"
-      "[model]\nkind = \"mlp\"\nhidden = [512, 128]\n[ring]\nalgorithm = \"ring\"\n";
+      "[model]\nkind = \"mlp\"\nhidden = [512, 128]\n[allreduce]\nalgorithm = \"ring\"\n";
   FaultyRun run(5, config, faults);
   const auto order = [&] {
     std::vector<std::string> names;
     const Json status = run.status(0);
     if (!status.is_object()) return names;
-    for (const Json& name : status["ring"]["order"]) names.push_back(name.get<std::string>());
+    for (const Json& name : status["allreduce"]["order"]) names.push_back(name.get<std::string>());
     return names;
   };
-  const auto is_fast = [&](const std::vector<std::string>& ring) {
-    if (ring.size() != 5) return false;
-    for (std::size_t i = 0; i < ring.size(); ++i) {
-      const int apart = std::abs(ring[i].back() - ring[(i + 1) % ring.size()].back());
+  const auto is_fast = [&](const std::vector<std::string>& allreduce) {
+    if (allreduce.size() != 5) return false;
+    for (std::size_t i = 0; i < allreduce.size(); ++i) {
+      const int apart =
+          std::abs(allreduce[i].back() - allreduce[(i + 1) % allreduce.size()].back());
       if (apart == 1 || apart == 4) return false;
     }
     return true;
@@ -478,8 +479,8 @@ TEST_CASE("in lockstep the ring stands in the one order without slow links and s
   REQUIRE(found);
   // 16 Mbit are 2 MB a second. Processors are busy too, so nobody can say how fast the others are.
   const Json status = run.status(0);
-  CHECK(status["ring"]["slowest_link"].value("bytes_per_second", 0.0) > 4e6);
-  CHECK(status["ring"].value("algorithm", "") == "ring");
+  CHECK(status["allreduce"]["slowest_link"].value("bytes_per_second", 0.0) > 4e6);
+  CHECK(status["allreduce"].value("algorithm", "") == "ring");
   std::string table;
   CHECK(run_grapevine({"status", run.peer(0).string()}, table).exit_code == 0);
   CHECK(table.find("sums by ring, in the order peer-") != std::string::npos);

@@ -33,15 +33,15 @@ hidden = [32]
 [train]
 batch = 8
 {}
-[rounds]
+[mixing]
 {})",
                      algorithm, steps, optimizer, more);
 }
 
 Ending launched(const std::string& config, std::string& output, const std::string& peers = "4") {
   TemporaryFolder folder;
-  std::ofstream(folder.path() / "rounds.toml") << config;
-  return run_grapevine({"launch", "-n", peers, (folder.path() / "rounds.toml").string(), "--folder",
+  std::ofstream(folder.path() / "mixing.toml") << config;
+  return run_grapevine({"launch", "-n", peers, (folder.path() / "mixing.toml").string(), "--folder",
                         (folder.path() / "run").string()},
                        output);
 }
@@ -77,14 +77,14 @@ TEST_CASE("when one of a round is killed the others mix without it", "[process]"
   std::erase(others, victim);
   REQUIRE(swarm.go_on(others));
   for (const std::size_t number : others) {
-    const nlohmann::json status = swarm.status(number)["rounds"];
+    const nlohmann::json status = swarm.status(number)["mixing"];
     CHECK(status["together"] == 3);
     CHECK(status["hears"].size() == 2);
     CHECK(status["messages_refused"] == 0);
   }
   swarm.start(victim);
   REQUIRE(swarm.go_on({0, 1, 2, 3}));
-  CHECK(eventually([&] { return swarm.status(victim)["rounds"]["together"] == 4; }, 20s));
+  CHECK(eventually([&] { return swarm.status(victim)["mixing"]["together"] == 4; }, 20s));
 }
 
 TEST_CASE("one that sleeps through rounds is left out and mixes again when it wakes", "[process]") {
@@ -94,7 +94,7 @@ TEST_CASE("one that sleeps through rounds is left out and mixes again when it wa
   swarm.signal(1, SIGSTOP);
   REQUIRE(swarm.go_on({0, 2}, 2000));
   swarm.signal(1, SIGCONT);
-  CHECK(eventually([&] { return swarm.status(1)["rounds"]["together"] == 3; }, 30s));
+  CHECK(eventually([&] { return swarm.status(1)["mixing"]["together"] == 3; }, 30s));
   REQUIRE(swarm.go_on({0, 1, 2}));
 }
 
@@ -102,8 +102,8 @@ TEST_CASE("combinations that make no sense end before a socket opens", "[process
   std::string output;
   const Ending ending = launched(rounds(10, "d_psgd", "codec = \"top_k\""), output);
   CHECK(ending.exit_code == 2);
-  CHECK_THAT(output, Catch::Contains("rounds.codec: \"top_k\" always leaves out the same"));
-  CHECK_THAT(output, Catch::Contains("add memory = \"reference\""));
+  CHECK_THAT(output, Catch::Contains("mixing.codec: \"top_k\" always leaves out the same"));
+  CHECK_THAT(output, Catch::Contains("add memory = \"difference\""));
   output.clear();
   CHECK(launched(rounds(10, "d_psgd", "fragmens = 2"), output).exit_code == 2);
   CHECK_THAT(output, Catch::Contains("the nearest valid one is fragments"));

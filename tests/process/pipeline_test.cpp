@@ -133,7 +133,7 @@ TEST_CASE("when one of a pipeline is killed the others carry its stage and go on
 
 TEST_CASE("replicas of a stage that mix by a rule go on when one of them is killed", "[process]") {
   Swarm swarm(6, pipeline(100000000, 2,
-                          "consensus = \"rounds\"\n[rounds]\ntopology = \"complete\"\n"
+                          "consensus = \"mixing\"\n[mixing]\ntopology = \"complete\"\n"
                           "codec = \"fp16\"\nguard = \"self_centred_clip\"\n"));
   swarm.start_all();
   REQUIRE(swarm.reach({0, 1, 2, 3, 4, 5}, 50));
@@ -158,7 +158,7 @@ TEST_CASE("a stage whose only carrier is killed comes back from its neighbour's 
   CHECK(carried(swarm, others) == std::set<std::size_t>{0, 1, 2});
   for (const std::size_t number : others) {
     CHECK(swarm.events(number, "stage_lost").empty());
-    for (const auto& event : swarm.events(number, "went_back")) {
+    for (const auto& event : swarm.events(number, "rolled_back")) {
       CHECK(event["from"].get<double>() - event["to"].get<double>() <= 21);
     }
   }
@@ -183,7 +183,7 @@ TEST_CASE("one of a pipeline that is told to leave hands its stage over and noth
   std::erase(others, leaver);
   REQUIRE(swarm.go_on(others));
   CHECK(carried(swarm, others) == std::set<std::size_t>{0, 1, 2});
-  for (const std::size_t number : others) CHECK(swarm.events(number, "went_back").empty());
+  for (const std::size_t number : others) CHECK(swarm.events(number, "rolled_back").empty());
   none_refused(swarm, others);
 }
 
@@ -218,21 +218,21 @@ TEST_CASE("a pipeline that was stopped as a whole goes on from its checkpoints",
   none_refused(swarm, {0, 1});
 }
 
-// A watched peer ends itself just where the name in docs/faults.md says. Epochs begin because one
-// that was killed comes back.
+// A watched peer ends itself just where the name in docs/faults.md says. Generations begin because
+// one that was killed comes back.
 TEST_CASE("a death at any point of a run leaves the others with every stage and one result",
           "[process]") {
   WatchedSwarm swarm(5, pipeline(100000000, 3));
   for (const std::string& point : pipeline_points) {
     for (const char* when : {"before", "after"}) {
       INFO(point << ", " << when);
-      const bool is_of_epoch = point == "p1";
-      if (is_of_epoch) {
+      const bool is_of_generation = point == "p1";
+      if (is_of_generation) {
         swarm.kill(swarm.next_victim());
         REQUIRE(swarm.works_again(60s));
       }
-      swarm.put_point(point, when, SIGKILL, is_of_epoch ? 0 : 3);
-      if (is_of_epoch) swarm.bring_all_back();
+      swarm.put_point(point, when, SIGKILL, is_of_generation ? 0 : 3);
+      if (is_of_generation) swarm.bring_all_back();
       REQUIRE(eventually([&] { return swarm.reached() && swarm.are_working(4); }, 30s));
       REQUIRE(swarm.works_again(60s));
       swarm.bring_all_back();

@@ -97,6 +97,18 @@ TEST_CASE("a resumed peer continues the same curve bit for bit", "[process]") {
   CHECK(same_bits(saved_result(swarm, 0, 1), serial_result(swarm.config_file(), 0, 1)));
 }
 
+TEST_CASE("the run folder of an earlier version is refused in one line", "[process]") {
+  Swarm swarm(1, short_run("period_steps = 8\n"));
+  swarm.start(0);
+  REQUIRE(swarm.wait_for_end(0, 60s).exit_code == 0);
+  std::filesystem::remove(swarm.folder(0) / "format");
+  swarm.start(0, {.extra = {"--resume"}});
+  CHECK(swarm.wait_for_end(0, 60s).exit_code == 2);
+  const std::string said = swarm.output(0);
+  CHECK_THAT(said, Catch::Contains("is the folder of a run by another version of this program"));
+  CHECK_THAT(said, Catch::Contains("begin a new run without --resume"));
+}
+
 TEST_CASE("a torn checkpoint is refused with its reason and the one before it is used",
           "[process]") {
   Swarm swarm(1, short_run("period_steps = 8\n"));

@@ -34,9 +34,9 @@ int switch_to(Swarm& swarm, std::size_t number, std::vector<std::string> words,
   return run_grapevine(words, output).exit_code;
 }
 
-std::uint64_t ruling(Swarm& swarm, std::size_t number) {
+std::uint64_t revision(Swarm& swarm, std::size_t number) {
   const nlohmann::json status = swarm.status(number);
-  return status.is_object() ? status["rounds"].value("ruling", std::uint64_t{0}) : 0;
+  return status.is_object() ? status["mixing"].value("settings_revision", std::uint64_t{0}) : 0;
 }
 
 }  // namespace
@@ -47,21 +47,21 @@ TEST_CASE("a command to one peer makes all mix by another algorithm from the sam
   swarm.start_all();
   REQUIRE(swarm.reach({0, 1, 2}, 50));
   std::string output;
-  CHECK(switch_to(swarm, 1, {"choco", "--set", "rounds.codec_fraction=0.05"}, output) == 0);
+  CHECK(switch_to(swarm, 1, {"choco", "--set", "mixing.codec_fraction=0.05"}, output) == 0);
   CHECK_THAT(output, Catch::Contains("3 peers go by it since step"));
   for (const std::size_t number : {0, 1, 2}) {
-    CHECK(eventually([&] { return ruling(swarm, number) == 1; }, 20s));
+    CHECK(eventually([&] { return revision(swarm, number) == 1; }, 20s));
     const auto events = swarm.events(number, "algorithm_switched");
     REQUIRE(events.size() == 1);
-    CHECK(events[0]["operation"] == swarm.events(0, "algorithm_switched")[0]["operation"]);
+    CHECK(events[0]["step"] == swarm.events(0, "algorithm_switched")[0]["step"]);
   }
   REQUIRE(swarm.go_on({0, 1, 2}));
   // Who is started anew knows nothing of it, and learns it from the others.
   swarm.kill(2);
   swarm.start(2);
-  CHECK(eventually([&] { return ruling(swarm, 2) == 1; }, 30s));
+  CHECK(eventually([&] { return revision(swarm, 2) == 1; }, 30s));
   REQUIRE(swarm.go_on({0, 1, 2}));
-  CHECK(swarm.status(0)["rounds"]["messages_refused"] == 0);
+  CHECK(swarm.status(0)["mixing"]["messages_refused"] == 0);
 }
 
 TEST_CASE("a swarm that was stopped as a whole goes on by what it switched to", "[process]") {
@@ -70,24 +70,25 @@ TEST_CASE("a swarm that was stopped as a whole goes on by what it switched to", 
   REQUIRE(swarm.reach({0, 1}, 50));
   std::string output;
   CHECK(switch_to(swarm, 0, {"gradient_tracking"}, output) == 0);
-  CHECK(eventually([&] { return ruling(swarm, 1) == 1; }, 20s));
+  CHECK(eventually([&] { return revision(swarm, 1) == 1; }, 20s));
   for (const std::size_t number : {0, 1}) swarm.signal(number, SIGTERM);
   for (const std::size_t number : {0, 1}) {
     CHECK(swarm.wait_for_end(number, 20s).exit_code == 0);
-    CHECK(std::filesystem::exists(swarm.folder(number) / "ruling"));
+    CHECK(std::filesystem::exists(swarm.folder(number) / "settings_revision"));
   }
   for (const std::size_t number : {0, 1}) swarm.start(number, {.extra = {"--resume"}});
-  CHECK(eventually([&] { return ruling(swarm, 0) == 1 && ruling(swarm, 1) == 1; }, 20s));
+  CHECK(eventually([&] { return revision(swarm, 0) == 1 && revision(swarm, 1) == 1; }, 20s));
   REQUIRE(swarm.go_on({0, 1}));
   // It goes by it from the first step on: nothing is switched again.
   CHECK(swarm.events(0, "algorithm_switched").size() == 1);
 }
 
-TEST_CASE("a damaged ruling is refused with its place when a peer is to go on by it", "[process]") {
+TEST_CASE("a damaged settings revision is refused with its place when a peer is to go on by it",
+          "[process]") {
   Swarm swarm(1, config);
   std::filesystem::create_directories(swarm.folder(0));
   const auto go_on = [&](std::string_view text, std::string& output) {
-    std::ofstream(swarm.folder(0) / "ruling") << text;
+    std::ofstream(swarm.folder(0) / "settings_revision") << text;
     return run_grapevine(
                {"peer", swarm.config_file().string(), "--key", (swarm.folder(0) / "key").string(),
                 "--authorized", swarm.authorized_file().string(), "--folder",
@@ -97,7 +98,7 @@ TEST_CASE("a damaged ruling is refused with its place when a peer is to go on by
   };
   std::string output;
   CHECK(go_on("", output) == 2);
-  CHECK_THAT(output, Catch::Contains("ruling: is damaged"));
+  CHECK_THAT(output, Catch::Contains("settings revision: is damaged"));
   CHECK_THAT(output, Catch::Contains("remove the file"));
   CHECK(go_on("1\nrun.algorithm = \"chocco\"\n", output) == 2);
   CHECK_THAT(output, Catch::Contains("\"choco\""));
@@ -116,7 +117,7 @@ TEST_CASE("a command that cannot be obeyed is answered with the reason", "[proce
   CHECK_THAT(output, Catch::Contains("nothing to switch to"));
   CHECK(run_grapevine({"switch", "nowhere", "sgp"}, output).exit_code == 2);
   CHECK_THAT(output, Catch::Contains("no running peer answers here"));
-  CHECK(ruling(swarm, 0) == 0);
+  CHECK(revision(swarm, 0) == 0);
 }
 
 }  // namespace gv

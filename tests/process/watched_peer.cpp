@@ -56,16 +56,16 @@ class PointWatch {
  private:
   void write_down(const Node& node, const Job& job) {
     if (job.update) {
-      const Standing& standing = node.ring()->agreement().standing();
-      sums_ << standing.history << ' ' << standing.operation << ' ' << fingerprint(*job.update)
+      const ModelVersion& version = node.allreduce()->agreement().version();
+      sums_ << version.lineage << ' ' << version.step << ' ' << fingerprint(*job.update)
             << std::endl;
     }
     // Who goes elsewhere with the same job does not say where the sum led to.
     if (!job.stages || job.stages->moves_to) return;
-    const Standing& standing = job.stages->standing;
+    const ModelVersion& version = job.stages->version;
     for (const StageEnd& end : job.stages->ends) {
       if (!end.sum) continue;
-      sums_ << standing.history << '/' << end.stage << ' ' << standing.operation << ' '
+      sums_ << version.lineage << '/' << end.stage << ' ' << version.step << ' '
             << fingerprint(*end.sum) << std::endl;
     }
   }

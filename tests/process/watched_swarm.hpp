@@ -90,7 +90,7 @@ class WatchedSwarm {
     }
   }
 
-  /// All who can work are in one epoch of just them and have finished an operation in it.
+  /// All who can work are in one generation of just them and have finished an operation in it.
   bool works_again(std::chrono::milliseconds limit) {
     const std::vector<std::size_t> able = working();
     at_work_ = able.size();
@@ -98,7 +98,8 @@ class WatchedSwarm {
         [&] {
           look();
           return std::ranges::all_of(able, [&](std::size_t number) {
-            return seen_[number].epoch_peers == able.size() && seen_[number].sums_in_epoch > 0;
+            return seen_[number].generation_peers == able.size() &&
+                   seen_[number].sums_in_generation > 0;
           });
         },
         limit);
@@ -127,8 +128,8 @@ class WatchedSwarm {
   struct Seen {
     Tail events;
     Tail sums;
-    std::size_t epoch_peers = 0;
-    std::size_t sums_in_epoch = 0;  ///< Since its beginning was seen.
+    std::size_t generation_peers = 0;
+    std::size_t sums_in_generation = 0;  ///< Since its beginning was seen.
     bool stands_still = false;
   };
 
@@ -148,11 +149,11 @@ class WatchedSwarm {
     for (Seen& peer : seen_) {
       for (const std::string& line : peer.sums.fresh()) {
         std::istringstream in(line);
-        std::string history, operation, fingerprint;
-        in >> history >> operation >> fingerprint;
+        std::string lineage, operation, fingerprint;
+        in >> lineage >> operation >> fingerprint;
         ++sums_;
-        ++peer.sums_in_epoch;
-        const auto& [known, fresh] = sums_of_.try_emplace(history, fingerprint);
+        ++peer.sums_in_generation;
+        const auto& [known, fresh] = sums_of_.try_emplace(lineage, fingerprint);
         if (known->second != fingerprint) differ_ = "operation " + operation;
       }
       for (const std::string& line : peer.events.fresh()) {
@@ -160,9 +161,9 @@ class WatchedSwarm {
         if (!event.is_object()) continue;
         const std::string name = event.value("event", "");
         if (name == "state_adopted" || name == "stage_adopted") ++adopted_;
-        if (name != "epoch_began") continue;
-        peer.epoch_peers = event.value("peers", std::size_t{0});
-        peer.sums_in_epoch = 0;
+        if (name != "generation_began") continue;
+        peer.generation_peers = event.value("peers", std::size_t{0});
+        peer.sums_in_generation = 0;
       }
     }
   }

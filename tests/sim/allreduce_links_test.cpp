@@ -36,12 +36,12 @@ Simulator::Options world_of(std::size_t peers, std::uint64_t seed = 3) {
   options.scenario.step = 5ms;
   options.scenario.step_jitter = 0;
   options.scenario.links = {every_link({.latency = 500us, .bandwidth = fast_mbit})};
-  options.node.mode = ModeKind::ring;
-  RingOptions& ring = options.node.ring;
-  ring.state_elements = elements;
-  ring.batch = 16;
-  ring.algorithm = ReduceAlgorithm::ring;
-  ring.segment_elements = 1000;
+  options.node.mode = ModeKind::allreduce;
+  AllReduceOptions& allreduce = options.node.allreduce;
+  allreduce.state_elements = elements;
+  allreduce.batch = 16;
+  allreduce.algorithm = ReduceAlgorithm::ring;
+  allreduce.segment_elements = 1000;
   return options;
 }
 
@@ -59,10 +59,10 @@ class Lockstep : public Watcher {
   void after(const Simulator& at, PeerNumber peer) override {
     const auto& node = at.peer(peer).node;
     if (peer != 0 || !node) return;
-    const Epoch* epoch = node->ring()->agreement().epoch();
-    if (epoch == nullptr) return;
-    if (orders.empty() || orders.back() != epoch->order) orders.push_back(epoch->order);
-    const std::uint64_t operation = node->ring()->step();
+    const Generation* generation = node->allreduce()->agreement().generation();
+    if (generation == nullptr) return;
+    if (orders.empty() || orders.back() != generation->order) orders.push_back(generation->order);
+    const std::uint64_t operation = node->allreduce()->step();
     if (finished.empty()) finished.push_back(at.now());
     while (finished.size() <= operation) finished.push_back(at.now());
   }
@@ -77,17 +77,19 @@ class Lockstep : public Watcher {
   double seconds_of(std::uint64_t first, std::uint64_t last) const {
     return seconds(finished.at(last) - finished.at(first)) / static_cast<double>(last - first);
   }
-  const Epoch& epoch() const { return *world.peer(0).node->ring()->agreement().epoch(); }
+  const Generation& generation() const {
+    return *world.peer(0).node->allreduce()->agreement().generation();
+  }
 
   Simulator world;
-  RingInvariants invariants;
+  AllReduceInvariants invariants;
   std::vector<std::vector<PeerId>> orders;
   std::vector<Time> finished;  ///< The beginning, and when each operation was.
 };
 
-bool neighbours(const std::vector<PeerId>& ring, std::size_t a, std::size_t b) {
-  for (std::size_t i = 0; i < ring.size(); ++i) {
-    const std::set<PeerId> pair{ring[i], ring[(i + 1) % ring.size()]};
+bool neighbours(const std::vector<PeerId>& allreduce, std::size_t a, std::size_t b) {
+  for (std::size_t i = 0; i < allreduce.size(); ++i) {
+    const std::set<PeerId> pair{allreduce[i], allreduce[(i + 1) % allreduce.size()]};
     if (pair == std::set<PeerId>{id_of(a), id_of(b)}) return true;
   }
   return false;
@@ -96,7 +98,7 @@ bool neighbours(const std::vector<PeerId>& ring, std::size_t a, std::size_t b) {
 }  // namespace
 
 TEST_CASE("a ring goes round a slow pair within twenty operations and is as fast as predicted",
-          "[sim][ring]") {
+          "[sim][allreduce]") {
   Simulator::Options options = world_of(5);
   options.scenario.links.push_back(link_rule(a, b, fast_mbit / 10));
   Lockstep lockstep(options);
@@ -105,9 +107,10 @@ TEST_CASE("a ring goes round a slow pair within twenty operations and is as fast
   REQUIRE(lockstep.orders.size() == 2);
   CHECK(neighbours(lockstep.orders.front(), a, b));
   CHECK_FALSE(neighbours(lockstep.orders.back(), a, b));
-  // All have the same epoch, which the invariants hold them to; this says what it knows.
-  CHECK(lockstep.epoch().slowest.bytes_per_second == Approx(fast_mbit * 1e6 / 8).epsilon(0.05));
-  CHECK(lockstep.epoch().slowest.latency_s == Approx(500e-6).epsilon(0.05));
+  // All have the same generation, which the invariants hold them to; this says what it knows.
+  CHECK(lockstep.generation().slowest.bytes_per_second ==
+        Approx(fast_mbit * 1e6 / 8).epsilon(0.05));
+  CHECK(lockstep.generation().slowest.latency_s == Approx(500e-6).epsilon(0.05));
 
   // 8 rounds of 16 kB and half a millisecond, and the gradient before; a ring is as slow as one of
   // which all links are.
@@ -124,30 +127,30 @@ TEST_CASE("a ring goes round a slow pair within twenty operations and is as fast
   INFO(before << " s before and " << after << " s after");
   CHECK(before / after >= predicted(fast_mbit / 10) / predicted(fast_mbit));
   CHECK(after < 1.02 * all_at(fast_mbit));
-  // In the epoch of the new order all links are measured once more, the slow ones too.
+  // In the generation of the new order all links are measured once more, the slow ones too.
   CHECK(lockstep.seconds_of(18, 36) < before);
   CHECK(lockstep.seconds_of(40, 60) < 1.02 * after);
 }
 
-TEST_CASE("where links are alike no order ever changes", "[sim][ring]") {
+TEST_CASE("where links are alike no order ever changes", "[sim][allreduce]") {
   const std::size_t peers = GENERATE(2, 3, 4, 5, 8);
   for (const double bandwidth : {0.0, fast_mbit}) {
     Simulator::Options options = world_of(peers);
     options.scenario.links = {
         every_link({.latency = 500us, .jitter = 100us, .bandwidth = bandwidth})};
     options.scenario.step_jitter = 0.2;
-    options.node.ring.algorithm.reset();
+    options.node.allreduce.algorithm.reset();
     Lockstep lockstep(options);
     lockstep.run(Time(30s));
     CHECK(lockstep.operations() > 400);
     CHECK(lockstep.orders.size() == 1);
     // Ballots after 16 to 30 operations, four times as many, and so on: probes are no reason for
     // one.
-    CHECK(lockstep.invariants.epochs() <= 6);
+    CHECK(lockstep.invariants.generations() <= 6);
   }
 }
 
-TEST_CASE("a link that becomes slow later is gone round too", "[sim][ring]") {
+TEST_CASE("a link that becomes slow later is gone round too", "[sim][allreduce]") {
   Simulator::Options options = world_of(5);
   FaultRule slow = fault(FaultKind::slow_link, 10s, just(a));
   slow.to = just(b);
@@ -167,7 +170,7 @@ TEST_CASE("a link that becomes slow later is gone round too", "[sim][ring]") {
   CHECK(after < slow_one / 4);
 }
 
-TEST_CASE("the order that links ask for is kept when one of them dies", "[sim][ring]") {
+TEST_CASE("the order that links ask for is kept when one of them dies", "[sim][allreduce]") {
   Simulator::Options options = world_of(6);
   options.scenario.links.push_back(link_rule(a, b, fast_mbit / 10));
   options.scenario.faults = {fault(FaultKind::kill, 10s, just(4))};
@@ -175,7 +178,7 @@ TEST_CASE("the order that links ask for is kept when one of them dies", "[sim][r
   lockstep.run(Time(10s));
   REQUIRE(lockstep.orders.size() == 2);
   lockstep.run(Time(20s));
-  REQUIRE(lockstep.epoch().order.size() == 5);
+  REQUIRE(lockstep.generation().order.size() == 5);
   for (std::size_t i = 1; i < lockstep.orders.size(); ++i) {
     CHECK_FALSE(neighbours(lockstep.orders[i], a, b));
   }

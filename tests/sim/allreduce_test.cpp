@@ -24,7 +24,7 @@ class Lockstep : public Tally {
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override {
     Tally::on_effects(world, peer, effects);
     for (const Event& event : effects.events) {
-      if (event.name != "ring_resumed") continue;
+      if (event.name != "collective_resumed") continue;
       for (const auto& [name, value] : event.numbers) {
         if (name == "seconds_lost") lost.push_back(value);
       }
@@ -33,12 +33,12 @@ class Lockstep : public Tally {
   void after(const Simulator& world, PeerNumber peer) override {
     const auto& node = world.peer(peer).node;
     if (!node) return;
-    const std::uint64_t operation = node->ring()->step();
+    const std::uint64_t operation = node->allreduce()->step();
     newest = std::max(newest, operation);
-    const Epoch* epoch = node->ring()->agreement().epoch();
-    if (epoch == nullptr || world.now() > Time(world.options().scenario.until)) return;
-    smallest = std::min(smallest, epoch->order.size());
-    largest = std::max(largest, epoch->order.size());
+    const Generation* generation = node->allreduce()->agreement().generation();
+    if (generation == nullptr || world.now() > Time(world.options().scenario.until)) return;
+    smallest = std::min(smallest, generation->order.size());
+    largest = std::max(largest, generation->order.size());
     if (world.now() < Time(watch_from)) return;
     if (at_watch == 0) at_watch = newest;
     if (world.now() < Time(watch_until)) during = newest - at_watch;
@@ -90,10 +90,10 @@ DrawnWorld world_of(std::size_t peers, const std::string& rules, std::uint64_t s
   REQUIRE(parsed.problems.empty());
   DrawnWorld world{.seed = seed, .scenario = parsed.scenario};
   world.scenario.peers = peers;
-  world.node.mode = ModeKind::ring;
+  world.node.mode = ModeKind::allreduce;
   world.node.course.steps = std::uint64_t{1} << 40;
   world.node.course.save_every_steps = 100;
-  world.node.ring.segment_elements = 256;
+  world.node.allreduce.segment_elements = 256;
   return world;
 }
 
@@ -117,7 +117,7 @@ TEST_CASE("F1 a death at any moment of an operation leaves all others with one r
                                 static_cast<std::uint64_t>(moment));
     world.scenario.until = 12s;
     // Of four peers each dies in each of the four algorithms.
-    world.node.ring.algorithm =
+    world.node.allreduce.algorithm =
         reduce_algorithms[static_cast<std::size_t>(moment) / 4 % reduce_algorithms.size()];
     Lockstep seen;
     INFO("killed at " << at << " s");
@@ -136,7 +136,7 @@ TEST_CASE("F1 a death at each named point leaves all others with one result", "[
       const auto world = [&](const std::string& rules) {
         DrawnWorld made = world_of(peers, before + rules);
         made.scenario.until = 12s;
-        made.node.ring.algorithm = ReduceAlgorithm::ring;
+        made.node.allreduce.algorithm = ReduceAlgorithm::ring;
         return made;
       };
       holds(world(""), search);
@@ -183,29 +183,30 @@ TEST_CASE("F1 the death of whoever sends a state or takes it harms nobody", "[si
                                           std::to_string(moment % 3) + "\"\nat_s = " + at + "\n"),
                                 static_cast<std::uint64_t>(moment));
     world.scenario.dimension = 70000;
-    world.node.ring.segment_elements = 8192;
+    world.node.allreduce.segment_elements = 8192;
     INFO("killed at " << at << " s");
     holds(world, seen);
   }
 }
 
-TEST_CASE("an epoch that ends for a better one costs nobody the newest sum", "[sim]") {
+TEST_CASE("a generation that ends for a better one costs nobody the newest sum", "[sim]") {
   // Sums of 2.8 kB over links of 1 Mbit/s come to one peer well before they come to another.
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     DrawnWorld world = world_of(6, "[[scenario.link]]\nbandwidth_mbit = 1\n", seed);
     world.node.course.wait_for_peers = 6;
     int adopted = 0;
-    std::set<std::uint64_t> epochs;
+    std::set<std::uint64_t> generations;
     EventWatch watch([&](const Simulator& running, PeerNumber peer, const Event& event) {
       if (running.now() > Time(world.scenario.until)) return;
       adopted += event.name == "state_adopted";
-      const Epoch* epoch = running.peer(peer).node->ring()->agreement().epoch();
-      if (event.name == "epoch_began" && epoch != nullptr) epochs.insert(epoch->key());
+      const Generation* generation = running.peer(peer).node->allreduce()->agreement().generation();
+      if (event.name == "generation_began" && generation != nullptr)
+        generations.insert(generation->key());
     });
     const Verdict verdict = run_world(world, &watch);
     INFO("seed " << seed);
     CHECK_FALSE(verdict.violation);
-    CHECK(epochs.size() > 2);
+    CHECK(generations.size() > 2);
     CHECK(adopted == 0);
   }
 }
@@ -321,11 +322,11 @@ TEST_CASE("F21 one with a tenth of the pace is waited for and never left out", "
   world.scenario.until = 60s;
   holds(world, seen);
   CHECK(seen.smallest == 4);
-  CHECK(seen.events("epoch_ended") == 0);
+  CHECK(seen.events("generation_ended") == 0);
   Lockstep suddenly;
   world = world_of(4, fault("kind = \"slow_cpu\"\npeers = \"2\"\nat_s = 5\nfactor = 0.02\n"));
   holds(world, suddenly);
-  CHECK(suddenly.events("epoch_ended") == 0);
+  CHECK(suddenly.events("generation_ended") == 0);
 }
 
 }  // namespace gv

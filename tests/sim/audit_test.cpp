@@ -36,7 +36,7 @@ class Harmed : public Workload {
   }
   std::uint64_t step() const override { return sound_->step(); }
   std::span<const float> parameters() const override { return sound_->parameters(); }
-  const Canary& canary() const override { return sound_->canary(); }
+  const ConservationChecksum& checksum() const override { return sound_->checksum(); }
   Image image() const override { return sound_->image(); }
   void restore(const Image& image) override { sound_->restore(image); }
 
@@ -70,7 +70,7 @@ Seen run(std::size_t peers, const std::set<std::size_t>& harmed) {
   drawn.scenario.step = 50ms;
   drawn.scenario.dimension = 700;
   drawn.scenario.until = 20s;
-  drawn.node.mode = ModeKind::ring;
+  drawn.node.mode = ModeKind::allreduce;
   drawn.node.course.steps = std::uint64_t{1} << 40;
   const MakeWorkload sound = workloads(drawn);
   Simulator world(simulator_options(drawn), [&](std::size_t peer) -> std::unique_ptr<Workload> {

@@ -34,7 +34,7 @@ class Probe : public Tally {
   }
 
   void on_restore(const Simulator& world, PeerNumber peer, const Image* image) override {
-    if (world.peer(peer).life > 1) restored.push_back(image ? image->step : 0);
+    if (world.peer(peer).incarnation > 1) restored.push_back(image ? image->step : 0);
   }
 
   std::vector<std::uint64_t> committed;  ///< By each peer, in its newest life.
@@ -410,7 +410,7 @@ class Poisoner : public Workload {
   }
   std::uint64_t step() const override { return honest_->step(); }
   std::span<const float> parameters() const override { return honest_->parameters(); }
-  const Canary& canary() const override { return honest_->canary(); }
+  const ConservationChecksum& checksum() const override { return honest_->checksum(); }
   Image image() const override { return honest_->image(); }
   void restore(const Image& image) override { honest_->restore(image); }
 

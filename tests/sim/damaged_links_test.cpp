@@ -41,7 +41,7 @@ class World {
         proxy.forward(1, {asio::ip::make_address("127.2.0.2"), 0}, endpoint_of(address));
     return "127.2.0.2:" + std::to_string(port);
   }
-  void become(LinkState next) {
+  void load_state(LinkState next) {
     state = next;
     proxy.refresh();
   }
@@ -163,16 +163,16 @@ TEST_CASE("control links come back after damaged bytes and after a long silence"
   };
   REQUIRE(talk());
   SECTION("damaged bytes") {
-    world.become({.quality = {.corrupt = 1}});
+    world.load_state({.quality = {.corrupt = 1}});
     REQUIRE(world.until([&] {
       dialling.links->send(there, Ping{});
       return world.proxy.counters().broken > 0;
     }));
-    world.become({});
+    world.load_state({});
   }
   SECTION("answers that were swallowed") {
     // As after a damaged length: whatever comes on this connection is never understood.
-    world.become({.cut = true});
+    world.load_state({.cut = true});
     const auto before = world.proxy.counters().connections;
     auto next = std::chrono::steady_clock::now();
     REQUIRE(world.until([&] {
@@ -183,7 +183,7 @@ TEST_CASE("control links come back after damaged bytes and after a long silence"
       }
       return world.proxy.counters().connections > before;
     }));
-    world.become({});
+    world.load_state({});
   }
   CHECK(talk());
   CHECK(dialling.contacts == 1);
@@ -214,12 +214,12 @@ TEST_CASE("a lane on which nothing comes is given up in doubt and one that works
   REQUIRE(pair.world.until([&] { return here.bytes == 1000 && there.bytes == 1000; }));
   here.lanes->doubt(LanePair::id(1));
   CHECK(here.lost == 0);
-  pair.world.become({.cut = true});
+  pair.world.load_state({.cut = true});
   REQUIRE(pair.world.until([&] {
     here.lanes->doubt(LanePair::id(1));
     return here.lost == 1;
   }));
-  pair.world.become({});
+  pair.world.load_state({});
   pair.send(0);
   REQUIRE(pair.world.until([&] { return there.bytes == 2000; }));
   CHECK(here.lanes->counters().lanes_opened == 2);
@@ -231,7 +231,7 @@ TEST_CASE("a lane that the partner lost first is told to be lost although it is 
   pair.send(0);
   REQUIRE(pair.world.until([&] { return there.bytes == 1000; }));
   // The end of the old connection travels more slowly than the invitation to a new one.
-  pair.world.become({.quality = {.latency = 300ms}});
+  pair.world.load_state({.quality = {.latency = 300ms}});
   there.lanes->forget(LanePair::id(0));
   pair.send(1);
   REQUIRE(pair.world.until([&] { return here.lost == 1; }));

@@ -27,7 +27,7 @@ struct FactorRun : LockstepRun {
 
   Simulator::Options with_factors() const {
     Simulator::Options chosen = options();
-    chosen.node.ring.factors = shape;
+    chosen.node.allreduce.factors = shape;
     return chosen;
   }
 
@@ -51,8 +51,8 @@ struct SufficientRun : LockstepRun {
 
   Simulator::Options with_factors() const {
     Simulator::Options chosen = options();
-    chosen.node.ring.sufficient_factors = true;
-    chosen.node.ring.dense = dense_places(trainer(0).dense_weights());
+    chosen.node.allreduce.sufficient_factors = true;
+    chosen.node.allreduce.dense = dense_places(trainer(0).dense_weights());
     return chosen;
   }
 };
@@ -62,14 +62,14 @@ struct FirstPeer : Watcher {
   void after(const Simulator& world, PeerNumber peer) override {
     const auto& node = world.peer(0).node;
     if (peer != 0 || !node) return;
-    const RingMode& ring = *node->ring();
-    if (ring.step() >= world.options().node.course.steps) return;
-    bytes = static_cast<double>(ring.counts().reduced_bytes);
-    const Epoch* newest = ring.agreement().epoch();
-    if (newest != nullptr) epochs[ring.step()] = newest->key();
+    const AllReduceMode& allreduce = *node->allreduce();
+    if (allreduce.step() >= world.options().node.course.steps) return;
+    bytes = static_cast<double>(allreduce.counts().reduced_bytes);
+    const Generation* newest = allreduce.agreement().generation();
+    if (newest != nullptr) generations[allreduce.step()] = newest->key();
   }
   double bytes = 0;
-  std::map<std::uint64_t, std::uint64_t> epochs;  ///< In which each step was made.
+  std::map<std::uint64_t, std::uint64_t> generations;  ///< In which each step was made.
 };
 
 /// One of four is killed and comes back, another stands still: all end with one model.
@@ -94,26 +94,27 @@ void outlives_faults(const LockstepRun& run, Simulator::Options options, MakeWor
 }  // namespace
 
 TEST_CASE("gradients in factors are the serial run's in the same order of additions, bit for bit",
-          "[sim][ring]") {
+          "[sim][allreduce]") {
   const std::size_t peers = GENERATE(1, 2, 5);
   const FactorRun run(peers, 3, 40);
   REQUIRE(run.shape.matrices.size() == 3);
   Simulator::Options options = run.with_factors();
   options.node.course.wait_for_peers = peers;
-  options.node.ring.algorithm = ReduceAlgorithm::ring;
+  options.node.allreduce.algorithm = ReduceAlgorithm::ring;
   Simulator world(options, run.workloads_with_factors());
   FirstPeer first;
   world.watch(first);
   world.run(Time(10min));
-  REQUIRE(first.epochs.size() == run.steps);
+  REQUIRE(first.generations.size() == run.steps);
 
   std::vector<Trainer> serial;
   std::vector<PowerSgd> factors(peers, PowerSgd(run.shape));
   for (std::size_t peer = 0; peer < peers; ++peer) serial.push_back(run.trainer(peer));
   PowerSgd::Turn turn;
   for (std::uint64_t step = 0; step < run.steps; ++step) {
-    const std::uint64_t epoch = first.epochs[step];
-    turn = epoch == turn.epoch ? PowerSgd::Turn{epoch, turn.number + 1} : PowerSgd::Turn{epoch, 0};
+    const std::uint64_t generation = first.generations[step];
+    turn = generation == turn.generation ? PowerSgd::Turn{generation, turn.number + 1}
+                                         : PowerSgd::Turn{generation, 0};
     std::vector<std::vector<float>> parts;
     std::vector<float> gradient(run.shape.elements);
     for (std::size_t peer = 0; peer < peers; ++peer) {
@@ -132,7 +133,7 @@ TEST_CASE("gradients in factors are the serial run's in the same order of additi
   }
 }
 
-TEST_CASE("gradients in factors learn what whole ones learn with fewer bytes", "[sim][ring]") {
+TEST_CASE("gradients in factors learn what whole ones learn with fewer bytes", "[sim][allreduce]") {
   FactorRun run(4, 3, 400);
   if (GENERATE(false, true)) run.local = {.period = 4, .local_after = 100};
   FirstPeer all;
@@ -151,19 +152,19 @@ TEST_CASE("gradients in factors learn what whole ones learn with fewer bytes", "
         Approx(part / (static_cast<double>(run.shape.elements) + 4)).epsilon(0.01));
 }
 
-TEST_CASE("sufficient factors are the serial run's gradients, bit for bit", "[sim][ring]") {
+TEST_CASE("sufficient factors are the serial run's gradients, bit for bit", "[sim][allreduce]") {
   const std::size_t peers = GENERATE(1, 2, 4);
   const SufficientRun run(peers, 40);
   Simulator::Options options = run.with_factors();
   options.node.course.wait_for_peers = peers;
-  options.node.ring.algorithm = ReduceAlgorithm::ring;
+  options.node.allreduce.algorithm = ReduceAlgorithm::ring;
   Simulator world(options, run.workloads());
   world.run(Time(10min));
 
   std::vector<Trainer> serial;
   for (std::size_t peer = 0; peer < peers; ++peer) serial.push_back(run.trainer(peer));
   const std::size_t elements = serial[0].layout().size();
-  const SufficientFactors cut(elements, options.node.ring.dense,
+  const SufficientFactors cut(elements, options.node.allreduce.dense,
                               std::vector<std::uint32_t>(peers, 2));
   REQUIRE(cut.weights().size() == (peers == 1 ? 3 : 2));
   const std::size_t gathered = cut.parts().back().end;
@@ -191,7 +192,7 @@ TEST_CASE("sufficient factors are the serial run's gradients, bit for bit", "[si
   }
 }
 
-TEST_CASE("with sufficient factors nothing is lost and fewer bytes travel", "[sim][ring]") {
+TEST_CASE("with sufficient factors nothing is lost and fewer bytes travel", "[sim][allreduce]") {
   SufficientRun run(4, 200);
   FirstPeer all;
   FirstPeer few;
@@ -213,7 +214,7 @@ TEST_CASE("with sufficient factors nothing is lost and fewer bytes travel", "[si
   CHECK(apart < 1e-4 * largest);
   // Three quarters of the factors of eight samples and twice that of the rest, with four lanes.
   const std::size_t elements = run.trainer(0).layout().size();
-  const SufficientFactors cut(elements, world.options().node.ring.dense, {2, 2, 2, 2});
+  const SufficientFactors cut(elements, world.options().node.allreduce.dense, {2, 2, 2, 2});
   const auto gathered = static_cast<double>(cut.parts().back().end);
   const double rest = static_cast<double>(cut.size()) - gathered;
   CHECK(few.bytes / all.bytes ==
@@ -221,19 +222,19 @@ TEST_CASE("with sufficient factors nothing is lost and fewer bytes travel", "[si
   CHECK(few.bytes < 0.6 * all.bytes);
 }
 
-TEST_CASE("sufficient factors follow shares that follow speed", "[sim][ring]") {
+TEST_CASE("sufficient factors follow shares that follow speed", "[sim][allreduce]") {
   SufficientRun run(4, 300);
   Simulator::Options options = run.with_a_slow_one();
-  options.node.ring.sufficient_factors = true;
-  options.node.ring.dense = dense_places(run.trainer(0).dense_weights());
+  options.node.allreduce.sufficient_factors = true;
+  options.node.allreduce.dense = dense_places(run.trainer(0).dense_weights());
   Simulator world(options, run.workloads());
   bool unequal = false;
   EventWatch watch([&](const Simulator& at, PeerNumber, const Event&) {
     const auto& node = at.peer(0).node;
-    const Epoch* epoch = node ? node->ring()->agreement().epoch() : nullptr;
-    unequal = unequal || (epoch != nullptr &&
-                          std::ranges::adjacent_find(epoch->shares, std::not_equal_to<>()) !=
-                              epoch->shares.end());
+    const Generation* generation = node ? node->allreduce()->agreement().generation() : nullptr;
+    unequal = unequal || (generation != nullptr &&
+                          std::ranges::adjacent_find(generation->shares, std::not_equal_to<>()) !=
+                              generation->shares.end());
   });
   world.watch(watch);
   world.run(Time(10min));
@@ -241,13 +242,13 @@ TEST_CASE("sufficient factors follow shares that follow speed", "[sim][ring]") {
   CHECK(run.accuracy(world) > 0.8);
 }
 
-TEST_CASE("however short the buckets beside factors are, all can be named", "[sim][ring]") {
+TEST_CASE("however short the buckets beside factors are, all can be named", "[sim][allreduce]") {
   constexpr std::size_t elements = 200'000;
-  RingOptions options;
+  AllReduceOptions options;
   options.sufficient_factors = true;
   options.dense = {{.place = {.begin = 0, .rows = 10, .cols = 10}}};
   options.bucket_elements = 1;
-  RingOperation operation(PeerId{1}, elements, options);
+  Collective operation(PeerId{1}, elements, options);
   operation.enter({.order = {PeerId{1}, PeerId{2}}, .shares = {2, 2}});
   Effects out;
   operation.begin(0, 1, out);
@@ -256,7 +257,8 @@ TEST_CASE("however short the buckets beside factors are, all can be named", "[si
   CHECK(order.marks.back() == 0);
 }
 
-TEST_CASE("deaths and returns at any moment leave all with one model of factors", "[sim][ring]") {
+TEST_CASE("deaths and returns at any moment leave all with one model of factors",
+          "[sim][allreduce]") {
   const bool sufficient = GENERATE(false, true);
   for (int moment = 0; moment < 25; ++moment) {
     INFO("moment " << moment);
@@ -271,7 +273,7 @@ TEST_CASE("deaths and returns at any moment leave all with one model of factors"
 }
 
 TEST_CASE("what factors lack is in a checkpoint as it was before the last was asked for",
-          "[sim][ring]") {
+          "[sim][allreduce]") {
   const FactorRun run(1, 2, 50);
   const auto make = [&] {
     Replica replica(run.trainer(0), 0);

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string>
 
-#include "sim/virtual/simulate.hpp"
+#include "cli/simulate.hpp"
 #include "sim/virtual/swarm.hpp"
 
 namespace gv {

@@ -43,12 +43,12 @@ struct Ended {
 
 Ended run_of(const MixRule& mix, const std::vector<HostileRule>& rules) {
   Simulator::Options options = small_world(peers, seed);
-  options.node.mode = ModeKind::rounds;
+  options.node.mode = ModeKind::mixing;
   options.node.course.steps = 240;
   options.node.course.wait_for_peers = peers;
-  options.node.rounds.rule = mix;
-  options.node.rounds.period = 4;
-  options.node.rounds.state_elements = options.scenario.dimension;
+  options.node.mixing.rule = mix;
+  options.node.mixing.period = 4;
+  options.node.mixing.state_elements = options.scenario.dimension;
   options.scenario.hostile = rules;
   const QuadraticSpec spec{
       .dimension = options.scenario.dimension, .noise = 0.1, .disagreement = 0.1};
@@ -184,7 +184,7 @@ TEST_CASE("later rules about hostile peers win and drawn ones are as many as ask
 
 TEST_CASE("hostile peers where they cannot be are refused with what would do") {
   Scenario scenario;
-  const auto problems = [&](const MixRule& mix, ModeKind mode = ModeKind::rounds) {
+  const auto problems = [&](const MixRule& mix, ModeKind mode = ModeKind::mixing) {
     return problems_with_hostile(scenario, mode, mix, peers, "run.toml");
   };
   CHECK(problems({}, ModeKind::gossip).empty());  // There are none.
@@ -192,11 +192,11 @@ TEST_CASE("hostile peers where they cannot be are refused with what would do") {
   CHECK(problems(rule(GuardKind::self_centred_clip)).empty());
   CHECK(mentions(problems({}, ModeKind::gossip),
                  "run.toml: scenario.hostile: hostile peers are made for rounds"));
-  CHECK(mentions(problems({.kind = MixKind::relay_sum}), "rounds.kind"));
-  CHECK(mentions(problems({.codec = {.kind = LossyKind::fp16}}), "rounds.codec"));
-  CHECK(mentions(problems({.memory = MixMemory::reference}), "rounds.codec"));
-  CHECK(mentions(problems({.correction = MixCorrection::tracking}), "rounds.correction"));
-  CHECK(mentions(problems({.staleness = 1}), "rounds.staleness"));
+  CHECK(mentions(problems({.kind = MixKind::relay_sum}), "mixing.kind"));
+  CHECK(mentions(problems({.codec = {.kind = LossyKind::fp16}}), "mixing.codec"));
+  CHECK(mentions(problems({.memory = MixMemory::difference}), "mixing.codec"));
+  CHECK(mentions(problems({.correction = MixCorrection::tracking}), "mixing.correction"));
+  CHECK(mentions(problems({.staleness = 1}), "mixing.staleness"));
   scenario.hostile = {{.peers = {.ranges = {{14, 16}}}}};
   CHECK(mentions(problems({}), "scenario.hostile[0]: peer 16 is not one of 16"));
   scenario.hostile = {{.peers = {.any = 15}}};

@@ -77,7 +77,7 @@ TEST_CASE("half an exchange is excused by what befell the other side since it wa
         invariants.on_job_done(world, peer, {.step = world.peer(peer).work->step()});
       };
       const auto adopts = [&] {
-        does(1, {.adopt = FetchedModel{.source = id_of(0), .step = world.peer(1).work->step()}});
+        does(1, {.adopt = DownloadedModel{.source = id_of(0), .step = world.peer(1).work->step()}});
       };
       const TransferId exchange{id_of(0), 1, 1};
       world.run(Time(99s));

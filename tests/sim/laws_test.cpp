@@ -107,8 +107,8 @@ std::vector<Message> forgeries(const Simulator& world, PeerNumber to, const Tran
           Query{heard},
           Abort{heard, Reason::timed_out},
           Resume{heard, 0},
-          Fetch{own, course.layout_hash},
-          Coming{heard, course.layout_hash, course.elements, 1u << 30}};
+          StateRequest{own, course.layout_hash},
+          TransferAccepted{heard, course.layout_hash, course.elements, 1u << 30}};
 }
 
 /// The newest exchange that anybody offered: what an eavesdropper would know.
@@ -138,9 +138,9 @@ TEST_CASE("a stranger who forges every message changes nothing that honest peers
     options.scenario.links = {every_link({.latency = 8ms, .jitter = 5ms, .loss = 0.02})};
     options.scenario.faults = {fault(FaultKind::stop, 20s, just(2), 12s)};
     Simulator world(options, idle_peers(options));
-    HonestLife life;
+    HonestLife incarnation;
     Eavesdropper ear;
-    world.watch(life);
+    world.watch(incarnation);
     world.watch(ear);
     for (Time t(1003ms); t < Time(60s); t += 1s) {
       world.run(t);
@@ -150,7 +150,7 @@ TEST_CASE("a stranger who forges every message changes nothing that honest peers
         }
       }
     }
-    return Run{std::move(life.lines), models(world), life.refusals};
+    return Run{std::move(incarnation.lines), models(world), incarnation.refusals};
   };
   const Run alone = run(false);
   const Run beset = run(true);

@@ -21,8 +21,8 @@ Scenario scenario_of(const std::string& text) {
 LinkFaults begun(const std::string& text) {
   const Scenario scenario = scenario_of(text);
   LinkFaults faults(scenario);
-  for (const Happening& happening : timeline(scenario, 4, 10s, Rng(1))) {
-    if (happening.begins) faults.apply(happening);
+  for (const FaultEvent& fault_event : timeline(scenario, 4, 10s, Rng(1))) {
+    if (fault_event.begins) faults.apply(fault_event);
   }
   return faults;
 }
@@ -67,19 +67,19 @@ latency_s = 0.2
 bandwidth_mbit = 10
 )");
   LinkFaults faults(scenario);
-  const auto happenings = timeline(scenario, 4, 10s, Rng(1));
-  REQUIRE(happenings.size() == 4);
-  faults.apply(happenings[0]);
-  faults.apply(happenings[1]);
+  const auto fault_events = timeline(scenario, 4, 10s, Rng(1));
+  REQUIRE(fault_events.size() == 4);
+  faults.apply(fault_events[0]);
+  faults.apply(fault_events[1]);
   LinkQuality quality = faults.between(0, 1).quality;
   CHECK(quality.loss == Approx(0.75));
   CHECK(quality.latency == 300ms);
   CHECK(quality.bandwidth == 10);
-  faults.apply(happenings[2]);
+  faults.apply(fault_events[2]);
   quality = faults.between(0, 1).quality;
   CHECK(quality.loss == 0.5);
   CHECK(quality.latency == 300ms);
-  faults.apply(happenings[3]);
+  faults.apply(fault_events[3]);
   CHECK(faults.between(0, 1).quality.bandwidth == 100);
 }
 
@@ -88,12 +88,12 @@ TEST_CASE("healing ends every fault of links and leaves links as the scenario ha
       "[[scenario.link]]\nloss = 0.25\n" + fault("kind = \"partition\"\npeers = 0\n") +
       fault("kind = \"corrupt\"\nprobability = 1\n") + fault("kind = \"heal\"\nat_s = 1\n"));
   LinkFaults faults(scenario);
-  const auto happenings = timeline(scenario, 4, 10s, Rng(1));
-  faults.apply(happenings[0]);
-  faults.apply(happenings[1]);
+  const auto fault_events = timeline(scenario, 4, 10s, Rng(1));
+  faults.apply(fault_events[0]);
+  faults.apply(fault_events[1]);
   CHECK(faults.between(0, 1).held());
   CHECK(faults.between(0, 1).quality.corrupt == 1);
-  faults.apply(happenings[2]);
+  faults.apply(fault_events[2]);
   CHECK_FALSE(faults.between(0, 1).held());
   CHECK(faults.between(0, 1).quality.corrupt == 0);
   CHECK(faults.between(0, 1).quality.loss == 0.25);

@@ -67,7 +67,7 @@ std::vector<float> serially(const LockstepRun& run) {
 class Orders : public Watcher {
  public:
   void on_job(const Simulator& world, PeerNumber peer, const Job& job) override {
-    const std::uint64_t step = world.peer(peer).node->ring()->step();
+    const std::uint64_t step = world.peer(peer).node->allreduce()->step();
     if (job.gradient) ++asked[{peer, step}];
     if (job.update && peer == 0) updates.push_back(job.update_steps);
   }
@@ -76,7 +76,7 @@ class Orders : public Watcher {
 };
 
 /// Watches a world for what must hold of lockstep.
-void holds(Simulator& world, const RingInvariants& invariants, Duration until) {
+void holds(Simulator& world, const AllReduceInvariants& invariants, Duration until) {
   world.run(Time(until));
   INFO((invariants.violation() ? invariants.violation()->what : ""));
   CHECK_FALSE(invariants.violation());
@@ -89,7 +89,7 @@ std::vector<float> parameters(const Simulator& world, PeerNumber peer) {
 
 }  // namespace
 
-TEST_CASE("local steps and their outer step are the serial run, bit for bit", "[sim][ring]") {
+TEST_CASE("local steps and their outer step are the serial run, bit for bit", "[sim][allreduce]") {
   const std::size_t peers = GENERATE(1, 2, 3, 4);
   const auto kind = GENERATE(OptimizerKind::sgd, OptimizerKind::nesterov, OptimizerKind::adam);
   const auto outer = GENERATE(OuterKind::average, OuterKind::nesterov);
@@ -101,7 +101,8 @@ TEST_CASE("local steps and their outer step are the serial run, bit for bit", "[
   for (const auto& model : run.in_lockstep(ReduceAlgorithm::ring)) CHECK(model == expected);
 }
 
-TEST_CASE("post-local SGD makes so many steps one by one and then periods of them", "[sim][ring]") {
+TEST_CASE("post-local SGD makes so many steps one by one and then periods of them",
+          "[sim][allreduce]") {
   LockstepRun run(3, 8, 50, OptimizerKind::nesterov);
   for (TrainerSpec& spec : run.specs) spec.schedule.kind = ScheduleKind::cosine;
   run.local = {.period = 8, .local_after = 30};
@@ -116,7 +117,8 @@ TEST_CASE("post-local SGD makes so many steps one by one and then periods of the
   CHECK(orders.updates == wanted);
 }
 
-TEST_CASE("one local step and the average are the mean gradient, but for rounding", "[sim][ring]") {
+TEST_CASE("one local step and the average are the mean gradient, but for rounding",
+          "[sim][allreduce]") {
   const std::size_t peers = 4;
   const LockstepRun run(peers, 8, 100, OptimizerKind::sgd);
   std::vector<Replica> locals;
@@ -147,16 +149,16 @@ TEST_CASE("one local step and the average are the mean gradient, but for roundin
   CHECK(distance(local, synchronous[0].trainer().parameters()) < 6e-6);
 }
 
-TEST_CASE("DiLoCo on quadratics is what its formulas say", "[sim][ring]") {
+TEST_CASE("DiLoCo on quadratics is what its formulas say", "[sim][allreduce]") {
   const std::size_t peers = 3;
   const std::uint64_t steps = 240;
   const LocalSteps local{.period = 12, .outer = OuterKind::nesterov, .outer_momentum = 0.8};
   const QuadraticSpec spec{.dimension = 16, .noise = 0};
   Simulator::Options options = small_world(peers, 5, spec.dimension);
-  options.node.mode = ModeKind::ring;
+  options.node.mode = ModeKind::allreduce;
   options.node.course.steps = steps;
-  options.node.ring.local = local;
-  options.node.ring.state_elements = 2 * spec.dimension;
+  options.node.allreduce.local = local;
+  options.node.allreduce.state_elements = 2 * spec.dimension;
   Simulator world(options, [&](std::size_t peer) { return quadratic_workload(spec, peer, local); });
   world.run(Time(10min));
   // A local step contracts what is left of the way by 1 - lr h; all in double, in closed form.
@@ -180,7 +182,8 @@ TEST_CASE("DiLoCo on quadratics is what its formulas say", "[sim][ring]") {
   }
 }
 
-TEST_CASE("a death at any moment leaves the local steps of the others as they are", "[sim][ring]") {
+TEST_CASE("a death at any moment leaves the local steps of the others as they are",
+          "[sim][allreduce]") {
   LockstepRun run(4, 8, 64, OptimizerKind::adam);
   run.local = {.period = 4, .outer = OuterKind::nesterov};
   for (int moment = 0; moment < 40; ++moment) {
@@ -190,7 +193,7 @@ TEST_CASE("a death at any moment leaves the local steps of the others as they ar
     options.scenario.faults = {
         fault(FaultKind::kill, 600ms + moment * 4ms, just(static_cast<std::size_t>(moment % 4)))};
     Simulator world(options, run.workloads());
-    RingInvariants invariants;
+    AllReduceInvariants invariants;
     Orders orders;
     world.watch(invariants);
     world.watch(orders);
@@ -210,13 +213,13 @@ TEST_CASE("a death at any moment leaves the local steps of the others as they ar
   }
 }
 
-TEST_CASE("a newcomer takes over anchor and outer momentum", "[sim][ring]") {
+TEST_CASE("a newcomer takes over anchor and outer momentum", "[sim][allreduce]") {
   LockstepRun run(3, 8, 400, OptimizerKind::adam);
   run.local = {.period = 5, .local_after = 20, .outer = OuterKind::nesterov};
   Simulator::Options options = run.options();
   options.scenario.faults = {fault(FaultKind::join, 2s, just(2))};
   Simulator world(options, run.workloads());
-  RingInvariants invariants;
+  AllReduceInvariants invariants;
   world.watch(invariants);
   holds(world, invariants, 10min);
   CHECK(world.peer(2).work->step() == run.steps);
@@ -229,7 +232,7 @@ TEST_CASE("a newcomer takes over anchor and outer momentum", "[sim][ring]") {
 }
 
 TEST_CASE("what is saved or sent while local steps are out is the anchor, and goes on alike",
-          "[sim][ring]") {
+          "[sim][allreduce]") {
   const auto kind = GENERATE(OptimizerKind::nesterov, OptimizerKind::adam);
   const LockstepRun run(1, 8, 200, kind);
   const LocalSteps local{.period = 6, .outer = OuterKind::nesterov};
@@ -274,7 +277,7 @@ TEST_CASE("what is saved or sent while local steps are out is the anchor, and go
   }
 }
 
-TEST_CASE("a run goes on from a checkpoint with another way of meeting", "[sim][ring]") {
+TEST_CASE("a run goes on from a checkpoint with another way of meeting", "[sim][allreduce]") {
   const LockstepRun run(1, 8, 200, OptimizerKind::adam);
   const LocalSteps with{.period = 6, .outer = OuterKind::nesterov};
   Replica momentum(run.trainer(0), 0, with);
@@ -289,7 +292,7 @@ TEST_CASE("a run goes on from a checkpoint with another way of meeting", "[sim][
 }
 
 TEST_CASE("peers that all go on from their checkpoints go on as if nothing had been",
-          "[sim][ring]") {
+          "[sim][allreduce]") {
   LockstepRun run(3, 8, 120, OptimizerKind::adam);
   run.local = {.period = 6, .outer = OuterKind::nesterov};
   const auto whole = run.in_lockstep(ReduceAlgorithm::ring);
@@ -303,7 +306,7 @@ TEST_CASE("peers that all go on from their checkpoints go on as if nothing had b
     for (PeerNumber peer = 0; peer < 3; ++peer) images.push_back(world.peer(peer).work->image());
   }
   Simulator::Options options = run.options();
-  options.node.ring.algorithm = ReduceAlgorithm::ring;
+  options.node.allreduce.algorithm = ReduceAlgorithm::ring;
   const MakeWorkload fresh = run.workloads();
   Simulator world(options, [&](std::size_t peer) {
     auto work = fresh(peer);
@@ -314,51 +317,53 @@ TEST_CASE("peers that all go on from their checkpoints go on as if nothing had b
   for (PeerNumber peer = 0; peer < 3; ++peer) CHECK(parameters(world, peer) == whole[0]);
 }
 
-TEST_CASE("shares that change weigh local steps anew and have none made again", "[sim][ring]") {
+TEST_CASE("shares that change weigh local steps anew and have none made again",
+          "[sim][allreduce]") {
   LockstepRun run(4, 16, 100000, OptimizerKind::nesterov);
   run.local = {.period = 8};
   Simulator::Options options = run.with_a_slow_one();
   options.scenario.faults = {fault(FaultKind::kill, 20s, just(3))};
   Simulator world(options, run.workloads());
-  RingInvariants invariants;
+  AllReduceInvariants invariants;
   Orders orders;
   world.watch(invariants);
   world.watch(orders);
   holds(world, invariants, 24s);
-  const Epoch* epoch = world.peer(0).node->ring()->agreement().epoch();
-  REQUIRE(epoch != nullptr);
-  REQUIRE(epoch->order.size() == 3);
-  CHECK(epoch->shares[2] < 16);
+  const Generation* generation = world.peer(0).node->allreduce()->agreement().generation();
+  REQUIRE(generation != nullptr);
+  REQUIRE(generation->order.size() == 3);
+  CHECK(generation->shares[2] < 16);
   for (const auto& [order, times] : orders.asked) {
     INFO("peer-" << order.first << " at step " << order.second);
     CHECK(times == 1);
   }
 }
 
-TEST_CASE("what local steps change travels rounded and sparse as gradients do", "[sim][ring]") {
+TEST_CASE("what local steps change travels rounded and sparse as gradients do",
+          "[sim][allreduce]") {
   LockstepRun run(4, 8, 800, OptimizerKind::nesterov);
   run.local = {.period = 4, .local_after = 100};
   check_coded(run);
 }
 
-TEST_CASE("a slow machine takes a smaller share of local steps as well", "[sim][ring]") {
+TEST_CASE("a slow machine takes a smaller share of local steps as well", "[sim][allreduce]") {
   LockstepRun run(4, 16, 1600, OptimizerKind::nesterov);
   run.local = {.period = 8};
   Simulator::Options options = run.with_a_slow_one();
   Simulator world(options, run.workloads());
   std::vector<std::uint32_t> shares;
-  Standing standing;
+  ModelVersion version;
   while (world.step(Time(10min)) && !world.all_ended()) {
     const VirtualPeer& peer = world.peer(0);
     if (!peer.node) continue;
-    standing = peer.node->ring()->agreement().standing();
-    const Epoch* epoch = peer.node->ring()->agreement().epoch();
-    if (epoch != nullptr && epoch->order.size() == 4) shares = epoch->shares;
+    version = peer.node->allreduce()->agreement().version();
+    const Generation* generation = peer.node->allreduce()->agreement().generation();
+    if (generation != nullptr && generation->order.size() == 4) shares = generation->shares;
   }
   REQUIRE(shares.size() == 4);
   CHECK(shares[2] == 5);  // 64 samples at speeds of 4, 4, 1 and 4.
-  CHECK(standing.operation == 1600);
-  CHECK(standing.samples == 1600 * 64);
+  CHECK(version.step == 1600);
+  CHECK(version.samples == 1600 * 64);
   CHECK(run.accuracy(world) > 0.84);
 }
 

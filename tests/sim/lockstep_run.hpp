@@ -44,15 +44,15 @@ struct LockstepRun {
   Simulator::Options options() const {
     const Trainer first = trainer(0);
     Simulator::Options options = small_world(specs.size(), 11);
-    options.node.mode = ModeKind::ring;
+    options.node.mode = ModeKind::allreduce;
     options.node.course.layout_hash = first.layout().hash();
     options.node.course.elements = first.layout().size();
     options.node.course.steps = steps;
-    RingOptions& ring = options.node.ring;
-    ring.state_elements = Replica(trainer(0), 0, local).state_size();
-    ring.local = local;
-    ring.batch = static_cast<std::uint32_t>(specs[0].batch);
-    ring.segment_elements = 50;
+    AllReduceOptions& allreduce = options.node.allreduce;
+    allreduce.state_elements = Replica(trainer(0), 0, local).state_size();
+    allreduce.local = local;
+    allreduce.batch = static_cast<std::uint32_t>(specs[0].batch);
+    allreduce.segment_elements = 50;
     return options;
   }
 
@@ -60,7 +60,7 @@ struct LockstepRun {
   Simulator::Options with_a_slow_one() {
     for (TrainerSpec& spec : specs) spec.batch_max = 4 * spec.batch;
     Simulator::Options chosen = options();
-    chosen.node.ring.batch_max = static_cast<std::uint32_t>(specs[0].batch_max);
+    chosen.node.allreduce.batch_max = static_cast<std::uint32_t>(specs[0].batch_max);
     chosen.scenario.step_jitter = 0;
     chosen.scenario.speeds = {{.peers = just(2), .factor = 0.25}};
     return chosen;
@@ -89,7 +89,7 @@ struct LockstepRun {
   /// The peers' models after the run.
   std::vector<std::vector<float>> in_lockstep(ReduceAlgorithm algorithm) const {
     Simulator::Options chosen = options();
-    chosen.node.ring.algorithm = algorithm;
+    chosen.node.allreduce.algorithm = algorithm;
     Simulator world(chosen, workloads());
     world.run(Time(std::chrono::minutes(10)));
     std::vector<std::vector<float>> result;
@@ -140,13 +140,13 @@ class SumBytes : public Watcher {
 /// Runs peers as they are and with sparse and rounded pieces: both learn, in far fewer bytes.
 inline void check_coded(const LockstepRun& run) {
   Simulator::Options options = run.options();
-  options.node.ring.segment_elements = 1 << 14;
+  options.node.allreduce.segment_elements = 1 << 14;
   Simulator plain(options, run.workloads());
   SumBytes plain_sums;
   plain.watch(plain_sums);
   plain.run(Time(std::chrono::minutes(10)));
-  options.node.ring.keep_per_block = 32;
-  options.node.ring.codec = ValueCodec::qsgd8;
+  options.node.allreduce.top_k_per_512 = 32;
+  options.node.allreduce.codec = ValueCodec::qsgd8;
   Simulator coded(options, run.workloads());
   SumBytes coded_sums;
   coded.watch(coded_sums);

@@ -29,7 +29,7 @@ class FirstPeersJobs : public Watcher {
 }  // namespace
 
 TEST_CASE("peers in lockstep are the serial run in the same order of additions, bit for bit",
-          "[sim][ring]") {
+          "[sim][allreduce]") {
   const std::size_t peers = GENERATE(1, 2, 3, 4, 7);
   const auto kind = GENERATE(OptimizerKind::nesterov, OptimizerKind::adam, OptimizerKind::lars,
                              OptimizerKind::lamb);
@@ -49,7 +49,7 @@ TEST_CASE("peers in lockstep are the serial run in the same order of additions, 
   }
 }
 
-TEST_CASE("peers in lockstep are one peer with the whole batch", "[sim][ring]") {
+TEST_CASE("peers in lockstep are one peer with the whole batch", "[sim][allreduce]") {
   const std::size_t peers = 4;
   const std::size_t batch = 8;
   const auto algorithm = GENERATE(ReduceAlgorithm::ring, ReduceAlgorithm::halving_doubling,
@@ -92,7 +92,7 @@ TEST_CASE("peers in lockstep are one peer with the whole batch", "[sim][ring]") 
   }
 }
 
-TEST_CASE("who waits for nothing but others' part in a sum stays awake", "[sim][ring]") {
+TEST_CASE("who waits for nothing but others' part in a sum stays awake", "[sim][allreduce]") {
   const LockstepRun run(3, 8, 50, OptimizerKind::sgd);
   Simulator world(run.options(), run.workloads());
   int awake = 0;
@@ -100,7 +100,7 @@ TEST_CASE("who waits for nothing but others' part in a sum stays awake", "[sim][
   while (world.step(Time(10min))) {
     for (PeerNumber number = 0; number < world.size(); ++number) {
       const auto& node = world.peer(number).node;
-      if (node) ++(node->should_stay_awake() ? awake : asleep);
+      if (node) ++(node->should_busy_poll() ? awake : asleep);
     }
   }
   CHECK(world.all_ended());
@@ -108,7 +108,7 @@ TEST_CASE("who waits for nothing but others' part in a sum stays awake", "[sim][
   CHECK(asleep > 0);  // While it computes.
 }
 
-TEST_CASE("those of one host have places by the order of the epoch", "[sim][ring]") {
+TEST_CASE("those of one host have places by the order of the generation", "[sim][allreduce]") {
   const LockstepRun run(3, 8, 50, OptimizerKind::sgd);
   Simulator world(run.options(), run.workloads());
   bool all_had_one = false;
@@ -117,10 +117,10 @@ TEST_CASE("those of one host have places by the order of the epoch", "[sim][ring
     for (PeerNumber number = 0; number < world.size(); ++number) {
       const auto& node = world.peer(number).node;
       const std::optional<HostPlace> place = node ? node->host_place() : std::nullopt;
-      const Epoch* epoch = node ? node->ring()->agreement().epoch() : nullptr;
-      if (!place || epoch == nullptr || epoch->order.size() != 3) continue;
+      const Generation* generation = node ? node->allreduce()->agreement().generation() : nullptr;
+      if (!place || generation == nullptr || generation->order.size() != 3) continue;
       CHECK(place->peers == 3);
-      CHECK(epoch->order.at(place->place) == id_of(number));
+      CHECK(generation->order.at(place->place) == id_of(number));
       ++placed;
     }
     all_had_one = all_had_one || placed == 3;
@@ -128,7 +128,7 @@ TEST_CASE("those of one host have places by the order of the epoch", "[sim][ring
   CHECK(all_had_one);
 }
 
-TEST_CASE("a slow machine takes a smaller share and the mean stays exact", "[sim][ring]") {
+TEST_CASE("a slow machine takes a smaller share and the mean stays exact", "[sim][allreduce]") {
   LockstepRun run(4, 16, 400, OptimizerKind::nesterov);
   Simulator::Options options = run.with_a_slow_one();
   Simulator world(options, run.workloads());
@@ -136,8 +136,8 @@ TEST_CASE("a slow machine takes a smaller share and the mean stays exact", "[sim
   while (world.step(Time(10min)) && !world.all_ended()) {
     const VirtualPeer& peer = world.peer(0);
     if (!peer.node) continue;
-    const Epoch* epoch = peer.node->ring()->agreement().epoch();
-    if (epoch != nullptr && epoch->order.size() == 4) shares = epoch->shares;
+    const Generation* generation = peer.node->allreduce()->agreement().generation();
+    if (generation != nullptr && generation->order.size() == 4) shares = generation->shares;
   }
   // 64 samples at speeds of 4, 4, 1 and 4: the slow one takes a thirteenth.
   REQUIRE(shares.size() == 4);
@@ -149,7 +149,7 @@ TEST_CASE("a slow machine takes a smaller share and the mean stays exact", "[sim
   CHECK(run.accuracy(world) > 0.84);  // The classes overlap: 0.86 with equal machines.
 }
 
-TEST_CASE("who asks again for a state it has had is not served for ever", "[sim][ring]") {
+TEST_CASE("who asks again for a state it has had is not served for ever", "[sim][allreduce]") {
   const LockstepRun run(3, 8, 1000000, OptimizerKind::nesterov);
   Simulator::Options options = run.options();
   options.scenario.faults = {fault(FaultKind::join, 2s, just(2))};
@@ -157,22 +157,23 @@ TEST_CASE("who asks again for a state it has had is not served for ever", "[sim]
   FirstPeersJobs jobs;
   world.watch(jobs);
   world.run(Time(2s));
-  const RingMode& first = *world.peer(0).node->ring();
-  const Epoch* epoch = nullptr;
-  for (Time at(2s); at < Time(10s) && (epoch == nullptr || epoch->order.size() < 3); at += 10ms) {
+  const AllReduceMode& first = *world.peer(0).node->allreduce();
+  const Generation* generation = nullptr;
+  for (Time at(2s); at < Time(10s) && (generation == nullptr || generation->order.size() < 3);
+       at += 10ms) {
     world.run(at);
-    epoch = first.agreement().epoch();
+    generation = first.agreement().generation();
   }
-  REQUIRE(epoch != nullptr);
-  REQUIRE(epoch->sources.back() == id_of(0));
-  const std::uint64_t key = epoch->key();
+  REQUIRE(generation != nullptr);
+  REQUIRE(generation->sources.back() == id_of(0));
+  const std::uint64_t key = generation->key();
   world.run(world.now() + 100ms);
-  epoch = first.agreement().epoch();
-  REQUIRE(epoch != nullptr);
-  REQUIRE(epoch->key() == key);
+  generation = first.agreement().generation();
+  REQUIRE(generation != nullptr);
+  REQUIRE(generation->key() == key);
   const std::uint64_t sent = first.counts().states_sent;
   world.send_from_outside(id_of(2), 0,
-                          Fetch{.id = {id_of(2), key, ~std::uint64_t{0}}, .layout_hash = 0});
+                          StateRequest{.id = {id_of(2), key, ~std::uint64_t{0}}, .layout_hash = 0});
   jobs.seen = 0;
   const std::uint64_t operations = first.counts().operations;
   world.run(world.now() + 10s);
@@ -181,26 +182,26 @@ TEST_CASE("who asks again for a state it has had is not served for ever", "[sim]
 }
 
 TEST_CASE("sparse and rounded gradients train to the same accuracy in far fewer bytes",
-          "[sim][ring]") {
+          "[sim][allreduce]") {
   check_coded(LockstepRun(4, 8, 400, OptimizerKind::nesterov));
 }
 
-TEST_CASE("sums that travel in half precision are means all the way", "[ring]") {
+TEST_CASE("sums that travel in half precision are means all the way", "[allreduce]") {
   const std::vector<PeerId> peers = {PeerId{1}, PeerId{2}, PeerId{3}};
   const std::size_t elements = 100;
-  RingOptions options;
+  AllReduceOptions options;
   options.codec = ValueCodec::fp16;
-  const Epoch epoch{
-      .id = {1, PeerId{1}}, .order = peers, .sources = peers, .shares = {8, 8, 16}, .standing = {}};
-  std::deque<RingOperation> parts;
+  const Generation generation{
+      .id = {1, PeerId{1}}, .order = peers, .sources = peers, .shares = {8, 8, 16}, .version = {}};
+  std::deque<Collective> parts;
   std::deque<std::pair<PeerId, Transfer>> sent;
   const auto post = [&](PeerId from, Effects& out) {
     for (Transfer& transfer : out.transfers) sent.emplace_back(from, std::move(transfer));
   };
   for (const PeerId peer : peers) {
-    RingOperation& part = parts.emplace_back(peer, elements, options);
+    Collective& part = parts.emplace_back(peer, elements, options);
     Effects out;
-    part.enter(epoch);
+    part.enter(generation);
     part.begin(0, 1, out);
     const auto order = part.order(1);
     REQUIRE(order);
@@ -218,8 +219,8 @@ TEST_CASE("sums that travel in half precision are means all the way", "[ring]") 
         from, {transfer.id, 0, transfer.payload.bytes}, out));
     post(transfer.to, out);
   }
-  for (RingOperation& part : parts) {
-    const RingOperation::Vector mean = part.finish();
+  for (Collective& part : parts) {
+    const Collective::Vector mean = part.finish();
     REQUIRE(mean);
     CHECK(std::all_of(mean->begin(), mean->begin() + elements,
                       [](float value) { return std::abs(value - 60000) < 100; }));
@@ -227,7 +228,7 @@ TEST_CASE("sums that travel in half precision are means all the way", "[ring]") 
 }
 
 TEST_CASE("what is not sent of a gradient is sent later and asked for again it is the same",
-          "[sim][ring]") {
+          "[sim][allreduce]") {
   const LockstepRun run(1, 8, 50, OptimizerKind::sgd);
   Replica replica(run.trainer(0), 0);
   Trainer plain = run.trainer(0);
@@ -239,8 +240,7 @@ TEST_CASE("what is not sent of a gradient is sent later and asked for again it i
   const auto values = std::make_shared<Floats>(size);
   for (int step = 0; step < 20; ++step) {
     const auto ask = [&] {
-      replica.run(
-          {.gradient = GradientOrder{.samples = 8, .keep_per_block = 16, .values = values}});
+      replica.run({.gradient = GradientOrder{.samples = 8, .top_k_per_512 = 16, .values = values}});
       return *values;
     };
     const Floats once = ask();
@@ -256,7 +256,7 @@ TEST_CASE("what is not sent of a gradient is sent later and asked for again it i
     plain.update(*nothing);
   }
   // With a last gradient of which everything is sent, nothing is left.
-  replica.run({.gradient = GradientOrder{.samples = 8, .keep_per_block = 511, .values = values}});
+  replica.run({.gradient = GradientOrder{.samples = 8, .top_k_per_512 = 511, .values = values}});
   plain.gradient(8, gradient);
   std::size_t exact = 0;
   for (std::size_t i = 0; i < size; ++i) {
@@ -268,7 +268,7 @@ TEST_CASE("what is not sent of a gradient is sent later and asked for again it i
 }
 
 TEST_CASE("momentum before the selection is that of a Dgc, also when asked for again",
-          "[sim][ring]") {
+          "[sim][allreduce]") {
   const LockstepRun run(1, 8, 50, OptimizerKind::sgd);
   Replica replica(run.trainer(0), 0);
   Trainer plain = run.trainer(0);
@@ -280,7 +280,7 @@ TEST_CASE("momentum before the selection is that of a Dgc, also when asked for a
   for (int step = 0; step < 20; ++step) {
     for (int times = 0; times < 2; ++times) {
       replica.run({.gradient = GradientOrder{
-                       .samples = 8, .keep_per_block = 16, .momentum = 0.9, .values = values}});
+                       .samples = 8, .top_k_per_512 = 16, .momentum = 0.9, .values = values}});
     }
     plain.gradient(8, gradient);
     Floats sent(size, 0.0f);
@@ -292,14 +292,14 @@ TEST_CASE("momentum before the selection is that of a Dgc, also when asked for a
 }
 
 TEST_CASE("what waits of gradients is in a checkpoint as it was before the last selection",
-          "[sim][ring]") {
+          "[sim][allreduce]") {
   const LockstepRun run(1, 8, 50, OptimizerKind::sgd);
   Replica replica(run.trainer(0), 0);
   const std::size_t size = replica.trainer().layout().size();
   const auto values = std::make_shared<Floats>(size);
   const auto ask = [&](Replica& of) {
     of.run({.gradient = GradientOrder{
-                .samples = 8, .keep_per_block = 16, .momentum = 0.5, .values = values}});
+                .samples = 8, .top_k_per_512 = 16, .momentum = 0.5, .values = values}});
     return *values;
   };
   for (int step = 0; step < 5; ++step) {
@@ -315,7 +315,7 @@ TEST_CASE("what waits of gradients is in a checkpoint as it was before the last 
 }
 
 TEST_CASE("while it warms up more of a gradient travels, and less with every stage", "[unit]") {
-  const RingOptions options{.keep_per_block = 1, .warm_up_steps = 100};
+  const AllReduceOptions options{.top_k_per_512 = 1, .warm_up_steps = 100};
   std::size_t last = 511;
   for (const std::uint64_t step : {0, 20, 40, 60, 80, 100}) {
     CHECK(options.keep_at(step) < last);
@@ -323,17 +323,18 @@ TEST_CASE("while it warms up more of a gradient travels, and less with every sta
     last = options.keep_at(step);
   }
   CHECK(last == 1);
-  CHECK(RingOptions{.keep_per_block = 7}.keep_at(0) == 7);
-  CHECK(RingOptions{.warm_up_steps = 7}.keep_at(0) == 0);
+  CHECK(AllReduceOptions{.top_k_per_512 = 7}.keep_at(0) == 7);
+  CHECK(AllReduceOptions{.warm_up_steps = 7}.keep_at(0) == 0);
 }
 
-TEST_CASE("deep gradient compression learns what lockstep with momentum learns", "[sim][ring]") {
+TEST_CASE("deep gradient compression learns what lockstep with momentum learns",
+          "[sim][allreduce]") {
   const LockstepRun run(4, 8, 300, OptimizerKind::sgd);
   Simulator::Options options = run.options();
-  options.node.ring.segment_elements = 1 << 14;
-  options.node.ring.keep_per_block = 8;
-  options.node.ring.momentum = 0.8;
-  options.node.ring.warm_up_steps = 50;
+  options.node.allreduce.segment_elements = 1 << 14;
+  options.node.allreduce.top_k_per_512 = 8;
+  options.node.allreduce.momentum = 0.8;
+  options.node.allreduce.warm_up_steps = 50;
   Simulator sparse(options, run.workloads());
   sparse.run(Time(10min));
   CHECK(run.accuracy(sparse) > 0.84);

@@ -26,10 +26,10 @@ constexpr std::uint64_t seed = 11;
 /// Peers that mix in rounds by a rule, once all are there.
 Simulator::Options rounds_world(Simulator::Options options, const MixRule& rule,
                                 std::uint64_t period = 1) {
-  options.node.mode = ModeKind::rounds;
+  options.node.mode = ModeKind::mixing;
   options.node.course.wait_for_peers = options.peers;
-  options.node.rounds.rule = rule;
-  options.node.rounds.period = period;
+  options.node.mixing.rule = rule;
+  options.node.mixing.period = period;
   return options;
 }
 
@@ -44,7 +44,7 @@ MakeWorkload mixing(MakeWorkload make, const MixRule& rule, std::uint64_t run_se
 /// A virtual world of a training run.
 Simulator::Options world_of(const LockstepRun& run, const MixRule& rule, std::uint64_t period) {
   Simulator::Options options = rounds_world(run.options(), rule, period);
-  options.node.rounds.state_elements = run.trainer(0).state_size();
+  options.node.mixing.state_elements = run.trainer(0).state_size();
   return options;
 }
 
@@ -57,7 +57,7 @@ std::vector<std::vector<float>> serially(const LockstepRun& run, const MixRule& 
   for (std::size_t i = 0; i < peers; ++i) {
     trainers.push_back(run.trainer(i));
     mixers.emplace_back(rule, trainers[i].parameters().size(), seed);
-    mixers[i].begin_epoch(i, order_of(peers), 1, trainers[i].parameters());
+    mixers[i].begin_generation(i, order_of(peers), 1, trainers[i].parameters());
   }
   for (std::uint64_t round = 0; trainers[0].step() < run.steps; ++round) {
     std::vector<std::vector<MixMessage>> sent(peers);
@@ -97,7 +97,7 @@ std::vector<std::vector<float>> serially(const LockstepRun& run, const MixRule& 
 
 }  // namespace
 
-TEST_CASE("rounds of real training are the serial rounds bit for bit", "[sim][rounds]") {
+TEST_CASE("rounds of real training are the serial rounds bit for bit", "[sim][mixing]") {
   const std::size_t peers = GENERATE(1, 2, 5);
   const LossyCodec tenth{.kind = LossyKind::top_k, .fraction = 0.1};
   const std::vector<MixRule> rules = {
@@ -106,14 +106,14 @@ TEST_CASE("rounds of real training are the serial rounds bit for bit", "[sim][ro
       {.topology = {.kind = TopologyKind::one_peer_exponential}, .kind = MixKind::push_sum},
       {.topology = {.kind = TopologyKind::tree}, .kind = MixKind::relay_sum},
       {.topology = {.kind = TopologyKind::complete}, .partners = Partners::pull},
-      {.partners = Partners::pairs, .kind = MixKind::shadow},
+      {.partners = Partners::pairs, .kind = MixKind::companion},
       {.topology = {.kind = TopologyKind::matching},
        .kind = MixKind::noloco,
        .gamma = 0.7,
        .momentum = 0.5},
-      {.gamma = 0.2, .codec = tenth, .memory = MixMemory::reference},
-      {.gamma = 0.1, .codec = tenth, .memory = MixMemory::error},
-      {.codec = {.kind = LossyKind::fp16}, .memory = MixMemory::replica},
+      {.gamma = 0.2, .codec = tenth, .memory = MixMemory::difference},
+      {.gamma = 0.1, .codec = tenth, .memory = MixMemory::error_feedback},
+      {.codec = {.kind = LossyKind::fp16}, .memory = MixMemory::replicated_difference},
       {.correction = MixCorrection::tracking},
       {.correction = MixCorrection::quasi_global},
       {.correction = MixCorrection::decentlam},
@@ -159,7 +159,7 @@ Ended ended(const Simulator& world, const QuadraticSpec& spec) {
       squares += std::pow(peer.work->parameters()[k] - optimum[k], 2);
     }
     ended.furthest = std::max(ended.furthest, std::sqrt(squares));
-    if (peer.node) ended.refused += peer.node->rounds()->counts().messages_refused;
+    if (peer.node) ended.refused += peer.node->mixing()->counts().messages_refused;
   }
   return ended;
 }
@@ -172,7 +172,7 @@ QuadraticSpec agreeable(std::size_t dimension) {
 Simulator::Options faulty_world(const MixRule& rule, const std::vector<FaultRule>& faults) {
   Simulator::Options options = rounds_world(small_world(7, seed), rule, 2);
   options.node.course.steps = budget;
-  options.node.rounds.state_elements = options.scenario.dimension;
+  options.node.mixing.state_elements = options.scenario.dimension;
   options.scenario.faults = faults;
   return options;
 }
@@ -204,7 +204,7 @@ std::vector<MixRule> rules_with_memory() {
           {.topology = {.kind = TopologyKind::tree}, .kind = MixKind::relay_sum},
           {.gamma = 0.2,
            .codec = {.kind = LossyKind::top_k, .fraction = 0.25},
-           .memory = MixMemory::reference},
+           .memory = MixMemory::difference},
           {.correction = MixCorrection::tracking},
           {.topology = {.kind = TopologyKind::exponential},
            .order = MixOrder::combine_then_adapt,
@@ -213,7 +213,7 @@ std::vector<MixRule> rules_with_memory() {
 
 }  // namespace
 
-TEST_CASE("a death at any moment of rounds leaves the others training", "[sim][rounds]") {
+TEST_CASE("a death at any moment of rounds leaves the others training", "[sim][mixing]") {
   for (const MixRule& rule : rules_with_memory()) {
     for (int moment = 0; moment < 20; ++moment) {
       // From the first ballot to well into the run, whoever it is: also the first by id.
@@ -227,7 +227,7 @@ TEST_CASE("a death at any moment of rounds leaves the others training", "[sim][r
   }
 }
 
-TEST_CASE("whoever comes back or wakes up goes on with the others", "[sim][rounds]") {
+TEST_CASE("whoever comes back or wakes up goes on with the others", "[sim][mixing]") {
   for (const MixRule& rule : rules_with_memory()) {
     const Ended world = run_of(
         rule, {fault(FaultKind::kill, 1s, just(2), 1s), fault(FaultKind::stop, 3s, just(5), 4s),
@@ -246,9 +246,9 @@ class Forms : public Watcher {
  public:
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override {
     const auto& node = world.peer(peer).node;
-    if (!node || !node->rounds()) return;
+    if (!node || !node->mixing()) return;
     for (const Transfer& transfer : effects.transfers) {
-      if (StateCourier::concerns({.id = transfer.id})) continue;
+      if (StateTransfer::concerns({.id = transfer.id})) continue;
       MixHeader header;
       std::memcpy(&header, transfer.payload.bytes.data(), sizeof(header));
       ++sent[header.form];
@@ -259,9 +259,9 @@ class Forms : public Watcher {
 
 }  // namespace
 
-TEST_CASE("after deaths and returns only new neighbours are sent the whole", "[sim][rounds]") {
+TEST_CASE("after deaths and returns only new neighbours are sent the whole", "[sim][mixing]") {
   const MixRule rule{
-      .gamma = 0.45, .codec = {.kind = LossyKind::sign}, .memory = MixMemory::reference};
+      .gamma = 0.45, .codec = {.kind = LossyKind::sign}, .memory = MixMemory::difference};
   Simulator::Options options = faulty_world(
       rule, {fault(FaultKind::kill, 1s, just(2), 1s), fault(FaultKind::kill, 3s, just(5), 1s)});
   const QuadraticSpec spec = agreeable(options.scenario.dimension);
@@ -277,7 +277,7 @@ TEST_CASE("after deaths and returns only new neighbours are sent the whole", "[s
   CHECK(forms.sent[MixForm::coded] > 1500);
 }
 
-TEST_CASE("a newcomer far behind is sent a model", "[sim][rounds]") {
+TEST_CASE("a newcomer far behind is sent a model", "[sim][mixing]") {
   const Ended world = run_of({}, {fault(FaultKind::join, 4s, just(3))}, 6);
   CHECK(world.whole == 7);
   CHECK(world.adopted == 1);
@@ -286,17 +286,17 @@ TEST_CASE("a newcomer far behind is sent a model", "[sim][rounds]") {
 
 namespace {
 
-/// The most rounds that one peer was ahead of another in the same epoch.
+/// The most rounds that one peer was ahead of another in the same generation.
 class Lead : public Watcher {
  public:
   void after(const Simulator& world, PeerNumber) override {
     std::map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>> ends;
     for (PeerNumber number = 0; number < world.size(); ++number) {
       const auto& node = world.peer(number).node;
-      const Epoch* epoch = node ? node->rounds()->agreement().epoch() : nullptr;
-      if (epoch == nullptr) continue;
-      const std::uint64_t step = node->rounds()->step();
-      const auto [end, fresh] = ends.try_emplace(epoch->key(), step, step);
+      const Generation* generation = node ? node->mixing()->agreement().generation() : nullptr;
+      if (generation == nullptr) continue;
+      const std::uint64_t step = node->mixing()->step();
+      const auto [end, fresh] = ends.try_emplace(generation->key(), step, step);
       end->second.first = std::min(end->second.first, step);
       end->second.second = std::max(end->second.second, step);
     }
@@ -310,7 +310,7 @@ class Lead : public Watcher {
 /// Peer 2 at a quarter of the pace; how far ahead others come, and when the run ends.
 std::pair<std::uint64_t, double> with_a_straggler(const MixRule& rule) {
   Simulator::Options options = faulty_world(rule, {});
-  options.node.rounds.period = 1;
+  options.node.mixing.period = 1;
   options.scenario.step_jitter = 0;
   options.scenario.speeds = {{.peers = just(2), .factor = 0.25}};
   const QuadraticSpec spec = agreeable(options.scenario.dimension);
@@ -331,7 +331,7 @@ std::pair<std::uint64_t, double> with_a_straggler(const MixRule& rule) {
 }  // namespace
 
 // Ho 2013: with everybody a neighbour, clocks differ by at most s + 1.
-TEST_CASE("bounded staleness bounds how far ahead anybody comes", "[sim][rounds]") {
+TEST_CASE("bounded staleness bounds how far ahead anybody comes", "[sim][mixing]") {
   for (const std::uint64_t staleness : {0ULL, 1ULL, 4ULL}) {
     const auto [most, done] = with_a_straggler({.topology = {.kind = TopologyKind::complete},
                                                 .order = MixOrder::combine_then_adapt,
@@ -342,7 +342,7 @@ TEST_CASE("bounded staleness bounds how far ahead anybody comes", "[sim][rounds]
   }
 }
 
-TEST_CASE("who never waits is not held up by a straggler", "[sim][rounds]") {
+TEST_CASE("who never waits is not held up by a straggler", "[sim][mixing]") {
   const MixRule waits{.topology = {.kind = TopologyKind::exponential},
                       .order = MixOrder::combine_then_adapt};
   MixRule goes_on = waits;
@@ -359,7 +359,7 @@ namespace {
 /// Steps of 100 ms over links of 80 ms: virtual seconds of 50 rounds.
 double seconds_of_rounds(const MixRule& rule, double pace = 1) {
   Simulator::Options options = faulty_world(rule, {});
-  options.node.rounds.period = 1;
+  options.node.mixing.period = 1;
   options.scenario.step = 100ms;
   options.scenario.step_jitter = 0;
   options.scenario.links = {every_link({.latency = 80ms})};
@@ -381,7 +381,7 @@ double seconds_of_rounds(const MixRule& rule, double pace = 1) {
 }  // namespace
 
 TEST_CASE("who sends before its steps pays for the longer of computing and communicating",
-          "[sim][rounds]") {
+          "[sim][mixing]") {
   const MixRule steps_first;
   const MixRule sends_first{.order = MixOrder::combine_then_adapt};
   CHECK(seconds_of_rounds(steps_first) == Approx(50 * 0.180).epsilon(0.02));
@@ -391,7 +391,7 @@ TEST_CASE("who sends before its steps pays for the longer of computing and commu
   CHECK(seconds_of_rounds(sends_first, 2) == Approx(50 * 0.080).epsilon(0.02));
 }
 
-TEST_CASE("a centre that rests takes no time for steps", "[sim][rounds]") {
+TEST_CASE("a centre that rests takes no time for steps", "[sim][mixing]") {
   MixRule rule{.topology = {.kind = TopologyKind::star}, .order = MixOrder::combine_then_adapt};
   rule.centre_rests = true;
   Simulator::Options options = faulty_world(rule, {});
@@ -404,7 +404,7 @@ TEST_CASE("a centre that rests takes no time for steps", "[sim][rounds]") {
   CHECK(ended(world, spec).whole == 7);
 }
 
-TEST_CASE("a centre that is alone trains", "[sim][rounds]") {
+TEST_CASE("a centre that is alone trains", "[sim][mixing]") {
   MixRule rule{.topology = {.kind = TopologyKind::star}};
   rule.centre_rests = true;
   Simulator::Options options = rounds_world(small_world(1, seed), rule);
@@ -417,7 +417,7 @@ TEST_CASE("a centre that is alone trains", "[sim][rounds]") {
   CHECK(ended(world, spec).furthest < 0.1);
 }
 
-TEST_CASE("every named algorithm trains as its settings are", "[sim][rounds]") {
+TEST_CASE("every named algorithm trains as its settings are", "[sim][mixing]") {
   for (const NamedAlgorithm& algorithm : named_algorithms()) {
     const ParsedConfig parsed = parse_config_text(
         "[run]\npeers = 8\nalgorithm = \"" + std::string(algorithm.name) + "\"\n", "a.toml");
@@ -428,17 +428,17 @@ TEST_CASE("every named algorithm trains as its settings are", "[sim][rounds]") {
     }
     REQUIRE(parsed.problems.empty());
     const Config& config = parsed.config;
-    if (config.run.mode != ModeKind::rounds) continue;
+    if (config.run.mode != ModeKind::mixing) continue;
     Simulator::Options options =
-        rounds_world(small_world(8, seed), config.rounds.rule, config.rounds.period);
+        rounds_world(small_world(8, seed), config.mixing.rule, config.mixing.period);
     options.node.course.steps = 400;
-    options.node.rounds.state_elements = options.scenario.dimension;
+    options.node.mixing.state_elements = options.scenario.dimension;
     QuadraticSpec spec = agreeable(options.scenario.dimension);
     spec.learning_rate = 0.05;
     // With momentum steps are ten times as long.
-    if (traits_of(config.rounds.rule).plain_steps) spec.learning_rate = 0.005;
+    if (traits_of(config.mixing.rule).plain_steps) spec.learning_rate = 0.005;
     Simulator world(options, mixing([&](std::size_t p) { return quadratic_workload(spec, p); },
-                                    config.rounds.rule, seed));
+                                    config.mixing.rule, seed));
     world.run(Time(5min));
     const std::vector<double> optimum = common_optimum(spec, 8);
     for (PeerNumber number = 0; number < world.size(); ++number) {

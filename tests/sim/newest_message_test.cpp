@@ -52,11 +52,11 @@ struct Outcome {
 
 Outcome over_slow_links(const MixRule& rule) {
   Simulator::Options options = small_world(peers, seed, dimension);
-  options.node.mode = ModeKind::rounds;
+  options.node.mode = ModeKind::mixing;
   options.node.course.wait_for_peers = peers;
   options.node.course.steps = budget;
-  options.node.rounds.rule = rule;
-  options.node.rounds.state_elements = dimension;
+  options.node.mixing.rule = rule;
+  options.node.mixing.state_elements = dimension;
   options.scenario.links = {every_link({.latency = 5ms, .bandwidth = bandwidth_mbit})};
   const QuadraticSpec spec{.dimension = dimension, .noise = 0, .disagreement = 0.01};
   Simulator world(options, [&](std::size_t peer) {
@@ -95,7 +95,7 @@ Outcome over_slow_links(const MixRule& rule) {
 }  // namespace
 
 TEST_CASE("who never waits hears what is a few rounds old however slow the links",
-          "[sim][rounds]") {
+          "[sim][mixing]") {
   MixRule rule{.topology = {.kind = TopologyKind::exponential},
                .order = MixOrder::combine_then_adapt};
   rule.staleness = unbounded_staleness;
@@ -113,7 +113,7 @@ TEST_CASE("who never waits hears what is a few rounds old however slow the links
 }
 
 TEST_CASE("with bounded staleness newer models stand in for older ones and the bound holds",
-          "[sim][rounds]") {
+          "[sim][mixing]") {
   MixRule rule{.topology = {.kind = TopologyKind::complete}, .order = MixOrder::combine_then_adapt};
   rule.staleness = 6;
   const Outcome outcome = over_slow_links(rule);
@@ -124,7 +124,7 @@ TEST_CASE("with bounded staleness newer models stand in for older ones and the b
   CHECK(outcome.rounds_a_second > 30);
 }
 
-TEST_CASE("where every message counts every message is sent", "[sim][rounds]") {
+TEST_CASE("where every message counts every message is sent", "[sim][mixing]") {
   MixRule pushes{.topology = {.kind = TopologyKind::one_peer_exponential},
                  .kind = MixKind::push_sum};
   pushes.staleness = 1;

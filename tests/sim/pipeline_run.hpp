@@ -24,7 +24,7 @@ struct PipelineTask {
   std::size_t micro_batches = 6;
   PipelineKind kind = PipelineKind::one_f_one_b;
   RouterKind router = RouterKind::fixed;
-  StageConsensus consensus = StageConsensus::ring;
+  StageConsensus consensus = StageConsensus::allreduce;
   std::uint64_t steps = 20;
   std::uint64_t copy_every = 4;
   MixRule rule = {};

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "cli/simulate.hpp"
 #include "sim/virtual/pipeline_invariants.hpp"
-#include "sim/virtual/simulate.hpp"
 #include "sim/virtual/swarm.hpp"
 #include "tests/pipeline_points.hpp"
 #include "tests/sim/pipeline_run.hpp"
@@ -130,7 +130,7 @@ TEST_CASE("replicas that mix stay together and those that do not drift apart", "
     CHECK(together < apart / 3);
   };
   check_together();
-  task.consensus = StageConsensus::rounds;
+  task.consensus = StageConsensus::mixing;
   for (const TopologyKind topology :
        {TopologyKind::ring, TopologyKind::complete, TopologyKind::hypercube}) {
     task.rule = {.topology = {.kind = topology}};
@@ -152,7 +152,7 @@ TEST_CASE("two replicas that mix in a ring of two are a pair that averages", "[s
   for (const PipelineKind kind : {PipelineKind::one_f_one_b, PipelineKind::two_bw}) {
     PipelineTask task{.kind = kind, .consensus = StageConsensus::gossip};
     const auto pairs = ends_of(task);
-    task.consensus = StageConsensus::rounds;
+    task.consensus = StageConsensus::mixing;
     const auto rounds = ends_of(task);
     REQUIRE(pairs.size() == 2);
     for (const auto& [stage, replicas] : pairs) {
@@ -173,7 +173,7 @@ TEST_CASE("whoever dies at any moment the others go on with every micro-batch co
     PipelineTask task{.peers = 4, .stages = 2, .micro_batches = 6, .steps = 60};
     if (moment % 3 == 1) task.router = RouterKind::random;
     if (moment % 3 == 2) task.kind = PipelineKind::zero_bubble;
-    if (moment % 5 == 4) task.consensus = StageConsensus::rounds;
+    if (moment % 5 == 4) task.consensus = StageConsensus::mixing;
     Simulator::Options options = task.options();
     options.seed = static_cast<std::uint64_t>(moment);
     options.scenario.faults = {fault(FaultKind::kill, Duration(2s) + moment * 3ms,
@@ -186,7 +186,7 @@ TEST_CASE("whoever dies at any moment the others go on with every micro-batch co
     REQUIRE(record.newest == task.steps);
     REQUIRE(record.events["sum_refused"] == 0);
     REQUIRE(record.stages.size() == task.stages);
-    if (task.consensus == StageConsensus::rounds) continue;  // Replicas may differ.
+    if (task.consensus == StageConsensus::mixing) continue;  // Replicas may differ.
     for (const auto& [stage, replicas] : record.stages) {
       for (const auto& replica : replicas) REQUIRE(replica == replicas.front());
     }
@@ -210,7 +210,7 @@ TEST_CASE("a stage that loses all its carriers is restored from the copy of its 
     REQUIRE(record.newest == task.steps);
     REQUIRE(record.events["stage_lost"] == 0);
     REQUIRE(record.events["sum_refused"] == 0);
-    times += record.events["went_back"] > 0;
+    times += record.events["rolled_back"] > 0;
     REQUIRE(record.stages.size() == task.stages);
   }
   CHECK(times > 40);
@@ -333,7 +333,7 @@ TEST_CASE("in a chain of one peer each the slow one ends with the smallest stage
     CHECK_FALSE(invariants.violation());
     REQUIRE(record.newest > 100);
     CHECK(world.peer(slow).node->pipeline()->stages() == std::set<std::uint32_t>{0});
-    CHECK(record.events["went_back"] == 0);
+    CHECK(record.events["rolled_back"] == 0);
   }
 }
 
@@ -369,7 +369,7 @@ TEST_CASE("peers that are alike do not exchange stages to and fro for a wrong es
   world.run(Time(3min));
   INFO(record.story);
   REQUIRE(record.newest > 1000);
-  CHECK(record.events["epoch_began"] >= 2 * 4);
+  CHECK(record.events["generation_began"] >= 2 * 4);
   CHECK(record.events["stage_adopted"] <= 2);
 }
 
@@ -434,7 +434,7 @@ TEST_CASE("a drawn world is the same again when it is read from its text", "[sim
     const Verdict first = run_world(world);
     CHECK(again.events == first.events);
     // In rounds the hashes of some worlds differ although every line of their traces is the same.
-    if (world.node.mode != ModeKind::rounds) CHECK(again.trace_hash == first.trace_hash);
+    if (world.node.mode != ModeKind::mixing) CHECK(again.trace_hash == first.trace_hash);
   }
   CHECK(worlds.size() == 4);
   std::filesystem::remove(file);
@@ -470,7 +470,7 @@ TEST_CASE("a death at any point of a run leaves the others with every stage", "[
       PipelineTask task{.peers = 5, .stages = 3, .micro_batches = 6, .steps = 80};
       Simulator::Options options = task.options();
       options.seed = static_cast<std::uint64_t>(skip);
-      // Epochs begin anew with a newcomer.
+      // Generations begin anew with a newcomer.
       options.node.course.wait_for_peers = 4;
       options.scenario.faults = {fault(FaultKind::join, 1500ms, just(4))};
       AtPipelinePoint point_of(point, skip);

@@ -30,10 +30,10 @@ bool mentions(const Problems& problems, const std::string& words) {
 /// "at kind peers" of every beginning of one kind.
 std::vector<std::string> drawn(const Scenario& scenario, FaultKind kind, std::uint64_t seed) {
   std::vector<std::string> found;
-  for (const Happening& happening : timeline(scenario, 8, 60s, Rng(seed))) {
-    if (happening.rule.kind != kind || !happening.begins) continue;
-    found.push_back(std::to_string(happening.at.time_since_epoch().count()) + " " +
-                    to_string(happening.rule.peers));
+  for (const FaultEvent& fault_event : timeline(scenario, 8, 60s, Rng(seed))) {
+    if (fault_event.rule.kind != kind || !fault_event.begins) continue;
+    found.push_back(std::to_string(fault_event.at.time_since_epoch().count()) + " " +
+                    to_string(fault_event.rule.peers));
   }
   return found;
 }
@@ -204,13 +204,14 @@ TEST_CASE("one rule's draws do not disturb another's") {
 TEST_CASE("a timeline is in order and every end belongs to a beginning") {
   const Scenario scenario = parsed(churn + stops).scenario;
   const auto all_of_it = timeline(scenario, 8, 60s, Rng(3));
-  CHECK(std::ranges::is_sorted(all_of_it, {}, &Happening::at));
+  CHECK(std::ranges::is_sorted(all_of_it, {}, &FaultEvent::at));
   std::vector<std::size_t> open;
-  for (const Happening& happening : all_of_it) {
-    CHECK(happening.rule.peers.any == 0);
-    if (happening.begins && happening.rule.lasts > Duration{}) open.push_back(happening.fault);
-    if (!happening.begins) CHECK(std::erase(open, happening.fault) == 1);
-    if (happening.begins) CHECK(happening.at <= Time(60s));
+  for (const FaultEvent& fault_event : all_of_it) {
+    CHECK(fault_event.rule.peers.any == 0);
+    if (fault_event.begins && fault_event.rule.lasts > Duration{})
+      open.push_back(fault_event.fault);
+    if (!fault_event.begins) CHECK(std::erase(open, fault_event.fault) == 1);
+    if (fault_event.begins) CHECK(fault_event.at <= Time(60s));
   }
   CHECK(open.empty());
 }
@@ -225,15 +226,15 @@ until_s = 500
 peers = "any"
 )")
                                 .scenario;
-  const auto happenings = timeline(scenario, 8, 3600s, Rng(3));
+  const auto fault_events = timeline(scenario, 8, 3600s, Rng(3));
   // A thousand in the mean with a deviation of about 32: six of those either way.
-  CHECK(happenings.size() > 800);
-  CHECK(happenings.size() < 1200);
-  CHECK(happenings.back().at <= Time(500s));
+  CHECK(fault_events.size() > 800);
+  CHECK(fault_events.size() < 1200);
+  CHECK(fault_events.back().at <= Time(500s));
 }
 
 TEST_CASE("a fault is told to people in a line") {
-  const auto happenings = timeline(parsed(R"(
+  const auto fault_events = timeline(parsed(R"(
 [scenario]
 [[scenario.fault]]
 kind = "kill"
@@ -247,12 +248,12 @@ probability = 0.05
 peers = "0-3"
 to = 4
 )")
-                                       .scenario,
-                                   8, 60s, Rng(1));
-  REQUIRE(happenings.size() == 3);
-  CHECK(to_string(happenings[0]) == "kill 3 for 2.5 s");
-  CHECK(to_string(happenings[1]) == "loss 0-3 to 4 5 %");
-  CHECK(to_string(happenings[2]) == "end of kill 3");
+                                         .scenario,
+                                     8, 60s, Rng(1));
+  REQUIRE(fault_events.size() == 3);
+  CHECK(to_string(fault_events[0]) == "kill 3 for 2.5 s");
+  CHECK(to_string(fault_events[1]) == "loss 0-3 to 4 5 %");
+  CHECK(to_string(fault_events[2]) == "end of kill 3");
 }
 
 TEST_CASE("every file of faults that comes along is sound") {

@@ -63,7 +63,7 @@ class Everything : public Watcher {
   void on_effects(const Simulator& world, PeerNumber, const NodeEffects&) override { look(world); }
   void on_job(const Simulator& world, PeerNumber, const Job&) override { look(world); }
   void on_job_done(const Simulator& world, PeerNumber, const JobDone&) override { look(world); }
-  void on_happening(const Simulator& world, const Happening&) override { look(world); }
+  void on_fault_event(const Simulator& world, const FaultEvent&) override { look(world); }
   void on_state(const Simulator& world, PeerNumber, PeerState) override { look(world); }
   void on_save(const Simulator& world, PeerNumber, std::uint64_t, bool) override { look(world); }
   void on_restore(const Simulator& world, PeerNumber, const Image*) override { look(world); }
@@ -180,7 +180,7 @@ TEST_CASE("a killed peer comes back with its newest checkpoint and a new session
         at_step = image->step;
         const auto values = world.peer(2).work->parameters();
         same = std::ranges::equal(values, image->parameters) &&
-               world.peer(2).work->canary() == image->canary;
+               world.peer(2).work->checksum() == image->checksum;
       }
     }
     void on_effects(const Simulator&, PeerNumber peer, const NodeEffects& effects) override {
@@ -195,23 +195,23 @@ TEST_CASE("a killed peer comes back with its newest checkpoint and a new session
     bool restored = false;
     bool same = false;
     std::set<std::uint64_t> sessions;
-  } life;
+  } incarnation;
   Simulator world(options, idle_peers(options));
-  world.watch(life);
+  world.watch(incarnation);
   world.run(Time(4999ms));
-  CHECK(life.sessions.size() == 1);
+  CHECK(incarnation.sessions.size() == 1);
   const std::uint64_t reached = world.peer(2).work->step();
   world.run(Time(6s));
   CHECK(world.peer(2).state == PeerState::down);
   CHECK(world.peer(2).node == nullptr);
   world.run(Time(20s));
-  REQUIRE(life.restored);
-  CHECK_FALSE(life.torn);
-  CHECK(life.saved > 0);
-  CHECK(life.at_step == life.saved);
-  CHECK(life.saved < reached);
-  CHECK(life.same);
-  CHECK(life.sessions.size() == 2);
+  REQUIRE(incarnation.restored);
+  CHECK_FALSE(incarnation.torn);
+  CHECK(incarnation.saved > 0);
+  CHECK(incarnation.at_step == incarnation.saved);
+  CHECK(incarnation.saved < reached);
+  CHECK(incarnation.same);
+  CHECK(incarnation.sessions.size() == 2);
   CHECK(world.peer(2).state == PeerState::up);
   CHECK(world.peer(2).node->gossip()->exchange().counts().committed > 0);
   CHECK(world.peer(2).spent.down == Approx(2));

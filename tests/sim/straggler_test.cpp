@@ -20,8 +20,8 @@ using Setting = std::function<void(Node::Options&)>;
 
 void by_gossip(Node::Options&) {}
 void in_lockstep(Node::Options& node) {
-  node.mode = ModeKind::ring;
-  node.ring.state_elements = node.course.elements;
+  node.mode = ModeKind::allreduce;
+  node.allreduce.state_elements = node.course.elements;
 }
 
 /// The distance of the mean model from the optimum of all, at any time.

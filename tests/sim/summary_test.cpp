@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "sim/virtual/simulate.hpp"
+#include "cli/simulate.hpp"
 
 namespace gv {
 namespace {
@@ -97,7 +97,7 @@ peers = "6,7"
 attack = "label_flip"
 strength = 50
 )";
-  const std::string guarded = "[rounds]\ntopology_degree = 6\n";
+  const std::string guarded = "[mixing]\ntopology_degree = 6\n";
   const auto summary = summary_of(flipped + guarded);
   REQUIRE(summary.is_object());
   CHECK(summary["mean_accuracy"] > 0.8);

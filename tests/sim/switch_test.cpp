@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "peer/config/algorithms.hpp"
-#include "peer/config/switched_rounds.hpp"
+#include "peer/config/switched_mixing.hpp"
 #include "sim/virtual/invariants.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "tests/sim/worlds.hpp"
@@ -22,7 +22,7 @@ constexpr std::uint64_t budget = 400;
 
 Config running() {
   Config config;
-  config.run.mode = ModeKind::rounds;
+  config.run.mode = ModeKind::mixing;
   config.run.peers = peers;
   config.train.optimizer.kind = OptimizerKind::sgd;
   return config;
@@ -36,7 +36,7 @@ FaultRule switched(Duration at, std::size_t peer, const std::string& algorithm) 
 
 /// What became of a run.
 struct Outcome {
-  /// By ruling: the steps at which peers began to go by it; the peers that did.
+  /// By settings revision: the steps at which peers began to go by it; the peers that did.
   std::map<std::uint64_t, std::set<std::uint64_t>> began;
   std::map<std::uint64_t, std::set<PeerNumber>> by;
   std::set<std::string> refused;
@@ -50,29 +50,29 @@ class Rulings : public Watcher {
  public:
   void after(const Simulator& world, PeerNumber number) override {
     const auto& node = world.peer(number).node;
-    if (!node || node->rounds() == nullptr) return;
-    last[number] = node->rounds()->options().ruling.settings;
-    unread = std::max(unread, node->rounds()->counts().messages_refused);
+    if (!node || node->mixing() == nullptr) return;
+    last[number] = node->mixing()->options().revision.settings;
+    unread = std::max(unread, node->mixing()->counts().messages_refused);
   }
   std::map<PeerNumber, std::string> last;
   std::uint64_t unread = 0;
 };
 
-Outcome run_of(const std::vector<FaultRule>& happenings, ModeKind mode = ModeKind::rounds) {
+Outcome run_of(const std::vector<FaultRule>& fault_events, ModeKind mode = ModeKind::mixing) {
   Simulator::Options options = small_world(peers, 5);
   options.node.mode = mode;
   options.node.course.wait_for_peers = peers;
   options.node.course.steps = budget;
-  options.node.rounds.state_elements = options.scenario.dimension;
-  options.node.rounds.read_ruling = [](std::string_view settings) {
-    return switched_rounds(running(), settings);
+  options.node.mixing.state_elements = options.scenario.dimension;
+  options.node.mixing.read_revision = [](std::string_view settings) {
+    return switched_mixing(running(), settings);
   };
-  options.scenario.faults = happenings;
+  options.scenario.faults = fault_events;
   const QuadraticSpec spec{
       .dimension = options.scenario.dimension, .learning_rate = 0.005, .noise = 0};
   Simulator world(options, [&](std::size_t peer) {
     auto work = quadratic_workload(spec, peer);
-    if (mode == ModeKind::rounds) work->mix_by(MixRule(), options.node.course.run_seed);
+    if (mode == ModeKind::mixing) work->mix_by(MixRule(), options.node.course.run_seed);
     return work;
   });
   Outcome outcome;
@@ -81,14 +81,14 @@ Outcome run_of(const std::vector<FaultRule>& happenings, ModeKind mode = ModeKin
     if (event.name != "algorithm_switched") return;
     std::uint64_t number = 0;
     for (const auto& [name, value] : event.numbers) {
-      if (name == "ruling") number = static_cast<std::uint64_t>(value);
-      if (name == "operation") outcome.began[number].insert(static_cast<std::uint64_t>(value));
+      if (name == "settings_revision") number = static_cast<std::uint64_t>(value);
+      if (name == "step") outcome.began[number].insert(static_cast<std::uint64_t>(value));
     }
     outcome.by[number].insert(peer);
   });
-  Rulings rulings;
+  Rulings revisions;
   Invariants invariants;
-  world.watch(rulings);
+  world.watch(revisions);
   world.watch(watch);
   world.watch(invariants);
   world.run(Time(5min));
@@ -97,57 +97,57 @@ Outcome run_of(const std::vector<FaultRule>& happenings, ModeKind mode = ModeKin
     const VirtualPeer& peer = world.peer(number);
     outcome.whole += peer.work && peer.work->step() >= budget;
   }
-  for (const auto& [number, settings] : rulings.last) outcome.last.insert(settings);
-  outcome.unread = rulings.unread;
+  for (const auto& [number, settings] : revisions.last) outcome.last.insert(settings);
+  outcome.unread = revisions.unread;
   return outcome;
 }
 
 }  // namespace
 
-TEST_CASE("one peer is told, and all switch at the same step", "[sim][rounds]") {
+TEST_CASE("one peer is told, and all switch at the same step", "[sim][mixing]") {
   const Outcome outcome = run_of({switched(2s, 5, "choco")});
   REQUIRE(outcome.by.at(1).size() == peers);
   CHECK(outcome.began.at(1).size() == 1);
   CHECK(*outcome.began.at(1).begin() > 0);
-  CHECK(outcome.last == std::set<std::string>{ruling_settings("choco")});
+  CHECK(outcome.last == std::set<std::string>{revision_settings("choco")});
   CHECK(outcome.whole == peers);
 }
 
-TEST_CASE("a swarm goes through every algorithm that works in rounds", "[sim][rounds]") {
-  std::vector<FaultRule> happenings;
+TEST_CASE("a swarm goes through every algorithm that works in rounds", "[sim][mixing]") {
+  std::vector<FaultRule> fault_events;
   for (const NamedAlgorithm& algorithm : named_algorithms()) {
     const std::string name(algorithm.name);
-    if (!switched_rounds(running(), ruling_settings(name)).problems.empty()) continue;
-    const std::size_t count = happenings.size();
-    happenings.push_back(switched(1s + 200ms * count, count % peers, name));
+    if (!switched_mixing(running(), revision_settings(name)).problems.empty()) continue;
+    const std::size_t count = fault_events.size();
+    fault_events.push_back(switched(1s + 200ms * count, count % peers, name));
   }
-  REQUIRE(happenings.size() > 25);
-  const Outcome outcome = run_of(happenings);
+  REQUIRE(fault_events.size() > 25);
+  const Outcome outcome = run_of(fault_events);
   CHECK(outcome.refused.empty());
   // Rounds may be longer than the time between two commands, which then count as one.
   CHECK(outcome.by.size() > 15);
   for (const auto& [number, steps] : outcome.began) CHECK(steps.size() == 1);
-  CHECK(outcome.last == std::set<std::string>{ruling_settings(happenings.back().algorithm)});
+  CHECK(outcome.last == std::set<std::string>{revision_settings(fault_events.back().algorithm)});
   CHECK(outcome.whole == peers);
   CHECK(outcome.unread == 0);
 }
 
-TEST_CASE("of two that are told at once, all follow the same one", "[sim][rounds]") {
+TEST_CASE("of two that are told at once, all follow the same one", "[sim][mixing]") {
   const Outcome outcome = run_of({switched(2s, 1, "sgp"), switched(2s, 6, "d2")});
   CHECK(outcome.last.size() == 1);
   CHECK(outcome.whole == peers);
 }
 
-TEST_CASE("who was away when all switched goes by it when it comes back", "[sim][rounds]") {
+TEST_CASE("who was away when all switched goes by it when it comes back", "[sim][mixing]") {
   const Outcome outcome =
       run_of({fault(FaultKind::kill, 1500ms, just(3), 2s), fault(FaultKind::stop, 1s, just(4), 3s),
               switched(2s, 0, "relay_sgd")});
   CHECK(outcome.by.at(1).size() == peers);
-  CHECK(outcome.last == std::set<std::string>{ruling_settings("relay_sgd")});
+  CHECK(outcome.last == std::set<std::string>{revision_settings("relay_sgd")});
   CHECK(outcome.whole == peers);
 }
 
-TEST_CASE("a command to one that dies is obeyed by all or by nobody", "[sim][rounds]") {
+TEST_CASE("a command to one that dies is obeyed by all or by nobody", "[sim][mixing]") {
   for (int moment = 0; moment < 20; ++moment) {
     const Duration death = 2s + 1ms * moment;
     const Outcome outcome =
@@ -158,7 +158,7 @@ TEST_CASE("a command to one that dies is obeyed by all or by nobody", "[sim][rou
   }
 }
 
-TEST_CASE("what cannot be gone by is refused and changes nothing", "[sim][rounds]") {
+TEST_CASE("what cannot be gone by is refused and changes nothing", "[sim][mixing]") {
   const Outcome unknown = run_of({switched(2s, 5, "all_reduce")});
   CHECK(unknown.refused.size() == 1);
   CHECK(unknown.by.empty());

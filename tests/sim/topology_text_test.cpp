@@ -110,7 +110,7 @@ TEST_CASE("a topology that the peers of a run do not fit is refused", "[unit][to
   const Problems partial = topology_problems(files, 8, "a.toml");
   REQUIRE(partial.size() == 1);
   CHECK(partial.front().place == "a.toml: scenario.neighbours");
-  files.config.run.mode = ModeKind::ring;
+  files.config.run.mode = ModeKind::allreduce;
   CHECK(topology_problems(files, 6, "a.toml").empty());
 }
 

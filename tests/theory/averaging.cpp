@@ -29,17 +29,17 @@ constexpr double coarse = 1e-4;
 constexpr std::size_t group = 32;  ///< Of random groups, and the side of Moshpit's grid.
 
 /// Who is there in a round.
-using Here = std::vector<bool>;
+using StatusReply = std::vector<bool>;
 
 /// One round of a way of averaging.
-using Way = std::function<void(Vector& x, const Here& here, std::size_t round)>;
+using Way = std::function<void(Vector& x, const StatusReply& here, std::size_t round)>;
 
 double variance(const Vector& x) { return scatter(x) / static_cast<double>(x.size()); }
 
 /// A round of a plan among those who are there: each mixes itself and those whom it would hear and
 /// who are there, their weights made 1 again. A plan knows no drop-outs, since peers that fail
-/// leave the epoch: here they are back a round later.
-void average(Vector& x, const Here& here, const Mixing& mixing) {
+/// leave the generation: here they are back a round later.
+void average(Vector& x, const StatusReply& here, const Mixing& mixing) {
   const Vector last = x;
   for (std::size_t i = 0; i < x.size(); ++i) {
     if (!here[i]) continue;
@@ -54,7 +54,7 @@ void average(Vector& x, const Here& here, const Mixing& mixing) {
   }
 }
 
-bool are_all(const Here& here) {
+bool are_all(const StatusReply& here) {
   return std::ranges::all_of(here, [](bool is_here) { return is_here; });
 }
 
@@ -68,15 +68,16 @@ SharedPlan plan_of(const MixRule& rule, std::size_t n) {
 /// If one is missing nobody gets a sum.
 Way all_reduce(std::size_t n) {
   return [plan = plan_of({.topology = {.kind = TopologyKind::complete}}, n)](
-             Vector& x, const Here& here, std::size_t round) {
+             Vector& x, const StatusReply& here, std::size_t round) {
     if (are_all(here)) average(x, here, plan->round(round));
   };
 }
 
 Way by_plan(TopologyKind kind, std::size_t n) {
-  return
-      [plan = plan_of({.topology = {.kind = kind}}, n)](
-          Vector& x, const Here& here, std::size_t round) { average(x, here, plan->round(round)); };
+  return [plan = plan_of({.topology = {.kind = kind}}, n)](Vector& x, const StatusReply& here,
+                                                           std::size_t round) {
+    average(x, here, plan->round(round));
+  };
 }
 
 /// SGP's schedule with two peers a round, 2^k and 2^(k+1) away, and weights of 1/3, as the table
@@ -103,7 +104,7 @@ Way two_peers(std::size_t n, bool mended) {
     rounds.push_back(std::move(mixing));
   }
   // They count rounds from 1.
-  return [rounds](Vector& x, const Here& here, std::size_t round) {
+  return [rounds](Vector& x, const StatusReply& here, std::size_t round) {
     average(x, here, rounds[(round + 1) % rounds.size()]);
   };
 }
@@ -111,7 +112,7 @@ Way two_peers(std::size_t n, bool mended) {
 /// Groups drawn anew in each round among those who are there, the rest spread over them. Plans have
 /// groups only as lines of a grid, so these are averaged here.
 Way random_groups(Rng rng) {
-  return [rng](Vector& x, const Here& here, std::size_t) mutable {
+  return [rng](Vector& x, const StatusReply& here, std::size_t) mutable {
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < x.size(); ++i) {
       if (here[i]) order.push_back(i);
@@ -140,9 +141,9 @@ Way moshpit(std::size_t n, const SharedPlan& plan, Rng rng) {
   std::iota(places.begin(), places.end(), 0);
   rng.shuffle(std::span(places));
   places.resize(n);
-  return [places, plan](Vector& x, const Here& here, std::size_t round) {
+  return [places, plan](Vector& x, const StatusReply& here, std::size_t round) {
     Vector grid(plan->peers(), 0);
-    Here filled(plan->peers(), false);
+    StatusReply filled(plan->peers(), false);
     for (std::size_t i = 0; i < x.size(); ++i) {
       grid[places[i]] = x[i];
       filled[places[i]] = here[i];
@@ -173,7 +174,7 @@ Outcome run(std::size_t n, double missing, const std::function<Way(Rng)>& way) {
     std::optional<std::size_t> coarse_after;
     std::size_t round = 0;
     while (round < rounds_max && variance(x) >= fine) {
-      Here here(n);
+      StatusReply here(n);
       for (std::size_t i = 0; i < n; ++i) here[i] = !absence.chance(missing);
       average_once(x, here, round++);
       if (!coarse_after && variance(x) < coarse) coarse_after = round;
@@ -193,7 +194,7 @@ Way with_weights(TopologyKind kind, std::size_t n) {
     Vector weight;
   };
   return [plan = plan_of({.topology = {.kind = kind}, .kind = MixKind::push_sum}, n),
-          state = State{}](Vector& x, const Here& here, std::size_t round) mutable {
+          state = State{}](Vector& x, const StatusReply& here, std::size_t round) mutable {
     if (round == 0) state = {x, Vector(x.size(), 1)};
     const Mixing& mixing = plan->round(round);
     Vector parts(x.size(), 1);

@@ -160,7 +160,7 @@ namespace {
 /// ln of what pairs at random times leave of the spread squared on a ring, in so much time, in the
 /// mean over 60 runs. A peer meets one other in a unit of time, so each edge half of one. A Mixer's
 /// time passes in rounds; here the same flow and pull act between events and at them.
-Sample poisson_pairs(std::size_t n, double time, bool with_shadow) {
+Sample poisson_pairs(std::size_t n, double time, bool with_companion) {
   constexpr std::size_t runs = 60;
   constexpr double rate = 0.5;
   const std::vector<Edge> edges = edges_of({.kind = TopologyKind::ring}, n, 1);
@@ -171,21 +171,21 @@ Sample poisson_pairs(std::size_t n, double time, bool with_shadow) {
     laplacian.at(edge.low, edge.high) -= rate;
     laplacian.at(edge.high, edge.low) -= rate;
   }
-  const ShadowRates rates = shadow_rates(laplacian, edges);
+  const CompanionRates rates = companion_rates(laplacian, edges);
   Sample sample;
   for (std::size_t i = 0; i < runs; ++i) {
     Rng rng = Rng(10).fork(n).fork(i);
     Vector x(n);
     for (double& value : x) value = rng.normal();
-    Vector shadow = x;
+    Vector companion = x;
     const double before = scatter(x);
     const auto pass = [&](double dt) {
-      if (!with_shadow) return;
+      if (!with_companion) return;
       const double flow = (1 - std::exp(-2 * rates.leaning * dt)) / 2;
       for (std::size_t k = 0; k < n; ++k) {
-        const double d = flow * (shadow[k] - x[k]);
+        const double d = flow * (companion[k] - x[k]);
         x[k] += d;
-        shadow[k] -= d;
+        companion[k] -= d;
       }
     };
     double now = 0;
@@ -198,8 +198,8 @@ Sample poisson_pairs(std::size_t n, double time, bool with_shadow) {
       const double m = x[edge.low] - x[edge.high];
       x[edge.low] -= m / 2;
       x[edge.high] += m / 2;
-      shadow[edge.low] -= rates.pull * m;
-      shadow[edge.high] += rates.pull * m;
+      companion[edge.low] -= rates.pull * m;
+      companion[edge.high] += rates.pull * m;
     }
     pass(time - now);
     sample.add(std::log(scatter(x) / before));
@@ -211,26 +211,26 @@ Sample poisson_pairs(std::size_t n, double time, bool with_shadow) {
 double off_the_flow(std::size_t n, std::size_t rounds) {
   const MixRule rule{.topology = {.kind = TopologyKind::ring},
                      .partners = Partners::pairs,
-                     .kind = MixKind::shadow};
+                     .kind = MixKind::companion};
   Lab lab(rule, drawn_models(n, 1, 10));
   const RoundPlan plan(rule, n, 1);
-  const ShadowRates rates = shadow_rates(plan);
+  const CompanionRates rates = companion_rates(plan);
   Vector x;
   for (const Vector& model : lab.models()) x.push_back(model[0]);
-  Vector shadow = x;
+  Vector companion = x;
   for (std::size_t round = 0; round < rounds; ++round) {
     lab.round();
     for (std::size_t i = 0; i < n; ++i) {
-      const double middle = (x[i] + shadow[i]) / 2;
-      const double half = (x[i] - shadow[i]) / 2 * std::exp(-2 * rates.leaning);
+      const double middle = (x[i] + companion[i]) / 2;
+      const double half = (x[i] - companion[i]) / 2 * std::exp(-2 * rates.leaning);
       x[i] = middle + half;
-      shadow[i] = middle - half;
+      companion[i] = middle - half;
     }
     const Vector last = x;
     for (std::size_t i = 0; i < n; ++i) {
       for (const Share& share : plan.round(round)[i]) {
         x[i] += (last[share.from] - last[i]) / 2;
-        shadow[i] += rates.pull * (last[share.from] - last[i]);
+        companion[i] += rates.pull * (last[share.from] - last[i]);
       }
     }
   }
@@ -241,13 +241,13 @@ double off_the_flow(std::size_t n, std::size_t rounds) {
 
 }  // namespace
 
-Rows shadow() {
+Rows companion() {
   Rows rows;
   struct Case {
     std::size_t peers;
     double time;
     double plain;
-    double shadowed;
+    double companioned;
   };
   for (const Case& one : {Case{16, 60, -6.9, -14.4}, Case{32, 120, -5.7, -14.7}}) {
     const std::string name = fmt::format("ring of {}, {} units of time", one.peers, one.time);
@@ -255,7 +255,7 @@ Rows shadow() {
                           poisson_pairs(one.peers, one.time, false).mean(), one.plain, 0.5,
                           reference));
     rows.push_back(number("T10", name + ": with shadows",
-                          poisson_pairs(one.peers, one.time, true).mean(), one.shadowed, 0.5,
+                          poisson_pairs(one.peers, one.time, true).mean(), one.companioned, 0.5,
                           reference));
   }
   rows.push_back(error("T10", "ring of 16, 60 rounds of pairs: mixers less the flow",

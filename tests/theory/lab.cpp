@@ -40,7 +40,7 @@ Lab::Lab(const MixRule& rule, std::vector<Vector> models, std::uint64_t seed)
   const std::vector<PeerId> order = order_of(models_.size());
   for (std::size_t i = 0; i < models_.size(); ++i) {
     mixers_.emplace_back(rule, models_[i].size(), seed);
-    mixers_[i].begin_epoch(i, order, 1, models_[i]);
+    mixers_[i].begin_generation(i, order, 1, models_[i]);
   }
 }
 

@@ -23,7 +23,7 @@ double mean_of(const Vector& x);
 /// sum (x_i - mean)^2.
 double scatter(const Vector& x);
 
-/// n peers in one epoch, each with its Mixer, round after round: local steps of plain gradient
+/// n peers in one generation, each with its Mixer, round after round: local steps of plain gradient
 /// descent, messages, and what is made of them. Doubles, so that closed forms can be held against
 /// it.
 class Lab {

@@ -51,7 +51,7 @@ PushSumRun push_sum_run(TopologyKind kind, std::size_t n, std::uint64_t late, do
   std::vector<Mixer<double>> mixers;
   for (std::size_t i = 0; i < n; ++i) {
     mixers.emplace_back(rule, 1, 1);
-    mixers[i].begin_epoch(i, order_of(n), 1, x[i]);
+    mixers[i].begin_generation(i, order_of(n), 1, x[i]);
   }
   double mean = 0;
   double least = x[0][0];
@@ -150,7 +150,7 @@ struct ChocoRun {
 
 ChocoRun choco_run(std::size_t n, std::size_t elements, const LossyCodec& codec, double gamma,
                    std::size_t rounds) {
-  Lab lab({.gamma = gamma, .codec = codec, .memory = MixMemory::reference},
+  Lab lab({.gamma = gamma, .codec = codec, .memory = MixMemory::difference},
           drawn_models(n, elements, 8));
   const Vector before = lab.mean();
   // References are sent whole at first, so the first rounds are like none that follow.
@@ -265,7 +265,7 @@ Rows choco() {
       closed_form));
   rows.back().note =
       "right in the mean, but a reference's square error grows by d/k - 1 = 99 a round: with "
-      "memory = \"reference\" a codec has to be contractive, or unbiased with omega below 1";
+      "memory = \"difference\" a codec has to be contractive, or unbiased with omega below 1";
   rows.push_back(error("T8", "the mean moves in those that fall", drift, 1e-12));
   return rows;
 }

@@ -22,7 +22,7 @@ Rows one_round();             // T6
 Rows push_sum();              // T7
 Rows choco();                 // T8
 Rows relay_sum();             // T9
-Rows shadow();                // T10
+Rows companion();             // T10
 Rows elastic();               // T11
 Rows noloco();                // T12
 Rows d2();                    // T13

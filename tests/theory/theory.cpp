@@ -61,11 +61,11 @@ namespace {
 
 using Maker = theory::Rows (*)();
 constexpr std::array<Maker, theory_subjects.size()> makers = {
-    theory::ring_gap, theory::exponential_gap, theory::one_peer_exponential,
-    theory::base_k,   theory::averaging,       theory::one_round,
-    theory::push_sum, theory::choco,           theory::relay_sum,
-    theory::shadow,   theory::elastic,         theory::noloco,
-    theory::d2,       theory::momentum};
+    theory::ring_gap,  theory::exponential_gap, theory::one_peer_exponential,
+    theory::base_k,    theory::averaging,       theory::one_round,
+    theory::push_sum,  theory::choco,           theory::relay_sum,
+    theory::companion, theory::elastic,         theory::noloco,
+    theory::d2,        theory::momentum};
 
 constexpr std::size_t columns = 120;
 

@@ -352,6 +352,31 @@ TEST_CASE("every folder explains itself in a README") {
   }
 }
 
+TEST_CASE("every unit has one row in the README of its folder") {
+  std::vector<Finding> found;
+  std::set<std::string> seen;
+  for (const SourceFile& file : sources()) {
+    if (folder_of(file.path) == nullptr && !file.path.starts_with("cli/")) continue;
+    if (file.path.starts_with("tests/")) continue;
+    const std::string unit = file.path.substr(0, file.path.rfind('.'));
+    if (!seen.insert(unit).second) continue;
+    const std::string folder = unit.substr(0, unit.find('/'));
+    const std::string name = "`" + unit.substr(folder.size() + 1) + "`";
+    std::ifstream readme(root / folder / "README.md");
+    std::size_t rows = 0;
+    for (std::string line; std::getline(readme, line);) {
+      // The first cell of a row may name several units.
+      if (!line.starts_with("| `")) continue;
+      if (line.substr(0, line.find('|', 1)).find(name) != std::string::npos) ++rows;
+    }
+    if (rows != 1) {
+      found.push_back({folder + "/README.md", name + " has " + std::to_string(rows) + " rows"});
+    }
+  }
+  INFO(listed(found));
+  CHECK(found.empty());
+}
+
 TEST_CASE("every source file is named in a CMakeLists of its folder") {
   std::vector<Finding> found;
   for (const SourceFile& file : sources()) {

@@ -12,7 +12,7 @@ namespace {
 gv::DrawnWorld draw(std::uint64_t seed, std::string_view which) {
   gv::DrawnWorld world = gv::draw_world(seed);
   if (which == "pipelines") return gv::as_pipeline(world);
-  if (which == "rounds") return gv::as_rounds(world);
+  if (which == "rounds") return gv::as_mixing(world);
   return world;
 }
 

@@ -1,5 +1,5 @@
-// A ruling's settings, read like those of a config.
-#include "peer/config/switched_rounds.hpp"
+// A settings revision's settings, read like those of a config.
+#include "peer/config/switched_mixing.hpp"
 
 #include <algorithm>
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace gv {
 
-SwitchedRounds switched_rounds(const Config& running, std::string_view settings) {
-  SwitchedRounds switched;
+SwitchedMixing switched_mixing(const Config& running, std::string_view settings) {
+  SwitchedMixing switched;
   std::string text;
   for (const Setting<Config>& setting : config_settings()) {
     const bool counts = (setting.section == "run" && setting.key == "peers") ||
@@ -24,27 +24,31 @@ SwitchedRounds switched_rounds(const Config& running, std::string_view settings)
     const std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(rest.size(), line.size() + 1));
     named = named || line.starts_with("run.algorithm");
-    if (line.starts_with("run.algorithm") || line.starts_with("rounds.")) continue;
+    // What has another name now is told so by the config's reader.
+    if (line.starts_with("run.algorithm") || line.starts_with("mixing.") ||
+        line.starts_with("rounds.")) {
+      continue;
+    }
     switched.problems.push_back({.place = std::string(line),
                                  .reason = "cannot be switched while peers run",
-                                 .remedy = "run.algorithm and keys of rounds can"});
+                                 .remedy = "run.algorithm and keys of mixing can"});
   }
   if (!switched.problems.empty()) return switched;
-  if (!named) text += "run.mode = \"rounds\"\n";
+  if (!named) text += "run.mode = \"mixing\"\n";
   ParsedConfig parsed = parse_config_text(text.append(settings), "switch");
   switched.problems = std::move(parsed.problems);
-  if (switched.problems.empty() && parsed.config.run.mode != ModeKind::rounds) {
+  if (switched.problems.empty() && parsed.config.run.mode != ModeKind::mixing) {
     switched.problems.push_back(
         {.place = "run.algorithm",
          .reason = "\"" + parsed.config.run.algorithm + "\" does not work in rounds",
          .remedy = "`grapevine algorithms` shows which do"});
   }
-  switched.rule = parsed.config.rounds.rule;
-  switched.period = parsed.config.rounds.period;
+  switched.rule = parsed.config.mixing.rule;
+  switched.period = parsed.config.mixing.period;
   return switched;
 }
 
-std::string ruling_settings(std::string_view algorithm) {
+std::string revision_settings(std::string_view algorithm) {
   return "run.algorithm = \"" + std::string(algorithm) + "\"\n";
 }
 

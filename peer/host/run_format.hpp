@@ -1,0 +1,18 @@
+// Which version of this program a run folder is of.
+#pragma once
+
+#include <filesystem>
+
+#include "base/problems.hpp"
+
+namespace gv {
+
+/// Why a peer cannot go on with what is in its run folder: an earlier version wrote it, under other
+/// names. Empty if this version did, or nothing is there yet.
+Problems run_format_problems(const std::filesystem::path& folder);
+
+/// Marks the folder as one of this version. A mark that cannot be written is left out: the files
+/// that matter say for themselves when they cannot be written.
+void write_run_format(const std::filesystem::path& folder);
+
+}  // namespace gv

@@ -1,0 +1,62 @@
+// What settings that come while a swarm runs make of its rounds, and which it refuses.
+#include "peer/config/switched_mixing.hpp"
+
+#include <catch2/catch.hpp>
+#include <string>
+
+namespace gv {
+namespace {
+
+Config running() {
+  Config config;
+  config.run.mode = ModeKind::mixing;
+  config.run.peers = 6;
+  config.mixing.period = 5;
+  config.mixing.rule.gamma = 0.5;
+  return config;
+}
+
+std::string refusal(const std::string& settings, const Config& config = running()) {
+  const SwitchedMixing switched = switched_mixing(config, settings);
+  return switched.problems.empty() ? "" : to_string(switched.problems.front());
+}
+
+}  // namespace
+
+TEST_CASE("a settings revision names an algorithm, and settings over it", "[unit]") {
+  const SwitchedMixing switched = switched_mixing(
+      running(), revision_settings("choco") + "mixing.codec_fraction = 0.05\nrounds.gamma = 0.1\n");
+  REQUIRE(switched.problems.empty());
+  CHECK(switched.rule.memory == MixMemory::difference);
+  CHECK(switched.rule.codec.fraction == 0.05);
+  CHECK(switched.rule.gamma == 0.1);
+  CHECK(switched.period == 1);
+}
+
+TEST_CASE("what a settings revision leaves out has its default and not what it was before",
+          "[unit]") {
+  const SwitchedMixing switched = switched_mixing(running(), "mixing.topology = \"complete\"\n");
+  REQUIRE(switched.problems.empty());
+  CHECK(switched.rule.topology.kind == TopologyKind::complete);
+  CHECK(switched.rule.gamma == MixRule().gamma);
+  CHECK(switched.period == 1);
+}
+
+TEST_CASE("a settings revision that cannot be gone by is refused with its reason", "[unit]") {
+  CHECK_THAT(refusal(revision_settings("chocco")), Catch::Contains("choco"));
+  CHECK_THAT(refusal(revision_settings("all_reduce")), Catch::Contains("does not work in rounds"));
+  CHECK_THAT(refusal("train.learning_rate = 0.1\n"),
+             Catch::Contains("cannot be switched while peers run"));
+  CHECK_THAT(refusal("mixing.topologie = \"ring\"\n"), Catch::Contains("topology"));
+  CHECK_THAT(refusal("mixing.gamma = \n"), !Catch::Equals(""));
+  // For the number of peers that there are.
+  CHECK_THAT(refusal("mixing.topology = \"hypercube\"\n"), Catch::Contains("power of two"));
+  // Two momentums would add up.
+  Config config = running();
+  config.train.optimizer.kind = OptimizerKind::nesterov;
+  CHECK_THAT(refusal(revision_settings("qg_dsgdm"), config), Catch::Contains("momentum"));
+  config.train.optimizer.kind = OptimizerKind::sgd;
+  CHECK(refusal(revision_settings("qg_dsgdm"), config).empty());
+}
+
+}  // namespace gv
