@@ -173,8 +173,10 @@ void Launch::wait_for_address(LaunchedPeer& peer) {
         return;
       }
     }
+    // A signal may end the pause early; it is answered as soon as the loop runs.
+    asio::error_code ignored;
     asio::steady_timer pause(io_, std::chrono::milliseconds(20));
-    pause.wait();
+    pause.wait(ignored);
   }
   throw std::runtime_error(fmt::format("{} did not start; its words are in {}", peer.name(),
                                        (peer.folder() / "output.log").string()));
