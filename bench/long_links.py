@@ -114,7 +114,7 @@ def train(binary, ends, steps, limit):
         told = events(root / "peer-0")
         began = [event for event in told if event["event"] == "generation_began"][-1]
         ended = [event for event in told if event["event"] == "budget_done"][0]
-        sums = json.loads((root / "peer-0/result.json").read_text())["ring"]
+        sums = json.loads((root / "peer-0/result.json").read_text())["allreduce"]
         bits = 8 * sums["reduced_bytes"] / sums["operations"]
         if began["peers"] != 2 or began["step"] > steps / 2:
             raise SystemExit(f"not both took part nearly all the time: {told}")

@@ -146,7 +146,7 @@ def train(binary, hosts, text, steps, limit):
             lost.append(sum(event["seconds_lost"] for event in events(folder)
                             if event["event"] == "collective_resumed"))
             result = json.loads((folder / "result.json").read_text())
-            sent.append(result["ring"]["reduced_bytes"] / result["ring"]["operations"])
+            sent.append(result["allreduce"]["reduced_bytes"] / result["allreduce"]["operations"])
         newest = sorted((root / "peer-0/checkpoints").glob("step-*.safetensors"))[-1]
         said = command(binary, "eval", str(newest), "--config", str(root / "config.toml"))
         accuracy = float(re.search(r"accuracy ([\d.]+) %", said)[1])

@@ -537,7 +537,7 @@ class Reading {
     // Names of a rule are keys of the section, but for those that the section has longer ones for.
     const MixRule rule = in_stages ? in_runs(config.mixing.rule) : config.mixing.rule;
     for (const Problem& problem : problems_of(rule, peers)) {
-      const std::string path = "rounds." + problem.place;
+      const std::string path = "mixing." + problem.place;
       if (!is_sound(path)) continue;
       // Stages have no memory that another remedy might ask for.
       const bool by_codec = in_stages && problem.place == "codec";

@@ -25,7 +25,7 @@ std::string refusal(const std::string& settings, const Config& config = running(
 
 TEST_CASE("a settings revision names an algorithm, and settings over it", "[unit]") {
   const SwitchedMixing switched = switched_mixing(
-      running(), revision_settings("choco") + "mixing.codec_fraction = 0.05\nrounds.gamma = 0.1\n");
+      running(), revision_settings("choco") + "mixing.codec_fraction = 0.05\nmixing.gamma = 0.1\n");
   REQUIRE(switched.problems.empty());
   CHECK(switched.rule.memory == MixMemory::difference);
   CHECK(switched.rule.codec.fraction == 0.05);

@@ -98,7 +98,7 @@ TEST_CASE("a damaged settings revision is refused with its place when a peer is 
   };
   std::string output;
   CHECK(go_on("", output) == 2);
-  CHECK_THAT(output, Catch::Contains("settings revision: is damaged"));
+  CHECK_THAT(output, Catch::Contains("settings_revision: is damaged"));
   CHECK_THAT(output, Catch::Contains("remove the file"));
   CHECK(go_on("1\nrun.algorithm = \"chocco\"\n", output) == 2);
   CHECK_THAT(output, Catch::Contains("\"choco\""));
