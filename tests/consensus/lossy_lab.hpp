@@ -1,0 +1,92 @@
+// Lossy codecs of all kinds, and vectors to pass through them.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "base/rng.hpp"
+#include "consensus/codec/lossy_codec.hpp"
+
+namespace gv {
+
+using Floats = std::vector<float>;
+using Bytes = std::vector<std::byte>;
+
+/// Every kind, with parameters at the ends and between.
+inline const std::vector<LossyCodec> codecs = {
+    {.kind = LossyKind::identity},
+    {.kind = LossyKind::fp16},
+    {.kind = LossyKind::bf16},
+    {.kind = LossyKind::qsgd, .levels = 127},
+    {.kind = LossyKind::qsgd, .levels = 7},
+    {.kind = LossyKind::qsgd, .levels = 5},
+    {.kind = LossyKind::qsgd, .levels = 3},
+    {.kind = LossyKind::qsgd, .levels = 1},
+    {.kind = LossyKind::terngrad},
+    {.kind = LossyKind::sign},
+    {.kind = LossyKind::top_k, .fraction = 0.01},
+    {.kind = LossyKind::top_k, .fraction = 0.3},
+    {.kind = LossyKind::top_k, .fraction = 0.9},
+    {.kind = LossyKind::top_k, .fraction = 1},
+    {.kind = LossyKind::random_k, .fraction = 0.01},
+    {.kind = LossyKind::random_k, .fraction = 0.3},
+    {.kind = LossyKind::random_k, .fraction = 1},
+};
+
+inline std::string name_of(const LossyCodec& codec) {
+  return std::string(to_string(codec.kind)) + ' ' + std::to_string(codec.fraction) + ' ' +
+         std::to_string(codec.levels);
+}
+
+inline Bytes encoded(const LossyCodec& codec, const Floats& values, Rng& rng) {
+  Bytes bytes(encoded_size(codec, values.size()));
+  encode(codec, values, rng, bytes);
+  return bytes;
+}
+
+/// There and back. Empty if refused.
+inline Floats passed_through(const LossyCodec& codec, const Floats& values, Rng& rng) {
+  Floats result(values.size(), std::nanf(""));  // Every value has to be written.
+  if (!decode(codec, encoded(codec, values, rng), result)) return {};
+  return result;
+}
+
+inline Floats normals(std::size_t n, Rng& rng) {
+  Floats values(n);
+  for (float& value : values) value = static_cast<float>(rng.normal());
+  return values;
+}
+
+inline double squares(const Floats& values) {
+  double sum = 0;
+  for (const float value : values) sum += static_cast<double>(value) * value;
+  return sum;
+}
+
+inline double squared_distance(const Floats& a, const Floats& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += std::pow(static_cast<double>(a[i]) - b[i], 2);
+  return sum;
+}
+
+/// Vectors of all sorts: normal, with zeros, with ties, with one large value, of any magnitude.
+inline Floats any_vector(std::size_t n, Rng& rng) {
+  Floats values = normals(n, rng);
+  const std::uint64_t sort = rng.below(6);
+  if (sort == 0) return Floats(n);
+  if (sort == 1) {
+    for (float& value : values) value = rng.chance(0.5) ? 1.0f : -1.0f;
+  }
+  if (sort == 2) {
+    for (float& value : values) value = rng.chance(0.9) ? 0 : value;
+  }
+  if (sort == 3) values[rng.below(n)] *= 1000;
+  if (sort == 4) {
+    for (float& value : values) value *= std::ldexp(1.0f, static_cast<int>(rng.below(8)));
+  }
+  return values;
+}
+
+}  // namespace gv
