@@ -1,6 +1,7 @@
 // Peers that mix in step, on functions of which everything is known.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -113,6 +114,15 @@ class MixingLab {
   std::uint64_t round_ = 0;
   std::size_t refused_ = 0;
 };
+
+/// Rounding of a few hundred sums of numbers of size 1.
+inline constexpr double rounding = 1e-12;
+
+inline double largest_difference(const MixingLab::Vector& a, const MixingLab::Vector& b) {
+  double largest = 0;
+  for (std::size_t k = 0; k < a.size(); ++k) largest = std::max(largest, std::abs(a[k] - b[k]));
+  return largest;
+}
 
 /// Normally distributed models.
 inline std::vector<MixingLab::Vector> drawn_models(std::size_t peers, std::size_t elements,
