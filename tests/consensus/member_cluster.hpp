@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -44,6 +45,13 @@ inline Member member_of(int index, MemberState state = MemberState::alive,
   member.incarnation = incarnation;
   member.state = state;
   return member;
+}
+
+/// How long a suspicion lasts at most in a cluster of this size.
+inline double suspicion_longest(int peers) {
+  const Membership::Options options;
+  return seconds(options.suspicion_min) * std::max(1.0, std::log10(peers)) *
+         options.suspicion_max_factor;
 }
 
 /// Everything the effects hold, as text to compare whole runs by.
