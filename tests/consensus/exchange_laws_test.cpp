@@ -1,30 +1,21 @@
-// What holds of exchanges and downloads whatever happens: sums, bounds, counts and shared laws.
+// What holds of exchanges whatever happens: sums, bounds and counts.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <functional>
 #include <map>
+#include <memory>
 #include <numeric>
+#include <span>
+#include <vector>
 
 #include "tests/consensus/exchange_driver.hpp"
-#include "tests/consensus/laws.hpp"
+#include "tests/consensus/exchange_models.hpp"
 
 namespace gv {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr std::size_t width = 60;
-
-PairExchange::Options plain() {
-  return {.layout_hash = 7, .elements = width, .clip_factor = 0, .norm_cap = 0};
-}
-
-std::vector<float> model_of(std::uint64_t seed) {
-  Rng rng(seed);
-  std::vector<float> model(width);
-  for (float& value : model) value = static_cast<float>(rng.normal());
-  return model;
-}
 
 std::int64_t total(ExchangeNetwork& network) {
   std::int64_t sum = 0;
@@ -333,282 +324,140 @@ TEST_CASE("every exchange begun as initiator is committed or refused or aborted"
   CHECK(counts.aborted == 1);
 }
 
+namespace {
+
+/// Six peers that exchange and train while messages are lost, repeated and delayed and lanes break.
+class FaultyNetwork {
+ public:
+  explicit FaultyNetwork(std::uint64_t seed) : network(6, plain(), 100), rng_(seed) {
+    for (std::size_t i = 0; i < network.size(); ++i) {
+      for (auto& lane : network.at(i).checksum)
+        lane = static_cast<std::int64_t>(rng_.below(1u << 20));
+      network.load(i, model_of(seed * 10 + i));
+    }
+    expected = total(network);
+    network.filter = [this](PeerId from, PeerId to, const Message& message) {
+      return passes(from, to, message);
+    };
+    network.before_block = [this](std::size_t from, std::size_t to, std::uint64_t) {
+      if (faults_ && rng_.chance(0.03)) network.break_lane(from, to);
+    };
+  }
+  FaultyNetwork(const FaultyNetwork&) = delete;
+  FaultyNetwork& operator=(const FaultyNetwork&) = delete;
+
+  /// Fifty rounds with faults, and then time enough to end all without.
+  void live_through_it() {
+    for (int round = 0; round < 50; ++round) {
+      const std::size_t from = rng_.below(6);
+      network.start(from, (from + 1 + rng_.below(5)) % 6);
+      network.advance(std::chrono::milliseconds(rng_.below(4000)));
+      if (rng_.chance(0.3)) {
+        for (const auto& deliver_late : held_) deliver_late();
+        held_.clear();
+      }
+      train(rng_.below(6));
+    }
+    faults_ = false;
+    for (const auto& deliver_late : held_) deliver_late();
+    network.advance(300s);
+  }
+
+  ExchangeNetwork network;
+  std::int64_t expected = 0;  ///< The sum of all conservation checksums but for the forces.
+
+ private:
+  bool passes(PeerId from, PeerId to, const Message& message) {
+    if (!faults_) return true;
+    const auto again = [this, from, to, message] {
+      network.inject(index_of(from), index_of(to), message);
+    };
+    if (rng_.chance(0.06)) again();
+    if (rng_.chance(0.06)) held_.push_back(again);  // Arrives in a later round as well.
+    // The word that decides more often than others: it is asked for again and again.
+    return !rng_.chance(std::holds_alternative<Commit>(message) ? 0.6 : 0.12);
+  }
+
+  /// Local steps move a model and its conservation checksum, so that no two differences are alike.
+  void train(std::size_t trained) {
+    for (float& value : network.at(trained).model) value += static_cast<float>(rng_.normal());
+    const auto step = static_cast<std::int64_t>(rng_.below(1u << 20));
+    network.at(trained).checksum[rng_.below(8)] += step;
+    expected += step;
+    network.snap(trained);
+  }
+
+  Rng rng_;
+  bool faults_ = true;
+  std::vector<std::function<void()>> held_;
+};
+
+/// What the peers counted, and what is left of their forces where each has met its negative.
+struct Leftover {
+  std::size_t in_flight = 0;
+  std::uint64_t committed = 0;
+  std::uint64_t undecided = 0;
+  std::uint64_t forces = 0;
+  std::uint64_t alone = 0;  ///< Forces that met none.
+  int most = 0;             ///< Of one force.
+  ConservationChecksum missing{};
+};
+
+Leftover leftover_of(ExchangeNetwork& network) {
+  Leftover left;
+  std::map<std::vector<float>, int> unmet;
+  for (std::size_t i = 0; i < network.size(); ++i) {
+    Endpoint& own = network.at(i);
+    left.in_flight += own.exchange.in_flight();
+    left.committed += own.exchange.counts().committed;
+    left.undecided += own.exchange.counts().undecided;
+    left.forces += own.forces.size();
+    for (const Force& force : own.forces) {
+      auto values = *force.values;
+      for (float& value : values) value *= force.scale;
+      std::vector<float> negative(values);
+      for (float& value : negative) value = 0 - value;
+      for (float& value : values) value = 0 + value;  // One zero, not two.
+      const bool first = values > negative;
+      if (values != negative) unmet[first ? values : negative] += first ? 1 : -1;
+      for (std::size_t lane = 0; lane < left.missing.size(); ++lane) {
+        left.missing[lane] += force.checksum[lane];
+      }
+    }
+  }
+  for (const auto& [values, count] : unmet) {
+    left.alone += static_cast<std::uint64_t>(std::abs(count));
+    left.most = std::max(left.most, std::abs(count));
+  }
+  return left;
+}
+
+}  // namespace
+
 TEST_CASE("whatever is lost repeated delayed or broken forces cancel unless counted undecided") {
   std::uint64_t all_committed = 0;
   std::uint64_t all_undecided = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     INFO("seed " << seed);
-    Rng rng(seed);
-    ExchangeNetwork network(6, plain(), 100);
-    for (std::size_t i = 0; i < network.size(); ++i) {
-      for (auto& lane : network.at(i).checksum)
-        lane = static_cast<std::int64_t>(rng.below(1u << 20));
-      network.load(i, model_of(seed * 10 + i));
-    }
-    std::int64_t expected = total(network);
-    bool faults = true;
-    std::vector<std::function<void()>> held;
-    std::map<TransferId, std::size_t> started;
-    network.filter = [&](PeerId from, PeerId to, const Message& message) {
-      if (const auto* offer = std::get_if<Offer>(&message)) ++started[offer->id];
-      if (!faults) return true;
-      const auto again = [&network, from, to, message] {
-        network.inject(index_of(from), index_of(to), message);
-      };
-      if (rng.chance(0.06)) again();
-      if (rng.chance(0.06)) held.push_back(again);  // Arrives in a later round as well.
-      // The word that decides more often than others: it is asked for again and again.
-      return !rng.chance(std::holds_alternative<Commit>(message) ? 0.6 : 0.12);
-    };
-    network.before_block = [&](std::size_t from, std::size_t to, std::uint64_t) {
-      if (faults && rng.chance(0.03)) network.break_lane(from, to);
-    };
-    for (int round = 0; round < 50; ++round) {
-      const std::size_t from = rng.below(6);
-      network.start(from, (from + 1 + rng.below(5)) % 6);
-      network.advance(std::chrono::milliseconds(rng.below(4000)));
-      if (rng.chance(0.3)) {
-        for (const auto& deliver_late : held) deliver_late();
-        held.clear();
-      }
-      // Local steps move a model and its conservation checksum, so that no two differences are
-      // alike.
-      const std::size_t trained = rng.below(6);
-      for (float& value : network.at(trained).model) value += static_cast<float>(rng.normal());
-      const auto step = static_cast<std::int64_t>(rng.below(1u << 20));
-      network.at(trained).checksum[rng.below(8)] += step;
-      expected += step;
-      network.snap(trained);
-    }
-    faults = false;
-    for (const auto& deliver_late : held) deliver_late();
-    network.advance(300s);
-
+    FaultyNetwork world(seed);
+    world.live_through_it();
+    const Leftover left = leftover_of(world.network);
+    CHECK(left.in_flight == 0);
+    CHECK(left.committed == left.forces);
     // Every force must meet its negative: a half applied alone is left over, and so is one applied
     // twice or with the wrong sign.
-    std::map<std::vector<float>, int> leftover;
-    ConservationChecksum missing{};
-    std::uint64_t undecided = 0;
-    std::size_t in_flight = 0;
-    std::uint64_t committed = 0;
-    std::uint64_t forces = 0;
-    for (std::size_t i = 0; i < network.size(); ++i) {
-      Endpoint& own = network.at(i);
-      in_flight += own.exchange.in_flight();
-      committed += own.exchange.counts().committed;
-      undecided += own.exchange.counts().undecided;
-      forces += own.forces.size();
-      for (const Force& force : own.forces) {
-        auto values = *force.values;
-        for (float& value : values) value *= force.scale;
-        std::vector<float> negative(values);
-        for (float& value : negative) value = 0 - value;
-        for (float& value : values) value = 0 + value;  // One zero, not two.
-        const bool first = values > negative;
-        if (values != negative) leftover[first ? values : negative] += first ? 1 : -1;
-        for (std::size_t lane = 0; lane < missing.size(); ++lane) {
-          missing[lane] += force.checksum[lane];
-        }
-      }
-    }
-    std::uint64_t alone = 0;
-    int most = 0;
-    for (const auto& [values, count] : leftover) {
-      alone += static_cast<std::uint64_t>(std::abs(count));
-      most = std::max(most, std::abs(count));
-    }
-    CHECK(in_flight == 0);
-    CHECK(committed == forces);
-    CHECK(most <= 1);
-    CHECK(alone <= undecided);
-    if (alone == 0) CHECK(missing == ConservationChecksum{});
+    CHECK(left.most <= 1);
+    CHECK(left.alone <= left.undecided);
+    if (left.alone == 0) CHECK(left.missing == ConservationChecksum{});
     // Nothing but the forces and the local steps ever moved a conservation checksum.
-    CHECK(total(network) == std::accumulate(missing.begin(), missing.end(), expected));
-    all_committed += committed;
-    all_undecided += undecided;
+    CHECK(total(world.network) ==
+          std::accumulate(left.missing.begin(), left.missing.end(), world.expected));
+    all_committed += left.committed;
+    all_undecided += left.undecided;
   }
   // The faults leave most exchanges whole, and do reach the rare case of an undecided one.
   CHECK(all_committed > 200 * 20);
   CHECK(all_undecided > 0);
-}
-
-namespace {
-
-/// An initiator with a model to offer.
-struct Exchanging {
-  TransferNumbers numbers{.session = 1};
-  PairExchange exchange{peer(0), numbers, plain()};
-  Exchanging() {
-    exchange.set_snapshot(std::make_shared<const Snapshot>(Snapshot{.values = model_of(1)}), 0.5f);
-  }
-  Exchanging(const Exchanging&) = delete;
-  void tick(Time now, Effects& out) { exchange.tick(now, out); }
-  Time deadline() const { return exchange.deadline(); }
-};
-
-/// A newcomer that also serves a model.
-struct Fetching {
-  TransferNumbers numbers{.session = 1};
-  ModelDownload fetch{peer(0), numbers, {.layout_hash = 7, .elements = width}};
-  SnapshotPtr snapshot = std::make_shared<const Snapshot>(Snapshot{.values = model_of(1)});
-  Fetching() = default;
-  Fetching(const Fetching&) = delete;
-  void tick(Time now, Effects& out) { fetch.tick(now, out); }
-  Time deadline() const { return fetch.deadline(); }
-};
-
-Input<Exchanging> exchange_hears(std::size_t from, Message message) {
-  return [=](Exchanging& m, Effects& out) { m.exchange.receive(Time{}, peer(from), message, out); };
-}
-
-Input<Fetching> fetch_hears(std::size_t from, Message message) {
-  return [=](Fetching& m, Effects& out) {
-    m.fetch.receive(Time{}, peer(from), message, m.snapshot, out);
-  };
-}
-
-Offer sound_offer(std::uint64_t number) {
-  return {.id = {peer(1), 9, number}, .layout_hash = 7, .elements = width, .alpha = 0.5f};
-}
-
-const TransferId own{peer(0), 1, 1};
-
-/// As initiator with peer 1, then as responder to peer 1.
-std::vector<Input<Exchanging>> exchange_script() {
-  const auto block = [](TransferId id) {
-    return [id](Exchanging& m, Effects& out) {
-      const auto model = model_of(2);
-      m.exchange.receive_block(Time{}, peer(1), {id, 0, std::as_bytes(std::span(model))}, out);
-    };
-  };
-  return {[](Exchanging& m, Effects& out) { m.exchange.start(Time{}, peer(1), 0, out); },
-          exchange_hears(1, Accept{.id = own, .alpha = 0.5f}),
-          exchange_hears(2, Offer{.id = {peer(2), 9, 1}, .layout_hash = 7, .elements = width}),
-          block(own),
-          exchange_hears(1, Ready{own}),
-          exchange_hears(1, Query{own}),
-          exchange_hears(1, sound_offer(1)),
-          block(sound_offer(1).id),
-          exchange_hears(1, Commit{sound_offer(1).id})};
-}
-
-/// Serves peer 2 and downloads from peer 1.
-std::vector<Input<Fetching>> fetch_script() {
-  return {[](Fetching& m, Effects& out) { m.fetch.want(Time{}, {peer(1)}, out); },
-          fetch_hears(2, StateRequest{.id = {peer(2), 9, 1}, .layout_hash = 7}),
-          fetch_hears(1, TransferAccepted{.id = own, .layout_hash = 7, .elements = width}),
-          [](Fetching& m, Effects& out) {
-            const auto model = model_of(2);
-            m.fetch.receive_block(Time{}, peer(1), {own, 0, std::as_bytes(std::span(model))}, out);
-          },
-          fetch_hears(2, Ready{{peer(2), 9, 1}})};
-}
-
-}  // namespace
-
-TEST_CASE("an exchange does the same whenever it is told the same") {
-  CHECK(is_deterministic<Exchanging>([] { return Exchanging(); }, exchange_script()));
-}
-
-TEST_CASE("a download does the same whenever it is told the same") {
-  CHECK(is_deterministic<Fetching>([] { return Fetching(); }, fetch_script()));
-}
-
-TEST_CASE("after a tick an exchange has nothing left to do at that instant") {
-  const Duration step = GENERATE(1ms, 250ms, 2000ms, 9000ms);
-  Exchanging machine;
-  CHECK(ticks_settle(machine, exchange_script(), step));
-}
-
-TEST_CASE("after a tick a download has nothing left to do at that instant") {
-  const Duration step = GENERATE(1ms, 250ms, 2000ms, 9000ms, 60000ms);
-  Fetching machine;
-  CHECK(ticks_settle(machine, fetch_script(), step));
-}
-
-TEST_CASE("an exchange that hears everything twice acts once") {
-  Exchanging machine;
-  const auto script = exchange_script();
-  std::vector<bool> repeats(script.size(), true);
-  repeats[0] = false;  // The host's own call.
-  CHECK(repeats_with_effect(machine, script, repeats) == 0);
-  CHECK(machine.exchange.counts().committed == 2);
-}
-
-TEST_CASE("a download that hears everything twice acts once") {
-  Fetching machine;
-  const auto script = fetch_script();
-  std::vector<bool> repeats(script.size(), true);
-  repeats[0] = false;  // The host's own call.
-  CHECK(repeats_with_effect(machine, script, repeats) == 0);
-  CHECK_FALSE(machine.fetch.is_waiting());
-}
-
-TEST_CASE("an exchange answers what is over or another's with the reason stale") {
-  Exchanging machine;
-  for (const auto& input : exchange_script()) {
-    Effects ignored;
-    input(machine, ignored);
-  }
-  CHECK(refusal_of(machine, exchange_hears(1, sound_offer(1))) == Reason::stale);
-  CHECK(refusal_of(machine, exchange_hears(2, sound_offer(2))) == Reason::stale);
-  CHECK(refusal_of(machine, exchange_hears(1, Query{{peer(0), 1, 50}})) == Reason::stale);
-  CHECK(refusal_of(machine, exchange_hears(1, Accept{.id = {peer(0), 1, 50}})) == Reason::stale);
-}
-
-TEST_CASE("a download answers what is over or another's with the reason stale") {
-  Fetching machine;
-  const StateRequest of_another{.id = {peer(2), 9, 1}, .layout_hash = 7};
-  CHECK(refusal_of(machine, fetch_hears(3, of_another)) == Reason::stale);
-  CHECK(refusal_of(machine, fetch_hears(1, TransferAccepted{.id = own})) == Reason::stale);
-  const StateRequest other_layout{.id = {peer(2), 9, 2}, .layout_hash = 8};
-  CHECK(refusal_of(machine, fetch_hears(2, other_layout)) == Reason::unknown_layout);
-}
-
-TEST_CASE("one call on either protocol sends at most a word and a stream") {
-  Exchanging exchanging;
-  CHECK(most_sent(exchanging, exchange_script()) == 2);
-  Fetching fetching;
-  CHECK(most_sent(fetching, fetch_script()) == 2);
-}
-
-TEST_CASE("a downloader told to go elsewhere by a busy source asks the next") {
-  ExchangeNetwork network(8, plain());
-  network.load(0, model_of(1));
-  network.load(1, model_of(2));
-  for (std::size_t i = 2; i < 6; ++i) network.want(i, {peer(0)});
-  network.want(6, {peer(0), peer(1)});
-  network.deliver();
-  CHECK(network.at(0).count("fetch_refused", Reason::busy) == 1);
-  REQUIRE(network.at(6).fetched);
-  CHECK(network.at(6).fetched->source == peer(1));
-  CHECK(network.at(6).fetched->values == model_of(2));
-}
-
-TEST_CASE("a source whose lane breaks too often is given up for the next") {
-  ExchangeNetwork network(3, plain());
-  network.load(0, model_of(1));
-  network.load(1, model_of(2));
-  network.before_block = [&](std::size_t from, std::size_t to, std::uint64_t offset) {
-    if (from == 0 && offset > 0) network.break_lane(from, to);
-  };
-  network.want(2, {peer(0), peer(1)});
-  network.advance(60s);
-  REQUIRE(network.at(2).fetched);
-  CHECK(network.at(2).fetched->values == model_of(2));
-}
-
-TEST_CASE("a download gets the model that was current when it began") {
-  ExchangeNetwork network(2, plain());
-  network.load(0, model_of(1));
-  network.before_block = [&](std::size_t, std::size_t, std::uint64_t offset) {
-    if (offset == 64) network.load(0, model_of(9));
-    if (offset == 128) network.before_block = nullptr;
-  };
-  network.want(1, {peer(0)});
-  network.deliver();
-  REQUIRE(network.at(1).fetched);
-  CHECK(network.at(1).fetched->values == model_of(1));
 }
 
 }  // namespace gv
