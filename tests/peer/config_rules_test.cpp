@@ -1,0 +1,215 @@
+// Settings that do not go together are refused with what does, and peers agree on what they must
+// share.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/peer/config_texts.hpp"
+
+namespace gv {
+
+TEST_CASE("stages mix by what of a rule keeps nothing from round to round", "[unit]") {
+  const std::string text =
+      "[run]\nmode = \"pipeline\"\npeers = 6\n[pipeline]\nstages = 2\nconsensus = \"mixing\"\n"
+      "[mixing]\n";
+  const ParsedConfig parsed = parse_config_text(
+      text + "topology = \"exponential\"\npartners = \"pairs\"\nalpha = 0.3\n", "a.toml");
+  REQUIRE(parsed.problems.empty());
+  const MixRule& rule = parsed.config.pipeline.mode.rule;
+  CHECK(rule.topology.kind == TopologyKind::exponential);
+  CHECK(rule.partners == Partners::pairs);
+  CHECK(rule.alpha == 0.3);
+  for (const std::string kept :
+       {"memory = \"difference\"", "correction = \"d2\"", "outer = \"slowmo\"",
+        "kind = \"push_sum\"", "staleness = 1", "period_steps = 2"}) {
+    const Problem problem = only_problem(text + kept + "\n");
+    INFO(to_string(problem));
+    CHECK(problem.reason == "has no effect here");
+  }
+  // Three replicas are no hypercube.
+  CHECK(only_problem(text + "topology = \"hypercube\"\n").place == "a.toml:8: mixing.topology");
+  CHECK(only_problem("[mixing]\ntopology = \"complete\"\n").reason == "has no effect here");
+}
+
+TEST_CASE("the ring stays an algorithm of the all-reduce", "[unit]") {
+  const Config config = sound("[run]\nmode = \"allreduce\"\n[allreduce]\nalgorithm = \"ring\"\n");
+  CHECK(config.allreduce.algorithm == ReduceAlgorithm::ring);
+}
+
+TEST_CASE("steps and epochs together are refused", "[unit]") {
+  const Problem problem = only_problem("[run]\nepochs = 3\nsteps = 100\n");
+  CHECK(problem.place == "a.toml:2: run.epochs");
+}
+
+TEST_CASE("a key of another optimizer is refused unless the optimizer is unknown", "[unit]") {
+  CHECK(only_problem("[train]\noptimizer = \"adam\"\nmomentum = 0.9\n").place ==
+        "a.toml:3: train.momentum");
+  CHECK(only_problem("[train]\noptimizer = \"adan\"\nbeta1 = 0.9\n").place ==
+        "a.toml:2: train.optimizer");
+}
+
+TEST_CASE("steps of a schedule must rise", "[unit]") {
+  CHECK(only_problem("[train]\nschedule = \"step\"\nstep_at = [20, 10]\n").reason == "not rising");
+  CHECK(only_problem("[train]\nschedule = \"step\"\n").remedy.find("step_at") == 4);
+}
+
+TEST_CASE("a number in quotes with its unit is told what is wrong", "[unit]") {
+  const Problem problem = only_problem("[network]\nbudget_mib = \"64 MiB\"\n");
+  CHECK(problem.reason.starts_with("wrong type or unit"));
+}
+
+TEST_CASE("plain lanes need a trusted network", "[unit]") {
+  CHECK(only_problem("[network]\nlane = \"plain\"\n").place == "a.toml:2: network.lane");
+  CHECK(sound("[network]\nlane = \"plain\"\ntrusted = true\n").network.trusted);
+}
+
+TEST_CASE("local steps are settled by all together and only where there are any", "[unit]") {
+  const Config config = sound(
+      "[run]\nmode = \"allreduce\"\n[allreduce]\nperiod = 50\nlocal_after = 300\nouter = "
+      "\"nesterov\"\n"
+      "outer_learning_rate = 0.5\nouter_momentum = 0.8\n");
+  const LocalSteps& local = config.allreduce.local;
+  CHECK(local.period == 50);
+  CHECK(local.local_after == 300);
+  CHECK(local.outer == OuterKind::nesterov);
+  CHECK(local.outer_learning_rate == 0.5);
+  CHECK(local.outer_momentum == 0.8);
+  std::vector<std::string> agreed;
+  for (const auto& [key, value] : agreement(config)) agreed.push_back(key);
+  for (const char* key : {"allreduce.period", "allreduce.local_after", "allreduce.outer",
+                          "allreduce.outer_learning_rate", "allreduce.outer_momentum"}) {
+    CHECK(std::ranges::find(agreed, key) != agreed.end());
+  }
+  const Problem problem =
+      only_problem("[run]\nmode = \"allreduce\"\n[allreduce]\nouter = \"nesterov\"\n");
+  CHECK(problem.place == "a.toml:4: allreduce.outer");
+  CHECK(problem.remedy.find("a period above 1") != std::string::npos);
+  CHECK(only_problem("[run]\nmode = \"allreduce\"\n[allreduce]\nperiod = 4\nouter_momentum = 0.5\n")
+            .place == "a.toml:5: allreduce.outer_momentum");
+  CHECK(only_problem("[allreduce]\nperiod = 4\n").remedy.find("run.mode") != std::string::npos);
+}
+
+TEST_CASE("factors of gradients are settled by all together and not of few values", "[unit]") {
+  const std::string allreduce = "[run]\nmode = \"allreduce\"\n[allreduce]\n";
+  CHECK(sound(allreduce + "rank = 4\ncodec = \"fp16\"\n").allreduce.factors.rank == 4);
+  CHECK(agreement_hash(sound(allreduce + "rank = 4\n")) !=
+        agreement_hash(sound(allreduce + "rank = 2\n")));
+  const Problem both = only_problem(allreduce + "rank = 4\ntop_k_per_512 = 16\n");
+  CHECK(both.place == "a.toml:4: allreduce.rank");
+  CHECK(both.remedy == "leave rank or top_k_per_512 out");
+  CHECK(only_problem("[allreduce]\nrank = 4\n").remedy.find("run.mode") != std::string::npos);
+}
+
+TEST_CASE("sufficient factors go with whole and exact gradients alone", "[unit]") {
+  const std::string allreduce =
+      "[run]\nmode = \"allreduce\"\n[allreduce]\nsufficient_factors = true\n";
+  CHECK(sound(allreduce).allreduce.sufficient_factors);
+  CHECK(sound(allreduce + "algorithm = \"tree\"\n").allreduce.sufficient_factors);
+  CHECK(agreement_hash(sound(allreduce)) != agreement_hash(sound("[run]\nmode = \"allreduce\"\n")));
+  const std::string line = GENERATE("codec = \"fp16\"\n", "top_k_per_512 = 16\n", "rank = 4\n");
+  const Problem coded = only_problem(allreduce + line);
+  CHECK(coded.place == "a.toml:4: allreduce.sufficient_factors");
+  CHECK(coded.remedy == "leave codec, top_k_per_512 and rank out, or sufficient_factors");
+  const Problem local = only_problem(allreduce + "period = 4\n");
+  CHECK(local.place == "a.toml:4: allreduce.sufficient_factors");
+  CHECK(local.remedy == "write period = 1, or leave sufficient_factors out");
+}
+
+TEST_CASE("a topology is read with its degree and must be alike on all peers", "[unit]") {
+  CHECK(sound("").gossip.topology == Topology{});
+  for (const char* name : {"complete", "matching", "ring", "torus", "star", "tree", "hypercube",
+                           "exponential", "random_regular", "one_peer_exponential", "base_k"}) {
+    const Config config = sound("[gossip]\ntopology = \"" + std::string(name) + "\"\n");
+    CHECK(to_string(config.gossip.topology.kind) == name);
+    CHECK((agreement_hash(config) == agreement_hash(Config{})) ==
+          (config.gossip.topology.kind == TopologyKind::complete));
+  }
+  const Config three = sound("[gossip]\ntopology = \"random_regular\"\ntopology_degree = 3\n");
+  CHECK(three.gossip.topology.degree == 3);
+  CHECK(agreement_hash(three) !=
+        agreement_hash(sound("[gossip]\ntopology = \"random_regular\"\n")));
+}
+
+TEST_CASE("a topology that exchanges of two cannot run is refused with what can", "[unit]") {
+  const auto text = [](const std::string& rest) {
+    return to_string(only_problem("[gossip]\n" + rest));
+  };
+  CHECK(text("topology = \"moshpit\"\n") ==
+        "a.toml:2: gossip.topology: moshpit: its groups average all at once, and an exchange has "
+        "two ends; take hypercube (the same with groups of two), base_k or torus");
+  CHECK(text("topology = \"base_k\"\ntopology_degree = 2\n") ==
+        "a.toml:3: gossip.topology_degree: base_k: with k = 2 a peer has several partners at once, "
+        "and an exchange has two ends; take k = 1");
+  CHECK(text("pairing = \"uniform\"\ntopology = \"base_k\"\n") ==
+        "a.toml:3: gossip.topology: \"base_k\" says who meets whom in each round, and with pairing "
+        "= \"uniform\" there are no rounds; write pairing = \"matching\", or a topology such as "
+        "\"exponential\"");
+  CHECK(text("topology = \"rnig\"\n").find("the nearest is \"ring\"") != std::string::npos);
+  CHECK(text("topology = \"ring\"\ntopology_degree = 3\n").find("no effect") != std::string::npos);
+  sound("[gossip]\npairing = \"uniform\"\ntopology = \"torus\"\n");
+}
+
+TEST_CASE("a topology that does not fit run.peers is refused with the numbers that do", "[unit]") {
+  CHECK(to_string(only_problem("[run]\npeers = 6\n[gossip]\ntopology = \"hypercube\"\n")) ==
+        "a.toml:4: gossip.topology: hypercube of 6 peers (run.peers): a hypercube needs a power of "
+        "two, and 6 is none; take 4 or 8 peers, or exponential or base_k, which fit any number");
+  sound("[run]\npeers = 8\n[gossip]\ntopology = \"hypercube\"\n");
+}
+
+TEST_CASE("a probe timeout as long as the period is refused", "[unit]") {
+  CHECK(only_problem("[membership]\nprobe_period_s = 0.5\n").place ==
+        "a.toml:2: membership.probe_period_s");
+}
+
+TEST_CASE("a transformer on what is not text is refused", "[unit]") {
+  const Problem problem = only_problem("[model]\nkind = \"transformer\"\n");
+  CHECK(problem.place == "a.toml:2: model.kind");
+  CHECK(problem.remedy.find("kind = \"text\"") != std::string::npos);
+}
+
+TEST_CASE("settings of text and of numbers are refused where they mean nothing", "[unit]") {
+  const std::string text = "[data]\nkind = \"text\"\nfolder = \"" +
+                           std::string(GRAPEVINE_SOURCE_DIR) +
+                           "/configs/text\"\ntrain_files = [\"vineyard.txt\"]\n";
+  CHECK(problems_of(text).empty());
+  CHECK(only_problem(text + "mean = 0.5\n").place == "a.toml:5: data.mean");
+  CHECK(only_problem(text + "context = 0\n").reason == "out of range: 0");
+  CHECK(only_problem(text + "partition = \"by_label\"\n").reason.find("no labels") !=
+        std::string::npos);
+  CHECK(only_problem(text + "test_files = [\"no.txt\"]\n").reason.find("no such file") !=
+        std::string::npos);
+  CHECK(only_problem("[data]\ncontext = 64\n").reason == "has no effect here");
+  CHECK(only_problem("[model]\nblocks = 2\n").remedy.find("transformer") != std::string::npos);
+  const Problem heads =
+      only_problem(text + "[model]\nkind = \"transformer\"\nwidth = 100\nheads = 3\n");
+  CHECK(heads.place == "a.toml:8: model.heads");
+  CHECK(heads.reason == "3 heads do not divide the width of 100");
+  const Problem unnamed = only_problem("[data]\nkind = \"text\"\nfolder = \"x\"\n");
+  CHECK(unnamed.reason == "lists 0 files");
+}
+
+TEST_CASE("agreement changes with what peers must share and with nothing else", "[unit]") {
+  const std::uint64_t plain = agreement_hash(sound(""));
+  CHECK(agreement_hash(sound("[run]\nseed = 2\n")) != plain);
+  CHECK(agreement_hash(sound("[model]\nhidden = [64, 33]\n")) != plain);
+  CHECK(agreement_hash(sound("[gossip]\ncodec = \"fp16\"\n")) != plain);
+  CHECK(agreement_hash(sound("[data]\nmean = 0.5\n")) != plain);
+  CHECK(agreement_hash(sound("[train]\nbatch = 8\n[metrics]\nevery_s = 1\n")) == plain);
+  CHECK(agreement_hash(sound("[network]\ntrusted = true\n[run]\nfolder = \"x\"\n")) == plain);
+}
+
+TEST_CASE("the agreement of a list of layers is the list", "[unit]") {
+  const auto with_rate = [](const std::string& rate) {
+    return sound(
+        "[model]\nkind = \"layers\"\n[[model.layers]]\nkind = \"dropout\"\nrate = " + rate + "\n");
+  };
+  const auto fields = agreement(with_rate("0.25"));
+  CHECK(fields.back() ==
+        std::pair<std::string, std::string>{"model.layers", "[{kind = \"dropout\", rate = 0.25}]"});
+  CHECK(agreement_hash(with_rate("0.25")) != agreement_hash(with_rate("0.5")));
+}
+
+}  // namespace gv
