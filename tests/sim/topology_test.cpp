@@ -89,6 +89,52 @@ double norm(const std::vector<double>& x) {
   return std::sqrt(sum);
 }
 
+/// What is measured of contraction, over all rounds of all seeds.
+struct Measured {
+  Sample surprise;       ///< Of the scatter.
+  Sample slowest;        ///< Along the direction that stays the longest.
+  Sample share;          ///< Of that direction in the scatter before.
+  double predicted = 0;  ///< The eigenvalue of that direction, a sum over seeds.
+};
+
+/// Adds the rounds of one run. What m, v and l are is said where the run is judged.
+void measure(const Topology& topology, std::size_t peers, std::uint64_t seed, double alpha,
+             Measured& all) {
+  Simulator::Options options = even_world(topology, peers, seed, alpha);
+  Ledger ledger;
+  Simulator world(options, idle_peers(options));
+  world.watch(ledger);
+  world.run(Time(6150ms));
+  const Eigen::MatrixXd m = matrix_of(expected_square_of_pairs(topology, peers, seed, 4000, alpha));
+  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(m);
+  const auto second = static_cast<Eigen::Index>(peers) - 2;  // Ascending, the last is the mean's.
+  const Eigen::VectorXd v = solver.eigenvectors().col(second);
+  const double l = (1 - solver.eigenvalues()(second)) / (2 * alpha * (1 - alpha));
+  all.predicted += 1 - alpha * l;
+
+  const PairPlan plan(topology, peers, seed);
+  std::vector<std::vector<float>> models = ledger.start;
+  const double first = scatter(models);
+  std::size_t rounds = 0;
+  for (const auto& [round, entries] : by_round(ledger)) {
+    const Eigen::MatrixXd before = around_mean(models);
+    if (before.squaredNorm() < 1e-6 * first) break;  // Floats begin to count.
+    bool whole = true;
+    for (const Ledger::Entry& entry : entries) whole = Ledger::apply(entry, models) && whole;
+    if (!whole) break;
+    REQUIRE(pairs_of(entries) == pairs_of(plan.round(round)));
+    const Eigen::MatrixXd after = around_mean(models);
+    const double expected = (before.transpose() * m * before).trace();
+    all.surprise.add((after.squaredNorm() - expected) / before.squaredNorm());
+    const Eigen::RowVectorXd had = v.transpose() * before;
+    const Eigen::RowVectorXd has = v.transpose() * after;
+    all.slowest.add((had.dot(has) - (1 - alpha * l) * had.squaredNorm()) / before.squaredNorm());
+    all.share.add(had.squaredNorm() / before.squaredNorm());
+    ++rounds;
+  }
+  REQUIRE(rounds >= 2);
+}
+
 }  // namespace
 
 TEST_CASE("real exchanges over a topology contract as its drawn matchings predict",
@@ -112,49 +158,15 @@ TEST_CASE("real exchanges over a topology contract as its drawn matchings predic
                                                          {TopologyKind::random_regular, 12, 0.5},
                                                          {TopologyKind::matching, 8, 0.5}}));
   const Topology topology{.kind = kind};
-  Sample surprise;
-  Sample slowest;
-  Sample share;
-  double predicted = 0;
+  Measured all;
   constexpr int seeds = 60;
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
-    Simulator::Options options = even_world(topology, peers, seed, alpha);
-    Ledger ledger;
-    Simulator world(options, idle_peers(options));
-    world.watch(ledger);
-    world.run(Time(6150ms));
-    const Eigen::MatrixXd m =
-        matrix_of(expected_square_of_pairs(topology, peers, seed, 4000, alpha));
-    const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(m);
-    const auto second = static_cast<Eigen::Index>(peers) - 2;  // Ascending, the last is the mean's.
-    const Eigen::VectorXd v = solver.eigenvectors().col(second);
-    const double l = (1 - solver.eigenvalues()(second)) / (2 * alpha * (1 - alpha));
-    predicted += (1 - alpha * l) / seeds;
-
-    const PairPlan plan(topology, peers, seed);
-    std::vector<std::vector<float>> models = ledger.start;
-    const double first = scatter(models);
-    std::size_t rounds = 0;
-    for (const auto& [round, entries] : by_round(ledger)) {
-      const Eigen::MatrixXd before = around_mean(models);
-      if (before.squaredNorm() < 1e-6 * first) break;  // Floats begin to count.
-      bool whole = true;
-      for (const Ledger::Entry& entry : entries) whole = Ledger::apply(entry, models) && whole;
-      if (!whole) break;
-      REQUIRE(pairs_of(entries) == pairs_of(plan.round(round)));
-      const Eigen::MatrixXd after = around_mean(models);
-      const double expected = (before.transpose() * m * before).trace();
-      surprise.add((after.squaredNorm() - expected) / before.squaredNorm());
-      const Eigen::RowVectorXd had = v.transpose() * before;
-      const Eigen::RowVectorXd has = v.transpose() * after;
-      slowest.add((had.dot(has) - (1 - alpha * l) * had.squaredNorm()) / before.squaredNorm());
-      share.add(had.squaredNorm() / before.squaredNorm());
-      ++rounds;
-    }
-    REQUIRE(rounds >= 2);
+    measure(topology, peers, seed, alpha, all);
   }
-  const double off = slowest.mean() / share.mean();
-  const double error = slowest.error() / share.mean();
+  const Sample& surprise = all.surprise;
+  const double predicted = all.predicted / seeds;
+  const double off = all.slowest.mean() / all.share.mean();
+  const double error = all.slowest.error() / all.share.mean();
   INFO(to_string(kind) << " of " << peers << ", a = " << alpha << ": scatter off by "
                        << surprise.mean() << " +- " << surprise.error()
                        << "; second eigenvalue predicted " << predicted << ", measured "

@@ -32,12 +32,50 @@ struct PushSumRun {
   double lost = 0;       ///< Weight that was lost.
 };
 
-/// Mixers in rounds, their messages up to so many rounds late. Until half of the rounds are over
-/// some are lost, weight and all. `rounds` more follow in which all arrive.
-PushSumRun push_sum_run(TopologyKind kind, std::size_t n, std::uint64_t late, double loss) {
-  constexpr std::uint64_t rounds = 600;
-  const MixRule rule{
-      .topology = {.kind = kind}, .kind = MixKind::push_sum, .staleness = unbounded_staleness};
+/// Mixers in rounds, whose messages are late by up to `late` rounds.
+class PushSumWorld {
+ public:
+  PushSumWorld(TopologyKind kind, std::size_t n, std::uint64_t late, double loss)
+      : late_(late), loss_(loss), x_(drawn_models(n, 1, 77)) {
+    const MixRule rule{
+        .topology = {.kind = kind}, .kind = MixKind::push_sum, .staleness = unbounded_staleness};
+    for (std::size_t i = 0; i < n; ++i) {
+      mixers_.emplace_back(rule, 1, 1);
+      mixers_[i].begin_generation(i, order_of(n), 1, x_[i]);
+    }
+    least_ = x_[0][0];
+    most_ = x_[0][0];
+    for (const Vector& value : x_) {
+      mean_ += value[0] / static_cast<double>(n);
+      least_ = std::min(least_, value[0]);
+      most_ = std::max(most_, value[0]);
+    }
+  }
+
+  /// One round, in which messages may be lost, weight and all.
+  void step(std::uint64_t round, bool may_lose) {
+    for (std::size_t i = 0; i < x_.size(); ++i) send(i, round, may_lose);
+    for (std::size_t i = 0; i < x_.size(); ++i) receive(i, round);
+    std::erase_if(flights_, [&](const Flight& flight) { return flight.due <= round; });
+    const auto n = static_cast<double>(x_.size());
+    const Mass mass = left();
+    run_.off_mass = std::max({run_.off_mass, std::abs(mass.weight + lost_.weight - n),
+                              std::abs(mass.numerator + lost_.numerator - mean_ * n)});
+  }
+
+  /// What there is to say at the end.
+  PushSumRun run() const {
+    PushSumRun run = run_;
+    const Mass mass = left();
+    for (const Vector& value : x_) {
+      run.off_limit = std::max(run.off_limit, std::abs(value[0] - mass.numerator / mass.weight));
+      run.off_mean = std::max(run.off_mean, std::abs(value[0] - mean_));
+    }
+    run.lost = lost_.weight;
+    return run;
+  }
+
+ private:
   struct Flight {
     std::uint64_t due;
     std::size_t to;
@@ -46,75 +84,69 @@ PushSumRun push_sum_run(TopologyKind kind, std::size_t n, std::uint64_t late, do
     std::shared_ptr<const std::vector<std::byte>> bytes;
     Mass mass;
   };
-  Rng rng(7);
-  std::vector<Vector> x = drawn_models(n, 1, 77);
-  std::vector<Mixer<double>> mixers;
-  for (std::size_t i = 0; i < n; ++i) {
-    mixers.emplace_back(rule, 1, 1);
-    mixers[i].begin_generation(i, order_of(n), 1, x[i]);
+
+  void send(std::size_t i, std::uint64_t round, bool may_lose) {
+    mixers_[i].begin_round(round, x_[i]);
+    mixers_[i].end_steps(x_[i], 0, 1);
+    for (const MixMessage& message : mixers_[i].messages(round, x_[i])) {
+      // What each is sent is what the sender keeps.
+      const Mass part{mixers_[i].kept(MixRegister::numerator)[0], mixers_[i].weight()};
+      for (const std::size_t to : message.to) {
+        if (may_lose && rng_.chance(loss_)) {
+          lost_.numerator += part.numerator;
+          lost_.weight += part.weight;
+          continue;
+        }
+        flights_.push_back({round + rng_.below(late_ + 1), to, i, round, message.bytes, part});
+      }
+    }
   }
-  double mean = 0;
-  double least = x[0][0];
-  double most = x[0][0];
-  for (const Vector& value : x) {
-    mean += value[0] / static_cast<double>(n);
-    least = std::min(least, value[0]);
-    most = std::max(most, value[0]);
+
+  void receive(std::size_t i, std::uint64_t round) {
+    std::vector<MixArrival> arrived;
+    for (const Flight& flight : flights_) {
+      if (flight.to == i && flight.due <= round) {
+        arrived.push_back({flight.from, flight.round, *flight.bytes});
+      }
+    }
+    mixers_[i].mix(round, x_[i], arrived);
+    run_.outside = std::max({run_.outside, least_ - x_[i][0], x_[i][0] - most_});
   }
-  std::vector<Flight> flights;
-  Mass lost;
-  PushSumRun run;
-  const auto left = [&] {
+
+  /// At peers and on their way.
+  Mass left() const {
     Mass mass;
-    for (const Mixer<double>& mixer : mixers) {
+    for (const Mixer<double>& mixer : mixers_) {
       mass.numerator += mixer.kept(MixRegister::numerator)[0];
       mass.weight += mixer.weight();
     }
-    for (const Flight& flight : flights) {
+    for (const Flight& flight : flights_) {
       mass.numerator += flight.mass.numerator;
       mass.weight += flight.mass.weight;
     }
     return mass;
-  };
-  for (std::uint64_t round = 0; round < 2 * rounds; ++round) {
-    for (std::size_t i = 0; i < n; ++i) {
-      mixers[i].begin_round(round, x[i]);
-      mixers[i].end_steps(x[i], 0, 1);
-      for (const MixMessage& message : mixers[i].messages(round, x[i])) {
-        // What each is sent is what the sender keeps.
-        const Mass part{mixers[i].kept(MixRegister::numerator)[0], mixers[i].weight()};
-        for (const std::size_t to : message.to) {
-          if (round < rounds && rng.chance(loss)) {
-            lost.numerator += part.numerator;
-            lost.weight += part.weight;
-            continue;
-          }
-          flights.push_back({round + rng.below(late + 1), to, i, round, message.bytes, part});
-        }
-      }
-    }
-    for (std::size_t i = 0; i < n; ++i) {
-      std::vector<MixArrival> arrived;
-      for (const Flight& flight : flights) {
-        if (flight.to == i && flight.due <= round) {
-          arrived.push_back({flight.from, flight.round, *flight.bytes});
-        }
-      }
-      mixers[i].mix(round, x[i], arrived);
-      run.outside = std::max({run.outside, least - x[i][0], x[i][0] - most});
-    }
-    std::erase_if(flights, [&](const Flight& flight) { return flight.due <= round; });
-    const Mass mass = left();
-    run.off_mass = std::max({run.off_mass, std::abs(mass.weight + lost.weight - n),
-                             std::abs(mass.numerator + lost.numerator - mean * n)});
   }
-  const Mass mass = left();
-  for (const Vector& value : x) {
-    run.off_limit = std::max(run.off_limit, std::abs(value[0] - mass.numerator / mass.weight));
-    run.off_mean = std::max(run.off_mean, std::abs(value[0] - mean));
-  }
-  run.lost = lost.weight;
-  return run;
+
+  std::uint64_t late_;
+  double loss_;
+  Rng rng_{7};
+  std::vector<Vector> x_;
+  std::vector<Mixer<double>> mixers_;
+  double mean_ = 0;
+  double least_ = 0;
+  double most_ = 0;
+  std::vector<Flight> flights_;
+  Mass lost_;
+  PushSumRun run_;
+};
+
+/// Until half of the rounds are over some messages are lost. As many rounds more follow in which
+/// all arrive.
+PushSumRun push_sum_run(TopologyKind kind, std::size_t n, std::uint64_t late, double loss) {
+  constexpr std::uint64_t rounds = 600;
+  PushSumWorld world(kind, n, late, loss);
+  for (std::uint64_t round = 0; round < 2 * rounds; ++round) world.step(round, round < rounds);
+  return world.run();
 }
 
 }  // namespace
