@@ -1,532 +1,15 @@
-// The two state machines of a pair exchange and the arithmetic of its force.
+// What a pair exchange is told and asked; the two state machines are in pair_exchange_state.cpp.
 #include "consensus/gossip/pair_exchange.hpp"
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <deque>
-#include <map>
-#include <optional>
 #include <utility>
-#include <vector>
+#include <variant>
 
 #include "base/check.hpp"
-#include "base/comparison.hpp"
-#include "base/reuse.hpp"
-#include "consensus/gossip/partner_times.hpp"
+#include "consensus/gossip/pair_exchange_state.hpp"
 
 namespace gv {
-namespace {
-
-constexpr int resumes_max = 3;  ///< Broken lanes one exchange survives.
-constexpr int queries_max = 8;  ///< Questions for the word before the responder gives up.
-constexpr int patience_part =
-    8;  ///< Of the answer deadline: what an offer has before it can yield.
-// Buffers that are kept for use again; more are needed only when a newcomer is served at the same
-// time.
-constexpr std::size_t snapshots_kept = 4;    ///< Current, in flight, being filled, freshened.
-constexpr std::size_t differences_kept = 3;  ///< Being filled, in a job, in no snapshot yet.
-constexpr std::size_t distances_max = 15;    ///< Recent distances the adaptive radius looks at.
-constexpr std::size_t distances_min = 5;     ///< Fewer say nothing about what is usual.
-
-enum class Stage { offered, receiving, awaiting_ready, awaiting_word };
-
-/// The exchange under way.
-struct Flight {
-  TransferId id;
-  PeerId partner{};
-  bool initiator = false;
-  Stage stage = Stage::offered;
-  SnapshotPtr snapshot;   ///< Ours, as it was offered.
-  Payload payload;        ///< The same, encoded.
-  float alpha = 0;        ///< Ours, then the smaller of the two.
-  float clip_radius = 0;  ///< Likewise.
-  ConservationChecksum partner_checksum{};
-  std::uint64_t partner_step = 0;
-  std::shared_ptr<std::vector<float>> difference;  ///< dec(partner) - dec(own), up to `received`.
-  Comparison comparison;                           ///< Of the partner's model with ours, so far.
-  std::uint64_t received = 0;                      ///< Bytes.
-  bool accepted = false;
-  bool ready = false;                  ///< Initiator: the responder said Ready.
-  std::optional<std::uint64_t> asked;  ///< Where the partner last asked us to go on from.
-  int resumes = 0;
-  int queries = 0;
-  Time began{};
-  Time accepted_at{};
-  Time deadline = never;
-};
-
-/// The last exchange of an initiator that this peer has answered.
-struct Settled {
-  std::uint64_t session = 0;
-  std::uint64_t number = 0;
-};
-
-struct Conduct {
-  int offences = 0;
-  Time quarantined_until{};
-};
-
-}  // namespace
-
-struct PairExchange::State {
-  State(PeerId self_id, TransferNumbers& shared_numbers, Options given)
-      : self(self_id), numbers(shared_numbers), options(given) {
-    check(options.offences_max > 0, "a peer may offend at least once");
-  }
-
-  PeerId self;
-  TransferNumbers& numbers;
-  Options options;
-  Counts counts;
-  SnapshotPtr snapshot;
-  std::vector<Force> since;  ///< Committed since the snapshot was taken.
-  float alpha = 0;
-  std::optional<Flight> flight;
-  std::map<PeerId, TransferId> committed;  ///< The last one as initiator with each partner.
-  std::map<PeerId, Settled> settled;
-  std::map<PeerId, Conduct> conduct;
-  std::map<PeerId, Duration> patience;  ///< With an offer of ours, by whom it was made to.
-  PartnerTimes times;
-  std::deque<double> distances;
-  Reuse<Snapshot> snapshots{snapshots_kept};
-  Reuse<std::vector<float>> differences{differences_kept};
-
-  std::uint64_t payload_bytes() const {
-    return options.elements * bytes_per_element(options.codec);
-  }
-  bool is_quarantined(Time now, PeerId peer) const;
-  float radius() const;
-  void freshen_snapshot();
-  std::shared_ptr<std::vector<float>> blank_difference();
-  Payload encoded() const;
-  Flight& take_off(Time now, TransferId id, PeerId partner, bool initiator);
-  Flight* matching(PeerId from, const TransferId& id);
-  void withdraw_unanswered(Time now, Effects& out);
-  Duration& patience_with(PeerId partner);
-  void note_answer(Time now);
-  Reason judge(Time now, PeerId from, const Offer& offer) const;
-  void settle(const TransferId& id);
-  void tell_outcome(PeerId to, const TransferId& id, Effects& out) const;
-  void stream(Effects& out, std::uint64_t offset);
-  void refuse(PeerId to, TransferId id, Reason reason, Effects& out);
-  void end(Effects& out) {
-    out.cancels.push_back({flight->partner, flight->id});
-    flight.reset();
-  }
-  void abort(Reason reason, bool tell, Effects& out);
-  void drop_undecided(Reason reason, Effects& out);
-  void whole(Time now, Effects& out);
-  void offend(Time now, Reason reason, Effects& out);
-  void commit(Time now, Effects& out);
-  void resume(Time now, Reason otherwise, Effects& out);
-
-  void on(Time now, PeerId from, const Offer& offer, Effects& out);
-  void on(Time now, PeerId from, const Accept& accept, Effects& out);
-  void on(Time now, PeerId from, const Refuse& refuse, Effects& out);
-  void on(Time now, PeerId from, const Ready& ready, Effects& out);
-  void on(Time now, PeerId from, const Commit& commit, Effects& out);
-  void on(Time now, PeerId from, const Query& query, Effects& out);
-  void on(Time now, PeerId from, const Abort& abort, Effects& out);
-  void on(Time now, PeerId from, const Resume& resume, Effects& out);
-  void tick(Time now, Effects& out);
-};
-
-bool PairExchange::State::is_quarantined(Time now, PeerId peer) const {
-  const auto found = conduct.find(peer);
-  return found != conduct.end() && now < found->second.quarantined_until;
-}
-
-/// What we ask the exchange to be clipped at.
-float PairExchange::State::radius() const {
-  if (options.clip_radius > 0) return options.clip_radius;
-  if (options.clip_factor <= 0 || distances.size() < distances_min) return 0;
-  std::vector<double> sorted(distances.begin(), distances.end());
-  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-  std::ranges::nth_element(sorted, middle);
-  return options.clip_factor * static_cast<float>(*middle);
-}
-
-void PairExchange::State::freshen_snapshot() {
-  if (since.empty()) return;
-  // What nobody else holds may change; otherwise whoever holds it keeps what it was.
-  auto fresh = snapshots.sole(snapshot);
-  if (!fresh) {
-    fresh = snapshots.take();
-    *fresh = *snapshot;
-  }
-  for (const Force& force : since) {
-    const std::vector<float>& values = *force.values;
-    for (std::size_t i = 0; i < values.size(); ++i) fresh->values[i] += force.scale * values[i];
-    for (std::size_t i = 0; i < force.checksum.size(); ++i) fresh->checksum[i] += force.checksum[i];
-  }
-  since.clear();
-  snapshot = std::move(fresh);
-}
-
-std::shared_ptr<std::vector<float>> PairExchange::State::blank_difference() {
-  auto difference = differences.take();
-  difference->resize(options.elements);
-  return difference;
-}
-
-Payload PairExchange::State::encoded() const {
-  if (options.codec == Codec::identity) {
-    return {snapshot, std::as_bytes(std::span(snapshot->values))};
-  }
-  auto bytes = std::make_shared<std::vector<std::byte>>(payload_bytes());
-  encode(options.codec, snapshot->values, *bytes);
-  return {bytes, std::span<const std::byte>(*bytes)};
-}
-
-Flight& PairExchange::State::take_off(Time now, TransferId id, PeerId partner, bool initiator) {
-  freshen_snapshot();
-  flight.emplace(Flight{.id = id,
-                        .partner = partner,
-                        .initiator = initiator,
-                        .snapshot = snapshot,
-                        .payload = encoded(),
-                        .alpha = alpha,
-                        .clip_radius = radius(),
-                        .began = now});
-  return *flight;
-}
-
-/// An offer nobody answers (its receiver is slow, or dead and not yet found out) binds no one but
-/// us: it yields to whatever else could be done meanwhile.
-void PairExchange::State::withdraw_unanswered(Time now, Effects& out) {
-  const bool unanswered = flight && flight->stage == Stage::offered && !flight->accepted;
-  if (!unanswered) return;
-  Duration& patience = patience_with(flight->partner);
-  if (now < flight->began + patience) return;
-  // Perhaps it is only far away: next time it gets longer.
-  patience = std::min(2 * patience, options.answer_deadline);
-  abort(Reason::timed_out, true, out);
-}
-
-/// How long `partner` may take to answer before our offer yields to others.
-Duration& PairExchange::State::patience_with(PeerId partner) {
-  return patience.try_emplace(partner, options.answer_deadline / patience_part).first->second;
-}
-
-/// Our offer was answered: twice the time that took is what `flight`'s partner gets from now on.
-void PairExchange::State::note_answer(Time now) {
-  const Duration least = options.answer_deadline / patience_part;
-  patience_with(flight->partner) =
-      std::clamp(2 * (now - flight->began), least, options.answer_deadline);
-}
-
-Flight* PairExchange::State::matching(PeerId from, const TransferId& id) {
-  return flight && flight->id == id && flight->partner == from ? &*flight : nullptr;
-}
-
-void PairExchange::State::settle(const TransferId& id) {
-  settled[id.owner] = {id.session, id.number};
-}
-
-/// What became of an exchange of ours that is over: what was committed stays committed. The last
-/// with each partner is enough: it takes part in no later one while it awaits the word of this.
-void PairExchange::State::tell_outcome(PeerId to, const TransferId& id, Effects& out) const {
-  const auto last = committed.find(to);
-  if (last != committed.end() && last->second == id) {
-    out.send(to, Commit{id});
-  } else {
-    // What an earlier life of ours did is not known.
-    const bool ours = id.session == numbers.session;
-    out.send(to, Abort{id, ours ? Reason::stale : Reason::unknown_transfer});
-  }
-}
-
-void PairExchange::State::stream(Effects& out, std::uint64_t offset) {
-  out.transfers.push_back({flight->partner, flight->id, flight->payload, offset});
-}
-
-void PairExchange::State::refuse(PeerId to, TransferId id, Reason reason, Effects& out) {
-  ++counts.refusals;
-  out.events.push_back({.name = "offer_refused", .peer = to, .reason = reason});
-  out.send(to, Refuse{id, reason});
-}
-
-void PairExchange::State::abort(Reason reason, bool tell, Effects& out) {
-  ++counts.aborted;
-  out.events.push_back({.name = "exchange_aborted", .peer = flight->partner, .reason = reason});
-  if (tell) out.send(flight->partner, Abort{flight->id, reason});
-  end(out);
-}
-
-void PairExchange::State::drop_undecided(Reason reason, Effects& out) {
-  ++counts.undecided;
-  out.events.push_back({.name = "exchange_undecided",
-                        .peer = flight->partner,
-                        .reason = reason,
-                        .detail = "the partner may have applied its half alone"});
-  end(out);
-}
-
-/// Why an offer cannot be accepted; none if it can.
-Reason PairExchange::State::judge(Time now, PeerId from, const Offer& offer) const {
-  const auto last = settled.find(from);
-  const bool stale = last != settled.end() && last->second.session == offer.id.session &&
-                     offer.id.number <= last->second.number;
-  if (offer.id.owner != from || stale) return Reason::stale;
-  if (offer.layout_hash != options.layout_hash || offer.elements != options.elements) {
-    return Reason::unknown_layout;
-  }
-  if (offer.codec != static_cast<std::uint8_t>(options.codec)) return Reason::unknown_codec;
-  const bool sound = offer.alpha >= 0 && offer.alpha <= 1 && std::isfinite(offer.clip_radius);
-  if (!sound) return Reason::not_finite;
-  if (is_quarantined(now, from)) return Reason::quarantined;
-  if (!snapshot) return Reason::not_ready;
-  if (times.is_resting(now, from)) return Reason::resting;
-  return Reason::none;
-}
-
-void PairExchange::State::on(Time now, PeerId from, const Offer& offer, Effects& out) {
-  if (matching(from, offer.id)) return;
-  const Reason reason = judge(now, from, offer);
-  if (reason != Reason::none) {
-    refuse(from, offer.id, reason, out);
-    return;
-  }
-  withdraw_unanswered(now, out);
-  if (flight) {
-    // Two peers may offer to each other at once; the offer of the smaller id goes on.
-    const bool crossed = flight->partner == from && flight->stage == Stage::offered;
-    if (!crossed || self < from) {
-      if (!crossed) refuse(from, offer.id, Reason::busy, out);
-      return;
-    }
-    ++counts.refused;
-    end(out);
-  }
-  settle(offer.id);
-  Flight& mine = take_off(now, offer.id, from, false);
-  mine.stage = Stage::receiving;
-  mine.accepted = true;
-  mine.accepted_at = now;
-  mine.deadline = now + options.progress_deadline;
-  mine.partner_checksum = offer.checksum;
-  mine.partner_step = offer.step;
-  out.send(from, Accept{.id = offer.id,
-                        .alpha = mine.alpha,
-                        .clip_radius = mine.clip_radius,
-                        .step = snapshot->step,
-                        .checksum = snapshot->checksum});
-  mine.alpha = std::min(mine.alpha, offer.alpha);
-  mine.clip_radius = smaller_radius(mine.clip_radius, offer.clip_radius);
-  stream(out, 0);
-  if (payload_bytes() == 0) whole(now, out);
-}
-
-void PairExchange::State::on(Time now, PeerId from, const Accept& accept, Effects& out) {
-  Flight* mine = matching(from, accept.id);
-  if (mine == nullptr || !mine->initiator) {
-    // It accepted what is over: release it, unless this is a late copy and it awaits the word.
-    if (accept.id.owner == self) tell_outcome(from, accept.id, out);
-    return;
-  }
-  if (mine->accepted) return;
-  if (!(accept.alpha >= 0 && accept.alpha <= 1) || !std::isfinite(accept.clip_radius)) {
-    abort(Reason::not_finite, true, out);
-    return;
-  }
-  note_answer(now);
-  mine->accepted = true;
-  mine->accepted_at = now;
-  mine->deadline = now + options.progress_deadline;
-  mine->alpha = std::min(mine->alpha, accept.alpha);
-  mine->clip_radius = smaller_radius(mine->clip_radius, accept.clip_radius);
-  mine->partner_checksum = accept.checksum;
-  mine->partner_step = accept.step;
-  if (mine->stage == Stage::offered) mine->stage = Stage::receiving;
-  stream(out, 0);
-  // The lane may have been faster than the control link.
-  if (mine->received == payload_bytes()) whole(now, out);
-}
-
-void PairExchange::State::on(Time now, PeerId from, const Refuse& refusal, Effects& out) {
-  Flight* mine = matching(from, refusal.id);
-  if (mine == nullptr || !mine->initiator || mine->accepted) return;
-  note_answer(now);
-  ++counts.refused;
-  out.events.push_back({.name = "exchange_refused", .peer = from, .reason = refusal.reason});
-  end(out);
-}
-
-void PairExchange::State::on(Time now, PeerId from, const Ready& word, Effects& out) {
-  Flight* mine = matching(from, word.id);
-  if (mine != nullptr && mine->initiator && mine->accepted) {
-    mine->ready = true;
-    if (mine->stage == Stage::awaiting_ready) commit(now, out);
-    return;
-  }
-  if (word.id.owner != self || mine != nullptr) return;
-  tell_outcome(from, word.id, out);
-}
-
-void PairExchange::State::on(Time now, PeerId from, const Commit& word, Effects& out) {
-  Flight* mine = matching(from, word.id);
-  if (mine != nullptr && !mine->initiator && mine->stage == Stage::awaiting_word) commit(now, out);
-}
-
-/// Who asks for the word holds our whole model: if it is news to us, Ready was lost.
-void PairExchange::State::on(Time now, PeerId from, const Query& query, Effects& out) {
-  on(now, from, Ready{query.id}, out);
-}
-
-void PairExchange::State::on(Time, PeerId from, const Abort& word, Effects& out) {
-  const Flight* mine = matching(from, word.id);
-  if (mine == nullptr) return;
-  if (mine->stage == Stage::awaiting_word && word.reason == Reason::unknown_transfer) {
-    drop_undecided(word.reason, out);
-  } else {
-    abort(word.reason, false, out);
-  }
-}
-
-void PairExchange::State::on(Time, PeerId from, const Resume& request, Effects& out) {
-  Flight* mine = matching(from, request.id);
-  if (mine == nullptr) {
-    // The word that it is over was lost, or an earlier life of ours began it.
-    if (request.id.owner == self) {
-      tell_outcome(from, request.id, out);
-    } else {
-      out.send(from, Abort{request.id, Reason::stale});
-    }
-    return;
-  }
-  if (!mine->accepted) return;
-  if (request.offset > payload_bytes() || request.offset % bytes_per_element(options.codec) != 0) {
-    return;
-  }
-  mine->asked = request.offset;
-  stream(out, request.offset);
-}
-
-/// The whole of the partner's snapshot is here: judge it, then say so or commit.
-void PairExchange::State::whole(Time now, Effects& out) {
-  Flight& mine = *flight;
-  check(mine.accepted, "an exchange is whole after it was accepted");
-  const double norm = mine.comparison.their_norm();
-  if (!std::isfinite(norm)) {
-    offend(now, Reason::not_finite, out);
-    return;
-  }
-  if (options.norm_cap > 0 && norm > options.norm_cap * std::max(mine.comparison.our_norm(), 1.0)) {
-    offend(now, Reason::norm_exceeded, out);
-    return;
-  }
-  if (!mine.initiator) {
-    mine.stage = Stage::awaiting_word;
-    mine.deadline = now + options.progress_deadline;
-    out.send(mine.partner, Ready{mine.id});
-    return;
-  }
-  mine.stage = Stage::awaiting_ready;
-  // Our own model may travel more slowly than the answer did; only the partner sees it arrive.
-  const Duration took = now - mine.accepted_at;
-  mine.deadline = now + std::max(2 * options.progress_deadline, 4 * took);
-  if (mine.ready) commit(now, out);
-}
-
-void PairExchange::State::offend(Time now, Reason reason, Effects& out) {
-  const PeerId partner = flight->partner;
-  out.events.push_back({.name = "model_refused",
-                        .peer = partner,
-                        .reason = reason,
-                        .numbers = {{"norm", flight->comparison.their_norm()}}});
-  Conduct& theirs = conduct[partner];
-  if (++theirs.offences >= options.offences_max) {
-    theirs = {.offences = 0, .quarantined_until = now + options.quarantine};
-    out.events.push_back({.name = "peer_quarantined",
-                          .peer = partner,
-                          .reason = reason,
-                          .numbers = {{"seconds", seconds(options.quarantine)}}});
-  }
-  abort(reason, true, out);
-}
-
-void PairExchange::State::commit(Time now, Effects& out) {
-  Flight& mine = *flight;
-  const double distance = mine.comparison.distance();
-  const double clip = clip_factor(mine.clip_radius, distance);
-  const double strength = mine.alpha * clip;
-  if (!mine.difference) mine.difference = blank_difference();  // A layout without elements.
-  Force force{.values = std::move(mine.difference),
-              .scale = static_cast<float>(strength),
-              .exchange = mine.id,
-              .partner = mine.partner};
-  for (std::size_t lane = 0; lane < force.checksum.size(); ++lane) {
-    // Truncation towards zero is odd, so the two sides' integers cancel exactly. Bounded, because a
-    // partner's integers may be anything.
-    const double difference = static_cast<double>(mine.partner_checksum[lane]) -
-                              static_cast<double>(mine.snapshot->checksum[lane]);
-    force.checksum[lane] =
-        static_cast<std::int64_t>(std::clamp(strength * difference, -0x1p53, 0x1p53));
-  }
-  if (snapshot) since.push_back(force);
-  out.forces.push_back(std::move(force));
-  distances.push_back(distance);
-  if (distances.size() > distances_max) distances.pop_front();
-  ++counts.committed;
-  out.events.push_back({.name = "exchange_committed",
-                        .peer = mine.partner,
-                        .numbers = {{"distance", distance},
-                                    {"clip", clip},
-                                    {"steps_apart", static_cast<double>(mine.partner_step) -
-                                                        static_cast<double>(mine.snapshot->step)},
-                                    {"seconds", seconds(now - mine.began)}}});
-  if (mine.initiator) {
-    committed[mine.partner] = mine.id;
-    out.send(mine.partner, Commit{mine.id});
-  }
-  times.note(now, mine.partner, mine.began);
-  // Nothing to cancel: Ready means that the partner holds our whole model, and we hold its.
-  flight.reset();
-}
-
-void PairExchange::State::resume(Time now, Reason otherwise, Effects& out) {
-  Flight& mine = *flight;
-  if (++mine.resumes > resumes_max) {
-    times.note(now, mine.partner, mine.began);
-    abort(otherwise, true, out);
-    return;
-  }
-  mine.deadline = now + options.progress_deadline;
-  out.events.push_back({.name = "exchange_resumed",
-                        .peer = mine.partner,
-                        .reason = otherwise,
-                        .numbers = {{"bytes_received", static_cast<double>(mine.received)}}});
-  out.send(mine.partner, Resume{mine.id, mine.received});
-}
-
-void PairExchange::State::tick(Time now, Effects& out) {
-  std::erase_if(conduct, [&](const auto& entry) {
-    const Time until = entry.second.quarantined_until;
-    return until != Time{} && now >= until;
-  });
-  if (!flight || now < flight->deadline) return;
-  switch (flight->stage) {
-    case Stage::offered:
-      abort(Reason::timed_out, true, out);
-      break;
-    case Stage::receiving:
-      resume(now, Reason::timed_out, out);
-      break;
-    case Stage::awaiting_ready:
-      times.note(now, flight->partner, flight->began);
-      abort(Reason::timed_out, true, out);
-      break;
-    case Stage::awaiting_word:
-      if (++flight->queries > queries_max) {
-        drop_undecided(Reason::timed_out, out);
-      } else {
-        out.send(flight->partner, Query{flight->id});
-        flight->deadline = now + options.progress_deadline;
-      }
-      break;
-  }
-}
 
 PairExchange::PairExchange(PeerId self, TransferNumbers& numbers, Options options)
     : state_(std::make_unique<State>(self, numbers, options)) {}
@@ -551,7 +34,7 @@ bool PairExchange::start(Time now, PeerId partner, std::uint64_t round, Effects&
   if (state.flight || !state.snapshot || state.is_quarantined(now, partner)) return false;
   if (state.times.is_resting(now, partner)) return false;
   const TransferId id = state.numbers.next(state.self);
-  Flight& mine = state.take_off(now, id, partner, true);
+  State::Flight& mine = state.take_off(now, id, partner, true);
   mine.deadline = now + state.options.answer_deadline;
   ++state.counts.initiated;
   out.send(partner, Offer{.id = id,
@@ -578,9 +61,9 @@ void PairExchange::receive(Time now, PeerId from, const Message& message, Effect
 
 void PairExchange::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
   State& state = *state_;
-  Flight* mine = state.matching(from, block.id);
-  const bool receiving =
-      mine != nullptr && (mine->stage == Stage::offered || mine->stage == Stage::receiving);
+  State::Flight* mine = state.matching(from, block.id);
+  const bool receiving = mine != nullptr && (mine->stage == State::Stage::offered ||
+                                             mine->stage == State::Stage::receiving);
   // A repeated block, or one that another lane overtook: what is missing is asked for by deadline.
   if (!receiving || block.offset != mine->received) return;
   const std::size_t width = bytes_per_element(state.options.codec);
@@ -612,9 +95,9 @@ void PairExchange::receive_block(Time now, PeerId from, const Block& block, Effe
 void PairExchange::lane_lost(Time now, PeerId peer, Effects& out) {
   State& state = *state_;
   if (!state.flight || state.flight->partner != peer) return;
-  if (state.flight->stage == Stage::receiving) state.resume(now, Reason::unreachable, out);
+  if (state.flight->stage == State::Stage::receiving) state.resume(now, Reason::unreachable, out);
   // Words ride on lanes too, and what rode on this one may be lost.
-  if (state.flight && state.flight->stage == Stage::awaiting_word) {
+  if (state.flight && state.flight->stage == State::Stage::awaiting_word) {
     out.send(peer, Ready{state.flight->id});
   }
   // The partner may have noticed sooner, and what it asked for have gone onto this lane.
@@ -625,13 +108,14 @@ void PairExchange::lane_refused(Time, PeerId peer, Effects& out) {
   State& state = *state_;
   if (!state.flight || state.flight->partner != peer) return;
   // Having said Ready, only the initiator may end it.
-  if (state.flight->stage != Stage::awaiting_word) state.abort(Reason::unreachable, true, out);
+  if (state.flight->stage != State::Stage::awaiting_word)
+    state.abort(Reason::unreachable, true, out);
 }
 
 void PairExchange::peer_gone(Time, PeerId peer, Effects& out) {
   State& state = *state_;
   if (!state.flight || state.flight->partner != peer) return;
-  if (state.flight->stage == Stage::awaiting_word) {
+  if (state.flight->stage == State::Stage::awaiting_word) {
     state.drop_undecided(Reason::peer_gone, out);
   } else {
     state.abort(Reason::peer_gone, false, out);

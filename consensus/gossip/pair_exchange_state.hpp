@@ -1,0 +1,127 @@
+// What a peer keeps of its pair exchanges; only the sources of the pair exchange include this.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/check.hpp"
+#include "base/comparison.hpp"
+#include "base/reuse.hpp"
+#include "consensus/gossip/pair_exchange.hpp"
+#include "consensus/gossip/partner_times.hpp"
+
+namespace gv {
+
+struct PairExchange::State {
+  // Buffers that are kept for use again; more are needed only when a newcomer is served at the same
+  // time. Snapshots are current, in flight, being filled or freshened; differences are being
+  // filled, in a job or in no snapshot yet.
+  static constexpr std::size_t snapshots_kept = 4;
+  static constexpr std::size_t differences_kept = 3;
+
+  enum class Stage { offered, receiving, awaiting_ready, awaiting_word };
+
+  /// The exchange under way.
+  struct Flight {
+    TransferId id;
+    PeerId partner{};
+    bool initiator = false;
+    Stage stage = Stage::offered;
+    SnapshotPtr snapshot;   ///< Ours, as it was offered.
+    Payload payload;        ///< The same, encoded.
+    float alpha = 0;        ///< Ours, then the smaller of the two.
+    float clip_radius = 0;  ///< Likewise.
+    ConservationChecksum partner_checksum{};
+    std::uint64_t partner_step = 0;
+    std::shared_ptr<std::vector<float>> difference;  ///< dec(partner) - dec(own), up to `received`.
+    Comparison comparison;                           ///< Of the partner's model with ours, so far.
+    std::uint64_t received = 0;                      ///< Bytes.
+    bool accepted = false;
+    bool ready = false;                  ///< Initiator: the responder said Ready.
+    std::optional<std::uint64_t> asked;  ///< Where the partner last asked us to go on from.
+    int resumes = 0;
+    int queries = 0;
+    Time began{};
+    Time accepted_at{};
+    Time deadline = never;
+  };
+
+  /// The last exchange of an initiator that this peer has answered.
+  struct Settled {
+    std::uint64_t session = 0;
+    std::uint64_t number = 0;
+  };
+
+  struct Conduct {
+    int offences = 0;
+    Time quarantined_until{};
+  };
+
+  State(PeerId self_id, TransferNumbers& shared_numbers, Options given)
+      : self(self_id), numbers(shared_numbers), options(given) {
+    check(options.offences_max > 0, "a peer may offend at least once");
+  }
+
+  PeerId self;
+  TransferNumbers& numbers;
+  Options options;
+  Counts counts;
+  SnapshotPtr snapshot;
+  std::vector<Force> since;  ///< Committed since the snapshot was taken.
+  float alpha = 0;
+  std::optional<Flight> flight;
+  std::map<PeerId, TransferId> committed;  ///< The last one as initiator with each partner.
+  std::map<PeerId, Settled> settled;
+  std::map<PeerId, Conduct> conduct;
+  std::map<PeerId, Duration> patience;  ///< With an offer of ours, by whom it was made to.
+  PartnerTimes times;
+  std::deque<double> distances;
+  Reuse<Snapshot> snapshots{snapshots_kept};
+  Reuse<std::vector<float>> differences{differences_kept};
+
+  std::uint64_t payload_bytes() const {
+    return options.elements * bytes_per_element(options.codec);
+  }
+  bool is_quarantined(Time now, PeerId peer) const;
+  float radius() const;
+  void freshen_snapshot();
+  std::shared_ptr<std::vector<float>> blank_difference();
+  Payload encoded() const;
+  Flight& take_off(Time now, TransferId id, PeerId partner, bool initiator);
+  Flight* matching(PeerId from, const TransferId& id);
+  void withdraw_unanswered(Time now, Effects& out);
+  Duration& patience_with(PeerId partner);
+  void note_answer(Time now);
+  Reason judge(Time now, PeerId from, const Offer& offer) const;
+  void settle(const TransferId& id);
+  void tell_outcome(PeerId to, const TransferId& id, Effects& out) const;
+  void stream(Effects& out, std::uint64_t offset);
+  void refuse(PeerId to, TransferId id, Reason reason, Effects& out);
+  void end(Effects& out) {
+    out.cancels.push_back({flight->partner, flight->id});
+    flight.reset();
+  }
+  void abort(Reason reason, bool tell, Effects& out);
+  void drop_undecided(Reason reason, Effects& out);
+  void whole(Time now, Effects& out);
+  void offend(Time now, Reason reason, Effects& out);
+  void commit(Time now, Effects& out);
+  void resume(Time now, Reason otherwise, Effects& out);
+
+  void on(Time now, PeerId from, const Offer& offer, Effects& out);
+  void on(Time now, PeerId from, const Accept& accept, Effects& out);
+  void on(Time now, PeerId from, const Refuse& refuse, Effects& out);
+  void on(Time now, PeerId from, const Ready& ready, Effects& out);
+  void on(Time now, PeerId from, const Commit& commit, Effects& out);
+  void on(Time now, PeerId from, const Query& query, Effects& out);
+  void on(Time now, PeerId from, const Abort& abort, Effects& out);
+  void on(Time now, PeerId from, const Resume& resume, Effects& out);
+  void tick(Time now, Effects& out);
+};
+
+}  // namespace gv
