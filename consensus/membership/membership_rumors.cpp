@@ -1,0 +1,157 @@
+// What members are believed to be: rumours, suspicions and deaths, and what corrects them.
+#include <string>
+
+#include "consensus/membership/membership_state.hpp"
+
+namespace gv {
+namespace {
+
+/// Nobody raises an incarnation this much at once; what claims to is not believed.
+constexpr std::uint64_t incarnation_jump_max = 1u << 20;
+
+}  // namespace
+
+void Membership::State::suspect(Time now, Entry& entry, PeerId accuser, Effects& out) {
+  if (!is_live(entry.member.state)) return;
+  if (entry.member.state == MemberState::alive) {
+    set_state(entry, MemberState::suspect);
+    entry.suspected_at = now;
+    entry.checked_at = now;
+    entry.suspected_by.clear();
+    out.events.push_back({.name = "member_suspected", .peer = entry.member.id});
+    spread(entry);
+  }
+  const bool more = static_cast<int>(entry.suspected_by.size()) <= confirmations_max;
+  if (more && entry.suspected_by.insert(accuser).second) {
+    entry.member.accuser = accuser;
+    spread(entry);
+  }
+}
+
+void Membership::State::declare(Time now, Entry& entry, MemberState state, const char* event,
+                                Effects& out) {
+  set_state(entry, state);
+  entry.gone_at = now;
+  spread(entry);
+  if (probe && probe->target == entry.member.id) probe.reset();
+  out.events.push_back({.name = event,
+                        .peer = entry.member.id,
+                        .numbers = {{"view", static_cast<double>(view.size())}}});
+}
+
+void Membership::State::hear(Time now, PeerId from, const std::vector<Member>& members,
+                             Effects& out) {
+  bool refuted = false;
+  std::vector<PeerId> met;
+  for (const Member& rumor : members) {
+    if (rumor.id == id()) {
+      refuted = hear_of_self(rumor, out) || refuted;
+    } else if (authorized.contains(rumor.id)) {
+      const bool known = others.contains(rumor.id);
+      hear_of(now, from, rumor, out);
+      if (!known && rumor.id != from && others.contains(rumor.id)) met.push_back(rumor.id);
+    }
+  }
+  if (refuted) introduce(live_others(), out);
+  // Whoever we just learnt of may not know us: rumours would take rounds to tell it.
+  introduce(std::move(met), out);
+}
+
+/// Whatever others believe of us wrongly, a higher incarnation corrects. True if they thought us
+/// gone.
+bool Membership::State::hear_of_self(const Member& rumor, Effects& out) {
+  Member& me = self.member;
+  if (me.state == MemberState::left) return false;
+  if (rumor.incarnation < me.incarnation ||
+      rumor.incarnation > me.incarnation + incarnation_jump_max) {
+    return false;
+  }
+  const bool wrong = rumor.state != MemberState::alive || rumor.address != me.address ||
+                     rumor.layout_hash != me.layout_hash || rumor.name != me.name;
+  // An incarnation above ours comes from an earlier life of this key.
+  if (!wrong && rumor.incarnation == me.incarnation) return false;
+  me.incarnation = rumor.incarnation + 1;
+  spread(self);
+  const bool accused = rumor.state == MemberState::suspect || rumor.state == MemberState::dead;
+  if (accused) {
+    judge_health(1);
+    out.events.push_back(
+        {.name = "self_refuted",
+         .detail = std::string("others held us for ") + std::string(to_string(rumor.state)),
+         .numbers = {{"incarnation", static_cast<double>(me.incarnation)}}});
+  }
+  return accused;
+}
+
+void Membership::State::hear_of(Time now, PeerId from, const Member& rumor, Effects& out) {
+  const auto found = others.find(rumor.id);
+  if (found == others.end()) {
+    if (others.size() + 1 >= options.members_max) return;
+    // A third party's word that somebody unknown is gone is not worth a place in the table.
+    if (!is_live(rumor.state)) return;
+    Entry& entry = others[rumor.id];
+    entry.member = rumor;
+    set_state(entry, MemberState::alive);
+    spread(entry);
+    // A newcomer is placed at random in the probe order, so that it is not always probed last.
+    probe_order.insert(
+        probe_order.begin() + static_cast<std::ptrdiff_t>(rng.below(probe_order.size() + 1)),
+        rumor.id);
+    out.events.push_back({.name = "member_joined",
+                          .peer = rumor.id,
+                          .detail = rumor.address,
+                          .numbers = {{"view", static_cast<double>(view.size())}}});
+    if (rumor.state == MemberState::suspect) suspect(now, entry, accuser_of(from, rumor), out);
+    return;
+  }
+  Entry& entry = found->second;
+  Member& known = entry.member;
+  if (rumor.incarnation < known.incarnation ||
+      rumor.incarnation > known.incarnation + incarnation_jump_max) {
+    return;
+  }
+  const bool newer = rumor.incarnation > known.incarnation;
+  // What a member says of itself counts for all it says; what others say counts as suspicion.
+  const bool own_word = from == rumor.id;
+  if (rumor.state == MemberState::left && own_word) {
+    if (known.state != MemberState::left) {
+      known.incarnation = rumor.incarnation;
+      declare(now, entry, MemberState::left, "member_left", out);
+    }
+    return;
+  }
+  if (rumor.state == MemberState::alive) {
+    if (!newer) {
+      if (own_word || rumor.progress.step > known.progress.step) known.progress = rumor.progress;
+      return;
+    }
+    const MemberState before = known.state;
+    known = rumor;
+    set_state(entry, MemberState::alive);
+    spread(entry);
+    if (before == MemberState::suspect) {
+      out.events.push_back({.name = "member_refuted", .peer = rumor.id});
+    } else if (!is_live(before)) {
+      out.events.push_back({.name = "member_returned",
+                            .peer = rumor.id,
+                            .detail = rumor.address,
+                            .numbers = {{"view", static_cast<double>(view.size())}}});
+    }
+    return;
+  }
+  if (newer && is_live(known.state)) known.incarnation = rumor.incarnation;
+  suspect(now, entry, accuser_of(from, rumor), out);
+}
+
+/// Whoever found it unreachable, not whoever passes the word on: only independent accusers count.
+PeerId Membership::State::accuser_of(PeerId from, const Member& rumor) const {
+  const bool named = rumor.state == MemberState::suspect && authorized.contains(rumor.accuser);
+  return named ? rumor.accuser : from;
+}
+
+void Membership::State::note_progress(PeerId from, const Progress& progress) {
+  const auto entry = others.find(from);
+  if (entry != others.end()) entry->second.member.progress = progress;
+}
+
+}  // namespace gv

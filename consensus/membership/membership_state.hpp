@@ -1,0 +1,115 @@
+// What a peer keeps of its swarm's members; only the sources of the membership include this.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "consensus/membership/membership.hpp"
+
+namespace gv {
+
+struct Membership::State {
+  static constexpr int health_max = 8;         ///< Lifeguard's ceiling of the local health.
+  static constexpr int confirmations_max = 3;  ///< Independent suspicions that count (Lifeguard).
+
+  /// A member with what only we know of it.
+  struct Entry {
+    Member member;
+    std::set<PeerId> suspected_by;  ///< Independent suspicions, ours included.
+    Time suspected_at{};
+    Time gone_at{};              ///< Dead or left since.
+    Time checked_at{};           ///< When we last asked it whether it is there, being suspected.
+    Time reminded_at{};          ///< When we last told it what we think of it.
+    int transmissions_left = 0;  ///< Times the newest change still rides along.
+  };
+
+  /// Our own probe under way.
+  struct Probe {
+    PeerId target{};
+    std::uint64_t sequence = 0;
+    Time indirect_at{};  ///< When to ask others, unless done.
+    Time verdict_at{};   ///< When silence becomes suspicion.
+    bool asked_others = false;
+    int nacks_missing = 0;
+  };
+
+  /// Somebody we have a link to and have not heard of yet.
+  struct Unheard {
+    Time again_at{};
+    int tries = 0;
+  };
+
+  /// A probe we make for somebody else.
+  struct Relay {
+    PeerId origin{};
+    std::uint64_t origin_sequence = 0;
+    PeerId target{};
+    Time nack_at{};
+  };
+
+  Entry self;
+  std::set<PeerId> authorized;
+  Options options;
+  Rng rng;
+  std::map<PeerId, Entry> others;
+  std::set<PeerId> unwell;  ///< Of the others, those that are not alive: few, as a rule.
+  /// Of the others, those with something left to tell: the least told first.
+  std::set<std::pair<int, PeerId>> news;
+  View view;
+  std::vector<PeerId> probe_order;
+  std::optional<Probe> probe;
+  std::map<std::uint64_t, Relay> relays;
+  std::map<PeerId, Unheard> unheard;
+  std::uint64_t sequence = 0;
+  Time next_probe{};
+  Time next_push_pull{};
+  Time due =
+      never;  ///< deadline() after the last call: being much later than that is our own stall.
+  int health = 0;
+
+  static bool is_live(MemberState state) {
+    return state == MemberState::alive || state == MemberState::suspect;
+  }
+
+  PeerId id() const { return self.member.id; }
+  Duration scaled(Duration duration) const { return duration * (1 + health); }
+  Time suspicion_deadline(const Entry& entry) const;
+  Time deadline() const;
+  void set_state(Entry& entry, MemberState state);
+  std::map<PeerId, Entry>::iterator forget(std::map<PeerId, Entry>::iterator entry);
+  void absorb_stall(Time now);
+  void spread(Entry& entry);
+  void set_transmissions(Entry& entry, int left);
+  std::vector<Member> rumors_for(PeerId to);
+  void push_pull(PeerId to, bool reply, Effects& out);
+  std::vector<PeerId> live_others() const;
+  void judge_health(int change) { health = std::clamp(health + change, 0, health_max); }
+
+  void begin_probe(Time now, Effects& out);
+  void continue_probe(Time now, Effects& out);
+  void suspect(Time now, Entry& entry, PeerId accuser, Effects& out);
+  void declare(Time now, Entry& entry, MemberState state, const char* event, Effects& out);
+
+  void hear(Time now, PeerId from, const std::vector<Member>& members, Effects& out);
+  bool hear_of_self(const Member& rumor, Effects& out);
+  void hear_of(Time now, PeerId from, const Member& rumor, Effects& out);
+  PeerId accuser_of(PeerId from, const Member& rumor) const;
+  void introduce(std::vector<PeerId> peers, Effects& out);
+  void greet(Time now, PeerId peer, Effects& out);
+  void note_progress(PeerId from, const Progress& progress);
+  void remind(Time now, PeerId from, Effects& out);
+
+  void on(Time now, PeerId from, const Ping& ping, Effects& out);
+  void on(Time now, PeerId from, const PingRequest& request, Effects& out);
+  void on(Time now, PeerId from, const Ack& ack, Effects& out);
+  void on(Time now, PeerId from, const Nack& nack, Effects& out);
+  void on(Time now, PeerId from, const PushPull& exchange, Effects& out);
+};
+
+}  // namespace gv

@@ -1,0 +1,138 @@
+// The member table: what is known of each member, which of it is news, and when something is due.
+#include <algorithm>
+#include <cmath>
+
+#include "consensus/membership/membership_state.hpp"
+
+namespace gv {
+namespace {
+
+constexpr std::size_t rumors_max = 8;  ///< Carried by one probe or answer.
+
+}  // namespace
+
+/// Lifeguard, section 4: suspicion lasts long at first and shrinks with every independent accuser.
+Time Membership::State::suspicion_deadline(const Entry& entry) const {
+  const double n = static_cast<double>(view.size());
+  const double least = seconds(options.suspicion_min) * std::max(1.0, std::log10(n));
+  const double most = least * options.suspicion_max_factor;
+  const int expected = std::min(confirmations_max, static_cast<int>(view.size()) - 2);
+  double timeout = least;
+  if (expected >= 1) {
+    // The first accuser starts the clock; only further ones shorten it.
+    const double confirmed =
+        std::min<double>(expected, static_cast<double>(entry.suspected_by.size()) - 1);
+    timeout = most - (most - least) * std::log(confirmed + 1) / std::log(expected + 1.0);
+  }
+  return entry.suspected_at + from_seconds(std::max(least, timeout));
+}
+
+Time Membership::State::deadline() const {
+  Time earliest = never;
+  const auto at = [&](Time time) { earliest = std::min(earliest, time); };
+  for (const PeerId peer : unwell) {
+    const Entry& entry = others.at(peer);
+    if (entry.member.state == MemberState::suspect) {
+      at(suspicion_deadline(entry));
+      at(entry.checked_at + options.probe_period);
+    } else {
+      at(entry.gone_at + options.forget_dead_after);
+    }
+  }
+  for (const auto& [number, relay] : relays) at(relay.nack_at);
+  for (const auto& [peer, contact] : unheard) at(contact.again_at);
+  if (!others.empty()) at(next_push_pull);
+  if (probe) {
+    at(probe->asked_others ? probe->verdict_at : probe->indirect_at);
+  } else if (view.size() > 1) {
+    at(next_probe);
+  }
+  return earliest;
+}
+
+/// The only place where the state of another changes: view and lists follow.
+void Membership::State::set_state(Entry& entry, MemberState state) {
+  const PeerId peer = entry.member.id;
+  entry.member.state = state;
+  if (state == MemberState::alive) {
+    unwell.erase(peer);
+  } else {
+    unwell.insert(peer);
+  }
+  if (is_live(state)) {
+    view.insert(peer);
+  } else {
+    view.erase(peer);
+  }
+}
+
+/// Forgets everything about `entry` and returns the one after it.
+auto Membership::State::forget(std::map<PeerId, Entry>::iterator entry)
+    -> std::map<PeerId, Entry>::iterator {
+  const PeerId peer = entry->first;
+  unwell.erase(peer);
+  news.erase({-entry->second.transmissions_left, peer});
+  view.erase(peer);
+  std::erase(probe_order, peer);
+  if (probe && probe->target == peer) probe.reset();
+  return others.erase(entry);
+}
+
+/// Called much later than we asked to be: it is us who stood still, so nobody else is to blame.
+void Membership::State::absorb_stall(Time now) {
+  if (due == never || now <= due + options.probe_timeout) return;
+  const Duration stall = now - due;
+  for (const PeerId peer : unwell) others.at(peer).suspected_at += stall;
+  probe.reset();
+  relays.clear();
+  next_probe = now;
+  judge_health(1);
+}
+
+void Membership::State::spread(Entry& entry) {
+  const double n = static_cast<double>(others.size() + 1);
+  set_transmissions(entry, 4 * static_cast<int>(std::ceil(std::log10(n + 1))));
+}
+
+void Membership::State::set_transmissions(Entry& entry, int left) {
+  if (&entry != &self) {
+    news.erase({-entry.transmissions_left, entry.member.id});
+    if (left > 0) news.insert({-left, entry.member.id});
+  }
+  entry.transmissions_left = left;
+}
+
+/// The newest changes, the least told first; what concerns `to` itself always goes along, so that
+/// it can refute.
+std::vector<Member> Membership::State::rumors_for(PeerId to) {
+  std::vector<Member> rumors;
+  const auto about = others.find(to);
+  if (about != others.end() && about->second.member.state != MemberState::alive) {
+    rumors.push_back(about->second.member);
+  }
+  std::vector<Entry*> fresh;
+  for (const auto& [told, peer] : news) {
+    if (fresh.size() == rumors_max) break;
+    if (peer != to) fresh.push_back(&others.at(peer));
+  }
+  if (self.transmissions_left > 0) {
+    const auto less_told = std::ranges::find_if(fresh, [&](const Entry* entry) {
+      return entry->transmissions_left <= self.transmissions_left;
+    });
+    fresh.insert(less_told, &self);
+  }
+  for (Entry* entry : fresh) {
+    if (rumors.size() == rumors_max) break;
+    rumors.push_back(entry->member);
+    set_transmissions(*entry, entry->transmissions_left - 1);
+  }
+  return rumors;
+}
+
+std::vector<PeerId> Membership::State::live_others() const {
+  std::vector<PeerId> live = view.peers();
+  std::erase(live, id());
+  return live;
+}
+
+}  // namespace gv
