@@ -10,6 +10,7 @@
 #include "base/check.hpp"
 #include "base/rng.hpp"
 #include "consensus/mixing/companion_rates.hpp"
+#include "consensus/mixing/vector_steps.hpp"
 
 namespace gv {
 namespace {
@@ -19,27 +20,6 @@ constexpr std::string_view reference_name = "reference";
 
 /// Below this a learning rate divides nothing: the last steps of a schedule that ends at 0.
 constexpr double learning_rate_min = 1e-8;
-
-/// In the order of ranks, and of rounds.
-std::vector<const MixArrival*> in_order(std::span<const MixArrival> arrived) {
-  std::vector<const MixArrival*> order;
-  for (const MixArrival& arrival : arrived) order.push_back(&arrival);
-  std::ranges::stable_sort(order, [](const MixArrival* a, const MixArrival* b) {
-    return std::pair(a->from, a->round) < std::pair(b->from, b->round);
-  });
-  return order;
-}
-
-template <class Real>
-void add(std::span<Real> x, std::span<const Real> y, double scale = 1) {
-  const auto factor = static_cast<Real>(scale);
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] += factor * y[i];
-}
-
-template <class Real>
-void take_away(std::span<Real> x, std::span<const Real> y) {
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] -= y[i];
-}
 
 }  // namespace
 
@@ -129,15 +109,9 @@ void Mixer<Real>::begin_round(std::uint64_t, std::span<Real> x) {
   if (rule_.kind == MixKind::push_sum) {
     add<Real>(at(MixRegister::numerator), x, -share_);
   } else if (rule_.kind == MixKind::companion) {
-    // One round's time passes: exp(dt [[-h, h], [h, -h]]) keeps the sum of the two and shrinks
-    // their difference by exp(-2 h).
     Vector& companion = at(MixRegister::companion);
     const auto flow = static_cast<Real>((1 - std::exp(-2 * leaning_)) / 2);
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      const Real d = flow * (companion[i] - x[i]);
-      x[i] += d;
-      companion[i] -= d;
-    }
+    flow_together<Real>(x, companion, flow);
     take_away<Real>(companion, x);
   }
   const bool needs_before = rule_.kind == MixKind::downpour ||
@@ -159,11 +133,7 @@ void Mixer<Real>::direct(std::span<Real> gradient) {
   } else if (rule_.correction == MixCorrection::tracking) {
     Vector& tracker = zeros_if_new(MixRegister::tracker);
     Vector& last = zeros_if_new(MixRegister::last_gradient);
-    for (std::size_t i = 0; i < gradient.size(); ++i) {
-      tracker[i] += gradient[i] - last[i];
-      last[i] = gradient[i];
-      gradient[i] = tracker[i];
-    }
+    tracking_step<Real>(tracker, last, gradient);
   }
 }
 
@@ -359,88 +329,18 @@ std::vector<MixMessage> Mixer<Real>::differences(std::uint64_t round, std::span<
 
 // ---- Mixing ----
 
-/// What can be read of what came, by rank; of several from one peer the newest, where they replace
-/// each other.
-template <class Real>
-std::vector<typename Mixer<Real>::Heard> Mixer<Real>::heard(std::uint64_t round,
-                                                            std::span<const MixArrival> arrived,
-                                                            std::size_t& refused) {
-  const bool adds_up = rule_.kind == MixKind::push_sum || rule_.kind == MixKind::downpour;
-  std::vector<Heard> others;
-  for (const MixArrival* arrival : in_order(arrived)) {
-    const Mixing& mixing = plan_->round(arrival->round);
-    const auto share =
-        std::ranges::find(mixing[rank_], arrival->from, [](const Share& s) { return s.from; });
-    auto letter = read_message<Real>(rule_, elements_, arrival->round, arrival->bytes);
-    const bool has_place = rule_.fragment_order == FragmentOrder::largest;
-    if (share == mixing[rank_].end() || !letter ||
-        (has_place && letter->header.count >= rule_.fragments)) {
-      ++refused;
-      continue;
-    }
-    Heard one{.from = arrival->from,
-              .weight = letter->header.weight,
-              .count = letter->header.count,
-              .values = std::move(letter->values)};
-    one.share = share->weight;
-    if (rule_.weigh_by_age && arrival->round < round) {
-      one.share /= static_cast<double>(1 + round - arrival->round);
-    }
-    if (!adds_up && !others.empty() && others.back().from == one.from) others.pop_back();
-    others.push_back(std::move(one));
-  }
-  return others;
-}
-
 /// gamma sum_j w_ij (m_j - m_i), or what the guard makes of it, for a part of the messages.
 template <class Real>
 typename Mixer<Real>::Vector Mixer<Real>::change(const std::vector<Heard>& others,
                                                  std::size_t begin, std::size_t size) {
-  Vector result(size, 0);
   const auto own = std::span<const Real>(at(MixRegister::message)).subspan(begin, size);
-  if (rule_.guard.kind == GuardKind::none) {
-    for (const Heard& other : others) {
-      const auto share = static_cast<Real>(rule_.gamma * other.share);
-      const auto theirs = std::span<const Real>(other.values).subspan(begin, size);
-      for (std::size_t i = 0; i < size; ++i) result[i] += share * (theirs[i] - own[i]);
-    }
-    return result;
-  }
-  const std::vector<float> own_floats(own.begin(), own.end());
-  std::vector<std::vector<float>> their_floats;
-  std::vector<NeighbourModel> models;
-  for (const Heard& other : others) {
-    their_floats.emplace_back(other.values.begin(), other.values.end());
-  }
-  for (std::size_t i = 0; i < others.size(); ++i) {
-    models.push_back({.values = their_floats[i], .weight = others[i].share});
-  }
-  std::vector<float> guarded(size);
-  for (const std::size_t held : guarded_change(rule_.guard, own_floats, models, guarded)) {
-    held_back_.push_back(others[held].from);
-  }
-  for (std::size_t i = 0; i < size; ++i) result[i] = static_cast<Real>(rule_.gamma * guarded[i]);
-  return result;
-}
-
-/// x += gamma sum_j w_ij (m_j - x), each m_j where its piece belongs.
-template <class Real>
-void Mixer<Real>::average_pieces(std::span<Real> x, const std::vector<Heard>& others) const {
-  Vector moves(elements_, 0);
-  for (const Heard& other : others) {
-    const auto [begin, size] = chosen_piece(rule_, elements_, other.count);
-    const auto share = static_cast<Real>(rule_.gamma * other.share);
-    for (std::size_t i = 0; i < size; ++i) {
-      moves[begin + i] += share * (other.values[i] - x[begin + i]);
-    }
-  }
-  add<Real>(x, moves);
+  return change_by<Real>(rule_, own, others, begin, held_back_);
 }
 
 template <class Real>
 void Mixer<Real>::average(std::uint64_t round, std::span<Real> x,
                           const std::vector<Heard>& others) {
-  if (rule_.fragment_order == FragmentOrder::largest) return average_pieces(x, others);
+  if (rule_.fragment_order == FragmentOrder::largest) return average_pieces<Real>(rule_, x, others);
   const auto [begin, size] = range(round);
   const Vector moves = change(others, 0, size);
   add<Real>(x.subspan(begin, size), moves);
@@ -457,20 +357,14 @@ void Mixer<Real>::average(std::uint64_t round, std::span<Real> x,
       Vector& momentum = zeros_if_new(MixRegister::momentum);
       const Vector& before = at(MixRegister::before);
       const double scale = (1 - rule_.smoothing) / (learning_rate_ * static_cast<double>(steps_));
-      for (std::size_t i = 0; i < x.size(); ++i) {
-        momentum[i] = static_cast<Real>(rule_.smoothing) * momentum[i] +
-                      static_cast<Real>(scale) * (before[i] - x[i]);
-      }
+      quasi_global_step<Real>(momentum, before, x, rule_.smoothing, scale);
       break;
     }
     case MixCorrection::decentlam: {
       Vector& momentum = zeros_if_new(MixRegister::momentum);
       const Vector& before = at(MixRegister::before);
       const auto rate = static_cast<Real>(learning_rate_);
-      for (std::size_t i = 0; i < x.size(); ++i) {
-        momentum[i] = static_cast<Real>(rule_.momentum) * momentum[i] + (before[i] - x[i]) / rate;
-        x[i] = before[i] - rate * momentum[i];
-      }
+      decentlam_step<Real>(momentum, before, x, rule_.momentum, rate);
       break;
     }
   }
@@ -512,9 +406,80 @@ void Mixer<Real>::outer_step(std::uint64_t round, std::span<Real> x) {
   Vector& outer = zeros_if_new(MixRegister::outer);
   const auto rate = static_cast<Real>(learning_rate_);
   const auto step = static_cast<Real>(rule_.outer_learning_rate) * rate;
+  slowmo_step<Real>(outer, slow, x, rule_.outer_momentum, rate, step);
+}
+
+/// Numerators and weights add up, and the model is the one by the other.
+template <class Real>
+void Mixer<Real>::mix_push_sum(std::span<Real> x, const std::vector<Heard>& others) {
+  Vector& numerator = at(MixRegister::numerator);
+  for (const Heard& other : others) {
+    add<Real>(numerator, other.values);
+    weight_ += other.weight;
+  }
   for (std::size_t i = 0; i < x.size(); ++i) {
-    outer[i] = static_cast<Real>(rule_.outer_momentum) * outer[i] + (slow[i] - x[i]) / rate;
-    x[i] = slow[i] -= step * outer[i];
+    x[i] = numerator[i] / static_cast<Real>(weight_);
+  }
+}
+
+/// The last sum of each neighbour holds all behind it: with ours the mean of all.
+template <class Real>
+void Mixer<Real>::mix_relay_sum(std::span<Real> x, const std::vector<Heard>& others) {
+  for (const Heard& other : others) relayed_[other.from] = {other.values, other.count};
+  Vector sum(elements_, 0);
+  double count = 0;
+  for (const auto& [from, last] : relayed_) {
+    add<Real>(sum, last.first);
+    count += last.second;
+  }
+  const auto peers = static_cast<Real>(plan_->peers());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    x[i] += (sum[i] - static_cast<Real>(count) * x[i]) / peers;
+  }
+}
+
+/// Model and companion each take their part of the differences.
+template <class Real>
+void Mixer<Real>::mix_companion(std::span<Real> x, const std::vector<Heard>& others) {
+  const Vector moves = change(others, 0, elements_);
+  add<Real>(x, moves);
+  // The topology's weight averages a pair; of the companion's own, pull / (1/2) of that.
+  add<Real>(at(MixRegister::companion), moves, pull_ / 0.5);
+}
+
+/// The slow model moves by the mean of the changes, and towards the others.
+template <class Real>
+void Mixer<Real>::mix_noloco(std::span<Real> x, const std::vector<Heard>& others) {
+  const std::span<const Real> message = at(MixRegister::message);
+  Vector& slow = at(MixRegister::slow);
+  Vector& outer = at(MixRegister::outer);
+  Vector mean(message.begin() + static_cast<std::ptrdiff_t>(elements_), message.end());
+  Vector together(elements_, 0);
+  for (const Heard& other : others) {
+    const auto share = static_cast<Real>(other.share);
+    for (std::size_t i = 0; i < elements_; ++i) {
+      together[i] += share * (other.values[i] - message[i]);
+      mean[i] += share * (other.values[elements_ + i] - message[elements_ + i]);
+    }
+  }
+  for (std::size_t i = 0; i < elements_; ++i) {
+    outer[i] = static_cast<Real>(rule_.momentum) * outer[i] +
+               static_cast<Real>(rule_.outer_learning_rate) * mean[i] +
+               static_cast<Real>(rule_.gamma) * together[i];
+    x[i] = slow[i] += outer[i];
+  }
+}
+
+/// The centre adds changes up; the others go on from its sum.
+template <class Real>
+void Mixer<Real>::mix_downpour(std::span<Real> x, const std::vector<Heard>& others) {
+  const std::span<const Real> message = at(MixRegister::message);
+  if (rank_ == 0) {
+    for (const Heard& other : others) add<Real>(x, other.values);
+  } else if (!others.empty()) {
+    // The sum does not have our last change yet.
+    std::ranges::copy(others.back().values, x.begin());
+    add<Real>(x, message);
   }
 }
 
@@ -529,73 +494,27 @@ std::size_t Mixer<Real>::mix(std::uint64_t round, std::span<Real> x,
     outer_step(round, x);
     return refused;
   }
-  const std::vector<Heard> others = heard(round, arrived, refused);
-  const std::span<const Real> message = at(MixRegister::message);
+  const std::vector<Heard> others =
+      heard_models<Real>(rule_, *plan_, rank_, elements_, round, arrived, refused);
   switch (rule_.kind) {
     case MixKind::average:
       average(round, x, others);
       outer_step(round, x);
       break;
-    case MixKind::push_sum: {
-      Vector& numerator = at(MixRegister::numerator);
-      for (const Heard& other : others) {
-        add<Real>(numerator, other.values);
-        weight_ += other.weight;
-      }
-      for (std::size_t i = 0; i < x.size(); ++i) {
-        x[i] = numerator[i] / static_cast<Real>(weight_);
-      }
+    case MixKind::push_sum:
+      mix_push_sum(x, others);
       break;
-    }
-    case MixKind::relay_sum: {
-      for (const Heard& other : others) relayed_[other.from] = {other.values, other.count};
-      Vector sum(elements_, 0);
-      double count = 0;
-      for (const auto& [from, last] : relayed_) {
-        add<Real>(sum, last.first);
-        count += last.second;
-      }
-      const auto peers = static_cast<Real>(plan_->peers());
-      for (std::size_t i = 0; i < x.size(); ++i) {
-        x[i] += (sum[i] - static_cast<Real>(count) * x[i]) / peers;
-      }
+    case MixKind::relay_sum:
+      mix_relay_sum(x, others);
       break;
-    }
-    case MixKind::companion: {
-      const Vector moves = change(others, 0, elements_);
-      add<Real>(x, moves);
-      // The topology's weight averages a pair; of the companion's own, pull / (1/2) of that.
-      add<Real>(at(MixRegister::companion), moves, pull_ / 0.5);
+    case MixKind::companion:
+      mix_companion(x, others);
       break;
-    }
-    case MixKind::noloco: {
-      Vector& slow = at(MixRegister::slow);
-      Vector& outer = at(MixRegister::outer);
-      Vector mean(message.begin() + static_cast<std::ptrdiff_t>(elements_), message.end());
-      Vector together(elements_, 0);
-      for (const Heard& other : others) {
-        const auto share = static_cast<Real>(other.share);
-        for (std::size_t i = 0; i < elements_; ++i) {
-          together[i] += share * (other.values[i] - message[i]);
-          mean[i] += share * (other.values[elements_ + i] - message[elements_ + i]);
-        }
-      }
-      for (std::size_t i = 0; i < elements_; ++i) {
-        outer[i] = static_cast<Real>(rule_.momentum) * outer[i] +
-                   static_cast<Real>(rule_.outer_learning_rate) * mean[i] +
-                   static_cast<Real>(rule_.gamma) * together[i];
-        x[i] = slow[i] += outer[i];
-      }
+    case MixKind::noloco:
+      mix_noloco(x, others);
       break;
-    }
     case MixKind::downpour:
-      if (rank_ == 0) {
-        for (const Heard& other : others) add<Real>(x, other.values);
-      } else if (!others.empty()) {
-        // The sum does not have our last change yet.
-        std::ranges::copy(others.back().values, x.begin());
-        add<Real>(x, message);
-      }
+      mix_downpour(x, others);
       break;
   }
   return refused;

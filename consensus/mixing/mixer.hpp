@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/ids.hpp"
+#include "consensus/mixing/heard_models.hpp"
 #include "consensus/mixing/mix_message.hpp"
 #include "consensus/mixing/mix_rule.hpp"
 #include "consensus/mixing/neighbour_memory.hpp"
@@ -104,6 +105,7 @@ class Mixer {
 
  private:
   using Vector = std::vector<Real>;
+  using Heard = HeardModel<Real>;
 
   Vector& at(MixRegister name) { return registers_[static_cast<std::size_t>(name)]; }
   const Vector& at(MixRegister name) const { return registers_[static_cast<std::size_t>(name)]; }
@@ -113,28 +115,23 @@ class Mixer {
   std::shared_ptr<std::vector<std::byte>> encoded(std::uint64_t round, std::uint64_t salt,
                                                   std::span<const std::span<const Real>> words,
                                                   const MixHeader& header) const;
-  struct Heard {
-    std::size_t from = 0;
-    double share = 0;         ///< w_ij.
-    double weight = 1;        ///< As sent.
-    std::uint32_t count = 0;  ///< Models in a sum; of pieces by size: which one it is.
-    Vector values;
-  };
   std::vector<MixMessage> to_all(std::uint64_t round, std::span<const std::span<const Real>> words,
                                  std::span<Real> as_decoded, double weight = 1,
                                  std::uint32_t count = 1);
   std::vector<MixMessage> largest_piece(std::uint64_t round, std::span<const Real> x);
-  void average_pieces(std::span<Real> x, const std::vector<Heard>& others) const;
   std::vector<MixMessage> relayed(std::uint64_t round, std::span<const Real> x);
   std::vector<MixMessage> differences(std::uint64_t round, std::span<Real> x);
   std::size_t learn(std::span<const MixArrival> arrived);
   void follow(std::uint64_t round, std::span<Real> x);
 
-  std::vector<Heard> heard(std::uint64_t round, std::span<const MixArrival> arrived,
-                           std::size_t& refused);
   void average(std::uint64_t round, std::span<Real> x, const std::vector<Heard>& others);
   Vector change(const std::vector<Heard>& others, std::size_t begin, std::size_t size);
   void outer_step(std::uint64_t round, std::span<Real> x);
+  void mix_push_sum(std::span<Real> x, const std::vector<Heard>& others);
+  void mix_relay_sum(std::span<Real> x, const std::vector<Heard>& others);
+  void mix_companion(std::span<Real> x, const std::vector<Heard>& others);
+  void mix_noloco(std::span<Real> x, const std::vector<Heard>& others);
+  void mix_downpour(std::span<Real> x, const std::vector<Heard>& others);
 
   MixRule rule_;
   MixTraits traits_;

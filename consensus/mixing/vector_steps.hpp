@@ -1,0 +1,73 @@
+// Steps of models and momenta as formulas, each in a few lines: what the rules are made of.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+namespace gv {
+
+/// x += scale y.
+template <class Real>
+void add(std::span<Real> x, std::span<const Real> y, double scale = 1) {
+  const auto factor = static_cast<Real>(scale);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] += factor * y[i];
+}
+
+/// x -= y.
+template <class Real>
+void take_away(std::span<Real> x, std::span<const Real> y) {
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] -= y[i];
+}
+
+/// One round's time passes: exp(dt [[-h, h], [h, -h]]) keeps the sum of the two and shrinks their
+/// difference by exp(-2 h); `flow` is (1 - exp(-2 h)) / 2.
+template <class Real>
+void flow_together(std::span<Real> x, std::span<Real> companion, Real flow) {
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const Real d = flow * (companion[i] - x[i]);
+    x[i] += d;
+    companion[i] -= d;
+  }
+}
+
+/// The tracker follows the change of the gradient, which becomes what the tracker is.
+template <class Real>
+void tracking_step(std::span<Real> tracker, std::span<Real> last, std::span<Real> gradient) {
+  for (std::size_t i = 0; i < gradient.size(); ++i) {
+    tracker[i] += gradient[i] - last[i];
+    last[i] = gradient[i];
+    gradient[i] = tracker[i];
+  }
+}
+
+/// momentum = smoothing momentum + scale (before - x).
+template <class Real>
+void quasi_global_step(std::span<Real> momentum, std::span<const Real> before,
+                       std::span<const Real> x, double smoothing, double scale) {
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    momentum[i] =
+        static_cast<Real>(smoothing) * momentum[i] + static_cast<Real>(scale) * (before[i] - x[i]);
+  }
+}
+
+/// momentum = beta momentum + (before - x) / rate; x = before - rate momentum.
+template <class Real>
+void decentlam_step(std::span<Real> momentum, std::span<const Real> before, std::span<Real> x,
+                    double beta, Real rate) {
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    momentum[i] = static_cast<Real>(beta) * momentum[i] + (before[i] - x[i]) / rate;
+    x[i] = before[i] - rate * momentum[i];
+  }
+}
+
+/// outer = beta outer + (slow - x) / rate; slow -= step outer; x = slow.
+template <class Real>
+void slowmo_step(std::span<Real> outer, std::span<Real> slow, std::span<Real> x, double beta,
+                 Real rate, Real step) {
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    outer[i] = static_cast<Real>(beta) * outer[i] + (slow[i] - x[i]) / rate;
+    x[i] = slow[i] -= step * outer[i];
+  }
+}
+
+}  // namespace gv
