@@ -1,31 +1,20 @@
-// Dealers out, one router in, and the hello that every link starts with.
+// Dealers out, the hello that every link starts with, and what is done about links that fail.
 #include "net/control_links.hpp"
 
 #include <algorithm>
-#include <asio/io_context.hpp>
-#include <asio/steady_timer.hpp>
-#include <chrono>
-#include <cstring>
-#include <deque>
-#include <map>
+#include <exception>
 #include <optional>
-#include <stdexcept>
+#include <set>
 #include <string>
-#include <zmq.hpp>
+#include <utility>
 
-#include "net/allow_list.hpp"
-#include "net/socket_watch.hpp"
-#include "net/wire.hpp"
+#include "net/control_links_impl.hpp"
 
 namespace gv {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr std::size_t pending_max = 64;  ///< Frames kept for a link that is being opened.
 constexpr std::size_t joins_max = 64;    ///< Keys tried at once at an address without a name.
-constexpr int drained_at_once = 256;     ///< Frames handled before other events have their turn.
-constexpr int high_water_mark = 256;     ///< Frames ZeroMQ queues for each link and direction.
 constexpr auto housekeeping_period = std::chrono::milliseconds(100);
 constexpr auto hello_again = std::chrono::milliseconds(100);
 constexpr auto dial_patience = std::chrono::seconds(1);
@@ -36,100 +25,8 @@ constexpr auto join_patience = std::chrono::seconds(10);
 constexpr auto dial_back_patience = std::chrono::seconds(10);
 /// A late word of a process that is gone makes it come back once, and the newer one after it.
 constexpr int returns_max = 3;
-constexpr auto self_test_patience = std::chrono::seconds(10);
-
-std::string endpoint(const std::string& address) { return "tcp://" + address; }
-
-std::chrono::milliseconds milliseconds(Duration duration) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(duration);
-}
 
 }  // namespace
-
-struct ControlLinks::Impl {
-  /// A connection we opened.
-  struct Dealer {
-    std::shared_ptr<SocketWatch> watch;
-    std::string address;
-    bool up = false;            ///< The hello was answered and agrees.
-    Clock::time_point opened;   ///< Since when there is hope that it comes up.
-    Clock::time_point dialled;  ///< When its socket was made.
-    Clock::time_point said_hello;
-    Clock::time_point heard;  ///< The last frame on it.
-    bool checking = false;    ///< The last hello asks whether it still works.
-    Clock::time_point used;
-    std::deque<std::vector<std::byte>> pending;
-  };
-
-  /// One authorised peer.
-  struct Link {
-    AuthorizedPeer peer;
-    std::string address;  ///< Where to dial it; empty: unknown.
-    std::optional<Dealer> dealer;
-    zmq::message_t route;       ///< Its dealer's name at our router; empty: none.
-    std::uint64_t session = 0;  ///< Of the life of the process we have contact with,
-    std::uint64_t before = 0;   ///< and of the one we had contact with before.
-    int returns = 0;            ///< How often the one before has come back.
-    bool refused = false;       ///< Its hello disagrees.
-  };
-
-  /// An address given without a name: one dealer for each key that may be there.
-  struct Join {
-    std::string address;
-    std::map<PeerId, Dealer> dealers;
-    Clock::time_point began = Clock::now();
-    bool told = false;
-  };
-
-  Impl(asio::io_context& loop, Options given, Callbacks calls);
-  ~Impl();
-
-  void listen();
-  void self_test();
-  void allow(const std::vector<AuthorizedPeer>& authorized);
-  Dealer dial(PeerId peer, const PublicKey& key, const std::string& address);
-  void open(PeerId peer, Link& link);
-  void dial_anew(PeerId peer, const PublicKey& key, Dealer& dealer);
-  Hello hello(bool answer) const;
-  std::string disagreement(const Hello& theirs) const;
-  bool admit(PeerId peer, Link& link, const Hello& theirs);
-
-  bool send(PeerId to, const Frame& frame);
-  bool put(SocketWatch& watch, const std::vector<std::byte>& bytes);
-  bool put_routed(Link& link, const std::vector<std::byte>& bytes);
-  void say_hello(Dealer& dealer);
-
-  void read_dealer(PeerId peer, SocketWatch& watch);
-  void read_router();
-  void read_monitor();
-  void on_dealer_frame(PeerId peer, SocketWatch& watch, const zmq::message_t& bytes);
-  void on_routed_frame(zmq::message_t route, const zmq::message_t& bytes);
-  void deliver(PeerId from, const Frame& frame);
-  void joined(PeerId peer, SocketWatch* watch);
-  void refuse(std::optional<PeerId> peer, std::string detail);
-  void housekeeping();
-  Dealer* dealer_of(PeerId peer, const SocketWatch* watch);
-
-  asio::io_context& io;
-  Options options;
-  Callbacks callbacks;
-  zmq::context_t context;
-  AllowList allow_list;
-  std::shared_ptr<SocketWatch> router;
-  std::shared_ptr<SocketWatch> monitor;
-  std::string listening;
-  std::string advertised;
-  PeerId self;
-  std::map<PeerId, Link> links;
-  std::vector<Join> joins;
-  std::shared_ptr<asio::steady_timer> timer;
-  Clock::time_point first_contact{};
-  Clock::time_point refusal_told{};
-  bool own_knock = false;  ///< The monitor is still to tell of our own self-test.
-  bool was_dialled = false;
-  bool told_unreachable = false;
-  Counters counters;
-};
 
 ControlLinks::Impl::Impl(asio::io_context& loop, Options given, Callbacks calls)
     : io(loop),
@@ -167,93 +64,6 @@ void ControlLinks::Impl::allow(const std::vector<AuthorizedPeer>& authorized) {
     std::erase_if(join.dealers, [&](const auto& item) { return !links.contains(item.first); });
   }
   allow_list.set(std::move(keys));
-}
-
-void ControlLinks::Impl::listen() {
-  zmq::socket_t socket(context, zmq::socket_type::router);
-  socket.set(zmq::sockopt::linger, 0);
-  socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(frame_bytes_max));
-  socket.set(zmq::sockopt::handshake_ivl,
-             static_cast<int>(milliseconds(options.handshake_deadline).count()));
-  socket.set(zmq::sockopt::router_mandatory, true);
-  socket.set(zmq::sockopt::sndhwm, high_water_mark);
-  socket.set(zmq::sockopt::rcvhwm, high_water_mark);
-  AllowList::protect(socket, options.identity);
-  const int failures = ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
-                       ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_ACCEPT_FAILED;
-  zmq_socket_monitor(socket.handle(), "inproc://monitor.router", failures);
-  const auto colon = options.listen.rfind(':');
-  const std::string host = options.listen.substr(0, colon);
-  const std::string port = options.listen.substr(colon + 1);
-  try {
-    socket.bind(endpoint(host + ":" + (port == "0" ? "*" : port)));
-  } catch (const zmq::error_t& error) {
-    throw std::runtime_error(
-        "--listen " + options.listen + ": cannot listen there (" + error.what() +
-        "); give an address of this machine and a port that is free, or port 0 "
-        "for any free one");
-  }
-  const std::string bound = socket.get(zmq::sockopt::last_endpoint);
-  const std::string real_port = bound.substr(bound.rfind(':') + 1);
-  listening = host + ":" + real_port;
-  advertised = options.advertise.empty() ? listening : options.advertise;
-  if (advertised.ends_with(":0")) {
-    advertised = advertised.substr(0, advertised.size() - 1) + real_port;
-  }
-
-  zmq::socket_t events(context, zmq::socket_type::pair);
-  events.set(zmq::sockopt::linger, 0);
-  events.connect("inproc://monitor.router");
-  router =
-      std::make_shared<SocketWatch>(io, std::move(socket), [this](SocketWatch&) { read_router(); });
-  monitor = std::make_shared<SocketWatch>(io, std::move(events),
-                                          [this](SocketWatch&) { read_monitor(); });
-  router->start();
-  monitor->start();
-}
-
-/// Knocks at our own door with a key nobody knows. If that is let in, nothing else may be.
-void ControlLinks::Impl::self_test() {
-  const KeyPair stranger = generate_key_pair();
-  zmq::socket_t knock(context, zmq::socket_type::dealer);
-  knock.set(zmq::sockopt::linger, 0);
-  knock.set(zmq::sockopt::curve_serverkey,
-            zmq::buffer(options.identity.public_key.data(), options.identity.public_key.size()));
-  knock.set(zmq::sockopt::curve_publickey,
-            zmq::buffer(stranger.public_key.data(), stranger.public_key.size()));
-  knock.set(zmq::sockopt::curve_secretkey,
-            zmq::buffer(stranger.secret_key.data(), stranger.secret_key.size()));
-  zmq_socket_monitor(knock.handle(), "inproc://monitor.self-test",
-                     ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
-                         ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
-                         ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL);
-  zmq::socket_t events(context, zmq::socket_type::pair);
-  events.set(zmq::sockopt::linger, 0);
-  events.connect("inproc://monitor.self-test");
-  const std::string port = listening.substr(listening.rfind(':'));
-  const bool any = listening.starts_with("0.0.0.0:") || listening.starts_with("*:");
-  own_knock = true;
-  knock.connect(endpoint(any ? "127.0.0.1" + port : listening));
-  const auto deadline = Clock::now() + self_test_patience;
-  bool refused = false;
-  while (!refused && Clock::now() < deadline) {
-    allow_list.serve();
-    events.set(zmq::sockopt::rcvtimeo, 5);
-    zmq::message_t event;
-    zmq::message_t address;
-    if (!events.recv(event)) continue;
-    (void)events.recv(address);
-    std::uint16_t what = 0;
-    std::memcpy(&what, event.data(), sizeof what);
-    if (what == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) break;
-    refused = true;
-  }
-  zmq_socket_monitor(knock.handle(), nullptr, 0);
-  if (!refused) {
-    throw std::runtime_error(
-        "the allow-list does not hold: a random key was not refused at " + listening +
-        "; not starting. Check the installed libzmq (4.3.4 with CURVE is known to work)");
-  }
 }
 
 ControlLinks::Impl::Dealer ControlLinks::Impl::dial(PeerId peer, const PublicKey& key,
@@ -370,20 +180,6 @@ bool ControlLinks::Impl::put(SocketWatch& watch, const std::vector<std::byte>& b
   return true;
 }
 
-bool ControlLinks::Impl::put_routed(Link& link, const std::vector<std::byte>& bytes) {
-  if (link.route.size() == 0) return false;
-  try {
-    const auto named = router->socket().send(zmq::buffer(link.route.data(), link.route.size()),
-                                             zmq::send_flags::sndmore | zmq::send_flags::dontwait);
-    if (!named) return false;
-  } catch (const zmq::error_t&) {
-    // The connection is gone: the other side dials again and says hello.
-    link.route.rebuild();
-    return false;
-  }
-  return put(*router, bytes);
-}
-
 void ControlLinks::Impl::say_hello(Dealer& dealer) {
   dealer.said_hello = Clock::now();
   put(*dealer.watch, encode(hello(false)));
@@ -498,68 +294,6 @@ void ControlLinks::Impl::joined(PeerId peer, SocketWatch* watch) {
   }
 }
 
-void ControlLinks::Impl::read_router() {
-  for (int i = 0; i < drained_at_once; ++i) {
-    zmq::message_t route;
-    if (!router->socket().recv(route, zmq::recv_flags::dontwait)) return;
-    zmq::message_t frame;
-    if (!route.more() || !router->socket().recv(frame, zmq::recv_flags::dontwait)) continue;
-    if (frame.more()) {
-      refuse(std::nullopt, "a frame in several parts");
-      while (frame.more() && router->socket().recv(frame, zmq::recv_flags::dontwait)) {
-      }
-      continue;
-    }
-    on_routed_frame(std::move(route), frame);
-  }
-}
-
-void ControlLinks::Impl::on_routed_frame(zmq::message_t route, const zmq::message_t& bytes) {
-  ++counters.messages_received;
-  counters.bytes_received += bytes.size();
-  const std::optional<PublicKey> key = sender_key(bytes);
-  const auto found = key ? links.find(peer_id(*key)) : links.end();
-  if (found == links.end()) {
-    // Certified once, but no longer on the list.
-    refuse(key ? std::optional(peer_id(*key)) : std::nullopt, "its key is not authorised");
-    return;
-  }
-  const PeerId peer = found->first;
-  Link& link = found->second;
-  Decoded decoded = decode({static_cast<const std::byte*>(bytes.data()), bytes.size()});
-  if (!decoded.frame) {
-    refuse(peer, decoded.problem);
-    return;
-  }
-  const auto* greeting = std::get_if<Hello>(&*decoded.frame);
-  if (greeting == nullptr) {
-    const bool known = link.route.size() == route.size() &&
-                       std::memcmp(link.route.data(), route.data(), route.size()) == 0;
-    if (known && !link.refused) {
-      deliver(peer, *decoded.frame);
-    } else if (!link.refused) {
-      // It knew an earlier life of ours: ask it to introduce itself.
-      Link unknown;
-      unknown.route = std::move(route);
-      put_routed(unknown, encode(hello(false)));
-    }
-    return;
-  }
-  was_dialled = true;
-  link.route = std::move(route);
-  // Answered even when we disagree, so that the other side can name the difference as well.
-  put_routed(link, encode(hello(true)));
-  const bool moved = !greeting->advertise.empty() && greeting->advertise != link.address &&
-                     link.session != greeting->session;
-  if (moved) {
-    link.dealer.reset();
-    link.address = greeting->advertise;
-  }
-  if (!admit(peer, link, *greeting)) return;
-  // Dialling back shows at once whether the address it advertises can be reached.
-  if (!link.dealer && !link.address.empty()) open(peer, link);
-}
-
 void ControlLinks::Impl::deliver(PeerId from, const Frame& frame) {
   if (const auto* message = std::get_if<Message>(&frame)) {
     callbacks.message({from, *message});
@@ -579,17 +313,6 @@ void ControlLinks::Impl::refuse(std::optional<PeerId> peer, std::string detail) 
                    .reason = Reason::unknown_peer,
                    .detail = std::move(detail),
                    .numbers = {{"refused", static_cast<double>(counters.refused)}}});
-}
-
-void ControlLinks::Impl::read_monitor() {
-  while (true) {
-    zmq::message_t event;
-    zmq::message_t address;
-    if (!monitor->socket().recv(event, zmq::recv_flags::dontwait)) return;
-    (void)monitor->socket().recv(address, zmq::recv_flags::dontwait);
-    if (std::exchange(own_knock, false)) continue;
-    refuse(std::nullopt, "a handshake without an authorised key");
-  }
 }
 
 void ControlLinks::Impl::housekeeping() {

@@ -1,0 +1,95 @@
+// What is known of the bulk lanes to each peer; only the sources of the bulk lanes include this.
+#pragma once
+
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "net/bulk_lanes.hpp"
+#include "net/draining_connections.hpp"
+#include "net/lane_connection.hpp"
+#include "net/lane_handshake.hpp"
+
+namespace gv {
+
+struct BulkLanes::Impl {
+  using Clock = LaneConnection::Clock;
+
+  /// What is known of the way to one peer.
+  struct Lane {
+    enum class State { none, invited, dialling, open };
+
+    PeerId peer{};
+    State state = State::none;
+    std::uint64_t id = 0;
+    ConnectionPtr connection;
+    std::deque<Transfer> queue;
+    std::deque<std::vector<std::byte>> messages;
+    std::size_t slots_read = 0;       ///< Of the partner's ring, and it does not know yet.
+    std::size_t lent_read = 0;        ///< Blocks it lent that we are done with, the same way,
+    std::size_t lent_bytes_read = 0;  ///< and their bytes.
+    bool writing = false;
+    Clock::time_point progress;  ///< Last byte either way, or the invitation.
+    Clock::time_point heard;     ///< Last byte that came, or when it opened.
+
+    bool is_busy() const {
+      return writing || !queue.empty() || !messages.empty() ||
+             (connection && connection->reader.is_amid_record());
+    }
+    void reset_stream() {
+      writing = false;
+      slots_read = lent_read = lent_bytes_read = 0;
+    }
+  };
+
+  Impl(asio::io_context& loop, Options given, Callbacks calls);
+  ~Impl();
+
+  void invite(Lane& lane);
+  void answer(PeerId peer, const LaneInvite& theirs);
+  void dial(PeerId peer, const LaneInvite& invite);
+  void dial_failed(PeerId peer, const LaneInvite& invite);
+  void accepted(std::uint64_t id, ConnectionPtr connection);
+  void opened(PeerId peer, std::uint64_t id, ConnectionPtr connection);
+  void refused(PeerId peer);
+  void broken(PeerId peer, const ConnectionPtr& connection, const std::string& why);
+
+  bool prepare_write(Lane& lane, bool tell);
+  void write_next(PeerId peer, bool tell = false);
+  void share_blocks(Lane& lane);
+  void fill_socket(Lane& lane);
+  void read_on(PeerId peer);
+  void read_what_is_there(PeerId peer, const ConnectionPtr& connection);
+  bool take(PeerId peer, const ConnectionPtr& connection, asio::error_code error, std::size_t read);
+  static void count_read(Lane& lane);
+  bool take_records(PeerId peer, const ConnectionPtr& connection);
+  static bool is_expected(Lane& lane, const RecordHeader& header);
+  bool arrived(PeerId peer, const ConnectionPtr& connection, const Record& record);
+  void give_block(PeerId peer, const RecordHeader& header, std::span<const std::byte> bytes,
+                  std::shared_ptr<const void> hold = nullptr);
+  void housekeeping();
+  bool make_room();
+  LaneInvite make_invite(PeerId peer, std::uint64_t id, const LaneToken& token) const;
+  Lane* current(PeerId peer, const ConnectionPtr& connection);
+
+  asio::io_context& io;
+  Options options;
+  Callbacks callbacks;
+  Counters counters;
+  LaneHandshake doors;
+  std::map<PeerId, Lane> lanes;
+  std::map<PeerId, std::uint64_t> previous;  ///< The last lane that was open with a peer.
+  DrainingConnections retired;
+  std::shared_ptr<asio::steady_timer> timer;
+  /// Handlers hold this weakly: when it is gone, so is everything they would touch.
+  std::shared_ptr<int> alive = std::make_shared<int>(0);
+};
+
+}  // namespace gv

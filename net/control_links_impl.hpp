@@ -1,0 +1,120 @@
+// What is known of the control link to each peer, for the sources of the control links alone.
+#pragma once
+
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+#include <zmq.hpp>
+
+#include "net/allow_list.hpp"
+#include "net/control_links.hpp"
+#include "net/socket_watch.hpp"
+#include "net/wire.hpp"
+
+namespace gv {
+
+struct ControlLinks::Impl {
+  using Clock = std::chrono::steady_clock;
+
+  /// Frames handled before other events have their turn.
+  static constexpr int drained_at_once = 256;
+  /// Frames ZeroMQ queues for each link and direction.
+  static constexpr int high_water_mark = 256;
+
+  /// A connection we opened.
+  struct Dealer {
+    std::shared_ptr<SocketWatch> watch;
+    std::string address;
+    bool up = false;            ///< The hello was answered and agrees.
+    Clock::time_point opened;   ///< Since when there is hope that it comes up.
+    Clock::time_point dialled;  ///< When its socket was made.
+    Clock::time_point said_hello;
+    Clock::time_point heard;  ///< The last frame on it.
+    bool checking = false;    ///< The last hello asks whether it still works.
+    Clock::time_point used;
+    std::deque<std::vector<std::byte>> pending;
+  };
+
+  /// One authorised peer.
+  struct Link {
+    AuthorizedPeer peer;
+    std::string address;  ///< Where to dial it; empty: unknown.
+    std::optional<Dealer> dealer;
+    zmq::message_t route;       ///< Its dealer's name at our router; empty: none.
+    std::uint64_t session = 0;  ///< Of the life of the process we have contact with,
+    std::uint64_t before = 0;   ///< and of the one we had contact with before.
+    int returns = 0;            ///< How often the one before has come back.
+    bool refused = false;       ///< Its hello disagrees.
+  };
+
+  /// An address given without a name: one dealer for each key that may be there.
+  struct Join {
+    std::string address;
+    std::map<PeerId, Dealer> dealers;
+    Clock::time_point began = Clock::now();
+    bool told = false;
+  };
+
+  Impl(asio::io_context& loop, Options given, Callbacks calls);
+  ~Impl();
+
+  void listen();
+  void self_test();
+  void allow(const std::vector<AuthorizedPeer>& authorized);
+  Dealer dial(PeerId peer, const PublicKey& key, const std::string& address);
+  void open(PeerId peer, Link& link);
+  void dial_anew(PeerId peer, const PublicKey& key, Dealer& dealer);
+  Hello hello(bool answer) const;
+  std::string disagreement(const Hello& theirs) const;
+  bool admit(PeerId peer, Link& link, const Hello& theirs);
+
+  bool send(PeerId to, const Frame& frame);
+  bool put(SocketWatch& watch, const std::vector<std::byte>& bytes);
+  bool put_routed(Link& link, const std::vector<std::byte>& bytes);
+  void say_hello(Dealer& dealer);
+
+  void read_dealer(PeerId peer, SocketWatch& watch);
+  void read_router();
+  void read_monitor();
+  void on_dealer_frame(PeerId peer, SocketWatch& watch, const zmq::message_t& bytes);
+  void on_routed_frame(zmq::message_t route, const zmq::message_t& bytes);
+  void deliver(PeerId from, const Frame& frame);
+  void joined(PeerId peer, SocketWatch* watch);
+  void refuse(std::optional<PeerId> peer, std::string detail);
+  void housekeeping();
+  Dealer* dealer_of(PeerId peer, const SocketWatch* watch);
+
+  asio::io_context& io;
+  Options options;
+  Callbacks callbacks;
+  zmq::context_t context;
+  AllowList allow_list;
+  std::shared_ptr<SocketWatch> router;
+  std::shared_ptr<SocketWatch> monitor;
+  std::string listening;
+  std::string advertised;
+  PeerId self;
+  std::map<PeerId, Link> links;
+  std::vector<Join> joins;
+  std::shared_ptr<asio::steady_timer> timer;
+  Clock::time_point first_contact{};
+  Clock::time_point refusal_told{};
+  bool own_knock = false;  ///< The monitor is still to tell of our own self-test.
+  bool was_dialled = false;
+  bool told_unreachable = false;
+  Counters counters;
+
+  static std::string endpoint(const std::string& address) { return "tcp://" + address; }
+  static std::chrono::milliseconds milliseconds(Duration duration) {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(duration);
+  }
+};
+
+}  // namespace gv

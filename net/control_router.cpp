@@ -1,0 +1,191 @@
+// Where control links come in: one router that listens and proves that its allow-list holds.
+#include <cstring>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "net/control_links_impl.hpp"
+
+namespace gv {
+namespace {
+
+constexpr auto self_test_patience = std::chrono::seconds(10);
+
+}  // namespace
+
+void ControlLinks::Impl::listen() {
+  zmq::socket_t socket(context, zmq::socket_type::router);
+  socket.set(zmq::sockopt::linger, 0);
+  socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(frame_bytes_max));
+  socket.set(zmq::sockopt::handshake_ivl,
+             static_cast<int>(milliseconds(options.handshake_deadline).count()));
+  socket.set(zmq::sockopt::router_mandatory, true);
+  socket.set(zmq::sockopt::sndhwm, high_water_mark);
+  socket.set(zmq::sockopt::rcvhwm, high_water_mark);
+  AllowList::protect(socket, options.identity);
+  const int failures = ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+                       ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_ACCEPT_FAILED;
+  zmq_socket_monitor(socket.handle(), "inproc://monitor.router", failures);
+  const auto colon = options.listen.rfind(':');
+  const std::string host = options.listen.substr(0, colon);
+  const std::string port = options.listen.substr(colon + 1);
+  try {
+    socket.bind(endpoint(host + ":" + (port == "0" ? "*" : port)));
+  } catch (const zmq::error_t& error) {
+    throw std::runtime_error(
+        "--listen " + options.listen + ": cannot listen there (" + error.what() +
+        "); give an address of this machine and a port that is free, or port 0 "
+        "for any free one");
+  }
+  const std::string bound = socket.get(zmq::sockopt::last_endpoint);
+  const std::string real_port = bound.substr(bound.rfind(':') + 1);
+  listening = host + ":" + real_port;
+  advertised = options.advertise.empty() ? listening : options.advertise;
+  if (advertised.ends_with(":0")) {
+    advertised = advertised.substr(0, advertised.size() - 1) + real_port;
+  }
+
+  zmq::socket_t events(context, zmq::socket_type::pair);
+  events.set(zmq::sockopt::linger, 0);
+  events.connect("inproc://monitor.router");
+  router =
+      std::make_shared<SocketWatch>(io, std::move(socket), [this](SocketWatch&) { read_router(); });
+  monitor = std::make_shared<SocketWatch>(io, std::move(events),
+                                          [this](SocketWatch&) { read_monitor(); });
+  router->start();
+  monitor->start();
+}
+
+/// Knocks at our own door with a key nobody knows. If that is let in, nothing else may be.
+void ControlLinks::Impl::self_test() {
+  const KeyPair stranger = generate_key_pair();
+  zmq::socket_t knock(context, zmq::socket_type::dealer);
+  knock.set(zmq::sockopt::linger, 0);
+  knock.set(zmq::sockopt::curve_serverkey,
+            zmq::buffer(options.identity.public_key.data(), options.identity.public_key.size()));
+  knock.set(zmq::sockopt::curve_publickey,
+            zmq::buffer(stranger.public_key.data(), stranger.public_key.size()));
+  knock.set(zmq::sockopt::curve_secretkey,
+            zmq::buffer(stranger.secret_key.data(), stranger.secret_key.size()));
+  zmq_socket_monitor(knock.handle(), "inproc://monitor.self-test",
+                     ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
+                         ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
+                         ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL);
+  zmq::socket_t events(context, zmq::socket_type::pair);
+  events.set(zmq::sockopt::linger, 0);
+  events.connect("inproc://monitor.self-test");
+  const std::string port = listening.substr(listening.rfind(':'));
+  const bool any = listening.starts_with("0.0.0.0:") || listening.starts_with("*:");
+  own_knock = true;
+  knock.connect(endpoint(any ? "127.0.0.1" + port : listening));
+  const auto deadline = Clock::now() + self_test_patience;
+  bool refused = false;
+  while (!refused && Clock::now() < deadline) {
+    allow_list.serve();
+    events.set(zmq::sockopt::rcvtimeo, 5);
+    zmq::message_t event;
+    zmq::message_t address;
+    if (!events.recv(event)) continue;
+    (void)events.recv(address);
+    std::uint16_t what = 0;
+    std::memcpy(&what, event.data(), sizeof what);
+    if (what == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) break;
+    refused = true;
+  }
+  zmq_socket_monitor(knock.handle(), nullptr, 0);
+  if (!refused) {
+    throw std::runtime_error(
+        "the allow-list does not hold: a random key was not refused at " + listening +
+        "; not starting. Check the installed libzmq (4.3.4 with CURVE is known to work)");
+  }
+}
+
+bool ControlLinks::Impl::put_routed(Link& link, const std::vector<std::byte>& bytes) {
+  if (link.route.size() == 0) return false;
+  try {
+    const auto named = router->socket().send(zmq::buffer(link.route.data(), link.route.size()),
+                                             zmq::send_flags::sndmore | zmq::send_flags::dontwait);
+    if (!named) return false;
+  } catch (const zmq::error_t&) {
+    // The connection is gone: the other side dials again and says hello.
+    link.route.rebuild();
+    return false;
+  }
+  return put(*router, bytes);
+}
+
+void ControlLinks::Impl::read_router() {
+  for (int i = 0; i < drained_at_once; ++i) {
+    zmq::message_t route;
+    if (!router->socket().recv(route, zmq::recv_flags::dontwait)) return;
+    zmq::message_t frame;
+    if (!route.more() || !router->socket().recv(frame, zmq::recv_flags::dontwait)) continue;
+    if (frame.more()) {
+      refuse(std::nullopt, "a frame in several parts");
+      while (frame.more() && router->socket().recv(frame, zmq::recv_flags::dontwait)) {
+      }
+      continue;
+    }
+    on_routed_frame(std::move(route), frame);
+  }
+}
+
+void ControlLinks::Impl::on_routed_frame(zmq::message_t route, const zmq::message_t& bytes) {
+  ++counters.messages_received;
+  counters.bytes_received += bytes.size();
+  const std::optional<PublicKey> key = sender_key(bytes);
+  const auto found = key ? links.find(peer_id(*key)) : links.end();
+  if (found == links.end()) {
+    // Certified once, but no longer on the list.
+    refuse(key ? std::optional(peer_id(*key)) : std::nullopt, "its key is not authorised");
+    return;
+  }
+  const PeerId peer = found->first;
+  Link& link = found->second;
+  Decoded decoded = decode({static_cast<const std::byte*>(bytes.data()), bytes.size()});
+  if (!decoded.frame) {
+    refuse(peer, decoded.problem);
+    return;
+  }
+  const auto* greeting = std::get_if<Hello>(&*decoded.frame);
+  if (greeting == nullptr) {
+    const bool known = link.route.size() == route.size() &&
+                       std::memcmp(link.route.data(), route.data(), route.size()) == 0;
+    if (known && !link.refused) {
+      deliver(peer, *decoded.frame);
+    } else if (!link.refused) {
+      // It knew an earlier life of ours: ask it to introduce itself.
+      Link unknown;
+      unknown.route = std::move(route);
+      put_routed(unknown, encode(hello(false)));
+    }
+    return;
+  }
+  was_dialled = true;
+  link.route = std::move(route);
+  // Answered even when we disagree, so that the other side can name the difference as well.
+  put_routed(link, encode(hello(true)));
+  const bool moved = !greeting->advertise.empty() && greeting->advertise != link.address &&
+                     link.session != greeting->session;
+  if (moved) {
+    link.dealer.reset();
+    link.address = greeting->advertise;
+  }
+  if (!admit(peer, link, *greeting)) return;
+  // Dialling back shows at once whether the address it advertises can be reached.
+  if (!link.dealer && !link.address.empty()) open(peer, link);
+}
+
+void ControlLinks::Impl::read_monitor() {
+  while (true) {
+    zmq::message_t event;
+    zmq::message_t address;
+    if (!monitor->socket().recv(event, zmq::recv_flags::dontwait)) return;
+    (void)monitor->socket().recv(address, zmq::recv_flags::dontwait);
+    if (std::exchange(own_knock, false)) continue;
+    refuse(std::nullopt, "a handshake without an authorised key");
+  }
+}
+
+}  // namespace gv

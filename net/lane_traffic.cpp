@@ -1,0 +1,351 @@
+// How records go out on an open lane and what becomes of those that come in.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "net/bulk_lanes_impl.hpp"
+#include "net/wire.hpp"
+
+namespace gv {
+namespace {
+
+/// From one lane and to it in one go, so that the others have their turn.
+constexpr int reads_at_once = 8;
+constexpr int writes_at_once = 4;
+
+/// A reader says that it is done with slots when so many have come together: half the ring, so that
+/// the writer fills one half while the reader is in the other.
+constexpr std::size_t slots_told_at_once = ring_slots / 2;
+/// It says that it is done with lent blocks with whatever else it has to say; by themselves when so
+/// many have come together, or so many bytes, or after a while.
+constexpr std::size_t lent_told_at_once = 16;
+constexpr std::size_t lent_bytes_told_at_once = 1 << 20;
+/// More are never on loan at a time: 16 GiB in blocks of full length.
+constexpr std::size_t holds_max = 1 << 16;
+
+TransferId named(const RecordHeader& header) {
+  return {static_cast<PeerId>(header.owner), header.session, header.number};
+}
+
+}  // namespace
+
+/// What is known of loans that nobody holds any more: the partner is told in their order.
+void BulkLanes::Impl::count_read(Lane& lane) {
+  std::deque<LaneConnection::Loan>& holds = lane.connection->holds;
+  while (!holds.empty() && holds.front().held.expired()) {
+    ++lane.lent_read;
+    lane.lent_bytes_read += holds.front().bytes;
+    holds.pop_front();
+  }
+}
+
+/// Puts the records that can go through the socket now, a message or some blocks, into what is
+/// written next; the bytes live as long as the connection.
+void BulkLanes::Impl::fill_socket(Lane& lane) {
+  LaneConnection& connection = *lane.connection;
+  const auto add = [&](const RecordHeader& header, std::span<const std::byte> bytes) {
+    connection.out_buffers.push_back(connection.say(header));
+    connection.out_buffers.push_back(asio::buffer(bytes.data(), bytes.size()));
+  };
+  if (!lane.messages.empty()) {
+    connection.out_message = std::move(lane.messages.front());
+    lane.messages.pop_front();
+    add({.length = static_cast<std::uint32_t>(connection.out_message.size()),
+         .kind = RecordKind::message},
+        connection.out_message);
+    return;
+  }
+  std::size_t bytes_taken = 0;
+  for (std::size_t count = 0; !lane.queue.empty() && !connection.ring_out &&
+                              count < records_at_once && bytes_taken < block_bytes_max;
+       ++count) {
+    Transfer& transfer = lane.queue.front();
+    const auto left = transfer.payload.bytes.subspan(transfer.offset);
+    const auto bytes = left.first(next_block_bytes(left.size()));
+    connection.out_owners.push_back(transfer.payload);
+    add({.length = static_cast<std::uint32_t>(bytes.size()),
+         .owner = static_cast<std::uint64_t>(transfer.id.owner),
+         .session = transfer.id.session,
+         .number = transfer.id.number,
+         .offset = transfer.offset},
+        bytes);
+    bytes_taken += bytes.size();
+    transfer.offset += bytes.size();
+    if (bytes.size() == left.size()) lane.queue.pop_front();
+  }
+}
+
+/// Lets a partner on this host have blocks through memory: those that lie in lent memory as they
+/// are, of the others as many copies as have room.
+void BulkLanes::Impl::share_blocks(Lane& lane) {
+  LaneConnection& connection = *lane.connection;
+  for (std::size_t count = 0; count < records_at_once && !lane.queue.empty(); ++count) {
+    Transfer& transfer = lane.queue.front();
+    const auto left = transfer.payload.bytes.subspan(transfer.offset);
+    const auto bytes = left.first(std::min(left.size(), block_bytes_max));
+    const auto place = options.lent ? options.lent->place_of(bytes) : std::nullopt;
+    if (!place && connection.ring_out->free_slots() == 0) return;
+    connection.say(RecordHeader{.length = static_cast<std::uint32_t>(bytes.size()),
+                                .kind = place ? RecordKind::lent_block : RecordKind::ring_block,
+                                .owner = static_cast<std::uint64_t>(transfer.id.owner),
+                                .session = transfer.id.session,
+                                .number = transfer.id.number,
+                                .offset = transfer.offset});
+    if (place) {
+      connection.say(LentPlace{*place});
+      connection.lent.push_back(transfer.payload);
+    } else {
+      connection.ring_out->put(bytes);
+    }
+    transfer.offset += bytes.size();
+    counters.bytes_sent += bytes.size();
+    if (bytes.size() == left.size()) lane.queue.pop_front();
+  }
+}
+
+/// Puts together what is written next, with `tell` also what can wait for company; false where
+/// there is nothing.
+bool BulkLanes::Impl::prepare_write(Lane& lane, bool tell) {
+  std::deque<Transfer>& queue = lane.queue;
+  while (!queue.empty() && queue.front().offset >= queue.front().payload.bytes.size()) {
+    queue.pop_front();
+  }
+  LaneConnection& connection = *lane.connection;
+  count_read(lane);
+  connection.out_bytes = 0;
+  if (lane.slots_read >= slots_told_at_once) {
+    connection.say(
+        RecordHeader{.length = static_cast<std::uint32_t>(std::exchange(lane.slots_read, 0)),
+                     .kind = RecordKind::ring_done});
+  }
+  if (connection.ring_out && lane.messages.empty()) share_blocks(lane);
+  tell = tell || connection.out_bytes > 0 || !lane.messages.empty() ||
+         lane.lent_read >= lent_told_at_once || lane.lent_bytes_read >= lent_bytes_told_at_once;
+  if (tell && lane.lent_read > 0) {
+    connection.say(
+        RecordHeader{.length = static_cast<std::uint32_t>(std::exchange(lane.lent_read, 0)),
+                     .kind = RecordKind::lent_done});
+    lane.lent_bytes_read = 0;
+  }
+  connection.out_buffers.clear();
+  if (connection.out_bytes > 0) {
+    connection.out_buffers.push_back(asio::buffer(connection.out.data(), connection.out_bytes));
+  }
+  fill_socket(lane);
+  return !connection.out_buffers.empty();
+}
+
+/// Writes what is there to be written; with `tell` also what can wait for company.
+void BulkLanes::Impl::write_next(PeerId peer, bool tell) {
+  const auto found = lanes.find(peer);
+  if (found == lanes.end()) return;
+  Lane& lane = found->second;
+  if (lane.state != Lane::State::open || lane.writing) return;
+  LaneConnection& connection = *lane.connection;
+  for (int writes = 0; prepare_write(lane, tell); ++writes) {
+    const std::size_t written = writes < writes_at_once ? connection.write_now() : 0;
+    counters.bytes_sent += written;
+    if (connection.out_buffers.empty()) {
+      connection.out_owners.clear();
+      lane.progress = Clock::now();
+      continue;
+    }
+    lane.writing = true;
+    connection.write(connection.out_buffers,
+                     [this, peer, connection = lane.connection, weak = std::weak_ptr(alive)](
+                         asio::error_code error, std::size_t written) {
+                       if (weak.expired()) return;
+                       counters.bytes_sent += written;
+                       connection->out_owners.clear();
+                       connection->out_buffers.clear();
+                       Lane* same = current(peer, connection);
+                       if (same == nullptr) return;
+                       if (error) {
+                         broken(peer, connection, error.message());
+                         return;
+                       }
+                       same->writing = false;
+                       same->progress = Clock::now();
+                       write_next(peer);
+                     });
+    return;
+  }
+}
+
+/// Waits until something is there, deals with it, and so on.
+void BulkLanes::Impl::read_on(PeerId peer) {
+  const ConnectionPtr& connection = lanes.at(peer).connection;
+  connection->reading = true;
+  if (connection->tls) {
+    connection->read_some(connection->reader.own_room(),
+                          [this, peer, connection, weak = std::weak_ptr(alive)](
+                              asio::error_code error, std::size_t read) {
+                            if (weak.expired()) return;
+                            if (take(peer, connection, error, read)) read_on(peer);
+                          });
+  } else {
+    connection->socket.async_wait(
+        LaneConnection::Socket::wait_read,
+        [this, peer, connection, weak = std::weak_ptr(alive)](asio::error_code) {
+          if (!weak.expired()) read_what_is_there(peer, connection);
+        });
+  }
+}
+
+/// Straight to where it belongs. What is wrong with a socket, reading from it tells.
+void BulkLanes::Impl::read_what_is_there(PeerId peer, const ConnectionPtr& connection) {
+  if (current(peer, connection) == nullptr) {
+    connection->reading = false;
+    retired.read_ended(connection);
+    return;
+  }
+  for (int reads = 0; reads < reads_at_once; ++reads) {
+    const auto room = connection->reader.room([&](const RecordHeader& header) {
+      return callbacks.place ? callbacks.place(peer, named(header), header.offset, header.length)
+                             : std::span<std::byte>();
+    });
+    asio::error_code error;
+    const std::size_t read =
+        connection->socket.read_some(std::array{asio::buffer(room[0].data(), room[0].size()),
+                                                asio::buffer(room[1].data(), room[1].size())},
+                                     error);
+    if (error == asio::error::would_block || error == asio::error::try_again) break;
+    if (!take(peer, connection, error, read)) return;
+    if (read < room[0].size() + room[1].size()) break;
+  }
+  read_on(peer);
+}
+
+/// What came, or why nothing does; false if the lane is gone afterwards.
+bool BulkLanes::Impl::take(PeerId peer, const ConnectionPtr& connection, asio::error_code error,
+                           std::size_t read) {
+  counters.bytes_received += read;
+  connection->reading = false;
+  connection->partner_ended = static_cast<bool>(error);
+  Lane* lane = current(peer, connection);
+  if (lane == nullptr) {
+    retired.read_ended(connection);
+    return false;
+  }
+  // A partner that closes before it has read our last word resets the connection.
+  const bool ended = error == asio::error::eof || error == asio::error::connection_reset;
+  if (ended && !lane->is_busy()) {
+    // The partner had no more use for it, or died; what we wait for on it will not come.
+    retired.add(connection);
+    lanes.erase(peer);
+    callbacks.event({.name = "lane_closed", .peer = peer, .detail = "by the partner"});
+    callbacks.lost(peer);
+    return false;
+  }
+  if (error) {
+    broken(peer, connection, error.message());
+    return false;
+  }
+  connection->reader.came(read);
+  lane->progress = lane->heard = Clock::now();
+  return take_records(peer, connection);
+}
+
+/// Deals with every whole record that was read; false if the lane is gone afterwards.
+bool BulkLanes::Impl::take_records(PeerId peer, const ConnectionPtr& connection) {
+  while (const std::optional<Record> record = connection->reader.next()) {
+    if (!arrived(peer, connection, *record)) return false;
+  }
+  if (connection->reader.is_malformed()) {
+    broken(peer, connection, "a malformed record");
+    return false;
+  }
+  write_next(peer);
+  return true;
+}
+
+/// Whether a sound record can come now.
+bool BulkLanes::Impl::is_expected(Lane& lane, const RecordHeader& header) {
+  LaneConnection& connection = *lane.connection;
+  switch (header.kind) {
+    case RecordKind::block:
+    case RecordKind::message:
+      return true;
+    case RecordKind::ring_block:
+      return connection.ring_in && lane.slots_read < ring_slots;
+    case RecordKind::ring_done:
+      return connection.ring_out && connection.ring_out->release(header.length);
+    case RecordKind::lent_block:
+      return connection.borrowed.has_value();
+    case RecordKind::lent_done:
+      return header.length <= connection.lent.size();
+    case RecordKind::over:
+      return connection.ring_out.has_value();
+  }
+  return false;
+}
+
+/// A whole record is here: hands on what it carries. False if the lane is gone afterwards.
+bool BulkLanes::Impl::arrived(PeerId peer, const ConnectionPtr& connection, const Record& record) {
+  const auto& [header, bytes] = record;
+  if (!is_expected(lanes.at(peer), header)) {
+    broken(peer, connection, "a malformed record");
+    return false;
+  }
+  switch (header.kind) {
+    case RecordKind::block:
+      give_block(peer, header, bytes);
+      break;
+    case RecordKind::ring_block:
+      counters.bytes_received += header.length;
+      ++lanes.at(peer).slots_read;
+      give_block(peer, header, connection->ring_in->take(header.length));
+      if (current(peer, connection) != nullptr) write_next(peer);  // The slot is free again.
+      break;
+    case RecordKind::lent_block: {
+      LentPlace place = 0;
+      std::memcpy(&place, bytes.data(), sizeof place);
+      const auto block = connection->borrowed->at(place, header.length);
+      if (!block) {
+        broken(peer, connection, "a block outside of the memory that is lent");
+        return false;
+      }
+      if (connection->holds.size() >= holds_max) {
+        broken(peer, connection, "too many blocks on loan");
+        return false;
+      }
+      counters.bytes_received += header.length;
+      std::shared_ptr<const void> hold = std::make_shared<BorrowedBuffer>(*connection->borrowed);
+      connection->holds.push_back({hold, header.length});
+      give_block(peer, header, *block, std::move(hold));
+      break;
+    }
+    case RecordKind::lent_done:
+      connection->lent.erase(connection->lent.begin(),
+                             connection->lent.begin() + static_cast<std::ptrdiff_t>(header.length));
+      break;
+    case RecordKind::ring_done:
+      break;
+    case RecordKind::over:
+      broken(peer, connection, "the partner ended it");
+      return false;
+    case RecordKind::message: {
+      Decoded decoded = decode(bytes);
+      const auto* message = decoded.frame ? std::get_if<Message>(&*decoded.frame) : nullptr;
+      if (message == nullptr) {
+        broken(peer, connection, decoded.frame ? "a frame that is no message" : decoded.problem);
+        return false;
+      }
+      callbacks.message({peer, *message});
+      break;
+    }
+  }
+  return current(peer, connection) != nullptr;
+}
+
+void BulkLanes::Impl::give_block(PeerId peer, const RecordHeader& header,
+                                 std::span<const std::byte> bytes,
+                                 std::shared_ptr<const void> hold) {
+  callbacks.block(
+      peer,
+      Block{.id = named(header), .offset = header.offset, .bytes = bytes, .hold = std::move(hold)});
+}
+
+}  // namespace gv
