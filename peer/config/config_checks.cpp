@@ -1,0 +1,318 @@
+// What settings mean together, and which combinations make no sense.
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "consensus/topology/graphs.hpp"
+#include "consensus/topology/pairs.hpp"
+#include "peer/config/config_reading.hpp"
+#include "peer/config/config_settings.hpp"
+
+namespace gv {
+namespace {
+
+std::string shown_name(TopologyKind kind) { return "\"" + std::string(to_string(kind)) + "\""; }
+
+void check_effects(ConfigReading& reading) {
+  for (const Setting<Config>& setting : config_settings()) {
+    const std::string path = std::string(setting.section) + "." + std::string(setting.key);
+    if (!setting.has_effect || !reading.is_given(path) || !reading.is_sound(setting.depends_on))
+      continue;
+    if (setting.has_effect(reading.parsed.config)) continue;
+    reading.report(reading.line_of(path), path, "has no effect here",
+                   "remove it; it counts with " + std::string(setting.effective_with));
+  }
+}
+
+void check_steps(ConfigReading& reading) {
+  const std::vector<std::size_t>& at = reading.parsed.config.train.schedule.step_at;
+  if (reading.parsed.config.train.schedule.kind != ScheduleKind::step) return;
+  if (at.empty() && reading.is_sound("train.step_at")) {
+    reading.report(reading.line_of("train.schedule"), "train.schedule",
+                   "\"step\" needs the steps to change at", "add step_at = [1000, 2000]");
+  }
+  if (!std::is_sorted(at.begin(), at.end(), std::less_equal<>())) {
+    reading.report(reading.line_of("train.step_at"), "train.step_at", "not rising",
+                   "sort the list");
+  }
+}
+
+void check_model(ConfigReading& reading) {
+  if (!reading.is_sound("model.kind")) return;
+  const bool by_list = reading.parsed.config.model.kind == ModelKind::layers;
+  if (by_list && !reading.is_given("model.layers")) {
+    reading.report(reading.line_of("model.kind"), "model.kind", "\"layers\" without a list",
+                   "add [[model.layers]] tables, or name a model as kind = \"mlp\"");
+  }
+  if (!by_list && reading.is_given("model.layers")) {
+    reading.report(reading.line_of("model.layers"), "model.layers", "has no effect here",
+                   "remove the list; it counts with kind = \"layers\"");
+  }
+}
+
+void check_text(ConfigReading& reading) {
+  const Config& config = reading.parsed.config;
+  const ModelConfig& model = config.model;
+  const bool is_text = config.data.kind == DataKind::text;
+  const PartitionKind dealt = config.data.partition.kind;
+  if (is_text && reading.is_sound("data.partition") &&
+      (dealt == PartitionKind::dirichlet || dealt == PartitionKind::by_label)) {
+    reading.report(reading.line_of("data.partition"), "data.partition",
+                   "a text has no labels to deal out by",
+                   "write partition = \"iid\" or \"shared\"");
+  }
+  if (model.kind != ModelKind::transformer) return;
+  if (!is_text && reading.is_sound("data.kind")) {
+    reading.report(reading.line_of("model.kind"), "model.kind", "a transformer learns text",
+                   "write kind = \"text\" below [data], or name another model");
+  }
+  if (model.transformer.width % model.transformer.heads != 0 && reading.is_sound("model.width") &&
+      reading.is_sound("model.heads")) {
+    reading.report(reading.line_of(reading.is_given("model.heads") ? "model.heads" : "model.width"),
+                   "model.heads",
+                   std::to_string(model.transformer.heads) + " heads do not divide the width of " +
+                       std::to_string(model.transformer.width),
+                   "choose a divisor");
+  }
+}
+
+void check_membership(ConfigReading& reading) {
+  const Membership::Options& membership = reading.parsed.config.membership;
+  if (membership.probe_timeout < membership.probe_period ||
+      !reading.is_sound("membership.probe_timeout_s") ||
+      !reading.is_sound("membership.probe_period_s")) {
+    return;
+  }
+  const std::string path = reading.is_given("membership.probe_timeout_s")
+                               ? "membership.probe_timeout_s"
+                               : "membership.probe_period_s";
+  reading.report(reading.line_of(path), path,
+                 "the probe timeout is not shorter than the probe period",
+                 "make probe_timeout_s about half of probe_period_s");
+}
+
+/// Drawn pairs are those of rounds, which only steps count alike on all peers.
+void check_trigger(ConfigReading& reading) {
+  const GossipOptions& gossip = reading.parsed.config.gossip;
+  if (reading.parsed.config.run.mode != ModeKind::gossip || gossip.trigger == TriggerKind::steps)
+    return;
+  if (gossip.pairing != PairingKind::uniform) {
+    reading.report(reading.line_of("gossip.trigger"), "gossip.trigger",
+                   "drawn pairs meet in rounds, which only \"steps\" counts alike on all peers",
+                   "write pairing = \"uniform\", or trigger = \"steps\"");
+  }
+  if (gossip.trigger == TriggerKind::spread && gossip.target_spread == 0) {
+    reading.report(reading.line_of("gossip.trigger"), "gossip.trigger", "no spread to aim at",
+                   "add target_spread, such as the spread that status shows of a run by steps");
+  }
+}
+
+/// What exchanges of two can do, and for the number of peers that the run is meant for.
+void check_topology(ConfigReading& reading) {
+  const GossipOptions& gossip = reading.parsed.config.gossip;
+  const TopologyKind kind = gossip.topology.kind;
+  if (reading.parsed.config.run.mode != ModeKind::gossip) return;
+  if (!reading.is_sound("gossip.topology") || !reading.is_sound("gossip.topology_degree")) return;
+  const bool by_degree = reading.is_given("gossip.topology_degree");
+  const std::string path = by_degree ? "gossip.topology_degree" : "gossip.topology";
+  if (const auto problem = problem_with_pairs(gossip.topology)) {
+    return reading.report(reading.line_of(path), path, problem->place + ": " + problem->reason,
+                          problem->remedy);
+  }
+  if (gossip.pairing == PairingKind::uniform && !is_graph(kind)) {
+    return reading.report(reading.line_of("gossip.topology"), "gossip.topology",
+                          shown_name(kind) +
+                              " says who meets whom in each round, and with pairing = "
+                              "\"uniform\" there are no rounds",
+                          "write pairing = \"matching\", or a topology such as \"exponential\"");
+  }
+  if (!reading.is_sound("run.peers")) return;
+  if (const auto problem = problem_of(gossip.topology, reading.parsed.config.run.peers)) {
+    reading.report(reading.line_of(path), path, problem->place + " (run.peers): " + problem->reason,
+                   problem->remedy);
+  }
+}
+
+/// Everybody has a learning rate of its own there.
+void check_population(ConfigReading& reading) {
+  const Config& config = reading.parsed.config;
+  if (!config.gossip.population.is_on() || !reading.is_sound("run.mode")) return;
+  const std::string path = "population.every_steps";
+  const ModeKind mode = config.run.mode;
+  if (mode != ModeKind::gossip) {
+    const std::string reason =
+        mode == ModeKind::allreduce  ? "in lockstep all make the same step, with one learning rate"
+        : mode == ModeKind::pipeline ? "in a pipeline nobody has a whole model to be judged by"
+                                     : "a round mixes models by one rule that goes by one "
+                                       "learning rate";
+    reading.report(reading.line_of(path), path, reason,
+                   "write mode = \"gossip\" below [run], or leave it out");
+  }
+  if (config.gossip.alpha_with_learning_rate && reading.is_sound("gossip.alpha_schedule")) {
+    reading.report(
+        reading.line_of("gossip.alpha_schedule"), "gossip.alpha_schedule",
+        "in a population every peer has a learning rate of its own, and no two would agree",
+        "write alpha_schedule = \"constant\"");
+  }
+}
+
+/// Steps that are made at once have no order.
+void check_threads(ConfigReading& reading) {
+  const Config& config = reading.parsed.config;
+  if (config.train.threads == 1) return;
+  const std::string path = "train.threads";
+  if (config.run.mode != ModeKind::gossip && reading.is_sound("run.mode")) {
+    reading.report(
+        reading.line_of(path), path,
+        "steps without locks have no order, and what others are told of each in this mode "
+        "would not be what was done",
+        "write threads = 1, or mode = \"gossip\" below [run]");
+  }
+  if (config.train.optimizer.kind != OptimizerKind::sgd && reading.is_sound("train.optimizer")) {
+    reading.report(
+        reading.line_of("train.optimizer"), "train.optimizer",
+        "momentum and moments are of one sequence of gradients, and threads that step at once "
+        "make several",
+        "write optimizer = \"sgd\", or threads = 1");
+  }
+}
+
+/// Pieces that are written anew on their way can only be passed on as they came.
+void check_ring(ConfigReading& reading) {
+  const AllReduceOptions& allreduce = reading.parsed.config.allreduce;
+  if (allreduce.momentum > 0 && reading.parsed.config.run.mode == ModeKind::allreduce &&
+      reading.is_sound("allreduce.momentum")) {
+    if (reading.parsed.config.train.optimizer.kind != OptimizerKind::sgd &&
+        reading.is_sound("train.optimizer")) {
+      reading.report(reading.line_of("train.optimizer"), "train.optimizer",
+                     "allreduce.momentum is one already, and two would add up",
+                     "write optimizer = \"sgd\"");
+    }
+    if (allreduce.local.period > 1) {
+      reading.report(reading.line_of("allreduce.period"), "allreduce.period",
+                     "allreduce.momentum is of gradients, and what local steps come to is none",
+                     "write period = 1, or leave momentum out");
+    }
+  }
+  if (allreduce.factors.rank > 0 && allreduce.top_k_per_512 > 0) {
+    reading.report(reading.line_of("allreduce.rank"), "allreduce.rank",
+                   "factors have no few largest numbers, all of theirs are about as large",
+                   "leave rank or top_k_per_512 out");
+  }
+  const bool plain = allreduce.codec == ValueCodec::identity && allreduce.top_k_per_512 == 0;
+  if (allreduce.sufficient_factors && (!plain || allreduce.factors.rank > 0)) {
+    reading.report(
+        reading.line_of("allreduce.sufficient_factors"), "allreduce.sufficient_factors",
+        "what they are the product of is sent exactly, and then nothing is left to be coded",
+        "leave codec, top_k_per_512 and rank out, or sufficient_factors");
+  }
+  if (allreduce.sufficient_factors && allreduce.local.period > 1) {
+    reading.report(reading.line_of("allreduce.sufficient_factors"), "allreduce.sufficient_factors",
+                   "what local steps come to is not the product of one batch's inputs and deltas",
+                   "write period = 1, or leave sufficient_factors out");
+  }
+  if (plain || !allreduce.algorithm || *allreduce.algorithm == ReduceAlgorithm::ring) return;
+  reading.report(
+      reading.line_of("allreduce.algorithm"), "allreduce.algorithm",
+      "codec and top_k_per_512 need the ring, where final pieces are passed on as they came",
+      "write algorithm = \"ring\" or \"auto\", or leave codec and top_k_per_512 out");
+}
+
+std::size_t stages(const Config& config) {
+  const PipelineConfig& pipeline = config.pipeline;
+  return pipeline.ends.empty() ? pipeline.stages : pipeline.ends.size();
+}
+
+/// So many carry a stage, and mix, where stages take as long; where one takes longer, more do.
+std::size_t replicas(const Config& config) {
+  const bool both_ways = config.pipeline.mode.kind == PipelineKind::chimera;
+  const std::size_t chain = std::max<std::size_t>(1, stages(config) / (both_ways ? 2 : 1));
+  return std::max<std::size_t>(2, (config.run.peers + chain - 1) / chain);
+}
+
+void check_pipeline(ConfigReading& reading) {
+  PipelineConfig& pipeline = reading.parsed.config.pipeline;
+  PipelineOptions& mode = pipeline.mode;
+  if (reading.parsed.config.run.mode != ModeKind::pipeline) return;
+  if (mode.kind == PipelineKind::two_bw && mode.accumulate == 0)
+    mode.accumulate = stages(reading.parsed.config);
+  // As over one chain: what chains there will be nobody knows yet.
+  Problems found =
+      problems(mode.kind, straight_routes(stages(reading.parsed.config), mode.micro_batches),
+               stages(reading.parsed.config), mode.accumulate);
+  if (!is_synchronous(mode.kind) && mode.router != RouterKind::fixed) {
+    found.push_back({std::string(to_string(mode.kind)),
+                     "its parameters have versions, which only fixed chains agree on",
+                     "write router = \"fixed\", or schedule = \"1f1b\""});
+  }
+  for (Problem& problem : found) {
+    reading.report(reading.line_of("pipeline.schedule"), "pipeline.schedule",
+                   problem.place + ": " + problem.reason, std::move(problem.remedy));
+  }
+}
+
+/// What makes sense together, for the number of peers that the run is meant for.
+void check_mixing(ConfigReading& reading) {
+  const Config& config = reading.parsed.config;
+  const bool in_stages = mixes_stages(config);
+  const std::size_t peers = in_stages ? replicas(config) : config.run.peers;
+  if ((config.run.mode != ModeKind::mixing && !in_stages) || !reading.is_sound("run.peers")) return;
+  // Names of a rule are keys of the section, but for those that the section has longer ones for.
+  const MixRule rule = in_stages ? in_runs(config.mixing.rule) : config.mixing.rule;
+  for (const Problem& problem : problems_of(rule, peers)) {
+    const std::string path = "mixing." + problem.place;
+    if (!reading.is_sound(path)) continue;
+    // Stages have no memory that another remedy might ask for.
+    const bool by_codec = in_stages && problem.place == "codec";
+    reading.report(reading.line_of(path), path, problem.reason,
+                   by_codec ? "write codec = \"fp16\", \"bf16\" or \"qsgd\"" : problem.remedy);
+  }
+  if (in_stages) {
+    reading.parsed.config.pipeline.mode.rule = rule;
+    return;
+  }
+  const MixTraits traits = traits_of(rule);
+  const std::string correction(to_string(rule.correction));
+  if (traits.plain_steps && config.train.optimizer.kind != OptimizerKind::sgd &&
+      reading.is_sound("train.optimizer")) {
+    reading.report(reading.line_of("train.optimizer"), "train.optimizer",
+                   "\"" + correction + "\" has a momentum of its own, and two would add up",
+                   "write optimizer = \"sgd\"");
+  }
+  if (traits.one_by_one && config.mixing.period != 1 && reading.is_sound("mixing.period_steps")) {
+    reading.report(reading.line_of("mixing.period_steps"), "mixing.period_steps",
+                   "\"" + correction + "\" mixes what every step comes to",
+                   "write period_steps = 1");
+  }
+}
+
+void check_network(ConfigReading& reading) {
+  const NetworkConfig& network = reading.parsed.config.network;
+  if (network.lane != LaneKind::plain || network.trusted || !reading.is_sound("network.trusted"))
+    return;
+  reading.report(reading.line_of("network.lane"), "network.lane",
+                 "\"plain\" on a network that is not trusted",
+                 "write trusted = true if nobody can listen in, else lane = \"tls\"");
+}
+
+}  // namespace
+
+void check_together(ConfigReading& reading) {
+  check_effects(reading);
+  check_steps(reading);
+  check_model(reading);
+  check_text(reading);
+  check_membership(reading);
+  check_topology(reading);
+  check_trigger(reading);
+  check_population(reading);
+  check_threads(reading);
+  check_network(reading);
+  check_ring(reading);
+  check_pipeline(reading);
+  check_mixing(reading);
+}
+
+}  // namespace gv
