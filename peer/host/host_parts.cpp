@@ -1,0 +1,162 @@
+// What a running peer is put together from: links, lanes, its node, a worker and a socket.
+#include <fmt/format.h>
+
+#include <asio/post.hpp>
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "peer/config/node_options.hpp"
+#include "peer/config/refusal.hpp"
+#include "peer/host/network_options.hpp"
+#include "peer/host/running_host.hpp"
+#include "peer/host/switch_command.hpp"
+
+namespace gv {
+
+/// Small messages, and whom they tell us of.
+void Host::open_links() {
+  control_.emplace(
+      io_,
+      ControlLinks::Options{.identity = options_.identity,
+                            .name = options_.name,
+                            .authorized = options_.authorized,
+                            .listen = options_.listen,
+                            .advertise = options_.advertise,
+                            .dial_from = options_.dial_from,
+                            .session = session_,
+                            .agreement = agreement(options_.config),
+                            .idle_close = from_seconds(options_.config.network.idle_close_s)},
+      ControlLinks::Callbacks{
+          .message =
+              [this](Envelope envelope) {
+                feed([&](Time t, NodeEffects& out) { node_->receive(t, envelope, out); });
+              },
+          .invite = [this](PeerId from,
+                           const LaneInvite& invite) { lanes_->receive_invite(from, invite); },
+          .contact =
+              [this](PeerId peer) {
+                contacts_.insert(peer);
+                feed([&](Time t, NodeEffects& out) { node_->contact(t, peer, out); });
+              },
+          .restarted =
+              [this](PeerId peer) {
+                lanes_->forget(peer);
+                feed([&](Time t, NodeEffects& out) { node_->restarted(t, peer, out); });
+              },
+          .event =
+              [this](Event event) {
+                log_.write(now(), event);
+                if (event.name == "hello_refused" && contacts_.empty() && !options_.join.empty()) {
+                  print({{"settings", event.detail, "give every peer of a run the same settings"}});
+                  exit_code_ = 2;
+                  io_.stop();
+                } else if (event.name == "not_reachable" || event.name == "join_failed" ||
+                           event.name == "key_used_twice") {
+                  fmt::print(stderr, "{}\n", event.detail);
+                }
+              }});
+}
+
+/// Blocks of tensors, from memory that may be lent where all work in lockstep.
+void Host::open_lanes() {
+  if (options_.config.run.mode != ModeKind::gossip) {
+    lent_ = memory_to_share(options_.config.network.lane);
+  }
+  const std::string& listening = control_->listening();
+  const std::string& advertised = control_->advertised();
+  lanes_.emplace(
+      io_,
+      BulkLanes::Options{.listen_host = host_part(listening),
+                         .advertise_host = host_part(advertised),
+                         .port = options_.lane_port,
+                         .dial_from = options_.dial_from,
+                         .trusted_network = options_.config.network.trusted,
+                         .lent = lent_,
+                         .security = lane_security(options_.config.network.lane),
+                         .socket_folder = options_.folder / "lanes",
+                         .budget_bytes = options_.config.network.budget_mib << 20,
+                         .progress_deadline = options_.config.gossip.exchange.progress_deadline,
+                         .idle_close = from_seconds(options_.config.network.idle_close_s)},
+      BulkLanes::Callbacks{
+          .block =
+              [this](PeerId from, const Block& block) {
+                feed([&](Time t, NodeEffects& out) { node_->receive_block(t, from, block, out); });
+              },
+          .place = [this](PeerId from, const TransferId& id, std::uint64_t offset,
+                          std::size_t bytes) { return node_->place(from, id, offset, bytes); },
+          .message =
+              [this](const Envelope& envelope) {
+                feed([&](Time t, NodeEffects& out) { node_->receive(t, envelope, out); });
+              },
+          .lost =
+              [this](PeerId peer) {
+                feed([&](Time t, NodeEffects& out) { node_->lane_lost(t, peer, out); });
+              },
+          .refused =
+              [this](PeerId peer) {
+                feed([&](Time t, NodeEffects& out) { node_->lane_refused(t, peer, out); });
+              },
+          .event = [this](Event event) { log_.write(now(), event); },
+          .send_invite = [this](PeerId to,
+                                const LaneInvite& invite) { return control_->send(to, invite); }});
+}
+
+void Host::make_node(StartingPoint& point) {
+  const auto* stages = std::get_if<StageReplica>(&point.replica);
+  const Layout layout = stages != nullptr ? stages->trainer().whole_layout()
+                                          : std::get<Replica>(point.replica).trainer().layout();
+  Node::Options node = node_options(options_.config, layout, task_.trainer.steps, options_.wait_for,
+                                    stages != nullptr ? &stages->trainer() : nullptr);
+  node.mixing.revision = revision_;
+  if (lent_) node.allreduce.memory = node.pipeline.memory = lent_.get();
+  node.pipeline.resumed = point.version;
+  node.pipeline.resumed_stages = point.stages;
+  node.pipeline.resumed_copies = std::move(point.copies);
+  if (node.allreduce.sufficient_factors && stages == nullptr) {
+    node.allreduce.dense = dense_places(std::get<Replica>(point.replica).trainer().dense_weights());
+  }
+  node.allreduce.processors = static_cast<unsigned>(processors_.count());
+  node_.emplace(Member{.id = self_,
+                       .name = options_.name,
+                       .key = options_.identity.public_key,
+                       .address = control_->advertised(),
+                       .layout_hash = layout.hash()},
+                authorized_ids(), session_, std::move(node), Rng(session_));
+}
+
+void Host::start_worker(AnyReplica replica) {
+  worker_.emplace(
+      std::move(replica), [this](const AnyReplica& replica) { return save(replica); },
+      [this](std::uint64_t job, std::size_t begin) {
+        asio::post(io_, [this, job, begin] {
+          feed([&](Time t, NodeEffects& out) { node_->gradient_ready(t, job, begin, out); });
+        });
+      },
+      [this](JobDone done) {
+        asio::post(io_, [this, done = std::make_shared<JobDone>(std::move(done))] {
+          if (!done->save_problem.empty()) {
+            log_.write(now(), {.name = "save_failed", .detail = done->save_problem});
+            fmt::print(stderr, "checkpoint not written: {}\n", done->save_problem);
+          }
+          feed([&](Time t, NodeEffects& out) { node_->complete(t, std::move(*done), out); });
+        });
+      });
+}
+
+/// What the peer says of itself, and what it can be told.
+void Host::open_socket() {
+  socket_.emplace(io_, options_.folder,
+                  PeerSocket::Calls{.document = [this] { return report_json(report()); },
+                                    .command =
+                                        [this](const std::string& command) {
+                                          std::string answer;
+                                          feed([&](Time t, NodeEffects& out) {
+                                            answer = answer_command(command, *node_, t, out);
+                                          });
+                                          return answer;
+                                        }});
+}
+
+}  // namespace gv

@@ -1,0 +1,343 @@
+// The host's one loop: what arrives goes into the node, what the node wants done is done.
+#include "peer/host/running_host.hpp"
+
+#include <fmt/format.h>
+#include <sodium.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <variant>
+
+#include "peer/config/refusal.hpp"
+
+namespace gv {
+namespace {
+
+/// After the last job the loop goes on this long, so that the word that we leave gets out.
+constexpr auto last_generation = std::chrono::milliseconds(200);
+
+/// Without any contact for this long and with nobody cached to try, joining has failed.
+constexpr Duration join_deadline = std::chrono::seconds(30);
+
+std::uint64_t random_number() {
+  std::uint64_t value = 0;
+  randombytes_buf(&value, sizeof value);
+  return value;
+}
+
+bool is_membership(const Message& message) {
+  return std::holds_alternative<Ping>(message) || std::holds_alternative<PingRequest>(message) ||
+         std::holds_alternative<Ack>(message) || std::holds_alternative<Nack>(message) ||
+         std::holds_alternative<PushPull>(message);
+}
+
+}  // namespace
+
+Host::Host(const HostOptions& options, Task task, SettingsRevision revision)
+    : options_(options),
+      task_(std::move(task)),
+      revision_(std::move(revision)),
+      self_(peer_id(options.identity.public_key)),
+      session_(random_number()),
+      log_(options.folder, [this](PeerId peer) { return name_of(peer); }),
+      cache_(options.folder / "members"),
+      config_text_(read_config_text(options.config_path)) {
+  names_[self_] = options_.name;
+  for (const AuthorizedPeer& peer : options_.authorized) names_[peer_id(peer.key)] = peer.name;
+}
+
+std::string Host::name_of(PeerId peer) const {
+  const auto found = names_.find(peer);
+  return found == names_.end() ? to_string(peer) : found->second;
+}
+
+/// Ours, and those of all that may join.
+std::vector<PeerId> Host::authorized_ids() const {
+  std::vector<PeerId> ids{self_};
+  for (const AuthorizedPeer& peer : options_.authorized) ids.push_back(peer_id(peer.key));
+  return ids;
+}
+
+/// Says on the terminal what somebody there should know, and how the process will end for it.
+void Host::tell_people(const Event& event) {
+  if (event.name == "collective_resumed" && event.peer && !options_.quiet) {
+    fmt::print("{}\n", to_line(node_->generations()->last_recovery(), node_->membership()));
+    std::fflush(stdout);
+  }
+  if (event.name == "stage_lost" && !told_of_lost_stage_) {
+    told_of_lost_stage_ = true;
+    fmt::print(stderr,
+               "no peer here has every stage of one moment, and nobody goes on from a guess; "
+               "start those that are missing with --resume\n");
+  }
+  if (event.name == "generation_began") told_of_lost_stage_ = false;
+  if (event.name == "settings_revision_not_understood") {
+    fmt::print(stderr,
+               "the others have switched to settings that this peer cannot go by, so it leaves "
+               "them: {}; start it from their config and program\n",
+               event.detail);
+    exit_code_ = 2;
+  }
+  if (event.name == "gradient_not_finite") {
+    fmt::print(
+        stderr,
+        "step {}: the gradient of this peer is not finite, or too large for allreduce.codec, "
+        "so it leaves the others; lower train.learning_rate, or look for broken samples "
+        "in its shard\n",
+        node_->mode().step());
+    exit_code_ = 1;
+  }
+}
+
+void Host::carry_out(NodeEffects& effects) {
+  // Doing one thing can make the node want another; every round ends with what it asked for done.
+  for (int round = 0; round < 16; ++round) {
+    NodeEffects more;
+    if (options_.hooks.watcher) options_.hooks.watcher(*node_, effects);
+    bool members_changed = false;
+    for (const Event& event : effects.events) {
+      log_.write(now(), event);
+      if (event.name.starts_with("member_")) {
+        members_changed = true;
+        const bool gone = event.name == "member_dead" || event.name == "member_left" ||
+                          event.name == "member_removed";
+        if (gone && event.peer) lanes_->forget(*event.peer);
+      }
+      tell_people(event);
+      const bool overdue = event.name == "exchange_aborted" && event.reason == Reason::timed_out;
+      if (overdue && event.peer) lanes_->doubt(*event.peer);
+    }
+    if (members_changed) sync_addresses();
+    for (const Outgoing& outgoing : effects.messages) {
+      // Exchanges talk over the lane they use anyway, if it is open; membership never does.
+      const bool sent = (!is_membership(outgoing.message) &&
+                         lanes_->send_message(outgoing.to, outgoing.message)) ||
+                        control_->send(outgoing.to, outgoing.message);
+      if (!sent && std::holds_alternative<Offer>(outgoing.message)) {
+        node_->lane_refused(now(), outgoing.to, more);
+      }
+    }
+    for (Transfer& transfer : effects.transfers) lanes_->send(std::move(transfer));
+    for (const Cancel& cancel : effects.cancels) lanes_->cancel(cancel);
+    for (Job& job : effects.jobs) worker_->post(std::move(job));
+    const bool quiet = more.messages.empty() && more.transfers.empty() && more.cancels.empty() &&
+                       more.events.empty() && more.jobs.empty();
+    if (quiet) break;
+    effects = std::move(more);
+  }
+  keep_revision();
+  if (node_->is_finished() && !ending_) {
+    ending_ = true;
+    second_.expires_after(last_generation);
+    second_.async_wait([this](asio::error_code) { io_.stop(); });
+  }
+}
+
+/// What we go by is what we go by when we are started again.
+void Host::keep_revision() {
+  if (node_->mixing() == nullptr) return;
+  const SettingsRevision& revision = node_->mixing()->options().revision;
+  if (revision <= revision_) return;
+  revision_ = revision;
+  if (!write_revision(options_.folder, revision_))
+    log_.write(now(), {.name = "settings_revision_not_written"});
+}
+
+void Host::arm() {
+  const Time at = node_->deadline();
+  if (at == armed_.at) return;
+  armed_.at = at;
+  const std::uint64_t generation = ++armed_.generation;
+  if (at == never) {
+    timer_.cancel();
+    return;
+  }
+  timer_.expires_at(began_ + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                                 at.time_since_epoch()));
+  timer_.async_wait([this, generation](asio::error_code error) {
+    // A cancelled wait can still report success, so only the newest one counts.
+    if (error || generation != armed_.generation) return;
+    armed_.at = never;
+    feed([this](Time t, NodeEffects& out) { node_->tick(t, out); });
+  });
+}
+
+void Host::sync_addresses() {
+  for (const Member& member : node_->membership().members()) {
+    if (member.id == self_) continue;
+    // Who is dead now may run when we are started again, and others may know only them.
+    if (member.state == MemberState::left) {
+      cached_.erase(member.name);
+    } else if (!member.address.empty()) {
+      cached_[member.name] = member.name + "@" + member.address;
+    }
+    std::string& address = addresses_[member.id];
+    if (address == member.address) continue;
+    address = member.address;
+    control_->set_address(member.id, address);
+  }
+  std::vector<std::string> known;
+  for (const auto& [name, address] : cached_) known.push_back(address);
+  cache_.write(known);
+}
+
+std::string Host::save(const AnyReplica& replica) const {
+  if (const auto* whole = std::get_if<Replica>(&replica)) *final_checksum_ = whole->checksum();
+  return save_replica(options_.folder / "checkpoints", replica, options_.config, config_text_);
+}
+
+void Host::reload_authorized() {
+  LoadedAuthorizedPeers loaded = load_authorized_peers(options_.authorized_file);
+  if (!loaded.problems.empty()) {
+    print(loaded.problems);
+    log_.write(now(), {.name = "allow_list_refused", .detail = to_string(loaded.problems.front())});
+    return;
+  }
+  options_.authorized = std::move(loaded.peers);
+  for (const AuthorizedPeer& peer : options_.authorized) names_[peer_id(peer.key)] = peer.name;
+  control_->authorize(options_.authorized);
+  log_.write(now(), {.name = "allow_list_read"});
+  feed([this](Time t, NodeEffects& out) { node_->authorize(t, authorized_ids(), out); });
+}
+
+void Host::on_signal(int signal) {
+  if (signal == SIGHUP) {
+    reload_authorized();
+    return;
+  }
+  if (interrupted_ && now() - *interrupted_ < same_interrupt) return;
+  if (interrupted_) ::_exit(130);
+  interrupted_ = now();
+  if (!options_.quiet) fmt::print("leaving after the job under way; once more to stop at once\n");
+  feed([this](Time t, NodeEffects& out) { node_->leave(t, out); });
+}
+
+Report Host::report() const {
+  Report report = make_report(*node_, log_, task_.trainer.batch, now());
+  report.listening = control_->listening();
+  report.lanes = lanes_->listening();
+  report.steps = task_.trainer.steps;
+  report.lane_bytes_sent = lanes_->counters().bytes_sent;
+  report.lane_bytes_received = lanes_->counters().bytes_received;
+  report.messages_superseded = lanes_->counters().superseded;
+  report.control_bytes_sent = control_->counters().bytes_sent;
+  report.control_bytes_received = control_->counters().bytes_received;
+  report.control_messages_sent = control_->counters().messages_sent;
+  report.control_messages_received = control_->counters().messages_received;
+  report.refused_links = control_->counters().refused;
+  return report;
+}
+
+void Host::every_second() {
+  if (ending_) return;
+  sync_addresses();
+  const Report current = report();
+  if (now() >= next_report_) {
+    next_report_ = now() + from_seconds(options_.config.metrics.every_s);
+    write_metrics(options_.folder / "metrics.prom", current);
+    if (!options_.quiet) fmt::print("{}\n", report_line(current));
+    std::fflush(stdout);
+  }
+  const bool alone = contacts_.empty() && !options_.join.empty();
+  if (alone && now().time_since_epoch() > join_deadline && node_->mode().step() == 0 &&
+      !options_.resume) {
+    print({{"--join",
+            fmt::format("nobody authorised answered within {:.0f} s", seconds(join_deadline)),
+            "check the address, that the peer there runs, and that each side's allow-list has the "
+            "other's key"}});
+    exit_code_ = 2;
+    io_.stop();
+    return;
+  }
+  second_.expires_after(std::chrono::seconds(1));
+  second_.async_wait([this](asio::error_code error) {
+    if (!error) every_second();
+  });
+}
+
+int Host::run() {
+  StartingPoint point =
+      starting_point(task_, options_.folder / "checkpoints", options_.shard, options_.resume);
+  for (const Event& event : point.events) log_.write(now(), event);
+  auto* stages = std::get_if<StageReplica>(&point.replica);
+  if (stages != nullptr) {
+    stages->set_stand_in(options_.hooks.stand_in);
+  } else {
+    std::get<Replica>(point.replica).set_pace(options_.hooks.pace);
+  }
+  if (task_.trainer.threads > 1) {
+    std::get<Replica>(point.replica).trainer().step_together(run_in_threads);
+  }
+  open_links();
+  open_lanes();
+  make_node(point);
+  start_worker(std::move(point.replica));
+  open_socket();
+  wait_for_signal();
+  if (!options_.quiet) print_greeting();
+
+  const bool joins_others = join_others();
+  feed([&](Time t, NodeEffects& out) { node_->start(t, point.step, joins_others, out); });
+  every_second();
+  while ((node_->should_busy_poll() ? run_one_polling(io_, spin_wait_) : io_.run_one()) > 0) {
+    keep_place();
+  }
+
+  worker_.reset();
+  write_result();
+  return exit_code_;
+}
+
+/// Dials those we were told of and those we knew before; false where there are none.
+bool Host::join_others() {
+  for (const std::string& address : options_.join) control_->join(address);
+  const std::vector<std::string> cached =
+      options_.resume ? cache_.read() : std::vector<std::string>();
+  for (const std::string& address : cached) {
+    control_->join(address);
+    cached_[address.substr(0, address.find('@'))] = address;
+  }
+  return !options_.join.empty() || !cached.empty();
+}
+
+/// Where other programs compute, the system finds a better place for each than we could.
+void Host::keep_place() {
+  const std::optional<HostPlace> place = node_->host_place();
+  const bool alone = spin_wait_.is_awake(AdaptiveSpinWait::Clock::now());
+  processors_.pin_cpu(place && alone ? processor_for(*place, processors_.count()) : std::nullopt);
+}
+
+void Host::wait_for_signal() {
+  signals_.async_wait([this](asio::error_code error, int signal) {
+    if (error) return;
+    on_signal(signal);
+    wait_for_signal();
+  });
+}
+
+void Host::print_greeting() const {
+  fmt::print("peer {} ({}) writes below {}\n", options_.name, to_string(self_),
+             options_.folder.string());
+  if (control_->advertised().empty()) {
+    fmt::print(
+        "dials out only: nobody can dial this peer; give --listen HOST:PORT to change that\n");
+  } else {
+    fmt::print("listening on {}, advertised as {}; bulk lanes on {}\n", control_->listening(),
+               control_->advertised(), lanes_->listening());
+  }
+  fmt::print("trains on shard {} of {}, {} samples, {} steps\n", options_.shard,
+             options_.config.run.peers, task_.shard->size(), task_.trainer.steps);
+  std::fflush(stdout);
+}
+
+void Host::write_result() const {
+  nlohmann::ordered_json result = nlohmann::ordered_json::parse(report_json(report()));
+  result["conservation_checksum"] = *final_checksum_;
+  result["conservation_checksum_at_start"] = initial_checksum(options_.shard);
+  std::ofstream(options_.folder / "result.json") << result.dump(1) << '\n';
+}
+
+}  // namespace gv

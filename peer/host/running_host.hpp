@@ -1,0 +1,117 @@
+// A running peer: what it is made of; only the sources of the host include this.
+#pragma once
+
+#include <asio/io_context.hpp>
+#include <asio/signal_set.hpp>
+#include <asio/steady_timer.hpp>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "net/bulk_lanes.hpp"
+#include "net/control_links.hpp"
+#include "peer/config/task.hpp"
+#include "peer/host/adaptive_spin_wait.hpp"
+#include "peer/host/event_log.hpp"
+#include "peer/host/host.hpp"
+#include "peer/host/member_cache.hpp"
+#include "peer/host/peer_socket.hpp"
+#include "peer/host/processors.hpp"
+#include "peer/host/report.hpp"
+#include "peer/host/settings_revision_file.hpp"
+#include "peer/host/worker.hpp"
+#include "peer/node/node.hpp"
+
+namespace gv {
+
+/// A peer on this machine: everything that is real about it, and the loop that all of it runs in.
+class Host {
+ public:
+  Host(const HostOptions& options, Task task, SettingsRevision revision);
+
+  int run();
+
+ private:
+  struct Armed {
+    Time at = never;
+    std::uint64_t generation = 0;
+  };
+
+  Time now() const {
+    return Time(std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now() - began_));
+  }
+
+  /// Calls `input(now, effects)` on the node and does what it asks for, and what that leads to.
+  template <class Input>
+  void feed(Input input) {
+    NodeEffects effects;
+    input(now(), effects);
+    carry_out(effects);
+    arm();
+  }
+
+  void open_links();
+  void open_lanes();
+  void make_node(StartingPoint& point);
+  void start_worker(AnyReplica replica);
+  void open_socket();
+  bool join_others();
+
+  void carry_out(NodeEffects& effects);
+  void tell_people(const Event& event);
+  void arm();
+  void every_second();
+  void keep_place();
+  void sync_addresses();
+  void keep_revision();
+  void on_signal(int signal);
+  void reload_authorized();
+  std::string save(const AnyReplica& replica) const;
+  void wait_for_signal();
+  void print_greeting() const;
+  std::string name_of(PeerId peer) const;
+  std::vector<PeerId> authorized_ids() const;
+  Report report() const;
+  void write_result() const;
+
+  HostOptions options_;
+  Task task_;
+  SettingsRevision revision_;  ///< That on disk.
+  PeerId self_;
+  std::uint64_t session_;
+  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  std::shared_ptr<SharedBuffer> lent_;  ///< In lockstep. Outlives all that is sent.
+  asio::io_context io_;
+  AdaptiveSpinWait spin_wait_;
+  Processors processors_;
+  EventLog log_;
+  std::optional<ControlLinks> control_;
+  std::optional<BulkLanes> lanes_;
+  std::optional<Node> node_;
+  std::optional<Worker> worker_;
+  std::optional<PeerSocket> socket_;
+  asio::steady_timer timer_{io_};
+  asio::steady_timer second_{io_};
+  asio::signal_set signals_{io_, SIGINT, SIGTERM, SIGHUP};
+  Armed armed_;
+  MemberCache cache_;
+  std::map<std::string, std::string> cached_;  ///< What is in it, by name.
+  std::map<PeerId, std::string> names_;
+  std::map<PeerId, std::string> addresses_;
+  std::set<PeerId> contacts_;
+  Time next_report_{};
+  std::string config_text_;
+  int exit_code_ = 0;
+  std::optional<Time> interrupted_;
+  bool ending_ = false;
+  bool told_of_lost_stage_ = false;
+  std::shared_ptr<ConservationChecksum> final_checksum_ = std::make_shared<ConservationChecksum>();
+};
+
+}  // namespace gv
