@@ -134,6 +134,137 @@ bool is_letter_or_digit(char c) {
 
 bool is_name_character(char c) { return is_letter_or_digit(c) || c == '.' || c == '_' || c == '-'; }
 
+/// Why a key file cannot be opened.
+Problem unopened_key_file(const std::string& place, int error) {
+  if (error == ENOENT) return {place, "no such file", "make a key pair with `grapevine keygen`"};
+  if (error == ELOOP) {
+    return {place, "is a symbolic link, which could be turned to another key",
+            "name the file itself"};
+  }
+  return {place, "cannot be opened: " + error_text(error), "check its owner and mode"};
+}
+
+/// Who else could read or change a key file. Everything is judged on the open descriptor: the name
+/// may point elsewhere a moment later.
+Problems problems_with_owner(const File& in, const std::string& place) {
+  struct stat status {};
+  if (::fstat(in.fd(), &status) != 0) {
+    return {{place, "cannot be examined: " + error_text(errno), ""}};
+  }
+  if (!S_ISREG(status.st_mode)) {
+    return {{place, "is not a regular file", "make a key pair with `grapevine keygen`"}};
+  }
+  Problems problems;
+  if (status.st_uid != ::geteuid()) {
+    problems.push_back(
+        {place, "belongs to another user, who can change it",
+         "run as that user, or make a key pair of your own with `grapevine keygen`"});
+  }
+  if ((status.st_mode & 07777 & ~private_mode) != 0) {
+    problems.push_back(
+        {place, "may be read or changed by others than its owner", "chmod 600 " + place});
+  }
+  return problems;
+}
+
+/// Takes the two keys out of the text of a key file.
+LoadedKeyPair parsed_key_pair(const std::string& text, const std::string& place,
+                              const std::string& remedy) {
+  LoadedKeyPair loaded;
+  const auto problem = [&](std::string where, std::string reason, std::string what_to_do) {
+    loaded.problems.push_back({std::move(where), std::move(reason), std::move(what_to_do)});
+  };
+  // No problem below repeats what the file says: it could be the secret.
+  std::optional<PublicKey> public_key, secret_key;
+  for_each_line(text, [&](std::size_t number, const std::vector<std::string_view>& words) {
+    const std::string line = place + ":" + std::to_string(number);
+    const bool is_public = words[0] == "public", is_secret = words[0] == "secret";
+    if ((!is_public && !is_secret) || words.size() != 2) {
+      problem(line, "is neither \"public KEY\" nor \"secret KEY\"", remedy);
+      return;
+    }
+    auto& key = is_public ? public_key : secret_key;
+    if (key) {
+      problem(line, "the " + std::string(words[0]) + " key is here twice", remedy);
+      return;
+    }
+    key = public_key_from_text(words[1]);
+    if (!key) {
+      problem(line, "the " + std::string(words[0]) + " key is not 43 characters of base64", remedy);
+      key.emplace();  // Its line is there, so it is not reported as missing as well.
+    }
+  });
+  if (!public_key) problem(place, "holds no public key", remedy);
+  if (!secret_key) problem(place, "holds no secret key", remedy);
+  if (loaded.problems.empty()) {
+    PublicKey derived{};
+    crypto_scalarmult_base(derived.data(), secret_key->data());
+    if (derived == *public_key) {
+      loaded.pair = {*public_key, *secret_key};
+    } else {
+      problem(place, "the public key does not belong to the secret key", remedy);
+    }
+  }
+  if (secret_key) sodium_memzero(secret_key->data(), secret_key->size());
+  return loaded;
+}
+
+/// The lines of an allow-list, read one after the other.
+struct AllowListLines {
+  const std::string& place;
+  LoadedAuthorizedPeers loaded = {};
+  std::map<std::string, std::size_t, std::less<>> line_of_name = {};
+  std::map<PublicKey, std::size_t> line_of_key = {};
+
+  void problem(std::string where, std::string reason, std::string remedy) {
+    loaded.problems.push_back({std::move(where), std::move(reason), std::move(remedy)});
+  }
+  void read(std::size_t number, const std::vector<std::string_view>& words);
+};
+
+void AllowListLines::read(std::size_t number, const std::vector<std::string_view>& words) {
+  const std::string line = place + ":" + std::to_string(number);
+  const std::size_t problems_before = loaded.problems.size();
+
+  const std::string_view name = words[0];
+  if (!is_peer_name(name)) {
+    problem(line, quoted(name) + " is not a name",
+            "use 1 to 64 letters, digits, dots, dashes or underscores");
+  } else if (const auto [at, fresh] = line_of_name.emplace(name, number); !fresh) {
+    problem(line,
+            "the name " + quoted(name) + " is on line " + std::to_string(at->second) + " already",
+            "give every peer a name of its own");
+  }
+
+  PublicKey key{};
+  if (words.size() < 2) {
+    problem(line, "there is no public key", "write NAME PUBLIC-KEY [HOST:PORT]");
+  } else if (const auto parsed = public_key_from_text(words[1]); !parsed) {
+    problem(line, "the public key is not 43 characters of base64",
+            "copy the key that `grapevine keygen` printed");
+  } else if (has_small_order(*parsed)) {
+    problem(line, "the public key is one that anybody could use",
+            "make a key pair with `grapevine keygen`");
+  } else if (const auto [at, fresh] = line_of_key.emplace(*parsed, number); !fresh) {
+    problem(line, "the public key is on line " + std::to_string(at->second) + " already",
+            "make a key pair for every peer");
+  } else {
+    key = *parsed;
+  }
+
+  const std::string_view address = words.size() > 2 ? words[2] : std::string_view();
+  if (words.size() > 2 && !is_address(address)) {
+    problem(line, quoted(address) + " is not an address",
+            "write HOST:PORT or [IPV6]:PORT with a port from 1 to 65535");
+  }
+  if (words.size() > 3) {
+    problem(line, "there is more after the address", "start a comment with #");
+  }
+  if (loaded.problems.size() == problems_before) {
+    loaded.peers.push_back({std::string(name), key, std::string(address)});
+  }
+}
+
 }  // namespace
 
 KeyPair generate_key_pair() {
@@ -238,98 +369,31 @@ Problems save_key_pair(const std::filesystem::path& file, const KeyPair& pair) {
 }
 
 LoadedKeyPair load_key_pair(const std::filesystem::path& file) {
-  LoadedKeyPair loaded;
-  const auto problem = [&](std::string place, std::string reason, std::string remedy) {
-    loaded.problems.push_back({std::move(place), std::move(reason), std::move(remedy)});
-  };
   const std::string place = file.string();
 
   // O_NONBLOCK: opening a FIFO must not hang. It means nothing for regular files.
   const File in(file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-  if (!in.is_open()) {
-    const int error = errno;
-    if (error == ENOENT) {
-      problem(place, "no such file", "make a key pair with `grapevine keygen`");
-    } else if (error == ELOOP) {
-      problem(place, "is a symbolic link, which could be turned to another key",
-              "name the file itself");
-    } else {
-      problem(place, "cannot be opened: " + error_text(error), "check its owner and mode");
-    }
-    return loaded;
-  }
-
-  // Everything is judged on the open descriptor: the name may point elsewhere a moment later.
-  struct stat status {};
-  if (::fstat(in.fd(), &status) != 0) {
-    problem(place, "cannot be examined: " + error_text(errno), "");
-    return loaded;
-  }
-  if (!S_ISREG(status.st_mode)) {
-    problem(place, "is not a regular file", "make a key pair with `grapevine keygen`");
-    return loaded;
-  }
-  if (status.st_uid != ::geteuid()) {
-    problem(place, "belongs to another user, who can change it",
-            "run as that user, or make a key pair of your own with `grapevine keygen`");
-  }
-  if ((status.st_mode & 07777 & ~private_mode) != 0) {
-    problem(place, "may be read or changed by others than its owner", "chmod 600 " + place);
-  }
-  if (!loaded.problems.empty()) return loaded;
+  if (!in.is_open()) return {.problems = {unopened_key_file(place, errno)}};
+  Problems problems = problems_with_owner(in, place);
+  if (!problems.empty()) return {.problems = std::move(problems)};
 
   SecretText content;
   content.text.resize(key_file_bytes_max + 1);
   if (!in.read(content.text)) {
-    problem(place, "cannot be read: " + error_text(errno), "");
-    return loaded;
+    return {.problems = {{place, "cannot be read: " + error_text(errno), ""}}};
   }
   const std::string remedy = "restore it from a copy, or make a new one with `grapevine keygen`";
   if (content.text.size() > key_file_bytes_max) {
-    problem(place, "is too long to be a key file", remedy);
-    return loaded;
+    return {.problems = {{place, "is too long to be a key file", remedy}}};
   }
-
-  // No problem below repeats what the file says: it could be the secret.
-  std::optional<PublicKey> public_key, secret_key;
-  for_each_line(content.text, [&](std::size_t number, const std::vector<std::string_view>& words) {
-    const std::string line = place + ":" + std::to_string(number);
-    const bool is_public = words[0] == "public", is_secret = words[0] == "secret";
-    if ((!is_public && !is_secret) || words.size() != 2) {
-      problem(line, "is neither \"public KEY\" nor \"secret KEY\"", remedy);
-      return;
-    }
-    auto& key = is_public ? public_key : secret_key;
-    if (key) {
-      problem(line, "the " + std::string(words[0]) + " key is here twice", remedy);
-      return;
-    }
-    key = public_key_from_text(words[1]);
-    if (!key) {
-      problem(line, "the " + std::string(words[0]) + " key is not 43 characters of base64", remedy);
-      key.emplace();  // Its line is there, so it is not reported as missing as well.
-    }
-  });
-  if (!public_key) problem(place, "holds no public key", remedy);
-  if (!secret_key) problem(place, "holds no secret key", remedy);
-  if (loaded.problems.empty()) {
-    PublicKey derived{};
-    crypto_scalarmult_base(derived.data(), secret_key->data());
-    if (derived == *public_key) {
-      loaded.pair = {*public_key, *secret_key};
-    } else {
-      problem(place, "the public key does not belong to the secret key", remedy);
-    }
-  }
-  if (secret_key) sodium_memzero(secret_key->data(), secret_key->size());
-  return loaded;
+  return parsed_key_pair(content.text, place, remedy);
 }
 
 LoadedAuthorizedPeers load_authorized_peers(const std::filesystem::path& file) {
-  LoadedAuthorizedPeers loaded;
   const std::string place = file.string();
+  LoadedAuthorizedPeers failed;
   const auto problem = [&](std::string where, std::string reason, std::string remedy) {
-    loaded.problems.push_back({std::move(where), std::move(reason), std::move(remedy)});
+    failed.problems.push_back({std::move(where), std::move(reason), std::move(remedy)});
   };
 
   const File in(file, O_RDONLY | O_NONBLOCK);
@@ -343,68 +407,28 @@ LoadedAuthorizedPeers load_authorized_peers(const std::filesystem::path& file) {
     } else {
       problem(place, "cannot be opened: " + error_text(error), "check its owner and mode");
     }
-    return loaded;
+    return failed;
   }
   struct stat status {};
   if (::fstat(in.fd(), &status) != 0 || !S_ISREG(status.st_mode)) {
     problem(place, "is not a regular file", "name the allow-list itself");
-    return loaded;
+    return failed;
   }
   std::string content(peers_file_bytes_max + 1, '\0');
   if (!in.read(content)) {
     problem(place, "cannot be read: " + error_text(errno), "");
-    return loaded;
+    return failed;
   }
   if (content.size() > peers_file_bytes_max) {
     problem(place, "is longer than 1 MiB", "check that this is the allow-list");
-    return loaded;
+    return failed;
   }
 
-  std::map<std::string, std::size_t, std::less<>> line_of_name;
-  std::map<PublicKey, std::size_t> line_of_key;
+  AllowListLines lines{.place = place};
   for_each_line(content, [&](std::size_t number, const std::vector<std::string_view>& words) {
-    const std::string line = place + ":" + std::to_string(number);
-    const std::size_t problems_before = loaded.problems.size();
-
-    const std::string_view name = words[0];
-    if (!is_peer_name(name)) {
-      problem(line, quoted(name) + " is not a name",
-              "use 1 to 64 letters, digits, dots, dashes or underscores");
-    } else if (const auto [at, fresh] = line_of_name.emplace(name, number); !fresh) {
-      problem(line,
-              "the name " + quoted(name) + " is on line " + std::to_string(at->second) + " already",
-              "give every peer a name of its own");
-    }
-
-    PublicKey key{};
-    if (words.size() < 2) {
-      problem(line, "there is no public key", "write NAME PUBLIC-KEY [HOST:PORT]");
-    } else if (const auto parsed = public_key_from_text(words[1]); !parsed) {
-      problem(line, "the public key is not 43 characters of base64",
-              "copy the key that `grapevine keygen` printed");
-    } else if (has_small_order(*parsed)) {
-      problem(line, "the public key is one that anybody could use",
-              "make a key pair with `grapevine keygen`");
-    } else if (const auto [at, fresh] = line_of_key.emplace(*parsed, number); !fresh) {
-      problem(line, "the public key is on line " + std::to_string(at->second) + " already",
-              "make a key pair for every peer");
-    } else {
-      key = *parsed;
-    }
-
-    const std::string_view address = words.size() > 2 ? words[2] : std::string_view();
-    if (words.size() > 2 && !is_address(address)) {
-      problem(line, quoted(address) + " is not an address",
-              "write HOST:PORT or [IPV6]:PORT with a port from 1 to 65535");
-    }
-    if (words.size() > 3) {
-      problem(line, "there is more after the address", "start a comment with #");
-    }
-    if (loaded.problems.size() == problems_before) {
-      loaded.peers.push_back({std::string(name), key, std::string(address)});
-    }
+    lines.read(number, words);
   });
-  return loaded;
+  return std::move(lines.loaded);
 }
 
 }  // namespace gv
