@@ -133,6 +133,79 @@ std::optional<Tensor> parse_tensor(const std::string& name, const Json& entry,
   return tensor;
 }
 
+/// Reads the header of a file of so many bytes, as it is written and as it is meant; returns why it
+/// cannot.
+std::string read_header(std::ifstream& in, std::uint64_t size, std::string& text, Json& header) {
+  std::uint64_t length = 0;
+  if (size < sizeof length || !in.read(reinterpret_cast<char*>(&length), sizeof length)) {
+    return "it is too short for a safetensors file";
+  }
+  if (length > header_bytes_max || length > size - sizeof length) {
+    return "its header has an impossible length";
+  }
+  text.assign(length, ' ');
+  if (!in.read(text.data(), static_cast<std::streamsize>(length))) return "its header is cut off";
+  std::set<std::string> names;
+  bool repeated = false;
+  header = Json::parse(text, [&](int depth, Json::parse_event_t event, Json& parsed) {
+    if (depth == 1 && event == Json::parse_event_t::key) {
+      repeated = repeated || !names.insert(parsed.get<std::string>()).second;
+    }
+    return true;
+  });
+  if (!header.is_object() || repeated) return "its header is not a table of different names";
+  return {};
+}
+
+/// Reads the tensors that the header names and whatever else it says; returns why it cannot.
+std::string read_tensors(std::ifstream& in, const Json& header, std::uint64_t data_bytes,
+                         LoadedTensors& loaded, std::uint32_t& sum) {
+  std::uint64_t offset = 0;
+  for (const auto& [name, entry] : header.items()) {
+    if (name == metadata_key) {
+      loaded.metadata = entry.get<std::map<std::string, std::string>>();
+      continue;
+    }
+    std::string problem;
+    std::optional<Tensor> tensor = parse_tensor(name, entry, offset, data_bytes, problem);
+    if (!tensor) return problem;
+    const std::size_t bytes = tensor->values.size() * sizeof(float);
+    if (!in.read(reinterpret_cast<char*>(tensor->values.data()),
+                 static_cast<std::streamsize>(bytes))) {
+      return "it is cut off in tensor '" + name + "'";
+    }
+    sum = add_to_sum(sum, tensor->values.data(), bytes);
+    if (!std::ranges::all_of(tensor->values, [](float value) { return std::isfinite(value); })) {
+      return "tensor '" + name + "' holds values that are not finite";
+    }
+    loaded.tensors.push_back(*std::move(tensor));
+  }
+  return offset != data_bytes ? "it has bytes after its last tensor" : "";
+}
+
+/// Whether a file's checksums are there and right; `sum` is that of the data as they were read.
+std::string problem_of_sums(LoadedTensors& loaded, const Json& header, const std::string& text,
+                            std::uint32_t sum) {
+  const auto data_sum = loaded.metadata.find(data_sum_key);
+  const auto header_sum = loaded.metadata.find(header_sum_key);
+  loaded.checksummed = data_sum != loaded.metadata.end() && header_sum != loaded.metadata.end();
+  // A change within one checksum's name must not switch the checks off.
+  if (!loaded.checksummed && data_sum != header_sum) {
+    return "it has only one of its two checksums";
+  }
+  if (loaded.checksummed && data_sum->second != hex(sum)) {
+    return "its data does not match its checksum";
+  }
+  // Compared as it is written: spaces after it or another way to write a number count as altered.
+  std::string canonical = header.dump();
+  canonical.resize((canonical.size() + alignment - 1) / alignment * alignment, ' ');
+  if (loaded.checksummed &&
+      (header_sum->second != hex(sum_of_header(header)) || text != canonical)) {
+    return "its header does not match its checksum";
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string write_safetensors(const std::filesystem::path& file,
@@ -192,66 +265,15 @@ LoadedTensors read_safetensors(const std::filesystem::path& file) {
     const std::uint64_t size = std::filesystem::file_size(file, error);
     if (error) return refuse("it cannot be opened: " + error.message());
     std::ifstream in(file, std::ios::binary);
-    std::uint64_t length = 0;
-    if (size < sizeof length || !in.read(reinterpret_cast<char*>(&length), sizeof length)) {
-      return refuse("it is too short for a safetensors file");
-    }
-    if (length > header_bytes_max || length > size - sizeof length) {
-      return refuse("its header has an impossible length");
-    }
-    std::string text(length, ' ');
-    if (!in.read(text.data(), static_cast<std::streamsize>(length)))
-      return refuse("its header is cut off");
-    std::set<std::string> names;
-    bool repeated = false;
-    const Json header = Json::parse(text, [&](int depth, Json::parse_event_t event, Json& parsed) {
-      if (depth == 1 && event == Json::parse_event_t::key) {
-        repeated = repeated || !names.insert(parsed.get<std::string>()).second;
-      }
-      return true;
-    });
-    if (!header.is_object() || repeated)
-      return refuse("its header is not a table of different names");
-    const std::uint64_t data_bytes = size - sizeof length - length;
-    std::uint64_t offset = 0;
+    std::string text;
+    Json header;
+    std::string problem = read_header(in, size, text, header);
+    if (!problem.empty()) return refuse(problem);
+    const std::uint64_t data_bytes = size - sizeof(std::uint64_t) - text.size();
     std::uint32_t sum = 0;
-    for (const auto& [name, entry] : header.items()) {
-      if (name == metadata_key) {
-        loaded.metadata = entry.get<std::map<std::string, std::string>>();
-        continue;
-      }
-      std::string problem;
-      std::optional<Tensor> tensor = parse_tensor(name, entry, offset, data_bytes, problem);
-      if (!tensor) return refuse(problem);
-      const std::size_t bytes = tensor->values.size() * sizeof(float);
-      if (!in.read(reinterpret_cast<char*>(tensor->values.data()),
-                   static_cast<std::streamsize>(bytes))) {
-        return refuse("it is cut off in tensor '" + name + "'");
-      }
-      sum = add_to_sum(sum, tensor->values.data(), bytes);
-      if (!std::ranges::all_of(tensor->values, [](float value) { return std::isfinite(value); })) {
-        return refuse("tensor '" + name + "' holds values that are not finite");
-      }
-      loaded.tensors.push_back(*std::move(tensor));
-    }
-    if (offset != data_bytes) return refuse("it has bytes after its last tensor");
-    const auto data_sum = loaded.metadata.find(data_sum_key);
-    const auto header_sum = loaded.metadata.find(header_sum_key);
-    loaded.checksummed = data_sum != loaded.metadata.end() && header_sum != loaded.metadata.end();
-    // A change within one checksum's name must not switch the checks off.
-    if (!loaded.checksummed && data_sum != header_sum) {
-      return refuse("it has only one of its two checksums");
-    }
-    if (loaded.checksummed && data_sum->second != hex(sum)) {
-      return refuse("its data does not match its checksum");
-    }
-    // Compared as it is written: spaces after it or another way to write a number count as altered.
-    std::string canonical = header.dump();
-    canonical.resize((canonical.size() + alignment - 1) / alignment * alignment, ' ');
-    if (loaded.checksummed &&
-        (header_sum->second != hex(sum_of_header(header)) || text != canonical)) {
-      return refuse("its header does not match its checksum");
-    }
+    problem = read_tensors(in, header, data_bytes, loaded, sum);
+    if (problem.empty()) problem = problem_of_sums(loaded, header, text, sum);
+    if (!problem.empty()) return refuse(problem);
     loaded.metadata.erase(data_sum_key);
     loaded.metadata.erase(header_sum_key);
   } catch (const std::exception& error) {
