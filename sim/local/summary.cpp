@@ -157,6 +157,89 @@ void print_table(const std::vector<FinishedPeer>& peers, ModeKind mode) {
   }
 }
 
+/// What a run came to, when its mean model was evaluated.
+struct Result {
+  const Config& config;
+  const std::vector<FinishedPeer>& peers;
+  const Totals& totals;
+  const FinishedPeer* worst;  ///< Of those that left a model; null if none did.
+  const Score& score;         ///< Of the mean model.
+  double spread;
+  double wall_s;
+
+  bool lockstep() const { return config.run.mode != ModeKind::gossip; }
+  /// Both ends of an exchange count it.
+  std::uint64_t exchanges() const { return totals.committed / 2; }
+};
+
+/// Figures for people, of the mean model and of the run.
+void print_figures(const Result& result, const DataSet& test, bool in_stages) {
+  fmt::print("\nmean model   {:.2f} % accuracy on {} test samples, loss {:.4f}{}\n",
+             100 * result.score.accuracy(), result.score.samples, result.score.mean_loss(),
+             uncertainty(result.score, test));
+  if (result.worst != nullptr) {
+    fmt::print("worst peer   {:.2f} % ({}), {:.2f} points below the mean model\n",
+               100 * result.worst->accuracy, result.worst->name,
+               100 * (result.score.accuracy() - result.worst->accuracy));
+  }
+  fmt::print("spread       {:.4g}\n", result.spread);
+  fmt::print("wall time    {:.1f} s\n", result.wall_s);
+  if (result.lockstep()) {
+    fmt::print("steps        {} together; losses {}; {} sent {}{}\n", result.totals.steps_together,
+               result.totals.losses, !in_stages ? "models" : "states of stages",
+               result.totals.states_adopted,
+               result.totals.steps_lost > 0
+                   ? fmt::format("; steps lost {}", result.totals.steps_lost)
+                   : "");
+  } else {
+    fmt::print("steps        {}\n", result.totals.steps);
+    fmt::print("exchanges    {} ({} refused, {} aborted, {} undecided)\n", result.exchanges(),
+               result.totals.refused, result.totals.aborted, result.totals.undecided);
+  }
+  fmt::print("bytes        {:.1f} MB on bulk lanes\n",
+             static_cast<double>(result.totals.bytes) / 1e6);
+  fmt::print("failures     {} peers did not end cleanly, {} deaths seen by others\n",
+             result.totals.failures, result.totals.seen_dead);
+}
+
+/// The same for programs, with what each peer said of itself.
+Json summary_json(const Result& result, bool in_stages) {
+  Json summary{{"mean_accuracy", result.score.accuracy()},
+               {"mean_loss", result.score.mean_loss()},
+               {"spread", result.spread},
+               {"wall_s", result.wall_s},
+               {"steps", result.totals.steps},
+               {"samples", !in_stages ? result.totals.steps * result.config.train.batch
+                                      : result.totals.steps_together * result.config.train.batch *
+                                            result.config.pipeline.mode.micro_batches},
+               {"lane_bytes", result.totals.bytes},
+               {"failures", result.totals.failures}};
+  if (result.worst != nullptr) {
+    summary["worst_accuracy"] = result.worst->accuracy;
+    summary["worst_peer"] = result.worst->name;
+  }
+  if (result.lockstep()) {
+    summary["steps_together"] = result.totals.steps_together;
+    summary["losses"] = result.totals.losses;
+    summary["states_adopted"] = result.totals.states_adopted;
+    if (in_stages) summary["steps_lost"] = result.totals.steps_lost;
+  } else {
+    summary["exchanges"] = result.exchanges();
+    summary["refused"] = result.totals.refused;
+    summary["aborted"] = result.totals.aborted;
+    summary["undecided"] = result.totals.undecided;
+  }
+  for (const FinishedPeer& peer : result.peers) {
+    summary["peers"].push_back({{"name", peer.name},
+                                {"accuracy", peer.accuracy},
+                                {"exit", peer.ending.exit_code},
+                                {"signal", peer.ending.signal},
+                                {"by_fault", peer.by_fault},
+                                {"result", peer.result}});
+  }
+  return summary;
+}
+
 }  // namespace
 
 bool print_summary(const Config& config, const std::string& config_text,
@@ -199,65 +282,18 @@ bool print_summary(const Config& config, const std::string& config_text,
                                           whole.parameters, run_metadata(config, config_text));
   if (!problem.empty()) fmt::print(stderr, "mean model not written: {}\n", problem);
 
-  fmt::print("\nmean model   {:.2f} % accuracy on {} test samples, loss {:.4f}{}\n",
-             100 * score.accuracy(), score.samples, score.mean_loss(),
-             uncertainty(score, *test.data));
-  if (worst != nullptr) {
-    fmt::print("worst peer   {:.2f} % ({}), {:.2f} points below the mean model\n",
-               100 * worst->accuracy, worst->name, 100 * (score.accuracy() - worst->accuracy));
-  }
-  fmt::print("spread       {:.4g}\n", whole.spread);
-  fmt::print("wall time    {:.1f} s\n", wall_s);
-  // Both ends of an exchange count it.
-  const std::uint64_t exchanges = totals.committed / 2;
-  if (lockstep) {
-    fmt::print("steps        {} together; losses {}; {} sent {}{}\n", totals.steps_together,
-               totals.losses, stages.empty() ? "models" : "states of stages", totals.states_adopted,
-               totals.steps_lost > 0 ? fmt::format("; steps lost {}", totals.steps_lost) : "");
-  } else {
-    fmt::print("steps        {}\n", totals.steps);
-    fmt::print("exchanges    {} ({} refused, {} aborted, {} undecided)\n", exchanges,
-               totals.refused, totals.aborted, totals.undecided);
-  }
-  fmt::print("bytes        {:.1f} MB on bulk lanes\n", static_cast<double>(totals.bytes) / 1e6);
-  fmt::print("failures     {} peers did not end cleanly, {} deaths seen by others\n",
-             totals.failures, totals.seen_dead);
+  const Result result{.config = config,
+                      .peers = peers,
+                      .totals = totals,
+                      .worst = worst,
+                      .score = score,
+                      .spread = whole.spread,
+                      .wall_s = wall_s};
+  print_figures(result, *test.data, !stages.empty());
   if (faults) print(*faults, lockstep);
   fmt::print("model        {}\n", (folder / "mean.safetensors").string());
 
-  Json summary{{"mean_accuracy", score.accuracy()},
-               {"mean_loss", score.mean_loss()},
-               {"spread", whole.spread},
-               {"wall_s", wall_s},
-               {"steps", totals.steps},
-               {"samples", stages.empty() ? totals.steps * config.train.batch
-                                          : totals.steps_together * config.train.batch *
-                                                config.pipeline.mode.micro_batches},
-               {"lane_bytes", totals.bytes},
-               {"failures", totals.failures}};
-  if (worst != nullptr) {
-    summary["worst_accuracy"] = worst->accuracy;
-    summary["worst_peer"] = worst->name;
-  }
-  if (lockstep) {
-    summary["steps_together"] = totals.steps_together;
-    summary["losses"] = totals.losses;
-    summary["states_adopted"] = totals.states_adopted;
-    if (!stages.empty()) summary["steps_lost"] = totals.steps_lost;
-  } else {
-    summary["exchanges"] = exchanges;
-    summary["refused"] = totals.refused;
-    summary["aborted"] = totals.aborted;
-    summary["undecided"] = totals.undecided;
-  }
-  for (const FinishedPeer& peer : peers) {
-    summary["peers"].push_back({{"name", peer.name},
-                                {"accuracy", peer.accuracy},
-                                {"exit", peer.ending.exit_code},
-                                {"signal", peer.ending.signal},
-                                {"by_fault", peer.by_fault},
-                                {"result", peer.result}});
-  }
+  Json summary = summary_json(result, !stages.empty());
   if (faults) summary["faults"] = to_json(*faults);
   std::ofstream(folder / "summary.json") << summary.dump(1) << '\n';
   return true;
