@@ -209,6 +209,141 @@ std::string together(const Report& report) {
                                  report.trial->validation_loss, report.copies);
 }
 
+/// How a peer that gossips does.
+void add_gossip(const Report& report, nlohmann::ordered_json& json) {
+  json["spread"] = report.spread;
+  json["exchanges"] = {
+      {"initiated", report.exchanges.initiated}, {"committed", report.exchanges.committed},
+      {"refused", report.exchanges.refused},     {"refusals", report.exchanges.refusals},
+      {"aborted", report.exchanges.aborted},     {"undecided", report.exchanges.undecided}};
+  json["gossip"] = {{"triggers", report.gossip.triggers},
+                    {"idle_rounds", report.gossip.idle_rounds},
+                    {"missed_rounds", report.gossip.missed_rounds},
+                    {"forces_applied", report.gossip.forces_applied},
+                    {"models_fetched", report.gossip.models_fetched},
+                    {"saves", report.saves.written},
+                    {"save_failures", report.saves.failed}};
+  if (report.population) {
+    json["population"] = to_json(report.trial);
+    json["population"]["copies"] = report.copies;
+  }
+}
+
+nlohmann::ordered_json lockstep_json(const Report& report) {
+  nlohmann::ordered_json json = {{"algorithm", report.algorithm},
+                                 {"order", report.ring_order},
+                                 {"operations", report.allreduce.operations},
+                                 {"generations", report.allreduce.generations},
+                                 {"losses", report.allreduce.losses},
+                                 {"states_sent", report.allreduce.states_sent},
+                                 {"states_adopted", report.allreduce.states_adopted},
+                                 {"reduced_bytes", report.allreduce.reduced_bytes},
+                                 {"saves", report.saves.written},
+                                 {"save_failures", report.saves.failed},
+                                 {"interruption", report.recovery},
+                                 {"resumed_at", report.resumed_at}};
+  if (report.slowest_bytes_per_second > 0) {
+    json["slowest_link"] = {{"from", report.slowest_from},
+                            {"to", report.slowest_to},
+                            {"latency_s", report.slowest_latency_s},
+                            {"bytes_per_second", report.slowest_bytes_per_second}};
+  }
+  return json;
+}
+
+nlohmann::ordered_json members_json(const Report& report) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const auto& [member, is_self] : report.members) {
+    json.push_back({{"name", member.name},
+                    {"id", to_string(member.id)},
+                    {"self", is_self},
+                    {"state", to_string(member.state)},
+                    {"incarnation", member.incarnation},
+                    {"phase", to_string(member.progress.phase)},
+                    {"step", member.progress.step},
+                    {"steps_per_second", member.progress.steps_per_second},
+                    {"address", member.address}});
+    if (member.progress.trial) json.back()["trial"] = to_json(member.progress.trial);
+  }
+  return json;
+}
+
+/// The text of a metrics file, as Prometheus reads it.
+struct Metrics {
+  std::string text;
+
+  void metric(std::string_view name, std::string_view type, std::string_view help, double value) {
+    text += fmt::format("# HELP grapevine_{0} {1}\n# TYPE grapevine_{0} {2}\ngrapevine_{0} {3}\n",
+                        name, help, type, value);
+  }
+  void count(std::string_view name, std::string_view help, std::uint64_t value) {
+    metric(name, "counter", help, static_cast<double>(value));
+  }
+  void gauge(std::string_view name, std::string_view help, double value) {
+    metric(name, "gauge", help, value);
+  }
+
+  void add_pipeline(const Report& report);
+  void add_mixing(const Report& report);
+  void add_allreduce(const Report& report);
+  void add_gossip(const Report& report);
+};
+
+void Metrics::add_pipeline(const Report& report) {
+  gauge("stages", "Stages of the model that this peer carries.",
+        static_cast<double>(report.own_stages.size()));
+  gauge("waiting_ratio", "Part of its time in runs in which it waited, 0 to 1.",
+        waiting_part(report));
+  count("operations_total", "Runs of the pipeline that this peer finished.",
+        report.pipeline.operations);
+  count("generations_total", "Agreements on who works together.", report.pipeline.generations);
+  count("losses_total", "Times the others went on without somebody.", report.pipeline.losses);
+  count("rollbacks_total", "Times all went back because a stage was lost.",
+        report.pipeline.rollbacks);
+  count("models_fetched_total", "States of stages downloaded.", report.pipeline.states_adopted);
+}
+
+void Metrics::add_mixing(const Report& report) {
+  gauge("neighbours", "Peers that this one hears in the round under way.",
+        static_cast<double>(report.hears.size()));
+  count("rounds_total", "Rounds that this peer has mixed.", report.mixing.rounds);
+  count("round_messages_total", "Messages made for neighbours.", report.mixing.messages_sent);
+  count("round_messages_superseded_total",
+        "Of those, not sent because a newer one was there before they left.",
+        report.messages_superseded);
+  count("round_messages_refused_total", "Messages of neighbours that could not be read.",
+        report.mixing.messages_refused);
+  count("generations_total", "Agreements on who works together.", report.mixing.generations);
+  count("losses_total", "Times the others went on without somebody.", report.mixing.losses);
+  count("models_fetched_total", "Whole models downloaded.", report.mixing.states_adopted);
+}
+
+void Metrics::add_allreduce(const Report& report) {
+  gauge("lockstep_peers", "Peers in lockstep with this one, itself included.",
+        static_cast<double>(report.ring_order.size()));
+  count("operations_total", "Sums that this peer finished.", report.allreduce.operations);
+  count("generations_total", "Agreements on who works together.", report.allreduce.generations);
+  count("losses_total", "Times the others went on without somebody.", report.allreduce.losses);
+  count("models_fetched_total", "Whole models downloaded.", report.allreduce.states_adopted);
+}
+
+void Metrics::add_gossip(const Report& report) {
+  gauge("spread", "Estimated consensus distance.", report.spread);
+  count("exchanges_committed_total", "Pair exchanges committed.", report.exchanges.committed);
+  count("exchanges_refused_total", "Own offers refused.", report.exchanges.refused);
+  count("exchanges_aborted_total", "Pair exchanges given up.", report.exchanges.aborted);
+  count("exchanges_undecided_total", "Exchanges dropped without the commit word.",
+        report.exchanges.undecided);
+  count("models_fetched_total", "Whole models downloaded.", report.gossip.models_fetched);
+  if (report.trial) {
+    gauge("momentum", "Momentum of this member of a population.",
+          static_cast<double>(report.trial->momentum));
+    gauge("validation_loss", "Loss on what the peer holds out of its own data.",
+          static_cast<double>(report.trial->validation_loss));
+    count("copies_total", "Times this peer took over another's model.", report.copies);
+  }
+}
+
 }  // namespace
 
 std::string report_json(const Report& report) {
@@ -230,45 +365,13 @@ std::string report_json(const Report& report) {
   json["accuracy"] = report.accuracy;
   json["learning_rate"] = report.learning_rate;
   if (report.mode == ModeKind::gossip) {
-    json["spread"] = report.spread;
-    json["exchanges"] = {
-        {"initiated", report.exchanges.initiated}, {"committed", report.exchanges.committed},
-        {"refused", report.exchanges.refused},     {"refusals", report.exchanges.refusals},
-        {"aborted", report.exchanges.aborted},     {"undecided", report.exchanges.undecided}};
-    json["gossip"] = {{"triggers", report.gossip.triggers},
-                      {"idle_rounds", report.gossip.idle_rounds},
-                      {"missed_rounds", report.gossip.missed_rounds},
-                      {"forces_applied", report.gossip.forces_applied},
-                      {"models_fetched", report.gossip.models_fetched},
-                      {"saves", report.saves.written},
-                      {"save_failures", report.saves.failed}};
-    if (report.population) {
-      json["population"] = to_json(report.trial);
-      json["population"]["copies"] = report.copies;
-    }
+    add_gossip(report, json);
   } else if (report.mode == ModeKind::pipeline) {
     json["pipeline"] = pipeline_json(report);
   } else if (report.mode == ModeKind::mixing) {
     json["mixing"] = rounds_json(report);
   } else {
-    json["allreduce"] = {{"algorithm", report.algorithm},
-                         {"order", report.ring_order},
-                         {"operations", report.allreduce.operations},
-                         {"generations", report.allreduce.generations},
-                         {"losses", report.allreduce.losses},
-                         {"states_sent", report.allreduce.states_sent},
-                         {"states_adopted", report.allreduce.states_adopted},
-                         {"reduced_bytes", report.allreduce.reduced_bytes},
-                         {"saves", report.saves.written},
-                         {"save_failures", report.saves.failed},
-                         {"interruption", report.recovery},
-                         {"resumed_at", report.resumed_at}};
-    if (report.slowest_bytes_per_second > 0) {
-      json["allreduce"]["slowest_link"] = {{"from", report.slowest_from},
-                                           {"to", report.slowest_to},
-                                           {"latency_s", report.slowest_latency_s},
-                                           {"bytes_per_second", report.slowest_bytes_per_second}};
-    }
+    json["allreduce"] = lockstep_json(report);
   }
   json["bytes"] = {{"lanes_sent", report.lane_bytes_sent},
                    {"lanes_received", report.lane_bytes_received},
@@ -278,19 +381,7 @@ std::string report_json(const Report& report) {
                       {"received", report.control_messages_received}};
   json["refused_links"] = report.refused_links;
   json["failures_seen"] = report.failures_seen;
-  json["members"] = nlohmann::ordered_json::array();
-  for (const auto& [member, is_self] : report.members) {
-    json["members"].push_back({{"name", member.name},
-                               {"id", to_string(member.id)},
-                               {"self", is_self},
-                               {"state", to_string(member.state)},
-                               {"incarnation", member.incarnation},
-                               {"phase", to_string(member.progress.phase)},
-                               {"step", member.progress.step},
-                               {"steps_per_second", member.progress.steps_per_second},
-                               {"address", member.address}});
-    if (member.progress.trial) json["members"].back()["trial"] = to_json(member.progress.trial);
-  }
+  json["members"] = members_json(report);
   json["refusals"] = nlohmann::ordered_json::array();
   for (const EventLog::Refusal& refusal : report.refusals) {
     json["refusals"].push_back(
@@ -311,86 +402,40 @@ std::string report_line(const Report& report) {
 }
 
 void write_metrics(const std::filesystem::path& file, const Report& report) {
-  std::string text;
-  const auto metric = [&](std::string_view name, std::string_view type, std::string_view help,
-                          double value) {
-    text += fmt::format("# HELP grapevine_{0} {1}\n# TYPE grapevine_{0} {2}\ngrapevine_{0} {3}\n",
-                        name, help, type, value);
-  };
-  const auto count = [&](std::string_view name, std::string_view help, std::uint64_t value) {
-    metric(name, "counter", help, static_cast<double>(value));
-  };
-  const auto gauge = [&](std::string_view name, std::string_view help, double value) {
-    metric(name, "gauge", help, value);
-  };
-  gauge("uptime_seconds", "Seconds since the peer started.", report.uptime_s);
-  count("steps_total", "Local optimiser steps taken.", report.step);
-  gauge("steps_per_second", "Recent local steps a second.", report.steps_per_second);
-  gauge("training_loss", "Recent mean training loss.", report.loss);
-  gauge("training_accuracy", "Recent training accuracy, 0 to 1.", report.accuracy);
-  gauge("learning_rate", "Learning rate of the next step.", report.learning_rate);
+  Metrics metrics;
+  metrics.gauge("uptime_seconds", "Seconds since the peer started.", report.uptime_s);
+  metrics.count("steps_total", "Local optimiser steps taken.", report.step);
+  metrics.gauge("steps_per_second", "Recent local steps a second.", report.steps_per_second);
+  metrics.gauge("training_loss", "Recent mean training loss.", report.loss);
+  metrics.gauge("training_accuracy", "Recent training accuracy, 0 to 1.", report.accuracy);
+  metrics.gauge("learning_rate", "Learning rate of the next step.", report.learning_rate);
   if (report.mode == ModeKind::pipeline) {
-    gauge("stages", "Stages of the model that this peer carries.",
-          static_cast<double>(report.own_stages.size()));
-    gauge("waiting_ratio", "Part of its time in runs in which it waited, 0 to 1.",
-          waiting_part(report));
-    count("operations_total", "Runs of the pipeline that this peer finished.",
-          report.pipeline.operations);
-    count("generations_total", "Agreements on who works together.", report.pipeline.generations);
-    count("losses_total", "Times the others went on without somebody.", report.pipeline.losses);
-    count("rollbacks_total", "Times all went back because a stage was lost.",
-          report.pipeline.rollbacks);
-    count("models_fetched_total", "States of stages downloaded.", report.pipeline.states_adopted);
+    metrics.add_pipeline(report);
   } else if (report.mode == ModeKind::mixing) {
-    gauge("neighbours", "Peers that this one hears in the round under way.",
-          static_cast<double>(report.hears.size()));
-    count("rounds_total", "Rounds that this peer has mixed.", report.mixing.rounds);
-    count("round_messages_total", "Messages made for neighbours.", report.mixing.messages_sent);
-    count("round_messages_superseded_total",
-          "Of those, not sent because a newer one was there before they left.",
-          report.messages_superseded);
-    count("round_messages_refused_total", "Messages of neighbours that could not be read.",
-          report.mixing.messages_refused);
-    count("generations_total", "Agreements on who works together.", report.mixing.generations);
-    count("losses_total", "Times the others went on without somebody.", report.mixing.losses);
-    count("models_fetched_total", "Whole models downloaded.", report.mixing.states_adopted);
+    metrics.add_mixing(report);
   } else if (report.mode == ModeKind::allreduce) {
-    gauge("lockstep_peers", "Peers in lockstep with this one, itself included.",
-          static_cast<double>(report.ring_order.size()));
-    count("operations_total", "Sums that this peer finished.", report.allreduce.operations);
-    count("generations_total", "Agreements on who works together.", report.allreduce.generations);
-    count("losses_total", "Times the others went on without somebody.", report.allreduce.losses);
-    count("models_fetched_total", "Whole models downloaded.", report.allreduce.states_adopted);
+    metrics.add_allreduce(report);
   } else {
-    gauge("spread", "Estimated consensus distance.", report.spread);
-    count("exchanges_committed_total", "Pair exchanges committed.", report.exchanges.committed);
-    count("exchanges_refused_total", "Own offers refused.", report.exchanges.refused);
-    count("exchanges_aborted_total", "Pair exchanges given up.", report.exchanges.aborted);
-    count("exchanges_undecided_total", "Exchanges dropped without the commit word.",
-          report.exchanges.undecided);
-    count("models_fetched_total", "Whole models downloaded.", report.gossip.models_fetched);
-    if (report.trial) {
-      gauge("momentum", "Momentum of this member of a population.",
-            static_cast<double>(report.trial->momentum));
-      gauge("validation_loss", "Loss on what the peer holds out of its own data.",
-            static_cast<double>(report.trial->validation_loss));
-      count("copies_total", "Times this peer took over another's model.", report.copies);
-    }
+    metrics.add_gossip(report);
   }
-  count("checkpoints_total", "Checkpoints written.", report.saves.written);
-  count("checkpoint_failures_total", "Checkpoints that could not be written.", report.saves.failed);
-  count("lane_bytes_sent_total", "Bytes sent on bulk lanes.", report.lane_bytes_sent);
-  count("lane_bytes_received_total", "Bytes received on bulk lanes.", report.lane_bytes_received);
-  count("control_bytes_sent_total", "Bytes sent on control links.", report.control_bytes_sent);
-  count("control_bytes_received_total", "Bytes received on control links.",
-        report.control_bytes_received);
-  count("links_refused_total", "Strangers and disagreeing hellos refused.", report.refused_links);
-  count("members_declared_dead_total", "Members declared dead.", report.failures_seen);
+  metrics.count("checkpoints_total", "Checkpoints written.", report.saves.written);
+  metrics.count("checkpoint_failures_total", "Checkpoints that could not be written.",
+                report.saves.failed);
+  metrics.count("lane_bytes_sent_total", "Bytes sent on bulk lanes.", report.lane_bytes_sent);
+  metrics.count("lane_bytes_received_total", "Bytes received on bulk lanes.",
+                report.lane_bytes_received);
+  metrics.count("control_bytes_sent_total", "Bytes sent on control links.",
+                report.control_bytes_sent);
+  metrics.count("control_bytes_received_total", "Bytes received on control links.",
+                report.control_bytes_received);
+  metrics.count("links_refused_total", "Strangers and disagreeing hellos refused.",
+                report.refused_links);
+  metrics.count("members_declared_dead_total", "Members declared dead.", report.failures_seen);
   double alive = 0;
   for (const auto& entry : report.members) alive += entry.first.state == MemberState::alive;
-  gauge("members_alive", "Members thought alive, the peer itself included.", alive);
+  metrics.gauge("members_alive", "Members thought alive, the peer itself included.", alive);
 
-  replace_file(file, text);
+  replace_file(file, metrics.text);
 }
 
 }  // namespace gv

@@ -245,6 +245,41 @@ double network_bytes(Worker& worker, std::uint32_t stage, std::size_t outputs,
   return std::max(after - before, bytes_of(outputs));
 }
 
+/// How long each pass of a stage took.
+struct StageTimes {
+  std::vector<double> forward, whole, input, weight, update;
+};
+
+/// A step of the whole chain, one stage after the other; notes what each pass took if it counts.
+/// Backward passes are in two parts if `in_parts`. `inputs` get what came into each stage.
+void run_chain(Worker& worker, std::vector<StageTimes>& times,
+               std::vector<std::vector<float>>& inputs, bool counts, bool in_parts,
+               bool keeps_versions) {
+  const auto stages = static_cast<std::uint32_t>(times.size());
+  Passes passes;
+  const auto note = [&](std::vector<double>& of, double taken) {
+    if (counts) of.push_back(taken);
+  };
+  for (std::uint32_t s = 0; s < stages; ++s) {
+    if (s > 0) inputs[s] = passes.at({s, 0, true});
+    note(times[s].forward, worker.carry_out({Action::forward, s}, passes));
+  }
+  for (std::uint32_t s = stages; s-- > 0;) {
+    if (in_parts) {
+      note(times[s].input, worker.carry_out({Action::backward_input, s}, passes));
+      note(times[s].weight, worker.carry_out({Action::backward_weight, s}, passes));
+    } else {
+      note(times[s].whole, worker.carry_out({Action::backward, s}, passes));
+    }
+  }
+  for (std::uint32_t s = 0; s < stages; ++s) {
+    // The first of several updates in a run keeps what it began with: only the next is counted.
+    if (keeps_versions) worker.carry_out({Action::update, s}, passes);
+    note(times[s].update, worker.carry_out({Action::update, s}, passes));
+  }
+  worker.end_step();
+}
+
 }  // namespace
 
 std::vector<LayerProfile> profile_layers(const StagesSpec& spec,
@@ -279,36 +314,12 @@ std::vector<StageProfile> profile_stages(const StagesSpec& spec,
   Worker worker(plain, data);
   for (std::uint32_t s = 0; s < stages; ++s) worker.take_up(s);
 
-  struct Times {
-    std::vector<double> forward, whole, input, weight, update;
-  };
-  std::vector<Times> times(stages);
+  std::vector<StageTimes> times(stages);
   std::vector<std::vector<float>> inputs(stages);
   // Whole backward passes and those in two parts in turns: the parts say how to divide the whole.
   bool in_parts = true;
   repeat(2 * seconds / 3, [&](bool counts) {
-    Passes passes;
-    const auto note = [&](std::vector<double>& of, double taken) {
-      if (counts) of.push_back(taken);
-    };
-    for (std::uint32_t s = 0; s < stages; ++s) {
-      if (s > 0) inputs[s] = passes.at({s, 0, true});
-      note(times[s].forward, worker.carry_out({Action::forward, s}, passes));
-    }
-    for (std::uint32_t s = stages; s-- > 0;) {
-      if (in_parts) {
-        note(times[s].input, worker.carry_out({Action::backward_input, s}, passes));
-        note(times[s].weight, worker.carry_out({Action::backward_weight, s}, passes));
-      } else {
-        note(times[s].whole, worker.carry_out({Action::backward, s}, passes));
-      }
-    }
-    for (std::uint32_t s = 0; s < stages; ++s) {
-      // The first of several updates in a run keeps what it began with: only the next is counted.
-      if (spec.keeps_versions) worker.carry_out({Action::update, s}, passes);
-      note(times[s].update, worker.carry_out({Action::update, s}, passes));
-    }
-    worker.end_step();
+    run_chain(worker, times, inputs, counts, in_parts, spec.keeps_versions);
     in_parts = splits || !in_parts;
   });
 
