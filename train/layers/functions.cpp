@@ -147,6 +147,10 @@ GV_BODY void normalise_weight_body(T mean, T scale, const T* __restrict x, const
 
 }  // namespace
 
+GV_WIDE void add_to(const float* __restrict x, float* __restrict sum, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) sum[i] += x[i];
+}
+
 GV_WIDE void gelu(const float* x, float* y, std::size_t n) { gelu_body(x, y, n); }
 void gelu(const double* x, double* y, std::size_t n) { gelu_body(x, y, n); }
 

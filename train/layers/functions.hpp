@@ -9,6 +9,9 @@ namespace gv {
 // Phi has an absolute error of 2e-7 (Abramowitz and Stegun 7.1.26); in double both are the standard
 // library's. Sums add sixteen interleaved ones. None of this depends on the processor.
 
+/// sum += x.
+void add_to(const float* x, float* sum, std::size_t n);
+
 /// y = x Phi(x), with Phi the normal distribution's cumulative function (Hendrycks and Gimpel
 /// 2016).
 void gelu(const float* x, float* y, std::size_t n);

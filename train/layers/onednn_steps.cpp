@@ -1,0 +1,577 @@
+// oneDNN's dense layers, convolutions and pools, bound to the memories that they work on.
+#include "train/layers/onednn_steps.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <dnnl.hpp>
+#include <memory>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/wide.hpp"
+#include "train/layers/functions.hpp"
+
+namespace gv {
+namespace {
+
+using dnnl::algorithm;
+using dnnl::memory;
+using dnnl::prop_kind;
+using Arguments = std::unordered_map<int, memory>;
+using tag = memory::format_tag;
+
+constexpr auto f32 = memory::data_type::f32;
+
+memory::dim dim(std::size_t value) { return static_cast<memory::dim>(value); }
+
+}  // namespace
+
+struct OnednnContext {
+  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream{engine};
+  std::size_t batch = 0;
+  std::vector<std::size_t> factored;  ///< Offsets of weights: see Network::give_factors().
+
+  memory::desc plain(const SampleShape& shape) const {
+    return {{dim(batch), dim(shape[0]), dim(shape[1]), dim(shape[2])}, f32, tag::nchw};
+  }
+  memory make(const memory::desc& desc) const { return {desc, engine}; }
+  /// A view of somebody else's memory, set before each use.
+  memory view(const memory::desc& desc) const { return {desc, engine, nullptr}; }
+
+  /// Scratch space all operations share, one after the other. oneDNN's own belongs to the thread
+  /// that made an operation, and a model is made by another thread than the one that trains it.
+  std::vector<std::byte> scratch;
+};
+
+struct Activations {
+  SampleShape shape{};
+  memory values;
+  memory gradient;
+};
+
+namespace {
+
+/// An operation bound to its memories. They are handles: what they point to may change between
+/// runs.
+class Operation {
+ public:
+  Operation() = default;
+
+  template <class Description>
+  Operation(OnednnContext& context, const Description& description, dnnl::primitive primitive,
+            Arguments arguments)
+      : context_(&context),
+        primitive_(std::move(primitive)),
+        scratch_(context.view(description.scratchpad_desc())),
+        arguments_(std::move(arguments)) {
+    arguments_.emplace(DNNL_ARG_SCRATCHPAD, scratch_);
+    // A little more, because the start is aligned to a cache line.
+    const std::size_t needed = description.scratchpad_desc().get_size() + cache_line;
+    if (context.scratch.size() < needed) context.scratch.resize(needed);
+  }
+
+  void run() {
+    void* start = context_->scratch.data();
+    std::size_t room = context_->scratch.size();
+    scratch_.set_data_handle(std::align(cache_line, 1, start, room));
+    primitive_.execute(context_->stream, arguments_);
+  }
+
+  explicit operator bool() const { return context_ != nullptr; }
+
+ private:
+  static constexpr std::size_t cache_line = 64;
+
+  OnednnContext* context_ = nullptr;
+  dnnl::primitive primitive_;
+  memory scratch_;
+  Arguments arguments_;
+};
+
+dnnl::primitive_attr own_scratch() {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attributes;
+}
+
+Operation reorder(OnednnContext& context, const memory& from, const memory& to) {
+  const dnnl::reorder::primitive_desc description(context.engine, from.get_desc(), context.engine,
+                                                  to.get_desc(), own_scratch());
+  return {
+      context, description, dnnl::reorder(description), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}};
+}
+
+float* floats(const memory& memory) { return static_cast<float*>(memory.get_data_handle()); }
+
+/// The gradient through a ReLU that was fused into the step before, on whatever layout:
+/// element-wise.
+GV_WIDE void gate(const float* __restrict y, float* __restrict dy, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) dy[i] = y[i] > 0 ? dy[i] : 0;
+}
+
+void gate_by_relu(const Activations& out) {
+  gate(floats(out.values), floats(out.gradient), out.values.get_desc().get_size() / sizeof(float));
+}
+
+dnnl::primitive_attr fused(bool relu) {
+  dnnl::primitive_attr attributes = own_scratch();
+  if (relu) {
+    dnnl::post_ops operations;
+    operations.append_eltwise(1.0f, algorithm::eltwise_relu, 0.0f, 0.0f);
+    attributes.set_post_ops(operations);
+  }
+  return attributes;
+}
+
+/// Changes the memory layout, and back for the gradient.
+class Reorder final : public OnednnStep {
+ public:
+  Reorder(OnednnContext& context, Activations& in, Activations& out)
+      : there_(reorder(context, in.values, out.values)),
+        back_(reorder(context, out.gradient, in.gradient)) {}
+
+  void forward(const float*, bool, Rng&) override { there_.run(); }
+  void backward_input(const float*, bool wanted) override {
+    if (wanted) back_.run();
+  }
+
+ private:
+  Operation there_;
+  Operation back_;
+};
+
+/// Dense layers work on plain memory straight from and into the flat vectors: at the batch sizes of
+/// training, packing the weights costs more than it saves.
+class DenseStep final : public OnednnStep {
+ public:
+  DenseStep(OnednnContext& context, const LayerPlan& plan, bool relu, Activations& in,
+            Activations& out)
+      : context_(context), plan_(plan), relu_(relu), in_(in), out_(out) {
+    const memory::dim rows = dim(context.batch * plan.rows);
+    const memory::dim inputs = dim(elements(plan.in) / plan.rows);
+    const memory::dim outputs = dim(plan.spec.units);
+    const memory::desc x({rows, inputs}, f32, tag::ab);
+    const memory::desc w({outputs, inputs}, f32, tag::ab);
+    const memory::desc b({outputs}, f32, tag::a);
+    const memory::desc y({rows, outputs}, f32, tag::ab);
+    x_ = context.view(x);
+    y_ = memory(y, context.engine, out.values.get_data_handle());
+    dy_ = memory(y, context.engine, out.gradient.get_data_handle());
+    w_ = context.view(w);
+    b_ = context.view(b);
+    dw_ = context.view(w);
+    db_ = context.view(b);
+    using Forward = dnnl::inner_product_forward;
+    const Forward::primitive_desc forward({prop_kind::forward_training, x, w, b, y}, fused(relu),
+                                          context.engine);
+    forward_ = {
+        context,
+        forward,
+        Forward(forward),
+        {{DNNL_ARG_SRC, x_}, {DNNL_ARG_WEIGHTS, w_}, {DNNL_ARG_BIAS, b_}, {DNNL_ARG_DST, y_}}};
+    using Weights = dnnl::inner_product_backward_weights;
+    const Weights::primitive_desc weights({x, w, b, y}, own_scratch(), context.engine, forward);
+    backward_weights_ = {context,
+                         weights,
+                         Weights(weights),
+                         {{DNNL_ARG_SRC, x_},
+                          {DNNL_ARG_DIFF_DST, dy_},
+                          {DNNL_ARG_DIFF_WEIGHTS, dw_},
+                          {DNNL_ARG_DIFF_BIAS, db_}}};
+    dx_ = memory(x, context.engine, in.gradient.get_data_handle());
+    using Data = dnnl::inner_product_backward_data;
+    const Data::primitive_desc data({x, w, y}, own_scratch(), context.engine, forward);
+    backward_data_ = {context,
+                      data,
+                      Data(data),
+                      {{DNNL_ARG_DIFF_DST, dy_}, {DNNL_ARG_WEIGHTS, w_}, {DNNL_ARG_DIFF_SRC, dx_}}};
+  }
+
+  void forward(const float* parameters, bool, Rng&) override {
+    // The first tensor's memory is the caller's and differs from call to call.
+    x_.set_data_handle(in_.values.get_data_handle());
+    w_.set_data_handle(const_cast<float*>(parameters + plan_.weight));
+    b_.set_data_handle(const_cast<float*>(parameters + plan_.bias));
+    forward_.run();
+  }
+
+  void backward_input(const float* parameters, bool wanted) override {
+    if (relu_) gate_by_relu(out_);
+    if (!wanted) return;
+    w_.set_data_handle(const_cast<float*>(parameters + plan_.weight));
+    backward_data_.run();
+  }
+
+  void backward_weight(const float*, float* gradient) override {
+    if (std::ranges::binary_search(context_.factored, plan_.weight)) {
+      give_factors(gradient);
+      return;
+    }
+    dw_.set_data_handle(gradient + plan_.weight);
+    db_.set_data_handle(gradient + plan_.bias);
+    backward_weights_.run();
+  }
+
+ private:
+  void give_factors(float* gradient) const {
+    context_.stream.wait();
+    const std::size_t rows = context_.batch * plan_.rows;
+    const std::size_t outputs = plan_.spec.units;
+    const float* dy = floats(out_.gradient);
+    float* factors = std::copy_n(dy, rows * outputs, gradient + plan_.weight);
+    std::copy_n(floats(in_.values), context_.batch * elements(plan_.in), factors);
+    float* db = gradient + plan_.bias;
+    std::fill_n(db, outputs, 0.0f);
+    for (std::size_t row = 0; row < rows; ++row) add_to(dy + row * outputs, db, outputs);
+  }
+
+  OnednnContext& context_;
+  LayerPlan plan_;
+  bool relu_;
+  Activations& in_;
+  Activations& out_;
+  Operation forward_;
+  Operation backward_weights_;
+  Operation backward_data_;
+  memory x_, y_, dy_, w_, b_, dw_, db_, dx_;
+};
+
+/// A memory an operation wants in a layout of its own, converted to or from the one that exists.
+class Converted {
+ public:
+  Converted() = default;
+  Converted(OnednnContext& context, const memory& outside, const memory::desc& wanted)
+      : outside_(outside), inside_(outside) {
+    if (outside.get_desc() == wanted) return;
+    inside_ = context.make(wanted);
+    in_ = reorder(context, outside_, inside_);
+    out_ = reorder(context, inside_, outside_);
+  }
+
+  const memory& inside() const { return inside_; }
+  void point_to(const float* data) {
+    outside_.set_data_handle(const_cast<float*>(data));
+    if (!in_) inside_.set_data_handle(const_cast<float*>(data));
+  }
+  void enter() {
+    if (in_) in_.run();
+  }
+  void leave() {
+    if (out_) out_.run();
+  }
+
+ private:
+  memory outside_;
+  memory inside_;
+  Operation in_;
+  Operation out_;
+};
+
+/// Winograd's form if it is wanted and this processor has it, else the direct one.
+template <class Describe>
+auto by(bool winograd, Describe describe) {
+  if (winograd) {
+    try {
+      return describe(algorithm::convolution_winograd);
+    } catch (const dnnl::error&) {
+      // No such implementation here.
+    }
+  }
+  return describe(algorithm::convolution_direct);
+}
+
+/// The sizes of a convolution as oneDNN wants them.
+struct ConvolutionSizes {
+  ConvolutionSizes(std::size_t batch, const LayerPlan& plan)
+      : source{dim(batch), dim(plan.in[0]), dim(plan.in[1]), dim(plan.in[2])},
+        target{dim(batch), dim(plan.out[0]), dim(plan.out[1]), dim(plan.out[2])},
+        kernel{target[1], source[1], dim(plan.spec.kernel), dim(plan.spec.kernel)},
+        strides{dim(plan.spec.stride), dim(plan.spec.stride)},
+        left{dim(plan.spec.padding), dim(plan.spec.padding)},
+        right{(target[2] - 1) * strides[0] + kernel[2] - source[2] - left[0],
+              (target[3] - 1) * strides[1] + kernel[3] - source[3] - left[1]},
+        bias({target[1]}, f32, tag::a),
+        flat_kernel(kernel, f32, tag::oihw),
+        winograd(plan.spec.kernel == 3 && plan.spec.stride == 1 && plan.in[0] >= 16 &&
+                 plan.out[0] >= 16 && plan.in[1] >= 8 && plan.in[2] >= 8) {}
+
+  memory::dims source;
+  memory::dims target;
+  memory::dims kernel;
+  memory::dims strides;
+  memory::dims left;
+  /// Rows and columns the windows do not reach must not be read: it may be negative.
+  memory::dims right;
+  memory::desc bias;
+  memory::desc flat_kernel;
+  bool winograd;
+};
+
+memory::desc in_any_layout(const memory::dims& dims) { return {dims, f32, tag::any}; }
+
+/// Convolutions in oneDNN's own layouts, by Winograd's algorithm where that is the faster one.
+class ConvolutionStep final : public OnednnStep {
+ public:
+  ConvolutionStep(OnednnContext& context, const LayerPlan& plan, bool relu, bool pooled,
+                  Activations& in, Activations& out)
+      : plan_(plan), gates_(relu && !pooled), in_(in), out_(out) {
+    const ConvolutionSizes sizes(context.batch, plan);
+    const Forward::primitive_desc forward = make_forward(context, sizes, relu, pooled);
+    make_backward_weights(context, sizes, forward);
+    make_backward_data(context, sizes, forward);
+  }
+
+  void forward(const float* parameters, bool, Rng&) override {
+    x_.point_to(floats(in_.values));
+    x_.enter();
+    w_.point_to(parameters + plan_.weight);
+    w_.enter();
+    b_.set_data_handle(const_cast<float*>(parameters + plan_.bias));
+    forward_.run();
+  }
+
+  void backward_weight(const float*, float* gradient) override {
+    x_for_weights_.point_to(floats(in_.values));
+    x_for_weights_.enter();
+    dy_for_weights_.enter();
+    dw_.point_to(gradient + plan_.weight);
+    db_.set_data_handle(gradient + plan_.bias);
+    backward_weights_.run();
+    dw_.leave();
+  }
+
+  void backward_input(const float* parameters, bool wanted) override {
+    if (gates_) gate_by_relu(out_);
+    if (!wanted) return;
+    dy_for_data_.enter();
+    w_for_data_.point_to(parameters + plan_.weight);
+    w_for_data_.enter();
+    backward_data_.run();
+    dx_.leave();
+  }
+
+ private:
+  using Forward = dnnl::convolution_forward;
+  using Weights = dnnl::convolution_backward_weights;
+  using Data = dnnl::convolution_backward_data;
+
+  Forward::primitive_desc make_forward(OnednnContext& context, const ConvolutionSizes& sizes,
+                                       bool relu, bool pooled) {
+    auto forward_desc = by(sizes.winograd, [&](algorithm how) {
+      return Forward::primitive_desc(
+          {prop_kind::forward_training, how, in_any_layout(sizes.source),
+           in_any_layout(sizes.kernel), sizes.bias, in_any_layout(sizes.target), sizes.strides,
+           sizes.left, sizes.right},
+          fused(relu), context.engine);
+    });
+    out_.values = context.make(forward_desc.dst_desc());
+    // Once pooled, the values are never looked at again: the gradient takes their place.
+    out_.gradient = pooled ? out_.values : context.make(forward_desc.dst_desc());
+    x_ = Converted(context, in_.values, forward_desc.src_desc());
+    w_ = Converted(context, context.view(sizes.flat_kernel), forward_desc.weights_desc());
+    b_ = context.view(sizes.bias);
+    forward_ = {context,
+                forward_desc,
+                Forward(forward_desc),
+                {{DNNL_ARG_SRC, x_.inside()},
+                 {DNNL_ARG_WEIGHTS, w_.inside()},
+                 {DNNL_ARG_BIAS, b_},
+                 {DNNL_ARG_DST, out_.values}}};
+    return forward_desc;
+  }
+
+  void make_backward_weights(OnednnContext& context, const ConvolutionSizes& sizes,
+                             const Forward::primitive_desc& forward_desc) {
+    const auto describe_weights = [&](tag layout) {
+      return by(sizes.winograd, [&](algorithm how) {
+        return Weights::primitive_desc(
+            {how, memory::desc(sizes.source, f32, layout), in_any_layout(sizes.kernel), sizes.bias,
+             memory::desc(sizes.target, f32, layout), sizes.strides, sizes.left, sizes.right},
+            own_scratch(), context.engine, forward_desc);
+      });
+    };
+    auto weights_desc = describe_weights(tag::any);
+    // Few channels fill neither blocks of 16 nor of 8; with channels last nothing is padded.
+    // Processors without a kernel for that would fall back to oneDNN's reference, which is never
+    // faster.
+    if (plan_.in[0] > 1 && plan_.in[0] < 16) {
+      auto last = describe_weights(tag::nhwc);
+      if (!std::string_view(last.impl_info_str()).starts_with("ref"))
+        weights_desc = std::move(last);
+    }
+    x_for_weights_ = Converted(context, in_.values, weights_desc.src_desc());
+    dy_for_weights_ = Converted(context, out_.gradient, weights_desc.diff_dst_desc());
+    dw_ = Converted(context, context.view(sizes.flat_kernel), weights_desc.diff_weights_desc());
+    db_ = context.view(sizes.bias);
+    backward_weights_ = {context,
+                         weights_desc,
+                         Weights(weights_desc),
+                         {{DNNL_ARG_SRC, x_for_weights_.inside()},
+                          {DNNL_ARG_DIFF_DST, dy_for_weights_.inside()},
+                          {DNNL_ARG_DIFF_WEIGHTS, dw_.inside()},
+                          {DNNL_ARG_DIFF_BIAS, db_}}};
+  }
+
+  void make_backward_data(OnednnContext& context, const ConvolutionSizes& sizes,
+                          const Forward::primitive_desc& forward_desc) {
+    const auto data_desc = by(sizes.winograd, [&](algorithm how) {
+      return Data::primitive_desc(
+          {how, in_any_layout(sizes.source), in_any_layout(sizes.kernel),
+           in_any_layout(sizes.target), sizes.strides, sizes.left, sizes.right},
+          own_scratch(), context.engine, forward_desc);
+    });
+    dy_for_data_ = Converted(context, out_.gradient, data_desc.diff_dst_desc());
+    w_for_data_ = Converted(context, context.view(sizes.flat_kernel), data_desc.weights_desc());
+    dx_ = Converted(context, in_.gradient, data_desc.diff_src_desc());
+    backward_data_ = {context,
+                      data_desc,
+                      Data(data_desc),
+                      {{DNNL_ARG_DIFF_DST, dy_for_data_.inside()},
+                       {DNNL_ARG_WEIGHTS, w_for_data_.inside()},
+                       {DNNL_ARG_DIFF_SRC, dx_.inside()}}};
+  }
+
+  LayerPlan plan_;
+  bool gates_;  ///< The gradient still has to pass the fused ReLU.
+  Activations& in_;
+  Activations& out_;
+  Operation forward_;
+  Operation backward_weights_;
+  Operation backward_data_;
+  Converted x_, w_, x_for_weights_, dy_for_weights_, dw_, dy_for_data_, w_for_data_, dx_;
+  memory b_, db_;
+};
+
+class PoolStep final : public OnednnStep {
+ public:
+  PoolStep(OnednnContext& context, const LayerPlan& plan, bool gates, Activations& in,
+           Activations& out)
+      : gates_(gates), out_(out) {
+    const memory::dims target{dim(context.batch), dim(plan.out[0]), dim(plan.out[1]),
+                              dim(plan.out[2])};
+    const memory::dims kernel{dim(plan.spec.kernel), dim(plan.spec.kernel)};
+    const memory::dims strides{dim(plan.spec.stride), dim(plan.spec.stride)};
+    const memory::dims left{0, 0};
+    const memory::dims right{(target[2] - 1) * strides[0] + kernel[0] - dim(plan.in[1]),
+                             (target[3] - 1) * strides[1] + kernel[1] - dim(plan.in[2])};
+    const algorithm how = plan.spec.kind == LayerKind::max_pool
+                              ? algorithm::pooling_max
+                              : algorithm::pooling_avg_exclude_padding;
+    const memory::desc source = in.values.get_desc();
+    const dnnl::pooling_forward::primitive_desc forward(
+        {prop_kind::forward_training, how, source, memory::desc(target, f32, tag::any), strides,
+         kernel, left, right},
+        own_scratch(), context.engine);
+    out.values = context.make(forward.dst_desc());
+    out.gradient = context.make(forward.dst_desc());
+    workspace_ = context.make(forward.workspace_desc());
+    forward_ = {
+        context,
+        forward,
+        dnnl::pooling_forward(forward),
+        {{DNNL_ARG_SRC, in.values}, {DNNL_ARG_DST, out.values}, {DNNL_ARG_WORKSPACE, workspace_}}};
+    const dnnl::pooling_backward::primitive_desc backward(
+        {how, source, forward.dst_desc(), strides, kernel, left, right}, own_scratch(),
+        context.engine, forward);
+    backward_ = {context,
+                 backward,
+                 dnnl::pooling_backward(backward),
+                 {{DNNL_ARG_DIFF_DST, out.gradient},
+                  {DNNL_ARG_DIFF_SRC, in.gradient},
+                  {DNNL_ARG_WORKSPACE, workspace_}}};
+  }
+
+  void forward(const float*, bool, Rng&) override { forward_.run(); }
+
+  void backward_input(const float*, bool wanted) override {
+    if (!wanted) return;
+    if (gates_) gate_by_relu(out_);
+    backward_.run();
+  }
+
+ private:
+  bool gates_;
+  Activations& out_;
+  Operation forward_;
+  Operation backward_;
+  memory workspace_;
+};
+
+}  // namespace
+
+std::shared_ptr<OnednnContext> make_onednn_context(std::size_t batch) {
+  auto context = std::make_shared<OnednnContext>();
+  context->batch = batch;
+  return context;
+}
+
+std::size_t batch_of(const OnednnContext& context) { return context.batch; }
+
+void give_factors(OnednnContext& context, std::span<const std::size_t> weights) {
+  context.factored.assign(weights.begin(), weights.end());
+}
+
+void wait_for(OnednnContext& context) { context.stream.wait(); }
+
+ActivationsPtr make_plain_activations(const OnednnContext& context, const SampleShape& shape) {
+  return std::make_shared<Activations>(Activations{.shape = shape,
+                                                   .values = context.make(context.plain(shape)),
+                                                   .gradient = context.make(context.plain(shape))});
+}
+
+ActivationsPtr make_input_activations(const OnednnContext& context, const SampleShape& shape) {
+  return std::make_shared<Activations>(Activations{.shape = shape,
+                                                   .values = context.view(context.plain(shape)),
+                                                   .gradient = context.make(context.plain(shape))});
+}
+
+ActivationsPtr make_reshaped_activations(const OnednnContext& context, const Activations& others,
+                                         const SampleShape& shape) {
+  const auto reshaped = [&](const memory& theirs) {
+    return memory(context.plain(shape), context.engine, theirs.get_data_handle());
+  };
+  return std::make_shared<Activations>(Activations{
+      .shape = shape, .values = reshaped(others.values), .gradient = reshaped(others.gradient)});
+}
+
+ActivationsPtr make_open_activations(const SampleShape& shape) {
+  return std::make_shared<Activations>(Activations{.shape = shape, .values = {}, .gradient = {}});
+}
+
+const SampleShape& shape_of(const Activations& activations) { return activations.shape; }
+
+bool is_plain(const OnednnContext& context, const Activations& activations) {
+  return activations.values.get_desc() == context.plain(activations.shape);
+}
+
+float* values_of(const Activations& activations) { return floats(activations.values); }
+
+float* gradient_of(const Activations& activations) { return floats(activations.gradient); }
+
+void set_values(Activations& activations, const float* values) {
+  activations.values.set_data_handle(const_cast<float*>(values));
+}
+
+OnednnStepPtr make_reorder_step(OnednnContext& context, Activations& in, Activations& out) {
+  return std::make_unique<Reorder>(context, in, out);
+}
+
+OnednnStepPtr make_dense_step(OnednnContext& context, const LayerPlan& plan, bool relu,
+                              Activations& in, Activations& out) {
+  return std::make_unique<DenseStep>(context, plan, relu, in, out);
+}
+
+OnednnStepPtr make_convolution_step(OnednnContext& context, const LayerPlan& plan, bool relu,
+                                    bool pooled, Activations& in, Activations& out) {
+  return std::make_unique<ConvolutionStep>(context, plan, relu, pooled, in, out);
+}
+
+OnednnStepPtr make_pool_step(OnednnContext& context, const LayerPlan& plan, bool gates,
+                             Activations& in, Activations& out) {
+  return std::make_unique<PoolStep>(context, plan, gates, in, out);
+}
+
+}  // namespace gv
