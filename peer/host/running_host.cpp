@@ -17,7 +17,7 @@ namespace gv {
 namespace {
 
 /// After the last job the loop goes on this long, so that the word that we leave gets out.
-constexpr auto last_generation = std::chrono::milliseconds(200);
+constexpr auto goodbye_time = std::chrono::milliseconds(200);
 
 /// Without any contact for this long and with nobody cached to try, joining has failed.
 constexpr Duration join_deadline = std::chrono::seconds(30);
@@ -131,7 +131,7 @@ void Host::carry_out(NodeEffects& effects) {
   keep_revision();
   if (node_->is_finished() && !ending_) {
     ending_ = true;
-    second_.expires_after(last_generation);
+    second_.expires_after(goodbye_time);
     second_.async_wait([this](asio::error_code) { io_.stop(); });
   }
 }
