@@ -113,7 +113,7 @@ void add_switch(CLI::App& app) {
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();
   command->footer(
-      "All begin with it at one step that they agree on; run.mode has to be \"rounds\".\n"
+      "All begin with it at one step that they agree on; run.mode has to be \"mixing\".\n"
       "Example:\n  grapevine switch runs/run-001/peer-0 choco --set mixing.codec_fraction=0.05");
   command->callback([arguments] { exit_with(switch_algorithm(*arguments)); });
 }

@@ -94,7 +94,7 @@ void PipelineKeys::append_replicas() {
            pipeline.number("mix_alpha", GV_FIELD(pipeline.mode.mix_alpha), {0, 0.5, true},
                            "how far each of a pair goes towards the other; 0.5 = to the mean"));
   add_with(
-      "pipeline.consensus", "run.mode = \"pipeline\" and consensus = \"gossip\" or \"rounds\"",
+      "pipeline.consensus", "run.mode = \"pipeline\" and consensus = \"gossip\" or \"mixing\"",
       [](const Config& c) {
         return c.run.mode == ModeKind::pipeline &&
                c.pipeline.mode.consensus != StageConsensus::allreduce;
