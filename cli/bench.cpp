@@ -35,8 +35,7 @@ struct ReduceArguments {
                     "auto (shared memory on one machine), tls, plain (TCP without encryption), "
                     "unix")
         ->capture_default_str();
-    command.add_option("--algorithm", algorithm, "auto, ring, halving_doubling, tree or direct")
-        ->capture_default_str();
+    command.add_option("--algorithm", algorithm, algorithm_names())->capture_default_str();
     command
         .add_option("--repeats", repeats,
                     "Operations timed for each size; 0: what a second allows, 5 to 1000")
@@ -67,7 +66,7 @@ struct ReduceArguments {
     task.algorithm = algorithm_named(algorithm);
     if (!task.algorithm && algorithm != "auto") {
       problems.push_back({"--algorithm", fmt::format("'{}' is no algorithm", algorithm),
-                          "write auto, ring, halving_doubling, tree or direct"});
+                          "write " + algorithm_names()});
     }
     task.repeats = repeats;
     task.segment_bytes = bytes_from_text(segment).value_or(0);

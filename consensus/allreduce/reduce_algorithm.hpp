@@ -1,9 +1,9 @@
 // The ways to sum a vector over ranks, by name and price.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -33,13 +33,17 @@ enum class ReduceAlgorithm : std::uint8_t {
   direct,            ///< Every chunk goes to the rank that sums it, and from there to all.
 };
 
-inline constexpr std::array reduce_algorithms = {ReduceAlgorithm::ring,
-                                                 ReduceAlgorithm::halving_doubling,
-                                                 ReduceAlgorithm::tree, ReduceAlgorithm::direct};
+/// All algorithms, in the order of their numbers. Configs, the command line, choices and drawn
+/// worlds go through this list, so that one more is a row of the table in reduce_plan.cpp.
+std::span<const ReduceAlgorithm> reduce_algorithms();
 
+/// The algorithm's name in configs.
 std::string_view to_string(ReduceAlgorithm algorithm);
 
-/// The algorithm of that name, with '-' or '_' between its words; empty if there is none.
-std::optional<ReduceAlgorithm> algorithm_named(std::string name);
+/// The algorithm of that name; empty if there is none.
+std::optional<ReduceAlgorithm> algorithm_named(std::string_view name);
+
+/// "auto, ring, ... or direct", for messages and help.
+std::string algorithm_names();
 
 }  // namespace gv

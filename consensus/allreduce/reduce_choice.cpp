@@ -133,10 +133,9 @@ ReduceChoice better_choice(ReduceChoice present, const LinkTable& links, const R
   double least = takes;
   for (const std::vector<PeerId>& order :
        {present.order, fastest_ring(present.order, links, needs.elements)}) {
-    for (const ReduceAlgorithm algorithm : reduce_algorithms) {
+    for (const ReduceAlgorithm algorithm : reduce_algorithms()) {
       if (needs.algorithm.value_or(algorithm) != algorithm) continue;
-      const bool crowded = algorithm == ReduceAlgorithm::direct && order.size() > direct_ranks_max;
-      if (crowded && needs.algorithm != algorithm) continue;
+      if (!fits(algorithm, order.size()) && needs.algorithm != algorithm) continue;
       const ReduceChoice other{order, algorithm, {}};
       const auto predicted = predicted_seconds(other, links, needs, true);
       if (!predicted || *predicted >= least) continue;

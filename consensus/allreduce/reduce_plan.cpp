@@ -1,7 +1,8 @@
-// The four plans of an all-reduce and what they cost.
+// The ways to sum a vector over ranks: the plan of each, what it costs, and the table of them all.
 #include "consensus/allreduce/reduce_plan.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <limits>
 #include <utility>
@@ -12,22 +13,6 @@ namespace gv {
 namespace {
 
 using Kind = ReduceStep::Kind;
-
-/// What a processor spends on a byte of a message, at both ends together: fitted, for 2, 4 and 8
-/// peers on two processors, between two kinds of them, which differ by more than the algorithms do.
-double byte_work_s(ReduceAlgorithm algorithm, bool shares_memory) {
-  switch (algorithm) {
-    case ReduceAlgorithm::ring:
-      return shares_memory ? 0.20e-9 : 0.295e-9;
-    case ReduceAlgorithm::halving_doubling:
-      return shares_memory ? 0.12e-9 : 0.307e-9;
-    case ReduceAlgorithm::tree:
-      return shares_memory ? 0.125e-9 : 0.27e-9;
-    case ReduceAlgorithm::direct:
-      return shares_memory ? 0.10e-9 : 0.38e-9;
-  }
-  return 0;
-}
 
 /// A list of steps under construction; a step over nothing is no step.
 struct Plan {
@@ -148,26 +133,107 @@ void plan_direct(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t el
   }
 }
 
+/// Bytes that a rank sends where it sends and receives a vector's (n-1)/n twice.
+double both_ways(double bytes, double n) { return 2 * bytes * (n - 1) / n; }
+
+/// Every rank sends 2(n-1) messages of a chunk each.
+ReduceCost chunk_cost(std::size_t ranks, double bytes) {
+  const double n = static_cast<double>(ranks);
+  return {.rounds = 2 * (n - 1),
+          .critical_bytes = both_ways(bytes, n),
+          .sent_bytes = both_ways(bytes, n),
+          .messages = 2 * (n - 1)};
+}
+
+ReduceCost halving_doubling_cost(std::size_t ranks, double bytes) {
+  const double n = static_cast<double>(ranks);
+  const auto levels = static_cast<double>(floor_log2(ranks));
+  const auto core = static_cast<double>(std::size_t{1} << floor_log2(ranks));
+  const double folds = core < n ? 1 : 0;
+  return {.rounds = 2 * (levels + folds),
+          .critical_bytes = both_ways(bytes, core) + 2 * bytes * folds,
+          .sent_bytes = both_ways(bytes, core) + bytes * folds,
+          .messages = 2 * (levels * core + n - core) / n};
+}
+
+ReduceCost tree_cost(std::size_t ranks, double bytes) {
+  const double n = static_cast<double>(ranks);
+  const auto levels = static_cast<double>(ceil_log2(ranks));
+  return {.rounds = 2 * levels,
+          .critical_bytes = 2 * bytes * levels,
+          .sent_bytes = bytes * levels,
+          .messages = 2 * (n - 1) / n};
+}
+
+/// What tells one algorithm from another.
+struct Row {
+  ReduceAlgorithm algorithm;
+  std::string_view name;
+  void (*plan)(Plan&, std::size_t ranks, std::size_t rank, std::size_t elements);
+  /// Its phases are filled in by the caller, and so is `mean_bytes` unless it is above 0.
+  ReduceCost (*cost)(std::size_t ranks, double bytes);
+  /// The messages of the first half of the rounds do not wait for each other, nor do the others.
+  bool has_two_phases;
+  double byte_factor;
+  /// What a processor spends on a byte of a message, at both ends together, through sockets and
+  /// where memory is shared. Fitted for 2, 4 and 8 peers on two processors, between two kinds of
+  /// them, which differ by more than the algorithms do.
+  double socket_byte_s;
+  double memory_byte_s;
+  /// Peers hold only so many connections.
+  std::size_t ranks_max;
+};
+
+constexpr std::size_t any_ranks = std::numeric_limits<std::size_t>::max();
+
+/// In the order of the enumeration.
+constexpr std::array table = {
+    Row{ReduceAlgorithm::ring, "ring", plan_ring, chunk_cost, false, 1, 0.295e-9, 0.20e-9,
+        any_ranks},
+    Row{ReduceAlgorithm::halving_doubling, "halving_doubling", plan_halving_doubling,
+        halving_doubling_cost, false, 1.25, 0.307e-9, 0.12e-9, any_ranks},
+    Row{ReduceAlgorithm::tree, "tree", plan_tree, tree_cost, false, 1, 0.27e-9, 0.125e-9,
+        any_ranks},
+    Row{ReduceAlgorithm::direct, "direct", plan_direct, chunk_cost, true, 1.35, 0.38e-9, 0.10e-9,
+        direct_ranks_max},
+};
+
+constexpr auto all_algorithms = [] {
+  std::array<ReduceAlgorithm, table.size()> all{};
+  for (std::size_t i = 0; i < table.size(); ++i) all[i] = table[i].algorithm;
+  return all;
+}();
+
+const Row& row_of(ReduceAlgorithm algorithm) {
+  return table.at(static_cast<std::size_t>(algorithm));
+}
+
 }  // namespace
+
+std::span<const ReduceAlgorithm> reduce_algorithms() { return all_algorithms; }
+
+std::string_view to_string(ReduceAlgorithm algorithm) { return row_of(algorithm).name; }
+
+std::optional<ReduceAlgorithm> algorithm_named(std::string_view name) {
+  for (const Row& row : table) {
+    if (row.name == name) return row.algorithm;
+  }
+  return std::nullopt;
+}
+
+std::string algorithm_names() {
+  std::string names = "auto";
+  for (const Row& row : table) {
+    names.append(&row == &table.back() ? " or " : ", ").append(row.name);
+  }
+  return names;
+}
 
 std::vector<ReduceStep> reduce_plan(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t rank,
                                     std::size_t elements) {
   check(rank < ranks, "a rank is one of the ranks");
   Plan plan;
-  switch (algorithm) {
-    case ReduceAlgorithm::ring:
-      plan_ring(plan, ranks, rank, elements);
-      break;
-    case ReduceAlgorithm::halving_doubling:
-      plan_halving_doubling(plan, ranks, rank, elements);
-      break;
-    case ReduceAlgorithm::tree:
-      plan_tree(plan, ranks, rank, elements);
-      break;
-    case ReduceAlgorithm::direct:
-      plan_direct(plan, ranks, rank, elements);
-      break;
-  }
+  row_of(algorithm).plan(plan, ranks, rank, elements);
   return plan.steps;
 }
 
@@ -185,55 +251,23 @@ std::vector<ReduceStep> gather_plan(const std::vector<Range>& parts, std::size_t
 ReduceCost reduce_cost(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements) {
   check(ranks > 0, "somebody reduces");
   if (ranks == 1 || elements == 0) return {};
+  const Row& row = row_of(algorithm);
   const double bytes = 4.0 * static_cast<double>(elements);
-  const auto both_ways = [bytes](double n) { return 2 * bytes * (n - 1) / n; };
-  const double n = static_cast<double>(ranks);
-  ReduceCost cost{.mean_bytes = both_ways(n)};
-  switch (algorithm) {
-    case ReduceAlgorithm::ring:
-    case ReduceAlgorithm::direct:
-      cost.rounds = cost.messages = 2 * (n - 1);
-      cost.critical_bytes = cost.sent_bytes = both_ways(n);
-      break;
-    case ReduceAlgorithm::halving_doubling: {
-      const auto levels = static_cast<double>(floor_log2(ranks));
-      const auto core = static_cast<double>(std::size_t{1} << floor_log2(ranks));
-      const double folds = core < n ? 1 : 0;
-      cost.rounds = 2 * (levels + folds);
-      cost.critical_bytes = both_ways(core) + 2 * bytes * folds;
-      cost.sent_bytes = both_ways(core) + bytes * folds;
-      cost.messages = 2 * (levels * core + n - core) / n;
-      break;
-    }
-    case ReduceAlgorithm::tree: {
-      const auto levels = static_cast<double>(ceil_log2(ranks));
-      cost.rounds = 2 * levels;
-      cost.critical_bytes = 2 * bytes * levels;
-      cost.sent_bytes = bytes * levels;
-      cost.messages = 2 * (n - 1) / n;
-      break;
-    }
-  }
-  cost.phases = algorithm == ReduceAlgorithm::direct ? 2 : cost.rounds;
+  ReduceCost cost = row.cost(ranks, bytes);
+  cost.phases = row.has_two_phases ? 2 : cost.rounds;
+  if (cost.mean_bytes == 0) cost.mean_bytes = both_ways(bytes, static_cast<double>(ranks));
   return cost;
 }
 
 std::size_t phase_of(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t round) {
-  if (algorithm != ReduceAlgorithm::direct) return round;
+  if (!row_of(algorithm).has_two_phases) return round;
   return round + 1 < ranks ? 0 : 1;
 }
 
-double byte_factor(ReduceAlgorithm algorithm) {
-  switch (algorithm) {
-    case ReduceAlgorithm::ring:
-    case ReduceAlgorithm::tree:
-      return 1;
-    case ReduceAlgorithm::halving_doubling:
-      return 1.25;
-    case ReduceAlgorithm::direct:
-      return 1.35;
-  }
-  return 1;
+double byte_factor(ReduceAlgorithm algorithm) { return row_of(algorithm).byte_factor; }
+
+bool fits(ReduceAlgorithm algorithm, std::size_t ranks) {
+  return ranks <= row_of(algorithm).ranks_max;
 }
 
 double message_work_s(const ReduceSite& site) { return site.is_one_host ? 6e-6 : 25e-6; }
@@ -242,7 +276,8 @@ double processor_seconds(ReduceAlgorithm algorithm, std::size_t ranks, std::size
                          const ReduceSite& site) {
   if (site.peers_per_processor <= 1) return 0;
   const ReduceCost cost = reduce_cost(algorithm, ranks, elements);
-  const double byte_s = byte_work_s(algorithm, site.shares_memory);
+  const Row& row = row_of(algorithm);
+  const double byte_s = site.shares_memory ? row.memory_byte_s : row.socket_byte_s;
   return site.peers_per_processor *
          (cost.messages * message_work_s(site) + cost.mean_bytes * byte_s);
 }
@@ -257,10 +292,8 @@ double predicted_seconds(ReduceAlgorithm algorithm, std::size_t ranks, std::size
 }
 
 ReduceAlgorithm fastest(std::size_t ranks, std::size_t elements, const ReduceSite& site) {
-  return *std::ranges::min_element(reduce_algorithms, {}, [&](ReduceAlgorithm algorithm) {
-    if (algorithm == ReduceAlgorithm::direct && ranks > direct_ranks_max) {
-      return std::numeric_limits<double>::infinity();
-    }
+  return *std::ranges::min_element(reduce_algorithms(), {}, [&](ReduceAlgorithm algorithm) {
+    if (!fits(algorithm, ranks)) return std::numeric_limits<double>::infinity();
     return predicted_seconds(algorithm, ranks, elements, site);
   });
 }

@@ -95,9 +95,12 @@ double processor_seconds(ReduceAlgorithm algorithm, std::size_t ranks, std::size
 double predicted_seconds(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements,
                          const ReduceSite& site);
 
-/// Of more ranks nobody is told to send directly: each would need a connection with every other,
-/// and peers hold only so many.
+/// With more ranks no peer is told to send directly: each would need a connection with every other,
+/// and peers hold only a limited number of them.
 inline constexpr std::size_t direct_ranks_max = 32;
+
+/// Whether an algorithm is fit for this number of ranks.
+bool fits(ReduceAlgorithm algorithm, std::size_t ranks);
 
 /// The algorithm with the least predicted time where all links are alike; of equals the first in
 /// the order of the enum.

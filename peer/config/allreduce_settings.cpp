@@ -32,15 +32,12 @@ void add_to(Settings& all, Setting<Config> setting) {
 /// How gradients are summed, and which of their numbers travel.
 void append_sums(Settings& all) {
   const Section<Config> allreduce{"allreduce"};
-  using Algorithm = std::optional<ReduceAlgorithm>;
+  std::vector<std::pair<std::string, std::optional<ReduceAlgorithm>>> algorithms{{"auto", {}}};
+  for (const ReduceAlgorithm algorithm : reduce_algorithms()) {
+    algorithms.emplace_back(to_string(algorithm), algorithm);
+  }
   add_to(all,
-         allreduce.choice<>("algorithm", GV_FIELD(allreduce.algorithm),
-                            std::vector<std::pair<std::string, Algorithm>>{
-                                {"auto", Algorithm{}},
-                                {"ring", ReduceAlgorithm::ring},
-                                {"halving_doubling", ReduceAlgorithm::halving_doubling},
-                                {"tree", ReduceAlgorithm::tree},
-                                {"direct", ReduceAlgorithm::direct}},
+         allreduce.choice<>("algorithm", GV_FIELD(allreduce.algorithm), std::move(algorithms),
                             "how gradients are summed; auto: what is predicted to be the fastest"));
   add_to(all,
          allreduce.choice<>(

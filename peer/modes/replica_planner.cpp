@@ -95,7 +95,7 @@ std::optional<Install> ReplicaPlanner::plan(const Answers& answers, const Genera
 /// Whoever is told to go on from what it has must have said that it has it, and must know the way
 /// to sum that it is told.
 bool ReplicaPlanner::can_begin(const Install& start, PeerId self, const Answer& own) const {
-  if (start.algorithm >= reduce_algorithms.size()) return false;
+  if (start.algorithm >= reduce_algorithms().size()) return false;
   const auto rank = std::ranges::find(start.order, self) - start.order.begin();
   const bool has_it = start.sources[static_cast<std::size_t>(rank)] == self;
   return has_it == is_near(own.version, start.version);

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <iterator>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -145,9 +146,9 @@ void draw_ring(Rng rng, DrawnWorld& world) {
   if (!rng.chance(0.25)) return;
   world.node.mode = ModeKind::allreduce;
   AllReduceOptions& allreduce = world.node.allreduce;
-  allreduce.algorithm = one_of<std::optional<ReduceAlgorithm>>(
-      rng, {std::nullopt, ReduceAlgorithm::ring, ReduceAlgorithm::halving_doubling,
-            ReduceAlgorithm::tree, ReduceAlgorithm::direct});
+  std::vector<std::optional<ReduceAlgorithm>> algorithms{std::nullopt};
+  std::ranges::copy(reduce_algorithms(), std::back_inserter(algorithms));
+  allreduce.algorithm = one_of(rng, algorithms);
   // Now and then several buckets and segments, but not too many of them.
   std::size_t& dimension = world.scenario.dimension;
   if (dimension < 1000 && rng.chance(0.3)) dimension = 500 + rng.below(3000);
@@ -378,9 +379,7 @@ void make_idle_stages(PipelineOptions& pipeline, std::size_t stages, const Scena
 namespace {
 
 std::string_view name_of(const std::optional<ReduceAlgorithm>& algorithm) {
-  if (!algorithm) return "auto";
-  return *algorithm == ReduceAlgorithm::halving_doubling ? "halving_doubling"
-                                                         : to_string(*algorithm);
+  return algorithm ? to_string(*algorithm) : "auto";
 }
 
 }  // namespace

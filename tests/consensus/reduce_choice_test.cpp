@@ -61,7 +61,7 @@ TEST_CASE("where all links are alike a prediction is the formula's", "[unit]") {
   const LinkCost link{latency, 1 / fast};
   for (const std::size_t n : {1u, 2u, 3u, 4u, 5u, 8u, 16u, 33u}) {
     const LinkTable links = table(n, [](std::size_t, std::size_t) { return fast; });
-    for (const ReduceAlgorithm algorithm : reduce_algorithms) {
+    for (const ReduceAlgorithm algorithm : reduce_algorithms()) {
       INFO(to_string(algorithm) << " of " << n);
       for (const double crowd : {0.0, 2.0}) {
         const auto seconds =

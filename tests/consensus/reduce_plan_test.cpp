@@ -496,8 +496,13 @@ TEST_CASE("messages counted in plans are those of the formulas") {
 }
 
 TEST_CASE("an algorithm has a name") {
+  for (const ReduceAlgorithm algorithm : reduce_algorithms()) {
+    CHECK(algorithm_named(to_string(algorithm)) == algorithm);
+    CHECK(algorithm_names().find(to_string(algorithm)) != std::string::npos);
+  }
+  CHECK_FALSE(algorithm_named("auto"));
   CHECK(to_string(ReduceAlgorithm::ring) == "ring");
-  CHECK(to_string(ReduceAlgorithm::halving_doubling) == "halving-doubling");
+  CHECK(to_string(ReduceAlgorithm::halving_doubling) == "halving_doubling");
   CHECK(to_string(ReduceAlgorithm::tree) == "tree");
   CHECK(to_string(ReduceAlgorithm::direct) == "direct");
 }

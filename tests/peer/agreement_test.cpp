@@ -267,7 +267,7 @@ TEST_CASE("nobody begins a generation whose way to sum it does not know", "[unit
   };
   for (int number = 0; number < 256; ++number) {
     CHECK(begins(static_cast<std::uint8_t>(number)) ==
-          (number < static_cast<int>(reduce_algorithms.size())));
+          (number < static_cast<int>(reduce_algorithms().size())));
   }
 }
 

@@ -118,7 +118,7 @@ TEST_CASE("F1 a death at any moment of an operation leaves all others with one r
     world.scenario.until = 12s;
     // Of four peers each dies in each of the four algorithms.
     world.node.allreduce.algorithm =
-        reduce_algorithms[static_cast<std::size_t>(moment) / 4 % reduce_algorithms.size()];
+        reduce_algorithms()[static_cast<std::size_t>(moment) / 4 % reduce_algorithms().size()];
     Lockstep seen;
     INFO("killed at " << at << " s");
     holds(world, seen);
