@@ -194,7 +194,7 @@ def train(arguments, algorithm, data, condition, seed, rate, epochs):
         "unfinished": summary["unfinished"],
         "kills": summary["faults"].get("kill", 0),
         "events": {name: summary["events"].get(name, 0) for name in
-                   ("gradient_not_finite", "epoch_ended", "exchange_aborted", "state_adopted",
+                   ("gradient_not_finite", "generation_ended", "exchange_aborted", "state_adopted",
                     "model_fetched", "member_dead")},
         "curve": [[round(point["time_s"], 2), round(point["accuracy"], 4)] for point in points],
     }
