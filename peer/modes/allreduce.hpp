@@ -1,4 +1,4 @@
-// Ring mode: everybody steps in lockstep on the exact mean gradient, and any may die.
+// Mode `allreduce`: all peers step on the exact mean gradient, and any of them may die.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +19,19 @@ namespace gv {
 /// Totals since the start.
 struct AllReduceCounts {
   std::uint64_t operations = 0;   ///< Finished by us.
-  std::uint64_t generations = 0;  ///< We took part in.
-  std::uint64_t losses = 0;       ///< Times we went on without somebody; several at once are one.
+  std::uint64_t generations = 0;  ///< Those we took part in.
+  std::uint64_t losses = 0;  ///< Times we went on without lost peers; several at once count once.
   std::uint64_t states_sent = 0;
   std::uint64_t states_adopted = 0;
-  std::uint64_t reduced_bytes = 0;  ///< Sent for all-reduces.
+  std::uint64_t reduced_bytes = 0;  ///< Sent for collectives.
 };
 
-/// Synchronous data-parallel training without a leader. An operation is one optimiser step: every
-/// peer's gradient is summed in buckets while backward still runs, and the mean over all samples is
-/// applied by everybody. Or it is a period of local steps: what they take from the common model is
-/// summed, and everybody makes the same outer step with the mean. Whoever is lost ends the
-/// generation; the rest agree on the next and rerun the operation from their untouched gradients. A
-/// peer without the others' state is sent it.
+/// Synchronous data-parallel training without a leader. A collective is one optimiser step: it sums
+/// the gradients of all peers in buckets while backward still runs, and every peer applies the mean
+/// over all samples. Or it is a period of local steps: it sums what they take from the common
+/// model, and every peer makes the same outer step with the mean. A lost peer ends the generation.
+/// The others agree on the next one and rerun the collective from their untouched gradients. A peer
+/// without the others' state downloads it.
 class AllReduceMode final : public GenerationMode {
  public:
   /// `session` tells this process from earlier ones of the same peer.
@@ -54,7 +54,7 @@ class AllReduceMode final : public GenerationMode {
   }
 
   AllReduceCounts counts() const;
-  /// How the sum is made in the generation under way.
+  /// How the current generation makes its sums.
   ReduceAlgorithm algorithm() const { return operation_.algorithm(); }
 
  private:
@@ -94,21 +94,20 @@ class AllReduceMode final : public GenerationMode {
   ReplicaPlanner planner_;
   AllReduceOptions options_;
   Collective operation_;
-  Time settled_at_{};         ///< By then everybody has the sum before this operation.
-  bool on_one_host_ = false;  ///< All of them.
+  Time settled_at_{};         ///< All peers have the previous sum by then.
+  bool on_one_host_ = false;  ///< All peers of the generation are on this host.
   LinkSurvey survey_;
   StateTransfer states_;
   ModelAudit audit_;
-  std::uint64_t begun_in_generation_ = 0;  ///< Operations.
-  Collective::Vector result_;              ///< To be applied by the next job,
-  /// unpacked by this unless it is null,
+  std::uint64_t begun_in_generation_ = 0;  ///< Collectives begun in this generation.
+  Collective::Vector result_;              ///< Sum that the next job applies; null: none.
+  /// Unpacks `result_`; null: `result_` is a gradient as it is.
   std::shared_ptr<const SufficientFactors> result_sufficient_factors_;
-  std::uint64_t result_samples_ = 0;  ///< the mean of so many samples,
-  std::uint64_t result_steps_ = 0;    ///< which ends so many local steps; 0: it is a gradient.
-  /// Parameters are compared as they are before an operation, by generation and number: once the
-  /// result is applied,
+  std::uint64_t result_samples_ = 0;  ///< Samples of which `result_` is the mean.
+  std::uint64_t result_steps_ = 0;    ///< Local steps that `result_` ends; 0: it is a gradient.
+  /// Generation key and step of a model audit that is due once `result_` is applied.
   std::optional<std::pair<std::uint64_t, std::uint64_t>> audit_due_;
-  /// which the job under way does.
+  /// The audit whose fingerprint the job under way computes.
   std::optional<std::pair<std::uint64_t, std::uint64_t>> auditing_;
   AllReduceCounts counts_;
 };

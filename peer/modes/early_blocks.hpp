@@ -1,4 +1,4 @@
-// Blocks that came before what they belong to has begun here.
+// Blocks that arrive before their collective or run has begun here.
 #pragma once
 
 #include <cstddef>
@@ -10,22 +10,22 @@
 
 namespace gv {
 
-/// Blocks in the order in which they came, copied unless they are on loan; with what it takes to
-/// keep them no more bytes than a limit. Pure.
+/// Blocks in order of arrival, copied unless they lie in shared memory. Bytes and bookkeeping
+/// together stay below a limit. Pure.
 class EarlyBlocks {
  public:
   struct Held {
     PeerId from{};
-    Block block;  ///< With a loan.
+    Block block;  ///< Holds its memory: a copy of the bytes, or the sender's shared buffer.
   };
 
   explicit EarlyBlocks(std::size_t bytes_max) : bytes_max_(bytes_max) {}
 
-  /// False where there is no room for it.
+  /// False if there is no room for it.
   bool keep(PeerId from, const Block& block);
-  /// Forgets all but those of that session.
+  /// Forgets all blocks but those of that session.
   void keep_only(std::uint64_t session);
-  /// All of them; none is left.
+  /// Takes out all blocks.
   std::deque<Held> take();
   std::size_t bytes() const { return bytes_; }
 

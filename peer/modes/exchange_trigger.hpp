@@ -10,43 +10,44 @@
 namespace gv {
 
 enum class TriggerKind : std::uint8_t {
-  steps,    ///< Every so many steps: all peers count the same rounds.
-  poisson,  ///< After a number of steps that is drawn, so many in the mean.
-  idle,     ///< With the next half of so many steps, if none is under way then.
-  spread,   ///< So often that models stay as far apart as is wanted (Kong et al. 2021).
+  steps,    ///< Every `period` steps: all peers count the same rounds.
+  poisson,  ///< After a drawn number of steps; its mean is `period`.
+  idle,     ///< Every half `period`, unless an exchange is under way.
+  spread,   ///< As often as keeps models the wanted distance apart (Kong et al. 2021).
 };
 
 inline constexpr std::array trigger_kinds = {TriggerKind::steps, TriggerKind::poisson,
                                              TriggerKind::idle, TriggerKind::spread};
 
-/// The name people write, as "poisson".
+/// The name in configs, as "poisson".
 std::string_view to_string(TriggerKind kind);
 
 struct TriggerOptions {
   TriggerKind kind = TriggerKind::steps;
   std::uint64_t period = 16;  ///< Steps; at least 1. `spread` begins with it.
-  double spread = 0;          ///< Distance that two models that meet should have; above 0.
+  double spread = 0;          ///< Wanted distance of two models that meet; above 0.
 };
 
-/// Counts in local steps, so that it goes with a peer's pace. Pure.
+/// Counts in local steps, so it follows a peer's own pace. Pure.
 ///
-/// `spread` goes by what exchanges measure, d for a wanted s: the interval is multiplied by s / d,
-/// by no more than 2 and no less than 1/2 at once, and stays between 1 step and 64 periods. Models
-/// that step apart from an average at random are sqrt(interval) times as far apart, so it settles.
+/// `spread` adapts the interval to the distance d that exchanges measure, for a wanted distance s:
+/// it multiplies the interval by s / d, by at most 2 and at least 1/2 at once, within 1 step and 64
+/// periods. Models that step away from an average at random are sqrt(interval) times as far apart,
+/// so the interval settles.
 class ExchangeTrigger {
  public:
   ExchangeTrigger(const TriggerOptions& options, Rng rng);
 
-  /// The model stands at `step`: the next exchange is due later.
+  /// The model is at `step`, and the next exchange is due later.
   void begin_at(std::uint64_t step);
 
-  /// The step at which the next one is due.
+  /// The step at which the next exchange is due.
   std::uint64_t next() const { return next_; }
 
-  /// True if one is due at `step`, and then the next one is planned. `busy`: one is under way.
+  /// True if an exchange is due at `step`, and plans the next one. `busy`: one is under way.
   bool fires(std::uint64_t step, bool busy);
 
-  /// The models of an exchange were so far apart.
+  /// Distance of the two models in an exchange.
   void learn(double distance);
 
  private:
@@ -54,7 +55,7 @@ class ExchangeTrigger {
 
   TriggerOptions options_;
   Rng rng_;
-  double interval_;  ///< Of `spread`.
+  double interval_;  ///< Steps; changes for `spread` only.
   std::uint64_t next_ = 0;
 };
 

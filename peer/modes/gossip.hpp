@@ -1,4 +1,4 @@
-// Gossip mode: local steps at one's own pace, and a pair exchange every `period` of them.
+// Mode `gossip`: local steps at one's own pace, and a pair exchange every `period` of them.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +22,16 @@ namespace gv {
 /// course.
 struct GossipOptions {
   std::uint64_t period_steps = 16;  ///< Local steps between two exchanges, as `trigger` says.
-  TriggerKind trigger = TriggerKind::steps;  ///< Matching needs its rounds: steps.
-  double target_spread = 0;                  ///< What TriggerKind::spread aims at.
+  TriggerKind trigger = TriggerKind::steps;  ///< PairingKind::matching needs the rounds of `steps`.
+  double target_spread = 0;                  ///< Wanted distance for TriggerKind::spread.
   PairingKind pairing = PairingKind::matching;
-  /// Among whom partners are drawn. Must run as pairs (problem_with_pairs), and be a graph for
-  /// uniform pairing. While it does not fit the live peers, everybody may meet everybody.
+  /// Partners are neighbours in it. Must run as pairs (problem_with_pairs), and be a graph for
+  /// uniform pairing. While it does not fit the live peers, any two peers may meet.
   Topology topology;
   double alpha = 0.5;  ///< Elastic coefficient; 0.5 averages the pair, 0 switches gossip off.
   bool alpha_with_learning_rate =
       false;                      ///< Scale alpha with the learning rate (EASGD's rho fixed).
-  double peak_learning_rate = 0;  ///< What the scaling is relative to.
+  double peak_learning_rate = 0;  ///< Learning rate at which alpha is used as it is.
   std::uint64_t catch_up_periods =
       8;  ///< A peer this far behind when it joins or wakes fetches a model.
   Duration job_max = std::chrono::milliseconds(250);  ///< Aim: no job longer than this.
@@ -43,14 +43,14 @@ struct GossipOptions {
 struct GossipCounts {
   std::uint64_t jobs = 0;
   std::uint64_t forces_applied = 0;
-  std::uint64_t forces_dropped = 0;  ///< Given up with the model they were meant for.
+  std::uint64_t forces_dropped = 0;  ///< Dropped with the model they were meant for.
   std::uint64_t triggers = 0;        ///< Times an exchange was due.
   std::uint64_t idle_rounds = 0;     ///< Due, but the pairing left us without a partner to ask.
   std::uint64_t missed_rounds = 0;   ///< Due, but busy, unreachable or without a usable partner.
   std::uint64_t models_fetched = 0;
 };
 
-/// Local steps at our own pace and an exchange with one other every `period_steps` of them.
+/// Local steps at our own pace, and an exchange with one other peer every `period_steps` of them.
 class GossipMode final : public Mode {
  public:
   GossipMode(PeerId self, std::uint64_t session, const CourseOptions& course, GossipOptions options,
@@ -64,7 +64,7 @@ class GossipMode final : public Mode {
   void peer_gone(Time now, PeerId peer, Effects& out) override;
   void tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) override;
   Time deadline() const override;
-  /// Catches up if it fell behind.
+  /// Fetches a model if ours fell behind.
   void woke_up(Time now, Membership& members, Effects& out) override;
   bool is_settling() const override { return exchange_.in_flight(); }
   std::uint64_t step() const override { return step_; }
@@ -73,10 +73,10 @@ class GossipMode final : public Mode {
   const GossipCounts& counts() const { return counts_; }
   const PairExchange& exchange() const { return exchange_; }
   const Population& population() const { return population_; }
-  /// Distance between the two models at the last exchange, before the force; a sample of the
+  /// Distance between the two models at the last exchange, before the force: a sample of the
   /// spread.
   double last_distance() const { return last_distance_; }
-  /// What exchanges and downloads remember: at most 6 entries for each peer ever met, and 35.
+  /// Entries that exchanges and downloads keep: at most 6 for each peer ever met, and 35.
   std::size_t held() const { return exchange_.held() + fetch_.held() + fetched_.size(); }
 
  private:
@@ -114,12 +114,12 @@ class GossipMode final : public Mode {
   ExchangeTrigger trigger_;
   double steps_per_second_ = 0;
   double last_distance_ = 0;
-  /// Refused while we were busy: our next partner. Of use to uniform pairing alone, where we
-  /// choose.
+  /// A peer that we refused while we were busy: our next partner. Only uniform pairing uses it,
+  /// since only there we choose.
   std::optional<PeerId> owed_;
-  bool topology_fits_ = true;             ///< At the last round.
-  std::vector<Force> forces_;             ///< Committed, to be added by the next job.
-  std::vector<DownloadedModel> fetched_;  ///< At most one.
+  bool topology_fits_ = true;             ///< As of the last round.
+  std::vector<Force> forces_;             ///< Committed forces that the next job adds.
+  std::vector<DownloadedModel> fetched_;  ///< Holds at most one model.
   GossipCounts counts_;
 };
 

@@ -1,4 +1,4 @@
-// Rounds mode: local steps, then a round of mixing with the neighbours that a topology gives.
+// Mode `mixing`: local steps, then a round of mixing with neighbours from a topology.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +18,21 @@ namespace gv {
 /// Totals since the start.
 struct MixingCounts {
   std::uint64_t rounds = 0;       ///< Mixed by us.
-  std::uint64_t generations = 0;  ///< We took part in.
-  std::uint64_t losses = 0;       ///< Times we went on without somebody; several at once are one.
+  std::uint64_t generations = 0;  ///< Those we took part in.
+  std::uint64_t losses = 0;  ///< Times we went on without lost peers; several at once count once.
   std::uint64_t states_sent = 0;
   std::uint64_t states_adopted = 0;
-  std::uint64_t messages_sent = 0;     ///< Made for somebody; lanes leave out what is superseded.
-  std::uint64_t bytes_sent = 0;        ///< In these.
-  std::uint64_t messages_refused = 0;  ///< Of others, which could not be read.
+  std::uint64_t messages_sent = 0;     ///< Made for a neighbour; lanes drop superseded ones.
+  std::uint64_t bytes_sent = 0;        ///< Bytes in these messages.
+  std::uint64_t messages_refused = 0;  ///< Messages of other peers that could not be read.
 };
 
-/// Decentralised training in rounds: in each, a peer makes local steps, sends a message to those
-/// whom the rule's plan names, and mixes what came from those it hears. Every peer has a model of
-/// its own. Ballots say who takes part and give each a rank, so all compute the same plan; whoever
-/// is lost ends the generation for all, and the next begins with the models as they are. A round
-/// that was under way then is not mixed. Within a generation peers wait for their neighbours alone,
-/// and with rule.staleness not for the last rounds of those.
+/// Decentralised training in rounds: in each, a peer makes local steps, sends a message to the
+/// neighbours named by the rule's plan, and mixes the messages of its in-neighbours. Every peer has
+/// its own model. Ballots say which peers take part and give each a rank, so all compute the same
+/// plan. A lost peer ends the generation for all; the next begins with the models as they are and
+/// does not mix the round that was under way. Within a generation peers wait only for their
+/// neighbours, and with rule.staleness not for their newest rounds.
 class MixingMode final : public GenerationMode {
  public:
   /// `session` tells this process from earlier ones of the same peer.
@@ -46,13 +46,13 @@ class MixingMode final : public GenerationMode {
   Problems switch_to(Time now, std::string_view settings) override;
 
   MixingCounts counts() const;
-  /// As they are now: a settings revision changes the rule and the period.
+  /// Current options: a settings revision changes the rule and the period.
   const MixingOptions& options() const { return options_; }
-  /// The step from which on we go by the newest settings revision.
+  /// The step from which the newest settings revision applies.
   std::uint64_t ruled_since() const { return ruled_since_; }
-  /// Of the newest generation, by rank.
+  /// Peers of the newest generation, by rank.
   const std::vector<PeerId>& ranks() const { return order_; }
-  /// Whom we hear in the round under way, and who hears us.
+  /// In-neighbours and out-neighbours in the round under way.
   std::vector<PeerId> heard() const;
   std::vector<PeerId> out_neighbours() const;
 
@@ -93,23 +93,24 @@ class MixingMode final : public GenerationMode {
   MixingOptions options_;
   StateTransfer states_;
   RoundInbox box_;
-  std::vector<PeerId> order_;  ///< Of the newest generation, by rank.
+  std::vector<PeerId> order_;  ///< Peers of the newest generation, by rank.
   std::size_t rank_ = 0;
   std::optional<RoundPlan> plan_;
-  std::optional<MixPlace> place_;      ///< To be told by the next job.
-  bool told_ = false;                  ///< It was, for the newest generation.
-  bool switches_ = false;              ///< The next job is told of another rule,
-  std::uint64_t ruled_since_ = 0;      ///< which we go by from that step on.
-  bool gives_state_ = false;           ///< The next job copies the state for those who lack one,
-  VectorPool::Vector state_;           ///< for whom it is kept as long as the generation lasts.
-  std::uint64_t round_ = 0;            ///< The one that is next, or under way.
-  bool sent_ = false;                  ///< Its messages are.
-  std::optional<std::uint64_t> ends_;  ///< The next job mixes in this round,
-  std::vector<MixParcel> arrived_;     ///< with these.
-  std::vector<MixParcel> left_over_;  ///< Of a generation that is over, to be told by the next job;
-  bool unsent_ = false;               ///< the last one's messages went to nobody.
-  std::uint64_t round_job_ = 0;       ///< The job that makes messages; 0: none.
-  std::shared_ptr<MixOutbox> outbox_;  ///< Where it puts them.
+  std::optional<MixPlace> place_;  ///< Our place, which the next job passes on to the mixer.
+  bool told_ = false;              ///< A job has passed on our place in the newest generation.
+  bool switches_ = false;          ///< The next job passes a new rule on to the mixer.
+  std::uint64_t ruled_since_ = 0;  ///< Step from which the newest settings revision applies.
+  bool gives_state_ = false;       ///< Peers of this generation download our state.
+  VectorPool::Vector state_;  ///< That state, once copied; kept for the rest of the generation.
+  std::uint64_t round_ = 0;   ///< The round that is next or under way.
+  bool sent_ = false;         ///< The messages of `round_` are sent.
+  std::optional<std::uint64_t> ends_;  ///< The round that the next job mixes; empty: none.
+  std::vector<MixParcel> arrived_;     ///< Messages that the next job mixes.
+  /// Unmixed messages of the last generation, for the next job.
+  std::vector<MixParcel> left_over_;
+  bool unsent_ = false;  ///< Our messages of the last generation's open round went to no peer.
+  std::uint64_t round_job_ = 0;        ///< The job that makes messages; 0: none.
+  std::shared_ptr<MixOutbox> outbox_;  ///< Where `round_job_` puts its messages.
   MixingCounts counts_;
 };
 

@@ -1,4 +1,4 @@
-// What rounds of mixing are told: the rule, and how many steps a round has.
+// Options of mode `mixing`: the rule, and how many steps a round has.
 #pragma once
 
 #include <cstddef>
@@ -13,26 +13,26 @@
 
 namespace gv {
 
-/// What settings that come while a swarm runs make of its rounds.
+/// Rule and period read from a settings revision while a swarm runs.
 struct SwitchedMixing {
   MixRule rule;
   std::uint64_t period = 1;
-  Problems problems;  ///< If there are any, the swarm cannot go by them.
+  Problems problems;  ///< If there are any, the swarm cannot use the settings.
 };
 
 /// How a swarm mixes with neighbours.
 struct MixingOptions {
   MixRule rule;
   std::uint64_t period = 1;  ///< Local steps of a round.
-  /// Whoever is so many rounds behind when a generation begins is sent a model.
+  /// A peer this many rounds behind when a generation begins downloads a model.
   std::uint64_t catch_up_rounds = 64;
-  std::size_t state_elements = 0;  ///< Parameters and what the optimiser keeps.
+  std::size_t state_elements = 0;  ///< Parameters and the optimiser's state.
   std::uint32_t batch = 64;        ///< Samples of a step.
   Agreement::Options agreement;
-  /// Reads the settings of a settings revision. Empty: peers go by `rule` for good.
+  /// Reads the settings of a settings revision. Empty: `rule` and `period` never change.
   std::function<SwitchedMixing(std::string_view settings)> read_revision;
-  SettingsRevision revision;  ///< A resumed peer may have one, which overrides `rule` and `period`.
-  /// Where states that are sent live; not owned, outlives the mode and whatever it sends.
+  SettingsRevision revision;  ///< A resumed peer's, which overrides `rule` and `period`.
+  /// Memory of states that are sent. Not owned; it outlives the mode and its messages.
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();
 };
 

@@ -1,4 +1,4 @@
-// Pipeline mode: a model cut into stages, carried by chains of peers, and any of them may die.
+// Mode `pipeline`: a model cut into stages, carried by chains of peers, any of which may die.
 #pragma once
 
 #include <cstdint>
@@ -19,22 +19,23 @@ namespace gv {
 /// Totals since the start.
 struct PipelineCounts {
   std::uint64_t operations = 0;   ///< Runs finished by us.
-  std::uint64_t generations = 0;  ///< We took part in.
-  std::uint64_t losses = 0;       ///< Times we went on without somebody; several at once are one.
-  std::uint64_t rollbacks = 0;    ///< Times we went back to a copy, because a stage was lost,
-  std::uint64_t steps_lost = 0;   ///< and how many steps that cost.
+  std::uint64_t generations = 0;  ///< Those we took part in.
+  std::uint64_t losses = 0;  ///< Times we went on without lost peers; several at once count once.
+  std::uint64_t rollbacks = 0;   ///< Times we went back to a copy because a stage was lost.
+  std::uint64_t steps_lost = 0;  ///< Steps lost by rollbacks.
   std::uint64_t states_sent = 0;
   std::uint64_t states_adopted = 0;
   std::uint64_t passed_bytes = 0;  ///< Sent to neighbours and replicas in runs.
-  double computing_s = 0;          ///< Of the worker, in jobs.
-  double waiting_s = 0;            ///< Of the worker, within runs.
+  double computing_s = 0;          ///< Time of the worker in jobs.
+  double waiting_s = 0;            ///< Time the worker waited within runs.
 };
 
-/// An operation is one run of a schedule: some micro-batches through all stages and back, and the
-/// updates. Who carries what is agreed on in ballots, as in lockstep. An update is made only when
-/// everybody has said that its part of the operation is complete; so an operation that somebody has
-/// made can be made by all who live, and one that nobody has made can be given up without a trace.
-/// If a stage is lost with all its carriers, all go back to the newest copies of all stages.
+/// An operation is one pipeline run of a schedule: some micro-batches through all stages and back,
+/// and the updates. Ballots agree on the stage assignments, as in mode `allreduce`. An update is
+/// made only when every peer has said that its part of the run is complete. So a run that some peer
+/// has finished can be finished by all that live, and a run that no peer has finished can be given
+/// up without a trace. If a stage is lost with all its carriers, all peers go back to the newest
+/// copies of all stages.
 class PipelineMode final : public GenerationMode {
  public:
   PipelineMode(PeerId self, std::uint64_t session, const CourseOptions& course,
@@ -52,12 +53,12 @@ class PipelineMode final : public GenerationMode {
   PipelineCounts counts() const;
   /// Stages we carry now.
   const std::set<std::uint32_t>& stages() const { return carried_; }
-  /// The part of everybody's work that is done here: of each of our stages, shared among its
+  /// The part of all peers' work that is done here: of each of our stages, divided by its number of
   /// carriers.
   double work_done_here() const;
-  /// Carriers of each stage in the generation under way, as ranks in its order.
+  /// The run under way, which knows the carriers of each stage.
   const PipelineRun& run() const { return run_; }
-  /// Of what came before it has begun here.
+  /// Bytes of blocks that arrived before their run has begun here.
   std::size_t held_bytes() const { return early_.bytes() + run_.held_bytes(); }
 
  private:
@@ -108,29 +109,31 @@ class PipelineMode final : public GenerationMode {
   StagePlanner planner_;
   PipelineOptions options_;
   PipelineRun run_;
-  EarlyBlocks early_;           ///< Of a generation that is agreed on, as we are still to hear,
-  std::uint64_t early_of_ = 0;  ///< the one with this key.
+  EarlyBlocks early_;           ///< Blocks of a generation that begins here soon.
+  std::uint64_t early_of_ = 0;  ///< Key of the generation that `early_` holds blocks of.
   StageStates states_;
-  bool preparing_ = false;      ///< In a generation, and not ready for its first run.
-  bool run_was_begun_ = false;  ///< And neither made nor given up yet.
+  bool preparing_ = false;      ///< In a generation, and not yet ready for its first run.
+  bool run_was_begun_ = false;  ///< A run was begun, and neither finished nor given up yet.
   std::set<std::uint32_t> carried_;
   std::uint64_t last_generation_key_ =
-      0;          ///< Of the generation that we only hand something over to.
-  StageJob due_;  ///< What the next job has to do; its order comes last.
-  /// Jobs under way belong to this generation, and their copies are of this version.
+      0;          ///< Key of the generation that we only hand stages over to.
+  StageJob due_;  ///< The next job; its order comes last.
+  /// Jobs under way belong to this generation, and their copies to this version.
   std::uint64_t job_generation_ = 0;
   ModelVersion job_version_;
 
   // The end of the run under way.
-  std::optional<std::vector<StageEnd>> complete_;  ///< Ours is, and this is what it comes to.
+  /// Set when our part is complete: the end of each of our stages.
+  std::optional<std::vector<StageEnd>> complete_;
   std::size_t complete_drawn_ = 0;
   ModelVersion complete_version_;
-  std::map<std::uint64_t, std::set<PeerId>> completed_;  ///< By operation, who has said so.
+  /// Peers that said their part is complete, by run.
+  std::map<std::uint64_t, std::set<PeerId>> completed_;
   Time say_again_at_ = never;
   std::optional<ModelVersion> copied_;  ///< The last copying point of the generation.
 
   Time idle_since_{};
-  /// Of passes through a stage by the plan, and by the clock: their ratio is our speed there.
+  /// Time of passes through a stage by the plan and by the clock; their ratio is our speed there.
   struct StagePace {
     double work_s = 0;
     double busy_s = 0;

@@ -20,59 +20,61 @@ namespace gv {
 
 /// How the replicas of one stage agree.
 enum class StageConsensus : std::uint8_t {
-  allreduce,  ///< Their gradients are summed in every run: all have the same bits.
-  gossip,     ///< Each makes its own steps, and pairs of them average their parameters.
-  mixing,     ///< The same, and they mix by a rule.
+  allreduce,  ///< Sum their gradients in every run, so all have the same bits.
+  gossip,     ///< Each makes its own steps, and pairs average parameters.
+  mixing,     ///< Each makes its own steps, and they mix by a rule.
 };
 
 std::string_view to_string(StageConsensus consensus);
 inline constexpr std::array stage_consensuses = {StageConsensus::allreduce, StageConsensus::gossip,
                                                  StageConsensus::mixing};
 
-/// Bytes of what may come before it has begun here; more is a peer gone wrong.
+/// Bytes of early blocks that a peer keeps; more means that a peer misbehaves.
 inline constexpr std::size_t pipeline_held_max = std::size_t{256} << 20;
 
 /// Sizes of one stage, in floats.
 struct StageSize {
   std::size_t parameters = 0;
-  std::size_t state = 0;     ///< Parameters and what the optimiser keeps.
-  std::size_t forward = 0;   ///< What one micro-batch brings from the stage before; of the first 0,
-  std::size_t backward = 0;  ///< and what goes back.
+  std::size_t state = 0;  ///< Parameters and the optimiser's state.
+  /// Activations of one micro-batch from the stage before; 0 for the first.
+  std::size_t forward = 0;
+  std::size_t backward = 0;  ///< Their gradients, which go back.
 };
 
-/// The state of a stage at some moment.
+/// The state of a stage at one model version.
 struct StageState {
   std::uint32_t stage = 0;
   ModelVersion version;
   StageValues values;
 };
 
-/// The choices of a rule that keep nothing between rounds, all others by their defaults: a run that
-/// is given up could not take back what was kept.
+/// The rule without what is kept between rounds, those choices set to their defaults: a run that is
+/// given up could not take back what was kept.
 MixRule in_runs(const MixRule& rule);
 
 struct PipelineOptions {
   PipelineKind kind = PipelineKind::one_f_one_b;
   RouterKind router = RouterKind::fixed;
   StageConsensus consensus = StageConsensus::allreduce;
-  std::size_t micro_batches = 8;  ///< Of everybody in a run.
+  std::size_t micro_batches = 8;  ///< Of all chains together, in a run.
   std::size_t micro_batch = 1;    ///< Samples.
-  std::size_t accumulate = 0;     ///< 2bw: of one replica between two updates.
-  std::size_t ahead = 1;          ///< Transfers of so many passes' time are hidden.
+  std::size_t accumulate = 0;     ///< 2bw: micro-batches of one replica between two updates.
+  std::size_t ahead = 1;          ///< Transfers that take this many passes' time are hidden.
   double mix_alpha = 0.5;         ///< gossip: the elastic coefficient of a pair.
-  MixRule rule;                   ///< rounds: one of in_runs().
-  std::uint64_t mix_every = 1;    ///< gossip, rounds: runs between two averagings.
+  MixRule rule;                   ///< mixing: a rule from in_runs().
+  std::uint64_t mix_every = 1;    ///< gossip, mixing: runs between two averagings.
   std::uint64_t copy_every = 8;   ///< Runs between two copies that neighbours keep; 0 = never.
-  /// A resumed peer has these stages, which stand there.
+  /// A resumed peer has `resumed_stages`, at version `resumed`.
   std::optional<ModelVersion> resumed;
   std::vector<std::uint32_t> resumed_stages;
-  std::vector<StageState> resumed_copies;  ///< And had these before.
+  std::vector<StageState> resumed_copies;  ///< Older copies that a resumed peer has.
   std::vector<StageSize> stages;
-  std::vector<double> stage_seconds;  ///< Of a micro-batch in each stage, relative to the others.
+  /// Seconds of a micro-batch in each stage; only their ratios matter.
+  std::vector<double> stage_seconds;
   std::size_t bucket_elements = 1 << 20;
   std::size_t segment_elements = block_bytes_usual / sizeof(float);
   Agreement::Options agreement;
-  /// Where what is sent lives; not owned, outlives the mode and whatever it sends.
+  /// Memory of everything that is sent. Not owned; it outlives the mode and its messages.
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();
 };
 

@@ -1,4 +1,4 @@
-// One run through the pipeline as one peer takes part in it: its list, worked off in order.
+// One pipeline run as one peer takes part in it: its list of instructions, done in order.
 #pragma once
 
 #include <cstddef>
@@ -21,47 +21,47 @@
 
 namespace gv {
 
-/// The executor of schedules. All who know the generation and the number of an operation have the
-/// same routes and lists, so a worker knows what comes to it and where its results go. Nothing that
-/// lasts is changed: a run that is given up leaves the peer where it was. Pure.
+/// The executor of schedules. All peers that know the generation and the number of a run compute
+/// the same routes and lists, so each knows what arrives and where its results go. A run changes
+/// nothing that lasts, so giving one up leaves the peer where it was. Pure.
 class PipelineRun {
  public:
   PipelineRun(PeerId self, std::uint64_t run_seed, const PipelineOptions& options);
 
-  /// The generation in which runs are made from now on.
+  /// Runs belong to this generation from now on.
   void enter(const Generation& generation);
-  /// The run under way is given up.
+  /// Gives up the run under way.
   void leave();
 
-  /// Begins the run named by the operation.
+  /// Begins the run of that number.
   void begin(std::uint64_t operation, Effects& out);
   bool is_begun() const { return begun_; }
 
-  /// The next thing to compute, if its input is there. Orders are to be done as they are given.
+  /// The next thing to compute, if its input is there. Orders are done in the order given.
   std::optional<StageOrder> next();
-  /// The oldest order of those that next() gave is done.
+  /// The oldest order that next() returned is done.
   void done(const StageOrder& order, Effects& out);
 
   /// Whether blocks of that session belong to runs of the generation with that key.
   bool is_of(std::uint64_t generation_key, std::uint64_t session) const;
   /// True if the block belongs to this generation's runs.
   bool receive(PeerId from, const Block& block, Effects& out);
-  /// Where a piece of a sum under way shall lie (AllReduce::place).
+  /// Where to put a piece of a sum under way (AllReduce::place).
   std::span<std::byte> place(PeerId from, const TransferId& id, std::uint64_t offset,
                              std::size_t bytes);
 
-  /// Everything of ours is done, and sums with other replicas are there.
+  /// All of our work is done, and our sums with other replicas are there.
   bool is_complete() const;
   /// Whether every micro-batch is in every one of our sums exactly once.
   bool counts_once() const;
-  /// What the run comes to for our stages. It is over then.
+  /// Ends the run and returns its result for each of our stages.
   std::vector<StageEnd> finish();
   /// Batches of our own that the run took.
   std::size_t drawn() const { return drawn_; }
 
-  /// It carries a stage of ours, or one next to ours.
+  /// Whether that peer carries one of our stages, or one next to ours.
   bool involves(PeerId peer) const;
-  /// What comes next has to come from others.
+  /// The next input has to come from other peers.
   bool is_waiting() const;
   std::uint64_t progress() const { return progress_; }
 
@@ -71,11 +71,11 @@ class PipelineRun {
   const std::vector<std::vector<std::uint32_t>>& replicas() const { return replicas_; }
   const std::vector<PeerId>& order() const { return order_; }
   std::uint64_t bytes_sent() const { return bytes_sent_; }
-  /// Of pieces of the next run's sums, which came before it began here.
+  /// Bytes of early blocks of the next run's sums.
   std::size_t held_bytes() const { return held_.bytes(); }
 
  private:
-  /// Which result a transfer is: micro-batch, the stage it comes to, and the way it goes.
+  /// Names the result in a transfer: micro-batch, the stage it comes to, and its direction.
   struct PassName {
     std::uint64_t operation = 0;
     std::uint32_t stage = 0;
@@ -87,27 +87,28 @@ class PipelineRun {
     auto operator<=>(const PassName&) const = default;
   };
 
-  /// A result on its way in, or whole.
+  /// A result that is arriving, or has arrived.
   struct Incoming {
     PeerId from{};
     StageValues values;
     std::size_t bytes = 0;
   };
 
-  /// Replicas of one of our stages, and what they sum.
+  /// The replicas of one of our stages, and what they sum.
   struct Group {
     std::uint32_t stage = 0;
-    std::vector<PeerId> members;  ///< Who sums; one alone: nobody has to.
-    StageValues sum;              ///< Gradients and lanes, ours.
-    StageValues parameters;       ///< To be averaged, and lanes behind them; null: none.
+    std::vector<PeerId> members;  ///< Peers that sum; one alone skips the sum.
+    StageValues sum;              ///< Our gradients, then their contribution checksum.
+    /// Parameters to average, then their contribution checksum; null: none.
+    StageValues parameters;
     std::optional<AllReduce> reduce;
     std::size_t buckets = 0;             ///< Of `reduce`.
-    std::size_t own = 0;                 ///< Micro-batches that go through us.
-    bool ordered = false;                ///< Its parameters are asked for, to be copied or sent.
-    bool copied = false;                 ///< `parameters` has them.
-    bool offered = false;                ///< Ours is in the sum.
-    std::optional<std::uint64_t> round;  ///< Of mixing by a rule; none: not in this run.
-    bool sent = false;                   ///< Our messages of it.
+    std::size_t own = 0;                 ///< Micro-batches that pass through us.
+    bool ordered = false;                ///< A job was asked to copy or send its parameters.
+    bool copied = false;                 ///< `parameters` holds the copy.
+    bool offered = false;                ///< Our values are in the sum.
+    std::optional<std::uint64_t> round;  ///< Round of mixing by a rule; none: not in this run.
+    bool sent = false;                   ///< Our messages of the round are sent.
   };
 
   /// How one of our stages mixes by a rule in this generation.
@@ -115,7 +116,7 @@ class PipelineRun {
     std::vector<PeerId> order;  ///< Its replicas, by their ranks among themselves.
     RoundPlan plan;
     RoundInbox box;
-    std::optional<MixPlace> place;  ///< Not told to the stage yet.
+    std::optional<MixPlace> place;  ///< Our place, until the stage is told.
   };
 
   Routes routes_of(std::uint64_t operation) const;
@@ -134,7 +135,7 @@ class PipelineRun {
   void pass_on(const StageOrder& order, Effects& out);
   Group& group_of(std::uint32_t stage);
   StageValues blank(std::size_t size);
-  /// Nothing is left to be given out.
+  /// All instructions were given out.
   bool is_list_done() const { return position_ == list().size(); }
   const std::vector<PipelineInstruction>& list() const { return schedule_.workers[rank_]; }
   std::optional<StageOrder> parameters_order();
@@ -151,7 +152,7 @@ class PipelineRun {
   std::vector<std::uint32_t> own_stages_;
   std::uint64_t operation_ = 0;
   bool begun_ = false;
-  std::size_t computing_ = 0;  ///< Orders given and not done.
+  std::size_t computing_ = 0;  ///< Orders given out and not done.
   Routes routes_;
   PipelineSchedule schedule_;
   std::size_t position_ = 0;
@@ -159,7 +160,7 @@ class PipelineRun {
   std::vector<Group> groups_;
   std::map<std::uint32_t, Mixing> mixing_;  ///< By stage.
   std::map<PassName, Incoming> incoming_;
-  EarlyBlocks held_;                         ///< Pieces of sums of the next run.
+  EarlyBlocks held_;                         ///< Blocks of the next run's sums.
   std::map<std::size_t, VectorPool> pools_;  ///< By size.
   std::uint64_t progress_ = 0;
   std::uint64_t bytes_sent_ = 0;

@@ -1,4 +1,5 @@
-// Population-based training over gossip: one of the worst copies one of the best and varies it.
+// Population-based training over gossip: one of the worst peers copies one of the best, then varies
+// it.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +17,11 @@ namespace gv {
 
 struct PopulationOptions {
   std::uint64_t every_steps = 0;  ///< Local steps between two validations; 0 = no population.
-  double held_out = 0.1;          ///< Part of a peer's own samples that it is validated on.
-  /// Hyper-parameters begin up to so many times larger or smaller than the config's.
+  double held_out = 0.1;          ///< Part of a peer's own samples used for validation.
+  /// Hyper-parameters begin up to this factor above or below the config's.
   double spread = 1;
-  bool has_momentum = false;           ///< It is varied, too.
-  std::size_t optimizer_elements = 0;  ///< Floats that the optimiser keeps.
+  bool has_momentum = false;           ///< Momentum is varied, too.
+  std::size_t optimizer_elements = 0;  ///< Floats of optimiser state.
 
   bool is_on() const { return every_steps > 0; }
   /// Floats that follow a model's own when a whole replica is downloaded.
@@ -29,51 +30,52 @@ struct PopulationOptions {
   }
 };
 
-/// Of so many peers one fifth are among the best, another among the worst, and at least one.
+/// One fifth of `peers`, at least 1: the number of the best, and of the worst.
 std::size_t fifth_of(std::size_t peers);
 
 /// Whether a peer of loss `own` copies one of loss `other` (truncation selection: Jaderberg 2017):
-/// `own` is in the worst fifth of `losses`, `other` in the best, and `other` is less. `losses` has
-/// both in it. Of equal losses nothing follows.
+/// `own` is in the worst fifth of `losses`, `other` in the best, and `other` is less. `losses`
+/// contains both. Equal losses never copy.
 bool is_worth_copying(std::span<const float> losses, float own, float other);
 
-/// One peer's part in it. Pure: who asks for jobs and downloads is told what to do.
+/// One peer's part in a population. Pure: it tells its caller, which asks for jobs and downloads,
+/// what to do.
 ///
-///   every `every_steps` steps: validate; draw a partner; if it is worth copying, download it
-///   whole once it has come: take it over, with hyper-parameters that are a little different
-///   partner lost before that: nothing
+/// every `every_steps` steps: validate; draw a partner; if it is worth copying, download it
+/// download complete: take it over, with slightly different hyper-parameters
+/// partner lost before that: nothing
 class Population {
  public:
   Population(const PopulationOptions& options, const Rng& rng);
 
   bool is_on() const { return options_.is_on(); }
-  /// A validation is due after so many steps; at least one.
+  /// Steps until the next validation; at least one.
   std::uint64_t steps_to_trial(std::uint64_t step) const;
   bool is_due(std::uint64_t step) const { return is_on() && step % options_.every_steps == 0; }
 
-  /// What a job says of the replica.
+  /// Takes what a job has measured of the replica.
   void learn_from(const JobDone& done);
-  /// What others may know; empty before the first validation.
+  /// Our newest validation, which other peers may know; empty before the first.
   const std::optional<Trial>& trial() const { return trial_; }
 
-  /// By what `members` says of everybody with this layout who is not joining.
+  /// Judged by what `members` says of all peers with this layout that are not joining.
   bool is_worth_copying(PeerId other, const Membership& members, std::uint64_t layout_hash) const;
 
   void begin_copying() { copying_ = true; }
   void give_up() { copying_ = false; }
-  /// A download is under way, or came and was not taken over yet.
+  /// A download is under way, or has arrived and was not taken over yet.
   bool is_copying() const { return copying_; }
-  /// Makes the download what our replica has to become at `step`; copying is over then. False if
-  /// its hyper-parameters are nothing to train with.
+  /// Turns the download into our replica's new state at `step`; copying is over then. False if its
+  /// hyper-parameters are unusable.
   bool take_over(DownloadedModel& model, std::uint64_t step);
-  /// The replica has become that: says so, once.
+  /// The replica has taken the download over: reports it, once.
   void tell(Effects& out);
 
   Rng& draws() { return rng_; }
   std::uint64_t copies() const { return copies_; }
 
  private:
-  /// Taken over and not told of yet.
+  /// A copy that was taken over and not reported yet.
   struct Lineage {
     PeerId source{};
     std::uint64_t source_step = 0;

@@ -1,4 +1,4 @@
-// When a generation should end although nothing is wrong: for newcomers, fairer shares, faster
+// When a generation should end although nothing is wrong: for newcomers, fairer shares or faster
 // links.
 #pragma once
 
@@ -10,28 +10,27 @@
 
 namespace gv {
 
-/// The first by id in a generation decides when it is renewed; the others know nothing of it. Pure.
+/// Decides when a generation is renewed. The first peer by id decides; the others do nothing. Pure.
 class RebalancePolicy {
  public:
   explicit RebalancePolicy(PeerId self) : self_(self) {}
 
   void enter_generation(Time now, std::size_t peers);
-  /// The generation is over, or nobody is let in any more.
+  /// The generation is over, or admits no more peers.
   void rest();
 
-  /// True when somebody of the candidates has waited for long enough to be let in. Asks after the
-  /// lost as well: both sides of a cut may have given each other up.
+  /// True when a candidate has waited long enough to be let in. Also asks after lost peers: both
+  /// sides of a cut may have given each other up.
   bool newcomers_wait(Time now, const Agreement& agreement, const std::vector<PeerId>& candidates,
                       Effects& out);
 
   /// We have finished an operation.
   void operation_done(Time now);
 
-  /// True when shares, order and algorithm should follow what was measured, which a ballot
-  /// collects: after some operations with the same peers, when all links are measured, and again
-  /// after four times as many, so that the ballots cost next to nothing. When operations have
-  /// become much slower it is true at once, and the counting begins again. `operations` counts
-  /// those we have finished.
+  /// True when a ballot should update shares, order and algorithm from new measurements: after some
+  /// operations with the same peers, when all links are measured, and again after four times as
+  /// many, so that ballots cost next to nothing. True at once when operations have become much
+  /// slower; counting then begins again. `operations` counts those we have finished.
   bool ballot_is_due(const Generation& generation, const std::vector<PeerId>& candidates,
                      std::uint64_t operations);
 
@@ -43,14 +42,14 @@ class RebalancePolicy {
 
   PeerId self_;
   Time newcomers_since_ = never;
-  Time knock_at_ = never;               ///< When the lost are asked after.
-  std::vector<PeerId> measured_peers_;  ///< What is measured of these is looked at
-  std::uint64_t ballot_after_ = 0;      ///< after so many operations
-  std::uint64_t counted_from_ = 0;      ///< from this one on.
-  std::uint64_t measuring_ = 0;         ///< Operations to come that probes make slower.
-  Time done_at_{};                      ///< The newest operation.
-  double usual_seconds_ = 0;            ///< Of an operation that is not slow; 0: not known.
-  int slow_operations_ = 0;             ///< In a row.
+  Time knock_at_ = never;               ///< When lost peers are asked again.
+  std::vector<PeerId> measured_peers_;  ///< Peers whose measurements we count for.
+  std::uint64_t ballot_after_ = 0;      ///< Operations after which a ballot is due.
+  std::uint64_t counted_from_ = 0;      ///< Operation from which we count.
+  std::uint64_t measuring_ = 0;         ///< Next operations that probes make slower.
+  Time done_at_{};                      ///< End of the newest operation.
+  double usual_seconds_ = 0;            ///< Seconds of a normal operation; 0: not known.
+  int slow_operations_ = 0;             ///< Slow operations in a row.
 };
 
 }  // namespace gv

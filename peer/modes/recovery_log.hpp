@@ -1,4 +1,4 @@
-// The record of generations that ended badly: who was lost, and how long it took to go on.
+// Records generations that ended badly: which peers were lost, and how long it took to go on.
 #pragma once
 
 #include <cstddef>
@@ -12,31 +12,31 @@ namespace gv {
 
 /// A generation that ended badly, and how it went on.
 struct Recovery {
-  std::vector<PeerId> lost;     ///< Were in it and are not in that which made the next operation.
-  double seconds = 0;           ///< From the end of the one to the first result of the other.
-  std::size_t peers = 0;        ///< Made that operation.
-  std::uint64_t operation = 0;  ///< Its number.
+  std::vector<PeerId> lost;     ///< Were in it, and not in the one that made the next operation.
+  double seconds = 0;           ///< From its end to the first result of the next.
+  std::size_t peers = 0;        ///< Peers that made that operation.
+  std::uint64_t operation = 0;  ///< Number of that operation.
 };
 
-/// Generations that end one after the other without an operation between them are one interruption.
+/// Counts generations that end in a row, without an operation between them, as one interruption.
 class RecoveryLog {
  public:
-  /// A generation of those in `order` has ended badly.
+  /// A generation of the peers in `order` has ended badly.
   void become_interrupted(Time now, const std::vector<PeerId>& order);
-  /// Those in `order` have finished an operation.
+  /// The peers in `order` have finished an operation.
   void become_resumed(Time now, const std::vector<PeerId>& order, std::uint64_t operation,
                       Effects& out);
 
-  /// A generation ended badly and no operation finished since.
+  /// A generation ended badly, and no operation has finished since.
   bool is_interrupted() const { return since_.has_value(); }
-  /// The newest that is over and lost somebody; none if nobody is in it.
+  /// The newest that is over and lost a peer; `lost` is empty if there was none.
   const Recovery& last() const { return last_; }
-  /// How many have lost somebody.
+  /// Interruptions that lost a peer.
   std::uint64_t losses() const { return losses_; }
 
  private:
   std::optional<Time> since_;
-  std::vector<PeerId> order_;  ///< Who was in that generation.
+  std::vector<PeerId> order_;  ///< Peers of the interrupted generation.
   Recovery last_;
   std::uint64_t losses_ = 0;
 };

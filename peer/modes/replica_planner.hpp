@@ -1,4 +1,4 @@
-// Generations of peers that have a whole model each: their order, their way to sum, their shares.
+// Plans generations of peers that each have a whole model: order, algorithm and shares.
 #pragma once
 
 #include <cstddef>
@@ -11,24 +11,24 @@
 
 namespace gv {
 
-/// Everybody takes part with a whole model, or is sent the newest one by a peer that has it.
+/// Every peer takes part with a whole model, or downloads the newest one from a peer that has it.
 class ReplicaPlanner final : public GenerationPlanner {
  public:
   struct Options {
-    std::uint32_t batch = 1;                   ///< Samples of an operation for each who takes part.
-    std::uint32_t batch_max = 1;               ///< Samples one of them can compute at most.
-    std::size_t elements = 0;                  ///< Of the vectors that are summed.
+    std::uint32_t batch = 1;                   ///< Samples of an operation for each peer.
+    std::uint32_t batch_max = 1;               ///< Samples that one peer can compute at most.
+    std::size_t elements = 0;                  ///< Size of the vectors that are summed.
     std::optional<ReduceAlgorithm> algorithm;  ///< Empty: the one predicted to be the fastest.
-    /// If not 0, peers have models of their own: whoever is no more operations than this behind the
-    /// newest version goes on from what it has.
+    /// If not 0, peers have their own models: a peer at most this many operations behind the newest
+    /// version goes on from its own.
     std::uint64_t own_models_within = 0;
   };
 
   explicit ReplicaPlanner(const Options& options) : options_(options) {}
 
-  /// How long an operation takes of late; 0 = not known yet.
+  /// Recent seconds of an operation; 0 = not known yet.
   void set_operation_seconds(double seconds) { operation_seconds_ = seconds; }
-  /// What is assumed of where we all are.
+  /// Assumptions about the site of all peers.
   void set_site(const ReduceSite& site) { site_ = site; }
 
   std::optional<Install> plan(const Answers& answers, const Generation* last) const override;

@@ -1,4 +1,4 @@
-// Messages of neighbours on their way: put together from blocks, and kept until they are due.
+// Puts neighbours' messages together from blocks, and keeps them until they are due.
 #pragma once
 
 #include <cstddef>
@@ -15,27 +15,26 @@
 
 namespace gv {
 
-/// Holds what has come in one generation and in the one that may follow. Pure. How much that can be
-/// is decided by how far others may be ahead of us, which the waiting of rounds bounds.
+/// Holds messages of the current generation and of one that may follow. Pure. How far other peers
+/// may be ahead of us bounds its size; the waiting of rounds bounds that.
 class RoundInbox {
  public:
   using Bytes = std::shared_ptr<const std::vector<std::byte>>;
-  /// How long a message of that round is that begins so; nullopt if more of it must be known.
+  /// Length of the message of `round` that begins with `begin`; nullopt if that needs more of it.
   using Size = std::function<std::optional<std::size_t>(std::uint64_t round,
                                                         std::span<const std::byte> begin)>;
 
-  /// `size` is asked for the generation we are in alone. No message of any is longer than `most`.
+  /// `size` is only called for the current generation. No message is longer than `most`.
   RoundInbox(Size size, std::size_t most) : size_(std::move(size)), most_(most) {}
 
-  /// Only what belongs to the generation of this key is of use from here on, and has its sizes.
+  /// Enters the generation of this key: only its messages count from here on.
   void enter(std::uint64_t key);
 
-  /// A block of a message, of the generation we are in or of another that may begin. False if it is
-  /// no next block of anything: links may bring a block twice, and a message counts once.
+  /// Takes a block of a message of the current generation or of one that may begin. False if it
+  /// continues no message: links may bring a block twice, and a message counts once.
   bool receive(PeerId from, const Block& block);
 
-  /// A whole message of this peer and round has come, whether it was taken or not, or what comes
-  /// of it is too late.
+  /// The whole message of this peer and round has come (taken or not), or the round is closed.
   bool has(PeerId from, std::uint64_t round) const { return is_over({from, round}); }
   /// A whole message of that round or a later one has come.
   bool has_since(PeerId from, std::uint64_t round) const;
@@ -45,16 +44,16 @@ class RoundInbox {
     std::uint64_t round = 0;
     Bytes bytes;
   };
-  /// All whole messages that were not taken before, of rounds up to `last`, by peer and round.
+  /// Takes all whole messages of rounds up to `last` not taken before, by peer and round.
   std::vector<Parcel> take(std::uint64_t last);
-  /// Rounds before this one are over: nobody asks for them, and what comes of them is too late.
+  /// Closes earlier rounds: nothing asks for their messages, and those that still come are dropped.
   void close_before(std::uint64_t round);
 
   /// Bytes that have come in this generation.
   std::uint64_t received() const { return received_; }
 
  private:
-  /// What has come of a message so far.
+  /// The part of a message that has come so far.
   using TransferAccepted = std::vector<std::byte>;
   using Name = std::pair<PeerId, std::uint64_t>;
 
@@ -65,9 +64,9 @@ class RoundInbox {
   std::size_t most_;
   std::uint64_t key_ = 0;
   std::map<std::uint64_t, std::map<Name, TransferAccepted>> coming_;  ///< By key.
-  std::map<Name, Bytes> whole_;                                       ///< Null: it was taken.
-  std::uint64_t open_from_ = 0;                                       ///< Earlier rounds are over,
-  std::map<PeerId, std::uint64_t> open_from_each_;  ///< and of each peer's, these.
+  std::map<Name, Bytes> whole_;                     ///< Null: the message was taken.
+  std::uint64_t open_from_ = 0;                     ///< Earlier rounds are closed.
+  std::map<PeerId, std::uint64_t> open_from_each_;  ///< The same for single peers.
   std::uint64_t received_ = 0;
 };
 

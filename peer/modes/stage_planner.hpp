@@ -1,4 +1,4 @@
-// Generations of a pipeline: who carries which stage, and from which state on.
+// Plans generations of a pipeline: which peer carries which stage, and from which state.
 #pragma once
 
 #include <optional>
@@ -10,10 +10,10 @@
 
 namespace gv {
 
-/// Everybody has some stages of one model, and may lack the others.
+/// Every peer has some stages of one model, and may lack the others.
 class StagePlanner final : public GenerationPlanner {
  public:
-  /// `stage_seconds`: what a micro-batch takes in each stage, relative to the others.
+  /// `stage_seconds`: time of a micro-batch in each stage; only ratios matter.
   StagePlanner(std::vector<double> stage_seconds, const StagePlanOptions& options)
       : stage_seconds_(std::move(stage_seconds)), options_(options) {}
 

@@ -1,5 +1,5 @@
-// States of single stages: fetched when a generation begins, kept for neighbours, sent to who lacks
-// one.
+// States of single stages: fetched when a generation begins, kept for neighbours, sent to peers
+// that lack one.
 #pragma once
 
 #include <cstddef>
@@ -16,20 +16,20 @@
 
 namespace gv {
 
-/// Keeps states that are not worked with: what we were at the last copying point, what neighbours
-/// were, and what a generation makes us hand over. And both ends of their transfers. Pure.
+/// Keeps states that no one trains with: our own at the last copying point, our neighbours', and
+/// those that a generation makes us hand over. Also runs both ends of their transfers. Pure.
 ///
-/// No operation is complete while a copy of an earlier one is on its way. So when one is made by
-/// everybody, the copies from before it are where they belong, and older ones are of no use.
+/// A run is not complete while a copy of an earlier one is on its way. So when all peers have
+/// finished a run, earlier copies have arrived, and older ones are of no use.
 class StageStates {
  public:
   StageStates(PeerId self, std::uint64_t layout_hash, const PipelineOptions& options);
 
-  // ---- What is kept ----
+  // ---- States kept ----
 
   /// The state of a stage at a copying point, our own or a neighbour's.
   void keep(std::uint32_t stage, const ModelVersion& version, StageValues values);
-  /// Copies of this point are with everybody: older ones are dropped.
+  /// All copies of this point have arrived; drops older ones.
   void settle(const ModelVersion& version);
   /// Null if it is not kept.
   StageValues find(std::uint32_t stage, const ModelVersion& version) const;
@@ -39,38 +39,38 @@ class StageStates {
   // ---- At the begin of a generation ----
 
   void enter(const Generation& generation);
-  /// Everything under way belonged to a generation that is over.
+  /// Gives up everything under way, since its generation is over.
   void leave();
   /// We need this stage's state, and `source` sends it.
   void fetch(Time now, std::uint32_t stage, PeerId source, Effects& out);
   bool is_fetching() const;
-  /// What was fetched, by stage, once all is there.
+  /// The fetched states by stage, once all are there.
   std::map<std::uint32_t, StageValues> take();
   bool fetches_from(PeerId peer) const;
-  /// Stages whose state others get from us and that we do not keep: a job has to copy them.
+  /// Stages that other peers get from us and that no job has copied for them yet.
   std::vector<std::uint32_t> to_copy() const;
-  /// That copy. Whoever has asked already is answered.
+  /// Takes that copy, and sends it to peers that have already asked.
   void hand_over(std::uint32_t stage, StageValues values, Effects& out);
   void receive(PeerId from, const StateRequest& fetch, Effects& out);
-  /// The peer has all that it was to get from us.
+  /// The peer has everything it was to get from us.
   void taken_over(PeerId peer);
   bool owes() const { return !owed_.empty(); }
 
   // ---- Copies for neighbours ----
 
-  /// Sends a copy of that operation's state to a peer that keeps it.
+  /// Sends a copy of the stage's state after that run to a peer that keeps it.
   void send_copy(std::uint32_t stage, std::uint64_t operation, const StageValues& values, PeerId to,
                  Effects& out) const;
-  /// `from` is to send us its copy of the stage as it stands there.
+  /// `from` is to send us its copy of the stage at that version.
   void expect_copy(std::uint32_t stage, const ModelVersion& version, PeerId from);
   bool expects_copies() const { return !expected_.empty(); }
 
-  /// Whether blocks of that session are copies in the generation with that key. What is fetched
-  /// comes only to who has asked for it.
+  /// Whether blocks of that session are copies in the generation with that key. Fetched states come
+  /// only to a peer that has asked.
   static bool is_copy_of(std::uint64_t generation_key, std::uint64_t session);
   /// True if the block was a piece of a state.
   bool receive(Time now, PeerId from, const Block& block);
-  /// Asks again. The source that has begun and sends nothing any more.
+  /// Asks again where needed. Returns a source that has begun and stopped sending.
   std::optional<PeerId> tick(Time now, Effects& out);
   Time deadline() const;
   std::uint64_t progress() const { return progress_; }
@@ -92,7 +92,7 @@ class StageStates {
     ModelVersion version;
     PeerId from{};
   };
-  /// Stage and operation.
+  /// Stage and run.
   using CopyName = std::pair<std::uint32_t, std::uint64_t>;
 
   std::size_t bytes_of(std::uint32_t stage) const;
@@ -110,9 +110,9 @@ class StageStates {
   std::uint64_t key_ = 0;
   ModelVersion version_;  ///< Of the generation.
   std::map<std::uint32_t, Incoming> fetched_;
-  std::map<std::uint32_t, std::vector<PeerId>> owed_;   ///< By stage: who gets it from us.
-  std::map<std::uint32_t, StageValues> handed_over_;    ///< What they get.
-  std::map<std::uint32_t, std::vector<PeerId>> asked_;  ///< Before it was there.
+  std::map<std::uint32_t, std::vector<PeerId>> owed_;   ///< By stage: peers that get it from us.
+  std::map<std::uint32_t, StageValues> handed_over_;    ///< The states they get.
+  std::map<std::uint32_t, std::vector<PeerId>> asked_;  ///< Peers that asked before it was there.
   std::map<CopyName, Incoming> copies_;
   std::map<CopyName, Expected> expected_;
   std::uint64_t progress_ = 0;

@@ -1,4 +1,4 @@
-// Carries whole states within a generation: from those who have the newest to those who do not.
+// Transfers whole states within a generation, from peers that have the newest to those that do not.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,15 @@
 
 namespace gv {
 
-/// A state that came, whole.
+/// A state that has arrived completely.
 struct ArrivedState {
   VectorPool::Vector values;
   ModelVersion version;
   PeerId from{};
 };
 
-/// Both ends of the transfer of a state. A generation says who sends it to whom; who lacks it asks.
-/// Pure.
+/// Both ends of the transfer of a state. The generation says which peer sends to which; the peer
+/// that lacks the state asks. Pure.
 class StateTransfer {
  public:
   /// `memory` as in AllReduceOptions.
@@ -30,35 +30,36 @@ class StateTransfer {
 
   /// The generation has begun, and `source` has to send us its state.
   void fetch(Time now, const Generation& generation, PeerId source, Effects& out);
-  /// Everything under way belonged to a generation that is over.
+  /// Gives up everything under way, since its generation is over.
   void leave_generation();
 
-  /// We lack the state, or it came and was not taken yet.
+  /// We lack the state, or it has arrived and was not taken yet.
   bool is_fetching() const { return fetching_; }
   bool fetches_from(PeerId peer) const { return fetching_ && peer == source_; }
-  /// A block of the state we wait for, or not.
+  /// Takes a block, if it is of the state we wait for.
   void receive(Time now, PeerId from, const Block& block);
-  /// The state, once it is whole.
+  /// The state, once it is complete.
   std::optional<ArrivedState> take();
 
-  /// True if this word asks us for a state in that generation, and we are to send one.
+  /// True if this message asks us for a state in that generation, and the generation makes us its
+  /// source.
   bool is_asked(const Generation& generation, PeerId from, const StateRequest& fetch) const;
   void owe(PeerId to) { owed_.insert(to); }
   bool owes(PeerId to) const { return owed_.contains(to); }
   bool owes_any() const { return !owed_.empty(); }
-  /// Everybody in the generation has had it.
+  /// Every peer of the generation has the state.
   void forget_debts() { owed_.clear(); }
-  /// Where a job has to copy the state, which stands there then.
+  /// A vector for a job to copy the state into, which is then at `version`.
   VectorPool::Vector blank(const ModelVersion& version);
-  /// Sends what a job has copied to all who are owed it, if it is still what the generation goes on
-  /// from. How many that were.
+  /// Sends the copied state to all peers that are owed it, if the generation still starts from it.
+  /// Returns how many.
   std::size_t send(const Generation& generation, const VectorPool::Vector& state, Effects& out);
 
-  /// Asks again. The source, when it has begun and sends nothing any more.
+  /// Asks again where needed. Returns the source if it has begun and stopped sending.
   std::optional<PeerId> tick(Time now, Effects& out);
   Time deadline() const;
 
-  /// The block belongs to some state: no piece of an operation has this number.
+  /// The block belongs to some state: no piece of a collective has this number.
   static bool concerns(const Block& block);
 
  private:
@@ -78,7 +79,7 @@ class StateTransfer {
   Time progress_at_{};
   int idle_checks_ = 0;
   std::set<PeerId> owed_;
-  ModelVersion taken_;  ///< Of the state that was last asked of a job.
+  ModelVersion taken_;  ///< Version of the state that a job copied last.
 };
 
 }  // namespace gv

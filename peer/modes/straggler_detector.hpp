@@ -1,4 +1,4 @@
-// Tells who is gone from who computes for long, when an operation stands still.
+// Tells lost peers from slow ones when an operation stands still.
 #pragma once
 
 #include <cstdint>
@@ -11,33 +11,34 @@
 
 namespace gv {
 
-/// When nothing comes for long, asks everybody; who does not answer is lost. Whoever computes is
-/// waited for, however long it takes. Pure.
+/// When nothing arrives for long, asks all peers. A peer that does not answer is lost. A peer that
+/// is computing is waited for, however long it takes. Pure.
 class StragglerDetector {
  public:
   explicit StragglerDetector(PeerId self) : self_(self) {}
 
-  /// Operations are made from now on; how long they take is counted from here.
+  /// Operations begin now; their durations count from here.
   void begin(Time now) { operation_began_ = now; }
   void enter_generation(Time now);
   void leave_generation();
-  /// An operation is done. `usual`: how long it took says how long the next will take.
+  /// An operation is done. `usual`: its duration predicts the next one's.
   void operation_done(Time now, bool usual);
 
-  /// While an operation waits for others; `progress` changes when something comes. Who has to be
-  /// given up then; an empty set: nobody, and yet everybody waits for what was lost.
+  /// Called while an operation waits for other peers; `progress` changes when something arrives.
+  /// Returns the peers to give up, if any. An empty set means that no peer is lost, and yet all
+  /// wait for something that was.
   std::optional<std::set<PeerId>> watch(Time now, const Generation& generation,
                                         std::uint64_t progress, Duration patience, Effects& out);
   /// Nothing is waited for.
   void rest(Time now);
-  /// An answer to our question.
+  /// A peer has answered our question.
   void heard(PeerId from, bool busy);
   bool is_asking() const { return checked_at_.has_value(); }
 
-  /// When watch() has work; `waiting` as it is now.
+  /// When watch() has work; `waiting`: whether the operation waits now.
   Time deadline(bool waiting, Duration patience) const;
 
-  /// Of late, smoothed; 0 before the first are done.
+  /// Recent seconds of an operation, smoothed; 0 before the first are done.
   double operation_seconds() const { return operation_seconds_; }
 
  private:
@@ -48,10 +49,10 @@ class StragglerDetector {
   Time progress_at_{};
   double operation_seconds_ = 0;
   Time operation_began_{};
-  double factor_ = 1;  ///< Grows while checks find everybody well.
+  double factor_ = 1;  ///< Grows while checks find all peers well.
   std::optional<Time> checked_at_;
   Time check_again_at_ = never;
-  std::set<PeerId> silent_;  ///< Have not answered the check under way.
+  std::set<PeerId> silent_;  ///< Peers that have not answered the check under way.
   bool somebody_busy_ = false;
   int idle_checks_ = 0;
 };

@@ -1,4 +1,4 @@
-// Large vectors of one size that are used again when nobody holds them any more.
+// Large vectors of one size that are reused once released.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace gv {
 
-/// Grows to as many vectors as are in use at once; their values are what was left in them.
+/// Grows to the number of vectors in use at once; a vector keeps its last values.
 class VectorPool {
  public:
   using Vector = std::shared_ptr<Floats>;
@@ -18,11 +18,11 @@ class VectorPool {
   /// `memory` is not owned; it outlives all vectors.
   VectorPool(std::size_t size, std::pmr::memory_resource* memory) : size_(size), memory_(memory) {}
 
-  /// Of every vector.
+  /// Floats in every vector.
   std::size_t size() const { return size_; }
 
-  /// One that only the caller holds, beside the pool. Whoever lends a vector to another thread
-  /// keeps it as well until that thread has said that it is done.
+  /// A vector that only the caller and the pool hold. A caller that lends it to another thread must
+  /// hold it too until that thread has said that it is done.
   Vector blank() {
     for (const Vector& vector : vectors_) {
       if (vector.use_count() == 1) return vector;

@@ -1,4 +1,4 @@
-// Hyper-parameters of a peer's own: where they begin, how they are varied, how they travel.
+// A peer's own hyper-parameters: where they begin, how they vary, how they travel.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@
 
 namespace gv {
 
-/// No learning rate is above this and no momentum above that, however often they are varied.
+/// Upper bounds of learning rate and momentum, however often they are varied.
 inline constexpr double learning_rate_max = 1000;
 inline constexpr double momentum_max = 0.999999;
 
-/// Where peer `peer` begins: the learning rate and 1 - momentum of `from`, each times a factor
-/// drawn from 1/spread to spread, evenly on a logarithmic scale. A function of the run's seed and
-/// the peer.
+/// The first values of peer `peer`: the learning rate and 1 - momentum of `from`, each times a
+/// factor drawn from 1/spread to spread, evenly on a logarithmic scale. A function of the run's
+/// seed and the peer.
 Hyperparameters first_hyperparameters(const Hyperparameters& from, double spread,
                                       std::uint64_t run_seed, std::uint64_t peer);
 
@@ -26,18 +26,19 @@ Hyperparameters first_hyperparameters(const Hyperparameters& from, double spread
 /// draw: a step comes to learning_rate / (1 - momentum), and no factor takes momentum to 1.
 Hyperparameters explored(const Hyperparameters& from, bool has_momentum, Rng& rng);
 
-/// What follows the optimiser's vectors when a whole replica is downloaded.
+/// The numbers that follow the optimiser's vectors when a whole replica is downloaded.
 struct ReplicaTail {
   Hyperparameters hyperparameters;
-  std::uint64_t updates = 0;  ///< Since the optimiser started afresh; as a float, so roughly.
+  /// Since the optimiser was reset; approximate, as it travels as a float.
+  std::uint64_t updates = 0;
 };
 
-/// Floats that it takes.
+/// Floats in a ReplicaTail.
 inline constexpr std::size_t replica_tail_elements = 3;
 
 void append(const ReplicaTail& tail, std::vector<float>& values);
 
-/// Of the last floats of `values`; empty if they are not what one can train with.
+/// The tail in the last floats of `values`; empty if one cannot train with them.
 std::optional<ReplicaTail> tail_of(std::span<const float> values);
 void set_tail(const ReplicaTail& tail, std::span<float> values);
 

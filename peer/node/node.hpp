@@ -1,4 +1,4 @@
-// One whole peer without its machine: membership and a mode of working, wired together. Pure.
+// One whole peer without its machine: membership and a mode, wired together. Pure.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ struct NodeEffects : Effects {
 /// How peers work together.
 enum class ModeKind { gossip, allreduce, pipeline, mixing };
 
-/// The name people write.
+/// The name in configs.
 std::string_view to_string(ModeKind mode);
 
 /// Everything the outside world can do to a peer, and everything the peer wants done in return. The
@@ -49,17 +49,16 @@ class Node {
   Node(Member self, std::vector<PeerId> authorized, std::uint64_t session, Options options,
        Rng rng);
 
-  /// The replica exists and stands at `step`. With `joins_others`, training waits for a first
-  /// contact.
+  /// The replica exists and is at `step`. With `joins_others`, training waits for a first contact.
   void start(Time now, std::uint64_t step, bool joins_others, NodeEffects& out);
 
   /// A control link to `peer` is up.
   void contact(Time now, PeerId peer, NodeEffects& out);
-  /// The peer's process is a later one than that we knew: what was under way with it is over.
+  /// The peer's process has restarted: what was under way with it is over.
   void restarted(Time now, PeerId peer, NodeEffects& out);
   void receive(Time now, const Envelope& envelope, NodeEffects& out);
   void receive_block(Time now, PeerId from, const Block& block, NodeEffects& out);
-  /// Where a block that is under way shall lie (Mode::place).
+  /// Where to put a block that is under way (Mode::place).
   std::span<std::byte> place(PeerId from, const TransferId& id, std::uint64_t offset,
                              std::size_t bytes) {
     return mode_->place(from, id, offset, bytes);
@@ -75,10 +74,10 @@ class Node {
   void tick(Time now, NodeEffects& out);
   Time deadline() const;
 
-  /// From an agreed round on all are to go by these settings (Mode::switch_to).
+  /// From an agreed round on all peers are to use these settings (Mode::switch_to).
   Problems switch_to(Time now, std::string_view settings, NodeEffects& out);
 
-  /// Ends training after the job under way, with a checkpoint and a word to the others.
+  /// Ends training after the job under way, with a checkpoint and a message to the others.
   void leave(Time now, NodeEffects& out);
   bool is_leaving() const { return leaving_; }
   bool is_finished() const { return mode_->finished(); }
@@ -93,7 +92,7 @@ class Node {
   const AllReduceMode* allreduce() const { return ring_; }
   const PipelineMode* pipeline() const { return pipeline_; }
   const MixingMode* mixing() const { return rounds_; }
-  /// Any of the last three.
+  /// The mode as a GenerationMode; null in mode `gossip`.
   const GenerationMode* generations() const { return generations_; }
 
  private:
@@ -101,7 +100,7 @@ class Node {
 
   Membership membership_;
   std::unique_ptr<Mode> mode_;
-  const GossipMode* gossip_ = nullptr;  ///< The mode, as what it is.
+  const GossipMode* gossip_ = nullptr;  ///< The mode by its type; the other pointers are null.
   const AllReduceMode* ring_ = nullptr;
   const PipelineMode* pipeline_ = nullptr;
   const MixingMode* rounds_ = nullptr;

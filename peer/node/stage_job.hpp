@@ -1,4 +1,4 @@
-// Work for whoever owns the stages that a peer of a pipeline carries.
+// Work for the owner of the stages that a peer of a pipeline carries.
 #pragma once
 
 #include <cstddef>
@@ -17,52 +17,51 @@ namespace gv {
 
 using StageValues = std::shared_ptr<Floats>;
 
-/// What replicas of a stage are sent of it, made of its parameters as they are.
+/// Messages about a stage to its other replicas, made from its current parameters.
 struct StageMixing {
-  std::optional<MixPlace> place;  ///< The replica's among them from here on; `step` is of no use.
+  std::optional<MixPlace> place;  ///< Set once: the replica's place among them; `step` is unused.
   std::uint64_t round = 0;
-  std::shared_ptr<MixOutbox> outbox;  ///< Filled.
+  std::shared_ptr<MixOutbox> outbox;  ///< Where the messages go.
 };
 
-/// One operation of a schedule, or what is made of a stage's parameters for its other replicas.
+/// One instruction of a schedule, or work on a stage's parameters for its other replicas.
 struct StageOrder {
   PipelineInstruction what;
-  std::size_t draw =
-      0;            ///< Of the first stage's forward pass: which of our own batches of the run.
-  StageValues in;   ///< What came from the neighbour; null where there is none.
-  StageValues out;  ///< Where its result goes; null where nobody waits for one.
-  /// Gradients are added here, and the micro-batch's lane behind them; an update takes the
-  /// gradients and leaves zeros, but keeps the lanes.
+  std::size_t draw = 0;  ///< First stage's forward pass: which of our own batches of the run.
+  StageValues in;        ///< Input from the neighbour; null where there is none.
+  StageValues out;       ///< Where the result goes; null where no peer waits for one.
+  /// Gradients are added here, followed by the micro-batch's contribution checksum. An update takes
+  /// the gradients and leaves zeros, but keeps the checksum.
   StageValues sum;
-  std::size_t micro_batches = 0;      ///< Of an update: so many are in the sum.
-  bool copies_parameters = false;     ///< To `out`, instead of all that.
-  std::optional<StageMixing> mixing;  ///< And this instead of all that.
+  std::size_t micro_batches = 0;      ///< Update: micro-batches in the sum.
+  bool copies_parameters = false;     ///< Only copy the parameters to `out`.
+  std::optional<StageMixing> mixing;  ///< Only write mixing messages.
 
   bool is_pass() const { return !copies_parameters && !mixing; }
 };
 
-/// Done in the place of a pass, by measurements whose stages cost time and nothing else.
+/// Runs in place of a pass, in measurements whose stages cost only time.
 using PassStandIn = std::function<void(const PipelineInstruction&)>;
 
 /// The end of a run for one stage.
 struct StageEnd {
   std::uint32_t stage = 0;
-  StageValues sum;                ///< One optimiser step with this; null: all are made.
-  std::size_t micro_batches = 0;  ///< It is the sum of so many.
-  StageValues mean;               ///< Of replicas' parameters; null: none.
-  StageValues snapshot;           ///< Our own in it: x += force * (mean - snapshot).
+  StageValues sum;                ///< Gradient of one optimiser step; null: all are made.
+  std::size_t micro_batches = 0;  ///< Micro-batches in `sum`.
+  StageValues mean;               ///< Mean of the replicas' parameters; null: none.
+  StageValues snapshot;  ///< Our own parameters in the mean: x += force * (mean - snapshot).
   float force = 1;
-  std::optional<std::uint64_t> round;  ///< Then it mixes in this round
-  std::vector<MixParcel> arrived;      ///< with these.
+  std::optional<std::uint64_t> round;  ///< Round to mix; empty: none.
+  std::vector<MixParcel> arrived;      ///< Messages to mix.
 };
 
-/// What a stage becomes: another replica's state, or (null) what it is before the first step.
+/// A new state for a stage: another replica's, or (null) the one before the first step.
 struct StageLoad {
   std::uint32_t stage = 0;
   std::shared_ptr<const Floats> values;
 };
 
-/// A state to be copied.
+/// A state to copy.
 struct StageCopy {
   std::uint32_t stage = 0;
   StageValues values;
@@ -70,15 +69,16 @@ struct StageCopy {
 
 /// Done in the order of the fields.
 struct StageJob {
-  bool abandons = false;                  ///< The run under way is given up.
-  std::vector<StageEnd> ends;             ///< The run is over: one for each stage,
-  std::size_t drawn = 0;                  ///< with so many batches of our own.
-  std::vector<StageCopy> export_states;   ///< Of stages as they are before what follows.
-  std::optional<std::uint64_t> moves_to;  ///< We stand at this step now, with these stages
+  bool abandons = false;       ///< Give up the run under way.
+  std::vector<StageEnd> ends;  ///< The run is over: one end for each stage.
+  std::size_t drawn = 0;       ///< Batches of our own that the run took.
+  /// Copies of stages before the following fields change them.
+  std::vector<StageCopy> export_states;
+  std::optional<std::uint64_t> moves_to;  ///< Move to this step.
   std::vector<StageLoad> load_states;
-  std::vector<std::uint32_t> release;  ///< and without these.
+  std::vector<std::uint32_t> release;  ///< Stages to give up.
   std::vector<StageCopy> copies;
-  ModelVersion version;  ///< Ours then.
+  ModelVersion version;  ///< Our version after all that.
   std::optional<StageOrder> order;
 
   bool is_empty() const {

@@ -11,20 +11,21 @@
 
 namespace gv {
 
-/// What draws of a stage's mixing come from, the same at all its replicas.
+/// Seed of a stage's mixing, the same at all its replicas.
 std::uint64_t stage_seed(std::uint64_t run_seed, std::uint32_t stage);
 
-/// A mixer for each stage of a model, carried or not. Between two rounds they keep nothing, so a
-/// run that is given up leaves no trace. Pure.
+/// A mixer for each stage of a model, carried or not. They keep nothing between rounds, so a run
+/// that is given up leaves no trace. Pure.
 class StageMixers {
  public:
-  /// `sizes` are floats of parameters, by stage.
+  /// `sizes`: floats of parameters, by stage.
   StageMixers(const MixRule& rule, std::uint64_t run_seed, std::span<const std::size_t> sizes);
 
   /// Fills the outbox with messages about a stage with these parameters.
   void send(std::uint32_t stage, const StageMixing& mixing, std::span<const float> parameters);
 
-  /// What the end of a run makes of parameters that have made its steps. Not without a round in it.
+  /// The mixed parameters at the end of a run, from `parameters` that have made its steps. `end`
+  /// must have a round.
   std::vector<float> mixed(const StageEnd& end, std::span<const float> parameters);
 
  private:

@@ -17,7 +17,7 @@ class StageReplica {
  public:
   explicit StageReplica(StageTrainer trainer) : trainer_(std::move(trainer)) {}
 
-  /// If it is not empty, passes have no result from now on but that gradients count as computed.
+  /// If set, passes from now on compute nothing but count their gradients as computed.
   void set_stand_in(PassStandIn stand_in) { stand_in_ = std::move(stand_in); }
 
   /// From here on jobs may have stages mix with their other replicas by this rule.
@@ -29,7 +29,7 @@ class StageReplica {
   const StageTrainer& trainer() const { return trainer_; }
   StageTrainer& trainer() { return trainer_; }
 
-  /// Where the stages stand: it names equal bits, and goes with them into a checkpoint.
+  /// Version of the stages: it names equal bits, and goes with them into a checkpoint.
   const ModelVersion& version() const { return version_; }
 
  private:
@@ -42,7 +42,7 @@ class StageReplica {
   std::optional<StageMixers> mixers_;
 };
 
-/// What a peer works with: the whole model, or stages of it.
+/// A peer's part of the model: all of it, or stages of it.
 using AnyReplica = std::variant<Replica, StageReplica>;
 
 }  // namespace gv
