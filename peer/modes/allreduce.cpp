@@ -1,4 +1,4 @@
-// Operations of lockstep training, and the jobs they need.
+// Collectives of mode `allreduce`, and the jobs they need.
 #include "peer/modes/allreduce.hpp"
 
 #include <algorithm>
@@ -20,12 +20,12 @@ ReplicaPlanner::Options planner_options(const CourseOptions& course,
           .algorithm = plain ? options.algorithm : ReduceAlgorithm::ring};
 }
 
-/// Who is the first to have a sum ends no generation before the others have it too, or they would
-/// have to be sent its model. They come to it within a part of an operation.
+/// The first peer to have a sum must not end the generation before the others have it too, or they
+/// would have to download its model. They get it within a part of a collective's time.
 constexpr Duration settle_min = std::chrono::milliseconds(5);
 constexpr Duration settle_max = std::chrono::milliseconds(250);
 
-/// As many floats as the bytes of a sum. Sparse ones are of any size, and dense ones the largest.
+/// The bytes of a sum, as a number of floats. Sparse sums vary in size; dense ones are the largest.
 std::size_t carried_as_floats(const CourseOptions& course, const AllReduceOptions& options) {
   return encoded_size(options.codec, options.summed(course.elements)) / sizeof(float);
 }
@@ -55,8 +55,8 @@ AllReduceCounts AllReduceMode::counts() const {
 }
 
 void AllReduceMode::begin_at(std::uint64_t step) {
-  // Equal versions must mean equal bits: before the first operation all have the seed's model, and
-  // what a checkpoint holds only this process knows.
+  // Equal versions must mean equal bits. Before the first collective all peers have the seed's
+  // model; what a checkpoint holds only this process knows.
   agreement_.set_version(
       {.step = step,
        .samples = step * options_.batch,
@@ -108,7 +108,7 @@ bool AllReduceMode::is_busy() const {
   return (jobs_under_way_ > 0 && !operation_.is_waiting()) || states_.is_fetching();
 }
 
-// ---- Operations ----
+// ---- Collectives ----
 
 void AllReduceMode::begin_operation(Time now, Effects& out) {
   if (step() >= course_.steps || leaving_) return;
@@ -144,13 +144,13 @@ void AllReduceMode::finish_operations(Time now, Effects& out) {
   }
 }
 
-// ---- What comes ----
+// ---- Messages, blocks and lanes ----
 
 void AllReduceMode::receive_own(Time now, PeerId from, const Message& message,
                                 const Generation* generation, Effects& out) {
   if (const auto* fetch = std::get_if<StateRequest>(&message)) {
-    // Once an operation of the generation is finished everybody has had the state: asked again,
-    // late.
+    // Once a collective of the generation is finished, every peer has had the state: a later
+    // request is a late repetition.
     if (generation == nullptr || agreement_.version() != generation->version) return;
     if (states_.is_asked(*generation, from, *fetch)) states_.owe(from);
   } else if (const auto* audit = std::get_if<Audit>(&message)) {
@@ -178,7 +178,7 @@ void AllReduceMode::receive_block(Time now, PeerId from, const Block& block, Eff
 void AllReduceMode::lane_lost(Time now, PeerId peer, Effects& out) {
   survey_.lane_lost(peer);
   agreement_.set_links(survey_.reports());
-  // While all stand still, whoever is lost is not waited for.
+  // Between generations a lost peer should not be waited for.
   const bool concerns = agreement_.generation() == nullptr || operation_.involves(peer) ||
                         states_.fetches_from(peer) || states_.owes(peer);
   if (concerns) disturb(now, {peer}, out);
@@ -218,7 +218,7 @@ void AllReduceMode::take(Time now, JobDone done, Membership&, Effects& out) {
 
 // ---- Comparing models ----
 
-/// The job has found what our parameters are.
+/// A job has computed the fingerprint of our parameters.
 void AllReduceMode::audited(Time now, std::uint64_t fingerprint, Effects& out) {
   const auto [generation_key, operation] = *std::exchange(auditing_, std::nullopt);
   const Generation* generation = agreement_.generation();
@@ -239,7 +239,8 @@ void AllReduceMode::compare(Time now, PeerId from, std::uint64_t operation,
                           .numbers = {{"step", static_cast<double>(operation)}}});
   }
   if (std::ranges::find(*odd, self_) == odd->end()) return;
-  // Ours counts less than any, and as no other's, so the next ballot has us sent one of the rest.
+  // Our version now counts less than any other and equals none, so the next ballot makes us
+  // download a model.
   ModelVersion version = agreement_.version();
   version.samples = 0;
   version.lineage = hash_combine(hash_combine(version.lineage, session_), operation);
@@ -294,7 +295,7 @@ void AllReduceMode::go_on(Time now, Effects& out) {
   finish_operations(now, out);
 }
 
-/// While a probe is on its way, and before the generation ends for a better one.
+/// Quiet while a probe is on its way, and shortly before the generation ends for a better one.
 bool AllReduceMode::is_quiet(Time now) const {
   return now < survey_.quiet_until() ||
          (is_rebalance_due() && operation_.is_untouched() && now < settled_at_);

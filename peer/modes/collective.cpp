@@ -1,4 +1,4 @@
-// One sum after another, each checked for who is in it.
+// Makes one sum after another, and checks that each contains every peer exactly once.
 #include "peer/modes/collective.hpp"
 
 #include <algorithm>
@@ -14,11 +14,12 @@
 namespace gv {
 namespace {
 
-/// Numbers that ride along with every sum: whoever is missing or counted twice shows in them.
+/// Numbers of the contribution checksum, which rides with every sum and shows a peer that is
+/// missing or counted twice.
 constexpr std::size_t lanes = 4;
-/// For what it takes to keep blocks beside their bytes, two of which are a whole vector.
+/// Bookkeeping of early blocks; their bytes are two whole vectors.
 constexpr std::size_t held_room = std::size_t{1} << 20;
-/// Sums of so many values below this are exact in single precision.
+/// Upper bound of a checksum's numbers, so that their sums are exact in single precision.
 constexpr std::uint64_t lane_limit = 1 << 14;
 
 std::array<float, lanes> contribution_checksum(PeerId peer, std::uint64_t operation) {
@@ -32,7 +33,7 @@ std::array<float, lanes> contribution_checksum(PeerId peer, std::uint64_t operat
 
 std::size_t AllReduceOptions::keep_at(std::uint64_t step) const {
   if (top_k_per_512 == 0 || warm_up_steps == 0) return top_k_per_512;
-  // As many stages as the paper has epochs of warming up.
+  // As many stages as the paper has warm-up epochs.
   constexpr std::uint64_t stages = 5;
   constexpr double block = 512;
   const double last = static_cast<double>(top_k_per_512) / block;
@@ -54,13 +55,13 @@ Collective::Collective(PeerId self, std::size_t elements, const AllReduceOptions
   cut(options.summed(elements));
 }
 
-/// Sums have so many values from here on.
+/// Sums have `elements` values from here on.
 void Collective::cut(std::size_t elements) {
   const std::size_t gathered = shape_.parts.empty() ? 0 : shape_.parts.back().end;
   elements_ = elements;
   shape_.unweighted_from = elements_;
   shape_.buckets.clear();
-  // Longer vectors in larger pieces, so that all can be named.
+  // Longer vectors are cut into larger buckets, so that every piece has a name.
   const std::size_t total = elements_ + lanes;
   const std::size_t most = PieceName::buckets_max - (gathered > 0 ? 1 : 0);
   const std::size_t bucket = std::max(options_.bucket_elements, total / most + 1);
@@ -85,7 +86,7 @@ void Collective::enter(const Generation& generation) {
   shape_.order = generation.order;
   shape_.generation = generation.key();
   if (options_.factors.rank > 0) {
-    // All begin with the same basis, so what was computed with another is of no use.
+    // All peers begin with the same basis, so results of another basis are of no use.
     turn_ = {.generation = generation.key()};
     forget_gradient();
   }
@@ -97,8 +98,8 @@ void Collective::enter(const Generation& generation) {
   if (options_.sufficient_factors) cut_with_factors(generation.shares);
   samples_ = 0;
   for (const std::uint32_t share : generation.shares) samples_ += share;
-  // By weights that are mostly 1, which leaves gradients as they are. But what travels coded has
-  // been found writable as it is: its sums are means all the way, which are no larger.
+  // Weights are mostly 1, which leaves gradients as they are. But coded values were found writable
+  // without a weight: their sums are means all the way, which are no larger.
   const auto unit =
       static_cast<double>(shape_.wire.is_plain() ? generation.shares.front() : samples_);
   weight_ = static_cast<float>(static_cast<double>(share_) / unit);
@@ -117,7 +118,7 @@ void Collective::begin(std::uint64_t step, std::uint64_t steps, Effects& out) {
   keep_ = options_.keep_at(step);
   if (options_.factors.rank > 0) cut(options_.factors.size(turn_.number));
   // A gradient is the mean of its samples, so another share needs another gradient. Local steps
-  // stay as they are: what a share says of them is how much they weigh.
+  // stay as they are: the share is only their weight.
   if (!gradient_.valid || (gradient_.samples != share_ && !local_)) {
     gradient_.values.reset();
     gradient_ = {.values = gradients_.blank(),

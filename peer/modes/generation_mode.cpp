@@ -1,4 +1,4 @@
-// Candidates, ballots, stalls and renewals, and the turn of every event.
+// Candidates, ballots, stalls and renewals, and the order in which events are handled.
 #include "peer/modes/generation_mode.hpp"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace gv {
 namespace {
 
-/// Whoever leaves goes after this long, whether the others have what they need or not.
+/// A leaving peer goes after this long, even if the others still need something from it.
 constexpr Duration hand_over_max = std::chrono::seconds(5);
 
 }  // namespace
@@ -56,13 +56,13 @@ void GenerationMode::leave_generation() {
   rebalance_.rest();
 }
 
-/// For all, and for us at once.
+/// Ends the generation for all peers, and for us at once.
 void GenerationMode::end_generation(Time now, const std::vector<PeerId>& blamed, Effects& out) {
   agreement_.disturb(now, blamed, out);
   leave_generation();
 }
 
-/// Something is wrong.
+/// Something is wrong: ends the generation and records an interruption.
 void GenerationMode::disturb(Time now, const std::vector<PeerId>& blamed, Effects& out) {
   if (!wanted_ || agreement_.last_generation() != nullptr) return;
   if (agreement_.generation() != nullptr) {
@@ -121,7 +121,7 @@ void GenerationMode::become_stuck(Event why, Effects& out) {
   out.events.push_back(std::move(why));
 }
 
-// ---- What comes ----
+// ---- Messages ----
 
 void GenerationMode::receive(Time now, PeerId from, const Message& message, Membership& members,
                              Effects& out) {
@@ -177,7 +177,7 @@ void GenerationMode::become_leaving(Time now, Effects& out) {
   end_generation(now, {}, out);
 }
 
-/// Takes part in ballots, and in no generation.
+/// While handing over we take part in ballots, but in no generation.
 void GenerationMode::hand_over(Time now, Effects& out) {
   if (!handing_over_) return;
   agreement_.tick(now, planner(), out);

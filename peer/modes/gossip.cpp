@@ -15,10 +15,10 @@ namespace {
 /// How long a leaving peer waits for an exchange in flight to settle.
 constexpr Duration settle_max = std::chrono::seconds(1);
 
-/// Of a partner who does not rest; half of them may.
+/// Draws for a partner that is not resting; half of the peers may rest.
 constexpr int draws_max = 8;
 
-/// The exchange's options, and what it must know of the model.
+/// The exchange's options, with what it must know of the model.
 PairExchange::Options exchange_options(const CourseOptions& course, const GossipOptions& options) {
   PairExchange::Options exchange = options.exchange;
   exchange.layout_hash = course.layout_hash;
@@ -58,7 +58,7 @@ void GossipMode::begin_at(std::uint64_t step) {
 void GossipMode::receive(Time now, PeerId from, const Message& message, Membership& members,
                          Effects& out) {
   if (members.view().contains(from)) {
-    // Both protocols share the words that concern a transfer under way.
+    // Both protocols share the messages about a transfer under way.
     if (fetch_.handles(from, message)) {
       // One snapshot serves both, so that no copy of the model is kept for newcomers alone.
       fetch_.receive(now, from, message, exchange_.snapshot(), out);
@@ -107,7 +107,7 @@ void GossipMode::collect(Effects& out) {
   }
   out.fetched.clear();
   for (const Event& event : out.events) {
-    // Whoever is far away finds everybody busy with those nearby, unless somebody calls back.
+    // A distant peer would always find us busy with nearby ones, so we call back.
     if (event.name == "offer_refused" && event.reason == Reason::busy && !owed_) owed_ = event.peer;
     if (event.name != "exchange_committed") continue;
     if (event.peer == owed_) owed_.reset();
@@ -198,7 +198,7 @@ bool GossipMode::is_usable(const Member* member) const {
          member->progress.phase != Phase::joining && member->layout_hash == course_.layout_hash;
 }
 
-/// Drawn as partners of exchanges are.
+/// Drawn in the same way as partners of exchanges.
 std::optional<PeerId> GossipMode::partner_to_copy(const View& view) {
   if (options_.pairing == PairingKind::uniform || is_graph(options_.topology.kind)) {
     return uniform_choice(view, population_.draws());
@@ -286,12 +286,12 @@ void GossipMode::tick(Time now, Membership& members, Effects& out, std::vector<J
     }
   }
   end_lingering(now);
-  // Its source is lost: we go on with what we have.
+  // The source of the copy is lost: go on with our own model.
   if (!fetch_.is_waiting() && fetched_.empty()) population_.give_up();
   if (jobs_under_way_ == 0) next_job(now, members, out, jobs);
 }
 
-/// A download that only waits to be taken over may be.
+/// True if a finished download may be taken over now.
 bool GossipMode::may_adopt() {
   if (fetched_.empty() || !population_.is_copying()) return !fetched_.empty();
   if (phase_ != Phase::training || leaving_) {  // Nothing would be learned with it any more.
@@ -299,13 +299,13 @@ bool GossipMode::may_adopt() {
     population_.give_up();
     return false;
   }
-  // Exchanges are about the model that we give up: the one under way ends, others do not begin.
+  // Exchanges concern the model that we give up: the one under way ends, and no other begins.
   exchange_.set_snapshot(nullptr, 0);
   has_snapshot_ = false;
   return !exchange_.in_flight();
 }
 
-/// Makes the job begin with the download; false if it is not wanted any more.
+/// Makes the job begin with the download; false if it is no longer wanted.
 bool GossipMode::adopt(Time now, Job& job, Membership& members, Effects& out) {
   DownloadedModel model = std::move(fetched_.front());
   fetched_.clear();
@@ -318,7 +318,7 @@ bool GossipMode::adopt(Time now, Job& job, Membership& members, Effects& out) {
     return false;
   }
   if (model.step < step_ && phase_ != Phase::joining) return false;
-  // Forces were meant for the model we are about to give up.
+  // The forces were meant for the model that we are about to give up.
   counts_.forces_dropped += forces_.size();
   forces_.clear();
   ++counts_.models_fetched;
@@ -382,7 +382,7 @@ Time GossipMode::deadline() const {
   if (phase_ == Phase::joining && !leaving_ && fetched_.empty() && !fetch_.is_waiting()) {
     earliest = std::min(earliest, barrier_deadline());
   }
-  // While a job runs, its end is what is waited for.
+  // While a job runs, only its end is waited for.
   if (leaving_ && !last_job_ && jobs_under_way_ == 0) earliest = std::min(earliest, settle_until_);
   return std::min(earliest, linger_deadline());
 }

@@ -1,4 +1,4 @@
-// Rounds, and the jobs they need.
+// Rounds of mixing, and the jobs they need.
 #include "peer/modes/mixing.hpp"
 
 #include <algorithm>
@@ -61,7 +61,7 @@ std::vector<PeerId> MixingMode::out_neighbours() const {
 }
 
 void MixingMode::begin_at(std::uint64_t step) {
-  // Models differ, so a version says only how far a peer is, and that it is of this run.
+  // Models differ, so a version only says how far a peer is, and that it belongs to this run.
   agreement_.set_version({.step = step,
                           .samples = step * options_.batch,
                           .lineage = hash_combine(course_.run_seed, course_.layout_hash)});
@@ -70,13 +70,13 @@ void MixingMode::begin_at(std::uint64_t step) {
 // ---- Generations ----
 
 void MixingMode::begin_generation(Time now, const Generation& generation, Effects& out) {
-  // What came of the last generation's round that is not mixed still says what neighbours know.
+  // Messages of the last generation that were not mixed still say what neighbours know.
   if (told_ && traits_of(options_.rule).keeps_copies) {
     append(box_.take(unbounded_staleness), left_over_);
   }
   told_ = false;
   order_ = generation.order;
-  std::ranges::sort(order_);  // Ranks go by id, whatever order a ring would have.
+  std::ranges::sort(order_);  // Ranks go by id; a generation may order peers in another way.
   rank_ = static_cast<std::size_t>(std::ranges::find(order_, self_) - order_.begin());
   go_by(generation, out);
   plan_.emplace(options_.rule, order_.size(), course_.run_seed);
@@ -97,12 +97,12 @@ void MixingMode::begin_generation(Time now, const Generation& generation, Effect
   }
 }
 
-/// What the generation is ruled by.
+/// Adopts the generation's settings revision, if it is new.
 void MixingMode::go_by(const Generation& generation, Effects& out) {
   if (generation.revision == options_.revision) return;
   const Problems problems = adopt(generation.revision);
   if (!problems.empty()) {
-    // Whoever asked for it could read it: that is another program, or other settings.
+    // The peer that asked for it could read it, so it runs another program or has other settings.
     become_stuck(
         {.name = "settings_revision_not_understood", .detail = to_string(problems.front())}, out);
     return;
@@ -116,7 +116,7 @@ void MixingMode::go_by(const Generation& generation, Effects& out) {
                    {"step", static_cast<double>(generation.version.step)}}});
 }
 
-/// Its rule and period are ours, unless it cannot be read.
+/// Adopts the rule and period of a settings revision, unless it cannot be read.
 Problems MixingMode::adopt(const SettingsRevision& revision) {
   if (!options_.read_revision) return GenerationMode::switch_to({}, revision.settings);
   SwitchedMixing switched = options_.read_revision(revision.settings);
@@ -127,7 +127,7 @@ Problems MixingMode::adopt(const SettingsRevision& revision) {
   return {};
 }
 
-/// With what is under way done, all begin a generation that goes by it.
+/// When the work under way is done, all peers begin a generation with these settings.
 Problems MixingMode::switch_to(Time now, std::string_view settings) {
   if (!options_.read_revision) return GenerationMode::switch_to(now, settings);
   if (leaving_ || phase_ == Phase::done) {
@@ -163,17 +163,17 @@ void MixingMode::abandon() {
 
 // ---- Rounds ----
 
-/// Steps of the round that begins there: a period, but never beyond the budget.
+/// Steps of the round that begins at `step`: a period, but never beyond the budget.
 std::uint64_t MixingMode::steps_at(std::uint64_t step) const {
   return std::min(options_.period, course_.steps - std::min(course_.steps, step));
 }
 
-/// Alone there is nobody whose steps a centre could follow.
+/// A centre rests, unless it is alone: then it has no steps of others to follow.
 bool MixingMode::rests() const {
   return options_.rule.centre_rests && rank_ == 0 && order_.size() > 1;
 }
 
-/// By rank, what is from one of us.
+/// Appends the messages of peers in this generation, with ranks.
 void MixingMode::append(std::vector<RoundInbox::Parcel> parcels, std::vector<MixParcel>& to) const {
   for (RoundInbox::Parcel& parcel : parcels) {
     const auto rank = std::ranges::find(order_, parcel.from) - order_.begin();
@@ -182,7 +182,7 @@ void MixingMode::append(std::vector<RoundInbox::Parcel> parcels, std::vector<Mix
   }
 }
 
-/// All that the round waits for has come.
+/// All messages that the round waits for are there.
 bool MixingMode::is_complete() const {
   const std::uint64_t staleness = options_.rule.staleness;
   if (staleness > round_) return true;
@@ -195,7 +195,7 @@ bool MixingMode::is_complete() const {
 }
 
 void MixingMode::go_on(Time now, Effects& out) {
-  // Whatever mixes next has been given what came before.
+  // Earlier arrivals were given to a job, and that job is done.
   if (!sent_ || ends_ || jobs_under_way_ > 0 || !is_complete()) return;
   const std::uint64_t staleness = options_.rule.staleness;
   ends_ = round_;
@@ -227,7 +227,7 @@ void MixingMode::send(const MixOutbox& outbox, Effects& out) {
   }
 }
 
-// ---- What comes ----
+// ---- Messages, blocks and lanes ----
 
 void MixingMode::receive_own(Time, PeerId from, const Message& message,
                              const Generation* generation, Effects& out) {
@@ -238,7 +238,7 @@ void MixingMode::receive_own(Time, PeerId from, const Message& message,
   serve(out);
 }
 
-/// To those who have asked, once a job has copied it.
+/// Sends our state to the peers that have asked, once a job has copied it.
 void MixingMode::serve(Effects& out) {
   const Generation* generation = agreement_.generation();
   if (state_ && generation != nullptr)
@@ -257,7 +257,7 @@ void MixingMode::receive_block(Time now, PeerId from, const Block& block, Effect
 
 void MixingMode::lane_lost(Time now, PeerId peer, Effects& out) {
   const Generation* generation = agreement_.generation();
-  // While all stand still, whoever is lost is not waited for.
+  // Between generations a lost peer should not be waited for.
   const bool concerns = generation == nullptr ||
                         (generation->contains(peer) && (phase_ != Phase::done || !is_idle()));
   if (concerns) disturb(now, {peer}, out);
@@ -267,7 +267,7 @@ void MixingMode::lane_refused(Time now, PeerId peer, Effects& out) { lane_lost(n
 
 // ---- Jobs ----
 
-/// Messages are there before the job is over, where it sends first.
+/// Where the rule sends first, messages are ready before the job is over.
 void MixingMode::gradient_ready(Time, std::uint64_t job, std::size_t, Effects& out) {
   if (job == 0 || job != round_job_) return;
   round_job_ = 0;

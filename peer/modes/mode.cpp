@@ -1,4 +1,4 @@
-// What all ways of working together have alike: barrier, jobs, averages, linger, leave.
+// What all modes share: barrier, jobs, averages, linger, leave.
 #include "peer/modes/mode.hpp"
 
 #include <algorithm>

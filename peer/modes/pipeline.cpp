@@ -1,4 +1,4 @@
-// Runs of a pipeline, what has to be agreed on before an update, and the jobs they need.
+// Pipeline runs, the agreement before an update, and the jobs they need.
 #include "peer/modes/pipeline.hpp"
 
 #include <algorithm>
@@ -51,19 +51,19 @@ void PipelineMode::begin_at(std::uint64_t) {
   tell_holdings();
 }
 
-/// Where the run's seed puts everybody.
+/// The version of the model that all peers make from the run's seed.
 ModelVersion PipelineMode::beginning() const {
   return {.step = 0,
           .samples = 0,
           .lineage = hash_combine(hash_combine(course_.run_seed, course_.layout_hash), 0)};
 }
 
-/// What we could go on from.
+/// Tells the agreement which stages we could go on with, and at which versions.
 void PipelineMode::tell_holdings() {
   std::vector<StageHolding> holdings;
   const ModelVersion& now = agreement_.version();
-  // Everybody can make every stage from the seed. But once an operation is made that follows a
-  // copying point, copies of all stages are in place, and nobody is led back there any more.
+  // Every peer can make every stage from the seed. But once a run is finished that follows a
+  // copying point, copies of all stages are in place, and no ballot goes back to the seed.
   if (now.step <= options_.copy_every) holdings.push_back({0, false, beginning()});
   std::ranges::copy(states_.holdings(), std::back_inserter(holdings));
   for (const std::uint32_t stage : carried_) {
@@ -95,32 +95,32 @@ void PipelineMode::begin_generation(Time now, const Generation& generation, Effe
   }
 }
 
-/// All go on from `version`, and some of them with what we have.
+/// All peers go on from `version`, some with stages that we have.
 void PipelineMode::end_last_run(const ModelVersion& version) {
-  // An operation that others have made we make as well: our part of it is complete.
+  // If others finished a run, we finish it as well: our part of it is complete.
   if (complete_ && complete_version_ == version) {
     become_made();
   } else if (complete_ || run_was_begun_) {
-    // With the end of the last run still to be made nothing was computed for this one.
+    // If the end of the last run is still to be applied, this one has computed nothing yet.
     due_.abandons = due_.ends.empty();
   }
   complete_.reset();
   run_was_begun_ = false;
-  // The next ballot may come before we are ready here, and we have neither the end of a run that we
-  // gave up nor, if we made it, what it began with.
+  // The next ballot may come before we are ready here. We then have neither the end of a run that
+  // we gave up nor, if we finished it, the state it began with.
   tell_holdings();
   for (const std::uint32_t stage : states_.to_copy()) {
     due_.export_states.push_back({stage, states_.blank(stage)});
   }
 }
 
-/// We leave: those who take over what we have are sent it as it stands.
+/// We leave: peers that take over our stages get their current state.
 void PipelineMode::hand_over() {
   const Generation* last_generation = agreement_.last_generation();
   if (last_generation == nullptr) return;
   if (last_generation->key() != last_generation_key_) {
     last_generation_key_ = last_generation->key();
-    due_.export_states.clear();  // Of a ballot that came to nothing.
+    due_.export_states.clear();  // From a ballot that failed.
     states_.enter(*last_generation);
     end_last_run(last_generation->version);
   }
@@ -163,7 +163,7 @@ std::uint64_t PipelineMode::progress() const {
 
 // ---- Runs ----
 
-/// Everything that our stages need is there: they become it with the next job.
+/// All states for our stages are there; the next job loads them.
 void PipelineMode::become_ready(Time now, Effects& out) {
   const Generation& generation = *agreement_.generation();
   preparing_ = false;
@@ -184,7 +184,8 @@ void PipelineMode::become_ready(Time now, Effects& out) {
                           .numbers = {{"stage", static_cast<double>(stage)},
                                       {"step", static_cast<double>(generation.version.step)}}});
   }
-  for (const StageAssignment& assignment : generation.assignments) {  // Who leaves waits for this.
+  // A leaving peer waits for this message.
+  for (const StageAssignment& assignment : generation.assignments) {
     if (assignment.carrier != self_ || generation.contains(assignment.source)) continue;
     out.send(assignment.source,
              StatusReply{.ballot = generation.id, .step = generation.version.step});
@@ -217,7 +218,7 @@ void PipelineMode::begin_run(Time now, Effects& out) {
   run_.begin(step(), out);
 }
 
-/// What neighbours keep of our stages, and we of theirs.
+/// Plans the copies that neighbours keep of our stages, and we of theirs.
 void PipelineMode::plan_copies(const ModelVersion& version) {
   if (options_.copy_every == 0 || version.step == 0) return;
   bool kept = false;
@@ -234,7 +235,8 @@ void PipelineMode::plan_copies(const ModelVersion& version) {
   }
 }
 
-/// The first carrier of the next stage, or else the first who does not carry this one.
+/// The peer that keeps copies of a stage: the first carrier of the next stage, or else the first
+/// peer that does not carry this one.
 std::optional<PeerId> PipelineMode::keeper_of(std::uint32_t stage) const {
   const auto& carriers = run_.replicas()[stage];
   const auto carries = [&](std::uint32_t rank) {
@@ -254,7 +256,7 @@ void PipelineMode::say_complete(std::uint64_t operation, PeerId to, bool again,
   out.send(to, Complete{agreement_.generation()->id, operation, again});
 }
 
-/// Our part is done, and so are the copies from before.
+/// Our part of the run is done, and the copies from before have arrived.
 void PipelineMode::complete_run(Time now, Effects& out) {
   if (!run_.counts_once()) {
     out.events.push_back({.name = "sum_refused",
@@ -272,7 +274,7 @@ void PipelineMode::complete_run(Time now, Effects& out) {
   say_again_at_ = now;
 }
 
-/// The operation of which our part is complete counts as made: the next job ends the run.
+/// The run of which our part is complete counts as finished: the next job ends it.
 void PipelineMode::become_made() {
   due_.ends = *std::exchange(complete_, std::nullopt);
   due_.drawn = complete_drawn_;
@@ -285,7 +287,7 @@ void PipelineMode::commit(Time now, Effects& out) {
   become_made();
   completed_.erase(operation);
   say_again_at_ = never;
-  // What was handed over at the generation's begin is where it belongs as well.
+  // States handed over when the generation began have arrived as well.
   states_.settle(options_.copy_every == 0 ? agreement_.version()
                                           : copied_.value_or(ModelVersion()));
   operation_done(now, operation, 1, out);
@@ -302,11 +304,11 @@ void PipelineMode::commit(Time now, Effects& out) {
 void PipelineMode::go_on(Time now, Effects& out) {
   if (is_handing_over()) hand_over();
   if (leaving_ || agreement_.generation() == nullptr) return;
-  // Until the jobs under way are done, our stages are not what a generation begins with.
+  // Until the jobs under way are done, our stages are not at the generation's version.
   if (preparing_ && !states_.is_fetching() && jobs_under_way_ == 0) become_ready(now, out);
   while (agreement_.generation() != nullptr) {
-    // Who has no part in a run is done with it at once; but a job ends one run at most, and not one
-    // that begins with what the same job has the stages become.
+    // A peer without a part in a run completes it at once. But a job ends one run at most, and not
+    // one that begins with states which the same job loads.
     const bool may_complete = due_.ends.empty() && !due_.moves_to && !states_.expects_copies();
     if (may_complete && run_.is_complete()) complete_run(now, out);
     if (!complete_ || agreement_.generation() == nullptr) return;
@@ -321,7 +323,7 @@ void PipelineMode::go_on(Time now, Effects& out) {
   }
 }
 
-/// Everybody's part of the operation is complete.
+/// Every peer's part of the run is complete.
 bool PipelineMode::is_agreed() const {
   const auto said = completed_.find(step());
   return said != completed_.end() && std::ranges::all_of(run_.order(), [&](PeerId peer) {
@@ -329,7 +331,7 @@ bool PipelineMode::is_agreed() const {
          });
 }
 
-// ---- What comes ----
+// ---- Messages, blocks and lanes ----
 
 void PipelineMode::receive_own(Time, PeerId from, const Message& message,
                                const Generation* generation, Effects& out) {
@@ -338,7 +340,8 @@ void PipelineMode::receive_own(Time, PeerId from, const Message& message,
   } else if (const auto* complete = std::get_if<Complete>(&message)) {
     if (generation == nullptr || complete->ballot != generation->id || !generation->contains(from))
       return;
-    // Where we still stand is of no generation while we have not become what this one begins with.
+    // Until we have loaded the states that this generation begins with, our step belongs to no
+    // generation.
     const bool stands_in_it = is_in_generation() && !preparing_;
     const std::uint64_t at = stands_in_it ? step() : generation->version.step;
     if (complete->step >= at && complete->step <= at + 1) {
@@ -352,7 +355,7 @@ void PipelineMode::receive_own(Time, PeerId from, const Message& message,
 void PipelineMode::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
   if (states_.receive(now, from, block) || run_.receive(from, block, out)) return;
   if (is_in_generation()) return;
-  // Whoever learned earlier that the generation begins may be that quick.
+  // A peer that learned earlier that the generation begins may be that quick.
   const std::uint64_t next = key_of(agreement_.promised());
   const std::uint64_t session = block.id.session;
   if (!run_.is_of(next, session) && !StageStates::is_copy_of(next, session)) return;
@@ -361,7 +364,7 @@ void PipelineMode::receive_block(Time now, PeerId from, const Block& block, Effe
 }
 
 void PipelineMode::lane_lost(Time now, PeerId peer, Effects& out) {
-  // While all stand still, whoever is lost is not waited for.
+  // Between generations a lost peer should not be waited for.
   const bool concerns = agreement_.generation() == nullptr || states_.fetches_from(peer) ||
                         (phase_ != Phase::done && run_.involves(peer));
   if (concerns) disturb(now, {peer}, out);
@@ -384,7 +387,7 @@ void PipelineMode::take(Time now, JobDone done, Membership&, Effects& out) {
   const bool is_ours = generation != nullptr && job_generation_ == generation->key();
   if (is_ours) {
     for (const StageCopy& copy : done.stages->export_states) {
-      // Kept as well: until whoever gets it has it, nobody else may.
+      // Keep it as well: until the receiver has it, no other peer may.
       states_.keep(copy.stage, generation->version, copy.values);
       states_.hand_over(copy.stage, copy.values, out);
     }
@@ -397,7 +400,7 @@ void PipelineMode::take(Time now, JobDone done, Membership&, Effects& out) {
   if (is_ours) run_.done(*order, out);
 }
 
-/// Our own state at a copying point, which our neighbour gets as well.
+/// Keeps our own state at a copying point, and sends it to the neighbour that keeps it.
 void PipelineMode::keep_copy(const StageCopy& copy, Effects& out) {
   states_.keep(copy.stage, job_version_, copy.values);
   tell_holdings();
@@ -407,10 +410,10 @@ void PipelineMode::keep_copy(const StageCopy& copy, Effects& out) {
   states_.send_copy(copy.stage, job_version_.step, copy.values, *keeper, out);
 }
 
-/// How fast we are: what passes should take by the plan over what they take, smoothed over a
-/// hundred of them and over a second at least, since on a machine that others use, too, a pass of
-/// microseconds may take a slice of theirs longer. It is the mean of all stages that we have worked
-/// on long enough to tell. One stage alone says as much of how wrong the plan is about it, and
+/// Our speed: the time that passes should take by the plan, divided by the time they take. It is
+/// smoothed over a hundred passes and at least a second, since on a shared machine a pass of
+/// microseconds may wait for another program's time slice. It is the mean over all stages that we
+/// have worked on long enough. One stage alone would also measure the plan's error about it, and
 /// peers would exchange stages to and fro for that.
 void PipelineMode::measure(const PipelineInstruction& what, double busy_s) {
   constexpr double passes = 100;
@@ -436,19 +439,19 @@ void PipelineMode::next_job(Time now, std::vector<Job>& jobs, Effects&) {
   }
 }
 
-/// The worker finds its next order waiting when it is done with one. Only passes are asked for
+/// Lets the worker find its next order as soon as it is done with one. Only passes are asked for
 /// ahead: all else is decided when nothing is under way.
 bool PipelineMode::may_ask_ahead() const {
   return jobs_under_way_ == 1 && job_generation_ == generation_key_ && is_in_generation() &&
          !preparing_ && !leaving_ && due_.is_empty();
 }
 
-/// Asks for the next job, if there is something to do.
+/// Asks for the next job, if there is something to do. Returns whether there was.
 bool PipelineMode::ask(Time now, std::vector<Job>& jobs) {
   const bool is_last = leaving_ && !is_handing_over();
   StageJob work = std::exchange(due_, {});
   Job job;
-  // All save at the same steps, so that there is a version of which every stage is on disk.
+  // All peers save at the same steps, so every stage is on disk at one common version.
   const bool ends_run = !work.ends.empty();
   const bool is_due = step() >= course_.steps ||
                       (course_.save_every_steps > 0 && step() % course_.save_every_steps == 0);

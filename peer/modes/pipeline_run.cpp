@@ -18,8 +18,8 @@ using Action = PipelineAction;
 
 constexpr std::uint64_t operations = std::uint64_t{1} << 24;
 
-// Sessions of transfers in a generation: of results that are passed on, and by stage of sums and of
-// messages of mixing.
+// Session numbers of a generation's transfers: one for results that are passed on, and for each
+// stage one of sums and one of mixing messages.
 std::uint64_t pass_key(std::uint64_t generation_key) { return hash_combine(generation_key, 0); }
 std::uint64_t group_key(std::uint64_t generation_key, std::uint32_t stage) {
   return hash_combine(hash_combine(generation_key, 1), stage);
@@ -118,7 +118,7 @@ void PipelineRun::begin(std::uint64_t operation, Effects& out) {
   routes_ = routes_of(operation);
   schedule_ =
       make_schedule(options_.kind, routes_, order_.size(), options_.accumulate, options_.ahead);
-  // What came early is of use only if its sender is where the routes say.
+  // An early result only counts if its sender is where the routes say.
   std::erase_if(incoming_, [this](const auto& entry) {
     const bool is_now = entry.first.operation == operation_ % operations;
     return !is_now || !is_from_neighbour(entry.first, entry.second.from);
@@ -135,12 +135,12 @@ Routes PipelineRun::routes_of(std::uint64_t operation) const {
                      Rng(run_seed_).fork("routes").fork(operation));
 }
 
-/// Ranks of those with whom we agree on a stage in this run, ourselves included.
+/// Ranks of the peers that share one sum of this stage with us in this run, ourselves included.
 std::vector<std::uint32_t> PipelineRun::partners(std::uint32_t stage) const {
   std::vector<std::uint32_t> members = replicas_[stage];
   if (options_.consensus == StageConsensus::allreduce) return members;
   if (options_.consensus == StageConsensus::mixing) return {static_cast<std::uint32_t>(rank_)};
-  // Neighbours in an order drawn for this run: a random matching.
+  // Neighbours in an order drawn for this run form a random matching.
   Rng(run_seed_).fork("pairs").fork(operation_).fork(stage).shuffle(std::span(members));
   const auto own = std::ranges::find(members, rank_) - members.begin();
   const auto first = static_cast<std::size_t>(own) / 2 * 2;
@@ -171,7 +171,7 @@ void PipelineRun::make_group(std::uint32_t stage) {
                          .buckets = {},
                          .segment = options_.segment_elements,
                          .unweighted_from = size};
-    // Who made no update in the run takes over the mean of those who did.
+    // A replica that made no update in the run takes over the mean of those that did.
     const bool counts = !averages || options_.consensus == StageConsensus::gossip || group.own > 0;
     if (averages) {
       std::size_t counted = group.members.size();
@@ -202,8 +202,8 @@ PipelineRun::Group& PipelineRun::group_of(std::uint32_t stage) {
 
 // ---- Orders ----
 
-/// Of parameters that are to be averaged: at the begin, while everybody computes; or of what a
-/// schedule of many updates came to, at its end.
+/// An order for parameters to be averaged: at the begin, while all peers compute; or after a
+/// schedule of many updates, at its end.
 std::optional<StageOrder> PipelineRun::parameters_order() {
   const bool at_begin = is_synchronous(options_.kind);
   if (!at_begin && !is_list_done()) return std::nullopt;
@@ -241,7 +241,8 @@ StageValues PipelineRun::input_of(const PipelineInstruction& what) {
   return found->second.values;
 }
 
-/// Where all gradients are of one version, everybody's part has to be complete before the update.
+/// Skips updates where all gradients are of one version: every peer's part has to be complete
+/// before the update.
 void PipelineRun::skip_updates() {
   if (!is_synchronous(options_.kind)) return;
   while (!is_list_done() && list()[position_].action == Action::update) ++position_;
@@ -260,7 +261,7 @@ std::optional<StageOrder> PipelineRun::next() {
   return order;
 }
 
-/// Of the list, up to where we are.
+/// Gradients of the stage in the list since its last update, up to our position.
 std::size_t PipelineRun::gradients_since_update(std::uint32_t stage) const {
   std::size_t count = 0;
   for (std::size_t i = position_; i-- > 0;) {
@@ -272,7 +273,7 @@ std::size_t PipelineRun::gradients_since_update(std::uint32_t stage) const {
   return count;
 }
 
-/// None while its input is not there.
+/// The order for an instruction; none while its input is not there.
 std::optional<StageOrder> PipelineRun::order_for(const PipelineInstruction& what) {
   const std::size_t last = options_.stages.size() - 1;
   const bool forward = what.action == Action::forward;
@@ -339,7 +340,7 @@ void PipelineRun::send_round(const StageOrder& order, Effects& out) {
   }
 }
 
-/// Everything has come that the round mixes.
+/// All messages that the round mixes are there.
 bool PipelineRun::is_heard(const Group& group) const {
   const Mixing& mixing = mixing_.at(group.stage);
   const auto own = std::ranges::find(mixing.order, self_) - mixing.order.begin();
@@ -361,7 +362,7 @@ std::vector<MixParcel> PipelineRun::take_round(const Group& group) {
   return parcels;
 }
 
-/// Gradients go into sums when all are there; parameters when they are copied.
+/// Begins sums: of gradients when all are computed, of parameters when they are copied.
 void PipelineRun::begin_sums(Effects& out) {
   const bool computed = is_list_done() && computing_ == 0;
   for (Group& group : groups_) {
@@ -436,7 +437,7 @@ std::vector<StageEnd> PipelineRun::finish() {
   return ends;
 }
 
-// ---- What comes ----
+// ---- Blocks ----
 
 bool PipelineRun::is_from_neighbour(const PassName& name, PeerId from) const {
   const std::uint32_t stage = name.backward ? name.stage + 1 : name.stage - 1;
@@ -449,7 +450,7 @@ bool PipelineRun::receive(PeerId from, const Block& block, Effects& out) {
   if (block.id.session == pass_key(key_)) return receive_pass(from, block);
   for (auto& [stage, mixing] : mixing_) {
     if (block.id.session != mixing_key(key_, stage)) continue;
-    // Nobody is further ahead than one run.
+    // No peer is further ahead than one run.
     const std::uint64_t ahead = block.id.number - operation_ / options_.mix_every;
     const bool is_replica = std::ranges::find(mixing.order, from) != mixing.order.end();
     if (ahead > 1 || !is_replica || !mixing.box.receive(from, block)) return false;
@@ -465,7 +466,8 @@ bool PipelineRun::receive(PeerId from, const Block& block, Effects& out) {
         return true;
       }
     }
-    // Of the next run, which whoever sent it has begun already; what comes again is of none.
+    // A block of the next run, which its sender has begun already. Repeated blocks belong to no
+    // run.
     const std::uint64_t ahead =
         (PieceName::of(block.id.number).operation - operation_) % PieceName::operations;
     const bool is_next = ahead == 1 || (ahead == 0 && !begun_);

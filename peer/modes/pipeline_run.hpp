@@ -98,8 +98,9 @@ class PipelineRun {
   struct Group {
     std::uint32_t stage = 0;
     std::vector<PeerId> members;  ///< Peers that sum; one alone skips the sum.
-    StageValues sum;              ///< Our gradients, then their contribution checksum.
-    /// Parameters to average, then their contribution checksum; null: none.
+    /// Our gradients, then a count for each micro-batch (the contribution checksum).
+    StageValues sum;
+    /// Parameters to average, then the same counts; null: none.
     StageValues parameters;
     std::optional<AllReduce> reduce;
     std::size_t buckets = 0;             ///< Of `reduce`.

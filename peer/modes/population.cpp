@@ -1,4 +1,4 @@
-// Sparsifier among the peers that are known, and what is told of a copy.
+// Selection among the known peers, and the report of a copy.
 #include "peer/modes/population.hpp"
 
 #include <algorithm>
@@ -62,7 +62,7 @@ bool Population::take_over(DownloadedModel& model, std::uint64_t step) {
               .loss_before = trial_ ? trial_->validation_loss : 0};
   tail->hyperparameters = explored(tail->hyperparameters, options_.has_momentum, rng_);
   set_tail(*tail, model.values);
-  // The model is another's, the budget and the way through our samples are ours.
+  // The model is another peer's; the budget and our position in our samples stay ours.
   model.step = step;
   return true;
 }

@@ -1,5 +1,4 @@
-// Population-based training over gossip: one of the worst peers copies one of the best, then varies
-// it.
+// Population-based training over gossip: one of the worst peers copies one of the best.
 #pragma once
 
 #include <cstddef>
@@ -41,9 +40,9 @@ bool is_worth_copying(std::span<const float> losses, float own, float other);
 /// One peer's part in a population. Pure: it tells its caller, which asks for jobs and downloads,
 /// what to do.
 ///
-/// every `every_steps` steps: validate; draw a partner; if it is worth copying, download it
-/// download complete: take it over, with slightly different hyper-parameters
-/// partner lost before that: nothing
+/// Every `every_steps` steps: validate, draw a partner, and download its replica if that is worth
+/// copying. Once the download is complete: take it over, with slightly different hyper-parameters.
+/// If the partner is lost before that, nothing changes.
 class Population {
  public:
   Population(const PopulationOptions& options, const Rng& rng);

@@ -1,4 +1,4 @@
-// The reasons, and how long each has to last.
+// The reasons to renew a generation, and how long each has to last.
 #include "peer/modes/rebalance_policy.hpp"
 
 #include <algorithm>
@@ -11,14 +11,15 @@
 namespace gv {
 namespace {
 
-/// Operations after which what was measured is looked at first, if links are known by then.
+/// Operations before the first ballot that uses measurements, if links are known by then.
 constexpr std::uint64_t first_ballot = 16;
-/// So many operations in a row, each slower than usual by this factor, are no accident.
+/// `slow_operations_max` operations in a row that each take longer than usual by this factor are no
+/// accident.
 constexpr double slow_factor = 1.5;
 constexpr int slow_operations_max = 16;
-/// Newcomers are waited for together.
+/// Time in which newcomers gather, to be let in together.
 constexpr Duration gathering = std::chrono::milliseconds(300);
-/// Who was lost is asked again and again whether it is back.
+/// Lost peers are asked this often whether they are back.
 constexpr Duration knock_every = std::chrono::seconds(1);
 
 }  // namespace
@@ -88,7 +89,7 @@ bool RebalancePolicy::ballot_is_due(const Generation& generation,
     usual_seconds_ = 0;
     slow_operations_ = 0;
   }
-  // Not while a ballot would wait for somebody who is lost.
+  // No ballot while it would wait for a lost peer.
   if (!is_ours(generation) || peers < 2 || candidates.size() != peers) return false;
   if (slow) return true;
   if (operations - counted_from_ < ballot_after_) return false;

@@ -1,4 +1,4 @@
-// What people are told of an interruption.
+// Reports interruptions as events.
 #include "peer/modes/recovery_log.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Order, algorithm and shares from what was measured; sources from who stands where.
+// Order, algorithm and shares from measurements; sources from model versions.
 #include "peer/modes/replica_planner.hpp"
 
 #include <algorithm>
@@ -8,8 +8,9 @@
 
 namespace gv {
 
-/// As it was with these peers, or by id and by what is assumed of links, unless what was measured
-/// promises something better.
+/// The order and algorithm of the last generation of these peers, or else the order by id and an
+/// algorithm from assumptions about links. Measurements replace them if they promise something
+/// better.
 ReduceChoice ReplicaPlanner::choice(const Answers& answers, const Generation* last) const {
   LinkTable links;
   ReduceChoice present;
@@ -32,7 +33,7 @@ ReduceChoice ReplicaPlanner::choice(const Answers& answers, const Generation* la
                         .site = site_});
 }
 
-/// The batch cut by speed; as it was before, if nobody would be done much earlier.
+/// The batch cut by speed, or the previous shares if no peer would be done much earlier.
 std::vector<std::uint32_t> ReplicaPlanner::shares(const std::vector<PeerId>& order,
                                                   const Answers& answers,
                                                   const Generation* last) const {
@@ -58,7 +59,7 @@ std::vector<std::uint32_t> ReplicaPlanner::shares(const std::vector<PeerId>& ord
   return takes(old) - takes(fresh) > worth_changing * takes(old) ? fresh : old;
 }
 
-/// Whoever stands there need not be sent the newest.
+/// True if a peer at `version` need not download the newest.
 bool ReplicaPlanner::is_near(const ModelVersion& version, const ModelVersion& newest) const {
   return version == newest || (version.lineage == newest.lineage &&
                                version.step + options_.own_models_within > newest.step);
@@ -92,8 +93,8 @@ std::optional<Install> ReplicaPlanner::plan(const Answers& answers, const Genera
   return start;
 }
 
-/// Whoever is told to go on from what it has must have said that it has it, and must know the way
-/// to sum that it is told.
+/// A peer that is to go on from its own model must have said that it has it, and must know the
+/// algorithm that it is told.
 bool ReplicaPlanner::can_begin(const Install& start, PeerId self, const Answer& own) const {
   if (start.algorithm >= reduce_algorithms().size()) return false;
   const auto rank = std::ranges::find(start.order, self) - start.order.begin();

@@ -19,7 +19,7 @@ class ReplicaPlanner final : public GenerationPlanner {
     std::uint32_t batch_max = 1;               ///< Samples that one peer can compute at most.
     std::size_t elements = 0;                  ///< Size of the vectors that are summed.
     std::optional<ReduceAlgorithm> algorithm;  ///< Empty: the one predicted to be the fastest.
-    /// If not 0, peers have their own models: a peer at most this many operations behind the newest
+    /// If not 0, peers have their own models: a peer fewer than this many steps behind the newest
     /// version goes on from its own.
     std::uint64_t own_models_within = 0;
   };

@@ -1,4 +1,4 @@
-// Blocks become messages.
+// Puts blocks together into messages.
 #include "peer/modes/round_inbox.hpp"
 
 #include <utility>
@@ -6,11 +6,11 @@
 namespace gv {
 namespace {
 
-/// Generations that may begin next: ballots under way. What belongs to older ones goes.
+/// Generations that may begin next (ballots under way); messages of older ones are dropped.
 constexpr std::size_t keys_kept = 3;
 
-/// Where rounds never end, so many of each peer's newest are known to have come. Blocks overtake
-/// each other by less.
+/// Messages of each peer remembered as taken where rounds are never closed. Blocks overtake each
+/// other by less.
 constexpr std::size_t taken_kept = 64;
 
 }  // namespace
@@ -61,7 +61,7 @@ bool RoundInbox::has_since(PeerId from, std::uint64_t round) const {
   return parcel != whole_.end() && parcel->first.first == from;
 }
 
-/// The message of this generation is whole if all of it is there. False if there is more.
+/// Completes a message of this generation if all of it is there. False if it is too long.
 bool RoundInbox::settle(const Name& name) {
   TransferAccepted& bytes = coming_[key_][name];
   const auto size = size_(name.second, bytes);
@@ -75,7 +75,7 @@ bool RoundInbox::settle(const Name& name) {
   return true;
 }
 
-/// It has come, or does not count any more.
+/// The message has come, or its round is closed.
 bool RoundInbox::is_over(const Name& name) const {
   const auto& [from, round] = name;
   const auto open = open_from_each_.find(from);

@@ -1,4 +1,4 @@
-// Offers from answers, and assignments that are those of a whole pipeline.
+// Plans from answers, and checks that assignments make a whole pipeline.
 #include "peer/modes/stage_planner.hpp"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ std::optional<Install> StagePlanner::plan(const Answers& answers, const Generati
   return start;
 }
 
-/// Whoever is told to go on from a state must have said that it has it.
+/// A peer that is to go on from a state must have said that it has it.
 bool StagePlanner::can_begin(const Install& start, PeerId self, const Answer& own) const {
   bool carries = false;
   std::set<std::uint32_t> carried;

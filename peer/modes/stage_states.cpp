@@ -1,4 +1,4 @@
-// What is kept, and transfers by stage.
+// Kept states, and transfers by stage.
 #include "peer/modes/stage_states.hpp"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 /// A source that has not begun for this long is asked again.
 constexpr Duration ask_again_after = std::chrono::seconds(1);
-/// One that has begun is given up after so many times as long without a block.
+/// A source that has begun is given up after this many such intervals without a block.
 constexpr int idle_max = 5;
 constexpr std::uint64_t operations = std::uint64_t{1} << 48;
 
@@ -39,7 +39,7 @@ StageValues StageStates::blank(std::uint32_t stage) const {
   return std::make_shared<Floats>(sizes_[stage].state, memory_);
 }
 
-// ---- What is kept ----
+// ---- States kept ----
 
 void StageStates::keep(std::uint32_t stage, const ModelVersion& version, StageValues values) {
   std::vector<Kept>& kept = kept_[stage];
@@ -181,7 +181,7 @@ void StageStates::expect_copy(std::uint32_t stage, const ModelVersion& version, 
   settle_copies();
 }
 
-/// Copies may come before we stand where they were made.
+/// Keeps expected copies that have arrived, which may be before we expect them.
 void StageStates::settle_copies() {
   std::erase_if(expected_, [this](const auto& entry) {
     const auto came = copies_.find(entry.first);
@@ -210,7 +210,7 @@ bool StageStates::receive(Time now, PeerId from, const Block& block) {
     const auto found = fetched_.find(static_cast<std::uint32_t>(block.id.number));
     if (found == fetched_.end() || found->second.source != from) return false;
     Incoming& incoming = found->second;
-    // Asked for twice it comes twice: from its beginning, if that is not whole yet.
+    // A state that is asked for twice comes twice: start again if the first is not complete yet.
     if (block.offset == 0 && incoming.bytes < bytes_of(found->first)) incoming.bytes = 0;
     if (!append(incoming, found->first, block)) return false;
     incoming.progress_at = now;
@@ -219,7 +219,7 @@ bool StageStates::receive(Time now, PeerId from, const Block& block) {
   }
   if (block.id.session != copy_key(key_) || block.id.owner != from) return false;
   const auto stage = static_cast<std::uint32_t>(block.id.number >> 48);
-  // No more are on their way than one of each stage, now and at the next point.
+  // At most one copy of each stage is on its way for this copying point and one for the next.
   if (stage >= sizes_.size() || copies_.size() > 2 * sizes_.size()) return false;
   Incoming& incoming = copies_[{stage, block.id.number % operations}];
   if (!incoming.values) incoming = {from, blank(stage), 0, now, 0};

@@ -1,4 +1,4 @@
-// States on their way. What is asked for again is sent again from its beginning.
+// Transfers of states. A repeated request is answered from the state's beginning.
 #include "peer/modes/state_transfer.hpp"
 
 #include <algorithm>
@@ -10,12 +10,12 @@
 namespace gv {
 namespace {
 
-/// The transfer of a whole state within a generation.
+/// The number of a whole state's transfer within a generation.
 constexpr std::uint64_t state_number = ~std::uint64_t{0};
 
 /// A source that has not begun for this long is asked again.
 constexpr Duration ask_again_after = std::chrono::seconds(1);
-/// One that has begun is given up after so many times as long without a block.
+/// A source that has begun is given up after this many such intervals without a block.
 constexpr int idle_max = 5;
 
 TransferId state_id(PeerId to, std::uint64_t generation_key) {
@@ -91,8 +91,8 @@ VectorPool::Vector StateTransfer::blank(const ModelVersion& version) {
 
 std::size_t StateTransfer::send(const Generation& generation, const VectorPool::Vector& state,
                                 Effects& out) {
-  // Taken before an operation that finished meanwhile, it is not what the generation goes on from:
-  // then the next job takes it again.
+  // A copy taken before a collective that finished meanwhile is not the state that the generation
+  // starts from; the next job copies again.
   if (taken_ != generation.version) return 0;
   for (const PeerId peer : owed_) {
     out.transfers.push_back({.to = peer,

@@ -1,4 +1,4 @@
-// Deadlines follow how long operations and answers have taken so far.
+// Deadlines that adapt to the recent durations of operations and answers.
 #include "peer/modes/straggler_detector.hpp"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace gv {
 namespace {
 
-/// Operations that take longer than usual by this factor, and this long at least, are looked into.
+/// An operation is checked when it takes longer than usual by this factor, and at least this long.
 constexpr double stall_factor = 4;
 constexpr Duration stall_min = std::chrono::seconds(1);
 constexpr Duration stall_max = std::chrono::seconds(30);
@@ -65,7 +65,7 @@ std::optional<std::set<PeerId>> StragglerDetector::watch(Time now, const Generat
     silent_.erase(self_);
     check_again_at_ = now;
   }
-  if (now >= check_again_at_) {  // Words get lost: who is there hears one of several.
+  if (now >= check_again_at_) {  // Messages get lost; a live peer hears one of several.
     check_again_at_ = now + patience / 2;
     for (const PeerId peer : silent_) out.send(peer, StatusRequest{generation.id});
   }

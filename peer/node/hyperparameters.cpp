@@ -8,7 +8,7 @@
 namespace gv {
 namespace {
 
-/// What both are kept above, so that factors have something to work on.
+/// Lower bound of both, so that factors have something to work on.
 constexpr double least = 1e-9;
 
 Hyperparameters varied(const Hyperparameters& from, double rate_factor, double momentum_factor) {
@@ -25,7 +25,7 @@ std::array<float, replica_tail_elements> as_floats(const ReplicaTail& tail) {
 
 Hyperparameters first_hyperparameters(const Hyperparameters& from, double spread,
                                       std::uint64_t run_seed, std::uint64_t peer) {
-  if (spread == 1) return from;  // To the bit.
+  if (spread == 1) return from;  // Exactly, to the bit.
   Rng rng = Rng(run_seed).fork("hyperparameters").fork(peer);
   const double rate_factor = std::pow(spread, 2 * rng.uniform() - 1);
   return varied(from, rate_factor, std::pow(spread, 2 * rng.uniform() - 1));
@@ -47,7 +47,7 @@ void append(const ReplicaTail& tail, std::vector<float>& values) {
 std::optional<ReplicaTail> tail_of(std::span<const float> values) {
   if (values.size() < replica_tail_elements) return std::nullopt;
   const auto tail = values.last(replica_tail_elements);
-  // Also false of what is not a number.
+  // Also false for NaN.
   const bool sound = tail[0] > 0 && tail[0] <= static_cast<float>(learning_rate_max) &&
                      tail[1] >= 0 && tail[1] < 1 && tail[2] >= 0 && std::isfinite(tail[2]);
   if (!sound) return std::nullopt;

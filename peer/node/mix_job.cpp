@@ -1,4 +1,4 @@
-// Rounds of mixing as jobs.
+// Runs rounds of mixing as jobs.
 #include "peer/node/mix_job.hpp"
 
 namespace gv {

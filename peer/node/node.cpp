@@ -1,4 +1,4 @@
-// Dispatches what happens to membership and to the mode, and lets them hear of each other.
+// Dispatches events to membership and to the mode, and passes on what each must know of the other.
 #include "peer/node/node.hpp"
 
 #include <algorithm>
@@ -146,7 +146,8 @@ void Node::tick(Time now, NodeEffects& out) {
 }
 
 void Node::settle(Time now, NodeEffects& out) {
-  // Deaths found by membership concern exchanges; indexed because the mode appends events too.
+  // The mode must learn of deaths that membership has found; indexed because the mode appends
+  // events too.
   for (std::size_t i = 0; i < out.events.size(); ++i) {
     const bool gone = out.events[i].name == "member_dead" || out.events[i].name == "member_left" ||
                       out.events[i].name == "member_removed";

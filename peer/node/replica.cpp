@@ -17,9 +17,9 @@ namespace {
 
 /// The outer momentum's name among an optimiser's vectors.
 constexpr const char* outer_name = "outer_momentum";
-/// The names of what mixing keeps begin with this among them.
+/// Prefix of the names of vectors that mixing keeps.
 constexpr std::string_view mixing_prefix = "mixing_";
-/// And those of what waits of gradients with this.
+/// Prefix of the names of vectors that error feedback keeps.
 constexpr std::string_view gradient_prefix = "gradient_";
 
 using Named = std::vector<std::pair<std::string, std::vector<float>>>;
@@ -30,7 +30,8 @@ void append(std::string_view prefix, Named vectors, OptimizerState& state) {
   }
 }
 
-/// Takes those off its end whose names begin so; without that.
+/// Removes the vectors at the end of `state` whose names begin with `prefix`, and returns them
+/// without the prefix.
 Named take(std::string_view prefix, OptimizerState& state) {
   Named taken;
   while (!state.vectors.empty() && state.vectors.back().first.starts_with(prefix)) {
@@ -91,7 +92,7 @@ OptimizerState Replica::optimizer_state() const {
 }
 
 std::string Replica::restore(std::span<const float> parameters, OptimizerState state) {
-  // A run may go on with another way of meeting: without what that kept, or has no use for.
+  // A run may go on in another mode: drop vectors that only the last one used.
   const Named mixed = take(mixing_prefix, state);
   Named waiting = take(gradient_prefix, state);
   std::vector<float> momentum(outer_.momentum().size());
@@ -164,7 +165,7 @@ Score Replica::compute_sufficient_factors(const GradientOrder& order, bool& writ
   return score;
 }
 
-/// Nobody is told of values that cannot be written, nor of any after them.
+/// Does not announce values that cannot be written in the codec, nor any after them.
 Score Replica::compute(const GradientOrder& order, const Ready& ready, bool& writable) {
   if (order.turn) return compute_factors(order, writable);
   if (order.sufficient_factors) return compute_sufficient_factors(order, writable);
@@ -212,14 +213,14 @@ void Replica::load_state(const ReplicaState& state) {
   if (state.own_optimizer && trainer_.updates() > 0) {
     trainer_.adopt_model(values.first(trainer_.parameters().size()), state.step);
   } else {
-    // In lockstep every step is an update, from the first on.
+    // In mode `allreduce` every step is an update, from the first on.
     trainer_.adopt_state(values.first(inner), state.step, state.step);
   }
   outer_.adopt(values.subspan(inner));
   memory_.clear();
 }
 
-/// A member of a population is sent the whole replica, others the model alone.
+/// Members of a population get the whole replica, other peers the model alone.
 void Replica::adopt(const DownloadedModel& fetched) {
   const std::span<const float> values(fetched.values);
   const auto tail = validation_ ? tail_of(values) : std::nullopt;

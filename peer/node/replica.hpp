@@ -179,8 +179,8 @@ class Replica {
   ErrorFeedback memory_;
 };
 
-/// The conservation checksum a replica of this number starts with: what the sum over all peers must
-/// come back to.
+/// The conservation checksum with which a replica of this number starts. The sum over all peers
+/// must return to its first value.
 ConservationChecksum initial_checksum(std::uint64_t peer);
 
 }  // namespace gv

@@ -30,8 +30,8 @@ struct StageOrder {
   std::size_t draw = 0;  ///< First stage's forward pass: which of our own batches of the run.
   StageValues in;        ///< Input from the neighbour; null where there is none.
   StageValues out;       ///< Where the result goes; null where no peer waits for one.
-  /// Gradients are added here, followed by the micro-batch's contribution checksum. An update takes
-  /// the gradients and leaves zeros, but keeps the checksum.
+  /// Gradients are added here, and the micro-batch's count behind them (the contribution checksum).
+  /// An update takes the gradients and leaves zeros, but keeps the counts.
   StageValues sum;
   std::size_t micro_batches = 0;      ///< Update: micro-batches in the sum.
   bool copies_parameters = false;     ///< Only copy the parameters to `out`.

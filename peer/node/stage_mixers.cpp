@@ -1,4 +1,4 @@
-// One mixer a stage.
+// One mixer for each stage.
 #include "peer/node/stage_mixers.hpp"
 
 #include "base/rng.hpp"

@@ -1,4 +1,4 @@
-// Jobs of a pipeline.
+// Runs the jobs of a pipeline's stages.
 #include "peer/node/stage_replica.hpp"
 
 #include <algorithm>
