@@ -1,4 +1,4 @@
-// The checkers for lockstep. Names in quotes are those of docs/simulator.md.
+// The checkers for mode `allreduce`. Names in quotes are those of docs/simulator.md.
 #include "sim/virtual/allreduce_invariants.hpp"
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 namespace gv {
 namespace {
 
-/// So many of a peer's newest gradients are known: one, but for those who stood still meanwhile.
+/// Newest gradients kept of each peer: one would do, except for peers that were stopped meanwhile.
 constexpr std::size_t gradients_kept = 16;
 
 }  // namespace
@@ -42,7 +42,7 @@ void AllReduceInvariants::on_effects(const Simulator& world, PeerNumber peer,
   for (const Outgoing& outgoing : effects.messages) {
     const auto* confirm = std::get_if<Promise>(&outgoing.message);
     if (confirm == nullptr) continue;
-    // "stands still": whoever has answered a ballot does not move on before it is decided.
+    // "stands still": a peer that has answered a ballot does not move on before it is decided.
     const bool older = confirm->ballot < mine.answered;
     const bool moved = confirm->ballot == mine.answered && confirm->version != mine.version;
     if (older || moved) {
@@ -70,8 +70,8 @@ void AllReduceInvariants::on_job(const Simulator& world, PeerNumber peer, const 
   record(peer).gradient = job.gradient ? job.gradient->values : nullptr;
 }
 
-/// "sums whole": what is applied is the mean of the gradients of all in the generation, each
-/// computed on the model that the operation went on from.
+/// "sums whole": the applied sum is the mean of the gradients of all peers in the generation, each
+/// computed on the model from which the collective started.
 void AllReduceInvariants::check_sum(const Simulator& world, PeerNumber peer,
                                     std::span<const float> sum) {
   const auto parent = parents_.find(record(peer).job_version.lineage);
@@ -88,7 +88,7 @@ void AllReduceInvariants::check_sum(const Simulator& world, PeerNumber peer,
     const auto& known = record(number_of(generation.order[i])).gradients;
     const auto its =
         std::ranges::find(known, parent->second.lineage, &std::pair<std::uint64_t, Sample>::first);
-    if (its == known.end()) return;  // We have stood still for long and apply it only now.
+    if (its == known.end()) return;  // The peer was stopped for long, and applies it only now.
     for (std::size_t k = 0; k < mean.size(); ++k) {
       const double part = generation.shares[i] / samples * static_cast<double>(its->second[k]);
       mean[k] += part;
@@ -131,7 +131,7 @@ void AllReduceInvariants::on_job_done(const Simulator& world, PeerNumber peer,
 
 void AllReduceInvariants::on_state(const Simulator&, PeerNumber peer, PeerState state) {
   if (state != PeerState::down && state != PeerState::ended) return;
-  auto gradients = std::move(record(peer).gradients);  // They may be in sums of others.
+  auto gradients = std::move(record(peer).gradients);  // They may be in sums of other peers.
   record(peer) = PeerRecord{.gradients = std::move(gradients)};
 }
 
@@ -167,7 +167,7 @@ void AllReduceInvariants::after(const Simulator& world, PeerNumber peer) {
     fail(world, "stands still",
          fmt::format("peer-{} works in a generation although it answered a later ballot", peer));
   }
-  // What it finished now it finished where it was, or at once where it is.
+  // It finished this in the generation it was in, or at once in the one it is in now.
   const std::uint64_t was_in = mine.generation;
   if (key != mine.generation) {
     if (mine.generation != 0) mine.left.insert(mine.generation);
@@ -186,7 +186,7 @@ void AllReduceInvariants::after(const Simulator& world, PeerNumber peer) {
     return;
   }
   const Generation& in = generations_.at(worked_in);
-  if (version == in.version) {  // It was sent the state, which is never an older one.
+  if (version == in.version) {  // It has downloaded the state, which is never an older one.
     if (version.samples < before.samples) {
       fail(
           world, "one result of an operation",

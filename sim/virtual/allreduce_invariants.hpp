@@ -1,5 +1,5 @@
-// What must hold of peers in lockstep, checked from outside: one generation of a name, one result
-// of an operation, equal versions equal bits, sums that hold everybody's gradient once.
+// Invariants of mode `allreduce`, checked from outside: unique generations, one result of a
+// collective, equal versions with equal bits, sums that contain every gradient once.
 #pragma once
 
 #include <array>
@@ -19,8 +19,8 @@
 
 namespace gv {
 
-/// Watches one run; sees nothing in a run of another mode. docs/simulator.md lists the invariants;
-/// each is named where it is checked.
+/// Watches one run; does nothing in another mode. docs/simulator.md lists the invariants; each is
+/// named where it is checked.
 class AllReduceInvariants : public Watcher {
  public:
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override;
@@ -31,28 +31,28 @@ class AllReduceInvariants : public Watcher {
 
   const std::optional<Violation>& violation() const { return violation_; }
 
-  /// Operations that somebody finished; each counts once, however many finished it.
+  /// Collectives that some peer finished; each counts once.
   std::uint64_t operations() const { return results_.size(); }
   std::uint64_t generations() const { return generations_.size(); }
-  /// Sums that were compared with the mean of the gradients that belong in it.
+  /// Sums compared with the mean of the gradients that belong in them.
   std::uint64_t sums() const { return sums_; }
 
  private:
-  /// Some elements of a long vector, the same of each.
+  /// A few elements of a long vector, at the same places in each.
   using Sample = std::array<float, 8>;
 
   struct PeerRecord {
-    GenerationId answered;  ///< The newest ballot it answered in this life.
+    GenerationId answered;  ///< The newest ballot it answered in this incarnation.
     bool seen = false;
     ModelVersion version;
-    std::uint64_t generation = 0;                            ///< Key of the one it is in; 0: none.
-    std::set<std::uint64_t> left;                            ///< Those it was in before.
-    ModelVersion job_version;                                ///< When its job was asked for.
-    std::shared_ptr<Floats> gradient;                        ///< Being computed.
-    std::deque<std::pair<std::uint64_t, Sample>> gradients;  ///< Its newest, by history.
+    std::uint64_t generation = 0;      ///< Key of its generation; 0: none.
+    std::set<std::uint64_t> left;      ///< Keys of earlier ones.
+    ModelVersion job_version;          ///< Version when its job was asked for.
+    std::shared_ptr<Floats> gradient;  ///< The gradient it computes.
+    std::deque<std::pair<std::uint64_t, Sample>> gradients;  ///< Its newest gradients, by lineage.
   };
 
-  /// What an operation went on from, and in which generation.
+  /// Lineage and generation from which a collective started.
   struct Parent {
     std::uint64_t lineage = 0;
     std::uint64_t generation = 0;
@@ -68,9 +68,9 @@ class AllReduceInvariants : public Watcher {
   std::vector<PeerRecord> records_;
   std::map<std::uint64_t, Generation> generations_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, ModelVersion>
-      results_;                                    ///< By generation, operation.
-  std::map<std::uint64_t, Parent> parents_;        ///< By history.
-  std::map<std::uint64_t, std::uint64_t> models_;  ///< Hash of the parameters, by history.
+      results_;                                    ///< By generation and step.
+  std::map<std::uint64_t, Parent> parents_;        ///< By lineage.
+  std::map<std::uint64_t, std::uint64_t> models_;  ///< Hash of the parameters, by lineage.
   std::uint64_t sums_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Writing curves.
+// Writes curves.
 #include "sim/virtual/curves.hpp"
 
 #include <fmt/format.h>
@@ -35,8 +35,7 @@ double tick_step(double span) {
   return 10 * power;
 }
 
-/// Where a panel's vertical axis begins and ends, and what is written beside it; of a logarithmic
-/// one these are logarithms.
+/// Begin, end and labels of a panel's vertical axis; for a logarithmic one these are logarithms.
 struct Axis {
   double low = 0;
   double high = 1;

@@ -11,16 +11,16 @@ namespace gv {
 /// The state of the swarm at one moment.
 struct CurvePoint {
   double time_s = 0;
-  double accuracy = 0;  ///< Of the mean model, 0 to 1; for a quadratic 0.
-  double loss = 0;      ///< Of the mean model: cross-entropy, or the quadratic's excess loss.
+  double accuracy = 0;  ///< Accuracy of the mean model, 0 to 1; 0 for a quadratic.
+  double loss = 0;      ///< Loss of the mean model: cross-entropy, or the quadratic's excess loss.
   double spread = 0;    ///< sqrt((1/n) sum ||x_i - mean||^2) over the peers that are there.
   double steps = 0;     ///< Mean local steps of a peer.
   double exchanges = 0;
   double megabytes = 0;  ///< Sent on all links.
-  double peers = 0;      ///< That are up.
+  double peers = 0;      ///< Peers that are up.
 };
 
-/// One line a point, with a header.
+/// One line for each point, with a header.
 std::string curves_csv(std::span<const CurvePoint> points);
 
 /// Four panels over time: accuracy (or loss), spread, exchanges, peers. Plain SVG.

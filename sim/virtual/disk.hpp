@@ -1,4 +1,4 @@
-// A virtual peer's checkpoints: what a crash leaves of them.
+// A virtual peer's checkpoints, and what a crash leaves of them.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,21 @@
 
 namespace gv {
 
-/// Checkpoints are written to a temporary name, synced and renamed, three are kept, and a torn one
-/// is found out by its checksum: as the real ones.
+/// Works as real checkpoints do: written to a temporary name, synced and renamed. Three are kept,
+/// and a checksum detects a torn one.
 class Disk {
  public:
   bool full = false;
-  Duration slower{};  ///< Writing takes so much longer.
+  Duration slower{};  ///< Extra time for each write.
 
-  /// The file is whole and renamed: what counts from now on.
+  /// The file is complete and renamed: it counts from now on.
   void commit(Image image);
 
-  /// The machine dies while `writing` is on its way to the disk: none of it is left, a torn file
-  /// is, or, if only the folder's own sync was missing, all of it.
+  /// The machine dies while `writing` is on its way to the disk. Leaves no file, a torn one, or, if
+  /// only the folder's own sync was missing, the whole one.
   void crash(Image writing, Rng& rng);
 
-  /// The newest that is whole; null when there is none. Torn ones are passed over and counted.
+  /// The newest whole image; null if there is none. Skips and counts torn ones.
   std::shared_ptr<const Image> newest();
   std::uint64_t refused() const { return refused_; }
 

@@ -36,7 +36,7 @@ double spread_between(Rng& rng, double low, double high) {
   return low * std::exp(rng.uniform() * std::log(high / low));
 }
 
-/// Rounded to three digits, so that what is printed is what was run.
+/// Rounded to three digits, so that the printed value is the one that was run.
 double rounded(double value) { return std::strtod(fmt::format("{:.3g}", value).c_str(), nullptr); }
 
 Duration seconds_between(Rng& rng, double low, double high) {
@@ -128,7 +128,7 @@ FaultRule draw_fault(Rng& rng, const Scenario& scenario, double length) {
       break;
   }
   if (!has_two_ends(rule.kind)) rule.to = PeerSet::everyone();
-  // Whoever comes late or goes for good must not be everybody: somebody has to be there.
+  // Not all peers may come late or leave for good: some peer must be there.
   const bool comes_back = rule.kind == FaultKind::leave && rng.chance(0.5);
   if (comes_back) {
     rule.lasts = seconds_between(rng, 0.2, 5);
@@ -141,7 +141,7 @@ FaultRule draw_fault(Rng& rng, const Scenario& scenario, double length) {
   return rule;
 }
 
-/// A quarter of all worlds work in lockstep; the others are as if there were no such thing.
+/// A quarter of all worlds use mode `allreduce`; the others do not depend on these draws.
 void draw_ring(Rng rng, DrawnWorld& world) {
   if (!rng.chance(0.25)) return;
   world.node.mode = ModeKind::allreduce;
@@ -156,15 +156,15 @@ void draw_ring(Rng rng, DrawnWorld& world) {
   if (dimension > 60000)
     allreduce.bucket_elements = std::max(allreduce.bucket_elements, dimension / 8);
   cut_into_segments(allreduce, dimension);
-  // Every operation is some 2 n^2 events, and n long vectors to look at: steps are so long that a
-  // world has some hundred thousands of events, and a minute of it takes seconds.
+  // Every collective is some 2 n^2 events, and n long vectors to look at. Steps are so long that a
+  // world has some hundred thousand events, and a minute of it takes seconds.
   const auto n = static_cast<double>(world.scenario.peers);
   const double least = std::max(0.003 * n * n, 3e-7 * n * static_cast<double>(dimension));
   world.scenario.step = std::max(world.scenario.step, from_seconds(rounded(least)));
   // A third of them make local steps, some of those after a while.
   if (!rng.chance(0.33)) return;
   allreduce.local.period = 2 + rng.below(rng.chance(0.3) ? 63 : 7);
-  // An operation takes as long as a step would, or longer where every step makes long vectors.
+  // A collective takes as long as a step would, or longer where every step makes long vectors.
   const double step = seconds(world.scenario.step) / static_cast<double>(allreduce.local.period);
   world.scenario.step =
       from_seconds(rounded(std::max(step, 6e-8 * n * static_cast<double>(dimension))));
@@ -258,7 +258,7 @@ MixRule draw_rule(Rng& rng) {
   return rule;
 }
 
-/// In a third of the worlds somebody has all of them change their ways, once or several times.
+/// In a third of the worlds a peer switches the swarm to other settings, once or several times.
 void draw_switches(Rng rng, const MixingOptions& rounds, Scenario& scenario) {
   if (!rng.chance(0.33)) return;
   std::vector<std::string_view> names;
@@ -345,7 +345,8 @@ DrawnWorld as_pipeline(DrawnWorld world) {
   pipeline.ahead = rng.below(3);
   Rng by_rule = Rng(world.seed).fork("stage rule");
   if (pipeline.consensus == StageConsensus::gossip && by_rule.chance(0.5)) {
-    constexpr std::size_t replicas = 4;  // With others a topology that does not fit is replaced.
+    // With other counts a topology that does not fit is replaced.
+    constexpr std::size_t replicas = 4;
     pipeline.consensus = StageConsensus::mixing;
     do {
       pipeline.rule = in_runs(draw_rule(by_rule));
@@ -499,7 +500,7 @@ MakeWorkload plain_workloads(const DrawnWorld& world) {
       return quadratic_workload(spec, peer, local);
     };
   }
-  // In lockstep and in rounds all begin with one model.
+  // In the modes `allreduce` and `mixing` all peers begin with one model.
   const bool alike = world.node.mode != ModeKind::gossip;
   return [dimension = world.scenario.dimension, seed, alike, local = world.node.allreduce.local](
              std::size_t peer) { return idle_workload(dimension, seed, peer, alike, local); };

@@ -10,37 +10,38 @@
 
 namespace gv {
 
-/// What a seed stands for.
+/// The world of one seed.
 struct DrawnWorld {
   std::uint64_t seed = 0;
-  Scenario scenario;   ///< `until` is the end of the phase with faults.
-  Node::Options node;  ///< Its layout is one vector of scenario.dimension numbers.
+  Scenario scenario;  ///< `until` is the end of the phase with faults.
+  /// Options of every peer; the layout is one vector of scenario.dimension numbers.
+  Node::Options node;
   double learning_rate = 0.05;
 };
 
-/// Draws a world. Pure: the same number, the same world. A quarter of all work in lockstep, a
-/// quarter of the others as a pipeline, a quarter of those that are left in rounds.
+/// Draws a world. Pure: equal seeds give equal worlds. A quarter of all worlds use mode
+/// `allreduce`, a quarter of the others `pipeline`, and a quarter of those then left `mixing`.
 DrawnWorld draw_world(std::uint64_t seed);
 
-/// The same world with a pipeline, drawn beside it: stages, schedule, router, chains. Fewer peers,
-/// and steps that are longer, so that it has about as many events as one in lockstep. Of one that
-/// has a pipeline already it is that one.
+/// The same world with a pipeline drawn beside it: stages, schedule, router, chains. It has fewer
+/// peers and longer steps, so that it has about as many events as one in mode `allreduce`. A world
+/// with a pipeline stays as it is.
 DrawnWorld as_pipeline(DrawnWorld world);
 
-/// The same world in rounds of mixing by a legal rule that is drawn beside it.
+/// The same world in mode `mixing`, with a legal rule drawn beside it.
 DrawnWorld as_mixing(DrawnWorld world);
 
-/// Sums of so many elements go in several blocks, but not in too many.
+/// Cuts sums of `dimension` elements into several blocks, but not too many.
 void cut_into_segments(AllReduceOptions& allreduce, std::size_t dimension);
 
-/// Makes so many stages of scenario.dimension parameters each, which cost nothing but time: what
-/// scenario.stage_work says, or all the same.
+/// Makes `stages` stages of scenario.dimension parameters each. They cost only time: relative times
+/// from scenario.stage_work, or all the same.
 void make_idle_stages(PipelineOptions& pipeline, std::size_t stages, const Scenario& scenario);
 
-/// The world as a config that `grapevine sim --check` runs, for people and for replays.
+/// The world as a config for `grapevine sim --check`, for people and for replays.
 std::string to_toml(const DrawnWorld& world);
 
-/// Ready to run.
+/// Options for a Simulator that runs the world.
 Simulator::Options simulator_options(const DrawnWorld& world);
 MakeWorkload workloads(const DrawnWorld& world);
 

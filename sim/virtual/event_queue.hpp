@@ -1,4 +1,4 @@
-// What will happen in a virtual world, in order of time and, at one instant, of arrival.
+// Future events of a virtual world, in order of time and, at one instant, of insertion.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Messages are read, attacked and written again; honest peers and their nodes know nothing of it.
+// Reads messages, attacks them and writes them again; honest peers and their nodes notice nothing.
 #include "sim/virtual/hostile.hpp"
 
 #include <fmt/format.h>
@@ -77,7 +77,7 @@ Problems problems_with_hostile(const Scenario& scenario, ModeKind mode, const Mi
     refuse("scenario.hostile", "hostile peers know one rule, and others switch to another",
            "leave out the fault of kind \"switch\", or the hostile peers");
   }
-  // Whoever is drawn, they are as many.
+  // The number of hostile peers is the same for every seed.
   if (hostile_peers(scenario, peers, 0).size() + 2 > peers) {
     refuse("scenario.hostile", "fewer than two peers are honest", "name fewer hostile ones");
   }
@@ -113,7 +113,7 @@ HostileSenders::Generation& HostileSenders::generation(std::uint64_t key,
                                                        std::span<const PeerId> ranks) {
   const auto known = std::ranges::find(generations_, key, &Generation::key);
   if (known != generations_.end()) return *known;
-  // What waited in a generation that is over is of use to nobody.
+  // Messages that waited in a past generation are of no use.
   if (generations_.size() == generations_kept) generations_.pop_front();
   generations_.push_back({.key = key, .plan = RoundPlan(rule_, ranks.size(), run_seed_)});
   for (const PeerId peer : ranks) {
@@ -122,7 +122,7 @@ HostileSenders::Generation& HostileSenders::generation(std::uint64_t key,
   return generations_.back();
 }
 
-/// Every honest peer that somebody hears in the round has sent.
+/// All honest peers that have a receiver in the round have sent.
 bool HostileSenders::is_complete(const Generation& generation, std::uint64_t round) const {
   const auto found = generation.rounds.find(round);
   for (const std::vector<Share>& row : generation.plan.round(round)) {
@@ -189,8 +189,8 @@ void HostileSenders::attack(const Generation& generation, const Round& round,
       honest.push_back({seen->second, weight_of(rank)});
     }
   }
-  if (honest.empty()) return;  // Nothing to make an attack of.
-  // Whoever nobody hears has said nothing; then an honest model stands for the victim's.
+  if (honest.empty()) return;  // There is no model to make an attack from.
+  // A victim without receivers has sent nothing; an honest model then takes the place of its own.
   const auto said = round.honest.find(victim);
   const std::vector<float>& model = said == round.honest.end() ? own : said->second;
   const std::optional<double> strength =

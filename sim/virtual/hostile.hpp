@@ -1,4 +1,4 @@
-// What leaves hostile peers in place of their messages of a round.
+// Replaces the messages that hostile peers send in a round.
 #pragma once
 
 #include <cstddef>
@@ -18,22 +18,22 @@
 
 namespace gv {
 
-/// Everything that is wrong with a scenario's hostile peers among so many who train in that way.
-/// Their messages have to be models, and all of a round have to be waited for. `place` is the
-/// file's name.
+/// All problems with a scenario's hostile peers in a swarm of `peers` in that mode. Their messages
+/// must be models, and a round must wait for all of its messages. `place` is the file's name.
 Problems problems_with_hostile(const Scenario& scenario, ModeKind mode, const MixRule& rule,
                                std::size_t peers, const std::string& place);
 
 /// A message on its way out.
 struct Departure {
   std::size_t from = 0;           ///< Peer, by number.
-  std::uint32_t incarnation = 0;  ///< Of that peer.
+  std::uint32_t incarnation = 0;  ///< Incarnation of that peer.
   Transfer transfer;
 };
 
-/// The hostile act as one and know everything: what they send in a round waits until all the honest
-/// have sent theirs, and is made from those models, for each victim anew. Among themselves they
-/// are honest, and so is all else that they do: they train, vote in ballots and hand states over.
+/// Hostile peers act as one and know everything. What they send in a round waits until all honest
+/// peers have sent their models, and is made from those, separately for each victim. Among
+/// themselves they are honest, and in all else too: they train, vote in ballots and hand states
+/// over.
 class HostileSenders {
  public:
   HostileSenders(std::map<std::size_t, HostileRule> rules, const MixRule& rule,
@@ -41,21 +41,22 @@ class HostileSenders {
 
   bool any() const { return !rules_.empty(); }
 
-  /// A message of a round wants to leave; `ranks` are those of its sender's generation. What leaves
-  /// now: the message, nothing yet, or with the last of the honest all that waited for it.
+  /// A message of a round wants to leave; `ranks`: the order of its sender's generation. Returns
+  /// what leaves now: the message, nothing yet, or, with the last honest one, all that waited for
+  /// it.
   std::vector<Departure> depart(Departure message, std::span<const PeerId> ranks);
 
  private:
-  /// What is known of a round under way.
+  /// A round under way.
   struct Round {
     std::map<std::size_t, std::vector<float>> honest;  ///< Models sent, by rank.
-    std::vector<Departure> waiting;                    ///< Of hostile peers.
-    std::size_t departed = 0;                          ///< Messages, of both.
+    std::vector<Departure> waiting;                    ///< Messages of hostile peers.
+    std::size_t departed = 0;                          ///< Messages that left, honest and hostile.
   };
   struct Generation {
     std::uint64_t key = 0;
     RoundPlan plan;
-    std::vector<std::size_t> peers;  ///< By rank.
+    std::vector<std::size_t> peers;  ///< Peers by rank.
     std::map<std::uint64_t, Round> rounds;
   };
 

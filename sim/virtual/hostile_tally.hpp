@@ -1,4 +1,4 @@
-// What the honest made of what they heard: of each other, and of hostile peers.
+// Counts how much honest peers accept from each other and from hostile peers.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace gv {
 
-/// Models of rounds that honest peers heard.
+/// Models that honest peers received in rounds.
 struct Belief {
   std::uint64_t heard = 0;
-  std::uint64_t held_back = 0;  ///< The guard took them in part or not at all.
+  std::uint64_t held_back = 0;  ///< Models that the guard cut or left out.
 };
 
 /// Sums over all honest peers since the start.
@@ -25,7 +25,7 @@ class HostileTally : public Watcher {
 
   const Belief& of_hostile() const { return of_hostile_; }
   const Belief& of_honest() const { return of_honest_; }
-  /// Messages that could not be read, or held what is no number.
+  /// Messages that could not be read, or contained a value that is no number.
   std::uint64_t refused() const { return refused_; }
 
  private:

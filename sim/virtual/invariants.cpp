@@ -11,18 +11,18 @@
 namespace gv {
 namespace {
 
-/// So long a fault can still explain a death that is declared later: the longest suspicion of the
-/// swarms that are drawn, probing slowed by bad local health included.
+/// A fault can explain a death declared this much later: the longest suspicion in drawn swarms,
+/// including probes slowed by bad local health.
 constexpr Duration death_excused_for = std::chrono::seconds(90);
-/// By then an exchange has settled: all its questions for the word have been asked.
+/// An exchange has settled by then: it has repeated all its questions.
 constexpr Duration settled_after = std::chrono::seconds(60);
-/// More exchanges than that never commit while one job runs.
+/// More exchanges than these never commit while one job runs.
 constexpr std::uint64_t forces_waiting_max = 1000;
-/// A real lane drops what does not fit.
+/// A real lane drops more than these.
 constexpr std::size_t transfers_max = 16;
-/// Likewise for the pieces of sums: what a lane keeps at most.
+/// Pieces of sums that a lane keeps at most.
 constexpr std::size_t pieces_max = 4096;
-/// Bytes of what rides along with a stage's sum.
+/// Bytes of the contribution checksum that rides with a stage's sum.
 constexpr std::size_t riders_max = 4096;
 
 /// alive(k) < suspect(k) < dead(k), left(k) < alive(k + 1).
@@ -77,7 +77,7 @@ void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeE
          fmt::format("peer-{} wants {} messages, {} transfers and {} jobs at once", peer,
                      effects.messages.size(), effects.transfers.size(), effects.jobs.size()));
   }
-  // "readable": what neighbours send by one rule they understand.
+  // "readable": neighbours with one rule understand each other's messages.
   if (const VirtualPeer& acted = world.peer(peer); acted.node && acted.node->mixing() != nullptr) {
     const std::uint64_t refused = acted.node->mixing()->counts().messages_refused;
     if (refused > 0) {
@@ -86,7 +86,7 @@ void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeE
     check_revision(world, peer, *acted.node);
   }
   transferred_ = !effects.transfers.empty();
-  for (const Outgoing& sent : effects.messages) {  // A word that is asked for later is no news.
+  for (const Outgoing& sent : effects.messages) {  // A repeated answer is no news.
     const auto* word = std::get_if<Commit>(&sent.message);
     if (word != nullptr) decided_.try_emplace(word->id, world.now());
   }
@@ -102,7 +102,7 @@ void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeE
   }
 }
 
-/// "one rule": all in a generation go by the same, and say so.
+/// "one rule": all peers of a generation use one settings revision, and report it.
 void Invariants::check_revision(const Simulator& world, PeerNumber peer, const Node& node) {
   const Generation* generation = node.generations()->agreement().generation();
   if (generation == nullptr) return;
@@ -151,7 +151,7 @@ void Invariants::check_force(const Simulator& world, PeerNumber peer, const Forc
   for (const float value : *force.values) squares += static_cast<double>(value) * value;
   const double moved = std::abs(force.scale) * std::sqrt(squares);
   if (!std::isfinite(moved)) fail(world, "finite", name() + " adds what is not a number");
-  // "clip bound": with a fixed radius nobody can move us further than alpha times that.
+  // "clip bound": with a fixed radius no peer can move us further than alpha times that.
   const PairExchange::Options& options = world.options().node.gossip.exchange;
   if (options.clip_radius > 0) {
     const double most = world.options().node.gossip.alpha * options.clip_radius;
@@ -271,7 +271,7 @@ void Invariants::on_save(const Simulator&, PeerNumber peer, std::uint64_t step, 
 
 void Invariants::on_restore(const Simulator& world, PeerNumber peer, const Image* image) {
   PeerRecord& mine = record(peer);
-  // "checkpoint": what is loaded is the last that was written whole, or the one being written.
+  // "checkpoint": a loaded checkpoint is the last complete one, or the one that was being written.
   const bool nothing = !image && !mine.committed_step;
   const bool newest = image && mine.committed_step && image->step == *mine.committed_step;
   const bool torn_off = image && mine.writing_step && image->step == *mine.writing_step;
@@ -285,7 +285,7 @@ void Invariants::on_restore(const Simulator& world, PeerNumber peer, const Image
 }
 
 void Invariants::check_bounds(const Simulator& world, PeerNumber peer) {
-  // "bounded": what a peer keeps grows with the swarm and not with time.
+  // "bounded": a peer's memory grows with the swarm and not with time.
   const Node& node = *world.peer(peer).node;
   const std::size_t n = world.size();
   const auto at_most = [&](std::size_t held, std::size_t most, const char* where) {
@@ -299,8 +299,8 @@ void Invariants::check_bounds(const Simulator& world, PeerNumber peer) {
     at_most(gossip->held(), 6 * (n - 1) + 35, "the memories of its exchanges");
   }
   if (const PipelineMode* pipeline = node.pipeline()) {
-    // Of the next run's sums no more than all could send, and the same again from links that
-    // deliver twice.
+    // Blocks of the next run's sums: no more than all peers could send, twice for links that
+    // duplicate.
     std::size_t bytes = 0;
     for (const StageSize& stage : pipeline->options().stages)
       bytes += 4 * stage.parameters + riders_max;
@@ -316,7 +316,7 @@ void Invariants::check_bounds(const Simulator& world, PeerNumber peer) {
 }
 
 void Invariants::check_ghosts(const Simulator& world, PeerNumber peer) {
-  // "no ghost": nobody is a member who may not be,
+  // "no ghost": only allowed peers are members.
   const View& view = world.peer(peer).node->membership().view();
   PeerRecord& mine = record(peer);
   if (view.hash() != std::exchange(mine.view_hash, view.hash())) {
@@ -327,7 +327,7 @@ void Invariants::check_ghosts(const Simulator& world, PeerNumber peer) {
            fmt::format("peer-{} counts {} in, which is not on its list", peer, to_string(member)));
     }
   }
-  // and who is gone is counted out in time, unless a fault hid it.
+  // A peer that is gone is declared dead in time, unless a fault hid it.
   for (const auto& [gone, since] : gone_) {
     const Time now = world.now();
     if (now - since <= death_excused_for || !view.contains(id_of(gone))) continue;
@@ -391,13 +391,13 @@ void Invariants::check_settled(const Simulator& world) {
   for (const auto& [id, half] : halves_) {
     if (world.now() - half.at < settled_after) continue;
     const PeerRecord& partner = record(half.partner);
-    // Slow disks may keep this side's force waiting for minutes, so whatever kept the other from
-    // its own is looked for from when the exchange was decided.
+    // A slow disk may keep this side's force waiting for minutes, so look for the other side's
+    // excuse from the time when the exchange was decided.
     const Time earliest = half.decided - settled_after;
     const auto since = [earliest](const std::optional<Time>& at) { return at && *at >= earliest; };
     // Its force waits for the job under way, which may save to a disk that is slow.
     const bool waits = !partner.done_at || *partner.done_at < half.at;
-    // A model takes with it what was committed before it is given up, and nothing later.
+    // A replaced model takes along forces committed before, and none committed later.
     const bool gave_up = partner.adopted_at && *partner.adopted_at >= half.decided;
     if (waits || gave_up || since(partner.disturbed_at) || since(partner.undecided_at) ||
         since(record(half.peer).disturbed_at)) {

@@ -1,4 +1,4 @@
-// What must hold in every run, checked from outside with what no peer can know.
+// Invariants of every run, checked from outside with knowledge that no peer has.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,17 @@
 
 namespace gv {
 
-/// The first thing that went wrong.
+/// The first invariant that was violated.
 struct Violation {
   std::string invariant;  ///< Short and stable: "mean preserved", "applied once", ...
-  std::string what;       ///< Who and what, for people.
+  std::string what;       ///< What happened to which peer, for people.
   Time at{};
-  bool liveness = false;  ///< Something good did not happen, rather than something bad did.
+  /// A liveness violation: nothing wrong happened, but progress is missing.
+  bool liveness = false;
 };
 
 /// Watches one run. docs/simulator.md lists the invariants; each is named where it is checked.
-/// Cost: one look at every member of the peer that acted, after every event.
+/// Cost: a look at every member that the acting peer knows, after every event.
 class Invariants : public Watcher {
  public:
   void on_input(const Simulator& world, const Input& input) override;
@@ -35,22 +36,22 @@ class Invariants : public Watcher {
   void on_restore(const Simulator& world, PeerNumber peer, const Image* image) override;
   void after(const Simulator& world, PeerNumber peer) override;
 
-  /// To be called at the end, when exchanges have had time to settle.
+  /// Call at the end, when exchanges have had time to settle.
   void check_settled(const Simulator& world);
 
   const std::optional<Violation>& violation() const { return violation_; }
 
-  /// Exchanges both sides of which were seen to cancel exactly.
+  /// Exchanges whose two sides were seen to cancel exactly.
   std::uint64_t exchanges_matched() const { return matched_; }
-  /// Exchanges of which one side alone was applied, all of them excused by a fault.
+  /// Exchanges applied on one side only, all of them excused by a fault.
   std::uint64_t halves() const { return halves_excused_; }
 
  private:
   struct Half {
     PeerNumber peer = 0;
     PeerNumber partner = 0;
-    Time at{};       ///< Applied, which may be minutes after it was decided.
-    Time decided{};  ///< By the initiator, before either side applied anything.
+    Time at{};       ///< When it was applied, maybe minutes after the decision.
+    Time decided{};  ///< When the initiator decided, before either side applied anything.
     Force force;
   };
   struct ModelVersion {
@@ -59,16 +60,16 @@ class Invariants : public Watcher {
   };
   struct PeerRecord {
     std::map<PeerNumber, ModelVersion> versions;
-    std::optional<Time> adopted_at;    ///< Gave its model up for a fetched one.
+    std::optional<Time> adopted_at;    ///< When it replaced its model with a fetched one.
     std::optional<Time> disturbed_at;  ///< Last killed, stopped, slowed, or its clock changed.
-    std::uint64_t view_hash = 0;       ///< Of the view that was last looked at.
+    std::uint64_t view_hash = 0;       ///< Hash of the view checked last.
     std::optional<Time> undecided_at;
-    std::optional<Time> done_at;                  ///< Its newest job.
+    std::optional<Time> done_at;                  ///< End of its newest job.
     std::optional<std::uint64_t> committed_step;  ///< Newest checkpoint on the disk.
-    std::optional<std::uint64_t> writing_step;    ///< Of a checkpoint that a crash interrupted.
+    std::optional<std::uint64_t> writing_step;  ///< Step of a checkpoint that a crash interrupted.
     ConservationChecksum checksum_wanted{};
     std::uint64_t step_wanted = 0;
-    std::uint64_t forces = 0;  ///< Applied in its present life.
+    std::uint64_t forces = 0;  ///< Forces applied in its present incarnation.
   };
 
   void fail(const Simulator& world, std::string invariant, std::string what);
@@ -82,15 +83,15 @@ class Invariants : public Watcher {
 
   std::optional<Violation> violation_;
   bool ticked_ = false;       ///< The input under way is a tick.
-  bool transferred_ = false;  ///< It led to a transfer.
+  bool transferred_ = false;  ///< The input led to a transfer.
   std::vector<PeerRecord> records_;
   std::map<std::uint64_t, SettingsRevision> revisions_;  ///< By the key of the generation.
-  std::map<PeerNumber, Time> gone_;                      ///< Down or ended, since when.
-  std::map<TransferId, Time> decided_;  ///< When the word of an exchange was first given.
+  std::map<PeerNumber, Time> gone_;                      ///< Peers down or ended, since when.
+  std::map<TransferId, Time> decided_;                   ///< When an exchange was first committed.
   std::map<TransferId, Half> halves_;
   std::set<std::pair<TransferId, PeerNumber>> applied_;
-  std::set<std::size_t> link_faults_;       ///< Under way.
-  std::optional<Time> links_disturbed_at_;  ///< A fault of links was under way then.
+  std::set<std::size_t> link_faults_;       ///< Faults of links under way.
+  std::optional<Time> links_disturbed_at_;  ///< Last time that a fault of links was under way.
   std::uint64_t matched_ = 0;
   std::uint64_t halves_excused_ = 0;
 };

@@ -1,4 +1,4 @@
-// Queueing, delay, and what goes wrong on the way.
+// Queueing, delay and faults of a link.
 #include "sim/virtual/link.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// One direction of a virtual link: when what is sent on it arrives, if it does.
+// One direction of a virtual link: when a message or block arrives, if it does.
 #pragma once
 
 #include <array>
@@ -11,20 +11,20 @@
 
 namespace gv {
 
-/// What becomes of one message or block.
+/// The fate of one message or block.
 struct Passage {
-  int copies = 0;                ///< 0 when it is lost, 2 when it is duplicated.
-  bool damaged = false;          ///< Lost because it was, which the receiver notices.
-  std::array<Time, 2> arrivals;  ///< Of each copy.
-  Time sent{};                   ///< The link is free again.
+  int copies = 0;                ///< 0 if lost, 2 if duplicated.
+  bool damaged = false;          ///< Lost through damage, which the receiver notices.
+  std::array<Time, 2> arrivals;  ///< Arrival of each copy.
+  Time sent{};                   ///< When the link is free again.
 };
 
-/// A queue in front of a wire: what is sent waits until the wire has carried what came before.
-/// Order is kept unless a piece is reordered, which makes it late by up to four latencies and 10
-/// ms.
+/// A queue in front of a wire: a piece waits until the wire has carried earlier ones. Order is kept
+/// unless a piece is reordered, which delays it by up to four latencies and 10 ms.
 class Link {
  public:
-  LinkState state;  ///< What passes while it is cut is lost; what passes a clog arrives after it.
+  /// Pieces sent during a cut are lost; those sent during a clog arrive after it.
+  LinkState state;
 
   Passage pass(Time now, std::size_t bytes, Rng& rng);
 

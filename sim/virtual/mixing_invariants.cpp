@@ -1,4 +1,4 @@
-// The checkers for rounds. Names in quotes are those of docs/simulator.md.
+// The checkers for mode `mixing`. Names in quotes are those of docs/simulator.md.
 #include "sim/virtual/mixing_invariants.hpp"
 
 #include <fmt/format.h>
@@ -33,7 +33,7 @@ void MixingInvariants::on_effects(const Simulator& world, PeerNumber peer,
   const auto& node = world.peer(peer).node;
   const MixingMode* rounds = node ? node->mixing() : nullptr;
   if (rounds == nullptr) return;
-  // By what they say themselves: the generation may have ended in the same moment.
+  // Uses the job's own fields, since the generation may have ended in the same moment.
   for (const Transfer& transfer : effects.transfers) {
     record(transfer.id.session).sent[{peer, number_of(transfer.to), transfer.id.number}] =
         transfer.payload;
@@ -62,7 +62,7 @@ void MixingInvariants::check_mixing(const Simulator& world, PeerNumber peer,
     generation.sent.erase(sent);
     ++mixed_;
   }
-  // "whole rounds": where a rule waits, for all whom it hears.
+  // "whole rounds": where a rule waits, it waits for all in-neighbours.
   const MixRule& rule = rounds.options().rule;
   if (rule.staleness > 0) return;
   if (!generation.plan)

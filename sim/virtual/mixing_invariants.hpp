@@ -1,5 +1,5 @@
-// What must hold of rounds of mixing, checked from outside: whoever mixes has what its neighbours
-// sent it in this generation, each message once, and all that the round waits for.
+// Invariants of mode `mixing`, checked from outside: a peer mixes exactly the messages that
+// neighbours sent it in this generation, each once, and all that its round waits for.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace gv {
 
-/// Watches one run; sees nothing in a run of another mode. docs/simulator.md lists the invariants;
-/// each is named where it is checked.
+/// Watches one run; does nothing in another mode. docs/simulator.md lists the invariants; each is
+/// named where it is checked.
 class MixingInvariants : public Watcher {
  public:
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override;
@@ -26,10 +26,10 @@ class MixingInvariants : public Watcher {
   std::uint64_t mixed() const { return mixed_; }
 
  private:
-  /// From whom to whom, in which round.
+  /// Sender, receiver and round.
   using Name = std::tuple<PeerNumber, PeerNumber, std::uint64_t>;
   struct GenerationRecord {
-    std::map<Name, Payload> sent;  ///< And not mixed yet.
+    std::map<Name, Payload> sent;  ///< Messages sent and not mixed yet.
     std::optional<RoundPlan> plan;
   };
 
@@ -39,8 +39,8 @@ class MixingInvariants : public Watcher {
                     const MixJob& mix);
 
   std::optional<Violation> violation_;
-  std::map<std::uint64_t, GenerationRecord> generations_;  ///< By key, the newest few.
-  std::deque<std::uint64_t> keys_;                         ///< Of these, as they were first seen.
+  std::map<std::uint64_t, GenerationRecord> generations_;  ///< The newest few, by key.
+  std::deque<std::uint64_t> keys_;                         ///< Their keys, in order of appearance.
   std::uint64_t mixed_ = 0;
 };
 

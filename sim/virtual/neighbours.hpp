@@ -1,4 +1,4 @@
-// Whom each peer may meet where not everybody may meet everybody.
+// Which peers each peer may meet, where that is not all.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace gv {
 
-/// For each of `peers` peers, whom it may talk to, itself included: all, or (`wanted` > 0) a ring
-/// of both its neighbours, so that all are connected, and others drawn until it has about `wanted`.
+/// For each of `peers` peers, the peers it may talk to, itself included: all, or (`wanted` > 0) its
+/// two neighbours in a ring, so that all are connected, and drawn ones up to about `wanted`.
 std::vector<std::vector<PeerId>> draw_neighbours(std::size_t peers, std::size_t wanted, Rng draws);
 
 }  // namespace gv

@@ -17,7 +17,7 @@ bool are_bits_equal(const PipelineOptions& pipeline) {
   return pipeline.consensus == StageConsensus::allreduce && is_synchronous(pipeline.kind);
 }
 
-/// Every gradient is one for each micro-batch in it.
+/// Every gradient is 1 for each micro-batch in it.
 bool is_idle(const Simulator& world) { return world.options().scenario.work == WorkKind::time; }
 
 const PipelineMode* mode_of(const Simulator& world, PeerNumber peer) {
@@ -74,7 +74,7 @@ void PipelineInvariants::on_job(const Simulator& world, PeerNumber peer, const J
       what.action == PipelineAction::backward || what.action == PipelineAction::backward_weight;
   const std::uint64_t generation = record(peer).job_generation;
   if (!counts || generation == 0) return;
-  // "micro-batches once": whoever carries them.
+  // "micro-batches once", no matter which peer carries them.
   int& times = went_back_[{generation, work.version.step}][{what.stage, what.micro_batch}];
   if (++times == 1) return;
   fail(world, "micro-batches once",
@@ -82,7 +82,7 @@ void PipelineInvariants::on_job(const Simulator& world, PeerNumber peer, const J
                    what.micro_batch, work.version.step, what.stage));
 }
 
-/// "micro-batches once": what an update is made with.
+/// "micro-batches once": checks the sum that an update uses.
 void PipelineInvariants::check_sums(const Simulator& world, PeerNumber peer, const StageJob& work) {
   const PipelineOptions& pipeline = world.options().node.pipeline;
   for (const StageEnd& end : work.ends) {
@@ -106,7 +106,7 @@ void PipelineInvariants::check_sums(const Simulator& world, PeerNumber peer, con
   }
 }
 
-/// "no stage from a guess": what it becomes is what somebody was at that version.
+/// "no stage from a guess": a loaded state is one that some peer had at that version.
 void PipelineInvariants::check_becoming(const Simulator& world, PeerNumber peer,
                                         const StageJob& work) {
   for (const StageLoad& load_states : work.load_states) {
@@ -149,7 +149,7 @@ void PipelineInvariants::on_job_done(const Simulator& world, PeerNumber peer, co
   }
 }
 
-/// "equal versions are equal bits", and of stages without a model the bits are known.
+/// "equal versions are equal bits"; for stages without a model the right bits are known.
 void PipelineInvariants::check_state(const Simulator& world, PeerNumber peer,
                                      const ModelVersion& version, std::uint32_t stage,
                                      std::span<const float> parameters) {
@@ -187,19 +187,20 @@ void PipelineInvariants::check_generation(const Simulator& world, PeerNumber pee
     fail(world, "one generation of a name",
          fmt::format("peer-{} is in another generation of the same name, or in one again", peer));
   }
-  // "no stage from a guess": who came past the first copying point does not begin anew.
+  // "no stage from a guess": a peer past the first copying point does not start from the seed
+  // again.
   const std::uint64_t before = record(peer).version.step;
   if (generation.version.step == 0 && before > world.options().node.pipeline.copy_every) {
     fail(world, "no stage from a guess",
          fmt::format("peer-{} begins anew after operation {}", peer, before));
   }
   if (!is_first) return;
-  // "nothing given up": all go on from the newest version whose stages are all carried.
+  // "nothing given up": all peers go on from the newest version whose stages are all carried.
   std::map<std::uint64_t, std::pair<ModelVersion, std::set<std::uint32_t>>> carried;
   for (const PeerId member : generation.order) {
     const PeerRecord& its = record(number_of(member));
-    // Who has answered a later ballot since never begins this generation, which nobody else does
-    // either.
+    // A peer that has answered a later ballot never begins this generation, and then no other peer
+    // does.
     const PipelineMode* its_mode = mode_of(world, number_of(member));
     if (its_mode == nullptr || generation.id < its_mode->agreement().promised()) continue;
     auto& [version, stages] = carried[its.version.lineage];
@@ -216,7 +217,7 @@ void PipelineInvariants::check_generation(const Simulator& world, PeerNumber pee
   }
 }
 
-/// The peer has made an operation of that generation.
+/// The peer has finished a run of that generation.
 void PipelineInvariants::check_made(const Simulator& world, PeerNumber peer,
                                     const ModelVersion& before, const ModelVersion& version,
                                     std::uint64_t key) {
@@ -231,7 +232,7 @@ void PipelineInvariants::check_made(const Simulator& world, PeerNumber peer,
                      before.step));
   }
   if (!is_first) return;
-  // "everybody's word", or a later generation that begins there, since all who are left have it.
+  // "everybody's word", or a later generation that begins there, since all remaining peers have it.
   const std::uint64_t now_in = record(peer).generation;
   const Generation* last_generation = mode_of(world, peer)->agreement().last_generation();
   const bool begins_there =
@@ -243,7 +244,7 @@ void PipelineInvariants::check_made(const Simulator& world, PeerNumber peer,
          fmt::format("peer-{} makes operation {}, and peer-{} has not said that its part is there",
                      peer, before.step, number_of(member)));
   }
-  // "micro-batches once": none is missing, but what one took with it that shares no sum.
+  // "micro-batches once": none is missing, except those of a lost peer where replicas share no sum.
   const PipelineOptions& pipeline = world.options().node.pipeline;
   const std::size_t parts = pipeline.stages.size() * pipeline.micro_batches;
   const bool all = !begins_there || pipeline.consensus == StageConsensus::allreduce;
@@ -257,7 +258,7 @@ void PipelineInvariants::check_made(const Simulator& world, PeerNumber peer,
   secure(world, generation, begins_there ? 0 : before.step);
 }
 
-/// "copies in place": with an operation made, copies from before it are where they belong.
+/// "copies in place": when a run is finished, earlier copies have arrived.
 void PipelineInvariants::secure(const Simulator& world, const Generation& generation,
                                 std::uint64_t operation) {
   auto& holders = secured_[generation.key()];
@@ -274,7 +275,7 @@ void PipelineInvariants::secure(const Simulator& world, const Generation& genera
       const auto later = copies.upper_bound(operation);
       const bool has_died =
           mode == nullptr || !record(keeper).generations.contains(generation.key());
-      // Whoever slept may make the operation when the others have long gone on without it.
+      // A peer that was stopped may finish the run long after the others have gone on without it.
       const std::uint64_t now_in = record(keeper).generation;
       const bool has_gone_on = now_in != 0 && now_in != generation.key();
       if (has_died || has_gone_on || later == copies.begin()) continue;
@@ -292,7 +293,7 @@ void PipelineInvariants::secure(const Simulator& world, const Generation& genera
 }
 
 bool PipelineInvariants::is_stage_lost(const Simulator& world) const {
-  // Who has made an operation in another generation since has dropped what it had from before.
+  // A peer that has since finished a run in another generation has dropped its older states.
   const auto has_it = [&](const Life& incarnation, std::uint64_t generation) {
     const VirtualPeer& peer = world.peer(incarnation.first);
     return peer.state == PeerState::up && peer.incarnation == incarnation.second &&
@@ -320,7 +321,7 @@ void PipelineInvariants::after(const Simulator& world, PeerNumber peer) {
   const ModelVersion before = std::exchange(mine.version, version);
   mine.carried = pipeline->stages();
   if (!std::exchange(mine.seen, true) || version == before) return;
-  // It has made an operation of the generation it is in, or of one that is over.
+  // It has finished a run of the generation it is in, or of one that is over.
   const auto leads_there = [&](std::uint64_t in) {
     return in != 0 && after_operation(before, in, 0).lineage == version.lineage;
   };
@@ -330,8 +331,8 @@ void PipelineInvariants::after(const Simulator& world, PeerNumber peer) {
     check_made(world, peer, before, version, *made_in);
     return;
   }
-  // Or it goes where its generation begins, and at once on from there, if it has no part in the run
-  // and everybody has said so.
+  // Or it goes to the version at which its generation begins, and at once past it, if it has no
+  // part in the run and every peer has completed it.
   if (key != 0 &&
       after_operation(generations_.at(key).version, key, 0).lineage == version.lineage) {
     check_made(world, peer, generations_.at(key).version, version, key);

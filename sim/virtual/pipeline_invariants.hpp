@@ -1,5 +1,5 @@
-// What must hold of a pipeline, checked from outside: every micro-batch counts once, no update
-// without everybody's word, no stage from a guess, nothing given up that is there.
+// Invariants of mode `pipeline`, checked from outside: every micro-batch counts once, no update
+// before every peer has agreed, no invented stage states, no rollback while all stages live.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@
 
 namespace gv {
 
-/// Watches one run; sees nothing in a run of another mode. docs/simulator.md lists the invariants;
-/// each is named where it is checked. Of stages that only take time it knows as well what their
-/// parameters have to be: every operation of summed gradients lowers them by one.
+/// Watches one run; does nothing in another mode. docs/simulator.md lists the invariants; each is
+/// named where it is checked. It knows the right parameters of stages that only take time: every
+/// run of summed gradients lowers them by one.
 class PipelineInvariants : public Watcher {
  public:
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override;
@@ -30,31 +30,30 @@ class PipelineInvariants : public Watcher {
 
   const std::optional<Violation>& violation() const { return violation_; }
 
-  /// Operations that somebody made; each counts once, however many made it.
+  /// Runs that some peer finished; each counts once.
   std::uint64_t operations() const { return results_.size(); }
   /// Times that a peer went back to an older version.
   std::uint64_t rollbacks() const { return rollbacks_; }
-  /// States of stages that were compared with what they have to be.
+  /// Stage states that were compared with the right ones.
   std::uint64_t states() const { return states_seen_; }
 
-  /// Of some stage everybody is gone who carried it or kept its newest copy, so that nobody can go
-  /// on.
+  /// All peers that carried some stage or kept its newest copy are gone, so no peer can go on.
   bool is_stage_lost(const Simulator& world) const;
 
  private:
   struct PeerRecord {
     bool seen = false;
     ModelVersion version;
-    std::set<std::uint32_t> carried;      ///< Stages, as they stand there.
-    std::uint64_t generation = 0;         ///< Key of the one it is in; 0: none.
-    std::set<std::uint64_t> generations;  ///< Those it was in, in this life.
-    std::uint64_t job_generation = 0;     ///< When its job was asked for.
-    std::uint64_t made_in = 0;            ///< Where it made its newest operation, in this life.
+    std::set<std::uint32_t> carried;      ///< Stages it carries, at `version`.
+    std::uint64_t generation = 0;         ///< Key of its generation; 0: none.
+    std::set<std::uint64_t> generations;  ///< Its generations in this incarnation.
+    std::uint64_t job_generation = 0;     ///< Its generation when its job was asked for.
+    std::uint64_t made_in = 0;            ///< Generation of its newest run, in this incarnation.
   };
 
-  /// Somebody in one of its lives.
+  /// A peer and its incarnation.
   using Life = std::pair<PeerNumber, std::uint32_t>;
-  /// Generation and operation.
+  /// Generation and run.
   using RunName = std::pair<std::uint64_t, std::uint64_t>;
   /// Stage and micro-batch.
   using Part = std::pair<std::uint32_t, std::size_t>;
@@ -73,15 +72,15 @@ class PipelineInvariants : public Watcher {
   std::optional<Violation> violation_;
   std::vector<PeerRecord> records_;
   std::map<std::uint64_t, Generation> generations_;
-  std::map<RunName, std::set<PeerNumber>> said_;      ///< Who said that its part is complete.
-  std::map<RunName, std::map<Part, int>> went_back_;  ///< Backward passes that were made.
+  std::map<RunName, std::set<PeerNumber>> said_;      ///< Peers that said their part is complete.
+  std::map<RunName, std::map<Part, int>> went_back_;  ///< Backward passes made.
   std::map<RunName, ModelVersion> results_;
-  /// Fingerprints of parameters, by history and stage.
+  /// Fingerprints of parameters, by lineage and stage.
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::set<std::uint64_t>> states_;
-  /// Who was sent copies, by generation and stage, and after which operations;
+  /// Peers that were sent copies and the runs after which, by generation and stage.
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::map<PeerNumber, std::set<std::uint64_t>>>
       keepers_;
-  /// and who has each stage since an operation was made in the generation.
+  /// Peers that have each stage since a run of the generation was finished.
   std::map<std::uint64_t, std::vector<std::set<Life>>> secured_;
   std::uint64_t rollbacks_ = 0;
   std::uint64_t states_seen_ = 0;

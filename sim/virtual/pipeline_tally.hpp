@@ -8,24 +8,24 @@
 
 namespace gv {
 
-/// Counts from the end of the first run on, when everybody is in step.
+/// Counts from the end of the first run on, when all peers are in step.
 class PipelineTally : public Watcher {
  public:
   void on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) override;
 
-  /// Made by somebody, those that were taken back and made again only once.
+  /// Runs that some peer finished; a run repeated after a rollback counts once.
   std::uint64_t runs() const { return newest_; }
-  /// Of one run, in the mean; 0 before there are two.
+  /// Mean seconds of a run; 0 before there are two.
   double seconds_each() const;
-  /// The part of that time in which the mean peer computed nothing, of those that ever computed.
+  /// The mean part of that time in which a peer computed nothing, of peers that ever computed.
   double bubble() const;
 
  private:
   std::uint64_t newest_ = 0;
-  Time first_{};  ///< When the first run was over, and
-  Time last_{};   ///< the newest.
+  Time first_{};  ///< End of the first run.
+  Time last_{};   ///< End of the newest run.
   std::map<PeerNumber, double> busy_s_;
-  std::map<PeerNumber, double> busy_by_last_s_;  ///< Up to the end of the newest.
+  std::map<PeerNumber, double> busy_by_last_s_;  ///< Busy time up to the end of the newest run.
 };
 
 /// The bubble of a schedule with equal stages and free links over one chain.

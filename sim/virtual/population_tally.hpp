@@ -1,4 +1,4 @@
-// What the members of a virtual population train with, and who copied whom.
+// The hyper-parameters of a virtual population's members, and which peers copied which.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ namespace gv {
 /// One model that a peer goes on from: its first one, or one it copied.
 struct Strain {
   PeerNumber peer = 0;
-  std::uint64_t step = 0;  ///< The peer's, when it began to go on from it.
-  /// The place in the lineage of the one it was copied from, which is an earlier one; of a first
-  /// model its own place.
+  std::uint64_t step = 0;  ///< The peer's step when it began to go on from it.
+  /// The place in the lineage of the strain it was copied from, which is an earlier one; a first
+  /// model has its own place.
   std::size_t parent = 0;
 };
 
@@ -26,7 +26,7 @@ class PopulationTally : public Watcher {
 
   /// The newest trial of each peer that was validated.
   const std::map<PeerNumber, Trial>& trials() const { return trials_; }
-  /// In the order of their beginning. A forest: every strain has one parent, which began before it.
+  /// Strains in the order they began. A forest: every strain has one parent, which began before it.
   const std::vector<Strain>& lineage() const { return lineage_; }
   std::uint64_t copies(PeerNumber peer) const;
   std::uint64_t copies() const;
@@ -36,7 +36,7 @@ class PopulationTally : public Watcher {
 
   std::map<PeerNumber, Trial> trials_;
   std::vector<Strain> lineage_;
-  std::map<PeerNumber, std::size_t> newest_;  ///< Each peer's strain.
+  std::map<PeerNumber, std::size_t> newest_;  ///< Each peer's current strain.
 };
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// The virtual world's one loop: what is due goes into its node, what the node wants done is done.
+// The virtual world's one loop: feeds due events to nodes, and carries out their effects.
 #include "sim/virtual/simulator.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 /// A job without steps: adding forces, copying a snapshot.
 constexpr Duration small_job = std::chrono::microseconds(50);
-/// Who was told to join somebody keeps trying.
+/// A peer that was told to join another keeps trying.
 constexpr Duration dial_again_after = std::chrono::seconds(1);
 constexpr int dials_max = 600;
 
@@ -74,7 +74,7 @@ void Simulator::World::carry_out(PeerNumber number, NodeEffects& effects) {
 void Simulator::World::arm(PeerNumber number) {
   Machine& machine = machines[number];
   const Time at = std::max(now, to_true(number, peers[number].node->deadline()));
-  // A timer that comes too early only ticks; a later one replaces it then.
+  // A timer that fires early only ticks, and a later one then replaces it.
   if (at == never || (machine.armed != never && machine.armed <= at && machine.armed >= now)) {
     return;
   }
@@ -118,8 +118,8 @@ void Simulator::World::begin_job(PeerNumber number, Job job) {
   time_job(number);
 }
 
-/// Does what comes before the steps of a job, so that its messages leave now and travel while the
-/// steps are made. What remains of the job is done at its end.
+/// Does the part of a job before its steps, so that its messages leave now and travel during the
+/// steps. The rest of the job is done at its end.
 void Simulator::World::open_job(PeerNumber number, Job& job) {
   for (Watcher* watcher : watchers) watcher->on_job(outer, number, job);
   Job first{.number = job.number};
@@ -130,7 +130,7 @@ void Simulator::World::open_job(PeerNumber number, Job& job) {
   queue.push(now, Opened{number, peers[number].incarnation, job.number});
 }
 
-/// Books what the job has done and what is left of it.
+/// Books what the job has done, and what is left of it.
 void Simulator::World::book_job(PeerNumber number) {
   Machine& machine = machines[number];
   TimeSpent& spent = peers[number].spent;
@@ -146,7 +146,7 @@ void Simulator::World::book_job(PeerNumber number) {
   spent.slowed += std::max(0.0, seconds(worked - done));
 }
 
-/// Says when what is left of the job will be done, from now on at the pace of now.
+/// Schedules the end of the job, at the present pace.
 void Simulator::World::time_job(PeerNumber number) {
   Machine& machine = machines[number];
   machine.job_booked = now;
@@ -240,7 +240,7 @@ void Simulator::World::handle(Due& event) {
        [&](Node& node, Time t, NodeEffects& out) { node.tick(t, out); });
 }
 
-/// Who stands still sends it when the job is over.
+/// A stopped peer sends it when the job is over.
 void Simulator::World::handle(Opened& event) {
   const Machine& machine = machines[event.peer];
   const bool runs = is_for(event.peer, event.incarnation) &&
@@ -272,7 +272,7 @@ void Simulator::World::handle(Met& event) {
        });
 }
 
-/// A process that was told to join keeps dialling until somebody answers.
+/// A process that was told to join keeps dialling until a peer answers.
 void Simulator::World::handle(Dial& event) {
   if (!is_for(event.from, event.incarnation)) return;
   const auto& heard = machines[event.from].heard;

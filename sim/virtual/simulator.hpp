@@ -1,4 +1,5 @@
-// Many peers in one thread on a virtual clock: the same node, with links, disks and faults made up.
+// Many peers in one thread on a virtual clock: the same node with simulated links, disks and
+// faults.
 #pragma once
 
 #include <cstddef>
@@ -22,16 +23,16 @@ constexpr PeerNumber number_of(PeerId id) { return static_cast<PeerNumber>(id) -
 
 enum class PeerState { absent, up, stopped, down, ended };
 
-/// Seconds of virtual time one peer spent, and on what.
+/// Seconds of virtual time of one peer, by activity.
 struct TimeSpent {
-  double training = 0;  ///< Jobs with steps in them, without what a slow CPU added.
-  double slowed = 0;    ///< What a slow CPU added.
+  double training = 0;  ///< In jobs with steps, without delay by a slow CPU.
+  double slowed = 0;    ///< Delay by a slow CPU.
   double joining = 0;   ///< At the start barrier, or downloading a model.
   double stopped = 0;
   double down = 0;
 };
 
-/// What happened in all.
+/// Totals of a world.
 struct WorldCounts {
   std::uint64_t events = 0;
   std::uint64_t messages = 0;
@@ -46,8 +47,7 @@ struct WorldCounts {
 
 class Simulator;
 
-/// What a watcher is shown of each input: pointers are set as the kind demands and valid during the
-/// call.
+/// One input as a watcher sees it. Pointers are set as the kind demands, and valid during the call.
 struct Input {
   enum class Kind { start, contact, message, block, tick, opened, done, lane_lost, leave, command };
   Kind kind = Kind::tick;
@@ -64,27 +64,26 @@ class Watcher {
   virtual ~Watcher() = default;
   /// `input` is about to be given to its peer.
   virtual void on_input(const Simulator&, const Input&) {}
-  /// What the peer wants done in return; events included.
+  /// What the peer wants done in return, events included.
   virtual void on_effects(const Simulator&, PeerNumber, const NodeEffects&) {}
-  /// `job` is about to act upon the peer's replica.
+  /// `job` is about to act on the peer's replica.
   virtual void on_job(const Simulator&, PeerNumber, const Job&) {}
   virtual void on_job_done(const Simulator&, PeerNumber, const JobDone&) {}
   virtual void on_fault_event(const Simulator&, const FaultEvent&) {}
   virtual void on_state(const Simulator&, PeerNumber, PeerState) {}
-  /// A checkpoint of that step is on the disk, or (not `whole`) was being written when the peer
-  /// died.
+  /// A checkpoint of that step is on the disk, or (if not `whole`) the peer died while writing it.
   virtual void on_save(const Simulator&, PeerNumber, std::uint64_t, bool) {}
   /// A restarted peer has gone on from `image`, or from its first model if that is null.
   virtual void on_restore(const Simulator&, PeerNumber, const Image*) {}
-  /// Everything an event led to at this peer is done.
+  /// All effects of an event at this peer are done.
   virtual void after(const Simulator&, PeerNumber) {}
 };
 
-/// One virtual peer, as others may look at it.
+/// One virtual peer as watchers see it.
 struct VirtualPeer {
   PeerState state = PeerState::absent;
   std::uint32_t incarnation = 0;  ///< Counts starts and ends.
-  std::unique_ptr<Node> node;     ///< While up or stopped.
+  std::unique_ptr<Node> node;     ///< Exists while up or stopped.
   std::unique_ptr<Workload> work;
   Disk disk;
   double speed = 1;
@@ -99,47 +98,48 @@ class Simulator {
     std::size_t peers = 4;
     std::uint64_t seed = 1;
     Scenario scenario;
-    Node::Options node;                ///< The same for every peer; layout included.
-    std::size_t wait_for = 0;          ///< Size of the start barrier; 0 = all that are
-                                       ///< there, or 2 where each may meet only some.
+    Node::Options node;  ///< The same for every peer; includes the layout.
+    /// Size of the start barrier. 0: all peers that are there at first, or 2 where each may meet
+    /// only some.
+    std::size_t wait_for = 0;
     std::vector<std::uint64_t> steps;  ///< Budget of each peer; empty: `node.course.steps`.
-    /// What stages of a pipeline really take; empty: what peers believe.
+    /// True seconds of a pipeline's stages; empty: what peers believe.
     std::vector<double> stage_seconds;
   };
 
   Simulator(Options options, MakeWorkload make);
   ~Simulator();
 
-  /// Watchers are called in the order they came in and outlive the simulator.
+  /// Watchers are called in the order they were added, and outlive the simulator.
   void watch(Watcher& watcher);
 
-  /// Handles the next event unless it lies after `end`. False when there is none.
+  /// Handles the next event unless it lies after `end`. False if there is none.
   bool step(Time end = never);
-  /// Handles everything up to `end`, or until every peer has ended; afterwards it is `end`, or the
-  /// last event's time.
+  /// Handles everything up to `end`, or until every peer has ended. Then the time is `end`, or that
+  /// of the last event.
   void run(Time end = never);
 
   Time now() const;
   bool all_ended() const;
   std::size_t size() const;
   const VirtualPeer& peer(PeerNumber number) const;
-  /// Whom the peer may meet, sorted; whether it is named itself says nothing.
+  /// Peers that this peer may meet, sorted; may include itself, without meaning.
   const std::vector<PeerId>& allowed(PeerNumber number) const;
-  /// Transfers that wait on the peer's fullest lane.
+  /// Transfers waiting on the peer's fullest lane.
   std::size_t longest_lane(PeerNumber number) const;
   const WorldCounts& counts() const;
   const Options& options() const;
 
-  /// The peer's own clock at this moment.
+  /// The peer's own clock now.
   Time local(PeerNumber number) const;
 
-  /// A hash over every event so far: when, whom, what.
+  /// A hash over every event so far: time, peer and content.
   std::uint64_t trace_hash() const;
 
-  /// Ends every fault, wakes the stopped and starts again whoever was killed; nothing that was
-  /// still to come happens.
+  /// Ends every fault, wakes stopped peers and restarts killed ones; no scheduled fault happens any
+  /// more.
   void heal();
-  /// A message from somebody who is not in the swarm, or forged, straight to a peer's node.
+  /// Delivers a message from a peer outside the swarm, or a forged one, straight to a peer's node.
   void send_from_outside(PeerId from, PeerNumber to, Message message);
 
  private:

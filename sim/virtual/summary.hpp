@@ -1,4 +1,4 @@
-// What a virtual run came to, for programs.
+// The result of a virtual run, for programs.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@
 
 namespace gv {
 
-/// One peer's part in it.
+/// One peer's result.
 struct PeerSummary {
   PeerNumber number = 0;
   std::uint64_t step = 0;
-  std::uint64_t budget = 0;    ///< Steps it was to make.
-  bool has_model = false;      ///< Else it is down, or never came.
-  std::optional<Trial> trial;  ///< In a population: its newest,
-  std::uint64_t copies = 0;    ///< and how often it copied others.
-  double accuracy = 0;         ///< On all test samples, 0 to 1; 0 where nothing is trained.
+  std::uint64_t budget = 0;    ///< Steps it should make.
+  bool has_model = false;      ///< False: it is down, or never started.
+  std::optional<Trial> trial;  ///< In a population: its newest validation.
+  std::uint64_t copies = 0;    ///< In a population: copies of other peers.
+  double accuracy = 0;  ///< Accuracy on all test samples, 0 to 1; 0 where nothing is trained.
   std::optional<HostileRule> hostile;
 };
 
-/// A JSON object: the mean model as `last` has it, the worst of the honest with a model, what was
-/// sent, every event by name, faults, and each peer. Keys that `grapevine launch` has too mean the
-/// same; docs/simulator.md lists them. `wall_s` is how long the run took.
+/// A JSON object: the mean model as in `last`, the worst honest peer with a model, traffic, every
+/// event by name, faults, and each peer. Keys shared with `grapevine launch` mean the same;
+/// docs/simulator.md lists them. `wall_s`: duration of the run.
 std::string virtual_summary(const Simulator& world, const Tally& tally, const HostileTally& hostile,
                             const CurvePoint& last, std::span<const PeerSummary> peers,
                             double wall_s);

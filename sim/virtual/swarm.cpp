@@ -1,4 +1,5 @@
-// A world with all its checkers, then healed and waited for; and the smallest one that still fails.
+// Runs a world with all its checkers, then heals it and waits; finds the smallest world that still
+// fails.
 #include "sim/virtual/swarm.hpp"
 
 #include <fmt/format.h>
@@ -16,15 +17,16 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// After the heal: suspicions run out, views merge, newcomers download, exchanges settle. Far above
-/// what any of it needs, so that passing it means that it never happens.
+/// Time after the heal in which suspicions run out, views merge, newcomers download and exchanges
+/// settle. Far more than they need, so that a timeout means that it never happens.
 constexpr Duration heals_within = 180s;
-/// At the end every peer must complete an exchange in so long, or so many of the slowest's periods.
+/// At the end every peer must complete an exchange in this time, or in this many periods of the
+/// slowest.
 constexpr Duration last_part = 60s;
 constexpr double last_periods = 20;
 /// Ten times what the busiest world needs.
 constexpr std::uint64_t events_max = 5'000'000;
-/// What a peer has to show at the end: exchanges, or operations of a generation.
+/// A peer's progress at the end: exchanges, or operations of a generation.
 std::uint64_t achieved(const Simulator& world, PeerNumber number) {
   const Node& node = *world.peer(number).node;
   if (node.allreduce() != nullptr) return node.allreduce()->counts().operations;
@@ -47,7 +49,7 @@ std::optional<Violation> stuck(const Simulator& world, std::string invariant, st
   return Violation{std::move(invariant), std::move(what), world.now(), true};
 }
 
-/// In lockstep all who train are in one generation and go on in it.
+/// In modes with generations all training peers are in one generation and go on in it.
 std::optional<Violation> check_generation(const Simulator& world,
                                           const std::vector<PeerNumber>& up) {
   const Generation* common = nullptr;
@@ -64,7 +66,7 @@ std::optional<Violation> check_generation(const Simulator& world,
   return std::nullopt;
 }
 
-/// What an exchange or an operation takes.
+/// Steps of an exchange or an operation.
 std::uint64_t steps_of(const Node::Options& node) {
   switch (node.mode) {
     case ModeKind::gossip:
@@ -79,8 +81,8 @@ std::uint64_t steps_of(const Node::Options& node) {
   return 1;
 }
 
-/// In rounds whose partners each peer draws, a quick one may hear nobody for many of them, run that
-/// far ahead, and then wait as long: for somebody behind it that goes on.
+/// Where each peer draws its partners, a fast peer may have no in-neighbour for many rounds, run
+/// that far ahead, and then wait as long for a slower peer that goes on.
 bool waits_for_slower(const Simulator& world, PeerNumber number, const std::vector<PeerNumber>& up,
                       const std::vector<std::uint64_t>& before) {
   const MixingMode* rounds = world.peer(number).node->mixing();
@@ -93,7 +95,7 @@ bool waits_for_slower(const Simulator& world, PeerNumber number, const std::vect
   });
 }
 
-/// What did not come about in the time after the heal.
+/// A missing kind of progress in the time after the heal.
 std::optional<Violation> check_liveness(Simulator& world) {
   std::vector<PeerNumber> up;
   for (PeerNumber number = 0; number < world.size(); ++number) {
@@ -138,7 +140,7 @@ std::optional<Violation> check_liveness(Simulator& world) {
                  fmt::format("peer-{} completes none in {:g} s", number, seconds(window)));
   }
   if (!lockstep) return std::nullopt;
-  // A word of the agreement may just be lost.
+  // A message of the agreement may just be lost.
   std::optional<Violation> apart = check_generation(world, up);
   for (const Time end = world.now() + last_part; apart && world.now() < end;) {
     world.run(world.now() + 1s);
@@ -178,7 +180,7 @@ Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
     simulator.heal();
     if (safely(simulator.now() + heals_within)) {
       verdict.violation = check_liveness(simulator);
-      // Who lacks a stage that nobody has left waits for it, and is right to.
+      // A peer that lacks a stage which no peer has left rightly waits for it.
       verdict.stage_lost = verdict.violation && pipeline.is_stage_lost(simulator);
       if (verdict.stage_lost) verdict.violation.reset();
       if (!broken()) invariants.check_settled(simulator);

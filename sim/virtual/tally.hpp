@@ -1,4 +1,4 @@
-// Counts what a virtual run comes to: exchanges, refusals, deaths, staleness.
+// Counts events of a virtual run: exchanges, refusals, deaths, staleness.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ class Tally : public Watcher {
 
   /// How often an event of that name was seen.
   std::uint64_t events(const std::string& name) const;
-  /// The same of all that were.
+  /// Counts of all events, by name.
   const std::map<std::string, std::uint64_t>& by_name() const { return events_; }
-  /// The same for one reason, as "exchange_aborted timed_out".
+  /// Counts by name and reason, as "exchange_aborted timed_out".
   const std::map<std::string, std::uint64_t>& by_reason() const { return by_reason_; }
   const std::map<std::string, std::uint64_t>& injected() const { return injected_; }
 
-  /// Exchanges both sides of which have committed count 1.
+  /// Exchanges that both sides have committed count 1.
   double exchanges() const { return static_cast<double>(events("exchange_committed")) / 2; }
   std::uint64_t steps() const { return steps_; }
   /// Mean absolute difference in local steps between the two sides of an exchange.

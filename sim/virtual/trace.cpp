@@ -134,7 +134,7 @@ std::string_view to_string(PeerState state) {
   return "?";
 }
 
-/// A probe, an answer or a table with nothing in it but that sender and receiver are well.
+/// A probe, an answer or a table that only says that sender and receiver are well.
 bool is_routine(PeerId from, const Outgoing& out) {
   const auto all_well = [&](const std::vector<Member>& members) {
     return std::ranges::all_of(members, [&](const Member& member) {
@@ -190,7 +190,7 @@ std::string peer_name(PeerId id) { return fmt::format("peer-{}", number_of(id));
 
 std::string to_string(const Message& message) { return std::visit(Words{}, message); }
 
-/// Whether it is worth a line even if nothing comes of it.
+/// Whether it is worth a line even without effects.
 bool Trace::is_told(const Input& input) const {
   switch (input.kind) {
     case Input::Kind::tick:

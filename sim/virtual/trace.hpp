@@ -1,4 +1,4 @@
-// A virtual run as lines for people: one for each input to a peer, and one for each thing it says.
+// A virtual run as lines for people: one for each input to a peer, and one for each of its effects.
 #pragma once
 
 #include <functional>
@@ -8,18 +8,18 @@
 
 namespace gv {
 
-/// "  1.250000  peer-3 <- peer-1  Offer 1/7" and, indented below, what came of it. Ticks that lead
-/// to nothing are left out.
+/// "  1.250000  peer-3 <- peer-1  Offer 1/7" and, indented below, its effects. Ticks without
+/// effects are left out.
 class Trace : public Watcher {
  public:
   enum class Detail {
     everything,
-    /// Without routine. Steps, blocks and probes that find all well are left out, as are rumours
-    /// about third parties and whatever arrives without consequences: it was told when it was sent.
+    /// Without routine: leaves out steps, blocks, probes that find all well, rumours about third
+    /// parties, and arrivals without consequences, which were shown when sent.
     story,
   };
 
-  /// Each line is handed to `line`, without its end.
+  /// Each line goes to `line`, without its end.
   explicit Trace(std::function<void(const std::string&)> line, Detail detail = Detail::everything)
       : line_(std::move(line)), detail_(detail) {}
 
@@ -35,10 +35,10 @@ class Trace : public Watcher {
 
   std::function<void(const std::string&)> line_;
   Detail detail_;
-  std::string pending_;  ///< An input that is shown only if something comes of it.
+  std::string pending_;  ///< An input that is shown only if it has effects.
 };
 
-/// A message with what matters of it: "Commit 2/5", "Ping 17 peer-3 suspect 1".
+/// A message with its main fields: "Commit 2/5", "Ping 17 peer-3 suspect 1".
 std::string to_string(const Message& message);
 
 /// "peer-3".

@@ -85,8 +85,8 @@ class StageWorkload : public Workload {
   ConservationChecksum checksum_{};
 };
 
-/// Keeps to everything that a StageReplica promises, without a model: a stage's parameters are all
-/// one number, which falls by the mean of its gradients.
+/// Behaves like a StageReplica, without a model: a stage's parameters are all one number, which
+/// falls by the mean of its gradients.
 class IdleStageWorkload : public Workload {
  public:
   explicit IdleStageWorkload(std::vector<StageSize> sizes) : sizes_(std::move(sizes)) {}
@@ -96,7 +96,7 @@ class IdleStageWorkload : public Workload {
     const std::uint64_t before = step_;
     if (job.stages) {
       StageJob& work = *job.stages;
-      // Schedules of many updates have made some of them already.
+      // A schedule of many updates has made some of them already.
       if (work.abandons) stages_ = before_run_;
       for (const StageEnd& end : work.ends) finish(end);
       if (!work.ends.empty()) ++step_;
@@ -183,7 +183,7 @@ class IdleStageWorkload : public Workload {
   std::vector<StageSize> sizes_;
   std::optional<StageMixers> mixers_;
   Stages stages_;
-  Stages before_run_;  ///< What a run that is given up goes back to.
+  Stages before_run_;  ///< The state to restore when a run is given up.
   std::uint64_t step_ = 0;
   ConservationChecksum checksum_{};
 };
@@ -299,7 +299,7 @@ class VectorWorkload : public Workload {
   /// The gradient at `parameters` into the first elements of `out`.
   virtual Score gradient(std::uint64_t step, std::span<const float> parameters,
                          std::span<float> out) = 0;
-  /// Without noise: what a member of a population is judged by.
+  /// Without noise: the validation loss in a population.
   virtual double true_loss(std::span<const float> parameters) const = 0;
   double learning_rate() const { return learning_rate_; }
   std::size_t number() const { return number_; }
@@ -403,8 +403,8 @@ class QuadraticWorkload : public VectorWorkload {
     return score;
   }
 
-  /// Mean and deviation are all that bias and variance depend on, and a normal draw would take more
-  /// time than all else in a world.
+  /// Bias and variance depend only on mean and deviation, and a normal draw would take more time
+  /// than all else in a world.
   double noise(Rng& draws) const { return noise_ * std::sqrt(12.0) * (draws.uniform() - 0.5); }
 
   double true_loss(std::span<const float> x) const override {

@@ -1,4 +1,4 @@
-// What a virtual peer computes: real training, a quadratic of known optimum, or nothing but time.
+// What a virtual peer computes: real training, a quadratic with a known optimum, or only time.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace gv {
 
-/// All that a checkpoint holds of a replica.
+/// Everything that a checkpoint holds of a replica.
 struct Image {
   std::vector<float> parameters;
   OptimizerState optimizer;
@@ -27,20 +27,20 @@ class Workload {
  public:
   virtual ~Workload() = default;
 
-  /// Everything of the job but the save.
+  /// Runs the whole job but the save.
   virtual JobDone run(Job job) = 0;
 
-  /// From here on it mixes with neighbours by that rule, in a run of that seed.
+  /// From here on it mixes with neighbours by that rule, in the run of that seed.
   virtual void mix_by(const MixRule& rule, std::uint64_t run_seed) = 0;
 
-  /// From here on its hyper-parameters are its own, these at first. Of replicas that train those
-  /// are the trainer's and it is one already; nothing else has any.
+  /// From here on its hyper-parameters are its own, these at first. A replica that trains takes its
+  /// trainer's and is already in a population; others have none.
   virtual void join_population(const Hyperparameters&) {}
 
   virtual std::uint64_t step() const = 0;
   virtual std::span<const float> parameters() const = 0;
   virtual const ConservationChecksum& checksum() const = 0;
-  /// Of a pipeline: the parameters of one stage; empty if it is not carried.
+  /// Pipeline: parameters of one stage; empty if it is not carried.
   virtual std::span<const float> stage(std::size_t) const { return {}; }
 
   virtual Image image() const = 0;
@@ -48,18 +48,17 @@ class Workload {
   virtual void restore(const Image& image) = 0;
 };
 
-/// Makes a peer's replica as it is before its first step.
+/// Makes a peer's replica before its first step.
 using MakeWorkload = std::function<std::unique_ptr<Workload>(std::size_t peer)>;
 
 /// The run's model on the peer's shard.
 std::unique_ptr<Workload> training_workload(Replica replica);
 
-/// Stages of the run's model, with the peer's shard. A crash loses them: whoever comes back is a
-/// newcomer. `parameters()` are those of all stages it carries, in order.
+/// Stages of the run's model, with the peer's shard. A crash loses them, so a peer that comes back
+/// is a newcomer. `parameters()` are those of all stages it carries, in order.
 std::unique_ptr<Workload> stage_workload(StageReplica replica);
 
-/// Nothing is computed: stages of so many parameters, which change by as much as their gradients
-/// are said to be: 1 for each micro-batch.
+/// Computes nothing: stages of these sizes, whose gradients are 1 for each micro-batch.
 std::unique_ptr<Workload> idle_stage_workload(std::vector<StageSize> sizes);
 
 /// Peer i minimises f_i(x) = 1/2 sum_k h_k (x_k - c_ik)^2 by plain gradient descent, with uniform
@@ -76,18 +75,18 @@ struct QuadraticSpec {
 std::unique_ptr<Workload> quadratic_workload(const QuadraticSpec& spec, std::size_t peer,
                                              const LocalSteps& local = {});
 
-/// Peer i's own optimum c_i, and that of the sum over so many peers: their mean.
+/// Peer i's own optimum c_i, and the optimum of the sum over `peers` peers: the mean of theirs.
 std::vector<double> quadratic_optimum(const QuadraticSpec& spec, std::size_t peer);
 std::vector<double> common_optimum(const QuadraticSpec& spec, std::size_t peers);
-/// Likewise of these peers alone, who are at least one.
+/// The same for these peers alone, of which there is at least one.
 std::vector<double> common_optimum(const QuadraticSpec& spec, std::span<const std::size_t> peers);
 
-/// How far the mean of all f_i at `model` lies above its least value at `optimum`.
+/// The mean of all f_i at `model`, minus its least value at `optimum`.
 double quadratic_excess(const QuadraticSpec& spec, std::span<const double> optimum,
                         std::span<const float> model);
 
-/// Nothing is computed: parameters, drawn for each peer (or, if `alike`, once for all), change by
-/// exchanges and by sums of gradients that are drawn as well.
+/// Computes nothing: parameters, drawn for each peer (or, if `alike`, once for all), change through
+/// exchanges and through sums of drawn gradients.
 std::unique_ptr<Workload> idle_workload(std::size_t dimension, std::uint64_t seed, std::size_t peer,
                                         bool alike = false, const LocalSteps& local = {});
 

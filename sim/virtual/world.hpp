@@ -1,4 +1,4 @@
-// The inside of the simulator: what it keeps for each peer and each link, and what can happen.
+// The inside of the simulator: its state for each peer and each link, and its events.
 #pragma once
 
 #include <cstddef>
@@ -20,14 +20,14 @@
 
 namespace gv {
 
-/// One queue of events and what a host would do for each peer. The parts: events and nodes in
-/// simulator.cpp, links and lanes in world_links.cpp, processes in world_lives.cpp, what goes wrong
-/// in world_faults.cpp.
+/// One queue of events, and a host's work for each peer. The parts: events and nodes in
+/// simulator.cpp, links and lanes in world_links.cpp, processes in world_lives.cpp, faults in
+/// world_faults.cpp.
 struct Simulator::World {
   struct Arrival {
     PeerNumber from = 0;
     PeerNumber to = 0;
-    std::uint32_t to_life = 0;  ///< What was sent to an earlier process is lost with it.
+    std::uint32_t to_life = 0;  ///< Incarnation of `to`; a message to an earlier one is lost.
     Message message;
   };
 
@@ -37,22 +37,22 @@ struct Simulator::World {
     std::uint32_t to_life = 0;
     TransferId id;
     std::uint64_t offset = 0;
-    Payload payload;  ///< Just this block of it.
+    Payload payload;  ///< This block only.
   };
 
   /// A peer's deadline, or the end of its job.
   struct Due {
     PeerNumber peer = 0;
     std::uint32_t incarnation = 0;
-    std::uint64_t number = 0;  ///< Of the timer, or of the job.
+    std::uint64_t number = 0;  ///< Number of the timer, or of the job.
     bool job = false;
   };
 
-  /// What a job has made before its steps is there.
+  /// The messages that a job makes before its steps are ready.
   struct Opened {
     PeerNumber peer = 0;
     std::uint32_t incarnation = 0;
-    std::uint64_t job = 0;  ///< As the peer numbers it.
+    std::uint64_t job = 0;  ///< The job's number at the peer.
   };
 
   struct LaneBroken {
@@ -66,7 +66,7 @@ struct Simulator::World {
     PeerNumber other = 0;
     std::uint32_t incarnation = 0;
     std::uint32_t other_life = 0;
-    bool again = false;  ///< An earlier life of the other was known.
+    bool again = false;  ///< An earlier incarnation of `other` was known.
   };
 
   /// The link can carry the next block of a transfer.
@@ -95,36 +95,38 @@ struct Simulator::World {
 
   /// What a host keeps for one peer.
   struct Machine {
-    std::map<std::size_t, FaultRule> faults;  ///< Under way at this peer, by FaultEvent::fault.
-    bool told_to_leave = false;               ///< While stopped: it will when it wakes.
-    std::optional<std::size_t> taken_by;      ///< The fault that ended it brings it back, if any.
+    /// Faults under way at this peer, by FaultEvent::fault.
+    std::map<std::size_t, FaultRule> faults;
+    bool told_to_leave = false;           ///< Told while stopped; it leaves when it wakes.
+    std::optional<std::size_t> taken_by;  ///< The fault that ended it, and may bring it back.
     Time armed = never;  ///< In true time; an earlier tick than needed does no harm.
     std::uint64_t timer = 0;
     std::optional<Job> job;
-    std::optional<Job> next_job;    ///< Begins when that one is done.
-    std::optional<JobDone> opened;  ///< What its first part came to, if it has two.
+    std::optional<Job> next_job;    ///< Begins when `job` is done.
+    std::optional<JobDone> opened;  ///< The result of its first part, if it has two.
     Time job_began{};
-    Time job_booked{};     ///< What follows is as of then.
-    Duration job_work{};   ///< Left of its steps, at the pace without a slow CPU,
-    Duration job_write{};  ///< and left of writing its checkpoint.
-    double job_cpu = 1;    ///< What the faults of its CPU make of the pace.
+    Time job_booked{};     ///< Time at which the next two fields were computed.
+    Duration job_work{};   ///< Time left of its steps, at the pace without a slow CPU.
+    Duration job_write{};  ///< Time left of writing its checkpoint.
+    double job_cpu = 1;    ///< Factor of faults of its CPU on the pace.
     std::uint64_t jobs = 0;
     Rng pace{0};
     Time state_since{};
     std::optional<Time> joining_since;
-    std::map<PeerNumber, std::uint32_t> met;    ///< With the life they had then.
-    std::map<PeerNumber, std::uint32_t> heard;  ///< Whose answer came, with the life it had then.
-    std::set<PeerNumber> lanes;                 ///< Blocks went there or came from there.
-    std::set<PeerNumber> known;  ///< Members it had and that did not leave: its cache on disk.
+    std::map<PeerNumber, std::uint32_t> met;  ///< Peers met, with their incarnation then.
+    /// Peers that answered, with their incarnation then.
+    std::map<PeerNumber, std::uint32_t> heard;
+    std::set<PeerNumber> lanes;  ///< Peers with which it has exchanged blocks.
+    std::set<PeerNumber> known;  ///< Members it knew that did not leave: its cache on disk.
     double clock_rate = 1;
-    Time clock_true{};  ///< The clock showed `clock_local` at this moment and runs at its rate
-                        ///< since.
+    /// The clock showed `clock_local` at this moment, and runs at `clock_rate` since.
+    Time clock_true{};
     Time clock_local{};
   };
 
   struct WorldLink {
     Link link;
-    std::uint64_t version = 0;  ///< Of the faults its quality was computed with.
+    std::uint64_t version = 0;  ///< `link_version` for which its quality was computed.
   };
 
   using Backlog = std::variant<Arrival, BlockArrival, LaneBroken, Met>;
@@ -154,7 +156,7 @@ struct Simulator::World {
   LinkFaults link_faults;
   HostileSenders hostile;
   std::size_t running = 0;      ///< Peers that are up or stopped.
-  std::size_t starts_left = 0;  ///< Happenings to come that start a peer.
+  std::size_t starts_left = 0;  ///< Fault events to come that start a peer.
   std::size_t wait_for = 1;
 
   // ---- Events (simulator.cpp) ----
@@ -200,10 +202,10 @@ struct Simulator::World {
     return peers[number].incarnation == incarnation;
   }
 
-  /// What a stopped process's sockets hold before more is lost.
+  /// Messages that a stopped process's sockets hold before more are lost.
   static constexpr std::size_t backlog_max = 100000;
 
-  /// Keeps for later what comes to a stopped peer; false when it can be handled now.
+  /// Keeps events of a stopped peer for later; false if one can be handled now.
   template <class Kind>
   bool postponed(PeerNumber number, Kind& event) {
     if (peers[number].state != PeerState::stopped) return false;
@@ -247,7 +249,7 @@ struct Simulator::World {
   void leave(PeerNumber number);
   void switch_to(PeerNumber number, const std::string& settings);
   static bool starts_peers(const FaultEvent& fault_event);
-  /// Virtual peers of a pipeline keep nothing: whoever comes back is a newcomer.
+  /// Virtual peers of a pipeline keep no checkpoints: a peer that comes back is a newcomer.
   bool keeps_images() const { return options.node.mode != ModeKind::pipeline; }
   void prepare();
 

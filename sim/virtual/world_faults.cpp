@@ -1,4 +1,4 @@
-// What goes wrong in a virtual world, and how it heals.
+// Applies faults in a virtual world, and heals them.
 #include <algorithm>
 
 #include "peer/config/switched_mixing.hpp"
@@ -7,10 +7,9 @@
 namespace gv {
 namespace {
 
-/// Number of the healing that ends a drawn world: no happening has it.
+/// Number of the fault event that heals a drawn world at its end; no other has it.
 constexpr auto heal_of_all = static_cast<std::size_t>(-1);
-/// However many faults of a kind overlap, their factors make no more of it than this: durations
-/// are finite.
+/// Bound on the factor of overlapping faults of one kind, since durations are finite.
 constexpr double factor_least = 1e-4;
 constexpr double factor_most = 1e4;
 
@@ -37,8 +36,8 @@ void Simulator::World::set_clock(PeerNumber number, Duration jump, double rate) 
   }
 }
 
-/// Makes the machine what the faults under way at it say together: several of a kind multiply or
-/// add up, and one that ends leaves the others.
+/// Combines the faults under way at the machine: several of a kind multiply or add up, and one that
+/// ends leaves the others.
 void Simulator::World::refresh(PeerNumber number) {
   Machine& machine = machines[number];
   Disk& disk = peers[number].disk;
@@ -103,11 +102,11 @@ void Simulator::World::apply_to(const FaultEvent& fault_event, PeerNumber number
   }
 }
 
-/// What `happening` began for this peer is over.
+/// The effect of `fault_event` on this peer is over.
 void Simulator::World::revert(const FaultEvent& fault_event, PeerNumber number) {
   Machine& machine = machines[number];
   if (machine.taken_by == fault_event.fault) {
-    // Who was told to leave and has not yet is made to, as by a service manager.
+    // A peer that was told to leave and has not yet is killed, as by a service manager.
     end(number, PeerState::ended);
     start(number);
   } else if (machine.faults.erase(fault_event.fault) > 0) {
@@ -131,7 +130,7 @@ void Simulator::World::apply(const FaultEvent& fault_event) {
 }
 
 void Simulator::World::heal() {
-  // What was still to come stays away: only what peers do goes on.
+  // Cancels fault events to come: only what peers do goes on.
   EventQueue<Event> kept;
   while (!queue.empty()) {
     const Time at = queue.next();

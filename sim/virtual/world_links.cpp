@@ -1,16 +1,17 @@
-// What is sent between virtual peers, and how lanes come and go.
+// Messages and blocks between virtual peers, and how lanes open and break.
 
 #include "sim/virtual/world.hpp"
 
 namespace gv {
 namespace {
 
-/// A connection to a port where nobody listens is refused.
+/// A connection to a port without a listener is refused.
 constexpr Duration refused_after = std::chrono::microseconds(50);
-/// In lockstep lanes are streams: what is lost is sent again after so long, as the proxy has it.
+/// In modes that sum, lanes are streams: a lost piece is sent again after this long, as in the
+/// fault proxy.
 constexpr Duration resent_after = std::chrono::milliseconds(200);
 
-/// Bytes a message has on a link, roughly: exact sizes would need the wire format.
+/// Approximate bytes of a message on a link; exact sizes would need the wire format.
 std::size_t wire_bytes(const Message& message) {
   constexpr std::size_t head = 64;
   constexpr std::size_t member = 110;
@@ -63,7 +64,7 @@ void Simulator::World::send(PeerNumber from, PeerNumber to, Message message) {
   }
 }
 
-/// The first word between two processes opens the link: each hears of the other.
+/// The first message between two processes opens the link, and each learns of the other.
 void Simulator::World::meet(PeerNumber from, PeerNumber to, Time arrival) {
   std::uint32_t& incarnation = machines[from].met[to];
   std::uint32_t& back = machines[to].met[from];
@@ -78,7 +79,7 @@ void Simulator::World::meet(PeerNumber from, PeerNumber to, Time arrival) {
   }
 }
 
-/// What hostile peers say in rounds leaves when they want, and as they want it.
+/// Hostile peers' messages in rounds leave when and as they want.
 void Simulator::World::part_with(PeerNumber from, Transfer transfer) {
   const MixingMode* rounds = hostile.any() ? peers[from].node->mixing() : nullptr;
   if (rounds == nullptr || StateTransfer::concerns({transfer.id, transfer.offset, {}})) {
@@ -150,7 +151,7 @@ void Simulator::World::pump(PeerNumber from, PeerNumber to) {
   lane.pumping = false;
 }
 
-/// The connection between two is gone: what was on its way is lost, and both hear of it.
+/// The connection between two peers is gone: messages on their way are lost, and both learn of it.
 void Simulator::World::break_lane(PeerNumber a, PeerNumber b) {
   for (const auto& [from, to] : {std::pair(a, b), std::pair(b, a)}) {
     const auto lane = lanes.find(pair_key(from, to));

@@ -1,4 +1,4 @@
-// How virtual processes start, stand still, end and come back.
+// How virtual processes start, stop, end and come back.
 #include <algorithm>
 
 #include "sim/virtual/neighbours.hpp"
@@ -64,7 +64,7 @@ void Simulator::World::start(PeerNumber number) {
   machine.met.clear();
   machine.heard.clear();
   machine.pace = root.fork("pace").fork(number).fork(static_cast<std::uint64_t>(peer.incarnation));
-  // Who comes back joins whom it knew, others one that is named to them.
+  // A peer that comes back joins peers it knew; others join one that is named to them.
   std::vector<PeerNumber> join(machine.known.begin(), machine.known.end());
   if (join.empty()) join = first_contact(number);
   for (const PeerNumber other : join) queue.push(now, Dial{number, other, peer.incarnation, 0});
@@ -75,9 +75,9 @@ void Simulator::World::start(PeerNumber number) {
        });
 }
 
-/// Whom a newcomer is told to join: the first that is running, else (it may come yet) the first
-/// of all. At the start peer 0 is told nobody, so that the others find somebody who waits for
-/// them.
+/// The peer that a newcomer is told to join: the first that is running, else the first of all,
+/// which may still come. At the start peer 0 is told none, so that the others find a peer that
+/// waits for them.
 std::vector<PeerNumber> Simulator::World::first_contact(PeerNumber number) const {
   std::vector<PeerNumber> others;
   for (const PeerId id : allow_lists[number]) {
@@ -149,7 +149,7 @@ void Simulator::World::wake(PeerNumber number) {
   if (machine.told_to_leave) leave(number);
 }
 
-/// As a process that is sent SIGTERM: one that is stopped hears of it when it goes on.
+/// As SIGTERM to a process: a stopped one notices it when it goes on.
 void Simulator::World::leave(PeerNumber number) {
   machines[number].told_to_leave = peers[number].state == PeerState::stopped;
   if (peers[number].state != PeerState::up) return;
@@ -157,7 +157,7 @@ void Simulator::World::leave(PeerNumber number) {
        [&](Node& node, Time t, NodeEffects& out) { node.leave(t, out); });
 }
 
-/// As a process that is given the command.
+/// As a process that gets the command.
 void Simulator::World::switch_to(PeerNumber number, const std::string& settings) {
   feed(number, {.kind = Input::Kind::command, .peer = number},
        [&](Node& node, Time t, NodeEffects& out) {
@@ -195,7 +195,7 @@ void Simulator::World::prepare() {
     peers[number].speed = options.scenario.speed_of(number);
     late += absent[number] ? 1 : 0;
   }
-  // Who may meet only some cannot wait for all.
+  // A peer that may meet only some cannot wait for all.
   const bool sparse = options.scenario.neighbours > 0 && options.scenario.neighbours < n;
   const std::size_t everybody = std::max<std::size_t>(1, n - late);
   wait_for = options.wait_for > 0 ? options.wait_for
