@@ -1,4 +1,4 @@
-// Times what an all-reduce cannot do without: its bytes through TCP sockets, with no sum made.
+// Times the least that an all-reduce needs: its bytes through TCP sockets, without a sum.
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -33,7 +33,7 @@ int checked(int result, const char* what) {
   return result;
 }
 
-/// Told before it is connected, since a socket that once was paced stays so.
+/// Set before it is connected, since a socket that was paced once stays so.
 int unpaced_socket() {
   const int socket = checked(::socket(AF_INET, SOCK_STREAM, 0), "socket");
   ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
@@ -97,8 +97,8 @@ std::map<int, int> connections(int rank, int ranks, const std::filesystem::path&
   return found;
 }
 
-/// Sends and receives at once; what does not fit into `into` goes there again and again. Waits
-/// awake and gives way, as who sleeps would only lose time.
+/// Sends and receives at once; bytes beyond the size of `into` overwrite it. Busy-polls and yields,
+/// since sleeping would only lose time.
 void exchange(int socket, Bytes out, Bytes into, std::size_t expected) {
   std::size_t sent = 0;
   std::size_t got = 0;
@@ -149,7 +149,7 @@ void move_all(const std::map<int, int>& to, int rank, int ranks, Bytes values, B
 }  // namespace
 
 /// RANK RANKS FOLDER ROW_SECONDS BYTES...: prints for each size one JSON line of this rank with the
-/// time of every operation. `FOLDER` is where the ranks find each other.
+/// time of every sum. `FOLDER` is where the ranks find each other.
 int main(int argc, char** argv) try {
   if (argc < 6) throw std::invalid_argument("RANK RANKS FOLDER ROW_SECONDS BYTES...");
   const int rank = std::atoi(argv[1]);
@@ -166,7 +166,7 @@ int main(int argc, char** argv) try {
     const Clock::time_point began = Clock::now();
     for (int k = 0; k < least / 2; ++k) once();
     double mean = std::chrono::duration<double>(Clock::now() - began).count() / (least / 2);
-    // All agree on the longest.
+    // All ranks agree on the longest.
     for (int distance = 1; distance < ranks; distance *= 2) {
       double other = 0;
       exchange(to.at(rank ^ distance), {reinterpret_cast<char*>(&mean), sizeof mean},

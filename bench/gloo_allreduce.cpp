@@ -46,7 +46,7 @@ double seconds_of(const Run& run) {
 }  // namespace
 
 /// RANK RANKS FOLDER ALGORITHM ROW_SECONDS BYTES...: prints for each size one JSON line of this
-/// rank with the time of every operation. `FOLDER` is where the ranks find each other.
+/// rank with the time of every sum. `FOLDER` is where the ranks find each other.
 int main(int argc, char** argv) try {
   if (argc < 7) throw std::invalid_argument("RANK RANKS FOLDER ALGORITHM ROW_SECONDS BYTES...");
   const int rank = std::atoi(argv[1]);
@@ -85,7 +85,7 @@ int main(int argc, char** argv) try {
     std::printf("]}\n");
     std::fflush(stdout);
   }
-  // Whoever leaves closes connections that others may be waiting on.
+  // A rank that leaves closes connections that others may be waiting on.
   store.set("done" + std::to_string(rank), {1});
   std::vector<std::string> all;
   for (int other = 0; other < ranks; ++other) all.push_back("done" + std::to_string(other));

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# What gossip costs: summed samples/s of peers that exchange against the same peers with gossip off.
+# The cost of gossip: summed samples/s of peers that exchange against the same peers with gossip off.
 """Runs `grapevine launch` with gossip on and off in turn and compares their steady pace.
 
 Both run endlessly; after a warm-up each peer is asked twice, a window apart, how many samples it has

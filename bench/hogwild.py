@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# What threads without locks bring: samples/s of one peer with several threads against one.
+# The gain of threads without locks: samples/s of one peer with several threads against one.
 """Runs one peer with plain SGD on Fashion-MNIST, with one thread and with several in turn.
 
 Both run endlessly; after a warm-up the peer is asked twice, a window apart, how many samples it has

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# Three of sixteen peers are hostile: what is left of the accuracy, with the default guard and without.
+# Three of sixteen peers are hostile: the remaining accuracy, with the default guard and without.
 """Runs configs/hostile-16.toml with each of eight attacks, guarded and plain, and without hostile peers.
 
 Guarded is the config as it stands: clipped_gossip and its defaults, eight neighbours. Plain is the same with
@@ -53,7 +53,7 @@ def run(arguments, attack, guard, seed):
 
 
 def run_all(arguments, store):
-    # What has to hold comes first.
+    # Runs whose results must hold come first.
     jobs = [(attack, guard, seed) for guard in GUARDS for seed in arguments.seeds
             for attack in ["clean", *arguments.attacks]]
     missing = [job for job in jobs if key_of(arguments, *job) not in store.runs]

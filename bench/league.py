@@ -203,7 +203,7 @@ def train(arguments, algorithm, data, condition, seed, rate, epochs):
 def run_all(arguments, store, wanted):
     """Runs of (algorithm, data, condition, seed, rate, epochs) that the file does not have yet, two at a time."""
     jobs = [job for job in wanted if key_of(*job, arguments.hidden) not in store.runs]
-    # Twice the same would be run twice.
+    # A duplicate would run twice.
     jobs = list(dict.fromkeys(jobs))
     total, done = len(jobs), 0
     with concurrent.futures.ThreadPoolExecutor(max_workers=min(2, arguments.jobs)) as pool:
@@ -230,7 +230,7 @@ def tune(arguments, store):
     """The best of the grid for each algorithm and data, on seed 1."""
     pairs = [(name, data) for data in arguments.data for _, name in arguments.algorithms]
     grids = {pair: list(GRID) for pair in pairs}
-    # Where the best is at an edge of the grid one more is tried beyond it.
+    # If the best is at an edge of the grid, one more is tried beyond it.
     for _ in range(2):
         run_all(arguments, store, [(*pair, "clean", 1, rate, arguments.tune_epochs)
                                    for pair in pairs for rate in grids[pair]])
@@ -421,7 +421,7 @@ def main():
     if not arguments.only_print:
         if arguments.tune:
             tune(arguments, store)
-        # All seeds of what is quickest to tell something first.
+        # The runs that say most come first, with all seeds.
         run_all(arguments, store,
                 [(name, data, condition, seed, rate_of(arguments, store, name, data), arguments.epochs)
                  for seed in arguments.seeds for condition in arguments.conditions

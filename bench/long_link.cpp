@@ -24,10 +24,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t packet_max = 65536;
-constexpr int packets_at_once = 64;  ///< From one end, before the other has its turn.
-/// What the link keeps back for want of bandwidth, as a router would; the rest is dropped.
+constexpr int packets_at_once = 64;  ///< Packets from one end before the other has its turn.
+/// Time of packets that wait for bandwidth, as in a router; the rest is dropped.
 constexpr std::chrono::milliseconds queue_max{50};
-constexpr std::size_t burst = 256 * 1024;  ///< Taken in any case: a short queue is no queue.
+/// Bytes that are always taken: a short queue is no queue.
+constexpr std::size_t burst = 256 * 1024;
 
 int checked(int result, const char* what) {
   if (result < 0) throw std::runtime_error(std::string(what) + ": " + std::strerror(errno));

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# Two peers in lockstep at the ends of a long link: how much of its bandwidth their sums get.
+# Two peers in mode allreduce at the ends of a long link: the share of its bandwidth that their sums get.
 """Trains two peers in lockstep, each in a network namespace of its own, at both ends of a link with a delay.
 
 The link is a program of this folder (long_link.cpp): it passes packets on after a delay and at a given bandwidth.

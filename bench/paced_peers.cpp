@@ -24,7 +24,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-/// What follows that word on the command line.
+/// The argument that follows `word` on the command line.
 std::string_view argument(int argc, char** argv, std::string_view word) {
   for (int i = 1; i + 1 < argc; ++i) {
     if (argv[i] == word) return argv[i + 1];
@@ -32,8 +32,8 @@ std::string_view argument(int argc, char** argv, std::string_view word) {
   return {};
 }
 
-/// Sleeps before steps for as long as they need less than they are to take: what they come to is
-/// there at their end, as it would be on a slow processor.
+/// Makes steps take the stated time by sleeping before them, so that their result is there at the
+/// end, as on a slow processor.
 class Pace {
  public:
   Pace(double step, std::filesystem::path began) : step_(step), began_(std::move(began)) {}
@@ -53,7 +53,7 @@ class Pace {
     const auto ends = Clock::now();
     const double needed = Seconds(ends - works).count() / count;
     needed_ = needed_ == 0 ? needed : needed_ + 0.1 * (needed - needed_);
-    // Whoever was held up makes that up for, but not more than a turn of it.
+    // A late peer catches up, but by no more than one turn.
     late_ = std::min(late_ + Seconds(ends - begins).count() - count * step_, count * step_);
   }
 
@@ -61,7 +61,7 @@ class Pace {
   double step_;
   std::filesystem::path began_;
   bool begun_ = false;
-  double needed_ = 0;  ///< By a step, of late.
+  double needed_ = 0;  ///< Recent seconds that a step needs.
   double late_ = 0;
 };
 

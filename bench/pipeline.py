@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# What two stages on two cores gain over one process on one core, and how busy they are.
+# The gain of two stages on two cores over one process on one core, and how busy they are.
 """Trains the transformer of configs/text-pipeline.toml as one stage by one peer on one core and as two
 stages by two peers on a core each, in turn, and compares their steady pace.
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# Lockstep on slow links: rounded, sparse and factored gradients against whole ones, to the end and at equal samples.
+# Mode allreduce on slow links: rounded, sparse and factored gradients against whole ones, to the end and at equal samples.
 """Trains peers in lockstep, each in a network namespace of its own, behind links of a given bandwidth.
 
 A bridge joins the namespaces; a token bucket (tc tbf) limits what goes into and what comes out of each. All
@@ -30,7 +30,7 @@ VARIANTS = {
     "rank 4, fp16": 'rank = 4\ncodec = "fp16"\n',
     "sufficient factors": "sufficient_factors = true\n",
 }
-# What a bucket lets through at once: little, or small sums would never meet the limit.
+# Bytes that a bucket lets through at once: few, or small sums would never meet the limit.
 BURST = "32kb"
 
 
@@ -134,7 +134,7 @@ def train(binary, hosts, text, steps, limit):
         for host in range(hosts.count):
             folder = root / f"peer-{host}"
             told = [event for event in events(folder) if event["event"] in ("generation_began", "budget_done")]
-            # Where starting is slow the first steps are made by fewer; they do not count.
+            # If starting is slow, fewer peers make the first steps; those do not count.
             while told[0]["peers"] != hosts.count:
                 del told[0]
             began = told[0]

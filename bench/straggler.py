@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-# What one slow peer costs: time to an accuracy with one of four at a quarter of the pace, over that without.
+# The cost of one slow peer: time to an accuracy with one of four at a quarter of the pace, over that without.
 """Trains Fashion-MNIST with four real processes, all alike and then with the last of them four times slower, in
 turn, and says how long each took until its mean model had the accuracy on the whole test set; PyTorch's
 DistributedDataParallel over Gloo does the same.
@@ -60,7 +60,7 @@ warmup_steps = 100
 every_steps = {every}
 {more}
 """
-# What is common to all is above; DDP's steps are those of 256 samples, and four times as long.
+# Settings common to all are above; DDP's steps are those of 256 samples, and four times as long.
 WAYS = {
     "gossip": ('mode = "gossip"', 0.02, "[gossip]\nperiod_steps = 16\n"),
     "gossip, 4 steps": ('mode = "gossip"', 0.04, "[gossip]\nperiod_steps = 4\n"),
@@ -202,7 +202,7 @@ def train_rank(rank, seed, step_s, rate, every, root):
         optimizer.zero_grad(set_to_none=True)
         loss_of(model(inputs[batch]), labels[batch]).backward()
 
-    # What a step takes by itself, without the sum: so much less is slept.
+    # Time of a step by itself, without the sum; the sleep is shorter by this.
     with model.no_sync():
         gradient(mine[:BATCH])
         began = time.perf_counter()
@@ -251,7 +251,8 @@ def seconds_to(given, judge, way, slow, seed):
                 time.sleep(given.look)
                 began = began or run.began()
                 now = time.time()
-                # As many models count for those that make few steps in that time as for those that make many.
+                # Equal numbers of models count for runs with few steps in that time and for those
+                # with many.
                 last, stamp = stamp, run.stamp() if began else None
                 models = run.models() if stamp and stamp != last else []
                 if not models:

@@ -1,6 +1,6 @@
 // The grapevine binary, but passes through stages of a pipeline take a stated time and compute
-// nothing: PASS_SECONDS="forward,backward by inputs,backward by weights" in its environment. When
-// each run was made is a line in `runs` in the peer's folder: its number and the time in seconds.
+// nothing: PASS_SECONDS="forward,backward by inputs,backward by weights" in its environment. `runs`
+// in the peer's folder has a line for each run: its number and its time in seconds.
 #include <fmt/format.h>
 #include <sys/prctl.h>
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-# Training in lockstep against PyTorch's DistributedDataParallel: summed samples/s, every step together.
+# Mode allreduce against PyTorch's DistributedDataParallel: summed samples/s, every step together.
 """Alternates between `grapevine launch` with mode = "allreduce" and DDP over gloo on the same models.
 
 One thread a process, batch 64 each, data of the same shape in memory. A contender is started, warms

@@ -15,7 +15,7 @@ Config config_of(const NamedAlgorithm& algorithm) {
       .config;
 }
 
-/// What a round costs a peer, in the mean over peers and a few rounds.
+/// The cost of a round for a peer, as the mean over peers and a few rounds.
 std::string costs(const MixingOptions& rounds, std::size_t peers, double parameters) {
   const RoundPlan plan(rounds.rule, peers, 1);
   constexpr std::uint64_t sampled = 8;

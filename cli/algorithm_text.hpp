@@ -1,4 +1,4 @@
-// What people are shown of the named algorithms: all in a table, or one with what it costs.
+// Texts about the named algorithms: all in a table, or one with its cost.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,9 @@ namespace gv {
 /// One line for each, by family.
 std::string algorithms_table();
 
-/// One of them: what it is, its settings as a config would have them, and for so many peers and
-/// numbers in a model what a peer keeps and sends. Why it does not fit so many peers, if so. The
-/// name must be known.
+/// One algorithm: its description, its settings as in a config, and a peer's memory and traffic
+/// with `peers` peers and a model of `parameters` numbers. If it does not fit that number of peers,
+/// it says why. The name must be known.
 std::string algorithm_report(std::string_view name, std::size_t peers, double parameters);
 
 }  // namespace gv

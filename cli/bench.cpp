@@ -18,7 +18,7 @@
 namespace gv {
 namespace {
 
-/// What `bench allreduce` and its ranks are both told.
+/// Options that `bench allreduce` and its ranks share.
 struct ReduceArguments {
   std::vector<std::string> sizes{"4KiB", "64KiB", "1MiB", "16MiB", "128MiB"};
   std::string lane = "auto";
@@ -102,7 +102,7 @@ void add_allreduce(CLI::App& bench) {
   });
 }
 
-/// What the ranks of that are started with. Not shown to people.
+/// Options of the ranks. Hidden from people.
 void add_allreduce_rank(CLI::App& bench) {
   const auto sums = std::make_shared<ReduceArguments>();
   const auto options = std::make_shared<ReducePeerOptions>();

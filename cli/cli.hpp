@@ -1,4 +1,4 @@
-// The command line: parses arguments, checks them, and calls what does the work.
+// The command line: parses and checks arguments, and calls the command.
 #pragma once
 
 #include "peer/host/host.hpp"

@@ -12,7 +12,7 @@ namespace gv {
 /// Empty if there is no kind of that name.
 std::optional<LaneKind> lane_kind(const std::string& name);
 
-/// What is said of a name that is no kind of lane.
+/// The problem of a name that is no kind of lane.
 Problem no_lane(const std::string& name);
 
 }  // namespace gv

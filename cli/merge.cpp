@@ -1,4 +1,4 @@
-// `grapevine merge`: one model of what several peers left.
+// `grapevine merge`: makes one model from the checkpoints of several peers.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -45,7 +45,7 @@ std::filesystem::path some_checkpoint(const std::filesystem::path& folder) {
   return newest;
 }
 
-/// One line a folder.
+/// One line for each folder.
 void print_peer(const std::string& folder, const LastModel& peer) {
   if (peer.stages.empty()) {
     fmt::print("{}: step {}\n", folder, peer.step);
@@ -59,7 +59,7 @@ void print_peer(const std::string& folder, const LastModel& peer) {
   }
 }
 
-/// Writes one model of those folders and says what is in it. Returns the exit code.
+/// Writes one model from those folders and describes it. Returns the exit code.
 int merge(const MergeOptions& options) {
   Problems problems;
   std::filesystem::path stored;

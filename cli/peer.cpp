@@ -51,7 +51,7 @@ bool is_any_interface(const std::string& address) {
   return host == "0.0.0.0" || host == "::" || host == "*";
 }
 
-/// What is wrong with the addresses given. None is ever guessed.
+/// Problems of the given addresses. None is ever guessed.
 Problems address_problems(const std::string& listen, const std::string& advertise,
                           const std::vector<std::string>& join) {
   Problems problems;
@@ -76,7 +76,7 @@ Problems address_problems(const std::string& listen, const std::string& advertis
   return problems;
 }
 
-/// How this peer's lanes travel, where that differs from what its config says.
+/// Overrides the config's choice of lanes.
 Problems choose_lane(const std::string& given, NetworkConfig& network) {
   if (given.empty()) return {};
   const auto lane = lane_kind(given);
@@ -107,7 +107,7 @@ struct PeerArguments {
   bool quiet = false;
 };
 
-/// Fills in what the arguments leave open and collects everything wrong with them.
+/// Fills in omitted arguments and collects all problems.
 Problems prepare(const PeerArguments& arguments, HostOptions& options) {
   Problems problems;
   const auto add = [&](const Problems& more) {

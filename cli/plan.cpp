@@ -48,7 +48,7 @@ constexpr std::size_t peers_max = 256;
 
 double ms(double seconds) { return 1e3 * seconds; }
 
-/// A cut of the model, who carries what, and what a step of it comes to.
+/// A cut of the model, its carriers, and the time of a step.
 struct Plan {
   StagesSpec spec;
   std::vector<StageProfile> stages;
@@ -60,7 +60,7 @@ struct Plan {
   Problems problems;
 };
 
-/// All that a plan is made from beside the cut.
+/// Everything a plan is made from, beside the cut.
 struct Question {
   const PlanOptions& options;
   const Config& config;
@@ -76,7 +76,7 @@ struct Question {
   }
 };
 
-/// What layers are estimated to cost, by which a swarm maps stages to peers.
+/// Estimated costs of layers, by which a swarm maps stages to peers.
 std::vector<double> work_shares(const StagesSpec& spec, SampleShape shape) {
   const std::vector<LayerWork> work = layer_work(spec.trainer.model, shape);
   std::vector<double> shares;
@@ -88,7 +88,7 @@ std::vector<double> work_shares(const StagesSpec& spec, SampleShape shape) {
   return shares;
 }
 
-/// As a swarm ends up that knows how fast its peers are.
+/// The assignment in which a swarm ends that knows the speeds of its peers.
 void map_peers(const Question& question, Plan& plan) {
   std::vector<StageOffer> offers;
   const std::vector<double> speeds = question.speeds();
@@ -147,8 +147,8 @@ Plan make_plan(const Question& question, std::vector<std::size_t> ends, double s
 
 // ---- Cuts by profile ----
 
-/// Every layer without parameters together with the one before it that has some, or for the first
-/// ones behind them: so every stage learns something.
+/// Joins every layer without parameters with the one before it that has some, or at the beginning
+/// with the one behind: so every stage learns something.
 std::vector<LayerProfile> with_parameters(const std::vector<LayerProfile>& layers) {
   std::vector<LayerProfile> joined;
   for (const LayerProfile& layer : layers) {
@@ -266,7 +266,7 @@ void print_layers(const std::vector<LayerProfile>& layers) {
   }
 }
 
-/// What takes longest in a step, for one micro-batch and peer.
+/// The bottleneck of a step, for one micro-batch and peer.
 double slowest_stage(const Plan& plan) {
   double slowest = 0;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
@@ -315,7 +315,7 @@ double memory_bytes(const Question& question, const Plan& plan, std::size_t stag
   const PipelineKind kind = question.mode().kind;
   const std::size_t stages = plan.stages.size();
   std::size_t vectors = versions_max(kind, stages, stage) + 2 + profile.optimizer_vectors;
-  // A run of many updates keeps where it began, in case it is given up.
+  // A run of many updates keeps its first state, in case it is given up.
   if (plan.spec.keeps_versions) vectors += 1 + profile.optimizer_vectors;
   const PipelineOptions& mode = question.mode();
   const auto flights = static_cast<double>(
@@ -336,7 +336,7 @@ double busy_part(const Plan& plan, std::uint32_t stage) {
   return busy / (plan.predicted.makespan * static_cast<double>(plan.carriers[stage].size()));
 }
 
-/// Behind the last stage nothing passes.
+/// Nothing passes behind the last stage.
 std::string kilobytes(double bytes) {
   return bytes > 0 ? fmt::format("{:.1f}", 1e-3 * bytes) : "-";
 }
@@ -412,7 +412,7 @@ bool fits_memory(const Question& question, const Plan& plan) {
   return true;
 }
 
-/// Cuts like this one but for one end, which is a layer earlier or later.
+/// Cuts with one end moved to a layer earlier or later.
 std::set<std::vector<std::size_t>> neighbours(const Question& question,
                                               const std::vector<std::size_t>& cut) {
   std::set<std::vector<std::size_t>> found;
@@ -426,9 +426,9 @@ std::set<std::vector<std::size_t>> neighbours(const Question& question,
   return found;
 }
 
-/// Of the cuts that the profile suggests and those next to them the quickest, as far as there is
-/// time to measure: stages need not take the sum of their layers. None if there is no other cut
-/// than the given one.
+/// The quickest of the cuts that the profile suggests and of those next to them, as far as there is
+/// time to measure: a stage need not take the sum of its layers. None if there is only the given
+/// cut.
 std::optional<Plan> best_other(const Question& question, const std::vector<LayerProfile>& layers,
                                const Plan& given, double seconds) {
   const auto suggested = profiled_cuts(question, layers);

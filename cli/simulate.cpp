@@ -1,4 +1,4 @@
-// A virtual run from a config: what is computed, when to look, what it came to.
+// Runs a virtual swarm from a config, samples its curves and prints the result.
 #include "cli/simulate.hpp"
 
 #include <fmt/format.h>
@@ -37,23 +37,23 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double points_wanted = 100;
-/// A curve's point is judged on so many test samples; the summary on all of them.
+/// Test samples for a point of a curve; the summary uses all of them.
 constexpr std::size_t quick_samples = 2000;
-/// Budget of peers that compute nothing and were given none: they go on until time is up.
+/// Budget of peers that compute nothing and have none: they go on until time is up.
 constexpr std::uint64_t endless_steps = std::uint64_t{1} << 40;
 
-/// One of the summary.
+/// Prints one line of the summary.
 void line(std::string_view name, const std::string& value) {
   fmt::print("{:<22} {}\n", name, value);
 }
 
-/// How good a model is.
+/// The quality of a model.
 struct Judgement {
   double accuracy = 0;
   double loss = 0;
 };
 
-/// Stages that cost nothing but time, as many as the config says.
+/// Stages that cost only time, as many as the config says.
 PipelineOptions idle_pipeline(const Config& config, const Scenario& scenario) {
   PipelineOptions options = config.pipeline.mode;
   const auto& ends = config.pipeline.ends;
@@ -61,7 +61,7 @@ PipelineOptions idle_pipeline(const Config& config, const Scenario& scenario) {
   return options;
 }
 
-/// What the peers compute, and how it is judged.
+/// The work of the peers, and how it is judged.
 class Work {
  public:
   using Hostile = std::map<std::size_t, HostileRule>;
@@ -89,7 +89,7 @@ class Work {
   const std::vector<std::uint64_t>& steps() const { return steps_; }
   std::vector<DensePlace> dense() const { return dense_places(model_->dense_weights()); }
 
-  /// Of a pipeline: its stages, those of the model or as many of the scenario's dimension.
+  /// Sizes of a pipeline's stages: those of the model, or all of the scenario's dimension.
   PipelineOptions pipeline() const {
     if (scenario_.work == WorkKind::training) {
       const StageTrainer trainer(*tasks_.front().stages, tasks_.front().shard);
@@ -156,7 +156,7 @@ class Work {
     for (const Task& task : tasks_) steps_.push_back(task.trainer.steps);
   }
 
-  /// Label y of so many classes becomes classes - 1 - y.
+  /// Label y of `classes` classes becomes classes - 1 - y.
   void flip_labels(std::size_t peer) {
     auto poisoned = std::make_shared<DataSet>(*tasks_[peer].shard);
     if (poisoned->classes == 0) {
@@ -235,10 +235,10 @@ class Run {
   Clock::time_point shown_ = Clock::now();
   bool terminal_ = ::isatty(STDOUT_FILENO) != 0;
   Duration expected_{};
-  std::size_t stages_ = 0;  ///< Of a pipeline.
+  std::size_t stages_ = 0;  ///< Stages of a pipeline; 0 in other modes.
 };
 
-/// Of the honest: what becomes of the others is no concern of anybody's.
+/// The models of honest peers; those of others do not matter.
 std::vector<std::span<const float>> Run::models(const Simulator& world) const {
   std::vector<std::span<const float>> models;
   for (PeerNumber number = 0; number < world.size(); ++number) {
@@ -248,7 +248,8 @@ std::vector<std::span<const float>> Run::models(const Simulator& world) const {
   return models;
 }
 
-/// Of a pipeline: of each stage the mean of those that are furthest. Empty if one is missing.
+/// A pipeline's model: for each stage the mean of the replicas with the most steps. Empty if a
+/// stage is missing.
 std::vector<float> Run::assembled(const Simulator& world) const {
   std::vector<float> model;
   for (std::size_t stage = 0; stage < stages_; ++stage) {
@@ -388,7 +389,7 @@ int Run::run() {
   return 0;
 }
 
-/// What a pipeline came to, beside what its schedule comes to with nothing else in its way.
+/// Prints a pipeline's speed and bubble, beside the bubble of its schedule alone.
 void Run::print_runs(const PipelineOptions& options) const {
   const double each = runs_.seconds_each();
   if (each == 0) return;
@@ -403,7 +404,7 @@ void Run::print_runs(const PipelineOptions& options) const {
   fmt::print("{:<22} {:.2f} % of peers' time{}\n", "bubble", 100 * runs_.bubble(), alone);
 }
 
-/// The best first.
+/// Prints the members of a population, the best first.
 void Run::print_population(std::span<const PeerSummary> peers) const {
   std::vector<PeerSummary> members;
   std::ranges::copy_if(peers, std::back_inserter(members),

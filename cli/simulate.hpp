@@ -12,12 +12,12 @@ namespace gv {
 
 struct SimulateOptions {
   std::string config;            ///< A TOML file; empty: the built-in default.
-  std::uint64_t seed = 1;        ///< Of the world: paces, links, faults, sessions.
+  std::uint64_t seed = 1;        ///< Seed of the world: paces, links, faults, sessions.
   std::filesystem::path folder;  ///< Curves go here; empty: a new one below the config's.
   bool trace = false;            ///< Every event as a line on standard output.
 };
 
-/// What a config says, as a world of a swarm; with problems it is not to be run.
+/// A config as a world of a swarm; only to be run without problems.
 struct CheckedWorld {
   DrawnWorld world;
   Problems problems;

@@ -1,4 +1,4 @@
-// `grapevine status`: what a running peer knows.
+// `grapevine status`: shows the state of a running peer.
 #include "peer/host/status.hpp"
 
 #include <fmt/format.h>

@@ -17,16 +17,16 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A world that takes so much of a processor never ends.
+/// A world that takes this much processor time never ends.
 constexpr time_t processor_seconds_max = 120;
 
-/// SIGPROF once so much of a processor was used; 0 = never.
+/// Sends SIGPROF after this much processor time; 0 = never.
 void limit_processor(time_t at_most) {
   const itimerval limit{.it_interval = {}, .it_value = {.tv_sec = at_most, .tv_usec = 0}};
   ::setitimer(ITIMER_PROF, &limit, nullptr);
 }
 
-/// For the handler of a failed check(): what was running.
+/// The world that was running, for the handler of a failed check().
 std::uint64_t running_seed = 0;
 
 void say_crash(int) {

@@ -22,17 +22,17 @@
 namespace gv {
 namespace {
 
-/// What `grapevine switch` was told.
+/// Arguments of `grapevine switch`.
 struct SwitchArguments {
-  std::filesystem::path folder;       ///< Of any peer of the swarm.
+  std::filesystem::path folder;       ///< Folder of any peer of the swarm.
   std::string algorithm;              ///< Empty: only `settings`.
   std::vector<std::string> settings;  ///< As "mixing.gamma=0.2".
-  double wait_s = 20;                 ///< For all to have agreed.
+  double wait_s = 20;                 ///< Seconds for all peers to agree.
 };
 
 constexpr int look_again_ms = 100;
 
-/// "mixing.topology=ring" as a line of a config. Words need no quotes, which shells take away.
+/// "mixing.topology=ring" as a line of a config. Texts need no quotes, which shells take away.
 std::string line_of(const std::string& setting) {
   const auto at = setting.find('=');
   std::string value = setting.substr(at + 1);
@@ -42,7 +42,7 @@ std::string line_of(const std::string& setting) {
   return fmt::format("{} = {}\n", setting.substr(0, at), value);
 }
 
-/// The rounds in the peer's state, once it goes by the settings revision of that number.
+/// The part "mixing" of the peer's state, once it uses the settings revision of that number.
 std::optional<nlohmann::json> ruled(const std::filesystem::path& folder, std::uint64_t number) {
   const auto document = ask_peer(folder);
   const auto state = nlohmann::json::parse(document.value_or(""), nullptr, false);
@@ -52,7 +52,7 @@ std::optional<nlohmann::json> ruled(const std::filesystem::path& folder, std::ui
   return rounds;
 }
 
-/// Tells the peer, and waits until its swarm goes by it. The exit code: 0, 1 if that has not
+/// Tells the peer, and waits until its swarm uses the settings. The exit code: 0, 1 if that has not
 /// happened in time, 2 if it cannot.
 int switch_algorithm(const SwitchArguments& arguments) {
   std::string settings;

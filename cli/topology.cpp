@@ -1,4 +1,4 @@
-// `grapevine topology`: who mixes with whom, and how fast that is.
+// `grapevine topology`: shows which peers mix with which, and how fast that is.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -17,7 +17,7 @@
 namespace gv {
 namespace {
 
-/// What `topology` is asked for; without a name all kinds.
+/// Arguments of `topology`; without a name it shows all kinds.
 struct TopologyArguments {
   std::string name;
   TopologyQuestion question;

@@ -1,4 +1,4 @@
-// Pictures of topologies: peers on a circle and whom they meet, a panel for each round.
+// Pictures of topologies: peers on a circle and the pairs that meet, a panel for each round.
 #pragma once
 
 #include <string>

@@ -21,7 +21,7 @@ constexpr std::size_t edges_shown_max = 40;
 constexpr std::size_t rounds_unasked = 8;
 constexpr double bytes_per_number = 4;
 
-/// What two directions of one connection carry; `other` is 0 where models go one way.
+/// The weights of both directions of a connection; `other` is 0 where models go one way.
 struct Link {
   std::size_t low = 0;
   std::size_t high = 0;
@@ -154,10 +154,10 @@ std::string bytes_text(double bytes) {
   return fmt::format("{:.3g} {}", value, unit);
 }
 
-/// Models that travel.
+/// Counts of models that travel.
 struct Traffic {
-  double models = 0;  ///< In a round, in the mean over a period.
-  double most = 0;    ///< That one peer sends in a round.
+  double models = 0;  ///< In a round, as the mean over a period.
+  double most = 0;    ///< The most that one peer sends in a round.
 };
 
 Traffic traffic_of(const TopologyQuestion& question, std::size_t rounds) {

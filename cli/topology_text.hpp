@@ -1,4 +1,4 @@
-// What people are shown of a topology: its figures and rounds as text, all kinds in a table.
+// Texts about a topology: its figures and rounds, and all kinds in a table.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,12 @@
 
 namespace gv {
 
-/// What is asked for.
+/// The topology and the form to show.
 struct TopologyQuestion {
   Topology topology;
   std::size_t peers = 8;
-  std::uint64_t seed = 1;       ///< Of what is drawn.
-  std::size_t rounds = 0;       ///< How many to show; 0: one, or a period of at most eight.
+  std::uint64_t seed = 1;       ///< Seed of draws.
+  std::size_t rounds = 0;       ///< Rounds to show; 0: one, or a period of at most eight.
   bool in_pairs = false;        ///< Rounds as gossip's exchanges run them, not the mixing matrices.
   double parameters = 1000000;  ///< Numbers in a model, of four bytes each.
 };
@@ -25,10 +25,10 @@ inline constexpr std::size_t topology_peers_max = 1024;
 /// One line about a kind.
 std::string_view meaning_of(TopologyKind kind);
 
-/// A round of what is asked for, with the weight 1/2 where it is shown in pairs.
+/// A round of the topology, with the weight 1/2 where it is shown in pairs.
 Mixing round_shown(const TopologyQuestion& question, std::size_t round);
 
-/// How many rounds are shown.
+/// Number of rounds shown.
 std::size_t rounds_shown(const TopologyQuestion& question);
 
 /// Figures, the edges of rounds, and for up to 16 peers the matrix of the first. The topology must

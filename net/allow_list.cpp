@@ -15,7 +15,7 @@ constexpr const char* zap_endpoint = "inproc://zeromq.zap.01";
 constexpr const char* domain = "grapevine";
 
 /// ZMQ_ZAP_ENFORCE_DOMAIN: hidden by the header in builds without draft interfaces, known to the
-/// library. Without it a missing answerer means that everybody is admitted.
+/// library. Without it a missing answerer means that every key is admitted.
 constexpr int enforce_domain_option = 93;
 
 constexpr std::size_t zap_frames = 7;  ///< Version, id, domain, address, identity, mechanism, key.

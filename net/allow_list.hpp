@@ -12,7 +12,7 @@
 namespace gv {
 
 /// Answers for every CURVE handshake of its context whether the key may in. It must exist before
-/// any socket of the context binds: a server without an answerer would let everybody in.
+/// any socket of the context binds: a server without an answerer would let every key in.
 class AllowList {
  public:
   AllowList(asio::io_context& io, zmq::context_t& context);
@@ -32,7 +32,8 @@ class AllowList {
   std::shared_ptr<SocketWatch> answers_;
 };
 
-/// The key of whoever sent this message, as AllowList certified it; empty if it was not certified.
+/// The key of the peer that sent this message, as AllowList certified it; empty if it was not
+/// certified.
 std::optional<PublicKey> sender_key(const zmq::message_t& message);
 
 }  // namespace gv

@@ -120,7 +120,7 @@ class BoundedInputArchive
     bytes_ = bytes_.subspan(size);
   }
 
-  /// Refuses bytes that nobody read.
+  /// Refuses bytes that were not read.
   void finish() const {
     if (bytes_.empty()) return;
     throw ArchiveError("it goes on for " + std::to_string(bytes_.size()) + " bytes after its end");

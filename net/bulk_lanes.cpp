@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t messages_max = 64;     ///< Waiting on one lane; more go by the control link.
 constexpr std::size_t transfers_max = 4096;  ///< Waiting on one lane; more are dropped.
 constexpr auto invite_deadline = std::chrono::seconds(5);
-constexpr auto silence_max = std::chrono::seconds(1);  ///< Of a lane in doubt.
+constexpr auto silence_max = std::chrono::seconds(1);  ///< Longest silence of a lane in doubt.
 constexpr auto housekeeping_period = std::chrono::milliseconds(250);
 
 std::uint64_t random_number() {
@@ -58,9 +58,9 @@ BulkLanes::Impl::~Impl() {
   }
 }
 
-/// Whether one more lane fits, if need be in place of the one that was idle longest.
+/// Whether one more lane fits, if need be in place of the one idle for longest.
 bool BulkLanes::Impl::make_room() {
-  // What a lane can hold: a ring each way, or a block each way.
+  // A lane can hold a ring each way, or a block each way.
   const std::size_t each =
       options.security == Security::automatic || options.security == Security::unix_socket
           ? 2 * ring_bytes
@@ -97,7 +97,7 @@ void BulkLanes::Impl::invite(Lane& lane) {
   if (!callbacks.send_invite(lane.peer, make_invite(lane.peer, lane.id, token))) refused(lane.peer);
 }
 
-/// The other side wants a lane, or answers our wish for one.
+/// The other side wants a lane, or answers our invitation.
 void BulkLanes::Impl::answer(PeerId peer, const LaneInvite& theirs) {
   auto found = lanes.find(peer);
   if (theirs.answer) {
@@ -124,12 +124,12 @@ void BulkLanes::Impl::answer(PeerId peer, const LaneInvite& theirs) {
   }
   Lane& lane = found->second;
   const bool waiting = lane.state == Lane::State::invited || lane.state == Lane::State::dialling;
-  // Both may invite at once: the smaller lane number goes on, and both know both.
+  // If both invite at once, the smaller lane number wins; both sides know both numbers.
   if (waiting && lane.id < theirs.lane) return;
   if (waiting) doors.expect_no_more(lane.id);
   const bool lost = lane.state == Lane::State::open;
   if (lost) {
-    // Sent before it heard of the lane that is open by now, or because it has lost that lane?
+    // The invitation may be older than the open lane, or follow its loss at the other side.
     if (theirs.previous != lane.id) return;
     retired.add(lane.connection);
     lane.connection.reset();
@@ -317,7 +317,7 @@ bool BulkLanes::send_message(PeerId to, const Message& message) {
   try {
     found->second.messages.push_back(encode(message));
   } catch (const std::exception&) {
-    // The control link says what is wrong with it.
+    // The control link reports what is wrong with it.
     return false;
   }
   impl_->write_next(to);

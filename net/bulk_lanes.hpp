@@ -15,12 +15,12 @@
 
 namespace gv {
 
-/// Opens a lane to a peer when something is to be sent, keeps it while it is used, closes it when
-/// idle. Whoever can dial dials; both directions share one connection. Sends straight from the
-/// payload's memory and holds at most one received block per lane; on one host blocks go through
-/// memory that both ends share, or are read by the partner where they lie if that is lent memory.
-/// Then their owner is kept until the partner says that it is done, or is gone; the partner's
-/// `block` is given such a block with a loan. All calls on the thread of `io`.
+/// Opens a lane to a peer when there is something to send, keeps it while it is used, and closes it
+/// when idle. The side that can dial does; both directions share one connection. Sends straight
+/// from the payload's memory and holds at most one received block per lane. On one host blocks go
+/// through memory that both ends share; blocks in a shared buffer are read by the partner where
+/// they lie. Their owner is kept until the partner says that it is done, or is gone; the partner's
+/// `block` gets such a block with a hold. All calls on the thread of `io`.
 class BulkLanes {
  public:
   enum class Security { automatic, tls, plain, unix_socket };
@@ -28,10 +28,10 @@ class BulkLanes {
   struct Options {
     std::string listen_host;             ///< Interface to listen on; empty: dial out only.
     std::string advertise_host;          ///< Host others dial; empty: `listen_host`.
-    std::uint16_t port = 0;              ///< To listen on; 0 = any free one.
+    std::uint16_t port = 0;              ///< Port to listen on; 0 = any free one.
     std::string dial_from;               ///< Address to dial from; empty: the system's choice.
     bool trusted_network = false;        ///< Plain TCP allowed and preferred between hosts.
-    std::shared_ptr<SharedBuffer> lent;  ///< Blocks that lie there are not copied; may be null.
+    std::shared_ptr<SharedBuffer> lent;  ///< Blocks in this buffer are not copied; may be null.
     Security security =
         Security::automatic;  ///< automatic: Unix socket on one host, else TLS or plain.
     std::filesystem::path socket_folder;  ///< For the Unix socket; created with mode 0700.
@@ -43,13 +43,13 @@ class BulkLanes {
 
   struct Callbacks {
     std::function<void(PeerId, const Block&)> block;
-    /// Where the bytes of a block shall lie that is under way, so many; or none, or no function: in
-    /// the lane's own memory. Asked before every read, and written to only then; a block that got
-    /// one answer throughout is given to `block` where it lies, and one that did not is left out.
+    /// Where to put `bytes` of a block that is under way. Empty, or no function: in the lane's own
+    /// memory. Asked before every read, and written to only then. A block with the same answer
+    /// throughout goes to `block` where it lies; otherwise it is dropped.
     std::function<std::span<std::byte>(PeerId, const TransferId&, std::uint64_t offset,
                                        std::size_t bytes)>
         place;
-    std::function<void(Envelope)> message;  ///< One that rode along on a lane.
+    std::function<void(Envelope)> message;  ///< A message that came over a lane.
     std::function<void(PeerId)> lost;       ///< A lane with something in flight broke.
     std::function<void(PeerId)> refused;    ///< No lane to this peer can be opened.
     std::function<void(Event)> event;
@@ -65,17 +65,17 @@ class BulkLanes {
   /// An invitation or its answer arrived on the control link of `from`.
   void receive_invite(PeerId from, const LaneInvite& invite);
 
-  /// Streams the transfer, opening a lane first when there is none. What it supersedes, and what
-  /// has not begun to be written, is left out.
+  /// Streams the transfer, opening a lane first if there is none. Drops superseded transfers that
+  /// have not begun to be written.
   void send(Transfer transfer);
   void cancel(const Cancel& cancel);
 
   /// Sends a small message ahead of the blocks on an open lane, which costs both ends half the
-  /// wake-ups of a control link. False, and nothing is sent, when no lane to the peer is open.
+  /// wake-ups of a control link. False, without sending, if no lane to the peer is open.
   bool send_message(PeerId to, const Message& message);
 
-  /// The peer did not answer in time: a lane on which nothing came of late is given up as broken.
-  /// A connection whose bytes were damaged can wait for ever for the end of a record.
+  /// The peer did not answer in time: gives up its lane as broken if nothing came on it recently. A
+  /// connection with damaged bytes can wait for ever for the end of a record.
   void doubt(PeerId peer);
 
   /// The peer is gone: closes its lane and forgets its transfers, silently.
@@ -84,7 +84,7 @@ class BulkLanes {
   struct Counters {
     std::uint64_t bytes_sent = 0, bytes_received = 0;
     std::uint64_t lanes_opened = 0, lanes_refused = 0;
-    std::uint64_t superseded = 0;  ///< Transfers left out for newer ones.
+    std::uint64_t superseded = 0;  ///< Transfers dropped for newer ones.
   };
   Counters counters() const;
 

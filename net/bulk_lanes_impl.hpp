@@ -1,4 +1,4 @@
-// What is known of the bulk lanes to each peer; only the sources of the bulk lanes include this.
+// The state of the bulk lanes to each peer; only the sources of the bulk lanes include this.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -22,7 +22,7 @@ namespace gv {
 struct BulkLanes::Impl {
   using Clock = LaneConnection::Clock;
 
-  /// What is known of the way to one peer.
+  /// The lane to one peer.
   struct Lane {
     enum class State { none, invited, dialling, open };
 
@@ -32,9 +32,9 @@ struct BulkLanes::Impl {
     ConnectionPtr connection;
     std::deque<Transfer> queue;
     std::deque<std::vector<std::byte>> messages;
-    std::size_t slots_read = 0;       ///< Of the partner's ring, and it does not know yet.
-    std::size_t lent_read = 0;        ///< Blocks it lent that we are done with, the same way,
-    std::size_t lent_bytes_read = 0;  ///< and their bytes.
+    std::size_t slots_read = 0;       ///< Slots of its ring that we have read and not reported yet.
+    std::size_t lent_read = 0;        ///< Blocks read in its shared buffer and not reported yet.
+    std::size_t lent_bytes_read = 0;  ///< Bytes of these blocks.
     bool writing = false;
     Clock::time_point progress;  ///< Last byte either way, or the invitation.
     Clock::time_point heard;     ///< Last byte that came, or when it opened.

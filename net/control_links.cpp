@@ -1,4 +1,4 @@
-// Dealers out, the hello that every link starts with, and what is done about links that fail.
+// Outgoing dealers, the hello that every link starts with, and the handling of links that fail.
 #include "net/control_links.hpp"
 
 #include <algorithm>
@@ -18,12 +18,13 @@ constexpr std::size_t joins_max = 64;    ///< Keys tried at once at an address w
 constexpr auto housekeeping_period = std::chrono::milliseconds(100);
 constexpr auto hello_again = std::chrono::milliseconds(100);
 constexpr auto dial_patience = std::chrono::seconds(1);
-constexpr auto silence_max = std::chrono::seconds(1);      ///< Of a link in use, then a check:
-constexpr auto check_patience = std::chrono::seconds(2);   ///< so long for its answer.
+/// Silence of a used link before it is checked.
+constexpr auto silence_max = std::chrono::seconds(1);
+constexpr auto check_patience = std::chrono::seconds(2);   ///< Time for the answer to that check.
 constexpr auto dial_anew_after = std::chrono::seconds(4);  ///< Longer than a handshake may take.
 constexpr auto join_patience = std::chrono::seconds(10);
 constexpr auto dial_back_patience = std::chrono::seconds(10);
-/// A late word of a process that is gone makes it come back once, and the newer one after it.
+/// A late message of a dead process makes it come back once, and the newer one after it.
 constexpr int returns_max = 3;
 
 }  // namespace
@@ -98,9 +99,9 @@ void ControlLinks::Impl::open(PeerId peer, Link& link) {
   say_hello(*link.dealer);
 }
 
-/// After bytes it cannot make sense of (damaged ones, say) ZeroMQ gives a connection up for good
-/// and keeps silent about it; after a damaged length it waits for bytes that never come. So a link
-/// that does not come up, or on which a hello is not answered, is made anew.
+/// Dials again where a link does not come up, or a hello stays unanswered. After bytes that it
+/// cannot parse (damaged ones, say) ZeroMQ gives a connection up for good without a report; after a
+/// damaged length it waits for bytes that never come.
 void ControlLinks::Impl::dial_anew(PeerId peer, const PublicKey& key, Dealer& dealer) {
   Dealer fresh = dial(peer, key, dealer.address);
   fresh.used = dealer.used;
@@ -205,7 +206,7 @@ bool ControlLinks::Impl::send(PeerId to, const Frame& frame) {
   if (put_routed(link, bytes)) return true;
   if (link.address.empty()) return false;
   if (!link.dealer) open(to, link);
-  // A link that does not come up is no way to reach anybody: better to know than to queue.
+  // A link that does not come up reaches no peer: better to report that than to queue.
   const bool opening = Clock::now() - link.dealer->opened < dial_patience;
   if (link.dealer->up || !opening || link.dealer->pending.size() >= pending_max) return false;
   link.dealer->used = Clock::now();
@@ -278,8 +279,8 @@ void ControlLinks::Impl::on_dealer_frame(PeerId peer, SocketWatch& watch,
   for (const auto& waiting : std::exchange(current->pending, {})) put(*current->watch, waiting);
 }
 
-/// Somebody answered at an address we were given without a name: that link stays, the other keys
-/// tried there are given up.
+/// A peer has answered at an address given without a name: keep that link, and give up the other
+/// keys tried there.
 void ControlLinks::Impl::joined(PeerId peer, SocketWatch* watch) {
   for (auto join = joins.begin(); join != joins.end(); ++join) {
     const auto dealer = join->dealers.find(peer);
@@ -304,7 +305,7 @@ void ControlLinks::Impl::deliver(PeerId from, const Frame& frame) {
 
 void ControlLinks::Impl::refuse(std::optional<PeerId> peer, std::string detail) {
   ++counters.refused;
-  // A flood of bad frames or strangers is told of once a second.
+  // A flood of bad frames or strangers is reported once a second.
   const auto now = Clock::now();
   if (now - refusal_told < std::chrono::seconds(1)) return;
   refusal_told = now;
@@ -326,8 +327,7 @@ void ControlLinks::Impl::housekeeping() {
       dial_anew(peer, link.peer.key, dealer);
     } else if (dealer.up && !dealer.checking && dealer.used > dealer.heard &&
                now - dealer.heard > silence_max) {
-      // The other side may say what it has to say on a connection of its own: silence proves
-      // nothing yet.
+      // The other side may send over a connection of its own, so silence proves nothing yet.
       say_hello(dealer);
       dealer.checking = true;
     } else if (!dealer.up && !link.refused && now - dealer.dialled > dial_anew_after) {
@@ -397,7 +397,7 @@ void ControlLinks::set_address(PeerId peer, const std::string& address) {
   const auto found = impl_->links.find(peer);
   if (found == impl_->links.end() || found->second.address == address) return;
   found->second.address = address;
-  // A link that works stays; one that does not is tried at the new place.
+  // A link that works stays; another one is tried at the new address.
   if (found->second.dealer && !found->second.dealer->up) found->second.dealer.reset();
 }
 

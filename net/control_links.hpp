@@ -17,7 +17,7 @@ class io_context;
 
 namespace gv {
 
-/// What both ends of a bulk lane need to know to open one; travels on control links only.
+/// What both ends of a bulk lane need to open one; travels on control links only.
 struct LaneInvite {
   std::uint64_t lane = 0;                ///< Random id of the lane.
   std::array<std::uint8_t, 32> token{};  ///< One-time pre-shared key.
@@ -26,7 +26,7 @@ struct LaneInvite {
   std::uint64_t host = 0;      ///< Equal for two processes that share a host's network.
   std::uint64_t previous = 0;  ///< The last lane the sender knew: tells a loss from a crossing.
   bool answer = false;         ///< True when this answers the other side's invitation.
-  bool refused = false;        ///< No way to open one.
+  bool refused = false;        ///< The lane cannot be opened.
 };
 
 /// One ROUTER that listens and one DEALER per peer that is dialled; a pair of peers needs only one
@@ -35,14 +35,14 @@ class ControlLinks {
  public:
   struct Options {
     KeyPair identity;
-    std::string name;  ///< Our own, as others should show it.
+    std::string name;  ///< Our name, as others should show it.
     std::vector<AuthorizedPeer> authorized;
     std::string listen;         ///< "host:port", port 0 = any; empty: dial out only.
     std::string advertise;      ///< What others dial; empty: the address listened on.
     std::string dial_from;      ///< Address our connections come from; empty: the system's choice.
-    std::uint64_t session = 0;  ///< Random, of this life of the process.
-    /// What must be equal on both ends, by field; a difference refuses the link and names the
-    /// field.
+    std::uint64_t session = 0;  ///< Random number of this process.
+    /// Settings that must be equal on both ends, by field; a difference refuses the link and names
+    /// the field.
     std::vector<std::pair<std::string, std::string>> agreement;
     Duration handshake_deadline = std::chrono::seconds(3);
     Duration idle_close = std::chrono::seconds(60);
@@ -52,8 +52,8 @@ class ControlLinks {
     std::function<void(Envelope)> message;  ///< From an admitted peer.
     std::function<void(PeerId, const LaneInvite&)> invite;
     std::function<void(PeerId)> contact;  ///< The peer is admitted: both hellos agree.
-    /// Contact, but with a later life of its process: what was under way with the one before is
-    /// lost. Called before `contact`.
+    /// Contact with a restarted process: everything under way with the earlier one is lost. Called
+    /// before `contact`.
     std::function<void(PeerId)> restarted;
     std::function<void(Event)> event;  ///< Refusals, handshake failures, and so on.
   };
@@ -68,15 +68,14 @@ class ControlLinks {
   /// What others are told to dial; empty when dialling out only.
   const std::string& advertised() const;
 
-  /// Dials "host:port" or "name@host:port" until somebody authorised answers there, with back-off.
+  /// Dials "host:port" or "name@host:port" until an authorised peer answers there, with back-off.
   void join(const std::string& address);
 
   /// Where an authorised peer can be dialled from now on (learnt from membership). Empty forgets
   /// it.
   void set_address(PeerId peer, const std::string& address);
 
-  /// Queues a message. False when there is no way to reach the peer now; the message is then
-  /// dropped.
+  /// Queues a message. If the peer cannot be reached now, drops the message and returns false.
   bool send(PeerId to, const Message& message);
   bool send(PeerId to, const LaneInvite& invite);
 

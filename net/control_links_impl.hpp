@@ -1,4 +1,4 @@
-// What is known of the control link to each peer, for the sources of the control links alone.
+// The state of the control link to each peer; only the sources of the control links include this.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -33,7 +33,7 @@ struct ControlLinks::Impl {
     std::shared_ptr<SocketWatch> watch;
     std::string address;
     bool up = false;            ///< The hello was answered and agrees.
-    Clock::time_point opened;   ///< Since when there is hope that it comes up.
+    Clock::time_point opened;   ///< Since when we expect it to come up.
     Clock::time_point dialled;  ///< When its socket was made.
     Clock::time_point said_hello;
     Clock::time_point heard;  ///< The last frame on it.
@@ -48,9 +48,9 @@ struct ControlLinks::Impl {
     std::string address;  ///< Where to dial it; empty: unknown.
     std::optional<Dealer> dealer;
     zmq::message_t route;       ///< Its dealer's name at our router; empty: none.
-    std::uint64_t session = 0;  ///< Of the life of the process we have contact with,
-    std::uint64_t before = 0;   ///< and of the one we had contact with before.
-    int returns = 0;            ///< How often the one before has come back.
+    std::uint64_t session = 0;  ///< Session of the process we are in contact with.
+    std::uint64_t before = 0;   ///< Session of the process before that one.
+    int returns = 0;            ///< How often the earlier one has come back.
     bool refused = false;       ///< Its hello disagrees.
   };
 
@@ -106,7 +106,7 @@ struct ControlLinks::Impl {
   std::shared_ptr<asio::steady_timer> timer;
   Clock::time_point first_contact{};
   Clock::time_point refusal_told{};
-  bool own_knock = false;  ///< The monitor is still to tell of our own self-test.
+  bool own_knock = false;  ///< The monitor has yet to report our own self-test.
   bool was_dialled = false;
   bool told_unreachable = false;
   Counters counters;

@@ -1,4 +1,4 @@
-// Where control links come in: one router that listens and proves that its allow-list holds.
+// Incoming control links: one router that listens and proves that its allow-list holds.
 #include <cstring>
 #include <optional>
 #include <stdexcept>
@@ -57,7 +57,7 @@ void ControlLinks::Impl::listen() {
   monitor->start();
 }
 
-/// Knocks at our own door with a key nobody knows. If that is let in, nothing else may be.
+/// Dials ourselves with a random key. If that is let in, nothing else may be.
 void ControlLinks::Impl::self_test() {
   const KeyPair stranger = generate_key_pair();
   zmq::socket_t knock(context, zmq::socket_type::dealer);
@@ -155,7 +155,7 @@ void ControlLinks::Impl::on_routed_frame(zmq::message_t route, const zmq::messag
     if (known && !link.refused) {
       deliver(peer, *decoded.frame);
     } else if (!link.refused) {
-      // It knew an earlier life of ours: ask it to introduce itself.
+      // It knew an earlier process of ours: ask it to introduce itself.
       Link unknown;
       unknown.route = std::move(route);
       put_routed(unknown, encode(hello(false)));

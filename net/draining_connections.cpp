@@ -1,4 +1,4 @@
-// Waiting for the partner's end, or for the last reader of ours.
+// Waits for the partner's end, or for the last reader of our memory.
 #include "net/draining_connections.hpp"
 
 #include <utility>
@@ -10,7 +10,8 @@ DrainingConnections::~DrainingConnections() {
   for (const ConnectionPtr& connection : connections_) drop(*connection);
 }
 
-/// Handlers that are called no more may keep connections longer than their owners' memory.
+/// Drops handlers that will not be called any more: they could keep connections longer than their
+/// owners' memory.
 void DrainingConnections::drop(LaneConnection& connection) {
   connection.close();
   connection.lent.clear();
@@ -55,7 +56,7 @@ void DrainingConnections::wind_up(const ConnectionPtr& connection) {
   }
 }
 
-/// Reads and forgets until the partner has closed its side.
+/// Discards what it reads until the partner has closed its side.
 void DrainingConnections::await_end(const ConnectionPtr& connection) {
   if (connection->partner_ended) return;
   connection->reading = true;

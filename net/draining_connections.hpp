@@ -1,4 +1,4 @@
-// Connections that are given up, until nobody reads memory that was lent over them.
+// Connections that were given up, kept until no peer reads memory shared over them.
 #pragma once
 
 #include <memory>
@@ -8,25 +8,25 @@
 
 namespace gv {
 
-/// Whoever has borrowed may read until it is told that the lane has ended, which one that stands
-/// still hears late: until it has closed its side as well, nobody else may use that memory. So we
-/// close ours only when nothing that we borrowed is held any more. All calls on the loop's thread.
+/// A partner may read our shared memory until it knows that the lane has ended, which a stopped
+/// process learns late. Until it has closed its side, that memory must not be reused. So we close
+/// our side only when we hold nothing of the partner's any more. All calls on the loop's thread.
 class DrainingConnections {
  public:
   DrainingConnections() = default;
-  /// Closes all; what was lent over them is the owners' again.
+  /// Closes all connections; their shared memory may then be reused.
   ~DrainingConnections();
   DrainingConnections(const DrainingConnections&) = delete;
   DrainingConnections& operator=(const DrainingConnections&) = delete;
 
-  /// Gives a connection up. If it is being read from, the reader says when that has ended.
+  /// Takes over a connection that is given up. If a read is under way, read_ended() must follow.
   void add(const ConnectionPtr& connection);
-  /// Its read has ended, and `partner_ended` says how. Harmless for a connection that is not here.
+  /// Its read has ended; `partner_ended` says how. Harmless for a connection that is not here.
   void read_ended(const ConnectionPtr& connection);
-  /// To be called now and then: closes those that are of no more use.
+  /// Call now and then: closes connections of no more use.
   void tidy_up();
 
-  /// Closes a connection whatever was lent over it: its owner goes.
+  /// Closes a connection regardless of shared memory, since its owner goes.
   static void drop(LaneConnection& connection);
 
  private:

@@ -87,7 +87,7 @@ class File {
 
 std::string error_text(int error) { return std::system_category().message(error); }
 
-/// What an operator wrote, safe to print on a terminal and never longer than a line bears.
+/// An operator's text, safe to print on a terminal and at most a line long.
 std::string quoted(std::string_view text) {
   constexpr std::size_t shown = 64;
   std::string out = "\"";
@@ -120,7 +120,8 @@ void for_each_line(std::string_view text, Use use) {
   }
 }
 
-/// A point of small order makes every shared secret zero: whoever names it needs no secret key.
+/// A point of small order makes every shared secret zero, so a peer could use it as its key without
+/// a secret key.
 bool has_small_order(const PublicKey& key) {
   need_sodium();
   std::array<std::uint8_t, 32> scalar{}, product{};
@@ -144,8 +145,8 @@ Problem unopened_key_file(const std::string& place, int error) {
   return {place, "cannot be opened: " + error_text(error), "check its owner and mode"};
 }
 
-/// Who else could read or change a key file. Everything is judged on the open descriptor: the name
-/// may point elsewhere a moment later.
+/// Other users that could read or change a key file. Everything is judged on the open descriptor:
+/// the name may point elsewhere a moment later.
 Problems problems_with_owner(const File& in, const std::string& place) {
   struct stat status {};
   if (::fstat(in.fd(), &status) != 0) {

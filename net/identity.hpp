@@ -1,4 +1,4 @@
-// Who a peer is on the network: a Curve25519 key pair, and the list of keys that may join.
+// A peer's identity on the network: a Curve25519 key pair, and the list of keys that may join.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// What TCP is told, so that lanes do not wait for nothing.
+// TCP options of lanes, so that they do not wait needlessly.
 #include "net/lane_connection.hpp"
 
 #include <netinet/in.h>
@@ -22,15 +22,15 @@ constexpr int unsent_max_bytes = block_bytes_max;
 /// be fetched from farther than a processor's cache, less makes two peers wait for each other.
 constexpr int host_send_buffer_bytes = 512 << 10;
 constexpr int host_receive_buffer_bytes = 768 << 10;
-constexpr std::string_view unpaced = "reno";  ///< Any process may choose it.
-constexpr std::size_t name_max = 16;          ///< Of a congestion control, with its end.
+constexpr std::string_view unpaced = "reno";  ///< Any process may choose this one.
+constexpr std::size_t name_max = 16;  ///< Bytes in a congestion control's name, with its end.
 
 void choose_congestion_control(int socket, std::string_view name) {
   ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name.data(),
                static_cast<socklen_t>(name.size()));
 }
 
-/// What the system gives to sockets that choose none.
+/// The system's default congestion control.
 const std::string& usual_congestion_control() {
   static const std::string usual = [] {
     std::array<char, name_max> name{};
@@ -71,7 +71,7 @@ void begin_unpaced(int socket) { choose_congestion_control(socket, unpaced); }
 
 void LaneConnection::tune() {
   const int handle = socket.native_handle();
-  // Whatever is written is whole: waiting for more of it would only wait for a delayed answer.
+  // Every write is complete: waiting for more would only wait for a delayed answer.
   constexpr int at_once = 1;
   ::setsockopt(handle, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
   asio::error_code ignored;
@@ -88,7 +88,7 @@ void LaneConnection::tune() {
 std::size_t LaneConnection::write_now() {
   if (tls) return 0;
   asio::error_code error;
-  // What went wrong, the write of the rest will be told.
+  // An error shows again when the rest is written.
   const std::size_t written = socket.write_some(out_buffers, error);
   std::size_t left = written;
   while (!out_buffers.empty() && left >= out_buffers.front().size()) {

@@ -25,21 +25,21 @@
 
 namespace gv {
 
-/// Records with a block that one write sends together; a ring's slots are told of in one.
+/// Records with a block that one write sends together; the release of a ring's slots fits into one.
 inline constexpr std::size_t records_at_once = 16;
 static_assert(records_at_once >= ring_slots);
 
-/// Lets a write go on to its end without cutting it into pieces of 64 KiB, as is the default.
+/// Lets a write go on to its end; the default would cut it into pieces of 64 KiB.
 struct WithoutLimit {
   std::size_t operator()(const asio::error_code& error, std::size_t) const {
     return error ? 0 : std::numeric_limits<std::size_t>::max();
   }
 };
 
-/// For a TCP socket that does not listen and is not connected yet. Within one host there is no
-/// queue on the way, and a congestion control that paces, as bbr does, sets a timer for every 64
-/// KiB: measured, a third of the time of a sum by eight peers. A socket that was connected with
-/// one is paced ever after, whatever it is told then, so each begins without.
+/// Makes a TCP socket start without pacing; call before it listens or connects. Within one host
+/// there is no queue on the way, and a congestion control that paces, as bbr does, sets a timer for
+/// every 64 KiB: measured, a third of the time of a sum by eight peers. A socket that was connected
+/// with pacing keeps it for ever.
 void begin_unpaced(int socket);
 
 struct LaneConnection {
@@ -52,11 +52,11 @@ struct LaneConnection {
   std::optional<asio::ssl::stream<Socket&>> tls;
   std::optional<RingWriter> ring_out;  ///< Both or none, on a Unix socket.
   std::optional<RingReader> ring_in;
-  std::optional<BorrowedBuffer> borrowed;  ///< What the partner lends.
-  std::deque<Payload> lent;                ///< What it may still read of ours, in order.
-  /// What it lent and was not yet told that we are done with, in the order in which it came.
+  std::optional<BorrowedBuffer> borrowed;  ///< The partner's shared buffer.
+  std::deque<Payload> lent;                ///< Blocks of ours that it may still read, in order.
+  /// Blocks in its shared buffer that we have not reported as done, in order of arrival.
   struct Loan {
-    std::weak_ptr<const void> held;  ///< By whoever keeps the block.
+    std::weak_ptr<const void> held;  ///< Alive while the block is in use.
     std::size_t bytes = 0;
   };
   std::deque<Loan> holds;
@@ -64,20 +64,20 @@ struct LaneConnection {
   std::string kind;  ///< For people: "tls", "plain" or "unix".
   Clock::time_point began = Clock::now();
 
-  // What is being read and written lives here, because the lane may be gone before the system is
+  // Memory of reads and writes under way is here, since the lane may be gone before the system is
   // done.
   std::array<std::byte, (2 + records_at_once) * (sizeof(RecordHeader) + sizeof(LentPlace))> out;
-  std::size_t out_bytes = 0;  ///< Of `out`: headers, and what follows some of them.
+  std::size_t out_bytes = 0;  ///< Bytes used of `out`: headers, and short contents.
   bool reading = false;
   std::vector<asio::const_buffer> out_buffers;
   std::vector<Payload> out_owners;
   std::vector<std::byte> out_message;
   RecordReader reader;
-  std::array<std::byte, 4096> ignored;  ///< What comes after its end.
+  std::array<std::byte, 4096> ignored;  ///< Bytes that come after its end.
 
-  /// Lets TCP send at once, and take as much at a time as is of use: within one host what stays in
-  /// the processors' caches, between hosts what the system finds that the link holds. There it goes
-  /// by the system's usual congestion control from here on: see begin_unpaced().
+  /// Makes TCP send at once, with useful buffer sizes: within one host what stays in the
+  /// processors' caches, between hosts what the system finds that the link holds. Between hosts it
+  /// also returns to the system's congestion control: see begin_unpaced().
   void tune();
 
   /// Appends to `out`, and returns where it lies there.
@@ -88,10 +88,10 @@ struct LaneConnection {
     return asio::buffer(out.data() + (out_bytes - sizeof part), sizeof part);
   }
 
-  /// Without TLS: writes at once as much of `out_buffers` as the system takes, and leaves the rest
-  /// of them. What would follow a write that ends in a later turn of the loop waits for that turn,
-  /// and who deals with many blocks in one turn keeps others waiting for the first. Returns the
-  /// bytes written.
+  /// Without TLS: writes at once as much of `out_buffers` as the system takes, and leaves the rest.
+  /// A write that ended in a later turn of the loop would delay what follows it, and a peer that
+  /// handles many blocks in one turn would keep others waiting for the first. Returns the bytes
+  /// written.
   std::size_t write_now();
 
   template <class Buffers, class Handler>
@@ -102,7 +102,7 @@ struct LaneConnection {
       asio::async_write(socket, buffers, WithoutLimit{}, std::move(handler));
     }
   }
-  /// Reads whatever is there, at least one byte.
+  /// Reads what is there, at least one byte.
   template <class Handler>
   void read_some(std::span<std::byte> into, Handler handler) {
     const asio::mutable_buffer room(into.data(), into.size());

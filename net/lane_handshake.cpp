@@ -35,9 +35,9 @@ constexpr std::size_t unix_path_max = 100;  ///< The kernel's limit is 107.
 constexpr char plain_first_byte = 'G';
 constexpr char tls_first_byte = 0x16;  ///< A TLS record of type handshake.
 
-/// First bytes on a plain lane, each way: who dials proves that it holds the token, then the other.
-/// On a Unix socket the descriptors of the sender's ring and of the memory it lends, if it has
-/// any, come with it.
+/// First bytes on a plain lane, each way: the dialling side first proves that it holds the token,
+/// then the other. On a Unix socket the descriptors of the sender's ring and of its shared buffer,
+/// if it has one, come with it.
 struct Proof {
   char mark = plain_first_byte;
   std::uint8_t version = 1;
@@ -47,7 +47,7 @@ struct Proof {
 };
 static_assert(sizeof(Proof) == 48);
 
-/// A ring's, and that of lent memory.
+/// Descriptors of a ring and of a shared buffer.
 constexpr std::size_t descriptors_max = 2;
 
 /// Room for descriptors beside the bytes of a message.
@@ -66,7 +66,7 @@ struct Attempt {
   tcp::socket socket;
 };
 
-/// A proof on its way in, and what came with it.
+/// A proof that is arriving, with its descriptors.
 struct Arriving {
   Proof proof;
   std::size_t got = 0;
@@ -113,7 +113,7 @@ bool send_proof(LaneConnection& connection, const LaneToken& token, std::uint64_
          static_cast<ssize_t>(sizeof proof);
 }
 
-/// Maps what came with a proof; false unless the connection has all it needs then.
+/// Maps the memory that came with a proof; false unless the connection then has all it needs.
 bool take_memory(LaneConnection& connection, const std::vector<Descriptor>& descriptors) {
   if (!connection.ring_out || descriptors.empty()) return false;
   connection.ring_in = RingReader::map(descriptors[0]);
@@ -122,7 +122,7 @@ bool take_memory(LaneConnection& connection, const std::vector<Descriptor>& desc
   return connection.ring_in && connection.borrowed;
 }
 
-/// Takes what is there of a proof; false when it will never be one.
+/// Reads the part of a proof that is there; false if it is none.
 bool take_proof(LaneConnection& connection, Arriving& arriving) {
   iovec bytes{reinterpret_cast<char*>(&arriving.proof) + arriving.got,
               sizeof(Proof) - arriving.got};
@@ -171,7 +171,7 @@ struct LaneHandshake::Impl {
   void prove_plain(const LaneInvite& invite, const ConnectionPtr& connection, bool at_home,
                    Dialled done);
 
-  /// Calls `then` with whether a whole proof came that holds for a lane that is expected.
+  /// Calls `then` with whether a complete proof came for an expected lane.
   void await_proof(const ConnectionPtr& connection, std::shared_ptr<Arriving> arriving,
                    bool by_dialler, std::function<void(bool)> then);
   std::optional<LaneToken> token_of(std::uint64_t lane) const;
@@ -219,7 +219,7 @@ LaneHandshake::Impl::~Impl() {
   if (!own_folder.empty()) std::filesystem::remove(own_folder, ignored);
 }
 
-/// Finds out now what every dialling would stumble over later.
+/// Checks now what would make every later dialling fail.
 void LaneHandshake::Impl::choose_source() {
   asio::error_code error;
   source.emplace(asio::ip::make_address(options.dial_from, error), 0);
@@ -249,7 +249,7 @@ void LaneHandshake::Impl::listen_tcp() {
   tcp_acceptor->open(endpoint.protocol());
   // A port of its own is free again as soon as the peer that had it before is gone.
   tcp_acceptor->set_option(asio::socket_base::reuse_address(true));
-  begin_unpaced(tcp_acceptor->native_handle());  // Those it accepts do as it does.
+  begin_unpaced(tcp_acceptor->native_handle());  // Accepted sockets inherit it.
   tcp_acceptor->bind(endpoint, error);
   if (!error) tcp_acceptor->listen(asio::socket_base::max_listen_connections, error);
   if (error) {
@@ -321,7 +321,7 @@ void LaneHandshake::Impl::send_away(const ConnectionPtr& connection) {
   connection->close();
 }
 
-/// Somebody connected. What it sends first says whether it speaks TLS or plainly.
+/// A connection came in. Its first byte says whether it speaks TLS or plain.
 void LaneHandshake::Impl::welcome(Socket socket, bool at_home) {
   if (strangers.size() >= strangers_max) {
     ++refused;
@@ -422,7 +422,7 @@ void LaneHandshake::Impl::dial_unix(const LaneInvite& invite, Dialled done) {
                         });
 }
 
-/// Tries one address after the other; `then` gets what is connected first, or nothing.
+/// Tries one address after another; `then` gets the first connection, or none.
 void LaneHandshake::Impl::connect(std::shared_ptr<Attempt> attempt,
                                   std::function<void(std::optional<Socket>)> then) {
   while (attempt->next != attempt->addresses.end()) {

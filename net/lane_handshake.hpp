@@ -1,4 +1,4 @@
-// Where lanes come in and go out: listens, dials, and has both ends prove that they were invited.
+// Listens and dials for lanes, and makes both ends prove that they were invited.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@
 
 namespace gv {
 
-/// Turns invitations into proved connections. Whoever connects has three seconds to show that it
-/// holds the token of a lane that is expected; nothing it sends before is believed. All calls on
+/// Turns invitations into proved connections. A peer that connects has three seconds to show that
+/// it holds the token of an expected lane; until then nothing it sends is believed. All calls on
 /// the thread of `io`.
 class LaneHandshake {
  public:
   struct Options {
     std::string listen_host;     ///< Interface to listen on; empty: dial out only.
     std::string advertise_host;  ///< Host others dial; empty: `listen_host`.
-    std::uint16_t port = 0;      ///< To listen on; 0 = any free one.
+    std::uint16_t port = 0;      ///< Port to listen on; 0 = any free one.
     std::string dial_from;       ///< Address to dial from; empty: the system's choice.
     bool local = true;           ///< Unix sockets may be used.
     bool remote = true;          ///< TCP may be dialled.
@@ -49,16 +49,17 @@ class LaneHandshake {
   /// Fills in where this peer can be dialled.
   void describe(LaneInvite& invite) const;
 
-  /// Lets in whoever proves to hold `token` for `lane`, until told otherwise or for a few seconds.
+  /// Admits a peer that proves to hold `token` for `lane`, until told otherwise or for a few
+  /// seconds.
   void expect(std::uint64_t lane, const LaneToken& token);
   bool expects(std::uint64_t lane) const;
   void expect_no_more(std::uint64_t lane);
 
-  /// Dials whom the invitation describes, through its Unix socket if it is on this host. The lane
-  /// must be expected; its token is what both ends prove.
+  /// Dials the peer that sent the invitation, through its Unix socket if it is on this host. The
+  /// lane must be expected; both ends prove its token.
   void dial(const LaneInvite& invite, Dialled done);
 
-  /// Sends away who has not proved itself in time; forgets old invitations.
+  /// Closes connections that have not proved themselves in time, and forgets old invitations.
   void tidy_up();
 
   std::uint64_t refused() const;

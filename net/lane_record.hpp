@@ -1,4 +1,4 @@
-// What travels on a bulk lane: records, each a header and what follows it.
+// The records on a bulk lane, each a header and its content.
 #pragma once
 
 #include <cstddef>
@@ -8,15 +8,16 @@
 
 namespace gv {
 
-/// What follows a record's header on a lane.
+/// The content behind a record's header.
 enum class RecordKind : std::uint16_t {
   block = 1,       ///< The block's bytes.
   message = 2,     ///< A control frame; the header's last four fields are 0.
   ring_block = 3,  ///< Nothing: the block lies in the next slot of the ring.
   ring_done = 4,   ///< Nothing: `length` slots of the other direction's ring were read.
-  lent_block = 5,  ///< The block's place in memory that the sender lends, in 8 bytes.
-  lent_done = 6,   ///< Nothing: `length` lent blocks of the other direction were read.
-  over = 7,        ///< Nothing, nor will anything: it closes once it has read what it was lent.
+  lent_block = 5,  ///< The block's place in the sender's shared buffer, in 8 bytes.
+  lent_done = 6,   ///< Nothing: `length` blocks of the other direction's shared buffer were read.
+  /// Nothing, and the last record: the sender closes after its last read of shared memory.
+  over = 7,
 };
 
 /// Precedes every record on a lane.
@@ -32,7 +33,7 @@ struct RecordHeader {
 static_assert(sizeof(RecordHeader) == 40);
 static_assert(sizeof(RecordHeader) + block_bytes_usual <= 4 * 65'464);
 
-/// The place of a lent block follows its header.
+/// The place of a block in a shared buffer; follows its header.
 using LentPlace = std::uint64_t;
 
 }  // namespace gv

@@ -14,7 +14,7 @@ namespace {
 
 constexpr unsigned char cipher_id[] = {0x13, 0x01};  // TLS_AES_128_GCM_SHA256
 
-/// What a connection remembers: the lane, as 8 bytes of its pre-shared key's name.
+/// The lane of a connection, as the 8 bytes of its pre-shared key's name.
 struct LaneName {
   std::uint64_t lane = 0;
 };

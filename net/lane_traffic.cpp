@@ -1,4 +1,4 @@
-// How records go out on an open lane and what becomes of those that come in.
+// Sends records on an open lane, and handles those that arrive.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -11,18 +11,18 @@
 namespace gv {
 namespace {
 
-/// From one lane and to it in one go, so that the others have their turn.
+/// Reads and writes of one lane at once, so that the others have their turn.
 constexpr int reads_at_once = 8;
 constexpr int writes_at_once = 4;
 
-/// A reader says that it is done with slots when so many have come together: half the ring, so that
-/// the writer fills one half while the reader is in the other.
+/// Slots that a reader has read before it reports them: half the ring, so that the writer fills one
+/// half while the reader is in the other.
 constexpr std::size_t slots_told_at_once = ring_slots / 2;
-/// It says that it is done with lent blocks with whatever else it has to say; by themselves when so
-/// many have come together, or so many bytes, or after a while.
+/// Blocks read in a shared buffer are reported together with other records; by themselves after
+/// this many blocks or bytes, or after a while.
 constexpr std::size_t lent_told_at_once = 16;
 constexpr std::size_t lent_bytes_told_at_once = 1 << 20;
-/// More are never on loan at a time: 16 GiB in blocks of full length.
+/// Bound on unreported blocks of a shared buffer: 16 GiB in blocks of full length.
 constexpr std::size_t holds_max = 1 << 16;
 
 TransferId named(const RecordHeader& header) {
@@ -31,7 +31,8 @@ TransferId named(const RecordHeader& header) {
 
 }  // namespace
 
-/// What is known of loans that nobody holds any more: the partner is told in their order.
+/// Counts blocks of the partner's shared buffer that are no longer held; it learns that in their
+/// order.
 void BulkLanes::Impl::count_read(Lane& lane) {
   std::deque<LaneConnection::Loan>& holds = lane.connection->holds;
   while (!holds.empty() && holds.front().held.expired()) {
@@ -41,8 +42,8 @@ void BulkLanes::Impl::count_read(Lane& lane) {
   }
 }
 
-/// Puts the records that can go through the socket now, a message or some blocks, into what is
-/// written next; the bytes live as long as the connection.
+/// Prepares the next write over the socket: a message or some blocks. The bytes live as long as the
+/// connection.
 void BulkLanes::Impl::fill_socket(Lane& lane) {
   LaneConnection& connection = *lane.connection;
   const auto add = [&](const RecordHeader& header, std::span<const std::byte> bytes) {
@@ -77,8 +78,8 @@ void BulkLanes::Impl::fill_socket(Lane& lane) {
   }
 }
 
-/// Lets a partner on this host have blocks through memory: those that lie in lent memory as they
-/// are, of the others as many copies as have room.
+/// Prepares blocks for a partner on this host: those in the shared buffer without a copy, and as
+/// many copies of others as the ring has room for.
 void BulkLanes::Impl::share_blocks(Lane& lane) {
   LaneConnection& connection = *lane.connection;
   for (std::size_t count = 0; count < records_at_once && !lane.queue.empty(); ++count) {
@@ -105,8 +106,8 @@ void BulkLanes::Impl::share_blocks(Lane& lane) {
   }
 }
 
-/// Puts together what is written next, with `tell` also what can wait for company; false where
-/// there is nothing.
+/// Prepares the next write, with `tell` also records that could wait for others; false if there is
+/// none.
 bool BulkLanes::Impl::prepare_write(Lane& lane, bool tell) {
   std::deque<Transfer>& queue = lane.queue;
   while (!queue.empty() && queue.front().offset >= queue.front().payload.bytes.size()) {
@@ -137,7 +138,7 @@ bool BulkLanes::Impl::prepare_write(Lane& lane, bool tell) {
   return !connection.out_buffers.empty();
 }
 
-/// Writes what is there to be written; with `tell` also what can wait for company.
+/// Writes what is ready; with `tell` also records that could wait for others.
 void BulkLanes::Impl::write_next(PeerId peer, bool tell) {
   const auto found = lanes.find(peer);
   if (found == lanes.end()) return;
@@ -174,7 +175,7 @@ void BulkLanes::Impl::write_next(PeerId peer, bool tell) {
   }
 }
 
-/// Waits until something is there, deals with it, and so on.
+/// Waits until something arrives, handles it, and so on.
 void BulkLanes::Impl::read_on(PeerId peer) {
   const ConnectionPtr& connection = lanes.at(peer).connection;
   connection->reading = true;
@@ -194,7 +195,7 @@ void BulkLanes::Impl::read_on(PeerId peer) {
   }
 }
 
-/// Straight to where it belongs. What is wrong with a socket, reading from it tells.
+/// Reads straight to the final place. A socket's errors show when reading from it.
 void BulkLanes::Impl::read_what_is_there(PeerId peer, const ConnectionPtr& connection) {
   if (current(peer, connection) == nullptr) {
     connection->reading = false;
@@ -218,7 +219,7 @@ void BulkLanes::Impl::read_what_is_there(PeerId peer, const ConnectionPtr& conne
   read_on(peer);
 }
 
-/// What came, or why nothing does; false if the lane is gone afterwards.
+/// Handles bytes that came, or the end; false if the lane is gone afterwards.
 bool BulkLanes::Impl::take(PeerId peer, const ConnectionPtr& connection, asio::error_code error,
                            std::size_t read) {
   counters.bytes_received += read;
@@ -229,10 +230,10 @@ bool BulkLanes::Impl::take(PeerId peer, const ConnectionPtr& connection, asio::e
     retired.read_ended(connection);
     return false;
   }
-  // A partner that closes before it has read our last word resets the connection.
+  // A partner that closes before it has read our last record resets the connection.
   const bool ended = error == asio::error::eof || error == asio::error::connection_reset;
   if (ended && !lane->is_busy()) {
-    // The partner had no more use for it, or died; what we wait for on it will not come.
+    // The partner had no more use for the lane, or died; what we wait for will not come.
     retired.add(connection);
     lanes.erase(peer);
     callbacks.event({.name = "lane_closed", .peer = peer, .detail = "by the partner"});
@@ -248,7 +249,7 @@ bool BulkLanes::Impl::take(PeerId peer, const ConnectionPtr& connection, asio::e
   return take_records(peer, connection);
 }
 
-/// Deals with every whole record that was read; false if the lane is gone afterwards.
+/// Handles every complete record that was read; false if the lane is gone afterwards.
 bool BulkLanes::Impl::take_records(PeerId peer, const ConnectionPtr& connection) {
   while (const std::optional<Record> record = connection->reader.next()) {
     if (!arrived(peer, connection, *record)) return false;
@@ -261,7 +262,7 @@ bool BulkLanes::Impl::take_records(PeerId peer, const ConnectionPtr& connection)
   return true;
 }
 
-/// Whether a sound record can come now.
+/// Whether a record with this header is valid now.
 bool BulkLanes::Impl::is_expected(Lane& lane, const RecordHeader& header) {
   LaneConnection& connection = *lane.connection;
   switch (header.kind) {
@@ -282,7 +283,7 @@ bool BulkLanes::Impl::is_expected(Lane& lane, const RecordHeader& header) {
   return false;
 }
 
-/// A whole record is here: hands on what it carries. False if the lane is gone afterwards.
+/// Hands on the content of a complete record. False if the lane is gone afterwards.
 bool BulkLanes::Impl::arrived(PeerId peer, const ConnectionPtr& connection, const Record& record) {
   const auto& [header, bytes] = record;
   if (!is_expected(lanes.at(peer), header)) {

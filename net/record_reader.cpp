@@ -1,4 +1,4 @@
-// Where the next bytes of a lane belong.
+// Decides where the next bytes of a lane go.
 #include "net/record_reader.hpp"
 
 #include <algorithm>
@@ -11,12 +11,12 @@
 namespace gv {
 namespace {
 
-/// So much is read of what nothing is known of yet: a few small records, or the begin of a long one
-/// that then goes to its place. Copying so much takes no longer than asking for it by itself.
+/// Bytes read when nothing is known of them yet: a few small records, or the begin of a long one
+/// that then goes to its place. Copying these takes no longer than another read.
 constexpr std::size_t look_ahead = 8 * 1024;
 constexpr std::size_t buffer_bytes = sizeof(RecordHeader) + block_bytes_max + look_ahead;
 
-/// Of a record, beside its header.
+/// Bytes of a record's content.
 std::size_t bytes_after(const RecordHeader& header) {
   switch (header.kind) {
     case RecordKind::block:
@@ -45,7 +45,8 @@ std::optional<RecordHeader> RecordReader::header() const {
   return header;
 }
 
-/// The longest record fits behind what has been read of it, and the same few pages are used again.
+/// Moves unread bytes to the front, so that the longest record fits and the same few pages are
+/// reused.
 void RecordReader::tidy() {
   if (buffer_.empty()) buffer_.resize(buffer_bytes);
   if (begin_ == 0) return;
@@ -54,7 +55,7 @@ void RecordReader::tidy() {
   begin_ = 0;
 }
 
-/// A block of which not everything is in the buffer goes elsewhere if it is wanted there.
+/// Moves a block that is only partly in the buffer to its reader's place, if there is one.
 void RecordReader::begin_placed(const Place& place) {
   const std::optional<RecordHeader> known = header();
   if (!known || known->kind != RecordKind::block) return;

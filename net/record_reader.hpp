@@ -1,4 +1,4 @@
-// Records taken out of the bytes of a lane, as these come.
+// Cuts the bytes of a lane into records as they arrive.
 #pragma once
 
 #include <array>
@@ -12,44 +12,43 @@
 
 namespace gv {
 
-/// A record that is whole.
+/// A complete record.
 struct Record {
   RecordHeader header;
-  std::span<const std::byte> bytes;  ///< What follows the header.
+  std::span<const std::byte> bytes;  ///< The content behind the header.
 };
 
-/// Keeps what has come of the next record, or puts it where its reader wants to have it. Bytes go
-/// where room() says, came() tells how many, and next() gives the records, until there is none.
-/// Pure.
+/// Keeps the beginning of the next record, or puts it where its reader wants it. The caller reads
+/// bytes into room(), reports them with came(), and calls next() until there is no record. Pure.
 class RecordReader {
  public:
-  /// Where the bytes of a block shall lie that comes: as many as its header says, or none. May
-  /// answer otherwise when it is asked again.
+  /// Where to put an arriving block: as many bytes as its header says, or none. The answer may
+  /// change between calls.
   using Place = std::function<std::span<std::byte>(const RecordHeader&)>;
 
-  /// Room for what comes, one behind the other; the second may be empty. It is asked of `place`
-  /// again each time, so whoever owns that memory may take it back between; what comes of that
-  /// block is then of no use to anybody and left out. Invalidates what next() gave.
+  /// Room for the next bytes, one part behind the other; the second may be empty. Calls `place`
+  /// again each time, so the owner of that memory may take it back between; that block is then
+  /// dropped. Invalidates results of next().
   std::array<std::span<std::byte>, 2> room(const Place& place);
-  /// The same for who lets others write there at a time of their own: in the reader's own memory.
+  /// Room in the reader's own memory, for a write that happens later.
   std::span<std::byte> own_room();
 
-  /// So many bytes came into the room that was given last.
+  /// `bytes` came into the last room.
   void came(std::size_t bytes);
 
-  /// The next record that is whole; none if there is none yet, or there never will be.
+  /// The next complete record; none if there is none yet, or there never will be.
   std::optional<Record> next();
 
-  /// What came can be no record.
+  /// The bytes cannot be a record.
   bool is_malformed() const { return malformed_; }
-  /// A record has begun and is not whole.
+  /// A record has begun and is not complete.
   bool is_amid_record() const { return placed_ || begin_ != end_; }
 
  private:
-  /// A block that lies elsewhere.
+  /// A block that goes to its reader's place.
   struct Placed {
     RecordHeader header;
-    std::span<std::byte> place;  ///< Empty: it was taken back.
+    std::span<std::byte> place;  ///< Empty: the reader took it back.
     std::size_t came = 0;
   };
 
@@ -58,8 +57,8 @@ class RecordReader {
   void begin_placed(const Place& place);
 
   std::vector<std::byte> buffer_;
-  std::size_t begin_ = 0;  ///< What came and was not taken lies in the buffer from here
-  std::size_t end_ = 0;    ///< to here.
+  std::size_t begin_ = 0;  ///< Begin of the bytes in the buffer that were not taken yet.
+  std::size_t end_ = 0;    ///< End of these bytes.
   std::optional<Placed> placed_;
   bool malformed_ = false;
 };

@@ -1,4 +1,4 @@
-// Anonymous files whose length nobody can change any more.
+// Anonymous files whose length cannot change any more.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// One sparse sealed file, and a list of what of it is free.
+// One sparse sealed file, and a list of its free ranges.
 #include "net/shared_buffer.hpp"
 
 #include <sys/mman.h>

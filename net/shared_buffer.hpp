@@ -15,19 +15,18 @@
 
 namespace gv {
 
-/// Hands out memory for vectors that are sent: a lane to a peer on the same host then tells it the
-/// place of a block instead of copying the block. Memory that was given back goes to the system.
-/// When there is no more of it, ordinary memory is handed out, whose blocks are copied. May be
-/// used by several threads.
+/// Allocates memory for vectors that are sent: a lane to a peer on the same host then sends the
+/// place of a block instead of a copy. Freed memory goes back to the system. When the buffer is
+/// full it allocates ordinary memory, whose blocks are copied. Thread-safe.
 class SharedBuffer : public std::pmr::memory_resource {
  public:
   /// Null when the system has none to give.
   static std::shared_ptr<SharedBuffer> make();
 
-  /// What a borrower maps. It can be neither shrunk nor grown, so reading it cannot fault.
+  /// For the reader to map. It can be neither shrunk nor grown, so reading it cannot fault.
   int descriptor() const { return descriptor_.get(); }
 
-  /// Where a borrower finds the bytes; empty if they do not lie here.
+  /// Where a reader finds the bytes; empty if they are not in the buffer.
   std::optional<std::uint64_t> place_of(std::span<const std::byte> bytes) const;
 
  private:
@@ -42,17 +41,17 @@ class SharedBuffer : public std::pmr::memory_resource {
   Descriptor descriptor_;
   std::shared_ptr<std::byte> memory_;
   std::mutex mutex_;
-  std::map<std::size_t, std::size_t> free_;  ///< Length by place, no two of them adjacent.
+  std::map<std::size_t, std::size_t> free_;  ///< Free ranges: length by place; no two are adjacent.
 };
 
-/// Another peer's memory, mapped read-only. Its owner may change what lies there, so whatever is
-/// read may be wrong, but reading is safe.
+/// Another peer's shared buffer, mapped read-only. Its owner may change the content, so it may be
+/// wrong, but reading is safe.
 class BorrowedBuffer {
  public:
-  /// Empty when the descriptor is not that of memory that stays as it is.
+  /// Empty unless the descriptor is of sealed memory.
   static std::optional<BorrowedBuffer> map(const Descriptor& descriptor);
 
-  /// Empty if that is not inside.
+  /// Empty if the range is not inside.
   std::optional<std::span<const std::byte>> at(std::uint64_t place, std::size_t length) const;
 
  private:

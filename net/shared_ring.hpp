@@ -12,19 +12,19 @@
 
 namespace gv {
 
-/// Blocks one direction of a lane can hold before its reader has to say that it is done with some.
-/// Two let both ends work at once; with more, nothing measured went faster.
+/// Blocks in one direction of a lane before its reader has to release some. Two let both ends work
+/// at once; more were not faster in any measurement.
 inline constexpr std::size_t ring_slots = 2;
 inline constexpr std::size_t ring_bytes = ring_slots * block_bytes_max;
 
-/// The writing end. Slots are used in turn; which of them hold what is told over the lane's socket,
-/// so nothing in the memory itself has to be believed and no end ever spins.
+/// The writing end. Slots are used in turn, and the lane's socket says which hold a block, so
+/// neither end has to trust the memory, and neither ever spins.
 class RingWriter {
  public:
   /// Makes the memory; empty when the system has none to give.
   static std::optional<RingWriter> make();
 
-  /// What the reader maps. It can be neither shrunk nor grown, so reading it cannot fault.
+  /// For the reader to map. It can be neither shrunk nor grown, so reading it cannot fault.
   int descriptor() const { return descriptor_.get(); }
 
   std::size_t free_slots() const { return ring_slots - used_; }
@@ -48,7 +48,7 @@ class RingWriter {
 /// The reading end, mapped read-only.
 class RingReader {
  public:
-  /// Maps what a partner handed over; empty when it is not a ring that stays as it is.
+  /// Maps a partner's ring; empty if it is not sealed memory of the right size.
   static std::optional<RingReader> map(const Descriptor& descriptor);
 
   /// The block in the next slot. The partner could still change it: read it once.

@@ -47,7 +47,7 @@ inline void load(BoundedInputArchive& archive, PeerId& id) {
   id = PeerId{archive.read<std::uint64_t>()};
 }
 
-/// A number that goes into arithmetic unasked, so NaN and infinity end here.
+/// A number that goes into arithmetic unchecked, so NaN and infinity are refused here.
 struct Finite {
   const char* name;
   float& value;
@@ -71,7 +71,7 @@ void serialize(A& ar, TransferId& id) {
   ar(id.owner, id.session, id.number);
 }
 
-/// What another peer may take over must be something that one can train with.
+/// Hyper-parameters that another peer may take over must be usable for training.
 inline void require_sound(const Trial& trial) {
   if (!(trial.learning_rate > 0)) throw ArchiveError("the learning rate is not above 0");
   if (!(trial.momentum >= 0 && trial.momentum < 1)) {

@@ -21,7 +21,7 @@ constexpr std::size_t frame_bytes_max = 64 * 1024;
 /// First byte of every frame; raised whenever a frame changes its layout.
 constexpr std::uint8_t wire_version = 2;
 
-/// The first frame each way: who is there, and what both ends must agree on.
+/// The first frame each way: the sender's name, and settings on which both ends must agree.
 struct Hello {
   std::string name;       ///< The sender's own.
   std::string advertise;  ///< Where to dial it; empty: cannot be dialled.

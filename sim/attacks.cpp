@@ -62,8 +62,8 @@ std::vector<float> dissensus(const AttackView& view, double s) {
   return sent;
 }
 
-/// mu + s (x - mu): what its data taught it, as loud as a mean of many would have to hear it
-/// (model replacement, Bagdasaryan 2020).
+/// mu + s (x - mu): what its data taught it, scaled up to survive a mean of many (model
+/// replacement, Bagdasaryan 2020).
 std::vector<float> boosted(const AttackView& view, double s) {
   const std::vector<double> mean = mean_of(view.honest, view.own.size());
   std::vector<float> sent(mean.size());

@@ -1,4 +1,4 @@
-// What a hostile peer sends in place of its model, when it has seen those of the honest.
+// The models that hostile peers send in place of their own, made from those of honest peers.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace gv {
 
-/// What a hostile peer does. Flipped labels are a matter of its data; all else of what it sends.
+/// Kinds of attacks. Flipped labels change a hostile peer's data; all others change what it sends.
 enum class AttackKind : std::uint8_t {
   honest,            ///< Its own model.
   bit_flip,          ///< -x: every sign bit is flipped.
@@ -31,24 +31,24 @@ inline constexpr std::array attack_kinds = {
     AttackKind::little_is_enough, AttackKind::inner_product, AttackKind::dissensus,
     AttackKind::not_a_number,     AttackKind::lying_weight,  AttackKind::label_flip};
 
-/// The name people write, as "bit_flip".
+/// The name in configs, as "bit_flip".
 std::string_view to_string(AttackKind kind);
 
 /// The kind of that name; empty if there is none.
 std::optional<AttackKind> attack_named(std::string_view name);
 
-/// How strong it is can be chosen.
+/// Whether its strength can be chosen.
 bool has_strength(AttackKind kind);
 
-/// What a hostile peer knows. All models have one size and are finite.
+/// The knowledge of a hostile peer. All models have one size and are finite.
 struct AttackView {
-  std::span<const float> own;     ///< x, what it would send if it were honest.
-  std::span<const float> victim;  ///< x_i, the model of whom it sends to.
+  std::span<const float> own;     ///< x, the model it would send if it were honest.
+  std::span<const float> victim;  ///< x_i, the model of the receiver.
   /// The models x_j of honest peers, other than the victim's, and their weights w_j in the row of
   /// the victim. mu and sigma are their mean and standard deviation (of a sample, with n - 1).
   std::span<const NeighbourModel> honest;
   double hostile_weight = 0;  ///< sum_hostile w, in that row: above 0 for dissensus.
-  std::size_t hostile = 1;    ///< f: how many send this together.
+  std::size_t hostile = 1;    ///< f: number of peers that send this together.
 };
 
 /// s of an attack as it was published: scale 100, inner_product 0.1, dissensus 1.5, lying_weight
@@ -60,11 +60,11 @@ double published_strength(AttackKind kind, const AttackView& view);
 /// majority. At least 0.
 double little_is_enough_z(std::size_t peers, std::size_t hostile);
 
-/// The model that is sent, as long as the victim's, with an s of its own or the published one.
+/// The model to send, as long as the victim's, with the given s or the published one.
 std::vector<float> attacked(AttackKind kind, const AttackView& view,
                             std::optional<double> strength = std::nullopt);
 
-/// The weight that is sent with it, where a rule sends one (push-sum, means by samples).
+/// The weight to send with it, where a rule sends one (push-sum, means by samples).
 double attacked_weight(AttackKind kind, double weight,
                        std::optional<double> strength = std::nullopt);
 

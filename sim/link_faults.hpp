@@ -1,4 +1,5 @@
-// What every direction between two peers is like now: the scenario's links and the faults on them.
+// The present state of every direction between two peers: the scenario's links and the faults on
+// them.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +14,15 @@ namespace gv {
 struct LinkState {
   LinkQuality quality;
   bool cut = false;                   ///< Nothing passes: a partition or a cut.
-  std::optional<Time> clogged_until;  ///< Nothing arrives before.
+  std::optional<Time> clogged_until;  ///< Nothing arrives before this.
 
   bool held() const { return cut || clogged_until; }
 };
 
-/// The faults of links that are active, for virtual links and for the proxy of real ones. Pure.
+/// The active faults of links, for virtual links and for the proxy of real ones. Pure.
 class LinkFaults {
  public:
-  /// Of `scenario` the links count; its faults begin and end by what follows.
+  /// Uses only the links of `scenario`; its faults begin and end through the following calls.
   explicit LinkFaults(const Scenario& scenario) : scenario_(scenario) {}
 
   /// A fault of links begins or ends; `heal` ends them all.

@@ -6,7 +6,8 @@
 
 namespace gv {
 
-/// Element by element, summed in double in the order given. All have one size; empty for none.
+/// The mean, element by element, summed in double in the order given. All models have one size;
+/// empty for none.
 std::vector<float> mean_of(std::span<const std::span<const float>> models);
 
 /// sqrt((1/n) sum ||x_i - mean||^2): the consensus distance.

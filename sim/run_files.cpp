@@ -34,7 +34,7 @@ RunFiles read_run_files(const std::string& config, const std::string& faults) {
     scenario = parse_scenario_text(*text, config, false);
   }
   files.scenario = std::move(scenario.scenario);
-  // Both readers see what is wrong with the syntax of one file.
+  // Both readers report syntax errors of one file.
   for (Problem& problem : scenario.problems) {
     const auto same = [&](const Problem& said) { return to_string(said) == to_string(problem); };
     if (std::ranges::none_of(files.problems, same)) files.problems.push_back(std::move(problem));

@@ -1,4 +1,4 @@
-// What the files of a run say: the config of its peers, and what they are put through.
+// Reads the files of a run: the config of its peers, and its scenario.
 #pragma once
 
 #include <cstddef>
@@ -9,22 +9,22 @@
 
 namespace gv {
 
-/// Only to be used when there are no problems.
+/// Use the config and scenario only when there are no problems.
 struct RunFiles {
   Config config;
   Scenario scenario;
-  Problems problems;  ///< Of both, each said once.
+  Problems problems;  ///< Problems of both, each once.
 };
 
-/// Reads `config`, or takes the built-in one if that is empty, with the scenario in it; that of
-/// `faults`, a file that must have one and nothing else, counts in its place unless that is empty.
+/// Reads `config` (empty: the built-in one) with the scenario in it. The scenario in `faults`, a
+/// file with nothing else, replaces it unless that is empty.
 RunFiles read_run_files(const std::string& config, const std::string& faults = {});
 
-/// What is wrong with the config's topology for so many peers, who may count differently from the
-/// config's own run.peers, and with the scenario's neighbours. `path` names the config.
+/// Problems of the config's topology with `peers` peers, which may differ from the config's own
+/// run.peers, and of the scenario's neighbours. `path` names the config.
 Problems topology_problems(const RunFiles& files, std::size_t peers, const std::string& path);
 
-/// What is wrong with the algorithms that a scenario has so many peers switch to.
+/// Problems of the algorithms that a scenario with `peers` peers switches to.
 Problems switch_problems(const RunFiles& files, std::size_t peers, const std::string& path);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Where a run writes when nobody says.
+// Chooses the folder of a run that is given none.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Who is meant by a scenario's rules, and what happens when.
+// The peers that a scenario's rules name, and the times of its faults.
 #include "sim/scenario.hpp"
 
 #include <fmt/format.h>

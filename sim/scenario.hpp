@@ -1,4 +1,4 @@
-// What a swarm is put through: speeds, links and faults, for virtual and for real peers alike.
+// A swarm's scenario: speeds, links and faults, for virtual and for real peers alike.
 #pragma once
 
 #include <cstddef>
@@ -18,14 +18,14 @@ namespace gv {
 
 inline constexpr std::size_t scenario_peers_max = 100000;
 
-/// Peers by number, as a scenario names them: "all", "3", "0-15", "1,4,7-9", "any" or "any 3" (so
-/// many, drawn anew each time).
+/// Peers by number, as a scenario names them: "all", "3", "0-15", "1,4,7-9", "any" or "any 3" (3
+/// peers drawn at each use).
 struct PeerSet {
   bool all = false;
-  std::size_t any = 0;  ///< How many to draw; 0 = those in `ranges`.
+  std::size_t any = 0;  ///< Number of peers to draw; 0 = those in `ranges`.
   std::vector<std::pair<std::size_t, std::size_t>> ranges;  ///< First and last, both included.
 
-  bool contains(std::size_t peer) const;  ///< Of a set that is not drawn.
+  bool contains(std::size_t peer) const;  ///< Only for a set that is not drawn.
 
   static PeerSet everyone() { return {.all = true}; }
   static std::optional<PeerSet> parse(std::string_view text);
@@ -37,16 +37,16 @@ struct LinkQuality {
   Duration latency{};    ///< One way.
   Duration jitter{};     ///< Uniform, on top of the latency; order is kept.
   double bandwidth = 0;  ///< Megabits a second; 0 = unlimited.
-  double loss = 0;       ///< Probability that a message or block does not arrive,
-  double duplicate = 0;  ///< arrives twice,
-  double reorder = 0;    ///< arrives late, behind what was sent after it,
-  double corrupt = 0;    ///< arrives damaged, which the receiver's seal shows.
+  double loss = 0;       ///< Probability that a message or block is lost.
+  double duplicate = 0;  ///< Probability that it arrives twice.
+  double reorder = 0;    ///< Probability that it arrives behind later ones.
+  double corrupt = 0;    ///< Probability that it arrives damaged, which its seal shows.
 };
 
 /// [[scenario.speed]]: peers that compute faster or slower than others. Later rules win.
 struct SpeedRule {
   PeerSet peers = PeerSet::everyone();
-  double factor = 1;  ///< Times the pace of the others.
+  double factor = 1;  ///< Pace, relative to the others.
 };
 
 /// [[scenario.link]]: links that are not perfect. Later rules win.
@@ -59,17 +59,17 @@ struct LinkRule {
 
 enum class FaultKind {
   kill,       ///< SIGKILL; started again from its checkpoint after `lasts`, if that is set.
-  restart,    ///< SIGKILL and started again at once.
+  restart,    ///< SIGKILL, and started again at once.
   stop,       ///< SIGSTOP, SIGCONT after `lasts`.
   resume,     ///< SIGCONT for peers that are stopped.
   leave,      ///< SIGTERM; started again after `lasts`, if that is set.
   join,       ///< The peer is not there before `at`.
-  partition,  ///< Nothing passes between `peers` and everybody else.
+  partition,  ///< Nothing passes between `peers` and all others.
   cut,        ///< Nothing passes from `peers` to `to`.
-  clog,       ///< What passes between `peers` and `to` arrives when the fault is over.
+  clog,       ///< Messages between `peers` and `to` arrive when the fault is over.
   heal,       ///< Ends every partition, cut, clog and fault of a link.
-  slow_link,  ///< `quality`'s latency is added and its bandwidth counts where it is smaller.
-  loss,       ///< `probability` for what passes between `peers` and `to`; likewise the next three.
+  slow_link,  ///< Adds `quality`'s latency; the smaller bandwidth counts.
+  loss,       ///< `probability` for messages between `peers` and `to`; so for the next three.
   duplicate,
   reorder,
   corrupt,
@@ -78,26 +78,26 @@ enum class FaultKind {
   clock_rate,  ///< The peer's clock runs `factor` times as fast. Virtual peers only.
   disk_full,   ///< Checkpoints cannot be written. Virtual peers only.
   slow_disk,   ///< Writing a checkpoint takes `jump` longer. Virtual peers only.
-  switch_to,   ///< No fault: the peer is told that all go by `algorithm` from now on.
+  switch_to,   ///< No fault: tells the peer that all switch to `algorithm`.
 };
 
-/// Every kind, by its name in files.
+/// Every kind with its name in files.
 const std::vector<std::pair<std::string, FaultKind>>& fault_names();
 std::string_view to_string(FaultKind kind);
 
-/// Befalls links and not peers, or heals them.
+/// True for faults of links, and for heal.
 bool is_of_links(FaultKind kind);
 
-/// Of links between `peers` and `to`: both ends are named.
+/// True for faults of links between `peers` and `to`, where both ends are named.
 bool has_two_ends(FaultKind kind);
 
-/// With a probability for each message.
+/// True for faults with a probability for each message.
 bool is_chance(FaultKind kind);
 
-/// [[scenario.fault]]: something that goes wrong, once or again and again.
+/// [[scenario.fault]]: a fault, once or repeated.
 struct FaultRule {
   FaultKind kind = FaultKind::kill;
-  Duration at{};     ///< Since the start.
+  Duration at{};     ///< Time since the start.
   Duration lasts{};  ///< 0 = until it is healed, or for good.
   Duration every{};  ///< Mean time between repetitions, drawn exponentially; 0 = once.
   Duration until = Duration::max();  ///< No repetition begins later.
@@ -107,39 +107,39 @@ struct FaultRule {
   double factor = 1;
   Duration jump{};
   LinkQuality quality;    ///< Latency and bandwidth of slow_link.
-  std::string algorithm;  ///< The name that switch_to gives.
+  std::string algorithm;  ///< Algorithm of switch_to.
 };
 
-/// [[scenario.hostile]]: peers that want to spoil the run, as long as it lasts. Later rules win.
-/// Virtual peers only.
+/// [[scenario.hostile]]: peers that attack the run, all the time. Later rules win. Virtual peers
+/// only.
 struct HostileRule {
   PeerSet peers;
   AttackKind attack = AttackKind::bit_flip;
-  double strength = 0;  ///< s of the attack; 0 = as it was published.
+  double strength = 0;  ///< s of the attack; 0 = the published one.
 };
 
-/// What virtual peers compute.
+/// The work of virtual peers.
 enum class WorkKind {
   training,   ///< The run's model on the run's data.
   quadratic,  ///< A quadratic with a known optimum, noise in its gradients.
-  time,       ///< Nothing, though it takes time: for membership and exchanges alone.
+  time,       ///< Nothing but time: for membership and exchanges alone.
 };
 
 /// [scenario]: everything about a swarm that is not in the config of its peers.
 struct Scenario {
   std::size_t peers = 0;  ///< 0 = run.peers of the config.
   WorkKind work = WorkKind::training;
-  Duration step = std::chrono::milliseconds(20);  ///< Of a virtual peer of factor 1.
+  Duration step = std::chrono::milliseconds(20);  ///< Time of a step at factor 1; virtual peers.
   double step_jitter = 0.1;                       ///< Relative deviation of a step's time.
   Duration save = std::chrono::milliseconds(5);   ///< A checkpoint takes this long to write.
-  Duration until = std::chrono::hours(1);         ///< Virtual peers end then at the latest.
+  Duration until = std::chrono::hours(1);         ///< Virtual peers end by then.
   Duration sample_every{};     ///< Between two points of the curves; 0 = a hundredth of the run.
   std::size_t dimension = 64;  ///< Parameters; work = quadratic or time.
-  /// Of a pipeline's stages, relative to each other; empty: they are alike. work = time.
+  /// Relative work of a pipeline's stages; empty: all equal. work = time.
   std::vector<std::size_t> stage_work;
   double noise = 0.1;          ///< Deviation of a gradient's noise; work = quadratic.
   double disagreement = 1;     ///< Deviation of the peers' own optima; work = quadratic.
-  std::size_t neighbours = 0;  ///< Each peer's allow-list holds so many others; 0 = all.
+  std::size_t neighbours = 0;  ///< Other peers in each peer's allow-list; 0 = all.
   std::vector<SpeedRule> speeds;
   std::vector<LinkRule> links;
   std::vector<FaultRule> faults;
@@ -149,20 +149,21 @@ struct Scenario {
   LinkQuality link(std::size_t from, std::size_t to) const;
 };
 
-/// One fault as it happens to peers that are known by number.
+/// The begin or end of one fault, with its peers by number.
 struct FaultEvent {
   Time at{};
-  std::size_t fault = 0;  ///< Which fault event begins or ends: counts up from 0.
-  bool begins = true;     ///< False: what begun as the same `fault` is over.
-  FaultRule rule;         ///< Its `peers` and `to` are lists of numbers, nothing drawn.
+  std::size_t fault = 0;  ///< The fault that begins or ends: counts up from 0.
+  bool begins = true;     ///< False: the effect of `fault` is over.
+  FaultRule rule;         ///< Its `peers` and `to` are lists of numbers, not drawn any more.
 };
 
-/// Everything that will go wrong, in order of time: repetitions and peers are drawn from `rng`, the
-/// same for every world. Nothing begins after `end`.
+/// All fault events in order of time: repetitions and peers are drawn from `rng`, the same for
+/// every world. Nothing begins after `end`.
 std::vector<FaultEvent> timeline(const Scenario& scenario, std::size_t peers, Duration end,
                                  Rng rng);
 
-/// Who of so many is hostile, and how: drawn from the seed of the world where a rule says "any".
+/// The hostile peers among `peers`, with their rules; drawn from the world's seed where a rule says
+/// "any".
 std::map<std::size_t, HostileRule> hostile_peers(const Scenario& scenario, std::size_t peers,
                                                  std::uint64_t seed);
 

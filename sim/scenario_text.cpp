@@ -1,4 +1,4 @@
-// The keys of a scenario, and what reads and writes them.
+// The keys of a scenario, with their readers and writers.
 #include "sim/scenario_text.hpp"
 
 #include <fmt/format.h>
@@ -303,7 +303,7 @@ class Reading {
     return sound;
   }
 
-  /// What a fault needs beside its kind.
+  /// Checks what a fault needs beside its kind.
   void check_fault(const FaultRule& rule, const std::string& path, std::size_t line) {
     const auto lacks = [&](bool missing, const char* key, const char* example) {
       if (missing) {

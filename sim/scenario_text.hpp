@@ -15,8 +15,8 @@ struct ParsedScenario {
   Problems problems;
 };
 
-/// Reads the [scenario] of a file, strictly; `alone` says that nothing else may stand in it, as in
-/// a file of faults for `launch --faults`.
+/// Reads the [scenario] of a file, strictly; `alone` forbids anything else in it, as in a file of
+/// faults for `launch --faults`.
 ParsedScenario parse_scenario_file(const std::string& path, bool alone);
 ParsedScenario parse_scenario_text(std::string_view text, std::string_view name, bool alone);
 

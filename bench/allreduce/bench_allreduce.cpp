@@ -1,4 +1,4 @@
-// Starts the ranks, reads what each says of its times, prints the slowest.
+// Starts the ranks, reads their times, prints the slowest.
 #include "bench/allreduce/bench_allreduce.hpp"
 
 #include <fmt/format.h>
@@ -31,14 +31,14 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
-/// Short enough for a person, and too seldom to disturb what is measured.
+/// Short enough for a person, and too rare to disturb the measurement.
 constexpr auto look_period = std::chrono::milliseconds(50);
 constexpr auto row_deadline = std::chrono::minutes(2);
 constexpr auto last_generation_deadline = std::chrono::seconds(5);
 
 constexpr std::array<std::string_view, 4> units = {"B", "KiB", "MiB", "GiB"};
 
-/// A folder that goes when we do.
+/// A folder that is removed with this object.
 class Scratch {
  public:
   Scratch() {
@@ -83,7 +83,7 @@ double quantile(const std::vector<double>& sorted, double part) {
   return sorted[below] + (place - static_cast<double>(below)) * (sorted[above] - sorted[below]);
 }
 
-/// What all ranks said of one size, as one row.
+/// All ranks' results for one size, as one row.
 Json combined(const std::vector<Json>& said) {
   const auto bytes = said.front().at("bytes").get<std::size_t>();
   const auto algorithm = said.front().at("algorithm").get<std::string>();
@@ -156,7 +156,7 @@ class Ranks {
   struct Rank {
     PeerAddresses addresses;
     std::filesystem::path log;
-    std::streamoff read = 0;  ///< Of the log.
+    std::streamoff read = 0;  ///< Bytes read of the log.
     std::optional<ChildProcess> process;
     std::vector<Json> rows;
   };
@@ -213,7 +213,7 @@ void Ranks::start(std::size_t number) {
   rank.process.emplace(command, rank.log);
 }
 
-/// Takes up what the rank has said since.
+/// Reads the new output of the rank.
 void Ranks::read(Rank& rank) const {
   std::ifstream in(rank.log);
   in.seekg(rank.read);
@@ -224,7 +224,7 @@ void Ranks::read(Rank& rank) const {
   }
 }
 
-/// What a failed rank had to say.
+/// The output of a failed rank.
 std::string Ranks::words_of(const Rank& rank) const {
   std::ifstream in(rank.log);
   std::string words;
@@ -286,7 +286,7 @@ void Ranks::run(Json& rows) {
   dismiss();
 }
 
-/// They wait to be told that nobody needs them any more.
+/// Ends the ranks, which wait until no other needs them.
 void Ranks::dismiss() {
   for (Rank& rank : ranks_) rank.process->signal(SIGTERM);
   const auto give_up = Clock::now() + last_generation_deadline;

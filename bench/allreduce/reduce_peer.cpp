@@ -1,4 +1,4 @@
-// Control links and lanes as a peer has them, driven from operation to operation.
+// Control links and lanes as a peer has them, driven from collective to collective.
 #include "bench/allreduce/reduce_peer.hpp"
 
 #include <fmt/format.h>
@@ -46,11 +46,11 @@ constexpr auto meeting_deadline = std::chrono::seconds(30);
 constexpr Duration patience = std::chrono::seconds(60);
 constexpr Duration idle_close = std::chrono::hours(1);
 
-constexpr std::uint64_t generation = 1;  ///< The one agreement on who takes part.
+constexpr std::uint64_t generation = 1;  ///< The only generation: its members never change.
 
 /// Elements of the pieces that are reduced side by side.
 constexpr std::size_t bucket_elements = 4 << 20;
-/// Timed operations of one size take about so long.
+/// Target time of the timed collectives of one size.
 constexpr double row_seconds = 1;
 constexpr std::size_t repeats_max = 1000;
 
@@ -59,7 +59,7 @@ std::size_t repeats_min(std::size_t bytes) {
   return bytes <= 32 << 20 ? 10 : 5;
 }
 
-/// Element i of what `rank` brings, and of the sum over `ranks` ranks: whole numbers, and small.
+/// Element i of the vector of `rank`, and of the sum over `ranks` ranks: small whole numbers.
 float input_value(std::size_t rank, std::size_t i) {
   return static_cast<float>(i % 251 + rank * (i % 7));
 }
@@ -82,13 +82,13 @@ std::uint64_t random_number() {
   return value;
 }
 
-/// What is summed, again and again.
+/// The vectors of a sum, used again and again.
 struct Sum {
   AllReduceShape shape;
   Vector input;               ///< Our share.
-  std::vector<Vector> works;  ///< For results.
+  std::vector<Vector> works;  ///< Vectors for results.
 
-  /// One that nothing is sent from any more.
+  /// A vector from which nothing is sent any more.
   Vector blank() {
     for (const Vector& work : works) {
       if (work.use_count() == 1) return work;
@@ -137,12 +137,13 @@ class ReducePeer {
   std::set<PeerId> contacts_;
   std::set<std::string> lane_kinds_;
   std::string failure_;
-  bool measured_ = false;  ///< Everything; what happens to the lanes concerns us no longer.
+  bool measured_ = false;  ///< All sizes are measured; lanes do not matter any more.
   bool ended_ = false;
 
   std::uint64_t operation_ = 0;
   std::optional<AllReduce> reduce_;
-  EarlyBlocks held_{std::numeric_limits<std::size_t>::max()};  ///< Of the operation after that.
+  /// Blocks of the collective after that.
+  EarlyBlocks held_{std::numeric_limits<std::size_t>::max()};
 };
 
 ReducePeer::ReducePeer(const ReducePeerOptions& options) : options_(options) {
@@ -224,15 +225,16 @@ void ReducePeer::end() {
   ended_ = true;
   fail("ended from outside");
   if (::getppid() == parent_) return;
-  // Nobody is left to clean up: every rank removes its own part, and the last of them the rest.
+  // No launcher is left to clean up: every rank removes its own part, and the last of them the
+  // rest.
   std::error_code ignored;
   std::filesystem::remove_all(options_.folder / names_[options_.rank], ignored);
   std::filesystem::remove(options_.folder / "authorized_peers", ignored);
   std::filesystem::remove(options_.folder, ignored);
 }
 
-/// As peers in lockstep do; and where there is a processor for each, as mpirun does: the scheduler
-/// would at times let two of them share one.
+/// Pins ranks as peers in mode `allreduce` do. Also where each has its own processor, as mpirun
+/// does: the scheduler would at times let two of them share one.
 void ReducePeer::keep_place() {
   const HostPlace place{options_.rank, order_.size()};
   if (place.peers <= processors_.count()) {
@@ -243,8 +245,8 @@ void ReducePeer::keep_place() {
   }
 }
 
-/// Runs the loop until `holds`. As peers in lockstep do, it waits awake for sums and nothing else:
-/// ranks that begin have to compute.
+/// Runs the loop until `holds`. As peers in mode `allreduce` do, it busy-polls only for sums: ranks
+/// that begin have to compute.
 void ReducePeer::await(const std::function<bool()>& holds) {
   while (!holds()) {
     if (reduce_ && !reduce_->done()) {
@@ -282,7 +284,7 @@ std::pmr::memory_resource* ReducePeer::memory() const {
   return lent_ ? lent_.get() : std::pmr::get_default_resource();
 }
 
-/// Vectors of that size, and all it takes to sum them.
+/// Makes vectors of that size, and all that is needed to sum them.
 Sum ReducePeer::sum_of(std::size_t bytes) const {
   const double crowd =
       static_cast<double>(order_.size()) / static_cast<double>(processors_.count());
@@ -325,7 +327,7 @@ Vector ReducePeer::operate(Sum& sum) {
   return reduce_->result();
 }
 
-/// Returns when the lanes have sent all of the last operation.
+/// Returns when the lanes have sent everything of the last collective.
 void ReducePeer::flush(const Sum& sum) {
   reduce_.reset();
   await([&] {
@@ -347,7 +349,7 @@ void ReducePeer::operate_checked(Sum& sum) {
   }
 }
 
-/// A rank is at most one operation ahead of another, since a sum needs everybody.
+/// A rank is at most one collective ahead of another, since a sum needs all ranks.
 void ReducePeer::receive_block(PeerId from, const Block& block) {
   Effects out;
   const bool taken = reduce_ && reduce_->receive(from, block, out);
@@ -366,7 +368,7 @@ void ReducePeer::carry_out(Effects& effects) {
 
 // ---- Measurements ----
 
-/// All must do the same number: they sum the times they saw and go by the sum.
+/// All ranks must do the same number: they sum the times they saw and use the sum.
 std::size_t ReducePeer::agree_on_repeats(std::size_t bytes, double seconds) {
   if (options_.task.repeats > 0) return options_.task.repeats;
   Sum votes{.shape = {.order = order_, .generation = generation, .buckets = {{0, 1}}},

@@ -1,4 +1,4 @@
-// Published algorithms by name: each is a few settings, on which a config can build.
+// Published algorithms by name: each is a few settings that a config can build on.
 #pragma once
 
 #include <span>
@@ -6,13 +6,13 @@
 
 namespace gv {
 
-/// One of them.
+/// A published algorithm.
 struct NamedAlgorithm {
   std::string_view name;
   std::string_view family;    ///< The page of docs/algorithms it is on.
-  std::string_view what;      ///< What it does, in a few words.
-  std::string_view source;    ///< Who published it.
-  std::string_view settings;  ///< As a config file would say it; what it leaves out has defaults.
+  std::string_view what;      ///< Short description.
+  std::string_view source;    ///< Its publication.
+  std::string_view settings;  ///< Lines of a config file; the rest has its defaults.
 };
 
 /// All of them, by family.

@@ -1,4 +1,4 @@
-// The keys of lockstep: how gradients are summed, and how many steps are made in between.
+// The keys of mode `allreduce`: how gradients are summed, and how many steps come in between.
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,7 +22,7 @@ bool sends_few_values(const Config& c) {
   return c.run.mode == ModeKind::allreduce && c.allreduce.top_k_per_512 > 0;
 }
 
-/// Adds a key that counts in lockstep only.
+/// Adds a key that only counts in mode `allreduce`.
 void add_to(Settings& all, Setting<Config> setting) {
   all.push_back(agreed(only_with(
       "run.mode", "run.mode = \"allreduce\"",

@@ -1,4 +1,4 @@
-// Reads a config strictly by the table of settings, and says what a config comes to.
+// Reads a config strictly by the table of settings, and derives values from it.
 #include "peer/config/config.hpp"
 
 #include <algorithm>
@@ -39,7 +39,7 @@ class Reader : private ConfigReading {
   }
 
  private:
-  const NamedAlgorithm* algorithm_ = nullptr;  ///< That the text builds on.
+  const NamedAlgorithm* algorithm_ = nullptr;  ///< The named algorithm that the text builds on.
   ModeKind algorithm_mode_ = ModeKind::gossip;
 
   // ---- Keys ----
@@ -76,7 +76,7 @@ class Reader : private ConfigReading {
     return above.empty() ? key : above + "." + key;
   }
 
-  /// What the text says is read over the settings of the algorithm that it names.
+  /// The text is read over the settings of the algorithm that it names.
   void begin_with_algorithm() {
     const auto run = root_.find("run");
     if (run == root_.end()) return;
@@ -326,12 +326,12 @@ std::size_t lockstep_batch_max(const Config& config) { return 4 * config.train.b
 std::vector<std::pair<std::string, std::string>> agreement(const Config& config) {
   std::vector<std::pair<std::string, std::string>> fields;
   for (const Setting<Config>& setting : config_settings()) {
-    // In lockstep all must make the same steps, and as many of them.
+    // In mode `allreduce` all peers must make the same steps, and as many of them.
     const bool of_steps =
         setting.section == "train" ||
         (setting.section == "run" &&
          (setting.key == "steps" || setting.key == "epochs" || setting.key == "peers"));
-    // Whoever copies another takes over what its optimiser keeps.
+    // A peer that copies another takes over its optimiser's state.
     const bool is_copied = config.gossip.population.is_on() && setting.section == "train" &&
                            setting.key == "optimizer";
     const bool agrees =

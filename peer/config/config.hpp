@@ -1,4 +1,4 @@
-// What a run is made of: a TOML file read strictly into one plain struct, all problems at once.
+// The config of a run: a TOML file read strictly into one plain struct, all problems at once.
 #pragma once
 
 #include <cstddef>
@@ -23,11 +23,13 @@ struct RunConfig {
   std::uint64_t steps = 0;      ///< Local steps of each peer; 0 = as many as `epochs` need.
   std::string folder = "runs";  ///< Events, metrics and checkpoints go below it.
   ModeKind mode = ModeKind::gossip;
-  /// By whose settings the others begin (peer/algorithms); empty: by their defaults.
+  /// The named algorithm whose settings are the defaults of the others (peer/algorithms); empty:
+  /// none.
   std::string algorithm;
-  std::size_t wait_for_peers = 1;  ///< Training starts when this many are there, self included,
-  Duration wait_max = std::chrono::seconds(20);  ///< or after this long.
-  Duration linger = std::chrono::seconds(60);    ///< A peer that is done serves others this long.
+  std::size_t wait_for_peers = 1;  ///< Peers to wait for before training, self included.
+  /// Training starts after this long with fewer peers, too.
+  Duration wait_max = std::chrono::seconds(20);
+  Duration linger = std::chrono::seconds(60);  ///< A peer that is done serves others this long.
 };
 
 enum class DataKind { generated, idx, cifar10, csv, text };
@@ -51,8 +53,8 @@ struct DataConfig {
   std::vector<std::string> test_files;
   std::size_t csv_targets = 0;  ///< Last columns that are targets; 0 = the last one is a label.
   std::size_t context = 128;    ///< text: bytes that a window holds.
-  double mean = 0;              ///< Inputs are read as (value - mean) / deviation,
-  double deviation = 1;         ///< where bytes are first divided by 255.
+  double mean = 0;              ///< Subtracted from inputs, where bytes are first divided by 255.
+  double deviation = 1;         ///< Inputs are then divided by this.
   PartitionSpec partition;
   GeneratedConfig generated;
 };
@@ -71,7 +73,7 @@ struct ModelConfig {
 /// [train]: how one peer learns.
 struct TrainConfig {
   std::size_t batch = 64;
-  std::size_t threads = 1;  ///< That step at once, without locks.
+  std::size_t threads = 1;  ///< Threads that step at once, without locks.
   OptimizerSpec optimizer;
   ScheduleSpec schedule;
 };
@@ -80,16 +82,17 @@ enum class LaneKind { automatic, tls, plain, unix_socket };
 
 /// [pipeline]: the cut of the model, and how its stages are worked.
 struct PipelineConfig {
-  std::size_t stages = 2;         ///< Cut by what layers are estimated to cost,
-  std::vector<std::size_t> ends;  ///< or here: one past the last layer of each stage.
-  double memory_mb = 0;           ///< No stage is estimated to need more of a peer; 0 = no limit.
+  std::size_t stages = 2;  ///< Number of stages, cut by the estimated cost of layers.
+  /// If not empty, the cut itself: one past the last layer of each stage.
+  std::vector<std::size_t> ends;
+  double memory_mb = 0;  ///< No stage is estimated to need more of a peer; 0 = no limit.
   bool recompute = false;
   PipelineOptions mode;
 };
 
 /// [network]: how bytes travel.
 struct NetworkConfig {
-  bool trusted = false;  ///< Nobody can listen in: lanes may go unencrypted.
+  bool trusted = false;  ///< No stranger can listen in: lanes may go unencrypted.
   LaneKind lane =
       LaneKind::automatic;      ///< Unix socket on one host, else plain if trusted, else TLS.
   std::size_t budget_mib = 64;  ///< Memory for blocks on their way, all lanes together.
@@ -107,9 +110,9 @@ struct MetricsConfig {
   double every_s = 5;  ///< Between two lines, and between two rewrites of the metrics file.
 };
 
-/// Everything a config file can say. Default-constructed it is what an empty file means. Of
-/// `gossip`, `allreduce`, `mixing` and `membership` the file sets what settings() lists; the rest
-/// is for the host to fill in from the other sections and the model.
+/// Everything a config file can say; default-constructed, an empty file. Of `gossip`, `allreduce`,
+/// `mixing` and `membership` the file sets what settings() lists; the host fills in the rest from
+/// the other sections and the model.
 struct Config {
   RunConfig run;
   DataConfig data;
@@ -135,7 +138,7 @@ struct ParsedConfig {
 ParsedConfig parse_config_file(const std::string& path);
 
 /// Reads TOML text; `name` stands for the file in messages, and its folder for the file's folder.
-/// The data is in `data_folder`, if one is given, and not where the text says.
+/// `data_folder`, if given, replaces the data folder that the text names.
 ParsedConfig parse_config_text(std::string_view text, std::string_view name,
                                std::string_view data_folder = {});
 
@@ -149,18 +152,18 @@ ModelSpec model_spec(const ModelConfig& model, std::size_t outputs);
 /// Replicas of a pipeline's stages mix by the rule in [mixing].
 bool mixes_stages(const Config& config);
 
-/// Local steps of a peer whose shard has `shard_samples` samples: `steps`, or what `epochs`
-/// come to, rounded to the nearest and at least 1.
+/// Local steps of a peer whose shard has `shard_samples` samples: `steps`, or the steps of
+/// `epochs`, rounded to the nearest and at least 1.
 std::uint64_t steps_of(const Config& config, std::size_t shard_samples);
 
-/// Samples that one peer in lockstep takes of an operation at most: a fast one does the work of up
+/// Most samples that one peer takes in a step of mode `allreduce`: a fast one does the work of up
 /// to four.
 std::size_t lockstep_batch_max(const Config& config);
 
 /// Every setting that peers of one run must have in common, as (key, value), in a fixed order: the
-/// model, what its inputs mean, the seed, pairing and mixing; in lockstep also whatever decides
-/// what a step does and how many there are. Compared at hello, so that a refusal can name the first
-/// key that differs.
+/// model, the meaning of its inputs, the seed, pairing and mixing; in mode `allreduce` also all
+/// that decides a step's result and the number of steps. Compared at hello, so that a refusal can
+/// name the first key that differs.
 std::vector<std::pair<std::string, std::string>> agreement(const Config& config);
 
 /// A hash over agreement(): equal for configs that may train together.

@@ -1,4 +1,4 @@
-// What settings mean together, and which combinations make no sense.
+// Checks settings together: combinations that make no sense.
 #include <algorithm>
 #include <functional>
 #include <string>
@@ -93,7 +93,7 @@ void check_membership(ConfigReading& reading) {
                  "make probe_timeout_s about half of probe_period_s");
 }
 
-/// Drawn pairs are those of rounds, which only steps count alike on all peers.
+/// Drawn pairs belong to rounds, which only steps count alike on all peers.
 void check_trigger(ConfigReading& reading) {
   const GossipOptions& gossip = reading.parsed.config.gossip;
   if (reading.parsed.config.run.mode != ModeKind::gossip || gossip.trigger == TriggerKind::steps)
@@ -109,7 +109,7 @@ void check_trigger(ConfigReading& reading) {
   }
 }
 
-/// What exchanges of two can do, and for the number of peers that the run is meant for.
+/// Checks what pair exchanges can do, for the number of peers that the run is meant for.
 void check_topology(ConfigReading& reading) {
   const GossipOptions& gossip = reading.parsed.config.gossip;
   const TopologyKind kind = gossip.topology.kind;
@@ -135,7 +135,7 @@ void check_topology(ConfigReading& reading) {
   }
 }
 
-/// Everybody has a learning rate of its own there.
+/// In a population every peer has its own learning rate.
 void check_population(ConfigReading& reading) {
   const Config& config = reading.parsed.config;
   if (!config.gossip.population.is_on() || !reading.is_sound("run.mode")) return;
@@ -158,7 +158,7 @@ void check_population(ConfigReading& reading) {
   }
 }
 
-/// Steps that are made at once have no order.
+/// Concurrent steps have no order.
 void check_threads(ConfigReading& reading) {
   const Config& config = reading.parsed.config;
   if (config.train.threads == 1) return;
@@ -179,7 +179,8 @@ void check_threads(ConfigReading& reading) {
   }
 }
 
-/// Pieces that are written anew on their way can only be passed on as they came.
+/// Checks settings of sums that exclude each other; coded pieces can only be passed on as they
+/// came.
 void check_ring(ConfigReading& reading) {
   const AllReduceOptions& allreduce = reading.parsed.config.allreduce;
   if (allreduce.momentum > 0 && reading.parsed.config.run.mode == ModeKind::allreduce &&
@@ -225,7 +226,7 @@ std::size_t stages(const Config& config) {
   return pipeline.ends.empty() ? pipeline.stages : pipeline.ends.size();
 }
 
-/// So many carry a stage, and mix, where stages take as long; where one takes longer, more do.
+/// Peers that carry a stage, and mix, where stages take equal time; a slower stage has more.
 std::size_t replicas(const Config& config) {
   const bool both_ways = config.pipeline.mode.kind == PipelineKind::chimera;
   const std::size_t chain = std::max<std::size_t>(1, stages(config) / (both_ways ? 2 : 1));
@@ -238,7 +239,7 @@ void check_pipeline(ConfigReading& reading) {
   if (reading.parsed.config.run.mode != ModeKind::pipeline) return;
   if (mode.kind == PipelineKind::two_bw && mode.accumulate == 0)
     mode.accumulate = stages(reading.parsed.config);
-  // As over one chain: what chains there will be nobody knows yet.
+  // As over one chain, since the chains are not known yet.
   Problems found =
       problems(mode.kind, straight_routes(stages(reading.parsed.config), mode.micro_batches),
                stages(reading.parsed.config), mode.accumulate);
@@ -253,7 +254,7 @@ void check_pipeline(ConfigReading& reading) {
   }
 }
 
-/// What makes sense together, for the number of peers that the run is meant for.
+/// Checks all settings together, for the number of peers that the run is meant for.
 void check_mixing(ConfigReading& reading) {
   const Config& config = reading.parsed.config;
   const bool in_stages = mixes_stages(config);

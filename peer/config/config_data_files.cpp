@@ -1,4 +1,4 @@
-// Which files a config's data are in: their names by custom, and whether they are there.
+// The files of a config's data: their customary names, and whether they exist.
 #include <cstddef>
 #include <filesystem>
 #include <string>

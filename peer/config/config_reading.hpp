@@ -1,4 +1,4 @@
-// What is known while a config is read; only the sources that read and check it include this.
+// The state of reading a config; only the sources that read and check it include this.
 #pragma once
 
 #include <cstddef>
@@ -12,15 +12,15 @@
 
 namespace gv {
 
-/// The config as far as it is known, what was set where, and what is wrong.
+/// The config so far, where each key was set, and the problems.
 struct ConfigReading {
-  /// What is known of a key that the file sets.
+  /// A key that the file sets.
   struct Given {
     std::size_t line = 0;
     bool sound = true;  ///< It was read without a problem.
   };
 
-  std::string name;  ///< Of the text, in places.
+  std::string name;  ///< Name of the text, for places of problems.
   ParsedConfig parsed;
   std::map<std::string, Given> given;
   std::map<std::string, std::size_t> sections;
@@ -49,18 +49,18 @@ struct ConfigReading {
 
   bool is_given(const std::string& path) const { return given.contains(path); }
 
-  /// False when the file sets it to something we could not read: then nothing follows from it.
+  /// False when the file sets it to something unreadable: then nothing follows from it.
   bool is_sound(std::string_view path) const {
     const auto found = given.find(std::string(path));
     return found == given.end() || found->second.sound;
   }
 };
 
-/// Notes what settings mean together that makes no sense.
+/// Reports settings that make no sense together.
 void check_together(ConfigReading& reading);
 
-/// Completes the names of the data files and notes those that are not there; `data_folder` replaces
-/// the one that the config names unless it is empty.
+/// Completes the names of the data files and reports missing ones; `data_folder`, unless empty,
+/// replaces the config's.
 void find_data_files(ConfigReading& reading, const std::string& data_folder);
 
 }  // namespace gv

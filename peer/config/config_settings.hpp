@@ -42,7 +42,7 @@ struct Setting {
 /// In the order of the reference, sections kept together.
 std::span<const Setting<Config>> config_settings();
 
-/// The keys of one [[model.layers]] table. `layers` is read by whoever reads the list it is in.
+/// The keys of one [[model.layers]] table. The reader of a list of layers reads the key `layers`.
 std::span<const Setting<LayerSpec>> layer_settings();
 
 /// One layer as an inline table, with the keys that count for its kind.

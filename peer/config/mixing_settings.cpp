@@ -8,10 +8,10 @@ namespace gv::settings {
 namespace {
 
 bool makes_rounds(const Config& c) { return c.run.mode == ModeKind::mixing; }
-/// By the choices of [mixing] that stages have as well.
+/// Built from the choices of [mixing] that stages have as well.
 bool mixes(const Config& c) { return makes_rounds(c) || mixes_stages(c); }
 
-/// Appends the keys of the section, a subject after the other.
+/// Appends the keys of the section, one subject after another.
 struct RoundKeys {
   Settings& all;
   Section<Config> rounds{"mixing"};
@@ -20,11 +20,11 @@ struct RoundKeys {
                 Setting<Config> setting) {
     all.push_back(agreed(only_with(key, words, has_effect, std::move(setting))));
   }
-  /// Of rounds alone.
+  /// For mode `mixing` alone.
   void add(Setting<Config> setting) {
     add_with("run.mode", "run.mode = \"mixing\"", makes_rounds, std::move(setting));
   }
-  /// Of rounds and of stages that mix.
+  /// For mode `mixing` and for stages that mix.
   void add_shared(Setting<Config> setting) {
     add_with("run.mode", "run.mode = \"mixing\" or pipeline.consensus = \"mixing\"", mixes,
              std::move(setting));
@@ -38,7 +38,7 @@ struct RoundKeys {
   void append_outer();
 };
 
-/// Who is whose neighbour, and who of them counts.
+/// Choice of neighbours, and their weights.
 void RoundKeys::append_neighbours() {
   add_shared(rounds.choice<>("topology", GV_FIELD(mixing.rule.topology.kind),
                              named_choices(topology_kinds),
@@ -67,7 +67,7 @@ void RoundKeys::append_neighbours() {
                       "hears it, or both; or one by drawn pairs"));
 }
 
-/// What is sent in a round, and how it is written.
+/// Content and encoding of a round's messages.
 void RoundKeys::append_messages() {
   add(rounds.choice<>("kind", GV_FIELD(mixing.rule.kind), named_choices(mix_kinds),
                       "what is made of messages: docs/algorithms"));
@@ -97,7 +97,7 @@ void RoundKeys::append_messages() {
                       "what is kept of earlier messages, so that a codec may leave something out"));
 }
 
-/// What neighbours are believed.
+/// Guards against hostile neighbours.
 void RoundKeys::append_guard() {
   add_shared(rounds.choice<>("guard", GV_FIELD(mixing.rule.guard.kind), named_choices(guard_kinds),
                              "what neighbours are believed"));
@@ -113,7 +113,7 @@ void RoundKeys::append_guard() {
                            "so many of the neighbours may be hostile; -1 = fewer than half"));
 }
 
-/// What is done about unlike data.
+/// Corrections for unlike data.
 void RoundKeys::append_corrections() {
   add(rounds.choice<>("correction", GV_FIELD(mixing.rule.correction),
                       named_choices(mix_corrections), "what is done about unlike data"));
@@ -135,7 +135,7 @@ void RoundKeys::append_corrections() {
                     "share of its momentum that a round keeps"));
 }
 
-/// What a round waits for, who counts how much in it, and which piece it is about.
+/// Staleness, weights of old messages, and pieces of the model.
 void RoundKeys::append_pace() {
   add(rounds.whole("staleness", GV_FIELD(mixing.rule.staleness), {-1, 1e6},
                    "begin a round without what neighbours sent in the last so many; -1 = never "
@@ -161,7 +161,7 @@ void RoundKeys::append_pace() {
                   "the centre only mixes and does not train"));
 }
 
-/// What follows mixing every so many rounds, and what is done for stragglers.
+/// Steps after several rounds, and measures for stragglers.
 void RoundKeys::append_outer() {
   add(rounds.choice<>("outer", GV_FIELD(mixing.rule.outer), named_choices(mix_outers),
                       "what follows mixing every so many rounds"));

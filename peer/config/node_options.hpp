@@ -12,8 +12,8 @@
 
 namespace gv {
 
-/// What the node is told. `steps` is this peer's budget; `wait_for` overrides the size of the start
-/// barrier when it is larger. A pipeline also needs its `stages`.
+/// The options of the node. `steps` is this peer's budget; `wait_for` overrides the size of the
+/// start barrier when it is larger. A pipeline also needs its `stages`.
 Node::Options node_options(const Config& config, const Layout& layout, std::uint64_t steps,
                            std::size_t wait_for, const StageTrainer* stages = nullptr);
 

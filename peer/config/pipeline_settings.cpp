@@ -1,4 +1,4 @@
-// The keys of pipelines: where a model is cut, who computes what, and how replicas agree.
+// The keys of mode `pipeline`: the cut of a model, the order of work, and how replicas agree.
 #include <string>
 #include <string_view>
 #include <utility>
@@ -9,7 +9,7 @@
 namespace gv::settings {
 namespace {
 
-/// Appends the keys of the section, a subject after the other.
+/// Appends the keys of the section, one subject after another.
 struct PipelineKeys {
   Settings& all;
   Section<Config> pipeline{"pipeline"};
@@ -45,7 +45,7 @@ void PipelineKeys::append_cut() {
                       "without limit"));
 }
 
-/// Who computes what in which order.
+/// Schedule and routes.
 void PipelineKeys::append_order() {
   std::vector<std::pair<std::string, PipelineKind>> kinds;
   for (const PipelineKind kind : pipeline_kinds) kinds.emplace_back(to_string(kind), kind);
@@ -73,7 +73,7 @@ void PipelineKeys::append_order() {
                      "2bw no more than accumulate"));
 }
 
-/// Which replica of a stage does what, and how they agree.
+/// How replicas of a stage share work and agree.
 void PipelineKeys::append_replicas() {
   add(pipeline.choice<>(
       "router", GV_FIELD(pipeline.mode.router),
@@ -103,7 +103,7 @@ void PipelineKeys::append_replicas() {
                      "runs between two averagings"));
 }
 
-/// What is kept, for the way back and in case carriers die.
+/// Memory for the backward pass, and copies in case carriers die.
 void PipelineKeys::append_safety() {
   add(pipeline.flag("recompute", GV_FIELD(pipeline.recompute),
                     "keep only what comes into a stage and compute the rest again: less memory, a "

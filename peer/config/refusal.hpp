@@ -1,14 +1,14 @@
-// What a command says of what cannot be.
+// Prints a command's problems.
 #pragma once
 
 #include "base/problems.hpp"
 
 namespace gv {
 
-/// A line each, on stderr.
+/// One line for each, on stderr.
 void print(const Problems& problems);
 
-/// Prints them, and returns the exit code of a command that was given them.
+/// Prints the problems, and returns the exit code of the command.
 int fail(const Problems& problems);
 
 }  // namespace gv

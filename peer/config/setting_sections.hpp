@@ -1,4 +1,5 @@
-// The sections of the table of settings, a function for each; for the sources of the table alone.
+// The sections of the table of settings, a function for each; only the table's sources include
+// this.
 #pragma once
 
 #include <string>
@@ -11,7 +12,7 @@ namespace gv::settings {
 
 using Settings = std::vector<Setting<Config>>;
 
-/// Of an enumeration whose values have names.
+/// The choices of an enumeration whose values have names.
 template <class Kinds>
 auto named_choices(const Kinds& kinds) {
   std::vector<std::pair<std::string, typename Kinds::value_type>> choices;

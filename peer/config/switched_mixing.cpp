@@ -24,7 +24,7 @@ SwitchedMixing switched_mixing(const Config& running, std::string_view settings)
     const std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(rest.size(), line.size() + 1));
     named = named || line.starts_with("run.algorithm");
-    // What has another name now is told so by the config's reader.
+    // The config's reader reports renamed keys.
     if (line.starts_with("run.algorithm") || line.starts_with("mixing.") ||
         line.starts_with("rounds.")) {
       continue;

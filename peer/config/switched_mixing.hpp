@@ -1,4 +1,4 @@
-// What becomes of a swarm's rounds when it is told to go by other settings while it runs.
+// The mixing options of a running swarm after a settings revision.
 #pragma once
 
 #include <string>
@@ -8,12 +8,11 @@
 
 namespace gv {
 
-/// What a running swarm's rounds become by a settings revision: lines of a config that set
-/// `run.algorithm` or keys of `rounds`, one a line, as `mixing.gamma = 0.2`. What they leave out
-/// has its default.
+/// Rule and period after a settings revision: lines of a config that set `run.algorithm` or keys of
+/// `mixing`, one on each line, as `mixing.gamma = 0.2`. Other keys get their defaults.
 SwitchedMixing switched_mixing(const Config& running, std::string_view settings);
 
-/// The settings that name this algorithm, and nothing else.
+/// The settings that only name this algorithm.
 std::string revision_settings(std::string_view algorithm);
 
 }  // namespace gv

@@ -83,7 +83,7 @@ std::size_t outputs_of(const DataSet& data) {
   return data.classes > 0 ? data.classes : data.target_width;
 }
 
-/// What only shows when model and data meet.
+/// Checks that need both model and data.
 Problems problems_of(const Config& config, const ModelSpec& model, const DataSet& data) {
   Problems found = problems(model, data.shape, data.predictions);
   for (Problem& problem : found) problem.place = "model." + problem.place;
@@ -127,8 +127,8 @@ Problem too_few(const Config& config, std::size_t samples) {
           "use fewer peers or more data"};
 }
 
-/// By what layers are estimated to cost, of the cuts with no stage above so many bytes (0: of all)
-/// the one with the quickest slowest stage. Empty if there is none.
+/// By estimated costs of layers, of the cuts with no stage above `memory_bytes` (0: of all) the one
+/// with the quickest slowest stage. Empty if there is none.
 std::vector<std::size_t> estimated_cut(const Config& config, const ModelSpec& model,
                                        SampleShape shape, double memory_bytes) {
   const PipelineConfig& pipeline = config.pipeline;
@@ -153,8 +153,8 @@ std::vector<std::size_t> estimated_cut(const Config& config, const ModelSpec& mo
   begins.push_back(layers.size());
   PipelineSite site{.speeds = std::vector<double>(pipeline.stages, 1.0)};
   if (memory_bytes > 0) site.memory_bytes.assign(pipeline.stages, memory_bytes);
-  // Gradients of a micro-batch and of all, and the optimiser's vectors; a run of many updates keeps
-  // where it began, in case it is given up.
+  // Gradients of a micro-batch and of all, and the optimiser's vectors. A run of many updates also
+  // keeps its first state, in case it is given up.
   const auto vectors = static_cast<double>(optimizer_vectors(config.train.optimizer));
   const bool keeps_versions = !is_synchronous(pipeline.mode.kind);
   const auto partition =
@@ -172,7 +172,7 @@ std::vector<std::size_t> estimated_cut(const Config& config, const ModelSpec& mo
   return ends;
 }
 
-/// Why there is no cut, and what would do.
+/// Says why there is no cut, and what would help.
 Problem no_cut(const Config& config, const ModelSpec& model, SampleShape shape) {
   if (config.pipeline.memory_mb == 0 || estimated_cut(config, model, shape, 0).empty()) {
     return {"pipeline.stages",
@@ -180,7 +180,7 @@ Problem no_cut(const Config& config, const ModelSpec& model, SampleShape shape) 
                         config.pipeline.stages),
             "use fewer stages"};
   }
-  // The least that would do, to a thousandth, between what does not and what does.
+  // The least memory that would do, to a thousandth, by halving.
   double too_little = 1e6 * config.pipeline.memory_mb;
   double enough = 2 * too_little;
   while (estimated_cut(config, model, shape, enough).empty()) enough *= 2;
@@ -222,8 +222,8 @@ void cut(const Config& config, std::size_t samples, Task& task) {
   task.stages = std::move(stages);
 }
 
-/// Sets apart what the peer is validated on, a drawn part of its shard, and gives it
-/// hyper-parameters of its own.
+/// Sets apart the peer's validation samples, a drawn part of its shard, and gives it its own
+/// hyper-parameters.
 void join_population(const Config& config, std::size_t shard, Task& task) {
   const PopulationOptions& population = config.gossip.population;
   const std::size_t size = task.shard->size();
@@ -238,7 +238,7 @@ void join_population(const Config& config, std::size_t shard, Task& task) {
       size - std::clamp<std::size_t>(static_cast<std::size_t>(std::llround(part)), 1, size - 1);
   std::vector<std::uint32_t> order(size);
   std::iota(order.begin(), order.end(), 0U);
-  // Who all have the same samples are judged by the same ones.
+  // Peers that share all samples also share the validation samples.
   const bool alike = config.data.partition.kind == PartitionKind::shared;
   Rng(config.run.seed).fork("held out").fork(alike ? 0 : shard).shuffle(std::span(order));
   const std::span<const std::uint32_t> all(order);
@@ -266,7 +266,7 @@ Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::siz
   task.trainer.threads = config.train.threads;
   if (config.gossip.population.is_on()) join_population(config, shard, task);
   if (!task.problems.empty()) return task;
-  // In lockstep all take the same number of steps, however unlike their shards are.
+  // In mode `allreduce` all peers take the same number of steps, however unlike their shards are.
   const bool lockstep = config.run.mode == ModeKind::allreduce;
   const bool in_step = lockstep || config.run.mode == ModeKind::mixing;
   task.trainer.steps = steps_of(config, in_step ? samples / config.run.peers : task.shard->size());
@@ -287,7 +287,7 @@ Task load_task(const Config& config, std::size_t shard) {
   std::size_t samples = 0;
   const Choose own_shard = [&](const DataSet& all) {
     samples = all.size();
-    // What is too small to be dealt out is refused below.
+    // Data too small to be dealt out is refused below.
     if (samples < config.run.peers) return std::vector<std::uint32_t>{};
     return dealt_out(config, all).at(shard);
   };
@@ -366,8 +366,8 @@ std::optional<ModelVersion> version_of(const std::map<std::string, std::string>&
   return in ? std::optional(version) : std::nullopt;
 }
 
-/// Of all stages on disk those of the newest version; older ones are kept as copies, because what
-/// counts is the newest that all stages have.
+/// Loads, of all stages on disk, those of the newest version. Older ones are kept as copies,
+/// because the swarm goes on from the newest version that all stages have.
 StartingPoint resumed_stages(StageTrainer trainer, const std::filesystem::path& checkpoints) {
   std::vector<Event> events;
   std::vector<StageState> copies;

@@ -155,7 +155,7 @@ TomlValue convert(const toml::node& node, std::size_t line_before) {
   return value;
 }
 
-/// Says what is wrong with a statement that toml++ refused, in an operator's words where we know
+/// Describes the mistake in a statement that toml++ refused, in an operator's terms where we know
 /// them.
 Problem explain(const Statement& statement, std::string place, const std::string& parser_says) {
   const std::size_t equals = statement.text.find('=');

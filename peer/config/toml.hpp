@@ -28,7 +28,7 @@ struct TomlValue {
   std::size_t line = 0;
 };
 
-/// What the value is, for messages: "a whole number", "a text".
+/// The kind of the value, for messages: "a whole number", "a text".
 std::string_view kind_of(const TomlValue& value);
 
 /// Reads `text` statement by statement. A statement with a mistake (syntax, duplicate key) is left
@@ -36,15 +36,14 @@ std::string_view kind_of(const TomlValue& value);
 /// text.
 TomlTable read_toml(std::string_view text, std::string_view name, Problems& problems);
 
-/// The text of a file that is at most as long; nothing, and why in `problems`, if there is none.
-/// `what` says for messages what it should hold: "config", "scenario".
+/// The text of a file within the size limit; empty, with a reason in `problems`, if it cannot be
+/// read. `what` says in messages what it should hold: "config", "scenario".
 std::optional<std::string> read_text_file(const std::string& path, std::string_view what,
                                           Problems& problems);
 
 /// The candidate with the fewest edits (insert, delete, replace, swap neighbours) from `name`, ties
-/// to the first; nothing if there are no candidates. Names that differ only in the unit at their
-/// end
-/// (`_s`, `_steps`) count as equal, and names of which one holds the other as one edit apart.
+/// to the first; empty if there are no candidates. Names that differ only in the unit at their end
+/// (`_s`, `_steps`) count as equal, and names of which one contains the other as one edit apart.
 std::optional<std::string> nearest_name(std::string_view name,
                                         std::span<const std::string> candidates);
 

@@ -1,4 +1,4 @@
-// The keys that say what is trained on which data, and how.
+// The keys of data, model and training.
 #include <string>
 #include <string_view>
 #include <utility>

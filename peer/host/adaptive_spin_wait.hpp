@@ -1,4 +1,4 @@
-// Waiting for what comes within microseconds.
+// Waits for messages that come within microseconds.
 #pragma once
 
 #include <algorithm>
@@ -9,30 +9,29 @@
 
 namespace gv {
 
-/// Whether it is of use to wait awake. Whoever gives way to others gets the processor back soon if
-/// they are peers like us, that wait too or have a moment's work; where they outnumber the
-/// processors a moment now and then takes milliseconds. A program that computes keeps it for its
-/// whole slice, 3 ms and more, every time, and whoever sleeps is given the processor sooner than
-/// that. So when a quarter of the time that was given away went in such slices, it is slept for a
-/// while, and for longer each time that this is found again. Pure.
+/// Whether busy polling is useful. A peer that yields its processor gets it back soon from peers
+/// like itself, which also poll or have a moment's work; where they outnumber the processors it may
+/// now and then take milliseconds. A program that computes keeps the processor for its whole slice,
+/// 3 ms and more, every time, and a sleeper gets it back sooner than that. So when a quarter of the
+/// yielded time went into such slices, polling stops, with exponential back-off. Pure.
 class AdaptiveSpinWait {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Longest time to wait awake, about twice what it takes to be woken up.
+  /// Longest time to poll, about twice the time of a wake-up.
   static constexpr std::chrono::microseconds awake_max{100};
-  /// Others that have the processor for so long at a time compute.
+  /// Programs that keep the processor this long at a time compute.
   static constexpr std::chrono::milliseconds slice_min{2};
-  /// So much time has to be given away before it is judged, and so much if it was found lately.
+  /// Yielded time before the first judgement, and before one soon after a stop.
   static constexpr std::chrono::milliseconds judged_first{40};
   static constexpr std::chrono::milliseconds judged_again{8};
-  /// How long it is slept first and at most: 8 ms in 3.2 s are lost to finding out again.
+  /// First and longest stop: 8 ms in 3.2 s are lost to the next try.
   static constexpr std::chrono::milliseconds pause_first{100};
   static constexpr std::chrono::milliseconds pause_max{3200};
 
   bool is_awake(Clock::time_point now) const { return now >= asleep_until_; }
 
-  /// The processor was given away and came back.
+  /// The processor was yielded and came back.
   void gave_way(Clock::time_point away, Clock::time_point back) {
     if (given_ == Clock::duration{}) judged_from_ = away;
     given_ += back - away;
@@ -48,15 +47,15 @@ class AdaptiveSpinWait {
 
  private:
   Clock::time_point judged_from_{};
-  Clock::duration given_{};  ///< Since then,
-  Clock::duration lost_{};   ///< and of that in whole slices.
+  Clock::duration given_{};  ///< Time yielded since `judged_from_`.
+  Clock::duration lost_{};   ///< Part of it in whole slices.
   Clock::time_point asleep_until_{};
   Clock::duration pause_{};
 };
 
-/// As run_one(), but at first without sleep: to be put to sleep and woken up takes some 40 us, on a
-/// virtual machine most of all, and is several times what a message within one host takes. Whoever
-/// else wants the processor meanwhile gets it.
+/// As run_one(), but polls at first: going to sleep and waking up takes some 40 us, most of all on
+/// a virtual machine, several times as long as a message within one host. Yields the processor to
+/// other programs meanwhile.
 inline std::size_t run_one_polling(asio::io_context& io, AdaptiveSpinWait& spin_wait) {
   using Clock = AdaptiveSpinWait::Clock;
   Clock::time_point now = Clock::now();

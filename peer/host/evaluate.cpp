@@ -1,4 +1,4 @@
-// Finds a checkpoint's settings, and words what it scores.
+// Finds a checkpoint's settings, and puts scores into words.
 #include "peer/host/evaluate.hpp"
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ StoredConfig stored_config(const std::string& file, const std::string& config) {
                                "name the run's config with --config"}};
     return stored;
   }
-  // Relative folders were meant from where the run's config file was.
+  // Relative folders are relative to the run's config file.
   const auto folder = tensors.metadata.find("data_folder");
   stored.text = text->second;
   stored.parsed =

@@ -1,4 +1,4 @@
-// What a checkpoint file says of its run, and scores in words.
+// The config stored in a checkpoint file, and scores as text.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ struct StoredConfig {
   ParsedConfig parsed;
   std::string text;
 };
-/// Those in the file, or those of another file if `config` names one. Problems if there are none.
+/// The settings in the file, or in the file that `config` names. Problems if there are none.
 StoredConfig stored_config(const std::string& file, const std::string& config);
 
 /// Loss, and accuracy where there are classes, in one line.

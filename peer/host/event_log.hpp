@@ -33,7 +33,7 @@ class EventLog {
   EventLog(const EventLog&) = delete;
   EventLog& operator=(const EventLog&) = delete;
 
-  /// Every event reaches the file before this returns, so a killed process loses none.
+  /// Writes the event to the file before it returns, so a killed process loses none.
   void write(Time now, const Event& event);
 
   const std::map<std::string, std::uint64_t>& counts() const { return counts_; }

@@ -1,4 +1,4 @@
-// Starts a peer as it was asked to: from its folder and its config to a running host.
+// Starts a peer from its arguments, its folder and its config.
 #include "peer/host/host.hpp"
 
 #include <fmt/format.h>
@@ -20,7 +20,8 @@
 namespace gv {
 namespace {
 
-/// A peer that goes on in rounds goes by what it had switched to; one that begins anew forgets it.
+/// A resumed peer keeps the settings revision that its mode `mixing` had; one that starts again
+/// from the first model forgets it.
 Problems begin_with_revision(const HostOptions& options, Config& config,
                              SettingsRevision& revision) {
   if (config.run.mode != ModeKind::mixing) return {};

@@ -19,22 +19,22 @@ namespace gv {
 class Node;
 struct NodeEffects;
 
-/// Called with what the node wants done, before any of it is done. For tests, which end a peer at
+/// Called with the node's effects before any of them is carried out. For tests, which end a peer at
 /// an exact point of a protocol.
 using EffectsWatcher = std::function<void(const Node&, const NodeEffects&)>;
 
-/// What tests and measurements put into a peer. Each may be empty.
+/// Hooks of tests and measurements. Each may be empty.
 struct HostHooks {
   EffectsWatcher watcher;
-  PassStandIn stand_in;  ///< Of passes through stages of a pipeline.
-  StepPace pace;         ///< Of local steps and gradients.
+  PassStandIn stand_in;  ///< Replaces passes through stages of a pipeline.
+  StepPace pace;         ///< Paces local steps and gradients.
 };
 
-/// Signals so soon after a first are the same request, delivered twice: by a launcher and by
-/// whoever stops its whole group, say. A later one means at once.
+/// Signals this soon after the first are the same request, delivered twice, for example by a
+/// launcher and to its whole process group. A later one means: end at once.
 inline constexpr std::chrono::seconds same_interrupt{1};
 
-/// How `grapevine peer` was asked to run.
+/// The arguments of `grapevine peer`.
 struct HostOptions {
   Config config;
   std::string config_path;       ///< Its text goes into checkpoints; empty: the built-in one.
@@ -57,7 +57,7 @@ struct HostOptions {
 
 /// Runs a peer until its training is over or it is told to stop. Returns the process's exit code: 0
 /// after a clean end, 1 when the machine failed it (port taken, folder not writable), 2 when the
-/// operator has to mend something (data missing, nobody to join, settings that disagree).
+/// operator has to mend something (data missing, no peer to join, settings that disagree).
 int run_peer(const HostOptions& options);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// What a running peer is put together from: links, lanes, its node, a worker and a socket.
+// Puts a running peer together: links, lanes, its node, a worker and a socket.
 #include <fmt/format.h>
 
 #include <asio/post.hpp>
@@ -15,7 +15,7 @@
 
 namespace gv {
 
-/// Small messages, and whom they tell us of.
+/// Control links: small messages, and contacts with peers.
 void Host::open_links() {
   control_.emplace(
       io_,
@@ -59,7 +59,7 @@ void Host::open_links() {
               }});
 }
 
-/// Blocks of tensors, from memory that may be lent where all work in lockstep.
+/// Bulk lanes: blocks of tensors, from a shared buffer where all peers sum.
 void Host::open_lanes() {
   if (options_.config.run.mode != ModeKind::gossip) {
     lent_ = memory_to_share(options_.config.network.lane);
@@ -145,7 +145,7 @@ void Host::start_worker(AnyReplica replica) {
       });
 }
 
-/// What the peer says of itself, and what it can be told.
+/// The status socket: the peer's report, and commands to it.
 void Host::open_socket() {
   socket_.emplace(io_, options_.folder,
                   PeerSocket::Calls{.document = [this] { return report_json(report()); },

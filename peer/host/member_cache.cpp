@@ -26,7 +26,7 @@ std::vector<std::string> MemberCache::read() const {
 }
 
 void MemberCache::write(const std::vector<std::string>& addresses) {
-  // An empty list says that we are alone now, not that those we knew will never be back.
+  // An empty list says that we are alone now, not that known peers will never be back.
   if (addresses.empty() || addresses == written_) return;
   std::string text;
   for (const std::string& address : addresses) text += address + '\n';

@@ -1,4 +1,4 @@
-// Whom a peer knew when it last ran, so that no seed is special after joining once.
+// The peers that a peer knew when it last ran, so that no seed is special after joining once.
 #pragma once
 
 #include <filesystem>
@@ -13,10 +13,10 @@ class MemberCache {
  public:
   explicit MemberCache(std::filesystem::path file);
 
-  /// What the file holds; empty when it is missing or unreadable. Bounded by 4096 lines.
+  /// The addresses in the file; empty when it is missing or unreadable. Bounded by 4096 lines.
   std::vector<std::string> read() const;
 
-  /// Replaces the file if `addresses` differ from what was written last. Failures are ignored.
+  /// Replaces the file if `addresses` differ from the last ones written. Ignores failures.
   void write(const std::vector<std::string>& addresses);
 
  private:

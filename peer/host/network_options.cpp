@@ -1,4 +1,4 @@
-// Lanes, lent memory and the allocator, as the config wants them.
+// Options of lanes, shared buffer and allocator from the config.
 #include "peer/host/network_options.hpp"
 
 #include <malloc.h>

@@ -1,4 +1,4 @@
-// Documents that peers write of themselves, read back.
+// Reads JSON documents that peers write about themselves.
 #pragma once
 
 #include <limits>
@@ -6,7 +6,8 @@
 
 namespace gv {
 
-/// JSON has no word for what is not a number and says null; a loss that ran away is one again.
+/// JSON writes a value that is no number as null; this makes it NaN again, for example a diverged
+/// loss.
 template <class Json>
 void restore_numbers(Json& json) {
   if (json.is_null()) {
@@ -16,7 +17,7 @@ void restore_numbers(Json& json) {
   }
 }
 
-/// is_discarded() if the input is no JSON.
+/// is_discarded() if the input is not JSON.
 template <class Json, class Input>
 Json parse_peer_json(Input&& input) {
   Json json = Json::parse(input, nullptr, false);

@@ -76,7 +76,7 @@ struct PeerSocket::Impl : std::enable_shared_from_this<PeerSocket::Impl> {
     });
   }
 
-  /// Somebody at the other end.
+  /// A client of the socket.
   struct Visit {
     explicit Visit(asio::local::stream_protocol::socket peer)
         : socket(std::move(peer)), timer(socket.get_executor()) {}
@@ -166,7 +166,7 @@ void ask_peer(asio::io_context& io, const std::filesystem::path& folder, std::st
   const FolderHandle handle(folder);
   auto question = std::make_shared<Question>(io);
   asio::error_code error;
-  // On a Unix socket this waits for nobody: it succeeds at once or fails.
+  // On a Unix socket this never waits: it succeeds at once or fails.
   question->socket.open({}, error);
   if (!error) question->socket.non_blocking(true, error);
   if (!error) question->socket.connect({handle.socket_path()}, error);

@@ -1,4 +1,4 @@
-// A Unix socket in a running peer's folder: what it says of itself, as JSON, and commands to it.
+// A Unix socket in a running peer's folder: serves its report as JSON, and takes commands.
 #pragma once
 
 #include <chrono>
@@ -15,8 +15,8 @@ class io_context;
 
 namespace gv {
 
-/// Answers every connection to `<folder>/status.sock` (mode 0600) and closes it: whoever says
-/// nothing is told the state, whoever says something what came of it.
+/// Answers every connection to `<folder>/status.sock` (mode 0600) and closes it. An empty request
+/// gets the state; a command gets its result.
 class PeerSocket {
  public:
   struct Calls {
@@ -24,7 +24,7 @@ class PeerSocket {
     std::function<std::string(const std::string& command)> command;
   };
 
-  /// `calls` are made on the loop's thread. Replaces a socket left behind by an earlier life.
+  /// `calls` are made on the loop's thread. Replaces a socket left behind by an earlier process.
   /// Throws std::runtime_error when the socket cannot be made.
   PeerSocket(asio::io_context& io, const std::filesystem::path& folder, Calls calls);
   ~PeerSocket();
@@ -34,13 +34,12 @@ class PeerSocket {
   std::shared_ptr<Impl> impl_;
 };
 
-/// Asks the peer that runs in `folder` for its state, or gives it a command. Nothing when no peer
-/// answers there within the time.
+/// Asks the peer that runs in `folder` for its state, or gives it a command. Empty when no peer
+/// answers there in time.
 std::optional<std::string> ask_peer(const std::filesystem::path& folder,
                                     std::string_view command = {}, int timeout_ms = 2000);
 
-/// The same without waiting: `then` is called once on the loop's thread, not from within this
-/// call.
+/// The same without waiting: calls `then` once on the loop's thread, after this call has returned.
 void ask_peer(asio::io_context& io, const std::filesystem::path& folder, std::string_view command,
               std::chrono::milliseconds limit,
               std::function<void(std::optional<std::string>)> then);

@@ -1,4 +1,4 @@
-// Affinity is a property of a thread, so each is told.
+// Affinity is a property of a thread, so this sets each thread's.
 #include "peer/host/processors.hpp"
 
 #include <sched.h>

@@ -1,4 +1,4 @@
-// Files that are written whole or stay as they were.
+// Files that are written completely or stay as they were.
 #pragma once
 
 #include <filesystem>
@@ -6,8 +6,9 @@
 
 namespace gv {
 
-/// Puts `text` in place of the file, through one beside it whose name ends in ".new". False if that
-/// cannot be done; then the file is as it was. A crash of the machine may still lose what is new.
+/// Replaces the file's content with `text`, through a file beside it whose name ends in ".new".
+/// False if that fails; the file is then as it was. A crash of the machine may still lose the new
+/// content.
 bool replace_file(const std::filesystem::path& file, std::string_view text);
 
 }  // namespace gv

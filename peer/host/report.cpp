@@ -29,7 +29,7 @@ void tell_pipeline(const PipelineMode& pipeline, const Membership& membership, R
   report.stage_work = pipeline.options().stage_seconds;
   const std::size_t samples = pipeline.options().micro_batches * pipeline.options().micro_batch;
   report.samples = report.step * samples;
-  // Of everybody; each peer tells its part, by the stages' work it does.
+  // Samples of all peers; each counts its part by the stages' work it does.
   report.samples_per_second =
       pipeline.steps_per_second() * static_cast<double>(samples) * pipeline.work_done_here();
   for (const auto& carriers : pipeline.run().replicas()) {
@@ -154,7 +154,7 @@ nlohmann::ordered_json pipeline_json(const Report& report) {
           {"resumed_at", report.resumed_at}};
 }
 
-/// What a peer trains with in a population and what came of it; empty before it was validated.
+/// A peer's hyper-parameters and validation in a population; empty before the first validation.
 nlohmann::ordered_json to_json(const std::optional<Trial>& trial) {
   if (!trial) return nlohmann::ordered_json::object();
   return {{"learning_rate", trial->learning_rate},
@@ -186,7 +186,7 @@ nlohmann::ordered_json rounds_json(const Report& report) {
           {"resumed_at", report.resumed_at}};
 }
 
-/// What the peer does with others, for a line.
+/// The peer's exchanges with others, as part of a line.
 std::string together(const Report& report) {
   switch (report.mode) {
     case ModeKind::allreduce:
@@ -209,7 +209,7 @@ std::string together(const Report& report) {
                                  report.trial->validation_loss, report.copies);
 }
 
-/// How a peer that gossips does.
+/// The part of a line about gossip.
 void add_gossip(const Report& report, nlohmann::ordered_json& json) {
   json["spread"] = report.spread;
   json["exchanges"] = {

@@ -1,4 +1,4 @@
-// Which version of this program a run folder is of.
+// The version of this program that a run folder belongs to.
 #pragma once
 
 #include <filesystem>
@@ -11,8 +11,7 @@ namespace gv {
 /// names. Empty if this version did, or nothing is there yet.
 Problems run_format_problems(const std::filesystem::path& folder);
 
-/// Marks the folder as one of this version. A mark that cannot be written is left out: the files
-/// that matter say for themselves when they cannot be written.
+/// Marks the folder as one of this version. Ignores failures: files that matter report their own.
 void write_run_format(const std::filesystem::path& folder);
 
 }  // namespace gv

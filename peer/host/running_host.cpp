@@ -1,4 +1,4 @@
-// The host's one loop: what arrives goes into the node, what the node wants done is done.
+// The host's one loop: feeds arrivals to the node, and carries out its effects.
 #include "peer/host/running_host.hpp"
 
 #include <fmt/format.h>
@@ -16,10 +16,10 @@
 namespace gv {
 namespace {
 
-/// After the last job the loop goes on this long, so that the word that we leave gets out.
+/// After the last job the loop goes on this long, so that our farewell message gets out.
 constexpr auto goodbye_time = std::chrono::milliseconds(200);
 
-/// Without any contact for this long and with nobody cached to try, joining has failed.
+/// Joining has failed after this long without any contact and without a cached peer to try.
 constexpr Duration join_deadline = std::chrono::seconds(30);
 
 std::uint64_t random_number() {
@@ -54,14 +54,15 @@ std::string Host::name_of(PeerId peer) const {
   return found == names_.end() ? to_string(peer) : found->second;
 }
 
-/// Ours, and those of all that may join.
+/// Ids of all peers that may join, and ours.
 std::vector<PeerId> Host::authorized_ids() const {
   std::vector<PeerId> ids{self_};
   for (const AuthorizedPeer& peer : options_.authorized) ids.push_back(peer_id(peer.key));
   return ids;
 }
 
-/// Says on the terminal what somebody there should know, and how the process will end for it.
+/// Prints events that the person at the terminal should know, and sets the exit code if the process
+/// will end.
 void Host::tell_people(const Event& event) {
   if (event.name == "collective_resumed" && event.peer && !options_.quiet) {
     fmt::print("{}\n", to_line(node_->generations()->last_recovery(), node_->membership()));
@@ -93,7 +94,7 @@ void Host::tell_people(const Event& event) {
 }
 
 void Host::carry_out(NodeEffects& effects) {
-  // Doing one thing can make the node want another; every round ends with what it asked for done.
+  // An effect can make the node want another; every turn ends with all of them carried out.
   for (int round = 0; round < 16; ++round) {
     NodeEffects more;
     if (options_.hooks.watcher) options_.hooks.watcher(*node_, effects);
@@ -136,7 +137,7 @@ void Host::carry_out(NodeEffects& effects) {
   }
 }
 
-/// What we go by is what we go by when we are started again.
+/// Stores the settings revision, so that it still applies after a restart.
 void Host::keep_revision() {
   if (node_->mixing() == nullptr) return;
   const SettingsRevision& revision = node_->mixing()->options().revision;
@@ -168,7 +169,7 @@ void Host::arm() {
 void Host::sync_addresses() {
   for (const Member& member : node_->membership().members()) {
     if (member.id == self_) continue;
-    // Who is dead now may run when we are started again, and others may know only them.
+    // A dead peer may run again when we restart, and others may know only it.
     if (member.state == MemberState::left) {
       cached_.erase(member.name);
     } else if (!member.address.empty()) {
@@ -291,7 +292,7 @@ int Host::run() {
   return exit_code_;
 }
 
-/// Dials those we were told of and those we knew before; false where there are none.
+/// Dials the peers we were told to join and those we knew before; false if there are none.
 bool Host::join_others() {
   for (const std::string& address : options_.join) control_->join(address);
   const std::vector<std::string> cached =
@@ -303,7 +304,7 @@ bool Host::join_others() {
   return !options_.join.empty() || !cached.empty();
 }
 
-/// Where other programs compute, the system finds a better place for each than we could.
+/// Where other programs compute, the system places threads better than we could.
 void Host::keep_place() {
   const std::optional<HostPlace> place = node_->host_place();
   const bool alone = spin_wait_.is_awake(AdaptiveSpinWait::Clock::now());

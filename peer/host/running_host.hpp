@@ -1,4 +1,4 @@
-// A running peer: what it is made of; only the sources of the host include this.
+// The parts of a running peer; only the sources of the host include this.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -30,7 +30,7 @@
 
 namespace gv {
 
-/// A peer on this machine: everything that is real about it, and the loop that all of it runs in.
+/// A peer on this machine: all its real parts, and the loop in which they run.
 class Host {
  public:
   Host(const HostOptions& options, Task task, SettingsRevision revision);
@@ -47,7 +47,7 @@ class Host {
     return Time(std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now() - began_));
   }
 
-  /// Calls `input(now, effects)` on the node and does what it asks for, and what that leads to.
+  /// Calls `input(now, effects)` on the node, carries out its effects, and what follows from them.
   template <class Input>
   void feed(Input input) {
     NodeEffects effects;
@@ -82,11 +82,12 @@ class Host {
 
   HostOptions options_;
   Task task_;
-  SettingsRevision revision_;  ///< That on disk.
+  SettingsRevision revision_;  ///< The settings revision on disk.
   PeerId self_;
   std::uint64_t session_;
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
-  std::shared_ptr<SharedBuffer> lent_;  ///< In lockstep. Outlives all that is sent.
+  /// Null in mode `gossip`. Outlives everything that is sent.
+  std::shared_ptr<SharedBuffer> lent_;
   asio::io_context io_;
   AdaptiveSpinWait spin_wait_;
   Processors processors_;
@@ -101,7 +102,7 @@ class Host {
   asio::signal_set signals_{io_, SIGINT, SIGTERM, SIGHUP};
   Armed armed_;
   MemberCache cache_;
-  std::map<std::string, std::string> cached_;  ///< What is in it, by name.
+  std::map<std::string, std::string> cached_;  ///< Addresses in the cache, by name.
   std::map<PeerId, std::string> names_;
   std::map<PeerId, std::string> addresses_;
   std::set<PeerId> contacts_;

@@ -1,4 +1,4 @@
-// What a swarm goes by since it was told to, on disk: for when this peer is started again.
+// The settings revision on disk, for when this peer is started again.
 #pragma once
 
 #include <filesystem>
@@ -8,12 +8,11 @@
 
 namespace gv {
 
-/// The settings revision in a run folder's file `settings revision`: its number on a line, then its
-/// settings. Number 0 if there is no such file; nothing if there is one that cannot be read as
-/// that.
+/// The settings revision in a run folder's file `settings_revision`: its number on a line, then its
+/// settings. Number 0 if there is no such file; empty if it cannot be read.
 std::optional<SettingsRevision> read_revision(const std::filesystem::path& folder);
 
-/// Replaces the file, or removes it if no settings revision was made. False if that cannot be done.
+/// Replaces the file, or removes it if there is no settings revision. False if that fails.
 bool write_revision(const std::filesystem::path& folder, const SettingsRevision& revision);
 
 }  // namespace gv

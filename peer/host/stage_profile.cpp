@@ -28,21 +28,21 @@ using Action = PipelineAction;
 constexpr std::size_t repetitions_min = 3;
 constexpr std::size_t repetitions_max = 1000;
 
-/// Nothing takes no time, and a schedule's clock needs an order.
+/// Every time is above 0, since a schedule's clock needs an order.
 constexpr double seconds_min = 1e-8;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// Of this thread: time in which other programs have the processor does not count.
+/// Processor time of this thread: time of other programs on the processor does not count.
 double processor_seconds() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// What `work` takes.
+/// Seconds of processor time that `work` takes.
 template <class Work>
 double timed(Work&& work) {
   const double begin = processor_seconds();
@@ -153,7 +153,7 @@ void run_pieces(std::vector<Piece>& pieces, const TrainerSpec& trainer, const Ba
   }
 }
 
-/// Results on their way between stages, by the stage they come to and the micro-batch.
+/// Results between stages, by the stage they go to and the micro-batch.
 using Passes = std::map<std::tuple<std::uint32_t, std::uint32_t, bool>, std::vector<float>>;
 
 /// One worker: its stages, and sums of their gradients.
@@ -224,8 +224,8 @@ struct Worker {
   }
 };
 
-/// What another micro-batch in flight takes in a stage, with everything warm; less than nothing is
-/// never so, but some allocators do not say.
+/// Memory of another micro-batch in flight in a stage, with everything warm. Never negative,
+/// although some allocators report that.
 double network_bytes(Worker& worker, std::uint32_t stage, std::size_t outputs,
                      const std::vector<float>& in) {
   StageTrainer& trainer = worker.trainer;
@@ -306,7 +306,7 @@ std::vector<LayerProfile> profile_layers(const StagesSpec& spec,
 std::vector<StageProfile> profile_stages(const StagesSpec& spec,
                                          const std::shared_ptr<const DataSet>& data, bool splits,
                                          double seconds) {
-  // What is computed again is counted by the schedule's clock.
+  // Recomputation is counted by the schedule's clock.
   StagesSpec plain = spec;
   plain.recomputes = false;
   const std::vector<LayerWork> work = layer_work(spec.trainer.model, data->shape);

@@ -1,5 +1,4 @@
-// What layers and stages really take on this machine, and a step of a pipeline worked off in one
-// process.
+// Measures layers and stages on this machine, and runs a step of a pipeline in one process.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +14,7 @@
 
 namespace gv {
 
-/// Layers [first, end) between which no cut is possible; mostly one.
+/// Layers [first, end) that cannot be cut apart; mostly one.
 struct LayerProfile {
   std::size_t first = 0;
   std::size_t end = 0;
@@ -24,22 +23,22 @@ struct LayerProfile {
   double forward_s = 0;
   double backward_input_s = 0;
   double backward_weight_s = 0;
-  double output_bytes = 0;  ///< Of a micro-batch.
+  double output_bytes = 0;  ///< Output bytes of a micro-batch.
 };
 
 struct StageProfile {
   std::size_t parameters = 0;
-  std::size_t optimizer_vectors = 0;  ///< As long as the parameters.
-  StageCost cost;                     ///< Medians; backward is what the schedule's kind does.
-  double forward_bytes = 0;           ///< To the next stage, of a micro-batch,
-  double backward_bytes = 0;          ///< and what comes back.
-  double input_bytes = 0;             ///< What one micro-batch brings in.
+  std::size_t optimizer_vectors = 0;  ///< Vectors of the optimiser, each as long as the parameters.
+  StageCost cost;                     ///< Medians; backward as the schedule's kind does it.
+  double forward_bytes = 0;           ///< Bytes of a micro-batch to the next stage.
+  double backward_bytes = 0;          ///< Bytes that come back for it.
+  double input_bytes = 0;             ///< Bytes of one micro-batch's input.
   double network_bytes = 0;           ///< Activations and scratch of one micro-batch in flight.
 };
 
-/// Both repeat the pass of one micro-batch through all of the model until `seconds` are over, at
-/// least three times, and take the median of each part. The spec and its cut must be sound; `data`
-/// is what batches are drawn from. One thread computes, and its processor time is what counts.
+/// Both repeat the pass of one micro-batch through the whole model for `seconds`, at least three
+/// times, and take the median of each part. The spec and its cut must be sound; batches are drawn
+/// from `data`. One thread computes, and its processor time counts.
 std::vector<LayerProfile> profile_layers(const StagesSpec& spec,
                                          const std::shared_ptr<const DataSet>& data,
                                          double seconds);
@@ -48,21 +47,21 @@ std::vector<StageProfile> profile_stages(const StagesSpec& spec,
                                          const std::shared_ptr<const DataSet>& data, bool splits,
                                          double seconds);
 
-/// One past the last layer of each stage of a partition whose layers are those of a profile.
+/// One past the last layer of each stage, for a partition of a profile's layers.
 std::vector<std::size_t> ends_of(const StagePartition& partition,
                                  std::span<const LayerProfile> layers);
 
 struct MeasuredSteps {
   PipelineTiming median;  ///< The step whose makespan is the median.
-  std::size_t steps = 0;  ///< Measured.
+  std::size_t steps = 0;  ///< Steps measured.
   double least_s = 0;
   double most_s = 0;
 };
 
-/// Works a schedule off for real, every worker with its own parameters and activations, all
-/// operations one after the other in the order of `predicted`; what each takes is then put on the
-/// schedule's clock, with the boundaries of `costs`. Steps are repeated until `seconds` are over,
-/// at least three times after one to warm up.
+/// Really executes a schedule: every worker has its own parameters and activations, and all
+/// instructions run one after another in the order of `predicted`. Their times are then put on the
+/// schedule's clock, with the boundaries of `costs`. Repeats steps for `seconds`, at least three
+/// times after a warm-up.
 MeasuredSteps measure_steps(const StagesSpec& spec, const std::shared_ptr<const DataSet>& data,
                             const PipelineSchedule& schedule, const PipelineCosts& costs,
                             const PipelineTiming& predicted, double seconds);

@@ -11,7 +11,7 @@
 namespace gv {
 namespace {
 
-/// How lockstep makes its sums, for people; empty in another mode.
+/// How the peer sums, for people; empty in another mode.
 std::string ring_lines(const nlohmann::json& allreduce) {
   std::string order;
   for (const auto& name : allreduce.value("order", nlohmann::json::array())) {
@@ -27,7 +27,7 @@ std::string ring_lines(const nlohmann::json& allreduce) {
   return out;
 }
 
-/// Who carries which stage, for people, and where time goes.
+/// The carriers of each stage and the use of time, for people.
 std::string pipeline_lines(const nlohmann::json& pipeline) {
   std::string out = fmt::format("  schedule {}, router {}; waits {:.0f} % of its time in runs\n",
                                 pipeline.value("schedule", ""), pipeline.value("router", ""),
@@ -44,7 +44,7 @@ std::string pipeline_lines(const nlohmann::json& pipeline) {
   return out;
 }
 
-/// Whom the peer mixes with, for people.
+/// The peer's neighbours in mixing, for people.
 std::string rounds_lines(const nlohmann::json& rounds) {
   const auto names = [&](const char* key) {
     std::string text;

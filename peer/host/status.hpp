@@ -1,4 +1,4 @@
-// What a peer says of itself, as a person reads it.
+// A peer's status as a table for people.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The command by which a running peer is told to switch its swarm to other settings.
+// The command that makes a running peer switch its swarm to other settings.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace gv {
 
-/// The command for a peer's socket that makes all go by these settings.
+/// The command for a peer's socket that switches all peers to these settings.
 std::string switch_command_text(const std::string& settings);
 
-/// What a peer makes of a command. The answer is JSON, with "settings revision" or "problem".
+/// A peer's answer to a command: JSON with "settings_revision" or "problem".
 std::string answer_command(const std::string& command, Node& node, Time now, NodeEffects& out);
 
 }  // namespace gv

@@ -13,8 +13,8 @@
 
 namespace gv {
 
-/// Calls `work` with 0 to count - 1, each in a thread of its own but the first, which is ours, and
-/// returns when all calls have.
+/// Calls `work` with 0 to count - 1, each in a thread of its own except the first, which runs on
+/// the caller's. Returns when all have.
 void run_in_threads(std::size_t count, const std::function<void(std::size_t)>& work);
 
 /// Runs jobs on its own thread, one after the other. Between them it gathers the next batches.
@@ -26,16 +26,16 @@ class Worker {
   /// the worker's thread: exchanges go on from the last snapshot however slow the disk is.
   using Save = std::function<std::string(const AnyReplica&)>;
 
-  /// Called on the worker's thread while a job of that number computes a gradient: it is final from
-  /// an element on.
+  /// Called on the worker's thread while that job computes a gradient: it is final from element
+  /// `begin` on.
   using Ready = std::function<void(std::uint64_t job, std::size_t begin)>;
 
   Worker(AnyReplica replica, Save save, Ready ready, Done done);
 
-  /// Waits for the jobs that were handed over.
+  /// Waits for the posted jobs.
   ~Worker();
 
-  /// Hands over a job, to be done after those before it.
+  /// Adds a job, to be done after the earlier ones.
   void post(Job job);
 
  private:
@@ -48,7 +48,7 @@ class Worker {
   std::mutex mutex_;
   std::condition_variable_any wake_;
   std::deque<Job> jobs_;
-  std::jthread thread_;  ///< Last: stops before the rest goes.
+  std::jthread thread_;  ///< Last member: stops before the others are destroyed.
 };
 
 }  // namespace gv

@@ -1,4 +1,5 @@
-// Where the peers of a launched run listen, what they advertise and where they dial from.
+// The addresses where the peers of a launched run listen, that they advertise, and that they dial
+// from.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -10,12 +11,12 @@
 
 namespace gv {
 
-/// A TCP port of one address that nobody else is given as long as this lives. Bound and never
-/// listened on, so that a child may listen on it (with SO_REUSEADDR, as ZeroMQ and our lanes do),
-/// again after it was killed, and the kernel hands it to no other program in between.
+/// A TCP port of one address, reserved as long as this lives. It is bound and never listened on, so
+/// that a child may listen on it (with SO_REUSEADDR, as ZeroMQ and our lanes do), also after it was
+/// killed and restarted, and the kernel gives it to no other program in between.
 class ReservedPort {
  public:
-  /// Throws std::system_error when the address is none of this machine.
+  /// Throws std::system_error when the address is not of this machine.
   ReservedPort(asio::io_context& io, const asio::ip::address& address);
   std::uint16_t port() const { return port_; }
 
@@ -24,8 +25,8 @@ class ReservedPort {
   std::uint16_t port_;
 };
 
-/// One peer's places. Linux routes all of 127/8 to the loopback interface, so that every peer can
-/// have addresses of its own on one machine.
+/// One peer's addresses. Linux routes all of 127/8 to the loopback interface, so every peer can
+/// have its own addresses on one machine.
 class PeerAddresses {
  public:
   /// Ports for a peer that can be killed and started again. Behind a proxy peer k listens at, and
@@ -33,12 +34,12 @@ class PeerAddresses {
   /// listens at 127.0.0.1 and advertises just that.
   PeerAddresses(asio::io_context& io, std::size_t number, bool behind_proxy);
 
-  /// What `grapevine peer` is told.
+  /// The arguments for `grapevine peer`.
   std::vector<std::string> arguments() const;
   std::string advertised() const;
 
   const asio::ip::address& own() const { return own_; }
-  /// Where the proxy listens and what it passes to: control links, then bulk lanes.
+  /// Pairs of the proxy's endpoint and the peer's: for control links, then for bulk lanes.
   std::vector<std::pair<asio::ip::tcp::endpoint, asio::ip::tcp::endpoint>> forwards() const;
 
  private:

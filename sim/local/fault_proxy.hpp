@@ -1,4 +1,4 @@
-// Stands between peers on one machine and does to their connections what bad networks do.
+// A proxy between peers on one machine that gives their connections the faults of bad networks.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -15,15 +15,15 @@
 namespace gv {
 
 /// Accepts connections in place of peers and passes them on, each direction with the latency,
-/// bandwidth and faults of its ordered pair of peers. Who dials is known by its source address,
-/// who is dialled by the address it was dialled at. While a direction is held nothing passes, not
-/// even the end of a connection; new connections are accepted and stay silent; afterwards
-/// everything arrives in order. Holds at most `held_bytes_max` for each direction of a connection,
-/// and reads no further then. All calls on the thread of `io`.
+/// bandwidth and faults of its ordered pair of peers. It knows the dialling peer by its source
+/// address, and the other by the address that was dialled. While a direction is held nothing
+/// passes, not even the end of a connection; new connections are accepted and stay silent;
+/// afterwards everything arrives in order. Holds at most `held_bytes_max` for each direction of a
+/// connection, and then stops reading. All calls on the thread of `io`.
 class FaultProxy {
  public:
   struct Options {
-    std::map<asio::ip::address, std::size_t> sources;  ///< Which peer dials from where.
+    std::map<asio::ip::address, std::size_t> sources;  ///< Peers by the address they dial from.
     Rng rng{1};
     std::size_t held_bytes_max = std::size_t{1} << 20;
   };
@@ -31,14 +31,14 @@ class FaultProxy {
   struct Counters {
     std::uint64_t connections = 0;
     std::uint64_t refused = 0;  ///< From an address that belongs to no peer.
-    /// Ended by a reset, or while held, or after a byte of it was changed.
+    /// Connections ended by a reset, while held, or after a damaged byte.
     std::uint64_t broken = 0;
-    std::uint64_t bytes = 0;       ///< Passed on.
-    std::uint64_t bytes_held = 0;  ///< Of those and others, had to wait for a fault's end.
+    std::uint64_t bytes = 0;       ///< Bytes passed on.
+    std::uint64_t bytes_held = 0;  ///< Bytes that had to wait for a fault's end.
     std::uint64_t lost = 0, duplicated = 0, reordered = 0, corrupted = 0;  ///< Segments.
   };
 
-  /// What the direction from one peer to another is like now.
+  /// The present state of the direction from one peer to another.
   using StateOf = std::function<LinkState(std::size_t from, std::size_t to)>;
 
   FaultProxy(asio::io_context& io, Options options, StateOf state_of);
@@ -49,7 +49,7 @@ class FaultProxy {
   std::uint16_t forward(std::size_t to, const asio::ip::tcp::endpoint& front,
                         const asio::ip::tcp::endpoint& back);
 
-  /// The states have changed: asks for them anew.
+  /// The states have changed: asks for them again.
   void refresh();
 
   const Counters& counters() const;

@@ -1,4 +1,4 @@
-// Counts, sentences and JSON of what faults did.
+// Counts the effects of faults, and writes them as sentences and JSON.
 #include "sim/local/fault_report.hpp"
 
 #include <fmt/format.h>

@@ -167,7 +167,7 @@ bool Injector::apply_to(const FaultEvent& fault_event, std::size_t number) {
   }
 }
 
-/// What `happening` began for this peer is over.
+/// The effect of `fault_event` on this peer is over.
 bool Injector::revert(const FaultEvent& fault_event, std::size_t number) {
   LaunchedPeer& peer = peers_[number];
   switch (fault_event.rule.kind) {

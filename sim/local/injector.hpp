@@ -1,4 +1,4 @@
-// Makes a scenario's faults happen to real processes and their links, at their times.
+// Applies a scenario's faults to real processes and their links, at their times.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -18,20 +18,20 @@
 
 namespace gv {
 
-/// What of a scenario cannot be had with `peers` real processes; `place` is the file's name.
+/// Problems of a scenario with `peers` real processes; `place` is the file's name.
 Problems problems_on_processes(const Scenario& scenario, std::size_t peers, LaneKind lane,
                                const std::string& place);
 
-/// Whether anything of it concerns links, so that peers have to talk through a proxy.
+/// Whether it has rules about links, so that peers have to talk through a proxy.
 bool has_bad_links(const Scenario& scenario);
 
-/// Walks the timeline on the loop's clock. A fault that finds nobody to befall is left out.
+/// Walks the timeline on the loop's clock. Skips a fault that finds no peer to act on.
 class Injector {
  public:
   struct Calls {
     std::function<void(std::size_t peer, bool resume)> start;
-    std::function<void(const FaultEvent&)> links;  ///< One that befalls links.
-    /// Tells the peer that all are to go by these settings.
+    std::function<void(const FaultEvent&)> links;  ///< Applies a fault of links.
+    /// Tells the peer to switch the swarm to these settings.
     std::function<void(std::size_t peer, const std::string& settings)> switch_to;
     std::function<void(const std::string&)> tell;  ///< A line for people.
   };
@@ -39,19 +39,19 @@ class Injector {
   Injector(asio::io_context& io, std::vector<FaultEvent> timeline, std::deque<LaunchedPeer>& peers,
            Calls calls);
 
-  /// The peer is not there at first: a fault has it join later.
+  /// The peer is absent at first: a fault has it join later.
   bool joins_late(std::size_t peer) const;
 
   /// The scenario's time begins now.
   void begin();
-  /// Nothing more happens.
+  /// Cancels all fault events to come.
   void cancel();
   bool is_over() const { return next_ == timeline_.size(); }
 
-  /// Something that is still to come wakes or starts a peer that does not train now.
+  /// A fault event to come wakes or starts a peer that does not train now.
   bool will_revive() const;
 
-  /// How often faults of each kind happened, by name.
+  /// Counts of faults, by kind.
   const std::map<std::string, std::size_t>& counts() const { return counts_; }
 
  private:

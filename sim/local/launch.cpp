@@ -1,5 +1,4 @@
-// The launcher: starts one process per peer, watches them through their status sockets, injects
-// what a scenario asks for, sums up.
+// The launcher: starts a process for each peer, watches status sockets, injects faults, sums up.
 #include "sim/local/launch.hpp"
 
 #include <fmt/format.h>
@@ -40,11 +39,11 @@ using State = LaunchedPeer::State;
 /// The first peer must be up before the others can be told where it is.
 constexpr auto start_deadline = std::chrono::seconds(60);
 constexpr auto redraw_period = std::chrono::seconds(1);
-/// Until all peers train: a scenario's time begins then.
+/// Wait for all peers to train, when a scenario's time begins.
 constexpr auto look_period = std::chrono::milliseconds(50);
 constexpr auto status_limit = std::chrono::milliseconds(900);
 
-/// How peers train, for a sentence.
+/// The mode in words, for a sentence.
 std::string_view way_of(ModeKind mode) {
   switch (mode) {
     case ModeKind::gossip:
@@ -90,11 +89,11 @@ class Launch {
   ProcessGroup group_;
   std::deque<LaunchedPeer> peers_;
   std::string first_address_;
-  std::optional<RealScenario> faults_;  ///< Empty: nothing goes wrong on purpose.
+  std::optional<RealScenario> faults_;  ///< Empty: no faults are injected.
   Table table_;
   Clock::time_point began_ = Clock::now();
   std::optional<Clock::time_point> scenario_began_;
-  std::uint64_t told_operation_ = 0;  ///< Of the newest loss in lockstep that was told.
+  std::uint64_t told_operation_ = 0;  ///< Collective of the newest loss that was reported.
   int interrupts_ = 0;
   Clock::time_point interrupted_{};
 };
@@ -128,7 +127,7 @@ void Launch::prepare() {
 
 void Launch::start_peer(std::size_t number, bool resume) {
   LaunchedPeer& peer = peers_[number];
-  // Who comes later finds the others training and waits for nobody.
+  // A later peer finds the others training and waits for none.
   std::size_t wait_for = options_.peers;
   if (faults_) wait_for = faults_->has_begun() ? 1 : faults_->starters();
   std::vector<std::string> arguments = {options_.program.string(),
@@ -182,7 +181,7 @@ void Launch::wait_for_address(LaunchedPeer& peer) {
                                        (peer.folder() / "output.log").string()));
 }
 
-/// The scenario's clock starts when everybody who is there at first trains.
+/// The scenario's clock starts when all peers that are there at first train.
 void Launch::begin_scenario() {
   for (LaunchedPeer& peer : peers_) {
     const bool begins = peer.state() == State::running;
@@ -207,7 +206,7 @@ void Launch::ask_all() {
   }
 }
 
-/// One line for every loss in lockstep, whichever survivor is the first to tell.
+/// One line for every loss in mode `allreduce`, from the first survivor that reports it.
 void Launch::tell_interruption(const Json& status) {
   const Json allreduce =
       status.value(status.contains("pipeline") ? "pipeline" : "allreduce", Json::object());
@@ -218,7 +217,7 @@ void Launch::tell_interruption(const Json& status) {
   table_.tell(line);
 }
 
-/// Whether the run is not over: somebody trains, or will again although nobody has finished yet.
+/// Whether the run goes on: some peer trains, or will again although no peer has finished yet.
 bool Launch::goes_on() {
   bool trains = false;
   bool finished = false;
@@ -233,7 +232,7 @@ bool Launch::goes_on() {
   if (trains) return true;
   if (!finished && faults_ && faults_->injector().will_revive()) return true;
   if (faults_) faults_->injector().cancel();
-  // What is left of the others stands still for good: it wakes to leave with what it has.
+  // The remaining peers are stopped for good: wake them to leave with what they have.
   for (LaunchedPeer& peer : peers_) peer.end(SIGTERM);
   return is_running;
 }

@@ -17,8 +17,8 @@ struct LaunchOptions {
   std::string faults;             ///< A file of faults; empty: the config's own, if it has any.
 };
 
-/// Starts the peers, shows how they do, waits for them and evaluates what they came to. Returns 0
-/// when every peer ended cleanly, 1 when one did not, 2 when the operator has to mend something.
+/// Starts the peers, shows their state, waits for them and evaluates their models. Returns 0 when
+/// every peer ended cleanly, 1 when one did not, 2 when the operator has to mend something.
 int launch(const LaunchOptions& options);
 
 }  // namespace gv

@@ -8,7 +8,7 @@
 namespace gv {
 namespace {
 
-/// A slice is so long, and the part of it in which the peer runs no shorter than the second.
+/// Length of a slice, and the least time in it in which the peer runs.
 constexpr std::chrono::duration<double> slice_length{0.05};
 constexpr std::chrono::duration<double> run_min{0.005};
 
@@ -44,7 +44,7 @@ void LaunchedPeer::start(const std::vector<std::string>& command) {
   process_.reset();
   untold_bytes_ += told_bytes(last);
   last = nlohmann::json::object();
-  // What an earlier life said at its end is not this one's.
+  // The result of an earlier incarnation is not this one's.
   std::error_code ignored;
   std::filesystem::remove(folder_ / "result.json", ignored);
   process_.emplace(command, folder_ / "output.log", group_);
@@ -137,7 +137,7 @@ double LaunchedPeer::pace() const {
   return pace;
 }
 
-/// Tells the process what it does not know yet: that it is to stand still, or to go on.
+/// Sends the process the stops and wake-ups that it has not had yet.
 void LaunchedPeer::send_stops() {
   stopped_.set(!stops_.empty());
   const bool should_stop = resting_ || !stops_.empty();

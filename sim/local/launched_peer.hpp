@@ -1,5 +1,5 @@
-// One peer of a launched run through all its lives: started, stopped, slowed, killed, started
-// again.
+// One peer of a launched run through all its incarnations: started, stopped, slowed, killed,
+// restarted.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -23,7 +23,7 @@ class LaunchedPeer {
   enum class State {
     absent,   ///< Not started yet.
     running,  ///< Also while it is stopped.
-    taken,    ///< A fault killed it, or had it leave; it may be started again.
+    taken,    ///< A fault killed it or made it leave; it may be started again.
     ended,    ///< By itself, cleanly or not.
   };
 
@@ -31,7 +31,7 @@ class LaunchedPeer {
   LaunchedPeer(asio::io_context& io, pid_t group, std::string name, std::filesystem::path folder,
                double speed);
 
-  /// Begins a life; what is left of the one before is killed first.
+  /// Starts the peer; kills an earlier process of it that is left.
   void start(const std::vector<std::string>& command);
 
   /// SIGKILL, or SIGTERM, by fault `fault`. False when nothing runs.
@@ -56,20 +56,21 @@ class LaunchedPeer {
   bool is_slowed() const { return pace() < 1; }
   /// The fault that took it, as long as it is taken.
   std::optional<std::size_t> taken_by() const { return taken_by_; }
-  /// How its last life ended; nothing while it runs or if there was none.
+  /// How its last process ended; empty while it runs or if there was none.
   std::optional<Ending> ending();
   std::size_t incarnations() const { return incarnations_; }
 
   const std::string& name() const { return name_; }
   const std::filesystem::path& folder() const { return folder_; }
 
-  /// Seconds until now in which it was taken, or stopped.
+  /// Seconds so far in which it was taken, or stopped.
   double down_s() const { return down_.until_now(); }
   double stopped_s() const { return stopped_.until_now(); }
-  /// Bytes it sent on lanes in lives that left no result, as far as it had told.
+  /// Bytes it sent on lanes in incarnations without a result, as far as it reported.
   std::uint64_t untold_bytes();
 
-  nlohmann::json last = nlohmann::json::object();  ///< The newest status document of this life.
+  /// The newest status document of this incarnation.
+  nlohmann::json last = nlohmann::json::object();
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -1,4 +1,4 @@
-// Latency, bandwidth and what retransmission costs.
+// Latency, bandwidth and the cost of retransmission.
 #include "sim/local/link_pace.hpp"
 
 #include <algorithm>
@@ -7,7 +7,7 @@ namespace gv {
 namespace {
 
 constexpr Duration retransmission_first = std::chrono::milliseconds(200);
-constexpr std::uint32_t losses_max = 8;  ///< Of one segment: it stands still for 51 s then.
+constexpr std::uint32_t losses_max = 8;  ///< Losses of one segment: it then takes 51 s.
 constexpr Duration overtaken_for = std::chrono::milliseconds(10);
 
 }  // namespace

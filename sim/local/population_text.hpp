@@ -1,4 +1,4 @@
-// How tables and summaries show what the members of a population train with.
+// Hyper-parameters of a population's members in tables and summaries.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,7 +9,7 @@ namespace gv {
 /// The heads of these columns: learning rate, momentum, loss on what is held out, copies made.
 std::string population_head();
 
-/// Of the object "population" in a peer's status; blanks before it was first validated.
+/// The columns of the object "population" in a peer's status; blanks before the first validation.
 std::string population_columns(const nlohmann::json& population);
 
 }  // namespace gv

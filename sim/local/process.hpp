@@ -22,8 +22,8 @@ std::string to_string(const Ending& ending);
 /// Waits for the end of a child that ends by itself or was killed.
 void reap(pid_t child);
 
-/// Owns one child. The child gets SIGTERM when this process dies, so none is left behind (one that
-/// stands still: see ProcessGroup).
+/// Owns one child. The child gets SIGTERM when this process dies, so none is left behind (for a
+/// stopped one see ProcessGroup).
 class ChildProcess {
  public:
   /// Runs `arguments` (the program's path first), its output appended to `output`, in process group

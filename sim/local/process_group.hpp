@@ -1,14 +1,14 @@
-// The process group of a launched run: who was stopped goes on when the launcher dies.
+// The process group of a launched run: stopped processes go on when the launcher dies.
 #pragma once
 
 #include <sys/types.h>
 
 namespace gv {
 
-/// A group that children join, led by a small process of its own. A child that stands still hears
-/// SIGTERM only once it goes on, and a launcher that was killed cannot wake it any more: the leader
-/// does, with SIGCONT for the whole group. (The kernel does so for a group that becomes orphaned,
-/// but not for a process whose threads have not all stopped at that moment.)
+/// A group that children join, led by a small process of its own. A stopped child gets SIGTERM only
+/// once it goes on, and a launcher that was killed cannot wake it any more. So the leader does,
+/// with SIGCONT for the whole group. (The kernel does so for a group that becomes orphaned, but not
+/// for a process whose threads have not all stopped at that moment.)
 class ProcessGroup {
  public:
   /// Throws std::system_error when the leader cannot be started.

@@ -10,7 +10,7 @@ namespace {
 
 using asio::ip::tcp;
 
-/// A router's queue: while more than this waits for bandwidth nobody is read from, so that the
+/// A router's queue: while more than this waits for bandwidth, reading stops, so that the
 /// connections of a pair take turns and a short message does not wait behind a whole model.
 constexpr Duration backlog_max = std::chrono::milliseconds(50);
 
@@ -127,7 +127,7 @@ void ProxiedConnection::take_end(Direction& direction, End end) {
   direction.ended = true;
   if (direction.state.held() || end == End::reset) harmed_ = true;
   if (!connected_ && !connecting_) {
-    // Nobody on the other side has heard of this connection.
+    // The other side has not seen this connection.
     close();
     return;
   }

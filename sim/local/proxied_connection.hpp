@@ -16,8 +16,8 @@
 
 namespace gv {
 
-/// Lives as long as a handler or the proxy holds it; after close() nothing of it does anything, and
-/// what `world` refers to may be gone.
+/// Lives as long as a handler or the proxy holds it. After close() it does nothing, and what
+/// `world` refers to may be gone.
 class ProxiedConnection : public std::enable_shared_from_this<ProxiedConnection> {
  public:
   using Socket = asio::ip::tcp::socket;
@@ -37,7 +37,7 @@ class ProxiedConnection : public std::enable_shared_from_this<ProxiedConnection>
                     LinkPace& back_pace);
 
   void start();
-  /// Asks for the states of both directions anew.
+  /// Asks again for the states of both directions.
   void refresh();
   void close();
   std::size_t bytes_waiting() const { return forth_.waiting + back_.waiting; }
@@ -48,7 +48,7 @@ class ProxiedConnection : public std::enable_shared_from_this<ProxiedConnection>
   struct Segment {
     std::vector<std::byte> bytes;
     Time due{};
-    End end = End::none;  ///< Otherwise it carries no bytes but the end of the stream.
+    End end = End::none;  ///< Otherwise it only carries the end of the stream.
   };
 
   struct Direction {
@@ -68,7 +68,7 @@ class ProxiedConnection : public std::enable_shared_from_this<ProxiedConnection>
     bool reading = false;  ///< Or waiting for a moment to read.
     bool writing = false;
     bool ended = false;     ///< The source has no more.
-    bool finished = false;  ///< The sink was told, or is gone.
+    bool finished = false;  ///< The sink knows, or is gone.
     asio::steady_timer read_timer;
     asio::steady_timer write_timer;
     std::array<std::byte, 16384> buffer;  ///< One segment at most.
@@ -91,7 +91,7 @@ class ProxiedConnection : public std::enable_shared_from_this<ProxiedConnection>
   Direction back_;
   bool connecting_ = false;
   bool connected_ = false;
-  bool harmed_ = false;  ///< It counts as broken when it ends.
+  bool harmed_ = false;  ///< Counts as broken when it ends.
   bool closed_ = false;
 };
 

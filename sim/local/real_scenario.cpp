@@ -10,13 +10,13 @@
 namespace gv {
 namespace {
 
-/// Faults are drawn for so long.
+/// Faults are drawn for this long.
 constexpr Duration timeline_end = std::chrono::hours(6);
 
-/// A peer answers a command within this time, or is not waited for.
+/// Time in which a peer has to answer a command.
 constexpr std::chrono::seconds command_limit{2};
 
-/// A peer is told of so many others to join.
+/// Addresses that a peer gets to join.
 constexpr std::size_t joins_max = 3;
 
 }  // namespace
@@ -52,7 +52,7 @@ RealScenario::RealScenario(asio::io_context& io, const Scenario& scenario, std::
                           },
                       .switch_to =
                           [this, &io](std::size_t peer, const std::string& settings) {
-                            // What comes of it is in the peer's events.
+                            // The peer's events tell the result.
                             ask_peer(io, peers_[peer].folder(), switch_command_text(settings),
                                      command_limit, [](const auto&) {});
                           },

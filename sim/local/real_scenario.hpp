@@ -1,4 +1,4 @@
-// A scenario on real processes: where its peers are, what is between them, what befalls them.
+// A scenario on real processes: their addresses, the links between them, and their faults.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -20,7 +20,7 @@
 namespace gv {
 
 /// Everything is drawn from `seed`. The proxy listens as soon as this exists, and only when the
-/// scenario has something to say about links.
+/// scenario has rules about links.
 class RealScenario {
  public:
   struct Calls {
@@ -28,13 +28,13 @@ class RealScenario {
     std::function<void(const std::string&)> tell;  ///< A line for people.
   };
 
-  /// The peers' folders exist; `peers` outlives this. Throws std::system_error when ports or
-  /// addresses cannot be had.
+  /// The peers' folders must exist; `peers` outlives this. Throws std::system_error when ports or
+  /// addresses are not available.
   RealScenario(asio::io_context& io, const Scenario& scenario, std::uint64_t seed,
                std::deque<LaunchedPeer>& peers, Calls calls);
   RealScenario(const RealScenario&) = delete;
 
-  /// What `grapevine peer` is told of places: the same in every life.
+  /// Address arguments for `grapevine peer`: the same in every incarnation.
   std::vector<std::string> arguments(std::size_t peer) const;
 
   /// Addresses of peers that run, as many as a newcomer needs to find one that it can reach.
@@ -43,7 +43,7 @@ class RealScenario {
   /// Peers that are there at first.
   std::size_t starters() const;
 
-  /// Begins the scenario's time, once; has it begun?
+  /// Begins the scenario's time, once. has_begun(): whether it has.
   void begin();
   bool has_begun() const { return begun_; }
 

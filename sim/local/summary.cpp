@@ -1,4 +1,4 @@
-// Evaluates what every peer came to, their mean, and the spread between them.
+// Evaluates every peer's model, their mean, and the spread between them.
 #include "sim/local/summary.hpp"
 
 #include <fmt/format.h>
@@ -21,11 +21,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// A peer's last model with what it said of itself at its end.
+/// A peer's last model, with its own result.
 struct FinishedPeer {
   std::string name;
   Ending ending;
-  std::string by_fault;  ///< What a fault made its end; empty: its own doing.
+  std::string by_fault;  ///< The end caused by a fault; empty: none.
   std::uint64_t untold_bytes = 0;
   LastModel last;
   double accuracy = 0;
@@ -58,7 +58,7 @@ std::uint64_t number(const Json& json, const char* group, const char* name) {
   return json.value(group, Json::object()).value(name, std::uint64_t{0});
 }
 
-/// Lives that were killed left no result, but their events.
+/// Killed incarnations left no result, but their events.
 void count_all_lives(const EventCounts& events, Json& result) {
   const auto times = [&](const char* event) {
     const auto found = events.find(event);
@@ -72,7 +72,8 @@ void count_all_lives(const EventCounts& events, Json& result) {
   result["failures_seen"] = times("member_dead");
 }
 
-/// What all peers together did, and of what all do in lockstep what the one that saw most says.
+/// Sums over all peers; for collectives, which all peers share, the figures of the peer that saw
+/// most.
 struct Totals {
   std::uint64_t steps = 0;
   std::uint64_t committed = 0;
@@ -114,7 +115,7 @@ std::string end_of(const FinishedPeer& peer) {
   return peer.is_clean() ? "clean" : to_string(peer.ending);
 }
 
-/// What the peer did with others, and in a pipeline what it carried.
+/// The peer's exchanges with others, and its stages in a pipeline.
 std::string together(const FinishedPeer& peer, ModeKind mode) {
   const auto said = [&](const char* group, const char* name) {
     return number(peer.result, group, name);
@@ -143,7 +144,7 @@ std::string together_head(ModeKind mode, bool population) {
 }
 
 void print_table(const std::vector<FinishedPeer>& peers, ModeKind mode) {
-  const bool whole = mode != ModeKind::pipeline;  // Nobody has a whole model there.
+  const bool whole = mode != ModeKind::pipeline;  // No peer has a whole model there.
   const bool population = std::ranges::any_of(
       peers, [](const FinishedPeer& peer) { return peer.result.contains("population"); });
   fmt::print("\n{:<12}{} {:>9} {} {:>9}  {}\n", "peer",
@@ -157,12 +158,12 @@ void print_table(const std::vector<FinishedPeer>& peers, ModeKind mode) {
   }
 }
 
-/// What a run came to, when its mean model was evaluated.
+/// The result of a run, when its mean model was evaluated.
 struct Result {
   const Config& config;
   const std::vector<FinishedPeer>& peers;
   const Totals& totals;
-  const FinishedPeer* worst;  ///< Of those that left a model; null if none did.
+  const FinishedPeer* worst;  ///< The worst peer with a model; null if there is none.
   const Score& score;         ///< Of the mean model.
   double spread;
   double wall_s;
@@ -202,7 +203,7 @@ void print_figures(const Result& result, const DataSet& test, bool in_stages) {
              result.totals.failures, result.totals.seen_dead);
 }
 
-/// The same for programs, with what each peer said of itself.
+/// The same for programs, with each peer's own result.
 Json summary_json(const Result& result, bool in_stages) {
   Json summary{{"mean_accuracy", result.score.accuracy()},
                {"mean_loss", result.score.mean_loss()},

@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 /// Without a terminal a line this often is enough.
 constexpr int plain_lines_every = 5;
 
-/// The columns on what peers do together.
+/// The columns about the work of peers together.
 std::string together_head(ModeKind mode, bool population) {
   if (mode == ModeKind::pipeline) {
     return fmt::format("{:>8} {:>7} {:>6}", "stages", "waits", "losses");

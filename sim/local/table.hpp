@@ -1,4 +1,4 @@
-// What a person sees while peers run: a table that is drawn over, or a plain line now and then.
+// The display while peers run: a table that is redrawn, or a plain line now and then.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace gv {
 /// One peer as the table shows it.
 struct PeerRow {
   std::string name;
-  std::string phase;  ///< Its own word for it, or "ended", "killed", "down", "stopped".
+  std::string phase;  ///< As it reports it, or "ended", "killed", "down", "stopped".
   bool trains = true;
   nlohmann::json status;  ///< The newest document; may be empty.
 };
@@ -21,8 +21,8 @@ class Table {
  public:
   Table();
 
-  /// Shows how things stand `elapsed_s` after the start. Without a terminal only one call in five
-  /// prints a line.
+  /// Shows the state `elapsed_s` after the start. Without a terminal only one call in five prints a
+  /// line.
   void draw(double elapsed_s, const std::vector<PeerRow>& rows);
 
   /// A line that stays, above the table.

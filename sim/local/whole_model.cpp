@@ -1,4 +1,4 @@
-// Reads what peers left, and puts it together.
+// Reads peers' checkpoints and assembles a model.
 #include "sim/local/whole_model.hpp"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// One model out of what several peers left on disk.
+// Assembles one model from the checkpoints of several peers.
 #pragma once
 
 #include <cstddef>
@@ -18,26 +18,26 @@ namespace gv {
 /// The newest sound checkpoint of a peer: a whole model, or the stages that it carried.
 struct LastModel {
   std::vector<float> parameters;             ///< Empty in a pipeline, or without a checkpoint.
-  std::map<std::size_t, Checkpoint> stages;  ///< Of a pipeline.
-  std::uint64_t step = 0;                    ///< Of the parameters.
+  std::map<std::size_t, Checkpoint> stages;  ///< Stages, in a pipeline.
+  std::uint64_t step = 0;                    ///< Step of the parameters.
 
   bool is_there() const { return !parameters.empty() || !stages.empty(); }
 };
 
-/// What to read of a pipeline's peers; empty in another mode.
+/// Layouts of a pipeline's stages; empty in another mode.
 std::vector<Layout> layouts_of_stages(const Config& config, const TestSet& test);
 
 /// `folder` is the peer's, which holds `checkpoints`.
 LastModel read_last_model(const std::filesystem::path& folder, const Layout& whole,
                           const std::vector<Layout>& stages);
 
-/// The mean of all models there are; of a pipeline, of each stage the mean of those that went
-/// furthest.
+/// The mean of all models. In a pipeline, for each stage the mean of its replicas with the most
+/// steps.
 struct WholeModel {
   std::vector<float> parameters;
   double spread = 0;                 ///< sqrt of the mean squared distance from it.
-  std::vector<std::uint64_t> steps;  ///< Of each stage, those that it was made in.
-  std::string problem;               ///< Else there are no parameters.
+  std::vector<std::uint64_t> steps;  ///< Pipeline: steps of each stage.
+  std::string problem;               ///< Why there are no parameters; empty if there are.
 };
 WholeModel whole_model(std::span<const LastModel* const> peers, const std::vector<Layout>& stages);
 

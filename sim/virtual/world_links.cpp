@@ -7,8 +7,8 @@ namespace {
 
 /// A connection to a port without a listener is refused.
 constexpr Duration refused_after = std::chrono::microseconds(50);
-/// In modes that sum, lanes are streams: a lost piece is sent again after this long, as in the
-/// fault proxy.
+/// In modes with generations lanes are streams: a lost piece is sent again after this long, as in
+/// the fault proxy.
 constexpr Duration resent_after = std::chrono::milliseconds(200);
 
 /// Approximate bytes of a message on a link; exact sizes would need the wire format.
