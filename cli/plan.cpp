@@ -216,7 +216,7 @@ std::set<std::vector<std::size_t>> profiled_cuts(const Question& question,
   return cuts;
 }
 
-// ---- Words ----
+// ---- Text ----
 
 std::string list_of(const std::vector<std::size_t>& ends) {
   return fmt::format("[{}]", fmt::join(ends, ", "));

@@ -365,7 +365,7 @@ MeasuredSteps measure_steps(const StagesSpec& spec, const std::shared_ptr<const 
                             const PipelineTiming& predicted, double seconds) {
   std::vector<Worker> workers;
   std::vector<std::vector<double>> taken;
-  // (begin, worker, place in its list), by time: what an operation needs is done before it.
+  // (begin, worker, place in its list), by time: the inputs of an instruction are made before it.
   std::vector<std::tuple<double, std::size_t, std::size_t>> order;
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
     workers.emplace_back(spec, data);
