@@ -421,7 +421,7 @@ def main():
     if not arguments.only_print:
         if arguments.tune:
             tune(arguments, store)
-        # The runs that say most come first, with all seeds.
+        # In an order in which the first runs already say something.
         run_all(arguments, store,
                 [(name, data, condition, seed, rate_of(arguments, store, name, data), arguments.epochs)
                  for seed in arguments.seeds for condition in arguments.conditions

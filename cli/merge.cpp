@@ -27,7 +27,7 @@ namespace gv {
 namespace {
 
 struct MergeOptions {
-  std::vector<std::string> folders;  ///< Of peers.
+  std::vector<std::string> folders;  ///< Folders of peers.
   std::string config;                ///< Empty: the settings stored in a checkpoint.
   std::string out = "model.safetensors";
 };

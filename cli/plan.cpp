@@ -29,10 +29,11 @@ namespace {
 
 struct PlanOptions {
   std::string config;
-  std::size_t peers = 0;       ///< 0: the config's.
-  std::vector<double> speeds;  ///< Of peers, where this machine's is 1; empty: all are like it.
-  std::string svg;             ///< A file for the picture; empty: none.
-  double bandwidth_mbit = 0;   ///< Of each link, each way; 0: sending takes no time.
+  std::size_t peers = 0;  ///< 0: the config's.
+  /// Speeds of peers, where this machine's is 1; empty: all are like it.
+  std::vector<double> speeds;
+  std::string svg;            ///< A file for the picture; empty: none.
+  double bandwidth_mbit = 0;  ///< Bandwidth of each link, each way; 0: sending takes no time.
   double latency_ms = 0;
   double seconds = 8;  ///< About how long to measure, all together.
 };
@@ -52,8 +53,8 @@ double ms(double seconds) { return 1e3 * seconds; }
 struct Plan {
   StagesSpec spec;
   std::vector<StageProfile> stages;
-  std::vector<std::vector<std::uint32_t>> carriers;   ///< Of each stage.
-  std::vector<std::vector<std::uint32_t>> stages_of;  ///< Of each peer.
+  std::vector<std::vector<std::uint32_t>> carriers;   ///< Carriers of each stage.
+  std::vector<std::vector<std::uint32_t>> stages_of;  ///< Stages of each peer.
   PipelineSchedule schedule;
   PipelineCosts costs;
   PipelineTiming predicted;

@@ -1,4 +1,4 @@
-// Cereal archives for bytes from elsewhere: nothing in them can cost more than they are long.
+// Cereal archives for foreign bytes: nothing in them can cost more than their length.
 #pragma once
 
 #include <bit>
@@ -78,8 +78,8 @@ class BoundedOutputArchive
   std::vector<std::byte>& bytes_;
 };
 
-/// Reads what BoundedOutputArchive wrote; throws ArchiveError at the first thing it would not have
-/// written. Every length is checked against the bytes that are left before anything is allocated.
+/// Reads the output of BoundedOutputArchive; throws ArchiveError at the first thing that it would
+/// not have written. Every length is checked against the bytes left before anything is allocated.
 class BoundedInputArchive
     : public cereal::InputArchive<BoundedInputArchive, cereal::AllowEmptyClassElision> {
  public:

@@ -132,7 +132,8 @@ std::string ControlLinks::Impl::disagreement(const Hello& theirs) const {
   return {};
 }
 
-/// A hello arrived over a certified link: is this peer one of ours, and what is new about it?
+/// Handles a hello over a certified link: decides whether this peer is one of ours, and what is
+/// new.
 bool ControlLinks::Impl::admit(PeerId peer, Link& link, const Hello& theirs) {
   const std::string difference = disagreement(theirs);
   if (!difference.empty()) {

@@ -10,8 +10,8 @@ DrainingConnections::~DrainingConnections() {
   for (const ConnectionPtr& connection : connections_) drop(*connection);
 }
 
-/// Drops handlers that will not be called any more: they could keep connections longer than their
-/// owners' memory.
+/// Also drops its payloads: handlers that are never called may keep a connection longer than the
+/// owners of that memory live.
 void DrainingConnections::drop(LaneConnection& connection) {
   connection.close();
   connection.lent.clear();

@@ -43,7 +43,7 @@ struct LoadedKeyPair {
   Problems problems;
 };
 
-/// Refuses what is not a regular file of ours with mode 0600 or stricter.
+/// Refuses anything but a regular file of ours with mode 0600 or stricter.
 LoadedKeyPair load_key_pair(const std::filesystem::path& file);
 
 /// 1 to 64 bytes of [A-Za-z0-9._-].

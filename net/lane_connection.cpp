@@ -14,12 +14,12 @@
 namespace gv {
 namespace {
 
-/// Between hosts the system sizes the buffers by what is under way; a size of ours would be a bound
-/// for ever, often of 416 KiB, and keep long links empty. But no more than a block waits unsent:
+/// Between hosts the system sizes the buffers by the bytes under way; a fixed size would be a bound
+/// for ever, often of 416 KiB, and keep long links empty. But at most one block waits unsent, since
 /// messages would wait behind it.
 constexpr int unsent_max_bytes = block_bytes_max;
-/// Within one host, where bytes are there as soon as they are sent: more of them would only have to
-/// be fetched from farther than a processor's cache, less makes two peers wait for each other.
+/// Within one host bytes arrive as soon as they are sent: larger buffers would only move them out
+/// of a processor's cache, smaller ones make two peers wait for each other.
 constexpr int host_send_buffer_bytes = 512 << 10;
 constexpr int host_receive_buffer_bytes = 768 << 10;
 constexpr std::string_view unpaced = "reno";  ///< Any process may choose this one.

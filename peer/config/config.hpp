@@ -61,7 +61,7 @@ struct DataConfig {
 
 enum class ModelKind { linear, mlp, lenet, cnn, transformer, layers };
 
-/// [model]: what is trained. model_spec() expands it.
+/// [model]: the model that is trained. model_spec() expands it.
 struct ModelConfig {
   ModelKind kind = ModelKind::mlp;
   std::vector<std::size_t> hidden = {64, 32};  ///< mlp: widths of the hidden layers.
@@ -99,13 +99,13 @@ struct NetworkConfig {
   double idle_close_s = 60;     ///< Links and lanes without traffic are closed after this.
 };
 
-/// [checkpoint]: what is kept on disk.
+/// [checkpoint]: the checkpoints kept on disk.
 struct CheckpointConfig {
   std::size_t every_steps = 1000;  ///< 0 = only at the end.
   std::size_t keep = 3;            ///< Older ones are deleted.
 };
 
-/// [metrics]: what is measured for people and for Prometheus.
+/// [metrics]: measurements for people and for Prometheus.
 struct MetricsConfig {
   double every_s = 5;  ///< Between two lines, and between two rewrites of the metrics file.
 };

@@ -196,7 +196,7 @@ class Merger {
       problems_.push_back(explain(statement, place(unclosed ? statement.line : line),
                                   std::string(error.description())));
       const bool is_header = trimmed(statement.text).front() == '[';
-      if (is_header) section_ = nullptr;  // Whose keys follow is not known: they are not judged.
+      if (is_header) section_ = nullptr;  // The keys that follow cannot be judged.
       return;
     }
     TomlValue value = convert(parsed, statement.line - 1);

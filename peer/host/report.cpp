@@ -29,7 +29,7 @@ void tell_pipeline(const PipelineMode& pipeline, const Membership& membership, R
   report.stage_work = pipeline.options().stage_seconds;
   const std::size_t samples = pipeline.options().micro_batches * pipeline.options().micro_batch;
   report.samples = report.step * samples;
-  // Samples of all peers; each counts its part by the stages' work it does.
+  // Samples of all peers a second; each peer reports its part, by the work of its stages.
   report.samples_per_second =
       pipeline.steps_per_second() * static_cast<double>(samples) * pipeline.work_done_here();
   for (const auto& carriers : pipeline.run().replicas()) {

@@ -7,8 +7,8 @@
 
 namespace gv {
 
-/// Why a peer cannot go on with what is in its run folder: an earlier version wrote it, under other
-/// names. Empty if this version did, or nothing is there yet.
+/// Why a peer cannot go on with its run folder: an earlier version wrote it, under other names.
+/// Empty if this version did, or nothing is there yet.
 Problems run_format_problems(const std::filesystem::path& folder);
 
 /// Marks the folder as one of this version. Ignores failures: files that matter report their own.

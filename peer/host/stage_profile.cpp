@@ -224,8 +224,8 @@ struct Worker {
   }
 };
 
-/// Memory of another micro-batch in flight in a stage, with everything warm. Never negative,
-/// although some allocators report that.
+/// Memory of another micro-batch in flight in a stage, with everything warm; at least its outputs,
+/// since some allocators do not report their memory.
 double network_bytes(Worker& worker, std::uint32_t stage, std::size_t outputs,
                      const std::vector<float>& in) {
   StageTrainer& trainer = worker.trainer;
@@ -273,7 +273,7 @@ void run_chain(Worker& worker, std::vector<StageTimes>& times,
     }
   }
   for (std::uint32_t s = 0; s < stages; ++s) {
-    // The first of several updates in a run keeps what it began with: only the next is counted.
+    // The first of several updates in a run keeps the run's first state: only the next is counted.
     if (keeps_versions) worker.carry_out({Action::update, s}, passes);
     note(times[s].update, worker.carry_out({Action::update, s}, passes));
   }

@@ -110,7 +110,7 @@ class Collective {
   std::size_t rank_ = 0;
   std::uint32_t share_ = 0;
   float weight_ = 1;
-  std::uint64_t samples_ = 0;  ///< Of all peers in one step.
+  std::uint64_t samples_ = 0;  ///< Samples of all peers in one step.
   std::uint64_t steps_ = 1;
   std::size_t keep_ = 0;  ///< Values of every 512 that travel.
   bool local_ = false;

@@ -100,7 +100,7 @@ class GenerationMode : public Mode {
   Agreement agreement_;
   RecoveryLog recoveries_;
   std::vector<PeerId> candidates_;
-  std::uint64_t generation_key_ = 0;  ///< Of the generation we are in; 0: none.
+  std::uint64_t generation_key_ = 0;  ///< Key of the generation we are in; 0: none.
   std::uint64_t generations_ = 0;     ///< Those we took part in.
   std::uint64_t operations_ = 0;      ///< Operations finished by us.
   double steps_per_second_ = 0;

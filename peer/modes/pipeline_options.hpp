@@ -48,15 +48,15 @@ struct StageState {
   StageValues values;
 };
 
-/// The rule without what is kept between rounds, those choices set to their defaults: a run that is
-/// given up could not take back what was kept.
+/// The rule with only those choices that keep nothing between rounds, all others by their defaults:
+/// a run that is given up could not take back what was kept.
 MixRule in_runs(const MixRule& rule);
 
 struct PipelineOptions {
   PipelineKind kind = PipelineKind::one_f_one_b;
   RouterKind router = RouterKind::fixed;
   StageConsensus consensus = StageConsensus::allreduce;
-  std::size_t micro_batches = 8;  ///< Of all chains together, in a run.
+  std::size_t micro_batches = 8;  ///< Micro-batches of all chains in a run.
   std::size_t micro_batch = 1;    ///< Samples.
   std::size_t accumulate = 0;     ///< 2bw: micro-batches of one replica between two updates.
   std::size_t ahead = 1;          ///< Transfers that take this many passes' time are hidden.

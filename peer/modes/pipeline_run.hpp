@@ -103,7 +103,7 @@ class PipelineRun {
     /// Parameters to average, then the same counts; null: none.
     StageValues parameters;
     std::optional<AllReduce> reduce;
-    std::size_t buckets = 0;             ///< Of `reduce`.
+    std::size_t buckets = 0;             ///< Number of buckets of `reduce`.
     std::size_t own = 0;                 ///< Micro-batches that pass through us.
     bool ordered = false;                ///< A job was asked to copy or send its parameters.
     bool copied = false;                 ///< `parameters` holds the copy.

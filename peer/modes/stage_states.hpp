@@ -108,7 +108,7 @@ class StageStates {
   std::pmr::memory_resource* memory_;
   std::map<std::uint32_t, std::vector<Kept>> kept_;
   std::uint64_t key_ = 0;
-  ModelVersion version_;  ///< Of the generation.
+  ModelVersion version_;  ///< Version at which the generation begins.
   std::map<std::uint32_t, Incoming> fetched_;
   std::map<std::uint32_t, std::vector<PeerId>> owed_;   ///< By stage: peers that get it from us.
   std::map<std::uint32_t, StageValues> handed_over_;    ///< The states they get.

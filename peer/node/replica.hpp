@@ -59,7 +59,7 @@ struct Job {
   std::shared_ptr<const Floats> update;    ///< Make one step with this gradient or sum; null: none.
   /// Unpacks `update`; null: `update` is a gradient as it is.
   std::shared_ptr<const SufficientFactors> update_sufficient_factors;
-  std::size_t update_samples = 0;  ///< Samples of all peers in `update`; 0: not told.
+  std::size_t update_samples = 0;  ///< Samples of all peers in `update`; 0: unknown.
   /// If not 0, `update` is an outer step that ends this many local steps.
   std::uint64_t update_steps = 0;
   bool fingerprint = false;       ///< Compute the fingerprint of the parameters.
@@ -164,7 +164,7 @@ class Replica {
   void adopt(const DownloadedModel& fetched);
   double validation_loss();
 
-  /// What validation in a population needs.
+  /// The data and model of validation in a population.
   struct Validation {
     std::shared_ptr<const DataSet> held_out;
     Model model;

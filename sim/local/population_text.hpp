@@ -6,7 +6,7 @@
 
 namespace gv {
 
-/// The heads of these columns: learning rate, momentum, loss on what is held out, copies made.
+/// The heads of these columns: learning rate, momentum, held-out loss, copies made.
 std::string population_head();
 
 /// The columns of the object "population" in a peer's status; blanks before the first validation.

@@ -72,7 +72,7 @@ void count_all_lives(const EventCounts& events, Json& result) {
   result["failures_seen"] = times("member_dead");
 }
 
-/// Sums over all peers; for collectives, which all peers share, the figures of the peer that saw
+/// Sums over all peers; counts that all peers of a collective share are those of the peer that saw
 /// most.
 struct Totals {
   std::uint64_t steps = 0;
@@ -164,7 +164,7 @@ struct Result {
   const std::vector<FinishedPeer>& peers;
   const Totals& totals;
   const FinishedPeer* worst;  ///< The worst peer with a model; null if there is none.
-  const Score& score;         ///< Of the mean model.
+  const Score& score;         ///< Score of the mean model.
   double spread;
   double wall_s;
 

@@ -387,7 +387,7 @@ std::string_view name_of(const std::optional<ReduceAlgorithm>& algorithm) {
 
 namespace {
 
-/// What differs from the defaults, a line for each.
+/// The settings that differ from the defaults, a line for each.
 std::string rounds_text(const Node::Options& node) {
   Config config;
   config.run.mode = node.mode;
