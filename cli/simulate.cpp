@@ -248,8 +248,7 @@ std::vector<std::span<const float>> Run::models(const Simulator& world) const {
   return models;
 }
 
-/// A pipeline's model: for each stage the mean of the replicas with the most steps. Empty if a
-/// stage is missing.
+/// A pipeline's model: per stage the mean of the furthest replicas. Empty if a stage is missing.
 std::vector<float> Run::assembled(const Simulator& world) const {
   std::vector<float> model;
   for (std::size_t stage = 0; stage < stages_; ++stage) {
@@ -389,7 +388,7 @@ int Run::run() {
   return 0;
 }
 
-/// Prints a pipeline's speed and bubble, beside the bubble of its schedule alone.
+/// Prints a pipeline's speed and bubble, beside its schedule's own bubble.
 void Run::print_runs(const PipelineOptions& options) const {
   const double each = runs_.seconds_each();
   if (each == 0) return;
