@@ -19,7 +19,7 @@ struct SwarmOptions {
 /// Exit codes of a swarm.
 inline constexpr int swarm_unsafe = 3;   ///< An invariant was broken.
 inline constexpr int swarm_stuck = 4;    ///< A liveness invariant failed after the heal.
-inline constexpr int swarm_crashed = 5;  ///< A failed check, or a crash of the program.
+inline constexpr int swarm_crashed = 5;  ///< The program itself failed.
 
 /// Runs one world and prints its result; returns as run_swarm does.
 int check_world(const DrawnWorld& world, bool trace);

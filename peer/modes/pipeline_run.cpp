@@ -171,7 +171,7 @@ void PipelineRun::make_group(std::uint32_t stage) {
                          .buckets = {},
                          .segment = options_.segment_elements,
                          .unweighted_from = size};
-    // A replica that made no update in the run takes over the mean of those that did.
+    // A replica that made no update in the run takes over the mean of the others.
     const bool counts = !averages || options_.consensus == StageConsensus::gossip || group.own > 0;
     if (averages) {
       std::size_t counted = group.members.size();
