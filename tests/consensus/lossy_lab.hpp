@@ -46,7 +46,7 @@ inline Bytes encoded(const LossyCodec& codec, const Floats& values, Rng& rng) {
   return bytes;
 }
 
-/// There and back. Empty if refused.
+/// The values encoded and decoded again. Empty if refused.
 inline Floats passed_through(const LossyCodec& codec, const Floats& values, Rng& rng) {
   Floats result(values.size(), std::nanf(""));  // Every value has to be written.
   if (!decode(codec, encoded(codec, values, rng), result)) return {};

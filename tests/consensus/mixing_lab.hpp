@@ -144,8 +144,8 @@ inline MixingLab::Gradient pulls_to(std::vector<MixingLab::Vector> b) {
   };
 }
 
-/// Every rule that problems_of() lets through for so many peers, of all the choices that change
-/// what it does.
+/// Every rule that problems_of() accepts for `peers` peers, over all choices that change its
+/// behaviour.
 inline std::vector<MixRule> all_rules(std::size_t peers) {
   std::vector<MixRule> all;
   const auto add = [&](const MixRule& rule) {

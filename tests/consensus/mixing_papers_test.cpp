@@ -415,7 +415,7 @@ TEST_CASE("pulling contracts and moves the mean as much as is known", "[unit]") 
   MixingLab lab({.topology = {.kind = TopologyKind::complete}, .partners = Partners::pull}, start);
   const double s = lab.spread_squared() * n;
   const Vector mean = lab.mean();
-  // All elements share a round's draws, so many rounds are needed and not many elements.
+  // All elements share a round's draws, so the test needs many rounds rather than many elements.
   double ratio = 0;
   double drift = 0;
   const int draws = 4000;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr PeerId a{1}, b{2}, c{3}, d{4};
 
-/// All of `order` tell their fingerprints, the last one first; what comes of it in the end.
+/// The verdict after all peers of `order` have told their fingerprints, the last peer first.
 std::optional<std::vector<PeerId>> odd(const std::vector<PeerId>& order,
                                        const std::vector<std::uint64_t>& fingerprints) {
   ModelAudit audit;

@@ -320,7 +320,7 @@ TEST_CASE("two that carry a stage alone exchange them if that is worth it") {
   auto carriers = peers_of_speeds({1, 1, 1});
   give(carriers, {{0}, {1}, {2}});
   CHECK(map_stages(carriers, seconds) == Map{{0}, {1}, {2}});
-  // The slow one goes to the quickest stage, and whoever was there takes over.
+  // The slow peer moves to the quickest stage, and the peer from there takes its place.
   carriers[1].speed = 0.4;
   CHECK(map_stages(carriers, seconds) == Map{{1}, {0}, {2}});
   // By less than 15 %: stage 1 takes 4 / 0.9, or 4.

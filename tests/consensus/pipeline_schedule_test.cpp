@@ -225,7 +225,7 @@ TEST_CASE("random routes give sound schedules that pass bounded channels") {
 }
 
 TEST_CASE("work is passed on while workers compute") {
-  // The link takes as long as a pass: everything is later by the way there and back, once.
+  // A transfer takes as long as a pass: everything is later by one round trip, once.
   PipelineCosts costs = equal_costs(2, 1, 0.5, 0.5);
   const PipelineSchedule schedule = straight(PipelineKind::gpipe, 2, 8);
   const double without = replay(schedule, costs).makespan;
@@ -237,7 +237,7 @@ TEST_CASE("work is passed on while workers compute") {
 }
 
 TEST_CASE("a schedule made for transfers hides those that take as long as a pass") {
-  // Once through all the links there and back remains; else it is as often as there are rounds.
+  // One round trip through all the links remains; without `ahead` it costs one for every cycle.
   for (const PipelineKind kind : {PipelineKind::one_f_one_b, PipelineKind::zero_bubble}) {
     for (const std::size_t p : {2, 3, 4, 6}) {
       for (const double seconds : {0.1, 0.5, 1.0}) {

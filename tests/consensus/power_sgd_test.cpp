@@ -281,7 +281,7 @@ TEST_CASE("a part that is asked for again is as if it had not been asked for bef
   Peers once(2, shape);
   Peers again(2, shape);
   for (int step = 0; step < 7; ++step) {
-    if (step == 4) {  // Another generation: the basis is drawn anew, what is remembered stays.
+    if (step == 4) {  // Another generation draws a new basis and keeps the remainder.
       again.part(0, normals(60, rng));
       once.turn = again.turn = {.generation = 7};
     }

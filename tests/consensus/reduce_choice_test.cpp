@@ -25,7 +25,7 @@ std::vector<PeerId> peers(std::size_t n) {
 
 std::size_t index_of(PeerId id) { return static_cast<std::size_t>(id) - 10; }
 
-/// All links of `n` peers, with so many bytes a second each.
+/// All links of `n` peers, each with the bytes a second that `speed` gives.
 LinkTable table(std::size_t n, const std::function<double(std::size_t, std::size_t)>& speed) {
   LinkTable links;
   for (std::size_t from = 0; from < n; ++from) {

@@ -430,7 +430,7 @@ TEST_CASE("of many ranks whose links wait long each sends its messages without w
     CHECK(at(ranks, 0.9 * equal) == ReduceAlgorithm::halving_doubling);
     CHECK(at(ranks, 1.1 * equal) == ReduceAlgorithm::direct);
   }
-  // So many connections nobody is told to have.
+  // Direct sums are not chosen beyond this number of connections.
   CHECK(at(direct_ranks_max + 1, 1) == ReduceAlgorithm::halving_doubling);
 }
 

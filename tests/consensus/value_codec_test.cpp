@@ -24,7 +24,7 @@ std::vector<std::byte> encoded(ValueCodec codec, const std::vector<float>& value
   return bytes;
 }
 
-/// There and back. Empty if refused.
+/// The values encoded and decoded again. Empty if refused.
 std::vector<float> passed_through(ValueCodec codec, const std::vector<float>& values, Rng& rng) {
   std::vector<float> result(values.size());
   if (!decode(codec, encoded(codec, values, rng), result)) return {};

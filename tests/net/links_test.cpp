@@ -1,4 +1,5 @@
-// Control links met by raw ZeroMQ sockets: whoever a connection says it is, its key decides.
+// Control links against raw ZeroMQ sockets: the key of a connection decides its identity, whatever
+// the connection claims.
 #include <asio/io_context.hpp>
 #include <catch2/catch.hpp>
 #include <chrono>

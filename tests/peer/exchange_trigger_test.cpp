@@ -8,7 +8,7 @@
 namespace gv {
 namespace {
 
-/// The steps between so many exchanges of a peer that is never busy.
+/// The steps between `count` exchanges of a peer that is never busy.
 std::vector<double> intervals(const TriggerOptions& options, std::size_t count) {
   ExchangeTrigger trigger(options, Rng(3));
   std::vector<double> all;

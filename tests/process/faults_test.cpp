@@ -88,7 +88,7 @@ TEST_CASE("a request to leave, even if delivered twice, ends in a checkpoint and
   Swarm swarm(2, endless_config());
   swarm.start_all();
   REQUIRE(swarm.exchanges_go_on(0));
-  // As when both a launcher and whoever stops its whole group ask.
+  // As if both a launcher and a signal to its whole process group asked for it.
   swarm.signal(1, SIGINT);
   swarm.signal(1, SIGTERM);
   const Ending ending = swarm.wait_for_end(1, 10s);

@@ -56,8 +56,8 @@ bool is_hung_up_on(const std::string& address, const std::string& bytes) {
   return closed;
 }
 
-/// Connections to several addresses that say nothing, or `first` and then a byte at a time, and are
-/// made anew soon after they are hung up on.
+/// Connections to several addresses that send nothing, or `first` and then a byte at a time. Soon
+/// after the other side closes one it is opened again.
 class Idlers {
  public:
   Idlers(const std::vector<std::string>& addresses, std::size_t each) {

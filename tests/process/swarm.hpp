@@ -81,7 +81,7 @@ class Swarm {
   std::uint64_t step(std::size_t number);
   /// All of them come to that step within a minute.
   bool reach(const std::vector<std::size_t>& numbers, std::uint64_t step);
-  /// All of them come so many steps further than the first of them is now.
+  /// All of them get `steps` steps further than the first of them is now.
   bool go_on(const std::vector<std::size_t>& numbers, std::uint64_t steps = 50);
   /// The peer completes further exchanges within half a minute.
   bool exchanges_go_on(std::size_t number);

@@ -56,7 +56,7 @@ TEST_CASE("a command to one peer makes all mix by another algorithm from the sam
     CHECK(events[0]["step"] == swarm.events(0, "algorithm_switched")[0]["step"]);
   }
   REQUIRE(swarm.go_on({0, 1, 2}));
-  // Who is started anew knows nothing of it, and learns it from the others.
+  // A restarted peer does not know the revision, and learns it from the others.
   swarm.kill(2);
   swarm.start(2);
   CHECK(eventually([&] { return revision(swarm, 2) == 1; }, 30s));

@@ -68,7 +68,7 @@ class WatchedSwarm {
     swarm_.signal(number, SIGSTOP);
     seen_[number].stands_still = true;
   }
-  /// So many fewer work than when all last worked.
+  /// `count` fewer peers work than when all last worked.
   bool have_died(std::size_t count) { return working().size() + count == at_work_; }
 
   bool somebody_stands_still() {
@@ -105,9 +105,9 @@ class WatchedSwarm {
         limit);
   }
 
-  /// So many are there and do not stand still.
+  /// Exactly `count` peers run and do not stand still.
   bool are_working(std::size_t count) { return working().size() == count; }
-  /// Nobody wrote an event of that name down.
+  /// No peer has logged an event of that name.
   bool is_unheard_of(const std::string& event) {
     for (std::size_t number = 0; number < seen_.size(); ++number) {
       if (!swarm_.events(number, event).empty()) return false;
@@ -121,7 +121,7 @@ class WatchedSwarm {
   }
   std::size_t operations() const { return sums_of_.size(); }
   std::size_t sums() const { return sums_; }
-  /// Empty if whoever made the same steps applied the same sums, to the bit.
+  /// Empty if peers that made the same steps applied the same sums, to the bit.
   const std::string& sums_differ() const { return differ_; }
 
  private:

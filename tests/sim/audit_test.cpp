@@ -49,7 +49,7 @@ class Seen : public Watcher {
   void on_effects(const Simulator&, PeerNumber peer, const NodeEffects& effects) override {
     for (const Event& event : effects.events) {
       if (event.name == "models_differ") differ.emplace_back(peer, *event.peer);
-      // Others may be sent it too: whoever is an operation behind when the ballot comes.
+      // Others may download it too: those that are a collective behind when the ballot comes.
       if (event.name == "state_adopted" && !differ.empty()) adopted.insert(peer);
     }
   }
@@ -62,7 +62,8 @@ class Seen : public Watcher {
   std::map<std::uint64_t, std::set<std::uint64_t>> fingerprints;  ///< By operation.
 };
 
-/// Lockstep of so many, of whom `harmed` are, 20 operations a second for 20 seconds.
+/// All-reduce of `peers` peers, those in `harmed` with bad memory: 20 collectives a second for 20
+/// seconds.
 Seen run(std::size_t peers, const std::set<std::size_t>& harmed) {
   DrawnWorld drawn{.seed = 1};
   drawn.scenario.peers = peers;

@@ -244,8 +244,8 @@ TEST_CASE("F20 and F21 one peer with a slow link or processor holds nobody else 
   };
   const double usual = others("");
   CHECK(others("[[scenario.speed]]\npeers = \"7\"\nfactor = 0.1\n") >= 0.95 * usual);
-  // Whoever meets the peer with the slow link is busy with it for more than a period, so all meet
-  // it more rarely.
+  // A peer that meets the one with the slow link is busy with it for more than a period, so all
+  // meet it more rarely.
   CHECK(others("[[scenario.link]]\nfrom = \"7\"\nlatency_s = 0.002\nbandwidth_mbit = 1\n") >=
         0.95 * usual);
 }

@@ -98,7 +98,7 @@ Detection detect(std::size_t peers, std::uint64_t seed, const LinkQuality& quali
 
 /// Mean number of probe periods until the first of n = N - 1 living members begins a probe of the
 /// dead one, the period in which it does included. All go through their n members in random orders
-/// of their own, drawn anew every round (SWIM, section 4.3), and rounds begin together; the kill
+/// of their own, drawn again every round (SWIM, section 4.3), and rounds begin together; the kill
 /// comes with equal probability before each of the n probes of a round. With r probes of the round
 /// gone, a member has its probe of the dead one still before it with (n - r)/n, evenly over the
 /// next n - r; else it comes evenly over the next round's n.
@@ -204,8 +204,8 @@ TEST_CASE("newcomers whose first words are lost are known to everybody within a 
 TEST_CASE("at ten percent loss nobody who lives is declared dead", "[sim][theory]") {
   // The expected number is 0: a probe fails only if the ping or its answer is lost (0.19) and all
   // three indirect ways fail (1 - 0.9^4 = 0.34 each, 0.04 together): 0.8 % of probes end in a
-  // suspicion, each of which would have to stand for seconds in which the accused is asked every
-  // period by whoever suspects it.
+  // suspicion. Each suspicion would have to stand for seconds, while the suspecting peers ask the
+  // accused in every period.
   constexpr std::size_t peers = 16;
   Simulator::Options options = watching_world(peers, 51);
   options.scenario.links = {every_link({.latency = 5ms, .jitter = 5ms, .loss = 0.1})};

@@ -206,10 +206,11 @@ Exchanges exchanges_of_others(std::size_t peers, PairingKind pairing, double spe
 }  // namespace
 
 TEST_CASE("one slow peer leaves the others 95 percent of their exchanges", "[sim]") {
-  // Invariant I16, a peer at a tenth of the pace. What is missing is what the slow one does not ask
-  // for itself: it would have begun one exchange of N in a period, so of the 2N - 2 times that one
-  // of the others is a side of an exchange 0.9 are gone, which is 6.4 % with 8 peers and 3 % with
-  // 16. That is arithmetic; contagion would be to lose more, or of those that others ask for.
+  // Invariant I16, with a peer at a tenth of the pace. The exchanges that are missing are those that
+  // the slow peer does not ask for. It would have begun one exchange of N in a period, so of the
+  // 2N - 2 times that another peer is a side of an exchange 0.9 are gone: 6.4 % with 8 peers and 3 %
+  // with 16. That is arithmetic. A larger loss, or one of exchanges that others ask for, would be
+  // contagion.
   const PairingKind pairing = GENERATE(PairingKind::uniform, PairingKind::matching);
   const std::size_t peers = GENERATE(std::size_t{8}, std::size_t{16});
   Exchanges with;
@@ -236,8 +237,8 @@ TEST_CASE("one slow peer leaves the others 95 percent of their exchanges", "[sim
 
 namespace {
 
-/// What a chi-squared variable of so many degrees exceeds with probability 0.001 (Wilson and
-/// Hilferty 1931, within 1 % from 10 degrees on).
+/// The bound that a chi-squared variable of `degrees` degrees of freedom exceeds with probability
+/// 0.001 (Wilson and Hilferty 1931, within 1 % from 10 degrees on).
 double chi_squared_limit(double degrees) {
   const double a = 2 / (9 * degrees);
   return degrees * std::pow(1 - a + 3.0902 * std::sqrt(a), 3);

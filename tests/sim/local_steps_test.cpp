@@ -205,7 +205,7 @@ TEST_CASE("a death at any moment leaves the local steps of the others as they ar
       CHECK(world.peer(peer).work->step() == run.steps);
       ends.insert(parameters(world, peer));
       for (std::uint64_t step = 0; step < run.steps; step += 4) {
-        // Whoever was one operation behind was sent the state instead.
+        // A peer that was one collective behind downloaded the state instead.
         CHECK(orders.asked[{peer, step}] <= 1);
       }
     }

@@ -216,7 +216,7 @@ std::vector<MixRule> rules_with_memory() {
 TEST_CASE("a death at any moment of rounds leaves the others training", "[sim][mixing]") {
   for (const MixRule& rule : rules_with_memory()) {
     for (int moment = 0; moment < 20; ++moment) {
-      // From the first ballot to well into the run, whoever it is: also the first by id.
+      // From the first ballot to well into the run, for every peer: also the first by id.
       const Duration at = 300ms + 83ms * moment;
       const Ended world =
           run_of(rule, {fault(FaultKind::kill, at, just(static_cast<std::size_t>(moment) % 7))});

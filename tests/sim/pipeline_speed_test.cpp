@@ -26,7 +26,7 @@ struct EvenPipeline {
   std::size_t values = 16;   ///< That pass from a stage to the next.
   double slowest_speed = 1;  ///< Of the last peer, against the others.
 
-  /// Everybody's passes of a micro-batch through one stage, there and back, in seconds.
+  /// A forward and a backward pass of a micro-batch through one stage, in seconds.
   double both() const { return 3 * seconds(forward); }
 };
 

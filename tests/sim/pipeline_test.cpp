@@ -470,7 +470,7 @@ TEST_CASE("a death at any point of a run leaves the others with every stage", "[
       PipelineTask task{.peers = 5, .stages = 3, .micro_batches = 6, .steps = 80};
       Simulator::Options options = task.options();
       options.seed = static_cast<std::uint64_t>(skip);
-      // Generations begin anew with a newcomer.
+      // The newcomer causes a new generation.
       options.node.course.wait_for_peers = 4;
       options.scenario.faults = {fault(FaultKind::join, 1500ms, just(4))};
       AtPipelinePoint point_of(point, skip);

@@ -204,10 +204,10 @@ TEST_CASE("eight peers have one model after the three rounds of a hypercube",
 }
 
 TEST_CASE("spreads under a mixing matrix fall by its gap", "[theory][topology]") {
-  // x <- W x from a drawn start, over and over. The direction that stays the longest takes over;
-  // the next ones are gone when the spread has shrunk by 1e-12 more than they could have: so many
-  // rounds are let pass, and then the slope of the logarithm over 200 rounds is 1 % of the gap's at
-  // most off. x is made long again after each round, since 200 rounds leave 1e-60 of it.
+  // x <- W x from a drawn start, again and again. The slowest direction comes to dominate; the next
+  // ones are gone when the spread has shrunk by 1e-12 more than they could have. The test skips the
+  // rounds until then. Over the next 200 rounds the slope of the logarithm is within 1 % of the
+  // gap's. x is scaled up again after each round, since 200 rounds leave 1e-60 of it.
   for (const std::size_t n : {8, 15, 16, 32}) {
     for (const TopologyKind kind : topology_kinds) {
       const Topology topology{.kind = kind};

@@ -27,7 +27,8 @@ std::string read(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// What comes at or after so many seconds: lines begin with the time, or belong to one that does.
+/// The lines at or after `begins_s` seconds. A line begins with its time, or belongs to the line
+/// before.
 std::string since(const std::string& said, double begins_s) {
   for (std::size_t at = 0; at < said.size(); at = said.find('\n', at) + 1) {
     if (said.compare(at, stamp_width, std::string(stamp_width, ' ')) == 0) continue;

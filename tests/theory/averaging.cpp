@@ -109,8 +109,8 @@ Way two_peers(std::size_t n, bool mended) {
   };
 }
 
-/// Groups drawn anew in each round among those who are there, the rest spread over them. Plans have
-/// groups only as lines of a grid, so these are averaged here.
+/// Groups of the present peers, drawn in each round; left-over peers are spread over the groups.
+/// Plans have groups only as lines of a grid, so this function averages them itself.
 Way random_groups(Rng rng) {
   return [rng](Vector& x, const StatusReply& here, std::size_t) mutable {
     std::vector<std::size_t> order;
@@ -186,8 +186,8 @@ Outcome run(std::size_t n, double missing, const std::function<Way(Rng)>& way) {
   return outcome;
 }
 
-/// Numerators and weights travel by the same plan, in equal parts to whoever is there: what a peer
-/// has is their quotient. A peer that is not there keeps both.
+/// Numerators and weights travel by the same plan, in equal parts to the present peers. A peer's
+/// value is their quotient. An absent peer keeps both.
 Way with_weights(TopologyKind kind, std::size_t n) {
   struct State {
     Vector numerator;

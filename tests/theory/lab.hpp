@@ -12,7 +12,7 @@ namespace gv::theory {
 
 using Vector = std::vector<double>;
 
-/// So many models of so many normally distributed values.
+/// `peers` models of `elements` normally distributed values each.
 std::vector<Vector> drawn_models(std::size_t peers, std::size_t elements, std::uint64_t seed);
 
 /// Peers by rank.

@@ -25,10 +25,10 @@ struct Mass {
 };
 
 struct PushSumRun {
-  double off_mass = 0;   ///< The most by which what was not lost ever differed from what began.
-  double off_limit = 0;  ///< Of any model from what is left over what is left of the weights.
-  double off_mean = 0;   ///< Of any model from the mean of all.
-  double outside = 0;    ///< How far a model ever was outside of those that began.
+  double off_mass = 0;   ///< Largest change ever of the mass that was not lost.
+  double off_limit = 0;  ///< Largest distance of a model from remaining numerators over weights.
+  double off_mean = 0;   ///< Largest distance of a model from the mean of all.
+  double outside = 0;    ///< Largest distance ever of a model outside the initial range.
   double lost = 0;       ///< Weight that was lost.
 };
 

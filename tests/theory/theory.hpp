@@ -1,5 +1,5 @@
-// The table of theory: what is known of mixing in closed form or from papers, computed anew by the
-// rules that peers run and held against it.
+// The table of theory: results on mixing in closed form or from papers, beside the same figures
+// computed with the rules that peers run.
 #pragma once
 
 #include <array>

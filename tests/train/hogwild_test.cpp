@@ -97,7 +97,7 @@ TEST_CASE("an epoch of steps at once takes every sample once") {
     Trainer shared(spec, one_hot(samples));
     const std::vector<float> before(shared.parameters().begin(), shared.parameters().end());
     shared.step_together(at_once);
-    // So many samples in all, and none of them left out: each was taken once.
+    // The number of samples is right and none is left out, so each was taken once.
     CHECK(shared.run_steps(samples).samples == samples);
     std::size_t moved = 0;
     for (std::size_t i = 0; i < samples; ++i) moved += shared.parameters()[i] != before[i] ? 1 : 0;

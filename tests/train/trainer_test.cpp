@@ -81,7 +81,7 @@ Floats gradient_of(Trainer& trainer, std::size_t samples) {
   return gradient;
 }
 
-/// Takes a step with the trainer's own gradient of so many samples.
+/// Takes a step with the trainer's own gradient of `samples` samples.
 void step(Trainer& trainer, std::size_t samples) { trainer.update(gradient_of(trainer, samples)); }
 
 /// A run put together from its parts, with batches of these sizes.
