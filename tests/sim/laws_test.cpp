@@ -206,11 +206,10 @@ Exchanges exchanges_of_others(std::size_t peers, PairingKind pairing, double spe
 }  // namespace
 
 TEST_CASE("one slow peer leaves the others 95 percent of their exchanges", "[sim]") {
-  // Invariant I16, with a peer at a tenth of the pace. The exchanges that are missing are those that
-  // the slow peer does not ask for. It would have begun one exchange of N in a period, so of the
-  // 2N - 2 times that another peer is a side of an exchange 0.9 are gone: 6.4 % with 8 peers and 3 %
-  // with 16. That is arithmetic. A larger loss, or one of exchanges that others ask for, would be
-  // contagion.
+  // Invariant I16, with a peer at a tenth of the pace. The missing exchanges are those that it does
+  // not ask for. It would have begun one exchange of N in a period, so of the 2N - 2 times that
+  // another peer is a side of an exchange 0.9 are gone: 6.4 % with 8 peers, 3 % with 16. That is
+  // arithmetic. A larger loss, or one of exchanges that others ask for, would be contagion.
   const PairingKind pairing = GENERATE(PairingKind::uniform, PairingKind::matching);
   const std::size_t peers = GENERATE(std::size_t{8}, std::size_t{16});
   Exchanges with;
