@@ -1,4 +1,4 @@
-// All-reduces over a network that delays at will: the same bits for everybody, the exact sum.
+// All-reduces over a network with arbitrary delays: all peers get the same bits and the exact sum.
 #include "consensus/allreduce/all_reduce.hpp"
 
 #include <catch2/catch.hpp>
@@ -19,7 +19,7 @@ using Vector = Floats;
 
 PeerId peer(std::size_t rank) { return PeerId{100 + rank}; }
 
-/// Everybody's part of one operation, with links that keep order and nothing else.
+/// The parts of all peers in one collective, with links that keep order and nothing else.
 class Cluster {
  public:
   Cluster(const AllReduceShape& shape, std::size_t ranks, std::size_t elements, Rng rng)

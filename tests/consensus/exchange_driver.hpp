@@ -139,7 +139,7 @@ class ExchangeNetwork {
     }
   }
 
-  /// What is under way on the lane is lost, and nobody has noticed yet.
+  /// Data under way on the lane is lost, and neither side has noticed yet.
   void lose_streams(std::size_t a, std::size_t b) {
     std::erase_if(streams_, [&](const SparseVector& stream) {
       return (stream.from == a && stream.to == b) || (stream.from == b && stream.to == a);
@@ -154,7 +154,7 @@ class ExchangeNetwork {
     }
   }
 
-  /// As a process that was killed and started again: the peer forgets, and nobody is told.
+  /// As a process that was killed and started again: the peer forgets, and no other is told.
   void restart(std::size_t index, PairExchange::Options options) {
     const std::vector<float> model = at(index).model;
     endpoints_[index] = std::make_unique<Endpoint>(index, options);

@@ -252,7 +252,7 @@ TEST_CASE("a model that overtakes the acceptance is kept and the exchange comple
 TEST_CASE("a block that does not fit ends the exchange without effect") {
   ExchangeNetwork network(2, plain());
   for (std::size_t i = 0; i < 2; ++i) network.load(i, model_of(i));
-  // The partner accepts but only this peer's own words and blocks arrive.
+  // The partner accepts but only this peer's own messages and blocks arrive.
   network.filter = [](PeerId, PeerId to, const Message&) { return to != peer(1); };
   REQUIRE(network.start(0, 1));
   network.inject(1, 0, Accept{.id = {peer(0), 100, 1}, .alpha = 0.5f});
@@ -374,7 +374,7 @@ class FaultyNetwork {
     };
     if (rng_.chance(0.06)) again();
     if (rng_.chance(0.06)) held_.push_back(again);  // Arrives in a later round as well.
-    // The word that decides more often than others: it is asked for again and again.
+    // The commit is lost more often than others: the partner asks for it again and again.
     return !rng_.chance(std::holds_alternative<Commit>(message) ? 0.6 : 0.12);
   }
 

@@ -559,7 +559,7 @@ TEST_CASE("the pair exchange obeys the laws of every protocol") {
   CHECK(is_deterministic<Machine>([] { return Machine(); }, script));
   Machine machine;
   CHECK(ticks_settle(machine, script, 700ms));
-  // One input sends at most a word, a stream and a cancellation.
+  // One input sends at most a message, a stream and a cancellation.
   Machine bounded;
   for (const auto& input : script) {
     Effects out;

@@ -106,7 +106,7 @@ std::size_t repeats_with_effect(P& protocol, const std::vector<Input<P>>& script
 }
 
 /// The reason with which the protocol refuses what `input` brings it; none if it does not refuse
-/// with exactly one word, or does anything else besides.
+/// with exactly one message, or does anything else besides.
 template <class P>
 Reason refusal_of(P& protocol, const Input<P>& input) {
   Effects out;

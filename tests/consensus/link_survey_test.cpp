@@ -1,4 +1,4 @@
-// Who probes whom when, what is measured, and what becomes of probes that nobody answers.
+// Which peer probes which and when, the measurements, and probes without an answer.
 #include "consensus/generation/link_survey.hpp"
 
 #include <algorithm>
@@ -44,7 +44,7 @@ struct Swarm {
     }
   }
 
-  /// One operation, in which every probe is answered.
+  /// One collective, in which every probe is answered.
   void operate(std::uint64_t operation) {
     for (std::size_t i = 0; i < surveys.size(); ++i) {
       Effects out;
@@ -98,7 +98,7 @@ TEST_CASE("in the first operations of a generation every link is measured and th
       CHECK(probe.operation >= 1);
       CHECK(probe.operation <= operations);
       ++times[{probe.from, probe.to}];
-      // Nobody is sent two in an operation: a probe is a small block and a large one.
+      // A collective sends no peer two probes; each is a small block and a large one.
       if (probe.bytes < 1000) CHECK(targets.insert({probe.operation, probe.to}).second);
     }
     CHECK(times.size() == n * (n - 1));
@@ -145,7 +145,7 @@ TEST_CASE("a sum waits for a probe but not for long", "[unit]") {
   CHECK(survey.quiet_until() == Time(1s) + LinkSurvey::quiet_max);
   survey.receive(Time(3s), id_of(1), ProbeAck{out.transfers.at(1).id}, out);
   CHECK(survey.quiet_until() <= Time{});
-  // Nor longer than an operation takes.
+  // Nor longer than a collective takes.
   survey.operation_began(Time(4s), 2, 10ms, out);
   CHECK(survey.quiet_until() == Time(4s) + 10ms);
 }

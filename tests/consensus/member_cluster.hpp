@@ -126,7 +126,7 @@ class Cluster {
   Membership& at(int peer) { return *nodes_[index(peer)].membership; }
   bool running(int peer) const { return nodes_[index(peer)].membership != nullptr; }
 
-  /// Everybody contacts `hub`.
+  /// Every peer contacts `hub`.
   void join(int hub = 0) {
     for (int i = 0; i < size(); ++i) {
       if (i != hub) contact(i, hub);
@@ -185,7 +185,7 @@ class Cluster {
     node.stopped = false;
   }
 
-  /// A new process with the same key and another address, knowing nobody.
+  /// A new process with the same key and another address, which knows no peer.
   void restart(int peer) {
     kill(peer);
     start(peer);
@@ -225,7 +225,7 @@ class Cluster {
     });
   }
 
-  /// Whether everybody running holds `peer` for `state`, the peer itself aside.
+  /// Whether all running peers hold `peer` for `state`, the peer itself aside.
   bool all_hold(int peer, MemberState state) const {
     for (int i = 0; i < size(); ++i) {
       if (i == peer || !running(i)) continue;

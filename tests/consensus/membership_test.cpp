@@ -18,8 +18,8 @@ using members::peer_of;
 using members::peers_below;
 using members::suspicion_longest;
 
-/// From a death to everybody's knowing it: the first probe of it (SWIM 4.3), the suspicion, and
-/// the spreading.
+/// Periods from a death until all peers know it: the first probe of the dead peer (SWIM 4.3), the
+/// suspicion, and the spreading.
 double death_known_within(int peers) { return 2 * peers - 1 + suspicion_longest(peers) + 10; }
 
 Cluster settled_cluster(int peers, std::uint64_t seed, double loss = 0) {
@@ -89,7 +89,7 @@ TEST_CASE("time spent alone before the first contact is no stall", "[membership]
 
 TEST_CASE("a killed peer is dead everywhere within the bound and only there is a grave",
           "[membership][unit]") {
-  const int victim = GENERATE(0, 5);  // 0 is the one that everybody contacted first.
+  const int victim = GENERATE(0, 5);  // 0 is the one that all contacted first.
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     Cluster cluster = settled_cluster(16, seed);
     cluster.kill(victim);

@@ -192,8 +192,8 @@ TEST_CASE("push-sum by samples comes to the mean over samples, with steps to its
     MixingLab lab(rule, models, 1, samples);
     lab.rounds(400);
     for (const Vector& x : lab.models()) CHECK(largest_difference(x, mean) < 1e-9);
-    // Everybody's own optimum is where it began: the common one is the same mean. With falling
-    // steps its bias, which goes with the step, falls as well.
+    // Every peer's own optimum is its initial model, so the common optimum is the same mean. The
+    // bias is proportional to the step, so it falls with falling steps.
     MixingLab steps(rule, models, 1, samples);
     const auto gradient = [&](std::size_t peer, const Vector& x) {
       Vector g(3);

@@ -1,4 +1,4 @@
-// Who does not have the model that most have.
+// Peers whose model is not the majority's.
 #include "consensus/generation/model_audit.hpp"
 
 #include <catch2/catch.hpp>
@@ -43,9 +43,9 @@ TEST_CASE("an audit waits for all and only for those of its generation") {
   audit.begin({a, b});
   CHECK_FALSE(audit.tell(c, 64, 1));
   CHECK_FALSE(audit.tell(b, 64, 1));
-  CHECK_FALSE(audit.tell(b, 64, 2));  // The first word counts.
+  CHECK_FALSE(audit.tell(b, 64, 2));  // The first message counts.
   CHECK(audit.tell(a, 64, 1) == Peers{});
-  // A word was lost; what is told later is compared all the same.
+  // A message was lost; later fingerprints are compared all the same.
   CHECK_FALSE(audit.tell(a, 128, 1));
   CHECK_FALSE(audit.tell(a, 192, 1));
   CHECK(audit.tell(b, 192, 5) == Peers{b});

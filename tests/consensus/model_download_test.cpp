@@ -1,4 +1,4 @@
-// Model downloads: whole, from somebody else when the source fails, and never an unsound one.
+// Model downloads: whole, from another peer when the source fails, and never an unsound model.
 #include <catch2/catch.hpp>
 #include <limits>
 

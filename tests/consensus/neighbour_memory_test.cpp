@@ -48,8 +48,8 @@ class Company {
     }
   }
 
-  /// Steps against the gradient of x^2 / 2 at every peer, and mixing. `spoil` may change what comes
-  /// to whom, by place among all; nullopt: nothing comes.
+  /// Steps against the gradient of x^2 / 2 at every peer, and mixing. `spoil` may change a message,
+  /// by the places of its two peers among all; nullopt: the message is lost.
   using Spoil = std::function<std::optional<std::vector<std::byte>>(
       std::size_t from, std::size_t to, const std::vector<std::byte>& bytes)>;
   void round(double rate, const Spoil& spoil = {}) {
@@ -72,7 +72,8 @@ class Company {
     ++round_;
   }
 
-  /// A round that nobody mixes: what those send whom `sends` says is left over where `comes` does.
+  /// A round that no peer mixes: the messages of peers for which `sends` is true stay unread where
+  /// `comes` is true.
   void break_off(double rate, const std::function<bool(std::size_t)>& sends,
                  const std::function<bool()>& comes) {
     const std::vector<std::vector<Parcel>> mail = send(rate, sends);
@@ -253,7 +254,7 @@ TEST_CASE("only who is new to a neighbour sends it the whole", "[unit]") {
       0.01, [](std::size_t) { return true; }, all);
   CHECK(wholes_in({0, 1, 2, 4, 5}) == 2);
   CHECK(company.sent[MixForm::hello] == 8);
-  // Who could not send its last message takes it back.
+  // A peer that could not send its last message takes it back.
   company.break_off(
       0.01, [](std::size_t peer) { return peer != 1; }, all);
   CHECK(wholes_in({0, 1, 2, 4, 5}) == 0);
@@ -264,10 +265,10 @@ TEST_CASE("only who is new to a neighbour sends it the whole", "[unit]") {
   company.break_off(
       0.01, [](std::size_t) { return false; }, all);
   CHECK(wholes_in({0, 1, 2, 4, 5}) == 0);
-  // Who has lost all is sent it, and sends its own once.
+  // A peer that has lost all copies gets them again, and sends its own reference once.
   company.restart(2, false);
   CHECK(wholes_in({0, 1, 2, 4, 5}) == 4);
-  // Who comes back is told by its two neighbours, and tells them.
+  // A peer that comes back gets the references of its two neighbours, and sends them its own.
   company.restart(3, true);
   CHECK(wholes_in({0, 1, 2, 3, 4, 5}) == 4);
 }
@@ -335,7 +336,7 @@ TEST_CASE("a message of another form than the rule's is refused", "[unit]") {
     // A hello has no values behind it.
     CHECK(read_message<double>(rule, 4, 0, *bytes).has_value() == (form < 2));
     if (form == 1) CHECK(read_message<double>(rule, 4, 0, *bytes)->values == x);
-    // Nothing but a model is sent by who remembers nothing.
+    // Rules without memory send nothing but models.
     const auto other = write_message<double>(
         plain, {.form = MixForm{static_cast<std::uint16_t>(form)}}, {&word, 1}, Rng(1));
     CHECK(read_message<double>(plain, 4, 0, *other).has_value() == (form == 0));

@@ -1,4 +1,4 @@
-// Which steps make an operation, and what an outer step does, against closed forms.
+// The steps of a collective, and the effect of an outer step, against closed forms.
 #include "consensus/compression/outer_step.hpp"
 
 #include <catch2/catch.hpp>
@@ -7,7 +7,7 @@
 namespace gv {
 namespace {
 
-/// The steps that operations begin at.
+/// The steps at which collectives begin.
 std::vector<std::uint64_t> beginnings(const LocalSteps& local, std::uint64_t budget) {
   std::vector<std::uint64_t> steps;
   for (std::uint64_t step = 0; step < budget; step += local.steps_at(step, budget)) {
@@ -28,7 +28,7 @@ TEST_CASE("an operation is a step until local steps begin and then a period with
   CHECK(later.steps_at(2, 13) == 1);
   CHECK_FALSE(later.is_local(2));
   CHECK(later.is_local(3));
-  // A peer resumed from where no operation of this config begins goes on from there.
+  // A peer resumed at a step where no collective of this config begins goes on from there.
   CHECK(later.steps_at(5, 13) == 4);
   // The period of one is the sum of gradients, whatever else is set.
   CHECK_FALSE(LocalSteps{.period = 1, .outer = OuterKind::nesterov}.is_local(5));

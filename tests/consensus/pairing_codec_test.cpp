@@ -1,4 +1,4 @@
-// Who meets whom is fair and agreed on, and codecs and norms are exact to the bit.
+// Pairings are fair and agreed on, and codecs and norms are exact to the bit.
 #include <algorithm>
 #include <bit>
 #include <catch2/catch.hpp>

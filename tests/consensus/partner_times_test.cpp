@@ -1,4 +1,4 @@
-// Who is slow, and for how long it rests.
+// Slow partners, and the time for which they rest.
 #include "consensus/gossip/partner_times.hpp"
 
 #include <catch2/catch.hpp>

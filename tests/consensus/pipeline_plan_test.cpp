@@ -120,7 +120,7 @@ std::vector<StageCarrier> peers_of_speeds(const std::vector<double>& speeds) {
   return carriers;
 }
 
-/// Work of the slowest stage for each micro-batch, where everybody has one.
+/// Work of the slowest stage for each micro-batch, where every peer has one stage.
 double slowest(const std::vector<StageCarrier>& carriers, const std::vector<double>& seconds) {
   double worst = 0;
   for (std::uint32_t s = 0; s < seconds.size(); ++s) {
@@ -255,7 +255,7 @@ TEST_CASE("what must be kept follows the schedule and the place of the stage") {
   CHECK(memory({.kind = PipelineKind::gpipe}) == Bytes{380, 380, 380, 380});
   CHECK(memory({.kind = PipelineKind::pipedream}) == Bytes{640, 530, 420, 310});
   CHECK(memory({.kind = PipelineKind::two_bw, .accumulate = 4}) == Bytes{440, 430, 420, 410});
-  // Who goes ahead goes no further than the next update.
+  // `ahead` never goes past the next update.
   CHECK(memory({.kind = PipelineKind::two_bw, .accumulate = 4, .ahead = 1}) ==
         Bytes{440, 440, 430, 410});
   CHECK(memory({.kind = PipelineKind::two_bw, .accumulate = 8, .ahead = 1}) ==
@@ -337,7 +337,7 @@ TEST_CASE("a stage that nobody has left goes to who can be spared") {
   auto carriers = peers_of_speeds({1, 1, 1, 1});
   give(carriers, {{0}, {0}, {2}, {2}});
   CHECK(map_stages(carriers, seconds) == Map{{1}, {0}, {2}, {2}});
-  // To a newcomer before anybody who has another.
+  // To a newcomer rather than to a peer that has another stage.
   give(carriers, {{0}, {0}, {2}, {}});
   CHECK(map_stages(carriers, seconds) == Map{{0}, {0}, {2}, {1}});
 }

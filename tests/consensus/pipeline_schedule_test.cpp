@@ -144,7 +144,7 @@ TEST_CASE("makespans are the golden ones") {
   CHECK(thirds(8, 16) == 55);
   CHECK(thirds(4, 16) == 51);
   for (const std::size_t d : {2, 4, 6, 8, 16}) {
-    // 2 N + D - 2 for every N, where the published generator is short of operations from 3 D on.
+    // 2 N + D - 2 for every N, where the published generator lacks instructions from 3 D on.
     for (const std::size_t n : {d, 2 * d, 3 * d, 4 * d}) {
       CHECK(slots(PipelineKind::chimera, d, n) == static_cast<double>(2 * n + d - 2));
     }
@@ -365,7 +365,7 @@ TEST_CASE("lists that wait for each other in a circle are refused") {
 }
 
 TEST_CASE("a channel that is full stops only those lists that do not empty it") {
-  // All go forward before anybody goes back: the first may be as far ahead as the channel is long.
+  // All forward passes come before any backward pass: the first may be a channel's length ahead.
   const PipelineSchedule gpipe = straight(PipelineKind::gpipe, 2, 4);
   CHECK(text_of(problems(gpipe, {.channel = 1})) == "");
   PipelineSchedule late = gpipe;

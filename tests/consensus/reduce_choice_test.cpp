@@ -127,13 +127,13 @@ TEST_CASE("what would make little of an operation faster is left as it is", "[un
   const LinkTable links = table(5, [](std::size_t from, std::size_t to) {
     return is_pair(from, to, 1, 2) ? fast / 10 : fast;
   });
-  // 68 ms of messages become 7; an operation that takes a second by computing gains 6 %.
+  // 68 ms of messages become 7; a collective with a second of computing gains 6 %.
   ReduceNeeds needs = only_rings;
   needs.operation_seconds = 1;
   CHECK(better_choice(ring_of(5), links, needs).order == peers(5));
   needs.operation_seconds = 0.3;
   CHECK_FALSE(uses(better_choice(ring_of(5), links, needs).order, 1, 2));
-  // An operation of 8 ms has shown that the links cannot be as slow as they are said to be.
+  // A collective of 8 ms has shown that the links cannot be as slow as reported.
   needs.operation_seconds = 0.008;
   CHECK(better_choice(ring_of(5), links, needs).order == peers(5));
 }
@@ -154,7 +154,7 @@ TEST_CASE("few bytes over measured links of high latency go by few messages", "[
 }
 
 TEST_CASE("messages that a peer sends or is sent at once share its link", "[unit]") {
-  // Everybody's link to one peer is slow: in a phase it is sent all messages through it.
+  // All links to one peer are slow: in a phase it receives all messages through them.
   const std::size_t n = 5;
   const LinkTable links =
       table(n, [](std::size_t, std::size_t to) { return to == 2 ? fast / 10 : fast; });

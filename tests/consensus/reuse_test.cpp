@@ -1,4 +1,4 @@
-// Memory used again: never while somebody needs it, always once nobody does.
+// Memory is used again: never while it has a holder, always once it has none.
 #include "base/reuse.hpp"
 
 #include <catch2/catch.hpp>

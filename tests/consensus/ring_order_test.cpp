@@ -173,7 +173,7 @@ TEST_CASE("what is not a link is used only where there is no other way") {
       const Ring ring = order_of(seconds, 9);
       CHECK(is_ring(ring, peers));
       CHECK(cost_of(ring, seconds) == std::pair(1.0, static_cast<double>(peers)));
-      // Nobody reaches peer 1, and there is a ring all the same.
+      // No peer reaches peer 1, and there is a ring all the same.
       for (auto& row : seconds) row[1] = none;
       CHECK(is_ring(order_of(seconds, 9), peers));
     }

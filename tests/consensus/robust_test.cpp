@@ -102,7 +102,7 @@ TEST_CASE("without attackers and with an infinite radius guards are plain mixing
     CHECK(scene.change({.kind = GuardKind::clip, .radius = infinity}) == plain);
     CHECK(scene.change({.kind = GuardKind::self_centred_clip, .radius = infinity}) == plain);
     CHECK(scene.change({.kind = GuardKind::centred_clip, .radius = infinity}) == mean);
-    // Nobody hostile: the farthest sets the radius.
+    // No hostile peer: the farthest sets the radius.
     CHECK(scene.change({.kind = GuardKind::self_centred_clip, .hostile = 0}) == plain);
     CHECK(scene.change({.kind = GuardKind::clip, .hostile = 0}) == plain);
     CHECK(scene.change({.kind = GuardKind::centred_clip, .hostile = 0}) == mean);

@@ -1,4 +1,4 @@
-// From which state a pipeline goes on, who carries what, and who sends it.
+// The state from which a pipeline goes on, the stage assignment, and the senders of states.
 #include "consensus/pipeline/stage_plan.hpp"
 
 #include <algorithm>

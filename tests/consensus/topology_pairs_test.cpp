@@ -33,7 +33,7 @@ Edge edge_of(const RankPair& pair) {
   return {std::min(pair.initiator, pair.responder), std::max(pair.initiator, pair.responder)};
 }
 
-/// Whom a rank may meet in a round: neighbours of the graph, or of the round's directed edges.
+/// The pairs that may meet in a round: neighbours of the graph, or of the round's directed edges.
 std::set<Edge> allowed(const Topology& topology, std::size_t n, std::uint64_t seed,
                        std::uint64_t round) {
   std::set<Edge> edges;
@@ -65,7 +65,7 @@ TEST_CASE("pairs of a round are disjoint and edges of the topology", "[unit][top
           CHECK(taken.insert(pair.initiator).second);
           CHECK(taken.insert(pair.responder).second);
         }
-        // Nobody is left over beside somebody who is. (Rounds of two directions take every other.)
+        // No two neighbours are both left over. (Rounds of two directions take every other edge.)
         if (!is_graph(topology.kind)) continue;
         const bool maximal = std::ranges::all_of(edges, [&](const Edge& edge) {
           return taken.contains(edge.low) || taken.contains(edge.high);

@@ -196,7 +196,7 @@ TEST_CASE("a damaged key file is refused without showing the secret", "[unit]") 
                                             public_line + secret_line,        // Of two pairs.
                                             good + secret_line,               // Twice.
                                             good + "more\n",                  // Something else.
-                                            good.substr(0, at) + secret,      // Without its word.
+                                            good.substr(0, at) + secret,      // Without keyword.
                                             good.substr(0, good.size() - 2),  // Cut short.
                                             good + std::string(5000, '\n'),   // Too long.
                                             good.substr(0, at) + "secret " + secret + " " + secret};

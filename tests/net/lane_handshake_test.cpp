@@ -35,11 +35,11 @@ int option(int socket, int level, int name) {
   REQUIRE(::getsockopt(socket, level, name, &value, &size) == 0);
   return value;
 }
-/// As the system says it: twice what was asked for.
+/// As the system reports it: twice the requested size.
 int receive_buffer(int socket) { return option(socket, SOL_SOCKET, SO_RCVBUF); }
-/// Somebody chose their size, and the system leaves it at that.
+/// Whether the program has set the size, so that the system no longer changes it.
 bool buffers_are_fixed(int socket) { return option(socket, SOL_SOCKET, SO_BUF_LOCK) != 0; }
-/// More than that is not given.
+/// Largest size that the system gives.
 int receive_buffer_max() {
   int bytes = 0;
   std::ifstream file("/proc/sys/net/core/rmem_max");
@@ -98,7 +98,7 @@ TEST_CASE("TCP lanes begin unpaced, and only between hosts are they left to the 
 }
 
 TEST_CASE("of a name's addresses the one that answers is dialled") {
-  // Of the two that it has on most hosts nobody listens on the other.
+  // Most hosts have two addresses for it, and nothing listens on the other.
   const Dialling lane("localhost", "127.0.0.1");
   CHECK((lane.accepted && lane.dialled));
 }

@@ -276,7 +276,7 @@ TEST_CASE("what is lent stays until the partner is done with it") {
   swarm.send(0, 1, {lent, std::span(*lent)}, 1);
   REQUIRE(swarm.until([&] { return swarm[1].received[peer(0)].size() == lent->size(); }));
   CHECK(kept);
-  // Nothing else is said on the lane that the word could ride along with.
+  // No other message on the lane could carry this one along.
   CHECK(swarm.until([&] { return lent.use_count() == 1; }));
   CHECK(std::ranges::equal(swarm[1].received[peer(0)], *lent));
   swarm[1].received.clear();
@@ -357,7 +357,7 @@ TEST_CASE("a lane in use stays, an idle one makes room for another") {
   Swarm swarm(3, Security::automatic, 1);
   swarm.send(0, 1, pattern(1000, 1));
   REQUIRE(swarm.until([&] { return swarm[1].received[peer(0)].size() == 1000; }));
-  // Refused only as long as the first lane still has a word on its way.
+  // Refused only while the first lane still has a message under way.
   REQUIRE(swarm.until([&] {
     swarm[0].refused.clear();
     swarm.send(0, 2, pattern(1000, 2), 2);

@@ -90,7 +90,7 @@ TEST_CASE("a connection under the routing id of another gets nothing that is mea
   squatter.send(Message(Ping{.sequence = 1}));
   CHECK_FALSE(until([&] { return squatter.take(), squatter.hellos > 0; }, 1s));
 
-  // What is for Alice reaches her and nobody else, and what she says is hers.
+  // Alice's messages reach her alone, and the messages from her connection count as hers.
   first.send(Message(Ping{.sequence = 2}));
   REQUIRE(until([&] { return !senders.empty(); }, 10s));
   CHECK(senders == std::vector<PeerId>{peer_id(alice.public_key)});

@@ -1,4 +1,4 @@
-// Records that come in pieces of any length: the same ones for everybody, where they are wanted.
+// Records in pieces of any length: every reader gets the same records, at the wanted places.
 #include "net/record_reader.hpp"
 
 #include <algorithm>
