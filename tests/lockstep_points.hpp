@@ -1,5 +1,5 @@
-// The points of lockstep training at which tests let a peer end: named in docs/faults.md, and found
-// in what its node wants done.
+// The points of an all-reduce at which tests kill a peer. docs/faults.md names them; the effects
+// that the node asks for show when one is reached.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace gv {
 inline const std::vector<std::string> lockstep_points = {"r1", "r2 confirmed", "r2", "r3",
                                                          "r4", "r5",           "r6", "r7"};
 
-/// Comes about only while peers agree on a generation.
+/// Whether the point is reached only while peers agree on a generation.
 inline bool is_of_agreement(std::string_view point) { return point < "r3"; }
 
 template <class Kind>
@@ -27,7 +27,7 @@ bool sends(const NodeEffects& effects) {
   });
 }
 
-/// A piece of a sum in one of the rounds [from, until) of a ring is among what is to be sent.
+/// Whether a piece of a sum in one of the ring's rounds [from, until) is about to be sent.
 inline bool sends_piece(const NodeEffects& effects, std::size_t from, std::size_t until) {
   return std::ranges::any_of(effects.transfers, [&](const Transfer& transfer) {
     if (transfer.id.number == ~std::uint64_t{0}) return false;  // A whole state.
@@ -36,7 +36,7 @@ inline bool sends_piece(const NodeEffects& effects, std::size_t from, std::size_
   });
 }
 
-/// Whether a node that sums round the ring and wants this done is at the point of that name.
+/// Whether a node that sums round the ring and asks for these effects is at the point of that name.
 inline bool is_at(std::string_view point, const Node& node, const NodeEffects& effects) {
   const Generation* generation = node.allreduce()->agreement().generation();
   const std::size_t peers = generation == nullptr ? 1 : generation->order.size();

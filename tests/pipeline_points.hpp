@@ -1,5 +1,5 @@
-// The points of a pipeline's run at which tests let a peer end: named in docs/faults.md, and found
-// in what its node wants done.
+// The points of a pipeline's run at which tests kill a peer. docs/faults.md names them; the effects
+// that the node asks for show when one is reached.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace gv {
 
 inline const std::vector<std::string> pipeline_points = {"p1", "p2", "p3", "p4", "p5", "p6"};
 
-/// Whether a node of a pipeline that wants this done is at the point of that name.
+/// Whether a node of a pipeline that asks for these effects is at the point of that name.
 inline bool is_at_pipeline_point(std::string_view point, const Node& node,
                                  const NodeEffects& effects) {
   const Generation* generation = node.pipeline()->agreement().generation();

@@ -50,8 +50,8 @@ inline Weather draw_weather(Rng& rng) {
   return weather;
 }
 
-/// Peers that agree and, in a generation, make operations by telling each other that they are
-/// ready: what the all-reduce does, without vectors.
+/// Peers that agree and, in a generation, complete collectives by telling each other that they are
+/// ready: an all-reduce without vectors.
 class Agreeing {
  public:
   Agreeing(const Weather& weather, std::uint64_t seed)
@@ -92,7 +92,7 @@ class Agreeing {
     }
   }
 
-  /// All who are there are in one generation, and no other is in it.
+  /// All running peers are in one generation, and no other peer is in it.
   bool is_one() const {
     const Generation* first = nullptr;
     std::size_t there = 0;
@@ -111,13 +111,13 @@ class Agreeing {
   std::uint64_t generations() const { return known_.size(); }
   Time now() const { return now_; }
 
-  /// Everybody thinks that the others in `missing[i]` do not exist.
+  /// Peer `i` believes that the peers in `to` do not exist.
   void blind(std::size_t i, std::set<std::size_t> to) {
     peers_[i].blind = std::move(to);
     tell_candidates(i);
   }
 
-  std::string broken;  ///< The first thing that must not be.
+  std::string broken;  ///< The first broken rule.
 
  private:
   const ReplicaPlanner planner_{{.elements = 1000}};
@@ -152,7 +152,7 @@ class Agreeing {
     std::set<std::size_t> blind;
     std::uint64_t generation = 0;  ///< Key of the one it works in.
     bool fetching = false;
-    /// Who is ready, for each operation of each generation.
+    /// The peers that are ready, for each collective of each generation.
     std::map<std::pair<std::uint64_t, std::uint64_t>, std::set<std::size_t>> ready;
     Time armed = never;
     Time progress{};
@@ -425,7 +425,7 @@ class Agreeing {
     }
   }
 
-  /// Tells the others when it is ready, and finishes what everybody is ready for.
+  /// Peer `i` tells the others when it is ready, and finishes a collective once all are ready.
   void work(std::size_t i) {
     Peer& peer = peers_[i];
     const Generation* generation = peer.agreement->generation();

@@ -1,5 +1,5 @@
-// The agreement alone: over drawn networks all who run a generation run the same one and in the end
-// all are in one, and in scripts it says what it must.
+// The agreement alone. Over drawn networks all peers that run a generation run the same one, and in
+// the end all are in one. In scripts it sends the required messages.
 #include "consensus/generation/agreement.hpp"
 
 #include <algorithm>
@@ -207,7 +207,7 @@ TEST_CASE(
       Message(Install{ballot, {PeerId{1}, PeerId{2}}, {PeerId{1}, PeerId{2}}, {1, 1}, {}}), planner,
       out);
   REQUIRE(second.generation() != nullptr);
-  // Of one who is not in it, and of a generation before it.
+  // From a peer that is not in it, and from an earlier generation.
   second.receive(Time(0s), PeerId{1}, Message(EndGeneration{ballot, {PeerId{3}}}), planner, out);
   second.receive(Time(0s), PeerId{1}, Message(EndGeneration{{0, PeerId{1}}, {PeerId{1}}}), planner,
                  out);
@@ -297,7 +297,7 @@ TEST_CASE("assignments that are not those of a whole pipeline begin no generatio
   CHECK(begins({assignment(0, 1), assignment(1, 1), assignment(1, 2)}));
   CHECK_FALSE(
       begins({assignment(0, 1), assignment(1, 2), assignment(1, 3)}));  // Carried by a stranger.
-  CHECK_FALSE(begins({assignment(1, 1), assignment(1, 2)}));            // Nobody has the first.
+  CHECK_FALSE(begins({assignment(1, 1), assignment(1, 2)}));            // None has the first.
   CHECK_FALSE(begins({assignment(0, 1), assignment(1, 2), assignment(1, 2)}));
   CHECK_FALSE(begins({assignment(0, 2), assignment(1, 2), assignment(2, 1)}));
   CHECK_FALSE(begins({assignment(0, 1), assignment(1, 1)}));  // And we have nothing to do.

@@ -26,7 +26,7 @@ TEST_CASE("twelve different mistakes are all listed with place and reason and re
   const std::string path = std::string(GRAPEVINE_SOURCE_DIR) + "/tests/bad_configs/twelve.toml";
   const Problems problems = parse_config_file(path).problems;
   INFO(lines(problems));
-  // Line, what the place ends with, and a word of the reason and of the remedy.
+  // The line, the end of the place, and a part of the reason and of the remedy.
   struct Expected {
     int line;
     std::string key, reason, remedy;

@@ -52,7 +52,8 @@ StagesSpec spec_of(std::size_t stages, std::size_t updates = 1, bool dropout = f
           .keeps_versions = updates > 1};
 }
 
-/// Works the lists of a schedule off, one operation after another, with a trainer for each worker.
+/// Works through the lists of a schedule, one instruction after another, with a trainer for each
+/// worker.
 class Pipeline {
  public:
   Pipeline(const StagesSpec& spec, std::size_t workers, std::size_t each) : each_(each) {

@@ -1,4 +1,5 @@
-// Populations: who copies whom, how hyper-parameters vary and travel, and what a copy takes over.
+// Populations: which peers copy which, how hyper-parameters vary and travel, and the contents of a
+// copy.
 #include "peer/modes/population.hpp"
 
 #include <algorithm>

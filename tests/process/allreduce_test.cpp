@@ -1,5 +1,5 @@
-// Peers in lockstep as real processes: killed, stopped, started again, all at once; the others go
-// on and hold the same bits.
+// All-reduce peers as real processes: killed, stopped, started again, all at once. The others go on
+// and hold the same bits.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -155,7 +155,7 @@ TEST_CASE("one that is started again takes the others' state and ends with their
   REQUIRE(swarm.reach({0, 1, 2, 3}, 100));
   swarm.kill(1);
   REQUIRE(swarm.go_on({0, 2, 3}));
-  // New shares may have found it one operation behind in its first life.
+  // New shares may have found it one collective behind in its first life.
   const std::size_t adopted = swarm.events(1, "state_adopted").size();
   swarm.start(1, {.extra = {"--resume"}});
   REQUIRE(swarm.go_on({0, 1, 2, 3}));
@@ -170,7 +170,7 @@ TEST_CASE("neighbours in lockstep keep to one processor until they cannot be div
   const std::size_t peers = 2 * processors;
   Swarm swarm(peers, lockstep(100000000));
   swarm.start_all();
-  // By place: who stands there has one processor, its neighbour the same, and no others have.
+  // By place: the peer there has one processor, its neighbour the same one, and no others have it.
   const auto are_placed = [&] {
     const nlohmann::json status = swarm.status(0);
     if (!status.is_object() || status["allreduce"]["order"].size() != peers) return false;
@@ -214,7 +214,7 @@ TEST_CASE(
   REQUIRE(swarm.go_on({0, 2}, 200));
   CHECK(peers_in_generation(swarm, 0) == 2);
   CHECK(end_alike(swarm, {0, 2}));
-  // Parameters and outer momentum, after a last operation of four steps.
+  // Parameters and outer momentum, after a last collective of four steps.
   CHECK(state_of(swarm, 0).size() == 2);
 }
 
@@ -310,8 +310,8 @@ TEST_CASE("one whose gradient is not finite leaves with a word and the others go
   for (const std::size_t number : others) CHECK(swarm.events(number, "budget_done").size() == 1);
 }
 
-// A watched peer ends itself just where the name in docs/faults.md says. Those of an agreement come
-// about because another is killed first.
+// A watched peer ends itself exactly at the point that docs/faults.md names. Those of an agreement
+// come about because another is killed first.
 TEST_CASE("a death at any point of lockstep leaves the others with one result", "[process]") {
   WatchedSwarm swarm(5, lockstep(100000000, round_the_ring));
   for (const std::string& point : lockstep_points) {
@@ -347,9 +347,9 @@ TEST_CASE("one that stands still at any point of lockstep is told what it missed
   CHECK(swarm.sums_differ() == "");
 }
 
-// By hand: `test_process "[kills]" -s` and `"[stops]"` print what a death and a standstill cost,
-// from the signal to the first result of everybody left. No figure is asserted: the machine
-// decides.
+// By hand: `test_process "[kills]" -s` and `"[stops]"` print the cost of a death and of a
+// standstill, from the signal to the first result of all survivors. The figures depend on the
+// machine, so none is asserted.
 TEST_CASE("two hundred deaths in lockstep", "[.][kills]") {
   WatchedSwarm swarm(8, lockstep(100000000, round_the_ring, ten_megabytes));
   std::vector<double> all;

@@ -18,7 +18,7 @@ std::string content(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// A measurement that goes on until somebody ends it, with a folder for what it writes.
+/// A measurement without end, with a folder for its files.
 struct EndlessBench {
   EndlessBench()
       : process({"/usr/bin/env", "TMPDIR=" + scratch.path().string(), grapevine_binary(), "bench",

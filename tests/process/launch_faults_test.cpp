@@ -477,7 +477,7 @@ TEST_CASE("in lockstep the ring stands in the one order without slow links and s
   const bool found = eventually([&] { return is_fast(order()); }, 120s);
   INFO(run.status(0).dump(1));
   REQUIRE(found);
-  // 16 Mbit are 2 MB a second. Processors are busy too, so nobody can say how fast the others are.
+  // 16 Mbit are 2 MB a second. Processors are busy too, so the speed of the others is unknown.
   const Json status = run.status(0);
   CHECK(status["allreduce"]["slowest_link"].value("bytes_per_second", 0.0) > 4e6);
   CHECK(status["allreduce"].value("algorithm", "") == "ring");
@@ -507,7 +507,8 @@ TEST_CASE("who stands still goes on when the group of a run ends, though its par
   child.signal(SIGSTOP);
   REQUIRE(eventually([&] { return state(child) == 'T'; }, 20s));
   group.reset();
-  // The kernel wakes only groups that nobody outside them is a parent to, which this one is not.
+  // The kernel wakes only groups without a parent outside the group, and this one has such a
+  // parent.
   CHECK(eventually([&] { return state(child) == 'S'; }, 20s));
 }
 

@@ -106,7 +106,7 @@ TEST_CASE("stages from the folders of several peers become one model", "[process
   CHECK(ours == theirs);
   CHECK_THAT(merged, Catch::Contains(ours));
 
-  // A stage that nobody brought.
+  // A stage that is missing.
   words.erase(words.begin() + 2);
   words.back() = file("part.safetensors");
   std::string refused;
@@ -163,7 +163,7 @@ TEST_CASE("a stage whose only carrier is killed comes back from its neighbour's 
     }
   }
   none_refused(swarm, others);
-  // It comes back as anybody, and takes a stage from who has two.
+  // It comes back as any newcomer, and takes a stage from a peer with two.
   swarm.start(victim);
   REQUIRE(swarm.go_on({0, 1, 2}));
   CHECK(eventually([&] { return carried(swarm, {victim}).size() == 1; }, 20s));
@@ -218,8 +218,8 @@ TEST_CASE("a pipeline that was stopped as a whole goes on from its checkpoints",
   none_refused(swarm, {0, 1});
 }
 
-// A watched peer ends itself just where the name in docs/faults.md says. Generations begin because
-// one that was killed comes back.
+// A watched peer ends itself exactly at the point that docs/faults.md names. Generations begin
+// because one that was killed comes back.
 TEST_CASE("a death at any point of a run leaves the others with every stage and one result",
           "[process]") {
   WatchedSwarm swarm(5, pipeline(100000000, 3));

@@ -10,7 +10,7 @@
 namespace gv {
 namespace {
 
-/// A generated task in three stages, with other words in places.
+/// A generated task in three stages, with the given mode and pipeline settings.
 std::string config_text(const std::string& mode, const std::string& pipeline) {
   return "[run]\npeers = 3\nsteps = 10\nmode = \"" + mode + R"("
 [data]

@@ -54,7 +54,7 @@ TEST_CASE("of two real peers the worse copies the better and both show with what
   const nlohmann::json event = swarm.events(copier, "exploited").front();
   CHECK(event.value("name", "") == Swarm::name(1 - copier));
   CHECK(event.value("learning_rate", 0.0) > 0);
-  // Everybody's trial comes into everybody's table.
+  // Every peer's trial gets into every peer's table.
   const auto is_tried = [](const nlohmann::json& member) {
     return member.contains("trial") && member["trial"].value("validation_loss", 0.0) > 0;
   };

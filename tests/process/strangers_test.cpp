@@ -109,7 +109,7 @@ class Idlers {
     asio::error_code ignored;
     line.connected = line.is_over = false;
     line.socket.close(ignored);
-    // A listener that accepts nobody lets us wait: that must not hold the others up.
+    // A listener that accepts no connection keeps us waiting, which must not delay the others.
     line.socket.async_connect(line.to, [this, &line](asio::error_code error) {
       line.is_over = bool(error);
       if (error) return;

@@ -1,11 +1,11 @@
-// The grapevine binary, but it can be ended at an exact point of lockstep or of a pipeline's run,
+// The grapevine binary, but it can be ended at an exact point of an all-reduce or a pipeline's run,
 // and writes down every sum.
 //
 // Next to the peers' folders a test puts a file `point`: "NAME, before|after SIGNAL SKIP". The
-// first peer that comes to that point for the SKIP + 1st time takes the file away and sends itself
-// the signal: before what it wants done there is done, or after it, when the next thing happens to
-// it. Every sum it applies is a line in `sums` in its folder: the history it leads to (and the
-// stage), the operation, and a fingerprint of the sum.
+// first peer that reaches that point for the SKIP + 1st time removes the file and sends itself the
+// signal: before the effects it asks for there are carried out, or after it, when the next event
+// comes. Every sum that it applies is a line in `sums` in its folder: the resulting lineage (and the
+// stage), the step, and a fingerprint of the sum.
 #include <unistd.h>
 
 #include <csignal>
@@ -60,7 +60,7 @@ class PointWatch {
       sums_ << version.lineage << ' ' << version.step << ' ' << fingerprint(*job.update)
             << std::endl;
     }
-    // Who goes elsewhere with the same job does not say where the sum led to.
+    // A peer that loads another state with the same job does not report the result of the sum.
     if (!job.stages || job.stages->moves_to) return;
     const ModelVersion& version = job.stages->version;
     for (const StageEnd& end : job.stages->ends) {

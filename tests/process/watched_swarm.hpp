@@ -90,7 +90,7 @@ class WatchedSwarm {
     }
   }
 
-  /// All who can work are in one generation of just them and have finished an operation in it.
+  /// All peers that can work are in one generation of their own and have finished a step in it.
   bool works_again(std::chrono::milliseconds limit) {
     const std::vector<std::size_t> able = working();
     at_work_ = able.size();

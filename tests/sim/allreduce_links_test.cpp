@@ -1,4 +1,4 @@
-// Lockstep over links that differ: measured by a few blocks, the ring goes round the slow ones.
+// All-reduce over unlike links: a few blocks measure them, and the ring avoids the slow ones.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -30,7 +30,7 @@ LinkRule link_rule(std::size_t from, std::size_t to, double mbit) {
   return rule;
 }
 
-/// Peers in lockstep that compute for 5 ms and sum 80 kB over 100 Mbit/s.
+/// All-reduce peers that compute for 5 ms and sum 80 kB over 100 Mbit/s.
 Simulator::Options world_of(std::size_t peers, std::uint64_t seed = 3) {
   Simulator::Options options = small_world(peers, seed, elements);
   options.scenario.step = 5ms;
@@ -84,7 +84,7 @@ class Lockstep : public Watcher {
   Simulator world;
   AllReduceInvariants invariants;
   std::vector<std::vector<PeerId>> orders;
-  std::vector<Time> finished;  ///< The beginning, and when each operation was.
+  std::vector<Time> finished;  ///< The start, and the end of each step.
 };
 
 bool neighbours(const std::vector<PeerId>& allreduce, std::size_t a, std::size_t b) {
@@ -144,8 +144,8 @@ TEST_CASE("where links are alike no order ever changes", "[sim][allreduce]") {
     lockstep.run(Time(30s));
     CHECK(lockstep.operations() > 400);
     CHECK(lockstep.orders.size() == 1);
-    // Ballots after 16 to 30 operations, four times as many, and so on: probes are no reason for
-    // one.
+    // Ballots after 16 to 30 steps, four times as many, and so on: probes are no reason for a
+    // ballot.
     CHECK(lockstep.invariants.generations() <= 6);
   }
 }

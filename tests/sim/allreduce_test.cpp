@@ -1,4 +1,4 @@
-// The rows of the catalogue that concern lockstep, on virtual peers with every invariant.
+// The rows of the catalogue that concern the all-reduce, on virtual peers with every invariant.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -18,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// What a run in lockstep comes to, seen from outside.
+/// The results of an all-reduce run, seen from outside.
 class Lockstep : public Tally {
  public:
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override {
@@ -46,10 +46,10 @@ class Lockstep : public Tally {
   double worst() const { return lost.empty() ? 0 : *std::ranges::max_element(lost); }
 
   std::vector<double> lost;  ///< Seconds, for each interruption at each peer.
-  std::uint64_t newest = 0;  ///< Operation that anybody has come to.
+  std::uint64_t newest = 0;  ///< Newest step that any peer has reached.
   std::size_t smallest = 1000;
   std::size_t largest = 0;
-  /// Operations from here to there are counted.
+  /// Steps are counted between these two times.
   Duration watch_from{};
   Duration watch_until{};
   std::uint64_t during = 0;
@@ -79,7 +79,7 @@ class AtPoint : public Lockstep {
   int left_;
 };
 
-/// `peers` in lockstep at 20 operations a second that suffer `rules`.
+/// An all-reduce of `peers` peers at 20 steps a second, under the faults in `rules`.
 DrawnWorld world_of(std::size_t peers, const std::string& rules, std::uint64_t seed = 1) {
   const ParsedScenario parsed = parse_scenario_text(
       "[scenario]\nwork = \"time\"\nstep_s = 0.05\ndimension = 700\nuntil_s = 20\n"
@@ -129,7 +129,7 @@ TEST_CASE("F1 a death at any moment of an operation leaves all others with one r
 TEST_CASE("F1 a death at each named point leaves all others with one result", "[sim]") {
   for (const std::string& point : lockstep_points) {
     for (const std::size_t peers : {3, 5}) {
-      // A first run finds out when and whom, which the same world repeats.
+      // A first run finds the time and the victim, and the same world repeats them.
       const std::string before =
           is_of_agreement(point) ? fault("kind = \"restart\"\npeers = \"1\"\nat_s = 6\n") : "";
       AtPoint search(point, is_of_agreement(point) ? 0 : 5);

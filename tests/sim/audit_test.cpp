@@ -1,4 +1,4 @@
-// A peer in lockstep whose model is not the others' any more is found out and sent theirs.
+// An all-reduce peer whose model differs from the others' is detected and downloads theirs.
 #include <catch2/catch.hpp>
 #include <map>
 #include <memory>
@@ -15,10 +15,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint64_t harmed_at = 100;  ///< Operation.
+constexpr std::uint64_t harmed_at = 100;  ///< A step.
 
-/// Of one update it gets another sum than all others: somebody on the way changed a piece of it, or
-/// a bit of its memory fell over.
+/// A workload that gets a sum unlike all others' for one update: another peer changed a piece of it
+/// on the way, or a bit of its memory flipped.
 class Harmed : public Workload {
  public:
   explicit Harmed(std::unique_ptr<Workload> sound) : sound_(std::move(sound)) {}
@@ -57,9 +57,9 @@ class Seen : public Watcher {
     if (done.fingerprint) fingerprints[done.step].insert(*done.fingerprint);
   }
 
-  std::vector<std::pair<PeerNumber, PeerId>> differ;  ///< Who said so, and of whom.
-  std::set<PeerNumber> adopted;                       ///< The state of another, after that.
-  std::map<std::uint64_t, std::set<std::uint64_t>> fingerprints;  ///< By operation.
+  std::vector<std::pair<PeerNumber, PeerId>> differ;  ///< Reporter and accused.
+  std::set<PeerNumber> adopted;                       ///< Adopted a state after that.
+  std::map<std::uint64_t, std::set<std::uint64_t>> fingerprints;  ///< By step.
 };
 
 /// All-reduce of `peers` peers, those in `harmed` with bad memory: 20 collectives a second for 20

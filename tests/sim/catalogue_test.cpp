@@ -335,7 +335,7 @@ TEST_CASE("F43 a second holder of a key confuses whom it speaks to and breaks no
   for (PeerNumber peer = 0; peer < world.size(); ++peer) {
     CHECK(meanwhile[peer] > 0);
     CHECK(probe.committed[peer] > meanwhile[peer]);
-    // The one whose address and incarnation were disputed has had the last word.
+    // The peer whose address and incarnation were disputed has prevailed.
     const Member* first = world.peer(peer).node->membership().find(id_of(1));
     REQUIRE(first != nullptr);
     CHECK(first->address == "virtual:1");
@@ -344,7 +344,7 @@ TEST_CASE("F43 a second holder of a key confuses whom it speaks to and breaks no
 
 namespace {
 
-/// The newest exchange that anybody offered to anybody.
+/// The newest exchange that any peer offered to another.
 class Offered : public Watcher {
  public:
   void on_effects(const Simulator&, PeerNumber peer, const NodeEffects& effects) override {
@@ -422,7 +422,7 @@ class Poisoner : public Workload {
 struct Poisoned {
   double distance = 0;     ///< Of the honest mean from its own optimum, at the end.
   double attacks = 0;      ///< Exchanges with a poisoner, for each honest peer and period.
-  double quarantined = 0;  ///< Times that somebody was.
+  double quarantined = 0;  ///< Times that any peer was.
 };
 
 constexpr std::size_t honest_peers = 13;

@@ -1,5 +1,5 @@
-// Deaths are found out as fast as SWIM's formulas say, everywhere within its bound, and nobody who
-// lives is ever declared dead.
+// Deaths are detected as fast as SWIM's formulas say, everywhere within its bound, and no live peer
+// is ever declared dead.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -19,8 +19,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Peers that do nothing but watch each other: a step takes longer than the test, the model is one
-/// number, and nobody exchanges.
+/// Peers that only watch each other: a step takes longer than the test, the model is one number,
+/// and there are no exchanges.
 Simulator::Options watching_world(std::size_t peers, std::uint64_t seed) {
   Simulator::Options options = small_world(peers, seed, 1);
   options.scenario.step = 24h;
@@ -51,7 +51,7 @@ class Inquest : public Watcher {
   }
 
   std::optional<Time> killed;
-  std::optional<Time> asked;      ///< The first probe of it that nobody answers.
+  std::optional<Time> asked;      ///< The first probe of it without an answer.
   std::optional<Time> suspected;  ///< By the first.
   std::map<PeerNumber, Time> dead;
 
@@ -71,7 +71,7 @@ Detection detect(std::size_t peers, std::uint64_t seed, const LinkQuality& quali
                  Duration patience) {
   Rng draws = Rng(seed).fork("when");
   const auto victim = static_cast<PeerNumber>(draws.below(peers));
-  // Well after the start, anywhere in a probe round of everybody.
+  // Well after the start, at any moment of a probe round.
   const Duration at = 30s + from_seconds(2 * static_cast<double>(peers) * draws.uniform());
   Simulator::Options options = watching_world(peers, seed);
   options.scenario.links = {every_link(quality)};
@@ -154,7 +154,7 @@ TEST_CASE("a death is first noticed after as many probe periods as the formula o
 
 TEST_CASE("a death is known everywhere within the bound of round robin and suspicion and rumour",
           "[sim][theory]") {
-  // Invariant I7c: 2N - 1 probe periods until somebody's round robin comes to the dead one (SWIM,
+  // Invariant I7c: 2N - 1 probe periods until some peer's round robin comes to the dead one (SWIM,
   // section 4.3), the longest suspicion (Lifeguard, section 4: least 3.5 s max(1, log10 N), most 6
   // times that), and 3 ceil(log2 N) periods for the rumour.
   // Suspicion itself ends between its least and its most after the first accusation. N = 16,
@@ -187,7 +187,7 @@ TEST_CASE("a death is known everywhere within the bound of round robin and suspi
 
 TEST_CASE("newcomers whose first words are lost are known to everybody within a minute", "[sim]") {
   // With 10 % loss both first tables of two that meet are lost once in a hundred times: in 14 % of
-  // worlds of 16 some newcomer would stay alone if first words were said only once.
+  // worlds of 16 some newcomer would stay alone if first messages were sent only once.
   constexpr std::size_t peers = 16;
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     Simulator::Options options = watching_world(peers, seed);

@@ -57,7 +57,7 @@ struct SufficientRun : LockstepRun {
   }
 };
 
-/// What the first peer says of its operations, while it is there.
+/// The first peer's own figures on its collectives, while it runs.
 struct FirstPeer : Watcher {
   void after(const Simulator& world, PeerNumber peer) override {
     const auto& node = world.peer(0).node;

@@ -19,7 +19,7 @@ std::string broken(const Invariants& invariants) {
   return invariants.violation() ? invariants.violation()->invariant : "nothing";
 }
 
-/// What somebody at `address` says of itself.
+/// A peer's message about itself.
 Message alive(PeerId id, std::uint64_t incarnation) {
   return PushPull{false, {Member{.id = id, .name = "ghost", .incarnation = incarnation}}};
 }

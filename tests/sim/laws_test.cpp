@@ -1,5 +1,5 @@
-// What must hold of a whole swarm however it runs: strangers change nothing, the slow slow nobody
-// else, and nobody is preferred.
+// The laws of a whole swarm, however it runs: strangers change nothing, slow peers slow no others,
+// and no peer is preferred.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -62,7 +62,7 @@ class HonestLife : public Watcher {
   }
 };
 
-/// Every kind of message as somebody would forge it who has read the protocol and overheard
+/// Every kind of message, as forged by a stranger who has read the protocol and overheard
 /// `heard`.
 std::vector<Message> forgeries(const Simulator& world, PeerNumber to, const TransferId& heard) {
   const PeerNumber victim = (to + 1) % static_cast<PeerNumber>(world.size());
@@ -111,7 +111,7 @@ std::vector<Message> forgeries(const Simulator& world, PeerNumber to, const Tran
           TransferAccepted{heard, course.layout_hash, course.elements, 1u << 30}};
 }
 
-/// The newest exchange that anybody offered: what an eavesdropper would know.
+/// The newest exchange that any peer offered: the knowledge of an eavesdropper.
 class Eavesdropper : public Watcher {
  public:
   void on_effects(const Simulator&, PeerNumber, const NodeEffects& effects) override {

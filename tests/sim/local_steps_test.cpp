@@ -63,7 +63,7 @@ std::vector<float> serially(const LockstepRun& run) {
   return model;
 }
 
-/// Who was asked to compute what for an operation, and the steps of the outer steps made.
+/// How often each peer was asked for each collective, and the steps behind each outer step.
 class Orders : public Watcher {
  public:
   void on_job(const Simulator& world, PeerNumber peer, const Job& job) override {
@@ -75,7 +75,7 @@ class Orders : public Watcher {
   std::vector<std::uint64_t> updates;
 };
 
-/// Watches a world for what must hold of lockstep.
+/// Watches a world for the invariants of the all-reduce.
 void holds(Simulator& world, const AllReduceInvariants& invariants, Duration until) {
   world.run(Time(until));
   INFO((invariants.violation() ? invariants.violation()->what : ""));
@@ -188,7 +188,7 @@ TEST_CASE("a death at any moment leaves the local steps of the others as they ar
   run.local = {.period = 4, .outer = OuterKind::nesterov};
   for (int moment = 0; moment < 40; ++moment) {
     Simulator::Options options = run.options();
-    // 16 operations of 80 ms: the moments cover two of them.
+    // 16 collectives of 80 ms: the moments cover two of them.
     options.scenario.links = {every_link({.latency = 3ms})};
     options.scenario.faults = {
         fault(FaultKind::kill, 600ms + moment * 4ms, just(static_cast<std::size_t>(moment % 4)))};

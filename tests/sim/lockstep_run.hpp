@@ -1,4 +1,4 @@
-// A small training run in lockstep, with everything to compute it without a swarm.
+// A small all-reduce training run, with everything to compute it without a swarm.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Peers in lockstep compute what one machine would: bit for bit in the same order of additions.
+// All-reduce peers compute what one machine would: bit for bit in the same order of additions.
 #include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>

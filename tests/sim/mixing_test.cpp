@@ -137,7 +137,7 @@ TEST_CASE("rounds of real training are the serial rounds bit for bit", "[sim][mi
 
 namespace {
 
-/// Where everybody stands at the end of a world of quadratics.
+/// The state of all peers at the end of a world of quadratics.
 struct Ended {
   std::size_t whole = 0;      ///< Peers whose budget is done.
   std::uint64_t adopted = 0;  ///< States that newcomers took over.
@@ -271,8 +271,8 @@ TEST_CASE("after deaths and returns only new neighbours are sent the whole", "[s
   world.watch(forms);
   world.run(Time(5min));
   CHECK(ended(world, spec).whole == 7);
-  // All at first; then those whom a death makes neighbours, and with who comes back both of its
-  // own.
+  // All at first; then the pair that a death makes neighbours, and a returning peer with both of
+  // its neighbours.
   CHECK(forms.sent[MixForm::whole] == 14 + 2 * (2 + 4));
   CHECK(forms.sent[MixForm::coded] > 1500);
 }
@@ -330,7 +330,7 @@ std::pair<std::uint64_t, double> with_a_straggler(const MixRule& rule) {
 
 }  // namespace
 
-// Ho 2013: with everybody a neighbour, clocks differ by at most s + 1.
+// Ho 2013: when all peers are neighbours, clocks differ by at most s + 1.
 TEST_CASE("bounded staleness bounds how far ahead anybody comes", "[sim][mixing]") {
   for (const std::uint64_t staleness : {0ULL, 1ULL, 4ULL}) {
     const auto [most, done] = with_a_straggler({.topology = {.kind = TopologyKind::complete},

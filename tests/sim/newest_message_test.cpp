@@ -43,7 +43,7 @@ class Ages : public Watcher {
 struct Outcome {
   std::uint64_t oldest = 0;
   std::uint64_t arrived = 0;
-  std::uint64_t sent = 0;        ///< Messages made for somebody.
+  std::uint64_t sent = 0;        ///< Messages made for neighbours.
   std::uint64_t superseded = 0;  ///< And left out.
   std::size_t whole = 0;         ///< Peers whose budget is done.
   double rounds_a_second = 0;
@@ -134,7 +134,7 @@ TEST_CASE("where every message counts every message is sent", "[sim][mixing]") {
     INFO(to_string(rule.kind));
     CHECK(outcome.whole == peers);
     CHECK(outcome.superseded == 0);
-    // But for those of the last rounds, which nobody mixes any more.
+    // Except those of the last rounds, which no peer mixes any more.
     CHECK(outcome.arrived + 4 * peers >= outcome.sent);
     // Sums whose parts were lost would be far off: all begin 64 away.
     CHECK(outcome.furthest < 1);

@@ -189,7 +189,7 @@ TEST_CASE("reordered messages are overtaken by what was sent after them", "[sim]
   Rng rng(10);
   std::size_t late = 0;
   for (std::size_t i = 0; i < tries; ++i) {
-    // 100 ms apart: who is late is late by its own draw, up to four latencies and 10 ms.
+    // 100 ms apart: a late message is late by its own draw, up to four latencies and 10 ms.
     const Time now = Time(static_cast<std::int64_t>(i) * 100ms);
     const Duration delay = link.pass(now, 100, rng).arrivals[0] - now;
     REQUIRE(delay >= 10ms);

@@ -88,7 +88,7 @@ struct PipelineTask {
   }
 };
 
-/// Notes each stage's parameters at a step, of all who carry it then, and what happened.
+/// Records the events, and each stage's parameters at a step at all its carriers.
 class StageRecord : public Watcher {
  public:
   StageRecord(const PipelineTask& task, std::uint64_t step)

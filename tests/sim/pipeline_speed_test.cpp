@@ -35,7 +35,7 @@ struct Pace {
   double bubble = 0;  ///< The part of it in which a peer computes nothing, in the mean.
 };
 
-/// In the runs from the second on, when everybody is in step.
+/// In the runs from the second on, when all peers are in step.
 Pace pace_of(const EvenPipeline& wanted) {
   constexpr std::uint64_t runs = 5;
   Simulator::Options options = small_world(wanted.stages, 3, wanted.values);

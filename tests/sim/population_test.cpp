@@ -208,8 +208,8 @@ TEST_CASE("a source that dies in the middle of a copy leaves the copier as it wa
 
 TEST_CASE("a newcomer takes over the hyper-parameters of whom it has its model from", "[sim]") {
   Simulator::Options options = population_world(4);
-  // All others train with one learning rate, which therefore nobody varies before the newcomer is
-  // there: equal models are equally good.
+  // All others train with one learning rate. Equal models are equally good, so no peer varies it
+  // before the newcomer comes.
   options.scenario.faults = {fault(FaultKind::join, 20s, just(3))};
   Simulator world(options, [&](std::size_t peer) {
     auto work = idle_workload(options.scenario.dimension, seed, peer);

@@ -196,7 +196,7 @@ TEST_CASE("a cut holds what is sent and even the end and healing delivers it in 
   there.write("back");
   REQUIRE(rig.until([&] { return here.written == 7 + during.size() && there.written == 4; }));
   here.socket.shutdown(tcp::socket::shutdown_send);
-  // Who dials now gets a connection on which nothing happens.
+  // A peer that dials now gets a connection on which nothing happens.
   End& late = rig.dial();
   late.write("late");
   REQUIRE(rig.until([&] { return rig.proxy.bytes_waiting() == during.size() + 8; }));

@@ -1,4 +1,4 @@
-// A virtual world is a function of its seed, and what befalls its peers is what befalls real ones.
+// A virtual world is a function of its seed, and its faults do to peers what real faults do.
 #include "sim/virtual/simulator.hpp"
 
 #include <algorithm>
@@ -129,7 +129,7 @@ TEST_CASE("a wall of watchers changes nothing", "[sim]") {
   CHECK(lines > 1000);
 }
 
-// ---- What befalls peers ----
+// ---- Faults of peers ----
 
 TEST_CASE("a stopped peer gets what was sent meanwhile as soon as it wakes", "[sim]") {
   Simulator::Options options = small_world(3, 5);
@@ -250,7 +250,7 @@ TEST_CASE("faults of one peer that overlap combine and end one by one", "[sim]")
   world.run(Time(3500ms));
   CHECK(world.peer(1).state == PeerState::stopped);
   CHECK(world.peer(0).disk.full);
-  CHECK(world.peer(2).state == PeerState::down);  // The second kill found nobody to take.
+  CHECK(world.peer(2).state == PeerState::down);  // The second kill found no peer to take.
   CHECK(world.local(0) == Time(5s));
   world.run(Time(6500ms));
   CHECK(world.peer(1).state == PeerState::up);

@@ -34,18 +34,18 @@ FaultRule switched(Duration at, std::size_t peer, const std::string& algorithm) 
   return rule;
 }
 
-/// What became of a run.
+/// The result of a run.
 struct Outcome {
-  /// By settings revision: the steps at which peers began to go by it; the peers that did.
+  /// By settings revision: the steps at which peers began to use it; the peers that did.
   std::map<std::uint64_t, std::set<std::uint64_t>> began;
   std::map<std::uint64_t, std::set<PeerNumber>> by;
   std::set<std::string> refused;
-  std::set<std::string> last;  ///< What peers go by in the end.
+  std::set<std::string> last;  ///< The peers' settings at the end.
   std::size_t whole = 0;       ///< Peers that made all their steps.
-  std::uint64_t unread = 0;    ///< Messages that somebody could not read.
+  std::uint64_t unread = 0;    ///< Messages that a peer could not read.
 };
 
-/// What each peer goes by.
+/// The settings of each peer.
 class Rulings : public Watcher {
  public:
   void after(const Simulator& world, PeerNumber number) override {

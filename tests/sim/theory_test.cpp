@@ -57,7 +57,7 @@ TEST_CASE("the first random exchange shrinks the scatter as one of the complete 
   Sample ratio;
   for (std::uint64_t seed = 1; seed <= 600; ++seed) {
     Simulator::Options options = frozen_world(peers, seed, alpha, PairingKind::uniform);
-    // Who is first is drawn by the paces of the peers.
+    // The paces of the peers decide which one is first.
     Ledger ledger;
     Simulator world(options, idle_peers(options));
     world.watch(ledger);
@@ -79,13 +79,13 @@ TEST_CASE("the first random exchange shrinks the scatter as one of the complete 
 TEST_CASE("exchange after exchange takes what the initiator and a uniform partner predict",
           "[sim][theory]") {
   // Peers do not ask in independent order: each asks once a period. So in a long run the pair is
-  // not uniform, but given who asks (i), its partner is: what an exchange takes is 2a(1-a) (N ||x_i
+  // not uniform, but given the asking peer i its partner is: an exchange takes 2a(1-a) (N ||x_i
   // - mean||^2 + V)/(N-1) in the mean, whatever came before. The differences between what it took
   // and that, over V, add up to nothing (they are a martingale).
   //
-  // Who asks has exchanged longest ago, as a rule, and lies farther out than the others: so in the
-  // long run an exchange contracts more than one of a uniform pair. That is checked as an
-  // inequality.
+  // The peer that asks has, as a rule, exchanged longest ago and lies farther out than the others.
+  // So in the long run an exchange contracts more than one of a uniform pair, which is checked as
+  // an inequality.
   const auto [peers, alpha] =
       GENERATE(table<std::size_t, double>({{4, 0.3}, {8, 0.5}, {16, 0.3}, {16, 0.5}, {32, 0.1}}));
   const double n = static_cast<double>(peers);

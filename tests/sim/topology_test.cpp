@@ -310,7 +310,7 @@ TEST_CASE("a hypercube that loses a peer goes on with anybody until it is back",
   const auto bits_apart = [](const Ledger::Entry& entry) {
     return std::popcount(entry.initiator ^ entry.responder);
   };
-  // Three in seven of all other pairs differ in one bit alone: with anybody there are others.
+  // Three in seven of all pairs differ in one bit alone: with free choice other pairs occur.
   CHECK(std::ranges::any_of(ledger.entries, [&](const auto& e) { return bits_apart(e) > 1; }));
   world.run(Time(50s));
   CHECK(fits.size() >= 7);

@@ -28,7 +28,7 @@ constexpr double fine = 1e-9;
 constexpr double coarse = 1e-4;
 constexpr std::size_t group = 32;  ///< Of random groups, and the side of Moshpit's grid.
 
-/// Who is there in a round.
+/// The presence of each peer in a round.
 using StatusReply = std::vector<bool>;
 
 /// One round of a way of averaging.
@@ -36,9 +36,9 @@ using Way = std::function<void(Vector& x, const StatusReply& here, std::size_t r
 
 double variance(const Vector& x) { return scatter(x) / static_cast<double>(x.size()); }
 
-/// A round of a plan among those who are there: each mixes itself and those whom it would hear and
-/// who are there, their weights made 1 again. A plan knows no drop-outs, since peers that fail
-/// leave the generation: here they are back a round later.
+/// A round of a plan among the present peers. Each mixes its own model with those of its present
+/// in-neighbours, the weights scaled to a sum of 1. A plan has no drop-outs, since peers that fail
+/// leave the generation; here they are back a round later.
 void average(Vector& x, const StatusReply& here, const Mixing& mixing) {
   const Vector last = x;
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -65,7 +65,7 @@ SharedPlan plan_of(const MixRule& rule, std::size_t n) {
   return std::make_shared<const RoundPlan>(rule, n, 1);
 }
 
-/// If one is missing nobody gets a sum.
+/// If one is missing no peer gets a sum.
 Way all_reduce(std::size_t n) {
   return [plan = plan_of({.topology = {.kind = TopologyKind::complete}}, n)](
              Vector& x, const StatusReply& here, std::size_t round) {
@@ -292,7 +292,7 @@ Rows averaging() {
     const Outcome summed =
         add("all-reduce", fixed(all_reduce(n)), line.all_reduce, {.of_ten = line.missing > 0});
     if (n == 512 && line.missing > 0) {
-      // The first round in which nobody is missing, 50 at most.
+      // The first round in which none is missing, 50 at most.
       const double whole = std::pow(1 - line.missing, n);
       rows.push_back(number("T5", where + "all-reduce", summed.fine_rounds.mean(),
                             (1 - std::pow(1 - whole, rounds_max)) / whole,

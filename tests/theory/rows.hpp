@@ -45,7 +45,7 @@ TheoryRow number(std::string_view id, std::string setting, double measured, doub
 TheoryRow error(std::string_view id, std::string setting, double measured, double allowed,
                 std::string note = {});
 
-/// A word, as "diverges".
+/// A row with a word instead of a figure, as "diverges".
 TheoryRow word(std::string_view id, std::string setting, std::string measured, std::string expected,
                std::string_view source, std::string note = {});
 
