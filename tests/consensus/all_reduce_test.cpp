@@ -90,7 +90,7 @@ class Cluster {
     std::span<std::byte> place;  ///< Of the first, half of which is there.
   };
 
-  /// Half of what comes next on the link, if it is wanted anywhere.
+  /// Half of the next block on the link, if its receiver wants it.
   void come_in_part(Link& link, std::size_t from, std::size_t to) {
     const Transfer& transfer = link.transfers.front();
     const auto bytes = transfer.payload.bytes;

@@ -45,7 +45,7 @@ struct Endpoint {
 
 class ExchangeNetwork {
  public:
-  /// What may happen to a message: true lets it through.
+  /// The fate of a message: true lets it through.
   using Filter = std::function<bool(PeerId from, PeerId to, const Message&)>;
 
   ExchangeNetwork(std::size_t peers, PairExchange::Options options, std::size_t block_bytes = 64)

@@ -1,4 +1,4 @@
-// What holds of exchanges whatever happens: sums, bounds and counts.
+// Laws of exchanges under any faults: sums, bounds and counts.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -392,7 +392,7 @@ class FaultyNetwork {
   std::vector<std::function<void()>> held_;
 };
 
-/// What the peers counted, and what is left of their forces where each has met its negative.
+/// The peers' counts, and the sum of their forces, in which each should cancel its negative.
 struct Leftover {
   std::size_t in_flight = 0;
   std::uint64_t committed = 0;

@@ -328,7 +328,7 @@ TEST_CASE("a broken lane goes on where it broke and too many breaks abort both s
     CHECK_FALSE(network.at(i).exchange.in_flight());
     CHECK(network.at(i).forces.size() == (survives ? 1u : 0u));
   }
-  // What had arrived was not sent again, but for a block that crossed with the news of a break.
+  // Blocks that had arrived were not sent again, except one that crossed with the news of a break.
   const auto crossed = static_cast<std::uint64_t>(breaks) * 64;
   if (survives) CHECK(network.bytes_delivered <= 2 * width * sizeof(float) + crossed);
 }

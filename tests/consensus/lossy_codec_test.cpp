@@ -1,4 +1,4 @@
-// Every lossy codec keeps what its traits say of it: laws generated from the traits.
+// Every lossy codec obeys its traits: laws generated from the traits.
 #include "consensus/codec/lossy_codec.hpp"
 
 #include <algorithm>
@@ -92,7 +92,7 @@ TEST_CASE("kinds are what the table says of them") {
   CHECK(traits(LossyKind::top_k).delta == 0.01);
   CHECK(traits(LossyKind::random_k).omega == 99);
   CHECK(traits(LossyKind::sign).delta == 1.0 / 512);
-  // What ring/value_codec says of 127 and 7 levels.
+  // The figures of allreduce/value_codec for 127 and 7 levels.
   CHECK(traits_of({.kind = LossyKind::qsgd, .levels = 127}, 512).omega ==
         Approx(0.0079).epsilon(0.01));
   CHECK(traits_of({.kind = LossyKind::qsgd, .levels = 7}, 512).omega == Approx(1.19).epsilon(0.01));
@@ -126,7 +126,7 @@ TEST_CASE("unbiased codecs are right on average and vary as their formula says")
     }
     INFO(name_of(codec) << " of " << d);
     for (std::size_t i = 0; i < d; ++i) {
-      // Five standard errors of the mean, and what is lost as results are rounded to float.
+      // Five standard errors of the mean, and the loss by rounding results to float.
       REQUIRE(std::abs(sums[i] / rounds - x[i]) <= 5 * std::sqrt(variances[i] / rounds) + 1e-6);
     }
     // The mean of 4000 squared errors is within a tenth for one value, less for more.
@@ -243,7 +243,7 @@ TEST_CASE("what was sent and what is remembered is what there was with every cod
   Rng rng(16);
   for (const LossyCodec& codec : codecs) {
     const LossyTraits traits = traits_of(codec, d);
-    // Unbiased ones are sent shrunk: a memory of what varies more than what is sent would grow.
+    // Unbiased codecs send shrunk values: a memory that varies more than the message would grow.
     const double shrink = 1 / (1 + (traits.delta > 0 ? 0 : traits.omega));
     const double delta = traits.delta > 0 ? traits.delta : shrink;
     Floats memory(d);
@@ -267,7 +267,7 @@ TEST_CASE("what was sent and what is remembered is what there was with every cod
       }
     }
     INFO(name_of(codec));
-    // Each round rounds twice, to half of 2^-23 of what is there.
+    // Each round rounds twice, to half of 2^-23 of the value.
     for (std::size_t i = 0; i < d; ++i) {
       REQUIRE(std::abs(sent[i] + memory[i] - given[i]) <= rounds * 0x1p-23 * largest);
     }

@@ -1,4 +1,4 @@
-// What each kind of lossy codec does to values: which it keeps, and how much it loses.
+// The effect of each kind of lossy codec on values: which it keeps, and how much it loses.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>

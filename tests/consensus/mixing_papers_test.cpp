@@ -1,4 +1,4 @@
-// Rules of mixing come to what the papers say of them.
+// Mixing rules reach the results of their papers.
 #include <Eigen/LU>
 #include <algorithm>
 #include <catch2/catch.hpp>

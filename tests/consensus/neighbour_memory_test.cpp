@@ -1,4 +1,4 @@
-// What neighbours know of each other stays the same at both ends, through deaths, returns, rounds
+// The memory of neighbours stays the same at both ends, through deaths, returns, rounds
 // that are not mixed and messages that are lost.
 #include "consensus/mixing/neighbour_memory.hpp"
 
@@ -84,7 +84,7 @@ class Company {
     }
   }
 
-  /// It comes back with its model and nothing else, or with what a checkpoint has.
+  /// It comes back with its model alone, or with the contents of a checkpoint.
   void restart(std::size_t peer, bool from_checkpoint) {
     One& one = everybody_[peer];
     const auto kept = one.mixer.lasting();
@@ -93,7 +93,7 @@ class Company {
     for (const auto& [name, values] : kept) one.mixer.restore(name, values);
   }
 
-  /// Both ends of every edge have what the other says of itself, to the bit.
+  /// Both ends of every edge have the exact reference of the other, to the bit.
   bool agrees() {
     for (std::size_t rank = 0; rank < present_.size(); ++rank) {
       Mixer<double>& mixer = everybody_[present_[rank]].mixer;

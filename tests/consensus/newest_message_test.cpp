@@ -24,7 +24,7 @@ std::vector<MixRule> rules_that_wait_as_they_may() {
   return all;
 }
 
-/// What two messages of one peer, of round 0 and of a later one, make of another's model.
+/// The effect of two messages of one peer, of round 0 and of a later one, on another's model.
 class TwoMessages {
  public:
   /// Of the first pair of peers and the first round for which there are two.

@@ -1,4 +1,4 @@
-// One member alone hears what it may from others that the test plays.
+// One member alone receives messages from others, which the test plays.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstddef>
@@ -19,7 +19,7 @@ using members::peer_of;
 using members::peers_below;
 using members::suspicion_longest;
 
-/// Probes and push-pulls so rarely that only what it hears matters.
+/// Probes and push-pulls so rarely that only received messages matter.
 Membership::Options quiet() {
   Membership::Options options;
   options.probe_period = std::chrono::hours(1);

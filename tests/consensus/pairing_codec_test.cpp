@@ -50,7 +50,7 @@ float decoded_value(Codec codec, std::uint16_t half) {
   return value;
 }
 
-/// What a 16-bit format can hold, written down from its definition.
+/// All values of a 16-bit format, computed from its definition.
 struct Format {
   Codec codec;
   int mantissa;        ///< Stored bits.

@@ -55,7 +55,7 @@ TEST_CASE("nobody rests whose exchanges take what is usual or who is the only pa
     alone.note(now, peer(1), now - (round % 2 == 0 ? 100ms : 9s));
     CHECK_FALSE(alone.is_resting(now, peer(1)));
   }
-  // What takes less than a tenth of a second is never slow, however quick the others are.
+  // An exchange of less than a tenth of a second is never slow, however quick the others are.
   PartnerTimes quick;
   for (int round = 0; round < 9; ++round) quick.note(now + 1ms, peer(1), now);
   quick.note(now + 99ms, peer(2), now);

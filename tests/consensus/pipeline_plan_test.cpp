@@ -1,4 +1,4 @@
-// Partitions against brute force, chain maps and routes against what they promise.
+// Partitions against brute force, chain maps and routes against their promises.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>

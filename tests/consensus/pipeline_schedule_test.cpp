@@ -306,7 +306,7 @@ TEST_CASE("a pipeline that computes activations again pays a forward pass for ea
 // ---- What is wrong is found ----
 
 TEST_CASE("a schedule short of operations is refused with what is missing") {
-  // What a published generator of Chimera gives for six stages and eighteen micro-batches: 14
+  // The result of a published generator of Chimera for six stages and eighteen micro-batches: 14
   // forward and 12 backward passes a worker instead of 18 and 18.
   PipelineSchedule schedule = straight(PipelineKind::chimera, 6, 18);
   for (auto& list : schedule.workers) {
@@ -352,7 +352,7 @@ TEST_CASE("each kind of fault in a schedule is named with its place") {
 }
 
 TEST_CASE("lists that wait for each other in a circle are refused") {
-  // The first stage wants its gradient back before the second has what it needs.
+  // The first stage waits for its gradient before the second has its input.
   PipelineSchedule schedule = straight(PipelineKind::one_f_one_b, 2, 2);
   REQUIRE(words(schedule.workers[0]) == "F0 F1 B0 B1 U0");
   REQUIRE(words(schedule.workers[1]) == "F0 B0 F1 B1 U0");

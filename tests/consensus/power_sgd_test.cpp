@@ -132,7 +132,7 @@ TEST_CASE("a gradient in factors is its projection on a basis that follows it", 
       // Sums of a dozen floats of size 1, through a basis that loses a digit.
       CHECK((out - expected).norm() < 1e-5 * given.norm());
     }
-    // The span of what was found: of its columns after an even turn, of its rows after an odd one.
+    // The span of the result: of its columns after an even turn, of its rows after an odd one.
     const Matrix spanned = turn % 2 == 0 ? out : Matrix(out.transpose());
     const Eigen::JacobiSVD<Eigen::MatrixXd> svd(spanned, Eigen::ComputeThinU);
     basis = svd.matrixU().leftCols(rank);
@@ -211,7 +211,7 @@ TEST_CASE("what is remembered is on average what was not sent", "[unit]") {
 }
 
 TEST_CASE("the memory of a peer is a function of its own data and the shared basis", "[unit]") {
-  // What a peer remembers is orthogonal to the basis: e = M - M V V^T.
+  // A peer's remainder is orthogonal to the basis: e = M - M V V^T.
   Rng rng(3);
   Peers peers(3, one_matrix(10, 7, 2));
   const Floats out = peers.step(gradients_of(3, 70, rng));

@@ -1,4 +1,4 @@
-// What measured links change about a sum, what they leave alone, and what lies about them can do.
+// The effect of measured links on a sum, and the limits of lies about them.
 #include "consensus/allreduce/reduce_choice.hpp"
 
 #include <algorithm>

@@ -50,7 +50,7 @@ enum class Order {
   overlapping,  ///< A rank does pieces of any step that its earlier steps allow.
 };
 
-/// All ranks in one place: values, plans, how far each step is, and what is on the way.
+/// All ranks in one place: values, plans, the progress of each step, and the messages in flight.
 template <class T>
 class Executor {
  public:

@@ -172,7 +172,7 @@ TEST_CASE("what is left has at most its share of the squares") {
     const double share = static_cast<double>(k) / block;
     REQUIRE(squares(residual) <= (1 - share) * squares(values) * (1 + 1e-12));
     REQUIRE(taken.values().size() <= k * ((values.size() + block - 1) / block));
-    // Nothing is changed on the way: what is taken and what is left are the vector.
+    // No value is changed: the selected part and the rest are the vector.
     taken.add_to(residual);
     REQUIRE(residual == values);
   }
@@ -246,7 +246,7 @@ TEST_CASE("an error that is fed back stays small") {
     return std::sqrt(squares(residual) / size);
   };
   CHECK(residual_after_rounds(ValueCodec::bf16, 512) < 0.01);
-  // The root of what the codec loses of a normally distributed vector: 0.0002 and 0.06.
+  // The root of the codec's loss on a normally distributed vector: 0.0002 and 0.06.
   CHECK(residual_after_rounds(ValueCodec::qsgd8, 512) < 0.02);
   CHECK(residual_after_rounds(ValueCodec::qsgd4, 512) < 0.3);
   // Three quarters of the squares wait for about thirty rounds.
@@ -290,7 +290,7 @@ TEST_CASE("every codec keeps places and brings values near") {
     error += std::pow(decoded->values()[i] - stream.values()[i], 2);
     all += std::pow(stream.values()[i], 2);
   }
-  // What QSGD loses of normally distributed values, and the spread of that.
+  // The loss of QSGD on normally distributed values, and its spread.
   CHECK(error <= (codec == ValueCodec::qsgd4 ? 0.08 : 0.001) * all);
 }
 
@@ -385,7 +385,7 @@ TEST_CASE("damaged bytes give a sound stream or none") {
     REQUIRE(std::ranges::adjacent_find(indices, std::greater_equal<>()) == indices.end());
     REQUIRE((indices.empty() || indices.back() < size));
     for (const float value : decoded->values()) REQUIRE(std::isfinite(value));
-    // What is read is what these bytes say and nothing else.
+    // The result depends on these bytes and nothing else.
     if (codec == ValueCodec::identity) REQUIRE(encode(*decoded, codec, rng) == bytes);
   }
   CHECK(accepted > 100);  // Damage to values only: the rest of the test saw something.

@@ -1,4 +1,4 @@
-// What dense layers' gradients are the product of, packed and put together again.
+// The factors of dense layers' gradients, packed and multiplied again.
 #include "consensus/compression/sufficient_factors.hpp"
 
 #include <algorithm>
@@ -27,13 +27,13 @@ std::vector<DensePlace> layers() {
 std::vector<float> drawn_gradient(Rng& rng, std::size_t share) {
   std::vector<float> gradient(elements);
   for (float& value : gradient) value = static_cast<float>(rng.normal());
-  // Behind factors a place keeps what was in it, which must not matter.
+  // The space after the factors keeps its old contents, which must not matter.
   std::fill(gradient.begin() + static_cast<std::ptrdiff_t>(first + share * (7 + 53)),
             gradient.begin() + static_cast<std::ptrdiff_t>(first + 7 * 53), NAN);
   return gradient;
 }
 
-/// What all have gathered and averaged, as an all-reduce would.
+/// The gathered factors of all peers and the averaged rest, as an all-reduce would give them.
 std::vector<float> together(const SufficientFactors& cut,
                             const std::vector<std::vector<float>>& vectors,
                             const std::vector<std::uint32_t>& shares) {

@@ -1,4 +1,4 @@
-// What holds of every call on an exchange or a download, and of what a download brings.
+// Laws of every call on an exchange or a download, and of the downloaded model.
 #include <catch2/catch.hpp>
 #include <memory>
 #include <span>

@@ -52,7 +52,7 @@ void append(Bytes& stream, const Sent& sent) {
   stream.insert(stream.end(), sent.bytes.begin(), sent.bytes.end());
 }
 
-/// What comes, without any bounds of records in it.
+/// The bytes of all records, without bounds between them.
 std::size_t pour(std::span<const std::byte> stream, std::span<std::byte> room) {
   const std::size_t n = std::min(stream.size(), room.size());
   std::ranges::copy(stream.first(n), room.begin());

@@ -63,7 +63,7 @@ TEST_CASE("memory is handed out once at a time and is empty when it comes again"
       const auto mark = static_cast<float>(round + 1);
       Floats fresh(lent.get());
       fresh.reserve(1 + rng.below(20000));
-      // What was given back went to the system, so it is zero again.
+      // Returned memory went back to the system, so it is zero again.
       REQUIRE(*fresh.data() == 0);
       fresh.assign(fresh.capacity(), mark);
       held.emplace_back(std::move(fresh), mark);

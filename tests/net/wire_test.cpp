@@ -116,7 +116,7 @@ bool mentions(const Decoded& decoded, const std::string& text) {
   return !decoded.frame && decoded.problem.find(text) != std::string::npos;
 }
 
-/// What holds for any bytes at all: a frame that is those very bytes, or a problem.
+/// The law for any bytes at all: they give a frame of exactly these bytes, or a problem.
 bool sound(const Bytes& bytes) {
   const Decoded decoded = decode(bytes);
   if (!decoded.frame) return !decoded.problem.empty();

@@ -26,7 +26,7 @@
 
 namespace gv {
 
-/// What a drawn network does until it heals.
+/// The faults of a drawn network until it heals.
 struct Weather {
   std::size_t peers = 4;
   Duration latency = std::chrono::milliseconds(1);
@@ -208,7 +208,7 @@ class Agreeing {
     put(std::chrono::milliseconds(100), i, i, Look{});
   }
 
-  /// What a peer says of its links: something, nothing, or what cannot be.
+  /// A peer's report on its links: some figures, none, or impossible ones.
   std::vector<LinkReport> holdings(std::size_t i, std::uint32_t incarnation) const {
     using Limits = std::numeric_limits<float>;
     constexpr std::array lies = {0.0F,
@@ -366,7 +366,7 @@ class Agreeing {
     put(at - now_, i, i, Tick{});
   }
 
-  /// What the all-reduce does when the agreement has moved.
+  /// The reaction of the all-reduce to a new state of the agreement.
   void follow(std::size_t i) {
     Peer& peer = peers_[i];
     const Generation* generation = peer.agreement->generation();

@@ -109,7 +109,7 @@ TEST_CASE("measured links decide on order and algorithm for all and for as long 
   const Generation around = agree(1e8F);
   CHECK(distance(around) == 2);
   CHECK(around.slowest.bytes_per_second == Approx(1e9));
-  // What is no better is not taken instead, and a generation without news keeps what there was.
+  // An order that is no better is not taken, and a generation without news keeps the old one.
   CHECK(agree(1e9F).order == around.order);
   CHECK(agree({}).order == around.order);
 }
@@ -239,7 +239,7 @@ TEST_CASE("generations that end before anything is done do not follow each other
     return now - end;
   };
   CHECK(pause(10ms, true) == 0ms);
-  CHECK(pause(10ms, false) == 0ms);  // What ended it may be over.
+  CHECK(pause(10ms, false) == 0ms);  // The cause of its end may be gone.
   CHECK(pause(10ms, false) == 290ms);
   CHECK(pause(0ms, false) == 300ms);
   CHECK(pause(1s, false) == 0ms);

@@ -1,4 +1,4 @@
-// Texts of configs, with what is said of them.
+// Texts of configs, with the problems that they give.
 #pragma once
 
 #include <catch2/catch.hpp>

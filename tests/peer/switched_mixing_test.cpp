@@ -1,4 +1,4 @@
-// What settings that come while a swarm runs make of its rounds, and which it refuses.
+// The effect of settings that arrive while a swarm runs on its rounds, and the refused ones.
 #include "peer/config/switched_mixing.hpp"
 
 #include <catch2/catch.hpp>

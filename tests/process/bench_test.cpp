@@ -1,4 +1,4 @@
-// `grapevine bench` with real processes: what it prints, what it refuses, what it leaves behind.
+// `grapevine bench` with real processes: its output, its refusals, its files.
 #include <signal.h>
 
 #include <catch2/catch.hpp>

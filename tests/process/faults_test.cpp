@@ -41,7 +41,7 @@ TEST_CASE("a peer stopped for two seconds is not declared dead and declares nobo
   swarm.start_all();
   REQUIRE(swarm.exchanges_go_on(0));
   swarm.signal(1, SIGSTOP);
-  // The stop itself is what is being waited for, so nothing can cut it short.
+  // The test waits for the stop itself, so nothing can cut it short.
   eventually([] { return false; }, 2s);
   swarm.signal(1, SIGCONT);
   CHECK(swarm.exchanges_go_on(1));

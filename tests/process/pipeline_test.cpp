@@ -99,7 +99,7 @@ TEST_CASE("stages from the folders of several peers become one model", "[process
   for (const char* stage : {"stage 0 at step 100", "stage 1 at step 100", "stage 2 at step 100"}) {
     CHECK_THAT(merged, Catch::Contains(stage));
   }
-  // The same as launch makes at its end, byte for byte of what is evaluated.
+  // The same model as launch makes at its end, byte for byte of the evaluated part.
   std::string ours, theirs;
   CHECK(run_grapevine({"eval", file("whole.safetensors")}, ours).exit_code == 0);
   CHECK(run_grapevine({"eval", file("run/mean.safetensors")}, theirs).exit_code == 0);

@@ -1,4 +1,4 @@
-// `grapevine plan` with the real binary: what it prints, what it refuses.
+// `grapevine plan` with the real binary: its output and its refusals.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
@@ -126,7 +126,7 @@ TEST_CASE("a slow peer is planned for", "[process]") {
   };
   // The slower peer gets the smaller stage of the cut, and still holds the other up.
   CHECK(step_ms("1,0.02") > 5 * step_ms("1,1"));
-  // What is proposed leaves it nearly nothing: a last layer of ten units.
+  // The proposed cut leaves it nearly nothing: a last layer of ten units.
   const Planned planned = plan(config, {"--speeds", "1,0.02"});
   INFO(planned.output);
   CHECK(has(planned.output, "Peers: as fast as this machine by 1, 0.02."));

@@ -120,7 +120,7 @@ hidden = [32]
   const auto at = output.find("mean model");
   REQUIRE(at != std::string::npos);
   CHECK(std::stod(output.substr(at + 10)) > 80);
-  // What has no order cannot repeat.
+  // Without an order, runs cannot repeat.
   std::string refusal;
   CHECK(run_grapevine({"sim", config}, refusal).exit_code == 2);
 }

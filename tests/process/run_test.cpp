@@ -26,7 +26,7 @@ std::string short_run(const std::string& gossip, std::uint64_t steps = 400) {
          gossip;
 }
 
-/// What the trainer comes to without any peer around it.
+/// The result of the trainer without any peer around it.
 std::vector<float> serial_result(const std::filesystem::path& config_file, std::size_t shard,
                                  std::size_t peers) {
   ParsedConfig parsed = parse_config_file(config_file.string());

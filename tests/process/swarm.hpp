@@ -76,7 +76,7 @@ class Swarm {
 
   /// The newest status document; null when the peer does not answer.
   nlohmann::json status(std::size_t number);
-  /// What peer `number` says of peer `other`: "alive", "suspect", "dead", "left" or "unknown".
+  /// Peer `number`'s view of peer `other`: "alive", "suspect", "dead", "left" or "unknown".
   std::string state_of(std::size_t number, std::size_t other);
   std::uint64_t step(std::size_t number);
   /// All of them come to that step within a minute.
@@ -90,11 +90,11 @@ class Swarm {
   std::vector<nlohmann::json> events(std::size_t number, const std::string& name);
 
   std::filesystem::path folder(std::size_t number) const;
-  /// What watched peers look for; see watched_peer.cpp.
+  /// The point that watched peers look for; see watched_peer.cpp.
   std::filesystem::path point_file() const { return root_.path() / "point"; }
   std::filesystem::path config_file() const { return root_.path() / "config.toml"; }
   std::filesystem::path authorized_file() const { return root_.path() / "authorized_peers"; }
-  /// What the process printed so far.
+  /// The output of the process so far.
   std::string output(std::size_t number) const;
   static std::string name(std::size_t number) { return "peer-" + std::to_string(number); }
 

@@ -4,8 +4,8 @@
 // Next to the peers' folders a test puts a file `point`: "NAME, before|after SIGNAL SKIP". The
 // first peer that reaches that point for the SKIP + 1st time removes the file and sends itself the
 // signal: before the effects it asks for there are carried out, or after it, when the next event
-// comes. Every sum that it applies is a line in `sums` in its folder: the resulting lineage (and the
-// stage), the step, and a fingerprint of the sum.
+// comes. Every sum that it applies is a line in `sums` in its folder: the resulting lineage (and
+// the stage), the step, and a fingerprint of the sum.
 #include <unistd.h>
 
 #include <csignal>

@@ -1,4 +1,4 @@
-// Watched peers as real processes, which end at exact points, and what they summed.
+// Watched peers as real processes, which end at exact points, and their sums.
 #pragma once
 
 #include <fmt/format.h>

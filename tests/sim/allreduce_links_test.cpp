@@ -45,7 +45,7 @@ Simulator::Options world_of(std::size_t peers, std::uint64_t seed = 3) {
   return options;
 }
 
-/// A world with its invariants, and what its first peer says of orders and times.
+/// A world with its invariants, and its first peer's record of orders and times.
 class Lockstep : public Watcher {
  public:
   explicit Lockstep(const Simulator::Options& options)
@@ -107,7 +107,7 @@ TEST_CASE("a ring goes round a slow pair within twenty operations and is as fast
   REQUIRE(lockstep.orders.size() == 2);
   CHECK(neighbours(lockstep.orders.front(), a, b));
   CHECK_FALSE(neighbours(lockstep.orders.back(), a, b));
-  // All have the same generation, which the invariants hold them to; this says what it knows.
+  // The invariants check that all have the same generation; this checks its contents.
   CHECK(lockstep.generation().slowest.bytes_per_second ==
         Approx(fast_mbit * 1e6 / 8).epsilon(0.05));
   CHECK(lockstep.generation().slowest.latency_s == Approx(500e-6).epsilon(0.05));

@@ -142,7 +142,7 @@ TEST_CASE("F1 a death at each named point leaves all others with one result", "[
       holds(world(""), search);
       INFO(point << " at peer " << search.who << " of " << peers);
       REQUIRE(search.when != Time());
-      // What it wants done is not done, or just so.
+      // Its effects are not carried out, or only just.
       for (const Duration after : {-1ns, 1000ns}) {
         Lockstep seen;
         std::string at = std::to_string((search.when.time_since_epoch() + after).count());

@@ -46,7 +46,7 @@ struct Scene {
                     strength);
   }
 
-  /// What the victim becomes if all hostile ones send that.
+  /// The victim's next model if all hostile peers send that message.
   Floats aggregate(const GuardOptions& guard, const Floats& sent) const {
     std::vector<NeighbourModel> models = seen();
     for (std::size_t j = 0; j < hostile; ++j) models.push_back({sent, weight()});

@@ -224,7 +224,7 @@ TEST_CASE("F17 and F18 repeats and delays of half a second change no sum", "[sim
 
 TEST_CASE("F19 a third of a second of latency kills nobody", "[sim]") {
   DrawnWorld world = world_of(6, "[[scenario.link]]\nlatency_s = 0.2\njitter_s = 0.2\n");
-  // What docs/operations.md advises for far peers.
+  // The advice of docs/operations.md for far peers.
   world.node.membership.probe_timeout = 1s;
   world.node.membership.probe_period = 2s;
   Probe probe;
@@ -310,7 +310,7 @@ TEST_CASE("F43 a second holder of a key confuses whom it speaks to and breaks no
   std::uint64_t number = 0;
   for (Time at(10s); at < Time(50s); at += 500ms) {
     world.run(at);
-    // What a copy of peer 1 on another machine would say, of itself and of exchanges of its own.
+    // The messages of a copy of peer 1 on another machine, about itself and its own exchanges.
     Member copy = world.peer(1).node->membership().self();
     copy.address = "virtual:elsewhere";
     ++copy.incarnation;
@@ -505,7 +505,7 @@ TEST_CASE("F46 poisoned models pull no harder than the clip radius lets them", "
     INFO("without clipping " << plain.distance);
     if (plain.quarantined == 0) CHECK(plain.distance > 3 * clipped.distance);
   }
-  // What is a million times too large is refused unseen, and its sender with it.
+  // A model a million times too large is refused unseen, and its sender with it.
   const Poisoned huge = poisoned(
       [](std::vector<float>& x) {
         for (float& v : x) v *= 1e6F;

@@ -60,7 +60,7 @@ class World {
   FaultProxy proxy;
 };
 
-/// Control links of one peer, and what came over them.
+/// Control links of one peer, and the messages that came over them.
 struct Side {
   std::optional<ControlLinks> links;
   std::size_t messages = 0;

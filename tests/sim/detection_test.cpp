@@ -29,7 +29,7 @@ Simulator::Options watching_world(std::size_t peers, std::uint64_t seed) {
   return options;
 }
 
-/// What becomes of the one that is killed.
+/// The detection of the killed peer.
 class Inquest : public Watcher {
  public:
   explicit Inquest(PeerNumber victim) : victim_(victim) {}

@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// What a run needs for factors of that rank.
+/// The options of a run with factors of that rank.
 struct FactorRun : LockstepRun {
   FactorRun(std::size_t peers, std::size_t rank, std::uint64_t steps)
       : LockstepRun(peers, 8, steps, OptimizerKind::nesterov),
@@ -42,7 +42,8 @@ struct FactorRun : LockstepRun {
   FactorShape shape;
 };
 
-/// What a run needs for sufficient factors: batches so small that two of three layers have them.
+/// The options of a run with sufficient factors: batches so small that two of three layers have
+/// them.
 struct SufficientRun : LockstepRun {
   SufficientRun(std::size_t peers, std::uint64_t steps)
       : LockstepRun(peers, 2, steps, OptimizerKind::nesterov) {

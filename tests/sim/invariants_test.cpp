@@ -1,4 +1,4 @@
-// The checkers of a virtual world, shown what they must find: peers that were made to believe
+// The checkers of a virtual world, tested on violations: peers that were made to believe
 // wrongly from outside.
 #include "sim/virtual/invariants.hpp"
 

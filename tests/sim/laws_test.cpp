@@ -23,7 +23,7 @@ constexpr PeerId stranger{4711};
 
 // ---- Strangers ----
 
-/// All that honest peers do, hear from each other and say, but for what they say of strangers.
+/// Everything that honest peers do, receive from each other and send, except about strangers.
 class HonestLife : public Watcher {
  public:
   void on_input(const Simulator& world, const Input& input) override {

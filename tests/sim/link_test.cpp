@@ -1,4 +1,4 @@
-// Links between real processes, the part without sockets: which faults are active, what they cost.
+// Links between real processes, the part without sockets: the active faults and their cost.
 #include <catch2/catch.hpp>
 
 #include "sim/link_faults.hpp"

@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// What a swarm of the run should come to, computed by trainers that know nothing of it.
+/// The expected result of a swarm's run, computed by trainers without a swarm.
 std::vector<float> serially(const LockstepRun& run) {
   std::vector<Trainer> trainers;
   for (std::size_t peer = 0; peer < run.specs.size(); ++peer) {
@@ -161,7 +161,7 @@ TEST_CASE("DiLoCo on quadratics is what its formulas say", "[sim][allreduce]") {
   options.node.allreduce.state_elements = 2 * spec.dimension;
   Simulator world(options, [&](std::size_t peer) { return quadratic_workload(spec, peer, local); });
   world.run(Time(10min));
-  // A local step contracts what is left of the way by 1 - lr h; all in double, in closed form.
+  // A local step contracts the remaining distance by 1 - lr h; all in double, in closed form.
   for (std::size_t k = 0; k < spec.dimension; ++k) {
     const double h =
         0.1 * std::pow(10.0, static_cast<double>(k + 1) / static_cast<double>(spec.dimension));
@@ -224,7 +224,7 @@ TEST_CASE("a newcomer takes over anchor and outer momentum", "[sim][allreduce]")
   holds(world, invariants, 10min);
   CHECK(world.peer(2).work->step() == run.steps);
   CHECK(parameters(world, 2) == parameters(world, 0));
-  // The outer momentum is part of what a checkpoint holds, and the same everywhere.
+  // The outer momentum is part of a checkpoint, and the same everywhere.
   const auto first = world.peer(0).work->image().optimizer.vectors.back();
   CHECK(first.first == "outer_momentum");
   CHECK(std::ranges::any_of(first.second, [](float value) { return value != 0; }));
@@ -296,7 +296,7 @@ TEST_CASE("peers that all go on from their checkpoints go on as if nothing had b
   LockstepRun run(3, 8, 120, OptimizerKind::adam);
   run.local = {.period = 6, .outer = OuterKind::nesterov};
   const auto whole = run.in_lockstep(ReduceAlgorithm::ring);
-  // Half of the way, and then the other half by processes that know nothing but what was saved.
+  // Half of the steps, and then the other half by processes that start from the checkpoints alone.
   std::vector<Image> images;
   {
     Simulator::Options options = run.options();

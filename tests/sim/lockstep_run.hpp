@@ -125,7 +125,7 @@ inline std::vector<float> ring_mean(const std::vector<std::vector<float>>& gradi
   return mean;
 }
 
-/// Counts what is sent for sums: probes of links and whole states have the last bucket.
+/// Counts the bytes sent for sums: probes of links and whole states have the last bucket.
 class SumBytes : public Watcher {
  public:
   void on_effects(const Simulator&, PeerNumber, const NodeEffects& effects) override {

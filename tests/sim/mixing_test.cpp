@@ -48,7 +48,7 @@ Simulator::Options world_of(const LockstepRun& run, const MixRule& rule, std::ui
   return options;
 }
 
-/// What they should come to, computed by trainers and mixers that know nothing of a swarm.
+/// The expected result, computed by trainers and mixers without a swarm.
 std::vector<std::vector<float>> serially(const LockstepRun& run, const MixRule& rule,
                                          std::uint64_t period) {
   const std::size_t peers = run.specs.size();

@@ -19,7 +19,7 @@ constexpr std::size_t dimension = 4096;
 constexpr std::size_t message_bytes = 4 * dimension + 16;
 constexpr double bandwidth_mbit = 8e-6 * message_bytes / 0.060;
 
-/// How old what is mixed is, in rounds of the peer that mixes it.
+/// Age of the mixed messages, in rounds of the peer that mixes them.
 class Ages : public Watcher {
  public:
   void on_effects(const Simulator&, PeerNumber, const NodeEffects& effects) override {

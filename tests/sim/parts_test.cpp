@@ -1,4 +1,4 @@
-// The parts a virtual world is made of do what they say: its queue, its links and its disks.
+// The parts of a virtual world: its queue, its links and its disks.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>

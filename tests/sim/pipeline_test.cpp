@@ -343,7 +343,7 @@ TEST_CASE("peers that a machine's other programs hold up now and then keep their
     Simulator::Options options = task.options();
     options.seed = seed;
     options.node.pipeline.stage_seconds = {0.15, 0.55, 0.3};
-    // What others take at a time is as long as a hundred passes.
+    // A time slice of other programs is as long as a hundred passes.
     options.scenario.step = 200us;
     options.scenario.faults = {
         {.kind = FaultKind::stop, .at = 5ms, .lasts = 8ms, .every = 16ms, .peers = {.any = 1}}};
@@ -425,7 +425,7 @@ TEST_CASE("a drawn world is the same again when it is read from its text", "[sim
     const CheckedWorld read = read_world(file.string(), seed);
     INFO("seed " << seed << (read.problems.empty() ? "" : to_string(read.problems.front())));
     REQUIRE(read.problems.empty());
-    // What peers switch to is read with the config they have, which a drawn world has none of.
+    // Peers read a switch with their config, and a drawn world has none.
     const bool switches = std::ranges::any_of(world.scenario.faults, [](const FaultRule& fault) {
       return fault.kind == FaultKind::switch_to;
     });

@@ -201,7 +201,7 @@ TEST_CASE("a source that dies in the middle of a copy leaves the copier as it wa
   CHECK(lost);
   REQUIRE(failed);
   CHECK_FALSE(copied);
-  // It trained on all the while, with what it had.
+  // It trained on all the while, with its own model.
   CHECK(tally.trials().at(copier).learning_rate == trial.learning_rate);
   CHECK(world.peer(copier).work->step() > step);
 }

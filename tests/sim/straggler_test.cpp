@@ -1,4 +1,4 @@
-// What one of four peers at a quarter of the pace costs, on functions that are known.
+// The cost of one of four peers at a quarter of the pace, on known functions.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -1,4 +1,4 @@
-// What `grapevine sim` leaves for programs that compare runs.
+// The files of `grapevine sim` for programs that compare runs.
 #include <stdlib.h>  // mkdtemp is POSIX's, not the standard library's.
 
 #include <catch2/catch.hpp>

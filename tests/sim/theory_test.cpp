@@ -31,7 +31,7 @@ void check_within_three_errors(const std::string& what, const Sample& sample, do
 }
 
 /// Where a run is no longer looked at: models have come together to 1e-3 of their distance then,
-/// and the rounding of floats (6e-8) still is 1e-4 of what is left.
+/// and the rounding of floats (6e-8) still is 1e-4 of the rest.
 constexpr double smallest = 1e-6;
 
 Simulator::Options frozen_world(std::size_t peers, std::uint64_t seed, double alpha,
@@ -174,7 +174,7 @@ TEST_CASE("a round of matching shrinks the scatter as a random perfect matching"
 }
 
 TEST_CASE("models between exchanges are those that the ledger of forces gives", "[sim][theory]") {
-  // What the checks above rest on: initial models plus forces are the live models, to the bit.
+  // The checks above rest on this: initial models plus forces are the live models, to the bit.
   Simulator::Options options = frozen_world(6, 3, 0.4, PairingKind::uniform);
   options.scenario.links = {every_link({.latency = 2ms})};
   Ledger ledger;
@@ -308,7 +308,7 @@ TEST_CASE("the mixing matrices of both pairings have the spectral gaps of their 
 
 namespace {
 
-/// What the models come to on f_i(x) = h/2 (x - c_i)^2 with noise of deviation s, in one direction.
+/// The limit of the models on f_i(x) = h/2 (x - c_i)^2 with noise of deviation s, in one direction.
 struct Settled {
   double pull = 0;     ///< sum_i (c_i - mean c) E[y_i - mean y], the bias of the peers,
   double scatter = 0;  ///< E sum_i (y_i - mean y)^2,

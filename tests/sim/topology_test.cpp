@@ -89,7 +89,7 @@ double norm(const std::vector<double>& x) {
   return std::sqrt(sum);
 }
 
-/// What is measured of contraction, over all rounds of all seeds.
+/// The measured contraction, over all rounds of all seeds.
 struct Measured {
   Sample surprise;       ///< Of the scatter.
   Sample slowest;        ///< Along the direction that stays the longest.

@@ -1,4 +1,4 @@
-// What people are shown of topologies says what the matrices are.
+// The printed figures of topologies agree with their matrices.
 #include "cli/topology_text.hpp"
 
 #include <algorithm>

@@ -154,7 +154,7 @@ Way moshpit(std::size_t n, const SharedPlan& plan, Rng rng) {
   };
 }
 
-/// What runs needed, and where their mean went.
+/// The rounds that runs needed, and the drift of their mean.
 struct Outcome {
   Sample fine_rounds;
   Sample coarse_rounds;

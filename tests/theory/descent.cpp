@@ -211,8 +211,8 @@ double simulated_radius(std::size_t peers, double a, double gamma) {
   return radius(sums);
 }
 
-/// ln of what a round leaves, in the mean along runs: negative where peers agree almost surely.
-/// Runs are so short that rounding is no part of what is left.
+/// ln of the factor by which a round shrinks the spread, as a mean along runs: negative where peers
+/// agree almost surely. Runs are so short that rounding does not matter.
 Sample exponent(std::size_t peers, double a, double gamma, std::size_t rounds) {
   constexpr std::size_t runs = 100;
   Sample sample;

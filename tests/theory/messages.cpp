@@ -63,7 +63,7 @@ class PushSumWorld {
                               std::abs(mass.numerator + lost_.numerator - mean_ * n)});
   }
 
-  /// What there is to say at the end.
+  /// The figures at the end.
   PushSumRun run() const {
     PushSumRun run = run_;
     const Mass mass = left();
@@ -89,7 +89,7 @@ class PushSumWorld {
     mixers_[i].begin_round(round, x_[i]);
     mixers_[i].end_steps(x_[i], 0, 1);
     for (const MixMessage& message : mixers_[i].messages(round, x_[i])) {
-      // What each is sent is what the sender keeps.
+      // Each receives as much as the sender keeps.
       const Mass part{mixers_[i].kept(MixRegister::numerator)[0], mixers_[i].weight()};
       for (const std::size_t to : message.to) {
         if (may_lose && rng_.chance(loss_)) {
@@ -176,7 +176,7 @@ Rows push_sum() {
 namespace {
 
 struct ChocoRun {
-  double slope = 0;  ///< ln of what a round leaves of the spread squared.
+  double slope = 0;  ///< ln of the factor of the squared spread in a round.
   double drift = 0;  ///< Of the mean, in any element.
 };
 

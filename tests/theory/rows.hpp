@@ -1,4 +1,4 @@
-// What the files of the table of theory share: one function for each subject, and makers of rows.
+// Shared by the files of the table of theory: one function for each subject, and makers of rows.
 #pragma once
 
 #include <cmath>
@@ -34,7 +34,7 @@ inline constexpr std::string_view published = "published";
 inline constexpr std::string_view analysis = "analysis";
 inline constexpr std::string_view reference = "reference";
 
-/// With as many digits as what is allowed makes worth reading.
+/// With as many digits as the allowed difference makes useful.
 std::string number_text(double value, double allowed);
 
 /// `measured` may be `allowed` away from `expected`.
@@ -49,7 +49,7 @@ TheoryRow error(std::string_view id, std::string setting, double measured, doubl
 TheoryRow word(std::string_view id, std::string setting, std::string measured, std::string expected,
                std::string_view source, std::string note = {});
 
-/// Means of what was drawn, with their standard error.
+/// Means of drawn values, with their standard error.
 class Sample {
  public:
   void add(double value) {

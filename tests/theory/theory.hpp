@@ -21,7 +21,7 @@ struct TheoryRow {
   std::string note;  ///< Why they differ, or why so much is allowed; empty where there is no more.
 };
 
-/// What each id is about, T1 first.
+/// The subject of each id, T1 first.
 struct TheorySubject {
   std::string_view id;
   std::string_view what;
@@ -46,8 +46,8 @@ inline constexpr std::array theory_subjects = {
 /// together take some seconds.
 std::vector<TheoryRow> theory_rows(std::string_view id);
 
-/// The lines in front of the rows, the rows (with a heading for their subject), and what the words
-/// in them mean.
+/// The lines in front of the rows, and the rows (with a heading for their subject) with an
+/// explanation of their words.
 std::string theory_heading();
 std::string theory_text(const std::vector<TheoryRow>& rows);
 std::string theory_legend();

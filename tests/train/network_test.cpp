@@ -100,7 +100,7 @@ struct Pass {
   friend bool operator==(const Pass&, const Pass&) = default;
 };
 
-/// What a network is given.
+/// The input of a network.
 template <class T>
 struct Given {
   Given(const ModelPlan& plan, std::uint64_t seed) {

@@ -193,7 +193,7 @@ TEST_CASE("every optimiser follows its double-precision reference", "[unit]") {
 }
 
 TEST_CASE("no two kinds of optimiser are the same within the tolerance", "[unit]") {
-  // What the case above would see if one formula were taken for another.
+  // The case above with one formula in place of another.
   std::vector<std::vector<double>> ends;
   for (const Kind kind : kinds) {
     std::vector<Reference> tensor(3, Reference{.spec = exact_spec(kind), .x = 1});
@@ -320,7 +320,7 @@ TEST_CASE("momentum is kept in units of the gradient", "[unit]") {
     const float before = x[0];
     optimizer.step(x, g, 0);  // v = 1.5
     CHECK(x[0] == before);
-    // What gossip mixes in is a jump of the parameter, and must not turn into velocity.
+    // A mixed-in change by gossip is a jump of the parameter, and must not turn into velocity.
     x[0] = 16;
     optimizer.step(x, g, 2);  // v = 1.75
     CHECK(x[0] == 16 - 2 * (kind == Kind::momentum ? 1.75f : 1.875f));

@@ -108,7 +108,7 @@ Floats trained_by_hand(const TrainerSpec& spec, const std::shared_ptr<const Data
   return parameters;
 }
 
-/// What a network's `ready` was told, and the elements as they were then.
+/// The arguments of a network's `ready`, and the elements at that time.
 struct Told {
   std::vector<std::pair<std::size_t, std::size_t>> ranges;
   Floats seen;
@@ -309,10 +309,10 @@ TEST_CASE("who adopts another's state goes on like it with every optimiser", "[u
     }
     CHECK(copied(taker.parameters()) == copied(giver.parameters()));
     CHECK(taker.updates() == giver.updates());
-    // What it had drawn went into a sum that others made, and it drew nothing of its own meanwhile.
+    // Its samples went into a sum that others completed, and it drew none of its own meanwhile.
     CHECK(taker.optimizer_state().position == *position + 8);
 
-    // A state that is no further on has not seen what was drawn: it is drawn again.
+    // A state that is no newer has not seen these samples: they are drawn again.
     gradient_of(taker, 8);
     giver.copy_state(state);
     taker.adopt_state(state, giver.step(), giver.updates());
