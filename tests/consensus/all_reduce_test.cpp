@@ -82,7 +82,7 @@ class Cluster {
   std::vector<std::shared_ptr<Vector>> inputs;
   std::vector<Vector> untouched;
   std::deque<AllReduce> parts;
-  std::size_t placed = 0;  ///< Blocks that came to where they were wanted.
+  std::size_t placed = 0;  ///< Blocks read directly to their place.
 
  private:
   struct Link {

@@ -364,7 +364,7 @@ class FaultyNetwork {
   }
 
   ExchangeNetwork network;
-  std::int64_t expected = 0;  ///< The sum of all conservation checksums but for the forces.
+  std::int64_t expected = 0;  ///< The sum of all conservation checksums without the forces.
 
  private:
   bool passes(PeerId from, PeerId to, const Message& message) {

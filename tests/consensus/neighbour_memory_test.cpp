@@ -305,7 +305,7 @@ TEST_CASE("a difference that is lost or damaged is made good by the whole", "[un
   }
 }
 
-// Between a stop and the next start there is a new generation, so that is what both have.
+// A new generation begins between a stop and the next start, so both have its state.
 TEST_CASE("a swarm that was stopped goes on as one that was not", "[unit]") {
   for (const MixRule& rule : remembering_rules()) {
     INFO(text_of(rule));

@@ -120,7 +120,7 @@ TEST_CASE("a suspicion learned on joining late ends no later than any other",
   CHECK(now <= joined + from_seconds(suspicion_longest(8)));
 }
 
-// ---- What is believed ----
+// ---- Trusted news ----
 
 TEST_CASE("who hears itself suspected answers with a raised incarnation", "[membership][unit]") {
   Lone lone(4);

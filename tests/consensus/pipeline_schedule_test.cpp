@@ -303,7 +303,7 @@ TEST_CASE("a pipeline that computes activations again pays a forward pass for ea
   CHECK(replay(schedule, costs).makespan == Approx(kept * 4 / 3).epsilon(1e-12));
 }
 
-// ---- What is wrong is found ----
+// ---- Errors are found ----
 
 TEST_CASE("a schedule short of operations is refused with what is missing") {
   // The result of a published generator of Chimera for six stages and eighteen micro-batches: 14

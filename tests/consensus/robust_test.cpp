@@ -106,7 +106,7 @@ TEST_CASE("without attackers and with an infinite radius guards are plain mixing
     CHECK(scene.change({.kind = GuardKind::self_centred_clip, .hostile = 0}) == plain);
     CHECK(scene.change({.kind = GuardKind::clip, .hostile = 0}) == plain);
     CHECK(scene.change({.kind = GuardKind::centred_clip, .hostile = 0}) == mean);
-    // Summed in the order of values: the same but for the last bit.
+    // Summed in the order of values: the same except for the last bit.
     const Floats trimmed = scene.change({.kind = GuardKind::trimmed_mean, .hostile = 0});
     for (std::size_t i = 0; i < d; ++i) {
       REQUIRE(trimmed[i] == Approx(mean[i]).epsilon(1e-6).margin(1e-12));
@@ -222,7 +222,7 @@ TEST_CASE("krum picks what a search over all inputs picks") {
     REQUIRE(distance(result, inputs[best]) <= 1e-6);
     other_with_fourth_powers += picked(4) != best;
   }
-  CHECK(other_with_fourth_powers > rounds / 50);  // Distances squared twice would be found out.
+  CHECK(other_with_fourth_powers > rounds / 50);  // Distances squared twice would show.
 }
 
 TEST_CASE("the geometric median is where it has to be") {

@@ -1,4 +1,4 @@
-// The way in and out of lanes: what TCP is told on both ends, and names of several addresses.
+// Opening of lanes: the TCP options on both ends, and names with several addresses.
 #include "net/lane_handshake.hpp"
 
 #include <netinet/in.h>

@@ -296,7 +296,7 @@ TEST_CASE("what is lent over a lane that was given up stays until the partner ha
   swarm[1].on_block = [&](const Block&) {
     if (kept) return;
     swarm[0].lanes->forget(peer(1));
-    kept = lent.use_count() > 1;  // More blocks may have been told of than were read.
+    kept = lent.use_count() > 1;  // More blocks may have been announced than read.
   };
   swarm.send(0, 1, {lent, std::span(*lent)}, 1);
   REQUIRE(swarm.until([&] { return !swarm[1].lost.empty(); }));

@@ -158,8 +158,8 @@ class Agreeing {
     Time progress{};
     std::optional<Time> newcomers;
     std::set<std::uint64_t> left;         ///< Generations it was in.
-    GenerationId answered;                ///< The newest ballot it answered in this life,
-    std::optional<ModelVersion> version;  ///< and what it said then.
+    GenerationId answered;                ///< Newest ballot answered in this life.
+    std::optional<ModelVersion> version;  ///< Version told in that answer.
   };
 
   static PeerId id_of(std::size_t i) { return PeerId{i + 1}; }

@@ -273,7 +273,7 @@ TEST_CASE("large layers with small batches send their factors", "[process]") {
     REQUIRE(line != std::string::npos);
     return std::stod(output.substr(line + label.size()));
   };
-  // 64 samples of 1,000 numbers that go round once, in the place of 250,000 that go round twice.
+  // 64 samples of 1,000 numbers that go round once, instead of 250,000 that go round twice.
   CHECK(megabytes("factors", "[allreduce]\nsufficient_factors = true\n") <
         0.3 * megabytes("whole", ""));
 }

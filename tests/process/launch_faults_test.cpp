@@ -119,7 +119,7 @@ class FaultyRun {
 
 std::string fault(const std::string& body) { return "[[scenario.fault]]\n" + body + "\n"; }
 
-/// Trains long enough for faults to happen in, and comes to something.
+/// Trains long enough for faults to happen, and learns something.
 std::string long_run(std::uint64_t steps, const std::string& extra = "") {
   std::string config = endless_config(extra);
   config.replace(config.find("100000000"), 9, std::to_string(steps));

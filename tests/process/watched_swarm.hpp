@@ -53,7 +53,7 @@ class WatchedSwarm {
     if (!works_again(std::chrono::seconds(60))) throw std::runtime_error("the peers do not begin");
   }
 
-  /// The first to come to the point for the `skip` + 1st time sends itself the signal.
+  /// The first peer to reach the point for the `skip` + 1st time sends itself the signal.
   void put_point(const std::string& point, const std::string& when, int signal, int skip) {
     const std::filesystem::path file = swarm_.point_file();
     std::ofstream(file.string() + ".new") << fmt::format("{}, {} {} {}", point, when, signal, skip);

@@ -58,7 +58,7 @@ class Lockstep : public Tally {
   std::uint64_t at_watch = 0;
 };
 
-/// When a peer comes to a point for the `skip` + 1st time after six seconds, and which.
+/// The first peer to reach a point for the `skip` + 1st time after six seconds, and the moment.
 class AtPoint : public Lockstep {
  public:
   AtPoint(std::string point, int skip) : point_(std::move(point)), left_(skip) {}

@@ -1,4 +1,4 @@
-// Attacks are their formulas, and guards bear them where plain mixing does not.
+// Attacks follow their formulas, and guards withstand them where plain mixing does not.
 #include "sim/attacks.hpp"
 
 #include <algorithm>

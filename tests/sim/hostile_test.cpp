@@ -1,5 +1,5 @@
-// Three of sixteen peers are hostile in runs of their own: guards bear every attack, plain averages
-// do not.
+// Three of sixteen peers are hostile in runs of their own: guards withstand every attack, plain
+// averages do not.
 #include "sim/virtual/hostile.hpp"
 
 #include <algorithm>
@@ -80,7 +80,7 @@ Ended run_of(const MixRule& mix, const std::vector<HostileRule>& rules) {
   return ended;
 }
 
-/// All that are about what is sent. As published, but where that is too little to spoil even a
+/// All attacks on messages. Strengths are as published, except where that is too weak to harm even a
 /// plain average.
 std::vector<HostileRule> attacks() {
   return {hostile(AttackKind::bit_flip),

@@ -17,7 +17,7 @@
 
 namespace gv {
 
-/// Numbers that ride along behind every gradient.
+/// Numbers of the contribution checksum behind every gradient.
 constexpr std::size_t ring_lanes = 4;
 
 /// Peers with a shard each, and everything to do their work without them.
@@ -137,7 +137,8 @@ class SumBytes : public Watcher {
   std::size_t sent = 0;
 };
 
-/// Runs peers as they are and with sparse and rounded pieces: both learn, in far fewer bytes.
+/// Runs peers with plain pieces, and with sparse and rounded ones: both learn, the latter in far
+/// fewer bytes.
 inline void check_coded(const LockstepRun& run) {
   Simulator::Options options = run.options();
   options.node.allreduce.segment_elements = 1 << 14;

@@ -442,7 +442,7 @@ TEST_CASE("a drawn world is the same again when it is read from its text", "[sim
 
 namespace {
 
-/// When a peer comes to a point for the `skip` + 1st time after a second, and which.
+/// The first peer to reach a point for the `skip` + 1st time after a second, and the moment.
 class AtPipelinePoint : public Watcher {
  public:
   AtPipelinePoint(std::string point, int skip) : point_(std::move(point)), left_(skip) {}

@@ -388,7 +388,7 @@ TEST_CASE("a world ends when every budget is done and nobody waits for anybody",
   }
 }
 
-// ---- What peers compute ----
+// ---- Computation of peers ----
 
 TEST_CASE("one virtual peer trains bit for bit as its trainer alone", "[sim]") {
   const auto data = std::make_shared<const DataSet>(

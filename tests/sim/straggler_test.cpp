@@ -81,7 +81,7 @@ double cost_of_one_slow(const Setting& setting) {
 
 }  // namespace
 
-// The mean of all models goes as far as steps are made in all: 3.25 in the place of 4.
+// The mean of all models goes as far as steps are made in all: 3.25 instead of 4.
 TEST_CASE("one of four at a quarter of the pace costs gossip what it does not compute", "[sim]") {
   CHECK(cost_of_one_slow(by_gossip) == Approx(4 / 3.25).epsilon(0.05));
 }

@@ -1,4 +1,4 @@
-// A swarm that is told to mix by another algorithm while it runs.
+// A swarm that switches to another mixing algorithm while it runs.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>

@@ -78,7 +78,7 @@ class Product {
   std::uint64_t round_ = 0;
 };
 
-/// Products that are that near to J are it, but for rounding.
+/// Products this near to J equal it, except for rounding.
 constexpr double rounding = 1e-12;
 
 }  // namespace

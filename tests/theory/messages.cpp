@@ -203,9 +203,9 @@ ChocoRun choco_run(std::size_t n, std::size_t elements, const LossyCodec& codec,
   return run;
 }
 
-/// CHOCO with k drawn values of a difference, left as they are: what its authors' experiments take.
-/// The codec random_k makes them d/k times as large, so that they are right in the mean, and there
-/// is none that does not; so these are the lines of the rule by themselves.
+/// CHOCO with k drawn values of a difference without scaling, as in its authors' experiments. The
+/// codec random_k makes the values d/k times as large, so that they are right in the mean, and no
+/// codec leaves them as they are. So this code repeats the lines of the rule.
 double plain_random_slope(std::size_t n, std::size_t elements, std::size_t kept, double gamma,
                           std::size_t rounds) {
   const RoundPlan plan({}, n, 1);

@@ -1,4 +1,4 @@
-// Prints the table of docs/theory.md: all subjects, or those that are named (T1 to T14).
+// Prints the table of docs/theory.md: all subjects, or the named ones (T1 to T14).
 #include <fmt/format.h>
 
 #include <algorithm>
