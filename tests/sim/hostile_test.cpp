@@ -80,8 +80,8 @@ Ended run_of(const MixRule& mix, const std::vector<HostileRule>& rules) {
   return ended;
 }
 
-/// All attacks on messages. Strengths are as published, except where that is too weak to harm even a
-/// plain average.
+/// All attacks on messages. Strengths are as published, except where that is too weak to harm even
+/// a plain average.
 std::vector<HostileRule> attacks() {
   return {hostile(AttackKind::bit_flip),
           hostile(AttackKind::scale),
