@@ -57,8 +57,8 @@ class Seen : public Watcher {
     if (done.fingerprint) fingerprints[done.step].insert(*done.fingerprint);
   }
 
-  std::vector<std::pair<PeerNumber, PeerId>> differ;  ///< Reporter and accused.
-  std::set<PeerNumber> adopted;                       ///< Adopted a state after that.
+  std::vector<std::pair<PeerNumber, PeerId>> differ;              ///< Reporter and accused.
+  std::set<PeerNumber> adopted;                                   ///< Adopted a state after that.
   std::map<std::uint64_t, std::set<std::uint64_t>> fingerprints;  ///< By step.
 };
 
