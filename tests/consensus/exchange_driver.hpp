@@ -141,7 +141,7 @@ class ExchangeNetwork {
 
   /// Data under way on the lane is lost, and neither side has noticed yet.
   void lose_streams(std::size_t a, std::size_t b) {
-    std::erase_if(streams_, [&](const SparseVector& stream) {
+    std::erase_if(streams_, [&](const Stream& stream) {
       return (stream.from == a && stream.to == b) || (stream.from == b && stream.to == a);
     });
   }
@@ -166,7 +166,7 @@ class ExchangeNetwork {
     at(index).dead = true;
     std::erase_if(queue_, [&](const Item& item) { return item.from == index || item.to == index; });
     std::erase_if(streams_,
-                  [&](const SparseVector& s) { return s.from == index || s.to == index; });
+                  [&](const Stream& s) { return s.from == index || s.to == index; });
     for (std::size_t i = 0; i < size(); ++i) {
       feed(i, [&](Endpoint& own, Effects& out) {
         own.exchange.peer_gone(now_, peer(index), out);
@@ -186,13 +186,13 @@ class ExchangeNetwork {
       queue_.push_back({index, index_of(outgoing.to), std::move(outgoing.message)});
     }
     for (const Cancel& cancel : out.cancels) {
-      std::erase_if(streams_, [&](const SparseVector& stream) {
+      std::erase_if(streams_, [&](const Stream& stream) {
         return stream.from == index && stream.to == index_of(cancel.to) &&
                stream.transfer.id == cancel.id;
       });
     }
     for (Transfer& transfer : out.transfers) {
-      std::erase_if(streams_, [&](const SparseVector& stream) {
+      std::erase_if(streams_, [&](const Stream& stream) {
         return stream.from == index && stream.transfer.id == transfer.id;
       });
       streams_.push_back({index, index_of(transfer.to), std::move(transfer)});
@@ -220,7 +220,7 @@ class ExchangeNetwork {
     std::size_t from, to;
     Message message;
   };
-  struct SparseVector {
+  struct Stream {
     std::size_t from, to;
     Transfer transfer;
   };
@@ -237,7 +237,7 @@ class ExchangeNetwork {
   }
 
   void next_block() {
-    SparseVector stream = streams_.front();
+    Stream stream = streams_.front();
     streams_.erase(streams_.begin());
     const std::uint64_t offset = stream.transfer.offset;
     if (offset >= stream.transfer.payload.bytes.size() || at(stream.from).dead) return;
@@ -268,7 +268,7 @@ class ExchangeNetwork {
 
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
   std::deque<Item> queue_;
-  std::vector<SparseVector> streams_;
+  std::vector<Stream> streams_;
   std::size_t block_bytes_;
   Time now_{};
 };

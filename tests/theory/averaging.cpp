@@ -29,17 +29,17 @@ constexpr double coarse = 1e-4;
 constexpr std::size_t group = 32;  ///< Of random groups, and the side of Moshpit's grid.
 
 /// The presence of each peer in a round.
-using StatusReply = std::vector<bool>;
+using Present = std::vector<bool>;
 
 /// One round of a way of averaging.
-using Way = std::function<void(Vector& x, const StatusReply& here, std::size_t round)>;
+using Way = std::function<void(Vector& x, const Present& here, std::size_t round)>;
 
 double variance(const Vector& x) { return scatter(x) / static_cast<double>(x.size()); }
 
 /// A round of a plan among the present peers. Each mixes its own model with those of its present
 /// in-neighbours, the weights scaled to a sum of 1. A plan has no drop-outs, since peers that fail
 /// leave the generation; here they are back a round later.
-void average(Vector& x, const StatusReply& here, const Mixing& mixing) {
+void average(Vector& x, const Present& here, const Mixing& mixing) {
   const Vector last = x;
   for (std::size_t i = 0; i < x.size(); ++i) {
     if (!here[i]) continue;
@@ -54,7 +54,7 @@ void average(Vector& x, const StatusReply& here, const Mixing& mixing) {
   }
 }
 
-bool are_all(const StatusReply& here) {
+bool are_all(const Present& here) {
   return std::ranges::all_of(here, [](bool is_here) { return is_here; });
 }
 
@@ -68,13 +68,13 @@ SharedPlan plan_of(const MixRule& rule, std::size_t n) {
 /// If one is missing no peer gets a sum.
 Way all_reduce(std::size_t n) {
   return [plan = plan_of({.topology = {.kind = TopologyKind::complete}}, n)](
-             Vector& x, const StatusReply& here, std::size_t round) {
+             Vector& x, const Present& here, std::size_t round) {
     if (are_all(here)) average(x, here, plan->round(round));
   };
 }
 
 Way by_plan(TopologyKind kind, std::size_t n) {
-  return [plan = plan_of({.topology = {.kind = kind}}, n)](Vector& x, const StatusReply& here,
+  return [plan = plan_of({.topology = {.kind = kind}}, n)](Vector& x, const Present& here,
                                                            std::size_t round) {
     average(x, here, plan->round(round));
   };
@@ -104,7 +104,7 @@ Way two_peers(std::size_t n, bool mended) {
     rounds.push_back(std::move(mixing));
   }
   // They count rounds from 1.
-  return [rounds](Vector& x, const StatusReply& here, std::size_t round) {
+  return [rounds](Vector& x, const Present& here, std::size_t round) {
     average(x, here, rounds[(round + 1) % rounds.size()]);
   };
 }
@@ -112,7 +112,7 @@ Way two_peers(std::size_t n, bool mended) {
 /// Groups of the present peers, drawn in each round; left-over peers are spread over the groups.
 /// Plans have groups only as lines of a grid, so this function averages them itself.
 Way random_groups(Rng rng) {
-  return [rng](Vector& x, const StatusReply& here, std::size_t) mutable {
+  return [rng](Vector& x, const Present& here, std::size_t) mutable {
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < x.size(); ++i) {
       if (here[i]) order.push_back(i);
@@ -141,9 +141,9 @@ Way moshpit(std::size_t n, const SharedPlan& plan, Rng rng) {
   std::iota(places.begin(), places.end(), 0);
   rng.shuffle(std::span(places));
   places.resize(n);
-  return [places, plan](Vector& x, const StatusReply& here, std::size_t round) {
+  return [places, plan](Vector& x, const Present& here, std::size_t round) {
     Vector grid(plan->peers(), 0);
-    StatusReply filled(plan->peers(), false);
+    Present filled(plan->peers(), false);
     for (std::size_t i = 0; i < x.size(); ++i) {
       grid[places[i]] = x[i];
       filled[places[i]] = here[i];
@@ -174,7 +174,7 @@ Outcome run(std::size_t n, double missing, const std::function<Way(Rng)>& way) {
     std::optional<std::size_t> coarse_after;
     std::size_t round = 0;
     while (round < rounds_max && variance(x) >= fine) {
-      StatusReply here(n);
+      Present here(n);
       for (std::size_t i = 0; i < n; ++i) here[i] = !absence.chance(missing);
       average_once(x, here, round++);
       if (!coarse_after && variance(x) < coarse) coarse_after = round;
@@ -194,7 +194,7 @@ Way with_weights(TopologyKind kind, std::size_t n) {
     Vector weight;
   };
   return [plan = plan_of({.topology = {.kind = kind}, .kind = MixKind::push_sum}, n),
-          state = State{}](Vector& x, const StatusReply& here, std::size_t round) mutable {
+          state = State{}](Vector& x, const Present& here, std::size_t round) mutable {
     if (round == 0) state = {x, Vector(x.size(), 1)};
     const Mixing& mixing = plan->round(round);
     Vector parts(x.size(), 1);
