@@ -1,4 +1,4 @@
-// Prints a broken invariant and aborts.
+// Prints the broken invariant and aborts.
 #include "base/check.hpp"
 
 #include <cstdio>

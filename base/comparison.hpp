@@ -1,4 +1,4 @@
-// What a peer believes of another's model: finite, not absurdly large, and pulled at only so hard.
+// Norms and distance of two models, and the clip factor that limits how hard one pulls the other.
 #pragma once
 
 #include <array>

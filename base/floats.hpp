@@ -1,4 +1,4 @@
-// Numbers in memory that whoever makes them chooses.
+// A vector of floats whose creator chooses where its memory comes from.
 #pragma once
 
 #include <memory_resource>
@@ -6,8 +6,8 @@
 
 namespace gv {
 
-/// What is sent to others: in memory that the runtime lends them it needs no copy on its way to a
-/// peer on the same host. Otherwise a vector like any other.
+/// Values to be sent to other peers. In shared memory of the runtime they reach a peer on the same
+/// host without a copy. Otherwise a vector like any other.
 using Floats = std::pmr::vector<float>;
 
 }  // namespace gv

@@ -7,7 +7,7 @@
 
 namespace gv {
 
-/// A peer, derived from its public key: whoever holds the key is the peer.
+/// A peer's id, derived from its public key. The holder of the key is the peer.
 enum class PeerId : std::uint64_t {};
 
 /// One bulk transfer or exchange. `session` is drawn at random when `owner`'s process starts, so

@@ -1,4 +1,4 @@
-// Compares the bits of floats, which is quicker than comparing floats.
+// Compares floats by their bits, which is faster than comparing them as floats.
 #include "base/magnitude.hpp"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace gv {
 
-// Without their signs the bits of floats are ordered as these are, infinity and NaN last.
+// Without the sign, the bits of floats have the same order as the floats, infinity and NaN last.
 GV_WIDE float largest_magnitude(std::span<const float> values) {
   std::uint32_t largest = 0;
   for (const float value : values) {

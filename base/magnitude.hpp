@@ -1,4 +1,4 @@
-// How large the values of a vector are.
+// Whether a vector's values are finite, and the largest magnitude among them.
 #pragma once
 
 #include <span>

@@ -6,7 +6,7 @@
 
 namespace gv {
 
-/// One thing an operator has to mend.
+/// One thing an operator has to fix.
 struct Problem {
   std::string place;   ///< Where: "configs/a.toml:12: train.batch", "--listen", a file name.
   std::string reason;  ///< What is wrong, as a sentence without a full stop.

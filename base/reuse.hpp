@@ -1,4 +1,4 @@
-// Buffers that are used again as soon as nobody needs them, instead of being freed and allocated.
+// Buffers that are used again once all their holders let go, instead of being freed and allocated.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,10 @@
 
 namespace gv {
 
-/// Hands out shared buffers and takes them back silently: one that only the pool still holds is
-/// handed out again, with its old contents. Model-sized memory that is freed goes back to the
-/// system, and getting it again costs a page fault every 4 KiB, which is more than filling it.
-/// Every holder must let go on the thread that calls `take`.
+/// Hands out shared buffers. A buffer that only the pool still holds is handed out again, with its
+/// old contents. Freed memory of a model's size would go back to the system, and getting it again
+/// costs a page fault every 4 KiB, which is more than filling it. Every holder must let go on the
+/// thread that calls `take`.
 template <class T>
 class Reuse {
  public:
@@ -26,8 +26,8 @@ class Reuse {
     return fresh;
   }
 
-  /// The buffer that `lent` refers to, to be changed in place, if nobody but this pool and `lent`
-  /// itself holds it; otherwise null.
+  /// The buffer that `lent` refers to, for changes in place. Null if anything besides this pool and
+  /// `lent` itself holds it.
   std::shared_ptr<T> sole(const std::shared_ptr<const T>& lent) const {
     for (const std::shared_ptr<T>& buffer : kept_) {
       if (buffer == lent && buffer.use_count() == 2) return buffer;

@@ -18,15 +18,15 @@ std::uint64_t stable_hash(std::string_view text);
 /// Mixes `value` into `hash`, order-sensitively; for hashes over several fields.
 std::uint64_t hash_combine(std::uint64_t hash, std::uint64_t value);
 
-/// xoshiro256** (Blackman and Vigna 2018), seeded through splitmix64. Copyable: a copy continues
-/// the same stream. The standard distributions differ between libraries, so the ones we need are
-/// here.
+/// xoshiro256** (Blackman and Vigna 2018), seeded through splitmix64. A copy continues the same
+/// stream. The standard distributions differ between libraries, so the ones we need are here.
 class Rng {
  public:
   explicit Rng(std::uint64_t seed);
 
-  /// A generator whose stream depends on this one's seed and on `purpose` alone: not on how many
-  /// numbers were drawn so far. One per component, so that components do not disturb each other.
+  /// A generator whose stream depends only on this one's seed and on `purpose`, not on how many
+  /// numbers were drawn so far. Each component has one, so that components do not disturb each
+  /// other.
   Rng fork(std::string_view purpose) const;
   Rng fork(std::uint64_t purpose) const;
 

@@ -1,4 +1,4 @@
-// One sample after another to whoever would then be done first.
+// Deals samples one by one to the peer that would then finish first.
 #include "base/shares.hpp"
 
 #include <algorithm>

@@ -19,7 +19,7 @@ struct RunClock {
 using Duration = RunClock::duration;
 using Time = RunClock::time_point;
 
-/// The deadline of a machine that waits for nothing.
+/// The deadline of a state machine that waits for nothing.
 inline constexpr Time never = Time::max();
 
 /// `duration` in seconds, for messages and rates.

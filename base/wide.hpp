@@ -1,8 +1,8 @@
-// One attribute for the loops that run over whole models: a version for each vector width.
+// An attribute for loops over whole models: compiles a version for each vector width.
 #pragma once
 
-// Where the compiler can, it makes a version of the function for each vector width and the loader
-// picks. No version contracts or reorders, so all give the same bits. The sanitizers cannot run
+// Where the compiler can, it makes a version of the function for each vector width, and the loader
+// picks one. No version contracts or reorders, so all give the same bits. The sanitizers cannot run
 // before the loader has picked, so they get the plain version.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

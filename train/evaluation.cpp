@@ -7,7 +7,7 @@
 namespace gv {
 
 std::size_t evaluation_batch(const DataSet& data) {
-  // So many predictions keep a processor busy, and activations of more take memory for nothing.
+  // This many predictions keep a processor busy; more would only take memory for activations.
   constexpr std::size_t predictions = 2048;
   return std::clamp<std::size_t>(predictions / data.predictions, 1, 256);
 }

@@ -13,7 +13,7 @@ namespace gv {
 /// `spec.threads` workers for steps of plain SGD. Each has a network, a gradient and a copy of the
 /// parameters of its own and does, until none of the steps is left:
 ///
-///   takes the number of the next step, which nobody else takes
+///   takes the number of the next step, which no other worker takes
 ///   g = gradient at its copy, on that step's batch
 ///   x_i -= lr (g_i + weight_decay x_i) (relaxed load and store; no store where that is nothing)
 ///   its copy = what it stored: x as others left it a moment ago, and its own part

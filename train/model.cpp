@@ -52,7 +52,7 @@ struct Model::Impl {
     network_for(batch);
   }
 
-  /// Two sizes are enough for a batch that changes rarely, and memory for activations is dear.
+  /// Two sizes are enough for a batch that changes rarely, and activations take much memory.
   static constexpr std::size_t networks_max = 2;
 
   struct Sized {

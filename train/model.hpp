@@ -36,19 +36,19 @@ struct Score {
   }
 };
 
-/// e to the mean loss: as unsure as between so many equally likely classes.
+/// e to the mean loss: the number of equally likely classes that would be as uncertain.
 double perplexity(const Score& score);
 
 /// The mean loss in bits. For text it is what a byte would take if the model compressed it.
 double bits_per_prediction(const Score& score);
 
-/// What a model's outputs (batch, outputs) are worth. `d_outputs` (same shape, may be empty)
-/// becomes the gradient of the mean loss over the batch, over all its predictions.
+/// Scores a model's outputs (batch, outputs). `d_outputs` (same shape, may be empty) becomes the
+/// gradient of the mean loss over all predictions of the batch.
 Score score_outputs(LossKind loss, std::span<const float> outputs, const Batch& batch,
                     std::span<float> d_outputs);
 
-/// Everything wrong with a spec for inputs of this shape and so many labels of a sample (places are
-/// "layers[3]"); empty if sound.
+/// Everything wrong with a spec for inputs of this shape and `predictions` labels a sample (places
+/// are "layers[3]"); empty if sound.
 Problems problems(const ModelSpec& spec, SampleShape input, std::size_t predictions = 1);
 
 /// Where a dense layer's weights lie in the flat vector.

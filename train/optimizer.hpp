@@ -45,7 +45,7 @@ bool has_momentum(const OptimizerSpec& spec);
 class Optimizer {
  public:
   Optimizer(OptimizerSpec spec, const Layout& layout);
-  /// Of one matrix with so many parameters.
+  /// For a single matrix of `parameters` values.
   Optimizer(OptimizerSpec spec, std::size_t parameters);
 
   /// One update. Both spans have the size given at construction.
@@ -54,7 +54,7 @@ class Optimizer {
   /// Named state vectors, for checkpoints.
   std::vector<std::pair<std::string, std::vector<float>>> vectors() const;
   std::uint64_t updates() const { return updates_; }
-  /// Somebody else made so many updates.
+  /// Counts `updates` that were made elsewhere.
   void count(std::uint64_t updates) { updates_ += updates; }
 
   /// The inverse. Returns why it does not fit, having changed nothing, or an empty string.

@@ -66,8 +66,8 @@ struct Carried {
   Parameters before;  ///< The version before the newest, where schedules ask for it.
   std::uint32_t version = 0;
   Optimizer optimizer;
-  Parameters at_begin;                       ///< Of a run of many updates, after the first of them,
-  std::optional<Optimizer> optimizer_begin;  ///< in case it is given up.
+  Parameters at_begin;  ///< Before the run's first update, to undo a run with many; else null.
+  std::optional<Optimizer> optimizer_begin;  ///< The optimiser's state at the same moment.
   std::map<std::uint32_t, Flight> flights;
   std::vector<std::unique_ptr<Network<float>>> spare;
   std::vector<float> gradient;  ///< Of one micro-batch, or a mean.

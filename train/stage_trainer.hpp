@@ -34,9 +34,9 @@ struct BoundarySize {
   std::size_t forward() const { return activations + truth; }
 };
 
-/// Owns the live parameters of some stages, and activations of micro-batches under way. Not
-/// thread-safe: whoever runs jobs owns it meanwhile. A micro-batch goes through one stage by
-/// forward() and later either backward(), or backward_input() and backward_weight().
+/// Owns the live parameters of some stages, and the activations of micro-batches under way. Not
+/// thread-safe: while a job runs, the thread that runs it owns this. A micro-batch goes through a
+/// stage by forward() and later either backward(), or backward_input() and backward_weight().
 class StageTrainer {
  public:
   /// `shard` is what the first stage draws from. The spec and its cut must be sound.
@@ -93,18 +93,18 @@ class StageTrainer {
                       std::span<float> d_in);
   void backward_weight(std::size_t stage, std::uint32_t number, std::span<float> gradient);
 
-  /// One optimiser step of a stage with the sum of gradients of so many micro-batches. Versions
-  /// that micro-batches under way went forward with are kept for them.
+  /// One optimiser step of a stage with `sum`, the gradients of `micro_batches` micro-batches added
+  /// up. Versions that micro-batches under way went forward with are kept for them.
   void update(std::size_t stage, std::span<const float> sum, std::size_t micro_batches);
   /// x += scale * force, for the newest version.
   void add(std::size_t stage, std::span<const float> force, float scale);
   /// x = values, for the newest version.
   void set(std::size_t stage, std::span<const float> values);
 
-  /// The run is over, with so many batches of our own: the next one draws others.
+  /// Ends the run, in which we drew `drawn` batches; the next run draws others.
   void end_run(std::size_t drawn);
-  /// The run is given up: micro-batches under way are forgotten, and everything is again as it was
-  /// when the run began.
+  /// Gives the run up: forgets micro-batches under way and restores everything to the state in
+  /// which the run began.
   void abandon_run();
 
  private:

@@ -48,7 +48,8 @@ struct OptimizerState {
 using RunTogether =
     std::function<void(std::size_t count, const std::function<void(std::size_t)>& work)>;
 
-/// Owns the live parameter vector. Not thread-safe: whoever runs jobs owns it meanwhile.
+/// Owns the live parameter vector. Not thread-safe: while a job runs, the thread that runs it owns
+/// this.
 class Trainer {
  public:
   using Direct = std::function<void(std::span<float> gradient)>;
@@ -100,8 +101,9 @@ class Trainer {
   /// optimiser and sampler come to is kept apart until the steps end.
   Score local_steps(std::uint64_t steps, std::size_t samples, std::span<float> out);
 
-  /// So many steps are over, and the model is `parameters` now, whatever it was made of. Optimiser
-  /// and sampler go on from where the last local_steps() left them, if nothing came since.
+  /// Ends `steps` local steps: the model becomes `parameters`, however these were computed.
+  /// Optimiser and sampler go on from where the last local_steps() left them, if nothing came
+  /// since.
   void end_local_steps(std::span<const float> parameters, std::uint64_t steps);
 
   /// x += scale * force, the way an exchange changes the live parameters. Sizes must match.

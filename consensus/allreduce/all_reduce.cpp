@@ -34,11 +34,11 @@ GV_WIDE void add(float* __restrict to, const float* __restrict more, std::size_t
   for (std::size_t i = 0; i < n; ++i) to[i] = scale * (to[i] + weight * more[i]);
 }
 
-/// Results of so many bytes do not stay in a processor's cache until they are used.
+/// Results of at least this many bytes do not stay in a processor's cache until they are used.
 constexpr std::size_t too_long_for_cache = 4 << 20;
 
-/// Copies past the cache, which otherwise fetches first what is written over. Measured, from a
-/// block that is in the cache: twice as fast.
+/// Copies past the cache, which would otherwise first fetch the memory that is overwritten.
+/// Measured from a block in the cache: twice as fast.
 void copy_past_cache(float* to, std::span<const float> from) {
 #if defined(__SSE2__)
   const auto misplaced = reinterpret_cast<std::uintptr_t>(to) / sizeof(float) % 4;
@@ -225,7 +225,7 @@ Payload AllReduce::coded_payload(const Step& step, std::size_t end, const PieceN
   }
   const auto exact = std::as_bytes(values.subspan(coded));
   bytes->insert(bytes->end(), exact.begin(), exact.end());
-  // What everybody else will read we must have too; what nobody can read ends in no sum.
+  // Keep the values as all others will decode them. If they cannot be decoded, no peer has a sum.
   if (is_final(step)) read(*bytes, step.at, values);
   const std::span<const std::byte> all(*bytes);
   return {std::move(bytes), all};

@@ -1,4 +1,4 @@
-// One all-reduce as one peer takes part in it: carries out its plan, block by block.
+// One peer's part in one all-reduce: carries out its plan, block by block.
 #pragma once
 
 #include <cstddef>
@@ -26,54 +26,56 @@ struct WireFormat {
   bool is_plain() const { return codec == ValueCodec::identity && !sparse; }
 };
 
-/// The last block of a message has up to 1/segment_rest more than the others, which therefore have
-/// at most so many bytes.
+/// The last block of a message may be longer than the others by 1/segment_rest.
 inline constexpr std::size_t segment_rest = 4;
+/// The most bytes of a block other than the last, so that the last one fits block_bytes_max too.
 inline constexpr std::size_t segment_bytes_max =
     block_bytes_max / (segment_rest + 1) * segment_rest;
 static_assert(block_bytes_usual <= segment_bytes_max);
 
-/// What all who take part must have alike.
+/// Settings that must be equal at all peers that take part.
 struct AllReduceShape {
-  std::vector<PeerId> order;  ///< Who takes part; the place in it is the rank.
-  std::uint64_t generation =
-      0;  ///< Names the agreement on `order`: pieces of another are not ours.
+  std::vector<PeerId> order;  ///< The peers that take part; the position is the rank.
+  /// Names the agreement on `order`. Pieces of another generation are not ours.
+  std::uint64_t generation = 0;
   ReduceAlgorithm algorithm = ReduceAlgorithm::ring;
   std::vector<Range> buckets;  ///< Disjoint, in the order in which inputs become ready.
-  /// By rank, one behind the other, if there are any: together they are one of the buckets, and are
-  /// not summed, but everybody gets each part as its rank has it. Only where the wire is plain.
+  /// One range for each rank, adjacent, or none. Together they make up one bucket, which is
+  /// gathered and not summed: every peer gets each part from its rank unchanged. Needs a plain
+  /// wire.
   std::vector<Range> parts;
-  /// Elements of one block (of the last up to 1/segment_rest more); a block is sent on at once.
+  /// Elements of one block (the last has up to 1/segment_rest more). A block is sent on at once.
   std::size_t segment = block_bytes_usual / sizeof(float);
-  float scale = 1;  ///< Of every sum, once, when it is complete.
-  /// From this element on weights and the scale are 1, and values travel as they are.
+  float scale = 1;  ///< Multiplies every sum once, when it is complete.
+  /// From this element on, weights and the scale are 1 and values travel uncoded.
   std::size_t unweighted_from = static_cast<std::size_t>(-1);
-  /// Other than plain only for the ring, where pieces are passed on whole. Partial sums are written
-  /// anew by each; the final ones once, by whoever completes them, so that all have the same bits.
+  /// Must be plain except for the ring, where pieces are passed on whole. Each peer encodes its
+  /// partial sums. The rank that completes a sum encodes it once, so that all get the same bits.
   WireFormat wire;
 };
 
-/// Sums weight_i * input_i over everybody in `order`, times `scale`, in an order of additions that
-/// the plan fixes, so that all get the same bits. The input is never changed: whoever gives up can
-/// start again. It is sent as it lies there where its weight is 1. Pure.
+/// Sums weight_i * input_i over all peers in `order`, times `scale`. The plan fixes the order of
+/// additions, so all peers get the same bits. The input is never changed, so a peer that gives up
+/// can start again. An input of weight 1 is sent from where it lies, without a copy. Pure.
 class AllReduce {
  public:
   using Vector = std::shared_ptr<Floats>;
 
-  /// `input` holds our values; of a bucket they are read only after ready(bucket). `work` has as
-  /// many elements, of any value, and becomes the result. Both are kept while anything needs them.
+  /// `input` holds our values; a bucket of it is read only after ready(bucket). `work` has the same
+  /// size and any contents, and becomes the result. Both are kept while anything needs them.
   AllReduce(const AllReduceShape& options, PeerId self, std::uint64_t operation, float weight,
             std::shared_ptr<const Floats> input, Vector work);
 
-  /// The input of this bucket is there. Once for each bucket, in any order.
+  /// Says that the input of this bucket is there. To be called once for each bucket, in any order.
   void ready(std::size_t bucket, Effects& out);
 
-  /// Where the bytes of a block that is under way shall lie; empty: anywhere else. It changes when
-  /// the block is of no use any more.
+  /// The memory that a block under way should be read into; empty if it may lie anywhere else. The
+  /// answer changes once the block is no longer needed.
   std::span<std::byte> place(PeerId from, const TransferId& id, std::uint64_t offset,
                              std::size_t bytes);
 
-  /// True if the block is a piece that this rank waits for, now or later; others change nothing.
+  /// True if the block is a piece that this rank waits for, now or later. Any other block changes
+  /// nothing.
   bool receive(PeerId from, const Block& block, Effects& out);
 
   bool done() const { return left_ == 0; }
@@ -81,35 +83,35 @@ class AllReduce {
   /// The sum, once it is done.
   const Vector& result() const { return work_; }
 
-  /// Some piece comes from there or goes there.
+  /// True if we send a piece to `peer` or receive one from it.
   bool involves(PeerId peer) const;
 
-  /// Pieces received so far, in elements; grows while there is progress.
+  /// Elements received so far; grows while there is progress.
   std::uint64_t progress() const { return progress_; }
-  /// Bytes asked to be sent.
+  /// Bytes of all transfers requested so far.
   std::uint64_t bytes_sent() const { return bytes_sent_; }
 
  private:
   struct Step {
     ReduceStep what;
-    std::size_t at = 0;       ///< Elements before this one are done.
-    bool first_touch = true;  ///< No earlier step concerns these elements: the input comes in.
-    std::vector<std::size_t> after;   ///< Earlier receipts of the same elements.
+    std::size_t at = 0;               ///< All elements before this one are done.
+    bool first_touch = true;          ///< No earlier step touches these elements: add our input.
+    std::vector<std::size_t> after;   ///< Earlier steps that receive the same elements.
     std::vector<std::size_t> before;  ///< Later steps that wait for this one.
   };
   struct Bucket {
     bool ready = false;
-    bool is_gathered = false;  ///< Not summed.
+    bool is_gathered = false;  ///< Its parts are gathered, not summed.
     std::vector<Step> steps;
   };
-  /// Bucket, step and segment of a block that came too early.
+  /// Bucket, step and segment of a block that arrived too early.
   using EarlyKey = std::tuple<std::size_t, std::size_t, std::size_t>;
   struct Early {
     std::span<const float> values;
     std::shared_ptr<const void> owner;
   };
 
-  /// The piece that a block would be.
+  /// The piece that a block holds.
   struct Awaited {
     std::size_t bucket = 0;
     std::size_t step = 0;
@@ -146,8 +148,8 @@ class AllReduce {
   Vector work_;
   std::vector<Bucket> buckets_;
   std::map<EarlyKey, Early> early_;
-  std::map<std::size_t, Payload> written_;  ///< Final pieces in the bytes they came in, by element.
-  std::size_t left_ = 0;                    ///< Steps, and buckets whose input is not there.
+  std::map<std::size_t, Payload> written_;  ///< Encoded final pieces as received, by element.
+  std::size_t left_ = 0;  ///< Steps not done, plus buckets whose input is not there.
   std::uint64_t progress_ = 0;
   std::uint64_t bytes_sent_ = 0;
 };

@@ -1,4 +1,4 @@
-// The ways to sum a vector over ranks, by name and price.
+// The all-reduce algorithms, by name and cost.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace gv {
 
-/// m bytes, n ranks, k = floor(lg n), latency L, seconds per byte G, and g for a message that is
-/// sent without waiting for the one before:
+/// For m bytes, n ranks, k = floor(lg n), latency L, G seconds per byte, and g seconds for a
+/// message that is sent without waiting for the one before:
 ///
 /// | algorithm         | rounds       | one rank sends at most | seconds                          |
 /// |-------------------|--------------|------------------------|----------------------------------|
@@ -23,11 +23,11 @@ namespace gv {
 /// (Patarasuk and Yuan 2009 for the ring; Rabenseifner 2004 for halving and doubling, which is
 /// latency-optimal and bandwidth-optimal where n is a power of two. Thakur, Rabenseifner and Gropp
 /// 2005 compare these three.) The ring loads two links of every rank and is the only one whose
-/// links can be chosen; the tree needs the fewest connections, n-1. Of the rounds of `direct` only
-/// two wait for each other, it needs a connection of every rank with every other, and every rank is
-/// sent to by all others at about one time.
+/// links can be chosen. The tree needs the fewest connections, n-1. In `direct` only two rounds
+/// wait for each other, but every rank needs a connection with every other and receives from all
+/// others at about the same time.
 enum class ReduceAlgorithm : std::uint8_t {
-  ring,              ///< Chunks travel round: once while they are summed, once more when final.
+  ring,              ///< Chunks travel round twice: while they are summed, and when final.
   halving_doubling,  ///< Exchange halves, quarters, ... with ranks 1, 2, 4, ... away, and back.
   tree,              ///< A binomial tree sums towards rank 0, which broadcasts.
   direct,            ///< Every chunk goes to the rank that sums it, and from there to all.

@@ -1,4 +1,4 @@
-// In which order and by which plan a sum is made, from what peers say of their links.
+// Chooses the order of peers and the algorithm of a collective from the measured links.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +14,14 @@
 
 namespace gv {
 
-/// What peers have said of the links that begin at them.
+/// What peers have reported of their outgoing links.
 class LinkTable {
  public:
-  /// Takes the word of `from`. It may be wrong, and then an order is a bad one, but no number in it
-  /// does worse: what makes no sense counts as a link through which nothing gets.
+  /// Believes the reports of `from`. Wrong reports can lead to a slow order but do no other harm:
+  /// a value that makes no sense counts as a link that carries nothing.
   void add(PeerId from, const std::vector<LinkReport>& reports);
 
-  /// Empty when nobody has said.
+  /// Empty if no peer has reported this link.
   std::optional<LinkCost> find(PeerId from, PeerId to) const;
   bool empty() const { return costs_.empty(); }
 
@@ -29,40 +29,40 @@ class LinkTable {
   std::map<std::pair<PeerId, PeerId>, LinkCost> costs_;
 };
 
-/// A link by its ends.
+/// A link with its two ends and its cost.
 struct MeasuredLink {
   PeerId from{};
   PeerId to{};
   LinkCost cost;
 };
 
-/// How sums are made.
+/// How collectives are made.
 struct ReduceChoice {
-  std::vector<PeerId> order;  ///< The place is the rank.
+  std::vector<PeerId> order;  ///< The position is the rank.
   ReduceAlgorithm algorithm = ReduceAlgorithm::ring;
-  std::optional<MeasuredLink>
-      slowest;  ///< Of those measured that it uses, for its largest message.
+  /// The slowest of the measured links that are used, for the largest message.
+  std::optional<MeasuredLink> slowest;
 };
 
-/// What is summed, and how long that takes as it is.
+/// What is summed, and how long that takes at present.
 struct ReduceNeeds {
   std::size_t elements = 0;
-  std::optional<ReduceAlgorithm> algorithm;  ///< Empty: any.
-  double operation_seconds = 0;              ///< Of `present`, computing included; 0: unknown.
-  ReduceSite site;                           ///< Of all of them.
+  std::optional<ReduceAlgorithm> algorithm;  ///< The algorithm to use; empty: any.
+  double operation_seconds = 0;  ///< Of one step with `present`, computing included; 0: unknown.
+  ReduceSite site;               ///< Where all peers run.
 };
 
-/// Seconds predicted for a sum: each phase takes as long as the peer that sends or receives longest
-/// in it, one message after the other, but all of them as long as the processors' work. Links
-/// without a measurement cost what is assumed; empty, if `measured_only` and there is one.
+/// Seconds predicted for a sum. Each phase takes as long as its busiest peer, which sends or
+/// receives one message after the other; all phases together take at least the processors' work. An
+/// unmeasured link costs what is assumed for it; with `measured_only` the result is then empty.
 std::optional<double> predicted_seconds(const ReduceChoice& choice, const LinkTable& links,
                                         const ReduceNeeds& needs, bool measured_only);
 
-/// The order and algorithm that are predicted to be the fastest, if they make an operation at least
-/// 15 % quicker than `present` does and all their links were measured; or else `present` again. So
-/// nothing changes where links are alike. A present that was in fact quicker than is predicted for
-/// it is taken for as quick as it was. `slowest` is filled in. The order is that of `ring_order`
-/// (whose costs it has) for the size that messages have round the ring.
+/// The order and algorithm with the shortest predicted time, if all their links were measured and
+/// they make a step at least 15 % quicker than `present`. Otherwise `present`, so nothing changes
+/// where links are alike. If `present` was in fact quicker than predicted, its measured time
+/// counts. `slowest` is filled in. The order comes from `ring_order` (and takes as long), for the
+/// size of the ring's messages.
 ReduceChoice better_choice(ReduceChoice present, const LinkTable& links, const ReduceNeeds& needs);
 
 }  // namespace gv

@@ -114,7 +114,7 @@ void plan_tree(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elem
 }
 
 /// Chunk c is summed by rank c, in the order of the ranks before it, and goes from there to all.
-/// Everybody sends to the next rank first, so that nobody is sent everything at once.
+/// Each rank sends to the next rank first, so that no rank receives everything at once.
 void plan_direct(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elements) {
   const auto chunk_of = [&](std::size_t owner) {
     return Range{owner * elements / ranks, (owner + 1) * elements / ranks};

@@ -1,4 +1,4 @@
-// Which rank sends what to whom, in which order, so that every rank ends with the sum of all.
+// Plans an all-reduce: the sends, additions and copies of each rank, in order.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,13 @@
 
 namespace gv {
 
-/// One thing a rank does. Its steps are a list; a step may begin, element by element from the
-/// front, as soon as all earlier steps of the list that touch those elements have done so.
+/// One thing a rank does. A rank's steps are a list. A step processes an element, from the front
+/// on, as soon as all earlier steps of the list that touch this element have processed it.
 struct ReduceStep {
   enum class Kind {
-    send,  ///< The values of `range`, as they are then, go to `peer`.
-    add,   ///< Values of `range` come from `peer`: add them to what is here.
-    copy,  ///< Final values of `range` come from `peer`: put them in place.
+    send,  ///< Send the current values of `range` to `peer`.
+    add,   ///< Receive values of `range` from `peer` and add them to ours.
+    copy,  ///< Receive final values of `range` from `peer` and store them.
   };
   Kind kind = Kind::send;
   std::size_t peer = 0;    ///< The other rank.
@@ -24,74 +24,74 @@ struct ReduceStep {
   bool completes = false;  ///< After this add the values are the sum of all ranks.
 };
 
-/// What `rank` of `ranks` does to sum vectors of `elements` values. Every send has exactly one
-/// matching add or copy at the other rank, with the same range and round. Who adds what in which
-/// order is fixed by the plan, and every element is summed in one place and copied from there, so
-/// all ranks end with the same bits however messages are delayed. Empty ranges are left out.
-/// Executing every rank's list strictly in order, with sends that do not wait, never deadlocks.
+/// The steps of `rank` when `ranks` ranks sum vectors of `elements` values. Every send has exactly
+/// one matching add or copy at the other rank, with the same range and round. The plan fixes the
+/// order of additions, and every element is summed at one rank and copied from there. So all ranks
+/// end with the same bits, however messages are delayed. Empty ranges are left out. Executing every
+/// rank's list strictly in order, with sends that do not wait, never deadlocks.
 std::vector<ReduceStep> reduce_plan(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t rank,
                                     std::size_t elements);
 
-/// What `rank` does so that everybody gets every part as the rank of its number has it: they go
-/// round the ring. Likewise, and nothing is added.
+/// The steps of `rank` in an all-gather: part i travels round the ring from rank i, so that every
+/// rank gets it unchanged. The same rules hold, but nothing is added.
 std::vector<ReduceStep> gather_plan(const std::vector<Range>& parts, std::size_t rank);
 
-/// What an all-reduce of 4-byte values costs by the formulas above; whole elements apart.
+/// What an all-reduce of 4-byte values costs by the formulas of ReduceAlgorithm, which ignore that
+/// ranges are whole elements.
 struct ReduceCost {
   double rounds = 0;          ///< In a round every rank sends and receives at most one message.
   double phases = 0;          ///< Messages of one phase do not wait for each other.
-  double critical_bytes = 0;  ///< The largest message of each round, all rounds together.
-  double sent_bytes = 0;      ///< What the busiest rank sends.
-  double messages = 0;        ///< Of a rank on average.
-  double mean_bytes = 0;      ///< What a rank sends on average, the same in all.
+  double critical_bytes = 0;  ///< The largest message of each round, summed over rounds.
+  double sent_bytes = 0;      ///< Bytes sent by the busiest rank.
+  double messages = 0;        ///< Messages sent by a rank, on average.
+  double mean_bytes = 0;      ///< Bytes sent by a rank, on average; the same for all algorithms.
 };
 
 ReduceCost reduce_cost(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements);
 
-/// To which phase the messages of a round belong.
+/// The phase that the messages of a round belong to.
 std::size_t phase_of(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t round);
 
-/// What a message costs on a link: a time of its own, and time for each byte.
+/// What a message costs on a link: a fixed time, and a time for each byte.
 struct LinkCost {
   double latency_s = 0;
   double seconds_per_byte = 0;
 };
 
-/// What a link is thought to be like until it is measured: 10 Gbit/s in one building, between
-/// processes of one host, or where these read each other's memory.
+/// The assumed cost of a link until it is measured: 10 Gbit/s in one building, between processes of
+/// one host, or between processes that read each other's memory.
 inline constexpr LinkCost network_link{.latency_s = 60e-6, .seconds_per_byte = 0.8e-9};
 inline constexpr LinkCost host_link{.latency_s = 5e-6, .seconds_per_byte = 0.2e-9};
 inline constexpr LinkCost memory_link{.latency_s = 5e-6, .seconds_per_byte = 0.05e-9};
 
 /// Where a sum is made.
 struct ReduceSite {
-  LinkCost link = network_link;  ///< Between any two, where nothing was measured.
-  /// On the fullest host; 0: so few that processors never are what a sum waits for.
+  LinkCost link = network_link;  ///< Of any link that was not measured.
+  /// On the fullest host; 0: so few that a sum never waits for processors.
   double peers_per_processor = 0;
-  bool is_one_host = false;    ///< All are on it, and wait for each other awake.
-  bool shares_memory = false;  ///< All read each other's blocks where they lie.
+  bool is_one_host = false;    ///< All peers are on one host and stay awake while they wait.
+  bool shares_memory = false;  ///< All peers read each other's blocks where they lie.
 };
 
-/// On a link a byte costs so many times as much as in the ring and the tree: pieces that come
-/// before the step that awaits them are kept and copied. (docs/performance.md has the measurements,
-/// of the figures below as well.)
+/// The cost of a byte on a link relative to the ring and the tree. It is larger where pieces arrive
+/// before the step that awaits them, because they are kept and copied. (docs/performance.md has the
+/// measurements, also for the figures below.)
 double byte_factor(ReduceAlgorithm algorithm);
 
-/// The work of both ends on a message, whatever its length: 25 us where they sleep between messages
-/// and are woken up, 6 where they stay awake. It is also what a message takes that its sender sends
-/// without waiting for the one before: so many that go to one rank at once are dealt with one by
-/// one.
+/// The work of both ends on a message of any length: 25 us if they sleep between messages and have
+/// to be woken up, 6 us if they stay awake. It is also the time of a message that is sent without
+/// waiting for the one before, because a rank handles messages that arrive together one by one.
 double message_work_s(const ReduceSite& site);
 
-/// What the processors of the fullest host need for their work, where peers share them: that of
-/// each message, and for a byte 0.27 to 0.38 ns through sockets, or 0.10 to 0.20 ns where memory is
-/// shared. 0 where each peer has one: how long it takes is then for the links to say.
+/// The time that the processors of the fullest host work, where peers share them: message_work_s
+/// for each message, and for each byte 0.27 to 0.38 ns through sockets or 0.10 to 0.20 ns through
+/// shared memory. 0 where each peer has a host of its own: then the links alone set the time.
 double processor_seconds(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements,
                          const ReduceSite& site);
 
-/// A latency for every phase, the work for every further message of it and the critical bytes on
-/// the wire, or the processors' work where that takes longer. (Pieces of a message that go on
-/// before it is complete make it quicker than that.)
+/// The sum of a latency for every phase, the work for each further message of the phase, and the
+/// time of the critical bytes on the wire; or the processors' work where that takes longer. (It is
+/// in fact quicker, because pieces of a message are passed on before the message is complete.)
 double predicted_seconds(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements,
                          const ReduceSite& site);
 

@@ -1,5 +1,4 @@
-// What of a peer's gradients waits to be sent, where only their largest values or thin factors
-// travel.
+// Error feedback: keeps what a sparsifier or low-rank factors leave out of a peer's gradients.
 #pragma once
 
 #include <cstddef>
@@ -16,49 +15,53 @@
 
 namespace gv {
 
-/// How few of a gradient's values travel.
+/// Which values of a gradient travel.
 struct Sparsifier {
-  std::size_t top_k_per_512 = 0;            ///< The largest of every 512.
-  double momentum = 0;                      ///< Applied before they are chosen; 0: none.
-  ValueCodec codec = ValueCodec::identity;  ///< What they are rounded to.
-  bool local = false;                       ///< They are what local steps came to, no gradient.
+  std::size_t top_k_per_512 = 0;            ///< How many of every 512 values: the largest.
+  double momentum = 0;                      ///< Applied before the selection; 0: none.
+  ValueCodec codec = ValueCodec::identity;  ///< The codec that the values are rounded by.
+  bool local = false;  ///< The values are the change made by local steps, not a gradient.
 };
 
-/// Error feedback, or with a momentum deep gradient compression (Dgc). A gradient may be asked for
-/// again before its sum has come: then it is as if it had not been asked for before. Pure.
+/// Error feedback; with a momentum, deep gradient compression (Dgc). A gradient may be asked for
+/// again before its sum has come, as if it had not been asked for before. Pure.
 class ErrorFeedback {
  public:
-  /// Leaves of `values`, whose size is the same each time, what is chosen, rounded as others will
-  /// read it, and zeros elsewhere. Keeps the rest. False if that cannot be written by the codec.
+  /// Keeps in `values` only the selected ones, rounded as others will decode them, and sets the
+  /// others to zero; these wait for later calls. `values` has the same size in every call. False if
+  /// the codec cannot write the selected values.
   bool select(std::span<float> values, const Sparsifier& how, Rng rng);
 
-  /// From here on matrices travel as factors, and nothing is selected.
+  /// From now on matrices travel as factors, and nothing is selected.
   void send_factors(const FactorShape& shape) { factors_.emplace(shape); }
   bool sends_factors() const { return factors_.has_value(); }
-  /// Our part of that turn for values as long as the shape's gradient; `local` as in a Sparsifier.
-  /// `part` may be longer. False if the codec cannot write it.
+  /// Writes our part of the sum of that turn into `part`, which may be longer. `values` has the
+  /// size of the shape's gradient; `local` as in a Sparsifier. False if the codec cannot write the
+  /// part.
   bool encode_factors(std::span<const float> values, PowerSgd::Turn turn, bool local,
                       ValueCodec codec, std::span<float> part);
-  /// What the mean of all parts stands for, until the next call. `mean` may be longer.
+  /// The gradient that the mean of all parts stands for; valid until the next call. `mean` may be
+  /// longer.
   std::span<const float> decode_factors(std::span<const float> mean);
 
-  /// A sum with what was last selected has come.
+  /// Says that the sum with the last selection has come.
   void settle() { settled_ = true; }
 
-  /// The model is another's: nothing that waits belongs to it.
+  /// Drops all waiting values: the model was replaced, and they do not belong to the new one.
   void clear();
 
-  /// What a checkpoint has to hold of gradients, by name, and the inverse for each of them.
+  /// The vectors that a checkpoint has to hold, by name; none while they are of local steps.
+  /// restore() is the inverse for each of them.
   std::vector<std::pair<std::string, std::vector<float>>> lasting() const;
   void restore(const std::string& name, std::vector<float> values);
 
  private:
   std::optional<Dgc> now_;
-  std::optional<Dgc> before_;    ///< The last selection.
-  bool settled_ = true;          ///< Its sum came.
-  bool local_ = false;           ///< It was of local steps, which are not in gradients' units.
-  std::vector<float> waiting_;   ///< From a checkpoint, until the first selection.
-  std::vector<float> momentum_;  ///< The same.
+  std::optional<Dgc> before_;    ///< The state before the last selection.
+  bool settled_ = true;          ///< The sum with the last selection has come.
+  bool local_ = false;           ///< Values are of local steps, whose units differ from gradients'.
+  std::vector<float> waiting_;   ///< Waiting values of a checkpoint, until the first selection.
+  std::vector<float> momentum_;  ///< Momentum of a checkpoint, until the first selection.
   std::optional<PowerSgd> factors_;
   std::vector<float> decoded_;
 };

@@ -86,7 +86,8 @@ GV_WIDE void add_up(const float* __restrict a, const float* __restrict b, std::s
   for (std::size_t i = 0; i < n; ++i) sum[i] = a[i] + b[i];
 }
 
-/// Columns 0 to `rank`, four at a time as long as there are so many, and then one at a time.
+/// Calls `each` for columns 0 to `rank` - 1: four at a time while four are left, then one at a
+/// time.
 template <class Each>
 void by_columns(std::size_t rank, Each each) {
   for (std::size_t c = 0; c < rank;) {
@@ -96,7 +97,7 @@ void by_columns(std::size_t rank, Each each) {
   }
 }
 
-/// Elements c * stride + row of so many columns from c on, times a factor.
+/// Element `row` of `count` columns from c on, each column `stride` long, times `factor`.
 std::array<float, together> across(std::span<const float> columns, std::size_t stride,
                                    std::size_t row, std::size_t c, std::size_t count,
                                    float factor) {

@@ -13,14 +13,14 @@
 namespace gv {
 namespace {
 
-/// Whoever is not blamed for anything gets so many times the patience to answer.
+/// A peer that is not blamed gets this many times the patience to answer.
 constexpr int patience_with_the_good = 4;
-/// So many times the patience one who answered waits for the decision.
+/// A peer that answered waits this many times the patience for the decision.
 constexpr int patience_with_decisions = 6;
 /// Weight of the newest measurement of how long answers take.
 constexpr double newest_weight = 0.2;
-/// The lowest bits of a ballot's counter name its proposer's process: one that was started again
-/// begins to count anew.
+/// The lowest bits of a ballot's counter name its proposer's process, because a process that was
+/// restarted begins to count from zero.
 constexpr int session_bits = 32;
 
 Generation generation_of(const Install& start) {
@@ -70,7 +70,8 @@ void Agreement::disturb(Time now, const std::vector<PeerId>& blamed, Effects& ou
   bool news = false;
   for (const PeerId peer : blamed) news |= peer != self_ && blamed_.insert(peer).second;
   const bool still = still_since_ && !generation_;
-  // Who has no connection to the lost one hears of it by nobody else, and would wait for it.
+  // A peer without a connection to the lost one learns of the loss only from us. Otherwise it would
+  // wait for that peer.
   if (generation_ || (still && news)) {
     for (const PeerId peer : generation_ ? generation_->order : candidates_) {
       if (peer != self_) out.send(peer, EndGeneration{promised_, blamed});
@@ -83,9 +84,9 @@ Answer Agreement::own_answer() const {
   return {version_, speed_, links_, holdings_, leaving_, revision_};
 }
 
-/// The next ballot comes at once, as whatever ended the generation may be over. Where generations
-/// end before their first operation one after the other it is not, and no more than one begins in a
-/// patience: or all would do nothing but agree, as often as links allow.
+/// The next ballot comes at once, as the cause that ended the generation may be over. After two
+/// generations in a row without a finished collective, at most one begins in a patience. Otherwise
+/// peers would do nothing but agree, as often as links allow.
 void Agreement::stand_still(Time now) {
   still_since_ = now;
   if (generation_) {
@@ -99,8 +100,8 @@ void Agreement::stand_still(Time now) {
   ask_again_at_ = never;
 }
 
-/// When it is ours to propose: at once for the first of those who are not blamed, later for each
-/// after it, and later still while another's ballot may be decided.
+/// When it is our turn to propose: at once if we are the first peer not blamed, later for each
+/// peer after it, and later still while another's ballot may be decided.
 Time Agreement::own_turn() const {
   int before = 0;
   for (const PeerId peer : candidates_) {
@@ -272,7 +273,7 @@ void Agreement::receive(Time now, PeerId from, const Propose& message, Effects& 
   confirm(out);
 }
 
-/// An answer came now; who is late is waited for longer the next time, but one that stood still for
+/// An answer came now. A late peer gets more time in the next ballot, but one that stood still for
 /// a minute does not make us wait for minutes.
 void Agreement::measure(Time now) {
   const double took = seconds(std::min(now - proposed_at_, 3 * patience()));
@@ -300,7 +301,7 @@ void Agreement::receive(Time now, PeerId from, const Promise& message,
   if (answers_.size() == asked_.size() + 1) decide(now, planner, out);
 }
 
-/// Ours is void: somebody we asked is in a later ballot, which may yet be decided.
+/// Our ballot is void: a peer we asked has answered a later one, which may yet be decided.
 void Agreement::receive(Time now, PeerId, const Preempted& message, Effects&) {
   newest_seen_ = std::max(newest_seen_, message.ballot.counter);
   if (!proposing_ || message.ballot < promised_) return;
@@ -327,7 +328,7 @@ void Agreement::receive(Time now, PeerId from, const Install& message,
     return;
   }
   if (!planner.can_begin(message, self_, own_answer())) return;
-  // Who sends and takes no part is about to leave.
+  // A source that takes no part is about to leave.
   for (const StageAssignment& assignment : message.assignments) {
     const bool stays = std::ranges::find(message.order, assignment.source) != message.order.end();
     if (!stays) blamed_.insert(assignment.source);
@@ -335,7 +336,7 @@ void Agreement::receive(Time now, PeerId from, const Install& message,
   begin(now, generation_of(message), out);
 }
 
-/// Blame only shortens our wait: whoever is blamed wrongly and answers in time takes part.
+/// Blame only shortens our wait: a peer that is blamed wrongly and answers in time takes part.
 void Agreement::receive(Time now, PeerId from, const EndGeneration& message, Effects&) {
   if (generation_) {
     const bool concerns =

@@ -1,4 +1,4 @@
-// Who works in lockstep from which model on: agreed without a leader, anew after every loss.
+// Agreement on generations: which peers work together, from which model on, without a leader.
 #pragma once
 
 #include <algorithm>
@@ -16,77 +16,78 @@
 
 namespace gv {
 
-/// What everybody in a generation knows of it.
+/// A generation as all its peers know it.
 struct Generation {
   GenerationId id;
-  std::vector<PeerId> order;          ///< Who takes part; the place is the rank.
-  std::vector<PeerId> sources;        ///< For each, who sends it the state; itself if it has it.
-  std::vector<std::uint32_t> shares;  ///< Samples each contributes to an operation.
-  ModelVersion version;               ///< All go on from here.
-  std::uint8_t algorithm = 0;         ///< The number of the way to sum; see Install.
-  PeerId slowest_from{};              ///< Where the link begins that sums wait for.
-  LinkReport slowest;                 ///< That link; of 0 bytes a second if none was measured.
-  std::vector<StageAssignment> assignments;  ///< In a pipeline: who carries which stage.
-  SettingsRevision revision;                 ///< All go by this one.
+  std::vector<PeerId> order;    ///< The peers that take part; the position is the rank.
+  std::vector<PeerId> sources;  ///< For each rank the peer that sends it the state, or itself.
+  std::vector<std::uint32_t> shares;         ///< Samples of each rank in a collective.
+  ModelVersion version;                      ///< The version that all go on from.
+  std::uint8_t algorithm = 0;                ///< The all-reduce algorithm, as in Install.
+  PeerId slowest_from{};                     ///< The beginning of the slowest link in use.
+  LinkReport slowest;                        ///< That link; 0 bytes a second: none was measured.
+  std::vector<StageAssignment> assignments;  ///< In a pipeline: which peer carries which stage.
+  SettingsRevision revision;                 ///< The settings that all use.
 
-  /// Names the generation in pieces and words.
+  /// Names the generation in blocks and messages.
   std::uint64_t key() const { return key_of(id); }
   bool contains(PeerId peer) const;
 };
 
-/// Where a replica stands after one more operation, of so many samples and optimiser steps, in an
-/// generation of that name. Whoever computes it alike has made the same steps from the same model.
+/// The version after one more collective of `samples` samples and `steps` optimiser steps in the
+/// generation with this key. Peers with equal results have made the same steps from the same model.
 ModelVersion after_operation(ModelVersion version, std::uint64_t generation_key,
                              std::uint64_t samples, std::uint64_t steps = 1);
 
-/// Ballots by which live peers agree on the next generation. Whoever answers a proposal stands
-/// still until that ballot or a later one is decided, so nobody can finish an operation that the
-/// new generation does not know of. The peer of the smallest id proposes; if it does not, the next
-/// does after a while. Those who do not answer in time are left out and join a later generation.
-/// Whoever leaves answers once more, so that others are sent what it has. Pure.
+/// Ballots by which live peers agree on the next generation. A peer that answers a proposal stands
+/// still until that ballot or a later one is decided, so no peer can finish a collective that the
+/// new generation does not know of. The peer with the smallest id proposes; if it does not, the
+/// next one does after a while. Peers that do not answer in time are left out and join a later
+/// generation. A leaving peer answers once more, so that its state can be sent to others. Pure.
 class Agreement {
  public:
   struct Options {
-    Duration patience = std::chrono::milliseconds(300);  ///< For answers, until they are measured.
+    Duration patience = std::chrono::milliseconds(300);  ///< The least time given to answers.
     Duration patience_max = std::chrono::seconds(5);
   };
 
-  /// `session` differs from that of every earlier process of this peer, so that no ballot of one is
-  /// taken for one of another.
+  /// `session` differs from that of every earlier process of this peer, so that their ballots
+  /// cannot be confused.
   Agreement(PeerId self, std::uint64_t session, Options options);
 
-  /// Where our replica stands; not while standing still.
+  /// The version of our replica. Not to be called while standing still.
   void set_version(const ModelVersion& version) { version_ = version; }
   const ModelVersion& version() const { return version_; }
-  /// Samples a second that we compute, for shares; 0 = not known yet.
+  /// Samples a second that we compute, for the shares; 0: not known yet.
   void set_speed(double samples_per_second) { speed_ = static_cast<float>(samples_per_second); }
-  /// What we have measured of links from us, at most `link_reports_max`.
+  /// Our measurements of links from us, at most `link_reports_max`.
   void set_links(std::vector<LinkReport> links) { links_ = std::move(links); }
-  /// Of which stages of a pipeline we have the state, at most `stage_holdings_max`.
+  /// The stages of a pipeline whose state we have, at most `stage_holdings_max`.
   void set_holdings(std::vector<StageHolding> holdings) { holdings_ = std::move(holdings); }
   const std::vector<StageHolding>& holdings() const { return holdings_; }
-  /// In a pipeline: we take no part any more, and hand over what we claim.
+  /// In a pipeline: from now on we take no part and hand over the stages that we hold.
   void set_leaving() { leaving_ = true; }
-  /// The generation that began without us, who leave, and whose assignments may name us as a
-  /// source; null before that is decided.
+  /// The generation that began without us when we leave. Its assignments may name us as a source.
+  /// Null before it is decided.
   const Generation* last_generation() const {
     return last_generation_ ? &*last_generation_ : nullptr;
   }
-  /// What all are to go by from the next generation on, unless somebody knows of a newer one.
+  /// Proposes a settings revision for the next generation; a newer one known to any peer wins.
   void set_revision(SettingsRevision revision) {
     revision_ = std::max(revision_, std::move(revision));
   }
-  /// The newest we have heard of. The generation under way may not know it.
+  /// The newest revision we have heard of. The running generation may use an older one.
   const SettingsRevision& revision() const { return revision_; }
 
-  /// Who could take part now, ourselves included, sorted.
+  /// The peers that could take part now, ourselves included, sorted.
   void set_candidates(Time now, std::vector<PeerId> candidates);
 
-  /// Ends the generation for all: something is wrong with it. `blamed`, maybe nobody, are not
-  /// waited for long, by nobody who hears of it; while no generation runs that is all that is told.
+  /// Ends the running generation for all its peers. Peers in `blamed` (may be empty) get only a
+  /// short timeout in the next ballot, from every peer that hears of this. While no generation
+  /// runs, only new blame is passed on.
   void disturb(Time now, const std::vector<PeerId>& blamed, Effects& out);
 
-  /// A sign of life: the peer is waited for again.
+  /// Notes a sign of life: the peer is no longer blamed.
   void heard(PeerId peer) { blamed_.erase(peer); }
   bool is_blamed(PeerId peer) const { return blamed_.contains(peer); }
 
@@ -97,13 +98,13 @@ class Agreement {
   void tick(Time now, const GenerationPlanner& planner, Effects& out);
   Time deadline() const;
 
-  /// Null while standing still. Another key than before means another generation.
+  /// The running generation; null while standing still. A new key means a new generation.
   const Generation* generation() const { return generation_ ? &*generation_ : nullptr; }
   /// The newest ballot we answered or began.
   const GenerationId& promised() const { return promised_; }
   std::uint64_t ballots() const { return ballots_; }
 
-  /// How long an answer may take: follows what is measured.
+  /// How long an answer may take: four times the measured time, within the options' bounds.
   Duration patience() const;
 
  private:
@@ -135,27 +136,27 @@ class Agreement {
   std::vector<LinkReport> links_;
   std::vector<StageHolding> holdings_;
   std::vector<PeerId> candidates_;
-  std::set<PeerId> blamed_;        ///< Silent when they should not have been.
-  GenerationId promised_;          ///< The newest ballot we answered; older ones are void.
+  std::set<PeerId> blamed_;        ///< Peers that were silent when they should not have been.
+  GenerationId promised_;          ///< The newest ballot we answered or began; older ones are void.
   std::uint64_t newest_seen_ = 0;  ///< Counter of the latest ballot we have heard of.
   std::optional<Generation> generation_;
-  Time began_at_{};          ///< When the newest generation we were in began,
-  ModelVersion began_from_;  ///< and where we stood then.
-  bool in_vain_ = false;     ///< The last one that ended left us there.
+  Time began_at_{};          ///< When the newest generation we were in began.
+  ModelVersion began_from_;  ///< Our version when that generation began.
+  bool in_vain_ = false;     ///< The last generation ended without a change of our version.
   SettingsRevision revision_;
   bool leaving_ = false;
   std::optional<Generation> last_generation_;
-  std::optional<Install> decided_;  ///< Our own last decision, for those who ask again.
-  std::set<PeerId> too_late_;       ///< Answered that ballot after it was decided.
+  std::optional<Install> decided_;  ///< Our own last decision, for peers that ask again.
+  std::set<PeerId> too_late_;       ///< Peers that answered that ballot after it was decided.
   std::optional<Generation> last_;  ///< The newest generation we were in.
-  Answers answers_;                 ///< To our ballot under way.
+  Answers answers_;                 ///< Answers to our ballot under way.
   std::vector<PeerId> asked_;
   bool proposing_ = false;
-  bool answered_ = false;            ///< We wait for another's decision, or for it to be void.
-  std::optional<Time> still_since_;  ///< When we last had reason to hope; empty before the first.
+  bool answered_ = false;  ///< We wait for another peer's decision or for its ballot to be void.
+  std::optional<Time> still_since_;  ///< When our waiting time began; empty before the first.
   Time proposed_at_{};
   Time ask_again_at_ = never;
-  double answer_seconds_ = 0;  ///< How long the slowest answers take, smoothed.
+  double answer_seconds_ = 0;  ///< How long answers take, smoothed.
   std::uint64_t ballots_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// How fast the links from one peer to the others are, found out by a few blocks that are answered.
+// Measures the links from one peer to the others with a few blocks that are acknowledged.
 #pragma once
 
 #include <array>
@@ -15,54 +15,56 @@
 
 namespace gv {
 
-/// Measures the links from one peer to each other in its generation. A ring uses few links, so the
-/// rest would never be known: in the first operations of a generation every peer sends one other a
-/// small block and, when that was answered, a large one. In an operation all send to the peer that
-/// stands the same number of places after them, so that nobody is sent two. The small one's time,
-/// halved, is the latency; what the large one takes longer is its bytes'. Of the newest four
-/// measurements the fastest counts, because all that disturbs makes them slower. Pure.
+/// Measures the links from one peer to every other in its generation. A ring uses few links, so it
+/// cannot show the speed of the others. In each of a generation's first collectives every peer
+/// therefore sends one other a small block and, once that was answered, a large one. All send to
+/// the peer the same number of ranks after them, so that no peer gets two. Half of the small
+/// block's time is the latency; the additional time of the large one is that of its bytes. The
+/// fastest of the newest four measurements counts, because any disturbance makes them slower. Pure.
 class LinkSurvey {
  public:
-  /// Every link is measured so often in a generation.
+  /// Measurements of each link in a generation.
   static constexpr std::size_t rounds = 4;
-  /// A sum waits so long for a probe that is not answered, and no longer than sums take.
+  /// The longest time that a sum waits for an unanswered probe; it also waits no longer than sums
+  /// take.
   static constexpr Duration quiet_max = std::chrono::milliseconds(250);
 
-  /// Large blocks have what a link carries in an operation that sums `elements` floats, or as many
-  /// bytes, but never more than one block can have.
+  /// A large block has as many bytes as a link carries in a sum of `elements` floats, but at most
+  /// those of one block.
   LinkSurvey(PeerId self, std::size_t elements);
 
-  /// A generation begins. Only up to 65 peers are measured.
+  /// Begins a generation. Nothing is measured with more than 65 peers.
   void begin(const std::vector<PeerId>& order, std::uint64_t generation_key);
   void end();
 
-  /// Sends the operation's probe, if it has one and the one before is over. The generation's first,
-  /// 0, has none: models may still be on their way. `usual`: what an operation takes of late; 0 if
-  /// that is not known.
+  /// Sends the probe of this collective, if it has one and the probe before it is over. The
+  /// generation's first collective, 0, has none, because models may still be on their way. `usual`
+  /// is the recent time of a collective; 0 if unknown.
   void operation_began(Time now, std::uint64_t operation, Duration usual, Effects& out);
 
-  /// Answers a probe; false if the block is none.
+  /// Answers a probe; false if the block is not a probe.
   bool receive_block(PeerId from, const Block& block, Effects& out) const;
   void receive(Time now, PeerId from, const ProbeAck& message, Effects& out);
-  /// The lane to the peer broke, and with it a probe on it.
+  /// The lane to the peer broke, and any probe on it is lost.
   void lane_lost(PeerId peer);
   /// There is no lane to the peer.
   void lane_refused(PeerId peer);
 
-  /// Other blocks should wait until then, so that they do not disturb the probe under way. Not
-  /// later than now if there is none.
+  /// Other blocks should wait until this time so that they do not disturb the probe under way. In
+  /// the past if there is none.
   Time quiet_until() const { return probe_ ? probe_->quiet_until : Time::min(); }
 
-  /// Operations in which so many peers are measured, after a generation's first.
+  /// The number of collectives, after a generation's first, that measure the links of `peers`
+  /// peers.
   static constexpr std::uint64_t operations(std::size_t peers) {
     return peers < 2 || peers > link_reports_max + 1 ? 0 : rounds * (peers - 1);
   }
 
-  /// What is known of links, at most `link_reports_max`.
+  /// All measured links, at most `link_reports_max`.
   std::vector<LinkReport> reports() const;
 
  private:
-  /// The newest measurements of one kind, in seconds; infinity where none is.
+  /// The newest measurements of one kind, in seconds; infinity where there is none.
   struct Samples {
     std::array<double, rounds> seconds;
     std::size_t next = 0;

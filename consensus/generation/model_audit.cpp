@@ -6,7 +6,7 @@
 namespace gv {
 namespace {
 
-/// Nobody is further ahead of anybody; a word that was lost is not waited for.
+/// No peer is further ahead of another than this. Audits with a lost message are dropped.
 constexpr std::size_t operations_kept = 2;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Whether all in lockstep still have the same model, found out by fingerprints.
+// Checks by fingerprints that all peers of a generation still have the same model.
 #pragma once
 
 #include <cstdint>
@@ -10,26 +10,26 @@
 
 namespace gv {
 
-/// Equal versions ought to mean equal bits, but a memory may fail, and one who passes pieces of a
-/// sum on may pass on others than it was given. Every so many operations each tells all others the
-/// fingerprint of its parameters. Whoever does not have what most have is odd; of groups that are
-/// equally large the one with the lowest rank counts as most. Who made the difference is not known
-/// by that. Pure. Cost: a word to each peer and a pass over the parameters in `every` operations.
+/// Equal versions should mean equal bits, but memory may fail, and a peer that forwards pieces of a
+/// sum may change them. At regular steps each peer tells all others the fingerprint of its
+/// parameters. A peer whose fingerprint differs from the majority's is odd; of equally large groups
+/// the one with the lowest rank counts as the majority. This does not show which peer caused the
+/// difference. Pure. Costs a message to each peer and a pass over the parameters in `every` steps.
 class ModelAudit {
  public:
-  static constexpr std::uint64_t every = 64;  ///< Operations.
+  static constexpr std::uint64_t every = 64;  ///< Steps between two audits.
 
-  /// Whether parameters are compared when so many operations have become so many.
+  /// True if the step counter crosses a multiple of `every` between `before` and `after`.
   static bool is_due(std::uint64_t before, std::uint64_t after) {
     return before / every != after / every;
   }
 
-  /// Fingerprints of a generation begin to come; what is known of another is forgotten.
+  /// Begins a generation and forgets the fingerprints of the one before.
   void begin(const std::vector<PeerId>& order);
   void end() { begin({}); }
 
-  /// `from`, maybe we ourselves, has these parameters before that operation. Those who are not
-  /// the same as most, by rank, once all have told; nothing before that and never again after it.
+  /// Notes that `from` (or we ourselves) had these parameters before that collective. Once all
+  /// peers have told theirs, returns the odd peers, by rank; otherwise returns nothing.
   std::optional<std::vector<PeerId>> tell(PeerId from, std::uint64_t operation,
                                           std::uint64_t fingerprint);
 
@@ -37,7 +37,7 @@ class ModelAudit {
   using Told = std::map<PeerId, std::uint64_t>;
 
   std::vector<PeerId> order_;
-  std::map<std::uint64_t, Told> told_;  ///< By operation; the newest few.
+  std::map<std::uint64_t, Told> told_;  ///< Fingerprints of the newest few audits, by step.
 };
 
 }  // namespace gv

@@ -1,5 +1,4 @@
-// What a generation contains is the mode's business: the planner that a mode passes to the
-// agreement.
+// The interface by which a mode decides what a generation contains.
 #pragma once
 
 #include <map>
@@ -12,7 +11,7 @@ namespace gv {
 
 struct Generation;
 
-/// What one peer said of itself in a ballot.
+/// One peer's answer in a ballot, about itself.
 struct Answer {
   ModelVersion version;
   float speed = 0;  ///< Samples a second; 0: not known.
@@ -22,22 +21,23 @@ struct Answer {
   SettingsRevision revision;
 };
 
-/// Everybody's, by id.
+/// The answers of all peers, by id.
 using Answers = std::map<PeerId, Answer>;
 
-/// Makes of the answers to a ballot what the next generation is, and judges what another peer has
-/// made of them. The agreement itself knows neither algorithms nor stages. Pure: all peers with
-/// equal answers and equal pasts plan alike.
+/// Plans the next generation from the answers to a ballot, and judges the plan of another peer. The
+/// agreement itself knows neither algorithms nor stages. Pure: all peers with equal answers and
+/// equal pasts plan alike.
 class GenerationPlanner {
  public:
   virtual ~GenerationPlanner() = default;
 
-  /// Who takes part, from which model on, and how; all but the ballot and the settings. `last` is
-  /// the newest generation that this peer was in, or null. Empty if nobody could go on.
+  /// Plans which peers take part, from which model on, and how: everything except the ballot and
+  /// the settings. `last` is the newest generation that this peer was in, or null. Empty if no peer
+  /// could go on.
   virtual std::optional<Install> plan(const Answers& answers, const Generation* last) const = 0;
 
-  /// Whether `self`, which is in `start.order` and said `own` in the ballot, can do what it is told
-  /// there. The lengths of `order`, `sources` and `shares` are equal.
+  /// Whether `self`, which is in `start.order` and answered `own` in the ballot, can do what
+  /// `start` asks of it. The lengths of `order`, `sources` and `shares` are equal.
   virtual bool can_begin(const Install& start, PeerId self, const Answer& own) const = 0;
 };
 

@@ -96,7 +96,7 @@ void PairExchange::lane_lost(Time now, PeerId peer, Effects& out) {
   State& state = *state_;
   if (!state.flight || state.flight->partner != peer) return;
   if (state.flight->stage == State::Stage::receiving) state.resume(now, Reason::unreachable, out);
-  // Words ride on lanes too, and what rode on this one may be lost.
+  // Messages travel on lanes too, so our Ready may have been lost with this one.
   if (state.flight && state.flight->stage == State::Stage::awaiting_word) {
     out.send(peer, Ready{state.flight->id});
   }

@@ -10,7 +10,7 @@ namespace gv {
 namespace {
 
 constexpr int resumes_max = 3;  ///< Broken lanes one exchange survives.
-constexpr int queries_max = 8;  ///< Questions for the word before the responder gives up.
+constexpr int queries_max = 8;  ///< How often the responder asks for Commit before it gives up.
 constexpr int patience_part =
     8;  ///< Of the answer deadline: what an offer has before it can yield.
 constexpr std::size_t distances_max = 15;  ///< Recent distances the adaptive radius looks at.
@@ -35,7 +35,7 @@ float PairExchange::State::radius() const {
 
 void PairExchange::State::freshen_snapshot() {
   if (since.empty()) return;
-  // What nobody else holds may change; otherwise whoever holds it keeps what it was.
+  // A snapshot with no other holder is changed in place; otherwise its holders keep it as it was.
   auto fresh = snapshots.sole(snapshot);
   if (!fresh) {
     fresh = snapshots.take();
@@ -79,8 +79,8 @@ auto PairExchange::State::take_off(Time now, TransferId id, PeerId partner, bool
   return *flight;
 }
 
-/// An offer nobody answers (its receiver is slow, or dead and not yet found out) binds no one but
-/// us: it yields to whatever else could be done meanwhile.
+/// An unanswered offer (its receiver is slow, or dead and not yet detected) binds only us, so it
+/// gives way to any other exchange.
 void PairExchange::State::withdraw_unanswered(Time now, Effects& out) {
   const bool unanswered = flight && flight->stage == Stage::offered && !flight->accepted;
   if (!unanswered) return;
@@ -111,8 +111,9 @@ void PairExchange::State::settle(const TransferId& id) {
   settled[id.owner] = {id.session, id.number};
 }
 
-/// What became of an exchange of ours that is over: what was committed stays committed. The last
-/// with each partner is enough: it takes part in no later one while it awaits the word of this.
+/// Tells a partner how an exchange of ours ended: a committed one stays committed. Remembering the
+/// last one with each partner is enough, as a partner that waits for Commit takes part in no later
+/// exchange.
 void PairExchange::State::tell_outcome(PeerId to, const TransferId& id, Effects& out) const {
   const auto last = committed.find(to);
   if (last != committed.end() && last->second == id) {
@@ -208,7 +209,8 @@ void PairExchange::State::on(Time now, PeerId from, const Offer& offer, Effects&
 void PairExchange::State::on(Time now, PeerId from, const Accept& accept, Effects& out) {
   Flight* mine = matching(from, accept.id);
   if (mine == nullptr || !mine->initiator) {
-    // It accepted what is over: release it, unless this is a late copy and it awaits the word.
+    // It accepted an exchange that is over: release it, unless this is a late copy and it awaits
+    // Commit.
     if (accept.id.owner == self) tell_outcome(from, accept.id, out);
     return;
   }
@@ -256,7 +258,7 @@ void PairExchange::State::on(Time now, PeerId from, const Commit& word, Effects&
   if (mine != nullptr && !mine->initiator && mine->stage == Stage::awaiting_word) commit(now, out);
 }
 
-/// Who asks for the word holds our whole model: if it is news to us, Ready was lost.
+/// A partner that asks for Commit holds our whole model. If we did not know that, Ready was lost.
 void PairExchange::State::on(Time now, PeerId from, const Query& query, Effects& out) {
   on(now, from, Ready{query.id}, out);
 }
@@ -274,7 +276,7 @@ void PairExchange::State::on(Time, PeerId from, const Abort& word, Effects& out)
 void PairExchange::State::on(Time, PeerId from, const Resume& request, Effects& out) {
   Flight* mine = matching(from, request.id);
   if (mine == nullptr) {
-    // The word that it is over was lost, or an earlier life of ours began it.
+    // The message that it is over was lost, or an earlier process of ours began it.
     if (request.id.owner == self) {
       tell_outcome(from, request.id, out);
     } else {

@@ -83,20 +83,20 @@ void Membership::State::introduce(std::vector<PeerId> peers, Effects& out) {
   }
 }
 
-/// The first words to `peer`, said again until we have heard of it: they may be lost, and whoever
-/// knows nobody yet would hear from nobody else.
+/// Sends the first message to `peer`, and again until we have heard of it. The message may be lost,
+/// and a peer that knows no other member yet would hear from no other.
 void Membership::State::greet(Time now, PeerId peer, Effects& out) {
   const bool known = view.contains(peer);
   if (known || others.size() >= push_pull_members) {
-    // Everybody links to everybody in time: whole tables each time would be the cube of their
-    // number. Who knows nobody yet asks for ours.
+    // In time every peer links to every other, so whole tables each time would cost the cube of
+    // their number. A peer that knows no other member yet asks for our table.
     introduce({peer}, out);
   } else {
     push_pull(peer, true, out);
   }
   const auto contact = unheard.find(peer);
   const int tries = contact == unheard.end() ? 0 : contact->second.tries;
-  // Of somebody unknown rumours tell, unless we know nobody who could.
+  // Rumours will tell us of an unknown peer, unless we know no member that could.
   const bool alone = others.empty() || tries > 0;
   if (known || !alone || tries == greetings_max) {
     unheard.erase(peer);
@@ -123,7 +123,7 @@ void Membership::State::on(Time now, PeerId from, const Ping& ping, Effects& out
   note_progress(from, ping.progress);
   hear(now, from, ping.rumors, out);
   std::vector<Member> rumors = rumors_for(from);
-  // Whoever asks because it suspects us gets the answer to that too, whatever else there is to
+  // A peer that asks because it suspects us always gets our own state, whatever else there is to
   // tell.
   const bool accused = std::ranges::any_of(ping.rumors, [&](const Member& rumor) {
     return rumor.id == id() && rumor.state != MemberState::alive;
@@ -216,7 +216,8 @@ void Membership::tick(Time now, Effects& out) {
   if (state.self.member.state == MemberState::left) return;
   state.absorb_stall(now);
   if (state.probe) state.continue_probe(now, out);
-  // A death makes the view smaller, which can end other suspicions: until nobody else dies.
+  // A death makes the view smaller, which can end other suspicions. Repeat until no other peer
+  // dies.
   for (std::size_t before = 0; before != state.view.size();) {
     before = state.view.size();
     for (const PeerId peer : std::vector(state.unwell.begin(), state.unwell.end())) {

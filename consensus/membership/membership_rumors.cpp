@@ -6,7 +6,7 @@
 namespace gv {
 namespace {
 
-/// Nobody raises an incarnation this much at once; what claims to is not believed.
+/// No peer raises its incarnation by this much at once; a rumour that says so is not believed.
 constexpr std::uint64_t incarnation_jump_max = 1u << 20;
 
 }  // namespace
@@ -53,12 +53,11 @@ void Membership::State::hear(Time now, PeerId from, const std::vector<Member>& m
     }
   }
   if (refuted) introduce(live_others(), out);
-  // Whoever we just learnt of may not know us: rumours would take rounds to tell it.
+  // Peers we just learnt of may not know us, and rumours would take rounds to tell them.
   introduce(std::move(met), out);
 }
 
-/// Whatever others believe of us wrongly, a higher incarnation corrects. True if they thought us
-/// gone.
+/// Corrects a wrong rumour about us with a higher incarnation. True if it said that we are gone.
 bool Membership::State::hear_of_self(const Member& rumor, Effects& out) {
   Member& me = self.member;
   if (me.state == MemberState::left) return false;
@@ -87,7 +86,7 @@ void Membership::State::hear_of(Time now, PeerId from, const Member& rumor, Effe
   const auto found = others.find(rumor.id);
   if (found == others.end()) {
     if (others.size() + 1 >= options.members_max) return;
-    // A third party's word that somebody unknown is gone is not worth a place in the table.
+    // A third party's rumour that an unknown peer is gone is not worth a place in the table.
     if (!is_live(rumor.state)) return;
     Entry& entry = others[rumor.id];
     entry.member = rumor;
@@ -143,7 +142,8 @@ void Membership::State::hear_of(Time now, PeerId from, const Member& rumor, Effe
   suspect(now, entry, accuser_of(from, rumor), out);
 }
 
-/// Whoever found it unreachable, not whoever passes the word on: only independent accusers count.
+/// The peer that found it unreachable, not the one that passes the rumour on: only independent
+/// accusers count.
 PeerId Membership::State::accuser_of(PeerId from, const Member& rumor) const {
   const bool named = rumor.state == MemberState::suspect && authorized.contains(rumor.accuser);
   return named ? rumor.accuser : from;

@@ -78,7 +78,7 @@ auto Membership::State::forget(std::map<PeerId, Entry>::iterator entry)
   return others.erase(entry);
 }
 
-/// Called much later than we asked to be: it is us who stood still, so nobody else is to blame.
+/// If we are called much later than we asked to be, we stood still and no other peer is to blame.
 void Membership::State::absorb_stall(Time now) {
   if (due == never || now <= due + options.probe_timeout) return;
   const Duration stall = now - due;

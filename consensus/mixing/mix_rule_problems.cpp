@@ -12,15 +12,15 @@
 namespace gv {
 namespace {
 
-/// Of a codec without memory: the expected squares it adds, as a part of those of the model.
+/// The most noise that a codec without memory may add: its expected squares over the model's.
 constexpr double noise_max = 0.1;
 
-/// Pairs of such a graph are drawn anew in each round, and do not follow each other.
+/// Whether pairs of such a graph are drawn independently in each round.
 bool has_drawn_pairs(TopologyKind kind) {
   return is_graph(kind) && kind != TopologyKind::hypercube && kind != TopologyKind::complete;
 }
 
-/// Rounds are alike, and what i takes of j is what j takes of i.
+/// Whether all rounds are alike and their weights symmetric.
 bool is_static(const MixRule& rule) {
   return is_graph(rule.topology.kind) && rule.partners == Partners::neighbours;
 }

@@ -197,8 +197,8 @@ std::vector<MixMessage> Mixer<Real>::relayed(std::uint64_t round, std::span<cons
   return messages;
 }
 
-/// The piece that has changed most since it was sent, of equal ones the first; but none waits for
-/// more than so many rounds for each piece.
+/// Sends the piece that has changed most since it was last sent; of equal ones the first. But no
+/// piece waits longer than `rounds_for_each` rounds times the number of pieces.
 template <class Real>
 std::vector<MixMessage> Mixer<Real>::largest_piece(std::uint64_t round, std::span<const Real> x) {
   constexpr std::uint64_t rounds_for_each = 4;

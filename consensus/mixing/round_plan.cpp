@@ -12,7 +12,8 @@
 namespace gv {
 namespace {
 
-/// Rounds that are asked for again: whoever is behind or ahead of a neighbour needs its round too.
+/// Rounds kept because they are asked for again: a peer that is behind or ahead of a neighbour
+/// needs that neighbour's round too.
 constexpr std::size_t rounds_kept = 64;
 
 /// Each with the one that it draws among those the topology gives it, as `partners` says.

@@ -13,7 +13,7 @@ using Action = PipelineAction;
 
 constexpr double endless = std::numeric_limits<double>::infinity();
 
-/// With so many digits behind the point.
+/// `value` with `digits` digits behind the decimal point.
 std::string number(double value, int digits) {
   char text[64];
   std::snprintf(text, sizeof text, "%.*f", digits, value);

@@ -124,8 +124,8 @@ class SlotSchedule {
   std::vector<List> lists_;
 };
 
-/// Splits backward passes in two. At stage s the part for the parameters waits for s more of the
-/// others, which nobody else waits for (Qi 2023, ZB-H1).
+/// Splits each backward pass in two. At stage s the part for the parameters, for which no other
+/// worker waits, is postponed by s parts for the inputs (Qi 2023, ZB-H1).
 List with_weights_postponed(const List& list) {
   List split;
   List waiting;

@@ -13,7 +13,7 @@ namespace {
 
 using Action = PipelineAction;
 
-/// A list of faults that nobody reads to its end helps nobody.
+/// A longer list of faults would not be read to its end.
 constexpr std::size_t problems_max = 20;
 
 /// Micro-batch and stage.
@@ -35,9 +35,9 @@ bool gives_weight_gradient(Action action) {
   return action == Action::backward || action == Action::backward_weight;
 }
 
-class StatusRequest {
+class Checker {
  public:
-  StatusRequest(const PipelineSchedule& schedule, const PipelineLimits& limits)
+  Checker(const PipelineSchedule& schedule, const PipelineLimits& limits)
       : schedule_(schedule), limits_(limits) {}
 
   Problems problems() {
@@ -294,7 +294,7 @@ class StatusRequest {
 }  // namespace
 
 Problems problems(const PipelineSchedule& schedule, const PipelineLimits& limits) {
-  return StatusRequest(schedule, limits).problems();
+  return Checker(schedule, limits).problems();
 }
 
 std::vector<std::size_t> in_flight_peaks(const PipelineSchedule& schedule) {

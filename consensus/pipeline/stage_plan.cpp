@@ -90,7 +90,7 @@ std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
     for (const std::uint32_t stage : stages) {
       StageAssignment assignment{.stage = stage, .carrier = own.peer, .source = own.peer};
       if (version->step > 0 && !holds(own, stage, *version)) {
-        // From whoever has it and sends the fewest others.
+        // From a peer that has it, the one that sends the fewest other stages.
         std::optional<PeerId> best;
         for (const StageOffer& offer : offers) {
           if (!holds(offer, stage, *version)) continue;

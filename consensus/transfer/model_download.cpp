@@ -227,7 +227,7 @@ bool ModelDownload::handles(PeerId from, const Message& message) const {
       [&](const auto& known) {
         using T = std::decay_t<decltype(known)>;
         if constexpr (std::is_same_v<T, StateRequest>) return true;
-        // A model that comes for a download we gave up is nobody's: take it and drop it.
+        // A model may still come for a download that we gave up: handle it here and drop it.
         if constexpr (std::is_same_v<T, TransferAccepted>) return true;
         if constexpr (requires { known.id; }) return owns(from, known.id);
         return false;

@@ -21,7 +21,7 @@ void RoundInbox::enter(std::uint64_t key) {
   whole_.clear();
   open_from_ = 0;
   open_from_each_.clear();
-  std::map<Name, TransferAccepted> early;
+  std::map<Name, Arriving> early;
   if (const auto found = coming_.find(key); found != coming_.end()) early.swap(found->second);
   coming_.clear();
   for (auto& [name, bytes] : early) {
@@ -44,7 +44,7 @@ bool RoundInbox::receive(PeerId from, const Block& block) {
     if (oldest->first == key_) ++oldest;
     coming_.erase(oldest);
   }
-  TransferAccepted& bytes = coming_[key][name];
+  Arriving& bytes = coming_[key][name];
   if (block.offset != bytes.size() || block.bytes.size() > most_ - bytes.size()) return false;
   bytes.insert(bytes.end(), block.bytes.begin(), block.bytes.end());
   if (key != key_) return true;
@@ -63,7 +63,7 @@ bool RoundInbox::has_since(PeerId from, std::uint64_t round) const {
 
 /// Completes a message of this generation if all of it is there. False if it is too long.
 bool RoundInbox::settle(const Name& name) {
-  TransferAccepted& bytes = coming_[key_][name];
+  Arriving& bytes = coming_[key_][name];
   const auto size = size_(name.second, bytes);
   if (!size || bytes.size() < *size) {
     if (size) bytes.reserve(*size);

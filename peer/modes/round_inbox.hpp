@@ -54,7 +54,7 @@ class RoundInbox {
 
  private:
   /// The part of a message that has come so far.
-  using TransferAccepted = std::vector<std::byte>;
+  using Arriving = std::vector<std::byte>;
   using Name = std::pair<PeerId, std::uint64_t>;
 
   bool settle(const Name& name);
@@ -63,7 +63,7 @@ class RoundInbox {
   Size size_;
   std::size_t most_;
   std::uint64_t key_ = 0;
-  std::map<std::uint64_t, std::map<Name, TransferAccepted>> coming_;  ///< By key.
+  std::map<std::uint64_t, std::map<Name, Arriving>> coming_;  ///< By key.
   std::map<Name, Bytes> whole_;                     ///< Null: the message was taken.
   std::uint64_t open_from_ = 0;                     ///< Earlier rounds are closed.
   std::map<PeerId, std::uint64_t> open_from_each_;  ///< The same for single peers.

@@ -65,7 +65,7 @@ void Simulator::World::carry_out(PeerNumber number, NodeEffects& effects) {
     const auto lane = lanes.find(pair_key(number, number_of(cancel.to)));
     if (lane == lanes.end()) continue;
     std::erase_if(lane->second.streams,
-                  [&](const SparseVector& stream) { return stream.transfer.id == cancel.id; });
+                  [&](const Stream& stream) { return stream.transfer.id == cancel.id; });
   }
   for (Transfer& transfer : effects.transfers) part_with(number, std::move(transfer));
   for (Job& job : effects.jobs) begin_job(number, std::move(job));

@@ -82,14 +82,14 @@ struct Simulator::World {
     int tries = 0;
   };
 
-  struct SparseVector {
+  struct Stream {
     Transfer transfer;
     std::uint32_t from_life = 0;
     std::uint32_t to_life = 0;
   };
 
   struct Lane {
-    std::deque<SparseVector> streams;
+    std::deque<Stream> streams;
     bool pumping = false;
   };
 

@@ -103,8 +103,8 @@ void Simulator::World::transmit(PeerNumber from, Transfer transfer) {
   machines[to].lanes.insert(from);
   Lane& lane = lanes[pair_key(from, to)];
   std::erase_if(lane.streams,
-                [&](const SparseVector& stream) { return stream.transfer.id == transfer.id; });
-  counts.superseded += std::erase_if(lane.streams, [&](const SparseVector& stream) {
+                [&](const Stream& stream) { return stream.transfer.id == transfer.id; });
+  counts.superseded += std::erase_if(lane.streams, [&](const Stream& stream) {
     return supersedes(transfer, stream.transfer);
   });
   lane.streams.push_back({std::move(transfer), peers[from].incarnation, peers[to].incarnation});
@@ -116,7 +116,7 @@ void Simulator::World::transmit(PeerNumber from, Transfer transfer) {
 void Simulator::World::pump(PeerNumber from, PeerNumber to) {
   Lane& lane = lanes[pair_key(from, to)];
   while (!lane.streams.empty()) {
-    SparseVector& stream = lane.streams.front();
+    Stream& stream = lane.streams.front();
     Transfer& transfer = stream.transfer;
     const bool over = transfer.offset >= transfer.payload.bytes.size();
     if (over || stream.from_life != peers[from].incarnation ||

@@ -54,8 +54,8 @@ std::string name_of(const Topology& topology, std::size_t n) {
 }
 
 /// Calls `check` for every topology and every n up to `most` that fit each other.
-template <class StatusRequest>
-void for_all_that_fit(std::size_t most, const StatusRequest& check_one) {
+template <class Check>
+void for_all_that_fit(std::size_t most, const Check& check_one) {
   for (const Topology& topology : all_topologies()) {
     for (std::size_t n = 1; n <= most; ++n) {
       if (problem_of(topology, n)) continue;

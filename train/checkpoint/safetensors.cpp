@@ -133,8 +133,8 @@ std::optional<Tensor> parse_tensor(const std::string& name, const Json& entry,
   return tensor;
 }
 
-/// Reads the header of a file of so many bytes, as it is written and as it is meant; returns why it
-/// cannot.
+/// Reads the header of a file of `size` bytes, as `text` and parsed as `header`. Returns why it
+/// cannot, or an empty string.
 std::string read_header(std::ifstream& in, std::uint64_t size, std::string& text, Json& header) {
   std::uint64_t length = 0;
   if (size < sizeof length || !in.read(reinterpret_cast<char*>(&length), sizeof length)) {

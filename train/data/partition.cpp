@@ -76,7 +76,7 @@ std::vector<Indices> by_label(std::size_t labels_per_peer, const DataSet& data, 
   return shards;
 }
 
-/// Nobody can train on nothing: whoever has no sample gets one of the richest.
+/// A peer cannot train without samples: each empty shard takes one from the largest.
 void feed_the_empty(std::vector<Indices>& shards) {
   for (Indices& shard : shards) {
     if (!shard.empty()) continue;

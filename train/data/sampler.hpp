@@ -13,12 +13,12 @@
 
 namespace gv {
 
-/// Shuffles a shard anew every epoch and cuts batches of any size from the order. A position counts
-/// the samples of all orders, one after the other: epoch e begins at e * shard size. What is left
-/// of an epoch when the next batch does not fit is left out (other samples every epoch), and that
-/// batch begins the next epoch. The orders are a pure function of (seed, peer, epoch), and so a
-/// batch is one of (seed, peer, position, size): it can be asked for at any position, in any order.
-/// A batch larger than the shard is an epoch of its own and repeats its samples.
+/// Shuffles a shard again every epoch and cuts batches of any size from that order. A position
+/// counts samples over all epochs: epoch e begins at e * shard size. If a batch does not fit into
+/// the rest of an epoch, it begins the next epoch and the remaining samples are skipped (different
+/// ones every epoch). The orders are a pure function of (seed, peer, epoch), so a batch is a pure
+/// function of (seed, peer, position, size) and can be asked for at any position, in any order. A
+/// batch larger than the shard is an epoch of its own and repeats samples.
 class Sampler {
  public:
   Sampler(std::shared_ptr<const DataSet> shard, std::uint64_t seed, std::uint64_t peer);

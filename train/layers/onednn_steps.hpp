@@ -1,4 +1,4 @@
-// What oneDNN does in a network: steps between activations, without a word of its interface.
+// What oneDNN does in a network: steps between activations, with its interface hidden.
 #pragma once
 
 #include <cstddef>

@@ -104,8 +104,8 @@ class PlainNetwork final : public Network<T> {
   std::size_t batch_;
   std::size_t first_trained_ = 0;  ///< Layers before it have no parameters.
   std::vector<std::unique_ptr<Layer<T>>> layers_;
-  std::vector<std::size_t> begins_;  ///< Where in the flat vector each layer's parameters begin,
-  std::vector<std::optional<std::size_t>> weights_;  ///< and a dense layer's weights.
+  std::vector<std::size_t> begins_;  ///< Where in the flat vector each layer's parameters begin.
+  std::vector<std::optional<std::size_t>> weights_;  ///< Where a dense layer's weights begin.
   std::vector<bool> gives_factors_;
   std::vector<std::vector<T>> outputs_;
   std::vector<std::vector<T>> gradients_;  ///< By the inputs of each layer, then by the outputs.
