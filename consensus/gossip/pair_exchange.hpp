@@ -1,4 +1,4 @@
-// The pair exchange: two peers swap snapshots and each adds half of one antisymmetric force.
+// The pair exchange: two peers swap snapshots and add opposite forces to their models.
 #pragma once
 
 #include <cstdint>
@@ -11,32 +11,32 @@
 
 namespace gv {
 
-/// One peer's side of every pair exchange: at most one at a time, as initiator or as responder, so
-/// no waiting cycle can form. Both sides compute d = alpha * c * (dec(s_other) - dec(s_self)) from
-/// the decoded values of both snapshots with the same clip factor c, so what one gains the other
-/// gives.
+/// One peer's side of every pair exchange. A peer is in at most one at a time, as initiator or as
+/// responder, so no waiting cycle can form. Both sides compute
+/// d = alpha * c * (dec(s_other) - dec(s_self)) from the decoded values of both snapshots with the
+/// same clip factor c, so one side gains exactly what the other gives.
 ///
 ///   initiator: offered -> receiving -> (whole answer and Ready) commit, send Commit
-///   responder: receiving -> (whole and sound) send Ready, await the word -> commit
+///   responder: receiving -> (whole and sound) send Ready, await Commit -> commit
 ///
-/// The initiator decides. The responder asks for a word that stays away and drops the exchange when
-/// the initiator is gone or never answers (counted as undecided: the only way half an exchange can
-/// be applied). Cost: one encoded model each way at once, five small messages, one vector of
-/// floats.
+/// The initiator decides. The responder asks again for a missing Commit, and drops the exchange
+/// when the initiator is gone or never answers. That is counted as undecided, and is the only way
+/// in which half an exchange can be applied. Cost: one encoded model each way at once, five small
+/// messages, one vector of floats.
 class PairExchange {
  public:
   struct Options {
     std::uint64_t layout_hash = 0;
     std::uint64_t elements = 0;
     Codec codec = Codec::identity;
-    float clip_radius = 0;   ///< Fixed radius of the clipping; 0 = see `clip_factor`.
-    float clip_factor = 10;  ///< Radius as a multiple of the median of recent distances; 0 = off.
-    float norm_cap = 10;     ///< Refuse a model whose norm exceeds ours this many times; 0 = off.
+    float clip_radius = 0;   ///< Fixed clip radius; 0: see `clip_factor`.
+    float clip_factor = 10;  ///< Radius as a multiple of the median of recent distances; 0: off.
+    float norm_cap = 10;     ///< Refuse a model whose norm exceeds ours this many times; 0: off.
     /// From Offer to Accept or Refuse. An unanswered offer gives way to another exchange sooner:
     /// after twice the time that the partner's last answer took, or an eighth of this at first.
     Duration answer_deadline = std::chrono::seconds(2);
-    Duration progress_deadline =
-        std::chrono::seconds(5);  ///< Between two blocks, and for the word.
+    /// Between two blocks, and for Commit.
+    Duration progress_deadline = std::chrono::seconds(5);
     Duration quarantine = std::chrono::minutes(5);
     int offences_max = 3;  ///< Unsound models before a peer is quarantined.
   };
@@ -48,27 +48,26 @@ class PairExchange {
     std::uint64_t refused = 0;    ///< Our offers the partner refused.
     std::uint64_t refusals = 0;   ///< Offers of others we refused.
     std::uint64_t aborted = 0;    ///< As initiator or responder, without effect on either side.
-    std::uint64_t undecided = 0;  ///< Dropped as responder without the word: maybe half applied.
+    std::uint64_t undecided = 0;  ///< Dropped as responder without Commit: maybe half applied.
   };
 
-  /// `numbers` is shared with whatever else starts transfers and outlives this.
+  /// `numbers` is shared with everything else that starts transfers, and outlives this.
   PairExchange(PeerId self, TransferNumbers& numbers, Options options);
   ~PairExchange();
 
-  /// What this peer offers and answers with from now on, and the coefficient it consents to.
-  /// `since` are forces the snapshot does not contain yet; they and those committed later are added
-  /// here before it is used again, so no difference counts twice. Null: every offer is refused as
-  /// not ready.
+  /// Sets the snapshot that this peer offers and answers with, and the coefficient it accepts.
+  /// `since` are forces that the snapshot does not contain yet. These and later forces are added
+  /// before the snapshot is used again, so no difference counts twice. With a null snapshot every
+  /// offer is refused as not ready.
   void set_snapshot(SnapshotPtr snapshot, float alpha, std::span<const Force> since = {});
 
-  /// What is offered at present: the snapshot that was set, or it with later forces added. May be
-  /// null.
+  /// The present snapshot: the one that was set, maybe with later forces added. May be null.
   const SnapshotPtr& snapshot() const;
 
-  /// Memory for the next snapshot, used again once nobody needs what it held. Its contents are old.
+  /// Memory for the next snapshot, with old contents. It is used again once it has no other holder.
   std::shared_ptr<Snapshot> blank_snapshot();
 
-  /// Whether `partner` has had its share of our time (PartnerTimes).
+  /// True if `partner` has had its share of our time for now (see PartnerTimes).
   bool is_resting(Time now, PeerId partner) const;
 
   /// Offers the current snapshot to `partner`. Returns false (and starts nothing) when an exchange
@@ -79,9 +78,9 @@ class PairExchange {
   void receive(Time now, PeerId from, const Message& message, Effects& out);
   void receive_block(Time now, PeerId from, const Block& block, Effects& out);
 
-  /// The bulk lane to `peer` broke: what was in flight on it is asked for again or given up.
+  /// The bulk lane to `peer` broke: asks again for the blocks in flight, or gives the exchange up.
   void lane_lost(Time now, PeerId peer, Effects& out);
-  /// No lane to `peer` can be opened: gives the exchange with it up.
+  /// No lane to `peer` can be opened: gives up the exchange with it.
   void lane_refused(Time now, PeerId peer, Effects& out);
   /// `peer` is dead or has left.
   void peer_gone(Time now, PeerId peer, Effects& out);
@@ -92,8 +91,8 @@ class PairExchange {
   bool in_flight() const;
   const Counts& counts() const;
 
-  /// What is remembered of others and of exchanges that are over: at most 5 entries for each peer
-  /// ever met, and 30. Forces that no snapshot contains yet are not counted.
+  /// Number of entries kept about other peers and past exchanges: at most 5 for each peer ever met,
+  /// and 30. Forces that no snapshot contains yet are not counted.
   std::size_t held() const;
 
  private:

@@ -1,4 +1,4 @@
-// What a peer keeps of its pair exchanges; only the sources of the pair exchange include this.
+// The state of a peer's pair exchanges; only the sources of the pair exchange include this.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +18,9 @@
 namespace gv {
 
 struct PairExchange::State {
-  // Buffers that are kept for use again; more are needed only when a newcomer is served at the same
-  // time. Snapshots are current, in flight, being filled or freshened; differences are being
-  // filled, in a job or in no snapshot yet.
+  // Buffers kept for use again; more are needed only when a newcomer is served at the same time. A
+  // snapshot may be current, in flight, being filled or being freshened. A difference may be being
+  // filled, in a job, or not in a snapshot yet.
   static constexpr std::size_t snapshots_kept = 4;
   static constexpr std::size_t differences_kept = 3;
 
@@ -32,18 +32,19 @@ struct PairExchange::State {
     PeerId partner{};
     bool initiator = false;
     Stage stage = Stage::offered;
-    SnapshotPtr snapshot;   ///< Ours, as it was offered.
-    Payload payload;        ///< The same, encoded.
-    float alpha = 0;        ///< Ours, then the smaller of the two.
-    float clip_radius = 0;  ///< Likewise.
+    SnapshotPtr snapshot;   ///< Our snapshot, as it was offered.
+    Payload payload;        ///< Our snapshot, encoded.
+    float alpha = 0;        ///< Our coefficient, later the smaller of the two.
+    float clip_radius = 0;  ///< Our clip radius, later the smaller of the two.
     ConservationChecksum partner_checksum{};
     std::uint64_t partner_step = 0;
     std::shared_ptr<std::vector<float>> difference;  ///< dec(partner) - dec(own), up to `received`.
-    Comparison comparison;                           ///< Of the partner's model with ours, so far.
-    std::uint64_t received = 0;                      ///< Bytes.
+    Comparison comparison;       ///< Of the partner's model with ours, as far as received.
+    std::uint64_t received = 0;  ///< Bytes received.
     bool accepted = false;
-    bool ready = false;                  ///< Initiator: the responder said Ready.
-    std::optional<std::uint64_t> asked;  ///< Where the partner last asked us to go on from.
+    bool ready = false;  ///< Initiator: the responder sent Ready.
+    std::optional<std::uint64_t>
+        asked;  ///< The offset that the partner last asked us to resume at.
     int resumes = 0;
     int queries = 0;
     Time began{};
@@ -72,13 +73,13 @@ struct PairExchange::State {
   Options options;
   Counts counts;
   SnapshotPtr snapshot;
-  std::vector<Force> since;  ///< Committed since the snapshot was taken.
+  std::vector<Force> since;  ///< Forces committed since the snapshot was taken.
   float alpha = 0;
   std::optional<Flight> flight;
-  std::map<PeerId, TransferId> committed;  ///< The last one as initiator with each partner.
+  std::map<PeerId, TransferId> committed;  ///< The last one we initiated with each partner.
   std::map<PeerId, Settled> settled;
   std::map<PeerId, Conduct> conduct;
-  std::map<PeerId, Duration> patience;  ///< With an offer of ours, by whom it was made to.
+  std::map<PeerId, Duration> patience;  ///< How long an offer to each partner may go unanswered.
   PartnerTimes times;
   std::deque<double> distances;
   Reuse<Snapshot> snapshots{snapshots_kept};

@@ -1,4 +1,4 @@
-// How long exchanges take with whom, and who has had its share of our time.
+// How long exchanges with each partner take, and which partners rest because they are slow.
 #pragma once
 
 #include <cstddef>
@@ -11,17 +11,17 @@
 
 namespace gv {
 
-/// A peer is in one exchange at a time, so a partner behind a slow link takes from it what
-/// exchanges with the others would have been. A partner whose exchange took `slow_factor` times as
-/// long as is usual with the others (their median) then rests for so long that at most `share` of
-/// our time goes to it, but no longer than `rest_max`, since its link may be good again. A peer
-/// that is slow itself finds all alike and lets none rest.
+/// A peer is in one exchange at a time, so a partner behind a slow link keeps it from exchanges
+/// with others. A partner whose exchange took `slow_factor` times the median of the other partners
+/// then rests, so that it gets at most `share` of our time. It rests no longer than `rest_max`, as
+/// its link may be good again. A peer that is slow itself finds all partners alike and lets none
+/// rest.
 class PartnerTimes {
  public:
   static constexpr double slow_factor = 4;
   static constexpr double share = 0.02;
   static constexpr Duration rest_max = std::chrono::seconds(45);
-  /// Whatever takes less is not slow: so much comes and goes with the load of a machine.
+  /// A shorter exchange is never slow, because a machine's load causes delays of this length.
   static constexpr Duration never_slow = std::chrono::milliseconds(100);
 
   /// An exchange with `partner` that began at `began` ended now.
@@ -29,7 +29,7 @@ class PartnerTimes {
 
   bool is_resting(Time now, PeerId partner) const;
 
-  /// At most one entry for each peer ever met, and 15.
+  /// Number of entries kept: at most one for each peer ever met, and 15.
   std::size_t held() const { return recent_.size() + resting_until_.size(); }
 
  private:

@@ -1,4 +1,4 @@
-// Who is alive: SWIM failure detection and rumours, with Lifeguard's rules and periodic push-pull.
+// Membership: SWIM failure detection and rumours, with Lifeguard's rules and periodic push-pull.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,17 @@
 
 namespace gv {
 
-/// One peer's table of members. Only peers named in the allow-list ever enter it.
+/// One peer's table of members. Only peers in the allow-list ever enter it.
 class Membership {
  public:
   struct Options {
     Duration probe_period = std::chrono::seconds(1);
     Duration probe_timeout = std::chrono::milliseconds(500);
     int indirect_probes = 3;
-    Duration suspicion_min =
-        std::chrono::milliseconds(3500);  ///< For two peers; grows with log10(n).
-    double suspicion_max_factor = 6;      ///< Without confirmations (Lifeguard, section 4).
+    /// For two peers; grows with log10(n).
+    Duration suspicion_min = std::chrono::milliseconds(3500);
+    /// Times `suspicion_min` without confirmations (Lifeguard, section 4).
+    double suspicion_max_factor = 6;
     Duration push_pull_period = std::chrono::seconds(10);
     Duration forget_dead_after = std::chrono::minutes(10);
     std::size_t members_max = 4096;
@@ -32,8 +33,8 @@ class Membership {
   Membership(Member self, std::vector<PeerId> authorized, Options options, Rng rng);
   ~Membership();
 
-  /// A control link to `peer` exists (we dialled it or it dialled us): exchange full state with it,
-  /// or only say who we are if we know it already or the state is too long for one message.
+  /// A control link to `peer` exists (we dialled it or it dialled us): exchanges full state with
+  /// it, or only introduces us if we know it already or the state is too long for one message.
   void contact(Time now, PeerId peer, Effects& out);
 
   /// Handles Ping, PingRequest, Ack, Nack and PushPull.
@@ -42,17 +43,18 @@ class Membership {
   void tick(Time now, Effects& out);
   Time deadline() const;
 
-  /// Tells every live member at once what we say of ourselves: for a change of phase, which should
-  /// not wait for the next probe. One message a member.
+  /// Sends our own entry to every live member at once, for a change of phase, which should not wait
+  /// for the next probe. One message for each member.
   void announce(Effects& out);
 
-  /// Announces that we leave, so that we are marked left and not dead. Nothing is heard afterwards.
+  /// Announces that we leave, so that others mark us as left and not as dead. Later messages are
+  /// ignored.
   void leave(Time now, Effects& out);
 
-  /// A changed allow-list: members no longer in it are dropped at once.
+  /// Replaces the allow-list. Members no longer in it are dropped at once.
   void authorize(Time now, std::vector<PeerId> authorized, Effects& out);
 
-  /// What we say of ourselves from now on.
+  /// Sets the progress that we report from now on.
   void set_progress(const Progress& progress);
 
   const Member& self() const;
@@ -60,16 +62,16 @@ class Membership {
   /// Alive and suspected members, self included.
   const View& view() const;
 
-  /// Everyone known, dead and left ones included, sorted by id, self included.
+  /// All known members, also those that are dead or have left, and ourselves, sorted by id.
   std::vector<Member> members() const;
 
-  /// Null when unknown; valid until the next call that is not const.
+  /// The member, or null if unknown. Valid until the next call that is not const.
   const Member* find(PeerId peer) const;
 
-  /// Lifeguard's local health: 0 is healthy, each point slows our own probes.
+  /// Lifeguard's local health: 0 is healthy; each point slows our own probes.
   int local_health() const;
 
-  /// Entries of all tables together: at most 9 for each authorised peer but ourselves, and 64.
+  /// Number of entries in all tables: at most 9 for each other authorised peer, and 64.
   std::size_t held() const;
 
  private:

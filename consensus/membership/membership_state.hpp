@@ -1,4 +1,4 @@
-// What a peer keeps of its swarm's members; only the sources of the membership include this.
+// The state of a peer's membership; only the sources of the membership include this.
 #pragma once
 
 #include <algorithm>
@@ -15,37 +15,37 @@
 namespace gv {
 
 struct Membership::State {
-  static constexpr int health_max = 8;         ///< Lifeguard's ceiling of the local health.
+  static constexpr int health_max = 8;         ///< Lifeguard's upper bound of the local health.
   static constexpr int confirmations_max = 3;  ///< Independent suspicions that count (Lifeguard).
 
-  /// A member with what only we know of it.
+  /// A member with our private notes about it.
   struct Entry {
     Member member;
     std::set<PeerId> suspected_by;  ///< Independent suspicions, ours included.
     Time suspected_at{};
-    Time gone_at{};              ///< Dead or left since.
-    Time checked_at{};           ///< When we last asked it whether it is there, being suspected.
-    Time reminded_at{};          ///< When we last told it what we think of it.
-    int transmissions_left = 0;  ///< Times the newest change still rides along.
+    Time gone_at{};              ///< When it died or left.
+    Time checked_at{};           ///< When we last probed it while it was suspected.
+    Time reminded_at{};          ///< When we last told it the state in which we hold it.
+    int transmissions_left = 0;  ///< How often its newest change is still to be sent.
   };
 
   /// Our own probe under way.
   struct Probe {
     PeerId target{};
     std::uint64_t sequence = 0;
-    Time indirect_at{};  ///< When to ask others, unless done.
+    Time indirect_at{};  ///< When to ask others to probe it, unless already done.
     Time verdict_at{};   ///< When silence becomes suspicion.
     bool asked_others = false;
     int nacks_missing = 0;
   };
 
-  /// Somebody we have a link to and have not heard of yet.
+  /// A peer that we have a link to but have not heard of yet.
   struct Unheard {
     Time again_at{};
     int tries = 0;
   };
 
-  /// A probe we make for somebody else.
+  /// A probe that we make for another peer.
   struct Relay {
     PeerId origin{};
     std::uint64_t origin_sequence = 0;
@@ -58,8 +58,8 @@ struct Membership::State {
   Options options;
   Rng rng;
   std::map<PeerId, Entry> others;
-  std::set<PeerId> unwell;  ///< Of the others, those that are not alive: few, as a rule.
-  /// Of the others, those with something left to tell: the least told first.
+  std::set<PeerId> unwell;  ///< The others that are not alive; usually few.
+  /// The others whose newest change is still to be sent, with the least sent first.
   std::set<std::pair<int, PeerId>> news;
   View view;
   std::vector<PeerId> probe_order;
@@ -69,8 +69,8 @@ struct Membership::State {
   std::uint64_t sequence = 0;
   Time next_probe{};
   Time next_push_pull{};
-  Time due =
-      never;  ///< deadline() after the last call: being much later than that is our own stall.
+  /// deadline() after the last call. A call much later than that means that we stalled ourselves.
+  Time due = never;
   int health = 0;
 
   static bool is_live(MemberState state) {

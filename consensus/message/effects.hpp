@@ -1,4 +1,4 @@
-// What a protocol wants done: it appends here and touches nothing else.
+// The effects that a protocol asks for: it appends them here and touches nothing else.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace gv {
 
-/// A message to send on the control link to `to`. May be lost; never blocks.
+/// A message to send on the control link to `to`. It may be lost; sending never blocks.
 struct Outgoing {
   PeerId to{};
   Message message;
@@ -34,34 +34,34 @@ struct Transfer {
   TransferId id;
   Payload payload;
   std::uint64_t offset = 0;
-  /// Of no use once there is a newer one like it: of those that wait for one peer and have not
-  /// begun, a lane keeps the newest. What has begun goes on to its end, so something always comes.
+  /// The next such transfer to the same peer makes this one useless. Of those that have not begun a
+  /// lane keeps only the newest. One that has begun is finished, so something always arrives.
   bool superseded_by_next = false;
 };
 
-/// Whether `waiting`, of which nothing has left yet, is of no use any more beside `newer`, which
-/// goes to the same peer.
+/// True if `newer` makes `waiting` useless. Both go to the same peer, and no byte of `waiting` has
+/// been sent yet.
 inline bool supersedes(const Transfer& newer, const Transfer& waiting) {
   return newer.superseded_by_next && waiting.superseded_by_next && waiting.offset == 0;
 }
 
-/// What blocks should have where many follow each other. Within a host TCP cuts them after every
-/// 65,464 bytes (IPv6; by IPv4 some more). Four such segments hold this and what a lane puts before
-/// a block, where a few bytes more would travel in a fifth, and each takes both ends some 5 us.
-/// Whole groups of 512 floats, which value codecs scale together.
+/// The size of a block in a long stream. Within a host TCP cuts streams into segments of 65,464
+/// bytes (IPv6; somewhat more with IPv4). Four segments hold a block of this size and its header; a
+/// few bytes more would need a fifth, and each segment costs both ends some 5 us. The size is a
+/// whole number of groups of 512 floats, which value codecs scale together.
 inline constexpr std::size_t block_bytes_usual = 127 * 512 * sizeof(float);
 
-/// Largest block on a bulk lane: one as usual with a rest that is not worth one of its own, which
-/// fills a fifth segment.
+/// Largest block on a bulk lane. A short tail is appended to the last regular block instead of
+/// being sent alone; the block then fills a fifth segment.
 inline constexpr std::size_t block_bytes_max = 320 * 1024;
 
-/// Bytes of the next block where so many are left of a stream.
+/// Bytes of the next block when `left` bytes of a stream are left.
 constexpr std::size_t next_block_bytes(std::size_t left) {
   return left <= block_bytes_max ? left : block_bytes_usual;
 }
 
-/// One piece of a transfer as it arrives. The bytes are only valid during the call, or with a loan
-/// for as long as somebody keeps it; meanwhile the sender cannot use that memory for anything else.
+/// One piece of a transfer as it arrives. The bytes are valid only during the call. With a `hold`
+/// they are valid as long as it is kept; meanwhile the sender cannot reuse that memory.
 struct Block {
   TransferId id;
   std::uint64_t offset = 0;
@@ -69,7 +69,7 @@ struct Block {
   std::shared_ptr<const void> hold = nullptr;
 };
 
-/// The same block, to be kept: a copy of it, or itself where it is on loan.
+/// The same block, to be kept after the call: itself if it has a hold, otherwise a copy.
 inline Block kept(const Block& block) {
   if (block.hold) return block;
   const auto copy =
@@ -77,25 +77,25 @@ inline Block kept(const Block& block) {
   return {block.id, block.offset, *copy, copy};
 }
 
-/// Stop streaming `id` to `to`; harmless if it is over.
+/// Stop streaming `id` to `to`; has no effect if that is over.
 struct Cancel {
   PeerId to{};
   TransferId id;
 };
 
-/// Something people and tests can read: counted, logged as one JSON line, shown by `status`.
+/// An event for people and tests: counted, logged as one JSON line, shown by `status`.
 struct Event {
   std::string name;            ///< Stable, snake_case: "member_dead", "exchange_refused", ...
-  std::optional<PeerId> peer;  ///< The other peer it is about.
+  std::optional<PeerId> peer;  ///< The other peer concerned, if any.
   Reason reason = Reason::none;
   std::string detail;  ///< A sentence fragment for people; may be empty.
-  std::vector<std::pair<std::string, double>> numbers;  ///< Named figures, units in the names.
+  std::vector<std::pair<std::string, double>> numbers;  ///< Named figures; names include units.
 };
 
-/// A model fetched from another peer.
+/// A model downloaded from another peer.
 struct DownloadedModel {
   PeerId source{};
-  std::vector<float> values;  ///< With what followed them in the snapshot.
+  std::vector<float> values;  ///< The snapshot's values, followed by its `rest`.
   std::uint64_t step = 0;
 };
 
@@ -105,8 +105,8 @@ struct Effects {
   std::vector<Transfer> transfers;
   std::vector<Cancel> cancels;
   std::vector<Event> events;
-  std::vector<Force> forces;  ///< To be added to the live model at the next job boundary.
-  std::vector<DownloadedModel> fetched;  ///< To be adopted at the next job boundary.
+  std::vector<Force> forces;             ///< To add to the live model at the next job boundary.
+  std::vector<DownloadedModel> fetched;  ///< To adopt at the next job boundary.
 
   void send(PeerId to, Message message) { messages.push_back({to, std::move(message)}); }
 };

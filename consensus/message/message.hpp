@@ -1,4 +1,4 @@
-// Every message that travels on a control link. A message without a handler does not compile.
+// All messages on control links. A message without a handler does not compile.
 #pragma once
 
 #include <array>
@@ -32,7 +32,7 @@ enum class Reason : std::uint8_t {
   peer_gone,         ///< The partner died or left meanwhile.
   unreachable,       ///< No way to open a bulk lane between the two.
   leaving,           ///< Shutting down.
-  resting,           ///< Exchanges with this peer take long, and it has had its share of time.
+  resting,           ///< Exchanges with this peer take long, and it has had its share of our time.
 };
 
 std::string_view to_string(Reason reason);
@@ -47,43 +47,44 @@ enum class Phase : std::uint8_t { joining, training, done };
 
 std::string_view to_string(Phase phase);
 
-/// What a peer of a population trains with, and what came of it.
+/// The hyper-parameters of one peer in a population, and their validation loss.
 struct Trial {
   float learning_rate = 0;  ///< Above 0.
   float momentum = 0;       ///< In [0, 1).
-  /// Mean over what the peer keeps back of its own data; less is better. Of a model that is not
-  /// finite the largest float.
+  /// Mean over the part of its data that the peer holds out; less is better. The largest float if
+  /// the model is not finite.
   float validation_loss = 0;
 
   friend bool operator==(const Trial&, const Trial&) = default;
 };
 
-/// What a peer says of its own training. Rides on every probe and answer; the newest wins by step.
+/// A peer's report of its own training. It travels on every probe and answer; the one with the most
+/// steps is the newest and wins.
 struct Progress {
   std::uint64_t step = 0;
   float steps_per_second = 0;
   Phase phase = Phase::joining;
-  std::optional<Trial> trial;  ///< In a population, once it was validated.
+  std::optional<Trial> trial;  ///< In a population, once the model was validated.
 
   friend bool operator==(const Progress&, const Progress&) = default;
 };
 
-/// One peer as others know it.
+/// One peer as other peers know it.
 struct Member {
   PeerId id{};
   std::string name;                    ///< As in the allow-list; at most 64 bytes.
   std::array<std::uint8_t, 32> key{};  ///< Public key; `id` is derived from it.
-  std::string address;                 ///< Control link "host:port"; empty: cannot be dialled.
+  std::string address;                 ///< Control link "host:port"; empty: not reachable.
   std::uint64_t incarnation = 0;       ///< Raised only by the peer itself.
   MemberState state = MemberState::alive;
-  PeerId accuser{};               ///< Who suspects it, when it is suspected.
+  PeerId accuser{};               ///< The peer that suspects it, if it is suspected.
   std::uint64_t layout_hash = 0;  ///< Of its model; 0 while unknown.
   Progress progress;
 
   friend bool operator==(const Member&, const Member&) = default;
 };
 
-/// Are you there? Rumours ride along on all four.
+/// Are you there? Rumours travel on this and the next three messages.
 struct Ping {
   std::uint64_t sequence = 0;
   Progress progress;
@@ -111,7 +112,7 @@ struct Nack {
   std::vector<Member> rumors;
 };
 
-/// Full state of the sender's table, in several messages when long; `reply` asks for the other's.
+/// The sender's whole table, in several messages if long; `reply` asks for the receiver's table.
 struct PushPull {
   bool reply = false;
   std::vector<Member> members;
@@ -127,7 +128,7 @@ struct Offer {
   std::uint64_t elements = 0;
   std::uint8_t codec = 0;
   float alpha = 0;         ///< The initiator's, in [0, 1]. The smaller of the two counts.
-  float clip_radius = 0;   ///< The initiator's; 0 = no clipping. The smaller of the two counts.
+  float clip_radius = 0;   ///< The initiator's; 0: no clipping. The smaller of the two counts.
   std::uint64_t step = 0;  ///< Of the snapshot.
   ConservationChecksum checksum{};  ///< Of the snapshot.
 };
@@ -141,7 +142,7 @@ struct Accept {
   ConservationChecksum checksum{};
 };
 
-/// No, and why. Also ends a model download that cannot go on.
+/// Refuses, and says why. Also ends a model download that cannot go on.
 struct Refuse {
   TransferId id;
   Reason reason = Reason::none;
@@ -152,23 +153,23 @@ struct Ready {
   TransferId id;
 };
 
-/// The commit word: the initiator has added its half; the responder must add the other.
+/// The initiator has added its half; the responder must add the other.
 struct Commit {
   TransferId id;
 };
 
-/// The responder, holding everything but the word, asks what became of the exchange.
+/// The responder has everything but Commit and asks how the exchange ended.
 struct Query {
   TransferId id;
 };
 
-/// The initiator never committed this exchange and never will; or the responder cannot go on.
+/// The initiator has not committed this exchange and never will, or the responder cannot go on.
 struct Abort {
   TransferId id;
   Reason reason = Reason::none;
 };
 
-/// The lane broke: send again what starts at `offset` bytes of your payload.
+/// The lane broke: send your payload again from byte `offset` on.
 struct Resume {
   TransferId id;
   std::uint64_t offset = 0;
@@ -190,9 +191,9 @@ struct TransferAccepted {
   std::uint64_t step = 0;
 };
 
-// ---- Lockstep: agreement on a generation, and checks while one runs ----
+// ---- Agreement on a generation, and checks while one runs ----
 
-/// A ballot: counted up from all that its proposer has seen. Ordered.
+/// Names a ballot. The counter is above those of all ballots its proposer has seen. Ordered.
 struct GenerationId {
   std::uint64_t counter = 0;
   PeerId proposer{};
@@ -200,34 +201,35 @@ struct GenerationId {
   friend auto operator<=>(const GenerationId&, const GenerationId&) = default;
 };
 
-/// One number for it, for the pieces of its operations.
+/// One number for a generation, for the blocks of its collectives.
 std::uint64_t key_of(const GenerationId& id);
 
-/// How far a replica has come in lockstep: equal versions are equal bits.
+/// How far a replica has come. Equal versions are equal bits.
 struct ModelVersion {
-  std::uint64_t step = 0;     ///< Optimiser steps made, which name the collective that is next.
-  std::uint64_t samples = 0;  ///< Contributed by everybody to the model as it is.
-  std::uint64_t lineage = 0;  ///< Hash of the generations in which the operations finished.
+  std::uint64_t step = 0;     ///< Optimiser steps made; names the next collective.
+  std::uint64_t samples = 0;  ///< Samples that all peers have contributed to the model.
+  std::uint64_t lineage = 0;  ///< Hash of the generations in which its collectives finished.
 
   friend bool operator==(const ModelVersion&, const ModelVersion&) = default;
 };
 
-/// The model that has seen more samples wins; among equals any, but everybody the same.
+/// The model that has seen more samples wins. Ties are broken in a fixed order, so that all peers
+/// choose the same model.
 bool is_before(const ModelVersion& a, const ModelVersion& b);
 
-/// The state of one stage of a pipeline that a peer has.
+/// A pipeline stage whose state a peer has.
 struct StageHolding {
   std::uint32_t stage = 0;
-  bool carried = false;  ///< It works with it; or else it keeps a copy.
+  bool carried = false;  ///< The peer carries the stage; otherwise it only keeps a copy.
   ModelVersion version;
 
   friend bool operator==(const StageHolding&, const StageHolding&) = default;
 };
 
-/// No peer claims more, so that its words stay small.
+/// The most stage holdings in a message, so that messages stay small.
 inline constexpr std::size_t stage_holdings_max = 256;
 
-/// A stage that a peer carries, and who sends it the state; itself if it has it.
+/// A stage, the peer that carries it, and the peer that sends the state (the carrier if it has it).
 struct StageAssignment {
   std::uint32_t stage = 0;
   PeerId carrier{};
@@ -236,24 +238,24 @@ struct StageAssignment {
   friend bool operator==(const StageAssignment&, const StageAssignment&) = default;
 };
 
-/// Settings that all go by from a generation on, in place of those they began with.
+/// Settings that all peers use from a generation on, in place of those they began with.
 struct SettingsRevision {
-  std::uint64_t number = 0;  ///< The larger one is the newer; 0: none was made.
-  std::string settings;      ///< As a config would say it; at most `revision_bytes_max`.
+  std::uint64_t number = 0;  ///< A larger number is newer; 0: no revision was made.
+  std::string settings;      ///< In the form of a config; at most `revision_bytes_max`.
 
-  /// Two of one number, made at the same time at two places, have an order as well.
+  /// Revisions with the same number, made at the same time in two places, are ordered too.
   friend auto operator<=>(const SettingsRevision&, const SettingsRevision&) = default;
 };
 
-/// No settings revision is longer, so that the words which carry it stay small.
+/// The longest settings revision, so that messages which carry one stay small.
 inline constexpr std::size_t revision_bytes_max = 1024;
 
-/// Let us agree on a new generation; whatever ran is over. From `ballot.proposer` alone.
+/// Proposes a new generation; the one that ran is over. Sent only by `ballot.proposer`.
 struct Propose {
   GenerationId ballot;
 };
 
-/// What a peer has measured of a link from it to another.
+/// A peer's measurement of the link from it to another.
 struct LinkReport {
   PeerId to{};
   float latency_s = 0;         ///< One way.
@@ -262,72 +264,73 @@ struct LinkReport {
   friend bool operator==(const LinkReport&, const LinkReport&) = default;
 };
 
-/// No peer reports more links than this, so that its words stay small.
+/// The most links in a report, so that messages stay small.
 inline constexpr std::size_t link_reports_max = 64;
 
-/// I take part in this ballot and stand still until it is decided.
+/// The sender takes part in this ballot and stands still until it is decided.
 struct Promise {
   GenerationId ballot;
   ModelVersion version;
   float samples_per_second = 0;
-  std::vector<LinkReport> links;       ///< From here, those measured; at most `link_reports_max`.
-  std::vector<StageHolding> holdings;  ///< Of a pipeline's stages; at most `stage_holdings_max`.
-  bool leaves = false;  ///< It takes no part; others take over what it has, and then it is gone.
-  SettingsRevision revision;  ///< The newest it has heard of.
+  std::vector<LinkReport> links;  ///< Measured links from the sender; at most `link_reports_max`.
+  std::vector<StageHolding> holdings;  ///< In a pipeline; at most `stage_holdings_max`.
+  bool leaves = false;        ///< The sender takes no part and leaves once others have taken over.
+  SettingsRevision revision;  ///< The newest that the sender has heard of.
 };
 
-/// I have answered a later ballot than yours.
+/// The sender has answered a later ballot than yours.
 struct Preempted {
   GenerationId ballot;  ///< The later one.
 };
 
-/// The ballot is decided. Whoever is not in `order` was heard too late and asks again.
+/// The ballot is decided. A peer that is not in `order` answered too late and asks again.
 struct Install {
   GenerationId ballot;
-  std::vector<PeerId> order;          ///< The place in it is the rank.
-  std::vector<PeerId> sources;        ///< Who sends each the model and optimiser; itself: nobody.
-  std::vector<std::uint32_t> shares;  ///< Samples of each in an operation.
-  ModelVersion version;               ///< All go on from here.
-  /// The way to sum, as a number that this message does not know the meaning of.
+  std::vector<PeerId> order;  ///< The peers that take part; the position is the rank.
+  /// For each rank the peer that sends it the model and the optimiser's state, or itself.
+  std::vector<PeerId> sources;
+  std::vector<std::uint32_t> shares;  ///< Samples of each rank in a collective.
+  ModelVersion version;               ///< The version that all go on from.
+  /// The all-reduce algorithm, as a number that only the mode understands.
   std::uint8_t algorithm = 0;
-  PeerId slowest_from{};  ///< The link that sums wait for, from here
-  LinkReport slowest;     ///< to there; of 0 bytes a second if none was measured.
+  PeerId slowest_from{};                     ///< The beginning of the slowest link in use.
+  LinkReport slowest;                        ///< That link; 0 bytes a second if none was measured.
   std::vector<StageAssignment> assignments;  ///< In a pipeline: sorted by carrier and stage.
-  SettingsRevision revision;                 ///< All go by this one.
+  SettingsRevision revision;                 ///< The settings that all use.
 };
 
-/// The generation is over: a peer is lost, or nothing comes any more.
+/// The generation is over: a peer is lost, or data no longer arrive.
 struct EndGeneration {
   GenerationId ballot;  ///< The generation's, or that of the agreement under way.
-  /// Whose connections broke or who are silent, maybe nobody. They are not waited for long.
+  /// Peers that are silent or whose connections broke; may be empty. They get only a short timeout.
   std::vector<PeerId> blamed;
 };
 
-/// Nothing comes: are you there, and in which generation?
+/// Data no longer arrive: are you there, and in which generation?
 struct StatusRequest {
   GenerationId ballot;
 };
 
-/// In answer: the generation I am in, and what I do.
+/// Answers a StatusRequest: the sender's generation, and its work.
 struct StatusReply {
   GenerationId ballot;
-  std::uint64_t step = 0;  ///< The one under way.
-  bool busy = false;       ///< Computing or receiving a state: others wait for me.
+  std::uint64_t step = 0;  ///< The collective or pipeline run under way.
+  bool busy = false;       ///< Computing or receiving a state, so that others wait for the sender.
 };
 
-/// A probe of the link to me has come: one block of a known length.
+/// Acknowledges a probe of the link to the sender: one block of a known length.
 struct ProbeAck {
   TransferId id;  ///< Of the probe.
 };
 
-/// My part of a pipeline's operation is complete: I can make its update, whatever happens.
+/// The sender's part of a pipeline run is complete: it can make the update, whatever happens.
 struct Complete {
   GenerationId ballot;
   std::uint64_t step = 0;
-  bool again = false;  ///< In answer to one that came late: no answer is wanted.
+  bool again = false;  ///< Answers a late Complete and needs no answer itself.
 };
 
-/// The parameters that I have before this operation, which ought to be everybody's.
+/// The fingerprint of the sender's parameters before this collective. All peers' should be equal.
 struct Audit {
   GenerationId ballot;
   std::uint64_t step = 0;

@@ -1,4 +1,4 @@
-// What consensus rules see of a model: flat immutable snapshots and the forces to be added to it.
+// A model as consensus sees it: flat immutable snapshots, and forces to add to the live model.
 #pragma once
 
 #include <array>
@@ -12,16 +12,16 @@
 
 namespace gv {
 
-/// Integer coordinates that travel with the parameters through the same protocol and the same
-/// arithmetic but are never seen by the optimiser: their sums are exact, so a force applied twice,
-/// once or with the wrong sign shows at once.
+/// Integer coordinates that travel with the parameters through the same protocol and arithmetic,
+/// but that the optimiser never sees. Their sums are exact, so a force applied twice, on one side
+/// only or with the wrong sign shows at once.
 using ConservationChecksum = std::array<std::int64_t, 8>;
 
 /// An immutable copy of a replica's parameters at one moment.
 struct Snapshot {
   std::vector<float> values;
-  /// What follows the values where the whole replica is downloaded: in a population what the
-  /// optimiser keeps and the hyper-parameters. Exchanges leave it alone.
+  /// State that follows the values when the whole replica is downloaded: in a population the
+  /// optimiser's state and the hyper-parameters. Exchanges leave it alone.
   std::vector<float> rest;
   ConservationChecksum checksum{};
   std::uint64_t step = 0;  ///< Local steps the replica had taken.
@@ -29,18 +29,18 @@ struct Snapshot {
 
 using SnapshotPtr = std::shared_ptr<const Snapshot>;
 
-/// What an exchange adds to the live parameters: x += scale * values, conservation checksum +=
-/// conservation checksum. The values are shared with the exchange, which needs them until the next
-/// snapshot contains them.
+/// The change that an exchange makes to the live model: parameters += scale * values, and
+/// conservation checksum += checksum. The values are shared with the exchange, which needs them
+/// until the next snapshot contains them.
 struct Force {
   std::shared_ptr<const std::vector<float>> values;
   float scale = 1;
   ConservationChecksum checksum{};
-  TransferId exchange;  ///< Where it comes from: with the partner's force of the same exchange it
-  PeerId partner{};     ///< adds up to nothing.
+  TransferId exchange;  ///< The exchange that made it. Its two forces add up to zero.
+  PeerId partner{};     ///< The other peer of that exchange.
 };
 
-/// Immutable bytes with whatever keeps them alive; slices share the owner, nothing is copied.
+/// Immutable bytes with the owner that keeps them alive. Slices share the owner without a copy.
 struct Payload {
   std::shared_ptr<const void> owner;
   std::span<const std::byte> bytes;

@@ -1,4 +1,4 @@
-// How strongly a companion leans against its model, from how well connected a graph is.
+// The two rates of A2CiD2's companion, computed from how well a graph is connected.
 #pragma once
 
 #include <vector>
@@ -16,8 +16,9 @@ struct CompanionRates {
 };
 
 /// chi1 = 1 / lambda_2(L) and chi2 = max over edges (i,j) of (e_i - e_j)' L+ (e_i - e_j) / 2, with
-/// L the Laplacian whose edges weigh how often they are a pair in a round: 2 (I - E[W]). Rounds are
-/// those of drawn pairs along a graph; with fewer than three peers nothing leans. Takes n^3 steps.
+/// L the Laplacian in which an edge weighs how often it is a pair in a round: 2 (I - E[W]). Rounds
+/// must have drawn pairs along a graph. With fewer than three peers `leaning` is 0. Takes n^3
+/// steps.
 CompanionRates companion_rates(const RoundPlan& plan);
 
 /// The same for pairs at random times: L is the sum of rate (e_i - e_j)(e_i - e_j)' over the edges,

@@ -1,4 +1,4 @@
-// What a peer has heard of its neighbours in a round, and the change that averaging makes of it.
+// The neighbours' models that a peer received in a round, and the change by averaging them.
 #pragma once
 
 #include <cstddef>
@@ -12,30 +12,31 @@
 
 namespace gv {
 
-/// A neighbour's message of a round, as it was decoded.
+/// A neighbour's decoded message of a round.
 template <class Real>
 struct HeardModel {
   std::size_t from = 0;
-  double share = 0;         ///< w_ij.
-  double weight = 1;        ///< As sent.
-  std::uint32_t count = 0;  ///< Models in a sum; of pieces by size: which one it is.
+  double share = 0;   ///< w_ij.
+  double weight = 1;  ///< As sent.
+  std::uint32_t count =
+      0;  ///< Models in a sum; the piece's number where each peer chooses its own.
   std::vector<Real> values;
 };
 
-/// In the order of ranks, and of rounds.
+/// The messages by rank, and those of one rank by round.
 std::vector<const MixArrival*> in_order(std::span<const MixArrival> arrived);
 
-/// What can be read by `rank` of what came, by rank; of several from one peer the newest, where
-/// they replace each other. `refused` counts what is of no use.
+/// Decodes the messages that arrived at `rank`, by rank of the sender. Where messages replace each
+/// other, only the newest from each peer counts. `refused` counts the unusable ones.
 template <class Real>
 std::vector<HeardModel<Real>> heard_models(const MixRule& rule, const RoundPlan& plan,
                                            std::size_t rank, std::size_t elements,
                                            std::uint64_t round, std::span<const MixArrival> arrived,
                                            std::size_t& refused);
 
-/// gamma sum_j w_ij (m_j - m_i), or what the guard makes of it, for the part of the messages that
-/// begins at `begin` and is as long as `own`, which is that part of ours. `held_back` gets whom the
-/// guard took only in part or not at all.
+/// gamma sum_j w_ij (m_j - m_i), or the guard's aggregate instead, for one part of the messages: it
+/// begins at `begin` and is as long as `own`, the same part of our message. `held_back` gets the
+/// ranks that the guard took only in part or not at all.
 template <class Real>
 std::vector<Real> change_by(const MixRule& rule, std::span<const Real> own,
                             const std::vector<HeardModel<Real>>& others, std::size_t begin,

@@ -1,4 +1,4 @@
-// Who meets whom: pairings are pure functions of (run seed, round, view), so nobody negotiates.
+// Pairs peers by pure functions of (run seed, round, view), so that no negotiation is needed.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace gv {
 
 enum class PairingKind {
   matching,  ///< A random perfect matching every round, the same on every peer with the same view.
-  uniform,   ///< Everyone draws a partner for itself: AD-PSGD's and Gossiping SGD's rule.
+  uniform,   ///< Each peer draws a partner for itself: AD-PSGD's and Gossiping SGD's rule.
 };
 
 /// One peer's place in a round's matching.
@@ -22,12 +22,12 @@ struct Match {
   bool initiates = false;  ///< True for exactly one of the two: the first in the shuffled order.
 };
 
-/// The places 0 to n-1 of a view in the order drawn for a round: first and second are a pair, third
-/// and fourth, and so on; of an odd number the last is left over.
+/// The positions 0 to n-1 of a view in the order drawn for a round. First and second are a pair,
+/// third and fourth, and so on; of an odd number the last has no partner.
 std::vector<std::size_t> matching_order(std::uint64_t seed, std::uint64_t round, std::size_t n);
 
 /// The partner of `self` in round `round`: the view is shuffled with a generator seeded by (seed,
-/// round) and cut into pairs. Empty when `self` is the odd one out, alone, or not in the view.
+/// round) and cut into pairs. Empty if `self` has no partner, is alone, or is not in the view.
 std::optional<Match> matching_partner(std::uint64_t seed, std::uint64_t round, const View& view,
                                       PeerId self);
 

@@ -1,4 +1,4 @@
-// Topologies run by pair exchanges: who meets whom in a round, the same on every peer.
+// Topologies run by pair exchanges: the pairs of each round, the same on every peer.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace gv {
 
-/// Two ranks that exchange.
+/// Two ranks that exchange models.
 struct RankPair {
   std::size_t initiator = 0;
   std::size_t responder = 0;
@@ -21,8 +21,8 @@ struct RankPair {
   friend bool operator==(const RankPair&, const RankPair&) = default;
 };
 
-/// Why pair exchanges cannot be what this topology means, and what to take instead; empty if they
-/// can. moshpit averages whole lines and base_k with k > 1 several partners at once.
+/// Why this topology cannot run by pair exchanges, and what to take instead; empty if it can.
+/// moshpit averages whole lines, and base_k with k > 1 several partners at once.
 std::optional<Problem> problem_with_pairs(const Topology& topology);
 
 /// The disjoint pairs of every round, which every peer computes alike from (seed, round, n):
@@ -31,19 +31,19 @@ std::optional<Problem> problem_with_pairs(const Topology& topology);
 ///   one_peer_exponential   every other edge of each cycle i, i + 2^t, i + 2 2^t, ... (half a
 ///                          directed round, since an exchange goes both ways), counted from a rank
 ///                          that is drawn for every round: for n = 2^K any K rounds are exact;
-///   base_k, k = 1          its rounds; each pair averages, whatever its weight is in the paper;
-///   all others             edges in a drawn order, each taken whose two ends are free: a maximal
+///   base_k, k = 1          its rounds; each pair averages, whatever its weight in the paper;
+///   all others             edges in a drawn order, each taken if both its ends are free: a maximal
 ///                          matching of the graph.
 class PairPlan {
  public:
   /// The topology must fit n and run as pairs. Keeps the edges, or the rounds of base_k.
   PairPlan(const Topology& topology, std::size_t n, std::uint64_t seed);
 
-  /// Takes time in proportion to the edges.
+  /// The pairs of a round. Takes time in proportion to the edges.
   std::vector<RankPair> round(std::uint64_t round) const;
 
-  /// Rounds after which they begin again, but for the ranks that one_peer_exponential counts from;
-  /// 0 where each is drawn.
+  /// Rounds after which the pairs repeat, except for the ranks that one_peer_exponential counts
+  /// from; 0 if every round is drawn.
   std::size_t period() const;
 
  private:
@@ -53,20 +53,21 @@ class PairPlan {
   Topology topology_;
   std::size_t n_ = 0;
   std::uint64_t seed_ = 0;
-  std::vector<Edge> edges_;     ///< Of graphs whose matchings are drawn.
-  std::vector<Mixing> rounds_;  ///< Of base_k.
+  std::vector<Edge> edges_;     ///< For graphs whose matchings are drawn.
+  std::vector<Mixing> rounds_;  ///< For base_k.
 };
 
-/// The topology itself if it fits n peers, else the complete one: who loses a peer goes on.
+/// The topology itself if it fits n peers, otherwise the complete one, so that peers go on after
+/// losing one.
 Topology fitting(const Topology& topology, std::size_t n);
 
-/// The partner of `self` in a round of fitting(topology, view.size()). Empty when it is left over,
-/// alone, or not in the view.
+/// The partner of `self` in a round of fitting(topology, view.size()). Empty if it has no partner,
+/// is alone, or is not in the view.
 std::optional<Match> topology_partner(const Topology& topology, std::uint64_t seed,
                                       std::uint64_t round, const View& view, PeerId self);
 
-/// All that `self` may meet in fitting(topology, view.size()), by id; empty when it is alone or not
-/// in the view. The topology must be a graph (see is_graph).
+/// All peers that `self` may meet in fitting(topology, view.size()), by id. Empty if it is alone or
+/// not in the view. The topology must be a graph (see is_graph).
 std::vector<PeerId> topology_neighbours(const Topology& topology, std::uint64_t seed,
                                         const View& view, PeerId self);
 

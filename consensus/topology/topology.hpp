@@ -1,4 +1,4 @@
-// Topologies by name: with what weights each peer mixes whose models in a round, as pure functions.
+// Topologies by name: the mixing weights of each round, as pure functions.
 #pragma once
 
 #include <array>
@@ -12,9 +12,9 @@
 
 namespace gv {
 
-/// A round replaces every model by a weighted mean of some: x_i <- sum_j W_ij x_j. Graphs without
-/// directions have Metropolis weights (Xiao, Boyd and Lall 2005): W_ij = 1 / (1 + max(degrees)),
-/// and W_ii is what is missing to 1.
+/// A round replaces every model by a weighted mean of some models: x_i <- sum_j W_ij x_j.
+/// Undirected graphs have Metropolis weights (Xiao, Boyd and Lall 2005): W_ij = 1 / (1 +
+/// max(degrees)), and W_ii makes each row sum to 1.
 ///
 /// | kind                 | others in a round    | rounds     | exact after              |
 /// |----------------------|----------------------|------------|--------------------------|
@@ -31,17 +31,17 @@ namespace gv {
 /// | base_k               | at most k            | see base_k | all of them, any n       |
 /// | moshpit              | those of one line    | dimensions | all, if the grid is full |
 ///
-/// "Never" leaves out the smallest numbers, where a graph is a complete one.
+/// "Never" ignores the smallest numbers of peers, for which a graph is complete.
 enum class TopologyKind : std::uint8_t {
-  complete,              ///< Everybody with everybody: 1/n each.
-  matching,              ///< Pairs drawn anew in every round.
-  ring,                  ///< Each with the two beside it.
-  torus,                 ///< A grid of a x b = n as square as can be, with its ends joined.
+  complete,              ///< Every rank with every other: 1/n each.
+  matching,              ///< Pairs that are drawn independently in every round.
+  ring,                  ///< Each rank with the two next to it.
+  torus,                 ///< A grid of a x b = n, as square as possible, with its ends joined.
   star,                  ///< All with rank 0.
   tree,                  ///< Binary: rank i with (i - 1) / 2.
   hypercube,             ///< Ranks that differ in one bit; n must be a power of two.
   exponential,           ///< Rank i takes from i + 1, i + 2, i + 4, ... (Ying 2021).
-  random_regular,        ///< A graph drawn once in which all have equally many neighbours.
+  random_regular,        ///< A graph drawn once in which all ranks have equally many neighbours.
   one_peer_exponential,  ///< Rank i takes from i - 2^(t mod ceil(lg n)) (Assran 2019).
   base_k,                ///< Base-(k+1) (Takezawa 2023).
   moshpit,               ///< A grid in which the lines of one axis average (Ryabinin 2021).
@@ -55,28 +55,28 @@ inline constexpr std::array topology_kinds = {
     TopologyKind::random_regular, TopologyKind::one_peer_exponential,
     TopologyKind::base_k,         TopologyKind::moshpit};
 
-/// The name people write, as "one_peer_exponential".
+/// The name used in configs, for example "one_peer_exponential".
 std::string_view to_string(TopologyKind kind);
 
-/// The kind of that name; empty if there is none.
+/// The kind called `name`; empty if there is none.
 std::optional<TopologyKind> topology_named(std::string_view name);
 
 /// A kind with its parameters.
 struct Topology {
   TopologyKind kind = TopologyKind::complete;
-  /// random_regular: neighbours of each, 0 means 4, and all others where there are fewer. base_k:
-  /// k, the most partners in one round, 0 means 1.
+  /// random_regular: neighbours of each rank; 0 means 4, or all others if there are fewer. base_k:
+  /// k, the most partners in one round; 0 means 1.
   std::size_t degree = 0;
-  std::size_t dimensions = 2;  ///< moshpit: of the grid, whose side is the n-th root rounded up.
-  bool lazy = false;           ///< (I + W) / 2: no eigenvalue below 0, half the gap.
+  std::size_t dimensions = 2;  ///< moshpit: of the grid, whose side is this root of n, rounded up.
+  bool lazy = false;           ///< Use (I + W) / 2: no eigenvalue below 0, half the gap.
 
   friend bool operator==(const Topology&, const Topology&) = default;
 };
 
-/// Why `n` >= 1 peers cannot have this topology, and what would do; empty if they can.
+/// Why `n` >= 1 peers cannot have this topology, and what to use instead; empty if they can.
 std::optional<Problem> problem_of(const Topology& topology, std::size_t n);
 
-/// What one peer takes of another's model in a round.
+/// The weight that one peer gives another's model in a round.
 struct Share {
   std::size_t from = 0;  ///< A rank, 0 to n - 1.
   double weight = 0;
@@ -84,27 +84,27 @@ struct Share {
   friend bool operator==(const Share&, const Share&) = default;
 };
 
-/// One round. Row i has what rank i takes from others, by rank; what is missing to 1 it keeps.
-/// Computed as x_i + sum_j w_ij (x_j - x_i), equal models stay equal to the bit.
+/// One round. Row i has the weights that rank i gives other ranks, by rank; its own weight makes
+/// the row sum to 1. Computed as x_i + sum_j w_ij (x_j - x_i), equal models stay equal to the bit.
 using Mixing = std::vector<std::vector<Share>>;
 
-/// What a rank keeps of its own model.
+/// The weight that a rank gives its own model.
 double own_share(const Mixing& round, std::size_t rank);
 
-/// Rounds after which they begin again: 1 if all are alike, 0 if they never do (matching).
+/// Rounds after which they repeat: 1 if all are alike, 0 if they never repeat (matching).
 std::size_t period_of(const Topology& topology, std::size_t n);
 
-/// Round `round` for n peers. The seed counts for matching and random_regular alone. The topology
-/// must fit (see problem_of). Peers hold ranks by the order of their ids.
+/// Round `round` for n peers. Only matching and random_regular use the seed. The topology must fit
+/// (see problem_of). Peers have ranks by the order of their ids.
 Mixing mixing_of(const Topology& topology, std::size_t n, std::uint64_t seed, std::uint64_t round);
 
-/// What is known of a topology without computing its matrix. The matrices of all kinds are doubly
-/// stochastic: every row and every column sums to 1, so the mean of the models stays.
+/// Properties of a topology that need no matrix. The matrices of all kinds are doubly stochastic:
+/// every row and every column sums to 1, so the mean of the models stays.
 struct Traits {
-  bool symmetric = true;    ///< W_ij = W_ji in every round.
-  std::size_t degree = 0;   ///< The most others that one rank takes from in a round.
-  std::size_t exact_after;  ///< Rounds, from any multiple of the period on, that leave everybody
-                            ///< with the mean; 0 = never.
+  bool symmetric = true;   ///< W_ij = W_ji in every round.
+  std::size_t degree = 0;  ///< The most others that one rank takes from in a round.
+  /// Rounds, from any multiple of the period on, that give every peer the mean; 0: never.
+  std::size_t exact_after;
 };
 Traits traits_of(const Topology& topology, std::size_t n);
 

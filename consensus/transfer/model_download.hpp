@@ -1,4 +1,4 @@
-// How a newcomer, or one who slept, downloads the current model from whoever has it.
+// Model download: a newcomer, or a peer that fell behind, gets the current model from another peer.
 #pragma once
 
 #include <cstdint>
@@ -10,37 +10,36 @@
 
 namespace gv {
 
-/// Both sides of a model download. The asking side tries candidates in turn: a source that refuses,
-/// stalls, breaks off too often or dies is replaced by the next, and the download starts over
-/// there. The serving side streams its newest snapshot to a few peers at a time. Cost: one float32
-/// model one way and three small messages.
+/// Both sides of a model download. The asking side tries candidates in turn: it replaces a source
+/// that refuses, stalls, breaks off too often or dies by the next one and starts over there. The
+/// serving side streams its newest snapshot to a few peers at a time. Cost: one float32 model one
+/// way and three small messages.
 class ModelDownload {
  public:
   struct Options {
     std::uint64_t layout_hash = 0;
-    std::uint64_t elements = 0;  ///< Of a snapshot, with what follows its values.
-    std::size_t served_max = 4;  ///< Downloads served at a time; more are told to try others.
-    int rounds_max = 5;          ///< Times the list of candidates is gone through.
+    std::uint64_t elements = 0;  ///< Of a snapshot, including its `rest`.
+    std::size_t served_max = 4;  ///< Downloads served at a time; further peers are refused.
+    int rounds_max = 5;          ///< How often the list of candidates is tried.
     Duration answer_deadline = std::chrono::seconds(2);
     Duration progress_deadline = std::chrono::seconds(5);
     Duration retry_after = std::chrono::seconds(1);      ///< Pause between two rounds.
-    Duration serve_deadline = std::chrono::minutes(10);  ///< A download nobody ends is forgotten.
+    Duration serve_deadline = std::chrono::minutes(10);  ///< After it a served download is dropped.
   };
 
-  /// `numbers` is shared with whatever else starts transfers and outlives this.
+  /// `numbers` is shared with everything else that starts transfers, and outlives this.
   ModelDownload(PeerId self, TransferNumbers& numbers, Options options);
   ~ModelDownload();
 
-  /// Starts a download from the first of `candidates` that gives one. Ignored while one is under
-  /// way.
+  /// Starts a download from the first of `candidates` that accepts. Ignored while one is under way.
   void want(Time now, std::vector<PeerId> candidates, Effects& out);
 
-  /// Whether a message belongs to a download and not to an exchange.
+  /// True if a message belongs to a download and not to an exchange.
   bool handles(PeerId from, const Message& message) const;
   bool owns(PeerId from, const TransferId& id) const;
 
-  /// `snapshot` is what a peer that asks now is given; null refuses it. It is held only as long as
-  /// the download lasts.
+  /// `snapshot` is sent to a peer that asks now; if null, the peer is refused. It is held only as
+  /// long as the download lasts.
   void receive(Time now, PeerId from, const Message& message, const SnapshotPtr& snapshot,
                Effects& out);
   void receive_block(Time now, PeerId from, const Block& block, Effects& out);
@@ -50,12 +49,12 @@ class ModelDownload {
   void tick(Time now, Effects& out);
   Time deadline() const;
 
-  /// A download is under way.
+  /// True while a download of our own is under way.
   bool is_waiting() const;
-  /// The last download found no source; cleared by want().
+  /// True if the last download found no source; cleared by want().
   bool failed() const;
 
-  /// Downloads served, at most `served_max`, and candidates for our own.
+  /// Number of entries kept: downloads served, at most `served_max`, and candidates for our own.
   std::size_t held() const;
 
  private:

@@ -1,4 +1,4 @@
-// Names of the pieces of a sum: what a transfer's number says about the block that it is for.
+// Names the pieces of a collective by transfer numbers.
 #pragma once
 
 #include <cstddef>
@@ -6,14 +6,14 @@
 
 namespace gv {
 
-/// Which piece of an all-reduce a block on a lane is: a transfer's number, taken apart.
+/// The piece of an all-reduce that a block on a lane holds, as encoded in its transfer's number.
 struct PieceName {
   std::uint64_t operation = 0;
   std::size_t bucket = 0;
   std::size_t round = 0;
   std::size_t segment = 0;
 
-  /// Numbers of operations are told apart modulo this, far more than can be under way.
+  /// Collectives are told apart modulo this number, which is far more than can be under way.
   static constexpr std::uint64_t operations = std::uint64_t{1} << 24;
   static constexpr std::size_t buckets_max = 256;
   static constexpr std::size_t rounds_max = 4096;
