@@ -1,5 +1,4 @@
-// One peer's side of mixing with neighbours: what it keeps, what it sends, and what it makes of
-// what comes.
+// One peer's side of mixing with neighbours: the vectors it keeps, its messages, and the update.
 #pragma once
 
 #include <array>
@@ -22,55 +21,55 @@
 
 namespace gv {
 
-/// Vectors that a rule keeps beside the model, each as long as it.
+/// Vectors that a rule keeps beside the model, each as long as the model.
 enum class MixRegister : std::uint8_t {
   before,         ///< The model before the local steps of a round.
   message,        ///< Our own message of the round, as others decode it.
   numerator,      ///< push_sum: the model times our weight, less our share of it in steps.
   companion,      ///< companion: the second vector, less the model while steps run.
-  slow,           ///< noloco, slowmo: the model the outer step moves.
-  outer,          ///< Their momentum.
+  slow,           ///< noloco, slowmo: the model that the outer step moves.
+  outer,          ///< noloco, slowmo: the momentum of the outer step.
   momentum,       ///< quasi_global, decentlam.
   tracker,        ///< tracking: follows the mean gradient.
   last_gradient,  ///< tracking.
-  correction,     ///< d2: what mixing has added in all.
-  drift,          ///< reference, replica: sum_j w_ij (what is known of j - what is known of us).
-  error,          ///< error: what messages have lacked.
-  sent,           ///< fragments by size: the model, each piece as it was last sent.
+  correction,     ///< d2: the sum of all changes that mixing has made.
+  drift,          ///< Both differences: sum_j w_ij (j's reference - ours).
+  error,          ///< error_feedback: what messages have lost so far.
+  sent,           ///< FragmentOrder::largest: the model, each piece as it was last sent.
 };
 inline constexpr std::size_t mix_registers = 13;
 std::string_view to_string(MixRegister name);
 
-/// A round, as a peer goes through it (x is the live model, of `elements` values):
+/// The calls of one round (x is the live model, of `elements` values):
 ///
 ///   begin_round(r, x)
 ///   combine_then_adapt: messages(r, x)
 ///   local steps on x; where `directs()`, each gradient passes through direct() before its step
 ///   end_steps(x, learning rate, steps)
 ///   adapt_then_combine: messages(r, x)
-///   mix(r, x, what came)
+///   mix(r, x, messages that arrived)
 ///
 /// Mixing is written as x + sum_j w_ij (m_j - m_i), so that equal models stay equal to the bit
 /// where traits_of(rule).keeps_equal says so. Pure; `Real` is float or double (for closed forms).
-/// With another codec than identity, doubles are rounded to floats on their way.
+/// With any codec but identity, doubles are rounded to floats in messages.
 template <class Real>
 class Mixer {
  public:
-  /// `samples` is what our model counts by if the rule weighs by samples; above 0.
+  /// `samples`, above 0, is the weight of our model if the rule weighs by samples.
   Mixer(const MixRule& rule, std::size_t elements, std::uint64_t seed, double samples = 1);
 
-  /// From here on we are `rank` of the peers in this order. What concerns neighbours begins anew,
-  /// from the model as it is, but for what they remember of each other; momentum and whatever else
-  /// is ours alone stays.
+  /// From now on we are `rank` among the peers in this order. State about neighbours starts again
+  /// from the present model, except for the copies of their references. Momentum and all other
+  /// state of our own stays.
   void begin_generation(std::size_t rank, std::span<const PeerId> order, std::uint64_t key,
                         std::span<const Real> x);
 
-  /// The model is another's: nothing that was kept belongs to it.
+  /// Drops all kept state, because the model was replaced by another peer's.
   void forget();
 
-  /// Before a generation ends: messages of a round that is not mixed any more, of which neighbours
-  /// that remember each other take in what they say of their senders; and whether our own last
-  /// messages were sent to nobody.
+  /// To be called before a generation ends. `arrived` are messages of a round that will not be
+  /// mixed; where neighbours remember each other, they still update our copies of the senders'
+  /// references. `unsent` says that our own last messages were not sent to any peer.
   void close_generation(std::span<const MixArrival> arrived, bool unsent);
 
   void begin_round(std::uint64_t round, std::span<Real> x);
@@ -78,28 +77,28 @@ class Mixer {
   void direct(std::span<Real> gradient);
   void end_steps(std::span<Real> x, double learning_rate, std::uint64_t steps);
 
-  /// What neighbours are to be sent in the round, none of it if a value is not finite as they would
-  /// decode it (`is_sound` says that then). Peers that are sent the same share the bytes.
+  /// The messages of this round. Empty if any value decodes to NaN or infinity; `is_sound()` is
+  /// then false. Equal messages to several peers share their bytes.
   std::vector<MixMessage> messages(std::uint64_t round, std::span<Real> x);
   bool is_sound() const { return sound_; }
-  /// Ends the round with what came, in the order of ranks; what is of no use is left out, and how
-  /// many those were is returned. What is missing counts as if its sender had our own model.
+  /// Ends the round with the messages that arrived, by rank. Returns the number of unusable
+  /// messages, which are left out. A neighbour without a message counts as if it had our own model.
   std::size_t mix(std::uint64_t round, std::span<Real> x, std::span<const MixArrival> arrived);
 
-  /// Of those heard in the last mix, whom the guard took only in part or not at all: ranks.
+  /// Ranks whose models the guard took only in part or not at all in the last mix().
   const std::vector<std::size_t>& held_back() const { return held_back_; }
 
   RoundPlan& plan() { return *plan_; }
   const MixRule& rule() const { return rule_; }
   std::size_t rank() const { return rank_; }
-  /// push_sum: our part of the weights, n in all, or everybody's samples.
+  /// push_sum: our weight. All weights add up to n, or to the samples of all peers.
   double weight() const { return weight_; }
   std::span<const Real> kept(MixRegister name) const { return at(name); }
-  /// reference, replica.
+  /// The references of difference and replicated_difference.
   const NeighbourMemory<Real>& memory() const { return memory_; }
 
-  /// What a checkpoint has to hold so that a later generation goes on as if there had been no stop,
-  /// and the inverse. Vectors of unknown names are ignored.
+  /// The vectors that a checkpoint has to hold so that a later generation goes on as if there had
+  /// been no stop. restore() is the inverse and ignores unknown names.
   std::vector<std::pair<std::string_view, std::vector<Real>>> lasting() const;
   void restore(std::string_view name, std::span<const Real> values);
 
@@ -143,12 +142,12 @@ class Mixer {
   std::optional<RoundPlan> plan_;
   std::array<Vector, mix_registers> registers_;
   NeighbourMemory<Real> memory_;
-  std::map<std::size_t, std::pair<Vector, std::uint32_t>>
-      relayed_;  ///< Last sum of each neighbour.
+  /// relay_sum: the last sum of each neighbour.
+  std::map<std::size_t, std::pair<Vector, std::uint32_t>> relayed_;
   double weight_ = 1;
   std::vector<std::uint64_t> piece_due_;  ///< Rounds by which each piece is sent, changed or not.
-  double leaning_ = 0;  ///< companion: h, how fast model and companion flow into each other,
-  double pull_ = 0.5;   ///< and how much of a difference the companion takes.
+  double leaning_ = 0;  ///< companion: h, the rate at which model and companion approach.
+  double pull_ = 0.5;   ///< companion: the part of a difference that the companion takes.
   double learning_rate_ = 0;
   std::uint64_t steps_ = 1;
   bool sound_ = true;

@@ -1,4 +1,4 @@
-// What peers know of each other where messages are differences to that.
+// The references that neighbours keep of each other where messages are differences to these.
 #pragma once
 
 #include <cstddef>
@@ -13,64 +13,65 @@
 
 namespace gv {
 
-/// One peer's side. Everybody has a reference, which is what its neighbours know of it: each
-/// message adds the same decoded difference to it and to their copies, so that all stay equal to
-/// the bit. Fingerprints travel with every message and say whether they are.
+/// One peer's side. Every peer has a reference, of which each neighbour has a copy. Each message
+/// adds the same decoded difference to the reference and to its copies, so that all stay equal to
+/// the bit. Fingerprints travel with every message and show whether they are equal.
 ///
-/// A generation opens with one round without differences. To a neighbour of which it has a copy a
-/// peer says hello: the fingerprints of that copy and of its own reference. To others it sends its
-/// reference whole. So both ends of an edge know the same of both directions, and the edge counts
-/// from there on (`shared`); where a copy was wrong, from the next round on, with which it is sent
-/// whole. A copy that goes wrong later is dropped, said to be lacking, and sent whole again.
-/// Pure; `Real` is float or double.
+/// A generation opens with one round without differences. A peer sends a hello to a neighbour whose
+/// copy it has: the fingerprints of that copy and of its own reference. It sends its whole
+/// reference to the others. Then both ends of an edge have right copies, and the edge counts from
+/// that round on (`shared`). If a copy was wrong, the whole reference is sent in the next round,
+/// and the edge counts from then on. A copy that goes wrong later is dropped, reported as lacking,
+/// and sent whole again. Pure; `Real` is float or double.
 template <class Real>
 class NeighbourMemory {
  public:
   using Vector = std::vector<Real>;
 
-  /// Peers have ranks by this order from here on, and these are our neighbours: of no other is
-  /// anything remembered. The last generation's copies go on, by peer.
+  /// From now on peers have ranks by this order, and `neighbours` are the only peers whose copies
+  /// are kept. Their copies of the last generation stay.
   void begin_generation(std::span<const PeerId> order, std::span<const std::size_t> neighbours);
-  /// Our model is another's now, and nobody knows anything of us nor we of them.
+  /// Drops our reference and all copies, because our model was replaced by another peer's.
   void forget();
 
   /// Our reference; empty until there is one.
   const Vector& own() const { return own_; }
   void set_own(std::span<const Real> values);
-  /// A difference is in the next message of all who know us.
+  /// Adds the decoded difference of our next message to our reference.
   void add(std::span<const Real> difference);
-  /// The last difference was sent to nobody.
+  /// Undoes the last add(), because the message was not sent to any peer.
   void take_back();
 
-  /// Some peers' message of a round, still without values.
+  /// A message of a round and the peers that it goes to, still without values.
   struct Letter {
     std::vector<std::size_t> to;
     MixHeader header;
     MixKnowledge knowledge;
   };
-  /// Who is sent what, with `own()` as it is to be known then.
+  /// The messages of a round; own() must already be what the neighbours' copies will be after it.
+  /// `opens`: it is the first round of a generation.
   std::vector<Letter> letters(bool opens);
 
-  /// What a neighbour's message says, also one of the last generation's that nobody mixes any more.
-  /// False if it is of no use: damaged, or nothing is there that it could be added to.
+  /// Updates the copy of a neighbour with its message, which may be one of the last generation that
+  /// is no longer mixed. False if it is unusable: damaged, or a difference without a copy.
   bool take(std::size_t from, const MixLetter<Real>& letter);
-  /// All that comes in a round has come: copies that lack something are dropped.
+  /// Ends a round: drops the copies of neighbours whose message did not come.
   void end_round();
 
-  /// The copy of a neighbour that has the right one of us; null: the edge does not count.
+  /// Our copy of a neighbour that also has a right copy of us; null: the edge does not count.
   const Vector* shared(std::size_t neighbour) const;
 
  private:
   struct Neighbour {
-    Vector copy;            ///< Empty: there is none.
-    bool knows_us = false;  ///< It has our reference.
-    bool is_sent = false;   ///< It is sent it whole in this round,
-    bool is_heard = false;  ///< and something came of it.
+    Vector copy;            ///< Our copy of its reference; empty: there is none.
+    bool knows_us = false;  ///< It has a right copy of our reference.
+    bool is_sent = false;   ///< It is sent our whole reference in this round.
+    bool is_heard = false;  ///< Its message of this round came, and our copy of it is right.
   };
 
   Vector own_;
-  Vector before_;  ///< The last difference: our reference without it. Empty: it was sent.
-  std::uint64_t fingerprint_ = 0;  ///< Of our reference in the last letters.
+  Vector before_;  ///< Our reference before the last difference; empty once that was sent.
+  std::uint64_t fingerprint_ = 0;  ///< Of our reference when letters() was last called.
   std::vector<PeerId> order_;
   std::map<std::size_t, Neighbour> neighbours_;  ///< By rank.
 };

@@ -1,4 +1,4 @@
-// What a peer believes of several models at once: aggregates that a few hostile ones cannot steer.
+// Robust aggregation: combines several models so that a few hostile ones cannot steer the result.
 #pragma once
 
 #include <array>
@@ -14,9 +14,9 @@
 
 namespace gv {
 
-/// How a peer with model x_i aggregates it with x_j of its neighbours, of which f may be hostile.
-/// w_j are the weights of its row, k = 1 + neighbours the inputs, tau the radius and
-/// clip(z, tau) = z min(1, tau / ||z||) with Euclidean norms.
+/// How a peer aggregates its model x_i with the models x_j of its neighbours, of which f may be
+/// hostile. w_j are the weights of its row, k = 1 + neighbours the number of inputs, tau the
+/// radius, and clip(z, tau) = z min(1, tau / ||z||) with Euclidean norms.
 ///
 /// | kind              | x_i becomes                                    | weights | k at least |
 /// |-------------------|------------------------------------------------|---------|------------|
@@ -29,40 +29,39 @@ namespace gv {
 /// | geometric_median  | argmin sum ||z - x_j||, smoothed               | equal   | 2f + 1     |
 /// | centred_clip      | x_i + (1/k) sum clip(x_j - x_i, tau)           | equal   | 1          |
 ///
-/// With one neighbour only the clips around our own model are of use, and only with a radius. Costs
-/// for models of d values: one pass over all inputs, two for the clips, k^2 / 2 orderings of d
-/// numbers for the rules by coordinate, k^2 / 2 distances for Krum; the geometric median is a
-/// median and 16 passes, and takes two models of memory where all others take next to none.
+/// With a single neighbour only the clips around our own model help, and only with a fixed radius.
+/// Costs for models of d values: one pass over all inputs; two for the clips; k^2 / 2 orderings of
+/// d numbers for the rules by coordinate; k^2 / 2 distances for Krum. The geometric median takes a
+/// median and 16 passes, and memory for two models; all others take almost none.
 enum class GuardKind : std::uint8_t {
   none,
-  /// Norms of models are limited around the origin that all models share. For vectors that ought to
-  /// be small, as gradients are; a whole model is not small, and a hostile one of the same norm
-  /// passes.
+  /// Limits norms around the origin. Meant for vectors that should be small, such as gradients. A
+  /// whole model is not small, and a hostile one of the same norm passes.
   clip,
-  /// ClippedGossip (He, Karimireddy and Jaggi 2022): distances are limited around our own model.
-  /// The mean of all models stays if both ends of an edge use the same radius.
+  /// ClippedGossip (He, Karimireddy and Jaggi 2022): limits distances from our own model. The mean
+  /// of all models stays if both ends of an edge use the same radius.
   self_centred_clip,
   trimmed_mean,  ///< Yin 2018.
-  median,        ///< Yin 2018; the trimmed mean that drops most.
+  median,        ///< Yin 2018; the trimmed mean that drops the most values.
   krum,  ///< Blanchard 2017: scores are sums of squared distances; ties: own, then by value.
-  /// RFA (Pillutla 2022): 8 steps of Weiszfeld from the median by coordinate, distances below
-  /// nu = 0.1 taken as nu.
+  /// RFA (Pillutla 2022): 8 steps of Weiszfeld from the median by coordinate; distances below
+  /// nu = 0.1 count as nu.
   geometric_median,
-  centred_clip,  ///< Karimireddy 2021, one step; the aggregate before it is our own model.
+  centred_clip,  ///< Karimireddy 2021, one step that starts from our own model.
 };
 
 inline constexpr std::array guard_kinds = {
     GuardKind::none,   GuardKind::clip, GuardKind::self_centred_clip, GuardKind::trimmed_mean,
     GuardKind::median, GuardKind::krum, GuardKind::geometric_median,  GuardKind::centred_clip};
 
-/// The name people write, as "trimmed_mean".
+/// The name used in configs, for example "trimmed_mean".
 std::string_view to_string(GuardKind kind);
 
-/// The kind of that name; empty if there is none.
+/// The kind called `name`; empty if there is none.
 std::optional<GuardKind> guard_named(std::string_view name);
 
-/// As many as are fewer than half of the neighbours, but one at least: nobody has to know how many
-/// there are.
+/// The largest number below half of the neighbours, but at least one. With this value a config need
+/// not know the number of neighbours.
 inline constexpr std::size_t fewer_than_half = std::numeric_limits<std::size_t>::max();
 
 /// A kind with its parameters.
@@ -70,46 +69,46 @@ struct GuardOptions {
   GuardKind kind = GuardKind::none;
   /// tau of the clips, in the units of the models. 0: the (f + 1)-th largest distance of a
   /// neighbour from us in this round, so the second largest if one is hostile (He 2022); then some
-  /// honest one is at least as far. Of f neighbours or fewer it is the smallest distance, which
-  /// does not limit one alone. For `clip` norms stand for distances, and our own is the least
-  /// radius.
+  /// honest neighbour is at least as far away. With f neighbours or fewer it is the smallest
+  /// distance, which does not limit a single neighbour. `clip` uses norms instead of distances, and
+  /// a radius of at least our own norm.
   double radius = 0;
-  /// f: how many of the inputs may be anything.
+  /// f: the number of inputs that may be hostile.
   std::size_t hostile = fewer_than_half;
 
   friend bool operator==(const GuardOptions&, const GuardOptions&) = default;
 };
 
-/// A model that was received, and its weight in our row of the mixing matrix: finite, at least 0,
-/// and all together at most 1. It is ours to say, nothing that a neighbour sends.
+/// A received model, and its weight in our row of the mixing matrix. Weights are finite, at least
+/// 0, and add up to at most 1. We set the weight; the neighbour does not send it.
 struct NeighbourModel {
   std::span<const float> values;
   double weight = 0;
 };
 
-/// f of a round with so many inputs, our own model among them.
+/// f in a round with `inputs` inputs, our own model included.
 std::size_t hostile_among(const GuardOptions& options, std::size_t inputs);
 
-/// The least number of inputs, our own model among them, with which the kind bears `hostile` of
-/// them.
+/// The fewest inputs, our own model included, with which the kind withstands `hostile` hostile
+/// ones.
 std::size_t fewest_inputs(GuardKind kind, std::size_t hostile);
 
-/// Why these options cannot be used with so many inputs, our own model among them; empty if they
+/// Why these options cannot be used with `inputs` inputs, our own model included; empty if they
 /// can.
 std::optional<Problem> problem_of(const GuardOptions& options, std::size_t inputs);
 
-/// Writes into `change` what the models of neighbours add to ours: own + change is the aggregate.
-/// All have the size of `own`, which is finite; `change` is none of them.
+/// Writes the aggregate minus our model into `change`, so own + change is the aggregate. All spans
+/// have the size of `own`, which is finite; `change` overlaps none of them.
 ///
-/// A neighbour with a value that is not finite is left out, with its weight, whatever the kind, and
-/// is one of the f. With fewer inputs left than fewest_inputs says nothing can be told: the change
-/// is zero. Equal models leave exactly zero (with `clip`, if their norm is within the radius).
-/// Another order of `others` gives the same up to the rounding of sums, and the same bits for the
-/// rules by coordinate and Krum.
+/// With every kind, a neighbour with a value that is not finite is left out with its weight, and
+/// counts as one of the f. If fewer inputs than fewest_inputs() are left, the change is zero. Equal
+/// models give exactly zero (with `clip`, if their norm is within the radius). Another order of
+/// `others` gives the same result up to the rounding of sums, and the same bits for the rules by
+/// coordinate and Krum.
 ///
-/// Returns which of `others` counted for less than they would have without a guard, or not at all,
-/// in their order. Rules by coordinate and the geometric median, which take a little of each, only
-/// tell of those that are not finite.
+/// Returns the indices of those in `others` that counted less than without a guard, or not at all,
+/// in ascending order. The rules by coordinate and the geometric median take a little of each, so
+/// they report only models that are not finite.
 std::vector<std::size_t> guarded_change(const GuardOptions& options, std::span<const float> own,
                                         std::span<const NeighbourModel> others,
                                         std::span<float> change);

@@ -1,4 +1,4 @@
-// Who sends to whom in each round of mixing and what it weighs, the same at every peer.
+// The senders, receivers and weights of each round of mixing, the same at every peer.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +15,11 @@ namespace gv {
 
 /// One peer's part in a round.
 struct RoundTurn {
-  std::vector<Share> in;         ///< Whom it hears and what their words weigh, by rank.
-  std::vector<std::size_t> out;  ///< Who hears it, by rank.
+  std::vector<Share> in;         ///< The peers that it hears and their weights, by rank.
+  std::vector<std::size_t> out;  ///< The peers that hear it, by rank.
 };
 
-/// The rounds of a rule for so many peers: a function of (rule, peers, seed, round). A topology
+/// The rounds of a rule for a number of peers: a function of (rule, peers, seed, round). A topology
 /// that does not fit the number of peers is replaced by the complete one.
 class RoundPlan {
  public:
@@ -27,10 +27,10 @@ class RoundPlan {
 
   std::size_t peers() const { return peers_; }
   std::uint64_t seed() const { return seed_; }
-  /// The topology that its rounds are made of.
+  /// The topology in use.
   const Topology& topology() const { return rule_.topology; }
 
-  /// All of a round, row by row: what each takes of the others. Remembers the last few rounds.
+  /// A whole round, row by row: the weights that each peer gives the others. Caches the last few.
   const Mixing& round(std::uint64_t round) const;
   RoundTurn turn(std::size_t rank, std::uint64_t round) const;
 

@@ -1,4 +1,4 @@
-// Steps of models and momenta as formulas, each in a few lines: what the rules are made of.
+// The formulas of the mixing rules: steps of models and momenta, each in a few lines.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@ void take_away(std::span<Real> x, std::span<const Real> y) {
   for (std::size_t i = 0; i < x.size(); ++i) x[i] -= y[i];
 }
 
-/// One round's time passes: exp(dt [[-h, h], [h, -h]]) keeps the sum of the two and shrinks their
-/// difference by exp(-2 h); `flow` is (1 - exp(-2 h)) / 2.
+/// Lets the time of one round pass: exp(dt [[-h, h], [h, -h]]) keeps the sum of model and companion
+/// and shrinks their difference by exp(-2 h); `flow` is (1 - exp(-2 h)) / 2.
 template <class Real>
 void flow_together(std::span<Real> x, std::span<Real> companion, Real flow) {
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -30,7 +30,7 @@ void flow_together(std::span<Real> x, std::span<Real> companion, Real flow) {
   }
 }
 
-/// The tracker follows the change of the gradient, which becomes what the tracker is.
+/// Adds the change of the gradient to the tracker, and replaces the gradient by the tracker.
 template <class Real>
 void tracking_step(std::span<Real> tracker, std::span<Real> last, std::span<Real> gradient) {
   for (std::size_t i = 0; i < gradient.size(); ++i) {

@@ -1,4 +1,4 @@
-// How long a schedule takes: its operations on a clock, with the costs of stages and links.
+// Simulates how long a schedule takes with given costs of stages and links.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +14,15 @@ struct StageCost {
   double backward_input = 0;
   double backward_weight = 0;
   double update = 0;
-  /// A forward pass more before each backward pass: activations are not kept but computed again.
+  /// An extra forward pass precedes each backward pass: activations are not kept but recomputed.
   bool recomputes = false;
 
-  /// Of one operation.
+  /// The time of one instruction.
   double seconds(PipelineAction action) const;
 };
 
-/// What a boundary between two stages costs, each way: the link is busy for `seconds`, and what was
-/// sent arrives `latency_s` later. Both ways at once do not disturb each other.
+/// The cost of a boundary between two stages, each way: the link is busy for `seconds`, and the
+/// data arrive `latency_s` later. The two directions do not disturb each other.
 struct BoundaryCost {
   double seconds = 0;
   double latency_s = 0;
@@ -30,11 +30,11 @@ struct BoundaryCost {
 
 struct PipelineCosts {
   std::vector<StageCost> stages;
-  std::vector<BoundaryCost> boundaries;  ///< Between stage s and s+1; empty: nothing costs.
+  std::vector<BoundaryCost> boundaries;  ///< Between stage s and s+1; empty: all are free.
   std::vector<double> speeds;            ///< Of workers; empty: all 1.
 };
 
-/// An operation with its place in time, in seconds from the begin.
+/// An instruction with its begin and end, in seconds from the beginning of the run.
 struct TimedOperation {
   PipelineInstruction operation;
   double begin = 0;
@@ -46,17 +46,17 @@ struct PipelineTiming {
   double makespan = 0;
   std::vector<double> busy;  ///< Of each worker.
 
-  /// The part of the workers' time in which they have nothing to do: 1 - busy / makespan, over all.
+  /// The fraction of all workers' time in which they are idle: 1 - busy / makespan.
   double bubble() const;
 };
 
-/// Runs a sound schedule (see problems()): each worker's list in order, each operation as soon as
+/// Runs a sound schedule (see problems()): each worker's list in order, each instruction as soon as
 /// the one before it is done and its input is there. Links carry one result after another, in the
 /// order in which they are made, while workers compute.
 PipelineTiming replay(const PipelineSchedule& schedule, const PipelineCosts& costs);
 
-/// The same with what every single operation takes: seconds[w][i] for the operation i of worker w.
-/// Of `costs` only the boundaries count.
+/// The same with a time for every instruction: seconds[w][i] for instruction i of worker w. Of
+/// `costs` only the boundaries count.
 PipelineTiming replay(const PipelineSchedule& schedule, const PipelineCosts& costs,
                       const std::vector<std::vector<double>>& seconds);
 

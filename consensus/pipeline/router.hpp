@@ -1,4 +1,4 @@
-// Which replica of each stage carries which micro-batch.
+// Routes each micro-batch through one replica of every stage.
 #pragma once
 
 #include <array>
@@ -14,9 +14,9 @@
 namespace gv {
 
 enum class RouterKind : std::uint8_t {
-  fixed,       ///< The replicas of a stage take turns: with as many in each stage, fixed chains.
-  random,      ///< Each as many as with turns, in an order drawn anew for every stage and run.
-  throughput,  ///< As many as its speed allows, spread evenly.
+  fixed,       ///< A stage's replicas take turns; equally many in each stage form fixed chains.
+  random,      ///< As many for each replica as with turns, in an order drawn per stage and run.
+  throughput,  ///< As many for each replica as its speed allows, spread evenly.
 };
 
 inline constexpr std::array router_kinds = {RouterKind::fixed, RouterKind::random,
@@ -26,17 +26,18 @@ std::string_view to_string(RouterKind kind);
 std::optional<RouterKind> router_named(std::string_view name);
 
 /// Routes of `micro_batches` through stages with these replicas: replicas[s] are the workers of
-/// stage s, never empty; `speeds` are those of all workers by number, 0 where unknown. `draws` is
-/// the same for all who compute the routes and another for every run. Random routes mix replicas by
-/// themselves, because the gradient of a stage then comes from many replicas of the next (NoLoCo,
-/// 2025); routes by throughput keep slow peers from holding up fast ones (SWARM, Ryabinin 2023).
+/// stage s, never empty; `speeds` are those of all workers by number, 0 if unknown. `draws` is the
+/// same at all peers that compute the routes, and differs between runs. Random routes mix the
+/// replicas of a stage implicitly, because its gradient then comes from many replicas of the next
+/// (NoLoCo, 2025). Routes by throughput keep slow peers from holding up fast ones (SWARM, Ryabinin
+/// 2023).
 Routes make_routes(RouterKind kind, std::span<const std::vector<std::uint32_t>> replicas,
                    std::size_t micro_batches, std::span<const double> speeds, Rng draws);
 
-/// The same as this kind of schedule needs them: pipedream and 2bw take whole chains alone, so that
-/// replicas some stages have more of wait; of chimera's every other micro-batch takes the workers
-/// from the last stage to the first, and those who carry a stage and its mirror image are one half
-/// on the way down, the other on the way up.
+/// The same in the form that this kind of schedule needs. pipedream and 2bw need whole chains, so
+/// extra replicas of some stages are idle. With chimera every other micro-batch takes the workers
+/// in the opposite order; of the workers that carry a stage and its mirror image, one half serves
+/// the way down and the other half the way up.
 Routes make_routes(PipelineKind schedule, RouterKind kind,
                    std::span<const std::vector<std::uint32_t>> replicas, std::size_t micro_batches,
                    std::span<const double> speeds, Rng draws);

@@ -1,4 +1,4 @@
-// From what peers hold of a pipeline's stages: who carries what, from which state on.
+// Plans a pipeline's stage assignments and common version from the peers' stage holdings.
 #pragma once
 
 #include <optional>
@@ -9,30 +9,31 @@
 
 namespace gv {
 
-/// What one peer says when a generation of a pipeline is agreed on.
+/// One peer's answer when a generation of a pipeline is agreed on.
 struct StageOffer {
   PeerId peer{};
   double speed = 0;  ///< Relative to the others; 0: not known.
   std::vector<StageHolding> holdings;
-  bool leaves = false;  ///< It carries nothing from now on, but sends what it has.
+  bool leaves = false;  ///< It carries no stage from now on, but sends the states it has.
 };
 
 struct StagePlan {
-  ModelVersion version;  ///< All go on from here.
+  ModelVersion version;  ///< The version that all go on from.
   std::vector<StageAssignment> assignments;
 };
 
 struct StagePlanOptions {
-  /// Of an even number of stages, whoever carries one carries the one as far from the other end as
-  /// well, as Chimera wants it.
+  /// The carrier of a stage also carries its mirror image, the stage equally far from the other
+  /// end, as Chimera needs it. The number of stages is then even.
   bool mirrored = false;
 };
 
-/// The newest version at which somebody has every stage, and on it the chain map (map_stages) with
-/// a source for every state that its carrier lacks. At operation 0 everybody has everything,
-/// because the run's seed gives it; but all go back there only if all claim something of it, since
-/// with a later one more would be lost. Empty if some stage is lost: no version is complete, so
-/// nobody goes on from a guess. `offers` are sorted by id, and not all of them leave.
+/// Takes the newest version at which every stage is held by some peer, maps the stages (map_stages)
+/// and names a source for every state that a carrier lacks. At step 0 every peer has every stage,
+/// because the run's seed gives it; but that version is taken only if all peers claim a holding of
+/// it, as otherwise later work would be lost. Empty if some stage is lost: then no version is
+/// complete, and peers do not go on from a guess. `offers` are sorted by id, and not all of them
+/// leave.
 std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
                                      std::span<const double> stage_seconds,
                                      const StagePlanOptions& options = {});
