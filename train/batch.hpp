@@ -1,4 +1,4 @@
-// What a model learns from in one step.
+// One mini-batch: the samples that a model learns from in one step.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace gv {
 
-/// Views of one mini-batch; the owner (sampler or test set) outlives every use. A sample has one
-/// label, or for sequences one at each position.
+/// Views of one mini-batch. Their owner (a sampler or a test set) outlives every use. A sample has
+/// one label; a sequence has one at each position.
 struct Batch {
   std::span<const float> inputs;         ///< (batch, channels, height, width), row-major.
   std::span<const std::int32_t> labels;  ///< (batch, predictions), classification; else empty.

@@ -12,7 +12,7 @@
 
 namespace gv {
 
-/// Immutable once built. Exactly one of `bytes` and `floats` holds the inputs; bytes read as
+/// Immutable once built. Exactly one of `bytes` and `floats` holds the inputs. A byte stands for
 /// (value / 255 - offset) * scale.
 struct DataSet {
   SampleShape shape{};
@@ -21,7 +21,7 @@ struct DataSet {
   std::vector<std::int32_t> labels;  ///< (samples, predictions) for classification, else empty.
   std::vector<float> targets;        ///< (samples, target_width) for regression, else empty.
   std::size_t classes = 0;           ///< Number of labels; 0 for regression.
-  std::size_t predictions = 1;       ///< Labels of a sample: one, or one at each position.
+  std::size_t predictions = 1;       ///< Labels of a sample: one, or one for each position.
   std::size_t target_width = 0;
   float offset = 0;
   float scale = 1;

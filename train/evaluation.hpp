@@ -1,4 +1,4 @@
-// How good a model is on a data set that it does not train on.
+// Evaluates a model on a data set that it does not train on.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace gv {
 
-/// How many samples of a data set are evaluated at once, and so the batch that a model for
-/// evaluate() is made for: 256, or fewer where a sample is a long sequence.
+/// Samples of a data set that are evaluated at once: 256, or fewer if a sample is a long sequence.
+/// A model for evaluate() is made for a batch of this size.
 std::size_t evaluation_batch(const DataSet& data);
 
 /// Loss and accuracy of a model over a whole data set, in batches.

@@ -1,4 +1,4 @@
-// Where each tensor of a model lies in one flat float32 vector, so that consensus needs no layers.
+// The place of each tensor in a model's flat float32 vector, so that consensus needs no layers.
 #pragma once
 
 #include <cstddef>
@@ -40,10 +40,10 @@ class Layout {
   std::size_t size_ = 0;
 };
 
-/// Told that the elements [begin, end) of a flat gradient are final, while the rest is still being
-/// computed. The ranges of one pass come from the vector's end to its beginning, each ending where
-/// the one before began, and together are the whole vector. It is called between two layers on the
-/// thread that computes, which waits for it and holds signals back meanwhile.
+/// A callback: the elements [begin, end) of a flat gradient are final, while the others are still
+/// being computed. The ranges of one pass come from the vector's end to its beginning. Each ends
+/// where the one before began, and together they are the whole vector. It is called between two
+/// layers on the computing thread, which waits for it and holds signals back meanwhile.
 using ReadyRange = std::function<void(std::size_t begin, std::size_t end)>;
 
 }  // namespace gv

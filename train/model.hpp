@@ -14,8 +14,8 @@
 
 namespace gv {
 
-/// Sums over the samples of one or more batches. A sample of a sequence has as many predictions as
-/// positions, any other has one.
+/// Sums over the samples of one or more batches. A sequence has as many predictions as positions,
+/// any other sample has one.
 struct Score {
   double loss = 0;          ///< Sum of the losses of all predictions.
   std::size_t correct = 0;  ///< Predictions whose largest output is their label.
@@ -39,7 +39,7 @@ struct Score {
 /// e to the mean loss: the number of equally likely classes that would be as uncertain.
 double perplexity(const Score& score);
 
-/// The mean loss in bits. For text it is what a byte would take if the model compressed it.
+/// The mean loss in bits. For text it is the size of a byte after compression by the model.
 double bits_per_prediction(const Score& score);
 
 /// Scores a model's outputs (batch, outputs). `d_outputs` (same shape, may be empty) becomes the
@@ -56,11 +56,11 @@ struct DenseWeights {
   std::size_t offset = 0;
   std::size_t outputs = 0;
   std::size_t inputs = 0;
-  std::size_t rows = 1;  ///< Of a sample, each an input to the layer.
+  std::size_t rows = 1;  ///< Inputs that one sample gives the layer.
 };
 
-/// A network, compiled for the sizes of the batches it is given. Holds activations and scratch,
-/// never parameters. Not thread-safe: one thread at a time. Movable.
+/// A network, compiled for the batch sizes it is given. Holds activations and scratch space, never
+/// parameters. Not thread-safe: one thread at a time. Movable.
 class Model {
  public:
   /// `spec` must have no problems. A network for `batch` samples is made at once.
@@ -71,29 +71,30 @@ class Model {
 
   const Layout& layout() const;
   std::size_t outputs() const;
-  /// Of the dense layers that are not inside another and have weights of their own, ascending.
+  /// The weights of dense layers that are not inside another layer and do not share weights,
+  /// ascending.
   std::vector<DenseWeights> dense_weights() const;
 
-  /// Fills `parameters` (layout().size() floats) with He-uniform weights and zero biases (gains
-  /// one): a pure function of the model and `rng`. With the spec's initial_deviation s > 0 weights
-  /// are normal with deviation s, those at the end of one of R residual layers with s / sqrt(R), so
-  /// that their sum stays as large however many there are (Radford 2019). Tables of an embedding
-  /// are normal in any case.
+  /// Fills `parameters` (layout().size() floats) with He-uniform weights, zero biases and gains of
+  /// one: a pure function of the model and `rng`. With the spec's initial_deviation s > 0 weights
+  /// are normal with deviation s. Those at the end of one of R residual layers have s / sqrt(R), so
+  /// that the size of their sum does not depend on R (Radford 2019). Tables of an embedding are
+  /// always normal.
   void initialise(std::span<float> parameters, Rng rng) const;
 
   /// Forward and backward on one batch in training mode. Overwrites `gradient` (same size as
-  /// `parameters`) with the gradient of the mean loss over the batch (over all its predictions);
-  /// `ready`, if there is one, hears of its parts as they become final. Dropout draws from `rng`.
-  /// Any size of batch will do, and the time is in proportion to it; of the networks compiled for
-  /// different sizes the two used last are kept, and another size costs the time to compile one. Of
-  /// the weights at the offsets `factored` (of dense_weights(), ascending) it has, in place of
-  /// their gradient, the factors of it: see Network::give_factors().
+  /// `parameters`) with the gradient of the mean loss over all predictions of the batch. `ready`,
+  /// if given, is told of its parts as they become final. Dropout draws from `rng`. The batch may
+  /// have any size, and the time is in proportion to it. The networks of the two sizes used last
+  /// are kept; another size costs the time to compile one. For the weights at the offsets
+  /// `factored` (of dense_weights(), ascending), `gradient` gets the factors instead: see
+  /// Network::give_factors().
   Score gradient(std::span<const float> parameters, const Batch& batch, std::span<float> gradient,
                  Rng& rng, const ReadyRange& ready = {},
                  std::span<const std::size_t> factored = {});
 
-  /// Forward in inference mode: no dropout, no gradient. At most the constructor's `batch` samples;
-  /// fewer take as long as that many.
+  /// Forward in inference mode: no dropout, no gradient. Takes at most the constructor's `batch`
+  /// samples; fewer take as much time.
   Score evaluate(std::span<const float> parameters, const Batch& batch);
 
  private:

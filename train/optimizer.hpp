@@ -1,4 +1,4 @@
-// How a gradient changes parameters: the optimisers, in their correct forms.
+// The optimisers: how a gradient changes parameters.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace gv {
 /// Vectors as long as the parameters that the optimiser keeps: 0, 1 or 2.
 std::size_t optimizer_vectors(const OptimizerSpec& spec);
 
-/// Whether OptimizerSpec's momentum counts.
+/// Whether this optimiser uses OptimizerSpec's momentum.
 bool has_momentum(const OptimizerSpec& spec);
 
 /// One optimiser over one flat vector. With g the gradient (plus weight_decay * x, except for
@@ -30,18 +30,18 @@ bool has_momentum(const OptimizerSpec& spec);
 ///   adam      m, s plain averages;  x -= lr m' / (sqrt(s') + eps), primes: bias corrected (Kingma
 ///   2015) adamw     adam, and x -= lr weight_decay x besides                     (Loshchilov 2019)
 ///
-/// and for each tensor w of its own, so that large batches do not run away where gradients are
-/// large beside weights:
+/// and separately for each tensor w, so that large batches do not diverge where gradients are large
+/// compared with weights:
 ///
 ///   lars      v = mu v + t g;  w -= lr v, t = trust |w| / (|g without decay| + weight_decay |w| +
 ///             eps)                                                         (You 2017)
 ///   lamb      r = m' / (sqrt(s') + eps) + weight_decay w;  w -= lr min(|w|, 10) r / |r| (You 2020)
 ///
-/// Tensors of one dimension, which are biases and scales of norms, have t = 1, the length of r, and
-/// no weight decay; so has one of zeros, and in lars one whose gradient is.
+/// Tensors of one dimension (biases and scales of norms) use t = 1 in lars, a step of length |r| in
+/// lamb, and no weight decay. So does a tensor of zeros, and in lars one whose gradient is zero.
 ///
-/// Momentum is kept in gradient units: in the weight-unit form the difference of two positions
-/// would contain whatever gossip has mixed in between.
+/// Momentum is kept in gradient units. In weight units the difference of two positions would
+/// contain the changes that gossip has mixed in between.
 class Optimizer {
  public:
   Optimizer(OptimizerSpec spec, const Layout& layout);
@@ -57,25 +57,26 @@ class Optimizer {
   /// Counts `updates` that were made elsewhere.
   void count(std::uint64_t updates) { updates_ += updates; }
 
-  /// The inverse. Returns why it does not fit, having changed nothing, or an empty string.
+  /// The inverse of vectors() and updates(). Returns an empty string, or why they do not fit; then
+  /// nothing is changed.
   std::string restore(const std::vector<std::pair<std::string, std::vector<float>>>& vectors,
                       std::uint64_t updates);
 
-  /// The state in one piece, to send and to take over: the number of floats, a copy of them in a
-  /// fixed order into a span of that many, and the inverse.
+  /// The state in one piece, to be sent and adopted: its number of floats, a copy in a fixed order
+  /// into a span of that size, and the inverse.
   std::size_t state_size() const { return first_.size() + second_.size(); }
   void copy_state(std::span<float> out) const;
   void adopt_state(std::span<const float> state, std::uint64_t updates);
 
-  /// Starts afresh: all state zero.
+  /// Resets all state to zero.
   void reset();
 
   const OptimizerSpec& spec() const { return spec_; }
-  /// Of the steps from here on; what was gathered stays.
+  /// Sets the momentum of later steps; the gathered state stays.
   void set_momentum(double momentum) { spec_.momentum = momentum; }
 
  private:
-  /// A tensor of a layout; a scalar or vector does not adapt.
+  /// A tensor of a layout. Scalars and vectors do not adapt.
   struct Part {
     std::size_t begin = 0;
     std::size_t size = 0;

@@ -1,4 +1,4 @@
-// Plain descriptions of what to train: filled from a config, turned into objects by the factories.
+// Plain descriptions of a training run: filled from a config, turned into objects by factories.
 #pragma once
 
 #include <array>
@@ -51,11 +51,11 @@ struct LayerSpec {
 
 enum class LossKind { cross_entropy, squared };
 
-/// What `kind = "mlp" | "lenet" | "cnn" | "linear"` or an explicit list expands to.
+/// The expansion of `kind = "mlp" | "lenet" | "cnn" | "linear"`, or of an explicit list.
 struct ModelSpec {
   std::vector<LayerSpec> layers;
   LossKind loss = LossKind::cross_entropy;
-  /// Weights begin as normal numbers of this deviation; 0 = He-uniform. See Model::initialise().
+  /// Deviation of normal initial weights; 0: He-uniform weights. See Model::initialise().
   double initial_deviation = 0;
 };
 
@@ -93,10 +93,10 @@ struct OptimizerSpec {
   double weight_decay = 0.0;  ///< Coupled, except for adamw and lamb.
 };
 
-/// What peers of a population differ in, and what training changes of it while it runs.
+/// The settings in which peers of a population differ, and which change while training runs.
 struct Hyperparameters {
-  double learning_rate = 0;  ///< In the place of ScheduleSpec's; the schedule's shape stays.
-  double momentum = 0;       ///< In the place of OptimizerSpec's.
+  double learning_rate = 0;  ///< Replaces ScheduleSpec's; the schedule's shape stays.
+  double momentum = 0;       ///< Replaces OptimizerSpec's.
 
   friend bool operator==(const Hyperparameters&, const Hyperparameters&) = default;
 };

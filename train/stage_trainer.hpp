@@ -1,4 +1,4 @@
-// How one peer of a pipeline learns: the stages of the model it carries, one micro-batch at a time.
+// Trains the stages of a model that one peer of a pipeline carries, one micro-batch at a time.
 #pragma once
 
 #include <cstddef>
@@ -17,16 +17,16 @@ namespace gv {
 struct StagesSpec {
   TrainerSpec trainer;            ///< `batch` is the size of a micro-batch.
   std::vector<std::size_t> ends;  ///< One past the last layer of each stage, rising.
-  bool recomputes = false;        ///< Keeps inputs alone and computes the rest again.
+  bool recomputes = false;        ///< Keep only the inputs and recompute the activations.
   bool keeps_versions = false;    ///< There is more than one update in a run.
-  /// Of everybody that an update is the mean over, which the linear scaling rule goes by; 0 = those
-  /// of one micro-batch.
+  /// Samples of all peers in the mean of an update, for the linear scaling rule; 0: those of one
+  /// micro-batch.
   std::size_t samples_an_update = 0;
 };
 
-/// What a stage gets from the one before it, for one micro-batch: activations (batch, C, H, W) and
-/// behind them the labels or targets, which the last stage needs. What comes back is as long as the
-/// activations.
+/// The number of floats that a stage gets from the one before it for one micro-batch: activations
+/// (batch, C, H, W), and behind them the labels or targets that the last stage needs. The gradient
+/// that goes back is as long as the activations.
 struct BoundarySize {
   std::size_t activations = 0;
   std::size_t truth = 0;
@@ -39,42 +39,43 @@ struct BoundarySize {
 /// stage by forward() and later either backward(), or backward_input() and backward_weight().
 class StageTrainer {
  public:
-  /// `shard` is what the first stage draws from. The spec and its cut must be sound.
+  /// The first stage draws its samples from `shard`. The spec and its cut must be sound.
   StageTrainer(StagesSpec spec, std::shared_ptr<const DataSet> shard);
   StageTrainer(StageTrainer&&) noexcept;
   ~StageTrainer();
 
   std::size_t stages() const;
-  /// Of one stage alone; tensors are named as in the whole model.
+  /// The layout of one stage; tensors are named as in the whole model.
   const Layout& layout(std::size_t stage) const;
   const Layout& whole_layout() const;
-  /// Estimated part of the model's work that the stage is.
+  /// The stage's estimated fraction of the model's work.
   double work_share(std::size_t stage) const;
-  /// Before that stage; before the first and behind the last nothing passes.
+  /// The boundary before that stage; zero before the first and behind the last.
   BoundarySize boundary(std::size_t stage) const;
 
-  /// Runs made, which is where schedules stand; the same for all stages.
+  /// Number of runs made, by which learning-rate schedules count; the same for all stages.
   std::uint64_t step() const;
   double learning_rate() const;
 
-  /// Carries a stage from now on, as it is before the first step. Nothing if it is carried already.
+  /// Carries a stage from now on, in its state before the first step. Has no effect if it is
+  /// carried already.
   void take_up(std::size_t stage);
-  /// Gives it back with all its memory.
+  /// Stops carrying a stage and frees its memory.
   void release(std::size_t stage);
   bool carries(std::size_t stage) const;
   std::span<const float> parameters(std::size_t stage) const;
 
-  /// Parameters of a carried stage, what its optimiser keeps, and last how many updates it made.
+  /// The state of a carried stage: its parameters, the optimiser's vectors and its update count.
   std::size_t state_size(std::size_t stage) const;
   void copy_state(std::size_t stage, std::span<float> out) const;
   /// Takes over another replica's copy_state() of that stage.
   void adopt_state(std::size_t stage, std::span<const float> state);
-  /// What a checkpoint of a stage holds beside its parameters, and the inverse, which takes it up:
-  /// why it does not fit, or an empty string.
+  /// The state that a checkpoint of a stage holds besides its parameters. restore() is the inverse
+  /// and takes up the stage; it returns why the state does not fit, or an empty string.
   OptimizerState optimizer_state(std::size_t stage) const;
   std::string restore(std::size_t stage, std::span<const float> parameters,
                       const OptimizerState& state);
-  /// All carried stages now stand there.
+  /// Sets step() for all carried stages.
   void move_to(std::uint64_t step);
 
   /// Takes micro-batch `number` of this run through a stage, with its parameters after `version`
@@ -85,8 +86,8 @@ class StageTrainer {
                 std::span<const float> in, std::span<float> out);
 
   /// Adds the gradient of the micro-batch's mean loss to `gradient` (layout(stage).size() floats)
-  /// and writes what the stage before needs to `d_in` (empty for the first). `d_out` is empty for
-  /// the last stage.
+  /// and writes the gradient of its inputs to `d_in` (empty for the first stage). `d_out` is empty
+  /// for the last stage.
   void backward(std::size_t stage, std::uint32_t number, std::span<const float> d_out,
                 std::span<float> d_in, std::span<float> gradient);
   void backward_input(std::size_t stage, std::uint32_t number, std::span<const float> d_out,
@@ -116,12 +117,12 @@ class StageTrainer {
 std::vector<Layout> stage_layouts(const ModelSpec& model, SampleShape input,
                                   const std::vector<std::size_t>& ends);
 
-/// What a layer needs for one sample, estimated from its shapes.
+/// The work of a layer for one sample, estimated from its shapes.
 struct LayerWork {
-  double operations =
-      0;  ///< Multiplications and additions of a forward pass; backward is twice it.
+  /// Multiplications and additions of a forward pass; a backward pass takes twice as many.
+  double operations = 0;
   std::size_t parameters = 0;
-  std::size_t outputs = 0;      ///< Floats it gives to the next layer, and keeps for backward.
+  std::size_t outputs = 0;      ///< Floats passed to the next layer and kept for backward.
   bool may_begin_stage = true;  ///< It has parameters, and shares none with layers before it.
 };
 std::vector<LayerWork> layer_work(const ModelSpec& model, SampleShape input);

@@ -1,4 +1,4 @@
-// Plans carried out: every block that comes is added at once and, where the plan says so, sent on.
+// Carries out plans: an arriving block is added at once and, if the plan says so, sent on.
 #include "consensus/allreduce/all_reduce.hpp"
 
 #if defined(__SSE2__)
@@ -28,7 +28,7 @@ GV_WIDE void add_weighted(float* __restrict to, const float* __restrict came,
   for (std::size_t i = 0; i < n; ++i) to[i] = scale * (came[i] + weight * input[i]);
 }
 
-/// To what is there.
+/// Adds `more` to the values in `to`.
 GV_WIDE void add(float* __restrict to, const float* __restrict more, std::size_t n, float weight,
                  float scale) {
   for (std::size_t i = 0; i < n; ++i) to[i] = scale * (to[i] + weight * more[i]);
@@ -77,7 +77,7 @@ AllReduce::AllReduce(const AllReduceShape& options, PeerId self, std::uint64_t o
     Bucket& bucket = buckets_.emplace_back();
     bucket.is_gathered = !options_.parts.empty() && range.begin == options_.parts.front().begin;
     for (const ReduceStep& what : plan_of(bucket, range)) {
-      // What is gathered of ours is put in place at once: see ready().
+      // Our own part of a gathered bucket is put in place at once, in ready().
       Step step{.what = what, .at = what.range.begin, .first_touch = !bucket.is_gathered};
       for (std::size_t i = 0; i < bucket.steps.size(); ++i) {
         Step& earlier = bucket.steps[i];
@@ -103,7 +103,7 @@ std::vector<ReduceStep> AllReduce::plan_of(const Bucket& bucket, Range range) co
   return steps;
 }
 
-/// How far a step may go: as far as all earlier receipts of the same elements have.
+/// How far a step may go: as far as all earlier receipts of the same elements have come.
 std::size_t AllReduce::limit(const Bucket& bucket, const Step& step) const {
   std::size_t end = step.what.range.end;
   for (const std::size_t i : step.after) {
@@ -113,8 +113,8 @@ std::size_t AllReduce::limit(const Bucket& bucket, const Step& step) const {
   return std::max(end, step.what.range.begin);
 }
 
-/// A rest of up to a quarter goes with the last whole segment: a block by itself would be as much
-/// work as a long one.
+/// A tail of up to a quarter of a segment is appended to the last whole segment. A block of its own
+/// would be as much work as a long one.
 std::size_t AllReduce::segments(const Step& step) const {
   const std::size_t elements = step.what.range.size();
   const std::size_t rest = std::min(options_.segment / segment_rest, elements - 1);
@@ -126,7 +126,7 @@ std::size_t AllReduce::segment_begin(const Step& step, std::size_t segment) cons
   return segment < segments(step) ? range.begin + segment * options_.segment : range.end;
 }
 
-/// The one that begins where the step is.
+/// The segment that begins where the step is.
 std::size_t AllReduce::segment_at(const Step& step) const {
   return (step.at - step.what.range.begin) / options_.segment;
 }
@@ -146,7 +146,7 @@ void AllReduce::ready(std::size_t number, Effects& out) {
   for (std::size_t i = 0; i < bucket.steps.size(); ++i) go_on(number, i, out);
 }
 
-/// Lets a step do what it now can, and then those that wait for it.
+/// Lets a step go as far as it can now, and then the steps that wait for it.
 void AllReduce::go_on(std::size_t number, std::size_t index, Effects& out) {
   Bucket& bucket = buckets_[number];
   Step& step = bucket.steps[index];
@@ -190,12 +190,12 @@ bool AllReduce::is_final(const Step& step) const {
   return step.what.round + 1 >= options_.order.size();
 }
 
-/// The first to touch elements has nothing to add them to.
+/// The first step that touches elements sends the input itself, as nothing was added to it yet.
 bool AllReduce::sends_input(const Step& step) const {
   return step.first_touch && weight_ == 1 && options_.wire.is_plain();
 }
 
-/// The elements from where the step is up to `end`, as they travel.
+/// The elements from the step's position to `end`, in the form in which they travel.
 Payload AllReduce::payload(const Step& step, std::size_t end, const PieceName& piece) {
   if (!options_.wire.is_plain()) return coded_payload(step, end, piece);
   const auto owner = sends_input(step) ? input_ : work_;
@@ -231,7 +231,7 @@ Payload AllReduce::coded_payload(const Step& step, std::size_t end, const PieceN
   return {std::move(bytes), all};
 }
 
-/// The elements from `begin` on as they were written; false if the bytes are not just that.
+/// Decodes the elements from `begin` on; false if the bytes are not exactly their code.
 bool AllReduce::read(std::span<const std::byte> bytes, std::size_t begin,
                      std::span<float> values) const {
   std::size_t coded = values.size();
@@ -274,8 +274,8 @@ std::optional<AllReduce::Awaited> AllReduce::awaited(PeerId from, const Transfer
   return range.begin >= range.end || is_there ? std::nullopt : std::optional(found);
 }
 
-/// Final values, once nothing else of ours can come there, and what comes first of all, to which
-/// our input is then added.
+/// Blocks are placed directly in two cases: final values, once no earlier receipt can write there,
+/// and the first values of a range, to which our input is then added.
 std::span<std::byte> AllReduce::place(PeerId from, const TransferId& id, std::uint64_t offset,
                                       std::size_t bytes) {
   const std::optional<Awaited> piece = awaited(from, id, offset);
@@ -345,7 +345,8 @@ void AllReduce::take_early(std::size_t number, std::size_t index) {
   }
 }
 
-/// Puts our weighted input in place, added to what came if anything did, be it there already.
+/// Writes our weighted input into the result, added to the received values `came` if not null.
+/// These may already lie in the result.
 void AllReduce::bring_in(std::size_t begin, std::size_t end, const float* came, float scale) {
   const std::size_t plain = std::clamp(options_.unweighted_from, begin, end);
   for (const auto& [from, to, weight, times] :
@@ -370,14 +371,14 @@ bool AllReduce::involves(PeerId peer) const {
   });
 }
 
-/// The next elements of a receipt are here.
+/// Merges the next received elements of a step into the result.
 void AllReduce::merge(Step& step, std::span<const float> values) {
   const std::size_t end = step.at + values.size();
   const float scale = step.what.completes ? options_.scale : 1;
   float* to = work_->data() + step.at;
   if (step.what.kind == ReduceStep::Kind::copy) {
     if (values.data() == to) {
-      // It was placed here.
+      // The block was read directly into its place.
     } else if (work_->size() * sizeof(float) < too_long_for_cache) {
       std::ranges::copy(values, to);
     } else {

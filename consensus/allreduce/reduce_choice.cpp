@@ -1,4 +1,4 @@
-// Predictions for every algorithm over measured links, and what is worth a change.
+// Predicts every algorithm over measured links, and decides whether a change is worth it.
 #include "consensus/allreduce/reduce_choice.hpp"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace gv {
 namespace {
 
-/// No link is taken for better or worse than that, so that sums of costs stay numbers.
+/// Bounds for the costs of a link, so that sums of costs stay finite.
 constexpr double least_seconds_per_byte = 1e-12;
 constexpr double most_seconds_per_byte = 1;
 constexpr double most_latency_s = 1000;
@@ -57,7 +57,7 @@ std::optional<MeasuredLink> slowest_link(const ReduceChoice& choice, const LinkT
   return slowest;
 }
 
-/// The ring of these peers whose slowest link is as fast as can be.
+/// The ring of these peers whose slowest link is as fast as possible.
 std::vector<PeerId> fastest_ring(std::vector<PeerId> peers, const LinkTable& links,
                                  std::size_t elements) {
   std::ranges::sort(peers);
@@ -86,7 +86,7 @@ std::optional<LinkCost> LinkTable::find(PeerId from, PeerId to) const {
 
 std::optional<double> predicted_seconds(const ReduceChoice& choice, const LinkTable& links,
                                         const ReduceNeeds& needs, bool measured_only) {
-  /// What one peer sends or receives in one phase.
+  /// The seconds that one peer sends or receives in one phase.
   struct Load {
     double latency_s = 0;
     double bytes_s = 0;

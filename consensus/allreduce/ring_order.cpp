@@ -17,7 +17,7 @@ namespace {
 
 using Ring = std::vector<std::size_t>;
 
-/// What each link costs, all finite: (from, to) -> seconds, row by row.
+/// The finite cost of each link: (from, to) -> seconds, row by row.
 class Links {
  public:
   Links(std::size_t peers, const std::function<double(std::size_t, std::size_t)>& seconds)
@@ -40,7 +40,7 @@ class Links {
   std::size_t peers() const { return peers_; }
   double operator()(std::size_t from, std::size_t to) const { return cost_[from * peers_ + to]; }
 
-  /// These links, with those slower than `limit` dearer than any ring without them.
+  /// These links, with those slower than `limit` made costlier than any ring without them.
   Links limited_to(double limit) const {
     Links limited = *this;
     const double dear = 1 + *std::ranges::max_element(cost_) * static_cast<double>(peers_);
@@ -121,7 +121,7 @@ Ring exact_ring(const Links& links, double (*combine)(double, double)) {
   return ring;
 }
 
-/// Takes links from the cheapest to the dearest where they extend or join paths.
+/// Takes links in the order of rising cost if they extend or join paths.
 Ring greedy_ring(const Links& links) {
   const std::size_t peers = links.peers();
   std::vector<std::pair<std::size_t, std::size_t>> sorted;
@@ -132,7 +132,8 @@ Ring greedy_ring(const Links& links) {
   }
   std::ranges::stable_sort(sorted, {},
                            [&](const auto& link) { return links(link.first, link.second); });
-  // A peer without a next ends a path, whose other end it knows, and likewise at the beginning.
+  // A peer without a successor is the end of a path and knows its other end; likewise at the
+  // beginning.
   std::vector<std::size_t> next(peers, peers), previous(peers, peers), other_end(peers);
   std::iota(other_end.begin(), other_end.end(), std::size_t{0});
   for (const auto& [from, to] : sorted) {
@@ -144,7 +145,7 @@ Ring greedy_ring(const Links& links) {
     other_end[head] = tail;
     other_end[tail] = head;
   }
-  // One path is left; its end goes on with its beginning.
+  // One path is left: join its end to its beginning.
   *std::ranges::find(next, peers) =
       static_cast<std::size_t>(std::ranges::find(previous, peers) - previous.begin());
   Ring ring{0};
@@ -223,7 +224,7 @@ void kick(Ring& ring, Rng& rng) {
 
 constexpr int kicks = 50;
 
-/// A ring of small sum, not above that of `ring`; satisfied as soon as it is at most `enough`.
+/// A ring of small sum, at most that of `ring`. Stops as soon as the sum is at most `enough`.
 Ring search(Ring ring, const Links& links, double enough, Rng& rng) {
   Ring greedy = greedy_ring(links);
   improve(ring, links);
@@ -242,7 +243,7 @@ Ring search(Ring ring, const Links& links, double enough, Rng& rng) {
   return ring;
 }
 
-/// No ring is without a link into and a link out of every peer.
+/// A lower bound: every ring has a link into and a link out of every peer.
 double least_bottleneck(const Links& links) {
   double least = 0;
   for (std::size_t peer = 0; peer < links.peers(); ++peer) {

@@ -1,4 +1,4 @@
-// Kinds by name, and those that ring/value_codec does not have: sign, top_k and random_k.
+// Kinds by name, and the kinds that value_codec does not have: sign, top_k and random_k.
 #include "consensus/codec/lossy_codec.hpp"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t sign_bucket = 512;
 
-/// The codec of ring/value_codec with that name; of the others there is none.
+/// The codec of value_codec.hpp with that name; the other kinds have none.
 std::optional<ValueCodec> plain(LossyKind kind) {
   if (kind == LossyKind::identity) return ValueCodec::identity;
   if (kind == LossyKind::fp16) return ValueCodec::fp16;

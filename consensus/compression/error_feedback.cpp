@@ -1,4 +1,4 @@
-// Choosing, and going back to what was before.
+// Selects values, and goes back to the state before the last selection.
 #include "consensus/compression/error_feedback.hpp"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ bool ErrorFeedback::select(std::span<float> values, const Sparsifier& how, Rng r
   const SparseVector kept = now_->step(values, static_cast<double>(how.top_k_per_512) / block);
   const std::optional<SparseVector> sent = decode(encode(kept, how.codec, rng), values.size());
   std::ranges::fill(values, 0.0F);
-  if (!sent) return false;  // With what was kept from earlier steps it is too large.
+  if (!sent) return false;  // Together with the values kept from earlier steps it is too large.
   now_->keep_error(kept, *sent);
   sent->add_to(values);
   return true;

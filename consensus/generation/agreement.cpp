@@ -1,4 +1,4 @@
-// Ballots: propose, confirm, start. A later ballot always wins.
+// Ballots: propose, promise, install. A later ballot always wins.
 #include "consensus/generation/agreement.hpp"
 
 #include <algorithm>
@@ -164,8 +164,8 @@ void Agreement::propose(Time now, const GenerationPlanner& planner, Effects& out
 }
 
 void Agreement::decide(Time now, const GenerationPlanner& planner, Effects& out) {
-  // Who was lost after its answer would only end the generation again; if it lives, it joins the
-  // next.
+  // A peer that was lost after its answer would only end the generation again. If it lives, it
+  // joins the next one.
   std::erase_if(answers_, [this](const auto& answer) { return blamed_.contains(answer.first); });
   if (do_all_leave()) {
     for (const PeerId peer : asked_) out.send(peer, Install{.ballot = promised_});
@@ -180,7 +180,7 @@ void Agreement::decide(Time now, const GenerationPlanner& planner, Effects& out)
     }
   }
   for (const PeerId peer : asked_) {
-    // Who did not answer learns that it is not in, should it hear of it.
+    // A peer that did not answer is told too, so that it learns that it is not in the generation.
     const auto answer = answers_.find(peer);
     if (answer == answers_.end() || answer->second.leaves) blamed_.insert(peer);
     if (start) out.send(peer, *start);
@@ -347,7 +347,7 @@ void Agreement::receive(Time now, PeerId from, const EndGeneration& message, Eff
     stand_still(now);
   }
   for (const PeerId peer : message.blamed) {
-    // An answer to our ballot is newer than blame from before it.
+    // An answer to our ballot is newer than earlier blame.
     const bool outdated = proposing_ && message.ballot != promised_ && answers_.contains(peer);
     if (peer != self_ && !outdated) blamed_.insert(peer);
   }

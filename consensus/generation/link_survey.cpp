@@ -1,4 +1,4 @@
-// Whose turn it is in which operation, and what an answer says.
+// Chooses the probe of each collective and turns acknowledgements into measurements.
 #include "consensus/generation/link_survey.hpp"
 
 #include <algorithm>
@@ -17,10 +17,10 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr std::size_t small_bytes = 64;
 constexpr std::size_t large_bytes_min = 16 * 1024;
 
-/// No memory is faster.
+/// No memory is faster than this.
 constexpr double bytes_per_second_max = 20e9;
 
-/// A probe that takes longer makes place for the next.
+/// A probe that takes longer is given up for the next.
 constexpr Duration probe_max = std::chrono::seconds(1);
 
 /// Probes have the last bucket and round, which no sum has, and these segments.
@@ -29,7 +29,7 @@ constexpr std::size_t probe_round = PieceName::rounds_max - 1;
 constexpr std::size_t small_segment = 0;
 constexpr std::size_t large_segment = 1;
 
-/// As many as the busiest link carries in a ring, without the latter's last bits.
+/// About as many bytes as the busiest link carries in a ring, within the bounds of a block.
 std::size_t large_bytes(std::size_t elements) {
   return std::clamp(2 * sizeof(float) * elements, large_bytes_min, block_bytes_usual);
 }
@@ -70,7 +70,8 @@ void LinkSurvey::operation_began(Time now, std::uint64_t operation, Duration usu
   const std::size_t ranks = order_.size();
   const std::size_t round = (operation - 1) / (ranks - 1);
   const std::size_t places = 1 + (operation - 1) % (ranks - 1);
-  // Two who would probe each other take turns: an answer would wait behind the other's block.
+  // Two peers that would probe each other take turns, as an answer would wait behind the other's
+  // block.
   if (2 * places == ranks && (round % 2 == 0) != (rank_ < places)) return;
   const Duration quiet = usual > Duration{} ? std::min(usual, quiet_max) : quiet_max;
   probe_ = Probe{
@@ -118,7 +119,7 @@ void LinkSurvey::receive(Time now, PeerId from, const ProbeAck& message, Effects
   }
 }
 
-/// The probe takes that long at least.
+/// Ends the probe under way, which takes at least `seconds`.
 void LinkSurvey::give_up(double seconds) {
   Known& known = known_[probe_->to];
   if (!probe_->large) known.small.add(seconds);
@@ -142,7 +143,7 @@ std::vector<LinkReport> LinkSurvey::reports() const {
     const double large = known.large.fastest();
     LinkReport& report = reports.emplace_back(LinkReport{.to = peer});
     if (!std::isfinite(large) || !std::isfinite(small)) continue;
-    // The large one may have been the luckier: then the link is as fast as can be told.
+    // If the large block took no longer than the small one, the link counts as fast as memory.
     const auto bytes = static_cast<double>(bytes_->size());
     const double bytes_took = std::max(large - small, bytes / bytes_per_second_max);
     report.latency_s = static_cast<float>(small / 2);

@@ -1,4 +1,4 @@
-// Counting who has the same fingerprint.
+// Counts the peers with equal fingerprints.
 #include "consensus/generation/model_audit.hpp"
 
 #include <algorithm>

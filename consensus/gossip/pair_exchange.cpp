@@ -1,4 +1,4 @@
-// What a pair exchange is told and asked; the two state machines are in pair_exchange_state.cpp.
+// The interface of the pair exchange; its two state machines are in pair_exchange_state.cpp.
 #include "consensus/gossip/pair_exchange.hpp"
 
 #include <algorithm>
@@ -64,7 +64,8 @@ void PairExchange::receive_block(Time now, PeerId from, const Block& block, Effe
   State::Flight* mine = state.matching(from, block.id);
   const bool receiving = mine != nullptr && (mine->stage == State::Stage::offered ||
                                              mine->stage == State::Stage::receiving);
-  // A repeated block, or one that another lane overtook: what is missing is asked for by deadline.
+  // A repeated block, or one that overtook others on another lane. Missing bytes are requested at
+  // the deadline.
   if (!receiving || block.offset != mine->received) return;
   const std::size_t width = bytes_per_element(state.options.codec);
   if (block.bytes.size() % width != 0 ||
@@ -100,14 +101,14 @@ void PairExchange::lane_lost(Time now, PeerId peer, Effects& out) {
   if (state.flight && state.flight->stage == State::Stage::awaiting_word) {
     out.send(peer, Ready{state.flight->id});
   }
-  // The partner may have noticed sooner, and what it asked for have gone onto this lane.
+  // The partner may have noticed sooner, and its request may have been answered on this lane.
   if (state.flight && state.flight->asked) state.stream(out, *state.flight->asked);
 }
 
 void PairExchange::lane_refused(Time, PeerId peer, Effects& out) {
   State& state = *state_;
   if (!state.flight || state.flight->partner != peer) return;
-  // Having said Ready, only the initiator may end it.
+  // Once we have sent Ready, only the initiator may end the exchange.
   if (state.flight->stage != State::Stage::awaiting_word)
     state.abort(Reason::unreachable, true, out);
 }

@@ -11,10 +11,10 @@ namespace {
 
 constexpr int resumes_max = 3;  ///< Broken lanes one exchange survives.
 constexpr int queries_max = 8;  ///< How often the responder asks for Commit before it gives up.
-constexpr int patience_part =
-    8;  ///< Of the answer deadline: what an offer has before it can yield.
+/// An offer can give way after the answer deadline divided by this.
+constexpr int patience_part = 8;
 constexpr std::size_t distances_max = 15;  ///< Recent distances the adaptive radius looks at.
-constexpr std::size_t distances_min = 5;   ///< Fewer say nothing about what is usual.
+constexpr std::size_t distances_min = 5;   ///< Fewer distances give no usual value.
 
 }  // namespace
 
@@ -23,7 +23,7 @@ bool PairExchange::State::is_quarantined(Time now, PeerId peer) const {
   return found != conduct.end() && now < found->second.quarantined_until;
 }
 
-/// What we ask the exchange to be clipped at.
+/// The clip radius that we ask for.
 float PairExchange::State::radius() const {
   if (options.clip_radius > 0) return options.clip_radius;
   if (options.clip_factor <= 0 || distances.size() < distances_min) return 0;
@@ -86,17 +86,17 @@ void PairExchange::State::withdraw_unanswered(Time now, Effects& out) {
   if (!unanswered) return;
   Duration& patience = patience_with(flight->partner);
   if (now < flight->began + patience) return;
-  // Perhaps it is only far away: next time it gets longer.
+  // The partner may only be far away, so it gets more time next time.
   patience = std::min(2 * patience, options.answer_deadline);
   abort(Reason::timed_out, true, out);
 }
 
-/// How long `partner` may take to answer before our offer yields to others.
+/// How long `partner` may take to answer before our offer gives way to others.
 Duration& PairExchange::State::patience_with(PeerId partner) {
   return patience.try_emplace(partner, options.answer_deadline / patience_part).first->second;
 }
 
-/// Our offer was answered: twice the time that took is what `flight`'s partner gets from now on.
+/// Our offer was answered: from now on `flight`'s partner gets twice the time that this took.
 void PairExchange::State::note_answer(Time now) {
   const Duration least = options.answer_deadline / patience_part;
   patience_with(flight->partner) =
@@ -119,7 +119,7 @@ void PairExchange::State::tell_outcome(PeerId to, const TransferId& id, Effects&
   if (last != committed.end() && last->second == id) {
     out.send(to, Commit{id});
   } else {
-    // What an earlier life of ours did is not known.
+    // We do not know what an earlier process of ours did.
     const bool ours = id.session == numbers.session;
     out.send(to, Abort{id, ours ? Reason::stale : Reason::unknown_transfer});
   }
@@ -151,7 +151,7 @@ void PairExchange::State::drop_undecided(Reason reason, Effects& out) {
   end(out);
 }
 
-/// Why an offer cannot be accepted; none if it can.
+/// The reason why an offer cannot be accepted; Reason::none if it can.
 Reason PairExchange::State::judge(Time now, PeerId from, const Offer& offer) const {
   const auto last = settled.find(from);
   const bool stale = last != settled.end() && last->second.session == offer.id.session &&
@@ -292,7 +292,7 @@ void PairExchange::State::on(Time, PeerId from, const Resume& request, Effects& 
   stream(out, request.offset);
 }
 
-/// The whole of the partner's snapshot is here: judge it, then say so or commit.
+/// The partner's whole snapshot has arrived: judge it, then send Ready or commit.
 void PairExchange::State::whole(Time now, Effects& out) {
   Flight& mine = *flight;
   check(mine.accepted, "an exchange is whole after it was accepted");
@@ -312,7 +312,7 @@ void PairExchange::State::whole(Time now, Effects& out) {
     return;
   }
   mine.stage = Stage::awaiting_ready;
-  // Our own model may travel more slowly than the answer did; only the partner sees it arrive.
+  // Our own model may travel more slowly than the partner's; only the partner sees it arrive.
   const Duration took = now - mine.accepted_at;
   mine.deadline = now + std::max(2 * options.progress_deadline, 4 * took);
   if (mine.ready) commit(now, out);

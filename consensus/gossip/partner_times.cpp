@@ -8,11 +8,11 @@ namespace gv {
 namespace {
 
 constexpr std::size_t recent_max = 15;
-constexpr std::size_t recent_min = 3;  ///< Fewer say nothing about what is usual.
+constexpr std::size_t recent_min = 3;  ///< Fewer exchanges give no usual time.
 
 }  // namespace
 
-/// Of the exchanges with the others; the longest time there is while they are too few.
+/// The median time of exchanges with other partners; the longest duration while they are too few.
 Duration PartnerTimes::usual_without(PeerId partner) const {
   std::vector<Duration> others;
   for (const auto& [peer, took] : recent_) {

@@ -13,7 +13,7 @@ namespace gv {
 namespace {
 
 constexpr std::size_t push_pull_members = 128;  ///< In one message: well below 64 KiB.
-constexpr std::size_t introductions_max = 32;   ///< Told at once that we are there, or still are.
+constexpr std::size_t introductions_max = 32;   ///< Peers told at once that we are alive.
 constexpr std::size_t relays_max = 64;          ///< Indirect probes done for others at a time.
 constexpr int greetings_max = 6;  ///< To a new link; the last wait is 32 probe periods.
 
@@ -74,7 +74,7 @@ void Membership::State::continue_probe(Time now, Effects& out) {
   if (entry != others.end()) suspect(now, entry->second, id(), out);
 }
 
-/// Says who and how we are to as many of `peers` as one call may.
+/// Sends our own entry to `peers`, but to at most `introductions_max` of them.
 void Membership::State::introduce(std::vector<PeerId> peers, Effects& out) {
   rng.shuffle(std::span(peers));
   if (peers.size() > introductions_max) peers.resize(introductions_max);
@@ -105,7 +105,8 @@ void Membership::State::greet(Time now, PeerId peer, Effects& out) {
   }
 }
 
-/// Somebody we hold for gone speaks: tell it, so that it can raise its incarnation.
+/// A peer that we hold for dead or left sends a message: tell it so that it can raise its
+/// incarnation.
 void Membership::State::remind(Time now, PeerId from, Effects& out) {
   const auto found = others.find(from);
   if (found == others.end()) {
@@ -255,8 +256,8 @@ void Membership::tick(Time now, Effects& out) {
   }
   if (!state.probe && state.view.size() > 1 && now >= state.next_probe) state.begin_probe(now, out);
   if (!state.others.empty() && now >= state.next_push_pull) {
-    // Once a period also somebody held for dead is asked: that is how two halves of a partition
-    // meet again.
+    // Once in a period a peer held for dead is asked too, so that two halves of a partition meet
+    // again.
     std::vector<PeerId> live = state.live_others();
     std::vector<PeerId> dead;
     for (const PeerId peer : state.unwell) {

@@ -1,4 +1,4 @@
-// What members are believed to be: rumours, suspicions and deaths, and what corrects them.
+// Rumours, suspicions and deaths of members, and how a member corrects them.
 #include <string>
 
 #include "consensus/membership/membership_state.hpp"
@@ -67,7 +67,7 @@ bool Membership::State::hear_of_self(const Member& rumor, Effects& out) {
   }
   const bool wrong = rumor.state != MemberState::alive || rumor.address != me.address ||
                      rumor.layout_hash != me.layout_hash || rumor.name != me.name;
-  // An incarnation above ours comes from an earlier life of this key.
+  // An incarnation above ours comes from an earlier process with this key.
   if (!wrong && rumor.incarnation == me.incarnation) return false;
   me.incarnation = rumor.incarnation + 1;
   spread(self);
@@ -110,7 +110,7 @@ void Membership::State::hear_of(Time now, PeerId from, const Member& rumor, Effe
     return;
   }
   const bool newer = rumor.incarnation > known.incarnation;
-  // What a member says of itself counts for all it says; what others say counts as suspicion.
+  // A member's report of itself is believed in full; a report by others counts as suspicion.
   const bool own_word = from == rumor.id;
   if (rumor.state == MemberState::left && own_word) {
     if (known.state != MemberState::left) {

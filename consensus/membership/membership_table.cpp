@@ -1,4 +1,4 @@
-// The member table: what is known of each member, which of it is news, and when something is due.
+// The member table: the state of each member, its unsent changes, and deadlines.
 #include <algorithm>
 #include <cmath>
 
@@ -50,7 +50,7 @@ Time Membership::State::deadline() const {
   return earliest;
 }
 
-/// The only place where the state of another changes: view and lists follow.
+/// The only place where another member's state changes; updates the view and the lists too.
 void Membership::State::set_state(Entry& entry, MemberState state) {
   const PeerId peer = entry.member.id;
   entry.member.state = state;
@@ -102,8 +102,8 @@ void Membership::State::set_transmissions(Entry& entry, int left) {
   entry.transmissions_left = left;
 }
 
-/// The newest changes, the least told first; what concerns `to` itself always goes along, so that
-/// it can refute.
+/// The newest changes, the least sent first. A change about `to` itself is always included, so that
+/// it can refute it.
 std::vector<Member> Membership::State::rumors_for(PeerId to) {
   std::vector<Member> rumors;
   const auto about = others.find(to);

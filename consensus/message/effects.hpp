@@ -34,7 +34,7 @@ struct Transfer {
   TransferId id;
   Payload payload;
   std::uint64_t offset = 0;
-  /// The next such transfer to the same peer makes this one useless. Of those that have not begun a
+  /// The next such transfer to the same peer makes this one useless. While several wait to begin, a
   /// lane keeps only the newest. One that has begun is finished, so something always arrives.
   bool superseded_by_next = false;
 };

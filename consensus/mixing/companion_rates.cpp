@@ -8,9 +8,9 @@
 namespace gv {
 namespace {
 
-/// Rounds from which the rates of edges are counted: their error is some hundredth of them.
+/// Number of rounds over which the rates of edges are counted, for an error of about a hundredth.
 constexpr std::size_t draws = 4096;
-/// Eigenvalues below this are the zero of the constant vector.
+/// Eigenvalues below this count as the zero that belongs to the constant vector.
 constexpr double nothing = 1e-9;
 
 }  // namespace

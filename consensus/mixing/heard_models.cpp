@@ -1,4 +1,4 @@
-// Messages of neighbours, read, weighed and averaged.
+// Reads, weighs and averages the messages of neighbours.
 #include "consensus/mixing/heard_models.hpp"
 
 #include <algorithm>

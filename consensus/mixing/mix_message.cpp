@@ -1,4 +1,4 @@
-// Headers, knowledge and coded values.
+// Writes and reads headers, fingerprints and coded values.
 #include "consensus/mixing/mix_message.hpp"
 
 #include <algorithm>
@@ -11,10 +11,10 @@
 namespace gv {
 namespace {
 
-/// Messages are differences to what neighbours know of each other.
+/// True if messages are differences to references that neighbours keep of each other.
 bool remembers(const MixRule& rule) { return traits_of(rule).keeps_copies; }
 
-/// What is known of a peer must be the same everywhere, so it travels as it is.
+/// A whole reference must be the same at all peers, so it travels without loss.
 LossyCodec codec_of(const MixRule& rule, MixForm form) {
   return form == MixForm::coded ? rule.codec : LossyCodec{};
 }
@@ -33,7 +33,7 @@ std::size_t words_of(const MixRule& rule, MixForm form) {
   return form == MixForm::hello ? 0 : traits_of(rule).words;
 }
 
-/// Nothing else is sent by that rule.
+/// True if the rule can send a message with this header.
 bool is_sound(const MixHeader& header, const MixRule& rule) {
   const bool has_form =
       header.form == MixForm::coded ||
@@ -81,7 +81,7 @@ std::pair<std::size_t, std::size_t> chosen_piece(const MixRule& rule, std::size_
 
 std::pair<std::size_t, std::size_t> piece_of(const MixRule& rule, std::size_t elements,
                                              std::uint64_t round) {
-  // Where each chooses its own, all are as long as the longest.
+  // If each peer chooses its own piece, all pieces are as long as the longest.
   if (rule.fragment_order == FragmentOrder::largest) return chosen_piece(rule, elements, 0);
   const auto piece = static_cast<std::size_t>(round % rule.fragments);
   const std::size_t begin = elements * piece / rule.fragments;
@@ -104,7 +104,7 @@ std::optional<std::size_t> mix_message_bytes(const MixRule& rule, std::size_t el
   if (begin.size() < sizeof(MixHeader)) return std::nullopt;
   MixHeader header;
   std::memcpy(&header, begin.data(), sizeof(header));
-  // It is refused when it is read.
+  // A message with such a header is refused when it is read.
   if (!is_sound(header, rule)) header.form = MixForm::hello;
   return mix_message_bytes<Real>(rule, elements, round, header.form);
 }

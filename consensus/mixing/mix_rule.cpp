@@ -90,7 +90,7 @@ MixTraits traits_of(const MixRule& rule) {
       traits.vectors = 1;
       break;
     case MixKind::push_sum:
-      // Of the numerators; the models are that once all weights are alike.
+      // The mean of the numerators stays; that of the models does once all weights are alike.
       traits.conserves_mean = false;
       traits.vectors = 2;
       break;
@@ -101,7 +101,7 @@ MixTraits traits_of(const MixRule& rule) {
       traits = {.conserves_mean = true, .keeps_equal = true, .vectors = 2};
       break;
     case MixKind::noloco:
-      // Of the slow models, which only moves by the mean of the changes.
+      // The mean of the slow models stays, except for the mean of the changes.
       traits = {.conserves_mean = true, .keeps_equal = true, .vectors = 4, .words = 2};
       break;
     case MixKind::downpour:
@@ -133,11 +133,11 @@ MixTraits traits_of(const MixRule& rule) {
   }
   if (rule.outer == MixOuter::slowmo) traits.vectors += 2;
   if (rule.fragment_order == FragmentOrder::largest) {
-    traits.conserves_mean = false;  // One sends a piece and is sent another.
+    traits.conserves_mean = false;  // A peer sends one piece and receives another.
     traits.vectors += 1;
   }
-  // Parts of a sum all count, and so do differences, what the last message lacked, and each piece
-  // of a model that travels in pieces.
+  // Every message counts if it is a part of a sum, a difference, carries the error of the one
+  // before, or is a piece of a model.
   traits.newest_suffices = rule.staleness > 0 && rule.kind == MixKind::average &&
                            rule.memory == MixMemory::none &&
                            rule.correction == MixCorrection::none && rule.fragments == 1;

@@ -32,7 +32,7 @@ bool is_symmetric(const MixRule& rule, std::size_t peers) {
 
 std::string quoted(std::string_view name) { return "\"" + std::string(name) + "\""; }
 
-/// A rule that is gone through, subject by subject, for what does not go together.
+/// Checks a rule, subject by subject, for choices that do not fit together.
 struct RuleCheck {
   const MixRule& rule;
   std::size_t peers;
@@ -85,7 +85,7 @@ void RuleCheck::check_alpha() {
     refuse("alpha", kind + " has weights of its own", "remove alpha");
   }
   if (rule.alpha > 0 && averages) {
-    // With partners drawn by each a peer has two in the mean, and more now and then.
+    // If each peer draws a partner, a peer has two on average, and sometimes more.
     const std::size_t degree =
         rule.partners == Partners::both ? 2
         : rule.partners == Partners::neighbours

@@ -1,4 +1,4 @@
-// The rules, each in the few lines that make it what it is.
+// The mixing rules, each in a few lines.
 #include "consensus/mixing/mixer.hpp"
 
 #include <algorithm>
@@ -15,10 +15,10 @@
 namespace gv {
 namespace {
 
-/// What neighbours know of us, in a checkpoint.
+/// The name of our reference in a checkpoint.
 constexpr std::string_view reference_name = "reference";
 
-/// Below this a learning rate divides nothing: the last steps of a schedule that ends at 0.
+/// We do not divide by a smaller learning rate, as in the last steps of a schedule that ends at 0.
 constexpr double learning_rate_min = 1e-8;
 
 }  // namespace
@@ -55,7 +55,7 @@ void Mixer<Real>::begin_generation(std::size_t rank, std::span<const PeerId> ord
   check(x.size() == elements_, "a model has the layout's size");
   rank_ = rank;
   key_ = key;
-  // The seed alone, so that equal views make equal plans whatever came before.
+  // Only the seed counts, so that equal views make equal plans whatever came before.
   plan_.emplace(rule_, order.size(), seed_);
   relayed_.clear();
   weight_ = share_;
@@ -78,14 +78,14 @@ void Mixer<Real>::begin_generation(std::size_t rank, std::span<const PeerId> ord
     // Neighbours are the same in every round.
     memory_.begin_generation(order, plan_->turn(rank_, 0).out);
   }
-  // The trackers of those who left are gone; the mean of all is right again from here.
+  // The trackers of peers that left are lost. Starting again makes the mean of all trackers right.
   if (rule_.correction == MixCorrection::tracking) {
     at(MixRegister::tracker) = zeros_if_new(MixRegister::last_gradient);
   }
   if (rule_.correction == MixCorrection::d2) at(MixRegister::correction).assign(elements_, 0);
   if (rule_.fragment_order == FragmentOrder::largest) {
     at(MixRegister::sent).assign(x.begin(), x.end());
-    // Neighbours have nothing of ours yet: one piece after another first.
+    // Neighbours have no piece of ours yet, so all pieces are sent in turn first.
     piece_due_.resize(rule_.fragments);
     std::iota(piece_due_.begin(), piece_due_.end(), 0);
   }
@@ -148,7 +148,7 @@ void Mixer<Real>::end_steps(std::span<Real> x, double learning_rate, std::uint64
 
 // ---- Messages ----
 
-/// Of the model, what the round is about: where it begins and how long it is.
+/// Offset and length of the piece of the model that the round mixes.
 template <class Real>
 std::pair<std::size_t, std::size_t> Mixer<Real>::range(std::uint64_t round) const {
   return piece_of(rule_, elements_, round);
@@ -162,7 +162,7 @@ std::shared_ptr<std::vector<std::byte>> Mixer<Real>::encoded(
   return write_message(rule_, header, words, rng);
 }
 
-/// One message for everybody who hears us; what they decode goes to `as_decoded`.
+/// One message for all peers that hear us; the values that they decode go to `as_decoded`.
 template <class Real>
 std::vector<MixMessage> Mixer<Real>::to_all(std::uint64_t round,
                                             std::span<const std::span<const Real>> words,
@@ -177,7 +177,7 @@ std::vector<MixMessage> Mixer<Real>::to_all(std::uint64_t round,
   return {{std::move(out), bytes}};
 }
 
-/// To each neighbour what we and all behind us have, except for what came from it.
+/// Sends each neighbour the sum of us and all peers behind us, without what came from it.
 template <class Real>
 std::vector<MixMessage> Mixer<Real>::relayed(std::uint64_t round, std::span<const Real> x) {
   std::vector<MixMessage> messages;
@@ -286,7 +286,7 @@ std::vector<MixMessage> Mixer<Real>::messages(std::uint64_t round, std::span<Rea
   return {};
 }
 
-/// What we have become since neighbours knew us, for those who do; what that is, for the others.
+/// Sends the difference to our reference to neighbours that have it, and the reference to others.
 template <class Real>
 std::vector<MixMessage> Mixer<Real>::differences(std::uint64_t round, std::span<Real> x) {
   sound_ = std::ranges::all_of(x, [](Real value) { return std::isfinite(value); });
@@ -297,7 +297,7 @@ std::vector<MixMessage> Mixer<Real>::differences(std::uint64_t round, std::span<
   if (!opens) {
     Vector made(x.begin(), x.end());
     take_away<Real>(made, memory_.own());
-    // Who is what all know of it becomes what that mixes to.
+    // With replicated differences our model is the shared reference, so add the mixed drift first.
     if (rule_.memory == MixMemory::replicated_difference) add<Real>(made, at(MixRegister::drift));
     const std::span<const Real> word = made;
     coded = encoded(round, 0, {&word, 1}, {.count = 1});
@@ -329,7 +329,7 @@ std::vector<MixMessage> Mixer<Real>::differences(std::uint64_t round, std::span<
 
 // ---- Mixing ----
 
-/// gamma sum_j w_ij (m_j - m_i), or what the guard makes of it, for a part of the messages.
+/// gamma sum_j w_ij (m_j - m_i), or the guard's aggregate instead, for a part of the messages.
 template <class Real>
 typename Mixer<Real>::Vector Mixer<Real>::change(const std::vector<Heard>& others,
                                                  std::size_t begin, std::size_t size) {
@@ -370,7 +370,7 @@ void Mixer<Real>::average(std::uint64_t round, std::span<Real> x,
   }
 }
 
-/// What neighbours say of themselves; how much of it is of no use.
+/// Updates our copies by the neighbours' messages; returns the number of unusable ones.
 template <class Real>
 std::size_t Mixer<Real>::learn(std::span<const MixArrival> arrived) {
   std::size_t refused = 0;
@@ -381,8 +381,8 @@ std::size_t Mixer<Real>::learn(std::span<const MixArrival> arrived) {
   return refused;
 }
 
-/// x += gamma sum_j w_ij (what is known of j - what is known of us); a replica does so when it
-/// makes its next message.
+/// x += gamma sum_j w_ij (j's reference - ours). With replicated differences this is done when the
+/// next message is made.
 template <class Real>
 void Mixer<Real>::follow(std::uint64_t round, std::span<Real> x) {
   memory_.end_round();
@@ -409,7 +409,7 @@ void Mixer<Real>::outer_step(std::uint64_t round, std::span<Real> x) {
   slowmo_step<Real>(outer, slow, x, rule_.outer_momentum, rate, step);
 }
 
-/// Numerators and weights add up, and the model is the one by the other.
+/// Adds up numerators and weights; the model is their quotient.
 template <class Real>
 void Mixer<Real>::mix_push_sum(std::span<Real> x, const std::vector<Heard>& others) {
   Vector& numerator = at(MixRegister::numerator);
@@ -422,7 +422,8 @@ void Mixer<Real>::mix_push_sum(std::span<Real> x, const std::vector<Heard>& othe
   }
 }
 
-/// The last sum of each neighbour holds all behind it: with ours the mean of all.
+/// The last sum of each neighbour has all peers behind it; together with our model they give the
+/// mean of all.
 template <class Real>
 void Mixer<Real>::mix_relay_sum(std::span<Real> x, const std::vector<Heard>& others) {
   for (const Heard& other : others) relayed_[other.from] = {other.values, other.count};
@@ -443,11 +444,11 @@ template <class Real>
 void Mixer<Real>::mix_companion(std::span<Real> x, const std::vector<Heard>& others) {
   const Vector moves = change(others, 0, elements_);
   add<Real>(x, moves);
-  // The topology's weight averages a pair; of the companion's own, pull / (1/2) of that.
+  // The topology's weight averages a pair; the companion takes pull / (1/2) times as much.
   add<Real>(at(MixRegister::companion), moves, pull_ / 0.5);
 }
 
-/// The slow model moves by the mean of the changes, and towards the others.
+/// The slow model moves by the mean change, and towards the others' slow models.
 template <class Real>
 void Mixer<Real>::mix_noloco(std::span<Real> x, const std::vector<Heard>& others) {
   const std::span<const Real> message = at(MixRegister::message);

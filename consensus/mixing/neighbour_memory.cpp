@@ -1,4 +1,4 @@
-// References, copies, and who has which.
+// Keeps our reference and the copies of the neighbours' references.
 #include "consensus/mixing/neighbour_memory.hpp"
 
 #include <algorithm>
@@ -93,7 +93,7 @@ bool NeighbourMemory<Real>::take(std::size_t from, const MixLetter<Real>& letter
       neighbour.copy = letter.values;
       break;
     case MixForm::coded:
-      if (neighbour.copy.empty()) return false;  // Until it is sent whole again.
+      if (neighbour.copy.empty()) return false;  // Refused until the whole reference comes again.
       add_to<Real>(neighbour.copy, letter.values);
       break;
     case MixForm::hello:
@@ -104,7 +104,7 @@ bool NeighbourMemory<Real>::take(std::size_t from, const MixLetter<Real>& letter
       !neighbour.copy.empty() &&
       fingerprint(std::span<const Real>(neighbour.copy)) == letter.knowledge.sender;
   if (!neighbour.is_heard) neighbour.copy.clear();
-  // What it says to lack may have crossed it on the way.
+  // The reference that it lacks may have been sent to it meanwhile.
   if (letter.header.lacks != 0 && !neighbour.is_sent) neighbour.knows_us = false;
   return neighbour.is_heard || letter.header.form == MixForm::hello;
 }

@@ -1,4 +1,4 @@
-// Rounds from topologies, or from partners drawn among neighbours.
+// Makes rounds from topologies, or from partners drawn among neighbours.
 #include "consensus/mixing/round_plan.hpp"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 /// needs that neighbour's round too.
 constexpr std::size_t rounds_kept = 64;
 
-/// Each with the one that it draws among those the topology gives it, as `partners` says.
+/// Each peer draws one of the neighbours that the topology gives it, in the way of `partners`.
 void draw_partners(Mixing& mixing, Partners partners, Rng rng) {
   std::vector<std::vector<std::size_t>> heard(mixing.size());
   for (std::size_t i = 0; i < mixing.size(); ++i) {
@@ -32,8 +32,8 @@ void draw_partners(Mixing& mixing, Partners partners, Rng rng) {
   for (std::size_t i = 0; i < mixing.size(); ++i) {
     mixing[i].clear();
     for (const std::size_t from : heard[i]) {
-      // Heard by all whom one hears, a Metropolis weight keeps the mean; else the mean of what
-      // comes.
+      // If hearing is mutual, Metropolis weights keep the mean. Otherwise all that a peer hears and
+      // its own model weigh the same.
       const std::size_t most = partners == Partners::both
                                    ? std::max(heard[i].size(), heard[from].size())
                                    : heard[i].size();

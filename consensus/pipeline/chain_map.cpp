@@ -1,4 +1,4 @@
-// Keeping what is there, filling gaps, placing newcomers, and at most one change for balance.
+// Keeps stages in place, fills gaps, places newcomers, and makes at most one change for balance.
 #include "consensus/pipeline/chain_map.hpp"
 
 #include <algorithm>
@@ -38,7 +38,7 @@ class Mapping {
   }
 
  private:
-  /// Who was never measured is taken for a peer in the middle.
+  /// A peer that was never measured gets the median speed.
   static std::vector<double> known_speeds(std::span<const StageCarrier> carriers) {
     std::vector<double> known;
     for (const StageCarrier& carrier : carriers) {
@@ -63,8 +63,8 @@ class Mapping {
     return count;
   }
 
-  /// Seconds a micro-batch takes in a stage, shared by its carriers; who has several divides its
-  /// speed among them.
+  /// Seconds of a micro-batch in a stage, shared by its carriers. A carrier of several stages
+  /// divides its speed among them.
   double load(std::uint32_t stage) const {
     double speed = 0;
     for (std::size_t i = 0; i < stages_of_.size(); ++i) {
@@ -89,7 +89,7 @@ class Mapping {
     return slowest;
   }
 
-  /// The peer whose going over to `stage` leaves the smallest load; none if no stage can spare one.
+  /// The peer whose move to `stage` leaves the smallest load; none if no stage can spare one.
   std::optional<std::size_t> best_move(std::uint32_t stage) {
     std::optional<std::size_t> best;
     double least = std::numeric_limits<double>::infinity();
@@ -126,8 +126,8 @@ class Mapping {
     stages_of_[best].push_back(stage);
   }
 
-  /// How well a peer could carry a stage beside its own: by a copy, by being its neighbour, and by
-  /// what it has to do already.
+  /// How well a peer could carry a stage besides its own: by having a copy, by carrying a
+  /// neighbouring stage, and by its present load.
   std::tuple<bool, bool, double> suits(std::size_t i, std::uint32_t stage) const {
     const auto& copies = carriers_[i].copies;
     const bool has_copy = std::ranges::find(copies, stage) != copies.end();
@@ -176,7 +176,7 @@ class Mapping {
     return best;
   }
 
-  /// One goes over to the slowest stage or, if that is worth more, two exchange theirs.
+  /// Moves one peer to the slowest stage or, if that gains more, swaps the stages of two.
   void balance() {
     const std::uint32_t slowest = slowest_stage();
     const double enough = (1 - worth_changing) * slowest_load();

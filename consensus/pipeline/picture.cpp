@@ -1,4 +1,4 @@
-// Characters and boxes for operations.
+// Draws instructions as characters or boxes.
 #include "consensus/pipeline/picture.hpp"
 
 #include <algorithm>
@@ -46,7 +46,7 @@ char letter(const PipelineInstruction& operation) {
   return '?';
 }
 
-/// The shortest pass, which a character or a number must have room for.
+/// The time of the shortest pass, which has to hold a character or a number.
 double shortest_pass(const PipelineTiming& timing) {
   double shortest = endless;
   for (const auto& worker : timing.workers) {
@@ -60,8 +60,9 @@ double shortest_pass(const PipelineTiming& timing) {
   return shortest;
 }
 
-/// Slots of one worker: what takes most of each, or nothing if more than half of it is idle. A pass
-/// too short for that is shown where it is, if the slot is free, and an update in any case.
+/// The slots of one worker: each shows the instruction that takes most of it, or nothing if more
+/// than half of it is idle. A pass too short for that is shown at its place if the slot is free; an
+/// update is always shown.
 std::string cells(const std::vector<TimedOperation>& worker, double slot_s, std::size_t slots) {
   constexpr std::size_t nobody = static_cast<std::size_t>(-1);
   std::vector<std::size_t> shown(slots, nobody);
@@ -117,7 +118,7 @@ double tick_step(double least) {
   return 10 * power;
 }
 
-/// What an action is called in a drawing: a class there, and in its legend.
+/// The look of an action in an SVG: its class, its text in the legend, and its fill.
 struct Look {
   Action action;
   const char* name;
@@ -142,7 +143,7 @@ bool has(const PipelineTiming& timing, Action action) {
   });
 }
 
-/// What stands in a text of XML.
+/// The text with XML's special characters escaped.
 std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -174,7 +175,7 @@ std::string rectangle_svg(double x, double y, double width, double height,
 constexpr double margin = 20;
 constexpr double row_height = 34;
 constexpr double box_height = 26;
-constexpr double number_width = 16;  ///< A box that a number has room in.
+constexpr double number_width = 16;  ///< The least width of a box with a number.
 
 }  // namespace
 

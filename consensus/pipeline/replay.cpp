@@ -1,4 +1,4 @@
-// The clock of a schedule.
+// Simulates a schedule in time.
 #include "consensus/pipeline/replay.hpp"
 
 #include <algorithm>
@@ -41,7 +41,7 @@ class Clock {
     PipelineTiming timing;
     timing.workers.resize(schedule_.workers.size());
     timing.busy.assign(schedule_.workers.size(), 0);
-    // Always the operation that begins first, so that links hear of results in the order of time.
+    // Take the instruction that begins first, so that links get results in the order of time.
     while (true) {
       std::size_t first = schedule_.workers.size();
       double begin = not_yet;
@@ -120,8 +120,8 @@ class Clock {
   const std::vector<std::vector<double>>* seconds_;
   std::vector<double> free_at_;
   std::vector<std::size_t> positions_;
-  std::vector<double> inputs_;  ///< When each pass has its activations, by micro-batch and stage,
-  std::vector<double> gradients_;  ///< and its gradient.
+  std::vector<double> inputs_;     ///< When activations arrive, by micro-batch and stage.
+  std::vector<double> gradients_;  ///< When gradients arrive, by micro-batch and stage.
   std::vector<std::size_t> worker_of_;
   std::map<std::pair<std::size_t, std::size_t>, double> links_;  ///< Busy until.
 };

@@ -1,4 +1,4 @@
-// The order of work by list scheduling, and what each kind makes of it.
+// Orders instructions by list scheduling and adapts the lists to each kind.
 #include "consensus/pipeline/schedule.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 using Action = PipelineAction;
 using List = std::vector<PipelineInstruction>;
 
-/// What a worker may do next, the first of each set before the others.
+/// The passes that a worker may do next; the first of each set comes before the others.
 struct Work {
   std::set<std::pair<std::uint32_t, std::uint32_t>> backward;  ///< (micro-batch, stage)
   std::set<std::pair<std::uint32_t, std::uint32_t>> forward;   ///< (micro-batch, stages behind it)
@@ -86,7 +86,7 @@ class SlotSchedule {
     return work_[routes_[operation.micro_batch][operation.stage]];
   }
 
-  /// What can be begun with from this slot on.
+  /// The passes that can begin from this slot on.
   void arrive() {
     for (const PipelineInstruction& next : coming_[slot_]) {
       if (next.action == Action::forward) {
@@ -119,7 +119,7 @@ class SlotSchedule {
   std::vector<std::size_t> in_flight_max_;
   std::size_t transfer_;
   std::size_t slot_ = 0;
-  std::map<std::size_t, List> coming_;  ///< By slot, what can be begun with from then on.
+  std::map<std::size_t, List> coming_;  ///< By slot, the passes that can begin from then on.
   std::vector<Work> work_;
   std::vector<List> lists_;
 };
@@ -150,16 +150,16 @@ List with_weights_postponed(const List& list) {
   return split;
 }
 
-/// An update of each stage of the list, at its end.
+/// Appends an update of each stage to the list.
 void update_at_the_end(List& list) {
   std::set<std::uint32_t> stages;
   for (const PipelineInstruction& operation : list) stages.insert(operation.stage);
   for (const std::uint32_t stage : stages) list.push_back({Action::update, stage});
 }
 
-/// An update after every `accumulate` backward passes (and the last). PipeDream goes forward with
-/// the newest parameters and back with the same; 2BW with those of one update ago, so that two are
-/// enough.
+/// Adds an update after every `accumulate` backward passes (and the last). PipeDream goes forward
+/// with the newest parameters and back with the same. 2BW goes with those of one update ago, so
+/// that two versions are enough.
 List with_updates(const List& list, bool newest, std::size_t accumulate) {
   struct Stage {
     std::map<std::uint32_t, std::uint32_t> versions;  ///< Of micro-batches under way.

@@ -1,4 +1,4 @@
-// Counting, and running the lists against each other without time.
+// Counts passes, and executes the lists against each other without time.
 #include "consensus/pipeline/schedule_check.hpp"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ constexpr std::size_t problems_max = 20;
 /// Micro-batch and stage.
 using Pass = std::pair<std::uint32_t, std::uint32_t>;
 
-/// What is known of a micro-batch in a stage.
+/// The state of a micro-batch in a stage.
 struct PassCounts {
   std::size_t forwards = 0;
   std::size_t input_gradients = 0;
@@ -44,7 +44,7 @@ class Checker {
     count_passes();
     check_updates();
     check_in_flight();
-    // Without all operations it would get stuck, and for a reason already told.
+    // With instructions missing it would get stuck for a reason already reported.
     if (found_.empty()) run();
     return std::move(found_);
   }
@@ -122,7 +122,7 @@ class Checker {
             "it must do so once");
   }
 
-  /// What a worker knows of one of its stages.
+  /// A worker's state of one of its stages.
   struct Stage {
     std::size_t gradients = 0;  ///< Since the last update.
     std::size_t left = 0;       ///< Gradients to come.
@@ -261,7 +261,7 @@ class Checker {
     if (const auto out = output_of(operation); out && out->from != out->to) ++waiting_[*out];
   }
 
-  /// Does what can be done until nothing can.
+  /// Executes instructions until none can be executed.
   void run() {
     std::vector<std::size_t> positions(schedule_.workers.size(), 0);
     for (bool moved = true; moved;) {

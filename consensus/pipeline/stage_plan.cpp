@@ -1,4 +1,4 @@
-// The newest complete cut through what everybody holds.
+// Finds the newest version of which every stage is held.
 #include "consensus/pipeline/stage_plan.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Matchings out of graphs and of rounds.
+// Makes matchings from graphs and from rounds.
 #include "consensus/topology/pairs.hpp"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace gv {
 namespace {
 
-/// Which of the two asks is a coin of the round, so that it is not the same one for ever.
+/// A coin of the round decides which of the two initiates, so that it is not always the same one.
 RankPair pair_of(std::uint64_t seed, std::uint64_t round, std::size_t a, std::size_t b) {
   const std::size_t low = std::min(a, b);
   const std::uint64_t coin = hash_combine(hash_combine(seed, round), low);

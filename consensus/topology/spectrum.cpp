@@ -51,9 +51,9 @@ Mixing mixing_of_pairs(const std::vector<RankPair>& pairs, std::size_t n, double
 
 /// Edges drawn for an expectation: some tenths of a second.
 constexpr std::size_t edge_draws = 10000000;
-/// Entries of matrices that are gone through for each round of a period.
+/// Matrix entries that may be processed for each round of a period.
 constexpr std::size_t entry_draws = 10000000;
-/// Rounds that no run comes to, so that what is counted over them is independent of what it did.
+/// Rounds that no run reaches, so that counts over them are independent of the run.
 constexpr std::uint64_t far_round = std::uint64_t{1} << 40;
 
 Topology graph_of(const Topology& topology) {

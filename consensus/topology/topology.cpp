@@ -17,8 +17,8 @@ namespace {
 /// ceil(lg n) for n >= 1.
 std::size_t bits_for(std::size_t n) { return static_cast<std::size_t>(std::bit_width(n - 1)); }
 
-/// The grid of moshpit: rank i has the digits of i in base `side` as coordinates. The least side
-/// whose power holds all, and of the axes only those that are used.
+/// The grid of moshpit: rank i has the digits of i in base `side` as coordinates. The side is the
+/// smallest one whose power holds all ranks; unused axes do not count.
 struct Grid {
   std::size_t side = 1;
   std::size_t axes = 1;
@@ -42,7 +42,7 @@ Grid grid_for(std::size_t n, std::size_t dimensions) {
   return grid;
 }
 
-/// Lines along one axis average.
+/// A round in which the lines along one axis average.
 Mixing moshpit_round(std::size_t n, const Grid& grid, std::size_t axis) {
   const std::size_t stride = power_up_to(grid.side, axis, n);
   Mixing mixing(n);
@@ -59,7 +59,7 @@ Mixing moshpit_round(std::size_t n, const Grid& grid, std::size_t axis) {
   return mixing;
 }
 
-/// Everybody takes from the ranks so far after it, and all weigh the same.
+/// Each rank takes from the ranks `offsets` after it, with equal weights.
 Mixing shifted(std::size_t n, const std::vector<std::size_t>& offsets) {
   Mixing mixing(n);
   const double weight = 1 / static_cast<double>(offsets.size() + 1);

@@ -21,10 +21,10 @@ struct Served {
   TransferId id;
   Payload payload;
   Time until{};
-  std::optional<std::uint64_t> asked;  ///< Where it was last asked to go on from.
+  std::optional<std::uint64_t> asked;  ///< The offset that we were last asked to resume at.
 };
 
-/// The snapshot as it travels; in one piece, which takes a copy if there is more than the values.
+/// The snapshot as one payload; this takes a copy if it has more than the values.
 Payload payload_of(const SnapshotPtr& snapshot) {
   if (snapshot->rest.empty()) return {snapshot, std::as_bytes(std::span(snapshot->values))};
   auto whole = std::make_shared<std::vector<float>>(snapshot->values);
@@ -247,7 +247,7 @@ void ModelDownload::receive(Time now, PeerId from, const Message& message,
           if (owns(from, known.id)) {
             state_->on(now, from, known, out);
           } else if (known.id.owner == state_->self) {
-            // A source that still believes in a download we gave up.
+            // A source that still serves a download we gave up.
             if constexpr (std::is_same_v<std::decay_t<decltype(known)>, TransferAccepted>) {
               out.send(from, Abort{known.id, Reason::stale});
             }
@@ -276,7 +276,7 @@ void ModelDownload::receive_block(Time now, PeerId from, const Block& block, Eff
 
 void ModelDownload::lane_lost(Time now, PeerId peer, Effects& out) {
   if (state_->is_source(peer)) state_->resume(now, Reason::unreachable, out);
-  // The other side may have noticed sooner, and what it asked for have gone onto this lane.
+  // The other side may have noticed sooner, and its request may have been answered on this lane.
   const auto entry = state_->served.find(peer);
   if (entry != state_->served.end() && entry->second.asked) {
     const Served& own = entry->second;
@@ -292,7 +292,7 @@ void ModelDownload::lane_refused(Time now, PeerId peer, Effects& out) {
 void ModelDownload::peer_gone(Time now, PeerId peer, Effects& out) {
   state_->served.erase(peer);
   if (!state_->wanted) return;
-  // Gone for good: not worth another round.
+  // A peer that is gone is not tried in another round.
   Wanted& mine = *state_->wanted;
   const bool source = state_->is_source(peer);
   for (std::size_t i = 0; i < mine.candidates.size(); ++i) {

@@ -29,10 +29,10 @@ std::string save_checkpoint(const std::filesystem::path& folder, const Layout& l
                             std::span<const float> parameters, const OptimizerState& optimizer,
                             std::map<std::string, std::string> metadata, std::size_t keep);
 
-/// Whether the name is that of a checkpoint's parameters. Names of later steps come later.
+/// Whether the file's name is that of a checkpoint's parameters. Names sort by step.
 bool is_parameter_file(const std::filesystem::path& file);
 
-/// The newest checkpoint that is whole, and why newer ones were not taken.
+/// The newest complete checkpoint, and why newer ones were refused.
 struct LoadedCheckpoint {
   std::optional<Checkpoint> checkpoint;
   std::filesystem::path file;  ///< Its parameter file.
@@ -40,14 +40,14 @@ struct LoadedCheckpoint {
 };
 LoadedCheckpoint load_newest_checkpoint(const std::filesystem::path& folder, const Layout& layout);
 
-/// All that are whole, the newest first, and why others were not taken.
+/// All complete checkpoints, the newest first, and why others were refused.
 struct LoadedCheckpoints {
   std::vector<Checkpoint> checkpoints;
   std::vector<std::pair<std::filesystem::path, std::string>> refused;
 };
 LoadedCheckpoints load_checkpoints(const std::filesystem::path& folder, const Layout& layout);
 
-/// Parameters alone, of any file with the layout's tensors in any order.
+/// Only the parameters, from any file that has the layout's tensors in any order.
 struct LoadedParameters {
   std::vector<float> parameters;
   std::map<std::string, std::string> metadata;

@@ -1,4 +1,4 @@
-// How the samples of a data set are dealt out to the peers of a run.
+// Divides the samples of a data set among the peers of a run.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,8 @@ namespace gv {
 
 /// One list of sample indices for each peer: a pure function of the arguments, so every peer
 /// computes the same plan and takes its own part. Every sample goes to exactly one peer, except
-/// with `shared`, where all have all. Needs at least as many samples as peers; none then goes
-/// without. Data without classes, or with
-/// many labels in a sample, is dealt out as iid.
+/// with `shared`, where every peer has all samples. Needs at least as many samples as peers; then
+/// every peer gets one. Data without classes, or with many labels in a sample, are divided as iid.
 std::vector<std::vector<std::uint32_t>> partition(const PartitionSpec& spec, const DataSet& data,
                                                   std::size_t peers, Rng rng);
 

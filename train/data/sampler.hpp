@@ -1,4 +1,4 @@
-// Which samples make up which batch, and batches gathered ahead of time.
+// Chooses the samples of each batch, and gathers batches ahead of time.
 #pragma once
 
 #include <array>
@@ -27,11 +27,11 @@ class Sampler {
   /// next but one call of batch() or prefetch().
   Batch batch(std::uint64_t position, std::size_t size);
 
-  /// Where the batch after this one is asked for. `position` itself if `size` is 0.
+  /// The position of the batch after this one; `position` itself if `size` is 0.
   std::uint64_t after(std::uint64_t position, std::size_t size) const;
 
-  /// Where the batch after the first `count` is asked for, if all have `size` samples: what comes
-  /// of as many calls of after(), at once.
+  /// The position of the batch after the first `count`, if all have `size` samples: the result of
+  /// `count` calls of after(), computed at once.
   std::uint64_t after_batches(std::uint64_t count, std::size_t size) const;
 
   /// Gathers a batch now, so that batch(position, size) finds it ready. Changes no result.

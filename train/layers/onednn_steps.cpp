@@ -38,7 +38,7 @@ struct OnednnContext {
     return {{dim(batch), dim(shape[0]), dim(shape[1]), dim(shape[2])}, f32, tag::nchw};
   }
   memory make(const memory::desc& desc) const { return {desc, engine}; }
-  /// A view of somebody else's memory, set before each use.
+  /// A view of memory that belongs to the caller, set before each use.
   memory view(const memory::desc& desc) const { return {desc, engine, nullptr}; }
 
   /// Scratch space all operations share, one after the other. oneDNN's own belongs to the thread

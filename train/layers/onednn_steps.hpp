@@ -24,7 +24,7 @@ struct Activations;
 using ActivationsPtr = std::shared_ptr<Activations>;
 /// In plain memory.
 ActivationsPtr make_plain_activations(const OnednnContext& context, const SampleShape& shape);
-/// The same with the values in somebody else's memory, which is set before each use.
+/// The same with the values in the caller's memory, which is set before each use.
 ActivationsPtr make_input_activations(const OnednnContext& context, const SampleShape& shape);
 /// In the plain memory of others, in another shape.
 ActivationsPtr make_reshaped_activations(const OnednnContext& context, const Activations& others,

@@ -1,4 +1,4 @@
-// The matrix product that layers on sequences are made of.
+// The matrix product used by layers on sequences.
 #pragma once
 
 #include <cstddef>

@@ -1,13 +1,13 @@
-// No signals while oneDNN computes.
+// Holds back signals while oneDNN computes.
 #pragma once
 
 #include <csignal>
 
 namespace gv {
 
-/// Keeps signals away from this thread while it exists; what comes meanwhile is delivered after.
-/// Some of oneDNN's kernels use the stack pointer for something else, so a handler that ran then
-/// would get its frame written into whatever that points to: the heap, or the model.
+/// Blocks signals on this thread while it exists; signals that arrive meanwhile are delivered
+/// after. Some of oneDNN's kernels use the stack pointer for other data. The frame of a handler
+/// would then be written to wherever it points: into the heap, or the model.
 class SignalsHeld {
  public:
   SignalsHeld() {
