@@ -1,4 +1,4 @@
-// Whole data sets, a batch at a time.
+// Evaluates whole data sets, one batch at a time.
 #include "train/evaluation.hpp"
 
 #include <algorithm>

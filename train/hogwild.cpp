@@ -19,8 +19,8 @@ void copy(float* x, float* out, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) out[i] = Shared(x[i]).load(std::memory_order_relaxed);
 }
 
-/// `own` becomes what is stored, so that the next gradient needs no pass of its own for a copy:
-/// what another core has written since is fetched once a step and not twice.
+/// `own` gets the stored values, so that the next gradient needs no extra pass for a copy. Values
+/// written by another core are so fetched once a step and not twice.
 void descend(float* x, const float* gradient, float* own, std::size_t n, float rate, float decay) {
   for (std::size_t i = 0; i < n; ++i) {
     Shared shared(x[i]);

@@ -1,4 +1,4 @@
-// A network with its loss: what trainers and evaluations use.
+// A network with its loss, as trainers and evaluations use it.
 #include "train/model.hpp"
 
 #include <algorithm>
@@ -134,7 +134,7 @@ Score Model::evaluate(std::span<const float> parameters, const Batch& batch) {
   check(batch.size <= impl_->batch, "a batch to evaluate fits the model");
   std::span<const float> inputs = batch.inputs;
   if (batch.size < impl_->batch) {
-    // The rest of a data set, filled up with zeros: not worth a network of its own.
+    // The tail of a data set is filled up with zeros; it is not worth a network of its own.
     impl_->padded.assign(impl_->batch * elements(impl_->plan.in), 0.0f);
     std::ranges::copy(batch.inputs, impl_->padded.begin());
     inputs = impl_->padded;

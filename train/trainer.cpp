@@ -23,7 +23,7 @@ GV_WIDE void add_scaled(float* __restrict x, const float* __restrict force, std:
   for (std::size_t i = 0; i < n; ++i) x[i] += scale * force[i];
 }
 
-/// Both begin as anchor and model and become what was taken from the anchor, and the anchor.
+/// The two vectors begin as anchor and model. They become anchor minus model, and the anchor.
 GV_WIDE void take_back(float* __restrict anchor, float* __restrict x, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) {
     const float from = anchor[i];
@@ -52,7 +52,7 @@ struct Trainer::Impl {
     model.initialise(parameters, Rng(spec.seed).fork("model"));
   }
 
-  /// Goes on at another step. Samples drawn for an update that will not come are drawn again.
+  /// Continues at another step. Samples drawn for an update that will not come are drawn again.
   void move_to(std::uint64_t new_step, std::uint64_t new_position) {
     step = new_step;
     position = new_position;
@@ -60,8 +60,8 @@ struct Trainer::Impl {
     position_after.reset();
   }
 
-  /// Takes over a model of that step. If it is further on, others have made the sum that was drawn
-  /// for, and with what we gave: those samples are used, and local steps are made.
+  /// Takes over a model of that step. If it is further on, other peers have finished the sum with
+  /// our contribution, so our samples count as used and our local steps as made.
   void take_over(std::span<const float> others, std::uint64_t new_step) {
     std::ranges::copy(others, parameters.begin());
     if (new_step <= step) {
@@ -76,7 +76,7 @@ struct Trainer::Impl {
   Model model;
   Sampler sampler;
   Optimizer optimizer;
-  /// What the last local_steps() came to, until they end: the optimiser, and where the sampler is.
+  /// The optimiser and sampler position after the last local_steps(), until these end.
   Optimizer optimizer_after;
   std::optional<std::uint64_t> position_after;
   std::vector<float> parameters;

@@ -48,7 +48,7 @@ struct ReduceChoice {
 struct ReduceNeeds {
   std::size_t elements = 0;
   std::optional<ReduceAlgorithm> algorithm;  ///< The algorithm to use; empty: any.
-  double operation_seconds = 0;  ///< Of one step with `present`, computing included; 0: unknown.
+  double operation_seconds = 0;  ///< Of a collective and its computing, at present; 0: unknown.
   ReduceSite site;               ///< Where all peers run.
 };
 
@@ -59,10 +59,10 @@ std::optional<double> predicted_seconds(const ReduceChoice& choice, const LinkTa
                                         const ReduceNeeds& needs, bool measured_only);
 
 /// The order and algorithm with the shortest predicted time, if all their links were measured and
-/// they make a step at least 15 % quicker than `present`. Otherwise `present`, so nothing changes
-/// where links are alike. If `present` was in fact quicker than predicted, its measured time
-/// counts. `slowest` is filled in. The order comes from `ring_order` (and takes as long), for the
-/// size of the ring's messages.
+/// they make a collective and its computing at least 15 % quicker than `present`. Otherwise
+/// `present`, so nothing changes where links are alike. If `present` was in fact quicker than
+/// predicted, its measured time counts. `slowest` is filled in. The order comes from `ring_order`
+/// (and takes as long), for the size of the ring's messages.
 ReduceChoice better_choice(ReduceChoice present, const LinkTable& links, const ReduceNeeds& needs);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Pairs of files that belong together, the newest whole pair first.
+// Saves and loads pairs of files; the newest complete pair comes first.
 #include "train/checkpoint/checkpoint.hpp"
 
 #include <zlib.h>
@@ -115,7 +115,7 @@ std::string save_checkpoint(const std::filesystem::path& folder, const Layout& l
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) return folder.string() + ": cannot be created: " + error.message();
-  // What a crash in the middle of an earlier save left behind.
+  // Files that a crash in the middle of an earlier save left behind.
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     std::error_code ignored;
     if (entry.path().extension() == ".tmp") std::filesystem::remove(entry.path(), ignored);
@@ -146,8 +146,8 @@ std::string save_checkpoint(const std::filesystem::path& folder, const Layout& l
   problem = write_safetensors(file, tensors, metadata);
   if (!problem.empty()) return problem;
 
-  // Counted from this one: checkpoints of later steps, torn ones or another run's, must not push
-  // out what was just written.
+  // Counted from this one: later steps' checkpoints, torn or of another run, must not push out the
+  // one just written.
   std::vector<std::filesystem::path> files = parameter_files(folder);
   std::erase_if(files, [&](const auto& other) { return other.filename() > file.filename(); });
   for (std::size_t i = std::max<std::size_t>(1, keep); i < files.size(); ++i) {

@@ -12,10 +12,10 @@
 namespace gv {
 
 /// Forward and backward of one layer. Arrays are row-major (batch, C, H, W) with the plan's shapes;
-/// `parameters` and `d_parameters` are the model's whole flat vectors. A layer keeps what backward
-/// needs of the last forward, and what the weights need of backward_input(): the calls are
-/// forward, backward_input, backward_weight, with the same arrays, and other work may come in
-/// between. T is float or double.
+/// `parameters` and `d_parameters` are the model's whole flat vectors. A layer keeps the results of
+/// the last forward and of backward_input() that later calls need. The calls are forward,
+/// backward_input, backward_weight, with the same arrays, and other work may come in between. T is
+/// float or double.
 template <class T>
 class Layer {
  public:
@@ -25,24 +25,23 @@ class Layer {
   virtual void forward(const T* parameters, const T* in, T* out, std::size_t batch, bool training,
                        Rng& rng) = 0;
 
-  /// From `d_out` computes `d_in`. With `d_in` null it is not wanted, and only what
-  /// backward_weight() needs is done: for most layers nothing. `in` and `out` are those of the last
-  /// forward.
+  /// Computes `d_in` from `d_out`. If `d_in` is null, it only prepares backward_weight(), which
+  /// takes no work for most layers. `in` and `out` are those of the last forward.
   virtual void backward_input(const T* parameters, const T* in, const T* out, const T* d_out,
                               T* d_in, std::size_t batch) = 0;
 
-  /// After backward_input() with the same arguments: overwrites the layer's part of `d_parameters`.
+  /// Overwrites the layer's part of `d_parameters`, after backward_input() with the same arguments.
   virtual void backward_weight(const T* /*parameters*/, const T* /*in*/, const T* /*out*/,
                                const T* /*d_out*/, T* /*d_parameters*/, std::size_t /*batch*/) {}
 
-  /// In its place, of a dense layer: see Network::give_factors().
+  /// Used instead of backward_weight() for a dense layer: see Network::give_factors().
   virtual void weight_factors(const T* /*in*/, const T* /*d_out*/, T* /*d_parameters*/,
                               std::size_t /*batch*/) {
     check(false, "dense layers have factors");
   }
 };
 
-/// The layer of a plan.
+/// Makes the layer of a plan.
 template <class T>
 std::unique_ptr<Layer<T>> make_layer(const LayerPlan& plan);
 

@@ -7,7 +7,7 @@
 
 namespace gv {
 
-/// What a loss came to over a batch.
+/// The loss over a batch.
 struct LossSum {
   double loss = 0;          ///< Sum over the samples.
   std::size_t correct = 0;  ///< Samples whose largest output is their label.

@@ -1,4 +1,4 @@
-// All layers of a model for one batch size: what Model runs, in two implementations.
+// All layers of a model for one batch size, in two implementations; Model runs one of them.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,13 @@
 namespace gv {
 
 /// Forward and backward through a whole model or a slice of one, always for the batch size it was
-/// made for. Holds activations and scratch, never parameters. One network is one batch in flight:
-/// several of the same plan may be used by one thread in turns, without disturbing each other. T is
-/// float or double.
+/// made for. Holds activations and scratch space, never parameters. One network is one batch in
+/// flight. One thread may use several networks of the same plan in turns; they do not disturb each
+/// other. T is float or double.
 ///
 /// After forward comes either backward(), or backward_input() and later, if at all,
-/// backward_weight(), which gives the same bits. Both are called with parameters that have the
-/// values that forward saw.
+/// backward_weight(). Both ways give the same bits, and both need the parameter values that forward
+/// saw.
 template <class T>
 class Network {
  public:
@@ -28,31 +28,31 @@ class Network {
   virtual std::span<const T> forward(std::span<const T> parameters, std::span<const T> inputs,
                                      bool training, Rng& rng) = 0;
 
-  /// From here on the places of these weights in a gradient get not their gradient dW, but what it
-  /// is the product of, dW = dy^T x: dy (rows, outputs) and behind it x (rows, inputs), with the
-  /// rows of the whole batch, for which there is room. What is left of the place stays as it is.
+  /// From now on the places of these weights in a gradient get the factors of their gradient
+  /// dW = dy^T x instead of dW: dy (rows, outputs) and behind it x (rows, inputs), with the rows of
+  /// the whole batch, for which there must be room. The rest of the place is left unchanged.
   /// `weights` are offsets of dense layers' weights as DenseWeights has them, ascending.
   virtual void give_factors(std::span<const std::size_t> weights) = 0;
 
   /// Overwrites `gradient` (one flat vector) from the gradient of the loss by the outputs. `ready`,
-  /// if there is one, hears of every layer's part when that layer is done. With `want_d_inputs` the
+  /// if given, is told of every layer's part when that layer is done. With `want_d_inputs` the
   /// result is the gradient by the inputs (batch, C, H, W), valid until the next call; else empty.
   virtual std::span<const T> backward(std::span<const T> parameters, std::span<const T> d_outputs,
                                       std::span<T> gradient, const ReadyRange& ready = {},
                                       bool want_d_inputs = false) = 0;
 
-  /// The first half of backward(): the gradient by the inputs, if wanted, and for each layer what
-  /// its weights' gradient will be made from. `d_outputs` is not needed after the call; the result
-  /// stays valid until the next forward.
+  /// The first half of backward(): the gradient by the inputs, if wanted, and for each layer the
+  /// gradient that its weights' gradient needs. `d_outputs` is not needed after the call; the
+  /// result stays valid until the next forward.
   virtual std::span<const T> backward_input(std::span<const T> parameters,
                                             std::span<const T> d_outputs, bool want_d_inputs) = 0;
 
-  /// The second half: overwrites `gradient`, telling `ready` as backward() does.
+  /// The second half: overwrites `gradient` and calls `ready` as backward() does.
   virtual void backward_weight(std::span<const T> parameters, std::span<T> gradient,
                                const ReadyRange& ready = {}) = 0;
 };
 
-/// Plain memory order, Eigen's products: the fallback in float, the yardstick in double.
+/// Plain memory order and Eigen's products: the fallback in float, the reference in double.
 template <class T>
 std::unique_ptr<Network<T>> make_plain_network(const ModelPlan& plan, std::size_t batch);
 

@@ -31,7 +31,7 @@ struct LayerPlan {
   /// embedding: a later layer uses its table too. That one comes first in backward and overwrites
   /// the gradient; the embedding adds to it.
   bool is_shared = false;
-  std::vector<LayerPlan> layers;  ///< residual: those inside.
+  std::vector<LayerPlan> layers;  ///< residual: the layers inside it.
 
   bool has_parameters() const { return end > begin; }
 };
@@ -55,8 +55,8 @@ struct ModelPlan {
   std::vector<std::size_t> residual_weights;
 };
 
-/// Resolves `spec`, appending what is wrong to `problems` (places are "layers[3]"); the plan is of
-/// use only when nothing was.
+/// Resolves `spec` and appends everything wrong to `problems` (places are "layers[3]"). The plan
+/// may be used only if nothing was wrong.
 ModelPlan plan_model(const ModelSpec& spec, const SampleShape& input, Problems& problems);
 
 /// Whether a pipeline may be cut before layer `at`: not between layers that share a table.
