@@ -58,7 +58,7 @@ bool is_receipt(const ReduceStep& step) { return step.kind != ReduceStep::Kind::
 
 }  // namespace
 
-// 24 bits of the operation, 8 of the bucket, 12 of the round, 20 of the segment.
+// 24 bits of the collective, 8 of the bucket, 12 of the round, 20 of the segment.
 AllReduce::AllReduce(const AllReduceShape& options, PeerId self, std::uint64_t operation,
                      float weight, std::shared_ptr<const Floats> input, Vector work)
     : options_(options),

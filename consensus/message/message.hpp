@@ -74,7 +74,7 @@ struct Member {
   PeerId id{};
   std::string name;                    ///< As in the allow-list; at most 64 bytes.
   std::array<std::uint8_t, 32> key{};  ///< Public key; `id` is derived from it.
-  std::string address;                 ///< Control link "host:port"; empty: not reachable.
+  std::string address;                 ///< Control link "host:port"; empty: cannot be dialled.
   std::uint64_t incarnation = 0;       ///< Raised only by the peer itself.
   MemberState state = MemberState::alive;
   PeerId accuser{};               ///< The peer that suspects it, if it is suspected.

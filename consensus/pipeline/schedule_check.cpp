@@ -201,7 +201,7 @@ class Checker {
     return passes_[{micro_batch, stage}].worker;
   }
 
-  /// Where the operation's input comes from, or its output goes to, if that is another worker.
+  /// The channel of an instruction's input or output, if it comes from or goes to another worker.
   std::optional<Channel> input_of(const PipelineInstruction& operation) {
     const std::uint32_t s = operation.stage;
     if (operation.action == Action::forward) return channel(operation.micro_batch, s, s - 1, s > 0);

@@ -50,7 +50,7 @@ std::size_t product(const std::vector<std::size_t>& factors) {
 }
 
 /// The k-peer hyper-hypercube over some ranks, whose number has only factors up to k+1: one round
-/// for each factor, in which those average who differ in that digit alone.
+/// for each factor, in which the ranks that differ only in that digit average.
 class HyperHypercube {
  public:
   HyperHypercube(Ranks ranks, std::size_t k)
