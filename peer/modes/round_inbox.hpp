@@ -64,9 +64,9 @@ class RoundInbox {
   std::size_t most_;
   std::uint64_t key_ = 0;
   std::map<std::uint64_t, std::map<Name, Arriving>> coming_;  ///< By key.
-  std::map<Name, Bytes> whole_;                     ///< Null: the message was taken.
-  std::uint64_t open_from_ = 0;                     ///< Earlier rounds are closed.
-  std::map<PeerId, std::uint64_t> open_from_each_;  ///< The same for single peers.
+  std::map<Name, Bytes> whole_;                               ///< Null: the message was taken.
+  std::uint64_t open_from_ = 0;                               ///< Earlier rounds are closed.
+  std::map<PeerId, std::uint64_t> open_from_each_;            ///< The same for single peers.
   std::uint64_t received_ = 0;
 };
 

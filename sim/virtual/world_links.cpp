@@ -104,9 +104,8 @@ void Simulator::World::transmit(PeerNumber from, Transfer transfer) {
   Lane& lane = lanes[pair_key(from, to)];
   std::erase_if(lane.streams,
                 [&](const Stream& stream) { return stream.transfer.id == transfer.id; });
-  counts.superseded += std::erase_if(lane.streams, [&](const Stream& stream) {
-    return supersedes(transfer, stream.transfer);
-  });
+  counts.superseded += std::erase_if(
+      lane.streams, [&](const Stream& stream) { return supersedes(transfer, stream.transfer); });
   lane.streams.push_back({std::move(transfer), peers[from].incarnation, peers[to].incarnation});
   if (lane.pumping) return;
   lane.pumping = true;

@@ -165,8 +165,7 @@ class ExchangeNetwork {
   void kill(std::size_t index) {
     at(index).dead = true;
     std::erase_if(queue_, [&](const Item& item) { return item.from == index || item.to == index; });
-    std::erase_if(streams_,
-                  [&](const Stream& s) { return s.from == index || s.to == index; });
+    std::erase_if(streams_, [&](const Stream& s) { return s.from == index || s.to == index; });
     for (std::size_t i = 0; i < size(); ++i) {
       feed(i, [&](Endpoint& own, Effects& out) {
         own.exchange.peer_gone(now_, peer(index), out);
