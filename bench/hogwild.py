@@ -18,7 +18,7 @@ from gossip_cost import config_text, samples_per_second
 
 
 def with_threads(base, threads, period):
-    """The base config, endless, alone, with plain SGD in so many threads."""
+    """The base config, endless, alone, with plain SGD in a number of threads."""
     text = config_text(base, period, 0.0)
     text = re.sub(r"(?m)^(optimizer|momentum)\s*=.*\n", "", text)
     return re.sub(r"(?m)^\[train\].*\n", f'[train]\noptimizer = "sgd"\nthreads = {threads}\n', text)

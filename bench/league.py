@@ -118,7 +118,7 @@ def variant_of(algorithm):
 
 
 def steps_of(epochs, trainers):
-    """Steps of each of those that train, so that all together see so many epochs."""
+    """Steps of each peer that trains, for that number of epochs by all of them together."""
     return round(epochs * SAMPLES / (BATCH * trainers))
 
 

@@ -153,7 +153,7 @@ def main():
                               arguments.buffers) as ends:
                         runs[binary].append(train(binary, ends, arguments.steps, arguments.limit))
             for binary, rates in runs.items():
-                print(f"  {round_trip:>4} ms there and back  {statistics.median(rates):7.1f}"
+                print(f"  {round_trip:>4} ms round trip  {statistics.median(rates):7.1f}"
                       f"  ({min(rates):.1f} to {max(rates):.1f})  {binary}", flush=True)
 
 

@@ -52,7 +52,7 @@ def delayed_s(process):
 
 
 def config_text(base, stages, schedule, micro_batches, folder):
-    """The base config, endless, with one chain of so many stages whose replicas need not agree."""
+    """The base config, endless, with one chain of a number of stages whose replicas need not agree."""
     text = base
     for key, value in (
         ("steps", 10**9),

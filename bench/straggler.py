@@ -135,7 +135,7 @@ class Grapevine:
         return newest(self.run / "peer-0/checkpoints")
 
     def models(self):
-        """Of all peers that have saved one; whoever deletes a file while it is read has a newer one."""
+        """Of all peers that have saved one; a peer that deletes a file while it is read has a newer one."""
         found = []
         for peer in range(PEERS):
             try:

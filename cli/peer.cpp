@@ -208,7 +208,7 @@ void add_peer(CLI::App& app, const HostHooks& hooks) {
   command->add_option("--join", arguments->join, "HOST:PORT or NAME@HOST:PORT of a running peer");
   command->add_option("--shard", arguments->shard,
                       "K/N: train on part K of N; default: the place in the allow-list");
-  command->add_option("--wait-for", arguments->wait_for, "Begin when so many peers are there")
+  command->add_option("--wait-for", arguments->wait_for, "Begin when this many peers are there")
       ->capture_default_str();
   command->add_flag("--resume", arguments->resume,
                     "Go on from the newest checkpoint in the folder");

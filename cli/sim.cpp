@@ -34,7 +34,7 @@ void add_sim(CLI::App& app) {
                     "must come about; exit codes as with --swarm");
   auto* swarm_option = command->add_option(
       "--swarm", arguments->swarm.worlds,
-      "Instead of CONFIG: so many worlds drawn from the seeds from --seed on, with "
+      "Instead of CONFIG: this many worlds drawn from the seeds from --seed on, with "
       "all invariants checked; exit code 3, 4 or 5 for unsafe, stuck or crashed");
   command
       ->add_flag("--shrink", arguments->swarm.shrink, "Make a world that fails as small as it gets")

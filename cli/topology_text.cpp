@@ -230,10 +230,10 @@ std::string parameters_text(const TopologyQuestion& question) {
 }
 
 std::string period_text(const TopologyQuestion& question, std::size_t period) {
-  if (period == 0) return "each drawn anew";
+  if (period == 0) return "each drawn again";
   const bool by_distance = question.topology.kind == TopologyKind::one_peer_exponential;
   if (question.in_pairs && by_distance) {
-    return fmt::format("{} distances by turns, counted from a rank drawn anew", period);
+    return fmt::format("{} distances by turns, counted from a rank that is drawn", period);
   }
   if (period == 1) return "all alike";
   return fmt::format("{} different ones, again and again", period);
@@ -265,7 +265,7 @@ std::string_view meaning_of(TopologyKind kind) {
     case TopologyKind::complete:
       return "everybody averages with everybody";
     case TopologyKind::matching:
-      return "pairs are drawn anew in every round";
+      return "pairs are drawn again in every round";
     case TopologyKind::ring:
       return "each averages with the two beside it";
     case TopologyKind::torus:

@@ -180,7 +180,7 @@ struct Row {
   /// them, which differ by more than the algorithms do.
   double socket_byte_s;
   double memory_byte_s;
-  /// Peers hold only so many connections.
+  /// The most ranks that it is chosen for: peers hold a limited number of connections.
   std::size_t ranks_max;
 };
 

@@ -34,7 +34,7 @@ constexpr std::array table = {
     // ---- Pairs ----
     NamedAlgorithm{"elastic", "pairs", "drawn pairs pull at each other, each at its own pace", "",
                    "[run]\nmode = \"gossip\"\n"},
-    NamedAlgorithm{"ad_psgd", "pairs", "whoever has stepped averages with a drawn neighbour",
+    NamedAlgorithm{"ad_psgd", "pairs", "a peer that has stepped averages with a drawn neighbour",
                    "Lian 2018",
                    "[run]\nmode = \"gossip\"\n[gossip]\npairing = \"uniform\"\n"
                    "topology = \"exponential\"\nperiod_steps = 4\n"},

@@ -49,10 +49,11 @@ void append_sums(Settings& all) {
                                                              {"qsgd4", ValueCodec::qsgd4}},
              "how numbers travel: 4, 2 or 2 bytes each, or 8 or 4 bits rounded at random; "
              "other than identity only round the ring"));
-  add_to(all, allreduce.whole(
-                  "top_k_per_512", GV_FIELD(allreduce.top_k_per_512), {0, 511},
-                  "so many of every 512 numbers travel, the largest, and the rest is kept for the "
-                  "next step; 0 = all; other than 0 only round the ring"));
+  add_to(all,
+         allreduce.whole(
+             "top_k_per_512", GV_FIELD(allreduce.top_k_per_512), {0, 511},
+             "this many of every 512 numbers travel, the largest, and the rest is kept for the "
+             "next step; 0 = all; other than 0 only round the ring"));
   add_to(all,
          allreduce.whole(
              "rank", GV_FIELD(allreduce.factors.rank), {0, 256},
@@ -72,10 +73,11 @@ void append_sums(Settings& all) {
                               "of gradients before the largest are chosen, as in deep gradient "
                               "compression; 0 = none, and what waits has no momentum"));
   add_sparse(allreduce.whole("warm_up_steps", GV_FIELD(allreduce.warm_up_steps), {0, 1e12},
-                             "over so many steps the share that travels falls to top_k_per_512"));
-  add_to(all, allreduce.whole(
-                  "bucket_elements", GV_FIELD(allreduce.bucket_elements), {1, 1e9},
-                  "gradients are summed in pieces of so many numbers, while others are computed"));
+                             "over this many steps the share that travels falls to top_k_per_512"));
+  add_to(all,
+         allreduce.whole(
+             "bucket_elements", GV_FIELD(allreduce.bucket_elements), {1, 1e9},
+             "gradients are summed in pieces of this many numbers, while others are computed"));
 }
 
 /// Steps that peers make by themselves between two sums.
@@ -91,7 +93,7 @@ void append_local_steps(Settings& all) {
   };
   add_local("allreduce.period", "a period above 1", makes_local_steps,
             allreduce.whole("local_after", GV_FIELD(allreduce.local.local_after), {0, 1e12},
-                            "so many steps are made with a period of 1 first"));
+                            "this many steps are made with a period of 1 first"));
   add_local(
       "allreduce.period", "a period above 1", makes_local_steps,
       allreduce.choice<>("outer", GV_FIELD(allreduce.local.outer),

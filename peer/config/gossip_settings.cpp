@@ -31,7 +31,8 @@ void append_gossip(Settings& every) {
                                     "local steps between two exchanges")));
   all.push_back(gossip.choice<>(
       "trigger", GV_FIELD(gossip.trigger), named_choices(trigger_kinds),
-      "when one begins: after period_steps; after so many in the mean, drawn; when none is under "
+      "when one begins: after period_steps; after period_steps in the mean, drawn; when none is "
+      "under "
       "way; or so often that models stay target_spread apart. Other than steps with uniform "
       "pairs"));
   all.push_back(
@@ -51,10 +52,10 @@ void append_gossip(Settings& every) {
                               "longest difference an exchange believes, longer ones are cut; "
                               "0 = any"));
   all.push_back(gossip.number("clip_factor", GV_FIELD(gossip.exchange.clip_factor), {0, 1e9},
-                              "without a radius: cut at so many times the median of recent "
+                              "without a radius: cut at this many times the median of recent "
                               "differences; 0 = never"));
   all.push_back(gossip.number("norm_cap", GV_FIELD(gossip.exchange.norm_cap), {0, 1e12},
-                              "a model with a norm so many times ours is refused; 0 = any"));
+                              "a model with a norm this many times ours is refused; 0 = any"));
   all.push_back(gossip.duration("answer_deadline_s", GV_FIELD(gossip.exchange.answer_deadline),
                                 {0.01, 3600}, "how long an offer waits for its answer"));
   all.push_back(gossip.duration("progress_deadline_s", GV_FIELD(gossip.exchange.progress_deadline),
@@ -98,7 +99,7 @@ void append_population(Settings& all) {
   add(population.number("held_out", GV_FIELD(gossip.population.held_out), {0, 0.5, true},
                         "part of its own samples that a peer does not train on and is judged by"));
   add(population.number("spread", GV_FIELD(gossip.population.spread), {1, 1000},
-                        "learning rates begin up to so many times above or below "
+                        "learning rates begin up to this many times above or below "
                         "train.learning_rate, drawn for each peer; so does 1 - momentum"));
 }
 

@@ -110,7 +110,7 @@ void RoundKeys::append_guard() {
   add_guarded(rounds.number("guard_radius", GV_FIELD(mixing.rule.guard.radius), {0, 1e9},
                             "of clips; 0 = by the distances of neighbours"));
   add_guarded(rounds.whole("guard_hostile", GV_FIELD(mixing.rule.guard.hostile), {-1, 1000},
-                           "so many of the neighbours may be hostile; -1 = fewer than half"));
+                           "this many of the neighbours may be hostile; -1 = fewer than half"));
 }
 
 /// Corrections for unlike data.
@@ -137,15 +137,16 @@ void RoundKeys::append_corrections() {
 
 /// Staleness, weights of old messages, and pieces of the model.
 void RoundKeys::append_pace() {
-  add(rounds.whole("staleness", GV_FIELD(mixing.rule.staleness), {-1, 1e6},
-                   "begin a round without what neighbours sent in the last so many; -1 = never "
-                   "wait"));
+  add(rounds.whole(
+      "staleness", GV_FIELD(mixing.rule.staleness), {-1, 1e6},
+      "begin a round without what neighbours sent in this many last rounds; -1 = never "
+      "wait"));
   add(rounds.flag("weigh_by_age", GV_FIELD(mixing.rule.weigh_by_age),
-                  "what is so many rounds old counts 1 / (1 + rounds)"));
+                  "a message counts 1 / (1 + its age in rounds)"));
   add(rounds.flag("weigh_by_samples", GV_FIELD(mixing.rule.weigh_by_samples),
                   "peers count by the samples of their shards; only push_sum can"));
   add_shared(rounds.whole("fragments", GV_FIELD(mixing.rule.fragments), {1, 4096},
-                          "a round is about one of so many pieces of the model"));
+                          "a round is about one of this many pieces of the model"));
   add_with(
       "mixing.fragments", "fragments above 1",
       [](const Config& c) { return makes_rounds(c) && c.mixing.rule.fragments > 1; },
@@ -164,7 +165,7 @@ void RoundKeys::append_pace() {
 /// Steps after several rounds, and measures for stragglers.
 void RoundKeys::append_outer() {
   add(rounds.choice<>("outer", GV_FIELD(mixing.rule.outer), named_choices(mix_outers),
-                      "what follows mixing every so many rounds"));
+                      "what follows mixing every outer_rounds rounds"));
   const auto add_outer = [&](Setting<Config> setting) {
     add_with(
         "mixing.outer", "outer = \"slowmo\"",
@@ -186,7 +187,7 @@ void RoundKeys::append_outer() {
   all.push_back(
       only_with("run.mode", "run.mode = \"mixing\"", makes_rounds,
                 rounds.whole("catch_up_rounds", GV_FIELD(mixing.catch_up_rounds), {1, 1e9},
-                             "whoever is so many rounds behind is sent a model")));
+                             "a peer that is this many rounds behind is sent a model")));
 }
 
 }  // namespace

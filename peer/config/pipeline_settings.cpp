@@ -33,7 +33,7 @@ struct PipelineKeys {
 /// Where the model is cut.
 void PipelineKeys::append_cut() {
   add(pipeline.whole("stages", GV_FIELD(pipeline.stages), {1, 256},
-                     "the model is cut into so many, by what its layers are estimated to cost"));
+                     "the model is cut into this many, by what its layers are estimated to cost"));
   add(pipeline.wholes("ends", GV_FIELD(pipeline.ends), {1, 1e6},
                       "cut here instead: one past the last layer of each stage, the first layer "
                       "being 0; empty = by cost"));
@@ -67,10 +67,11 @@ void PipelineKeys::append_order() {
       [](const Config& c) {
         return c.run.mode == ModeKind::pipeline && can_go_ahead(c.pipeline.mode.kind);
       },
-      pipeline.whole("ahead", GV_FIELD(pipeline.mode.ahead), {0, 64},
-                     "transfers that take as long as so many passes are hidden behind computing; "
-                     "each stage keeps so many micro-batches more for every stage behind it, with "
-                     "2bw no more than accumulate"));
+      pipeline.whole(
+          "ahead", GV_FIELD(pipeline.mode.ahead), {0, 64},
+          "transfers that take as long as this many passes are hidden behind computing; "
+          "each stage keeps this many micro-batches more for every stage behind it, with "
+          "2bw no more than accumulate"));
 }
 
 /// How replicas of a stage share work and agree.

@@ -66,9 +66,10 @@ void append_data(Settings& all) {
       "data.kind", "kind = \"csv\"", [](const Config& c) { return c.data.kind == DataKind::csv; },
       data.whole("csv_targets", GV_FIELD(data.csv_targets), {0, 65536},
                  "last columns that are targets; 0 = the last is a label")));
-  all.push_back(agreed(only_with("data.kind", "kind = \"text\"", is_text,
-                                 data.whole("context", GV_FIELD(data.context), {1, 65536},
-                                            "bytes in a sample: the model sees so many at most"))));
+  all.push_back(
+      agreed(only_with("data.kind", "kind = \"text\"", is_text,
+                       data.whole("context", GV_FIELD(data.context), {1, 65536},
+                                  "bytes in a sample: the model sees at most this many"))));
   all.push_back(agreed(
       only_with("data.kind", of_numbers, is_of_numbers,
                 data.number("mean", GV_FIELD(data.mean), {-1e9, 1e9},

@@ -42,9 +42,8 @@ void print(const FaultReport& report, bool lockstep) {
   fmt::print("cost         {:.1f} s of peers down, {:.1f} s stopped\n", report.down_s,
              report.stopped_s);
   if (lockstep) {
-    fmt::print(
-        "             generations: {} ended early, by whoever was first to notice, {} begun\n",
-        count(report, "generation_ended"), count(report, "generation_began"));
+    fmt::print("             generations: {} ended early, by the first peer to notice, {} begun\n",
+               count(report, "generation_ended"), count(report, "generation_began"));
   } else {
     fmt::print("             exchanges: {} aborted, {} undecided, {} refused\n",
                count(report, "exchange_aborted"), count(report, "exchange_undecided"),

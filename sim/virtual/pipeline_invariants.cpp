@@ -192,7 +192,7 @@ void PipelineInvariants::check_generation(const Simulator& world, PeerNumber pee
   const std::uint64_t before = record(peer).version.step;
   if (generation.version.step == 0 && before > world.options().node.pipeline.copy_every) {
     fail(world, "no stage from a guess",
-         fmt::format("peer-{} begins anew after operation {}", peer, before));
+         fmt::format("peer-{} starts over after operation {}", peer, before));
   }
   if (!is_first) return;
   // "nothing given up": all peers go on from the newest version whose stages are all carried.

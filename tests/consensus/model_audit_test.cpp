@@ -28,7 +28,7 @@ using Peers = std::vector<PeerId>;
 
 }  // namespace
 
-TEST_CASE("whoever has another model than most is odd") {
+TEST_CASE("a peer with another model than most is odd") {
   CHECK(odd({a, b, c, d}, {7, 7, 7, 7}) == Peers{});
   CHECK(odd({a, b, c, d}, {7, 7, 8, 7}) == Peers{c});
   CHECK(odd({a, b, c, d}, {8, 7, 9, 7}) == Peers{a, c});
@@ -55,7 +55,7 @@ TEST_CASE("an audit waits for all and only for those of its generation") {
   CHECK_FALSE(audit.tell(b, 256, 1));
 }
 
-TEST_CASE("an audit is due whenever so many operations are made") {
+TEST_CASE("an audit is due after every sixty-four operations") {
   CHECK_FALSE(ModelAudit::is_due(0, 1));
   CHECK_FALSE(ModelAudit::is_due(62, 63));
   CHECK(ModelAudit::is_due(63, 64));

@@ -61,7 +61,7 @@ TEST_CASE("the outer step of Nesterov with a constant change is the geometric se
   }
 }
 
-TEST_CASE("whoever takes over the outer momentum goes on alike", "[unit]") {
+TEST_CASE("a peer that takes over the outer momentum goes on alike", "[unit]") {
   const LocalSteps local{.period = 8, .outer = OuterKind::nesterov};
   OuterStep first(local, 2);
   std::vector<float> x = {1, 2};

@@ -7,7 +7,7 @@
 
 namespace gv {
 
-TEST_CASE("a buffer is lent again once its last holder lets go, and only so many are kept") {
+TEST_CASE("a buffer is lent again once its last holder lets go, and a limited number is kept") {
   Reuse<int> pool(2);
   auto first = pool.take();
   auto second = pool.take();

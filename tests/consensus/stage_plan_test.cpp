@@ -21,7 +21,7 @@ const std::vector<double> two_stages = {0.5, 0.5};
 
 }  // namespace
 
-TEST_CASE("whoever leaves carries nothing and sends what it alone has", "[unit]") {
+TEST_CASE("a peer that leaves carries nothing and sends what it alone has", "[unit]") {
   const std::vector<StageOffer> offers = {
       {PeerId{1}, 1, {carries(0, 7), keeps(1, 4)}},
       {PeerId{2}, 1, {carries(1, 7), keeps(0, 4)}, true},
@@ -33,7 +33,7 @@ TEST_CASE("whoever leaves carries nothing and sends what it alone has", "[unit]"
         std::vector<StageAssignment>{{0, PeerId{1}, PeerId{1}}, {1, PeerId{1}, PeerId{2}}});
 }
 
-TEST_CASE("whoever leaves sends nothing that another carries", "[unit]") {
+TEST_CASE("a peer that leaves sends nothing that another carries", "[unit]") {
   const std::vector<StageOffer> offers = {
       {PeerId{1}, 1, {carries(0, 7)}},
       {PeerId{2}, 1, {carries(1, 7)}, true},
@@ -56,7 +56,7 @@ TEST_CASE("a stage lost with its carrier takes all back to the copy of it", "[un
   CHECK(plan->version == after(4));
 }
 
-TEST_CASE("all begin anew only where all claim the beginning", "[unit]") {
+TEST_CASE("all start over only where all claim the beginning", "[unit]") {
   const StageOffer late = {PeerId{1}, 1, {carries(0, 7), keeps(0, 4)}};
   const StageOffer early = {PeerId{1}, 1, {keeps(0, 0), carries(0, 2), keeps(0, 1)}};
   const StageOffer newcomer = {PeerId{2}, 1, {keeps(0, 0)}};

@@ -343,7 +343,7 @@ TEST_CASE("a block that somebody keeps stays lent, even over a lane that ends") 
   CHECK(swarm.until([&] { return lent.use_count() == 1 && later.use_count() == 1; }));
 }
 
-TEST_CASE("whoever ends gives back at once what it had borrowed") {
+TEST_CASE("a side that ends gives back at once what it had borrowed") {
   Swarm swarm(2, Security::automatic);
   const auto lent = lent_pattern(swarm[0], 1000, 1);
   swarm.send(0, 1, {lent, std::span(*lent)}, 1);

@@ -120,7 +120,7 @@ TEST_CASE("records are the same however they are cut, and lie where they are wan
   CHECK(placed > 0);
 }
 
-TEST_CASE("whoever lets others write in their own time has records in the reader's memory") {
+TEST_CASE("a side that lets others write in their own time has records in the reader's memory") {
   Rng rng(7);
   RecordReader reader;
   for (std::uint64_t number = 0; number < 20; ++number) {

@@ -134,7 +134,7 @@ TEST_CASE("whatever number is lost at once everybody is told in one word", "[uni
   for (std::size_t i = 5; i < all.size(); ++i) CHECK(first.is_blamed(all[i]));
 }
 
-TEST_CASE("whoever is told of a death does not wait for the dead", "[unit]") {
+TEST_CASE("a peer that is told of a death does not wait for the dead", "[unit]") {
   const std::vector<PeerId> all = {PeerId{1}, PeerId{2}, PeerId{3}};
   const auto decided_after = [&](bool during_the_agreement, const std::vector<PeerId>& blamed) {
     const ReplicaPlanner planner({});

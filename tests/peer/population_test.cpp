@@ -198,7 +198,7 @@ TEST_CASE("a population works in gossip and other modes say why not") {
   CHECK_THAT(problem_with("[population]\nspread = 2\n"), Catch::Contains("every_steps above 0"));
 }
 
-TEST_CASE("whoever may copy another must have the same optimiser") {
+TEST_CASE("a peer that may copy another must have the same optimiser") {
   const auto agrees = [](const std::string& text) {
     const auto fields = agreement(parse_config_text(text, "a.toml").config);
     return std::ranges::any_of(fields,

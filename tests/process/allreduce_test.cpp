@@ -238,7 +238,7 @@ TEST_CASE(
   CHECK(state_of(broken, 0) == state_of(whole, 0));
 }
 
-TEST_CASE("a launched run in lockstep names whoever it lost and goes on without it", "[process]") {
+TEST_CASE("a launched run in lockstep names the peer it lost and goes on without it", "[process]") {
   const TemporaryFolder folder;
   const auto file = [&](const std::string& name) { return (folder.path() / name).string(); };
   std::ofstream(file("run.toml")) << lockstep(20000);

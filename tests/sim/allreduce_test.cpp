@@ -172,7 +172,7 @@ TEST_CASE("F1 a death during the agreement on another changes nothing but its me
   }
 }
 
-TEST_CASE("F1 the death of whoever sends a state or takes it harms nobody", "[sim]") {
+TEST_CASE("F1 the death of a peer that sends a state or takes it harms no other", "[sim]") {
   for (int moment = 0; moment < 30; ++moment) {
     const std::string at = std::to_string(5 + 0.03 * moment);
     Lockstep seen;
@@ -218,7 +218,7 @@ TEST_CASE("F2 one in lockstep that is killed and started again is sent the state
   CHECK(seen.newest > 3000);
 }
 
-TEST_CASE("F3 F4 whoever stands still is waited for or left out and comes back", "[sim]") {
+TEST_CASE("F3 F4 a peer that stands still is waited for or left out and comes back", "[sim]") {
   for (const char* length : {"2", "60"}) {
     Lockstep seen;
     seen.watch_from = 15s;
@@ -233,7 +233,7 @@ TEST_CASE("F3 F4 whoever stands still is waited for or left out and comes back",
   }
 }
 
-TEST_CASE("F5 whoever leaves lockstep costs the others no more than an agreement", "[sim]") {
+TEST_CASE("F5 a peer that leaves lockstep costs the others no more than an agreement", "[sim]") {
   Lockstep seen;
   holds(world_of(4, fault("kind = \"leave\"\npeers = \"1\"\nat_s = 8\n")), seen);
   CHECK(seen.events("member_dead") == 0);

@@ -117,7 +117,7 @@ TEST_CASE("flipped bits are the opposite and a scaled model is a multiple") {
   CHECK(scene.sent(AttackKind::bit_flip) == own);
 }
 
-TEST_CASE("a little is enough is so many deviations below the mean") {
+TEST_CASE("a little is enough lies the asked deviations below the mean") {
   const Scene scene{.victim = {0, 0},
                     .hostile_own = {0, 0},
                     .honest = {{1, 5}, {2, 5}, {3, 5}}};  // Deviations 1 and 0.

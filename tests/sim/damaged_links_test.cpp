@@ -225,7 +225,7 @@ TEST_CASE("a lane on which nothing comes is given up in doubt and one that works
   CHECK(here.lanes->counters().lanes_opened == 2);
 }
 
-TEST_CASE("a lane that the partner lost first is told to be lost although it is made anew") {
+TEST_CASE("a lane that the partner lost first is told to be lost although it is made again") {
   LanePair pair;
   auto& [here, there] = pair.ends;
   pair.send(0);

@@ -60,10 +60,10 @@ class Inquest : public Watcher {
 };
 
 struct Detection {
-  double asked_s = 0;      ///< From the kill to the first probe in vain,
-  double suspected_s = 0;  ///< to the first suspicion,
-  double first_s = 0;      ///< to the first verdict,
-  double last_s = 0;       ///< to the last.
+  double asked_s = 0;      ///< From the kill to the first probe in vain.
+  double suspected_s = 0;  ///< From the kill to the first suspicion.
+  double first_s = 0;      ///< From the kill to the first verdict.
+  double last_s = 0;       ///< From the kill to the last verdict.
   std::size_t verdicts = 0;
 };
 

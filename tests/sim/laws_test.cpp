@@ -171,8 +171,8 @@ TEST_CASE("a stranger who forges every message changes nothing that honest peers
 namespace {
 
 struct Exchanges {
-  double begun = 0;    ///< Committed ones that peers other than 0 asked for,
-  double sharing = 0;  ///< and how often one of them was a side of any.
+  double begun = 0;    ///< Committed ones that peers other than 0 asked for.
+  double sharing = 0;  ///< How often one of those peers was a side of any exchange.
 };
 
 /// A minute of exchanges of all but peer 0, the slow one.

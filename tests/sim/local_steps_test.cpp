@@ -101,7 +101,7 @@ TEST_CASE("local steps and their outer step are the serial run, bit for bit", "[
   for (const auto& model : run.in_lockstep(ReduceAlgorithm::ring)) CHECK(model == expected);
 }
 
-TEST_CASE("post-local SGD makes so many steps one by one and then periods of them",
+TEST_CASE("post-local SGD makes steps one by one first and then periods of them",
           "[sim][allreduce]") {
   LockstepRun run(3, 8, 50, OptimizerKind::nesterov);
   for (TrainerSpec& spec : run.specs) spec.schedule.kind = ScheduleKind::cosine;
@@ -317,7 +317,7 @@ TEST_CASE("peers that all go on from their checkpoints go on as if nothing had b
   for (PeerNumber peer = 0; peer < 3; ++peer) CHECK(parameters(world, peer) == whole[0]);
 }
 
-TEST_CASE("shares that change weigh local steps anew and have none made again",
+TEST_CASE("shares that change give local steps new weights and have none made again",
           "[sim][allreduce]") {
   LockstepRun run(4, 16, 100000, OptimizerKind::nesterov);
   run.local = {.period = 8};

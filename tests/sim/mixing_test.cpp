@@ -227,7 +227,7 @@ TEST_CASE("a death at any moment of rounds leaves the others training", "[sim][m
   }
 }
 
-TEST_CASE("whoever comes back or wakes up goes on with the others", "[sim][mixing]") {
+TEST_CASE("a peer that comes back or wakes up goes on with the others", "[sim][mixing]") {
   for (const MixRule& rule : rules_with_memory()) {
     const Ended world = run_of(
         rule, {fault(FaultKind::kill, 1s, just(2), 1s), fault(FaultKind::stop, 3s, just(5), 4s),

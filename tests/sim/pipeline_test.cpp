@@ -167,7 +167,7 @@ TEST_CASE("two replicas that mix in a ring of two are a pair that averages", "[s
   }
 }
 
-TEST_CASE("whoever dies at any moment the others go on with every micro-batch counted once",
+TEST_CASE("a death at any moment lets the others go on with every micro-batch counted once",
           "[sim]") {
   for (int moment = 0; moment < 120; ++moment) {
     PipelineTask task{.peers = 4, .stages = 2, .micro_batches = 6, .steps = 60};
@@ -253,7 +253,8 @@ TEST_CASE("the next pass waits at the worker and nothing else ever does", "[sim]
   CHECK(queues.waited > queues.done / 2);
 }
 
-TEST_CASE("whoever leaves hands its stage over and nothing is made twice or taken back", "[sim]") {
+TEST_CASE("a peer that leaves hands its stage over and nothing is made twice or taken back",
+          "[sim]") {
   int handed_over = 0;
   for (int moment = 0; moment < 60; ++moment) {
     PipelineTask task{.peers = 3, .stages = 3, .micro_batches = 6, .steps = 60};

@@ -310,8 +310,8 @@ namespace {
 
 /// The limit of the models on f_i(x) = h/2 (x - c_i)^2 with noise of deviation s, in one direction.
 struct Settled {
-  double pull = 0;     ///< sum_i (c_i - mean c) E[y_i - mean y], the bias of the peers,
-  double scatter = 0;  ///< E sum_i (y_i - mean y)^2,
+  double pull = 0;     ///< sum_i (c_i - mean c) E[y_i - mean y], the bias of the peers.
+  double scatter = 0;  ///< E sum_i (y_i - mean y)^2.
   double mean = 0;     ///< E (mean y - mean c)^2.
 };
 
