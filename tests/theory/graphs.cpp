@@ -15,8 +15,8 @@
 namespace gv::theory {
 namespace {
 
-/// ln of what a round leaves of the spread squared, by mixers: the mean over 200 rounds, after so
-/// many that the slowest direction alone is left.
+/// ln of what a round leaves of the spread squared, by mixers: the mean over 200 rounds. They
+/// begin once the slowest direction alone is left.
 double decay(TopologyKind kind, std::size_t peers, std::size_t before) {
   constexpr std::size_t rounds = 200;
   Lab lab({.topology = {.kind = kind}}, drawn_models(peers, 2, 7));
