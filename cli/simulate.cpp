@@ -443,8 +443,8 @@ std::vector<PeerSummary> Run::peers_of(const Simulator& world) {
 void Run::print_exchanges() const {
   line("exchanges",
        fmt::format("{:.0f} in {:.3g} s each; {} refused, {} aborted, {} undecided",
-                   tally_.exchanges(), tally_.exchange_seconds(), tally_.events("exchange_refused"),
-                   tally_.events("exchange_aborted"), tally_.events("exchange_undecided")));
+                   tally_.exchanges(), tally_.exchange_seconds(), tally_.count<ExchangeRefused>(),
+                   tally_.count<ExchangeAborted>(), tally_.count<ExchangeUndecided>()));
   if (!tally_.by_reason().empty()) {
     std::string text;
     for (const auto& [what, count] : tally_.by_reason()) {
@@ -496,7 +496,7 @@ void Run::print_summary(const Simulator& world, const CurvePoint& last,
   if (stages_ > 0) print_runs(world.options().node.pipeline);
   if (config_.gossip.population.is_on()) print_population(peers);
   if (config_.run.mode == ModeKind::gossip) print_exchanges();
-  if (const std::uint64_t switches = tally_.events("algorithm_switched"); switches > 0) {
+  if (const std::uint64_t switches = tally_.count<AlgorithmSwitched>(); switches > 0) {
     line("switches", fmt::format("{} times that a peer began to go by other settings", switches));
   }
   const WorldCounts& counts = world.counts();
@@ -515,8 +515,8 @@ void Run::print_summary(const Simulator& world, const CurvePoint& last,
       text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, name);
     }
     line("faults", text);
-    line("seen as", fmt::format("{} deaths, {} models fetched", tally_.events("member_dead"),
-                                tally_.events("model_fetched")));
+    line("seen as", fmt::format("{} deaths, {} models fetched", tally_.count<MemberDead>(),
+                                tally_.count<ModelFetched>()));
   }
   line("events", fmt::format("{} ({:.0f} a second)", counts.events,
                              static_cast<double>(counts.events) / std::max(wall, 1e-9)));

@@ -45,7 +45,7 @@ BulkLanes::Impl::Impl(asio::io_context& loop, Options given, Callbacks calls)
            .lent = options.lent},
           {.accepted = [this](std::uint64_t lane,
                               ConnectionPtr connection) { accepted(lane, std::move(connection)); },
-           .event = callbacks.event}),
+           .fact = callbacks.fact}),
       timer(std::make_shared<asio::steady_timer>(io)) {
   housekeeping();
 }
@@ -141,10 +141,7 @@ void BulkLanes::Impl::answer(PeerId peer, const LaneInvite& theirs) {
   doors.expect(theirs.lane, theirs.token);
   dial(peer, theirs);
   if (!lost) return;
-  callbacks.event({.name = "lane_lost",
-                   .peer = peer,
-                   .reason = Reason::unreachable,
-                   .detail = "the partner lost it first"});
+  callbacks.fact(LaneLost{.peer = peer, .why = "the partner lost it first"});
   callbacks.lost(peer);
 }
 
@@ -204,7 +201,7 @@ void BulkLanes::Impl::opened(PeerId peer, std::uint64_t id, ConnectionPtr connec
   lane.reset_stream();
   previous[peer] = id;
   ++counters.lanes_opened;
-  callbacks.event({.name = "lane_opened", .peer = peer, .detail = lane.connection->kind});
+  callbacks.fact(LaneOpened{.peer = peer, .kind = lane.connection->kind});
   read_on(peer);
   write_next(peer);
 }
@@ -215,10 +212,7 @@ void BulkLanes::Impl::refused(PeerId peer) {
   doors.expect_no_more(found->second.id);
   lanes.erase(found);
   ++counters.lanes_refused;
-  callbacks.event({.name = "lane_refused",
-                   .peer = peer,
-                   .reason = Reason::unreachable,
-                   .detail = "neither side could dial the other"});
+  callbacks.fact(LaneRefused{.peer = peer});
   callbacks.refused(peer);
 }
 
@@ -232,8 +226,7 @@ void BulkLanes::Impl::broken(PeerId peer, const ConnectionPtr& connection, const
   if (lane == nullptr) return;
   retired.add(connection);
   lanes.erase(peer);
-  callbacks.event(
-      {.name = "lane_lost", .peer = peer, .reason = Reason::unreachable, .detail = why});
+  callbacks.fact(LaneLost{.peer = peer, .why = why});
   callbacks.lost(peer);
 }
 

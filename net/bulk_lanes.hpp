@@ -52,7 +52,7 @@ class BulkLanes {
     std::function<void(Envelope)> message;  ///< A message that came over a lane.
     std::function<void(PeerId)> lost;       ///< A lane with something in flight broke.
     std::function<void(PeerId)> refused;    ///< No lane to this peer can be opened.
-    std::function<void(Event)> event;
+    std::function<void(Fact)> fact;
     std::function<bool(PeerId, const LaneInvite&)> send_invite;  ///< ControlLinks::send.
   };
 

@@ -139,10 +139,7 @@ bool ControlLinks::Impl::admit(PeerId peer, Link& link, const Hello& theirs) {
   if (!difference.empty()) {
     if (!link.refused || link.session != theirs.session) {
       ++counters.refused;
-      callbacks.event({.name = "hello_refused",
-                       .peer = peer,
-                       .reason = Reason::unknown_layout,
-                       .detail = link.peer.name + ": " + difference});
+      callbacks.fact(HelloRefused{.peer = peer, .difference = difference});
     }
     link.refused = true;
     link.session = theirs.session;
@@ -154,10 +151,7 @@ bool ControlLinks::Impl::admit(PeerId peer, Link& link, const Hello& theirs) {
     link.returns = theirs.session == link.before ? link.returns + 1 : 0;
     link.before = link.session;
     if (link.returns == returns_max) {
-      callbacks.event({.name = "key_used_twice",
-                       .peer = peer,
-                       .detail = "two processes take turns with the key of " + link.peer.name +
-                                 "; stop one of them, or give it a key of its own"});
+      callbacks.fact(KeyUsedTwice{.peer = peer});
     }
   }
   link.refused = false;
@@ -195,7 +189,7 @@ bool ControlLinks::Impl::send(PeerId to, const Frame& frame) {
   try {
     bytes = encode(frame);
   } catch (const std::exception& error) {
-    callbacks.event({.name = "frame_not_sent", .peer = to, .detail = error.what()});
+    callbacks.fact(FrameNotSent{.peer = to, .why = error.what()});
     return false;
   }
   if (link.dealer && link.dealer->up) {
@@ -310,11 +304,7 @@ void ControlLinks::Impl::refuse(std::optional<PeerId> peer, std::string detail) 
   const auto now = Clock::now();
   if (now - refusal_told < std::chrono::seconds(1)) return;
   refusal_told = now;
-  callbacks.event({.name = "link_refused",
-                   .peer = peer,
-                   .reason = Reason::unknown_peer,
-                   .detail = std::move(detail),
-                   .numbers = {{"refused", static_cast<double>(counters.refused)}}});
+  callbacks.fact(LinkRefused{.peer = peer, .why = std::move(detail), .refused = counters.refused});
 }
 
 void ControlLinks::Impl::housekeeping() {
@@ -347,22 +337,14 @@ void ControlLinks::Impl::housekeeping() {
     }
     if (!join.told && now - join.began > join_patience) {
       join.told = true;
-      callbacks.event(
-          {.name = "join_failed",
-           .detail = "nobody with an authorised key answers at " + join.address +
-                     " yet; still trying. Check the address, and that each side has the "
-                     "other's key in its authorized_peers"});
+      callbacks.fact(JoinFailed{.address = join.address});
     }
   }
   const bool overdue =
       first_contact != Clock::time_point{} && now - first_contact > dial_back_patience;
   if (!advertised.empty() && overdue && !was_dialled && !told_unreachable) {
     told_unreachable = true;
-    callbacks.event({.name = "not_reachable",
-                     .reason = Reason::unreachable,
-                     .detail = "nobody could dial this peer back at " + advertised +
-                               "; advertise an address the others can reach with --advertise "
-                               "HOST:PORT, or leave --listen out to dial out only"});
+    callbacks.fact(NotReachable{.address = advertised});
   }
   timer->expires_after(housekeeping_period);
   timer->async_wait([this, weak = std::weak_ptr(timer)](asio::error_code error) {

@@ -55,7 +55,7 @@ class ControlLinks {
     /// Contact with a restarted process: everything under way with the earlier one is lost. Called
     /// before `contact`.
     std::function<void(PeerId)> restarted;
-    std::function<void(Event)> event;  ///< Refusals, handshake failures, and so on.
+    std::function<void(Fact)> fact;  ///< Refusals, handshake failures, and so on.
   };
 
   /// Binds, and proves to itself that a random key is refused. Throws std::runtime_error with a

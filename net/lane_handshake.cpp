@@ -287,8 +287,7 @@ void LaneHandshake::Impl::listen_unix() {
   if (!failed) unix_acceptor->bind(stream_protocol::endpoint(unix_path.string()), failed);
   if (!failed) unix_acceptor->listen(asio::socket_base::max_listen_connections, failed);
   if (failed) {
-    callbacks.event(
-        {.name = "lane_listen_failed", .detail = "no Unix socket: " + failed.message()});
+    callbacks.fact(LaneListenFailed{.why = failed.message()});
     unix_acceptor.reset();
     unix_path.clear();
     return;

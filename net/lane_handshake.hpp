@@ -32,7 +32,7 @@ class LaneHandshake {
 
   struct Callbacks {
     std::function<void(std::uint64_t lane, ConnectionPtr)> accepted;
-    std::function<void(Event)> event;
+    std::function<void(Fact)> fact;
   };
 
   /// Called once with the proved connection, or with null if there is no way.

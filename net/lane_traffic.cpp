@@ -236,7 +236,7 @@ bool BulkLanes::Impl::take(PeerId peer, const ConnectionPtr& connection, asio::e
     // The partner had no more use for the lane, or died; what we wait for will not come.
     retired.add(connection);
     lanes.erase(peer);
-    callbacks.event({.name = "lane_closed", .peer = peer, .detail = "by the partner"});
+    callbacks.fact(LaneClosed{.peer = peer});
     callbacks.lost(peer);
     return false;
   }

@@ -31,8 +31,9 @@ inline bool is_at_pipeline_point(std::string_view point, const Node& node,
   };
   const auto is_backward = [](std::uint64_t number) { return (number >> 39 & 1) != 0; };
   if (point == "p1") {
-    return std::ranges::find(effects.events, "generation_began", &Event::name) !=
-           effects.events.end();
+    return std::ranges::any_of(effects.facts, [](const Fact& fact) {
+      return std::holds_alternative<GenerationBegan>(fact);
+    });
   }
   if (point == "p2") return sends(0, [&](std::uint64_t number) { return !is_backward(number); });
   if (point == "p3") return sends(0, is_backward);

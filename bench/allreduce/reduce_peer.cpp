@@ -181,7 +181,7 @@ void ReducePeer::connect(KeyPair identity, std::vector<AuthorizedPeer> authorize
                            const LaneInvite& invite) { lanes_->receive_invite(from, invite); },
           .contact = [this](PeerId peer) { contacts_.insert(peer); },
           .restarted = [this](PeerId peer) { fail(name_of(peer) + " was started again"); },
-          .event = [](const Event&) {}});
+          .fact = [](const Fact&) {}});
   lent_ = memory_to_share(options_.task.lane);
   lanes_.emplace(
       io_,
@@ -203,9 +203,11 @@ void ReducePeer::connect(KeyPair identity, std::vector<AuthorizedPeer> authorize
           .lost = [this](PeerId peer) { fail("the lane to " + name_of(peer) + " broke"); },
           .refused =
               [this](PeerId peer) { fail("no lane to " + name_of(peer) + " can be opened"); },
-          .event =
-              [this](const Event& event) {
-                if (event.name == "lane_opened") lane_kinds_.insert(event.detail);
+          .fact =
+              [this](const Fact& fact) {
+                if (const auto* lane = std::get_if<LaneOpened>(&fact)) {
+                  lane_kinds_.insert(lane->kind);
+                }
               },
           .send_invite = [this](PeerId to,
                                 const LaneInvite& invite) { return control_->send(to, invite); }});

@@ -186,7 +186,7 @@ void Agreement::decide(Time now, const GenerationPlanner& planner, Effects& out)
     if (start) out.send(peer, *start);
   }
   if (!start) {
-    out.events.push_back({.name = "stage_lost", .detail = "nobody here has all stages of a model"});
+    out.tell(StageLost{});
     stand_still(now);
     still_since_ = now + patience();
     return;
@@ -213,12 +213,10 @@ void Agreement::become_left_out(Generation generation) {
 }
 
 void Agreement::begin(Time now, Generation generation, Effects& out) {
-  out.events.push_back(
-      {.name = "generation_began",
-       .peer = generation.id.proposer,
-       .numbers = {{"ballot", static_cast<double>(generation.id.counter >> session_bits)},
-                   {"peers", static_cast<double>(generation.order.size())},
-                   {"step", static_cast<double>(generation.version.step)}}});
+  out.tell(GenerationBegan{.peer = generation.id.proposer,
+                           .ballot = generation.id.counter >> session_bits,
+                           .peers = generation.order.size(),
+                           .step = generation.version.step});
   proposing_ = false;
   answered_ = false;
   ask_again_at_ = never;

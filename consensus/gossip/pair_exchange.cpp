@@ -131,6 +131,12 @@ bool PairExchange::is_resting(Time now, PeerId partner) const {
   return state_->times.is_resting(now, partner);
 }
 
+std::vector<Force> PairExchange::take_forces() { return std::exchange(state_->forces, {}); }
+
+std::optional<PeerId> PairExchange::take_turned_away() {
+  return std::exchange(state_->turned_away, std::nullopt);
+}
+
 bool PairExchange::in_flight() const { return state_->flight.has_value(); }
 
 const PairExchange::Counts& PairExchange::counts() const { return state_->counts; }

@@ -88,6 +88,11 @@ class PairExchange {
   void tick(Time now, Effects& out);
   Time deadline() const;
 
+  /// Forces of exchanges that were committed since the last call, for the live model.
+  std::vector<Force> take_forces();
+  /// The first peer since the last call whose offer we refused because we were busy.
+  std::optional<PeerId> take_turned_away();
+
   bool in_flight() const;
   const Counts& counts() const;
 

@@ -131,23 +131,21 @@ void PairExchange::State::stream(Effects& out, std::uint64_t offset) {
 
 void PairExchange::State::refuse(PeerId to, TransferId id, Reason reason, Effects& out) {
   ++counts.refusals;
-  out.events.push_back({.name = "offer_refused", .peer = to, .reason = reason});
+  if (reason == Reason::busy && !turned_away) turned_away = to;
+  out.tell(OfferRefused{.peer = to, .reason = reason});
   out.send(to, Refuse{id, reason});
 }
 
 void PairExchange::State::abort(Reason reason, bool tell, Effects& out) {
   ++counts.aborted;
-  out.events.push_back({.name = "exchange_aborted", .peer = flight->partner, .reason = reason});
+  out.tell(ExchangeAborted{.peer = flight->partner, .reason = reason});
   if (tell) out.send(flight->partner, Abort{flight->id, reason});
   end(out);
 }
 
 void PairExchange::State::drop_undecided(Reason reason, Effects& out) {
   ++counts.undecided;
-  out.events.push_back({.name = "exchange_undecided",
-                        .peer = flight->partner,
-                        .reason = reason,
-                        .detail = "the partner may have applied its half alone"});
+  out.tell(ExchangeUndecided{.peer = flight->partner, .reason = reason});
   end(out);
 }
 
@@ -238,7 +236,7 @@ void PairExchange::State::on(Time now, PeerId from, const Refuse& refusal, Effec
   if (mine == nullptr || !mine->initiator || mine->accepted) return;
   note_answer(now);
   ++counts.refused;
-  out.events.push_back({.name = "exchange_refused", .peer = from, .reason = refusal.reason});
+  out.tell(ExchangeRefused{.peer = from, .reason = refusal.reason});
   end(out);
 }
 
@@ -320,17 +318,13 @@ void PairExchange::State::whole(Time now, Effects& out) {
 
 void PairExchange::State::offend(Time now, Reason reason, Effects& out) {
   const PeerId partner = flight->partner;
-  out.events.push_back({.name = "model_refused",
-                        .peer = partner,
-                        .reason = reason,
-                        .numbers = {{"norm", flight->comparison.their_norm()}}});
+  out.tell(
+      ModelRefused{.peer = partner, .reason = reason, .norm = flight->comparison.their_norm()});
   Conduct& theirs = conduct[partner];
   if (++theirs.offences >= options.offences_max) {
     theirs = {.offences = 0, .quarantined_until = now + options.quarantine};
-    out.events.push_back({.name = "peer_quarantined",
-                          .peer = partner,
-                          .reason = reason,
-                          .numbers = {{"seconds", seconds(options.quarantine)}}});
+    out.tell(
+        PeerQuarantined{.peer = partner, .reason = reason, .seconds = seconds(options.quarantine)});
   }
   abort(reason, true, out);
 }
@@ -344,7 +338,8 @@ void PairExchange::State::commit(Time now, Effects& out) {
   Force force{.values = std::move(mine.difference),
               .scale = static_cast<float>(strength),
               .exchange = mine.id,
-              .partner = mine.partner};
+              .partner = mine.partner,
+              .distance = distance};
   for (std::size_t lane = 0; lane < force.checksum.size(); ++lane) {
     // Truncation towards zero is odd, so the two sides' integers cancel exactly. Bounded, because a
     // partner's integers may be anything.
@@ -354,17 +349,16 @@ void PairExchange::State::commit(Time now, Effects& out) {
         static_cast<std::int64_t>(std::clamp(strength * difference, -0x1p53, 0x1p53));
   }
   if (snapshot) since.push_back(force);
-  out.forces.push_back(std::move(force));
+  forces.push_back(std::move(force));
   distances.push_back(distance);
   if (distances.size() > distances_max) distances.pop_front();
   ++counts.committed;
-  out.events.push_back({.name = "exchange_committed",
-                        .peer = mine.partner,
-                        .numbers = {{"distance", distance},
-                                    {"clip", clip},
-                                    {"steps_apart", static_cast<double>(mine.partner_step) -
-                                                        static_cast<double>(mine.snapshot->step)},
-                                    {"seconds", seconds(now - mine.began)}}});
+  out.tell(ExchangeCommitted{.peer = mine.partner,
+                             .distance = distance,
+                             .clip = clip,
+                             .steps_apart = static_cast<double>(mine.partner_step) -
+                                            static_cast<double>(mine.snapshot->step),
+                             .seconds = seconds(now - mine.began)});
   if (mine.initiator) {
     committed[mine.partner] = mine.id;
     out.send(mine.partner, Commit{mine.id});
@@ -382,10 +376,8 @@ void PairExchange::State::resume(Time now, Reason otherwise, Effects& out) {
     return;
   }
   mine.deadline = now + options.progress_deadline;
-  out.events.push_back({.name = "exchange_resumed",
-                        .peer = mine.partner,
-                        .reason = otherwise,
-                        .numbers = {{"bytes_received", static_cast<double>(mine.received)}}});
+  out.tell(
+      ExchangeResumed{.peer = mine.partner, .reason = otherwise, .bytes_received = mine.received});
   out.send(mine.partner, Resume{mine.id, mine.received});
 }
 

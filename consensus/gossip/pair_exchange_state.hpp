@@ -75,6 +75,8 @@ struct PairExchange::State {
   SnapshotPtr snapshot;
   std::vector<Force> since;  ///< Forces committed since the snapshot was taken.
   float alpha = 0;
+  std::vector<Force> forces;          ///< Committed, and not taken yet.
+  std::optional<PeerId> turned_away;  ///< The first peer refused as busy, and not taken yet.
   std::optional<Flight> flight;
   std::map<PeerId, TransferId> committed;  ///< The last one we initiated with each partner.
   std::map<PeerId, Settled> settled;

@@ -194,7 +194,7 @@ void Membership::contact(Time now, PeerId peer, Effects& out) {
 void Membership::receive(Time now, PeerId from, const Message& message, Effects& out) {
   State& state = *state_;
   if (!state.authorized.contains(from) || from == state.id()) {
-    out.events.push_back({.name = "message_refused", .peer = from, .reason = Reason::unknown_peer});
+    out.tell(MessageRefused{.peer = from, .reason = Reason::unknown_peer});
     return;
   }
   if (state.self.member.state == MemberState::left) return;
@@ -224,7 +224,7 @@ void Membership::tick(Time now, Effects& out) {
     for (const PeerId peer : std::vector(state.unwell.begin(), state.unwell.end())) {
       State::Entry& entry = state.others.at(peer);
       if (entry.member.state == MemberState::suspect && now >= state.suspicion_deadline(entry)) {
-        state.declare(now, entry, MemberState::dead, "member_dead", out);
+        state.declare(now, entry, MemberState::dead, out);
       }
     }
   }
@@ -302,7 +302,7 @@ void Membership::authorize(Time now, std::vector<PeerId> authorized, Effects& ou
       ++entry;
       continue;
     }
-    out.events.push_back({.name = "member_removed", .peer = entry->first});
+    out.tell(MemberRemoved{.peer = entry->first});
     entry = state.forget(entry);
   }
   std::erase_if(state.relays,

@@ -18,7 +18,7 @@ void Membership::State::suspect(Time now, Entry& entry, PeerId accuser, Effects&
     entry.suspected_at = now;
     entry.checked_at = now;
     entry.suspected_by.clear();
-    out.events.push_back({.name = "member_suspected", .peer = entry.member.id});
+    out.tell(MemberSuspected{.peer = entry.member.id});
     spread(entry);
   }
   const bool more = static_cast<int>(entry.suspected_by.size()) <= confirmations_max;
@@ -28,15 +28,16 @@ void Membership::State::suspect(Time now, Entry& entry, PeerId accuser, Effects&
   }
 }
 
-void Membership::State::declare(Time now, Entry& entry, MemberState state, const char* event,
-                                Effects& out) {
+void Membership::State::declare(Time now, Entry& entry, MemberState state, Effects& out) {
   set_state(entry, state);
   entry.gone_at = now;
   spread(entry);
   if (probe && probe->target == entry.member.id) probe.reset();
-  out.events.push_back({.name = event,
-                        .peer = entry.member.id,
-                        .numbers = {{"view", static_cast<double>(view.size())}}});
+  if (state == MemberState::dead) {
+    out.tell(MemberDead{.peer = entry.member.id, .view = view.size()});
+  } else {
+    out.tell(MemberLeft{.peer = entry.member.id, .view = view.size()});
+  }
 }
 
 void Membership::State::hear(Time now, PeerId from, const std::vector<Member>& members,
@@ -74,10 +75,7 @@ bool Membership::State::hear_of_self(const Member& rumor, Effects& out) {
   const bool accused = rumor.state == MemberState::suspect || rumor.state == MemberState::dead;
   if (accused) {
     judge_health(1);
-    out.events.push_back(
-        {.name = "self_refuted",
-         .detail = std::string("others held us for ") + std::string(to_string(rumor.state)),
-         .numbers = {{"incarnation", static_cast<double>(me.incarnation)}}});
+    out.tell(SelfRefuted{.held_for = rumor.state, .incarnation = me.incarnation});
   }
   return accused;
 }
@@ -96,10 +94,7 @@ void Membership::State::hear_of(Time now, PeerId from, const Member& rumor, Effe
     probe_order.insert(
         probe_order.begin() + static_cast<std::ptrdiff_t>(rng.below(probe_order.size() + 1)),
         rumor.id);
-    out.events.push_back({.name = "member_joined",
-                          .peer = rumor.id,
-                          .detail = rumor.address,
-                          .numbers = {{"view", static_cast<double>(view.size())}}});
+    out.tell(MemberJoined{.peer = rumor.id, .address = rumor.address, .view = view.size()});
     if (rumor.state == MemberState::suspect) suspect(now, entry, accuser_of(from, rumor), out);
     return;
   }
@@ -115,7 +110,7 @@ void Membership::State::hear_of(Time now, PeerId from, const Member& rumor, Effe
   if (rumor.state == MemberState::left && own_word) {
     if (known.state != MemberState::left) {
       known.incarnation = rumor.incarnation;
-      declare(now, entry, MemberState::left, "member_left", out);
+      declare(now, entry, MemberState::left, out);
     }
     return;
   }
@@ -129,12 +124,9 @@ void Membership::State::hear_of(Time now, PeerId from, const Member& rumor, Effe
     set_state(entry, MemberState::alive);
     spread(entry);
     if (before == MemberState::suspect) {
-      out.events.push_back({.name = "member_refuted", .peer = rumor.id});
+      out.tell(MemberRefuted{.peer = rumor.id});
     } else if (!is_live(before)) {
-      out.events.push_back({.name = "member_returned",
-                            .peer = rumor.id,
-                            .detail = rumor.address,
-                            .numbers = {{"view", static_cast<double>(view.size())}}});
+      out.tell(MemberReturned{.peer = rumor.id, .address = rumor.address, .view = view.size()});
     }
     return;
   }

@@ -94,7 +94,7 @@ struct Membership::State {
   void begin_probe(Time now, Effects& out);
   void continue_probe(Time now, Effects& out);
   void suspect(Time now, Entry& entry, PeerId accuser, Effects& out);
-  void declare(Time now, Entry& entry, MemberState state, const char* event, Effects& out);
+  void declare(Time now, Entry& entry, MemberState state, Effects& out);
 
   void hear(Time now, PeerId from, const std::vector<Member>& members, Effects& out);
   bool hear_of_self(const Member& rumor, Effects& out);

@@ -3,13 +3,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/time.hpp"
+#include "consensus/message/facts.hpp"
 #include "consensus/message/message.hpp"
 #include "consensus/message/snapshot.hpp"
 
@@ -83,32 +82,15 @@ struct Cancel {
   TransferId id;
 };
 
-/// An event for people and tests: counted, logged as one JSON line, shown by `status`.
-struct Event {
-  std::string name;            ///< Stable, snake_case: "member_dead", "exchange_refused", ...
-  std::optional<PeerId> peer;  ///< The other peer concerned, if any.
-  Reason reason = Reason::none;
-  std::string detail;  ///< A sentence fragment for people; may be empty.
-  std::vector<std::pair<std::string, double>> numbers;  ///< Named figures; names include units.
-};
-
-/// A model downloaded from another peer.
-struct DownloadedModel {
-  PeerId source{};
-  std::vector<float> values;  ///< The snapshot's values, followed by its `rest`.
-  std::uint64_t step = 0;
-};
-
 /// The to-do list of one or more calls. The caller drains it; protocols only append.
 struct Effects {
   std::vector<Outgoing> messages;
   std::vector<Transfer> transfers;
   std::vector<Cancel> cancels;
-  std::vector<Event> events;
-  std::vector<Force> forces;             ///< To add to the live model at the next job boundary.
-  std::vector<DownloadedModel> fetched;  ///< To adopt at the next job boundary.
+  std::vector<Fact> facts;
 
   void send(PeerId to, Message message) { messages.push_back({to, std::move(message)}); }
+  void tell(Fact fact) { facts.push_back(std::move(fact)); }
 };
 
 }  // namespace gv

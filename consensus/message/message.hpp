@@ -14,7 +14,7 @@
 
 namespace gv {
 
-/// Why something was refused, dropped or given up; travels in messages and in events.
+/// Why something was refused, dropped or given up; travels in messages and in facts.
 enum class Reason : std::uint8_t {
   none,
   busy,              ///< In the middle of another exchange.

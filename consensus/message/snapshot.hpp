@@ -29,6 +29,13 @@ struct Snapshot {
 
 using SnapshotPtr = std::shared_ptr<const Snapshot>;
 
+/// A model downloaded from another peer.
+struct DownloadedModel {
+  PeerId source{};
+  std::vector<float> values;  ///< The snapshot's values, followed by its `rest`.
+  std::uint64_t step = 0;
+};
+
 /// The change that an exchange makes to the live model: parameters += scale * values, and
 /// conservation checksum += checksum. The values are shared with the exchange, which needs them
 /// until the next snapshot contains them.
@@ -38,6 +45,7 @@ struct Force {
   ConservationChecksum checksum{};
   TransferId exchange;  ///< The exchange that made it. Its two forces add up to zero.
   PeerId partner{};     ///< The other peer of that exchange.
+  double distance = 0;  ///< Between the two models before the exchange.
 };
 
 /// Immutable bytes with the owner that keeps them alive. Slices share the owner without a copy.

@@ -55,6 +55,7 @@ struct ModelDownload::State {
   Options options;
   std::map<PeerId, Served> served;
   std::optional<Wanted> wanted;
+  std::optional<DownloadedModel> arrived;  ///< Not taken yet.
   bool failed = false;
 
   std::uint64_t bytes() const { return options.elements * sizeof(float); }
@@ -81,7 +82,7 @@ void ModelDownload::State::ask_next(Time now, Effects& out) {
     if (++mine.rounds >= options.rounds_max || mine.candidates.empty()) {
       wanted.reset();
       failed = true;
-      out.events.push_back({.name = "fetch_failed", .detail = "no peer had a model to give"});
+      out.tell(FetchFailed{});
       return;
     }
     mine.deadline = now + options.retry_after;
@@ -93,15 +94,13 @@ void ModelDownload::State::ask_next(Time now, Effects& out) {
   mine.received = 0;
   mine.resumes = 0;
   mine.deadline = now + options.answer_deadline;
-  out.events.push_back({.name = "fetch_asked", .peer = mine.source});
+  out.tell(FetchAsked{.peer = *mine.source});
   out.send(*mine.source, StateRequest{mine.id, options.layout_hash});
 }
 
 void ModelDownload::State::change_source(Time now, Reason reason, Effects& out) {
-  out.events.push_back({.name = "fetch_source_lost",
-                        .peer = wanted->source,
-                        .reason = reason,
-                        .numbers = {{"bytes_received", static_cast<double>(wanted->received)}}});
+  out.tell(FetchSourceLost{
+      .peer = *wanted->source, .reason = reason, .bytes_received = wanted->received});
   out.send(*wanted->source, Abort{wanted->id, reason});
   ask_next(now, out);
 }
@@ -118,17 +117,13 @@ void ModelDownload::State::resume(Time now, Reason reason, Effects& out) {
 void ModelDownload::State::finish(Time now, Effects& out) {
   Wanted& mine = *wanted;
   if (!is_finite(mine.values)) {
-    out.events.push_back(
-        {.name = "model_refused", .peer = mine.source, .reason = Reason::not_finite});
+    out.tell(ModelRefused{.peer = *mine.source, .reason = Reason::not_finite});
     change_source(now, Reason::not_finite, out);
     return;
   }
-  out.events.push_back({.name = "model_fetched",
-                        .peer = mine.source,
-                        .numbers = {{"step", static_cast<double>(mine.step)},
-                                    {"bytes", static_cast<double>(bytes())}}});
+  out.tell(ModelFetched{.peer = *mine.source, .step = mine.step, .bytes = bytes()});
   out.send(*mine.source, Ready{mine.id});
-  out.fetched.push_back({*mine.source, std::move(mine.values), mine.step});
+  arrived = DownloadedModel{*mine.source, std::move(mine.values), mine.step};
   wanted.reset();
 }
 
@@ -147,7 +142,7 @@ void ModelDownload::State::serve(Time now, PeerId from, const StateRequest& fetc
     reason = Reason::busy;
   }
   if (reason != Reason::none) {
-    out.events.push_back({.name = "fetch_refused", .peer = from, .reason = reason});
+    out.tell(FetchRefused{.peer = from, .reason = reason});
     out.send(from, Refuse{fetch.id, reason});
     return;
   }
@@ -155,9 +150,7 @@ void ModelDownload::State::serve(Time now, PeerId from, const StateRequest& fetc
   Served& entry = served[from];
   entry = {fetch.id, payload_of(snapshot), now + options.serve_deadline};
   check(entry.payload.bytes.size() == bytes(), "a download has one size");
-  out.events.push_back({.name = "model_served",
-                        .peer = from,
-                        .numbers = {{"step", static_cast<double>(snapshot->step)}}});
+  out.tell(ModelServed{.peer = from, .step = snapshot->step});
   out.send(from, TransferAccepted{.id = fetch.id,
                                   .layout_hash = options.layout_hash,
                                   .elements = options.elements,
@@ -178,8 +171,7 @@ void ModelDownload::State::on(Time now, PeerId, const TransferAccepted& coming, 
 }
 
 void ModelDownload::State::on(Time now, PeerId, const Refuse& refuse, Effects& out) {
-  out.events.push_back(
-      {.name = "fetch_source_lost", .peer = wanted->source, .reason = refuse.reason});
+  out.tell(FetchSourceLost{.peer = *wanted->source, .reason = refuse.reason});
   ask_next(now, out);
 }
 
@@ -319,6 +311,10 @@ Time ModelDownload::deadline() const {
   Time earliest = state_->wanted ? state_->wanted->deadline : never;
   for (const auto& [peer, entry] : state_->served) earliest = std::min(earliest, entry.until);
   return earliest;
+}
+
+std::optional<DownloadedModel> ModelDownload::take_model() {
+  return std::exchange(state_->arrived, std::nullopt);
 }
 
 bool ModelDownload::is_waiting() const { return state_->wanted.has_value(); }

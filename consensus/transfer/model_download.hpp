@@ -49,6 +49,9 @@ class ModelDownload {
   void tick(Time now, Effects& out);
   Time deadline() const;
 
+  /// The model, once it has arrived.
+  std::optional<DownloadedModel> take_model();
+
   /// True while a download of our own is under way.
   bool is_waiting() const;
   /// True if the last download found no source; cleared by want().

@@ -369,7 +369,7 @@ std::optional<ModelVersion> version_of(const std::map<std::string, std::string>&
 /// Loads, of all stages on disk, those of the newest version. Older ones are kept as copies,
 /// because the swarm goes on from the newest version that all stages have.
 StartingPoint resumed_stages(StageTrainer trainer, const std::filesystem::path& checkpoints) {
-  std::vector<Event> events;
+  std::vector<Fact> facts;
   std::vector<StageState> copies;
   std::map<std::uint32_t, std::pair<ModelVersion, Checkpoint>> found;
   std::optional<ModelVersion> newest;
@@ -378,7 +378,7 @@ StartingPoint resumed_stages(StageTrainer trainer, const std::filesystem::path& 
     if (!std::filesystem::exists(folder)) continue;
     LoadedCheckpoints loaded = load_checkpoints(folder, trainer.layout(stage));
     for (const auto& [file, why] : loaded.refused) {
-      events.push_back({.name = "checkpoint_refused", .detail = file.string() + ": " + why});
+      facts.push_back(CheckpointRefused{.why = file.string() + ": " + why});
     }
     for (Checkpoint& checkpoint : loaded.checkpoints) {
       const auto version = version_of(checkpoint.metadata);
@@ -386,8 +386,7 @@ StartingPoint resumed_stages(StageTrainer trainer, const std::filesystem::path& 
       const std::string problem =
           trainer.restore(stage, checkpoint.parameters, checkpoint.optimizer);
       if (!problem.empty()) {
-        events.push_back(
-            {.name = "checkpoint_refused", .detail = folder.string() + ": " + problem});
+        facts.push_back(CheckpointRefused{.why = folder.string() + ": " + problem});
         continue;
       }
       const StageValues values = std::make_shared<Floats>(trainer.state_size(stage));
@@ -406,20 +405,17 @@ StartingPoint resumed_stages(StageTrainer trainer, const std::filesystem::path& 
       trainer.release(stage);
     }
   }
-  StartingPoint point{.replica = StageReplica(std::move(trainer)), .events = std::move(events)};
+  StartingPoint point{.replica = StageReplica(std::move(trainer)), .facts = std::move(facts)};
   if (stages.empty()) {
-    point.events.push_back({.name = "resumed_from_nothing",
-                            .detail = "no sound checkpoint in " + checkpoints.string()});
+    point.facts.push_back(ResumedFromNothing{.folder = checkpoints.string()});
     return point;
   }
   point.step = newest->step;
   point.version = newest;
   point.stages = std::move(stages);
   point.copies = std::move(copies);
-  point.events.push_back({.name = "resumed",
-                          .detail = checkpoints.string(),
-                          .numbers = {{"step", static_cast<double>(point.step)},
-                                      {"stages", static_cast<double>(point.stages.size())}}});
+  point.facts.push_back(
+      Resumed{.from = checkpoints.string(), .step = point.step, .stages = point.stages.size()});
   return point;
 }
 
@@ -445,34 +441,30 @@ StartingPoint starting_point(const Task& task, const std::filesystem::path& chec
     return point;
   }
   Replica replica = first_replica(task, shard);
-  std::vector<Event> events;
+  std::vector<Fact> facts;
   std::uint64_t step = 0;
   if (resume) {
     LoadedCheckpoint loaded = load_newest_checkpoint(checkpoints, replica.trainer().layout());
     for (const auto& [file, why] : loaded.refused) {
-      events.push_back({.name = "checkpoint_refused", .detail = file.string() + ": " + why});
+      facts.push_back(CheckpointRefused{.why = file.string() + ": " + why});
     }
     if (!loaded.checkpoint) {
-      events.push_back({.name = "resumed_from_nothing",
-                        .detail = "no sound checkpoint in " + checkpoints.string()});
-      return {.replica = std::move(replica), .events = std::move(events)};
+      facts.push_back(ResumedFromNothing{.folder = checkpoints.string()});
+      return {.replica = std::move(replica), .facts = std::move(facts)};
     }
     Checkpoint& checkpoint = *loaded.checkpoint;
     const std::string problem =
         replica.restore(checkpoint.parameters, std::move(checkpoint.optimizer));
     if (!problem.empty()) {
-      events.push_back(
-          {.name = "checkpoint_refused", .detail = loaded.file.string() + ": " + problem});
-      return {.replica = std::move(replica), .events = std::move(events)};
+      facts.push_back(CheckpointRefused{.why = loaded.file.string() + ": " + problem});
+      return {.replica = std::move(replica), .facts = std::move(facts)};
     }
     const auto checksum = checkpoint.metadata.find("conservation_checksum");
     if (checksum != checkpoint.metadata.end()) replica.restore_checksum(checksum->second);
     step = replica.trainer().step();
-    events.push_back({.name = "resumed",
-                      .detail = loaded.file.string(),
-                      .numbers = {{"step", static_cast<double>(step)}}});
+    facts.push_back(Resumed{.from = loaded.file.string(), .step = step});
   }
-  return {.replica = std::move(replica), .step = step, .events = std::move(events)};
+  return {.replica = std::move(replica), .step = step, .facts = std::move(facts)};
 }
 
 std::map<std::string, std::string> run_metadata(const Config& config,

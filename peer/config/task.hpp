@@ -60,7 +60,7 @@ struct StartingPoint {
   std::vector<std::uint32_t> stages;
   /// Older checkpoints of stages: other peers may have none newer.
   std::vector<StageState> copies;
-  std::vector<Event> events;  ///< Says which checkpoint was loaded, and which were refused and why.
+  std::vector<Fact> facts;  ///< Says which checkpoint was loaded, and which were refused and why.
 };
 
 /// The run's first model or, with `resume`, the newest sound checkpoint in `checkpoints`.

@@ -1,4 +1,4 @@
-// Writes events as JSON lines.
+// Writes facts as JSON lines.
 #include "peer/host/event_log.hpp"
 
 #include <cerrno>
@@ -25,36 +25,32 @@ EventLog::EventLog(const std::filesystem::path& folder, std::function<std::strin
 
 EventLog::~EventLog() { std::fclose(file_); }
 
-void EventLog::write(Time now, const Event& event) {
-  ++counts_[event.name];
+void EventLog::write(Time now, const Fact& fact) {
+  const FactText text = describe(fact);
+  counts_.add(fact);
   const double t = std::round(seconds(now.time_since_epoch()) * 1e6) / 1e6;
   nlohmann::ordered_json line;
   line["t"] = t;
-  line["event"] = event.name;
+  line["event"] = text.info.name;
   std::string who;
-  if (event.peer) {
-    who = name_of_(*event.peer);
-    line["peer"] = to_string(*event.peer);
+  if (text.peer) {
+    who = name_of_(*text.peer);
+    line["peer"] = to_string(*text.peer);
     line["name"] = who;
   }
-  if (event.reason != Reason::none) line["reason"] = to_string(event.reason);
-  if (!event.detail.empty()) line["detail"] = event.detail;
-  for (const auto& [name, value] : event.numbers) line[name] = value;
-  const std::string text =
+  if (text.reason != Reason::none) line["reason"] = to_string(text.reason);
+  if (!text.detail.empty()) line["detail"] = text.detail;
+  for (const auto& [name, value] : text.numbers) line[std::string(name)] = value;
+  const std::string json =
       line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-  std::fwrite(text.data(), 1, text.size(), file_);
+  std::fwrite(json.data(), 1, json.size(), file_);
   std::fflush(file_);
-  if (event.reason != Reason::none) {
-    std::string why(to_string(event.reason));
-    if (!event.detail.empty()) why += " (" + event.detail + ")";
-    refusals_.push_back({t, event.name, who, std::move(why)});
+  if (text.reason != Reason::none) {
+    std::string why(to_string(text.reason));
+    if (!text.detail.empty()) why += " (" + text.detail + ")";
+    refusals_.push_back({t, std::string(text.info.name), who, std::move(why)});
     if (refusals_.size() > refusals_kept) refusals_.pop_front();
   }
-}
-
-std::uint64_t EventLog::count(const std::string& name) const {
-  const auto found = counts_.find(name);
-  return found == counts_.end() ? 0 : found->second;
 }
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// One JSON line per event in the run's folder, for people, scripts and tests.
+// One JSON line per fact in the run's folder, for people, scripts and tests.
 #pragma once
 
 #include <cstdint>
@@ -6,16 +6,16 @@
 #include <deque>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <string>
 
 #include "base/time.hpp"
-#include "consensus/message/effects.hpp"
+#include "consensus/message/facts.hpp"
+#include "peer/node/facts.hpp"
 
 namespace gv {
 
-/// Appends to `events.jsonl`: {"t": seconds since the start, "event": name, "peer": id,
-/// "name": its name, "reason": ..., "detail": ..., and the event's numbers}. Counts events by name.
+/// Appends to `events.jsonl`: {"t": seconds since the start, "event": the fact's name,
+/// "peer": id, "name": its name, "reason": ..., "detail": ..., and numbers}. Counts facts by name.
 class EventLog {
  public:
   /// A refusal, kept for `status`.
@@ -33,17 +33,16 @@ class EventLog {
   EventLog(const EventLog&) = delete;
   EventLog& operator=(const EventLog&) = delete;
 
-  /// Writes the event to the file before it returns, so a killed process loses none.
-  void write(Time now, const Event& event);
+  /// Writes the fact to the file before it returns, so a killed process loses none.
+  void write(Time now, const Fact& fact);
 
-  const std::map<std::string, std::uint64_t>& counts() const { return counts_; }
-  std::uint64_t count(const std::string& name) const;
+  const FactCounts& counts() const { return counts_; }
   const std::deque<Refusal>& last_refusals() const { return refusals_; }
 
  private:
   std::function<std::string(PeerId)> name_of_;
   std::FILE* file_;
-  std::map<std::string, std::uint64_t> counts_;
+  FactCounts counts_;
   std::deque<Refusal> refusals_;
 };
 

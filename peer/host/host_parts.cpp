@@ -45,17 +45,10 @@ void Host::open_links() {
                 lanes_->forget(peer);
                 feed([&](Time t, NodeEffects& out) { node_->restarted(t, peer, out); });
               },
-          .event =
-              [this](Event event) {
-                log_.write(now(), event);
-                if (event.name == "hello_refused" && contacts_.empty() && !options_.join.empty()) {
-                  print({{"settings", event.detail, "give every peer of a run the same settings"}});
-                  exit_code_ = 2;
-                  io_.stop();
-                } else if (event.name == "not_reachable" || event.name == "join_failed" ||
-                           event.name == "key_used_twice") {
-                  fmt::print(stderr, "{}\n", event.detail);
-                }
+          .fact =
+              [this](const Fact& fact) {
+                log_.write(now(), fact);
+                tell_people(fact);
               }});
 }
 
@@ -98,7 +91,7 @@ void Host::open_lanes() {
               [this](PeerId peer) {
                 feed([&](Time t, NodeEffects& out) { node_->lane_refused(t, peer, out); });
               },
-          .event = [this](Event event) { log_.write(now(), event); },
+          .fact = [this](const Fact& fact) { log_.write(now(), fact); },
           .send_invite = [this](PeerId to,
                                 const LaneInvite& invite) { return control_->send(to, invite); }});
 }
@@ -137,8 +130,9 @@ void Host::start_worker(AnyReplica replica) {
       [this](JobDone done) {
         asio::post(io_, [this, done = std::make_shared<JobDone>(std::move(done))] {
           if (!done->save_problem.empty()) {
-            log_.write(now(), {.name = "save_failed", .detail = done->save_problem});
-            fmt::print(stderr, "checkpoint not written: {}\n", done->save_problem);
+            const Fact failed = SaveFailed{.why = done->save_problem};
+            log_.write(now(), failed);
+            tell_people(failed);
           }
           feed([&](Time t, NodeEffects& out) { node_->complete(t, std::move(*done), out); });
         });

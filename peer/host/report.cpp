@@ -115,7 +115,7 @@ Report make_report(const Node& node, const EventLog& log, std::size_t batch, Tim
       report.resumed_at = recovery.operation;
     }
   }
-  report.failures_seen = log.count("member_dead");
+  report.failures_seen = log.counts().of<MemberDead>();
   for (const Member& member : membership.members()) {
     report.members.emplace_back(member, member.id == membership.self().id);
   }

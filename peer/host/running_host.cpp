@@ -12,6 +12,7 @@
 #include <variant>
 
 #include "peer/config/refusal.hpp"
+#include "peer/node/facts.hpp"
 
 namespace gv {
 namespace {
@@ -61,36 +62,52 @@ std::vector<PeerId> Host::authorized_ids() const {
   return ids;
 }
 
-/// Prints events that the person at the terminal should know, and sets the exit code if the process
+/// Prints facts that the person at the terminal should know, and sets the exit code if the process
 /// will end.
-void Host::tell_people(const Event& event) {
-  if (event.name == "collective_resumed" && event.peer && !options_.quiet) {
+void Host::tell_people(const Fact& fact) {
+  const auto warn = [&] {
+    const FactText text = describe(fact);
+    fmt::print(stderr, "{}; {}\n", sentence(text, [this](PeerId peer) { return name_of(peer); }),
+               text.info.remedy);
+  };
+  if (const auto* resumed = std::get_if<CollectiveResumed>(&fact)) {
+    if (!resumed->peer || options_.quiet) return;
     fmt::print("{}\n", to_line(node_->generations()->last_recovery(), node_->membership()));
     std::fflush(stdout);
-  }
-  if (event.name == "stage_lost" && !told_of_lost_stage_) {
-    told_of_lost_stage_ = true;
-    fmt::print(stderr,
-               "no peer here has every stage of one moment, and nobody goes on from a guess; "
-               "start those that are missing with --resume\n");
-  }
-  if (event.name == "generation_began") told_of_lost_stage_ = false;
-  if (event.name == "settings_revision_not_understood") {
-    fmt::print(stderr,
-               "the others have switched to settings that this peer cannot go by, so it leaves "
-               "them: {}; start it from their config and program\n",
-               event.detail);
+  } else if (std::holds_alternative<StageLost>(fact)) {
+    if (!std::exchange(told_of_lost_stage_, true)) warn();
+  } else if (std::holds_alternative<GenerationBegan>(fact)) {
+    told_of_lost_stage_ = false;
+  } else if (std::holds_alternative<SettingsRevisionNotUnderstood>(fact)) {
+    warn();
     exit_code_ = 2;
-  }
-  if (event.name == "gradient_not_finite") {
-    fmt::print(
-        stderr,
-        "step {}: the gradient of this peer is not finite, or too large for allreduce.codec, "
-        "so it leaves the others; lower train.learning_rate, or look for broken samples "
-        "in its shard\n",
-        node_->mode().step());
+  } else if (std::holds_alternative<GradientNotFinite>(fact)) {
+    warn();
     exit_code_ = 1;
+  } else if (std::holds_alternative<HelloRefused>(fact)) {
+    if (!contacts_.empty() || options_.join.empty()) return;
+    warn();
+    exit_code_ = 2;
+    io_.stop();
+  } else if (std::holds_alternative<NotReachable>(fact) ||
+             std::holds_alternative<JoinFailed>(fact) ||
+             std::holds_alternative<KeyUsedTwice>(fact) ||
+             std::holds_alternative<SaveFailed>(fact)) {
+    warn();
   }
+}
+
+/// Keeps lanes in step with what a fact says of their peer. Returns whether the members changed.
+bool Host::follow_peer(const Fact& fact) {
+  if (const auto* aborted = std::get_if<ExchangeAborted>(&fact)) {
+    if (aborted->reason == Reason::timed_out) lanes_->doubt(aborted->peer);
+  }
+  const std::optional<PeerId> gone = gone_peer(fact);
+  if (gone) lanes_->forget(*gone);
+  return gone || std::holds_alternative<MemberJoined>(fact) ||
+         std::holds_alternative<MemberReturned>(fact) ||
+         std::holds_alternative<MemberSuspected>(fact) ||
+         std::holds_alternative<MemberRefuted>(fact);
 }
 
 void Host::carry_out(NodeEffects& effects) {
@@ -99,17 +116,10 @@ void Host::carry_out(NodeEffects& effects) {
     NodeEffects more;
     if (options_.hooks.watcher) options_.hooks.watcher(*node_, effects);
     bool members_changed = false;
-    for (const Event& event : effects.events) {
-      log_.write(now(), event);
-      if (event.name.starts_with("member_")) {
-        members_changed = true;
-        const bool gone = event.name == "member_dead" || event.name == "member_left" ||
-                          event.name == "member_removed";
-        if (gone && event.peer) lanes_->forget(*event.peer);
-      }
-      tell_people(event);
-      const bool overdue = event.name == "exchange_aborted" && event.reason == Reason::timed_out;
-      if (overdue && event.peer) lanes_->doubt(*event.peer);
+    for (const Fact& fact : effects.facts) {
+      log_.write(now(), fact);
+      members_changed = follow_peer(fact) || members_changed;
+      tell_people(fact);
     }
     if (members_changed) sync_addresses();
     for (const Outgoing& outgoing : effects.messages) {
@@ -125,7 +135,7 @@ void Host::carry_out(NodeEffects& effects) {
     for (const Cancel& cancel : effects.cancels) lanes_->cancel(cancel);
     for (Job& job : effects.jobs) worker_->post(std::move(job));
     const bool quiet = more.messages.empty() && more.transfers.empty() && more.cancels.empty() &&
-                       more.events.empty() && more.jobs.empty();
+                       more.facts.empty() && more.jobs.empty();
     if (quiet) break;
     effects = std::move(more);
   }
@@ -143,8 +153,7 @@ void Host::keep_revision() {
   const SettingsRevision& revision = node_->mixing()->options().revision;
   if (revision <= revision_) return;
   revision_ = revision;
-  if (!write_revision(options_.folder, revision_))
-    log_.write(now(), {.name = "settings_revision_not_written"});
+  if (!write_revision(options_.folder, revision_)) log_.write(now(), SettingsRevisionNotWritten{});
 }
 
 void Host::arm() {
@@ -194,13 +203,13 @@ void Host::reload_authorized() {
   LoadedAuthorizedPeers loaded = load_authorized_peers(options_.authorized_file);
   if (!loaded.problems.empty()) {
     print(loaded.problems);
-    log_.write(now(), {.name = "allow_list_refused", .detail = to_string(loaded.problems.front())});
+    log_.write(now(), AllowListRefused{.why = to_string(loaded.problems.front())});
     return;
   }
   options_.authorized = std::move(loaded.peers);
   for (const AuthorizedPeer& peer : options_.authorized) names_[peer_id(peer.key)] = peer.name;
   control_->authorize(options_.authorized);
-  log_.write(now(), {.name = "allow_list_read"});
+  log_.write(now(), AllowListRead{});
   feed([this](Time t, NodeEffects& out) { node_->authorize(t, authorized_ids(), out); });
 }
 
@@ -262,7 +271,7 @@ void Host::every_second() {
 int Host::run() {
   StartingPoint point =
       starting_point(task_, options_.folder / "checkpoints", options_.shard, options_.resume);
-  for (const Event& event : point.events) log_.write(now(), event);
+  for (const Fact& fact : point.facts) log_.write(now(), fact);
   auto* stages = std::get_if<StageReplica>(&point.replica);
   if (stages != nullptr) {
     stages->set_stand_in(options_.hooks.stand_in);

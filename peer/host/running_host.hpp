@@ -64,7 +64,8 @@ class Host {
   bool join_others();
 
   void carry_out(NodeEffects& effects);
-  void tell_people(const Event& event);
+  void tell_people(const Fact& fact);
+  bool follow_peer(const Fact& fact);
   void arm();
   void every_second();
   void keep_place();

@@ -123,8 +123,7 @@ void AllReduceMode::finish_operations(Time now, Effects& out) {
     check(!result_, "a sum is applied before the next is made");
     Collective::Vector sum = operation_.finish();
     if (!sum) {
-      out.events.push_back(
-          {.name = "sum_refused", .detail = "not everybody's share is in it once"});
+      out.tell(SumRefused{.why = "not everybody's share is in it once"});
       disturb(now, {}, out);
       return;
     }
@@ -234,9 +233,7 @@ void AllReduceMode::compare(Time now, PeerId from, std::uint64_t operation,
   const auto odd = audit_.tell(from, operation, fingerprint);
   if (!odd) return;
   for (const PeerId peer : *odd) {
-    out.events.push_back({.name = "models_differ",
-                          .peer = peer,
-                          .numbers = {{"step", static_cast<double>(operation)}}});
+    out.tell(ModelsDiffer{.peer = peer, .step = operation});
   }
   if (std::ranges::find(*odd, self_) == odd->end()) return;
   // Our version now counts less than any other and equals none, so the next ballot makes us
@@ -258,9 +255,7 @@ void AllReduceMode::adopt(Time now, ArrivedState state, Job& job, Effects& out) 
   result_.reset();
   audit_due_.reset();
   ++counts_.states_adopted;
-  out.events.push_back({.name = "state_adopted",
-                        .peer = state.from,
-                        .numbers = {{"step", static_cast<double>(state.version.step)}}});
+  out.tell(StateAdopted{.peer = state.from, .step = state.version.step});
   begin_operation(now, out);
 }
 

@@ -67,9 +67,7 @@ void GenerationMode::disturb(Time now, const std::vector<PeerId>& blamed, Effect
   if (!wanted_ || agreement_.last_generation() != nullptr) return;
   if (agreement_.generation() != nullptr) {
     recoveries_.become_interrupted(now, order());
-    Event ended{.name = "generation_ended"};
-    if (!blamed.empty()) ended.peer = blamed.front();
-    out.events.push_back(std::move(ended));
+    out.tell(GenerationEnded{.peer = blamed.empty() ? std::optional<PeerId>() : blamed.front()});
   }
   end_generation(now, blamed, out);
 }
@@ -112,13 +110,12 @@ void GenerationMode::operation_done(Time now, std::uint64_t from_step, std::uint
 }
 
 void GenerationMode::become_unfit(std::uint64_t step, Effects& out) {
-  become_stuck({.name = "gradient_not_finite", .numbers = {{"step", static_cast<double>(step)}}},
-               out);
+  become_stuck(GradientNotFinite{.step = step}, out);
 }
 
-void GenerationMode::become_stuck(Event why, Effects& out) {
+void GenerationMode::become_stuck(Fact why, Effects& out) {
   stuck_ = true;
-  out.events.push_back(std::move(why));
+  out.tell(std::move(why));
 }
 
 // ---- Messages ----

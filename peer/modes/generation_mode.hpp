@@ -95,7 +95,7 @@ class GenerationMode : public Mode {
   /// Our contribution would destroy every peer's model. The others go on without us.
   void become_unfit(std::uint64_t step, Effects& out);
   /// We cannot go on with the others, and leave.
-  void become_stuck(Event why, Effects& out);
+  void become_stuck(Fact why, Effects& out);
 
   Agreement agreement_;
   RecoveryLog recoveries_;

@@ -68,7 +68,7 @@ void GossipMode::receive(Time now, PeerId from, const Message& message, Membersh
   } else if (const auto* offer = std::get_if<Offer>(&message)) {
     out.send(from, Refuse{offer->id, Reason::unknown_peer});
   }
-  collect(out);
+  collect();
 }
 
 void GossipMode::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
@@ -77,46 +77,39 @@ void GossipMode::receive_block(Time now, PeerId from, const Block& block, Effect
   } else {
     exchange_.receive_block(now, from, block, out);
   }
-  collect(out);
+  collect();
 }
 
 void GossipMode::lane_lost(Time now, PeerId peer, Effects& out) {
   exchange_.lane_lost(now, peer, out);
   fetch_.lane_lost(now, peer, out);
-  collect(out);
+  collect();
 }
 
 void GossipMode::lane_refused(Time now, PeerId peer, Effects& out) {
   exchange_.lane_refused(now, peer, out);
   fetch_.lane_refused(now, peer, out);
-  collect(out);
+  collect();
 }
 
 void GossipMode::peer_gone(Time now, PeerId peer, Effects& out) {
   exchange_.peer_gone(now, peer, out);
   fetch_.peer_gone(now, peer, out);
-  collect(out);
+  collect();
 }
 
-void GossipMode::collect(Effects& out) {
-  for (Force& force : out.forces) forces_.push_back(std::move(force));
-  out.forces.clear();
-  for (DownloadedModel& model : out.fetched) {
-    fetched_.clear();
-    fetched_.push_back(std::move(model));
+/// Takes over what exchanges and downloads have brought.
+void GossipMode::collect() {
+  for (Force& force : exchange_.take_forces()) {
+    if (force.partner == owed_) owed_.reset();
+    last_distance_ = force.distance;
+    trigger_.learn(force.distance);
+    forces_.push_back(std::move(force));
   }
-  out.fetched.clear();
-  for (const Event& event : out.events) {
-    // A distant peer would always find us busy with nearby ones, so we call back.
-    if (event.name == "offer_refused" && event.reason == Reason::busy && !owed_) owed_ = event.peer;
-    if (event.name != "exchange_committed") continue;
-    if (event.peer == owed_) owed_.reset();
-    for (const auto& [name, value] : event.numbers) {
-      if (name != "distance") continue;
-      last_distance_ = value;
-      trigger_.learn(value);
-    }
-  }
+  // A distant peer would always find us busy with nearby ones, so we call back.
+  const std::optional<PeerId> turned_away = exchange_.take_turned_away();
+  if (!owed_) owed_ = turned_away;
+  if (auto model = fetch_.take_model()) fetched_ = std::move(model);
 }
 
 void GossipMode::take(Time now, JobDone done, Membership& members, Effects& out) {
@@ -133,7 +126,7 @@ void GossipMode::take(Time now, JobDone done, Membership& members, Effects& out)
   population_.learn_from(done);
   population_.tell(out);
   if (last_job_) return;
-  if (done.snapshot && phase_ != Phase::joining && fetched_.empty() && !leaving_) {
+  if (done.snapshot && phase_ != Phase::joining && !fetched_ && !leaving_) {
     has_snapshot_ = true;
     // Forces that came while the job ran are not in its snapshot yet.
     exchange_.set_snapshot(std::move(done.snapshot), alpha(), forces_);
@@ -142,7 +135,7 @@ void GossipMode::take(Time now, JobDone done, Membership& members, Effects& out)
   report(members);
   if (phase_ == Phase::training && !leaving_ && trigger_.fires(step_, exchange_.in_flight())) {
     begin_exchange(now, members, out);
-    collect(out);
+    collect();
   }
   if (phase_ == Phase::training && !leaving_ && done.steps_run > 0 && population_.is_due(step_)) {
     look_for_better(now, members, out);
@@ -209,13 +202,13 @@ std::optional<PeerId> GossipMode::partner_to_copy(const View& view) {
 }
 
 void GossipMode::look_for_better(Time now, Membership& members, Effects& out) {
-  if (fetch_.is_waiting() || !fetched_.empty()) return;
+  if (fetch_.is_waiting() || fetched_) return;
   const auto partner = partner_to_copy(members.view());
   if (!partner || !is_usable(members.find(*partner))) return;
   if (!population_.is_worth_copying(*partner, members, course_.layout_hash)) return;
   population_.begin_copying();
   fetch_.want(now, {*partner}, out);
-  collect(out);
+  collect();
 }
 
 std::optional<PeerId> GossipMode::uniform_choice(const View& view, Rng& draws) const {
@@ -229,8 +222,11 @@ void GossipMode::tell_if_topology_fits(const View& view, Effects& out) {
   const auto problem = problem_of(options_.topology, view.size());
   if (problem.has_value() != topology_fits_) return;
   topology_fits_ = !problem;
-  out.events.push_back({.name = problem ? "topology_unfit" : "topology_fits",
-                        .numbers = {{"peers", static_cast<double>(view.size())}}});
+  if (problem) {
+    out.tell(TopologyUnfit{.peers = view.size()});
+  } else {
+    out.tell(TopologyFits{.peers = view.size()});
+  }
 }
 
 bool GossipMode::should_fetch(const Membership& members) const {
@@ -256,12 +252,12 @@ void GossipMode::begin_fetch(Time now, Membership& members, Effects& out) {
   std::vector<PeerId> candidates;
   for (const Member* member : ahead) candidates.push_back(member->id);
   fetch_.want(now, std::move(candidates), out);
-  collect(out);
+  collect();
 }
 
 void GossipMode::woke_up(Time now, Membership& members, Effects& out) {
   if (phase_ == Phase::joining || leaving_ || fetch_.is_waiting() || !should_fetch(members)) return;
-  out.events.push_back({.name = "catching_up", .numbers = {{"step", static_cast<double>(step_)}}});
+  out.tell(CatchingUp{.step = step_});
   begin_fetch(now, members, out);
 }
 
@@ -269,8 +265,8 @@ void GossipMode::tick(Time now, Membership& members, Effects& out, std::vector<J
   if (!started_ || finished_) return;
   exchange_.tick(now, out);
   fetch_.tick(now, out);
-  collect(out);
-  if (phase_ == Phase::joining && !leaving_ && fetched_.empty() && !fetch_.is_waiting()) {
+  collect();
+  if (phase_ == Phase::joining && !leaving_ && !fetched_ && !fetch_.is_waiting()) {
     const View& view = members.view();
     const bool somebody_trains = std::ranges::any_of(view.peers(), [&](PeerId peer) {
       const Member* member = members.find(peer);
@@ -287,15 +283,15 @@ void GossipMode::tick(Time now, Membership& members, Effects& out, std::vector<J
   }
   end_lingering(now);
   // The source of the copy is lost: go on with our own model.
-  if (!fetch_.is_waiting() && fetched_.empty()) population_.give_up();
+  if (!fetch_.is_waiting() && !fetched_) population_.give_up();
   if (jobs_under_way_ == 0) next_job(now, members, out, jobs);
 }
 
 /// True if a finished download may be taken over now.
 bool GossipMode::may_adopt() {
-  if (fetched_.empty() || !population_.is_copying()) return !fetched_.empty();
+  if (!fetched_ || !population_.is_copying()) return fetched_.has_value();
   if (phase_ != Phase::training || leaving_) {  // Nothing would be learned with it any more.
-    fetched_.clear();
+    fetched_.reset();
     population_.give_up();
     return false;
   }
@@ -307,14 +303,13 @@ bool GossipMode::may_adopt() {
 
 /// Makes the job begin with the download; false if it is no longer wanted.
 bool GossipMode::adopt(Time now, Job& job, Membership& members, Effects& out) {
-  DownloadedModel model = std::move(fetched_.front());
-  fetched_.clear();
+  DownloadedModel model = *std::move(fetched_);
+  fetched_.reset();
   const bool sound = population_.is_copying()
                          ? population_.take_over(model, step_)
                          : !population_.is_on() || tail_of(model.values).has_value();
   if (!sound) {
-    out.events.push_back(
-        {.name = "model_refused", .peer = model.source, .reason = Reason::not_finite});
+    out.tell(ModelRefused{.peer = model.source, .reason = Reason::not_finite});
     return false;
   }
   if (model.step < step_ && phase_ != Phase::joining) return false;
@@ -379,7 +374,7 @@ void GossipMode::become_leaving(Time now, Effects&) {
 Time GossipMode::deadline() const {
   if (!started_ || finished_) return never;
   Time earliest = std::min(exchange_.deadline(), fetch_.deadline());
-  if (phase_ == Phase::joining && !leaving_ && fetched_.empty() && !fetch_.is_waiting()) {
+  if (phase_ == Phase::joining && !leaving_ && !fetched_ && !fetch_.is_waiting()) {
     earliest = std::min(earliest, barrier_deadline());
   }
   // While a job runs, only its end is waited for.

@@ -77,7 +77,7 @@ class GossipMode final : public Mode {
   /// spread.
   double last_distance() const { return last_distance_; }
   /// Entries that exchanges and downloads keep: at most 6 for each peer ever met, and 35.
-  std::size_t held() const { return exchange_.held() + fetch_.held() + fetched_.size(); }
+  std::size_t held() const { return exchange_.held() + fetch_.held() + (fetched_ ? 1 : 0); }
 
  private:
   void begin_at(std::uint64_t step) override;
@@ -86,7 +86,7 @@ class GossipMode final : public Mode {
   bool is_idle() const override { return forces_.empty(); }
   std::optional<Trial> trial() const override { return population_.trial(); }
 
-  void collect(Effects& out);
+  void collect();
   void next_job(Time now, Membership& members, Effects& out, std::vector<Job>& jobs);
   bool may_adopt();
   bool adopt(Time now, Job& job, Membership& members, Effects& out);
@@ -117,9 +117,9 @@ class GossipMode final : public Mode {
   /// A peer that we refused while we were busy: our next partner. Only uniform pairing uses it,
   /// since only there we choose.
   std::optional<PeerId> owed_;
-  bool topology_fits_ = true;             ///< As of the last round.
-  std::vector<Force> forces_;             ///< Committed forces that the next job adds.
-  std::vector<DownloadedModel> fetched_;  ///< Holds at most one model.
+  bool topology_fits_ = true;               ///< As of the last round.
+  std::vector<Force> forces_;               ///< Committed forces that the next job adds.
+  std::optional<DownloadedModel> fetched_;  ///< To adopt with the next job.
   GossipCounts counts_;
 };
 

@@ -103,17 +103,14 @@ void MixingMode::go_by(const Generation& generation, Effects& out) {
   const Problems problems = adopt(generation.revision);
   if (!problems.empty()) {
     // The peer that asked for it could read it, so it runs another program or has other settings.
-    become_stuck(
-        {.name = "settings_revision_not_understood", .detail = to_string(problems.front())}, out);
+    become_stuck(SettingsRevisionNotUnderstood{.why = to_string(problems.front())}, out);
     return;
   }
   switches_ = true;
   ruled_since_ = generation.version.step;
-  out.events.push_back(
-      {.name = "algorithm_switched",
-       .detail = generation.revision.settings,
-       .numbers = {{"settings_revision", static_cast<double>(generation.revision.number)},
-                   {"step", static_cast<double>(generation.version.step)}}});
+  out.tell(AlgorithmSwitched{.settings = generation.revision.settings,
+                             .settings_revision = generation.revision.number,
+                             .step = generation.version.step});
 }
 
 /// Adopts the rule and period of a settings revision, unless it cannot be read.
@@ -306,9 +303,7 @@ void MixingMode::next_job(Time, std::vector<Job>& jobs, Effects& out) {
     agreement_.set_version(state->version);
     saved_step_ = std::min(saved_step_, state->version.step);
     ++counts_.states_adopted;
-    out.events.push_back({.name = "state_adopted",
-                          .peer = state->from,
-                          .numbers = {{"step", static_cast<double>(state->version.step)}}});
+    out.tell(StateAdopted{.peer = state->from, .step = state->version.step});
   }
   const bool takes_part = is_in_generation() && is_ready() && !leaving_;
   if (takes_part) mix.place = std::exchange(place_, std::nullopt);

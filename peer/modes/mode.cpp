@@ -79,14 +79,12 @@ void Mode::enter(Time now, Phase phase, Membership& members, Effects& out) {
 
 void Mode::become_training(Time now, std::size_t peers, Membership& members, Effects& out) {
   enter(now, Phase::training, members, out);
-  out.events.push_back(
-      {.name = "training_began",
-       .numbers = {{"step", static_cast<double>(step())}, {"peers", static_cast<double>(peers)}}});
+  out.tell(TrainingBegan{.step = step(), .peers = peers});
 }
 
 void Mode::become_done(Time now, Membership& members, Effects& out) {
   enter(now, Phase::done, members, out);
-  out.events.push_back({.name = "budget_done", .numbers = {{"step", static_cast<double>(step())}}});
+  out.tell(BudgetDone{.step = step()});
 }
 
 void Mode::report(Membership& members) const {

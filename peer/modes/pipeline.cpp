@@ -179,10 +179,7 @@ void PipelineMode::become_ready(Time now, Effects& out) {
     due_.load_states.push_back({stage, values});
     if (came == fetched.end()) continue;
     ++counts_.states_adopted;
-    out.events.push_back({.name = "stage_adopted",
-                          .peer = {},
-                          .numbers = {{"stage", static_cast<double>(stage)},
-                                      {"step", static_cast<double>(generation.version.step)}}});
+    out.tell(StageAdopted{.stage = stage, .step = generation.version.step});
   }
   // A leaving peer waits for this message.
   for (const StageAssignment& assignment : generation.assignments) {
@@ -197,10 +194,7 @@ void PipelineMode::become_ready(Time now, Effects& out) {
     if (is_before(generation.version, before)) {
       ++counts_.rollbacks;
       counts_.steps_lost += before.step - generation.version.step;
-      out.events.push_back({.name = "rolled_back",
-                            .detail = "a stage was lost with all its carriers",
-                            .numbers = {{"from", static_cast<double>(before.step)},
-                                        {"to", static_cast<double>(generation.version.step)}}});
+      out.tell(RolledBack{.from = before.step, .to = generation.version.step});
     }
     saved_step_ = std::min(saved_step_, generation.version.step);
     agreement_.set_version(generation.version);
@@ -259,8 +253,7 @@ void PipelineMode::say_complete(std::uint64_t operation, PeerId to, bool again,
 /// Our part of the run is done, and the copies from before have arrived.
 void PipelineMode::complete_run(Time now, Effects& out) {
   if (!run_.counts_once()) {
-    out.events.push_back({.name = "sum_refused",
-                          .detail = "not every micro-batch is in every stage's gradient once"});
+    out.tell(SumRefused{.why = "not every micro-batch is in every stage's gradient once"});
     disturb(now, {}, out);
     return;
   }

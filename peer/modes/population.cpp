@@ -71,17 +71,15 @@ void Population::tell(Effects& out) {
   const auto told = std::exchange(lineage_, std::nullopt);
   if (!told || !trial_) return;
   ++copies_;
-  out.events.push_back(
-      {.name = "exploited",
-       .peer = told->source,
-       .numbers = {{"step", static_cast<double>(told->step)},
-                   {"source_step", static_cast<double>(told->source_step)},
-                   {"source_learning_rate", told->source_hyperparameters.learning_rate},
-                   {"source_momentum", told->source_hyperparameters.momentum},
-                   {"learning_rate", static_cast<double>(trial_->learning_rate)},
-                   {"momentum", static_cast<double>(trial_->momentum)},
-                   {"loss_before", static_cast<double>(told->loss_before)},
-                   {"loss_after", static_cast<double>(trial_->validation_loss)}}});
+  out.tell(Exploited{.peer = told->source,
+                     .step = told->step,
+                     .source_step = told->source_step,
+                     .source_learning_rate = told->source_hyperparameters.learning_rate,
+                     .source_momentum = told->source_hyperparameters.momentum,
+                     .learning_rate = trial_->learning_rate,
+                     .momentum = trial_->momentum,
+                     .loss_before = told->loss_before,
+                     .loss_after = trial_->validation_loss});
 }
 
 }  // namespace gv

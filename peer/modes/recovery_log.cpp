@@ -1,4 +1,4 @@
-// Reports interruptions as events.
+// Reports interruptions as facts.
 #include "peer/modes/recovery_log.hpp"
 
 #include <algorithm>
@@ -20,12 +20,12 @@ void RecoveryLog::become_resumed(Time now, const std::vector<PeerId>& order,
   for (const PeerId peer : order_) {
     if (std::ranges::find(order, peer) == order.end()) over.lost.push_back(peer);
   }
-  out.events.push_back({.name = "collective_resumed",
-                        .peer = over.lost.empty() ? std::optional<PeerId>() : over.lost.front(),
-                        .numbers = {{"seconds_lost", over.seconds},
-                                    {"lost", static_cast<double>(over.lost.size())},
-                                    {"peers", static_cast<double>(over.peers)},
-                                    {"step", static_cast<double>(operation)}}});
+  out.tell(
+      CollectiveResumed{.peer = over.lost.empty() ? std::optional<PeerId>() : over.lost.front(),
+                        .seconds_lost = over.seconds,
+                        .lost = over.lost.size(),
+                        .peers = over.peers,
+                        .step = operation});
   if (over.lost.empty()) return;
   last_ = std::move(over);
   ++losses_;

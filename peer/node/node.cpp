@@ -147,11 +147,9 @@ void Node::tick(Time now, NodeEffects& out) {
 
 void Node::settle(Time now, NodeEffects& out) {
   // The mode must learn of deaths that membership has found; indexed because the mode appends
-  // events too.
-  for (std::size_t i = 0; i < out.events.size(); ++i) {
-    const bool gone = out.events[i].name == "member_dead" || out.events[i].name == "member_left" ||
-                      out.events[i].name == "member_removed";
-    if (gone && out.events[i].peer) mode_->peer_gone(now, *out.events[i].peer, out);
+  // facts too.
+  for (std::size_t i = 0; i < out.facts.size(); ++i) {
+    if (const auto gone = gone_peer(out.facts[i])) mode_->peer_gone(now, *gone, out);
   }
   if (membership_.self().incarnation != incarnation_) {
     incarnation_ = membership_.self().incarnation;

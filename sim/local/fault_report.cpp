@@ -5,6 +5,8 @@
 
 #include <fstream>
 
+#include "peer/node/facts.hpp"
+
 namespace gv {
 namespace {
 
@@ -43,17 +45,19 @@ void print(const FaultReport& report, bool lockstep) {
              report.stopped_s);
   if (lockstep) {
     fmt::print("             generations: {} ended early, by the first peer to notice, {} begun\n",
-               count(report, "generation_ended"), count(report, "generation_began"));
+               count(report, fact_name<GenerationEnded>()),
+               count(report, fact_name<GenerationBegan>()));
   } else {
     fmt::print("             exchanges: {} aborted, {} undecided, {} refused\n",
-               count(report, "exchange_aborted"), count(report, "exchange_undecided"),
-               count(report, "exchange_refused"));
+               count(report, fact_name<ExchangeAborted>()),
+               count(report, fact_name<ExchangeUndecided>()),
+               count(report, fact_name<ExchangeRefused>()));
   }
   fmt::print("             members: {} declared dead, {} came back, {} suspicions refuted\n",
-             count(report, "member_dead"), count(report, "member_returned"),
-             count(report, "member_refuted"));
+             count(report, fact_name<MemberDead>()), count(report, fact_name<MemberReturned>()),
+             count(report, fact_name<MemberRefuted>()));
   fmt::print("             models: {} fetched\n",
-             count(report, lockstep ? "state_adopted" : "model_fetched"));
+             count(report, lockstep ? fact_name<StateAdopted>() : fact_name<ModelFetched>()));
   if (!report.proxy) return;
   const FaultProxy::Counters& proxy = *report.proxy;
   fmt::print("links        {} connections, {} broken; {:.1f} MB passed, {:.3f} MB were held up\n",
@@ -67,15 +71,15 @@ Json to_json(const FaultReport& report) {
   Json json{{"injected", report.injected},
             {"down_s", report.down_s},
             {"stopped_s", report.stopped_s},
-            {"committed_ends", count(report, "exchange_committed")},
-            {"aborted", count(report, "exchange_aborted")},
-            {"undecided", count(report, "exchange_undecided")},
-            {"refused", count(report, "exchange_refused")},
-            {"declared_dead", count(report, "member_dead")},
-            {"returned", count(report, "member_returned")},
-            {"refuted", count(report, "member_refuted")},
-            {"models_fetched", count(report, "model_fetched")},
-            {"models_refused", count(report, "model_refused")}};
+            {"committed_ends", count(report, fact_name<ExchangeCommitted>())},
+            {"aborted", count(report, fact_name<ExchangeAborted>())},
+            {"undecided", count(report, fact_name<ExchangeUndecided>())},
+            {"refused", count(report, fact_name<ExchangeRefused>())},
+            {"declared_dead", count(report, fact_name<MemberDead>())},
+            {"returned", count(report, fact_name<MemberReturned>())},
+            {"refuted", count(report, fact_name<MemberRefuted>())},
+            {"models_fetched", count(report, fact_name<ModelFetched>())},
+            {"models_refused", count(report, fact_name<ModelRefused>())}};
   if (report.proxy) {
     const FaultProxy::Counters& proxy = *report.proxy;
     json["links"] = {{"connections", proxy.connections}, {"refused", proxy.refused},

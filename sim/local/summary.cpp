@@ -13,6 +13,7 @@
 
 #include "peer/config/task.hpp"
 #include "peer/host/peer_json.hpp"
+#include "peer/node/facts.hpp"
 #include "sim/local/population_text.hpp"
 #include "sim/local/whole_model.hpp"
 
@@ -60,16 +61,18 @@ std::uint64_t number(const Json& json, const char* group, const char* name) {
 
 /// Killed incarnations left no result, but their events.
 void count_all_lives(const EventCounts& events, Json& result) {
-  const auto times = [&](const char* event) {
+  const auto times = [&](const std::string& event) {
     const auto found = events.find(event);
     return found == events.end() ? std::uint64_t{0} : found->second;
   };
-  for (const char* outcome : {"committed", "refused", "aborted", "undecided"}) {
-    result["exchanges"][outcome] = times((std::string("exchange_") + outcome).c_str());
-  }
+  Json& exchanges = result["exchanges"];
+  exchanges["committed"] = times(fact_name<ExchangeCommitted>());
+  exchanges["refused"] = times(fact_name<ExchangeRefused>());
+  exchanges["aborted"] = times(fact_name<ExchangeAborted>());
+  exchanges["undecided"] = times(fact_name<ExchangeUndecided>());
   result[result.contains("mixing") ? "mixing" : "allreduce"]["states_adopted"] =
-      times("state_adopted");
-  result["failures_seen"] = times("member_dead");
+      times(fact_name<StateAdopted>());
+  result["failures_seen"] = times(fact_name<MemberDead>());
 }
 
 /// Sums over all peers; counts that all peers of a collective share are those of the peer that saw

@@ -51,15 +51,16 @@ void AllReduceInvariants::on_effects(const Simulator& world, PeerNumber peer,
     }
     mine.answered = confirm->ballot;
   }
-  for (const Event& event : effects.events) {
+  for (const Fact& fact : effects.facts) {
     // "equal versions are equal bits", as peers find out themselves.
-    if (event.name == "models_differ") {
+    if (std::holds_alternative<ModelsDiffer>(fact)) {
       fail(world, "equal versions are equal bits",
            fmt::format("peer-{} finds that models differ", peer));
     }
     // "sums whole", likewise.
-    if (event.name != "sum_refused") continue;
-    fail(world, "sums whole", fmt::format("peer-{} refuses a sum: {}", peer, event.detail));
+    if (const auto* refused = std::get_if<SumRefused>(&fact)) {
+      fail(world, "sums whole", fmt::format("peer-{} refuses a sum: {}", peer, refused->why));
+    }
   }
   if (!effects.jobs.empty()) mine.job_version = allreduce->agreement().version();
 }

@@ -90,10 +90,11 @@ void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeE
     const auto* word = std::get_if<Commit>(&sent.message);
     if (word != nullptr) decided_.try_emplace(word->id, world.now());
   }
-  for (const Event& event : effects.events) {
-    if (event.name == "exchange_undecided") record(peer).undecided_at = world.now();
-    if (event.name != "member_dead" || !event.peer) continue;
-    const PeerNumber target = number_of(*event.peer);
+  for (const Fact& fact : effects.facts) {
+    if (std::holds_alternative<ExchangeUndecided>(fact)) record(peer).undecided_at = world.now();
+    const auto* dead = std::get_if<MemberDead>(&fact);
+    if (dead == nullptr) continue;
+    const PeerNumber target = number_of(dead->peer);
     if (!excuses_death(world, peer, target)) {
       fail(world, "no false death",
            fmt::format("peer-{} declares peer-{} dead, which was up and reachable all along", peer,

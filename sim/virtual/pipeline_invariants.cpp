@@ -46,10 +46,12 @@ void PipelineInvariants::on_effects(const Simulator& world, PeerNumber peer,
       said_[{key_of(word->ballot), word->step}].insert(peer);
     }
   }
-  for (const Event& event : effects.events) {
+  for (const Fact& fact : effects.facts) {
     // "micro-batches once", as peers find out themselves.
-    if (event.name != "sum_refused") continue;
-    fail(world, "micro-batches once", fmt::format("peer-{} refuses a sum: {}", peer, event.detail));
+    if (const auto* refused = std::get_if<SumRefused>(&fact)) {
+      fail(world, "micro-batches once",
+           fmt::format("peer-{} refuses a sum: {}", peer, refused->why));
+    }
   }
   const Generation* generation = pipeline->agreement().generation();
   if (!effects.jobs.empty())

@@ -12,16 +12,13 @@ std::size_t PopulationTally::newest_of(PeerNumber peer) {
 }
 
 void PopulationTally::on_effects(const Simulator&, PeerNumber peer, const NodeEffects& effects) {
-  for (const Event& event : effects.events) {
-    if (event.name != "exploited" || !event.peer) continue;
-    const std::size_t parent = newest_of(number_of(*event.peer));
+  for (const Fact& fact : effects.facts) {
+    const auto* exploited = std::get_if<Exploited>(&fact);
+    if (exploited == nullptr) continue;
+    const std::size_t parent = newest_of(number_of(exploited->peer));
     newest_of(peer);
     newest_[peer] = lineage_.size();
-    Strain strain{.peer = peer, .parent = parent};
-    for (const auto& [name, value] : event.numbers) {
-      if (name == "step") strain.step = static_cast<std::uint64_t>(value);
-    }
-    lineage_.push_back(strain);
+    lineage_.push_back({.peer = peer, .step = exploited->step, .parent = parent});
   }
 }
 

@@ -1,21 +1,23 @@
-// Sums over events and jobs.
+// Sums over facts and jobs.
 #include "sim/virtual/tally.hpp"
+
+#include <fmt/format.h>
 
 #include <cmath>
 
 namespace gv {
 
 void Tally::on_effects(const Simulator&, PeerNumber, const NodeEffects& effects) {
-  for (const Event& event : effects.events) {
-    ++events_[event.name];
-    if (event.reason != Reason::none) {
-      ++by_reason_[event.name + " " + std::string(to_string(event.reason))];
-    }
-    if (event.name != "exchange_committed") continue;
-    ++committed_;
-    for (const auto& [name, value] : event.numbers) {
-      if (name == "steps_apart") steps_apart_ += std::abs(value);
-      if (name == "seconds") seconds_ += value;
+  for (const Fact& fact : effects.facts) {
+    counts_.add(fact);
+    const auto* committed = std::get_if<ExchangeCommitted>(&fact);
+    if (committed == nullptr) {
+      const FactText text = describe(fact);
+      if (text.reason == Reason::none) continue;
+      ++by_reason_[fmt::format("{} {}", text.info.name, to_string(text.reason))];
+    } else {
+      steps_apart_ += std::abs(committed->steps_apart);
+      seconds_ += committed->seconds;
     }
   }
 }
@@ -28,17 +30,14 @@ void Tally::on_fault_event(const Simulator&, const FaultEvent& fault_event) {
   if (fault_event.begins) ++injected_[std::string(to_string(fault_event.rule.kind))];
 }
 
-std::uint64_t Tally::events(const std::string& name) const {
-  const auto found = events_.find(name);
-  return found == events_.end() ? 0 : found->second;
-}
-
 double Tally::staleness() const {
-  return committed_ > 0 ? steps_apart_ / static_cast<double>(committed_) : 0;
+  const auto committed = static_cast<double>(count<ExchangeCommitted>());
+  return committed > 0 ? steps_apart_ / committed : 0;
 }
 
 double Tally::exchange_seconds() const {
-  return committed_ > 0 ? seconds_ / static_cast<double>(committed_) : 0;
+  const auto committed = static_cast<double>(count<ExchangeCommitted>());
+  return committed > 0 ? seconds_ / committed : 0;
 }
 
 }  // namespace gv

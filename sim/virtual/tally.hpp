@@ -1,10 +1,11 @@
-// Counts events of a virtual run: exchanges, refusals, deaths, staleness.
+// Counts facts of a virtual run: exchanges, refusals, deaths, staleness.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <string>
 
+#include "peer/node/facts.hpp"
 #include "sim/virtual/simulator.hpp"
 
 namespace gv {
@@ -16,16 +17,19 @@ class Tally : public Watcher {
   void on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) override;
   void on_fault_event(const Simulator& world, const FaultEvent& fault_event) override;
 
-  /// How often an event of that name was seen.
-  std::uint64_t events(const std::string& name) const;
-  /// Counts of all events, by name.
-  const std::map<std::string, std::uint64_t>& by_name() const { return events_; }
+  /// How often a fact of that type was told.
+  template <class F>
+  std::uint64_t count() const {
+    return counts_.of<F>();
+  }
+  /// Counts of all facts, by name.
+  std::map<std::string, std::uint64_t> by_name() const { return counts_.by_name(); }
   /// Counts by name and reason, as "exchange_aborted timed_out".
   const std::map<std::string, std::uint64_t>& by_reason() const { return by_reason_; }
   const std::map<std::string, std::uint64_t>& injected() const { return injected_; }
 
   /// Exchanges that both sides have committed count 1.
-  double exchanges() const { return static_cast<double>(events("exchange_committed")) / 2; }
+  double exchanges() const { return static_cast<double>(count<ExchangeCommitted>()) / 2; }
   std::uint64_t steps() const { return steps_; }
   /// Mean absolute difference in local steps between the two sides of an exchange.
   double staleness() const;
@@ -33,11 +37,10 @@ class Tally : public Watcher {
   double exchange_seconds() const;
 
  private:
-  std::map<std::string, std::uint64_t> events_;
+  FactCounts counts_;
   std::map<std::string, std::uint64_t> by_reason_;
   std::map<std::string, std::uint64_t> injected_;
   std::uint64_t steps_ = 0;
-  std::uint64_t committed_ = 0;
   double steps_apart_ = 0;
   double seconds_ = 0;
 };

@@ -7,6 +7,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "peer/node/facts.hpp"
+
 namespace gv {
 namespace {
 
@@ -229,11 +231,12 @@ void Trace::on_effects(const Simulator&, PeerNumber peer, const NodeEffects& eff
     if (!pending_.empty()) line_(std::exchange(pending_, {}));
     line_("                 " + text);
   };
-  for (const gv::Event& event : effects.events) {
-    std::string text = "* " + event.name;
-    if (event.peer) text += " " + peer_name(*event.peer);
-    if (event.reason != Reason::none) text += fmt::format(" {}", gv::to_string(event.reason));
-    for (const auto& [name, value] : event.numbers) text += fmt::format(" {} {:.6g}", name, value);
+  for (const Fact& fact : effects.facts) {
+    const FactText told = gv::describe(fact);
+    std::string text = fmt::format("* {}", told.info.name);
+    if (told.peer) text += " " + peer_name(*told.peer);
+    if (told.reason != Reason::none) text += fmt::format(" {}", gv::to_string(told.reason));
+    for (const auto& [name, value] : told.numbers) text += fmt::format(" {} {:.6g}", name, value);
     say(text);
   }
   for (const Outgoing& out : effects.messages) {

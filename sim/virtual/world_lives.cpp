@@ -162,7 +162,7 @@ void Simulator::World::switch_to(PeerNumber number, const std::string& settings)
   feed(number, {.kind = Input::Kind::command, .peer = number},
        [&](Node& node, Time t, NodeEffects& out) {
          for (const Problem& problem : node.switch_to(t, settings, out)) {
-           out.events.push_back({.name = "switch_refused", .detail = to_string(problem)});
+           out.tell(SwitchRefused{.why = to_string(problem)});
          }
        });
 }

@@ -10,6 +10,7 @@
 #include "base/rng.hpp"
 #include "consensus/gossip/pair_exchange.hpp"
 #include "consensus/transfer/model_download.hpp"
+#include "tests/facts.hpp"
 
 namespace gv {
 
@@ -31,15 +32,12 @@ struct Endpoint {
   ConservationChecksum checksum{};
   std::vector<Force> forces;  ///< As they were applied.
   std::optional<DownloadedModel> fetched;
-  std::vector<Event> events;
+  std::vector<Fact> facts;
   bool dead = false;
 
-  std::size_t count(const std::string& name, Reason reason = Reason::none) const {
-    std::size_t found = 0;
-    for (const Event& event : events) {
-      found += event.name == name && (reason == Reason::none || event.reason == reason);
-    }
-    return found;
+  template <class F>
+  std::size_t count(Reason reason = Reason::none) const {
+    return count_of<F>(facts, reason);
   }
 };
 
@@ -196,15 +194,15 @@ class ExchangeNetwork {
       });
       streams_.push_back({index, index_of(transfer.to), std::move(transfer)});
     }
-    for (Force& force : out.forces) {
+    for (Force& force : own.exchange.take_forces()) {
       for (std::size_t i = 0; i < own.model.size(); ++i) {
         own.model[i] += force.scale * (*force.values)[i];
       }
       for (std::size_t i = 0; i < force.checksum.size(); ++i) own.checksum[i] += force.checksum[i];
       own.forces.push_back(std::move(force));
     }
-    for (DownloadedModel& model : out.fetched) own.fetched = std::move(model);
-    for (Event& event : out.events) own.events.push_back(std::move(event));
+    if (auto model = own.fetch.take_model()) own.fetched = std::move(model);
+    for (Fact& fact : out.facts) own.facts.push_back(std::move(fact));
     return result;
   }
 

@@ -94,9 +94,11 @@ TEST_CASE("the smaller of two clip radii counts and none is no radius at all") {
   const auto other = model_of(2);
   exchange.receive_block(Time{}, peer(1), {id, 0, std::as_bytes(std::span(other))}, out);
   exchange.receive(Time{}, peer(1), Ready{id}, out);
-  REQUIRE(out.forces.size() == 1);
-  const double pull = out.forces[0].scale * norm(*out.forces[0].values);
-  const double distance = norm(*out.forces[0].values);
+  const std::vector<Force> forces = exchange.take_forces();
+  REQUIRE(forces.size() == 1);
+  const double pull = forces[0].scale * norm(*forces[0].values);
+  const double distance = norm(*forces[0].values);
+  CHECK(forces[0].distance == Approx(distance).epsilon(1e-6));
   REQUIRE(distance > 3);
   CHECK(pull == Approx(0.5 * (counted > 0 ? counted : distance)).epsilon(1e-6));
 }
@@ -263,7 +265,7 @@ TEST_CASE("a block that does not fit ends the exchange without effect") {
     own.exchange.receive_block(network.now(), peer(1), {{peer(0), 100, 1}, 0, bytes}, out);
     return true;
   });
-  CHECK(network.at(0).count("exchange_aborted", Reason::bad_length) == 1);
+  CHECK(network.at(0).count<ExchangeAborted>(Reason::bad_length) == 1);
   CHECK_FALSE(network.at(0).exchange.in_flight());
   CHECK(network.at(0).forces.empty());
 }
@@ -290,9 +292,10 @@ TEST_CASE("a block that comes twice or out of place is not taken for the next on
     exchange.receive(Time{}, peer(1), Accept{.id = id, .alpha = 0.5f}, out);
     send([&](const Block& block) { exchange.receive_block(Time{}, peer(1), block, out); });
     exchange.receive(Time{}, peer(1), Ready{id}, out);
-    REQUIRE(out.forces.size() == 1);
+    const std::vector<Force> forces = exchange.take_forces();
+    REQUIRE(forces.size() == 1);
     for (std::size_t i = 0; i < width; ++i) {
-      CHECK((*out.forces[0].values)[i] == theirs[i] - ours[i]);
+      CHECK((*forces[0].values)[i] == theirs[i] - ours[i]);
     }
   }
   SECTION("in a download") {
@@ -301,8 +304,9 @@ TEST_CASE("a block that comes twice or out of place is not taken for the next on
     fetch.receive(Time{}, peer(1), TransferAccepted{.id = id, .layout_hash = 7, .elements = width},
                   nullptr, out);
     send([&](const Block& block) { fetch.receive_block(Time{}, peer(1), block, out); });
-    REQUIRE(out.fetched.size() == 1);
-    CHECK(out.fetched[0].values == theirs);
+    const std::optional<DownloadedModel> model = fetch.take_model();
+    REQUIRE(model);
+    CHECK(model->values == theirs);
   }
 }
 

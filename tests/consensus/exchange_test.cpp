@@ -183,7 +183,7 @@ TEST_CASE("a peer in an exchange refuses a third as busy") {
   REQUIRE(network.at(1).exchange.in_flight());
   REQUIRE(network.start(2, 1));
   network.deliver();
-  CHECK(network.at(2).count("exchange_refused", Reason::busy) == 1);
+  CHECK(network.at(2).count<ExchangeRefused>(Reason::busy) == 1);
   CHECK(network.at(2).exchange.counts().refused == 1);
 }
 
@@ -268,7 +268,7 @@ TEST_CASE("a partner that forgot the exchange ends it when it is asked to go on"
   REQUIRE(network.start(0, 1));
   network.deliver();
   CHECK_FALSE(network.at(0).exchange.in_flight());
-  CHECK(network.at(0).count("exchange_aborted", Reason::stale) == 1);
+  CHECK(network.at(0).count<ExchangeAborted>(Reason::stale) == 1);
   CHECK(network.at(0).forces.empty());
 }
 
@@ -360,15 +360,15 @@ TEST_CASE("a model that is not finite is refused and its sender quarantined afte
     REQUIRE(network.start(0, 1));
     network.advance(1s);
   }
-  CHECK(network.at(1).count("model_refused", Reason::not_finite) == 3);
-  CHECK(network.at(1).count("peer_quarantined") == 1);
+  CHECK(network.at(1).count<ModelRefused>(Reason::not_finite) == 3);
+  CHECK(network.at(1).count<PeerQuarantined>() == 1);
   CHECK(network.at(1).forces.empty());
   CHECK_FALSE(network.start(1, 0));
   network.at(0).exchange.set_snapshot(nullptr, 0);
   network.load(0, random_model(1));
   REQUIRE(network.start(0, 1));
   network.deliver();
-  CHECK(network.at(0).count("exchange_refused", Reason::quarantined) == 1);
+  CHECK(network.at(0).count<ExchangeRefused>(Reason::quarantined) == 1);
   network.advance(301s);
   CHECK(network.start(1, 0));
 }
@@ -381,7 +381,7 @@ TEST_CASE("a model far larger than ours is refused") {
   network.load(1, random_model(2));
   REQUIRE(network.start(0, 1));
   network.deliver();
-  CHECK(network.at(1).count("model_refused", Reason::norm_exceeded) == 1);
+  CHECK(network.at(1).count<ModelRefused>(Reason::norm_exceeded) == 1);
   CHECK(network.at(0).forces.empty());
   CHECK(network.at(1).forces.empty());
 }

@@ -8,6 +8,7 @@
 
 #include "base/time.hpp"
 #include "consensus/message/effects.hpp"
+#include "peer/node/facts.hpp"
 
 namespace gv {
 
@@ -35,16 +36,29 @@ inline std::string dump(const Effects& effects) {
     text += "\n";
   }
   for (const Cancel& cancel : effects.cancels) text += "cancel " + to_string(cancel.id) + "\n";
-  for (const Event& event : effects.events) {
-    text += "event " + event.name + (event.peer ? to_string(*event.peer) : "") + "\n";
+  for (const Fact& fact : effects.facts) {
+    const FactText told = gv::describe(fact);
+    text += std::string("fact ").append(told.info.name) + (told.peer ? to_string(*told.peer) : "") +
+            "\n";
   }
-  for (const Force& force : effects.forces) {
-    text += "force ";
-    add(force.scale);
-    for (const float value : *force.values) add(value);
-    text += "\n";
+  return text;
+}
+
+/// The results that a protocol hands out since it was last asked, as text: forces and models.
+template <class P>
+std::string results_of(P& protocol) {
+  std::string text;
+  const auto add = [&](auto value) { text += std::to_string(value) + " "; };
+  if constexpr (requires { protocol.take_forces(); }) {
+    for (const Force& force : protocol.take_forces()) {
+      text += "force ";
+      add(force.scale);
+      for (const float value : *force.values) add(value);
+    }
   }
-  for (const DownloadedModel& model : effects.fetched) add(model.values.size());
+  if constexpr (requires { protocol.take_model(); }) {
+    if (const auto model = protocol.take_model()) add(model->values.size());
+  }
   return text;
 }
 
@@ -62,7 +76,7 @@ bool is_deterministic(const std::function<P()>& make, const std::vector<Input<P>
     Effects from_b;
     input(a, from_a);
     input(b, from_b);
-    if (dump(from_a) != dump(from_b)) return false;
+    if (dump(from_a) + results_of(a) != dump(from_b) + results_of(b)) return false;
   }
   return true;
 }
@@ -97,10 +111,11 @@ std::size_t repeats_with_effect(P& protocol, const std::vector<Input<P>>& script
   for (std::size_t i = 0; i < script.size(); ++i) {
     Effects first;
     script[i](protocol, first);
+    results_of(protocol);
     if (!repeats.at(i)) continue;
     Effects second;
     script[i](protocol, second);
-    found += second.forces.size() + second.fetched.size() + second.transfers.size();
+    found += second.transfers.size() + (results_of(protocol).empty() ? 0 : 1);
   }
   return found;
 }
@@ -111,8 +126,8 @@ template <class P>
 Reason refusal_of(P& protocol, const Input<P>& input) {
   Effects out;
   input(protocol, out);
-  const bool only_word = out.messages.size() == 1 && out.transfers.empty() && out.forces.empty() &&
-                         out.fetched.empty() && out.cancels.empty();
+  const bool only_word = out.messages.size() == 1 && out.transfers.empty() && out.cancels.empty() &&
+                         results_of(protocol).empty();
   if (!only_word) return Reason::none;
   return std::visit(
       [](const auto& word) {

@@ -19,6 +19,8 @@
 
 #include "base/rng.hpp"
 #include "consensus/membership/membership.hpp"
+#include "peer/node/facts.hpp"
+#include "tests/facts.hpp"
 
 namespace gv::members {
 
@@ -78,10 +80,11 @@ inline std::string describe(const Effects& effects) {
         outgoing.message);
     out << '\n';
   }
-  for (const Event& event : effects.events) {
-    out << event.name << ' ' << (event.peer ? to_string(*event.peer) : "-") << ' '
-        << to_string(event.reason) << ' ' << event.detail;
-    for (const auto& [name, value] : event.numbers) out << ' ' << name << '=' << value;
+  for (const Fact& fact : effects.facts) {
+    const FactText text = gv::describe(fact);
+    out << text.info.name << ' ' << (text.peer ? to_string(*text.peer) : "-") << ' '
+        << to_string(text.reason) << ' ' << text.detail;
+    for (const auto& [name, value] : text.numbers) out << ' ' << name << '=' << value;
     out << '\n';
   }
   return out.str();
@@ -100,11 +103,11 @@ class Cluster {
     double duplication = 0;
   };
 
-  /// An event with when and where it happened.
+  /// A fact with when and where it happened.
   struct Seen {
     Time at{};
     int by = 0;
-    Event event;
+    Fact fact;
   };
 
   std::vector<Seen> seen;
@@ -235,11 +238,12 @@ class Cluster {
     return true;
   }
 
-  /// Events of this name, of one endpoint or about one peer where asked for.
-  int count(std::string_view name, int by = -1, int about = -1) const {
+  /// Facts of type F, of one endpoint or about one peer where asked for.
+  template <class F>
+  int count(int by = -1, int about = -1) const {
     return static_cast<int>(std::ranges::count_if(seen, [&](const Seen& item) {
-      return item.event.name == name && (by < 0 || item.by == by) &&
-             (about < 0 || item.event.peer == peer_of(about));
+      return std::holds_alternative<F>(item.fact) && (by < 0 || item.by == by) &&
+             (about < 0 || peer_of_fact(item.fact) == peer_of(about));
     }));
   }
 
@@ -317,7 +321,7 @@ class Cluster {
 
   void carry_out(int peer, Effects& out) {
     if (transcript != nullptr) *transcript += describe(out);
-    for (Event& event : out.events) seen.push_back({now_, peer, std::move(event)});
+    for (Fact& fact : out.facts) seen.push_back({now_, peer, std::move(fact)});
     for (const Outgoing& outgoing : out.messages) {
       const int to = static_cast<int>(static_cast<std::uint64_t>(outgoing.to)) - 1;
       if (to < 0 || to >= size() || cuts_.contains({peer, to})) continue;

@@ -74,7 +74,7 @@ TEST_CASE("a stranger that contacts everybody is in no view", "[membership][unit
   for (int i = 0; i < 4; ++i) cluster.contact(4, i);
   cluster.run_for(30);
   for (int i = 0; i < 4; ++i) CHECK(cluster.at(i).view() == View(peers_below(4)));
-  CHECK(cluster.count("message_refused", -1, 4) >= 4);
+  CHECK(cluster.count<MessageRefused>(-1, 4) >= 4);
 }
 
 TEST_CASE("time spent alone before the first contact is no stall", "[membership][unit]") {
@@ -97,8 +97,8 @@ TEST_CASE("a killed peer is dead everywhere within the bound and only there is a
                             death_known_within(16)));
     cluster.run_for(60);
     CHECK(cluster.settled());
-    CHECK(cluster.count("member_dead") == 15);
-    CHECK(cluster.count("member_dead", -1, victim) == 15);
+    CHECK(cluster.count<MemberDead>() == 15);
+    CHECK(cluster.count<MemberDead>(-1, victim) == 15);
   }
 }
 
@@ -111,7 +111,7 @@ TEST_CASE("a peer that stands still for two seconds is not declared dead", "[mem
     cluster.run_for(2);
     cluster.cont(1);
     cluster.run_for(60);
-    CHECK(cluster.count("member_dead") == 0);
+    CHECK(cluster.count<MemberDead>() == 0);
     CHECK(cluster.settled());
   }
 }
@@ -130,9 +130,9 @@ TEST_CASE("a peer that stands still for a minute is dead to all and returns",
     cluster.run_for(60);
     CHECK(cluster.settled());
     CHECK(cluster.all_hold(1, MemberState::alive));
-    CHECK(cluster.count("self_refuted", 1) >= 1);
-    CHECK(cluster.count("member_returned", -1, 1) == peers - 1);
-    CHECK(cluster.count("member_dead", -1, 1) == peers - 1);
+    CHECK(cluster.count<SelfRefuted>(1) >= 1);
+    CHECK(cluster.count<MemberReturned>(-1, 1) == peers - 1);
+    CHECK(cluster.count<MemberDead>(-1, 1) == peers - 1);
   }
 }
 
@@ -144,7 +144,7 @@ TEST_CASE("a peer blames nobody else for its own stall", "[membership][unit]") {
     cluster.run_for(60);
     cluster.cont(1);
     cluster.run_for(60);
-    CHECK(cluster.count("member_dead", 1) == 0);
+    CHECK(cluster.count<MemberDead>(1) == 0);
     CHECK(cluster.settled());
   }
 }
@@ -155,7 +155,7 @@ TEST_CASE("peers that cannot hear each other one way stay alive through the othe
     Cluster cluster = settled_cluster(4, seed);
     cluster.cut(1, 2);
     cluster.run_for(120);
-    CHECK(cluster.count("member_dead") == 0);
+    CHECK(cluster.count<MemberDead>() == 0);
     CHECK(cluster.settled());
   }
 }
@@ -164,7 +164,7 @@ TEST_CASE("ten minutes of a tenth of all messages lost kill nobody", "[membershi
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
     Cluster cluster = settled_cluster(8, seed, 0.1);
     cluster.run_for(600);
-    CHECK(cluster.count("member_dead") == 0);
+    CHECK(cluster.count<MemberDead>() == 0);
     CHECK(cluster.settled());
   }
 }
@@ -176,13 +176,13 @@ TEST_CASE("two halves hold each other for dead and are one again after healing",
     cluster.cut_between_halves();
     cluster.run_for(60);
     for (int i = 0; i < 8; ++i) CHECK(cluster.at(i).view().size() == 4);
-    CHECK(cluster.count("member_dead") == 32);
+    CHECK(cluster.count<MemberDead>() == 32);
     cluster.heal();
     CHECK(cluster.run_until([&] { return cluster.settled(); }, 30.0));
     cluster.run_for(60);
     CHECK(cluster.settled());
-    CHECK(cluster.count("member_dead") == 32);
-    CHECK(cluster.count("member_returned") == 32);
+    CHECK(cluster.count<MemberDead>() == 32);
+    CHECK(cluster.count<MemberReturned>() == 32);
   }
 }
 
@@ -209,7 +209,7 @@ TEST_CASE("a peer that leaves is left everywhere and never dead", "[membership][
   CHECK(cluster.run_until([&] { return cluster.all_hold(2, MemberState::left); }, 1.0));
   cluster.run_for(120);
   CHECK(cluster.all_hold(2, MemberState::left));
-  CHECK(cluster.count("member_dead") == 0);
+  CHECK(cluster.count<MemberDead>() == 0);
   CHECK(cluster.at(2).deadline() == never);
 }
 

@@ -45,7 +45,7 @@ TEST_CASE("when the source dies in the middle the next one takes over from the s
   network.advance(5s);
   REQUIRE(network.at(2).fetched);
   CHECK(network.at(2).fetched->values == constant(2));
-  CHECK(network.at(2).count("fetch_source_lost", Reason::peer_gone) == 1);
+  CHECK(network.at(2).count<FetchSourceLost>(Reason::peer_gone) == 1);
 }
 
 TEST_CASE("a source that stalls or refuses is replaced by the next") {
@@ -72,7 +72,7 @@ TEST_CASE("without any source the download fails after a bounded number of round
   CHECK_FALSE(network.at(2).fetched);
   CHECK(network.at(2).fetch.failed());
   CHECK_FALSE(network.at(2).fetch.is_waiting());
-  CHECK(network.at(2).count("fetch_failed") == 1);
+  CHECK(network.at(2).count<FetchFailed>() == 1);
   CHECK(network.at(2).fetch.deadline() == never);
 }
 
@@ -116,7 +116,7 @@ TEST_CASE("a model that is not finite is not taken") {
   network.advance(10s);
   REQUIRE(network.at(2).fetched);
   CHECK(network.at(2).fetched->values == constant(2));
-  CHECK(network.at(2).count("model_refused", Reason::not_finite) == 1);
+  CHECK(network.at(2).count<ModelRefused>(Reason::not_finite) == 1);
 }
 
 TEST_CASE("no more than four downloads are served at a time") {
@@ -124,13 +124,13 @@ TEST_CASE("no more than four downloads are served at a time") {
   network.load(0, constant(1));
   std::size_t served_at_once = 0;
   network.before_block = [&](std::size_t, std::size_t, std::uint64_t) {
-    served_at_once = std::max(served_at_once, network.at(0).count("model_served"));
+    served_at_once = std::max(served_at_once, network.at(0).count<ModelServed>());
     network.before_block = nullptr;
   };
   for (std::size_t i = 1; i < 7; ++i) network.want(i, {peer(0)});
   network.deliver();
   CHECK(served_at_once == 4);
-  CHECK(network.at(0).count("fetch_refused", Reason::busy) == 2);
+  CHECK(network.at(0).count<FetchRefused>(Reason::busy) == 2);
   network.advance(30s);
   for (std::size_t i = 1; i < 7; ++i) CHECK(network.at(i).fetched);
 }

@@ -91,10 +91,11 @@ TEST_CASE("a message of a stranger is refused with the reason", "[membership][un
   Lone lone(3);
   const std::vector<Member> before = lone.membership.members();
   lone.receive(7, PushPull{.reply = true, .members = {member_of(7)}});
-  REQUIRE(lone.out.events.size() == 1);
-  CHECK(lone.out.events[0].name == "message_refused");
-  CHECK(lone.out.events[0].peer == peer_of(7));
-  CHECK(lone.out.events[0].reason == Reason::unknown_peer);
+  REQUIRE(lone.out.facts.size() == 1);
+  const auto* refused = std::get_if<MessageRefused>(&lone.out.facts[0]);
+  REQUIRE(refused != nullptr);
+  CHECK(refused->peer == peer_of(7));
+  CHECK(refused->reason == Reason::unknown_peer);
   CHECK(lone.out.messages.empty());
   CHECK(lone.membership.members() == before);
 }
@@ -143,7 +144,7 @@ TEST_CASE("a raised incarnation refutes a suspicion", "[membership][unit]") {
   CHECK(lone.state(2) == MemberState::suspect);
   lone.hear(3, member_of(2, MemberState::alive, 1));
   CHECK(lone.state(2) == MemberState::alive);
-  CHECK(lone.out.events.back().name == "member_refuted");
+  CHECK(std::holds_alternative<MemberRefuted>(lone.out.facts.back()));
 }
 
 TEST_CASE("a third party that says dead only raises suspicion", "[membership][unit]") {
@@ -194,10 +195,10 @@ TEST_CASE("a member struck off the allow-list is out at once and the hash follow
   CHECK(lone.membership.find(peer_of(4)) == nullptr);
   CHECK(lone.membership.view() == View(peers_below(4)));
   CHECK(lone.membership.view().hash() != before);
-  REQUIRE(lone.out.events.size() == 1);
-  CHECK(lone.out.events[0].name == "member_removed");
+  REQUIRE(lone.out.facts.size() == 1);
+  CHECK(std::holds_alternative<MemberRemoved>(lone.out.facts[0]));
   lone.hear(4, member_of(4));
-  CHECK(lone.out.events.back().reason == Reason::unknown_peer);
+  CHECK(std::holds_alternative<MessageRefused>(lone.out.facts.back()));
 }
 
 TEST_CASE("nothing more is sent to a member struck off the allow-list", "[membership][unit]") {

@@ -158,7 +158,7 @@ TEST_CASE("a downloader told to go elsewhere by a busy source asks the next") {
   for (std::size_t i = 2; i < 6; ++i) network.want(i, {peer(0)});
   network.want(6, {peer(0), peer(1)});
   network.deliver();
-  CHECK(network.at(0).count("fetch_refused", Reason::busy) == 1);
+  CHECK(network.at(0).count<FetchRefused>(Reason::busy) == 1);
   REQUIRE(network.at(6).fetched);
   CHECK(network.at(6).fetched->source == peer(1));
   CHECK(network.at(6).fetched->values == model_of(2));

@@ -55,10 +55,10 @@ class Dialling {
       : inside_(io_, {.listen_host = "127.0.0.1", .local = false, .plain = true},
                 {.accepted = [this](std::uint64_t,
                                     ConnectionPtr connection) { accepted = std::move(connection); },
-                 .event = [](const Event&) {}}),
-        outside_(io_, {.dial_from = from, .local = false, .plain = true},
-                 {.accepted = [](std::uint64_t, const ConnectionPtr&) {},
-                  .event = [](const Event&) {}}) {
+                 .fact = [](const Fact&) {}}),
+        outside_(
+            io_, {.dial_from = from, .local = false, .plain = true},
+            {.accepted = [](std::uint64_t, const ConnectionPtr&) {}, .fact = [](const Fact&) {}}) {
     LaneInvite invite{.lane = 7, .token = {1, 2, 3}};
     inside_.expect(invite.lane, invite.token);
     outside_.expect(invite.lane, invite.token);

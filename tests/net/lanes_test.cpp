@@ -21,6 +21,7 @@
 #include "net/bulk_lanes.hpp"
 #include "net/shared_buffer.hpp"
 #include "net/shared_ring.hpp"
+#include "tests/facts.hpp"
 
 namespace gv {
 namespace {
@@ -52,7 +53,7 @@ class Swarm {
     std::function<std::span<std::byte>(std::uint64_t offset, std::size_t bytes)> place;
     std::map<PeerId, std::vector<std::byte>> received;  ///< Blocks, one after the other.
     std::vector<Message> messages;
-    std::vector<Event> events;
+    std::vector<Fact> facts;
     std::vector<PeerId> lost;
     std::vector<PeerId> refused;
     LaneInvite last_invite;  ///< The last it sent.
@@ -99,8 +100,9 @@ class Swarm {
     sides_[from].lanes->send({peer(to), TransferId{peer(from), 1, number}, std::move(payload), 0});
   }
 
-  bool has_event(std::size_t i, std::string_view name) const {
-    return std::ranges::any_of(sides_[i].events, [&](const Event& e) { return e.name == name; });
+  template <class F>
+  bool has_told(std::size_t i) const {
+    return count_of<F>(sides_[i].facts) > 0;
   }
 
  private:
@@ -119,7 +121,7 @@ class Swarm {
             .message = [this, i](const Envelope& e) { sides_[i].messages.push_back(e.message); },
             .lost = [this, i](PeerId from) { sides_[i].lost.push_back(from); },
             .refused = [this, i](PeerId from) { sides_[i].refused.push_back(from); },
-            .event = [this, i](Event event) { sides_[i].events.push_back(std::move(event)); },
+            .fact = [this, i](Fact fact) { sides_[i].facts.push_back(std::move(fact)); },
             .send_invite =
                 [this, i](PeerId to, const LaneInvite& invite) {
                   sides_[i].last_invite = invite;
@@ -137,8 +139,8 @@ class Swarm {
 };
 
 std::string kind_of(const Swarm::Side& side) {
-  for (const Event& event : side.events) {
-    if (event.name == "lane_opened") return event.detail;
+  for (const Fact& fact : side.facts) {
+    if (const auto* lane = std::get_if<LaneOpened>(&fact)) return lane->kind;
   }
   return "none";
 }
@@ -247,8 +249,8 @@ TEST_CASE("a partner that ends is noticed, and what it still sent arrives") {
   REQUIRE(swarm.until([&] { return swarm[1].received[peer(0)].size() == 1000; }));
   swarm[0].lanes.reset();
   REQUIRE(swarm.until([&] { return !swarm[1].lost.empty(); }));
-  CHECK(swarm.has_event(1, "lane_closed"));
-  CHECK_FALSE(swarm.has_event(1, "lane_lost"));
+  CHECK(swarm.has_told<LaneClosed>(1));
+  CHECK_FALSE(swarm.has_told<LaneLost>(1));
 }
 
 /// A payload in memory that `side` lends.
@@ -363,9 +365,8 @@ TEST_CASE("a lane in use stays, an idle one makes room for another") {
     swarm.send(0, 2, pattern(1000, 2), 2);
     return swarm[0].refused.empty();
   }));
-  REQUIRE(swarm.until([&] {
-    return swarm[2].received[peer(0)].size() == 1000 && swarm.has_event(1, "lane_closed");
-  }));
+  REQUIRE(swarm.until(
+      [&] { return swarm[2].received[peer(0)].size() == 1000 && swarm.has_told<LaneClosed>(1); }));
 
   const auto large = pattern(8 << 20, 3);
   swarm.send(0, 2, large, 3);

@@ -73,7 +73,7 @@ TEST_CASE("a connection under the routing id of another gets nothing that is mea
                       .invite = [](PeerId, const LaneInvite&) {},
                       .contact = [](PeerId) {},
                       .restarted = [](PeerId) {},
-                      .event = [](const Event&) {}});
+                      .fact = [](const Fact&) {}});
   const auto until = [&](auto holds, std::chrono::milliseconds limit) {
     const auto give_up = std::chrono::steady_clock::now() + limit;
     while (!holds() && std::chrono::steady_clock::now() < give_up) io.run_one_for(5ms);

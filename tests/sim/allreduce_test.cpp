@@ -23,11 +23,9 @@ class Lockstep : public Tally {
  public:
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override {
     Tally::on_effects(world, peer, effects);
-    for (const Event& event : effects.events) {
-      if (event.name != "collective_resumed") continue;
-      for (const auto& [name, value] : event.numbers) {
-        if (name == "seconds_lost") lost.push_back(value);
-      }
+    for (const Fact& fact : effects.facts) {
+      const auto* resumed = std::get_if<CollectiveResumed>(&fact);
+      if (resumed != nullptr) lost.push_back(resumed->seconds_lost);
     }
   }
   void after(const Simulator& world, PeerNumber peer) override {
@@ -196,11 +194,11 @@ TEST_CASE("a generation that ends for a better one costs nobody the newest sum",
     world.node.course.wait_for_peers = 6;
     int adopted = 0;
     std::set<std::uint64_t> generations;
-    EventWatch watch([&](const Simulator& running, PeerNumber peer, const Event& event) {
+    FactWatch watch([&](const Simulator& running, PeerNumber peer, const Fact& fact) {
       if (running.now() > Time(world.scenario.until)) return;
-      adopted += event.name == "state_adopted";
+      adopted += std::holds_alternative<StateAdopted>(fact);
       const Generation* generation = running.peer(peer).node->allreduce()->agreement().generation();
-      if (event.name == "generation_began" && generation != nullptr)
+      if (std::holds_alternative<GenerationBegan>(fact) && generation != nullptr)
         generations.insert(generation->key());
     });
     const Verdict verdict = run_world(world, &watch);
@@ -214,7 +212,7 @@ TEST_CASE("a generation that ends for a better one costs nobody the newest sum",
 TEST_CASE("F2 one in lockstep that is killed and started again is sent the state", "[sim]") {
   Lockstep seen;
   holds(world_of(4, fault("kind = \"restart\"\npeers = \"any\"\nat_s = 5\nevery_s = 3\n")), seen);
-  CHECK(seen.events("state_adopted") >= 3);
+  CHECK(seen.count<StateAdopted>() >= 3);
   CHECK(seen.newest > 3000);
 }
 
@@ -236,7 +234,7 @@ TEST_CASE("F3 F4 a peer that stands still is waited for or left out and comes ba
 TEST_CASE("F5 a peer that leaves lockstep costs the others no more than an agreement", "[sim]") {
   Lockstep seen;
   holds(world_of(4, fault("kind = \"leave\"\npeers = \"1\"\nat_s = 8\n")), seen);
-  CHECK(seen.events("member_dead") == 0);
+  CHECK(seen.count<MemberDead>() == 0);
   CHECK(seen.smallest == 3);
   CHECK(seen.worst() < 2);
 }
@@ -304,7 +302,7 @@ TEST_CASE("F13 F15 a cut one way and links clogged in turn stop lockstep for a w
   }
   Lockstep clog;
   holds(world_of(4, rules), clog);
-  CHECK(clog.events("member_dead") == 0);
+  CHECK(clog.count<MemberDead>() == 0);
 }
 
 TEST_CASE("F16 F17 F18 loss and repeats and delays change no sum", "[sim]") {
@@ -322,11 +320,11 @@ TEST_CASE("F21 one with a tenth of the pace is waited for and never left out", "
   world.scenario.until = 60s;
   holds(world, seen);
   CHECK(seen.smallest == 4);
-  CHECK(seen.events("generation_ended") == 0);
+  CHECK(seen.count<GenerationEnded>() == 0);
   Lockstep suddenly;
   world = world_of(4, fault("kind = \"slow_cpu\"\npeers = \"2\"\nat_s = 5\nfactor = 0.02\n"));
   holds(world, suddenly);
-  CHECK(suddenly.events("generation_ended") == 0);
+  CHECK(suddenly.count<GenerationEnded>() == 0);
 }
 
 }  // namespace gv

@@ -47,10 +47,10 @@ class Harmed : public Workload {
 class Seen : public Watcher {
  public:
   void on_effects(const Simulator&, PeerNumber peer, const NodeEffects& effects) override {
-    for (const Event& event : effects.events) {
-      if (event.name == "models_differ") differ.emplace_back(peer, *event.peer);
+    for (const Fact& fact : effects.facts) {
+      if (const auto* it = std::get_if<ModelsDiffer>(&fact)) differ.emplace_back(peer, it->peer);
       // Others may download it too: those that are a collective behind when the ballot comes.
-      if (event.name == "state_adopted" && !differ.empty()) adopted.insert(peer);
+      if (std::holds_alternative<StateAdopted>(fact) && !differ.empty()) adopted.insert(peer);
     }
   }
   void on_job_done(const Simulator&, PeerNumber, const JobDone& done) override {

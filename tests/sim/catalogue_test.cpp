@@ -100,7 +100,7 @@ TEST_CASE("F2 a peer killed and started again at once comes back as one and the 
   Probe probe;
   holds(world_of(5, near + fault("kind = \"restart\"\npeers = \"2\"\nat_s = 10\n")), probe);
   CHECK(probe.restored.size() == 1);
-  CHECK(probe.events("member_dead") == 0);
+  CHECK(probe.count<MemberDead>() == 0);
 }
 
 TEST_CASE("F3 peers that stand still for two seconds are not declared dead", "[sim]") {
@@ -108,7 +108,7 @@ TEST_CASE("F3 peers that stand still for two seconds are not declared dead", "[s
   holds(world_of(5, near + fault("kind = \"stop\"\npeers = \"any\"\nat_s = 5\nfor_s = 2\n"
                                  "every_s = 8\n")),
         probe);
-  CHECK(probe.events("member_dead") == 0);
+  CHECK(probe.count<MemberDead>() == 0);
 }
 
 TEST_CASE("F4 a peer that stands still for a minute is dead to all and comes back", "[sim]") {
@@ -116,15 +116,15 @@ TEST_CASE("F4 a peer that stands still for a minute is dead to all and comes bac
   holds(world_of(5, "until_s = 90\n" + near +
                         fault("kind = \"stop\"\npeers = \"1\"\nat_s = 10\nfor_s = 60\n")),
         probe);
-  CHECK(probe.events("member_dead") == 4);
-  CHECK(probe.events("member_returned") == 4);
+  CHECK(probe.count<MemberDead>() == 4);
+  CHECK(probe.count<MemberReturned>() == 4);
 }
 
 TEST_CASE("F5 a peer that is told to leave is left and never dead", "[sim]") {
   Probe probe;
   holds(world_of(5, near + fault("kind = \"leave\"\npeers = \"1\"\nat_s = 10\n")), probe);
-  CHECK(probe.events("member_left") == 4);
-  CHECK(probe.events("member_dead") == 0);
+  CHECK(probe.count<MemberLeft>() == 4);
+  CHECK(probe.count<MemberDead>() == 0);
 }
 
 TEST_CASE("F6 the last survivor trains on and others can join it again", "[sim]") {
@@ -177,8 +177,8 @@ TEST_CASE("F11 and F12 both sides of a partition train on and are one again afte
                           fault("kind = \"partition\"\npeers = \"" + std::string(side) +
                                 "\"\nat_s = 10\nfor_s = 60\n")),
           probe);
-    CHECK(probe.events("member_dead") > 0);
-    CHECK(probe.events("member_returned") > 0);
+    CHECK(probe.count<MemberDead>() > 0);
+    CHECK(probe.count<MemberReturned>() > 0);
   }
 }
 
@@ -187,7 +187,7 @@ TEST_CASE("F13 a cut in one direction kills nobody as long as others hear both",
   holds(world_of(6,
                  near + fault("kind = \"cut\"\npeers = \"0\"\nto = \"1\"\nat_s = 5\nfor_s = 40\n")),
         probe);
-  CHECK(probe.events("member_dead") == 0);
+  CHECK(probe.count<MemberDead>() == 0);
 }
 
 TEST_CASE("F15 links clogged one after the other set nobody back for good", "[sim]") {
@@ -198,7 +198,7 @@ TEST_CASE("F15 links clogged one after the other set nobody back for good", "[si
   }
   Probe probe;
   holds(world_of(6, rules), probe);
-  CHECK(probe.events("member_dead") == 0);
+  CHECK(probe.count<MemberDead>() == 0);
 }
 
 TEST_CASE("F16 a tenth of all messages lost kills nobody and a third kills nobody for good",
@@ -208,7 +208,7 @@ TEST_CASE("F16 a tenth of all messages lost kills nobody and a third kills nobod
     holds(world_of(8, "until_s = 300\n[[scenario.link]]\nlatency_s = 0.002\nloss = " +
                           std::string(loss) + "\n"),
           probe);
-    CHECK(probe.events("member_dead") == 0);
+    CHECK(probe.count<MemberDead>() == 0);
   }
   Probe probe;
   holds(world_of(8, near + fault("kind = \"loss\"\nprobability = 0.3\nat_s = 5\nfor_s = 50\n")),
@@ -229,7 +229,7 @@ TEST_CASE("F19 a third of a second of latency kills nobody", "[sim]") {
   world.node.membership.probe_period = 2s;
   Probe probe;
   holds(world, probe);
-  CHECK(probe.events("member_dead") == 0);
+  CHECK(probe.count<MemberDead>() == 0);
 }
 
 TEST_CASE("F20 and F21 one peer with a slow link or processor holds nobody else up", "[sim]") {
@@ -237,7 +237,7 @@ TEST_CASE("F20 and F21 one peer with a slow link or processor holds nobody else 
     DrawnWorld world = world_of(8, "dimension = 20000\nuntil_s = 120\n" + near + rules);
     Probe probe;
     holds(world, probe);
-    CHECK(probe.events("member_dead") == 0);
+    CHECK(probe.count<MemberDead>() == 0);
     std::uint64_t sum = 0;
     for (PeerNumber number = 0; number < 7; ++number) sum += probe.committed[number];
     return static_cast<double>(sum);
@@ -331,7 +331,7 @@ TEST_CASE("F43 a second holder of a key confuses whom it speaks to and breaks no
   invariants.check_settled(world);
   INFO((invariants.violation() ? invariants.violation()->what : ""));
   CHECK_FALSE(invariants.violation());
-  CHECK(probe.events("member_dead") == 0);
+  CHECK(probe.count<MemberDead>() == 0);
   for (PeerNumber peer = 0; peer < world.size(); ++peer) {
     CHECK(meanwhile[peer] > 0);
     CHECK(probe.committed[peer] > meanwhile[peer]);
@@ -445,10 +445,11 @@ Poisoned poisoned(const Poisoner::Lie& lie, float clip_radius) {
   });
   Invariants invariants;
   Poisoned result;
-  EventWatch watch([&](const Simulator&, PeerNumber peer, const Event& event) {
-    result.quarantined += event.name == "peer_quarantined" ? 1 : 0;
-    if (event.name != "exchange_committed" || peer >= honest_peers) return;
-    result.attacks += number_of(*event.peer) >= honest_peers ? 1.0 / (200 * honest_peers) : 0;
+  FactWatch watch([&](const Simulator&, PeerNumber peer, const Fact& fact) {
+    result.quarantined += std::holds_alternative<PeerQuarantined>(fact) ? 1 : 0;
+    const auto* exchange = std::get_if<ExchangeCommitted>(&fact);
+    if (exchange == nullptr || peer >= honest_peers) return;
+    result.attacks += number_of(exchange->peer) >= honest_peers ? 1.0 / (200 * honest_peers) : 0;
   });
   world.watch(invariants);
   world.watch(watch);

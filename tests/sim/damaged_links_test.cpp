@@ -73,7 +73,7 @@ ControlLinks::Callbacks callbacks(Side& side) {
           .invite = [](PeerId, const LaneInvite&) {},
           .contact = [&side](PeerId) { ++side.contacts; },
           .restarted = [&side](PeerId) { ++side.restarts; },
-          .event = [](const Event&) {}};
+          .fact = [](const Fact&) {}};
 }
 
 ControlLinks::Options options_of(std::size_t number, const KeyPair& own, const KeyPair& other,
@@ -123,7 +123,7 @@ class LanePair {
             .message = [](const Envelope&) {},
             .lost = [this, i](PeerId) { ++ends[i].lost; },
             .refused = [](PeerId) {},
-            .event = [](const Event&) {},
+            .fact = [](const Fact&) {},
             .send_invite =
                 [this, i](PeerId, LaneInvite invite) {
                   if (!invite.address.empty()) invite.address = front_;

@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "base/rng.hpp"
+#include "peer/node/facts.hpp"
 #include "sim/virtual/simulator.hpp"
+#include "tests/facts.hpp"
 #include "tests/sim/worlds.hpp"
 
 namespace gv {
@@ -43,10 +45,10 @@ class Inquest : public Watcher {
       const bool probe = std::holds_alternative<Ping>(out.message);
       if (probe && out.to == id_of(victim_) && !asked) asked = world.now();
     }
-    for (const Event& event : effects.events) {
-      if (event.peer != id_of(victim_)) continue;
-      if (event.name == "member_suspected" && !suspected) suspected = world.now();
-      if (event.name == "member_dead") dead[peer] = world.now();
+    for (const Fact& fact : effects.facts) {
+      if (peer_of_fact(fact) != id_of(victim_)) continue;
+      if (std::holds_alternative<MemberSuspected>(fact) && !suspected) suspected = world.now();
+      if (std::holds_alternative<MemberDead>(fact)) dead[peer] = world.now();
     }
   }
 
@@ -209,16 +211,16 @@ TEST_CASE("at ten percent loss nobody who lives is declared dead", "[sim][theory
   constexpr std::size_t peers = 16;
   Simulator::Options options = watching_world(peers, 51);
   options.scenario.links = {every_link({.latency = 5ms, .jitter = 5ms, .loss = 0.1})};
-  std::map<std::string, std::size_t> seen;
-  EventWatch watch([&](const Simulator&, PeerNumber, const Event& event) { ++seen[event.name]; });
+  FactCounts seen;
+  FactWatch watch([&](const Simulator&, PeerNumber, const Fact& fact) { seen.add(fact); });
   Simulator world(options, idle_peers(options));
   world.watch(watch);
   world.run(Time(6h));
-  INFO("suspicions " << seen["member_suspected"] << ", refuted by the accused "
-                     << seen["self_refuted"] << ", lost " << world.counts().lost);
+  INFO("suspicions " << seen.of<MemberSuspected>() << ", refuted by the accused "
+                     << seen.of<SelfRefuted>() << ", lost " << world.counts().lost);
   CHECK(world.counts().lost > 10000);
-  CHECK(seen["member_suspected"] > 0);
-  CHECK(seen["member_dead"] == 0);
+  CHECK(seen.of<MemberSuspected>() > 0);
+  CHECK(seen.of<MemberDead>() == 0);
   for (PeerNumber number = 0; number < peers; ++number) {
     CHECK(world.peer(number).node->membership().view().size() == peers);
   }

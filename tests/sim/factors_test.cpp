@@ -82,8 +82,8 @@ void outlives_faults(const LockstepRun& run, Simulator::Options options, MakeWor
                              fault(FaultKind::stop, 3s + 11ms * moment, just(3 - who), 4s)};
   Simulator world(std::move(options), std::move(workloads));
   int apart = 0;
-  EventWatch watch([&](const Simulator&, PeerNumber, const Event& event) {
-    apart += event.name == "models_differ" || event.name == "sum_refused";
+  FactWatch watch([&](const Simulator&, PeerNumber, const Fact& fact) {
+    apart += std::holds_alternative<ModelsDiffer>(fact) || std::holds_alternative<SumRefused>(fact);
   });
   world.watch(watch);
   world.run(Time(10min));
@@ -230,7 +230,7 @@ TEST_CASE("sufficient factors follow shares that follow speed", "[sim][allreduce
   options.node.allreduce.dense = dense_places(run.trainer(0).dense_weights());
   Simulator world(options, run.workloads());
   bool unequal = false;
-  EventWatch watch([&](const Simulator& at, PeerNumber, const Event&) {
+  FactWatch watch([&](const Simulator& at, PeerNumber, const Fact&) {
     const auto& node = at.peer(0).node;
     const Generation* generation = node ? node->allreduce()->agreement().generation() : nullptr;
     unequal = unequal || (generation != nullptr &&

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "peer/node/facts.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "sim/virtual/trace.hpp"
 #include "tests/sim/worlds.hpp"
@@ -34,15 +35,16 @@ class HonestLife : public Watcher {
     lines.push_back(std::move(line));
   }
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override {
-    for (const Event& event : effects.events) {
-      if (event.peer == stranger) {
+    for (const Fact& fact : effects.facts) {
+      const FactText text = describe(fact);
+      if (text.peer == stranger) {
         ++refusals;
         continue;
       }
-      std::string line =
-          stamp(world, peer) + event.name + " " + std::string(to_string(event.reason));
-      if (event.peer) line += " " + peer_name(*event.peer);
-      for (const auto& [name, value] : event.numbers) line += " " + std::to_string(value);
+      std::string line = stamp(world, peer) + std::string(text.info.name) + " " +
+                         std::string(to_string(text.reason));
+      if (text.peer) line += " " + peer_name(*text.peer);
+      for (const auto& [name, value] : text.numbers) line += " " + std::to_string(value);
       lines.push_back(std::move(line));
     }
     for (const Outgoing& out : effects.messages) {
@@ -188,8 +190,8 @@ Exchanges exchanges_of_others(std::size_t peers, PairingKind pairing, double spe
    public:
     void on_effects(const Simulator&, PeerNumber peer, const NodeEffects& effects) override {
       if (peer == 0) return;
-      for (const Event& event : effects.events) {
-        exchanges.sharing += event.name == "exchange_committed" ? 1 : 0;
+      for (const Fact& fact : effects.facts) {
+        exchanges.sharing += std::holds_alternative<ExchangeCommitted>(fact) ? 1 : 0;
       }
       for (const Outgoing& out : effects.messages) {
         exchanges.begun += std::holds_alternative<Commit>(out.message) ? 1 : 0;
@@ -265,9 +267,10 @@ TEST_CASE("over twenty thousand exchanges every partner is met as often as any o
   options.scenario.links = {every_link({.latency = 1ms})};
   std::map<std::pair<PeerNumber, PeerNumber>, double> met;
   double exchanges = 0;
-  EventWatch watch([&](const Simulator&, PeerNumber peer, const Event& event) {
-    if (event.name != "exchange_committed") return;
-    met[std::minmax(peer, number_of(*event.peer))] += 0.5;
+  FactWatch watch([&](const Simulator&, PeerNumber peer, const Fact& fact) {
+    const auto* exchange = std::get_if<ExchangeCommitted>(&fact);
+    if (exchange == nullptr) return;
+    met[std::minmax(peer, number_of(exchange->peer))] += 0.5;
     exchanges += 0.5;
   });
   Simulator world(options, idle_peers(options));

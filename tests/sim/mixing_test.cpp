@@ -185,8 +185,8 @@ Ended run_of(const MixRule& rule, const std::vector<FaultRule>& faults,
   Simulator world(options,
                   mixing([&](std::size_t p) { return quadratic_workload(spec, p); }, rule, seed));
   std::uint64_t adopted = 0;
-  EventWatch watch([&](const Simulator&, PeerNumber, const Event& event) {
-    adopted += event.name == "state_adopted";
+  FactWatch watch([&](const Simulator&, PeerNumber, const Fact& fact) {
+    adopted += std::holds_alternative<StateAdopted>(fact);
   });
   world.watch(watch);
   world.run(Time(5min));

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "peer/node/facts.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "tests/sim/worlds.hpp"
 #include "train/data/generated.hpp"
@@ -108,12 +109,13 @@ class StageRecord : public Watcher {
   }
 
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override {
-    for (const Event& event : effects.events) {
-      ++events[event.name];
+    for (const Fact& fact : effects.facts) {
+      this->facts.add(fact);
+      const FactText text = describe(fact);
       story += std::to_string(seconds(world.now().time_since_epoch())) + " peer-" +
-               std::to_string(peer) + " " + event.name + " " + event.detail;
-      for (const auto& [name, value] : event.numbers) {
-        story += " " + name + "=" + std::to_string(value);
+               std::to_string(peer) + " " + std::string(text.info.name) + " " + text.detail;
+      for (const auto& [name, value] : text.numbers) {
+        story += " " + std::string(name) + "=" + std::to_string(value);
       }
       story += "\n";
     }
@@ -121,7 +123,7 @@ class StageRecord : public Watcher {
 
   std::map<std::size_t, std::vector<std::vector<float>>> stages;
   std::uint64_t newest = 0;
-  std::map<std::string, int> events;
+  FactCounts facts;
   std::string story;
 
  private:

@@ -184,7 +184,7 @@ TEST_CASE("a death at any moment lets the others go on with every micro-batch co
     world.run(Time(3min));
     INFO("moment " << moment << "\n" << record.story);
     REQUIRE(record.newest == task.steps);
-    REQUIRE(record.events["sum_refused"] == 0);
+    REQUIRE(record.facts.of<SumRefused>() == 0);
     REQUIRE(record.stages.size() == task.stages);
     if (task.consensus == StageConsensus::mixing) continue;  // Replicas may differ.
     for (const auto& [stage, replicas] : record.stages) {
@@ -208,9 +208,9 @@ TEST_CASE("a stage that loses all its carriers is restored from the copy of its 
     world.run(Time(3min));
     INFO("moment " << moment << "\n" << record.story);
     REQUIRE(record.newest == task.steps);
-    REQUIRE(record.events["stage_lost"] == 0);
-    REQUIRE(record.events["sum_refused"] == 0);
-    times += record.events["rolled_back"] > 0;
+    REQUIRE(record.facts.of<StageLost>() == 0);
+    REQUIRE(record.facts.of<SumRefused>() == 0);
+    times += record.facts.of<RolledBack>() > 0;
     REQUIRE(record.stages.size() == task.stages);
   }
   CHECK(times > 40);
@@ -283,7 +283,7 @@ TEST_CASE("a peer that leaves hands its stage over and nothing is made twice or 
     REQUIRE(invariants.operations() == task.steps);
     REQUIRE(invariants.rollbacks() == 0);
     REQUIRE(record.stages.size() == task.stages);
-    handed_over += record.events["stage_adopted"] > 0;
+    handed_over += record.facts.of<StageAdopted>() > 0;
   }
   CHECK(handed_over > 30);  // 39 of the 60: the others had no stage, or another of it was there.
 }
@@ -299,7 +299,7 @@ TEST_CASE("peers that all leave at once wait for nobody", "[sim]") {
   world.run(Time(3s));
   INFO(record.story);
   CHECK(world.all_ended());
-  CHECK(record.events["stage_lost"] == 0);
+  CHECK(record.facts.of<StageLost>() == 0);
 }
 
 TEST_CASE("one who joins late takes a stage and all go on", "[sim]") {
@@ -313,7 +313,7 @@ TEST_CASE("one who joins late takes a stage and all go on", "[sim]") {
   world.run(Time(3min));
   INFO(record.story);
   REQUIRE(record.newest == task.steps);
-  CHECK(record.events["stage_adopted"] == 1);
+  CHECK(record.facts.of<StageAdopted>() == 1);
   CHECK(record.stages[0].size() + record.stages[1].size() == 3);
 }
 
@@ -334,7 +334,7 @@ TEST_CASE("in a chain of one peer each the slow one ends with the smallest stage
     CHECK_FALSE(invariants.violation());
     REQUIRE(record.newest > 100);
     CHECK(world.peer(slow).node->pipeline()->stages() == std::set<std::uint32_t>{0});
-    CHECK(record.events["rolled_back"] == 0);
+    CHECK(record.facts.of<RolledBack>() == 0);
   }
 }
 
@@ -354,7 +354,7 @@ TEST_CASE("peers that a machine's other programs hold up now and then keep their
     world.run(Time(1min));
     INFO("seed " << seed << "\n" << record.story);
     REQUIRE(record.newest == task.steps);
-    CHECK(record.events["stage_adopted"] == 0);
+    CHECK(record.facts.of<StageAdopted>() == 0);
   }
 }
 
@@ -370,8 +370,8 @@ TEST_CASE("peers that are alike do not exchange stages to and fro for a wrong es
   world.run(Time(3min));
   INFO(record.story);
   REQUIRE(record.newest > 1000);
-  CHECK(record.events["generation_began"] >= 2 * 4);
-  CHECK(record.events["stage_adopted"] <= 2);
+  CHECK(record.facts.of<GenerationBegan>() >= 2 * 4);
+  CHECK(record.facts.of<StageAdopted>() <= 2);
 }
 
 TEST_CASE("pipelines in drawn worlds count every micro-batch once and go on after the heal",
@@ -490,8 +490,8 @@ TEST_CASE("a death at any point of a run leaves the others with every stage", "[
       world.run(Time(3min));
       INFO("kills peer-" << point_of.who << "\n" << record.story);
       REQUIRE(record.newest == task.steps);
-      REQUIRE(record.events["sum_refused"] == 0);
-      REQUIRE(record.events["stage_lost"] == 0);
+      REQUIRE(record.facts.of<SumRefused>() == 0);
+      REQUIRE(record.facts.of<StageLost>() == 0);
       REQUIRE(record.stages.size() == task.stages);
       for (const auto& [stage, replicas] : record.stages) {
         for (const auto& replica : replicas) REQUIRE(replica == replicas.front());

@@ -12,6 +12,7 @@
 #include "peer/node/hyperparameters.hpp"
 #include "sim/virtual/population_tally.hpp"
 #include "sim/virtual/simulator.hpp"
+#include "tests/facts.hpp"
 #include "tests/sim/worlds.hpp"
 
 namespace gv {
@@ -43,25 +44,17 @@ MakeWorkload learners(const Simulator::Options& options, std::vector<double> rat
   };
 }
 
-double number(const Event& event, const std::string& wanted) {
-  for (const auto& [name, value] : event.numbers) {
-    if (name == wanted) return value;
-  }
-  FAIL("the event has no " << wanted);
-  return 0;
-}
-
 struct Copy {
   PeerNumber to = 0;
-  Event event;
+  Exploited what;
 };
 
 /// Everything that was copied.
 class Copies : public Watcher {
  public:
   void on_effects(const Simulator&, PeerNumber peer, const NodeEffects& effects) override {
-    for (const Event& event : effects.events) {
-      if (event.name == "exploited") all.push_back({peer, event});
+    for (const Fact& fact : effects.facts) {
+      if (const auto* what = std::get_if<Exploited>(&fact)) all.push_back({peer, *what});
     }
   }
   std::vector<Copy> all;
@@ -96,10 +89,10 @@ TEST_CASE("a copy goes on with its source's hyper-parameters times 0.8 or 1.2", 
   world.watch(copies);
   world.run(Time(60s));
   REQUIRE(copies.all.size() > 3);
-  for (const auto& [to, event] : copies.all) {
-    const double factor = number(event, "learning_rate") / number(event, "source_learning_rate");
+  for (const auto& [to, what] : copies.all) {
+    const double factor = what.learning_rate / what.source_learning_rate;
     CHECK(std::min(std::abs(factor - 0.8), std::abs(factor - 1.2)) < 1e-5);
-    CHECK(number(event, "loss_after") < number(event, "loss_before"));
+    CHECK(what.loss_after < what.loss_before);
   }
 }
 
@@ -113,7 +106,7 @@ TEST_CASE("lineages are a forest", "[sim]") {
   world.run(Time(60s));
   REQUIRE(tally.copies() == copies.all.size());
   REQUIRE(tally.copies() > 0);
-  for (const auto& [to, event] : copies.all) CHECK(event.peer != id_of(to));
+  for (const auto& [to, what] : copies.all) CHECK(what.peer != id_of(to));
   const std::vector<Strain>& lineage = tally.lineage();
   std::size_t roots = 0;
   for (std::size_t i = 0; i < lineage.size(); ++i) {
@@ -166,11 +159,12 @@ TEST_CASE("a source that dies in the middle of a copy leaves the copier as it wa
   std::optional<Time> asked;
   PeerNumber copier = 0;
   PeerNumber source = 0;
-  EventWatch first_copy([&](const Simulator& world, PeerNumber peer, const Event& event) {
-    if (event.name != "fetch_asked" || asked) return;
+  FactWatch first_copy([&](const Simulator& world, PeerNumber peer, const Fact& fact) {
+    const auto* fetch = std::get_if<FetchAsked>(&fact);
+    if (fetch == nullptr || asked) return;
     asked = world.now();
     copier = peer;
-    source = number_of(*event.peer);
+    source = number_of(fetch->peer);
   });
   Simulator before(options, make);
   before.watch(first_copy);
@@ -184,11 +178,13 @@ TEST_CASE("a source that dies in the middle of a copy leaves the copier as it wa
   bool lost = false;
   bool failed = false;
   bool copied = false;
-  EventWatch watch([&](const Simulator&, PeerNumber peer, const Event& event) {
+  FactWatch watch([&](const Simulator&, PeerNumber peer, const Fact& fact) {
     if (peer != copier) return;
-    lost = lost || (event.name == "fetch_source_lost" && event.peer == id_of(source));
-    failed = failed || event.name == "fetch_failed";
-    copied = copied || (event.name == "exploited" && event.peer == id_of(source));
+    lost = lost ||
+           (std::holds_alternative<FetchSourceLost>(fact) && peer_of_fact(fact) == id_of(source));
+    failed = failed || std::holds_alternative<FetchFailed>(fact);
+    copied =
+        copied || (std::holds_alternative<Exploited>(fact) && peer_of_fact(fact) == id_of(source));
   });
   PopulationTally tally;
   world.watch(watch);

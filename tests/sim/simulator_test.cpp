@@ -12,7 +12,9 @@
 #include <tuple>
 #include <vector>
 
+#include "peer/node/facts.hpp"
 #include "sim/virtual/trace.hpp"
+#include "tests/facts.hpp"
 #include "tests/sim/worlds.hpp"
 #include "train/data/generated.hpp"
 #include "train/trainer.hpp"
@@ -329,8 +331,8 @@ TEST_CASE("a latecomer downloads a model and joins in", "[sim]") {
   options.scenario.links = {every_link({.latency = 2ms})};
   options.scenario.faults = {fault(FaultKind::join, 10s, just(3))};
   int fetched = 0;
-  EventWatch watch([&](const Simulator&, PeerNumber peer, const Event& event) {
-    if (peer == 3 && event.name == "model_fetched") ++fetched;
+  FactWatch watch([&](const Simulator&, PeerNumber peer, const Fact& fact) {
+    if (peer == 3 && std::holds_alternative<ModelFetched>(fact)) ++fetched;
   });
   Simulator world(options, idle_peers(options));
   world.watch(watch);
@@ -352,9 +354,9 @@ TEST_CASE("a peer told to leave saves and says so and is nobody's dead", "[sim]"
   Simulator::Options options = small_world(4, 9);
   options.scenario.links = {every_link({.latency = 2ms})};
   options.scenario.faults = {fault(FaultKind::leave, 5s, just(1))};
-  std::multiset<std::string> seen;
-  EventWatch watch([&](const Simulator&, PeerNumber, const Event& event) {
-    if (event.peer == id_of(1) && event.name.starts_with("member_")) seen.insert(event.name);
+  FactCounts seen;
+  FactWatch watch([&](const Simulator&, PeerNumber, const Fact& fact) {
+    if (peer_of_fact(fact) == id_of(1)) seen.add(fact);
   });
   Simulator world(options, idle_peers(options));
   world.watch(watch);
@@ -362,9 +364,9 @@ TEST_CASE("a peer told to leave saves and says so and is nobody's dead", "[sim]"
   const std::uint64_t before = world.peer(1).work->step();
   world.run(Time(30s));
   CHECK(world.peer(1).state == PeerState::ended);
-  CHECK(seen.count("member_left") == 3);
-  CHECK(seen.count("member_dead") == 0);
-  CHECK(seen.count("member_suspected") == 0);
+  CHECK(seen.of<MemberLeft>() == 3);
+  CHECK(seen.of<MemberDead>() == 0);
+  CHECK(seen.of<MemberSuspected>() == 0);
   CHECK(world.peer(1).work->step() >= before);
   Disk disk = world.peer(1).disk;
   REQUIRE(disk.newest() != nullptr);

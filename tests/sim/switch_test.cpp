@@ -76,15 +76,13 @@ Outcome run_of(const std::vector<FaultRule>& fault_events, ModeKind mode = ModeK
     return work;
   });
   Outcome outcome;
-  EventWatch watch([&](const Simulator&, PeerNumber peer, const Event& event) {
-    if (event.name == "switch_refused") outcome.refused.insert(event.detail);
-    if (event.name != "algorithm_switched") return;
-    std::uint64_t number = 0;
-    for (const auto& [name, value] : event.numbers) {
-      if (name == "settings_revision") number = static_cast<std::uint64_t>(value);
-      if (name == "step") outcome.began[number].insert(static_cast<std::uint64_t>(value));
+  FactWatch watch([&](const Simulator&, PeerNumber peer, const Fact& fact) {
+    if (const auto* refused = std::get_if<SwitchRefused>(&fact)) {
+      outcome.refused.insert(refused->why);
+    } else if (const auto* switched = std::get_if<AlgorithmSwitched>(&fact)) {
+      outcome.began[switched->settings_revision].insert(switched->step);
+      outcome.by[switched->settings_revision].insert(peer);
     }
-    outcome.by[number].insert(peer);
   });
   Rulings revisions;
   Invariants invariants;

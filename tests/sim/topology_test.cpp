@@ -290,9 +290,9 @@ TEST_CASE("a hypercube that loses a peer goes on with anybody until it is back",
   options.scenario.faults = {fault(FaultKind::kill, 4s, just(5), 20s)};
   std::map<PeerNumber, int> unfit;
   std::map<PeerNumber, int> fits;
-  EventWatch watch([&](const Simulator&, PeerNumber peer, const Event& event) {
-    if (event.name == "topology_unfit") ++unfit[peer];
-    if (event.name == "topology_fits") ++fits[peer];
+  FactWatch watch([&](const Simulator&, PeerNumber peer, const Fact& fact) {
+    if (std::holds_alternative<TopologyUnfit>(fact)) ++unfit[peer];
+    if (std::holds_alternative<TopologyFits>(fact)) ++fits[peer];
   });
   Ledger ledger;
   Simulator world(options, idle_peers(options));

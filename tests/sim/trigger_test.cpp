@@ -32,14 +32,13 @@ Outcome run_of(TriggerKind trigger, double target = 0, Duration latency = 1ms) {
   double squares = 0;
   std::size_t measured = 0;
   std::size_t committed = 0;
-  EventWatch watch([&](const Simulator&, PeerNumber, const Event& event) {
-    if (event.name != "exchange_committed") return;
+  FactWatch watch([&](const Simulator&, PeerNumber, const Fact& fact) {
+    const auto* exchange = std::get_if<ExchangeCommitted>(&fact);
+    if (exchange == nullptr) return;
     ++committed;
-    for (const auto& [name, value] : event.numbers) {
-      if (name != "distance" || world.now() < Time(30s)) continue;
-      squares += value * value;
-      ++measured;
-    }
+    if (world.now() < Time(30s)) return;
+    squares += exchange->distance * exchange->distance;
+    ++measured;
   });
   world.watch(watch);
   world.run(Time(70s));

@@ -57,13 +57,13 @@ inline FaultRule fault(FaultKind kind, Duration at, PeerSet peers, Duration last
 
 inline PeerSet just(std::size_t peer) { return {.ranges = {{peer, peer}}}; }
 
-/// Calls back for each event that a peer reports.
-class EventWatch : public Watcher {
+/// Calls back for each fact that a peer tells.
+class FactWatch : public Watcher {
  public:
-  using See = std::function<void(const Simulator&, PeerNumber, const Event&)>;
-  explicit EventWatch(See see) : see_(std::move(see)) {}
+  using See = std::function<void(const Simulator&, PeerNumber, const Fact&)>;
+  explicit FactWatch(See see) : see_(std::move(see)) {}
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override {
-    for (const Event& event : effects.events) see_(world, peer, event);
+    for (const Fact& fact : effects.facts) see_(world, peer, fact);
   }
 
  private:

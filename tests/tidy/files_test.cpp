@@ -23,6 +23,34 @@ TEST_CASE("tests wait for conditions and never sleep") {
   CHECK(found.empty());
 }
 
+TEST_CASE("code asks for a fact's type and never for its name") {
+  // A name as a literal, anywhere in the product but in the file that gives facts their names.
+  const std::string texts = "peer/node/facts.cpp";
+  const auto named = std::ranges::find(sources(), texts, &SourceFile::path);
+  REQUIRE(named != sources().end());
+  std::string text;
+  for (const std::string& line : named->lines) text += line + "\n";
+  std::set<std::string> names;
+  const std::regex info(R"re(\.info = \{"(\w+)")re");
+  for (std::sregex_iterator match(text.begin(), text.end(), info), end; match != end; ++match) {
+    names.insert((*match)[1]);
+  }
+  REQUIRE(names.size() > 50);
+  std::vector<Finding> found;
+  const std::regex literal(R"re("(\w+)")re");
+  for (const SourceFile& file : sources()) {
+    if (file.path == texts || file.path.starts_with("tests/")) continue;
+    for (const std::string& line : file.lines) {
+      for (std::sregex_iterator match(line.begin(), line.end(), literal), end; match != end;
+           ++match) {
+        if (names.contains((*match)[1])) found.push_back({file.path, line});
+      }
+    }
+  }
+  INFO(listed(found));
+  CHECK(found.empty());
+}
+
 TEST_CASE("every source begins with a sentence about itself and headers guard themselves") {
   std::vector<Finding> found;
   for (const SourceFile& file : sources()) {

@@ -56,8 +56,8 @@ const std::vector<Folder> layout = {
      false,
      true},
     // The replica is made of the built-in learner.
-    {"peer/node/", {"consensus/", "peer/modes/", "train/"}, {}, true},
-    {"peer/modes/", {"consensus/", "peer/node/", "train/"}, {}, true},
+    {"peer/node/", {"consensus/", "peer/modes/", "train/"}, {"fmt/"}, true},
+    {"peer/modes/", {"consensus/", "peer/node/", "train/"}, {"fmt/"}, true},
     {"peer/config/", {"peer/node/", "peer/modes/", "train/"}, {"toml++/", "fmt/"}, true},
     {"peer/host/",
      {"peer/config/", "net/"},

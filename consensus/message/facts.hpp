@@ -1,0 +1,290 @@
+// What happened: one type for each fact that a peer tells people, tests and its own other parts.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "base/ids.hpp"
+#include "consensus/message/message.hpp"
+
+namespace gv {
+
+// Fields are named after what they hold; units are part of a name. `peer` is the other peer. The
+// name, sentence, meaning and remedy of each fact are in peer/node/facts.cpp.
+
+// ---- Membership ----
+
+struct MemberJoined {
+  PeerId peer{};
+  std::string address;
+  std::size_t view = 0;  ///< Live peers in our view, ourselves included.
+};
+struct MemberSuspected {
+  PeerId peer{};
+};
+struct MemberRefuted {
+  PeerId peer{};
+};
+struct MemberDead {
+  PeerId peer{};
+  std::size_t view = 0;
+};
+struct MemberLeft {
+  PeerId peer{};
+  std::size_t view = 0;
+};
+struct MemberReturned {
+  PeerId peer{};
+  std::string address;
+  std::size_t view = 0;
+};
+struct MemberRemoved {
+  PeerId peer{};
+};
+struct SelfRefuted {
+  MemberState held_for = MemberState::suspect;  ///< What others thought of us.
+  std::uint64_t incarnation = 0;
+};
+struct MessageRefused {
+  PeerId peer{};
+  Reason reason = Reason::none;
+};
+
+// ---- Pair exchange ----
+
+struct OfferRefused {
+  PeerId peer{};
+  Reason reason = Reason::none;
+};
+struct ExchangeRefused {
+  PeerId peer{};
+  Reason reason = Reason::none;
+};
+struct ExchangeAborted {
+  PeerId peer{};
+  Reason reason = Reason::none;
+};
+struct ExchangeUndecided {
+  PeerId peer{};
+  Reason reason = Reason::none;
+};
+struct ExchangeResumed {
+  PeerId peer{};
+  Reason reason = Reason::none;
+  std::uint64_t bytes_received = 0;
+};
+struct ExchangeCommitted {
+  PeerId peer{};
+  double distance = 0;  ///< Between the two models.
+  double clip = 1;      ///< Factor by which clipping shortened the force.
+  double steps_apart = 0;
+  double seconds = 0;
+};
+struct ModelRefused {
+  PeerId peer{};
+  Reason reason = Reason::none;
+  std::optional<double> norm;
+};
+struct PeerQuarantined {
+  PeerId peer{};
+  Reason reason = Reason::none;
+  double seconds = 0;
+};
+
+// ---- Downloads of models ----
+
+struct FetchAsked {
+  PeerId peer{};
+};
+struct ModelFetched {
+  PeerId peer{};
+  std::uint64_t step = 0;
+  std::uint64_t bytes = 0;
+};
+struct ModelServed {
+  PeerId peer{};
+  std::uint64_t step = 0;
+};
+struct FetchRefused {
+  PeerId peer{};
+  Reason reason = Reason::none;
+};
+struct FetchSourceLost {
+  PeerId peer{};
+  Reason reason = Reason::none;
+  std::optional<std::uint64_t> bytes_received;
+};
+struct FetchFailed {};
+
+// ---- The course of training ----
+
+struct TrainingBegan {
+  std::uint64_t step = 0;
+  std::size_t peers = 0;
+};
+struct BudgetDone {
+  std::uint64_t step = 0;
+};
+struct CatchingUp {
+  std::uint64_t step = 0;
+};
+struct TopologyUnfit {
+  std::size_t peers = 0;
+};
+struct TopologyFits {
+  std::size_t peers = 0;
+};
+struct Exploited {
+  PeerId peer{};
+  std::uint64_t step = 0;
+  std::uint64_t source_step = 0;
+  double source_learning_rate = 0;
+  double source_momentum = 0;
+  double learning_rate = 0;
+  double momentum = 0;
+  double loss_before = 0;
+  double loss_after = 0;
+};
+
+// ---- Generations ----
+
+struct GenerationBegan {
+  PeerId peer{};  ///< The proposer.
+  std::uint64_t ballot = 0;
+  std::size_t peers = 0;
+  std::uint64_t step = 0;
+};
+struct GenerationEnded {
+  std::optional<PeerId> peer;  ///< The first peer blamed, if any is.
+};
+struct CollectiveResumed {
+  std::optional<PeerId> peer;  ///< The first peer lost, if any was.
+  double seconds_lost = 0;
+  std::size_t lost = 0;
+  std::size_t peers = 0;
+  std::uint64_t step = 0;
+};
+struct StateAdopted {
+  PeerId peer{};
+  std::uint64_t step = 0;
+};
+struct ModelsDiffer {
+  PeerId peer{};
+  std::uint64_t step = 0;
+};
+struct SumRefused {
+  std::string why;
+};
+struct GradientNotFinite {
+  std::uint64_t step = 0;
+};
+struct AlgorithmSwitched {
+  std::string settings;
+  std::uint64_t settings_revision = 0;
+  std::uint64_t step = 0;
+};
+struct SettingsRevisionNotUnderstood {
+  std::string why;
+};
+struct StageAdopted {
+  std::size_t stage = 0;
+  std::uint64_t step = 0;
+};
+struct RolledBack {
+  std::uint64_t from = 0;  ///< Step before.
+  std::uint64_t to = 0;    ///< Step now.
+};
+struct StageLost {};
+
+// ---- Links and lanes ----
+
+struct LaneOpened {
+  PeerId peer{};
+  std::string kind;  ///< unix, tls or plain.
+};
+struct LaneClosed {
+  PeerId peer{};
+};
+struct LaneLost {
+  PeerId peer{};
+  std::string why;
+};
+struct LaneRefused {
+  PeerId peer{};
+};
+struct LaneListenFailed {
+  std::string why;
+};
+struct LinkRefused {
+  std::optional<PeerId> peer;  ///< Empty if the stranger's key is unknown.
+  std::string why;
+  std::uint64_t refused = 0;  ///< Links refused so far.
+};
+struct HelloRefused {
+  PeerId peer{};
+  std::string difference;
+};
+struct JoinFailed {
+  std::string address;
+};
+struct NotReachable {
+  std::string address;
+};
+struct KeyUsedTwice {
+  PeerId peer{};
+};
+struct FrameNotSent {
+  PeerId peer{};
+  std::string why;
+};
+
+// ---- Files ----
+
+struct AllowListRead {};
+struct AllowListRefused {
+  std::string why;
+};
+struct Resumed {
+  std::string from;
+  std::uint64_t step = 0;
+  std::optional<std::size_t> stages;
+};
+struct ResumedFromNothing {
+  std::string folder;
+};
+struct CheckpointRefused {
+  std::string why;
+};
+struct SaveFailed {
+  std::string why;
+};
+struct SettingsRevisionNotWritten {};
+struct SwitchRefused {
+  std::string why;
+};
+
+/// All of them. Code that acts on a fact asks for its type; its name is for people and logs.
+using Fact = std::variant<
+    MemberJoined, MemberSuspected, MemberRefuted, MemberDead, MemberLeft, MemberReturned,
+    MemberRemoved, SelfRefuted, MessageRefused, OfferRefused, ExchangeRefused, ExchangeAborted,
+    ExchangeUndecided, ExchangeResumed, ExchangeCommitted, ModelRefused, PeerQuarantined,
+    FetchAsked, ModelFetched, ModelServed, FetchRefused, FetchSourceLost, FetchFailed,
+    TrainingBegan, BudgetDone, CatchingUp, TopologyUnfit, TopologyFits, Exploited, GenerationBegan,
+    GenerationEnded, CollectiveResumed, StateAdopted, ModelsDiffer, SumRefused, GradientNotFinite,
+    AlgorithmSwitched, SettingsRevisionNotUnderstood, StageAdopted, RolledBack, StageLost,
+    LaneOpened, LaneClosed, LaneLost, LaneRefused, LaneListenFailed, LinkRefused, HelloRefused,
+    JoinFailed, NotReachable, KeyUsedTwice, FrameNotSent, AllowListRead, AllowListRefused, Resumed,
+    ResumedFromNothing, CheckpointRefused, SaveFailed, SettingsRevisionNotWritten, SwitchRefused>;
+
+/// The peer that a fact says has gone: dead, left, or off the allow-list.
+inline std::optional<PeerId> gone_peer(const Fact& fact) {
+  if (const auto* dead = std::get_if<MemberDead>(&fact)) return dead->peer;
+  if (const auto* left = std::get_if<MemberLeft>(&fact)) return left->peer;
+  if (const auto* removed = std::get_if<MemberRemoved>(&fact)) return removed->peer;
+  return std::nullopt;
+}
+
+}  // namespace gv

@@ -1,0 +1,457 @@
+// Every fact's name, sentence, meaning and remedy.
+#include "peer/node/facts.hpp"
+
+#include <fmt/format.h>
+
+#include <type_traits>
+
+namespace gv {
+namespace {
+
+using Numbers = std::vector<std::pair<std::string_view, double>>;
+
+void add(Numbers&) {}
+
+/// Adds pairs of a name and a number; an optional number that is empty is left out.
+template <class Number, class... Rest>
+void add(Numbers& to, std::string_view name, const Number& number, const Rest&... rest) {
+  if constexpr (std::is_arithmetic_v<Number>) {
+    to.emplace_back(name, static_cast<double>(number));
+  } else if (number) {
+    to.emplace_back(name, static_cast<double>(*number));
+  }
+  add(to, rest...);
+}
+
+template <class... Pairs>
+Numbers numbers(const Pairs&... pairs) {
+  Numbers all;
+  add(all, pairs...);
+  return all;
+}
+
+// One function for each type: the texts first, then the values of this fact.
+
+FactText text(const MemberJoined& f) {
+  return {
+      .info = {"member_joined", "{peer} joined at {detail}",
+               "A peer of the allow-list was met for the first time since this process started.",
+               ""},
+      .peer = f.peer,
+      .detail = f.address,
+      .numbers = numbers("view", f.view)};
+}
+FactText text(const MemberSuspected& f) {
+  return {.info = {"member_suspected", "{peer} is suspected: it has not answered probes",
+                   "If it does not answer within a few seconds it is declared dead.", ""},
+          .peer = f.peer};
+}
+FactText text(const MemberRefuted& f) {
+  return {.info = {"member_refuted", "{peer} is alive after all",
+                   "A suspected peer has answered in time; it may be slow or its link lossy.", ""},
+          .peer = f.peer};
+}
+FactText text(const MemberDead& f) {
+  return {.info = {"member_dead", "{peer} is dead; {view} peers are left",
+                   "It did not answer for the suspicion time. Training goes on without it.",
+                   "Start the peer again with --resume if it was not meant to end."},
+          .peer = f.peer,
+          .numbers = numbers("view", f.view)};
+}
+FactText text(const MemberLeft& f) {
+  return {.info = {"member_left", "{peer} has left; {view} peers are left",
+                   "It ended in order, after a farewell.", ""},
+          .peer = f.peer,
+          .numbers = numbers("view", f.view)};
+}
+FactText text(const MemberReturned& f) {
+  return {.info = {"member_returned", "{peer} is back at {detail}",
+                   "A peer that was dead or had left takes part again.", ""},
+          .peer = f.peer,
+          .detail = f.address,
+          .numbers = numbers("view", f.view)};
+}
+FactText text(const MemberRemoved& f) {
+  return {.info = {"member_removed", "{peer} is no longer on the allow-list",
+                   "Its links are closed and its messages refused.", ""},
+          .peer = f.peer};
+}
+FactText text(const SelfRefuted& f) {
+  return {
+      .info = {"self_refuted", "{detail}",
+               "This process did not answer for a while: it was stopped, overloaded or cut off.",
+               "Look at the load of this machine and at its links if it happens often."},
+      .detail = "others held us for " + std::string(to_string(f.held_for)),
+      .numbers = numbers("incarnation", f.incarnation)};
+}
+FactText text(const MessageRefused& f) {
+  return {.info = {"message_refused", "a message of {peer} is refused: {reason}",
+                   "Only peers on the allow-list are heard.", ""},
+          .peer = f.peer,
+          .reason = f.reason};
+}
+FactText text(const OfferRefused& f) {
+  return {.info = {"offer_refused", "an exchange that {peer} offered is refused: {reason}",
+                   "Reason `busy` is ordinary: one exchange at a time.", ""},
+          .peer = f.peer,
+          .reason = f.reason};
+}
+FactText text(const ExchangeRefused& f) {
+  return {.info = {"exchange_refused", "{peer} refuses an exchange: {reason}",
+                   "Reason `busy` is ordinary: one exchange at a time.", ""},
+          .peer = f.peer,
+          .reason = f.reason};
+}
+FactText text(const ExchangeAborted& f) {
+  return {.info = {"exchange_aborted", "the exchange with {peer} is given up: {reason}",
+                   "Neither side has changed its model.", ""},
+          .peer = f.peer,
+          .reason = f.reason};
+}
+FactText text(const ExchangeUndecided& f) {
+  return {.info = {"exchange_undecided",
+                   "the exchange with {peer} is given up without an answer: {reason}",
+                   "The partner may have applied its half alone, so the mean of all models may "
+                   "have moved a little.",
+                   ""},
+          .peer = f.peer,
+          .reason = f.reason,
+          .detail = "the partner may have applied its half alone"};
+}
+FactText text(const ExchangeResumed& f) {
+  return {.info = {"exchange_resumed",
+                   "the exchange with {peer} goes on at byte {bytes_received}: {reason}",
+                   "A lane broke or stalled; only the missing bytes are sent again.", ""},
+          .peer = f.peer,
+          .reason = f.reason,
+          .numbers = numbers("bytes_received", f.bytes_received)};
+}
+FactText text(const ExchangeCommitted& f) {
+  return {.info = {"exchange_committed", "exchange with {peer} done, {distance} apart",
+                   "Both models were pulled towards each other, by forces that sum to zero.", ""},
+          .peer = f.peer,
+          .numbers = numbers("distance", f.distance, "clip", f.clip, "steps_apart", f.steps_apart,
+                             "seconds", f.seconds)};
+}
+FactText text(const ModelRefused& f) {
+  return {.info = {"model_refused", "the model of {peer} is refused: {reason}",
+                   "Its values are not finite or far larger than ours.",
+                   "Look at the training of that peer; its learning rate may be too high."},
+          .peer = f.peer,
+          .reason = f.reason,
+          .numbers = numbers("norm", f.norm)};
+}
+FactText text(const PeerQuarantined& f) {
+  return {
+      .info = {"peer_quarantined", "no exchanges with {peer} for {seconds} s: {reason}",
+               "It has sent several bad models in a row.", "Look at the training of that peer."},
+      .peer = f.peer,
+      .reason = f.reason,
+      .numbers = numbers("seconds", f.seconds)};
+}
+FactText text(const FetchAsked& f) {
+  return {.info = {"fetch_asked", "a model is asked of {peer}", "", ""}, .peer = f.peer};
+}
+FactText text(const ModelFetched& f) {
+  return {.info = {"model_fetched", "the model of {peer} at step {step} has arrived", "", ""},
+          .peer = f.peer,
+          .numbers = numbers("step", f.step, "bytes", f.bytes)};
+}
+FactText text(const ModelServed& f) {
+  return {.info = {"model_served", "our model at step {step} goes to {peer}", "", ""},
+          .peer = f.peer,
+          .numbers = numbers("step", f.step)};
+}
+FactText text(const FetchRefused& f) {
+  return {.info = {"fetch_refused", "{peer} asked for our model and is refused: {reason}",
+                   "It asks another peer.", ""},
+          .peer = f.peer,
+          .reason = f.reason};
+}
+FactText text(const FetchSourceLost& f) {
+  return {.info = {"fetch_source_lost", "the download from {peer} ended early: {reason}",
+                   "Another source is asked.", ""},
+          .peer = f.peer,
+          .reason = f.reason,
+          .numbers = numbers("bytes_received", f.bytes_received)};
+}
+FactText text(const FetchFailed&) {
+  return {.info = {"fetch_failed", "no peer had a model to give",
+                   "This peer trains on from the model that it has.", ""},
+          .detail = "no peer had a model to give"};
+}
+FactText text(const TrainingBegan& f) {
+  return {.info = {"training_began", "training begins at step {step} with {peers} peers", "", ""},
+          .numbers = numbers("step", f.step, "peers", f.peers)};
+}
+FactText text(const BudgetDone& f) {
+  return {.info = {"budget_done", "the budget is done at step {step}",
+                   "The peer stays for a while to serve others.", ""},
+          .numbers = numbers("step", f.step)};
+}
+FactText text(const CatchingUp& f) {
+  return {.info = {"catching_up",
+                   "this peer is far behind at step {step} and downloads a newer model", "", ""},
+          .numbers = numbers("step", f.step)};
+}
+FactText text(const TopologyUnfit& f) {
+  return {.info = {"topology_unfit", "the topology does not fit {peers} peers",
+                   "Partners are drawn from all peers until it does.", ""},
+          .numbers = numbers("peers", f.peers)};
+}
+FactText text(const TopologyFits& f) {
+  return {.info = {"topology_fits", "the topology fits {peers} peers", "", ""},
+          .numbers = numbers("peers", f.peers)};
+}
+FactText text(const Exploited& f) {
+  return {.info = {"exploited", "a copy of the better replica of {peer} replaces ours",
+                   "Population-based training: model, optimiser state and hyper-parameters were "
+                   "copied, and the latter changed a little.",
+                   ""},
+          .peer = f.peer,
+          .numbers = numbers("step", f.step, "source_step", f.source_step, "source_learning_rate",
+                             f.source_learning_rate, "source_momentum", f.source_momentum,
+                             "learning_rate", f.learning_rate, "momentum", f.momentum,
+                             "loss_before", f.loss_before, "loss_after", f.loss_after)};
+}
+FactText text(const GenerationBegan& f) {
+  return {.info = {"generation_began", "a generation of {peers} peers begins at step {step}",
+                   "All its peers have agreed on who takes part and from which step.", ""},
+          .peer = f.peer,
+          .numbers = numbers("ballot", f.ballot, "peers", f.peers, "step", f.step)};
+}
+FactText text(const GenerationEnded& f) {
+  return {.info = {"generation_ended", "the generation has ended",
+                   "A peer of it was lost or is missing something; a ballot follows.", ""},
+          .peer = f.peer};
+}
+FactText text(const CollectiveResumed& f) {
+  return {.info = {"collective_resumed",
+                   "{peers} peers go on at step {step}, {seconds_lost} s after an interruption", "",
+                   ""},
+          .peer = f.peer,
+          .numbers = numbers("seconds_lost", f.seconds_lost, "lost", f.lost, "peers", f.peers,
+                             "step", f.step)};
+}
+FactText text(const StateAdopted& f) {
+  return {.info = {"state_adopted", "the state of {peer} at step {step} replaces ours", "", ""},
+          .peer = f.peer,
+          .numbers = numbers("step", f.step)};
+}
+FactText text(const ModelsDiffer& f) {
+  return {
+      .info =
+          {"models_differ", "the model of {peer} differs from the majority's at step {step}",
+           "Bad memory, or bytes corrupted on the way. The peer downloads the majority's model.",
+           "Test the memory of that machine if it happens again."},
+      .peer = f.peer,
+      .numbers = numbers("step", f.step)};
+}
+FactText text(const SumRefused& f) {
+  return {
+      .info = {"sum_refused", "a sum is refused: {detail}",
+               "Some contribution is missing from it or in it twice. The step is repeated.", ""},
+      .detail = f.why};
+}
+FactText text(const GradientNotFinite& f) {
+  return {.info = {"gradient_not_finite",
+                   "step {step}: the gradient of this peer is not finite, or too large for "
+                   "allreduce.codec, so it leaves the others",
+                   "Its contribution would have destroyed the model of every peer.",
+                   "lower train.learning_rate, or look for broken samples in its shard"},
+          .numbers = numbers("step", f.step)};
+}
+FactText text(const AlgorithmSwitched& f) {
+  return {.info = {"algorithm_switched", "from step {step} on all peers use: {detail}", "", ""},
+          .detail = f.settings,
+          .numbers = numbers("settings_revision", f.settings_revision, "step", f.step)};
+}
+FactText text(const SettingsRevisionNotUnderstood& f) {
+  return {.info = {"settings_revision_not_understood",
+                   "the others have switched to settings that this peer cannot go by, so it leaves "
+                   "them: {detail}",
+                   "", "start it from their config and program"},
+          .detail = f.why};
+}
+FactText text(const StageAdopted& f) {
+  return {.info = {"stage_adopted", "this peer carries stage {stage} from step {step} on", "", ""},
+          .numbers = numbers("stage", f.stage, "step", f.step)};
+}
+FactText text(const RolledBack& f) {
+  return {
+      .info = {"rolled_back", "training goes back from step {from} to step {to}",
+               "A stage was lost with all its carriers; its newest copy is of the earlier step.",
+               "Set pipeline.copies or more replicas if that costs too much."},
+      .detail = "a stage was lost with all its carriers",
+      .numbers = numbers("from", f.from, "to", f.to)};
+}
+FactText text(const StageLost&) {
+  return {.info = {"stage_lost",
+                   "no peer here has every stage of one moment, and no peer goes on from a guess",
+                   "Training waits until the missing stages are back.",
+                   "start those that are missing with --resume"},
+          .detail = "no peer has all stages of a model"};
+}
+FactText text(const LaneOpened& f) {
+  return {.info = {"lane_opened", "a lane to {peer} is open ({detail})", "", ""},
+          .peer = f.peer,
+          .detail = f.kind};
+}
+FactText text(const LaneClosed& f) {
+  return {.info = {"lane_closed", "{peer} has closed its lane", "", ""},
+          .peer = f.peer,
+          .detail = "by the partner"};
+}
+FactText text(const LaneLost& f) {
+  return {.info = {"lane_lost", "the lane to {peer} is lost: {detail}",
+                   "Transfers go on over a new lane.", ""},
+          .peer = f.peer,
+          .reason = Reason::unreachable,
+          .detail = f.why};
+}
+FactText text(const LaneRefused& f) {
+  return {
+      .info = {"lane_refused", "no lane to {peer}: neither side could dial the other", "",
+               "Give one of the two an address that the other can reach (--listen, --advertise)."},
+      .peer = f.peer,
+      .reason = Reason::unreachable,
+      .detail = "neither side could dial the other"};
+}
+FactText text(const LaneListenFailed& f) {
+  return {.info = {"lane_listen_failed", "no Unix socket for lanes: {detail}",
+                   "Peers of this host use TCP.", ""},
+          .detail = f.why};
+}
+FactText text(const LinkRefused& f) {
+  return {.info = {"link_refused", "a link is refused: {detail}",
+                   "A stranger, or a peer that is not on the allow-list.",
+                   "Add its key to authorized_peers if it should take part."},
+          .peer = f.peer,
+          .reason = Reason::unknown_peer,
+          .detail = f.why,
+          .numbers = numbers("refused", f.refused)};
+}
+FactText text(const HelloRefused& f) {
+  return {.info = {"hello_refused", "{peer} has other settings: {detail}",
+                   "Peers train together only with equal settings.",
+                   "give every peer of a run the same settings"},
+          .peer = f.peer,
+          .reason = Reason::unknown_layout,
+          .detail = f.difference};
+}
+FactText text(const JoinFailed& f) {
+  return {
+      .info =
+          {"join_failed", "no peer with an authorised key answers at {detail} yet; still trying",
+           "",
+           "Check the address, and that each side has the other's key in its authorized_peers."},
+      .detail = f.address};
+}
+FactText text(const NotReachable& f) {
+  return {.info = {"not_reachable", "no peer could dial this peer back at {detail}", "",
+                   "advertise an address the others can reach with --advertise HOST:PORT, or leave "
+                   "--listen out to dial out only"},
+          .reason = Reason::unreachable,
+          .detail = f.address};
+}
+FactText text(const KeyUsedTwice& f) {
+  return {.info = {"key_used_twice", "two processes take turns with the key of {peer}", "",
+                   "stop one of them, or give it a key of its own"},
+          .peer = f.peer};
+}
+FactText text(const FrameNotSent& f) {
+  return {.info = {"frame_not_sent", "a message to {peer} was not sent: {detail}", "", ""},
+          .peer = f.peer,
+          .detail = f.why};
+}
+FactText text(const AllowListRead&) {
+  return {.info = {"allow_list_read", "the allow-list was read again", "", ""}};
+}
+FactText text(const AllowListRefused& f) {
+  return {.info = {"allow_list_refused", "the allow-list was not read: {detail}",
+                   "The one before stays in force.", "Correct the file and send SIGHUP again."},
+          .detail = f.why};
+}
+FactText text(const Resumed& f) {
+  return {.info = {"resumed", "the run resumes at step {step} from {detail}", "", ""},
+          .detail = f.from,
+          .numbers = numbers("step", f.step, "stages", f.stages)};
+}
+FactText text(const ResumedFromNothing& f) {
+  return {.info = {"resumed_from_nothing", "{detail}",
+                   "The peer begins at step 0 or downloads a model.", ""},
+          .detail = "no sound checkpoint in " + f.folder};
+}
+FactText text(const CheckpointRefused& f) {
+  return {.info = {"checkpoint_refused", "a checkpoint is refused: {detail}",
+                   "The one before is used.", ""},
+          .detail = f.why};
+}
+FactText text(const SaveFailed& f) {
+  return {.info = {"save_failed", "checkpoint not written: {detail}",
+                   "Training goes on; older checkpoints stay.",
+                   "Free some space on that disk, or make the folder writable."},
+          .detail = f.why};
+}
+FactText text(const SettingsRevisionNotWritten&) {
+  return {.info = {"settings_revision_not_written", "the settings switched to could not be written",
+                   "After a restart the peer would begin with the settings of its config.",
+                   "Free some space on that disk, or make the folder writable."}};
+}
+FactText text(const SwitchRefused& f) {
+  return {.info = {"switch_refused", "a switch of settings is refused: {detail}", "", ""},
+          .detail = f.why};
+}
+
+template <std::size_t... I>
+std::vector<FactInfo> infos(std::index_sequence<I...>) {
+  return {text(std::variant_alternative_t<I, Fact>{}).info...};
+}
+
+}  // namespace
+
+FactText describe(const Fact& fact) {
+  return std::visit([](const auto& known) { return text(known); }, fact);
+}
+
+std::string_view name_of(const Fact& fact) {
+  static const std::vector<FactInfo> all = fact_infos();
+  return all[fact.index()].name;
+}
+
+std::string sentence(const FactText& fact, const std::function<std::string(PeerId)>& name_of) {
+  const auto value_of = [&](std::string_view key) -> std::string {
+    if (key == "peer") return fact.peer ? name_of(*fact.peer) : "a peer";
+    if (key == "reason") return std::string(to_string(fact.reason));
+    if (key == "detail") return fact.detail;
+    for (const auto& [name, value] : fact.numbers) {
+      if (name == key) return fmt::format("{:.6g}", value);
+    }
+    return "?";
+  };
+  std::string text;
+  std::string_view rest = fact.info.sentence;
+  while (true) {
+    const std::size_t open = rest.find('{');
+    text += rest.substr(0, open);
+    if (open == std::string_view::npos) return text;
+    const std::size_t close = rest.find('}', open);
+    text += value_of(rest.substr(open + 1, close - open - 1));
+    rest.remove_prefix(close + 1);
+  }
+}
+
+std::map<std::string, std::uint64_t> FactCounts::by_name() const {
+  const std::vector<FactInfo> all = fact_infos();
+  std::map<std::string, std::uint64_t> named;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (counts_[i] > 0) named.emplace(all[i].name, counts_[i]);
+  }
+  return named;
+}
+
+std::vector<FactInfo> fact_infos() {
+  return infos(std::make_index_sequence<std::variant_size_v<Fact>>{});
+}
+
+}  // namespace gv

@@ -1,0 +1,119 @@
+// Names, texts and values of facts.
+#include "peer/node/facts.hpp"
+
+#include <array>
+#include <catch2/catch.hpp>
+#include <cctype>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <string>
+
+namespace gv {
+namespace {
+
+std::string peer_seven(PeerId) { return "peer-7"; }
+
+/// A fact whose optional figures are there.
+template <class F>
+Fact complete() {
+  F fact{};
+  if constexpr (requires { fact.norm; }) fact.norm = 0;
+  if constexpr (requires { fact.stages; }) fact.stages = 0;
+  if constexpr (requires { fact.bytes_received; }) fact.bytes_received = 0;
+  return fact;
+}
+
+template <std::size_t... I>
+std::array<Fact, sizeof...(I)> one_of_each(std::index_sequence<I...>) {
+  return {complete<std::variant_alternative_t<I, Fact>>()...};
+}
+
+const auto all_facts = one_of_each(std::make_index_sequence<std::variant_size_v<Fact>>{});
+
+/// The page that lists all facts.
+std::string events_page() {
+  std::string page =
+      "# Events\n\nEach line of a run's `events.jsonl` is one of these. `t` is in seconds since "
+      "the "
+      "start; `peer` and\n`name` tell the other peer, `reason` why something was refused or given "
+      "up, `detail` the rest.\n\n| event | sentence | meaning | remedy | figures "
+      "|\n|---|---|---|---"
+      "|---|\n";
+  for (const Fact& fact : all_facts) {
+    const FactText text = describe(fact);
+    std::string figures;
+    for (const auto& [name, value] : text.numbers) {
+      figures += (figures.empty() ? "`" : ", `") + std::string(name) + "`";
+    }
+    page += "| `" + std::string(text.info.name) + "` | " + std::string(text.info.sentence) + " | " +
+            std::string(text.info.meaning) + " | " + std::string(text.info.remedy) + " | " +
+            figures + " |\n";
+  }
+  return page;
+}
+
+}  // namespace
+
+TEST_CASE("every fact has a name of its own in snake case", "[unit]") {
+  std::set<std::string> names;
+  for (const Fact& fact : all_facts) {
+    const std::string name(name_of(fact));
+    INFO(name);
+    CHECK(names.insert(name).second);
+    CHECK_FALSE(name.empty());
+    for (const char c : name) CHECK((std::islower(static_cast<unsigned char>(c)) != 0 || c == '_'));
+  }
+}
+
+TEST_CASE("every sentence is complete once its values are known", "[unit]") {
+  for (const Fact& fact : all_facts) {
+    const FactText text = describe(fact);
+    INFO(text.info.name);
+    CHECK_FALSE(text.info.sentence.empty());
+    const std::string said = sentence(text, peer_seven);
+    CHECK(said.find_first_of("{}?") == std::string::npos);
+  }
+}
+
+TEST_CASE("a sentence names the peer and the figures", "[unit]") {
+  const Fact dead = MemberDead{.peer = PeerId{7}, .view = 3};
+  CHECK(sentence(describe(dead), peer_seven) == "peer-7 is dead; 3 peers are left");
+  const Fact aborted = ExchangeAborted{.peer = PeerId{7}, .reason = Reason::timed_out};
+  CHECK(sentence(describe(aborted), peer_seven) ==
+        "the exchange with peer-7 is given up: timed out");
+}
+
+TEST_CASE("facts are counted by type", "[unit]") {
+  FactCounts counts;
+  counts.add(MemberDead{});
+  counts.add(MemberDead{});
+  counts.add(BudgetDone{});
+  CHECK(counts.of<MemberDead>() == 2);
+  CHECK(counts.of<MemberLeft>() == 0);
+  CHECK(counts.by_name() ==
+        std::map<std::string, std::uint64_t>{{"budget_done", 1}, {"member_dead", 2}});
+}
+
+TEST_CASE("the peers that membership reports as gone are the dead, the leaving and the removed",
+          "[unit]") {
+  const std::set<std::string> expected = {"member_dead", "member_left", "member_removed"};
+  std::set<std::string> gone;
+  for (const Fact& fact : all_facts) {
+    if (gone_peer(fact)) gone.insert(std::string(name_of(fact)));
+  }
+  CHECK(gone == expected);
+}
+
+TEST_CASE("the page of events says what the texts of facts say", "[unit]") {
+  const std::string path = std::string(GRAPEVINE_SOURCE_DIR) + "/docs/events.md";
+  const std::string expected = events_page();
+  // Rewritten on request, then read as a difference.
+  if (std::getenv("GRAPEVINE_REWRITE") != nullptr) std::ofstream(path) << expected;
+  std::ifstream in(path);
+  const std::string written((std::istreambuf_iterator<char>(in)), {});
+  CHECK(written == expected);
+}
+
+}  // namespace gv
