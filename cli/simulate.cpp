@@ -336,7 +336,7 @@ int Run::run() {
                              ? scenario_.sample_every
                              : from_seconds(std::max(1e-3, seconds(expected_) / points_wanted));
 
-  Node::Options node = node_options(config_, work_->layout(), 1, 1);
+  NodeOptions node = node_options(config_, work_->layout(), 1, 1);
   // Vectors without an optimiser.
   if (scenario_.work != WorkKind::training) {
     node.mixing.state_elements = work_->layout().size();

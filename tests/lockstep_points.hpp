@@ -10,6 +10,8 @@
 #include <variant>
 #include <vector>
 
+#include "peer/modes/allreduce.hpp"
+#include "peer/modes/generations.hpp"
 #include "peer/node/node.hpp"
 
 namespace gv {
@@ -38,7 +40,7 @@ inline bool sends_piece(const NodeEffects& effects, std::size_t from, std::size_
 
 /// Whether a node that sums round the ring and asks for these effects is at the point of that name.
 inline bool is_at(std::string_view point, const Node& node, const NodeEffects& effects) {
-  const Generation* generation = node.allreduce()->agreement().generation();
+  const Generation* generation = node.as<AllReduceMode>()->generations()->agreement().generation();
   const std::size_t peers = generation == nullptr ? 1 : generation->order.size();
   if (point == "r1") return sends<Propose>(effects);
   if (point == "r2 confirmed") return sends<Promise>(effects);

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "base/rng.hpp"
+#include "peer/modes/generations.hpp"
+#include "peer/modes/pipeline.hpp"
 #include "peer/node/node.hpp"
 
 namespace gv {
@@ -17,7 +19,7 @@ inline const std::vector<std::string> pipeline_points = {"p1", "p2", "p3", "p4",
 /// Whether a node of a pipeline that asks for these effects is at the point of that name.
 inline bool is_at_pipeline_point(std::string_view point, const Node& node,
                                  const NodeEffects& effects) {
-  const Generation* generation = node.pipeline()->agreement().generation();
+  const Generation* generation = node.as<PipelineMode>()->generations()->agreement().generation();
   if (generation == nullptr) return false;
   const auto sends = [&](std::uint64_t what, auto fits) {
     return std::ranges::any_of(effects.transfers, [&](const Transfer& transfer) {

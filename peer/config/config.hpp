@@ -10,6 +10,11 @@
 
 #include "base/problems.hpp"
 #include "consensus/membership/membership.hpp"
+#include "peer/modes/allreduce_options.hpp"
+#include "peer/modes/gossip.hpp"
+#include "peer/modes/mixing_options.hpp"
+#include "peer/modes/mode_kind.hpp"
+#include "peer/modes/pipeline_options.hpp"
 #include "peer/node/node.hpp"
 #include "train/spec.hpp"
 

@@ -30,12 +30,10 @@ void append_run(Settings& all) {
       run.whole("steps", GV_FIELD(run.steps), {0, 1e12},
                 "local steps of each peer, or runs of a pipeline, instead of epochs; 0 = by "
                 "epochs"));
+  std::vector<std::pair<std::string, ModeKind>> modes;
+  for (const ModeName& mode : mode_names()) modes.emplace_back(mode.name, mode.kind);
   all.push_back(agreed(run.choice<>(
-      "mode", GV_FIELD(run.mode),
-      std::vector<std::pair<std::string, ModeKind>>{{"gossip", ModeKind::gossip},
-                                                    {"allreduce", ModeKind::allreduce},
-                                                    {"pipeline", ModeKind::pipeline},
-                                                    {"mixing", ModeKind::mixing}},
+      "mode", GV_FIELD(run.mode), modes,
       "each at its own pace with a partner now and then, all in lockstep, each with a part of the "
       "model, or in rounds of mixing with neighbours")));
   std::vector<std::pair<std::string, std::string>> algorithms = {{"", ""}};

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "peer/config/switched_mixing.hpp"
+#include "peer/modes/modes.hpp"
 #include "train/optimizer.hpp"
 
 namespace gv {
@@ -22,14 +23,14 @@ void fill_in(PipelineOptions& pipeline, const Config& config, const StageTrainer
 
 }  // namespace
 
-Node::Options node_options(const Config& config, const Layout& layout, std::uint64_t steps,
-                           std::size_t wait_for, const StageTrainer* stages) {
-  Node::Options options{.membership = config.membership,
-                        .mode = config.run.mode,
-                        .gossip = config.gossip,
-                        .allreduce = config.allreduce,
-                        .pipeline = config.pipeline.mode,
-                        .mixing = config.mixing};
+NodeOptions node_options(const Config& config, const Layout& layout, std::uint64_t steps,
+                         std::size_t wait_for, const StageTrainer* stages) {
+  NodeOptions options{.membership = config.membership,
+                      .mode = config.run.mode,
+                      .gossip = config.gossip,
+                      .allreduce = config.allreduce,
+                      .pipeline = config.pipeline.mode,
+                      .mixing = config.mixing};
   options.course = {.run_seed = config.run.seed,
                     .steps = steps,
                     .save_every_steps = config.checkpoint.every_steps,

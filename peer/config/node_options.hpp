@@ -14,8 +14,8 @@ namespace gv {
 
 /// The options of the node. `steps` is this peer's budget; `wait_for` overrides the size of the
 /// start barrier when it is larger. A pipeline also needs its `stages`.
-Node::Options node_options(const Config& config, const Layout& layout, std::uint64_t steps,
-                           std::size_t wait_for, const StageTrainer* stages = nullptr);
+NodeOptions node_options(const Config& config, const Layout& layout, std::uint64_t steps,
+                         std::size_t wait_for, const StageTrainer* stages = nullptr);
 
 /// "host" of "host:port" or "[v6]:port"; empty of an empty address.
 std::string host_part(const std::string& address);

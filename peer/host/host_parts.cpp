@@ -12,6 +12,7 @@
 #include "peer/host/network_options.hpp"
 #include "peer/host/running_host.hpp"
 #include "peer/host/switch_command.hpp"
+#include "peer/modes/modes.hpp"
 
 namespace gv {
 
@@ -100,8 +101,8 @@ void Host::make_node(StartingPoint& point) {
   const auto* stages = std::get_if<StageReplica>(&point.replica);
   const Layout layout = stages != nullptr ? stages->trainer().whole_layout()
                                           : std::get<Replica>(point.replica).trainer().layout();
-  Node::Options node = node_options(options_.config, layout, task_.trainer.steps, options_.wait_for,
-                                    stages != nullptr ? &stages->trainer() : nullptr);
+  NodeOptions node = node_options(options_.config, layout, task_.trainer.steps, options_.wait_for,
+                                  stages != nullptr ? &stages->trainer() : nullptr);
   node.mixing.revision = revision_;
   if (lent_) node.allreduce.memory = node.pipeline.memory = lent_.get();
   node.pipeline.resumed = point.version;

@@ -12,6 +12,7 @@
 #include <variant>
 
 #include "peer/config/refusal.hpp"
+#include "peer/modes/generations.hpp"
 #include "peer/node/facts.hpp"
 
 namespace gv {
@@ -72,7 +73,7 @@ void Host::tell_people(const Fact& fact) {
   };
   if (const auto* resumed = std::get_if<CollectiveResumed>(&fact)) {
     if (!resumed->peer || options_.quiet) return;
-    fmt::print("{}\n", to_line(node_->generations()->last_recovery(), node_->membership()));
+    fmt::print("{}\n", to_line(node_->generations()->recoveries().last(), node_->membership()));
     std::fflush(stdout);
   } else if (std::holds_alternative<StageLost>(fact)) {
     if (!std::exchange(told_of_lost_stage_, true)) warn();
@@ -149,10 +150,9 @@ void Host::carry_out(NodeEffects& effects) {
 
 /// Stores the settings revision, so that it still applies after a restart.
 void Host::keep_revision() {
-  if (node_->mixing() == nullptr) return;
-  const SettingsRevision& revision = node_->mixing()->options().revision;
-  if (revision <= revision_) return;
-  revision_ = revision;
+  const SettingsRevision* newest = node_->mode().revision();
+  if (newest == nullptr || *newest <= revision_) return;
+  revision_ = *newest;
   if (!write_revision(options_.folder, revision_)) log_.write(now(), SettingsRevisionNotWritten{});
 }
 

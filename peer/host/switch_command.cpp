@@ -3,6 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "peer/modes/generations.hpp"
+
 namespace gv {
 
 std::string switch_command_text(const std::string& settings) {

@@ -1,6 +1,9 @@
 // Collectives of mode `allreduce`, and the jobs they need.
 #include "peer/modes/allreduce.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <string_view>
 #include <utility>
@@ -37,8 +40,10 @@ std::string_view host_of(std::string_view address) { return address.substr(0, ad
 
 AllReduceMode::AllReduceMode(PeerId self, std::uint64_t session, const CourseOptions& course,
                              const AllReduceOptions& options)
-    : GenerationMode(self, session, course, options.agreement),
+    : self_(self),
       session_(session),
+      course_(self, course),
+      generations_(self, session, options.agreement),
       planner_(planner_options(course, options)),
       options_(options),
       operation_(self, course.elements, options),
@@ -47,32 +52,140 @@ AllReduceMode::AllReduceMode(PeerId self, std::uint64_t session, const CourseOpt
 
 AllReduceCounts AllReduceMode::counts() const {
   AllReduceCounts counts = counts_;
-  counts.operations = operations_;
-  counts.generations = generations_;
-  counts.losses = recoveries_.losses();
+  counts.operations = generations_.operations();
+  counts.generations = generations_.count();
+  counts.losses = generations_.recoveries().losses();
   counts.reduced_bytes = operation_.bytes_sent();
   return counts;
 }
 
-void AllReduceMode::begin_at(std::uint64_t step) {
+ModeReport AllReduceMode::report(const Membership& members) const {
+  using enum ReportMetric::Kind;
+  const Generation* generation = generations_.current();
+  const std::vector<std::string> order =
+      generation != nullptr ? names_of(generation->order, members) : std::vector<std::string>();
+  const AllReduceCounts all = counts();
+  ReportSection section{.name = "allreduce",
+                        .figures = {{"algorithm", std::string(to_string(algorithm()))},
+                                    {"order", order},
+                                    {"operations", all.operations},
+                                    {"generations", all.generations},
+                                    {"losses", all.losses},
+                                    {"states_sent", all.states_sent},
+                                    {"states_adopted", all.states_adopted},
+                                    {"reduced_bytes", all.reduced_bytes}}};
+  generations_.add_to(section, course_, members);
+  ModeReport report{
+      .sections = {std::move(section)},
+      .metrics = {{"lockstep_peers", gauge, "Peers in lockstep with this one, itself included.",
+                   static_cast<double>(order.size())},
+                  {"operations_total", counter, "Sums that this peer finished.",
+                   static_cast<double>(all.operations)},
+                  {"models_fetched_total", counter, "Whole models downloaded.",
+                   static_cast<double>(all.states_adopted)}},
+      .columns = {{"together", std::to_string(order.size())},
+                  {"losses", std::to_string(all.losses)},
+                  {"models sent", std::to_string(all.states_sent)}},
+      .line = fmt::format("in lockstep {}  losses {}", order.size(), all.losses),
+      .details = {fmt::format(
+          "sums by {}, in the order {}", to_string(algorithm()),
+          order.empty() ? "that is being agreed on" : fmt::format("{}", fmt::join(order, " ")))}};
+  generations_.add_to(report.metrics);
+  // The link that sums wait for, once it is measured.
+  if (generation != nullptr && generation->slowest.bytes_per_second > 0) {
+    const std::string from = name_of(generation->slowest_from, members);
+    const std::string to = name_of(generation->slowest.to, members);
+    const double latency_s = generation->slowest.latency_s;
+    const double bytes_per_second = generation->slowest.bytes_per_second;
+    report.sections.push_back({.name = "slowest_link",
+                               .figures = {{"from", from},
+                                           {"to", to},
+                                           {"latency_s", latency_s},
+                                           {"bytes_per_second", bytes_per_second}}});
+    report.details.push_back(fmt::format("slowest link {} to {}: {:.4g} MB/s, {:.3g} ms", from, to,
+                                         1e-6 * bytes_per_second, 1e3 * latency_s));
+  }
+  return report;
+}
+
+void AllReduceMode::start(Time now, std::uint64_t step, bool joins_others) {
+  course_.start(now, step, joins_others);
   // Equal versions must mean equal bits. Before the first collective all peers have the seed's
   // model; what a checkpoint holds only this process knows.
-  agreement_.set_version(
+  generations_.agreement().set_version(
       {.step = step,
        .samples = step * options_.batch,
-       .lineage = hash_combine(hash_combine(course_.run_seed, course_.layout_hash),
-                               step == 0 ? 0 : hash_combine(step, session_))});
+       .lineage =
+           hash_combine(hash_combine(course_.options().run_seed, course_.options().layout_hash),
+                        step == 0 ? 0 : hash_combine(step, session_))});
+}
+
+void AllReduceMode::tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
+  if (!course_.is_running()) return;
+  if (generations_.set_candidates(now, course_.options().layout_hash, members)) {
+    choose_site(members);
+  }
+  generations_.join(now, course_, out);
+  if (generations_.takes_part(course_)) look_after_generation(now, out);
+  const Generations::Change change = generations_.follow(now, course_);
+  if (change.left) abandon();
+  if (change.entered != nullptr) begin_generation(now, *change.entered, out);
+  go_on(now, out);
+  next_job(now, jobs, out);
+  generations_.move_on(now, !states_.is_fetching(), *this, course_, members, out);
+}
+
+Time AllReduceMode::deadline() const {
+  const bool ends = generations_.is_rebalance_due() && course_.phase() != Phase::done &&
+                    operation_.is_untouched();
+  const Time quiet_until = operation_.is_quiet() ? survey_.quiet_until() : never;
+  const Time own = std::min(states_.deadline(), ends ? settled_at_ : quiet_until);
+  return generations_.deadline(course_, operation_.is_waiting(), own);
+}
+
+void AllReduceMode::leave(Time now, Effects& out) {
+  course_.leave();
+  if (course_.phase() == Phase::done) {
+    generations_.leave();
+  } else {
+    generations_.end(now, {}, out);
+  }
+  abandon();
 }
 
 // ---- Generations ----
 
-void AllReduceMode::candidates_changed(const Membership& members) {
-  const auto on_our_host = static_cast<double>(std::ranges::count_if(candidates_, [&](PeerId peer) {
+/// Ends the generation for a better one, or for peers that are lost, and votes.
+void AllReduceMode::look_after_generation(Time now, Effects& out) {
+  if (generations_.is_rebalance_due(now, course_.phase(), true, out) && is_untouched(now)) {
+    generations_.end(now, {}, out);
+    abandon();
+  }
+  if (const auto silent = states_.tick(now, out)) disturb(now, {*silent}, out);
+  const auto lost =
+      generations_.find_lost(now, operation_.is_waiting(), operation_.progress(), out);
+  if (lost) disturb(now, *lost, out);
+  generations_.agree(now, planner_, out);
+}
+
+/// Something is wrong: ends the generation for all.
+void AllReduceMode::disturb(Time now, const std::vector<PeerId>& blamed, Effects& out) {
+  if (generations_.disturb(now, blamed, out)) abandon();
+}
+
+void AllReduceMode::peer_gone(Time now, PeerId peer, Effects& out) {
+  if (generations_.is_disturbed_by(now, peer, course_.phase())) disturb(now, {peer}, out);
+}
+
+/// Sums are planned for the links among the candidates: of one host, or of a network.
+void AllReduceMode::choose_site(const Membership& members) {
+  const std::vector<PeerId>& candidates = generations_.candidates();
+  const auto on_our_host = static_cast<double>(std::ranges::count_if(candidates, [&](PeerId peer) {
     const Member* member = members.find(peer);
     return peer == self_ ||
            (member != nullptr && host_of(member->address) == host_of(members.self().address));
   }));
-  on_one_host_ = on_our_host == static_cast<double>(candidates_.size());
+  on_one_host_ = on_our_host == static_cast<double>(candidates.size());
   const bool shares = on_one_host_ && options_.memory != std::pmr::get_default_resource();
   planner_.set_site(
       {.link = shares         ? memory_link
@@ -87,7 +200,7 @@ void AllReduceMode::begin_generation(Time now, const Generation& generation, Eff
   operation_.enter(generation);
   audit_.begin(generation.order);
   begun_in_generation_ = 0;
-  survey_.begin(generation.order, generation_key_);
+  survey_.begin(generation.order, generations_.key());
   const auto rank = std::ranges::find(generation.order, self_) - generation.order.begin();
   const PeerId source = generation.sources[static_cast<std::size_t>(rank)];
   if (source != self_) {
@@ -98,24 +211,26 @@ void AllReduceMode::begin_generation(Time now, const Generation& generation, Eff
 }
 
 void AllReduceMode::abandon() {
-  operation_.leave(key_of(agreement_.promised()));
+  operation_.leave(key_of(generations_.agreement().promised()));
   survey_.end();
   audit_.end();
   states_.leave_generation();
 }
 
 bool AllReduceMode::is_busy() const {
-  return (jobs_under_way_ > 0 && !operation_.is_waiting()) || states_.is_fetching();
+  return (course_.jobs_under_way() > 0 && !operation_.is_waiting()) || states_.is_fetching();
 }
 
 // ---- Collectives ----
 
 void AllReduceMode::begin_operation(Time now, Effects& out) {
-  if (step() >= course_.steps || leaving_) return;
-  survey_.operation_began(now, begun_in_generation_++, from_seconds(operation_seconds()), out);
-  settled_at_ = now + std::clamp(from_seconds(operation_seconds() / 2), settle_min, settle_max);
+  if (step() >= course_.steps() || course_.is_leaving()) return;
+  survey_.operation_began(now, begun_in_generation_++,
+                          from_seconds(generations_.operation_seconds()), out);
+  settled_at_ =
+      now + std::clamp(from_seconds(generations_.operation_seconds() / 2), settle_min, settle_max);
   operation_.set_quiet(is_quiet(now), out);
-  operation_.begin(step(), options_.local.steps_at(step(), course_.steps), out);
+  operation_.begin(step(), options_.local.steps_at(step(), course_.steps()), out);
 }
 
 void AllReduceMode::finish_operations(Time now, Effects& out) {
@@ -131,26 +246,42 @@ void AllReduceMode::finish_operations(Time now, Effects& out) {
     result_samples_ = operation_.samples();
     result_sufficient_factors_ = operation_.sufficient_factors();
     result_steps_ = operation_.is_local() ? operation_.steps() : 0;
-    const ModelVersion before = agreement_.version();
-    agreement_.set_version(
-        after_operation(before, generation_key_, operation_.samples(), operation_.steps()));
+    const ModelVersion before = generations_.agreement().version();
+    generations_.agreement().set_version(
+        after_operation(before, generations_.key(), operation_.samples(), operation_.steps()));
     audit_due_.reset();
-    if (ModelAudit::is_due(before.step, step())) audit_due_ = {generation_key_, step()};
+    if (ModelAudit::is_due(before.step, step())) audit_due_ = {generations_.key(), step()};
     states_.forget_debts();
-    operation_done(now, before.step, operation_.steps(), out);
-    planner_.set_operation_seconds(operation_seconds());
+    generations_.operation_done(now, before.step, operation_.steps(), out);
+    planner_.set_operation_seconds(generations_.operation_seconds());
     begin_operation(now, out);
   }
 }
 
 // ---- Messages, blocks and lanes ----
 
-void AllReduceMode::receive_own(Time now, PeerId from, const Message& message,
-                                const Generation* generation, Effects& out) {
+void AllReduceMode::receive(Time now, PeerId from, const Message& message, Membership& members,
+                            Effects& out) {
+  if (!course_.is_started() || !members.view().contains(from)) return;
+  switch (
+      generations_.receive(now, from, message, is_busy(), !course_.is_leaving(), planner_, out)) {
+    case Generations::Heard::other:
+      receive_own(now, from, message, out);
+      break;
+    case Generations::Heard::disturbed:
+      disturb(now, {}, out);
+      break;
+    case Generations::Heard::handled:
+      break;
+  }
+}
+
+void AllReduceMode::receive_own(Time now, PeerId from, const Message& message, Effects& out) {
+  const Generation* generation = generations_.current();
   if (const auto* fetch = std::get_if<StateRequest>(&message)) {
     // Once a collective of the generation is finished, every peer has had the state: a later
     // request is a late repetition.
-    if (generation == nullptr || agreement_.version() != generation->version) return;
+    if (generation == nullptr || generations_.agreement().version() != generation->version) return;
     if (states_.is_asked(*generation, from, *fetch)) states_.owe(from);
   } else if (const auto* audit = std::get_if<Audit>(&message)) {
     const bool is_near = audit->step <= step() + 2 * ModelAudit::every;
@@ -158,7 +289,7 @@ void AllReduceMode::receive_own(Time now, PeerId from, const Message& message,
     compare(now, from, audit->step, audit->fingerprint, out);
   } else if (const auto* probed = std::get_if<ProbeAck>(&message)) {
     survey_.receive(now, from, *probed, out);
-    agreement_.set_links(survey_.reports());
+    generations_.agreement().set_links(survey_.reports());
   }
 }
 
@@ -169,16 +300,16 @@ void AllReduceMode::receive_block(Time now, PeerId from, const Block& block, Eff
     return;
   } else if (operation_.receive(from, block, out)) {
     finish_operations(now, out);
-  } else if (block.id.session == key_of(agreement_.promised()) && block.offset == 0) {
+  } else if (block.id.session == key_of(generations_.agreement().promised()) && block.offset == 0) {
     operation_.keep(from, block);
   }
 }
 
 void AllReduceMode::lane_lost(Time now, PeerId peer, Effects& out) {
   survey_.lane_lost(peer);
-  agreement_.set_links(survey_.reports());
+  generations_.agreement().set_links(survey_.reports());
   // Between generations a lost peer should not be waited for.
-  const bool concerns = agreement_.generation() == nullptr || operation_.involves(peer) ||
+  const bool concerns = generations_.current() == nullptr || operation_.involves(peer) ||
                         states_.fetches_from(peer) || states_.owes(peer);
   if (concerns) disturb(now, {peer}, out);
 }
@@ -195,19 +326,23 @@ void AllReduceMode::gradient_ready(Time now, std::uint64_t job, std::size_t begi
   finish_operations(now, out);
 }
 
-void AllReduceMode::take(Time now, JobDone done, Membership&, Effects& out) {
+void AllReduceMode::complete(Time now, JobDone done, Membership&, Effects& out) {
+  course_.job_done(done);
   operation_.job_done();
   if (done.gradient_samples > 0) {
     const double busy = seconds(done.busy);
-    if (busy > 0) agreement_.set_speed(static_cast<double>(done.gradient_samples) / busy);
-    learn_from(done.score);
+    if (busy > 0)
+      generations_.agreement().set_speed(static_cast<double>(done.gradient_samples) / busy);
+    course_.learn_from(done.score);
   }
-  if (last_job_) return;
+  if (course_.is_last_job_asked()) return;
   if (!done.gradient_writable) {
-    become_unfit(done.step, out);
+    // It would destroy every peer's model. The others go on without us.
+    course_.fail();
+    out.tell(GradientNotFinite{.step = done.step});
     return;
   }
-  const Generation* generation = agreement_.generation();
+  const Generation* generation = generations_.current();
   if (done.state && generation != nullptr) {
     counts_.states_sent += states_.send(*generation, done.state, out);
   }
@@ -220,8 +355,8 @@ void AllReduceMode::take(Time now, JobDone done, Membership&, Effects& out) {
 /// A job has computed the fingerprint of our parameters.
 void AllReduceMode::audited(Time now, std::uint64_t fingerprint, Effects& out) {
   const auto [generation_key, operation] = *std::exchange(auditing_, std::nullopt);
-  const Generation* generation = agreement_.generation();
-  if (generation == nullptr || generation_key != generation_key_) return;
+  const Generation* generation = generations_.current();
+  if (generation == nullptr || generation_key != generations_.key()) return;
   for (const PeerId peer : generation->order) {
     if (peer != self_) out.send(peer, Audit{generation->id, operation, fingerprint});
   }
@@ -238,10 +373,10 @@ void AllReduceMode::compare(Time now, PeerId from, std::uint64_t operation,
   if (std::ranges::find(*odd, self_) == odd->end()) return;
   // Our version now counts less than any other and equals none, so the next ballot makes us
   // download a model.
-  ModelVersion version = agreement_.version();
+  ModelVersion version = generations_.agreement().version();
   version.samples = 0;
   version.lineage = hash_combine(hash_combine(version.lineage, session_), operation);
-  agreement_.set_version(version);
+  generations_.agreement().set_version(version);
   disturb(now, {}, out);
 }
 
@@ -249,8 +384,8 @@ void AllReduceMode::adopt(Time now, ArrivedState state, Job& job, Effects& out) 
   job.load_state = ReplicaState{.values = std::move(state.values),
                                 .step = state.version.step,
                                 .own_optimizer = options_.local.is_local(state.version.step)};
-  agreement_.set_version(state.version);
-  saved_step_ = std::min(saved_step_, state.version.step);
+  generations_.agreement().set_version(state.version);
+  course_.go_back_to(state.version.step);
   operation_.forget_gradient();
   result_.reset();
   audit_due_.reset();
@@ -260,7 +395,7 @@ void AllReduceMode::adopt(Time now, ArrivedState state, Job& job, Effects& out) 
 }
 
 void AllReduceMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
-  if (jobs_under_way_ > 0 || last_job_) return;
+  if (course_.jobs_under_way() > 0 || course_.is_last_job_asked()) return;
   Job job;
   if (auto state = states_.take()) adopt(now, *std::move(state), job, out);
   job.update = std::exchange(result_, nullptr);
@@ -271,15 +406,15 @@ void AllReduceMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
     auditing_ = std::exchange(audit_due_, std::nullopt);
     job.fingerprint = auditing_.has_value();
   }
-  if (states_.owes_any()) job.state = states_.blank(agreement_.version());
-  job.save = leaving_ || is_save_due(step());
-  if (leaving_) {
-    last_job_ = true;
+  if (states_.owes_any()) job.state = states_.blank(generations_.agreement().version());
+  job.save = course_.is_leaving() || course_.is_save_due(step());
+  if (course_.is_leaving()) {
+    course_.make_next_job_last();
   } else {
-    job.gradient = operation_.order(job_number_ + 1);
+    job.gradient = operation_.order(course_.next_job_number());
   }
   if (!job.load_state && !job.update && !job.state && !job.save && !job.gradient) return;
-  post(std::move(job), jobs);
+  course_.post(std::move(job), jobs);
 }
 
 void AllReduceMode::go_on(Time now, Effects& out) {
@@ -293,13 +428,7 @@ void AllReduceMode::go_on(Time now, Effects& out) {
 /// Quiet while a probe is on its way, and shortly before the generation ends for a better one.
 bool AllReduceMode::is_quiet(Time now) const {
   return now < survey_.quiet_until() ||
-         (is_rebalance_due() && operation_.is_untouched() && now < settled_at_);
-}
-
-Time AllReduceMode::own_deadline() const {
-  const bool ends = is_rebalance_due() && phase_ != Phase::done && operation_.is_untouched();
-  const Time quiet_until = operation_.is_quiet() ? survey_.quiet_until() : never;
-  return std::min(states_.deadline(), ends ? settled_at_ : quiet_until);
+         (generations_.is_rebalance_due() && operation_.is_untouched() && now < settled_at_);
 }
 
 }  // namespace gv

@@ -10,7 +10,8 @@
 #include "consensus/generation/model_audit.hpp"
 #include "peer/modes/allreduce_options.hpp"
 #include "peer/modes/collective.hpp"
-#include "peer/modes/generation_mode.hpp"
+#include "peer/modes/generations.hpp"
+#include "peer/modes/mode.hpp"
 #include "peer/modes/replica_planner.hpp"
 #include "peer/modes/state_transfer.hpp"
 
@@ -32,12 +33,15 @@ struct AllReduceCounts {
 /// model, and every peer makes the same outer step with the mean. A lost peer ends the generation.
 /// The others agree on the next one and rerun the collective from their untouched gradients. A peer
 /// without the others' state downloads it.
-class AllReduceMode final : public GenerationMode {
+class AllReduceMode final : public Mode {
  public:
   /// `session` tells this process from earlier ones of the same peer.
   AllReduceMode(PeerId self, std::uint64_t session, const CourseOptions& course,
                 const AllReduceOptions& options);
 
+  void start(Time now, std::uint64_t step, bool joins_others) override;
+  void receive(Time now, PeerId from, const Message& message, Membership& members,
+               Effects& out) override;
   void receive_block(Time now, PeerId from, const Block& block, Effects& out) override;
   std::span<std::byte> place(PeerId from, const TransferId& id, std::uint64_t offset,
                              std::size_t bytes) override {
@@ -45,12 +49,23 @@ class AllReduceMode final : public GenerationMode {
   }
   void lane_lost(Time now, PeerId peer, Effects& out) override;
   void lane_refused(Time now, PeerId peer, Effects& out) override;
+  void peer_gone(Time now, PeerId peer, Effects& out) override;
   void gradient_ready(Time now, std::uint64_t job, std::size_t begin, Effects& out) override;
+  void complete(Time now, JobDone done, Membership& members, Effects& out) override;
+  void tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) override;
+  Time deadline() const override;
+  void leave(Time now, Effects& out) override;
 
+  bool is_idle() const override { return !result_ && !states_.owes_any(); }
+  const Course& course() const override { return course_; }
+  ModeReport report(const Membership& members) const override;
+  const Generations* generations() const override { return &generations_; }
+  std::uint64_t step() const override { return generations_.step(); }
+  double steps_per_second() const override { return generations_.steps_per_second(); }
   bool should_busy_poll() const override { return on_one_host_ && operation_.is_waiting(); }
   std::optional<HostPlace> host_place() const override {
-    if (!on_one_host_ || order().empty()) return {};
-    return HostPlace{operation_.rank(), order().size()};
+    if (!on_one_host_ || operation_.order().empty()) return {};
+    return HostPlace{operation_.rank(), operation_.order().size()};
   }
 
   AllReduceCounts counts() const;
@@ -58,39 +73,29 @@ class AllReduceMode final : public GenerationMode {
   ReduceAlgorithm algorithm() const { return operation_.algorithm(); }
 
  private:
-  void begin_at(std::uint64_t step) override;
-  void take(Time now, JobDone done, Membership& members, Effects& out) override;
-  bool is_idle() const override { return !result_ && !states_.owes_any(); }
-  const GenerationPlanner& planner() const override { return planner_; }
-  const std::vector<PeerId>& order() const override { return operation_.order(); }
-  void begin_generation(Time now, const Generation& generation, Effects& out) override;
-  void abandon() override;
-  bool is_ready() const override { return !states_.is_fetching(); }
-  bool is_waiting() const override { return operation_.is_waiting(); }
-  bool is_busy() const override;
-  std::uint64_t progress() const override { return operation_.progress(); }
-  std::optional<PeerId> silent_source(Time now, Effects& out) override {
-    return states_.tick(now, out);
-  }
-  bool is_between_operations(Time now) const override {
-    return operation_.is_untouched() && now >= settled_at_;
-  }
-  void go_on(Time now, Effects& out) override;
-  void next_job(Time now, std::vector<Job>& jobs, Effects& out) override;
-  Time own_deadline() const override;
-  void candidates_changed(const Membership& members) override;
-  void receive_own(Time now, PeerId from, const Message& message, const Generation* generation,
-                   Effects& out) override;
+  void choose_site(const Membership& members);
+  void begin_generation(Time now, const Generation& generation, Effects& out);
+  void abandon();
+  void disturb(Time now, const std::vector<PeerId>& blamed, Effects& out);
+  void look_after_generation(Time now, Effects& out);
+  void receive_own(Time now, PeerId from, const Message& message, Effects& out);
+  bool is_busy() const;
+  bool is_untouched(Time now) const { return operation_.is_untouched() && now >= settled_at_; }
 
   void begin_operation(Time now, Effects& out);
   bool is_quiet(Time now) const;
   void finish_operations(Time now, Effects& out);
+  void go_on(Time now, Effects& out);
+  void next_job(Time now, std::vector<Job>& jobs, Effects& out);
   void adopt(Time now, ArrivedState state, Job& job, Effects& out);
   void audited(Time now, std::uint64_t fingerprint, Effects& out);
   void compare(Time now, PeerId from, std::uint64_t operation, std::uint64_t fingerprint,
                Effects& out);
 
+  PeerId self_;
   std::uint64_t session_;
+  Course course_;
+  Generations generations_;
   ReplicaPlanner planner_;
   AllReduceOptions options_;
   Collective operation_;

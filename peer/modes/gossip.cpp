@@ -1,6 +1,8 @@
 // The course of gossip training: barrier, download, local steps, exchanges, linger, leave.
 #include "peer/modes/gossip.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -30,7 +32,8 @@ PairExchange::Options exchange_options(const CourseOptions& course, const Gossip
 
 GossipMode::GossipMode(PeerId self, std::uint64_t session, const CourseOptions& course,
                        GossipOptions options, Rng rng)
-    : Mode(self, course),
+    : self_(self),
+      course_(self, course),
       options_(std::move(options)),
       rng_(rng.fork("gossip")),
       numbers_{.session = session},
@@ -47,10 +50,56 @@ GossipMode::GossipMode(PeerId self, std::uint64_t session, const CourseOptions& 
   check(!problem_with_pairs(options_.topology), "the topology does not run as pairs");
   check(options_.pairing == PairingKind::matching || is_graph(options_.topology.kind),
         "rounds that differ have no neighbours to draw from");
-  learning_rate_ = options_.peak_learning_rate;
+  course_.set_learning_rate(options_.peak_learning_rate);
 }
 
-void GossipMode::begin_at(std::uint64_t step) {
+ModeReport GossipMode::report(const Membership& members) const {
+  using enum ReportMetric::Kind;
+  const auto peers = static_cast<double>(members.view().size());
+  // Two models of n are sqrt(2n/(n-1)) times as far from each other as each from the mean.
+  const double spread = last_distance_ * std::sqrt((peers - 1) / (2 * peers));
+  const PairExchange::Counts& all = exchange_.counts();
+  ModeReport report{
+      .sections = {{.name = "", .figures = {{"spread", spread}}},
+                   {.name = "exchanges",
+                    .figures = {{"initiated", all.initiated},
+                                {"committed", all.committed},
+                                {"refused", all.refused},
+                                {"refusals", all.refusals},
+                                {"aborted", all.aborted},
+                                {"undecided", all.undecided}}},
+                   {.name = "gossip",
+                    .figures = {{"triggers", counts_.triggers},
+                                {"idle_rounds", counts_.idle_rounds},
+                                {"missed_rounds", counts_.missed_rounds},
+                                {"forces_applied", counts_.forces_applied},
+                                {"models_fetched", counts_.models_fetched},
+                                {"saves", course_.saves().written},
+                                {"save_failures", course_.saves().failed}}}},
+      .metrics = {{"spread", gauge, "Estimated consensus distance.", spread},
+                  {"exchanges_committed_total", counter, "Pair exchanges committed.",
+                   static_cast<double>(all.committed)},
+                  {"exchanges_refused_total", counter, "Own offers refused.",
+                   static_cast<double>(all.refused)},
+                  {"exchanges_aborted_total", counter, "Pair exchanges given up.",
+                   static_cast<double>(all.aborted)},
+                  {"exchanges_undecided_total", counter, "Exchanges dropped without a commit.",
+                   static_cast<double>(all.undecided)},
+                  {"models_fetched_total", counter, "Whole models downloaded.",
+                   static_cast<double>(counts_.models_fetched)}},
+      .columns = {{"exchanges", std::to_string(all.committed)},
+                  {"refused", std::to_string(all.refused)},
+                  {"spread", fmt::format("{:.3g}", spread)}},
+      .line = fmt::format("exchanges {}  spread {:.3g}", all.committed, spread),
+      .details = {
+          fmt::format("spread {:.3g}  exchanges {} committed  {} refused  {} aborted  {} undecided",
+                      spread, all.committed, all.refused, all.aborted, all.undecided)}};
+  if (population_.is_on()) population_.add_to(report);
+  return report;
+}
+
+void GossipMode::start(Time now, std::uint64_t step, bool joins_others) {
+  course_.start(now, step, joins_others);
   step_ = step;
   trigger_.begin_at(step);
 }
@@ -112,7 +161,8 @@ void GossipMode::collect() {
   if (auto model = fetch_.take_model()) fetched_ = std::move(model);
 }
 
-void GossipMode::take(Time now, JobDone done, Membership& members, Effects& out) {
+void GossipMode::complete(Time now, JobDone done, Membership& members, Effects& out) {
+  course_.job_done(done);
   step_ = done.step;
   if (done.steps_run > 0) {
     const double busy = seconds(done.busy);
@@ -121,23 +171,25 @@ void GossipMode::take(Time now, JobDone done, Membership& members, Effects& out)
       steps_per_second_ +=
           weight * (static_cast<double>(done.steps_run) / busy - steps_per_second_);
     }
-    learn_from(done.score);
+    course_.learn_from(done.score);
   }
   population_.learn_from(done);
   population_.tell(out);
-  if (last_job_) return;
-  if (done.snapshot && phase_ != Phase::joining && !fetched_ && !leaving_) {
+  if (course_.is_last_job_asked()) return;
+  if (done.snapshot && course_.phase() != Phase::joining && !fetched_ && !course_.is_leaving()) {
     has_snapshot_ = true;
     // Forces that came while the job ran are not in its snapshot yet.
     exchange_.set_snapshot(std::move(done.snapshot), alpha(), forces_);
   }
-  if (phase_ == Phase::training && step_ >= course_.steps) become_done(now, members, out);
-  report(members);
-  if (phase_ == Phase::training && !leaving_ && trigger_.fires(step_, exchange_.in_flight())) {
+  if (course_.phase() == Phase::training && step_ >= course_.steps())
+    course_.become_done(now, *this, members, out);
+  if (course_.phase() == Phase::training && !course_.is_leaving() &&
+      trigger_.fires(step_, exchange_.in_flight())) {
     begin_exchange(now, members, out);
     collect();
   }
-  if (phase_ == Phase::training && !leaving_ && done.steps_run > 0 && population_.is_due(step_)) {
+  if (course_.phase() == Phase::training && !course_.is_leaving() && done.steps_run > 0 &&
+      population_.is_due(step_)) {
     look_for_better(now, members, out);
   }
 }
@@ -147,7 +199,7 @@ float GossipMode::alpha() const {
     return static_cast<float>(options_.alpha);
   }
   return static_cast<float>(options_.alpha *
-                            std::min(1.0, learning_rate_ / options_.peak_learning_rate));
+                            std::min(1.0, course_.learning_rate() / options_.peak_learning_rate));
 }
 
 void GossipMode::begin_exchange(Time now, Membership& members, Effects& out) {
@@ -168,7 +220,8 @@ void GossipMode::begin_exchange(Time now, Membership& members, Effects& out) {
     const auto owed = std::exchange(owed_, std::nullopt);
     if (owed && view.contains(*owed)) partner = *owed;
   } else {
-    const auto match = topology_partner(options_.topology, course_.run_seed, round, view, self_);
+    const auto match =
+        topology_partner(options_.topology, course_.options().run_seed, round, view, self_);
     if (!match) {
       ++counts_.idle_rounds;
       return;
@@ -188,7 +241,8 @@ void GossipMode::begin_exchange(Time now, Membership& members, Effects& out) {
 
 bool GossipMode::is_usable(const Member* member) const {
   return member != nullptr && member->state == MemberState::alive &&
-         member->progress.phase != Phase::joining && member->layout_hash == course_.layout_hash;
+         member->progress.phase != Phase::joining &&
+         member->layout_hash == course_.options().layout_hash;
 }
 
 /// Drawn in the same way as partners of exchanges.
@@ -196,7 +250,7 @@ std::optional<PeerId> GossipMode::partner_to_copy(const View& view) {
   if (options_.pairing == PairingKind::uniform || is_graph(options_.topology.kind)) {
     return uniform_choice(view, population_.draws());
   }
-  const auto match = topology_partner(options_.topology, course_.run_seed,
+  const auto match = topology_partner(options_.topology, course_.options().run_seed,
                                       population_.draws().next(), view, self_);
   return match ? std::optional(match->partner) : std::nullopt;
 }
@@ -205,7 +259,7 @@ void GossipMode::look_for_better(Time now, Membership& members, Effects& out) {
   if (fetch_.is_waiting() || fetched_) return;
   const auto partner = partner_to_copy(members.view());
   if (!partner || !is_usable(members.find(*partner))) return;
-  if (!population_.is_worth_copying(*partner, members, course_.layout_hash)) return;
+  if (!population_.is_worth_copying(*partner, members, course_.options().layout_hash)) return;
   population_.begin_copying();
   fetch_.want(now, {*partner}, out);
   collect();
@@ -214,7 +268,7 @@ void GossipMode::look_for_better(Time now, Membership& members, Effects& out) {
 std::optional<PeerId> GossipMode::uniform_choice(const View& view, Rng& draws) const {
   if (options_.topology.kind == TopologyKind::complete) return uniform_partner(view, self_, draws);
   const std::vector<PeerId> among =
-      topology_neighbours(options_.topology, course_.run_seed, view, self_);
+      topology_neighbours(options_.topology, course_.options().run_seed, view, self_);
   return uniform_partner(View(among), self_, draws);
 }
 
@@ -234,7 +288,8 @@ bool GossipMode::should_fetch(const Membership& members) const {
   return std::ranges::any_of(members.view().peers(), [&](PeerId peer) {
     const Member* member = members.find(peer);
     return peer != self_ && member != nullptr && member->progress.phase != Phase::joining &&
-           member->layout_hash == course_.layout_hash && member->progress.step > step_ + lag;
+           member->layout_hash == course_.options().layout_hash &&
+           member->progress.step > step_ + lag;
   });
 }
 
@@ -243,7 +298,7 @@ void GossipMode::begin_fetch(Time now, Membership& members, Effects& out) {
   for (const PeerId peer : members.view().peers()) {
     const Member* member = members.find(peer);
     if (peer != self_ && member != nullptr && member->progress.phase != Phase::joining &&
-        member->layout_hash == course_.layout_hash && member->progress.step > step_) {
+        member->layout_hash == course_.options().layout_hash && member->progress.step > step_) {
       ahead.push_back(member);
     }
   }
@@ -256,41 +311,45 @@ void GossipMode::begin_fetch(Time now, Membership& members, Effects& out) {
 }
 
 void GossipMode::woke_up(Time now, Membership& members, Effects& out) {
-  if (phase_ == Phase::joining || leaving_ || fetch_.is_waiting() || !should_fetch(members)) return;
+  if (course_.phase() == Phase::joining || course_.is_leaving() || fetch_.is_waiting() ||
+      !should_fetch(members))
+    return;
   out.tell(CatchingUp{.step = step_});
   begin_fetch(now, members, out);
 }
 
 void GossipMode::tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
-  if (!started_ || finished_) return;
+  if (!course_.is_running()) return;
   exchange_.tick(now, out);
   fetch_.tick(now, out);
   collect();
-  if (phase_ == Phase::joining && !leaving_ && !fetched_ && !fetch_.is_waiting()) {
+  if (course_.phase() == Phase::joining && !course_.is_leaving() && !fetched_ &&
+      !fetch_.is_waiting()) {
     const View& view = members.view();
     const bool somebody_trains = std::ranges::any_of(view.peers(), [&](PeerId peer) {
       const Member* member = members.find(peer);
       return peer != self_ && member != nullptr && member->progress.phase != Phase::joining;
     });
-    if (somebody_trains || is_barrier_open(now, view.size())) {
+    if (somebody_trains || course_.is_barrier_open(now, view.size())) {
       if (should_fetch(members) && !fetch_.failed()) {
         begin_fetch(now, members, out);
       } else {
-        become_training(now, view.size(), members, out);
-        if (step_ >= course_.steps) enter(now, Phase::done, members, out);
+        course_.become_training(now, view.size(), *this, members, out);
+        if (step_ >= course_.steps()) course_.enter(now, Phase::done, *this, members, out);
       }
     }
   }
-  end_lingering(now);
+  course_.end_lingering(now);
   // The source of the copy is lost: go on with our own model.
   if (!fetch_.is_waiting() && !fetched_) population_.give_up();
-  if (jobs_under_way_ == 0) next_job(now, members, out, jobs);
+  if (course_.jobs_under_way() == 0) next_job(now, members, out, jobs);
 }
 
 /// True if a finished download may be taken over now.
 bool GossipMode::may_adopt() {
   if (!fetched_ || !population_.is_copying()) return fetched_.has_value();
-  if (phase_ != Phase::training || leaving_) {  // Nothing would be learned with it any more.
+  if (course_.phase() != Phase::training ||
+      course_.is_leaving()) {  // Nothing would be learned with it any more.
     fetched_.reset();
     population_.give_up();
     return false;
@@ -312,7 +371,7 @@ bool GossipMode::adopt(Time now, Job& job, Membership& members, Effects& out) {
     out.tell(ModelRefused{.peer = model.source, .reason = Reason::not_finite});
     return false;
   }
-  if (model.step < step_ && phase_ != Phase::joining) return false;
+  if (model.step < step_ && course_.phase() != Phase::joining) return false;
   // The forces were meant for the model that we are about to give up.
   counts_.forces_dropped += forces_.size();
   forces_.clear();
@@ -320,29 +379,31 @@ bool GossipMode::adopt(Time now, Job& job, Membership& members, Effects& out) {
   trigger_.begin_at(model.step);
   job.adopt = std::move(model);
   job.validate = population_.is_on();
-  if (phase_ == Phase::joining) enter(now, Phase::training, members, out);
+  if (course_.phase() == Phase::joining) {
+    course_.enter(now, Phase::training, *this, members, out);
+  }
   return true;
 }
 
 void GossipMode::next_job(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
-  if (leaving_ && exchange_.in_flight() && now < settle_until_) return;
+  if (course_.is_leaving() && exchange_.in_flight() && now < settle_until_) return;
   Job job;
   bool snapshot = may_adopt() && adopt(now, job, members, out);
   job.forces = std::exchange(forces_, {});
   counts_.forces_applied += job.forces.size();
-  if (leaving_) {
+  if (course_.is_leaving()) {
     job.save = true;
-    last_job_ = true;
-  } else if (phase_ == Phase::training) {
+    course_.make_next_job_last();
+  } else if (course_.phase() == Phase::training) {
     if (!job.adopt) {
       job.steps = job_steps();
       snapshot = !has_snapshot_ || step_ + job.steps >= trigger_.next() ||
-                 step_ + job.steps >= course_.steps;
-      job.save = is_save_due(step_ + job.steps);
+                 step_ + job.steps >= course_.steps();
+      job.save = course_.is_save_due(step_ + job.steps);
       job.validate = population_.is_due(step_ + job.steps) ||
-                     (population_.is_on() && step_ + job.steps >= course_.steps);
+                     (population_.is_on() && step_ + job.steps >= course_.steps());
     }
-  } else if (phase_ == Phase::done) {
+  } else if (course_.phase() == Phase::done) {
     snapshot = !has_snapshot_ || !job.forces.empty();
   }
   const bool empty = !job.adopt && job.forces.empty() && job.steps == 0 && !job.save && !snapshot;
@@ -350,8 +411,7 @@ void GossipMode::next_job(Time now, Membership& members, Effects& out, std::vect
   if (snapshot) job.snapshot = exchange_.blank_snapshot();
   job.snapshot_rest = population_.is_on();
   ++counts_.jobs;
-  report(members);
-  post(std::move(job), jobs);
+  course_.post(std::move(job), jobs);
 }
 
 std::uint64_t GossipMode::job_steps() const {
@@ -363,23 +423,26 @@ std::uint64_t GossipMode::job_steps() const {
     steps = std::min(steps, std::max<std::uint64_t>(1, static_cast<std::uint64_t>(affordable)));
   }
   if (population_.is_on()) steps = std::min(steps, population_.steps_to_trial(step_));
-  return std::min({steps, to_trigger, course_.steps - step_});
+  return std::min({steps, to_trigger, course_.steps() - step_});
 }
 
-void GossipMode::become_leaving(Time now, Effects&) {
+void GossipMode::leave(Time now, Effects&) {
+  course_.leave();
   settle_until_ = now + settle_max;
   exchange_.set_snapshot(nullptr, 0);
 }
 
 Time GossipMode::deadline() const {
-  if (!started_ || finished_) return never;
+  if (!course_.is_running()) return never;
   Time earliest = std::min(exchange_.deadline(), fetch_.deadline());
-  if (phase_ == Phase::joining && !leaving_ && !fetched_ && !fetch_.is_waiting()) {
-    earliest = std::min(earliest, barrier_deadline());
+  if (course_.phase() == Phase::joining && !course_.is_leaving() && !fetched_ &&
+      !fetch_.is_waiting()) {
+    earliest = std::min(earliest, course_.barrier_deadline());
   }
   // While a job runs, only its end is waited for.
-  if (leaving_ && !last_job_ && jobs_under_way_ == 0) earliest = std::min(earliest, settle_until_);
-  return std::min(earliest, linger_deadline());
+  if (course_.is_leaving() && !course_.is_last_job_asked() && course_.jobs_under_way() == 0)
+    earliest = std::min(earliest, settle_until_);
+  return std::min(earliest, course_.linger_deadline());
 }
 
 }  // namespace gv

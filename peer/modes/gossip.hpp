@@ -56,6 +56,7 @@ class GossipMode final : public Mode {
   GossipMode(PeerId self, std::uint64_t session, const CourseOptions& course, GossipOptions options,
              Rng rng);
 
+  void start(Time now, std::uint64_t step, bool joins_others) override;
   void receive(Time now, PeerId from, const Message& message, Membership& members,
                Effects& out) override;
   void receive_block(Time now, PeerId from, const Block& block, Effects& out) override;
@@ -63,10 +64,16 @@ class GossipMode final : public Mode {
   void lane_refused(Time now, PeerId peer, Effects& out) override;
   void peer_gone(Time now, PeerId peer, Effects& out) override;
   void tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) override;
+  void complete(Time now, JobDone done, Membership& members, Effects& out) override;
   Time deadline() const override;
+  void leave(Time now, Effects& out) override;
   /// Fetches a model if ours fell behind.
   void woke_up(Time now, Membership& members, Effects& out) override;
   bool is_settling() const override { return exchange_.in_flight(); }
+  bool is_idle() const override { return forces_.empty(); }
+  const Course& course() const override { return course_; }
+  ModeReport report(const Membership& members) const override;
+  std::optional<Trial> trial() const override { return population_.trial(); }
   std::uint64_t step() const override { return step_; }
   double steps_per_second() const override { return steps_per_second_; }
 
@@ -80,12 +87,6 @@ class GossipMode final : public Mode {
   std::size_t held() const { return exchange_.held() + fetch_.held() + (fetched_ ? 1 : 0); }
 
  private:
-  void begin_at(std::uint64_t step) override;
-  void take(Time now, JobDone done, Membership& members, Effects& out) override;
-  void become_leaving(Time now, Effects& out) override;
-  bool is_idle() const override { return forces_.empty(); }
-  std::optional<Trial> trial() const override { return population_.trial(); }
-
   void collect();
   void next_job(Time now, Membership& members, Effects& out, std::vector<Job>& jobs);
   bool may_adopt();
@@ -101,6 +102,8 @@ class GossipMode final : public Mode {
   float alpha() const;
   std::uint64_t job_steps() const;
 
+  PeerId self_;
+  Course course_;
   GossipOptions options_;
   Rng rng_;
   TransferNumbers numbers_;

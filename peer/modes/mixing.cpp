@@ -1,6 +1,9 @@
 // Rounds of mixing, and the jobs they need.
 #include "peer/modes/mixing.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -22,27 +25,30 @@ ReplicaPlanner::Options planner_options(const CourseOptions& course, const Mixin
 
 MixingMode::MixingMode(PeerId self, std::uint64_t session, const CourseOptions& course,
                        const MixingOptions& options)
-    : GenerationMode(self, session, course, options.agreement),
+    : self_(self),
       session_(session),
+      course_(self, course),
+      generations_(self, session, options.agreement),
       planner_(planner_options(course, options)),
       options_(options),
       states_(self, course.layout_hash, options.state_elements, options.memory),
       box_(
           [this](std::uint64_t round, std::span<const std::byte> begin) {
-            return mix_message_bytes<float>(options_.rule, course_.elements, round, begin);
+            return mix_message_bytes<float>(options_.rule, course_.options().elements, round,
+                                            begin);
           },
           mix_message_bytes_max(course.elements)) {
   options_.revision = {};
   if (options.revision.number == 0) return;
-  agreement_.set_revision(options.revision);
+  generations_.agreement().set_revision(options.revision);
   check(adopt(options.revision).empty(), "a resumed settings revision can be read");
 }
 
 MixingCounts MixingMode::counts() const {
   MixingCounts counts = counts_;
-  counts.rounds = operations_;
-  counts.generations = generations_;
-  counts.losses = recoveries_.losses();
+  counts.rounds = generations_.operations();
+  counts.generations = generations_.count();
+  counts.losses = generations_.recoveries().losses();
   return counts;
 }
 
@@ -60,14 +66,128 @@ std::vector<PeerId> MixingMode::out_neighbours() const {
   return peers;
 }
 
-void MixingMode::begin_at(std::uint64_t step) {
+/// Lines for people: the neighbours, and the settings switched to.
+std::vector<std::string> MixingMode::details(const std::vector<std::string>& in,
+                                             const std::vector<std::string>& out) const {
+  const auto listed = [](const std::vector<std::string>& names) {
+    return names.empty() ? std::string("no peer") : fmt::format("{}", fmt::join(names, " "));
+  };
+  const MixingCounts all = counts();
+  std::vector<std::string> lines = {
+      fmt::format("round {} of {} on {}, {} together: hears {}, is heard by {}; losses {}",
+                  all.rounds, to_string(options_.rule.kind), to_string(options_.rule.topology.kind),
+                  order_.size(), listed(in), listed(out), all.losses)};
+  if (options_.revision.number == 0) return lines;
+  std::string settings = options_.revision.settings;
+  while (!settings.empty() && settings.back() == '\n') settings.pop_back();
+  for (std::size_t at = 0; (at = settings.find('\n', at)) != std::string::npos;) {
+    settings.replace(at, 1, ", ");
+  }
+  lines.push_back(fmt::format("switched since step {} to {}", ruled_since_, settings));
+  return lines;
+}
+
+ModeReport MixingMode::report(const Membership& members) const {
+  using enum ReportMetric::Kind;
+  const MixingCounts all = counts();
+  const std::vector<std::string> in = names_of(heard(), members);
+  const std::vector<std::string> out = names_of(out_neighbours(), members);
+  ReportSection section{
+      .name = "mixing",
+      .figures = {{"kind", std::string(to_string(options_.rule.kind))},
+                  {"topology", std::string(to_string(options_.rule.topology.kind))},
+                  {"settings_revision", options_.revision.number},
+                  {"settings_since", ruled_since_},
+                  {"settings", options_.revision.settings},
+                  {"together", std::uint64_t{order_.size()}},
+                  {"hears", in},
+                  {"heard_by", out},
+                  {"rounds", all.rounds},
+                  {"generations", all.generations},
+                  {"losses", all.losses},
+                  {"states_sent", all.states_sent},
+                  {"states_adopted", all.states_adopted},
+                  {"messages_sent", all.messages_sent},
+                  {"message_bytes", all.bytes_sent},
+                  {"messages_refused", all.messages_refused}}};
+  generations_.add_to(section, course_, members);
+  ModeReport report{
+      .sections = {std::move(section)},
+      .metrics = {{"neighbours", gauge, "Peers that this one hears in the round under way.",
+                   static_cast<double>(in.size())},
+                  {"rounds_total", counter, "Rounds that this peer has mixed.",
+                   static_cast<double>(all.rounds)},
+                  {"round_messages_total", counter, "Messages made for neighbours.",
+                   static_cast<double>(all.messages_sent)},
+                  {"round_messages_refused_total", counter,
+                   "Messages of neighbours that could not be read.",
+                   static_cast<double>(all.messages_refused)},
+                  {"models_fetched_total", counter, "Whole models downloaded.",
+                   static_cast<double>(all.states_adopted)}},
+      .columns = {{"together", std::to_string(order_.size())},
+                  {"rounds", std::to_string(all.rounds)},
+                  {"losses", std::to_string(all.losses)},
+                  {"models sent", std::to_string(all.states_sent)}},
+      .line = fmt::format("rounds {}  with {}  losses {}", all.rounds, order_.size(), all.losses),
+      .details = details(in, out)};
+  generations_.add_to(report.metrics);
+  return report;
+}
+
+void MixingMode::start(Time now, std::uint64_t step, bool joins_others) {
+  course_.start(now, step, joins_others);
   // Models differ, so a version only says how far a peer is, and that it belongs to this run.
-  agreement_.set_version({.step = step,
-                          .samples = step * options_.batch,
-                          .lineage = hash_combine(course_.run_seed, course_.layout_hash)});
+  generations_.agreement().set_version(
+      {.step = step,
+       .samples = step * options_.batch,
+       .lineage = hash_combine(course_.options().run_seed, course_.options().layout_hash)});
+}
+
+void MixingMode::tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
+  if (!course_.is_running()) return;
+  generations_.set_candidates(now, course_.options().layout_hash, members);
+  generations_.join(now, course_, out);
+  if (generations_.takes_part(course_)) look_after_generation(now, out);
+  const Generations::Change change = generations_.follow(now, course_);
+  if (change.left) abandon();
+  if (change.entered != nullptr) begin_generation(now, *change.entered, out);
+  go_on(now, out);
+  next_job(jobs, out);
+  generations_.move_on(now, !states_.is_fetching(), *this, course_, members, out);
+}
+
+void MixingMode::leave(Time now, Effects& out) {
+  course_.leave();
+  if (course_.phase() == Phase::done) {
+    generations_.leave();
+  } else {
+    generations_.end(now, {}, out);
+  }
+  abandon();
 }
 
 // ---- Generations ----
+
+/// Ends the generation for newcomers, or for peers that are lost, and votes.
+void MixingMode::look_after_generation(Time now, Effects& out) {
+  if (generations_.is_rebalance_due(now, course_.phase(), false, out) && !sent_) {
+    generations_.end(now, {}, out);
+    abandon();
+  }
+  if (const auto silent = states_.tick(now, out)) disturb(now, {*silent}, out);
+  const auto lost = generations_.find_lost(now, sent_, box_.received(), out);
+  if (lost) disturb(now, *lost, out);
+  generations_.agree(now, planner_, out);
+}
+
+/// Something is wrong: ends the generation for all.
+void MixingMode::disturb(Time now, const std::vector<PeerId>& blamed, Effects& out) {
+  if (generations_.disturb(now, blamed, out)) abandon();
+}
+
+void MixingMode::peer_gone(Time now, PeerId peer, Effects& out) {
+  if (generations_.is_disturbed_by(now, peer, course_.phase())) disturb(now, {peer}, out);
+}
 
 void MixingMode::begin_generation(Time now, const Generation& generation, Effects& out) {
   // Messages of the last generation that were not mixed still say what neighbours know.
@@ -79,11 +199,11 @@ void MixingMode::begin_generation(Time now, const Generation& generation, Effect
   std::ranges::sort(order_);  // Ranks go by id; a generation may order peers in another way.
   rank_ = static_cast<std::size_t>(std::ranges::find(order_, self_) - order_.begin());
   go_by(generation, out);
-  plan_.emplace(options_.rule, order_.size(), course_.run_seed);
+  plan_.emplace(options_.rule, order_.size(), course_.options().run_seed);
   round_ = 0;
-  box_.enter(generation_key_);
+  box_.enter(generations_.key());
   place_ = MixPlace{
-      .rank = rank_, .order = order_, .key = generation_key_, .step = generation.version.step};
+      .rank = rank_, .order = order_, .key = generations_.key(), .step = generation.version.step};
   PeerId source = self_;
   gives_state_ = false;
   for (std::size_t i = 0; i < generation.order.size(); ++i) {
@@ -93,7 +213,7 @@ void MixingMode::begin_generation(Time now, const Generation& generation, Effect
   if (source != self_) {
     states_.fetch(now, generation, source, out);
   } else {
-    agreement_.set_version(generation.version);
+    generations_.agreement().set_version(generation.version);
   }
 }
 
@@ -103,7 +223,8 @@ void MixingMode::go_by(const Generation& generation, Effects& out) {
   const Problems problems = adopt(generation.revision);
   if (!problems.empty()) {
     // The peer that asked for it could read it, so it runs another program or has other settings.
-    become_stuck(SettingsRevisionNotUnderstood{.why = to_string(problems.front())}, out);
+    course_.fail();
+    out.tell(SettingsRevisionNotUnderstood{.why = to_string(problems.front())});
     return;
   }
   switches_ = true;
@@ -115,7 +236,7 @@ void MixingMode::go_by(const Generation& generation, Effects& out) {
 
 /// Adopts the rule and period of a settings revision, unless it cannot be read.
 Problems MixingMode::adopt(const SettingsRevision& revision) {
-  if (!options_.read_revision) return GenerationMode::switch_to({}, revision.settings);
+  if (!options_.read_revision) return Mode::switch_to({}, revision.settings);
   SwitchedMixing switched = options_.read_revision(revision.settings);
   if (!switched.problems.empty()) return std::move(switched.problems);
   options_.rule = std::move(switched.rule);
@@ -126,8 +247,8 @@ Problems MixingMode::adopt(const SettingsRevision& revision) {
 
 /// When the work under way is done, all peers begin a generation with these settings.
 Problems MixingMode::switch_to(Time now, std::string_view settings) {
-  if (!options_.read_revision) return GenerationMode::switch_to(now, settings);
-  if (leaving_ || phase_ == Phase::done) {
+  if (!options_.read_revision) return Mode::switch_to(now, settings);
+  if (course_.is_leaving() || course_.phase() == Phase::done) {
     return {
         {.place = "run", .reason = "training is over here", .remedy = "ask a peer that trains"}};
   }
@@ -138,7 +259,8 @@ Problems MixingMode::switch_to(Time now, std::string_view settings) {
   }
   SwitchedMixing switched = options_.read_revision(settings);
   if (switched.problems.empty()) {
-    agreement_.set_revision({agreement_.revision().number + 1, std::string(settings)});
+    generations_.agreement().set_revision(
+        {generations_.agreement().revision().number + 1, std::string(settings)});
   }
   return std::move(switched.problems);
 }
@@ -162,7 +284,7 @@ void MixingMode::abandon() {
 
 /// Steps of the round that begins at `step`: a period, but never beyond the budget.
 std::uint64_t MixingMode::steps_at(std::uint64_t step) const {
-  return std::min(options_.period, course_.steps - std::min(course_.steps, step));
+  return std::min(options_.period, course_.steps() - std::min(course_.steps(), step));
 }
 
 /// A centre rests, unless it is alone: then it has no steps of others to follow.
@@ -193,21 +315,21 @@ bool MixingMode::is_complete() const {
 
 void MixingMode::go_on(Time now, Effects& out) {
   // Earlier arrivals were given to a job, and that job is done.
-  if (!sent_ || ends_ || jobs_under_way_ > 0 || !is_complete()) return;
+  if (!sent_ || ends_ || course_.jobs_under_way() > 0 || !is_complete()) return;
   const std::uint64_t staleness = options_.rule.staleness;
   ends_ = round_;
   append(box_.take(staleness == 0 ? round_ : unbounded_staleness), arrived_);
   sent_ = false;
   ++round_;
   if (staleness != unbounded_staleness) box_.close_before(round_ - std::min(round_, staleness));
-  const ModelVersion before = agreement_.version();
+  const ModelVersion before = generations_.agreement().version();
   const std::uint64_t steps = steps_at(before.step);
   ModelVersion after = before;
   after.step += steps;
   after.samples += steps * options_.batch * order_.size();
-  agreement_.set_version(after);
-  operation_done(now, before.step, steps, out);
-  planner_.set_operation_seconds(operation_seconds());
+  generations_.agreement().set_version(after);
+  generations_.operation_done(now, before.step, steps, out);
+  planner_.set_operation_seconds(generations_.operation_seconds());
 }
 
 void MixingMode::send(const MixOutbox& outbox, Effects& out) {
@@ -217,7 +339,7 @@ void MixingMode::send(const MixOutbox& outbox, Effects& out) {
       ++counts_.messages_sent;
       counts_.bytes_sent += message.bytes->size();
       out.transfers.push_back({.to = order_[rank],
-                               .id = {self_, generation_key_, round_},
+                               .id = {self_, generations_.key(), round_},
                                .payload = {message.bytes, *message.bytes},
                                .superseded_by_next = newest_suffices});
     }
@@ -226,8 +348,24 @@ void MixingMode::send(const MixOutbox& outbox, Effects& out) {
 
 // ---- Messages, blocks and lanes ----
 
-void MixingMode::receive_own(Time, PeerId from, const Message& message,
-                             const Generation* generation, Effects& out) {
+void MixingMode::receive(Time now, PeerId from, const Message& message, Membership& members,
+                         Effects& out) {
+  if (!course_.is_started() || !members.view().contains(from)) return;
+  const bool busy = course_.jobs_under_way() > 0 || states_.is_fetching();
+  switch (generations_.receive(now, from, message, busy, !course_.is_leaving(), planner_, out)) {
+    case Generations::Heard::other:
+      receive_own(from, message, out);
+      break;
+    case Generations::Heard::disturbed:
+      disturb(now, {}, out);
+      break;
+    case Generations::Heard::handled:
+      break;
+  }
+}
+
+void MixingMode::receive_own(PeerId from, const Message& message, Effects& out) {
+  const Generation* generation = generations_.current();
   const auto* fetch = std::get_if<StateRequest>(&message);
   if (fetch == nullptr || generation == nullptr || !states_.is_asked(*generation, from, *fetch))
     return;
@@ -237,7 +375,7 @@ void MixingMode::receive_own(Time, PeerId from, const Message& message,
 
 /// Sends our state to the peers that have asked, once a job has copied it.
 void MixingMode::serve(Effects& out) {
-  const Generation* generation = agreement_.generation();
+  const Generation* generation = generations_.current();
   if (state_ && generation != nullptr)
     counts_.states_sent += states_.send(*generation, state_, out);
 }
@@ -245,18 +383,18 @@ void MixingMode::serve(Effects& out) {
 void MixingMode::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
   if (StateTransfer::concerns(block)) {
     states_.receive(now, from, block);
-  } else if (block.id.session == generation_key_ ||
-             block.id.session == key_of(agreement_.promised())) {
+  } else if (block.id.session == generations_.key() ||
+             block.id.session == key_of(generations_.agreement().promised())) {
     box_.receive(from, block);
     go_on(now, out);
   }
 }
 
 void MixingMode::lane_lost(Time now, PeerId peer, Effects& out) {
-  const Generation* generation = agreement_.generation();
+  const Generation* generation = generations_.current();
   // Between generations a lost peer should not be waited for.
-  const bool concerns = generation == nullptr ||
-                        (generation->contains(peer) && (phase_ != Phase::done || !is_idle()));
+  const bool concerns = generation == nullptr || (generation->contains(peer) &&
+                                                  (course_.phase() != Phase::done || !is_idle()));
   if (concerns) disturb(now, {peer}, out);
 }
 
@@ -269,43 +407,47 @@ void MixingMode::gradient_ready(Time, std::uint64_t job, std::size_t, Effects& o
   if (job == 0 || job != round_job_) return;
   round_job_ = 0;
   if (!outbox_->sound) {
-    become_unfit(step(), out);
+    // It would destroy the models of its neighbours. The others go on without us.
+    course_.fail();
+    out.tell(GradientNotFinite{.step = step()});
     return;
   }
   send(*outbox_, out);
   sent_ = true;
 }
 
-void MixingMode::take(Time now, JobDone done, Membership&, Effects& out) {
+void MixingMode::complete(Time now, JobDone done, Membership&, Effects& out) {
+  course_.job_done(done);
   if (done.steps_run > 0) {
     const double busy = seconds(done.busy);
     const auto samples = static_cast<double>(done.steps_run * options_.batch);
-    if (busy > 0) agreement_.set_speed(samples / busy);
-    learn_from(done.score);
+    if (busy > 0) generations_.agreement().set_speed(samples / busy);
+    course_.learn_from(done.score);
   }
   if (done.mix) counts_.messages_refused += done.mix->refused;
-  if (last_job_) return;
-  if (done.state && agreement_.generation() != nullptr && gives_state_) {
+  if (course_.is_last_job_asked()) return;
+  if (done.state && generations_.current() != nullptr && gives_state_) {
     state_ = std::move(done.state);
     serve(out);
   }
   gradient_ready(now, done.number, 0, out);
 }
 
-void MixingMode::next_job(Time, std::vector<Job>& jobs, Effects& out) {
-  if (jobs_under_way_ > 0 || last_job_) return;
+void MixingMode::next_job(std::vector<Job>& jobs, Effects& out) {
+  if (course_.jobs_under_way() > 0 || course_.is_last_job_asked()) return;
   Job job;
   MixJob mix;
   if (auto state = states_.take()) {
     job.load_state = ReplicaState{
         .values = std::move(state->values), .step = state->version.step, .own_optimizer = false};
     mix.forget = true;
-    agreement_.set_version(state->version);
-    saved_step_ = std::min(saved_step_, state->version.step);
+    generations_.agreement().set_version(state->version);
+    course_.go_back_to(state->version.step);
     ++counts_.states_adopted;
     out.tell(StateAdopted{.peer = state->from, .step = state->version.step});
   }
-  const bool takes_part = is_in_generation() && is_ready() && !leaving_;
+  const bool takes_part =
+      generations_.is_in_one() && !states_.is_fetching() && !course_.is_leaving();
   if (takes_part) mix.place = std::exchange(place_, std::nullopt);
   if (mix.place) {
     told_ = true;
@@ -313,23 +455,24 @@ void MixingMode::next_job(Time, std::vector<Job>& jobs, Effects& out) {
     mix.unsent = std::exchange(unsent_, false);
     if (std::exchange(switches_, false)) mix.rule = options_.rule;
   }
-  if (takes_part && mix.place && gives_state_) job.state = states_.blank(agreement_.version());
+  if (takes_part && mix.place && gives_state_)
+    job.state = states_.blank(generations_.agreement().version());
   mix.ends = std::exchange(ends_, std::nullopt);
   mix.arrived = std::exchange(arrived_, {});
-  job.save = leaving_ || is_save_due(step());
-  if (leaving_) {
-    last_job_ = true;
-  } else if (takes_part && !sent_ && step() < course_.steps) {
+  job.save = course_.is_leaving() || course_.is_save_due(step());
+  if (course_.is_leaving()) {
+    course_.make_next_job_last();
+  } else if (takes_part && !sent_ && step() < course_.steps()) {
     mix.begins = round_;
     mix.rests = rests();
     job.steps = steps_at(step());
     outbox_ = mix.outbox = std::make_shared<MixOutbox>();
-    round_job_ = job_number_ + 1;
+    round_job_ = course_.next_job_number();
   }
   const bool mixes = mix.forget || mix.place || mix.ends || mix.begins;
   if (mixes) job.mix = std::move(mix);
   if (!job.load_state && !job.save && !mixes) return;
-  post(std::move(job), jobs);
+  course_.post(std::move(job), jobs);
 }
 
 }  // namespace gv

@@ -7,8 +7,9 @@
 #include <set>
 #include <vector>
 
-#include "peer/modes/generation_mode.hpp"
+#include "peer/modes/generations.hpp"
 #include "peer/modes/mixing_options.hpp"
+#include "peer/modes/mode.hpp"
 #include "peer/modes/replica_planner.hpp"
 #include "peer/modes/round_inbox.hpp"
 #include "peer/modes/state_transfer.hpp"
@@ -33,17 +34,35 @@ struct MixingCounts {
 /// plan. A lost peer ends the generation for all; the next begins with the models as they are and
 /// does not mix the round that was under way. Within a generation peers wait only for their
 /// neighbours, and with rule.staleness not for their newest rounds.
-class MixingMode final : public GenerationMode {
+class MixingMode final : public Mode {
  public:
   /// `session` tells this process from earlier ones of the same peer.
   MixingMode(PeerId self, std::uint64_t session, const CourseOptions& course,
              const MixingOptions& options);
 
+  void start(Time now, std::uint64_t step, bool joins_others) override;
+  void receive(Time now, PeerId from, const Message& message, Membership& members,
+               Effects& out) override;
   void receive_block(Time now, PeerId from, const Block& block, Effects& out) override;
   void lane_lost(Time now, PeerId peer, Effects& out) override;
   void lane_refused(Time now, PeerId peer, Effects& out) override;
+  void peer_gone(Time now, PeerId peer, Effects& out) override;
   void gradient_ready(Time now, std::uint64_t job, std::size_t begin, Effects& out) override;
+  void complete(Time now, JobDone done, Membership& members, Effects& out) override;
+  void tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) override;
+  Time deadline() const override {
+    return generations_.deadline(course_, sent_, states_.deadline());
+  }
   Problems switch_to(Time now, std::string_view settings) override;
+  const SettingsRevision* revision() const override { return &options_.revision; }
+  void leave(Time now, Effects& out) override;
+
+  bool is_idle() const override { return !ends_; }
+  const Course& course() const override { return course_; }
+  ModeReport report(const Membership& members) const override;
+  const Generations* generations() const override { return &generations_; }
+  std::uint64_t step() const override { return generations_.step(); }
+  double steps_per_second() const override { return generations_.steps_per_second(); }
 
   MixingCounts counts() const;
   /// Current options: a settings revision changes the rule and the period.
@@ -57,28 +76,15 @@ class MixingMode final : public GenerationMode {
   std::vector<PeerId> out_neighbours() const;
 
  private:
-  void begin_at(std::uint64_t step) override;
-  void take(Time now, JobDone done, Membership& members, Effects& out) override;
-  bool is_idle() const override { return !ends_; }
-  const GenerationPlanner& planner() const override { return planner_; }
-  const std::vector<PeerId>& order() const override { return order_; }
-  void begin_generation(Time now, const Generation& generation, Effects& out) override;
-  void abandon() override;
-  bool is_ready() const override { return !states_.is_fetching(); }
-  bool is_waiting() const override { return sent_; }
-  bool is_busy() const override { return jobs_under_way_ > 0 || states_.is_fetching(); }
-  std::uint64_t progress() const override { return box_.received(); }
-  std::optional<PeerId> silent_source(Time now, Effects& out) override {
-    return states_.tick(now, out);
-  }
-  bool is_between_operations(Time) const override { return !sent_; }
-  bool is_planned() const override { return false; }
-  void go_on(Time now, Effects& out) override;
-  void next_job(Time now, std::vector<Job>& jobs, Effects& out) override;
-  Time own_deadline() const override { return states_.deadline(); }
-  void receive_own(Time now, PeerId from, const Message& message, const Generation* generation,
-                   Effects& out) override;
-
+  void begin_generation(Time now, const Generation& generation, Effects& out);
+  void abandon();
+  void disturb(Time now, const std::vector<PeerId>& blamed, Effects& out);
+  void look_after_generation(Time now, Effects& out);
+  void receive_own(PeerId from, const Message& message, Effects& out);
+  void go_on(Time now, Effects& out);
+  void next_job(std::vector<Job>& jobs, Effects& out);
+  std::vector<std::string> details(const std::vector<std::string>& in,
+                                   const std::vector<std::string>& out) const;
   void send(const MixOutbox& outbox, Effects& out);
   void serve(Effects& out);
   bool is_complete() const;
@@ -88,7 +94,10 @@ class MixingMode final : public GenerationMode {
   Problems adopt(const SettingsRevision& revision);
   bool rests() const;
 
+  PeerId self_;
   std::uint64_t session_;
+  Course course_;
+  Generations generations_;
   ReplicaPlanner planner_;
   MixingOptions options_;
   StateTransfer states_;

@@ -2,6 +2,7 @@
 #include "peer/modes/pipeline.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <utility>
 
@@ -9,10 +10,18 @@
 #include "base/rng.hpp"
 
 namespace gv {
+namespace {
+
+/// A leaving peer goes after this long, even if the others still need something from it.
+constexpr Duration hand_over_max = std::chrono::seconds(5);
+
+}  // namespace
 
 PipelineMode::PipelineMode(PeerId self, std::uint64_t session, const CourseOptions& course,
                            const PipelineOptions& options)
-    : GenerationMode(self, session, course, options.agreement),
+    : self_(self),
+      course_(self, course),
+      generations_(self, session, options.agreement),
       planner_(options.stage_seconds, {.mirrored = options.kind == PipelineKind::chimera}),
       options_(options),
       run_(self, course.run_seed, options),
@@ -21,9 +30,9 @@ PipelineMode::PipelineMode(PeerId self, std::uint64_t session, const CourseOptio
 
 PipelineCounts PipelineMode::counts() const {
   PipelineCounts counts = counts_;
-  counts.operations = operations_;
-  counts.generations = generations_;
-  counts.losses = recoveries_.losses();
+  counts.operations = generations_.operations();
+  counts.generations = generations_.count();
+  counts.losses = generations_.recoveries().losses();
   counts.states_sent = states_.sent();
   counts.passed_bytes = run_.bytes_sent();
   return counts;
@@ -37,17 +46,18 @@ double PipelineMode::work_done_here() const {
   return part;
 }
 
-void PipelineMode::begin_at(std::uint64_t) {
+void PipelineMode::start(Time now, std::uint64_t step, bool joins_others) {
+  course_.start(now, step, joins_others);
   if (options_.resumed) {
     carried_.insert(options_.resumed_stages.begin(), options_.resumed_stages.end());
     for (const StageState& state : std::exchange(options_.resumed_copies, {})) {
       states_.keep(state.stage, state.version, state.values);
     }
-    agreement_.set_version(*options_.resumed);
+    generations_.agreement().set_version(*options_.resumed);
     tell_holdings();
     return;
   }
-  agreement_.set_version(beginning());
+  generations_.agreement().set_version(beginning());
   tell_holdings();
 }
 
@@ -55,13 +65,14 @@ void PipelineMode::begin_at(std::uint64_t) {
 ModelVersion PipelineMode::beginning() const {
   return {.step = 0,
           .samples = 0,
-          .lineage = hash_combine(hash_combine(course_.run_seed, course_.layout_hash), 0)};
+          .lineage = hash_combine(
+              hash_combine(course_.options().run_seed, course_.options().layout_hash), 0)};
 }
 
 /// Tells the agreement which stages we could go on with, and at which versions.
 void PipelineMode::tell_holdings() {
   std::vector<StageHolding> holdings;
-  const ModelVersion& now = agreement_.version();
+  const ModelVersion& now = generations_.agreement().version();
   // Every peer can make every stage from the seed. But once a run is finished that follows a
   // copying point, copies of all stages are in place, and no ballot goes back to the seed.
   if (now.step <= options_.copy_every) holdings.push_back({0, false, beginning()});
@@ -71,16 +82,86 @@ void PipelineMode::tell_holdings() {
     if (complete_) holdings.push_back({stage, true, complete_version_});
   }
   if (holdings.size() > stage_holdings_max) holdings.resize(stage_holdings_max);
-  agreement_.set_holdings(std::move(holdings));
+  generations_.agreement().set_holdings(std::move(holdings));
+}
+
+void PipelineMode::tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
+  if (!course_.is_running()) return;
+  generations_.set_candidates(now, course_.options().layout_hash, members);
+  generations_.join(now, course_, out);
+  if (generations_.takes_part(course_)) look_after_generation(now, out);
+  end_handing_over(now, out);
+  const Generations::Change change = generations_.follow(now, course_);
+  if (change.left) abandon();
+  if (change.entered != nullptr) begin_generation(now, *change.entered, out);
+  go_on(now, out);
+  next_job(now, jobs);
+  generations_.move_on(now, !preparing_, *this, course_, members, out);
+}
+
+Time PipelineMode::deadline() const {
+  if (handing_over_) return std::min(generations_.agreement().deadline(), hand_over_until_);
+  return generations_.deadline(course_, is_waiting(), std::min(states_.deadline(), say_again_at_));
+}
+
+void PipelineMode::leave(Time now, Effects& out) {
+  course_.leave();
+  if (course_.phase() == Phase::done) {
+    generations_.leave();
+    abandon();
+    return;
+  }
+  // Other peers may need a stage that only we have.
+  handing_over_ = generations_.has_joined() && !course_.has_failed() &&
+                  generations_.candidates().size() > 1 && step() > 0 && !carried_.empty();
+  if (handing_over_) {
+    hand_over_until_ = now + hand_over_max;
+    generations_.agreement().set_leaving();
+  }
+  end_generation(now, out);
 }
 
 // ---- Generations ----
+
+/// Ends the generation for a better one, or for peers that are lost, and votes.
+void PipelineMode::look_after_generation(Time now, Effects& out) {
+  const bool between_runs = !preparing_ && !run_.is_begun() && !complete_;
+  if (generations_.is_rebalance_due(now, course_.phase(), true, out) && between_runs) {
+    end_generation(now, out);
+  }
+  if (const auto silent = states_.tick(now, out)) disturb(now, {*silent}, out);
+  const auto lost = generations_.find_lost(now, is_waiting(), progress(), out);
+  if (lost) disturb(now, *lost, out);
+  generations_.agree(now, planner_, out);
+}
+
+void PipelineMode::end_generation(Time now, Effects& out) {
+  generations_.end(now, {}, out);
+  abandon();
+}
+
+/// Something is wrong: ends the generation for all.
+void PipelineMode::disturb(Time now, const std::vector<PeerId>& blamed, Effects& out) {
+  if (generations_.disturb(now, blamed, out)) abandon();
+}
+
+void PipelineMode::peer_gone(Time now, PeerId peer, Effects& out) {
+  if (generations_.is_disturbed_by(now, peer, course_.phase())) disturb(now, {peer}, out);
+}
+
+/// While handing over we take part in ballots, but in no generation.
+void PipelineMode::end_handing_over(Time now, Effects& out) {
+  if (!handing_over_) return;
+  generations_.agree(now, planner_, out);
+  if (generations_.current() != nullptr) end_generation(now, out);  // Agreed on before we left.
+  if (generations_.candidates().size() < 2 || now >= hand_over_until_) handing_over_ = false;
+}
 
 void PipelineMode::begin_generation(Time now, const Generation& generation, Effects& out) {
   run_.enter(generation);
   states_.enter(generation);
   end_last_run(generation.version);
-  const bool stays = agreement_.version() == generation.version;
+  const bool stays = generations_.agreement().version() == generation.version;
   for (const std::uint32_t stage : run_.own_stages()) {
     if (stays && carried_.contains(stage)) continue;
     if (generation.version.step == 0 || states_.find(stage, generation.version)) continue;
@@ -116,7 +197,7 @@ void PipelineMode::end_last_run(const ModelVersion& version) {
 
 /// We leave: peers that take over our stages get their current state.
 void PipelineMode::hand_over() {
-  const Generation* last_generation = agreement_.last_generation();
+  const Generation* last_generation = generations_.agreement().last_generation();
   if (last_generation == nullptr) return;
   if (last_generation->key() != last_generation_key_) {
     last_generation_key_ = last_generation->key();
@@ -124,18 +205,18 @@ void PipelineMode::hand_over() {
     states_.enter(*last_generation);
     end_last_run(last_generation->version);
   }
-  if (!states_.owes()) end_handing_over();
+  if (!states_.owes()) handing_over_ = false;
 }
 
 void PipelineMode::taken_over(PeerId peer, const StatusReply& here) {
-  const Generation* last_generation = agreement_.last_generation();
+  const Generation* last_generation = generations_.agreement().last_generation();
   if (last_generation != nullptr && here.ballot == last_generation->id) states_.taken_over(peer);
 }
 
 /// The generation that our jobs belong to: the one we are in, or hand over to.
 const Generation* PipelineMode::served() const {
-  if (is_handing_over()) return agreement_.last_generation();
-  return is_in_generation() ? agreement_.generation() : nullptr;
+  if (handing_over_) return generations_.agreement().last_generation();
+  return generations_.is_in_one() ? generations_.current() : nullptr;
 }
 
 void PipelineMode::abandon() {
@@ -151,7 +232,8 @@ void PipelineMode::abandon() {
 }
 
 bool PipelineMode::is_waiting() const {
-  if (!is_in_generation() || jobs_under_way_ > 0 || step() >= course_.steps) return false;
+  if (!generations_.is_in_one() || course_.jobs_under_way() > 0 || step() >= course_.steps())
+    return false;
   return complete_ || run_.is_waiting() || states_.is_fetching();
 }
 
@@ -165,9 +247,9 @@ std::uint64_t PipelineMode::progress() const {
 
 /// All states for our stages are there; the next job loads them.
 void PipelineMode::become_ready(Time now, Effects& out) {
-  const Generation& generation = *agreement_.generation();
+  const Generation& generation = *generations_.current();
   preparing_ = false;
-  const ModelVersion before = agreement_.version();
+  const ModelVersion before = generations_.agreement().version();
   const bool stays = before == generation.version;
   const std::map<std::uint32_t, StageValues> fetched = states_.take();
   std::set<std::uint32_t> carries(run_.own_stages().begin(), run_.own_stages().end());
@@ -196,8 +278,8 @@ void PipelineMode::become_ready(Time now, Effects& out) {
       counts_.steps_lost += before.step - generation.version.step;
       out.tell(RolledBack{.from = before.step, .to = generation.version.step});
     }
-    saved_step_ = std::min(saved_step_, generation.version.step);
-    agreement_.set_version(generation.version);
+    course_.go_back_to(generation.version.step);
+    generations_.agreement().set_version(generation.version);
   }
   if (!stays || !due_.load_states.empty()) due_.moves_to = generation.version.step;
   carried_ = std::move(carries);
@@ -207,7 +289,7 @@ void PipelineMode::become_ready(Time now, Effects& out) {
 }
 
 void PipelineMode::begin_run(Time now, Effects& out) {
-  if (step() >= course_.steps || leaving_) return;
+  if (step() >= course_.steps() || course_.is_leaving()) return;
   idle_since_ = now;
   run_.begin(step(), out);
 }
@@ -247,7 +329,7 @@ std::optional<PeerId> PipelineMode::keeper_of(std::uint32_t stage) const {
 
 void PipelineMode::say_complete(std::uint64_t operation, PeerId to, bool again,
                                 Effects& out) const {
-  out.send(to, Complete{agreement_.generation()->id, operation, again});
+  out.send(to, Complete{generations_.current()->id, operation, again});
 }
 
 /// Our part of the run is done, and the copies from before have arrived.
@@ -259,7 +341,7 @@ void PipelineMode::complete_run(Time now, Effects& out) {
   }
   complete_drawn_ = run_.drawn();
   complete_ = run_.finish();
-  complete_version_ = after_operation(agreement_.version(), generation_key_,
+  complete_version_ = after_operation(generations_.agreement().version(), generations_.key(),
                                       options_.micro_batches * options_.micro_batch);
   run_was_begun_ = true;
   tell_holdings();
@@ -272,7 +354,7 @@ void PipelineMode::become_made() {
   due_.ends = *std::exchange(complete_, std::nullopt);
   due_.drawn = complete_drawn_;
   run_was_begun_ = false;
-  agreement_.set_version(complete_version_);
+  generations_.agreement().set_version(complete_version_);
 }
 
 void PipelineMode::commit(Time now, Effects& out) {
@@ -281,32 +363,32 @@ void PipelineMode::commit(Time now, Effects& out) {
   completed_.erase(operation);
   say_again_at_ = never;
   // States handed over when the generation began have arrived as well.
-  states_.settle(options_.copy_every == 0 ? agreement_.version()
+  states_.settle(options_.copy_every == 0 ? generations_.agreement().version()
                                           : copied_.value_or(ModelVersion()));
-  operation_done(now, operation, 1, out);
+  generations_.operation_done(now, operation, 1, out);
   const bool is_point = options_.copy_every > 0 && step() % options_.copy_every == 0;
-  if (is_point) plan_copies(agreement_.version());
+  if (is_point) plan_copies(generations_.agreement().version());
   tell_holdings();
-  if (is_rebalance_due()) {
-    end_generation(now, {}, out);
+  if (generations_.is_rebalance_due()) {
+    end_generation(now, out);
   } else {
     begin_run(now, out);
   }
 }
 
 void PipelineMode::go_on(Time now, Effects& out) {
-  if (is_handing_over()) hand_over();
-  if (leaving_ || agreement_.generation() == nullptr) return;
+  if (handing_over_) hand_over();
+  if (course_.is_leaving() || generations_.current() == nullptr) return;
   // Until the jobs under way are done, our stages are not at the generation's version.
-  if (preparing_ && !states_.is_fetching() && jobs_under_way_ == 0) become_ready(now, out);
-  while (agreement_.generation() != nullptr) {
+  if (preparing_ && !states_.is_fetching() && course_.jobs_under_way() == 0) become_ready(now, out);
+  while (generations_.current() != nullptr) {
     // A peer without a part in a run completes it at once. But a job ends one run at most, and not
     // one that begins with states which the same job loads.
     const bool may_complete = due_.ends.empty() && !due_.moves_to && !states_.expects_copies();
     if (may_complete && run_.is_complete()) complete_run(now, out);
-    if (!complete_ || agreement_.generation() == nullptr) return;
+    if (!complete_ || generations_.current() == nullptr) return;
     if (now >= say_again_at_) {
-      say_again_at_ = now + agreement_.patience();
+      say_again_at_ = now + generations_.agreement().patience();
       for (const PeerId peer : run_.order()) {
         if (peer != self_) say_complete(step(), peer, false, out);
       }
@@ -326,8 +408,27 @@ bool PipelineMode::is_agreed() const {
 
 // ---- Messages, blocks and lanes ----
 
-void PipelineMode::receive_own(Time, PeerId from, const Message& message,
-                               const Generation* generation, Effects& out) {
+void PipelineMode::receive(Time now, PeerId from, const Message& message, Membership& members,
+                           Effects& out) {
+  if (!course_.is_started() || !members.view().contains(from)) return;
+  const auto* here = std::get_if<StatusReply>(&message);
+  if (here != nullptr && handing_over_) taken_over(from, *here);
+  const bool busy = course_.jobs_under_way() > 0 || states_.is_fetching();
+  const bool votes = !course_.is_leaving() || handing_over_;
+  switch (generations_.receive(now, from, message, busy, votes, planner_, out)) {
+    case Generations::Heard::other:
+      receive_own(from, message, out);
+      break;
+    case Generations::Heard::disturbed:
+      disturb(now, {}, out);
+      break;
+    case Generations::Heard::handled:
+      break;
+  }
+}
+
+void PipelineMode::receive_own(PeerId from, const Message& message, Effects& out) {
+  const Generation* generation = generations_.current();
   if (const auto* fetch = std::get_if<StateRequest>(&message)) {
     states_.receive(from, *fetch, out);
   } else if (const auto* complete = std::get_if<Complete>(&message)) {
@@ -335,7 +436,7 @@ void PipelineMode::receive_own(Time, PeerId from, const Message& message,
       return;
     // Until we have loaded the states that this generation begins with, our step belongs to no
     // generation.
-    const bool stands_in_it = is_in_generation() && !preparing_;
+    const bool stands_in_it = generations_.is_in_one() && !preparing_;
     const std::uint64_t at = stands_in_it ? step() : generation->version.step;
     if (complete->step >= at && complete->step <= at + 1) {
       completed_[complete->step].insert(from);
@@ -347,9 +448,9 @@ void PipelineMode::receive_own(Time, PeerId from, const Message& message,
 
 void PipelineMode::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
   if (states_.receive(now, from, block) || run_.receive(from, block, out)) return;
-  if (is_in_generation()) return;
+  if (generations_.is_in_one()) return;
   // A peer that learned earlier that the generation begins may be that quick.
-  const std::uint64_t next = key_of(agreement_.promised());
+  const std::uint64_t next = key_of(generations_.agreement().promised());
   const std::uint64_t session = block.id.session;
   if (!run_.is_of(next, session) && !StageStates::is_copy_of(next, session)) return;
   if (std::exchange(early_of_, next) != next) early_.take();
@@ -358,8 +459,8 @@ void PipelineMode::receive_block(Time now, PeerId from, const Block& block, Effe
 
 void PipelineMode::lane_lost(Time now, PeerId peer, Effects& out) {
   // Between generations a lost peer should not be waited for.
-  const bool concerns = agreement_.generation() == nullptr || states_.fetches_from(peer) ||
-                        (phase_ != Phase::done && run_.involves(peer));
+  const bool concerns = generations_.current() == nullptr || states_.fetches_from(peer) ||
+                        (course_.phase() != Phase::done && run_.involves(peer));
   if (concerns) disturb(now, {peer}, out);
 }
 
@@ -367,13 +468,16 @@ void PipelineMode::lane_refused(Time now, PeerId peer, Effects& out) { lane_lost
 
 // ---- Jobs ----
 
-void PipelineMode::take(Time now, JobDone done, Membership&, Effects& out) {
+void PipelineMode::complete(Time now, JobDone done, Membership&, Effects& out) {
+  course_.job_done(done);
   counts_.computing_s += seconds(done.busy);
   idle_since_ = now;
-  if (done.score.samples > 0) learn_from(done.score);
-  if (last_job_ || stuck_ || !done.stages) return;
+  if (done.score.samples > 0) course_.learn_from(done.score);
+  if (course_.is_last_job_asked() || course_.has_failed() || !done.stages) return;
   if (!done.gradient_writable) {
-    become_unfit(done.step, out);
+    // It would destroy every peer's model. The others go on without us.
+    course_.fail();
+    out.tell(GradientNotFinite{.step = done.step});
     return;
   }
   const Generation* generation = served();
@@ -423,11 +527,11 @@ void PipelineMode::measure(const PipelineInstruction& what, double busy_s) {
     sum += each.work_s / each.busy_s;
     ++stages;
   }
-  if (stages > 0) agreement_.set_speed(sum / static_cast<double>(stages));
+  if (stages > 0) generations_.agreement().set_speed(sum / static_cast<double>(stages));
 }
 
-void PipelineMode::next_job(Time now, std::vector<Job>& jobs, Effects&) {
-  while (!last_job_ && (jobs_under_way_ == 0 || may_ask_ahead())) {
+void PipelineMode::next_job(Time now, std::vector<Job>& jobs) {
+  while (!course_.is_last_job_asked() && (course_.jobs_under_way() == 0 || may_ask_ahead())) {
     if (!ask(now, jobs)) return;
   }
 }
@@ -435,31 +539,33 @@ void PipelineMode::next_job(Time now, std::vector<Job>& jobs, Effects&) {
 /// Lets the worker find its next order as soon as it is done with one. Only passes are asked for
 /// ahead: all else is decided when nothing is under way.
 bool PipelineMode::may_ask_ahead() const {
-  return jobs_under_way_ == 1 && job_generation_ == generation_key_ && is_in_generation() &&
-         !preparing_ && !leaving_ && due_.is_empty();
+  return course_.jobs_under_way() == 1 && job_generation_ == generations_.key() &&
+         generations_.is_in_one() && !preparing_ && !course_.is_leaving() && due_.is_empty();
 }
 
 /// Asks for the next job, if there is something to do. Returns whether there was.
 bool PipelineMode::ask(Time now, std::vector<Job>& jobs) {
-  const bool is_last = leaving_ && !is_handing_over();
+  const bool is_last = course_.is_leaving() && !handing_over_;
   StageJob work = std::exchange(due_, {});
   Job job;
   // All peers save at the same steps, so every stage is on disk at one common version.
   const bool ends_run = !work.ends.empty();
-  const bool is_due = step() >= course_.steps ||
-                      (course_.save_every_steps > 0 && step() % course_.save_every_steps == 0);
-  job.save = is_last || (ends_run && is_due && step() > saved_step_);
+  const bool is_due =
+      step() >= course_.steps() ||
+      (course_.options().save_every_steps > 0 && step() % course_.options().save_every_steps == 0);
+  job.save = is_last || (ends_run && is_due && step() > course_.saved_step());
   if (is_last) {
-    last_job_ = true;
-  } else if (is_in_generation() && !preparing_) {
+    course_.make_next_job_last();
+  } else if (generations_.is_in_one() && !preparing_) {
     work.order = run_.next();
-    if (work.order && jobs_under_way_ == 0) counts_.waiting_s += seconds(now - idle_since_);
+    if (work.order && course_.jobs_under_way() == 0)
+      counts_.waiting_s += seconds(now - idle_since_);
   }
   if (work.is_empty() && !job.save) return false;
   job_generation_ = served() != nullptr ? served()->key() : 0;
-  job_version_ = work.version = agreement_.version();
+  job_version_ = work.version = generations_.agreement().version();
   job.stages = std::move(work);
-  post(std::move(job), jobs);
+  course_.post(std::move(job), jobs);
   return true;
 }
 

@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "peer/modes/early_blocks.hpp"
-#include "peer/modes/generation_mode.hpp"
+#include "peer/modes/generations.hpp"
+#include "peer/modes/mode.hpp"
 #include "peer/modes/pipeline_options.hpp"
 #include "peer/modes/pipeline_run.hpp"
 #include "peer/modes/stage_planner.hpp"
@@ -36,11 +37,14 @@ struct PipelineCounts {
 /// has finished can be finished by all that live, and a run that no peer has finished can be given
 /// up without a trace. If a stage is lost with all its carriers, all peers go back to the newest
 /// copies of all stages.
-class PipelineMode final : public GenerationMode {
+class PipelineMode final : public Mode {
  public:
   PipelineMode(PeerId self, std::uint64_t session, const CourseOptions& course,
                const PipelineOptions& options);
 
+  void start(Time now, std::uint64_t step, bool joins_others) override;
+  void receive(Time now, PeerId from, const Message& message, Membership& members,
+               Effects& out) override;
   void receive_block(Time now, PeerId from, const Block& block, Effects& out) override;
   std::span<std::byte> place(PeerId from, const TransferId& id, std::uint64_t offset,
                              std::size_t bytes) override {
@@ -48,6 +52,20 @@ class PipelineMode final : public GenerationMode {
   }
   void lane_lost(Time now, PeerId peer, Effects& out) override;
   void lane_refused(Time now, PeerId peer, Effects& out) override;
+  void peer_gone(Time now, PeerId peer, Effects& out) override;
+  void complete(Time now, JobDone done, Membership& members, Effects& out) override;
+  void tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) override;
+  Time deadline() const override;
+  void leave(Time now, Effects& out) override;
+
+  /// We still hand over what other peers lack without us.
+  bool is_settling() const override { return handing_over_; }
+  bool is_idle() const override { return due_.ends.empty() && due_.load_states.empty(); }
+  const Course& course() const override { return course_; }
+  ModeReport report(const Membership& members) const override;
+  const Generations* generations() const override { return &generations_; }
+  std::uint64_t step() const override { return generations_.step(); }
+  double steps_per_second() const override { return generations_.steps_per_second(); }
 
   const PipelineOptions& options() const { return options_; }
   PipelineCounts counts() const;
@@ -62,34 +80,22 @@ class PipelineMode final : public GenerationMode {
   std::size_t held_bytes() const { return early_.bytes() + run_.held_bytes(); }
 
  private:
-  void begin_at(std::uint64_t step) override;
-  void take(Time now, JobDone done, Membership& members, Effects& out) override;
-  bool is_idle() const override { return due_.ends.empty() && due_.load_states.empty(); }
-  const GenerationPlanner& planner() const override { return planner_; }
-  const std::vector<PeerId>& order() const override { return run_.order(); }
-  void begin_generation(Time now, const Generation& generation, Effects& out) override;
-  void abandon() override;
-  bool is_ready() const override { return !preparing_; }
-  bool is_waiting() const override;
-  bool is_busy() const override { return jobs_under_way_ > 0 || states_.is_fetching(); }
-  std::uint64_t progress() const override;
-  std::optional<PeerId> silent_source(Time now, Effects& out) override {
-    return states_.tick(now, out);
-  }
-  bool is_between_operations(Time) const override {
-    return !preparing_ && !run_.is_begun() && !complete_;
-  }
-  bool has_to_hand_over() const override { return step() > 0 && !carried_.empty(); }
-  void taken_over(PeerId peer, const StatusReply& here) override;
-  void go_on(Time now, Effects& out) override;
-  void next_job(Time now, std::vector<Job>& jobs, Effects& out) override;
-  Time own_deadline() const override { return std::min(states_.deadline(), say_again_at_); }
-  void receive_own(Time now, PeerId from, const Message& message, const Generation* generation,
-                   Effects& out) override;
+  void begin_generation(Time now, const Generation& generation, Effects& out);
+  void abandon();
+  void disturb(Time now, const std::vector<PeerId>& blamed, Effects& out);
+  void end_generation(Time now, Effects& out);
+  void look_after_generation(Time now, Effects& out);
+  void receive_own(PeerId from, const Message& message, Effects& out);
+  bool is_waiting() const;
+  std::uint64_t progress() const;
+  void go_on(Time now, Effects& out);
+  void next_job(Time now, std::vector<Job>& jobs);
 
   ModelVersion beginning() const;
   void end_last_run(const ModelVersion& version);
   void hand_over();
+  void end_handing_over(Time now, Effects& out);
+  void taken_over(PeerId peer, const StatusReply& here);
   const Generation* served() const;
   void become_ready(Time now, Effects& out);
   void begin_run(Time now, Effects& out);
@@ -106,12 +112,17 @@ class PipelineMode final : public GenerationMode {
   void measure(const PipelineInstruction& what, double busy_s);
   void tell_holdings();
 
+  PeerId self_;
+  Course course_;
+  Generations generations_;
   StagePlanner planner_;
   PipelineOptions options_;
   PipelineRun run_;
   EarlyBlocks early_;           ///< Blocks of a generation that begins here soon.
   std::uint64_t early_of_ = 0;  ///< Key of the generation that `early_` holds blocks of.
   StageStates states_;
+  bool handing_over_ = false;  ///< We leave, and other peers take over what we have.
+  Time hand_over_until_ = never;
   bool preparing_ = false;      ///< In a generation, and not yet ready for its first run.
   bool run_was_begun_ = false;  ///< A run was begun, and neither finished nor given up yet.
   std::set<std::uint32_t> carried_;

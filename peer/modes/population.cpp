@@ -1,8 +1,11 @@
 // Selection among the known peers, and the report of a copy.
 #include "peer/modes/population.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -80,6 +83,34 @@ void Population::tell(Effects& out) {
                      .momentum = trial_->momentum,
                      .loss_before = told->loss_before,
                      .loss_after = trial_->validation_loss});
+}
+
+void Population::add_to(ModeReport& report) const {
+  using enum ReportMetric::Kind;
+  ReportSection section{.name = "population", .figures = {}};
+  std::vector<ReportColumn> cells = {{"rate", ""}, {"momentum", ""}, {"held-out", ""}};
+  if (trial_) {
+    const double rate = trial_->learning_rate;
+    const double momentum = trial_->momentum;
+    const double loss = trial_->validation_loss;
+    section.figures = {{"learning_rate", rate}, {"momentum", momentum}, {"validation_loss", loss}};
+    cells = {{"rate", fmt::format("{:.3g}", rate)},
+             {"momentum", fmt::format("{:.3g}", momentum)},
+             {"held-out", fmt::format("{:.4f}", loss)}};
+    report.metrics.push_back(
+        {"momentum", gauge, "Momentum of this member of a population.", momentum});
+    report.metrics.push_back(
+        {"validation_loss", gauge, "Loss on what the peer holds out of its own data.", loss});
+    report.metrics.push_back({"copies_total", counter, "Times this peer took over another's model.",
+                              static_cast<double>(copies_)});
+    report.line += fmt::format("  rate {:.3g}  momentum {:.3g}  held-out loss {:.4f}  copies {}",
+                               rate, momentum, loss, copies_);
+  }
+  section.figures.emplace_back("copies", copies_);
+  cells.push_back({"copies", std::to_string(copies_)});
+  report.details.push_back(fmt::format("in a population: copied others {} times", copies_));
+  report.sections.push_back(std::move(section));
+  std::ranges::move(cells, std::back_inserter(report.columns));
 }
 
 }  // namespace gv

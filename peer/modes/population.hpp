@@ -9,6 +9,7 @@
 #include "base/rng.hpp"
 #include "consensus/membership/membership.hpp"
 #include "consensus/message/effects.hpp"
+#include "peer/modes/mode_report.hpp"
 #include "peer/node/hyperparameters.hpp"
 #include "peer/node/replica.hpp"
 
@@ -72,6 +73,8 @@ class Population {
 
   Rng& draws() { return rng_; }
   std::uint64_t copies() const { return copies_; }
+  /// Adds the figures of a population to the report of its mode.
+  void add_to(ModeReport& report) const;
 
  private:
   /// A copy that was taken over and not reported yet.

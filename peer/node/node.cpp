@@ -5,6 +5,8 @@
 #include <utility>
 #include <variant>
 
+#include "peer/modes/modes.hpp"
+
 namespace gv {
 namespace {
 
@@ -15,50 +17,20 @@ struct Overloaded : Ts... {
 template <class... Ts>
 Overloaded(Ts...) -> Overloaded<Ts...>;  // clang 14 does not deduce it by itself.
 
-std::unique_ptr<Mode> make_mode(PeerId self, std::uint64_t session, Node::Options options,
-                                const Rng& rng) {
-  switch (options.mode) {
-    case ModeKind::gossip:
-      return std::make_unique<GossipMode>(self, session, options.course, std::move(options.gossip),
-                                          rng);
-    case ModeKind::allreduce:
-      return std::make_unique<AllReduceMode>(self, session, options.course, options.allreduce);
-    case ModeKind::pipeline:
-      return std::make_unique<PipelineMode>(self, session, options.course, options.pipeline);
-    case ModeKind::mixing:
-      return std::make_unique<MixingMode>(self, session, options.course, options.mixing);
-  }
-  return nullptr;
-}
-
 }  // namespace
 
-std::string_view to_string(ModeKind mode) {
-  switch (mode) {
-    case ModeKind::gossip:
-      return "gossip";
-    case ModeKind::allreduce:
-      return "allreduce";
-    case ModeKind::pipeline:
-      return "pipeline";
-    case ModeKind::mixing:
-      return "mixing";
-  }
-  return "";
+Node::Node(Member self, std::vector<PeerId> authorized, std::uint64_t session,
+           const NodeOptions& options, Rng rng)
+    : membership_(self, std::move(authorized), options.membership, rng.fork("membership")) {
+  MadeMode made = make_mode(self.id, session, options, rng);
+  mode_ = std::move(made.mode);
+  as_ = made.as;
 }
 
-Node::Node(Member self, std::vector<PeerId> authorized, std::uint64_t session, Options options,
-           Rng rng)
-    : membership_(self, std::move(authorized), options.membership, rng.fork("membership")),
-      mode_(make_mode(self.id, session, std::move(options), rng)),
-      gossip_(dynamic_cast<const GossipMode*>(mode_.get())),
-      ring_(dynamic_cast<const AllReduceMode*>(mode_.get())),
-      pipeline_(dynamic_cast<const PipelineMode*>(mode_.get())),
-      rounds_(dynamic_cast<const MixingMode*>(mode_.get())),
-      generations_(dynamic_cast<const GenerationMode*>(mode_.get())) {}
-
 void Node::start(Time now, std::uint64_t step, bool joins_others, NodeEffects& out) {
-  mode_->start(now, step, joins_others, membership_, out, out.jobs);
+  mode_->start(now, step, joins_others);
+  membership_.set_progress(mode_->progress());
+  mode_->tick(now, membership_, out, out.jobs);
   settle(now, out);
 }
 
@@ -131,7 +103,9 @@ void Node::gradient_ready(Time now, std::uint64_t job, std::size_t begin, NodeEf
 }
 
 void Node::complete(Time now, JobDone done, NodeEffects& out) {
-  mode_->complete(now, std::move(done), membership_, out, out.jobs);
+  mode_->complete(now, std::move(done), membership_, out);
+  // The result may end an operation, of which the tick in settle() then takes note.
+  mode_->tick(now, membership_, out, out.jobs);
   settle(now, out);
 }
 
@@ -156,9 +130,10 @@ void Node::settle(Time now, NodeEffects& out) {
     mode_->woke_up(now, membership_, out);
   }
   mode_->tick(now, membership_, out, out.jobs);
-  if (!leaving_ && mode_->is_over(membership_)) leave(now, out);
+  membership_.set_progress(mode_->progress());
+  if (!leaving_ && mode_->course().is_over(membership_, mode_->is_idle())) leave(now, out);
   // An exchange under way settles before the others are told, or they would count us as gone in it.
-  if (leaving_ && !told_others_ && (mode_->finished() || !mode_->is_settling())) {
+  if (leaving_ && !told_others_ && (is_finished() || !mode_->is_settling())) {
     told_others_ = true;
     membership_.leave(now, out);
   }
@@ -173,7 +148,8 @@ Problems Node::switch_to(Time now, std::string_view settings, NodeEffects& out) 
 void Node::leave(Time now, NodeEffects& out) {
   if (leaving_) return;
   leaving_ = true;
-  mode_->leave(now, membership_, out, out.jobs);
+  mode_->leave(now, out);
+  mode_->tick(now, membership_, out, out.jobs);
   settle(now, out);
 }
 

@@ -8,14 +8,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "consensus/membership/membership.hpp"
 #include "consensus/message/effects.hpp"
-#include "peer/modes/allreduce.hpp"
-#include "peer/modes/gossip.hpp"
-#include "peer/modes/mixing.hpp"
-#include "peer/modes/pipeline.hpp"
+#include "peer/modes/mode.hpp"
 
 namespace gv {
 
@@ -25,29 +23,15 @@ struct NodeEffects : Effects {
   std::vector<Job> jobs;
 };
 
-/// How peers work together.
-enum class ModeKind { gossip, allreduce, pipeline, mixing };
-
-/// The name in configs.
-std::string_view to_string(ModeKind mode);
+struct NodeOptions;
 
 /// Everything the outside world can do to a peer, and everything the peer wants done in return. The
 /// host makes it real with sockets and a worker thread, the simulator with a virtual clock.
 class Node {
  public:
-  struct Options {
-    Membership::Options membership;
-    ModeKind mode = ModeKind::gossip;
-    CourseOptions course;
-    GossipOptions gossip;
-    AllReduceOptions allreduce;
-    PipelineOptions pipeline;
-    MixingOptions mixing;
-  };
-
   /// `self` carries id, key, name, address and layout hash; `authorized` is the allow-list.
-  Node(Member self, std::vector<PeerId> authorized, std::uint64_t session, Options options,
-       Rng rng);
+  Node(Member self, std::vector<PeerId> authorized, std::uint64_t session,
+       const NodeOptions& options, Rng rng);
 
   /// The replica exists and is at `step`. With `joins_others`, training waits for a first contact.
   void start(Time now, std::uint64_t step, bool joins_others, NodeEffects& out);
@@ -80,31 +64,27 @@ class Node {
   /// Ends training after the job under way, with a checkpoint and a message to the others.
   void leave(Time now, NodeEffects& out);
   bool is_leaving() const { return leaving_; }
-  bool is_finished() const { return mode_->finished(); }
+  bool is_finished() const { return mode_->course().is_finished(); }
   /// See Mode.
   bool should_busy_poll() const { return mode_->should_busy_poll(); }
   std::optional<HostPlace> host_place() const { return mode_->host_place(); }
 
   const Membership& membership() const { return membership_; }
   const Mode& mode() const { return *mode_; }
-  /// Null in another mode.
-  const GossipMode* gossip() const { return gossip_; }
-  const AllReduceMode* allreduce() const { return ring_; }
-  const PipelineMode* pipeline() const { return pipeline_; }
-  const MixingMode* mixing() const { return rounds_; }
-  /// The mode as a GenerationMode; null in mode `gossip`.
-  const GenerationMode* generations() const { return generations_; }
+  /// The mode by its type, for those who look at one of a kind; null if it is another.
+  template <class M>
+  const M* as() const {
+    const auto* found = std::get_if<const M*>(&as_);
+    return found != nullptr ? *found : nullptr;
+  }
+  const Generations* generations() const { return mode_->generations(); }
 
  private:
   void settle(Time now, NodeEffects& out);
 
   Membership membership_;
   std::unique_ptr<Mode> mode_;
-  const GossipMode* gossip_ = nullptr;  ///< The mode by its type; the other pointers are null.
-  const AllReduceMode* ring_ = nullptr;
-  const PipelineMode* pipeline_ = nullptr;
-  const MixingMode* rounds_ = nullptr;
-  const GenerationMode* generations_ = nullptr;
+  AnyMode as_;  ///< The same mode.
   std::uint64_t incarnation_ = 0;
   bool leaving_ = false;
   bool told_others_ = false;

@@ -43,21 +43,6 @@ constexpr auto redraw_period = std::chrono::seconds(1);
 constexpr auto look_period = std::chrono::milliseconds(50);
 constexpr auto status_limit = std::chrono::milliseconds(900);
 
-/// The mode in words, for a sentence.
-std::string_view way_of(ModeKind mode) {
-  switch (mode) {
-    case ModeKind::gossip:
-      return "by gossip";
-    case ModeKind::allreduce:
-      return "in lockstep";
-    case ModeKind::pipeline:
-      return "in a pipeline";
-    case ModeKind::mixing:
-      return "in rounds";
-  }
-  return "";
-}
-
 class Launch {
  public:
   Launch(const LaunchOptions& options, Config config, std::optional<Scenario> scenario);
@@ -206,12 +191,13 @@ void Launch::ask_all() {
   }
 }
 
-/// One line for every loss in mode `allreduce`, from the first survivor that reports it.
+/// One line for every loss, from the first survivor that reports it.
 void Launch::tell_interruption(const Json& status) {
-  const Json allreduce =
-      status.value(status.contains("pipeline") ? "pipeline" : "allreduce", Json::object());
-  const std::string line = allreduce.value("interruption", "");
-  const std::uint64_t operation = allreduce.value("resumed_at", 0ULL);
+  const auto part = std::ranges::find_if(
+      status, [](const Json& each) { return each.is_object() && each.contains("interruption"); });
+  if (part == status.end()) return;
+  const std::string line = part->value("interruption", "");
+  const std::uint64_t operation = part->value("resumed_at", 0ULL);
   if (line.empty() || operation <= told_operation_) return;
   told_operation_ = operation;
   table_.tell(line);
@@ -298,7 +284,7 @@ void Launch::await_interrupts() {
 int Launch::run() {
   prepare();
   fmt::print("{} peers train {}; everything they write is below {}\n", options_.peers,
-             way_of(config_.run.mode), folder_.string());
+             mode_names()[static_cast<std::size_t>(config_.run.mode)].way, folder_.string());
   std::fflush(stdout);
   for (std::size_t number = 0; number < options_.peers; ++number) {
     if (faults_ && faults_->injector().joins_late(number)) continue;

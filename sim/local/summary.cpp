@@ -2,7 +2,6 @@
 #include "sim/local/summary.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -14,7 +13,7 @@
 #include "peer/config/task.hpp"
 #include "peer/host/peer_json.hpp"
 #include "peer/node/facts.hpp"
-#include "sim/local/population_text.hpp"
+#include "sim/local/mode_columns.hpp"
 #include "sim/local/whole_model.hpp"
 
 namespace gv {
@@ -65,14 +64,20 @@ void count_all_lives(const EventCounts& events, Json& result) {
     const auto found = events.find(event);
     return found == events.end() ? std::uint64_t{0} : found->second;
   };
-  Json& exchanges = result["exchanges"];
+  Json exchanges;
   exchanges["committed"] = times(fact_name<ExchangeCommitted>());
   exchanges["refused"] = times(fact_name<ExchangeRefused>());
   exchanges["aborted"] = times(fact_name<ExchangeAborted>());
   exchanges["undecided"] = times(fact_name<ExchangeUndecided>());
+  result["exchanges"] = exchanges;
   result[result.contains("mixing") ? "mixing" : "allreduce"]["states_adopted"] =
       times(fact_name<StateAdopted>());
   result["failures_seen"] = times(fact_name<MemberDead>());
+  if (!result.contains("columns")) return;
+  for (Json& column : result["columns"]) {
+    if (column["head"] == "exchanges") column["text"] = exchanges["committed"].dump();
+    if (column["head"] == "refused") column["text"] = exchanges["refused"].dump();
+  }
 }
 
 /// Sums over all peers; counts that all peers of a collective share are those of the peer that saw
@@ -118,45 +123,17 @@ std::string end_of(const FinishedPeer& peer) {
   return peer.is_clean() ? "clean" : to_string(peer.ending);
 }
 
-/// The peer's exchanges with others, and its stages in a pipeline.
-std::string together(const FinishedPeer& peer, ModeKind mode) {
-  const auto said = [&](const char* group, const char* name) {
-    return number(peer.result, group, name);
-  };
-  if (mode == ModeKind::allreduce) return fmt::format("{:>7}", said("allreduce", "losses"));
-  if (mode == ModeKind::mixing) {
-    return fmt::format("{:>8} {:>7}", said("mixing", "rounds"), said("mixing", "losses"));
-  }
-  if (mode == ModeKind::pipeline) {
-    const Json own = peer.result.value("pipeline", Json::object());
-    return fmt::format("{:>8} {:>6.0f} % {:>7}",
-                       fmt::join(own.value("own_stages", std::vector<unsigned>()), ","),
-                       100 * own.value("waiting_part", 0.0), said("pipeline", "losses"));
-  }
-  const auto population = peer.result.find("population");
-  return fmt::format("{:>10} {:>9}{}", said("exchanges", "committed"), said("exchanges", "refused"),
-                     population == peer.result.end() ? "" : population_columns(*population));
-}
-
-std::string together_head(ModeKind mode, bool population) {
-  if (mode == ModeKind::allreduce) return fmt::format("{:>7}", "losses");
-  if (mode == ModeKind::mixing) return fmt::format("{:>8} {:>7}", "rounds", "losses");
-  if (mode == ModeKind::pipeline)
-    return fmt::format("{:>8} {:>8} {:>7}", "stages", "waits", "losses");
-  return fmt::format("{:>10} {:>9}{}", "exchanges", "refused", population ? population_head() : "");
-}
-
 void print_table(const std::vector<FinishedPeer>& peers, ModeKind mode) {
   const bool whole = mode != ModeKind::pipeline;  // No peer has a whole model there.
-  const bool population = std::ranges::any_of(
-      peers, [](const FinishedPeer& peer) { return peer.result.contains("population"); });
-  fmt::print("\n{:<12}{} {:>9} {} {:>9}  {}\n", "peer",
-             whole ? fmt::format(" {:>9} {:>8}", "accuracy", "loss") : "", "steps",
-             together_head(mode, population), "MB sent", "end");
+  ModeColumns columns;
+  for (const FinishedPeer& peer : peers) columns.fit(peer.result);
+  fmt::print("\n{:<12}{} {:>9}{} {:>9}  {}\n", "peer",
+             whole ? fmt::format(" {:>9} {:>8}", "accuracy", "loss") : "", "steps", columns.head(),
+             "MB sent", "end");
   for (const FinishedPeer& peer : peers) {
-    fmt::print("{:<12}{} {:>9} {} {:>9.1f}  {}\n", peer.name,
+    fmt::print("{:<12}{} {:>9}{} {:>9.1f}  {}\n", peer.name,
                whole ? fmt::format(" {:>7.2f} % {:>8.4f}", 100 * peer.accuracy, peer.loss) : "",
-               peer.result.value("step", std::uint64_t{0}), together(peer, mode),
+               peer.result.value("step", std::uint64_t{0}), columns.cells(peer.result),
                static_cast<double>(Totals::sent_by(peer)) / 1e6, end_of(peer));
   }
 }

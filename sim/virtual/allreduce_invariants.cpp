@@ -36,7 +36,7 @@ AllReduceInvariants::Sample AllReduceInvariants::sample(const Simulator& world,
 
 void AllReduceInvariants::on_effects(const Simulator& world, PeerNumber peer,
                                      const NodeEffects& effects) {
-  const AllReduceMode* allreduce = world.peer(peer).node->allreduce();
+  const AllReduceMode* allreduce = world.peer(peer).node->as<AllReduceMode>();
   if (allreduce == nullptr) return;
   PeerRecord& mine = record(peer);
   for (const Outgoing& outgoing : effects.messages) {
@@ -62,11 +62,11 @@ void AllReduceInvariants::on_effects(const Simulator& world, PeerNumber peer,
       fail(world, "sums whole", fmt::format("peer-{} refuses a sum: {}", peer, refused->why));
     }
   }
-  if (!effects.jobs.empty()) mine.job_version = allreduce->agreement().version();
+  if (!effects.jobs.empty()) mine.job_version = allreduce->generations()->agreement().version();
 }
 
 void AllReduceInvariants::on_job(const Simulator& world, PeerNumber peer, const Job& job) {
-  if (world.peer(peer).node->allreduce() == nullptr) return;
+  if (world.peer(peer).node->as<AllReduceMode>() == nullptr) return;
   if (job.update) check_sum(world, peer, *job.update);
   record(peer).gradient = job.gradient ? job.gradient->values : nullptr;
 }
@@ -109,7 +109,7 @@ void AllReduceInvariants::check_sum(const Simulator& world, PeerNumber peer,
 
 void AllReduceInvariants::on_job_done(const Simulator& world, PeerNumber peer,
                                       const JobDone& done) {
-  if (world.peer(peer).node->allreduce() == nullptr) return;
+  if (world.peer(peer).node->as<AllReduceMode>() == nullptr) return;
   PeerRecord& mine = record(peer);
   const Workload& work = *world.peer(peer).work;
   // "equal versions are equal bits".
@@ -159,8 +159,8 @@ void AllReduceInvariants::check_generation(const Simulator& world, PeerNumber pe
 
 void AllReduceInvariants::after(const Simulator& world, PeerNumber peer) {
   const VirtualPeer& acted = world.peer(peer);
-  if (!acted.node || acted.node->allreduce() == nullptr) return;
-  const Agreement& agreement = acted.node->allreduce()->agreement();
+  if (!acted.node || acted.node->as<AllReduceMode>() == nullptr) return;
+  const Agreement& agreement = acted.node->as<AllReduceMode>()->generations()->agreement();
   PeerRecord& mine = record(peer);
   const Generation* generation = agreement.generation();
   const std::uint64_t key = generation != nullptr ? generation->key() : 0;
@@ -196,7 +196,7 @@ void AllReduceInvariants::after(const Simulator& world, PeerNumber peer) {
     return;
   }
   // "one result of an operation".
-  const Node::Options& node = world.options().node;
+  const NodeOptions& node = world.options().node;
   const std::uint64_t steps = node.allreduce.local.steps_at(before.step, node.course.steps);
   if (version.step != before.step + steps || version.samples <= before.samples) {
     fail(world, "one result of an operation",

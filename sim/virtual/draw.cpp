@@ -202,7 +202,7 @@ DrawnWorld draw_world(std::uint64_t seed) {
     scenario.faults.push_back(draw_fault(rng, scenario, length));
   }
 
-  Node::Options& node = world.node;
+  NodeOptions& node = world.node;
   CourseOptions& course = node.course;
   GossipOptions& gossip = node.gossip;
   course.run_seed = rng.below(1000);
@@ -388,7 +388,7 @@ std::string_view name_of(const std::optional<ReduceAlgorithm>& algorithm) {
 namespace {
 
 /// The settings that differ from the defaults, a line for each.
-std::string rounds_text(const Node::Options& node) {
+std::string rounds_text(const NodeOptions& node) {
   Config config;
   config.run.mode = node.mode;
   config.pipeline.mode.consensus = node.pipeline.consensus;

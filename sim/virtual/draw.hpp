@@ -15,7 +15,7 @@ struct DrawnWorld {
   std::uint64_t seed = 0;
   Scenario scenario;  ///< `until` is the end of the phase with faults.
   /// Options of every peer; the layout is one vector of scenario.dimension numbers.
-  Node::Options node;
+  NodeOptions node;
   double learning_rate = 0.05;
 };
 

@@ -12,6 +12,7 @@
 
 #include "consensus/message/effects.hpp"
 #include "consensus/mixing/round_plan.hpp"
+#include "peer/modes/modes.hpp"
 #include "peer/node/node.hpp"
 #include "sim/attacks.hpp"
 #include "sim/scenario.hpp"

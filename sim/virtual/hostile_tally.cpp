@@ -5,7 +5,7 @@ namespace gv {
 
 /// Ranks are those of the generation that the receiver is in.
 Belief& HostileTally::belief(const Simulator& world, PeerNumber hearer, std::size_t rank) {
-  const std::vector<PeerId>& ranks = world.peer(hearer).node->mixing()->ranks();
+  const std::vector<PeerId>& ranks = world.peer(hearer).node->as<MixingMode>()->ranks();
   const bool hostile = rank < ranks.size() && hostile_.contains(number_of(ranks[rank]));
   return hostile ? of_hostile_ : of_honest_;
 }

@@ -78,8 +78,9 @@ void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeE
                      effects.messages.size(), effects.transfers.size(), effects.jobs.size()));
   }
   // "readable": neighbours with one rule understand each other's messages.
-  if (const VirtualPeer& acted = world.peer(peer); acted.node && acted.node->mixing() != nullptr) {
-    const std::uint64_t refused = acted.node->mixing()->counts().messages_refused;
+  if (const VirtualPeer& acted = world.peer(peer);
+      acted.node && acted.node->as<MixingMode>() != nullptr) {
+    const std::uint64_t refused = acted.node->as<MixingMode>()->counts().messages_refused;
     if (refused > 0) {
       fail(world, "readable", fmt::format("peer-{} could not read {} messages", peer, refused));
     }
@@ -109,10 +110,10 @@ void Invariants::check_revision(const Simulator& world, PeerNumber peer, const N
   if (generation == nullptr) return;
   const SettingsRevision& agreed =
       revisions_.try_emplace(generation->key(), generation->revision).first->second;
-  if (agreed == generation->revision && node.mixing()->options().revision == agreed) return;
+  if (agreed == generation->revision && node.as<MixingMode>()->options().revision == agreed) return;
   fail(world, "one rule",
        fmt::format("peer-{} goes by settings revision {} where all agreed on {}", peer,
-                   node.mixing()->options().revision.number, agreed.number));
+                   node.as<MixingMode>()->options().revision.number, agreed.number));
 }
 
 bool Invariants::excuses_death(const Simulator& world, PeerNumber observer,
@@ -223,7 +224,7 @@ void Invariants::on_job_done(const Simulator& world, PeerNumber peer, const JobD
          fmt::format("peer-{} is at step {} instead of {}", peer, work.step(), mine.step_wanted));
   }
   // ... and every force committed is applied, given up with its model, or still waits for a job.
-  if (const GossipMode* gossip = world.peer(peer).node->gossip()) {
+  if (const GossipMode* gossip = world.peer(peer).node->as<GossipMode>()) {
     const std::uint64_t committed = gossip->exchange().counts().committed;
     if (committed > mine.forces + gossip->counts().forces_dropped + forces_waiting_max) {
       fail(world, "no work lost",
@@ -296,10 +297,10 @@ void Invariants::check_bounds(const Simulator& world, PeerNumber peer) {
   };
   at_most(node.membership().view().size(), n, "its view");
   at_most(node.membership().held(), 9 * (n - 1) + 64, "the tables of its membership");
-  if (const GossipMode* gossip = node.gossip()) {
+  if (const GossipMode* gossip = node.as<GossipMode>()) {
     at_most(gossip->held(), 6 * (n - 1) + 35, "the memories of its exchanges");
   }
-  if (const PipelineMode* pipeline = node.pipeline()) {
+  if (const PipelineMode* pipeline = node.as<PipelineMode>()) {
     // Blocks of the next run's sums: no more than all peers could send, twice for links that
     // duplicate.
     std::size_t bytes = 0;
@@ -309,8 +310,8 @@ void Invariants::check_bounds(const Simulator& world, PeerNumber peer) {
   }
   if (transferred_) {
     // Where the newest message of a round suffices, no other waits for long.
-    const MixingMode* rounds = node.mixing();
-    const bool few = node.gossip() != nullptr ||
+    const MixingMode* rounds = node.as<MixingMode>();
+    const bool few = node.as<GossipMode>() != nullptr ||
                      (rounds != nullptr && traits_of(rounds->options().rule).newest_suffices);
     at_most(world.longest_lane(peer), few ? transfers_max : pieces_max, "a lane");
   }
@@ -374,13 +375,13 @@ void Invariants::after(const Simulator& world, PeerNumber peer) {
   if (ticked_ && acted.node->deadline() <= world.local(peer)) {
     const Time now = world.local(peer);
     fail(world, "timers advance",
-         fmt::format(
-             "peer-{} wants another tick at once, for {}{}{}", peer,
-             acted.node->membership().deadline() <= now ? "membership " : "",
-             acted.node->mode().deadline() <= now ? "the mode " : "",
-             acted.node->gossip() != nullptr && acted.node->gossip()->exchange().deadline() <= now
-                 ? "exchange"
-                 : ""));
+         fmt::format("peer-{} wants another tick at once, for {}{}{}", peer,
+                     acted.node->membership().deadline() <= now ? "membership " : "",
+                     acted.node->mode().deadline() <= now ? "the mode " : "",
+                     acted.node->as<GossipMode>() != nullptr &&
+                             acted.node->as<GossipMode>()->exchange().deadline() <= now
+                         ? "exchange"
+                         : ""));
   }
   check_bounds(world, peer);
   check_ghosts(world, peer);

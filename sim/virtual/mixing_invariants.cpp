@@ -31,14 +31,14 @@ MixingInvariants::GenerationRecord& MixingInvariants::record(std::uint64_t key) 
 void MixingInvariants::on_effects(const Simulator& world, PeerNumber peer,
                                   const NodeEffects& effects) {
   const auto& node = world.peer(peer).node;
-  const MixingMode* rounds = node ? node->mixing() : nullptr;
+  const MixingMode* rounds = node ? node->as<MixingMode>() : nullptr;
   if (rounds == nullptr) return;
   // Uses the job's own fields, since the generation may have ended in the same moment.
   for (const Transfer& transfer : effects.transfers) {
     record(transfer.id.session).sent[{peer, number_of(transfer.to), transfer.id.number}] =
         transfer.payload;
   }
-  if (rounds->agreement().generation() == nullptr) return;
+  if (rounds->generations()->agreement().generation() == nullptr) return;
   for (const Job& job : effects.jobs) {
     if (job.mix && job.mix->ends) check_mixing(world, peer, *rounds, *job.mix);
   }
@@ -47,7 +47,7 @@ void MixingInvariants::on_effects(const Simulator& world, PeerNumber peer,
 void MixingInvariants::check_mixing(const Simulator& world, PeerNumber peer,
                                     const MixingMode& rounds, const MixJob& mix) {
   const std::vector<PeerId>& ranks = rounds.ranks();
-  GenerationRecord& generation = record(rounds.agreement().generation()->key());
+  GenerationRecord& generation = record(rounds.generations()->agreement().generation()->key());
   for (const MixParcel& parcel : mix.arrived) {
     // "messages as they were sent": in this generation, and each once.
     const PeerNumber from = number_of(ranks.at(parcel.from));

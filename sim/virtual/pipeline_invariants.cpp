@@ -22,7 +22,7 @@ bool is_idle(const Simulator& world) { return world.options().scenario.work == W
 
 const PipelineMode* mode_of(const Simulator& world, PeerNumber peer) {
   const auto& node = world.peer(peer).node;
-  return node ? node->pipeline() : nullptr;
+  return node ? node->as<PipelineMode>() : nullptr;
 }
 
 }  // namespace
@@ -53,7 +53,7 @@ void PipelineInvariants::on_effects(const Simulator& world, PeerNumber peer,
            fmt::format("peer-{} refuses a sum: {}", peer, refused->why));
     }
   }
-  const Generation* generation = pipeline->agreement().generation();
+  const Generation* generation = pipeline->generations()->agreement().generation();
   if (!effects.jobs.empty())
     record(peer).job_generation = generation != nullptr ? generation->key() : 0;
   if (generation == nullptr) return;
@@ -204,7 +204,8 @@ void PipelineInvariants::check_generation(const Simulator& world, PeerNumber pee
     // A peer that has answered a later ballot never begins this generation, and then no other peer
     // does.
     const PipelineMode* its_mode = mode_of(world, number_of(member));
-    if (its_mode == nullptr || generation.id < its_mode->agreement().promised()) continue;
+    if (its_mode == nullptr || generation.id < its_mode->generations()->agreement().promised())
+      continue;
     auto& [version, stages] = carried[its.version.lineage];
     version = its.version;
     stages.insert(its.carried.begin(), its.carried.end());
@@ -236,7 +237,8 @@ void PipelineInvariants::check_made(const Simulator& world, PeerNumber peer,
   if (!is_first) return;
   // "everybody's word", or a later generation that begins there, since all remaining peers have it.
   const std::uint64_t now_in = record(peer).generation;
-  const Generation* last_generation = mode_of(world, peer)->agreement().last_generation();
+  const Generation* last_generation =
+      mode_of(world, peer)->generations()->agreement().last_generation();
   const bool begins_there =
       (now_in != key && now_in != 0 && generations_.at(now_in).version == version) ||
       (last_generation != nullptr && last_generation->version == version);
@@ -282,8 +284,8 @@ void PipelineInvariants::secure(const Simulator& world, const Generation& genera
       const bool has_gone_on = now_in != 0 && now_in != generation.key();
       if (has_died || has_gone_on || later == copies.begin()) continue;
       const std::uint64_t newest = *std::prev(later);
-      const bool has_it =
-          std::ranges::any_of(mode->agreement().holdings(), [&](const StageHolding& holding) {
+      const bool has_it = std::ranges::any_of(
+          mode->generations()->agreement().holdings(), [&](const StageHolding& holding) {
             return holding.stage == stage && holding.version.step == newest;
           });
       if (has_it) continue;
@@ -313,13 +315,13 @@ void PipelineInvariants::after(const Simulator& world, PeerNumber peer) {
   const PipelineMode* pipeline = mode_of(world, peer);
   if (pipeline == nullptr) return;
   PeerRecord& mine = record(peer);
-  const Generation* generation = pipeline->agreement().generation();
+  const Generation* generation = pipeline->generations()->agreement().generation();
   const std::uint64_t key = generation != nullptr ? generation->key() : 0;
   const bool is_new = key != mine.generation && generation != nullptr;
   mine.generation = key;
   if (is_new) check_generation(world, peer, *generation);
   if (key != 0) mine.generations.insert(key);
-  const ModelVersion version = pipeline->agreement().version();
+  const ModelVersion version = pipeline->generations()->agreement().version();
   const ModelVersion before = std::exchange(mine.version, version);
   mine.carried = pipeline->stages();
   if (!std::exchange(mine.seen, true) || version == before) return;

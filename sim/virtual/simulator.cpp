@@ -109,7 +109,7 @@ void Simulator::World::begin_job(PeerNumber number, Job job) {
   const double work = seconds(options.scenario.step) * steps * spread / peer.speed;
   machine.job_work = std::max(small_job, from_seconds(work));
   machine.job_write = job.save ? options.scenario.save + peer.disk.slower : Duration{};
-  const MixingMode* rounds = peer.node->mixing();
+  const MixingMode* rounds = peer.node->as<MixingMode>();
   const bool opens = job.mix && job.mix->begins && rounds != nullptr &&
                      rounds->options().rule.order == MixOrder::combine_then_adapt;
   if (opens) open_job(number, job);

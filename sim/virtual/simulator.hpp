@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "peer/modes/modes.hpp"
 #include "peer/node/node.hpp"
 #include "sim/scenario.hpp"
 #include "sim/virtual/disk.hpp"
@@ -98,7 +99,7 @@ class Simulator {
     std::size_t peers = 4;
     std::uint64_t seed = 1;
     Scenario scenario;
-    Node::Options node;  ///< The same for every peer; includes the layout.
+    NodeOptions node;  ///< The same for every peer; includes the layout.
     /// Size of the start barrier. 0: all peers that are there at first, or 2 where each may meet
     /// only some.
     std::size_t wait_for = 0;

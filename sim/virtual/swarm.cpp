@@ -29,10 +29,10 @@ constexpr std::uint64_t events_max = 5'000'000;
 /// A peer's progress at the end: exchanges, or operations of a generation.
 std::uint64_t achieved(const Simulator& world, PeerNumber number) {
   const Node& node = *world.peer(number).node;
-  if (node.allreduce() != nullptr) return node.allreduce()->counts().operations;
-  if (node.pipeline() != nullptr) return node.pipeline()->counts().operations;
-  if (node.mixing() != nullptr) return node.mixing()->counts().rounds;
-  return node.gossip()->exchange().counts().committed;
+  if (node.as<AllReduceMode>() != nullptr) return node.as<AllReduceMode>()->counts().operations;
+  if (node.as<PipelineMode>() != nullptr) return node.as<PipelineMode>()->counts().operations;
+  if (node.as<MixingMode>() != nullptr) return node.as<MixingMode>()->counts().rounds;
+  return node.as<GossipMode>()->exchange().counts().committed;
 }
 
 /// The generation a peer works in; null if it is in none.
@@ -42,7 +42,7 @@ const Generation* generation_of(const Node& node) {
 
 bool trains(const Simulator& world, PeerNumber number) {
   const VirtualPeer& peer = world.peer(number);
-  return peer.state == PeerState::up && peer.node->mode().phase() == Phase::training;
+  return peer.state == PeerState::up && peer.node->mode().course().phase() == Phase::training;
 }
 
 std::optional<Violation> stuck(const Simulator& world, std::string invariant, std::string what) {
@@ -66,32 +66,17 @@ std::optional<Violation> check_generation(const Simulator& world,
   return std::nullopt;
 }
 
-/// Steps of an exchange or an operation.
-std::uint64_t steps_of(const Node::Options& node) {
-  switch (node.mode) {
-    case ModeKind::gossip:
-      return node.gossip.period_steps;
-    case ModeKind::allreduce:
-      return node.allreduce.local.period;
-    case ModeKind::pipeline:
-      return node.pipeline.micro_batches;
-    case ModeKind::mixing:
-      return node.mixing.period;
-  }
-  return 1;
-}
-
 /// Where each peer draws its partners, a fast peer may have no in-neighbour for many rounds, run
 /// that far ahead, and then wait as long for a slower peer that goes on.
 bool waits_for_slower(const Simulator& world, PeerNumber number, const std::vector<PeerNumber>& up,
                       const std::vector<std::uint64_t>& before) {
-  const MixingMode* rounds = world.peer(number).node->mixing();
+  const MixingMode* rounds = world.peer(number).node->as<MixingMode>();
   if (rounds == nullptr) return false;
   const Partners partners = rounds->options().rule.partners;
   if (partners == Partners::neighbours || partners == Partners::pairs) return false;
   return std::ranges::any_of(up, [&](PeerNumber other) {
     return trains(world, other) && achieved(world, other) > before[other] &&
-           world.peer(other).node->mixing()->step() < rounds->step();
+           world.peer(other).node->as<MixingMode>()->step() < rounds->step();
   });
 }
 
@@ -101,7 +86,7 @@ std::optional<Violation> check_liveness(Simulator& world) {
   for (PeerNumber number = 0; number < world.size(); ++number) {
     const VirtualPeer& peer = world.peer(number);
     if (peer.state == PeerState::up) up.push_back(number);
-    if (peer.state == PeerState::up && peer.node->mode().phase() == Phase::joining) {
+    if (peer.state == PeerState::up && peer.node->mode().course().phase() == Phase::joining) {
       return stuck(world, "joins", fmt::format("peer-{} is still joining", number));
     }
   }
@@ -127,9 +112,9 @@ std::optional<Violation> check_liveness(Simulator& world) {
   double slowest = 1;
   for (const PeerNumber number : up) slowest = std::min(slowest, world.peer(number).speed);
   const bool lockstep = world.options().node.mode != ModeKind::gossip;
-  const Node::Options& node = world.options().node;
+  const NodeOptions& node = world.options().node;
   const double period =
-      seconds(world.options().scenario.step) / slowest * static_cast<double>(steps_of(node));
+      seconds(world.options().scenario.step) / slowest * static_cast<double>(operation_steps(node));
   const Duration window = std::max(last_part, from_seconds(last_periods * period));
   world.run(world.now() + window);
   for (const PeerNumber number : up) {

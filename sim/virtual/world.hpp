@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "peer/modes/modes.hpp"
 #include "sim/link_faults.hpp"
 #include "sim/virtual/event_queue.hpp"
 #include "sim/virtual/hostile.hpp"

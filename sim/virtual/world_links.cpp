@@ -81,7 +81,7 @@ void Simulator::World::meet(PeerNumber from, PeerNumber to, Time arrival) {
 
 /// Hostile peers' messages in rounds leave when and as they want.
 void Simulator::World::part_with(PeerNumber from, Transfer transfer) {
-  const MixingMode* rounds = hostile.any() ? peers[from].node->mixing() : nullptr;
+  const MixingMode* rounds = hostile.any() ? peers[from].node->as<MixingMode>() : nullptr;
   if (rounds == nullptr || StateTransfer::concerns({transfer.id, transfer.offset, {}})) {
     transmit(from, std::move(transfer));
     return;

@@ -25,7 +25,7 @@ void Simulator::World::account(PeerNumber number) {
 
 void Simulator::World::account_joining(PeerNumber number) {
   Machine& machine = machines[number];
-  const bool joining = peers[number].node->mode().phase() == Phase::joining;
+  const bool joining = peers[number].node->mode().course().phase() == Phase::joining;
   if (machine.joining_since && !joining) {
     peers[number].spent.joining += seconds(now - *machine.joining_since);
     machine.joining_since.reset();
@@ -52,7 +52,7 @@ void Simulator::World::start(PeerNumber number) {
     if (image) peer.work->restore(*image);
   }
   for (Watcher* watcher : watchers) watcher->on_restore(outer, number, image.get());
-  Node::Options node = options.node;
+  NodeOptions node = options.node;
   node.course.wait_for_peers = first ? wait_for : 1;
   if (!options.steps.empty()) node.course.steps = options.steps[number];
   peer.node = std::make_unique<Node>(Member{.id = id_of(number),

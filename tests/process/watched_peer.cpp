@@ -42,8 +42,9 @@ class PointWatch {
     int signal = 0;
     std::uint64_t skip = 0;
     if (!std::getline(file, point, ',') || !(file >> when >> signal >> skip)) return;
-    const bool is_there = node.pipeline() != nullptr ? is_at_pipeline_point(point, node, effects)
-                                                     : is_at(point, node, effects);
+    const bool is_there = node.as<PipelineMode>() != nullptr
+                              ? is_at_pipeline_point(point, node, effects)
+                              : is_at(point, node, effects);
     if (!is_there || seen_++ < skip) return;
     if (::unlink(point_file_.c_str()) != 0) return;  // Another was here first.
     if (when == "before") {
@@ -56,7 +57,7 @@ class PointWatch {
  private:
   void write_down(const Node& node, const Job& job) {
     if (job.update) {
-      const ModelVersion& version = node.allreduce()->agreement().version();
+      const ModelVersion& version = node.as<AllReduceMode>()->generations()->agreement().version();
       sums_ << version.lineage << ' ' << version.step << ' ' << fingerprint(*job.update)
             << std::endl;
     }

@@ -59,10 +59,11 @@ class Lockstep : public Watcher {
   void after(const Simulator& at, PeerNumber peer) override {
     const auto& node = at.peer(peer).node;
     if (peer != 0 || !node) return;
-    const Generation* generation = node->allreduce()->agreement().generation();
+    const Generation* generation =
+        node->as<AllReduceMode>()->generations()->agreement().generation();
     if (generation == nullptr) return;
     if (orders.empty() || orders.back() != generation->order) orders.push_back(generation->order);
-    const std::uint64_t operation = node->allreduce()->step();
+    const std::uint64_t operation = node->as<AllReduceMode>()->step();
     if (finished.empty()) finished.push_back(at.now());
     while (finished.size() <= operation) finished.push_back(at.now());
   }
@@ -78,7 +79,7 @@ class Lockstep : public Watcher {
     return seconds(finished.at(last) - finished.at(first)) / static_cast<double>(last - first);
   }
   const Generation& generation() const {
-    return *world.peer(0).node->allreduce()->agreement().generation();
+    return *world.peer(0).node->as<AllReduceMode>()->generations()->agreement().generation();
   }
 
   Simulator world;

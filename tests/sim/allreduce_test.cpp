@@ -31,9 +31,10 @@ class Lockstep : public Tally {
   void after(const Simulator& world, PeerNumber peer) override {
     const auto& node = world.peer(peer).node;
     if (!node) return;
-    const std::uint64_t operation = node->allreduce()->step();
+    const std::uint64_t operation = node->as<AllReduceMode>()->step();
     newest = std::max(newest, operation);
-    const Generation* generation = node->allreduce()->agreement().generation();
+    const Generation* generation =
+        node->as<AllReduceMode>()->generations()->agreement().generation();
     if (generation == nullptr || world.now() > Time(world.options().scenario.until)) return;
     smallest = std::min(smallest, generation->order.size());
     largest = std::max(largest, generation->order.size());
@@ -197,7 +198,8 @@ TEST_CASE("a generation that ends for a better one costs nobody the newest sum",
     FactWatch watch([&](const Simulator& running, PeerNumber peer, const Fact& fact) {
       if (running.now() > Time(world.scenario.until)) return;
       adopted += std::holds_alternative<StateAdopted>(fact);
-      const Generation* generation = running.peer(peer).node->allreduce()->agreement().generation();
+      const Generation* generation =
+          running.peer(peer).node->as<AllReduceMode>()->generations()->agreement().generation();
       if (std::holds_alternative<GenerationBegan>(fact) && generation != nullptr)
         generations.insert(generation->key());
     });

@@ -28,7 +28,7 @@ class Probe : public Tally {
     for (PeerNumber number = 0; number < world.size(); ++number) {
       const VirtualPeer& peer = world.peer(number);
       if (number >= committed.size()) committed.resize(world.size());
-      if (peer.node) committed[number] = peer.node->gossip()->exchange().counts().committed;
+      if (peer.node) committed[number] = peer.node->as<GossipMode>()->exchange().counts().committed;
     }
     if (!all_met && everybody_knows_everybody(world)) all_met = world.now();
   }

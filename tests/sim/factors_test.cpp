@@ -63,10 +63,10 @@ struct FirstPeer : Watcher {
   void after(const Simulator& world, PeerNumber peer) override {
     const auto& node = world.peer(0).node;
     if (peer != 0 || !node) return;
-    const AllReduceMode& allreduce = *node->allreduce();
+    const AllReduceMode& allreduce = *node->as<AllReduceMode>();
     if (allreduce.step() >= world.options().node.course.steps) return;
     bytes = static_cast<double>(allreduce.counts().reduced_bytes);
-    const Generation* newest = allreduce.agreement().generation();
+    const Generation* newest = allreduce.generations()->agreement().generation();
     if (newest != nullptr) generations[allreduce.step()] = newest->key();
   }
   double bytes = 0;
@@ -232,7 +232,8 @@ TEST_CASE("sufficient factors follow shares that follow speed", "[sim][allreduce
   bool unequal = false;
   FactWatch watch([&](const Simulator& at, PeerNumber, const Fact&) {
     const auto& node = at.peer(0).node;
-    const Generation* generation = node ? node->allreduce()->agreement().generation() : nullptr;
+    const Generation* generation =
+        node ? node->as<AllReduceMode>()->generations()->agreement().generation() : nullptr;
     unequal = unequal || (generation != nullptr &&
                           std::ranges::adjacent_find(generation->shares, std::not_equal_to<>()) !=
                               generation->shares.end());

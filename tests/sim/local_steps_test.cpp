@@ -67,7 +67,7 @@ std::vector<float> serially(const LockstepRun& run) {
 class Orders : public Watcher {
  public:
   void on_job(const Simulator& world, PeerNumber peer, const Job& job) override {
-    const std::uint64_t step = world.peer(peer).node->allreduce()->step();
+    const std::uint64_t step = world.peer(peer).node->as<AllReduceMode>()->step();
     if (job.gradient) ++asked[{peer, step}];
     if (job.update && peer == 0) updates.push_back(job.update_steps);
   }
@@ -329,7 +329,8 @@ TEST_CASE("shares that change give local steps new weights and have none made ag
   world.watch(invariants);
   world.watch(orders);
   holds(world, invariants, 24s);
-  const Generation* generation = world.peer(0).node->allreduce()->agreement().generation();
+  const Generation* generation =
+      world.peer(0).node->as<AllReduceMode>()->generations()->agreement().generation();
   REQUIRE(generation != nullptr);
   REQUIRE(generation->order.size() == 3);
   CHECK(generation->shares[2] < 16);
@@ -356,8 +357,9 @@ TEST_CASE("a slow machine takes a smaller share of local steps as well", "[sim][
   while (world.step(Time(10min)) && !world.all_ended()) {
     const VirtualPeer& peer = world.peer(0);
     if (!peer.node) continue;
-    version = peer.node->allreduce()->agreement().version();
-    const Generation* generation = peer.node->allreduce()->agreement().generation();
+    version = peer.node->as<AllReduceMode>()->generations()->agreement().version();
+    const Generation* generation =
+        peer.node->as<AllReduceMode>()->generations()->agreement().generation();
     if (generation != nullptr && generation->order.size() == 4) shares = generation->shares;
   }
   REQUIRE(shares.size() == 4);

@@ -117,7 +117,8 @@ TEST_CASE("those of one host have places by the order of the generation", "[sim]
     for (PeerNumber number = 0; number < world.size(); ++number) {
       const auto& node = world.peer(number).node;
       const std::optional<HostPlace> place = node ? node->host_place() : std::nullopt;
-      const Generation* generation = node ? node->allreduce()->agreement().generation() : nullptr;
+      const Generation* generation =
+          node ? node->as<AllReduceMode>()->generations()->agreement().generation() : nullptr;
       if (!place || generation == nullptr || generation->order.size() != 3) continue;
       CHECK(place->peers == 3);
       CHECK(generation->order.at(place->place) == id_of(number));
@@ -136,7 +137,8 @@ TEST_CASE("a slow machine takes a smaller share and the mean stays exact", "[sim
   while (world.step(Time(10min)) && !world.all_ended()) {
     const VirtualPeer& peer = world.peer(0);
     if (!peer.node) continue;
-    const Generation* generation = peer.node->allreduce()->agreement().generation();
+    const Generation* generation =
+        peer.node->as<AllReduceMode>()->generations()->agreement().generation();
     if (generation != nullptr && generation->order.size() == 4) shares = generation->shares;
   }
   // 64 samples at speeds of 4, 4, 1 and 4: the slow one takes a thirteenth.
@@ -157,18 +159,18 @@ TEST_CASE("who asks again for a state it has had is not served for ever", "[sim]
   FirstPeersJobs jobs;
   world.watch(jobs);
   world.run(Time(2s));
-  const AllReduceMode& first = *world.peer(0).node->allreduce();
+  const AllReduceMode& first = *world.peer(0).node->as<AllReduceMode>();
   const Generation* generation = nullptr;
   for (Time at(2s); at < Time(10s) && (generation == nullptr || generation->order.size() < 3);
        at += 10ms) {
     world.run(at);
-    generation = first.agreement().generation();
+    generation = first.generations()->agreement().generation();
   }
   REQUIRE(generation != nullptr);
   REQUIRE(generation->sources.back() == id_of(0));
   const std::uint64_t key = generation->key();
   world.run(world.now() + 100ms);
-  generation = first.agreement().generation();
+  generation = first.generations()->agreement().generation();
   REQUIRE(generation != nullptr);
   REQUIRE(generation->key() == key);
   const std::uint64_t sent = first.counts().states_sent;

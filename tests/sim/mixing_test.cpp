@@ -159,7 +159,7 @@ Ended ended(const Simulator& world, const QuadraticSpec& spec) {
       squares += std::pow(peer.work->parameters()[k] - optimum[k], 2);
     }
     ended.furthest = std::max(ended.furthest, std::sqrt(squares));
-    if (peer.node) ended.refused += peer.node->mixing()->counts().messages_refused;
+    if (peer.node) ended.refused += peer.node->as<MixingMode>()->counts().messages_refused;
   }
   return ended;
 }
@@ -246,7 +246,7 @@ class Forms : public Watcher {
  public:
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override {
     const auto& node = world.peer(peer).node;
-    if (!node || !node->mixing()) return;
+    if (!node || !node->as<MixingMode>()) return;
     for (const Transfer& transfer : effects.transfers) {
       if (StateTransfer::concerns({.id = transfer.id})) continue;
       MixHeader header;
@@ -293,9 +293,10 @@ class Lead : public Watcher {
     std::map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>> ends;
     for (PeerNumber number = 0; number < world.size(); ++number) {
       const auto& node = world.peer(number).node;
-      const Generation* generation = node ? node->mixing()->agreement().generation() : nullptr;
+      const Generation* generation =
+          node ? node->as<MixingMode>()->generations()->agreement().generation() : nullptr;
       if (generation == nullptr) continue;
-      const std::uint64_t step = node->mixing()->step();
+      const std::uint64_t step = node->as<MixingMode>()->step();
       const auto [end, fresh] = ends.try_emplace(generation->key(), step, step);
       end->second.first = std::min(end->second.first, step);
       end->second.second = std::max(end->second.second, step);

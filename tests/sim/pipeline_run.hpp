@@ -100,7 +100,7 @@ class StageRecord : public Watcher {
     if (done.step != step_ || !done.stages || done.stages->ends.empty()) return;
     const auto values = world.peer(peer).work->parameters();
     std::size_t offset = 0;
-    for (const std::uint32_t stage : world.peer(peer).node->pipeline()->stages()) {
+    for (const std::uint32_t stage : world.peer(peer).node->as<PipelineMode>()->stages()) {
       const std::size_t size = sizes_.layout(stage).size();
       const auto own = values.subspan(offset, size);
       stages[stage].emplace_back(own.begin(), own.end());

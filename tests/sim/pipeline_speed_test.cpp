@@ -63,11 +63,11 @@ Pace pace_of(const EvenPipeline& wanted) {
   }
   Simulator world(options,
                   [&](std::size_t) { return idle_stage_workload(options.node.pipeline.stages); });
-  const auto made = [&] { return world.peer(0).node->pipeline()->counts().operations; };
+  const auto made = [&] { return world.peer(0).node->as<PipelineMode>()->counts().operations; };
   const auto computed = [&] {
     double sum = 0;
     for (PeerNumber number = 0; number < wanted.stages; ++number) {
-      sum += world.peer(number).node->pipeline()->counts().computing_s;
+      sum += world.peer(number).node->as<PipelineMode>()->counts().computing_s;
     }
     return sum;
   };

@@ -333,7 +333,7 @@ TEST_CASE("in a chain of one peer each the slow one ends with the smallest stage
                  << record.story << (invariants.violation() ? invariants.violation()->what : ""));
     CHECK_FALSE(invariants.violation());
     REQUIRE(record.newest > 100);
-    CHECK(world.peer(slow).node->pipeline()->stages() == std::set<std::uint32_t>{0});
+    CHECK(world.peer(slow).node->as<PipelineMode>()->stages() == std::set<std::uint32_t>{0});
     CHECK(record.facts.of<RolledBack>() == 0);
   }
 }

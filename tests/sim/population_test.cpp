@@ -216,7 +216,7 @@ TEST_CASE("a newcomer takes over the hyper-parameters of whom it has its model f
   world.watch(tally);
   world.run(Time(30s));
   REQUIRE(tally.trials().contains(3));
-  CHECK(world.peer(3).node->gossip()->counts().models_fetched == 1);
+  CHECK(world.peer(3).node->as<GossipMode>()->counts().models_fetched == 1);
   CHECK(tally.trials().at(3).learning_rate == 0.125F);
 }
 
@@ -236,7 +236,7 @@ TEST_CASE("who comes back from a checkpoint has the hyper-parameters it had", "[
   world.watch(tally);
   world.run(Time(30s));
   REQUIRE(made == 2);
-  CHECK(world.peer(1).node->gossip()->counts().models_fetched == 0);
+  CHECK(world.peer(1).node->as<GossipMode>()->counts().models_fetched == 0);
   CHECK(tally.trials().at(1).learning_rate == 0.125F);
 }
 

@@ -215,7 +215,7 @@ TEST_CASE("a killed peer comes back with its newest checkpoint and a new session
   CHECK(incarnation.same);
   CHECK(incarnation.sessions.size() == 2);
   CHECK(world.peer(2).state == PeerState::up);
-  CHECK(world.peer(2).node->gossip()->exchange().counts().committed > 0);
+  CHECK(world.peer(2).node->as<GossipMode>()->exchange().counts().committed > 0);
   CHECK(world.peer(2).spent.down == Approx(2));
 }
 
@@ -344,7 +344,7 @@ TEST_CASE("a latecomer downloads a model and joins in", "[sim]") {
   CHECK(fetched == 1);
   // It is where the others are, and not where it would be had it begun at nothing.
   CHECK(world.peer(3).work->step() > 600);
-  CHECK(world.peer(3).node->gossip()->exchange().counts().committed > 0);
+  CHECK(world.peer(3).node->as<GossipMode>()->exchange().counts().committed > 0);
   for (PeerNumber number = 0; number < 4; ++number) {
     CHECK(world.peer(number).node->membership().view().size() == 4);
   }

@@ -16,10 +16,10 @@ constexpr std::size_t peers = 4;
 constexpr std::size_t slow = 2;
 
 /// How they work together.
-using Setting = std::function<void(Node::Options&)>;
+using Setting = std::function<void(NodeOptions&)>;
 
-void by_gossip(Node::Options&) {}
-void in_lockstep(Node::Options& node) {
+void by_gossip(NodeOptions&) {}
+void in_lockstep(NodeOptions& node) {
   node.mode = ModeKind::allreduce;
   node.allreduce.state_elements = node.course.elements;
 }

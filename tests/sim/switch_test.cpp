@@ -50,9 +50,9 @@ class Rulings : public Watcher {
  public:
   void after(const Simulator& world, PeerNumber number) override {
     const auto& node = world.peer(number).node;
-    if (!node || node->mixing() == nullptr) return;
-    last[number] = node->mixing()->options().revision.settings;
-    unread = std::max(unread, node->mixing()->counts().messages_refused);
+    if (!node || node->as<MixingMode>() == nullptr) return;
+    last[number] = node->as<MixingMode>()->options().revision.settings;
+    unread = std::max(unread, node->as<MixingMode>()->counts().messages_refused);
   }
   std::map<PeerNumber, std::string> last;
   std::uint64_t unread = 0;

@@ -381,7 +381,7 @@ TEST_CASE("elastic gradient descent on a quadratic settles with the bias and var
       world.run(Time(20s + look * 100ms + 1ms));
       std::vector<const std::vector<float>*> y;
       for (PeerNumber peer = 0; peer < peers; ++peer) {
-        y.push_back(&world.peer(peer).node->gossip()->exchange().snapshot()->values);
+        y.push_back(&world.peer(peer).node->as<GossipMode>()->exchange().snapshot()->values);
       }
       for (std::size_t k = 0; k < spec.dimension; ++k) {
         double mean = 0;

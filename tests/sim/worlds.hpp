@@ -75,7 +75,7 @@ inline std::vector<std::uint64_t> committed(const Simulator& world) {
   std::vector<std::uint64_t> counts;
   for (PeerNumber number = 0; number < world.size(); ++number) {
     const auto& node = world.peer(number).node;
-    counts.push_back(node ? node->gossip()->exchange().counts().committed : 0);
+    counts.push_back(node ? node->as<GossipMode>()->exchange().counts().committed : 0);
   }
   return counts;
 }

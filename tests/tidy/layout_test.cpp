@@ -193,6 +193,32 @@ TEST_CASE("pure code has no mutable statics") {
   CHECK(found.empty());
 }
 
+TEST_CASE("no code asks an object for its type or switches over modes outside their list") {
+  const auto is_product = [](const std::string& path) {
+    return !path.starts_with("tests/") && path != "peer/modes/modes.cpp";
+  };
+  const auto found = lines_matching(R"(\bdynamic_cast\b|\bcase ModeKind::)", is_product);
+  INFO(listed(found));
+  CHECK(found.empty());
+}
+
+TEST_CASE("the header of a node pulls in few others") {
+  std::set<std::string> seen;
+  std::vector<std::string> open = {"peer/node/node.hpp"};
+  const std::regex include(R"re(^#include "([^"]+)")re");
+  while (!open.empty()) {
+    const auto file = std::ranges::find(sources(), open.back(), &SourceFile::path);
+    open.pop_back();
+    REQUIRE(file != sources().end());
+    for (const std::string& line : file->lines) {
+      std::smatch match;
+      if (!std::regex_search(line, match, include)) continue;
+      if (seen.insert(match[1]).second) open.push_back(match[1]);
+    }
+  }
+  CHECK(seen.size() <= 30);
+}
+
 TEST_CASE("every unit has one row in the README of its folder") {
   std::vector<Finding> found;
   std::set<std::string> seen;

@@ -1,0 +1,135 @@
+// The course of one peer's training, which all modes share: barrier, phases, jobs, saves, leaving.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "consensus/membership/membership.hpp"
+#include "consensus/message/effects.hpp"
+#include "peer/node/replica.hpp"
+
+namespace gv {
+
+class Mode;
+
+/// How a peer begins, saves and ends in every mode.
+struct CourseOptions {
+  std::uint64_t run_seed = 1;
+  std::uint64_t steps = 0;             ///< The training budget in optimiser steps.
+  std::uint64_t save_every_steps = 0;  ///< Between two checkpoints; 0 = only the last.
+  std::size_t wait_for_peers = 1;      ///< Peers to wait for before training, self included.
+  Duration wait_max = std::chrono::seconds(20);  ///< Begin after this long with fewer peers, too.
+  Duration linger = std::chrono::seconds(60);    ///< After the budget, serve others this long.
+  std::uint64_t layout_hash = 0;
+  std::size_t elements = 0;  ///< Parameters of the model.
+};
+
+/// Checkpoints since the start.
+struct SaveCounts {
+  std::uint64_t written = 0;
+  std::uint64_t failed = 0;
+};
+
+/// Weight of the newest value in the running averages.
+constexpr double recent_weight = 0.1;
+
+/// Where a peer is on its way from joining over training to the end, and the jobs it has asked for.
+/// A mode owns one and asks it. Pure.
+class Course {
+ public:
+  Course(PeerId self, const CourseOptions& options) : self_(self), options_(options) {}
+
+  const CourseOptions& options() const { return options_; }
+  std::uint64_t steps() const { return options_.steps; }
+
+  /// The replica exists and is at `step`. With `joins_others`, nothing begins before a first
+  /// contact, unless none comes for long. Called once.
+  void start(Time now, std::uint64_t step, bool joins_others);
+  /// Nothing new begins with other peers. Without a replica this is the end.
+  void leave();
+  /// This peer cannot go on.
+  void fail() { failed_ = true; }
+
+  bool is_started() const { return started_; }
+  bool is_leaving() const { return leaving_; }
+  bool has_failed() const { return failed_; }
+  /// The last job is done.
+  bool is_finished() const { return finished_; }
+  bool is_running() const { return started_ && !finished_; }
+  /// Time to leave: the budget is done and no peer needs us any more, or we cannot go on. `idle`:
+  /// no result waits for the next job.
+  bool is_over(const Membership& members, bool idle) const;
+
+  // ---- Phases ----
+
+  Phase phase() const { return phase_; }
+  /// Other peers plan by our phase (which of them to ask, whether to linger), so they learn it at
+  /// once, with the rest of the mode's progress.
+  void enter(Time now, Phase phase, const Mode& mode, Membership& members, Effects& out);
+  void become_training(Time now, std::size_t peers, const Mode& mode, Membership& members,
+                       Effects& out);
+  void become_done(Time now, const Mode& mode, Membership& members, Effects& out);
+
+  /// `present` peers, self included, are enough to begin, or we have waited for long.
+  bool is_barrier_open(Time now, std::size_t present) const;
+  Time barrier_deadline() const { return waiting_since_ + options_.wait_max; }
+  void end_lingering(Time now);
+  Time linger_deadline() const;
+
+  // ---- Jobs ----
+
+  /// Numbers the job and asks for it.
+  void post(Job job, std::vector<Job>& jobs);
+  /// The job that is asked for next is this peer's last.
+  void make_next_job_last() { last_job_ = true; }
+  /// The oldest job under way is done.
+  void job_done(const JobDone& done);
+  /// Jobs asked for and not done: at most one, but two in a pipeline.
+  std::size_t jobs_under_way() const { return jobs_under_way_; }
+  bool is_last_job_asked() const { return last_job_; }
+  /// The number of the job that is asked for next.
+  std::uint64_t next_job_number() const { return job_number_ + 1; }
+
+  bool is_save_due(std::uint64_t step) const;
+  std::uint64_t saved_step() const { return saved_step_; }
+  /// The model is another now, of this step: what was saved of later steps no longer counts.
+  void go_back_to(std::uint64_t step);
+  const SaveCounts& saves() const { return saves_; }
+
+  // ---- Running averages ----
+
+  void learn_from(const Score& score);
+  /// Mean training loss and accuracy over the last jobs (exponential average).
+  double recent_loss() const { return recent_loss_; }
+  double recent_accuracy() const { return recent_accuracy_; }
+  double learning_rate() const { return learning_rate_; }
+  void set_learning_rate(double rate) { learning_rate_ = rate; }
+
+ private:
+  bool others_done(const Membership& members) const;
+
+  PeerId self_;
+  CourseOptions options_;
+  Phase phase_ = Phase::joining;
+  bool started_ = false;
+  bool joins_others_ = false;
+  bool leaving_ = false;
+  bool finished_ = false;
+  bool failed_ = false;
+  bool linger_over_ = false;
+  Time waiting_since_{};
+  Time done_since_{};
+  std::size_t jobs_under_way_ = 0;
+  std::uint64_t job_number_ = 0;
+  bool last_job_ = false;
+  std::uint64_t saved_step_ = 0;
+  SaveCounts saves_;
+  bool scored_ = false;
+  double recent_loss_ = 0;
+  double recent_accuracy_ = 0;
+  double learning_rate_ = 0;
+};
+
+}  // namespace gv

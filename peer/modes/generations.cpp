@@ -1,0 +1,199 @@
+// Candidates, ballots, stragglers and renewals.
+#include "peer/modes/generations.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <variant>
+
+#include "peer/modes/mode.hpp"
+
+namespace gv {
+
+bool Generations::set_candidates(Time now, std::uint64_t layout_hash, const Membership& members) {
+  std::vector<PeerId> candidates;
+  for (const PeerId peer : members.view().peers()) {
+    const Member* member = members.find(peer);
+    const bool alike = peer == self_ || (member != nullptr && member->layout_hash == layout_hash &&
+                                         member->state != MemberState::dead);
+    if (alike) candidates.push_back(peer);
+  }
+  if (candidates == candidates_) return false;
+  candidates_ = candidates;
+  agreement_.set_candidates(now, std::move(candidates));
+  return true;
+}
+
+void Generations::join(Time now, const Course& course, Effects& out) {
+  if (joined_ || course.is_leaving() || !course.is_barrier_open(now, candidates_.size())) return;
+  joined_ = true;
+  agreement_.disturb(now, {}, out);
+}
+
+bool Generations::is_rebalance_due(Time now, Phase phase, bool is_planned, Effects& out) {
+  if (current() == nullptr) return false;
+  if (phase == Phase::done) {
+    rebalance_.rest();
+    return false;
+  }
+  rebalance_due_ = rebalance_due_ || rebalance_.newcomers_wait(now, agreement_, candidates_, out) ||
+                   (is_planned && rebalance_.ballot_is_due(*current(), candidates_, operations_)) ||
+                   current()->revision < agreement_.revision();
+  return rebalance_due_;
+}
+
+std::optional<std::vector<PeerId>> Generations::find_lost(Time now, bool waiting,
+                                                          std::uint64_t progress, Effects& out) {
+  if (current() == nullptr) return std::nullopt;
+  if (!waiting) {
+    stragglers_.rest(now);
+    return std::nullopt;
+  }
+  const auto lost = stragglers_.watch(now, *current(), progress, agreement_.patience(), out);
+  if (!lost) return std::nullopt;
+  return std::vector<PeerId>(lost->begin(), lost->end());
+}
+
+auto Generations::follow(Time now, const Course& course) -> Change {
+  const Generation* generation = current();
+  if (generation == nullptr) {
+    const bool left = is_in_one();
+    if (left) leave();
+    return {.left = left};
+  }
+  if (course.is_leaving() || generation->key() == key_) return {};
+  leave();
+  ++count_;
+  key_ = generation->key();
+  order_ = generation->order;
+  stragglers_.enter_generation(now);
+  rebalance_.enter_generation(now, generation->order.size());
+  return {.left = true, .entered = generation};
+}
+
+void Generations::move_on(Time now, bool ready, const Mode& mode, Course& course,
+                          Membership& members, Effects& out) {
+  course.end_lingering(now);
+  if (course.phase() == Phase::joining && is_in_one() && ready) {
+    stragglers_.begin(now);
+    course.become_training(now, order_.size(), mode, members, out);
+  }
+  if (course.phase() == Phase::done && !course.is_leaving() && step() < course.steps()) {
+    course.enter(now, Phase::training, mode, members, out);
+  }
+  if (course.phase() == Phase::training && step() >= course.steps()) {
+    course.become_done(now, mode, members, out);
+  }
+}
+
+Time Generations::deadline(const Course& course, bool waiting, Time own) const {
+  if (!course.is_running() || course.is_leaving()) return never;
+  if (!joined_) return std::min(course.linger_deadline(), course.barrier_deadline());
+  return std::min({course.linger_deadline(), agreement_.deadline(), own,
+                   rebalance_due_ ? never : rebalance_.deadline(),
+                   stragglers_.deadline(waiting, agreement_.patience())});
+}
+
+// ---- Other inputs ----
+
+auto Generations::receive(Time now, PeerId from, const Message& message, bool busy, bool votes,
+                          const GenerationPlanner& planner, Effects& out) -> Heard {
+  const Generation* generation = current();
+  const bool of_agreement =
+      std::holds_alternative<Propose>(message) || std::holds_alternative<Promise>(message) ||
+      std::holds_alternative<Preempted>(message) || std::holds_alternative<Install>(message) ||
+      std::holds_alternative<EndGeneration>(message);
+  if (std::holds_alternative<StatusRequest>(message)) {
+    out.send(from,
+             StatusReply{.ballot = generation != nullptr ? generation->id : agreement_.promised(),
+                         .step = step(),
+                         .busy = generation != nullptr && busy});
+    agreement_.heard(from);
+  } else if (const auto* here = std::get_if<StatusReply>(&message)) {
+    agreement_.heard(from);
+    if (!stragglers_.is_asking() || generation == nullptr || !generation->contains(from)) {
+      return Heard::handled;
+    }
+    stragglers_.heard(from, here->busy);
+    if (here->ballot != generation->id) return Heard::disturbed;
+  } else if (!of_agreement) {
+    return Heard::other;
+  } else if (votes) {
+    if (std::holds_alternative<Propose>(message)) joined_ = true;
+    agreement_.receive(now, from, message, planner, out);
+    const bool ended = generation != nullptr && current() == nullptr;
+    if (ended) recoveries_.become_interrupted(now, order_);
+  }
+  return Heard::handled;
+}
+
+bool Generations::is_disturbed_by(Time now, PeerId gone, Phase phase) {
+  std::erase(candidates_, gone);
+  agreement_.set_candidates(now, candidates_);
+  return current() == nullptr || (current()->contains(gone) && phase != Phase::done);
+}
+
+bool Generations::disturb(Time now, const std::vector<PeerId>& blamed, Effects& out) {
+  if (!joined_ || agreement_.last_generation() != nullptr) return false;
+  if (current() != nullptr) {
+    recoveries_.become_interrupted(now, order_);
+    out.tell(GenerationEnded{.peer = blamed.empty() ? std::optional<PeerId>() : blamed.front()});
+  }
+  end(now, blamed, out);
+  return true;
+}
+
+void Generations::end(Time now, const std::vector<PeerId>& blamed, Effects& out) {
+  agreement_.disturb(now, blamed, out);
+  leave();
+}
+
+void Generations::leave() {
+  key_ = 0;
+  rebalance_due_ = false;
+  stragglers_.leave_generation();
+  rebalance_.rest();
+}
+
+// ---- Operations ----
+
+void Generations::operation_done(Time now, std::uint64_t from_step, std::uint64_t steps,
+                                 Effects& out) {
+  ++operations_;
+  stragglers_.operation_done(now, operations_ > 1 && !recoveries_.is_interrupted());
+  rebalance_.operation_done(now);
+  if (operation_seconds() > 0) {
+    steps_per_second_ = static_cast<double>(steps) / operation_seconds();
+  }
+  recoveries_.become_resumed(now, order_, from_step, out);
+}
+
+// ---- Reports ----
+
+std::string to_line(const Recovery& recovery, const Membership& members) {
+  return fmt::format("lost {}: {:.2f} s later operation {} is made by the other {}",
+                     fmt::join(names_of(recovery.lost, members), ", "), recovery.seconds,
+                     recovery.operation, recovery.peers);
+}
+
+void Generations::add_to(ReportSection& section, const Course& course,
+                         const Membership& members) const {
+  const Recovery& last = recoveries_.last();
+  const bool any = !last.lost.empty();
+  section.figures.insert(section.figures.end(),
+                         {{"saves", course.saves().written},
+                          {"save_failures", course.saves().failed},
+                          {"interruption", any ? to_line(last, members) : std::string()},
+                          {"resumed_at", any ? last.operation : std::uint64_t{0}}});
+}
+
+void Generations::add_to(std::vector<ReportMetric>& metrics) const {
+  using enum ReportMetric::Kind;
+  metrics.push_back({"generations_total", counter, "Agreements on the peers that work together.",
+                     static_cast<double>(count_)});
+  metrics.push_back({"losses_total", counter, "Times the others went on without lost peers.",
+                     static_cast<double>(recoveries_.losses())});
+}
+
+}  // namespace gv

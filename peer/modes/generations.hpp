@@ -1,0 +1,128 @@
+// Membership in generations: who is in one, what ends it, and what follows.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "consensus/generation/agreement.hpp"
+#include "peer/modes/course.hpp"
+#include "peer/modes/mode_report.hpp"
+#include "peer/modes/rebalance_policy.hpp"
+#include "peer/modes/recovery_log.hpp"
+#include "peer/modes/straggler_detector.hpp"
+
+namespace gv {
+
+/// A peer's side of generations. A ballot says which peers take part and from where they go on; a
+/// lost peer ends the generation for all, and another ballot follows. A mode owns one. The mode
+/// knows what an operation is (a collective, a round or a pipeline run) and what it needs before it
+/// can begin one. When a call here says that a generation is left, the mode gives up what it has
+/// under way in it. Pure.
+class Generations {
+ public:
+  /// `session` tells this process from earlier ones of the same peer.
+  Generations(PeerId self, std::uint64_t session, const Agreement::Options& options)
+      : self_(self), agreement_(self, session, options), stragglers_(self), rebalance_(self) {}
+
+  const Agreement& agreement() const { return agreement_; }
+  Agreement& agreement() { return agreement_; }
+  /// The generation that peers are in by agreement; null between generations.
+  const Generation* current() const { return agreement_.generation(); }
+  /// Key of the generation that the mode is in; 0: none.
+  std::uint64_t key() const { return key_; }
+  bool is_in_one() const { return key_ != 0; }
+  std::uint64_t step() const { return agreement_.version().step; }
+
+  // ---- What a mode asks in a tick, in this order ----
+
+  /// Takes live peers with our layout as candidates. True if these are others than before.
+  bool set_candidates(Time now, std::uint64_t layout_hash, const Membership& members);
+  const std::vector<PeerId>& candidates() const { return candidates_; }
+  /// Calls the first ballot once enough peers are there.
+  void join(Time now, const Course& course, Effects& out);
+  /// We take part in ballots and operations.
+  bool takes_part(const Course& course) const { return joined_ && !course.is_leaving(); }
+  bool has_joined() const { return joined_; }
+  /// The generation should end for a better one when the operation under way is over. `is_planned`:
+  /// generations are planned from measured speeds, so a later one may be better.
+  bool is_rebalance_due(Time now, Phase phase, bool is_planned, Effects& out);
+  bool is_rebalance_due() const { return rebalance_due_; }
+  /// Peers that an operation waits for in vain; empty if something else was lost. `waiting`: we
+  /// have given our part and wait for other peers; `progress` changes whenever something arrives.
+  std::optional<std::vector<PeerId>> find_lost(Time now, bool waiting, std::uint64_t progress,
+                                               Effects& out);
+  void agree(Time now, const GenerationPlanner& planner, Effects& out) {
+    agreement_.tick(now, planner, out);
+  }
+  /// What has become of the mode's generation.
+  struct Change {
+    bool left = false;
+    const Generation* entered = nullptr;
+  };
+  Change follow(Time now, const Course& course);
+  /// Moves the course on: to training once the mode is `ready`, and to its end.
+  void move_on(Time now, bool ready, const Mode& mode, Course& course, Membership& members,
+               Effects& out);
+  /// When a tick has something to do here; `own`: when it has in the mode's other parts.
+  Time deadline(const Course& course, bool waiting, Time own) const;
+
+  // ---- Other inputs ----
+
+  enum class Heard {
+    other,      ///< Not a message about generations.
+    handled,    ///< Nothing else to do.
+    disturbed,  ///< The sender is in another generation: this one has to end.
+  };
+  /// `busy`: other peers wait for what we compute or fetch. `votes`: we answer ballots.
+  Heard receive(Time now, PeerId from, const Message& message, bool busy, bool votes,
+                const GenerationPlanner& planner, Effects& out);
+  /// A peer is gone. True if the generation has to end for that.
+  bool is_disturbed_by(Time now, PeerId gone, Phase phase);
+  /// Something is wrong: ends the generation for all peers and records an interruption. Returns
+  /// whether it was left; it is not before the first ballot nor after our last.
+  [[nodiscard]] bool disturb(Time now, const std::vector<PeerId>& blamed, Effects& out);
+  /// Ends the generation for all peers, and for us at once.
+  void end(Time now, const std::vector<PeerId>& blamed, Effects& out);
+  /// Leaves it without a message to the others.
+  void leave();
+
+  // ---- Operations ----
+
+  /// An operation of `steps` steps, which began at `from_step`, is done.
+  void operation_done(Time now, std::uint64_t from_step, std::uint64_t steps, Effects& out);
+  /// Operations finished by us.
+  std::uint64_t operations() const { return operations_; }
+  /// Recent seconds of an operation, smoothed; 0 before the first are done.
+  double operation_seconds() const { return stragglers_.operation_seconds(); }
+  double steps_per_second() const { return steps_per_second_; }
+  /// Generations that we took part in.
+  std::uint64_t count() const { return count_; }
+  const RecoveryLog& recoveries() const { return recoveries_; }
+  /// Adds what every mode with generations reports at the end of its section: checkpoints, and the
+  /// newest recovery.
+  void add_to(ReportSection& section, const Course& course, const Membership& members) const;
+  /// Counters that every mode with generations has.
+  void add_to(std::vector<ReportMetric>& metrics) const;
+
+ private:
+  PeerId self_;
+  Agreement agreement_;
+  StragglerDetector stragglers_;
+  RebalancePolicy rebalance_;
+  RecoveryLog recoveries_;
+  std::vector<PeerId> candidates_;
+  std::vector<PeerId> order_;  ///< Peers of the newest generation that we were in.
+  std::uint64_t key_ = 0;
+  std::uint64_t count_ = 0;
+  std::uint64_t operations_ = 0;
+  double steps_per_second_ = 0;
+  bool joined_ = false;  ///< We have asked for the first generation, or answered for it.
+  bool rebalance_due_ = false;
+};
+
+/// One line: the lost peers, the seconds, and the number of peers that went on.
+std::string to_line(const Recovery& recovery, const Membership& members);
+
+}  // namespace gv

@@ -1,0 +1,72 @@
+// What mode `pipeline` says of itself.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "peer/modes/pipeline.hpp"
+
+namespace gv {
+
+ModeReport PipelineMode::report(const Membership& members) const {
+  using enum ReportMetric::Kind;
+  const PipelineCounts all = counts();
+  const double both = all.computing_s + all.waiting_s;
+  const double waiting_part = both > 0 ? all.waiting_s / both : 0;
+  std::vector<std::vector<std::string>> carriers;
+  for (const auto& ranks : run_.replicas()) {
+    carriers.emplace_back();
+    for (const std::uint32_t rank : ranks) {
+      carriers.back().push_back(name_of(run_.order()[rank], members));
+    }
+  }
+  ReportSection section{
+      .name = "pipeline",
+      .figures = {{"schedule", std::string(to_string(options_.kind))},
+                  {"router", std::string(to_string(options_.router))},
+                  {"own_stages", std::vector<std::uint32_t>(carried_.begin(), carried_.end())},
+                  {"stages", carriers},
+                  {"stage_work", options_.stage_seconds},
+                  {"operations", all.operations},
+                  {"generations", all.generations},
+                  {"losses", all.losses},
+                  {"rollbacks", all.rollbacks},
+                  {"steps_lost", all.steps_lost},
+                  {"states_sent", all.states_sent},
+                  {"states_adopted", all.states_adopted},
+                  {"passed_bytes", all.passed_bytes},
+                  {"computing_s", all.computing_s},
+                  {"waiting_s", all.waiting_s},
+                  {"waiting_part", waiting_part}}};
+  generations_.add_to(section, course_, members);
+  const auto samples = static_cast<double>(options_.micro_batches * options_.micro_batch);
+  ModeReport report{
+      .sections = {std::move(section)},
+      .metrics = {{"stages", gauge, "Stages of the model that this peer carries.",
+                   static_cast<double>(carried_.size())},
+                  {"waiting_ratio", gauge, "Part of its time in runs in which it waited, 0 to 1.",
+                   waiting_part},
+                  {"operations_total", counter, "Runs of the pipeline that this peer finished.",
+                   static_cast<double>(all.operations)},
+                  {"rollbacks_total", counter, "Times all went back because a stage was lost.",
+                   static_cast<double>(all.rollbacks)},
+                  {"models_fetched_total", counter, "States of stages downloaded.",
+                   static_cast<double>(all.states_adopted)}},
+      .columns = {{"stages", fmt::format("{}", fmt::join(carried_, ","))},
+                  {"waits", fmt::format("{:.0f} %", 100 * waiting_part)},
+                  {"losses", std::to_string(all.losses)}},
+      .line = fmt::format("stages {}  waits {:.0f} %  losses {}", fmt::join(carried_, ", "),
+                          100 * waiting_part, all.losses),
+      .samples_per_step = samples,
+      .share_of_work = work_done_here()};
+  report.details.push_back(fmt::format("schedule {}, router {}; waits {:.0f} % of its time in runs",
+                                       to_string(options_.kind), to_string(options_.router),
+                                       100 * waiting_part));
+  for (std::size_t stage = 0; stage < carriers.size(); ++stage) {
+    report.details.push_back(fmt::format("stage {} ({:.0f} % of the work): {}", stage,
+                                         100 * options_.stage_seconds[stage],
+                                         fmt::join(carriers[stage], " ")));
+  }
+  generations_.add_to(report.metrics);
+  return report;
+}
+
+}  // namespace gv
