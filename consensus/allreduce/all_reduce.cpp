@@ -82,8 +82,11 @@ AllReduce::AllReduce(const AllReduceShape& options, PeerId self, std::uint64_t o
       for (std::size_t i = 0; i < bucket.steps.size(); ++i) {
         Step& earlier = bucket.steps[i];
         if (!overlap(earlier.what.range, what.range)) continue;
-        step.first_touch = false;
-        if (!is_receipt(earlier.what)) continue;
+        const bool was_sent = !is_receipt(earlier.what);
+        if (!was_sent || !sends_input(earlier)) step.first_touch = false;
+        // A copy of a sum comes only after what it was made of was sent.
+        if (was_sent && what.kind != ReduceStep::Kind::add) continue;
+        if (was_sent) earlier.is_added_to_later = true;
         step.after.push_back(i);
         earlier.before.push_back(bucket.steps.size());
       }
@@ -103,7 +106,7 @@ std::vector<ReduceStep> AllReduce::plan_of(const Bucket& bucket, Range range) co
   return steps;
 }
 
-/// How far a step may go: as far as all earlier receipts of the same elements have come.
+/// How far a step may go: as far as all the earlier steps that it waits for have come.
 std::size_t AllReduce::limit(const Bucket& bucket, const Step& step) const {
   std::size_t end = step.what.range.end;
   for (const std::size_t i : step.after) {
@@ -190,16 +193,20 @@ bool AllReduce::is_final(const Step& step) const {
   return step.what.round + 1 >= options_.order.size();
 }
 
-/// The first step that touches elements sends the input itself, as nothing was added to it yet.
+/// Elements to which nothing was added yet are sent from the input itself.
 bool AllReduce::sends_input(const Step& step) const {
   return step.first_touch && weight_ == 1 && options_.wire.is_plain();
 }
 
-/// The elements from the step's position to `end`, in the form in which they travel.
+/// The elements from the step's position to `end`, in the form in which they travel. They are lent
+/// and not copied, unless they may change before they have arrived.
 Payload AllReduce::payload(const Step& step, std::size_t end, const PieceName& piece) {
   if (!options_.wire.is_plain()) return coded_payload(step, end, piece);
-  const auto owner = sends_input(step) ? input_ : work_;
-  return {owner, std::as_bytes(std::span(*owner).subspan(step.at, end - step.at))};
+  const std::shared_ptr<const Floats> owner = sends_input(step) ? input_ : work_;
+  const auto values = std::span(*owner).subspan(step.at, end - step.at);
+  if (owner == input_ || !step.is_added_to_later) return {owner, std::as_bytes(values)};
+  const auto copy = std::make_shared<Floats>(values.begin(), values.end(), work_->get_allocator());
+  return {copy, std::as_bytes(std::span(*copy))};
 }
 
 Payload AllReduce::coded_payload(const Step& step, std::size_t end, const PieceName& piece) {

@@ -95,8 +95,9 @@ class AllReduce {
   struct Step {
     ReduceStep what;
     std::size_t at = 0;               ///< All elements before this one are done.
-    bool first_touch = true;          ///< No earlier step touches these elements: add our input.
-    std::vector<std::size_t> after;   ///< Earlier steps that receive the same elements.
+    bool first_touch = true;          ///< No earlier step writes these elements: add our input.
+    bool is_added_to_later = false;   ///< A later step adds to the elements that this one sends.
+    std::vector<std::size_t> after;   ///< Earlier steps that it waits for, element by element.
     std::vector<std::size_t> before;  ///< Later steps that wait for this one.
   };
   struct Bucket {

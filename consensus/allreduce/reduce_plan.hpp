@@ -26,9 +26,10 @@ struct ReduceStep {
 
 /// The steps of `rank` when `ranks` ranks sum vectors of `elements` values. Every send has exactly
 /// one matching add or copy at the other rank, with the same range and round. The plan fixes the
-/// order of additions, and every element is summed at one rank and copied from there. So all ranks
-/// end with the same bits, however messages are delayed. Empty ranges are left out. Executing every
-/// rank's list strictly in order, with sends that do not wait, never deadlocks.
+/// order of additions. Every element is summed at one rank and copied from there, or all ranks that
+/// sum it add the same pairs of partial sums, in either order. So all ranks end with the same bits,
+/// however messages are delayed. Empty ranges are left out. Executing every rank's list strictly in
+/// order, with sends that do not wait, never deadlocks.
 std::vector<ReduceStep> reduce_plan(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t rank,
                                     std::size_t elements);
 
@@ -44,7 +45,7 @@ struct ReduceCost {
   double critical_bytes = 0;  ///< The largest message of each round, summed over rounds.
   double sent_bytes = 0;      ///< Bytes sent by the busiest rank.
   double messages = 0;        ///< Messages sent by a rank, on average.
-  double mean_bytes = 0;      ///< Bytes sent by a rank, on average; the same for all algorithms.
+  double mean_bytes = 0;      ///< Bytes sent by a rank, on average.
 };
 
 ReduceCost reduce_cost(ReduceAlgorithm algorithm, std::size_t ranks, std::size_t elements);

@@ -1,6 +1,7 @@
 // All-reduces over a network with arbitrary delays: all peers get the same bits and the exact sum.
 #include "consensus/allreduce/all_reduce.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <deque>
@@ -132,8 +133,7 @@ std::vector<Range> buckets_of(std::size_t elements, std::size_t count) {
 
 TEST_CASE("everybody gets the weighted sum in the same bits however blocks are delayed",
           "[allreduce][all_reduce]") {
-  const auto algorithm = GENERATE(ReduceAlgorithm::ring, ReduceAlgorithm::halving_doubling,
-                                  ReduceAlgorithm::tree, ReduceAlgorithm::direct);
+  const auto algorithm = GENERATE(from_range(reduce_algorithms()));
   const std::size_t ranks = GENERATE(1, 2, 3, 4, 5, 6, 7, 8, 9, 16);
   const std::size_t elements = GENERATE(1, 2, 7, 16, 100, 1023);
   CAPTURE(to_string(algorithm), ranks, elements);
@@ -179,10 +179,36 @@ TEST_CASE("everybody gets the weighted sum in the same bits however blocks are d
   }
 }
 
+TEST_CASE("what sums without rounding is the serial sum bit for bit", "[allreduce][all_reduce]") {
+  const auto algorithm = GENERATE(from_range(reduce_algorithms()));
+  const std::size_t ranks = GENERATE(range(std::size_t{1}, std::size_t{10}));
+  const float weight = GENERATE(1.0f, 0.5f);
+  constexpr std::size_t elements = 200;
+  CAPTURE(to_string(algorithm), ranks, weight);
+  Cluster cluster(
+      {.generation = 99, .algorithm = algorithm, .buckets = buckets_of(elements, 3), .segment = 16},
+      ranks, elements, Rng(ranks));
+  // Multiples of 2^-10 below 16: sums of nine need 17 bits of the 24.
+  Rng rng(7);
+  std::vector<float> expected(elements);
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    for (std::size_t i = 0; i < elements; ++i) {
+      const float value = static_cast<float>(rng.below(1 << 14)) / 1024 - 8;
+      (*cluster.inputs[rank])[i] = value;
+      expected[i] += weight * value;
+    }
+  }
+  cluster.begin(std::vector<float>(ranks, weight));
+  cluster.run();
+  for (const AllReduce& part : cluster.parts) {
+    REQUIRE(part.done());
+    CHECK(std::ranges::equal(*part.result(), expected));
+  }
+}
+
 TEST_CASE("parts are gathered beside what is summed, as their ranks have them",
           "[allreduce][all_reduce]") {
-  const auto algorithm = GENERATE(ReduceAlgorithm::ring, ReduceAlgorithm::halving_doubling,
-                                  ReduceAlgorithm::tree, ReduceAlgorithm::direct);
+  const auto algorithm = GENERATE(from_range(reduce_algorithms()));
   const std::size_t ranks = GENERATE(1, 2, 3, 5, 8);
   CAPTURE(to_string(algorithm), ranks);
   // Parts of unlike sizes, one of them empty, and then a sum.

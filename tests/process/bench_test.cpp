@@ -6,6 +6,7 @@
 #include <iterator>
 #include <sstream>
 
+#include "consensus/allreduce/reduce_algorithm.hpp"
 #include "tests/process/swarm.hpp"
 
 namespace gv {
@@ -105,7 +106,8 @@ TEST_CASE("every kind of lane and every algorithm sums exactly and sends what th
   TemporaryFolder folder;
   const auto file = folder.path() / "rows.json";
   for (const char* lane : {"tls", "plain", "unix"}) {
-    for (const char* algorithm : {"ring", "halving_doubling", "tree", "direct"}) {
+    for (const ReduceAlgorithm known : reduce_algorithms()) {
+      const std::string algorithm(to_string(known));
       INFO(lane << ' ' << algorithm);
       std::string output;
       const Ending ending =

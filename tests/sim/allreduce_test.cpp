@@ -115,7 +115,7 @@ TEST_CASE("F1 a death at any moment of an operation leaves all others with one r
                                       "\"\nat_s = " + at + "\n"),
                                 static_cast<std::uint64_t>(moment));
     world.scenario.until = 12s;
-    // Of four peers each dies in each of the four algorithms.
+    // Of four peers each dies in each of the algorithms.
     world.node.allreduce.algorithm =
         reduce_algorithms()[static_cast<std::size_t>(moment) / 4 % reduce_algorithms().size()];
     Lockstep seen;

@@ -52,8 +52,7 @@ TEST_CASE("peers in lockstep are the serial run in the same order of additions, 
 TEST_CASE("peers in lockstep are one peer with the whole batch", "[sim][allreduce]") {
   const std::size_t peers = 4;
   const std::size_t batch = 8;
-  const auto algorithm = GENERATE(ReduceAlgorithm::ring, ReduceAlgorithm::halving_doubling,
-                                  ReduceAlgorithm::tree, ReduceAlgorithm::direct);
+  const auto algorithm = GENERATE(from_range(reduce_algorithms()));
   LockstepRun run(peers, batch, 200, OptimizerKind::nesterov);
   if (algorithm == ReduceAlgorithm::ring) {
     // Half the batch that the rate is for, by the linear scaling rule half the rate.
