@@ -46,46 +46,52 @@ void plan_ring(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elem
   }
 }
 
-/// The first 2(n - 2^k) ranks are folded in pairs: the odd one hands its values to the even one and
-/// waits for the result. The 2^k others, renumbered, halve what they are responsible for with
-/// partners 1, 2, 4, ... away, then double what they know on the way back.
-void plan_halving_doubling(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elements) {
-  const std::size_t levels = floor_log2(ranks);
-  const std::size_t folded = 2 * (ranks - (std::size_t{1} << levels));
-  const std::size_t last_round = 2 * levels + 1;
+/// Makes a plan for 2^k ranks one for any n. The first 2(n - 2^k) ranks are folded in pairs: the
+/// odd one hands its values to the even one and waits for the result. For the 2^k others,
+/// renumbered, `plan_core(place, rank_at)` plans rounds 1 to `core_rounds`, and `rank_at` gives a
+/// place's rank.
+template <class PlanCore>
+void plan_folded(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elements,
+                 std::size_t core_rounds, PlanCore plan_core) {
+  const std::size_t folded = 2 * (ranks - (std::size_t{1} << floor_log2(ranks)));
   const Range all{0, elements};
   if (rank < folded && rank % 2 == 1) {
     plan.append(Kind::send, rank - 1, all, 0);
-    plan.append(Kind::copy, rank - 1, all, last_round);
+    plan.append(Kind::copy, rank - 1, all, core_rounds + 1);
     return;
   }
   if (rank < folded) plan.append(Kind::add, rank + 1, all, 0);
+  plan_core(rank < folded ? rank / 2 : rank - folded / 2,
+            [&](std::size_t place) { return place < folded / 2 ? 2 * place : place + folded / 2; });
+  if (rank < folded) plan.append(Kind::send, rank + 1, all, core_rounds + 1);
+}
 
-  const std::size_t place = rank < folded ? rank / 2 : rank - folded / 2;
-  const auto rank_at = [&](std::size_t other) {
-    return other < folded / 2 ? 2 * other : other + folded / 2;
-  };
-  std::vector<Range> kept{all};   // By level.
-  std::vector<Range> given{all};  // The first is not used: it keeps the indices equal.
-  for (std::size_t level = 0; level < levels; ++level) {
-    const std::size_t distance = std::size_t{1} << level;
-    const Range whole = kept.back();
-    const std::size_t middle = whole.begin + whole.size() / 2;
-    Range keep{whole.begin, middle};
-    Range give{middle, whole.end};
-    if (place & distance) std::swap(keep, give);
-    plan.append(Kind::send, rank_at(place ^ distance), give, level + 1);
-    plan.append(Kind::add, rank_at(place ^ distance), keep, level + 1, level + 1 == levels);
-    kept.push_back(keep);
-    given.push_back(give);
-  }
-  for (std::size_t level = levels; level > 0; --level) {
-    const std::size_t other = rank_at(place ^ (std::size_t{1} << (level - 1)));
-    const std::size_t round = 2 * levels + 1 - level;
-    plan.append(Kind::send, other, kept[level], round);
-    plan.append(Kind::copy, other, given[level], round);
-  }
-  if (rank < folded) plan.append(Kind::send, rank + 1, all, last_round);
+/// The ranks halve what they are responsible for with partners 1, 2, 4, ... away, then double what
+/// they know on the way back.
+void plan_halving_doubling(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elements) {
+  const std::size_t levels = floor_log2(ranks);
+  plan_folded(plan, ranks, rank, elements, 2 * levels, [&](std::size_t place, auto rank_at) {
+    std::vector<Range> kept{{0, elements}};   // By level.
+    std::vector<Range> given{{0, elements}};  // The first is not used: it keeps the indices equal.
+    for (std::size_t level = 0; level < levels; ++level) {
+      const std::size_t distance = std::size_t{1} << level;
+      const Range whole = kept.back();
+      const std::size_t middle = whole.begin + whole.size() / 2;
+      Range keep{whole.begin, middle};
+      Range give{middle, whole.end};
+      if (place & distance) std::swap(keep, give);
+      plan.append(Kind::send, rank_at(place ^ distance), give, level + 1);
+      plan.append(Kind::add, rank_at(place ^ distance), keep, level + 1, level + 1 == levels);
+      kept.push_back(keep);
+      given.push_back(give);
+    }
+    for (std::size_t level = levels; level > 0; --level) {
+      const std::size_t other = rank_at(place ^ (std::size_t{1} << (level - 1)));
+      const std::size_t round = 2 * levels + 1 - level;
+      plan.append(Kind::send, other, kept[level], round);
+      plan.append(Kind::copy, other, given[level], round);
+    }
+  });
 }
 
 /// A rank's parent clears its lowest set bit; its children set one below that.
