@@ -301,6 +301,7 @@ TEST_CASE("peers that all go on from their checkpoints go on as if nothing had b
   {
     Simulator::Options options = run.options();
     options.node.course.steps = 60;
+    options.node.allreduce.algorithm = ReduceAlgorithm::ring;
     Simulator world(options, run.workloads());
     world.run(Time(10min));
     for (PeerNumber peer = 0; peer < 3; ++peer) images.push_back(world.peer(peer).work->image());
