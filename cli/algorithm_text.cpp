@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "consensus/allreduce/reduce_plan.hpp"
 #include "consensus/mixing/mixer.hpp"
 #include "peer/config/algorithms.hpp"
 #include "peer/config/config.hpp"
@@ -36,6 +37,18 @@ std::string costs(const MixingOptions& rounds, std::size_t peers, double paramet
       traits_of(rounds.rule).keeps_copies ? ", and one for each neighbour" : "");
 }
 
+/// The cost of a sum of all gradients by each all-reduce algorithm.
+std::string sum_costs(std::size_t peers, double parameters) {
+  std::string text =
+      fmt::format("a sum over {} peers by each allreduce.algorithm, means of peers\n", peers);
+  for (const ReduceAlgorithm algorithm : reduce_algorithms()) {
+    const ReduceCost cost = reduce_cost(algorithm, peers, static_cast<std::size_t>(parameters));
+    text += fmt::format("  {:<18} {:>3} rounds, {:>4.3g} messages and {:>5.4g} MB sent\n",
+                        to_string(algorithm), cost.rounds, cost.messages, cost.mean_bytes / 1e6);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string algorithms_table() {
@@ -66,6 +79,10 @@ std::string algorithm_report(std::string_view name, std::size_t peers, double pa
       text += fmt::format("{} peers: {}; {}\n", peers, problem.reason, problem.remedy);
     }
     if (problems.empty()) text += costs(config.mixing, peers, parameters);
+  }
+  // Compressed gradients are shorter than the model.
+  if (config.run.mode == ModeKind::allreduce && algorithm.family == "exact-mean") {
+    text += sum_costs(peers, parameters);
   }
   return text + fmt::format("more in docs/algorithms/{}.md\n", algorithm.family);
 }

@@ -9,25 +9,25 @@ namespace {
 
 constexpr std::array table = {
     // ---- Everybody with everybody ----
-    NamedAlgorithm{"all_reduce", "lockstep", "all step on the exact mean gradient", "",
+    NamedAlgorithm{"all_reduce", "exact-mean", "all step on the exact mean gradient", "",
                    "[run]\nmode = \"allreduce\"\n"},
-    NamedAlgorithm{"local_sgd", "lockstep", "16 steps alone, then the exact mean of all models",
+    NamedAlgorithm{"local_sgd", "exact-mean", "16 steps alone, then the exact mean of all models",
                    "Stich 2019", "[run]\nmode = \"allreduce\"\n[allreduce]\nperiod = 16\n"},
-    NamedAlgorithm{"post_local_sgd", "lockstep", "all_reduce for 500 steps, then local_sgd",
+    NamedAlgorithm{"post_local_sgd", "exact-mean", "all_reduce for 500 steps, then local_sgd",
                    "Lin 2020",
                    "[run]\nmode = \"allreduce\"\n[allreduce]\nperiod = 16\nlocal_after = 500\n"},
-    NamedAlgorithm{"diloco", "lockstep", "50 steps alone, then Nesterov with the mean change",
+    NamedAlgorithm{"diloco", "exact-mean", "50 steps alone, then Nesterov with the mean change",
                    "Douillard 2023",
                    "[run]\nmode = \"allreduce\"\n[allreduce]\nperiod = 50\nouter = \"nesterov\"\n"},
-    NamedAlgorithm{"slowmo", "lockstep", "local_sgd with slow momentum over 4 averages",
+    NamedAlgorithm{"slowmo", "exact-mean", "local_sgd with slow momentum over 4 averages",
                    "Wang 2020",
                    "[run]\nmode = \"mixing\"\n[mixing]\ntopology = \"complete\"\n"
                    "period_steps = 12\nouter = \"slowmo\"\nouter_every = 4\n"},
-    NamedAlgorithm{"streaming", "lockstep", "a quarter of the model is averaged at a time",
+    NamedAlgorithm{"streaming", "exact-mean", "a quarter of the model is averaged at a time",
                    "Douillard 2025",
                    "[run]\nmode = \"mixing\"\n[mixing]\ntopology = \"complete\"\n"
                    "period_steps = 4\nfragments = 4\n"},
-    NamedAlgorithm{"stale_synchronous", "lockstep", "averages wait for models up to 3 rounds old",
+    NamedAlgorithm{"stale_synchronous", "exact-mean", "averages wait for models up to 3 rounds old",
                    "Ho 2013",
                    "[run]\nmode = \"mixing\"\n[mixing]\ntopology = \"complete\"\n"
                    "order = \"combine_then_adapt\"\nperiod_steps = 4\nstaleness = 3\n"},

@@ -117,6 +117,12 @@ TEST_CASE("algorithms are listed by name with what they cost", "[process]") {
   CHECK(run_grapevine({"algorithms", "sgp", "-n", "16"}, output).exit_code == 0);
   CHECK_THAT(output, Catch::Contains("kind = \"push_sum\"") && Catch::Contains("1 messages"));
   output.clear();
+  CHECK(run_grapevine({"algorithms", "all_reduce"}, output).exit_code == 0);
+  CHECK_THAT(output,
+             Catch::Contains("ring                14 rounds,   14 messages and     7 MB sent"));
+  CHECK_THAT(output,
+             Catch::Contains("halving_doubling     6 rounds,    6 messages and     7 MB sent"));
+  output.clear();
   CHECK(run_grapevine({"algorithms", "choko"}, output).exit_code == 2);
   CHECK_THAT(output, Catch::Contains("the nearest is choco"));
 }

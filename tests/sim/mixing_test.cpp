@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
@@ -416,6 +418,16 @@ TEST_CASE("a centre that is alone trains", "[sim][mixing]") {
   world.run(Time(1min));
   CHECK(ended(world, spec).whole == 1);
   CHECK(ended(world, spec).furthest < 0.1);
+}
+
+TEST_CASE("every named algorithm is on the page of its family", "[sim][mixing]") {
+  for (const NamedAlgorithm& algorithm : named_algorithms()) {
+    std::ifstream page(std::string(GRAPEVINE_SOURCE_DIR) + "/docs/algorithms/" +
+                       std::string(algorithm.family) + ".md");
+    const std::string text{std::istreambuf_iterator<char>(page), {}};
+    CAPTURE(algorithm.name, algorithm.family);
+    CHECK(text.find("`" + std::string(algorithm.name) + "`") != std::string::npos);
+  }
 }
 
 TEST_CASE("every named algorithm trains as its settings are", "[sim][mixing]") {
