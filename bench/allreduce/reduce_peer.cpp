@@ -114,7 +114,7 @@ class ReducePeer {
   std::pmr::memory_resource* memory() const;
   Sum sum_of(std::size_t bytes) const;
   Vector operate(Sum& sum);
-  void flush(const Sum& sum);
+  void flush();
   void operate_checked(Sum& sum);
   void receive_block(PeerId from, const Block& block);
   void carry_out(Effects& effects);
@@ -127,7 +127,8 @@ class ReducePeer {
   std::vector<std::string> names_;  ///< By rank.
   PeerId self_{};
   std::vector<PeerId> order_;
-  std::shared_ptr<SharedBuffer> lent_;  ///< Outlives all that is sent.
+  std::shared_ptr<SharedBuffer> lent_;                             ///< Outlives all that is sent.
+  std::shared_ptr<const bool> unsent_ = std::make_shared<bool>();  ///< Held by unsent blocks.
   asio::io_context io_;
   asio::signal_set signals_{io_, SIGTERM};
   std::optional<ControlLinks> control_;
@@ -330,15 +331,13 @@ Vector ReducePeer::operate(Sum& sum) {
 }
 
 /// Returns when the lanes have sent everything of the last collective.
-void ReducePeer::flush(const Sum& sum) {
+void ReducePeer::flush() {
   reduce_.reset();
-  await([&] {
-    return std::ranges::all_of(sum.works, [](const Vector& work) { return work.use_count() == 1; });
-  });
+  await([&] { return unsent_.use_count() == 1; });
 }
 
 void ReducePeer::operate_checked(Sum& sum) {
-  flush(sum);
+  flush();
   for (const Vector& work : sum.works) {
     std::ranges::fill(*work, std::numeric_limits<float>::quiet_NaN());
   }
@@ -365,7 +364,11 @@ void ReducePeer::receive_block(PeerId from, const Block& block) {
 }
 
 void ReducePeer::carry_out(Effects& effects) {
-  for (Transfer& transfer : effects.transfers) lanes_->send(std::move(transfer));
+  using Held = std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>;
+  for (Transfer& transfer : effects.transfers) {
+    transfer.payload.owner = std::make_shared<Held>(transfer.payload.owner, unsent_);
+    lanes_->send(std::move(transfer));
+  }
 }
 
 // ---- Measurements ----
@@ -390,7 +393,7 @@ nlohmann::ordered_json ReducePeer::measure(std::size_t bytes) {
   const double warm_up_s = std::chrono::duration<double>(Clock::now() - warm_up_began).count();
   const std::size_t repeats = agree_on_repeats(bytes, warm_up_s / static_cast<double>(warm_up));
 
-  flush(sum);
+  flush();
   const std::uint64_t sent_before = lanes_->counters().bytes_sent;
   const double cpu_before = cpu_seconds();
   std::vector<double> seconds;
@@ -399,7 +402,7 @@ nlohmann::ordered_json ReducePeer::measure(std::size_t bytes) {
     operate(sum);
     seconds.push_back(std::chrono::duration<double>(Clock::now() - began).count());
   }
-  flush(sum);
+  flush();
   const double cpu = cpu_seconds() - cpu_before;
   const std::uint64_t sent = lanes_->counters().bytes_sent - sent_before;
   operate_checked(sum);
