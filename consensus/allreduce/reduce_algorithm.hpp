@@ -12,25 +12,30 @@ namespace gv {
 /// For m bytes, n ranks, k = floor(lg n), latency L, G seconds per byte, and g seconds for a
 /// message that is sent without waiting for the one before:
 ///
-/// | algorithm         | rounds       | one rank sends at most | seconds                          |
-/// |-------------------|--------------|------------------------|----------------------------------|
-/// | ring              | 2(n-1)       | 2m(n-1)/n              | 2L(n-1) + 2mG(n-1)/n             |
-/// | halving, n = 2^k  | 2k           | 2m(n-1)/n              | 2Lk + 2mG(n-1)/n                 |
-/// | halving, n > 2^k  | 2(k+1)       | m + 2m(2^k-1)/2^k      | 2L(k+1) + 2mG + 2mG(2^k-1)/2^k   |
-/// | tree              | 2 ceil(lg n) | m ceil(lg n)           | 2(L + mG) ceil(lg n)             |
-/// | direct            | 2(n-1)       | 2m(n-1)/n              | 2L + 2g(n-2) + 2mG(n-1)/n        |
+/// | algorithm          | rounds       | one rank sends at most | seconds                        |
+/// |--------------------|--------------|------------------------|--------------------------------|
+/// | ring               | 2(n-1)       | 2m(n-1)/n              | 2L(n-1) + 2mG(n-1)/n           |
+/// | halving, n = 2^k   | 2k           | 2m(n-1)/n              | 2Lk + 2mG(n-1)/n               |
+/// | halving, n > 2^k   | 2(k+1)       | m + 2m(2^k-1)/2^k      | 2L(k+1) + 2mG + 2mG(2^k-1)/2^k |
+/// | tree               | 2 ceil(lg n) | m ceil(lg n)           | 2(L + mG) ceil(lg n)           |
+/// | direct             | 2(n-1)       | 2m(n-1)/n              | 2L + 2g(n-2) + 2mG(n-1)/n      |
+/// | butterfly, n = 2^k | k            | mk                     | (L + mG)k                      |
+/// | butterfly, n > 2^k | k + 2        | m(k+1)                 | (L + mG)(k+2)                  |
 ///
 /// (Patarasuk and Yuan 2009 for the ring; Rabenseifner 2004 for halving and doubling, which is
 /// latency-optimal and bandwidth-optimal where n is a power of two. Thakur, Rabenseifner and Gropp
-/// 2005 compare these three.) The ring loads two links of every rank and is the only one whose
-/// links can be chosen. The tree needs the fewest connections, n-1. In `direct` only two rounds
-/// wait for each other, but every rank needs a connection with every other and receives from all
-/// others at about the same time.
+/// 2005 compare these three, and the butterfly, which they call recursive doubling.) The ring loads
+/// two links of every rank and is the only one whose links can be chosen. The tree needs the fewest
+/// connections, n-1. In `direct` only two rounds wait for each other, but every rank needs a
+/// connection with every other and receives from all others at about the same time. The butterfly
+/// has the fewest rounds but sends whole vectors. It is the only one in which several ranks add the
+/// same values.
 enum class ReduceAlgorithm : std::uint8_t {
   ring,              ///< Chunks travel round twice: while they are summed, and when final.
   halving_doubling,  ///< Exchange halves, quarters, ... with ranks 1, 2, 4, ... away, and back.
   tree,              ///< A binomial tree sums towards rank 0, which broadcasts.
   direct,            ///< Every chunk goes to the rank that sums it, and from there to all.
+  butterfly,         ///< Exchange and add whole vectors with ranks 1, 2, 4, ... away.
 };
 
 /// All algorithms, in the order of their numbers. Configs, the command line, choices and drawn

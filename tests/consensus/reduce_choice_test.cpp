@@ -140,12 +140,15 @@ TEST_CASE("what would make little of an operation faster is left as it is", "[un
 
 TEST_CASE("few bytes over measured links of high latency go by few messages", "[unit]") {
   const LinkTable links = table(8, [](std::size_t, std::size_t) { return fast; });
-  CHECK(better_choice(ring_of(8), links, {.elements = 100}).algorithm == ReduceAlgorithm::direct);
+  CHECK(better_choice(ring_of(8), links, {.elements = 100}).algorithm ==
+        ReduceAlgorithm::butterfly);
+  CHECK(better_choice(ring_of(8), links, {100, ReduceAlgorithm::direct, 0}).algorithm ==
+        ReduceAlgorithm::direct);
   CHECK(better_choice(ring_of(8), links, {100, ReduceAlgorithm::halving_doubling, 0}).algorithm ==
         ReduceAlgorithm::halving_doubling);
-  // Of 16 each would have to send 30.
+  // Whole vectors of 400 kB take longer than the further messages that halves need.
   const LinkTable more = table(16, [](std::size_t, std::size_t) { return fast; });
-  CHECK(better_choice(ring_of(16), more, {.elements = 100}).algorithm ==
+  CHECK(better_choice(ring_of(16), more, {.elements = 100'000}).algorithm ==
         ReduceAlgorithm::halving_doubling);
   CHECK(better_choice(ring_of(8), links, {100, ReduceAlgorithm::tree, 0}).algorithm ==
         ReduceAlgorithm::tree);

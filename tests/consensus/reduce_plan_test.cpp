@@ -345,6 +345,22 @@ TEST_CASE("a message waits for one of an earlier phase and for none of its own")
   }
 }
 
+TEST_CASE("after round t of a butterfly of eight a rank holds what 2^t ranks around it had") {
+  // Rank r contributes 2^r, so a value says whose contributions are in it.
+  constexpr std::size_t n = 8;
+  Vectors<std::int64_t> inputs;
+  for (std::size_t rank = 0; rank < n; ++rank) inputs.emplace_back(10, 1 << rank);
+  Executor executor(ReduceAlgorithm::butterfly, inputs);
+  for (std::size_t round = 1; round <= 3; ++round) {
+    executor.run_round(round);
+    const std::size_t group = std::size_t{1} << round;
+    for (std::size_t rank = 0; rank < n; ++rank) {
+      const std::int64_t contributions = ((1 << group) - 1) << rank / group * group;
+      CHECK(executor.values()[rank] == std::vector<std::int64_t>(10, contributions));
+    }
+  }
+}
+
 TEST_CASE("every rank of a ring sends its share and no more") {
   for (std::size_t ranks = 2; ranks <= 17; ++ranks) {
     for (const std::size_t elements : sizes) {
@@ -367,6 +383,8 @@ TEST_CASE("predicted times are those worked out by hand for 10 Gbit per second a
   CHECK(milliseconds(ReduceAlgorithm::tree, 16, 1000) == Approx(0.406).epsilon(0.01));
   CHECK(milliseconds(ReduceAlgorithm::ring, 16, 1000) == Approx(1.50).epsilon(0.01));
   CHECK(milliseconds(ReduceAlgorithm::halving_doubling, 16, 1000) == Approx(0.402).epsilon(0.01));
+  CHECK(milliseconds(ReduceAlgorithm::butterfly, 16, 1000) == Approx(0.204).epsilon(0.01));
+  CHECK(milliseconds(ReduceAlgorithm::butterfly, 17, 1000) == Approx(0.306).epsilon(0.01));
   CHECK(milliseconds(ReduceAlgorithm::tree, 16, 1000000) == Approx(6.8).epsilon(0.01));
   CHECK(milliseconds(ReduceAlgorithm::ring, 16, 1000000) == Approx(3.0).epsilon(0.01));
   CHECK(milliseconds(ReduceAlgorithm::halving_doubling, 16, 1000000) == Approx(2.28).epsilon(0.01));
@@ -383,15 +401,20 @@ TEST_CASE("few bytes go by few messages and many bytes by the ring") {
   const ReduceSite site{.link = {.latency_s = 50e-6, .seconds_per_byte = 0.8e-9}};
   for (const std::size_t ranks : {4u, 5u, 6u, 7u, 8u, 9u, 12u, 16u, 17u, 33u, 64u}) {
     INFO("ranks " << ranks);
-    // Two latencies and what 2(n-2) further messages cost, against 2k latencies or 2(k+1).
-    const bool two_phases = ranks == 5 || ranks == 6;
-    CHECK(fastest(ranks, 100, site) ==
-          (two_phases ? ReduceAlgorithm::direct : ReduceAlgorithm::halving_doubling));
+    // k latencies or k + 2, against 2k or 2(k + 1), or two and what 2(n - 2) more messages cost.
+    CHECK(fastest(ranks, 100, site) == ReduceAlgorithm::butterfly);
     CHECK(fastest(ranks, 100'000'000, site) == ReduceAlgorithm::ring);
   }
+  // 2Lk + 1.25 * 2mG(n-1)/n against (L + 1.35mG)k at mG = 1.64L for n = 8, and at 1.32L for 16.
+  CHECK(fastest(8, 25'000, site) == ReduceAlgorithm::butterfly);
+  CHECK(fastest(8, 26'000, site) == ReduceAlgorithm::halving_doubling);
+  CHECK(fastest(16, 20'000, site) == ReduceAlgorithm::butterfly);
+  CHECK(fastest(16, 21'000, site) == ReduceAlgorithm::halving_doubling);
+  // One exchange of whole vectors, or two of halves.
+  CHECK(fastest(2, 100, site) == ReduceAlgorithm::butterfly);
+  CHECK(fastest(2, 100'000, site) == ReduceAlgorithm::ring);
   // Where all cost the same, the one with the fewest links.
   CHECK(fastest(1, 100, site) == ReduceAlgorithm::ring);
-  CHECK(fastest(2, 100, site) == ReduceAlgorithm::ring);
   CHECK(fastest(8, 0, site) == ReduceAlgorithm::ring);
 }
 
@@ -422,19 +445,21 @@ TEST_CASE("five ranks change from two phases to the ring where latencies weigh a
 }
 
 TEST_CASE("of many ranks whose links wait long each sends its messages without waiting") {
-  // 2L + 2(n-2) further messages of 25 us, against 2 lg n latencies.
+  // 2L + 2(n-2) further messages of 25 us, against lg n latencies.
   const auto at = [](std::size_t ranks, double latency_s) {
     return fastest(ranks, 100, {.link = {latency_s, 0.8e-9}});
   };
-  for (const std::size_t ranks : {4u, 8u, 16u, 32u}) {
+  for (const std::size_t ranks : {8u, 16u, 32u}) {
     CAPTURE(ranks);
     const auto n = static_cast<double>(ranks);
-    const double equal = 2 * (n - 2) * 25e-6 / (2 * std::log2(n) - 2);
-    CHECK(at(ranks, 0.9 * equal) == ReduceAlgorithm::halving_doubling);
+    const double equal = 2 * (n - 2) * 25e-6 / (std::log2(n) - 2);
+    CHECK(at(ranks, 0.9 * equal) == ReduceAlgorithm::butterfly);
     CHECK(at(ranks, 1.1 * equal) == ReduceAlgorithm::direct);
   }
+  // Four have two phases either way.
+  CHECK(at(4, 1) == ReduceAlgorithm::butterfly);
   // Direct sums are not chosen beyond this number of connections.
-  CHECK(at(direct_ranks_max + 1, 1) == ReduceAlgorithm::halving_doubling);
+  CHECK(at(direct_ranks_max + 1, 1) == ReduceAlgorithm::butterfly);
 }
 
 TEST_CASE("where processors are fewer than peers few messages win and with shared memory chunks") {
@@ -464,7 +489,7 @@ TEST_CASE("where processors are fewer than peers few messages win and with share
     const double uncrowded = 1.0 / static_cast<double>(ranks);
     CHECK(fastest(ranks, 4 << 20, {.link = host_link, .peers_per_processor = uncrowded}) == ring);
   }
-  // Two that have one each: both add half of the sum.
+  // Two that have one each: both add.
   for (const std::size_t bytes : {1u << 10, 64u << 10, 4u << 20, 16u << 20}) {
     CAPTURE(bytes);
     CHECK(chosen(2, bytes, false) != tree);
@@ -508,6 +533,7 @@ TEST_CASE("an algorithm has a name") {
   CHECK(to_string(ReduceAlgorithm::halving_doubling) == "halving_doubling");
   CHECK(to_string(ReduceAlgorithm::tree) == "tree");
   CHECK(to_string(ReduceAlgorithm::direct) == "direct");
+  CHECK(to_string(ReduceAlgorithm::butterfly) == "butterfly");
 }
 
 }  // namespace gv
