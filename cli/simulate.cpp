@@ -18,6 +18,7 @@
 #include "peer/config/node_options.hpp"
 #include "peer/config/refusal.hpp"
 #include "peer/config/task.hpp"
+#include "peer/node/gradient_places.hpp"
 #include "sim/mean.hpp"
 #include "sim/run_files.hpp"
 #include "sim/run_folder.hpp"
@@ -87,7 +88,9 @@ class Work {
   const Problems& problems() const { return problems_; }
   const Layout& layout() const { return layout_; }
   const std::vector<std::uint64_t>& steps() const { return steps_; }
-  std::vector<DensePlace> dense() const { return dense_places(model_->dense_weights()); }
+  std::vector<DensePlace> dense() const {
+    return model_ ? dense_places(model_->dense_weights()) : std::vector<DensePlace>();
+  }
 
   /// Sizes of a pipeline's stages: those of the model, or all of the scenario's dimension.
   PipelineOptions pipeline() const {
@@ -345,7 +348,7 @@ int Run::run() {
     node.gossip.population.optimizer_elements = 0;
     node.gossip.population.has_momentum = false;
   }
-  if (node.allreduce.sufficient_factors) node.allreduce.dense = work_->dense();
+  node.allreduce.places.dense = work_->dense();
   if (config_.run.mode == ModeKind::pipeline) {
     node.pipeline = work_->pipeline();
     stages_ = node.pipeline.stages.size();
@@ -542,14 +545,12 @@ RunFiles parse(const std::string& path) {
   std::ranges::move(problems_with_hostile(parsed.scenario, parsed.config.run.mode,
                                           parsed.config.mixing.rule, peers, path),
                     std::back_inserter(parsed.problems));
-  if (parsed.config.allreduce.factors.rank > 0 && parsed.scenario.work != WorkKind::training) {
-    parsed.problems.push_back({path + ": allreduce.rank", "what is not trained has no matrices",
-                               "write scenario.work = \"training\", or leave rank out"});
-  }
-  if (parsed.config.allreduce.sufficient_factors && parsed.scenario.work != WorkKind::training) {
+  const CompressorKind& compressor = chosen_compressor(parsed.config.allreduce.compression);
+  if (!compressor.model_has.empty() && parsed.scenario.work != WorkKind::training) {
     parsed.problems.push_back(
-        {path + ": allreduce.sufficient_factors", "what is not trained has no dense layers",
-         "write scenario.work = \"training\", or leave sufficient_factors out"});
+        {fmt::format("{}: allreduce.{}", path, compressor.setting),
+         fmt::format("what is not trained has no {}", compressor.model_has),
+         fmt::format("write scenario.work = \"training\", or leave {} out", compressor.setting)});
   }
   return parsed;
 }

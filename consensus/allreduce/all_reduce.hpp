@@ -18,14 +18,6 @@
 
 namespace gv {
 
-/// How the values of a piece are written.
-struct WireFormat {
-  ValueCodec codec = ValueCodec::identity;
-  bool sparse = false;  ///< Zeros are left out where that takes fewer bytes.
-
-  bool is_plain() const { return codec == ValueCodec::identity && !sparse; }
-};
-
 /// The last block of a message may be longer than the others by 1/segment_rest.
 inline constexpr std::size_t segment_rest = 4;
 /// The most bytes of a block other than the last, so that the last one fits block_bytes_max too.

@@ -22,6 +22,14 @@ namespace gv {
 /// error.)
 enum class ValueCodec : std::uint8_t { identity = 0, fp16 = 1, bf16 = 2, qsgd8 = 3, qsgd4 = 4 };
 
+/// How the values of a vector are written.
+struct WireFormat {
+  ValueCodec codec = ValueCodec::identity;
+  bool sparse = false;  ///< Zeros are left out where that takes fewer bytes.
+
+  bool is_plain() const { return codec == ValueCodec::identity && !sparse; }
+};
+
 constexpr std::size_t qsgd_bucket = 512;   ///< Values that share a scale.
 constexpr unsigned qsgd_levels_max = 127;  ///< With a sign they fill a byte.
 

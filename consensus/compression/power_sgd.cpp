@@ -188,6 +188,16 @@ std::size_t FactorShape::size(std::uint64_t turn) const {
 
 std::size_t FactorShape::largest() const { return std::max(size(0), size(1)); }
 
+FactorShape factor_shape(std::size_t elements, std::span<const MatrixPlace> matrices,
+                         std::size_t rank) {
+  FactorShape shape{.elements = elements, .rank = rank, .matrices = {}};
+  for (const MatrixPlace& matrix : matrices) {
+    const bool is_worth_it = rank * (matrix.rows + matrix.cols) <= matrix.rows * matrix.cols;
+    if (rank > 0 && is_worth_it) shape.matrices.push_back(matrix);
+  }
+  return shape;
+}
+
 void orthonormalise(std::span<float> columns, std::size_t rank, Rng& rng) {
   check(rank >= 1 && columns.size() % rank == 0 && columns.size() >= rank * rank,
         "whole columns, no longer ones than there are");

@@ -29,6 +29,11 @@ struct FactorShape {
   std::size_t largest() const;
 };
 
+/// The shape of a gradient with these matrices, of which those travel as factors that are then at
+/// most half as large, in the mean of two turns.
+FactorShape factor_shape(std::size_t elements, std::span<const MatrixPlace> matrices,
+                         std::size_t rank);
+
 /// PowerSGD (Vogels, Karimireddy and Jaggi 2019) with one sum a step, as in its authors' later
 /// code: the two halves of a power iteration take turns. For every matrix, with M = G + e,
 ///

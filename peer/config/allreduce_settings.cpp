@@ -19,7 +19,7 @@ bool has_outer_momentum(const Config& c) {
 }
 
 bool sends_few_values(const Config& c) {
-  return c.run.mode == ModeKind::allreduce && c.allreduce.top_k_per_512 > 0;
+  return c.run.mode == ModeKind::allreduce && c.allreduce.compression.top_k_per_512 > 0;
 }
 
 /// Adds a key that only counts in mode `allreduce`.
@@ -41,7 +41,7 @@ void append_sums(Settings& all) {
                             "how gradients are summed; auto: what is predicted to be the fastest"));
   add_to(all,
          allreduce.choice<>(
-             "codec", GV_FIELD(allreduce.codec),
+             "codec", GV_FIELD(allreduce.compression.codec),
              std::vector<std::pair<std::string, ValueCodec>>{{"identity", ValueCodec::identity},
                                                              {"fp16", ValueCodec::fp16},
                                                              {"bf16", ValueCodec::bf16},
@@ -51,17 +51,17 @@ void append_sums(Settings& all) {
              "other than identity only round the ring"));
   add_to(all,
          allreduce.whole(
-             "top_k_per_512", GV_FIELD(allreduce.top_k_per_512), {0, 511},
+             "top_k_per_512", GV_FIELD(allreduce.compression.top_k_per_512), {0, 511},
              "this many of every 512 numbers travel, the largest, and the rest is kept for the "
              "next step; 0 = all; other than 0 only round the ring"));
   add_to(all,
          allreduce.whole(
-             "rank", GV_FIELD(allreduce.factors.rank), {0, 256},
+             "rank", GV_FIELD(allreduce.compression.rank), {0, 256},
              "matrices of gradients travel as factors of this rank, and what they lack is kept "
              "for the next step; 0 = off; not with top_k_per_512"));
   add_to(all,
          allreduce.flag(
-             "sufficient_factors", GV_FIELD(allreduce.sufficient_factors),
+             "sufficient_factors", GV_FIELD(allreduce.compression.sufficient_factors),
              "gradients of dense layers travel as the inputs and the deltas that they are the "
              "product of, where these are no more numbers; not with codec, top_k_per_512, rank "
              "or a period above 1"));
@@ -69,10 +69,11 @@ void append_sums(Settings& all) {
     all.push_back(agreed(only_with("allreduce.top_k_per_512", "top_k_per_512 above 0",
                                    sends_few_values, std::move(setting))));
   };
-  add_sparse(allreduce.number("momentum", GV_FIELD(allreduce.momentum), {0, 0.9999},
+  add_sparse(allreduce.number("momentum", GV_FIELD(allreduce.compression.momentum), {0, 0.9999},
                               "of gradients before the largest are chosen, as in deep gradient "
                               "compression; 0 = none, and what waits has no momentum"));
-  add_sparse(allreduce.whole("warm_up_steps", GV_FIELD(allreduce.warm_up_steps), {0, 1e12},
+  add_sparse(allreduce.whole("warm_up_steps", GV_FIELD(allreduce.compression.warm_up_steps),
+                             {0, 1e12},
                              "over this many steps the share that travels falls to top_k_per_512"));
   add_to(all,
          allreduce.whole(

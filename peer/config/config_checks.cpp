@@ -183,7 +183,7 @@ void check_threads(ConfigReading& reading) {
 /// came.
 void check_ring(ConfigReading& reading) {
   const AllReduceOptions& allreduce = reading.parsed.config.allreduce;
-  if (allreduce.momentum > 0 && reading.parsed.config.run.mode == ModeKind::allreduce &&
+  if (allreduce.compression.momentum > 0 && reading.parsed.config.run.mode == ModeKind::allreduce &&
       reading.is_sound("allreduce.momentum")) {
     if (reading.parsed.config.train.optimizer.kind != OptimizerKind::sgd &&
         reading.is_sound("train.optimizer")) {
@@ -197,23 +197,13 @@ void check_ring(ConfigReading& reading) {
                      "write period = 1, or leave momentum out");
     }
   }
-  if (allreduce.factors.rank > 0 && allreduce.top_k_per_512 > 0) {
-    reading.report(reading.line_of("allreduce.rank"), "allreduce.rank",
-                   "factors have no few largest numbers, all of theirs are about as large",
-                   "leave rank or top_k_per_512 out");
+  const bool is_local = allreduce.local.period > 1;
+  for (Problem& problem : problems_of(allreduce.compression, is_local)) {
+    const std::string setting = "allreduce." + problem.place;
+    reading.report(reading.line_of(setting), setting, std::move(problem.reason),
+                   std::move(problem.remedy));
   }
-  const bool plain = allreduce.codec == ValueCodec::identity && allreduce.top_k_per_512 == 0;
-  if (allreduce.sufficient_factors && (!plain || allreduce.factors.rank > 0)) {
-    reading.report(
-        reading.line_of("allreduce.sufficient_factors"), "allreduce.sufficient_factors",
-        "what they are the product of is sent exactly, and then nothing is left to be coded",
-        "leave codec, top_k_per_512 and rank out, or sufficient_factors");
-  }
-  if (allreduce.sufficient_factors && allreduce.local.period > 1) {
-    reading.report(reading.line_of("allreduce.sufficient_factors"), "allreduce.sufficient_factors",
-                   "what local steps come to is not the product of one batch's inputs and deltas",
-                   "write period = 1, or leave sufficient_factors out");
-  }
+  const bool plain = make_compressor(allreduce.compression, 0)->wire().is_plain();
   if (plain || !allreduce.algorithm || *allreduce.algorithm == ReduceAlgorithm::ring) return;
   reading.report(
       reading.line_of("allreduce.algorithm"), "allreduce.algorithm",

@@ -5,6 +5,7 @@
 
 #include "peer/config/switched_mixing.hpp"
 #include "peer/modes/modes.hpp"
+#include "peer/node/gradient_places.hpp"
 #include "train/optimizer.hpp"
 
 namespace gv {
@@ -46,7 +47,7 @@ NodeOptions node_options(const Config& config, const Layout& layout, std::uint64
   AllReduceOptions& allreduce = options.allreduce;
   allreduce.state_elements = layout.size() * (1 + optimizer_vectors(config.train.optimizer) +
                                               (allreduce.local.has_momentum() ? 1 : 0));
-  allreduce.factors = factor_shape(layout, config.allreduce.factors.rank);
+  allreduce.places.matrices = matrix_places(layout);
   allreduce.batch = static_cast<std::uint32_t>(config.train.batch);
   allreduce.batch_max = static_cast<std::uint32_t>(lockstep_batch_max(config));
   options.mixing.batch = static_cast<std::uint32_t>(config.train.batch);

@@ -272,7 +272,6 @@ Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::siz
   task.trainer.steps = steps_of(config, in_step ? samples / config.run.peers : task.shard->size());
   if (lockstep) task.trainer.batch_max = lockstep_batch_max(config);
   task.local = config.allreduce.local;
-  if (lockstep) task.factor_rank = config.allreduce.factors.rank;
   if (config.run.mode == ModeKind::mixing) task.rule = config.mixing.rule;
   if (mixes_stages(config)) task.rule = config.pipeline.mode.rule;
   if (config.run.mode == ModeKind::pipeline) cut(config, samples, task);
@@ -423,9 +422,6 @@ StartingPoint resumed_stages(StageTrainer trainer, const std::filesystem::path& 
 
 Replica first_replica(const Task& task, std::size_t shard) {
   Replica replica(Trainer(task.trainer, task.shard), shard, task.local);
-  if (task.factor_rank > 0) {
-    replica.send_factors(factor_shape(replica.trainer().layout(), task.factor_rank));
-  }
   if (task.rule) replica.mix_by(*task.rule, task.trainer.seed);
   if (task.held_out) replica.join_population(task.held_out);
   return replica;

@@ -25,8 +25,7 @@ struct Task {
   std::shared_ptr<const DataSet> held_out;  ///< In a population: samples cut off the shard.
   TrainerSpec trainer;
   LocalSteps local;
-  std::size_t factor_rank = 0;  ///< Rank of gradients' factors in mode `allreduce`, if above 0.
-  std::optional<MixRule> rule;  ///< Rule of mode `mixing`.
+  std::optional<MixRule> rule;       ///< Rule of mode `mixing`.
   std::optional<StagesSpec> stages;  ///< Stages of mode `pipeline`.
   Problems problems;
 };

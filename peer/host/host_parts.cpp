@@ -13,6 +13,7 @@
 #include "peer/host/running_host.hpp"
 #include "peer/host/switch_command.hpp"
 #include "peer/modes/modes.hpp"
+#include "peer/node/gradient_places.hpp"
 
 namespace gv {
 
@@ -108,8 +109,9 @@ void Host::make_node(StartingPoint& point) {
   node.pipeline.resumed = point.version;
   node.pipeline.resumed_stages = point.stages;
   node.pipeline.resumed_copies = std::move(point.copies);
-  if (node.allreduce.sufficient_factors && stages == nullptr) {
-    node.allreduce.dense = dense_places(std::get<Replica>(point.replica).trainer().dense_weights());
+  if (stages == nullptr) {
+    node.allreduce.places.dense =
+        dense_places(std::get<Replica>(point.replica).trainer().dense_weights());
   }
   node.allreduce.processors = static_cast<unsigned>(processors_.count());
   node_.emplace(Member{.id = self_,

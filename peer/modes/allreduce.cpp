@@ -16,11 +16,11 @@ namespace {
 
 ReplicaPlanner::Options planner_options(const CourseOptions& course,
                                         const AllReduceOptions& options) {
-  const bool plain = options.codec == ValueCodec::identity && options.top_k_per_512 == 0;
+  const auto compressor = options.compressor(course.elements);
   return {.batch = options.batch,
           .batch_max = std::max(options.batch, options.batch_max),
-          .elements = options.summed(course.elements),
-          .algorithm = plain ? options.algorithm : ReduceAlgorithm::ring};
+          .elements = compressor->longest(),
+          .algorithm = compressor->wire().is_plain() ? options.algorithm : ReduceAlgorithm::ring};
 }
 
 /// The first peer to have a sum must not end the generation before the others have it too, or they
@@ -30,7 +30,8 @@ constexpr Duration settle_max = std::chrono::milliseconds(250);
 
 /// The bytes of a sum, as a number of floats. Sparse sums vary in size; dense ones are the largest.
 std::size_t carried_as_floats(const CourseOptions& course, const AllReduceOptions& options) {
-  return encoded_size(options.codec, options.summed(course.elements)) / sizeof(float);
+  const auto compressor = options.compressor(course.elements);
+  return encoded_size(compressor->wire().codec, compressor->longest()) / sizeof(float);
 }
 
 /// "host" of "host:port".
@@ -244,7 +245,7 @@ void AllReduceMode::finish_operations(Time now, Effects& out) {
     }
     result_ = std::move(sum);
     result_samples_ = operation_.samples();
-    result_sufficient_factors_ = operation_.sufficient_factors();
+    result_plan_ = operation_.plan();
     result_steps_ = operation_.is_local() ? operation_.steps() : 0;
     const ModelVersion before = generations_.agreement().version();
     generations_.agreement().set_version(
@@ -402,7 +403,7 @@ void AllReduceMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
   if (job.update) {
     job.update_samples = result_samples_;
     job.update_steps = result_steps_;
-    job.update_sufficient_factors = std::move(result_sufficient_factors_);
+    job.update_plan = std::move(result_plan_);
     auditing_ = std::exchange(audit_due_, std::nullopt);
     job.fingerprint = auditing_.has_value();
   }

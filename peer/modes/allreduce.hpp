@@ -106,10 +106,9 @@ class AllReduceMode final : public Mode {
   ModelAudit audit_;
   std::uint64_t begun_in_generation_ = 0;  ///< Collectives begun in this generation.
   Collective::Vector result_;              ///< Sum that the next job applies; null: none.
-  /// Unpacks `result_`; null: `result_` is a gradient as it is.
-  std::shared_ptr<const SufficientFactors> result_sufficient_factors_;
-  std::uint64_t result_samples_ = 0;  ///< Samples of which `result_` is the mean.
-  std::uint64_t result_steps_ = 0;    ///< Local steps that `result_` ends; 0: it is a gradient.
+  CompressionPlan result_plan_;            ///< By which `result_` is decoded.
+  std::uint64_t result_samples_ = 0;       ///< Samples of which `result_` is the mean.
+  std::uint64_t result_steps_ = 0;  ///< Local steps that `result_` ends; 0: it is a gradient.
   /// Generation key and step of a model audit that is due once `result_` is applied.
   std::optional<std::pair<std::uint64_t, std::uint64_t>> audit_due_;
   /// The audit whose fingerprint the job under way computes.

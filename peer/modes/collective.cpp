@@ -3,13 +3,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <functional>
 #include <utility>
 
 #include "base/check.hpp"
 #include "base/rng.hpp"
-#include "consensus/compression/dgc.hpp"
 
 namespace gv {
 namespace {
@@ -31,38 +29,26 @@ std::array<float, lanes> contribution_checksum(PeerId peer, std::uint64_t operat
 
 }  // namespace
 
-std::size_t AllReduceOptions::keep_at(std::uint64_t step) const {
-  if (top_k_per_512 == 0 || warm_up_steps == 0) return top_k_per_512;
-  // As many stages as the paper has warm-up epochs.
-  constexpr std::uint64_t stages = 5;
-  constexpr double block = 512;
-  const double last = static_cast<double>(top_k_per_512) / block;
-  const double share =
-      dgc_share(stages * std::min(step, warm_up_steps) / warm_up_steps, last, stages);
-  return std::min<std::size_t>(511, static_cast<std::size_t>(std::ceil(block * share)));
-}
-
 Collective::Collective(PeerId self, std::size_t elements, const AllReduceOptions& options)
     : self_(self),
-      gradient_elements_(elements),
       options_(options),
-      held_(held_room + 2 * sizeof(float) * (options.summed(elements) + lanes)),
-      gradients_(options.summed(elements) + lanes, options.memory),
-      works_(options.summed(elements) + lanes, options.memory) {
+      compressor_(options.compressor(elements)),
+      held_(held_room + 2 * sizeof(float) * (compressor_->longest() + lanes)),
+      gradients_(compressor_->longest() + lanes, options.memory),
+      works_(compressor_->longest() + lanes, options.memory) {
   check(options_.bucket_elements > 0 && options_.segment_elements > 0, "pieces have elements");
   shape_.segment = options_.segment_elements;
-  shape_.wire = {options_.codec, options_.top_k_per_512 > 0};
-  cut(options.summed(elements));
+  shape_.wire = compressor_->wire();
 }
 
-/// Sums have `elements` values from here on.
-void Collective::cut(std::size_t elements) {
+/// Cuts what travels into buckets.
+void Collective::cut() {
+  shape_.parts = plan_.parts;
   const std::size_t gathered = shape_.parts.empty() ? 0 : shape_.parts.back().end;
-  elements_ = elements;
-  shape_.unweighted_from = elements_;
+  shape_.unweighted_from = plan_.elements;
   shape_.buckets.clear();
   // Longer vectors are cut into larger buckets, so that every piece has a name.
-  const std::size_t total = elements_ + lanes;
+  const std::size_t total = plan_.elements + lanes;
   const std::size_t most = PieceName::buckets_max - (gathered > 0 ? 1 : 0);
   const std::size_t bucket = std::max(options_.bucket_elements, total / most + 1);
   for (std::size_t end = total; end > gathered;) {
@@ -73,29 +59,16 @@ void Collective::cut(std::size_t elements) {
   if (gathered > 0) shape_.buckets.push_back({0, gathered});
 }
 
-/// In a generation with other shares other factors travel, and ours are in another place.
-void Collective::cut_with_factors(const std::vector<std::uint32_t>& shares) {
-  sufficient_factors_ =
-      std::make_shared<const SufficientFactors>(gradient_elements_, options_.dense, shares);
-  shape_.parts = sufficient_factors_->parts();
-  cut(sufficient_factors_->size());
-  forget_gradient();
-}
-
 void Collective::enter(const Generation& generation) {
   shape_.order = generation.order;
   shape_.generation = generation.key();
-  if (options_.factors.rank > 0) {
-    // All peers begin with the same basis, so results of another basis are of no use.
-    turn_ = {.generation = generation.key()};
-    forget_gradient();
-  }
   shape_.algorithm = shape_.wire.is_plain() ? static_cast<ReduceAlgorithm>(generation.algorithm)
                                             : ReduceAlgorithm::ring;
-  rank_ = static_cast<std::size_t>(std::ranges::find(generation.order, self_) -
-                                   generation.order.begin());
-  share_ = generation.shares[rank_];
-  if (options_.sufficient_factors) cut_with_factors(generation.shares);
+  const auto rank = static_cast<std::size_t>(std::ranges::find(generation.order, self_) -
+                                             generation.order.begin());
+  sum_ = {.generation = generation.key(), .shares = generation.shares, .rank = rank};
+  share_ = generation.shares[rank];
+  if (compressor_->depends_on_generation()) forget_gradient();
   samples_ = 0;
   for (const std::uint32_t share : generation.shares) samples_ += share;
   // Weights are mostly 1, which leaves gradients as they are. But coded values were found writable
@@ -114,21 +87,22 @@ void Collective::leave(std::uint64_t next_key) {
 
 void Collective::begin(std::uint64_t step, std::uint64_t steps, Effects& out) {
   steps_ = steps;
-  local_ = options_.local.is_local(step);
-  keep_ = options_.keep_at(step);
-  if (options_.factors.rank > 0) cut(options_.factors.size(turn_.number));
+  sum_.step = step;
+  sum_.local = options_.local.is_local(step);
+  plan_ = compressor_->plan(sum_);
+  cut();
   // A gradient is the mean of its samples, so another share needs another gradient. Local steps
   // stay as they are: the share is only their weight.
-  if (!gradient_.valid || (gradient_.samples != share_ && !local_)) {
+  if (!gradient_.valid || (gradient_.samples != share_ && !sum_.local)) {
     gradient_.values.reset();
     gradient_ = {.values = gradients_.blank(),
                  .samples = share_,
-                 .begin = elements_ + lanes,
+                 .begin = plan_.elements + lanes,
                  .job = 0,
                  .valid = true};
   }
   std::ranges::copy(contribution_checksum(self_, step),
-                    gradient_.values->begin() + static_cast<std::ptrdiff_t>(elements_));
+                    gradient_.values->begin() + static_cast<std::ptrdiff_t>(plan_.elements));
   reduce_.emplace(shape_, self_, step, weight_, gradient_.values, works_.blank());
   offered_.assign(shape_.buckets.size(), false);
   offer_buckets(out);
@@ -145,16 +119,10 @@ std::optional<GradientOrder> Collective::order(std::uint64_t job) {
   gradient_.job = job;
   lent_ = gradient_.values;
   GradientOrder order{.samples = gradient_.samples,
-                      .local_steps = local_ ? steps_ : 0,
-                      .top_k_per_512 = keep_,
-                      .momentum = options_.momentum,
-                      .codec = options_.codec,
+                      .local_steps = sum_.local ? steps_ : 0,
+                      .compressor = compressor_,
+                      .plan = plan_,
                       .values = gradient_.values};
-  if (options_.factors.rank > 0) order.turn = turn_;
-  if (options_.sufficient_factors) {
-    order.sufficient_factors = sufficient_factors_;
-    order.rank = rank_;
-  }
   for (const Range& bucket : shape_.buckets) order.marks.push_back(bucket.begin);
   return order;
 }
@@ -196,12 +164,12 @@ Collective::Vector Collective::finish() {
   }
   Vector sum = reduce_->result();
   for (std::size_t i = 0; i < lanes; ++i) {
-    if (static_cast<double>((*sum)[elements_ + i]) != wanted[i]) return nullptr;
+    if (static_cast<double>((*sum)[plan_.elements + i]) != wanted[i]) return nullptr;
   }
   bytes_sent_ += reduce_->bytes_sent();
   reduce_.reset();
   gradient_.valid = false;
-  ++turn_.number;
+  ++sum_.number;
   return sum;
 }
 

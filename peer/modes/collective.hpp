@@ -71,17 +71,15 @@ class Collective {
 
   /// Peers of the newest generation by rank, and how they sum.
   const std::vector<PeerId>& order() const { return shape_.order; }
-  std::size_t rank() const { return rank_; }
+  std::size_t rank() const { return sum_.rank; }
   ReduceAlgorithm algorithm() const { return shape_.algorithm; }
   /// Steps of the newest collective, and samples of all peers in all these steps.
   std::uint64_t steps() const { return steps_; }
   std::uint64_t samples() const { return steps_ * samples_; }
   /// Whether the collective sums local steps rather than gradients.
-  bool is_local() const { return local_; }
-  /// Unpacks the newest sum; null: it is a gradient as it is.
-  const std::shared_ptr<const SufficientFactors>& sufficient_factors() const {
-    return sufficient_factors_;
-  }
+  bool is_local() const { return sum_.local; }
+  /// What travels in the newest collective.
+  const CompressionPlan& plan() const { return plan_; }
   /// Bytes sent in all collectives that are over.
   std::uint64_t bytes_sent() const { return bytes_sent_; }
 
@@ -95,25 +93,19 @@ class Collective {
     bool valid = false;     ///< Belongs to the current model.
   };
 
-  void cut(std::size_t elements);
-  void cut_with_factors(const std::vector<std::uint32_t>& shares);
+  void cut();
   void offer_buckets(Effects& out);
 
   PeerId self_;
-  std::size_t gradient_elements_;
-  std::size_t elements_ = 0;  ///< Size of what travels.
   AllReduceOptions options_;
+  std::shared_ptr<const GradientCompressor> compressor_;
   AllReduceShape shape_;
-  PowerSgd::Turn turn_;  ///< Used where gradients travel as low-rank factors.
-  /// This generation's; null unless gradients travel as sufficient factors.
-  std::shared_ptr<const SufficientFactors> sufficient_factors_;
-  std::size_t rank_ = 0;
+  GradientSum sum_;  ///< The newest collective, for the compressor.
+  CompressionPlan plan_;
   std::uint32_t share_ = 0;
   float weight_ = 1;
   std::uint64_t samples_ = 0;  ///< Samples of all peers in one step.
   std::uint64_t steps_ = 1;
-  std::size_t keep_ = 0;  ///< Values of every 512 that travel.
-  bool local_ = false;
   Gradient gradient_;
   Vector lent_;  ///< Vector that the job under way writes to.
   std::optional<AllReduce> reduce_;

@@ -9,6 +9,7 @@
 #include "base/check.hpp"
 #include "base/fingerprint.hpp"
 #include "base/rng.hpp"
+#include "consensus/compression/compressors.hpp"
 #include "peer/node/hyperparameters.hpp"
 #include "train/evaluation.hpp"
 
@@ -19,10 +20,10 @@ namespace {
 constexpr const char* outer_name = "outer_momentum";
 /// Prefix of the names of vectors that mixing keeps.
 constexpr std::string_view mixing_prefix = "mixing_";
-/// Prefix of the names of vectors that error feedback keeps.
+/// Prefix of the names of vectors that a gradient compressor keeps.
 constexpr std::string_view gradient_prefix = "gradient_";
 
-using Named = std::vector<std::pair<std::string, std::vector<float>>>;
+using Named = GradientCompressor::Named;
 
 void append(std::string_view prefix, Named vectors, OptimizerState& state) {
   for (auto& [name, values] : vectors) {
@@ -31,7 +32,7 @@ void append(std::string_view prefix, Named vectors, OptimizerState& state) {
 }
 
 /// Removes the vectors at the end of `state` whose names begin with `prefix`, and returns them
-/// without the prefix.
+/// without the prefix, in their order.
 Named take(std::string_view prefix, OptimizerState& state) {
   Named taken;
   while (!state.vectors.empty() && state.vectors.back().first.starts_with(prefix)) {
@@ -39,6 +40,7 @@ Named take(std::string_view prefix, OptimizerState& state) {
     taken.emplace_back(name.substr(prefix.size()), std::move(values));
     state.vectors.pop_back();
   }
+  std::ranges::reverse(taken);
   return taken;
 }
 
@@ -54,7 +56,8 @@ ConservationChecksum initial_checksum(std::uint64_t peer) {
 Replica::Replica(Trainer trainer, std::uint64_t peer, const LocalSteps& local)
     : trainer_(std::move(trainer)),
       outer_(local, trainer_.parameters().size()),
-      checksum_(initial_checksum(peer)) {}
+      checksum_(initial_checksum(peer)),
+      compressor_(make_compressor({}, trainer_.parameters().size())) {}
 
 void Replica::mix_by(const MixRule& rule, std::uint64_t run_seed) {
   mixing_.emplace(rule, trainer_.parameters().size(), run_seed,
@@ -79,7 +82,7 @@ OptimizerState Replica::optimizer_state() const {
   if (!momentum.empty()) {
     state.vectors.emplace_back(outer_name, std::vector(momentum.begin(), momentum.end()));
   }
-  append(gradient_prefix, memory_.lasting(), state);
+  append(gradient_prefix, asked_for_ ? compressor_->lasting() : restored_, state);
   if (mixing_) {
     Named kept;
     for (auto& [name, values] : mixing_->mixer().lasting()) {
@@ -104,7 +107,7 @@ std::string Replica::restore(std::span<const float> parameters, OptimizerState s
   std::string problem = trainer_.restore(parameters, state);
   if (!problem.empty()) return problem;
   outer_.adopt(momentum);
-  for (auto& [name, values] : waiting) memory_.restore(name, std::move(values));
+  restored_ = std::move(waiting);
   if (validation_ && state.hyperparameters) trainer_.set_hyperparameters(*state.hyperparameters);
   if (mixing_) {
     for (const auto& [name, values] : mixed) mixing_->mixer().restore(name, values);
@@ -126,84 +129,46 @@ void Replica::restore_checksum(const std::string& text) {
   if (in) checksum_ = read;
 }
 
-FactorShape factor_shape(const Layout& layout, std::size_t rank) {
-  FactorShape shape{.elements = layout.size(), .rank = rank, .matrices = {}};
-  for (const TensorSlot& slot : layout.slots()) {
-    if (rank == 0 || slot.shape.size() < 2) continue;
-    const std::size_t rows = slot.shape.front();
-    const std::size_t cols = slot.size / rows;
-    if (rank * (rows + cols) <= slot.size) shape.matrices.push_back({slot.offset, rows, cols});
+/// Takes an instance of our own where another compressor is asked for.
+void Replica::compress_by(const std::shared_ptr<const GradientCompressor>& compressor) {
+  if (!compressor || compressor == asked_for_) return;
+  asked_for_ = compressor;
+  compressor_ = compressor->blank();
+  for (auto& [name, values] : std::exchange(restored_, {})) {
+    compressor_->restore(name, std::move(values));
   }
-  return shape;
 }
 
-std::vector<DensePlace> dense_places(const std::vector<DenseWeights>& layers) {
-  std::vector<DensePlace> places;
-  for (const DenseWeights& layer : layers) {
-    places.push_back(
-        {.place = {layer.offset, layer.outputs, layer.inputs}, .rows_per_sample = layer.rows});
-  }
-  return places;
-}
-
-Score Replica::compute_factors(const GradientOrder& order, bool& writable) {
-  const bool local = order.local_steps > 0;
-  std::vector<float> values(trainer_.parameters().size());
-  const Score score = local ? trainer_.local_steps(order.local_steps, order.samples, values)
-                            : trainer_.gradient(order.samples, values);
-  writable = memory_.encode_factors(values, *order.turn, local, order.codec, *order.values);
-  return score;
-}
-
-Score Replica::compute_sufficient_factors(const GradientOrder& order, bool& writable) {
-  std::vector<float> values(trainer_.parameters().size());
-  const Score score =
-      trainer_.gradient(order.samples, values, {}, order.sufficient_factors->weights());
-  writable = is_writable(order.codec, values);
-  const auto vector = std::span(*order.values).first(order.sufficient_factors->size());
-  order.sufficient_factors->pack(values, order.rank, vector);
-  return score;
-}
-
-/// Does not announce values that cannot be written in the codec, nor any after them.
+/// Does not announce values that cannot be written in their codec, nor any after them.
 Score Replica::compute(const GradientOrder& order, const Ready& ready, bool& writable) {
-  if (order.turn) return compute_factors(order, writable);
-  if (order.sufficient_factors) return compute_sufficient_factors(order, writable);
-  const std::span<float> values = std::span(*order.values).first(trainer_.parameters().size());
-  const bool local = order.local_steps > 0;
-  if (order.top_k_per_512 == 0) {
-    if (local) {
-      const Score score = trainer_.local_steps(order.local_steps, order.samples, values);
-      writable = is_writable(order.codec, values);
-      return score;
-    }
-    auto mark = order.marks.begin();
-    std::size_t told = values.size();
-    const auto tell = [&](std::size_t begin) {
-      writable = writable && is_writable(order.codec, values.subspan(begin, told - begin));
-      told = begin;
-      if (writable && ready) ready(begin);
-    };
-    const Score score =
-        trainer_.gradient(order.samples, values, [&](std::size_t begin, std::size_t) {
-          std::optional<std::size_t> reached;
-          for (; mark != order.marks.end() && *mark >= begin; ++mark) reached = *mark;
-          if (reached) tell(std::min(*reached, values.size()));
-        });
-    writable = writable && is_writable(order.codec, values.first(told));
-    return score;
-  }
-  const Score score = local ? trainer_.local_steps(order.local_steps, order.samples, values)
-                            : trainer_.gradient(order.samples, values);
-  writable = is_writable(order.codec, values);
-  if (!writable) return score;
-  const Sparsifier selection{.top_k_per_512 = order.top_k_per_512,
-                             .momentum = local ? 0 : order.momentum,
-                             .codec = order.codec,
-                             .local = local};
-  const auto draws = Rng(trainer_.step()).fork("rounding");
-  writable =
-      memory_.select(values, selection, draws.fork(static_cast<std::uint64_t>(checksum_.front())));
+  compress_by(order.compressor);
+  const CompressionPlan& plan = order.plan;
+  const std::size_t size = trainer_.parameters().size();
+  std::vector<float> apart(plan.in_place ? 0 : size);
+  const std::span<float> travels(*order.values);
+  const std::span<float> values = plan.in_place ? travels.first(size) : std::span(apart);
+  std::size_t encoded_from = size;
+  const auto encode_from = [&](std::size_t begin) {
+    const Rng draws =
+        Rng(trainer_.step()).fork("rounding").fork(static_cast<std::uint64_t>(checksum_.front()));
+    writable =
+        writable && compressor_->encode(plan, values.subspan(begin, encoded_from - begin),
+                                        travels.first(plan.in_place ? 0 : plan.elements), draws);
+    encoded_from = begin;
+  };
+  auto mark = order.marks.begin();
+  const auto tell = [&](std::size_t begin, std::size_t) {
+    std::optional<std::size_t> reached;
+    for (; mark != order.marks.end() && *mark >= begin; ++mark) reached = *mark;
+    if (!reached) return;
+    encode_from(std::min(*reached, size));
+    if (writable && ready) ready(encoded_from);
+  };
+  const Score score = order.local_steps > 0
+                          ? trainer_.local_steps(order.local_steps, order.samples, values)
+                          : trainer_.gradient(order.samples, values,
+                                              plan.piecewise ? tell : ReadyRange(), plan.factored);
+  encode_from(0);
   return score;
 }
 
@@ -217,7 +182,8 @@ void Replica::load_state(const ReplicaState& state) {
     trainer_.adopt_state(values.first(inner), state.step, state.step);
   }
   outer_.adopt(values.subspan(inner));
-  memory_.clear();
+  compressor_->clear();
+  restored_.clear();
 }
 
 /// Members of a population get the whole replica, other peers the model alone.
@@ -234,16 +200,7 @@ void Replica::adopt(const DownloadedModel& fetched) {
 
 void Replica::update(const Job& job) {
   const auto parameters = trainer_.parameters();
-  std::span<const float> mean(*job.update);
-  std::vector<float> unpacked;
-  if (memory_.sends_factors()) mean = memory_.decode_factors(mean);
-  if (job.update_sufficient_factors) {
-    unpacked.resize(parameters.size());
-    job.update_sufficient_factors->unpack(mean.first(job.update_sufficient_factors->size()),
-                                          unpacked);
-    mean = unpacked;
-  }
-  mean = mean.first(parameters.size());
+  const auto mean = compressor_->decode(job.update_plan, *job.update).first(parameters.size());
   if (job.update_steps == 0) {
     trainer_.update(mean, job.update_samples);
   } else {
@@ -251,7 +208,6 @@ void Replica::update(const Job& job) {
     outer_.step(model, mean);
     trainer_.end_local_steps(model, job.update_steps);
   }
-  memory_.settle();
 }
 
 void Replica::at_pace(std::uint64_t steps, const std::function<void()>& make) const {

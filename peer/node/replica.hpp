@@ -10,11 +10,8 @@
 #include <vector>
 
 #include "base/floats.hpp"
-#include "consensus/codec/value_codec.hpp"
-#include "consensus/compression/error_feedback.hpp"
+#include "consensus/compression/gradient_compressor.hpp"
 #include "consensus/compression/outer_step.hpp"
-#include "consensus/compression/power_sgd.hpp"
-#include "consensus/compression/sufficient_factors.hpp"
 #include "consensus/message/effects.hpp"
 #include "consensus/message/snapshot.hpp"
 #include "peer/node/mix_job.hpp"
@@ -35,14 +32,9 @@ struct ReplicaState {
 struct GradientOrder {
   std::size_t samples = 0;        ///< Samples of the mean; with local steps, of each step.
   std::uint64_t local_steps = 0;  ///< 0: compute a gradient.
-  /// Largest values of every 512 that travel; the rest is kept for the next collective; 0 = all.
-  std::size_t top_k_per_512 = 0;
-  double momentum = 0;                      ///< Momentum of a gradient before values are chosen.
-  ValueCodec codec = ValueCodec::identity;  ///< Codec in which the chosen values travel.
-  std::optional<PowerSgd::Turn> turn;       ///< Set if its matrices travel as low-rank factors.
-  /// Not null: gradients of dense layers travel as sufficient factors, at our `rank`.
-  std::shared_ptr<const SufficientFactors> sufficient_factors;
-  std::size_t rank = 0;
+  /// How it is compressed: the replica takes an instance of its own. Null: it travels whole.
+  std::shared_ptr<const GradientCompressor> compressor;
+  CompressionPlan plan;  ///< What travels.
   /// Where it goes: a vector of the layout's size, of the size of what travels, or longer.
   std::shared_ptr<Floats> values;
   /// Falling elements of a gradient; tell when it is final from each of these on.
@@ -57,9 +49,8 @@ struct Job {
   std::optional<DownloadedModel> adopt;    ///< Replace the model first (a newcomer's download).
   std::optional<ReplicaState> load_state;  ///< Become a copy of another replica.
   std::shared_ptr<const Floats> update;    ///< Make one step with this gradient or sum; null: none.
-  /// Unpacks `update`; null: `update` is a gradient as it is.
-  std::shared_ptr<const SufficientFactors> update_sufficient_factors;
-  std::size_t update_samples = 0;  ///< Samples of all peers in `update`; 0: unknown.
+  CompressionPlan update_plan;             ///< By which `update` is decoded.
+  std::size_t update_samples = 0;          ///< Samples of all peers in `update`; 0: unknown.
   /// If not 0, `update` is an outer step that ends this many local steps.
   std::uint64_t update_steps = 0;
   bool fingerprint = false;       ///< Compute the fingerprint of the parameters.
@@ -103,13 +94,6 @@ struct JobDone {
 /// take longer than they need.
 using StepPace = std::function<void(std::uint64_t steps, const std::function<void()>& make)>;
 
-/// Tensors of two dimensions and more, rows by the first, for which factors of `rank` are at most
-/// half as large, in the mean of two turns.
-FactorShape factor_shape(const Layout& layout, std::size_t rank);
-
-/// Places of layers whose gradients may travel as sufficient factors.
-std::vector<DensePlace> dense_places(const std::vector<DenseWeights>& layers);
-
 /// A trainer, with the conservation checksum's coordinates that follow its parameters through every
 /// exchange.
 class Replica {
@@ -119,9 +103,6 @@ class Replica {
 
   /// From here on it mixes with neighbours by that rule, in the run of that seed.
   void mix_by(const MixRule& rule, std::uint64_t run_seed);
-
-  /// From here on matrices of its gradients travel as factors.
-  void send_factors(const FactorShape& shape) { memory_.send_factors(shape); }
 
   /// From here on its hyper-parameters are its own and part of its state, and it can be validated
   /// on `held_out`, which has at least one sample.
@@ -156,8 +137,7 @@ class Replica {
 
  private:
   Score compute(const GradientOrder& order, const Ready& ready, bool& writable);
-  Score compute_factors(const GradientOrder& order, bool& writable);
-  Score compute_sufficient_factors(const GradientOrder& order, bool& writable);
+  void compress_by(const std::shared_ptr<const GradientCompressor>& compressor);
   void at_pace(std::uint64_t steps, const std::function<void()>& make) const;
   void update(const Job& job);
   void load_state(const ReplicaState& state);
@@ -176,7 +156,9 @@ class Replica {
   std::optional<Validation> validation_;
   StepPace pace_;
   ConservationChecksum checksum_;
-  ErrorFeedback memory_;
+  std::shared_ptr<const GradientCompressor> asked_for_;  ///< Of the newest order that had one.
+  std::unique_ptr<GradientCompressor> compressor_;       ///< Our own instance of that.
+  GradientCompressor::Named restored_;  ///< A checkpoint's vectors, until it is known.
 };
 
 /// The conservation checksum with which a replica of this number starts. The sum over all peers

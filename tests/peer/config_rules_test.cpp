@@ -94,7 +94,7 @@ TEST_CASE("local steps are settled by all together and only where there are any"
 
 TEST_CASE("factors of gradients are settled by all together and not of few values", "[unit]") {
   const std::string allreduce = "[run]\nmode = \"allreduce\"\n[allreduce]\n";
-  CHECK(sound(allreduce + "rank = 4\ncodec = \"fp16\"\n").allreduce.factors.rank == 4);
+  CHECK(sound(allreduce + "rank = 4\ncodec = \"fp16\"\n").allreduce.compression.rank == 4);
   CHECK(agreement_hash(sound(allreduce + "rank = 4\n")) !=
         agreement_hash(sound(allreduce + "rank = 2\n")));
   const Problem both = only_problem(allreduce + "rank = 4\ntop_k_per_512 = 16\n");
@@ -106,8 +106,8 @@ TEST_CASE("factors of gradients are settled by all together and not of few value
 TEST_CASE("sufficient factors go with whole and exact gradients alone", "[unit]") {
   const std::string allreduce =
       "[run]\nmode = \"allreduce\"\n[allreduce]\nsufficient_factors = true\n";
-  CHECK(sound(allreduce).allreduce.sufficient_factors);
-  CHECK(sound(allreduce + "algorithm = \"tree\"\n").allreduce.sufficient_factors);
+  CHECK(sound(allreduce).allreduce.compression.sufficient_factors);
+  CHECK(sound(allreduce + "algorithm = \"tree\"\n").allreduce.compression.sufficient_factors);
   CHECK(agreement_hash(sound(allreduce)) != agreement_hash(sound("[run]\nmode = \"allreduce\"\n")));
   const std::string line = GENERATE("codec = \"fp16\"\n", "top_k_per_512 = 16\n", "rank = 4\n");
   const Problem coded = only_problem(allreduce + line);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "peer/modes/collective.hpp"
+#include "peer/node/gradient_places.hpp"
 #include "tests/sim/lockstep_run.hpp"
 
 namespace gv {
@@ -27,22 +28,15 @@ Simulator::Options by_ring(Simulator::Options options) {
 struct FactorRun : LockstepRun {
   FactorRun(std::size_t peers, std::size_t rank, std::uint64_t steps)
       : LockstepRun(peers, 8, steps, OptimizerKind::nesterov),
-        shape(factor_shape(trainer(0).layout(), rank)) {
+        shape(factor_shape(trainer(0).layout().size(), matrix_places(trainer(0).layout()), rank)) {
     for (TrainerSpec& spec : specs) spec.schedule.learning_rate = 0.02;
   }
 
   Simulator::Options with_factors() const {
     Simulator::Options chosen = options();
-    chosen.node.allreduce.factors = shape;
+    chosen.node.allreduce.compression.rank = shape.rank;
+    chosen.node.allreduce.places.matrices = matrix_places(trainer(0).layout());
     return chosen;
-  }
-
-  MakeWorkload workloads_with_factors() const {
-    return [this](std::size_t peer) {
-      Replica replica(trainer(peer), peer, local);
-      replica.send_factors(shape);
-      return training_workload(std::move(replica));
-    };
   }
 
   FactorShape shape;
@@ -58,8 +52,8 @@ struct SufficientRun : LockstepRun {
 
   Simulator::Options with_factors() const {
     Simulator::Options chosen = options();
-    chosen.node.allreduce.sufficient_factors = true;
-    chosen.node.allreduce.dense = dense_places(trainer(0).dense_weights());
+    chosen.node.allreduce.compression.sufficient_factors = true;
+    chosen.node.allreduce.places.dense = dense_places(trainer(0).dense_weights());
     return chosen;
   }
 };
@@ -108,7 +102,7 @@ TEST_CASE("gradients in factors are the serial run's in the same order of additi
   Simulator::Options options = run.with_factors();
   options.node.course.wait_for_peers = peers;
   options.node.allreduce.algorithm = ReduceAlgorithm::ring;
-  Simulator world(options, run.workloads_with_factors());
+  Simulator world(options, run.workloads());
   FirstPeer first;
   world.watch(first);
   world.run(Time(10min));
@@ -148,7 +142,7 @@ TEST_CASE("gradients in factors learn what whole ones learn with fewer bytes", "
   Simulator whole(by_ring(run.options()), run.workloads());
   whole.watch(all);
   whole.run(Time(10min));
-  Simulator thin(by_ring(run.with_factors()), run.workloads_with_factors());
+  Simulator thin(by_ring(run.with_factors()), run.workloads());
   thin.watch(few);
   thin.run(Time(10min));
   // Of 400 samples, each with a deviation of 0.3.
@@ -171,7 +165,7 @@ TEST_CASE("sufficient factors are the serial run's gradients, bit for bit", "[si
   std::vector<Trainer> serial;
   for (std::size_t peer = 0; peer < peers; ++peer) serial.push_back(run.trainer(peer));
   const std::size_t elements = serial[0].layout().size();
-  const SufficientFactors cut(elements, options.node.allreduce.dense,
+  const SufficientFactors cut(elements, options.node.allreduce.places.dense,
                               std::vector<std::uint32_t>(peers, 2));
   REQUIRE(cut.weights().size() == (peers == 1 ? 3 : 2));
   const std::size_t gathered = cut.parts().back().end;
@@ -221,7 +215,7 @@ TEST_CASE("with sufficient factors nothing is lost and fewer bytes travel", "[si
   CHECK(apart < 1e-4 * largest);
   // Three quarters of the factors of eight samples and twice that of the rest, with four lanes.
   const std::size_t elements = run.trainer(0).layout().size();
-  const SufficientFactors cut(elements, world.options().node.allreduce.dense, {2, 2, 2, 2});
+  const SufficientFactors cut(elements, world.options().node.allreduce.places.dense, {2, 2, 2, 2});
   const auto gathered = static_cast<double>(cut.parts().back().end);
   const double rest = static_cast<double>(cut.size()) - gathered;
   CHECK(few.bytes / all.bytes ==
@@ -232,8 +226,8 @@ TEST_CASE("with sufficient factors nothing is lost and fewer bytes travel", "[si
 TEST_CASE("sufficient factors follow shares that follow speed", "[sim][allreduce]") {
   SufficientRun run(4, 300);
   Simulator::Options options = run.with_a_slow_one();
-  options.node.allreduce.sufficient_factors = true;
-  options.node.allreduce.dense = dense_places(run.trainer(0).dense_weights());
+  options.node.allreduce.compression.sufficient_factors = true;
+  options.node.allreduce.places.dense = dense_places(run.trainer(0).dense_weights());
   Simulator world(options, run.workloads());
   bool unequal = false;
   FactWatch watch([&](const Simulator& at, PeerNumber, const Fact&) {
@@ -253,8 +247,8 @@ TEST_CASE("sufficient factors follow shares that follow speed", "[sim][allreduce
 TEST_CASE("however short the buckets beside factors are, all can be named", "[sim][allreduce]") {
   constexpr std::size_t elements = 200'000;
   AllReduceOptions options;
-  options.sufficient_factors = true;
-  options.dense = {{.place = {.begin = 0, .rows = 10, .cols = 10}}};
+  options.compression.sufficient_factors = true;
+  options.places.dense = {{.place = {.begin = 0, .rows = 10, .cols = 10}}};
   options.bucket_elements = 1;
   Collective operation(PeerId{1}, elements, options);
   operation.enter({.order = {PeerId{1}, PeerId{2}}, .shares = {2, 2}});
@@ -275,7 +269,7 @@ TEST_CASE("deaths and returns at any moment leave all with one model of factors"
       outlives_faults(run, run.with_factors(), run.workloads(), moment);
     } else {
       const FactorRun run(4, 2, 300);
-      outlives_faults(run, run.with_factors(), run.workloads_with_factors(), moment);
+      outlives_faults(run, run.with_factors(), run.workloads(), moment);
     }
   }
 }
@@ -283,27 +277,28 @@ TEST_CASE("deaths and returns at any moment leave all with one model of factors"
 TEST_CASE("what factors lack is in a checkpoint as it was before the last was asked for",
           "[sim][allreduce]") {
   const FactorRun run(1, 2, 50);
-  const auto make = [&] {
-    Replica replica(run.trainer(0), 0);
-    replica.send_factors(run.shape);
-    return replica;
-  };
-  Replica replica = make();
+  Replica replica(run.trainer(0), 0);
   std::uint64_t turn = 0;
-  const auto values = std::make_shared<Floats>(run.shape.largest());
-  const auto ask = [&](Replica& of, PowerSgd::Turn at) {
-    of.run({.gradient = GradientOrder{.samples = 8, .turn = at, .values = values}});
-    return *values;
+  const AllReduceOptions options = run.with_factors().node.allreduce;
+  const std::shared_ptr compressor = options.compressor(run.shape.elements);
+  const auto ask = [&](Replica& of, std::uint64_t generation, std::uint64_t number) {
+    const GradientOrder order{
+        .samples = 8,
+        .compressor = compressor,
+        .plan = compressor->plan({.generation = generation, .number = number, .shares = {}}),
+        .values = std::make_shared<Floats>(run.shape.largest())};
+    of.run({.gradient = order});
+    return order;
   };
   for (; turn < 5; ++turn) {
-    ask(replica, {1, turn});
-    replica.run({.update = std::make_shared<Floats>(*values)});
+    const GradientOrder order = ask(replica, 1, turn);
+    replica.run({.update = order.values, .update_plan = order.plan});
   }
-  if (GENERATE(false, true)) ask(replica, {1, turn});  // Its sum never comes.
-  Replica restored = make();
+  if (GENERATE(false, true)) ask(replica, 1, turn);  // Its sum never comes.
+  Replica restored(run.trainer(0), 0);
   REQUIRE(restored.restore(replica.trainer().parameters(), replica.optimizer_state()).empty());
   CHECK(restored.optimizer_state().vectors == replica.optimizer_state().vectors);
-  CHECK(ask(restored, {2, 0}) == ask(replica, {2, 0}));
+  CHECK(*ask(restored, 2, 0).values == *ask(replica, 2, 0).values);
   // A run that goes on without factors has no use for it.
   Replica plain(run.trainer(0), 0);
   CHECK(plain.restore(replica.trainer().parameters(), replica.optimizer_state()).empty());

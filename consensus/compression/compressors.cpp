@@ -1,0 +1,86 @@
+// The table of gradient compressors.
+#include "consensus/compression/compressors.hpp"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <string>
+
+namespace gv {
+namespace {
+
+constexpr std::array kinds = {
+    CompressorKind{.name = "whole",
+                   .setting = {},
+                   .is_chosen = [](const CompressorOptions&) { return true; },
+                   .make = whole_compressor,
+                   .model_has = {},
+                   .with_another = {},
+                   .with_local_steps = {}},
+    CompressorKind{.name = "top_k",
+                   .setting = "top_k_per_512",
+                   .is_chosen = [](const CompressorOptions& o) { return o.top_k_per_512 > 0; },
+                   .make = top_k_compressor,
+                   .model_has = {},
+                   .with_another = {},
+                   .with_local_steps = {}},
+    CompressorKind{.name = "power_sgd",
+                   .setting = "rank",
+                   .is_chosen = [](const CompressorOptions& o) { return o.rank > 0; },
+                   .make = power_sgd_compressor,
+                   .model_has = "matrices",
+                   .with_another = {.reason = "factors have no few largest numbers, all of theirs "
+                                              "are about as large",
+                                    .remedy = "leave rank or top_k_per_512 out"},
+                   .with_local_steps = {}},
+    CompressorKind{.name = "sufficient_factors",
+                   .setting = "sufficient_factors",
+                   .is_chosen = [](const CompressorOptions& o) { return o.sufficient_factors; },
+                   .make = sufficient_factors_compressor,
+                   .model_has = "dense layers",
+                   .takes_codec = false,
+                   .with_another = {.reason = "what they are the product of is sent exactly, and "
+                                              "then nothing is left to be coded",
+                                    .remedy = "leave codec, top_k_per_512 and rank out, or "
+                                              "sufficient_factors"},
+                   .with_local_steps = {.reason = "what local steps come to is not the product of "
+                                                  "one batch's inputs and deltas",
+                                        .remedy = "write period = 1, or leave sufficient_factors "
+                                                  "out"}},
+};
+
+}  // namespace
+
+std::span<const CompressorKind> compressor_kinds() { return kinds; }
+
+const CompressorKind& chosen_compressor(const CompressorOptions& options) {
+  return *std::ranges::find_if(kinds.rbegin(), kinds.rend(),
+                               [&](const CompressorKind& kind) { return kind.is_chosen(options); });
+}
+
+std::unique_ptr<GradientCompressor> make_compressor(const CompressorOptions& options,
+                                                    std::size_t elements,
+                                                    const GradientPlaces& places) {
+  return chosen_compressor(options).make(options, elements, places);
+}
+
+Problems problems_of(const CompressorOptions& options, bool makes_local_steps) {
+  Problems problems;
+  bool another = false;
+  const auto report = [&](const CompressorKind& kind, const CompressorClash& clash) {
+    if (clash.reason.empty()) return;
+    problems.push_back(
+        {std::string(kind.setting), std::string(clash.reason), std::string(clash.remedy)});
+  };
+  for (const CompressorKind& kind : compressor_kinds().subspan(1)) {
+    if (!kind.is_chosen(options)) continue;
+    if (another || (!kind.takes_codec && options.codec != ValueCodec::identity)) {
+      report(kind, kind.with_another);
+    }
+    if (makes_local_steps) report(kind, kind.with_local_steps);
+    another = true;
+  }
+  return problems;
+}
+
+}  // namespace gv

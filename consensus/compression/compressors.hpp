@@ -1,0 +1,85 @@
+// All gradient compressors in one table, and the settings that choose one of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/problems.hpp"
+#include "consensus/codec/value_codec.hpp"
+#include "consensus/compression/gradient_compressor.hpp"
+#include "consensus/compression/power_sgd.hpp"
+#include "consensus/compression/sufficient_factors.hpp"
+
+namespace gv {
+
+/// Settings of all compressors. By default gradients travel whole.
+struct CompressorOptions {
+  ValueCodec codec = ValueCodec::identity;  ///< How values travel.
+  std::size_t top_k_per_512 = 0;            ///< Largest values of every 512 that travel; 0: all.
+  /// Momentum of gradients before values are chosen, instead of the optimiser's.
+  double momentum = 0;
+  /// Steps over which the share that travels falls to `top_k_per_512`.
+  std::uint64_t warm_up_steps = 0;
+  std::size_t rank = 0;  ///< Matrices of gradients travel as factors of this rank; 0: whole.
+  bool sufficient_factors = false;  ///< Gradients of dense layers may travel so.
+
+  /// Values of every 512 that travel in the sum that begins at `step`; 0: all.
+  std::size_t keep_at(std::uint64_t step) const;
+};
+
+/// Where matrices lie in a gradient.
+struct GradientPlaces {
+  std::vector<MatrixPlace> matrices;  ///< All of them, ascending and disjoint.
+  std::vector<DensePlace> dense;      ///< Dense layers whose gradients have sufficient factors.
+};
+
+/// Why a compressor does not go with another setting, and what to do. Empty: it does.
+struct CompressorClash {
+  std::string_view reason;
+  std::string_view remedy;
+};
+
+/// A row of the table.
+struct CompressorKind {
+  std::string_view name;
+  std::string_view setting;  ///< The setting that chooses it; empty for whole gradients.
+  bool (*is_chosen)(const CompressorOptions&);
+  std::unique_ptr<GradientCompressor> (*make)(const CompressorOptions&, std::size_t elements,
+                                              const GradientPlaces&);
+  std::string_view model_has;    ///< What a model must have for it, if anything.
+  bool takes_codec = true;       ///< Its values may travel in any codec.
+  CompressorClash with_another;  ///< With compressors above it, or with a codec it does not take.
+  CompressorClash with_local_steps;
+};
+
+/// The table. The first row is for whole gradients.
+std::span<const CompressorKind> compressor_kinds();
+
+/// The row that the options choose: the last that they name.
+const CompressorKind& chosen_compressor(const CompressorOptions& options);
+
+/// The chosen compressor, for gradients of that many elements.
+std::unique_ptr<GradientCompressor> make_compressor(const CompressorOptions& options,
+                                                    std::size_t elements,
+                                                    const GradientPlaces& places = {});
+
+/// Settings that do not go together, each by the name of the compressor's setting.
+Problems problems_of(const CompressorOptions& options, bool makes_local_steps);
+
+/// Constructors for the table, one in each compressor's file.
+std::unique_ptr<GradientCompressor> whole_compressor(const CompressorOptions& options,
+                                                     std::size_t elements, const GradientPlaces&);
+std::unique_ptr<GradientCompressor> top_k_compressor(const CompressorOptions& options,
+                                                     std::size_t elements, const GradientPlaces&);
+std::unique_ptr<GradientCompressor> power_sgd_compressor(const CompressorOptions& options,
+                                                         std::size_t elements,
+                                                         const GradientPlaces& places);
+std::unique_ptr<GradientCompressor> sufficient_factors_compressor(const CompressorOptions& options,
+                                                                  std::size_t elements,
+                                                                  const GradientPlaces& places);
+
+}  // namespace gv

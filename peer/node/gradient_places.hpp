@@ -1,0 +1,19 @@
+// Where matrices and dense layers lie in a model's gradient, for compressors.
+#pragma once
+
+#include <vector>
+
+#include "consensus/compression/power_sgd.hpp"
+#include "consensus/compression/sufficient_factors.hpp"
+#include "train/layout.hpp"
+#include "train/model.hpp"
+
+namespace gv {
+
+/// Tensors of two dimensions and more, rows by the first.
+std::vector<MatrixPlace> matrix_places(const Layout& layout);
+
+/// Places of layers whose gradients may travel as sufficient factors.
+std::vector<DensePlace> dense_places(const std::vector<DenseWeights>& layers);
+
+}  // namespace gv
