@@ -57,6 +57,10 @@ class Rng {
   /// True with the given probability.
   bool chance(double probability) { return uniform() < probability; }
 
+  friend bool operator==(const Rng&, const Rng&) = default;
+  /// For a StateHash.
+  void add_to(auto& hash) const { hash.add(seed_, state_); }
+
   /// Fisher-Yates; every order equally likely.
   template <class T>
   void shuffle(std::span<T> items) {

@@ -31,6 +31,8 @@ class View {
   std::optional<std::size_t> rank_of(PeerId peer) const;
 
   friend bool operator==(const View&, const View&) = default;
+  /// For a StateHash.
+  void add_to(auto& hash) const { hash.add(hash_); }
 
  private:
   std::vector<PeerId> peers_;

@@ -32,6 +32,12 @@ struct Generation {
   /// Names the generation in blocks and messages.
   std::uint64_t key() const { return key_of(id); }
   bool contains(PeerId peer) const;
+
+  friend bool operator==(const Generation&, const Generation&) = default;
+  void add_to(StateHash& hash) const {
+    hash.add(id, order, sources, shares, version, algorithm, slowest_from, slowest, assignments,
+             revision);
+  }
 };
 
 /// The version after one more collective of `samples` samples and `steps` optimiser steps in the
@@ -49,6 +55,8 @@ class Agreement {
   struct Options {
     Duration patience = std::chrono::milliseconds(300);  ///< The least time given to answers.
     Duration patience_max = std::chrono::seconds(5);
+
+    friend bool operator==(const Options&, const Options&) = default;
   };
 
   /// `session` differs from that of every earlier process of this peer, so that their ballots
@@ -103,6 +111,10 @@ class Agreement {
   /// The newest ballot we answered or began.
   const GenerationId& promised() const { return promised_; }
   std::uint64_t ballots() const { return ballots_; }
+
+  friend bool operator==(const Agreement&, const Agreement&) = default;
+  /// Adds all but the options.
+  void add_to(StateHash& hash) const;
 
   /// How long an answer may take: four times the measured time, within the options' bounds.
   Duration patience() const;

@@ -19,6 +19,11 @@ struct Answer {
   std::vector<StageHolding> holdings;
   bool leaves = false;
   SettingsRevision revision;
+
+  friend bool operator==(const Answer&, const Answer&) = default;
+  void add_to(StateHash& hash) const {
+    hash.add(version, speed, links, holdings, leaves, revision);
+  }
 };
 
 /// The answers of all peers, by id.

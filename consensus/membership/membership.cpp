@@ -173,15 +173,21 @@ void Membership::State::on(Time now, PeerId from, const PushPull& exchange, Effe
 }
 
 Membership::Membership(Member self, std::vector<PeerId> authorized, Options options, Rng rng)
-    : state_(new State{.self = {.member = std::move(self)},
-                       .authorized = {authorized.begin(), authorized.end()},
-                       .options = options,
-                       .rng = rng}) {
+    : state_(State{.self = {.member = std::move(self)},
+                   .authorized = {authorized.begin(), authorized.end()},
+                   .options = options,
+                   .rng = rng}) {
   state_->authorized.insert(state_->id());
   state_->view.insert(state_->id());
 }
 
+Membership::Membership(const Membership& other) = default;
+Membership::Membership(Membership&& other) noexcept = default;
+Membership& Membership::operator=(const Membership& other) = default;
+Membership& Membership::operator=(Membership&& other) noexcept = default;
 Membership::~Membership() = default;
+bool Membership::operator==(const Membership& other) const = default;
+void Membership::add_to(StateHash& hash) const { hash.add(*state_); }
 
 void Membership::contact(Time now, PeerId peer, Effects& out) {
   if (!state_->authorized.contains(peer) || peer == state_->id()) return;

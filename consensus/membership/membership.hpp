@@ -2,11 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
+#include "base/boxed.hpp"
 #include "base/rng.hpp"
+#include "base/state_hash.hpp"
 #include "base/time.hpp"
 #include "base/view.hpp"
 #include "consensus/message/effects.hpp"
@@ -27,11 +28,19 @@ class Membership {
     Duration push_pull_period = std::chrono::seconds(10);
     Duration forget_dead_after = std::chrono::minutes(10);
     std::size_t members_max = 4096;
+
+    friend bool operator==(const Options&, const Options&) = default;
   };
 
   /// `self` must have its id, key, name and address. `authorized` is the allow-list, self included.
   Membership(Member self, std::vector<PeerId> authorized, Options options, Rng rng);
+  Membership(const Membership& other);
+  Membership(Membership&& other) noexcept;
+  Membership& operator=(const Membership& other);
+  Membership& operator=(Membership&& other) noexcept;
   ~Membership();
+  bool operator==(const Membership& other) const;
+  void add_to(StateHash& hash) const;
 
   /// A control link to `peer` exists (we dialled it or it dialled us): exchanges full state with
   /// it, or only introduces us if we know it already or the state is too long for one message.
@@ -76,7 +85,7 @@ class Membership {
 
  private:
   struct State;
-  std::unique_ptr<State> state_;
+  Boxed<State> state_;
 };
 
 }  // namespace gv

@@ -27,6 +27,12 @@ struct Membership::State {
     Time checked_at{};           ///< When we last probed it while it was suspected.
     Time reminded_at{};          ///< When we last told it the state in which we hold it.
     int transmissions_left = 0;  ///< How often its newest change is still to be sent.
+
+    friend bool operator==(const Entry&, const Entry&) = default;
+    void add_to(StateHash& hash) const {
+      hash.add(member, suspected_by, suspected_at, gone_at, checked_at, reminded_at,
+               transmissions_left);
+    }
   };
 
   /// Our own probe under way.
@@ -37,12 +43,20 @@ struct Membership::State {
     Time verdict_at{};   ///< When silence becomes suspicion.
     bool asked_others = false;
     int nacks_missing = 0;
+
+    friend bool operator==(const Probe&, const Probe&) = default;
+    void add_to(StateHash& hash) const {
+      hash.add(target, sequence, indirect_at, verdict_at, asked_others, nacks_missing);
+    }
   };
 
   /// A peer that we have a link to but have not heard of yet.
   struct Unheard {
     Time again_at{};
     int tries = 0;
+
+    friend bool operator==(const Unheard&, const Unheard&) = default;
+    void add_to(StateHash& hash) const { hash.add(again_at, tries); }
   };
 
   /// A probe that we make for another peer.
@@ -51,6 +65,9 @@ struct Membership::State {
     std::uint64_t origin_sequence = 0;
     PeerId target{};
     Time nack_at{};
+
+    friend bool operator==(const Relay&, const Relay&) = default;
+    void add_to(StateHash& hash) const { hash.add(origin, origin_sequence, target, nack_at); }
   };
 
   Entry self;
@@ -72,6 +89,13 @@ struct Membership::State {
   /// deadline() after the last call. A call much later than that means that we stalled ourselves.
   Time due = never;
   int health = 0;
+
+  friend bool operator==(const State&, const State&) = default;
+  /// Adds all that may change; `unwell`, `news` and `view` follow from the members.
+  void add_to(StateHash& hash) const {
+    hash.add(self, authorized, rng, others, probe_order, probe, relays, unheard, sequence,
+             next_probe, next_push_pull, due, health);
+  }
 
   static bool is_live(MemberState state) {
     return state == MemberState::alive || state == MemberState::suspect;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/ids.hpp"
+#include "base/state_hash.hpp"
 #include "consensus/message/snapshot.hpp"
 
 namespace gv {
@@ -55,6 +56,8 @@ struct Trial {
   /// the model is not finite.
   float validation_loss = 0;
 
+  void add_to(StateHash& hash) const { hash.add(learning_rate, momentum, validation_loss); }
+
   friend bool operator==(const Trial&, const Trial&) = default;
 };
 
@@ -65,6 +68,8 @@ struct Progress {
   float steps_per_second = 0;
   Phase phase = Phase::joining;
   std::optional<Trial> trial;  ///< In a population, once the model was validated.
+
+  void add_to(StateHash& hash) const { hash.add(step, steps_per_second, phase, trial); }
 
   friend bool operator==(const Progress&, const Progress&) = default;
 };
@@ -80,6 +85,10 @@ struct Member {
   PeerId accuser{};               ///< The peer that suspects it, if it is suspected.
   std::uint64_t layout_hash = 0;  ///< Of its model; 0 while unknown.
   Progress progress;
+
+  void add_to(StateHash& hash) const {
+    hash.add(id, name, key, address, incarnation, state, accuser, layout_hash, progress);
+  }
 
   friend bool operator==(const Member&, const Member&) = default;
 };
@@ -198,6 +207,8 @@ struct GenerationId {
   std::uint64_t counter = 0;
   PeerId proposer{};
 
+  void add_to(StateHash& hash) const { hash.add(counter, proposer); }
+
   friend auto operator<=>(const GenerationId&, const GenerationId&) = default;
 };
 
@@ -209,6 +220,8 @@ struct ModelVersion {
   std::uint64_t step = 0;     ///< Optimiser steps made; names the next collective.
   std::uint64_t samples = 0;  ///< Samples that all peers have contributed to the model.
   std::uint64_t lineage = 0;  ///< Hash of the generations in which its collectives finished.
+
+  void add_to(StateHash& hash) const { hash.add(step, samples, lineage); }
 
   friend bool operator==(const ModelVersion&, const ModelVersion&) = default;
 };
@@ -223,6 +236,8 @@ struct StageHolding {
   bool carried = false;  ///< The peer carries the stage; otherwise it only keeps a copy.
   ModelVersion version;
 
+  void add_to(StateHash& hash) const { hash.add(stage, carried, version); }
+
   friend bool operator==(const StageHolding&, const StageHolding&) = default;
 };
 
@@ -235,6 +250,8 @@ struct StageAssignment {
   PeerId carrier{};
   PeerId source{};
 
+  void add_to(StateHash& hash) const { hash.add(stage, carrier, source); }
+
   friend bool operator==(const StageAssignment&, const StageAssignment&) = default;
 };
 
@@ -242,6 +259,8 @@ struct StageAssignment {
 struct SettingsRevision {
   std::uint64_t number = 0;  ///< A larger number is newer; 0: no revision was made.
   std::string settings;      ///< In the form of a config; at most `revision_bytes_max`.
+
+  void add_to(StateHash& hash) const { hash.add(number, settings); }
 
   /// Revisions with the same number, made at the same time in two places, are ordered too.
   friend auto operator<=>(const SettingsRevision&, const SettingsRevision&) = default;
@@ -260,6 +279,8 @@ struct LinkReport {
   PeerId to{};
   float latency_s = 0;         ///< One way.
   float bytes_per_second = 0;  ///< 0: nothing gets through.
+
+  void add_to(StateHash& hash) const { hash.add(to, latency_s, bytes_per_second); }
 
   friend bool operator==(const LinkReport&, const LinkReport&) = default;
 };
@@ -297,6 +318,12 @@ struct Install {
   LinkReport slowest;                        ///< That link; 0 bytes a second if none was measured.
   std::vector<StageAssignment> assignments;  ///< In a pipeline: sorted by carrier and stage.
   SettingsRevision revision;                 ///< The settings that all use.
+
+  friend bool operator==(const Install&, const Install&) = default;
+  void add_to(StateHash& hash) const {
+    hash.add(ballot, order, sources, shares, version, algorithm, slowest_from, slowest, assignments,
+             revision);
+  }
 };
 
 /// The generation is over: a peer is lost, or data no longer arrive.

@@ -1,0 +1,36 @@
+// A value on the heap whose type the header of its owner need not know.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+namespace gv {
+
+/// Owns a T and is copied and compared like one. T must be complete where a Boxed<T> is made,
+/// copied, compared or destroyed, so its owner declares these and defines them in its source. A
+/// Boxed that was moved from may only be destroyed or assigned to.
+template <class T>
+class Boxed {
+ public:
+  explicit Boxed(T value) : value_(std::make_unique<T>(std::move(value))) {}
+  Boxed(const Boxed& other) : value_(new T(*other.value_)) {}
+  Boxed(Boxed&&) noexcept = default;
+  Boxed& operator=(const Boxed& other) {
+    value_.reset(new T(*other.value_));
+    return *this;
+  }
+  Boxed& operator=(Boxed&&) noexcept = default;
+  ~Boxed() = default;
+
+  T* operator->() { return value_.get(); }
+  const T* operator->() const { return value_.get(); }
+  T& operator*() { return *value_; }
+  const T& operator*() const { return *value_; }
+
+  friend bool operator==(const Boxed& a, const Boxed& b) { return *a.value_ == *b.value_; }
+
+ private:
+  std::unique_ptr<T> value_;
+};
+
+}  // namespace gv
