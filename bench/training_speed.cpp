@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/rng.hpp"
-#include "train/trainer.hpp"
+#include "train/built_in_learner.hpp"
 
 namespace {
 
@@ -64,17 +64,18 @@ int main(int argc, char** argv) {
                        .schedule = {.learning_rate = 0.001},
                        .batch = batch,
                        .steps = 1'000'000'000};
-  gv::Trainer trainer(spec, is_text ? random_text(1600) : random_images(6400));
-  trainer.run_steps(3);
+  const auto learner =
+      gv::built_in_learner(spec, is_text ? random_text(1600) : random_images(6400));
+  learner->run_steps(3);
   const auto trial = Clock::now();
-  trainer.run_steps(5);
+  learner->run_steps(5);
   const double step = std::chrono::duration<double>(Clock::now() - trial).count() / 5;
   const auto steps = static_cast<std::uint64_t>(std::max(1.0, 0.1 / step));
   std::vector<double> rates;
   const auto begin = Clock::now();
   while (std::chrono::duration<double>(Clock::now() - begin).count() < seconds) {
     const auto from = Clock::now();
-    trainer.run_steps(steps);
+    learner->run_steps(steps);
     const double took = std::chrono::duration<double>(Clock::now() - from).count();
     rates.push_back(static_cast<double>(steps * batch) / took);
   }

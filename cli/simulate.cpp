@@ -31,6 +31,7 @@
 #include "sim/virtual/summary.hpp"
 #include "sim/virtual/tally.hpp"
 #include "sim/virtual/trace.hpp"
+#include "train/evaluation.hpp"
 
 namespace gv {
 namespace {
@@ -94,11 +95,8 @@ class Work {
 
   /// Sizes of a pipeline's stages: those of the model, or all of the scenario's dimension.
   PipelineOptions pipeline() const {
-    if (scenario_.work == WorkKind::training) {
-      const StageTrainer trainer(*tasks_.front().stages, tasks_.front().shard);
-      return node_options(config_, layout_, 1, 1, &trainer).pipeline;
-    }
-    return idle_pipeline(config_, scenario_);
+    if (scenario_.work != WorkKind::training) return idle_pipeline(config_, scenario_);
+    return node_options(config_, layout_, 1, 1, stages_of(tasks_.front()).get()).pipeline;
   }
 
   std::unique_ptr<Workload> make(std::size_t peer) const {
@@ -131,11 +129,11 @@ class Work {
   std::unique_ptr<Workload> made(std::size_t peer) const {
     if (config_.run.mode == ModeKind::pipeline) {
       if (scenario_.work != WorkKind::training) return idle_stage_workload(pipeline().stages);
-      return stage_workload(StageReplica(StageTrainer(*tasks_[peer].stages, tasks_[peer].shard)));
+      return stage_workload(StageReplica(stages_of(tasks_[peer])));
     }
     switch (scenario_.work) {
       case WorkKind::training:
-        return training_workload(first_replica(tasks_[peer], peer));
+        return training_workload(first_replica(tasks_[peer], peer, learner_of(tasks_[peer])));
       case WorkKind::quadratic:
         return quadratic_workload(quadratic_, peer, config_.allreduce.local);
       case WorkKind::time:

@@ -7,6 +7,7 @@
 
 #include "base/check.hpp"
 #include "train/data/sampler.hpp"
+#include "train/model.hpp"
 #include "train/schedule.hpp"
 
 namespace gv {

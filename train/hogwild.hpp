@@ -3,12 +3,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
-#include "train/trainer.hpp"
+#include "train/data_set.hpp"
+#include "train/learner/score.hpp"
+#include "train/spec.hpp"
 
 namespace gv {
+
+/// Calls `work` with 0 to count - 1, all at once if it can, and returns when all calls have.
+using RunTogether =
+    std::function<void(std::size_t count, const std::function<void(std::size_t)>& work)>;
 
 /// `spec.threads` workers for steps of plain SGD. Each has its own network, gradient and copy of
 /// the parameters, and repeats the following until no steps are left:

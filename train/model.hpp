@@ -9,32 +9,11 @@
 #include "base/problems.hpp"
 #include "base/rng.hpp"
 #include "train/batch.hpp"
-#include "train/layout.hpp"
+#include "train/learner/layout.hpp"
+#include "train/learner/score.hpp"
 #include "train/spec.hpp"
 
 namespace gv {
-
-/// Sums over the samples of one or more batches. A sequence has as many predictions as positions,
-/// any other sample has one.
-struct Score {
-  double loss = 0;          ///< Sum of the losses of all predictions.
-  std::size_t correct = 0;  ///< Predictions whose largest output is their label.
-  std::size_t samples = 0;  ///< Sequences, images, rows.
-  std::size_t predictions = 0;
-
-  double mean_loss() const { return predictions ? loss / static_cast<double>(predictions) : 0; }
-  double accuracy() const {
-    return predictions ? static_cast<double>(correct) / static_cast<double>(predictions) : 0;
-  }
-
-  Score& operator+=(const Score& more) {
-    loss += more.loss;
-    correct += more.correct;
-    samples += more.samples;
-    predictions += more.predictions;
-    return *this;
-  }
-};
 
 /// e to the mean loss: the number of equally likely classes that would be as uncertain.
 double perplexity(const Score& score);
@@ -50,14 +29,6 @@ Score score_outputs(LossKind loss, std::span<const float> outputs, const Batch& 
 /// Everything wrong with a spec for inputs of this shape and `predictions` labels a sample (places
 /// are "layers[3]"); empty if sound.
 Problems problems(const ModelSpec& spec, SampleShape input, std::size_t predictions = 1);
-
-/// Where a dense layer's weights lie in the flat vector.
-struct DenseWeights {
-  std::size_t offset = 0;
-  std::size_t outputs = 0;
-  std::size_t inputs = 0;
-  std::size_t rows = 1;  ///< Inputs that one sample gives the layer.
-};
 
 /// A network, compiled for the batch sizes it is given. Holds activations and scratch space, never
 /// parameters. Not thread-safe: one thread at a time. Movable.

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "train/layout.hpp"
+#include "train/learner/layout.hpp"
 #include "train/spec.hpp"
 
 namespace gv {

@@ -93,14 +93,6 @@ struct OptimizerSpec {
   double weight_decay = 0.0;  ///< Coupled, except for adamw and lamb.
 };
 
-/// The settings in which peers of a population differ, and which change while training runs.
-struct Hyperparameters {
-  double learning_rate = 0;  ///< Replaces ScheduleSpec's; the schedule's shape stays.
-  double momentum = 0;       ///< Replaces OptimizerSpec's.
-
-  friend bool operator==(const Hyperparameters&, const Hyperparameters&) = default;
-};
-
 enum class ScheduleKind { constant, step, cosine };
 
 struct ScheduleSpec {
@@ -119,6 +111,30 @@ struct PartitionSpec {
   PartitionKind kind = PartitionKind::iid;
   double alpha = 0.5;               ///< dirichlet: concentration; small means unlike shards.
   std::size_t labels_per_peer = 2;  ///< by_label.
+};
+
+/// Everything that determines one replica's training.
+struct TrainerSpec {
+  ModelSpec model;
+  OptimizerSpec optimizer;
+  ScheduleSpec schedule;
+  std::size_t batch = 64;     ///< Samples of a step of run_steps(); schedules scale by it.
+  std::size_t batch_max = 0;  ///< The most samples for gradient(); 0 means `batch`.
+  std::size_t threads = 1;    ///< Workers of run_steps(); several step without locks (Hogwild).
+  std::uint64_t steps = 0;    ///< The whole budget; schedules end here.
+  std::uint64_t seed = 1;     ///< Of the run: the same initial model for every peer.
+  std::uint64_t peer = 0;     ///< This replica's number: its own order of samples and dropout.
+};
+
+/// A model cut into stages, and how each is trained.
+struct StagesSpec {
+  TrainerSpec trainer;            ///< `batch` is the size of a micro-batch.
+  std::vector<std::size_t> ends;  ///< One past the last layer of each stage, rising.
+  bool recomputes = false;        ///< Keep only the inputs and recompute the activations.
+  bool keeps_versions = false;    ///< There is more than one update in a run.
+  /// Samples of all peers in the mean of an update, for the linear scaling rule; 0: those of one
+  /// micro-batch.
+  std::size_t samples_an_update = 0;
 };
 
 }  // namespace gv

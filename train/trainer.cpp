@@ -7,7 +7,8 @@
 #include "base/check.hpp"
 #include "base/wide.hpp"
 #include "train/data/sampler.hpp"
-#include "train/hogwild.hpp"
+#include "train/evaluation.hpp"
+#include "train/model.hpp"
 #include "train/optimizer.hpp"
 #include "train/schedule.hpp"
 
@@ -16,11 +17,6 @@ namespace {
 
 std::size_t outputs_of(const ModelSpec& spec) {
   return spec.layers.empty() ? 0 : spec.layers.back().units;
-}
-
-GV_WIDE void add_scaled(float* __restrict x, const float* __restrict force, std::size_t n,
-                        float scale) {
-  for (std::size_t i = 0; i < n; ++i) x[i] += scale * force[i];
 }
 
 /// The two vectors begin as anchor and model. They become anchor minus model, and the anchor.
@@ -35,6 +31,12 @@ GV_WIDE void take_back(float* __restrict anchor, float* __restrict x, std::size_
 }  // namespace
 
 struct Trainer::Impl {
+  /// Samples that it does not learn from, and a model for batches of them.
+  struct Validation {
+    std::shared_ptr<const DataSet> samples;
+    Model model;
+  };
+
   Impl(TrainerSpec given, std::shared_ptr<const DataSet> samples)
       : spec(std::move(given)),
         model(spec.model, samples->shape, spec.batch),
@@ -88,6 +90,8 @@ struct Trainer::Impl {
   std::size_t drawn = 0;       ///< Samples of the last gradient, until its update.
   std::size_t batch_size;      ///< Of the last gradient.
   std::size_t whole_batch;     ///< Of the last update.
+  double factor = 1;           ///< Of every update.
+  std::optional<Validation> validation;
 };
 
 Trainer::Trainer(TrainerSpec spec, std::shared_ptr<const DataSet> shard)
@@ -97,14 +101,13 @@ Trainer::~Trainer() = default;
 
 const Layout& Trainer::layout() const { return impl_->model.layout(); }
 
-const ModelSpec& Trainer::model_spec() const { return impl_->spec.model; }
-
 std::uint64_t Trainer::step() const { return impl_->step; }
 
-std::size_t Trainer::shard_samples() const { return impl_->shard->size(); }
+std::size_t Trainer::samples() const { return impl_->shard->size(); }
+
 double Trainer::learning_rate() const {
-  return gv::learning_rate(impl_->spec.schedule, impl_->whole_batch, impl_->step,
-                           impl_->spec.steps);
+  return impl_->factor * gv::learning_rate(impl_->spec.schedule, impl_->whole_batch, impl_->step,
+                                           impl_->spec.steps);
 }
 
 Hyperparameters Trainer::hyperparameters() const {
@@ -114,6 +117,21 @@ Hyperparameters Trainer::hyperparameters() const {
 void Trainer::set_hyperparameters(const Hyperparameters& hyperparameters) {
   impl_->spec.schedule.learning_rate = hyperparameters.learning_rate;
   impl_->optimizer.set_momentum(hyperparameters.momentum);
+}
+
+void Trainer::set_update_factor(double factor) { impl_->factor = factor; }
+
+void Trainer::hold_out(std::shared_ptr<const DataSet> samples) {
+  check(samples->size() > 0, "a validation needs samples");
+  Model model(impl_->spec.model, samples->shape, evaluation_batch(*samples));
+  impl_->validation = Impl::Validation{std::move(samples), std::move(model)};
+}
+
+Tunable* Trainer::tunable() { return impl_->validation ? this : nullptr; }
+
+double Trainer::validation_loss() {
+  return evaluate(impl_->validation->model, impl_->parameters, *impl_->validation->samples)
+      .mean_loss();
 }
 
 std::vector<DenseWeights> Trainer::dense_weights() const { return impl_->model.dense_weights(); }
@@ -131,9 +149,9 @@ Score Trainer::gradient(std::size_t samples, std::span<float> out, const ReadyRa
   return impl_->model.gradient(impl_->parameters, batch, out, rng, ready, factored);
 }
 
-void Trainer::update(std::span<const float> gradient, std::size_t batch) {
-  impl_->whole_batch = batch > 0 ? batch : impl_->spec.batch;
-  impl_->optimizer.step(impl_->parameters, gradient, learning_rate());
+void Trainer::update(std::span<const float> mean, std::size_t samples) {
+  impl_->whole_batch = samples > 0 ? samples : impl_->spec.batch;
+  impl_->optimizer.step(impl_->parameters, mean, learning_rate());
   impl_->move_to(impl_->step + 1, impl_->sampler.after(impl_->position, impl_->drawn));
 }
 
@@ -142,8 +160,9 @@ Score Trainer::run_steps(std::uint64_t count, const Direct& direct) {
   const std::uint64_t made = std::min(count, left);
   if (!impl_->hogwild || direct) return take_steps(made, impl_->spec.batch, direct);
   std::uint64_t position = impl_->position;
-  const Score score =
-      impl_->hogwild->run(impl_->parameters, impl_->spec.schedule, impl_->step, position, made);
+  ScheduleSpec schedule = impl_->spec.schedule;
+  schedule.learning_rate *= impl_->factor;
+  const Score score = impl_->hogwild->run(impl_->parameters, schedule, impl_->step, position, made);
   impl_->whole_batch = impl_->spec.batch;
   impl_->optimizer.count(made);
   impl_->move_to(impl_->step + made, position);
@@ -188,11 +207,6 @@ void Trainer::end_local_steps(std::span<const float> parameters, std::uint64_t s
   impl_->move_to(impl_->step + steps, impl_->position_after.value_or(impl_->position));
 }
 
-void Trainer::add(std::span<const float> force, float scale) {
-  check(force.size() == impl_->parameters.size(), "a force has the layout's size");
-  add_scaled(impl_->parameters.data(), force.data(), force.size(), scale);
-}
-
 std::span<const float> Trainer::parameters() const { return impl_->parameters; }
 
 std::span<float> Trainer::live_parameters() { return impl_->parameters; }
@@ -206,20 +220,9 @@ void Trainer::adopt(std::span<const float> parameters, std::uint64_t step) {
   impl_->move_to(step, impl_->sampler.after_batches(step, impl_->spec.batch));
 }
 
-std::size_t Trainer::state_size() const {
-  return impl_->parameters.size() + impl_->optimizer.state_size();
-}
+std::size_t Trainer::optimizer_size() const { return impl_->optimizer.state_size(); }
 
-void Trainer::copy_state(std::span<float> out) const {
-  check(out.size() == state_size(), "a replica's state has one size");
-  std::ranges::copy(impl_->parameters, out.begin());
-  impl_->optimizer.copy_state(out.subspan(impl_->parameters.size()));
-}
-
-void Trainer::append_optimizer(std::vector<float>& out) const {
-  out.resize(out.size() + impl_->optimizer.state_size());
-  impl_->optimizer.copy_state(std::span(out).last(impl_->optimizer.state_size()));
-}
+void Trainer::copy_optimizer(std::span<float> out) const { impl_->optimizer.copy_state(out); }
 
 std::uint64_t Trainer::updates() const { return impl_->optimizer.updates(); }
 
@@ -228,11 +231,10 @@ void Trainer::adopt_model(std::span<const float> parameters, std::uint64_t step)
   impl_->take_over(parameters, step);
 }
 
-void Trainer::adopt_state(std::span<const float> state, std::uint64_t step, std::uint64_t updates) {
-  check(state.size() == state_size(), "a replica's state has one size");
-  const std::size_t size = impl_->parameters.size();
-  impl_->take_over(state.first(size), step);
-  impl_->optimizer.adopt_state(state.subspan(size), updates);
+void Trainer::adopt_state(std::span<const float> parameters, std::span<const float> optimizer,
+                          std::uint64_t step, std::uint64_t updates) {
+  adopt_model(parameters, step);
+  impl_->optimizer.adopt_state(optimizer, updates);
 }
 
 OptimizerState Trainer::optimizer_state() const {

@@ -11,21 +11,21 @@
 namespace gv {
 namespace {
 
-void fill_in(PipelineOptions& pipeline, const Config& config, const StageTrainer& trainer) {
+void fill_in(PipelineOptions& pipeline, const Config& config, const StageLearner& learner) {
   pipeline.micro_batch = config.train.batch;
-  for (std::size_t s = 0; s < trainer.stages(); ++s) {
-    pipeline.stages.push_back({.parameters = trainer.layout(s).size(),
-                               .state = trainer.state_size(s),
-                               .forward = trainer.boundary(s).forward(),
-                               .backward = trainer.boundary(s).activations});
-    pipeline.stage_seconds.push_back(trainer.work_share(s));
+  for (std::size_t s = 0; s < learner.stages(); ++s) {
+    pipeline.stages.push_back({.parameters = learner.layout(s).size(),
+                               .state = learner.state_size(s),
+                               .forward = learner.boundary(s).forward(),
+                               .backward = learner.boundary(s).activations});
+    pipeline.stage_seconds.push_back(learner.work_share(s));
   }
 }
 
 }  // namespace
 
 NodeOptions node_options(const Config& config, const Layout& layout, std::uint64_t steps,
-                         std::size_t wait_for, const StageTrainer* stages) {
+                         std::size_t wait_for, const StageLearner* stages) {
   NodeOptions options{.membership = config.membership,
                       .mode = config.run.mode,
                       .gossip = config.gossip,

@@ -13,11 +13,14 @@
 #include <sstream>
 
 #include "consensus/pipeline/stage_partition.hpp"
+#include "train/built_in_learner.hpp"
 #include "train/checkpoint/checkpoint.hpp"
 #include "train/data/generated.hpp"
 #include "train/data/partition.hpp"
 #include "train/data/readers.hpp"
+#include "train/model.hpp"
 #include "train/optimizer.hpp"
+#include "train/stage_trainer.hpp"
 
 namespace gv {
 namespace {
@@ -252,6 +255,17 @@ void join_population(const Config& config, std::size_t shard, Task& task) {
   optimizer.momentum = has_momentum(optimizer) ? first.momentum : 0;
 }
 
+/// Fills in what does not depend on the model: the way of working with other peers and the budget
+/// of a learner of `samples` samples.
+void fill_in(const Config& config, std::size_t samples, Task& task) {
+  const bool lockstep = config.run.mode == ModeKind::allreduce;
+  task.trainer.batch = config.train.batch;
+  task.trainer.steps = steps_of(config, samples);
+  if (lockstep) task.trainer.batch_max = lockstep_batch_max(config);
+  task.local = config.allreduce.local;
+  if (config.run.mode == ModeKind::mixing) task.rule = config.mixing.rule;
+}
+
 /// A task on `data`, which is the whole of shard number `shard` of `samples` samples in all.
 Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::size_t shard,
              std::size_t samples) {
@@ -262,17 +276,14 @@ Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::siz
   task.shard = std::move(data);
   task.trainer.optimizer = config.train.optimizer;
   task.trainer.schedule = config.train.schedule;
-  task.trainer.batch = config.train.batch;
   task.trainer.threads = config.train.threads;
   if (config.gossip.population.is_on()) join_population(config, shard, task);
   if (!task.problems.empty()) return task;
-  // In mode `allreduce` all peers take the same number of steps, however unlike their shards are.
-  const bool lockstep = config.run.mode == ModeKind::allreduce;
-  const bool in_step = lockstep || config.run.mode == ModeKind::mixing;
-  task.trainer.steps = steps_of(config, in_step ? samples / config.run.peers : task.shard->size());
-  if (lockstep) task.trainer.batch_max = lockstep_batch_max(config);
-  task.local = config.allreduce.local;
-  if (config.run.mode == ModeKind::mixing) task.rule = config.mixing.rule;
+  // In modes `allreduce` and `mixing` all peers take the same number of steps, however unlike their
+  // shards are.
+  const bool in_step =
+      config.run.mode == ModeKind::allreduce || config.run.mode == ModeKind::mixing;
+  fill_in(config, in_step ? samples / config.run.peers : task.shard->size(), task);
   if (mixes_stages(config)) task.rule = config.pipeline.mode.rule;
   if (config.run.mode == ModeKind::pipeline) cut(config, samples, task);
   task.trainer.seed = config.run.seed;
@@ -281,6 +292,30 @@ Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::siz
 }
 
 }  // namespace
+
+Task task_of(const Config& config, const Learner& learner) {
+  Task task;
+  fill_in(config, learner.samples(), task);
+  task.trainer.seed = config.run.seed;
+  if (config.run.mode == ModeKind::pipeline) {
+    task.problems.push_back(
+        {"run.mode",
+         "a pipeline cuts the layers of the built-in models, and it cannot see those of a learner "
+         "that is not built in",
+         "use mode = \"gossip\", \"mixing\" or \"allreduce\""});
+  }
+  if (config.gossip.population.is_on()) {
+    task.problems.push_back({"population",
+                             "only the built-in learner has hyper-parameters that others can vary",
+                             "leave [population] out"});
+  }
+  if (config.train.threads > 1) {
+    task.problems.push_back({"train.threads",
+                             "only the built-in learner can be run by several threads",
+                             "write threads = 1"});
+  }
+  return task;
+}
 
 Task load_task(const Config& config, std::size_t shard) {
   std::size_t samples = 0;
@@ -367,15 +402,16 @@ std::optional<ModelVersion> version_of(const std::map<std::string, std::string>&
 
 /// Loads, of all stages on disk, those of the newest version. Older ones are kept as copies,
 /// because the swarm goes on from the newest version that all stages have.
-StartingPoint resumed_stages(StageTrainer trainer, const std::filesystem::path& checkpoints) {
+StartingPoint resumed_stages(std::unique_ptr<StageLearner> learner,
+                             const std::filesystem::path& checkpoints) {
   std::vector<Fact> facts;
   std::vector<StageState> copies;
   std::map<std::uint32_t, std::pair<ModelVersion, Checkpoint>> found;
   std::optional<ModelVersion> newest;
-  for (std::uint32_t stage = 0; stage < trainer.stages(); ++stage) {
+  for (std::uint32_t stage = 0; stage < learner->stages(); ++stage) {
     const std::filesystem::path folder = stage_folder(checkpoints, stage);
     if (!std::filesystem::exists(folder)) continue;
-    LoadedCheckpoints loaded = load_checkpoints(folder, trainer.layout(stage));
+    LoadedCheckpoints loaded = load_checkpoints(folder, learner->layout(stage));
     for (const auto& [file, why] : loaded.refused) {
       facts.push_back(CheckpointRefused{.why = file.string() + ": " + why});
     }
@@ -383,13 +419,13 @@ StartingPoint resumed_stages(StageTrainer trainer, const std::filesystem::path& 
       const auto version = version_of(checkpoint.metadata);
       if (!version) continue;
       const std::string problem =
-          trainer.restore(stage, checkpoint.parameters, checkpoint.optimizer);
+          learner->restore(stage, checkpoint.parameters, checkpoint.optimizer);
       if (!problem.empty()) {
         facts.push_back(CheckpointRefused{.why = folder.string() + ": " + problem});
         continue;
       }
-      const StageValues values = std::make_shared<Floats>(trainer.state_size(stage));
-      trainer.copy_state(stage, *values);
+      const StageValues values = std::make_shared<Floats>(learner->state_size(stage));
+      learner->copy_state(stage, *values);
       copies.push_back({stage, *version, values});
       if (!newest || is_before(*newest, *version)) newest = version;
       found.try_emplace(stage, *version, std::move(checkpoint));
@@ -398,13 +434,13 @@ StartingPoint resumed_stages(StageTrainer trainer, const std::filesystem::path& 
   std::vector<std::uint32_t> stages;
   for (auto& [stage, own] : found) {
     if (own.first == *newest) {
-      trainer.restore(stage, own.second.parameters, own.second.optimizer);
+      learner->restore(stage, own.second.parameters, own.second.optimizer);
       stages.push_back(stage);
     } else {
-      trainer.release(stage);
+      learner->release(stage);
     }
   }
-  StartingPoint point{.replica = StageReplica(std::move(trainer)), .facts = std::move(facts)};
+  StartingPoint point{.replica = StageReplica(std::move(learner)), .facts = std::move(facts)};
   if (stages.empty()) {
     point.facts.push_back(ResumedFromNothing{.folder = checkpoints.string()});
     return point;
@@ -420,27 +456,34 @@ StartingPoint resumed_stages(StageTrainer trainer, const std::filesystem::path& 
 
 }  // namespace
 
-Replica first_replica(const Task& task, std::size_t shard) {
-  Replica replica(Trainer(task.trainer, task.shard), shard, task.local);
+std::unique_ptr<Learner> learner_of(const Task& task, RunTogether together) {
+  return built_in_learner(task.trainer, task.shard, task.held_out, std::move(together));
+}
+
+std::unique_ptr<StageLearner> stages_of(const Task& task) {
+  return built_in_stage_learner(*task.stages, task.shard);
+}
+
+Replica first_replica(const Task& task, std::size_t shard, std::unique_ptr<Learner> learner) {
+  Replica replica(std::move(learner), shard, task.local);
   if (task.rule) replica.mix_by(*task.rule, task.trainer.seed);
-  if (task.held_out) replica.join_population(task.held_out);
   return replica;
 }
 
-StartingPoint starting_point(const Task& task, const std::filesystem::path& checkpoints,
-                             std::size_t shard, bool resume) {
+StartingPoint starting_point(const Task& task, std::unique_ptr<Learner> learner,
+                             const std::filesystem::path& checkpoints, std::size_t shard,
+                             bool resume) {
   if (task.stages) {
-    StageTrainer trainer(*task.stages, task.shard);
-    StartingPoint point = resume ? resumed_stages(std::move(trainer), checkpoints)
-                                 : StartingPoint{.replica = StageReplica(std::move(trainer))};
+    StartingPoint point = resume ? resumed_stages(stages_of(task), checkpoints)
+                                 : StartingPoint{.replica = StageReplica(stages_of(task))};
     if (task.rule) std::get<StageReplica>(point.replica).mix_by(*task.rule, task.trainer.seed);
     return point;
   }
-  Replica replica = first_replica(task, shard);
+  Replica replica = first_replica(task, shard, std::move(learner));
   std::vector<Fact> facts;
   std::uint64_t step = 0;
   if (resume) {
-    LoadedCheckpoint loaded = load_newest_checkpoint(checkpoints, replica.trainer().layout());
+    LoadedCheckpoint loaded = load_newest_checkpoint(checkpoints, replica.learner().layout());
     for (const auto& [file, why] : loaded.refused) {
       facts.push_back(CheckpointRefused{.why = file.string() + ": " + why});
     }
@@ -457,7 +500,7 @@ StartingPoint starting_point(const Task& task, const std::filesystem::path& chec
     }
     const auto checksum = checkpoint.metadata.find("conservation_checksum");
     if (checksum != checkpoint.metadata.end()) replica.restore_checksum(checksum->second);
-    step = replica.trainer().step();
+    step = replica.learner().step();
     facts.push_back(Resumed{.from = loaded.file.string(), .step = step});
   }
   return {.replica = std::move(replica), .step = step, .facts = std::move(facts)};
@@ -476,16 +519,16 @@ std::string save_replica(const std::filesystem::path& checkpoints, const AnyRepl
   std::map<std::string, std::string> metadata = run_metadata(config, config_text);
   if (const auto* whole = std::get_if<Replica>(&replica)) {
     metadata["conservation_checksum"] = whole->checksum_text();
-    return save_checkpoint(checkpoints, whole->trainer().layout(), whole->trainer().parameters(),
+    return save_checkpoint(checkpoints, whole->learner().layout(), whole->learner().parameters(),
                            whole->optimizer_state(), metadata, config.checkpoint.keep);
   }
   const auto& stages = std::get<StageReplica>(replica);
   metadata[version_key] = to_text(stages.version());
-  const StageTrainer& trainer = stages.trainer();
-  for (std::size_t stage = 0; stage < trainer.stages(); ++stage) {
-    if (!trainer.carries(stage)) continue;
-    std::string problem = save_checkpoint(stage_folder(checkpoints, stage), trainer.layout(stage),
-                                          trainer.parameters(stage), trainer.optimizer_state(stage),
+  const StageLearner& learner = stages.learner();
+  for (std::size_t stage = 0; stage < learner.stages(); ++stage) {
+    if (!learner.carries(stage)) continue;
+    std::string problem = save_checkpoint(stage_folder(checkpoints, stage), learner.layout(stage),
+                                          learner.parameters(stage), learner.optimizer_state(stage),
                                           metadata, config.checkpoint.keep);
     if (!problem.empty()) return problem;
   }

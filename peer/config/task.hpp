@@ -1,4 +1,4 @@
-// Makes a training task from a config: data, shard, trainer, and where a replica starts and is
+// Makes a training task from a config: data, shard, learner, and where a replica starts and is
 // saved.
 #pragma once
 
@@ -14,14 +14,16 @@
 #include "peer/config/config.hpp"
 #include "peer/node/replica.hpp"
 #include "peer/node/stage_replica.hpp"
-#include "train/evaluation.hpp"
-#include "train/trainer.hpp"
+#include "train/data_set.hpp"
+#include "train/hogwild.hpp"
+#include "train/learner/learner.hpp"
+#include "train/spec.hpp"
 
 namespace gv {
 
 /// One peer's share of a run. `problems` is empty when the rest may be used.
 struct Task {
-  std::shared_ptr<const DataSet> shard;
+  std::shared_ptr<const DataSet> shard;     ///< Null for a learner that is not built in.
   std::shared_ptr<const DataSet> held_out;  ///< In a population: samples cut off the shard.
   TrainerSpec trainer;
   LocalSteps local;
@@ -37,6 +39,10 @@ Task load_task(const Config& config, std::size_t shard);
 /// there are any.
 std::vector<Task> load_tasks(const Config& config);
 
+/// The task of a learner that is not built in and has its own data. Of the config it takes the way
+/// of working with other peers, the budget and the size of a batch.
+Task task_of(const Config& config, const Learner& learner);
+
 /// The held-out samples, whole.
 struct TestSet {
   std::shared_ptr<const DataSet> data;
@@ -48,8 +54,15 @@ TestSet load_test_set(const Config& config);
 /// For texts, figures besides the loss: "  perplexity 6.12  2.614 bits per byte". Else empty.
 std::string uncertainty(const Score& score, const DataSet& data);
 
-/// The replica before its first step, for a task that is not a pipeline's.
-Replica first_replica(const Task& task, std::size_t shard);
+/// The built-in learner of a task that is not a pipeline's. `together` runs its threads, if it has
+/// several.
+std::unique_ptr<Learner> learner_of(const Task& task, RunTogether together = {});
+
+/// The built-in learner of a pipeline's task, which carries no stage yet.
+std::unique_ptr<StageLearner> stages_of(const Task& task);
+
+/// The replica of a learner before its first step.
+Replica first_replica(const Task& task, std::size_t shard, std::unique_ptr<Learner> learner);
 
 /// Where a replica begins.
 struct StartingPoint {
@@ -62,9 +75,11 @@ struct StartingPoint {
   std::vector<Fact> facts;  ///< Says which checkpoint was loaded, and which were refused and why.
 };
 
-/// The run's first model or, with `resume`, the newest sound checkpoint in `checkpoints`.
-StartingPoint starting_point(const Task& task, const std::filesystem::path& checkpoints,
-                             std::size_t shard, bool resume);
+/// The run's first model or, with `resume`, the newest sound checkpoint in `checkpoints`. A
+/// pipeline makes its learner itself, so `learner` is null.
+StartingPoint starting_point(const Task& task, std::unique_ptr<Learner> learner,
+                             const std::filesystem::path& checkpoints, std::size_t shard,
+                             bool resume);
 
 /// Metadata of a parameter file: its run's config, and where the data lay, for eval.
 std::map<std::string, std::string> run_metadata(const Config& config, std::string_view config_text);

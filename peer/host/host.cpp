@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -50,7 +51,9 @@ Problems begin_with_revision(const HostOptions& options, Config& config,
 
 }  // namespace
 
-int run_peer(const HostOptions& options) {
+int run_peer(const HostOptions& options) { return run_peer(options, nullptr); }
+
+int run_peer(const HostOptions& options, std::unique_ptr<Learner> learner) {
   keep_small_memory(options.config.run.mode);
   try {
     std::filesystem::create_directories(options.folder);
@@ -67,12 +70,12 @@ int run_peer(const HostOptions& options) {
       print(problems);
       return 2;
     }
-    Task task = load_task(config, options.shard);
+    Task task = learner ? task_of(config, *learner) : load_task(config, options.shard);
     if (!task.problems.empty()) {
       print(task.problems);
       return 2;
     }
-    return Host(options, std::move(task), std::move(revision)).run();
+    return Host(options, std::move(task), std::move(revision)).run(std::move(learner));
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}: {}\n", options.name, error.what());
     return 1;

@@ -13,6 +13,7 @@
 #include "peer/config/config.hpp"
 #include "peer/node/replica.hpp"
 #include "peer/node/stage_job.hpp"
+#include "train/learner/learner.hpp"
 
 namespace gv {
 
@@ -59,5 +60,10 @@ struct HostOptions {
 /// after a clean end, 1 when the machine failed it (port taken, folder not writable), 2 when the
 /// operator has to mend something (data missing, no peer to join, settings that disagree).
 int run_peer(const HostOptions& options);
+
+/// The same for a learner that is not built in and has its own data: of the config's model and data
+/// nothing is read. A pipeline refuses it, as it cannot be cut. The learner is used on a thread of
+/// its own, and destroyed before this returns.
+int run_peer(const HostOptions& options, std::unique_ptr<Learner> learner);
 
 }  // namespace gv

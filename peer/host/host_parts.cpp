@@ -100,18 +100,23 @@ void Host::open_lanes() {
 
 void Host::make_node(StartingPoint& point) {
   const auto* stages = std::get_if<StageReplica>(&point.replica);
-  const Layout layout = stages != nullptr ? stages->trainer().whole_layout()
-                                          : std::get<Replica>(point.replica).trainer().layout();
+  const auto* whole = std::get_if<Replica>(&point.replica);
+  const Layout& layout =
+      stages != nullptr ? stages->learner().whole_layout() : whole->learner().layout();
   NodeOptions node = node_options(options_.config, layout, task_.trainer.steps, options_.wait_for,
-                                  stages != nullptr ? &stages->trainer() : nullptr);
+                                  stages != nullptr ? &stages->learner() : nullptr);
+  // Another learner than the built-in one may keep another optimiser's state than the config's.
+  if (whole != nullptr) {
+    node.allreduce.state_elements = whole->state_size();
+    node.mixing.state_elements = layout.size() + whole->learner().optimizer_size();
+  }
   node.mixing.revision = revision_;
   if (lent_) node.allreduce.memory = node.pipeline.memory = lent_.get();
   node.pipeline.resumed = point.version;
   node.pipeline.resumed_stages = point.stages;
   node.pipeline.resumed_copies = std::move(point.copies);
-  if (stages == nullptr) {
-    node.allreduce.places.dense =
-        dense_places(std::get<Replica>(point.replica).trainer().dense_weights());
+  if (whole != nullptr) {
+    node.allreduce.places.dense = dense_places(whole->learner().dense_weights());
   }
   node.allreduce.processors = static_cast<unsigned>(processors_.count());
   node_.emplace(Member{.id = self_,
@@ -123,6 +128,7 @@ void Host::make_node(StartingPoint& point) {
 }
 
 void Host::start_worker(AnyReplica replica) {
+  if (auto* whole = std::get_if<Replica>(&replica)) learner_ = &whole->learner();
   worker_.emplace(
       std::move(replica), [this](const AnyReplica& replica) { return save(replica); },
       [this](std::uint64_t job, std::size_t begin) {
@@ -131,7 +137,9 @@ void Host::start_worker(AnyReplica replica) {
         });
       },
       [this](JobDone done) {
-        asio::post(io_, [this, done = std::make_shared<JobDone>(std::move(done))] {
+        const bool is_last = learner_ != nullptr && learner_->has_ended();
+        asio::post(io_, [this, is_last, done = std::make_shared<JobDone>(std::move(done))] {
+          if (is_last) feed([this](Time t, NodeEffects& out) { node_->leave(t, out); });
           if (!done->save_problem.empty()) {
             const Fact failed = SaveFailed{.why = done->save_problem};
             log_.write(now(), failed);

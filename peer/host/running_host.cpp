@@ -141,11 +141,16 @@ void Host::carry_out(NodeEffects& effects) {
     effects = std::move(more);
   }
   keep_revision();
+  if (node_->is_leaving()) stop_learner();
   if (node_->is_finished() && !ending_) {
     ending_ = true;
     second_.expires_after(goodbye_time);
     second_.async_wait([this](asio::error_code) { io_.stop(); });
   }
+}
+
+void Host::stop_learner() {
+  if (learner_ != nullptr && !std::exchange(told_to_stop_, true)) learner_->stop();
 }
 
 /// Stores the settings revision, so that it still applies after a restart.
@@ -268,18 +273,17 @@ void Host::every_second() {
   });
 }
 
-int Host::run() {
-  StartingPoint point =
-      starting_point(task_, options_.folder / "checkpoints", options_.shard, options_.resume);
+int Host::run(std::unique_ptr<Learner> learner) {
+  if (!learner && !task_.stages) learner = learner_of(task_, run_in_threads);
+  samples_ = learner ? learner->samples() : task_.shard->size();
+  StartingPoint point = starting_point(task_, std::move(learner), options_.folder / "checkpoints",
+                                       options_.shard, options_.resume);
   for (const Fact& fact : point.facts) log_.write(now(), fact);
   auto* stages = std::get_if<StageReplica>(&point.replica);
   if (stages != nullptr) {
     stages->set_stand_in(options_.hooks.stand_in);
   } else {
     std::get<Replica>(point.replica).set_pace(options_.hooks.pace);
-  }
-  if (task_.trainer.threads > 1) {
-    std::get<Replica>(point.replica).trainer().step_together(run_in_threads);
   }
   open_links();
   open_lanes();
@@ -296,6 +300,7 @@ int Host::run() {
     keep_place();
   }
 
+  stop_learner();
   worker_.reset();
   write_result();
   return exit_code_;
@@ -339,7 +344,7 @@ void Host::print_greeting() const {
                control_->advertised(), lanes_->listening());
   }
   fmt::print("trains on shard {} of {}, {} samples, {} steps\n", options_.shard,
-             options_.config.run.peers, task_.shard->size(), task_.trainer.steps);
+             options_.config.run.peers, samples_, task_.trainer.steps);
   std::fflush(stdout);
 }
 

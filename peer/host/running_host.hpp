@@ -35,7 +35,8 @@ class Host {
  public:
   Host(const HostOptions& options, Task task, SettingsRevision revision);
 
-  int run();
+  /// `learner` is null where it is the built-in one.
+  int run(std::unique_ptr<Learner> learner);
 
  private:
   struct Armed {
@@ -71,6 +72,7 @@ class Host {
   void keep_place();
   void sync_addresses();
   void keep_revision();
+  void stop_learner();
   void on_signal(int signal);
   void reload_authorized();
   std::string save(const AnyReplica& replica) const;
@@ -83,6 +85,7 @@ class Host {
 
   HostOptions options_;
   Task task_;
+  std::size_t samples_ = 0;    ///< Samples that this peer learns from.
   SettingsRevision revision_;  ///< The settings revision on disk.
   PeerId self_;
   std::uint64_t session_;
@@ -97,6 +100,8 @@ class Host {
   std::optional<BulkLanes> lanes_;
   std::optional<Node> node_;
   std::optional<Worker> worker_;
+  Learner* learner_ = nullptr;  ///< The worker's; we only tell it to stop. Null in a pipeline.
+  bool told_to_stop_ = false;   ///< It has been told.
   std::optional<PeerSocket> socket_;
   asio::steady_timer timer_{io_};
   asio::steady_timer second_{io_};

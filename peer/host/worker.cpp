@@ -52,7 +52,7 @@ void Worker::run(std::stop_token stop) {
       done.save_problem = save_(replica_);
     }
     done_(std::move(done));
-    if (whole != nullptr) whole->trainer().prefetch();
+    if (whole != nullptr) whole->learner().prefetch();
   }
 }
 

@@ -5,8 +5,7 @@
 
 #include "consensus/compression/power_sgd.hpp"
 #include "consensus/compression/sufficient_factors.hpp"
-#include "train/layout.hpp"
-#include "train/model.hpp"
+#include "train/learner/layout.hpp"
 
 namespace gv {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/rng.hpp"
-#include "train/spec.hpp"
+#include "train/learner/learner.hpp"
 
 namespace gv {
 

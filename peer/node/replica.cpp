@@ -9,9 +9,9 @@
 #include "base/check.hpp"
 #include "base/fingerprint.hpp"
 #include "base/rng.hpp"
+#include "base/wide.hpp"
 #include "consensus/compression/compressors.hpp"
 #include "peer/node/hyperparameters.hpp"
-#include "train/evaluation.hpp"
 
 namespace gv {
 namespace {
@@ -22,6 +22,11 @@ constexpr const char* outer_name = "outer_momentum";
 constexpr std::string_view mixing_prefix = "mixing_";
 /// Prefix of the names of vectors that a gradient compressor keeps.
 constexpr std::string_view gradient_prefix = "gradient_";
+
+GV_WIDE void add_scaled(float* __restrict x, const float* __restrict force, std::size_t n,
+                        float scale) {
+  for (std::size_t i = 0; i < n; ++i) x[i] += scale * force[i];
+}
 
 using Named = GradientCompressor::Named;
 
@@ -53,31 +58,23 @@ ConservationChecksum initial_checksum(std::uint64_t peer) {
   return checksum;
 }
 
-Replica::Replica(Trainer trainer, std::uint64_t peer, const LocalSteps& local)
-    : trainer_(std::move(trainer)),
-      outer_(local, trainer_.parameters().size()),
+Replica::Replica(std::unique_ptr<Learner> learner, std::uint64_t peer, const LocalSteps& local)
+    : learner_(std::move(learner)),
+      outer_(local, learner_->layout().size()),
       checksum_(initial_checksum(peer)),
-      compressor_(make_compressor({}, trainer_.parameters().size())) {}
+      compressor_(make_compressor({}, learner_->layout().size())) {}
 
 void Replica::mix_by(const MixRule& rule, std::uint64_t run_seed) {
-  mixing_.emplace(rule, trainer_.parameters().size(), run_seed,
-                  static_cast<double>(trainer_.shard_samples()));
+  mixing_.emplace(rule, learner_->layout().size(), run_seed,
+                  static_cast<double>(learner_->samples()));
 }
 
-void Replica::join_population(std::shared_ptr<const DataSet> held_out) {
-  check(held_out->size() > 0, "a validation needs samples");
-  Model model(trainer_.model_spec(), held_out->shape, evaluation_batch(*held_out));
-  validation_ = Validation{std::move(held_out), std::move(model)};
+std::size_t Replica::state_size() const {
+  return learner_->layout().size() + learner_->optimizer_size() + outer_.momentum().size();
 }
-
-double Replica::validation_loss() {
-  return evaluate(validation_->model, trainer_.parameters(), *validation_->held_out).mean_loss();
-}
-
-std::size_t Replica::state_size() const { return trainer_.state_size() + outer_.momentum().size(); }
 
 OptimizerState Replica::optimizer_state() const {
-  OptimizerState state = trainer_.optimizer_state();
+  OptimizerState state = learner_->optimizer_state();
   const auto momentum = outer_.momentum();
   if (!momentum.empty()) {
     state.vectors.emplace_back(outer_name, std::vector(momentum.begin(), momentum.end()));
@@ -90,7 +87,9 @@ OptimizerState Replica::optimizer_state() const {
     }
     append(mixing_prefix, std::move(kept), state);
   }
-  if (validation_) state.hyperparameters = trainer_.hyperparameters();
+  if (const Tunable* tunable = learner_->tunable()) {
+    state.hyperparameters = tunable->hyperparameters();
+  }
   return state;
 }
 
@@ -104,11 +103,13 @@ std::string Replica::restore(std::span<const float> parameters, OptimizerState s
     state.vectors.pop_back();
     if (momentum.size() != outer_.momentum().size()) return "the outer momentum has another size";
   }
-  std::string problem = trainer_.restore(parameters, state);
+  std::string problem = learner_->restore(parameters, state);
   if (!problem.empty()) return problem;
   outer_.adopt(momentum);
   restored_ = std::move(waiting);
-  if (validation_ && state.hyperparameters) trainer_.set_hyperparameters(*state.hyperparameters);
+  if (Tunable* tunable = learner_->tunable(); tunable != nullptr && state.hyperparameters) {
+    tunable->set_hyperparameters(*state.hyperparameters);
+  }
   if (mixing_) {
     for (const auto& [name, values] : mixed) mixing_->mixer().restore(name, values);
   }
@@ -143,14 +144,14 @@ void Replica::compress_by(const std::shared_ptr<const GradientCompressor>& compr
 Score Replica::compute(const GradientOrder& order, const Ready& ready, bool& writable) {
   compress_by(order.compressor);
   const CompressionPlan& plan = order.plan;
-  const std::size_t size = trainer_.parameters().size();
+  const std::size_t size = learner_->parameters().size();
   std::vector<float> apart(plan.in_place ? 0 : size);
   const std::span<float> travels(*order.values);
   const std::span<float> values = plan.in_place ? travels.first(size) : std::span(apart);
   std::size_t encoded_from = size;
   const auto encode_from = [&](std::size_t begin) {
     const Rng draws =
-        Rng(trainer_.step()).fork("rounding").fork(static_cast<std::uint64_t>(checksum_.front()));
+        Rng(learner_->step()).fork("rounding").fork(static_cast<std::uint64_t>(checksum_.front()));
     writable =
         writable && compressor_->encode(plan, values.subspan(begin, encoded_from - begin),
                                         travels.first(plan.in_place ? 0 : plan.elements), draws);
@@ -165,23 +166,24 @@ Score Replica::compute(const GradientOrder& order, const Ready& ready, bool& wri
     if (writable && ready) ready(encoded_from);
   };
   const Score score = order.local_steps > 0
-                          ? trainer_.local_steps(order.local_steps, order.samples, values)
-                          : trainer_.gradient(order.samples, values,
-                                              plan.piecewise ? tell : ReadyRange(), plan.factored);
+                          ? learner_->local_steps(order.local_steps, order.samples, values)
+                          : learner_->gradient(order.samples, values,
+                                               plan.piecewise ? tell : ReadyRange(), plan.factored);
   encode_from(0);
   return score;
 }
 
 void Replica::load_state(const ReplicaState& state) {
   const std::span<const float> values(*state.values);
-  const std::size_t inner = trainer_.state_size();
-  if (state.own_optimizer && trainer_.updates() > 0) {
-    trainer_.adopt_model(values.first(trainer_.parameters().size()), state.step);
+  const auto parameters = values.first(learner_->layout().size());
+  const auto optimizer = values.subspan(parameters.size(), learner_->optimizer_size());
+  if (state.own_optimizer && learner_->updates() > 0) {
+    learner_->adopt_model(parameters, state.step);
   } else {
     // In mode `allreduce` every step is an update, from the first on.
-    trainer_.adopt_state(values.first(inner), state.step, state.step);
+    learner_->adopt_state(parameters, optimizer, state.step, state.step);
   }
-  outer_.adopt(values.subspan(inner));
+  outer_.adopt(values.subspan(parameters.size() + optimizer.size()));
   compressor_->clear();
   restored_.clear();
 }
@@ -189,24 +191,49 @@ void Replica::load_state(const ReplicaState& state) {
 /// Members of a population get the whole replica, other peers the model alone.
 void Replica::adopt(const DownloadedModel& fetched) {
   const std::span<const float> values(fetched.values);
-  const auto tail = validation_ ? tail_of(values) : std::nullopt;
+  const auto parameters = values.first(learner_->layout().size());
+  Tunable* tunable = learner_->tunable();
+  const auto tail = tunable != nullptr ? tail_of(values) : std::nullopt;
   if (!tail) {
-    trainer_.adopt(values.first(trainer_.parameters().size()), fetched.step);
+    learner_->adopt(parameters, fetched.step);
     return;
   }
-  trainer_.adopt_state(values.first(trainer_.state_size()), fetched.step, tail->updates);
-  trainer_.set_hyperparameters(tail->hyperparameters);
+  learner_->adopt_state(parameters, values.subspan(parameters.size(), learner_->optimizer_size()),
+                        fetched.step, tail->updates);
+  tunable->set_hyperparameters(tail->hyperparameters);
+}
+
+void Replica::add(const Force& force) {
+  const std::span<float> x = learner_->live_parameters();
+  check(force.values->size() == x.size(), "a force has the layout's size");
+  add_scaled(x.data(), force.values->data(), x.size(), force.scale);
+  for (std::size_t lane = 0; lane < checksum_.size(); ++lane) {
+    checksum_[lane] += force.checksum[lane];
+  }
+}
+
+void Replica::fill(Snapshot& snapshot, bool with_rest) const {
+  const auto parameters = learner_->parameters();
+  snapshot.values.assign(parameters.begin(), parameters.end());
+  snapshot.checksum = checksum_;
+  snapshot.step = learner_->step();
+  snapshot.rest.clear();
+  const Tunable* tunable = learner_->tunable();
+  if (!with_rest || tunable == nullptr) return;
+  snapshot.rest.resize(learner_->optimizer_size());
+  learner_->copy_optimizer(snapshot.rest);
+  append({tunable->hyperparameters(), learner_->updates()}, snapshot.rest);
 }
 
 void Replica::update(const Job& job) {
-  const auto parameters = trainer_.parameters();
+  const auto parameters = learner_->parameters();
   const auto mean = compressor_->decode(job.update_plan, *job.update).first(parameters.size());
   if (job.update_steps == 0) {
-    trainer_.update(mean, job.update_samples);
+    learner_->update(mean, job.update_samples);
   } else {
     std::vector<float> model(parameters.begin(), parameters.end());
     outer_.step(model, mean);
-    trainer_.end_local_steps(model, job.update_steps);
+    learner_->end_local_steps(model, job.update_steps);
   }
 }
 
@@ -223,57 +250,50 @@ JobDone Replica::run(Job job, const Ready& ready) {
   if (job.adopt) adopt(*job.adopt);
   if (job.load_state) load_state(*job.load_state);
   const MixRunner::Host host{
-      .parameters = trainer_.live_parameters(),
-      .go_on_at = [this](std::uint64_t step) { trainer_.go_on_at(step); },
+      .parameters = learner_->live_parameters(),
+      .go_on_at = [this](std::uint64_t step) { learner_->go_on_at(step); },
       .take_steps =
-          [&](const Trainer::Direct& direct) {
-            const double learning_rate = trainer_.learning_rate();
-            at_pace(job.steps, [&] { done.score = trainer_.run_steps(job.steps, direct); });
+          [&](const Learner::Direct& direct) {
+            const double learning_rate = learner_->learning_rate();
+            at_pace(job.steps, [&] { done.score = learner_->run_steps(job.steps, direct); });
             return learning_rate;
           }};
   if (job.mix) mixing_->begin(*job.mix, host);
-  const std::uint64_t before = trainer_.step();
+  const std::uint64_t before = learner_->step();
   if (job.update) update(job);
-  if (job.fingerprint) done.fingerprint = fingerprint(trainer_.parameters());
+  if (job.fingerprint) done.fingerprint = fingerprint(learner_->parameters());
   if (job.state) {
     const std::span<float> state(*job.state);
-    trainer_.copy_state(state.first(trainer_.state_size()));
-    std::ranges::copy(outer_.momentum(), state.subspan(trainer_.state_size()).begin());
+    const std::size_t elements = learner_->layout().size();
+    const std::size_t optimizer = learner_->optimizer_size();
+    std::ranges::copy(learner_->parameters(), state.begin());
+    learner_->copy_optimizer(state.subspan(elements, optimizer));
+    std::ranges::copy(outer_.momentum(), state.subspan(elements + optimizer).begin());
     done.state = std::move(job.state);
   }
-  for (const Force& force : job.forces) {
-    trainer_.add(*force.values, force.scale);
-    for (std::size_t lane = 0; lane < checksum_.size(); ++lane)
-      checksum_[lane] += force.checksum[lane];
-  }
+  for (const Force& force : job.forces) add(force);
   if (job.mix) {
     mixing_->run(*job.mix, before, job.steps, host, [&] {
       if (ready) ready(0);
     });
     done.mix = std::move(job.mix);
   } else if (job.steps > 0) {
-    at_pace(job.steps, [&] { done.score = trainer_.run_steps(job.steps); });
+    at_pace(job.steps, [&] { done.score = learner_->run_steps(job.steps); });
   }
   if (job.gradient) {
     at_pace(std::max<std::uint64_t>(1, job.gradient->local_steps),
             [&] { done.score = compute(*job.gradient, ready, done.gradient_writable); });
     done.gradient_samples = job.gradient->all_samples();
   }
-  done.step = trainer_.step();
+  done.step = learner_->step();
   done.steps_run = done.step - before;
-  done.learning_rate = trainer_.learning_rate();
-  if (validation_) done.hyperparameters = trainer_.hyperparameters();
-  if (job.validate && validation_) done.validation_loss = validation_loss();
+  done.learning_rate = learner_->learning_rate();
+  if (Tunable* tunable = learner_->tunable()) {
+    done.hyperparameters = tunable->hyperparameters();
+    if (job.validate) done.validation_loss = tunable->validation_loss();
+  }
   if (job.snapshot) {
-    const auto parameters = trainer_.parameters();
-    job.snapshot->values.assign(parameters.begin(), parameters.end());
-    job.snapshot->checksum = checksum_;
-    job.snapshot->step = done.step;
-    job.snapshot->rest.clear();
-    if (job.snapshot_rest) {
-      trainer_.append_optimizer(job.snapshot->rest);
-      append({trainer_.hyperparameters(), trainer_.updates()}, job.snapshot->rest);
-    }
+    fill(*job.snapshot, job.snapshot_rest);
     done.snapshot = std::move(job.snapshot);
   }
   done.spent = std::move(job.forces);

@@ -16,7 +16,7 @@
 #include "consensus/message/snapshot.hpp"
 #include "peer/node/mix_job.hpp"
 #include "peer/node/stage_job.hpp"
-#include "train/trainer.hpp"
+#include "train/learner/learner.hpp"
 
 namespace gv {
 
@@ -94,19 +94,18 @@ struct JobDone {
 /// take longer than they need.
 using StepPace = std::function<void(std::uint64_t steps, const std::function<void()>& make)>;
 
-/// A trainer, with the conservation checksum's coordinates that follow its parameters through every
-/// exchange.
+/// A learner, and what consensus keeps beside it: the conservation checksum that follows its
+/// parameters through every exchange, the outer step, a mixing rule's memory, a gradient
+/// compressor.
 class Replica {
  public:
   /// `peer` seeds the conservation checksum, so that every replica starts with different integers.
-  Replica(Trainer trainer, std::uint64_t peer, const LocalSteps& local = {});
+  /// The hyper-parameters of a learner that can be tuned are part of the state.
+  Replica(std::unique_ptr<Learner> learner, std::uint64_t peer, const LocalSteps& local = {});
 
   /// From here on it mixes with neighbours by that rule, in the run of that seed.
   void mix_by(const MixRule& rule, std::uint64_t run_seed);
 
-  /// From here on its hyper-parameters are its own and part of its state, and it can be validated
-  /// on `held_out`, which has at least one sample.
-  void join_population(std::shared_ptr<const DataSet> held_out);
   /// For measurements with peers slower than their machine. Empty: full speed.
   void set_pace(StepPace pace) { pace_ = std::move(pace); }
 
@@ -117,8 +116,8 @@ class Replica {
   /// Runs the whole job but the save. Sizes of forces and models must match the layout.
   JobDone run(Job job, const Ready& ready = {});
 
-  const Trainer& trainer() const { return trainer_; }
-  Trainer& trainer() { return trainer_; }
+  const Learner& learner() const { return *learner_; }
+  Learner& learner() { return *learner_; }
 
   /// Floats of a whole state, as ReplicaState has them.
   std::size_t state_size() const;
@@ -142,18 +141,12 @@ class Replica {
   void update(const Job& job);
   void load_state(const ReplicaState& state);
   void adopt(const DownloadedModel& fetched);
-  double validation_loss();
+  void add(const Force& force);
+  void fill(Snapshot& snapshot, bool with_rest) const;
 
-  /// The data and model of validation in a population.
-  struct Validation {
-    std::shared_ptr<const DataSet> held_out;
-    Model model;
-  };
-
-  Trainer trainer_;
+  std::unique_ptr<Learner> learner_;
   OuterStep outer_;
   std::optional<MixRunner> mixing_;
-  std::optional<Validation> validation_;
   StepPace pace_;
   ConservationChecksum checksum_;
   std::shared_ptr<const GradientCompressor> asked_for_;  ///< Of the newest order that had one.

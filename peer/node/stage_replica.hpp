@@ -2,20 +2,21 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <variant>
 
 #include "consensus/message/message.hpp"
 #include "peer/node/replica.hpp"
 #include "peer/node/stage_mixers.hpp"
-#include "train/stage_trainer.hpp"
+#include "train/learner/stage_learner.hpp"
 
 namespace gv {
 
 /// The only code that touches live parameters of stages.
 class StageReplica {
  public:
-  explicit StageReplica(StageTrainer trainer) : trainer_(std::move(trainer)) {}
+  explicit StageReplica(std::unique_ptr<StageLearner> learner) : learner_(std::move(learner)) {}
 
   /// If set, passes from now on compute nothing but count their gradients as computed.
   void set_stand_in(PassStandIn stand_in) { stand_in_ = std::move(stand_in); }
@@ -26,8 +27,7 @@ class StageReplica {
   /// Runs what the job asks of stages, but not the save.
   JobDone run(Job job);
 
-  const StageTrainer& trainer() const { return trainer_; }
-  StageTrainer& trainer() { return trainer_; }
+  const StageLearner& learner() const { return *learner_; }
 
   /// Version of the stages: it names equal bits, and goes with them into a checkpoint.
   const ModelVersion& version() const { return version_; }
@@ -36,7 +36,7 @@ class StageReplica {
   void end(const StageEnd& end);
   Score carry_out(const StageOrder& order);
 
-  StageTrainer trainer_;
+  std::unique_ptr<StageLearner> learner_;
   PassStandIn stand_in_;
   ModelVersion version_;
   std::optional<StageMixers> mixers_;

@@ -15,6 +15,8 @@
 #include "peer/node/facts.hpp"
 #include "sim/local/mode_columns.hpp"
 #include "sim/local/whole_model.hpp"
+#include "train/evaluation.hpp"
+#include "train/model.hpp"
 
 namespace gv {
 namespace {

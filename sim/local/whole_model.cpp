@@ -10,6 +10,7 @@
 #include "sim/mean.hpp"
 #include "train/checkpoint/checkpoint.hpp"
 #include "train/checkpoint/safetensors.hpp"
+#include "train/stage_trainer.hpp"
 
 namespace gv {
 

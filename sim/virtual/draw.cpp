@@ -18,7 +18,7 @@
 #include "peer/config/config_settings.hpp"
 #include "peer/config/switched_mixing.hpp"
 #include "sim/scenario_text.hpp"
-#include "train/layout.hpp"
+#include "train/learner/layout.hpp"
 
 namespace gv {
 namespace {

@@ -12,6 +12,7 @@
 
 #include "peer/config/config.hpp"
 #include "peer/node/replica.hpp"
+#include "train/built_in_learner.hpp"
 #include "train/data/generated.hpp"
 
 namespace gv {
@@ -29,9 +30,7 @@ Replica member(std::uint64_t peer, const Hyperparameters& own) {
                          .batch = 10,
                          .steps = 1000,
                          .peer = peer};
-  Replica replica(Trainer(spec, blobs(peer)), peer);
-  replica.join_population(blobs(100));
-  return replica;
+  return Replica(built_in_learner(spec, blobs(peer), blobs(100)), peer);
 }
 
 std::string problem_with(const std::string& text) {
@@ -135,7 +134,7 @@ TEST_CASE("a copy has the model and the optimiser and the hyper-parameters of it
   DownloadedModel whole{.source = PeerId{1}, .values = said.snapshot->values, .step = 30};
   whole.values.insert(whole.values.end(), said.snapshot->rest.begin(), said.snapshot->rest.end());
   const JobDone done = copier.run({.adopt = whole, .validate = true});
-  CHECK(std::ranges::equal(copier.trainer().parameters(), source.trainer().parameters()));
+  CHECK(std::ranges::equal(copier.learner().parameters(), source.learner().parameters()));
   CHECK(copier.optimizer_state().vectors == source.optimizer_state().vectors);
   REQUIRE(done.hyperparameters);
   CHECK(done.hyperparameters->learning_rate == Approx(0.1));
@@ -150,12 +149,14 @@ TEST_CASE("steps go by the hyper-parameters that a copy took over") {
   const auto stepped = [](const Hyperparameters& first, const Hyperparameters& later) {
     Replica replica = member(1, first);
     DownloadedModel whole{.source = PeerId{2}, .step = 0};
-    const auto parameters = replica.trainer().parameters();
+    const auto parameters = replica.learner().parameters();
     whole.values.assign(parameters.begin(), parameters.end());
-    replica.trainer().append_optimizer(whole.values);
+    const std::size_t optimizer = replica.learner().optimizer_size();
+    whole.values.resize(parameters.size() + optimizer);
+    replica.learner().copy_optimizer(std::span(whole.values).last(optimizer));
     append({later, 0}, whole.values);
     replica.run({.adopt = whole, .steps = 10});
-    const auto end = replica.trainer().parameters();
+    const auto end = replica.learner().parameters();
     return std::vector<float>(end.begin(), end.end());
   };
   const Hyperparameters one{0.25, 0.5};
@@ -166,13 +167,13 @@ TEST_CASE("steps go by the hyper-parameters that a copy took over") {
 
 TEST_CASE("hyper-parameters are a part of what a restored replica goes on from") {
   Replica replica = member(1, {0.1, 0.5});
-  replica.trainer().set_hyperparameters({0.03, 0.7});
+  replica.learner().tunable()->set_hyperparameters({0.03, 0.7});
   replica.run({.steps = 5});
   const OptimizerState state = replica.optimizer_state();
-  const auto parameters = replica.trainer().parameters();
+  const auto parameters = replica.learner().parameters();
   Replica restored = member(1, {0.1, 0.5});
   REQUIRE(restored.restore(parameters, state).empty());
-  CHECK(restored.trainer().hyperparameters() == Hyperparameters{0.03, 0.7});
+  CHECK(restored.learner().tunable()->hyperparameters() == Hyperparameters{0.03, 0.7});
 }
 
 TEST_CASE("a model that is not finite counts as the worst of all") {

@@ -18,6 +18,7 @@
 #include "tests/lockstep_points.hpp"
 #include "tests/process/watched_swarm.hpp"
 #include "train/checkpoint/checkpoint.hpp"
+#include "train/trainer.hpp"
 
 namespace gv {
 namespace {

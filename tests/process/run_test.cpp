@@ -11,6 +11,9 @@
 #include "peer/config/task.hpp"
 #include "tests/process/swarm.hpp"
 #include "train/checkpoint/checkpoint.hpp"
+#include "train/evaluation.hpp"
+#include "train/model.hpp"
+#include "train/trainer.hpp"
 
 namespace gv {
 namespace {

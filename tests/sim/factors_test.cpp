@@ -277,7 +277,7 @@ TEST_CASE("deaths and returns at any moment leave all with one model of factors"
 TEST_CASE("what factors lack is in a checkpoint as it was before the last was asked for",
           "[sim][allreduce]") {
   const FactorRun run(1, 2, 50);
-  Replica replica(run.trainer(0), 0);
+  Replica replica(run.learner(0), 0);
   std::uint64_t turn = 0;
   const AllReduceOptions options = run.with_factors().node.allreduce;
   const std::shared_ptr compressor = options.compressor(run.shape.elements);
@@ -295,13 +295,13 @@ TEST_CASE("what factors lack is in a checkpoint as it was before the last was as
     replica.run({.update = order.values, .update_plan = order.plan});
   }
   if (GENERATE(false, true)) ask(replica, 1, turn);  // Its sum never comes.
-  Replica restored(run.trainer(0), 0);
-  REQUIRE(restored.restore(replica.trainer().parameters(), replica.optimizer_state()).empty());
+  Replica restored(run.learner(0), 0);
+  REQUIRE(restored.restore(replica.learner().parameters(), replica.optimizer_state()).empty());
   CHECK(restored.optimizer_state().vectors == replica.optimizer_state().vectors);
   CHECK(*ask(restored, 2, 0).values == *ask(replica, 2, 0).values);
   // A run that goes on without factors has no use for it.
-  Replica plain(run.trainer(0), 0);
-  CHECK(plain.restore(replica.trainer().parameters(), replica.optimizer_state()).empty());
+  Replica plain(run.learner(0), 0);
+  CHECK(plain.restore(replica.learner().parameters(), replica.optimizer_state()).empty());
 }
 
 }  // namespace gv

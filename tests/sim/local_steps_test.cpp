@@ -124,13 +124,13 @@ TEST_CASE("one local step and the average are the mean gradient, but for roundin
   std::vector<Replica> locals;
   std::vector<Replica> synchronous;
   for (std::size_t peer = 0; peer < peers; ++peer) {
-    locals.emplace_back(run.trainer(peer), peer, LocalSteps{.period = 2});
-    synchronous.emplace_back(run.trainer(peer), peer);
+    locals.emplace_back(run.learner(peer), peer, LocalSteps{.period = 2});
+    synchronous.emplace_back(run.learner(peer), peer);
   }
   const auto step = [&](std::vector<Replica>& replicas, std::uint64_t local_steps) {
     std::vector<std::vector<float>> parts;
     for (Replica& replica : replicas) {
-      const auto values = std::make_shared<Floats>(replica.trainer().parameters().size());
+      const auto values = std::make_shared<Floats>(replica.learner().parameters().size());
       replica.run(
           {.gradient = GradientOrder{.samples = 8, .local_steps = local_steps, .values = values}});
       parts.emplace_back(values->begin(), values->end());
@@ -143,10 +143,10 @@ TEST_CASE("one local step and the average are the mean gradient, but for roundin
     step(locals, 1);
     step(synchronous, 0);
   }
-  const auto local = locals[0].trainer().parameters();
-  CHECK_FALSE(std::ranges::equal(local, synchronous[0].trainer().parameters()));
+  const auto local = locals[0].learner().parameters();
+  CHECK_FALSE(std::ranges::equal(local, synchronous[0].learner().parameters()));
   // Anchor minus model rounds at the size of the parameters, 6e-8 of them in each of 100 steps.
-  CHECK(distance(local, synchronous[0].trainer().parameters()) < 6e-6);
+  CHECK(distance(local, synchronous[0].learner().parameters()) < 6e-6);
 }
 
 TEST_CASE("DiLoCo on quadratics is what its formulas say", "[sim][allreduce]") {
@@ -236,7 +236,7 @@ TEST_CASE("what is saved or sent while local steps are out is the anchor, and go
   const auto kind = GENERATE(OptimizerKind::nesterov, OptimizerKind::adam);
   const LockstepRun run(1, 8, 200, kind);
   const LocalSteps local{.period = 6, .outer = OuterKind::nesterov};
-  const auto make = [&] { return training_workload(Replica(run.trainer(0), 0, local)); };
+  const auto make = [&] { return training_workload(Replica(run.learner(0), 0, local)); };
   const auto first = make();
   const std::size_t size = first->parameters().size();
   const auto values = std::make_shared<Floats>(size);
@@ -247,7 +247,7 @@ TEST_CASE("what is saved or sent while local steps are out is the anchor, and go
   };
   for (int i = 0; i < 4; ++i) operate(*first);
   const std::vector<float> anchor(first->parameters().begin(), first->parameters().end());
-  const auto before = std::make_shared<Floats>(Replica(run.trainer(0), 0, local).state_size());
+  const auto before = std::make_shared<Floats>(Replica(run.learner(0), 0, local).state_size());
   first->run({.state = before});
   const JobDone out =
       first->run({.gradient = GradientOrder{.samples = 8, .local_steps = 6, .values = values}});
@@ -280,9 +280,9 @@ TEST_CASE("what is saved or sent while local steps are out is the anchor, and go
 TEST_CASE("a run goes on from a checkpoint with another way of meeting", "[sim][allreduce]") {
   const LockstepRun run(1, 8, 200, OptimizerKind::adam);
   const LocalSteps with{.period = 6, .outer = OuterKind::nesterov};
-  Replica momentum(run.trainer(0), 0, with);
-  Replica plain(run.trainer(0), 0);
-  const auto values = momentum.trainer().parameters();
+  Replica momentum(run.learner(0), 0, with);
+  Replica plain(run.learner(0), 0);
+  const auto values = momentum.learner().parameters();
   const std::vector<float> model(values.begin(), values.end());
   CHECK(plain.restore(model, momentum.optimizer_state()).empty());
   CHECK(momentum.restore(model, plain.optimizer_state()).empty());

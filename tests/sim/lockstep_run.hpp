@@ -13,6 +13,8 @@
 #include "sim/virtual/simulator.hpp"
 #include "tests/sim/worlds.hpp"
 #include "train/data/generated.hpp"
+#include "train/evaluation.hpp"
+#include "train/model.hpp"
 #include "train/trainer.hpp"
 
 namespace gv {
@@ -40,6 +42,10 @@ struct LockstepRun {
 
   Trainer trainer(std::size_t peer) const { return Trainer(specs[peer], shards[peer]); }
 
+  std::unique_ptr<Learner> learner(std::size_t peer) const {
+    return std::make_unique<Trainer>(trainer(peer));
+  }
+
   /// A virtual world of them on perfect links.
   Simulator::Options options() const {
     const Trainer first = trainer(0);
@@ -49,7 +55,7 @@ struct LockstepRun {
     options.node.course.elements = first.layout().size();
     options.node.course.steps = steps;
     AllReduceOptions& allreduce = options.node.allreduce;
-    allreduce.state_elements = Replica(trainer(0), 0, local).state_size();
+    allreduce.state_elements = Replica(learner(0), 0, local).state_size();
     allreduce.local = local;
     allreduce.batch = static_cast<std::uint32_t>(specs[0].batch);
     allreduce.segment_elements = 50;
@@ -68,7 +74,7 @@ struct LockstepRun {
 
   MakeWorkload workloads() const {
     return
-        [this](std::size_t peer) { return training_workload(Replica(trainer(peer), peer, local)); };
+        [this](std::size_t peer) { return training_workload(Replica(learner(peer), peer, local)); };
   }
 
   /// Share of unseen samples that the first peer's model gets right; all have the same model.

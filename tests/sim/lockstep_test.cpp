@@ -241,7 +241,7 @@ TEST_CASE("sums that travel in half precision are means all the way", "[allreduc
 TEST_CASE("what is not sent of a gradient is sent later and asked for again it is the same",
           "[sim][allreduce]") {
   const LockstepRun run(1, 8, 50, OptimizerKind::sgd);
-  Replica replica(run.trainer(0), 0);
+  Replica replica(run.learner(0), 0);
   Trainer plain = run.trainer(0);
   const std::size_t size = plain.layout().size();
   std::vector<double> sent(size, 0);
@@ -276,7 +276,7 @@ TEST_CASE("what is not sent of a gradient is sent later and asked for again it i
 TEST_CASE("momentum before the selection is that of a Dgc, also when asked for again",
           "[sim][allreduce]") {
   const LockstepRun run(1, 8, 50, OptimizerKind::sgd);
-  Replica replica(run.trainer(0), 0);
+  Replica replica(run.learner(0), 0);
   Trainer plain = run.trainer(0);
   const std::size_t size = plain.layout().size();
   Dgc expected({.momentum = 0.9, .block = 512}, size);
@@ -297,8 +297,8 @@ TEST_CASE("momentum before the selection is that of a Dgc, also when asked for a
 TEST_CASE("what waits of gradients is in a checkpoint as it was before the last selection",
           "[sim][allreduce]") {
   const LockstepRun run(1, 8, 50, OptimizerKind::sgd);
-  Replica replica(run.trainer(0), 0);
-  const std::size_t size = replica.trainer().layout().size();
+  Replica replica(run.learner(0), 0);
+  const std::size_t size = replica.learner().layout().size();
   const GradientOrder order = largest_of({.top_k_per_512 = 16, .momentum = 0.5}, size);
   const auto ask = [&](Replica& of) {
     of.run({.gradient = order});
@@ -309,8 +309,8 @@ TEST_CASE("what waits of gradients is in a checkpoint as it was before the last 
   }
   const bool asked_again = GENERATE(false, true);
   if (asked_again) ask(replica);  // Its sum never comes.
-  Replica restored(run.trainer(0), 0);
-  REQUIRE(restored.restore(replica.trainer().parameters(), replica.optimizer_state()).empty());
+  Replica restored(run.learner(0), 0);
+  REQUIRE(restored.restore(replica.learner().parameters(), replica.optimizer_state()).empty());
   CHECK(restored.optimizer_state().vectors == replica.optimizer_state().vectors);
   CHECK(ask(restored) == ask(replica));
 }

@@ -46,7 +46,7 @@ MakeWorkload mixing(MakeWorkload make, const MixRule& rule, std::uint64_t run_se
 /// A virtual world of a training run.
 Simulator::Options world_of(const LockstepRun& run, const MixRule& rule, std::uint64_t period) {
   Simulator::Options options = rounds_world(run.options(), rule, period);
-  options.node.mixing.state_elements = run.trainer(0).state_size();
+  options.node.mixing.state_elements = Replica(run.learner(0), 0).state_size();
   return options;
 }
 

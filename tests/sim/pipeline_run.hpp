@@ -82,7 +82,7 @@ struct PipelineTask {
 
   MakeWorkload workloads() const {
     return [this, run_seed = options().node.course.run_seed](std::size_t peer) {
-      auto workload = stage_workload(StageReplica(trainer(peer)));
+      auto workload = stage_workload(StageReplica(std::make_unique<StageTrainer>(trainer(peer))));
       workload->mix_by(rule, run_seed);
       return workload;
     };
@@ -92,19 +92,14 @@ struct PipelineTask {
 /// Records the events, and each stage's parameters at a step at all its carriers.
 class StageRecord : public Watcher {
  public:
-  StageRecord(const PipelineTask& task, std::uint64_t step)
-      : sizes_(task.trainer(0)), step_(step) {}
+  explicit StageRecord(std::uint64_t step) : step_(step) {}
 
   void on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) override {
     newest = std::max(newest, done.step);
     if (done.step != step_ || !done.stages || done.stages->ends.empty()) return;
-    const auto values = world.peer(peer).work->parameters();
-    std::size_t offset = 0;
     for (const std::uint32_t stage : world.peer(peer).node->as<PipelineMode>()->stages()) {
-      const std::size_t size = sizes_.layout(stage).size();
-      const auto own = values.subspan(offset, size);
+      const auto own = world.peer(peer).work->stage(stage);
       stages[stage].emplace_back(own.begin(), own.end());
-      offset += size;
     }
   }
 
@@ -127,7 +122,6 @@ class StageRecord : public Watcher {
   std::string story;
 
  private:
-  StageTrainer sizes_;
   std::uint64_t step_;
 };
 

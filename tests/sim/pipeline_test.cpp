@@ -28,7 +28,7 @@ using Stages = std::map<std::size_t, std::vector<std::vector<float>>>;
 /// Each stage once, if all its carriers have the same bits.
 Stages run(const PipelineTask& task, const Simulator::Options& options) {
   Simulator world(options, task.workloads());
-  StageRecord record(task, task.steps);
+  StageRecord record(task.steps);
   world.watch(record);
   world.run(Time(10min));
   INFO(record.story);
@@ -89,7 +89,7 @@ std::map<std::size_t, std::vector<std::vector<float>>> ends_of(const PipelineTas
   options.node.pipeline.mix_every = mix_every;
   Simulator world(options, task.workloads());
   PipelineInvariants invariants;
-  StageRecord record(task, task.steps);
+  StageRecord record(task.steps);
   world.watch(invariants);
   world.watch(record);
   world.run(Time(10min));
@@ -179,7 +179,7 @@ TEST_CASE("a death at any moment lets the others go on with every micro-batch co
     options.scenario.faults = {fault(FaultKind::kill, Duration(2s) + moment * 3ms,
                                      just(static_cast<std::size_t>(moment % 4)))};
     Simulator world(options, task.workloads());
-    StageRecord record(task, task.steps);
+    StageRecord record(task.steps);
     world.watch(record);
     world.run(Time(3min));
     INFO("moment " << moment << "\n" << record.story);
@@ -203,7 +203,7 @@ TEST_CASE("a stage that loses all its carriers is restored from the copy of its 
     options.scenario.faults = {fault(FaultKind::kill, Duration(2s) + moment * 7ms,
                                      just(static_cast<std::size_t>(moment % 3)))};
     Simulator world(options, task.workloads());
-    StageRecord record(task, task.steps);
+    StageRecord record(task.steps);
     world.watch(record);
     world.run(Time(3min));
     INFO("moment " << moment << "\n" << record.story);
@@ -268,7 +268,7 @@ TEST_CASE("a peer that leaves hands its stage over and nothing is made twice or 
     options.scenario.links = {every_link({.latency = 2ms})};
     options.scenario.faults = {fault(FaultKind::leave, Duration(2s) + moment * 7ms, just(who))};
     Simulator world(options, task.workloads());
-    StageRecord record(task, task.steps);
+    StageRecord record(task.steps);
     PipelineInvariants invariants;
     world.watch(record);
     world.watch(invariants);
@@ -294,7 +294,7 @@ TEST_CASE("peers that all leave at once wait for nobody", "[sim]") {
   options.scenario.links = {every_link({.latency = 2ms})};
   options.scenario.faults = {fault(FaultKind::leave, 2s, PeerSet::everyone())};
   Simulator world(options, task.workloads());
-  StageRecord record(task, task.steps);
+  StageRecord record(task.steps);
   world.watch(record);
   world.run(Time(3s));
   INFO(record.story);
@@ -308,7 +308,7 @@ TEST_CASE("one who joins late takes a stage and all go on", "[sim]") {
   options.node.course.wait_for_peers = 2;
   options.scenario.faults = {fault(FaultKind::join, 3s, just(2))};
   Simulator world(options, task.workloads());
-  StageRecord record(task, task.steps);
+  StageRecord record(task.steps);
   world.watch(record);
   world.run(Time(3min));
   INFO(record.story);
@@ -325,7 +325,7 @@ TEST_CASE("in a chain of one peer each the slow one ends with the smallest stage
     options.scenario.speeds = {{.peers = just(slow), .factor = 0.3}};
     Simulator world(options, task.workloads());
     PipelineInvariants invariants;
-    StageRecord record(task, task.steps);
+    StageRecord record(task.steps);
     world.watch(invariants);
     world.watch(record);
     world.run(Time(20s));
@@ -349,7 +349,7 @@ TEST_CASE("peers that a machine's other programs hold up now and then keep their
     options.scenario.faults = {
         {.kind = FaultKind::stop, .at = 5ms, .lasts = 8ms, .every = 16ms, .peers = {.any = 1}}};
     Simulator world(options, task.workloads());
-    StageRecord record(task, task.steps);
+    StageRecord record(task.steps);
     world.watch(record);
     world.run(Time(1min));
     INFO("seed " << seed << "\n" << record.story);
@@ -365,7 +365,7 @@ TEST_CASE("peers that are alike do not exchange stages to and fro for a wrong es
   options.node.pipeline.stage_seconds = {0.44, 0.56};
   options.stage_seconds = {0.37, 0.63};
   Simulator world(options, task.workloads());
-  StageRecord record(task, task.steps);
+  StageRecord record(task.steps);
   world.watch(record);
   world.run(Time(3min));
   INFO(record.story);
@@ -405,7 +405,7 @@ TEST_CASE("who has no part in a run makes its operations one by one all the same
     options.scenario.links = {every_link({.latency = 2ms, .jitter = 40ms})};
     Simulator world(options, task.workloads());
     PipelineInvariants invariants;
-    StageRecord record(task, task.steps);
+    StageRecord record(task.steps);
     world.watch(invariants);
     world.watch(record);
     world.run(Time(5min));
@@ -485,7 +485,7 @@ TEST_CASE("a death at any point of a run leaves the others with every stage", "[
       options.scenario.faults.push_back(
           fault(FaultKind::kill, point_of.when.time_since_epoch(), just(point_of.who)));
       Simulator world(options, task.workloads());
-      StageRecord record(task, task.steps);
+      StageRecord record(task.steps);
       world.watch(record);
       world.run(Time(3min));
       INFO("kills peer-" << point_of.who << "\n" << record.story);

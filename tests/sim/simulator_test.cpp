@@ -408,7 +408,7 @@ TEST_CASE("one virtual peer trains bit for bit as its trainer alone", "[sim]") {
   options.node.course.layout_hash = alone.layout().hash();
   options.node.course.elements = alone.layout().size();
   Simulator world(options, [&](std::size_t peer) {
-    return training_workload(Replica(Trainer(spec, data), peer));
+    return training_workload(Replica(std::make_unique<Trainer>(spec, data), peer));
   });
   world.run(Time(1min));
   CHECK(world.all_ended());

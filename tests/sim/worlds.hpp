@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "sim/virtual/simulator.hpp"
-#include "train/layout.hpp"
+#include "train/learner/layout.hpp"
 
 namespace gv {
 

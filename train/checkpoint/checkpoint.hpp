@@ -10,8 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "train/layout.hpp"
-#include "train/trainer.hpp"
+#include "train/learner/learner.hpp"
 
 namespace gv {
 

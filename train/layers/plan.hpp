@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/problems.hpp"
-#include "train/layout.hpp"
+#include "train/learner/layout.hpp"
 #include "train/spec.hpp"
 
 namespace gv {

@@ -40,6 +40,14 @@ class Layout {
   std::size_t size_ = 0;
 };
 
+/// Where a dense layer's weights lie in the flat vector.
+struct DenseWeights {
+  std::size_t offset = 0;
+  std::size_t outputs = 0;
+  std::size_t inputs = 0;
+  std::size_t rows = 1;  ///< Inputs that one sample gives the layer.
+};
+
 /// A callback: the elements [begin, end) of a flat gradient are final, while the others are still
 /// being computed. The ranges of one pass come from the vector's end to its beginning. Each ends
 /// where the one before began, and together they are the whole vector. It is called between two

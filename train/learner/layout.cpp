@@ -1,5 +1,5 @@
 // Placing tensors one after another, and the hash peers compare.
-#include "train/layout.hpp"
+#include "train/learner/layout.hpp"
 
 #include <algorithm>
 #include <utility>

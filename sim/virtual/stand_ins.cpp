@@ -1,0 +1,303 @@
+// Plain gradient descent on what costs next to nothing.
+#include "sim/virtual/stand_ins.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "base/check.hpp"
+#include "base/rng.hpp"
+
+namespace gv {
+namespace {
+
+/// h_k: from 0.1 to 1, geometrically.
+double curvature(const QuadraticSpec& spec, std::size_t k) {
+  return 0.1 * std::pow(10.0, static_cast<double>(k + 1) / static_cast<double>(spec.dimension));
+}
+
+class QuadraticLearner final : public StandIn {
+ public:
+  QuadraticLearner(const QuadraticSpec& spec, std::size_t peer)
+      : StandIn(std::vector<float>(spec.dimension, 0), spec.learning_rate),
+        optimum_(quadratic_optimum(spec, peer)),
+        noise_(spec.noise),
+        draws_(Rng(spec.seed).fork("noise").fork(peer)) {
+    for (std::size_t k = 0; k < spec.dimension; ++k) curvature_.push_back(curvature(spec, k));
+  }
+
+  double validation_loss() override {
+    const std::span<const float> x = parameters();
+    double loss = 0;
+    for (std::size_t k = 0; k < x.size(); ++k) loss += loss_at(x[k] - optimum_[k], k);
+    return loss;
+  }
+
+ private:
+  Score step_at(std::uint64_t step, std::span<float> x) override {
+    Rng draws = draws_.fork(step);
+    Score score{.samples = 1, .predictions = 1};
+    for (std::size_t k = 0; k < x.size(); ++k) {
+      const double apart = x[k] - optimum_[k];
+      score.loss += loss_at(apart, k);
+      x[k] -= static_cast<float>(learning_rate() * (curvature_[k] * apart + noise(draws)));
+    }
+    return score;
+  }
+
+  Score gradient_at(std::uint64_t step, std::span<const float> x, std::span<float> out) override {
+    Rng draws = draws_.fork(step);
+    Score score{.samples = 1, .predictions = 1};
+    for (std::size_t k = 0; k < x.size(); ++k) {
+      const double apart = x[k] - optimum_[k];
+      score.loss += loss_at(apart, k);
+      out[k] = static_cast<float>(curvature_[k] * apart + noise(draws));
+    }
+    return score;
+  }
+
+  double loss_at(double apart, std::size_t k) const { return 0.5 * curvature_[k] * apart * apart; }
+
+  /// Bias and variance depend only on mean and deviation, and a normal draw would take more time
+  /// than all else in a world.
+  double noise(Rng& draws) const { return noise_ * std::sqrt(12.0) * (draws.uniform() - 0.5); }
+
+  std::vector<double> optimum_;
+  std::vector<double> curvature_;
+  double noise_;
+  Rng draws_;
+};
+
+class IdleLearner final : public StandIn {
+ public:
+  IdleLearner(std::vector<float> parameters, std::size_t peer)
+      : StandIn(std::move(parameters), 0.01), peer_(peer) {}
+
+  double validation_loss() override { return 0; }
+
+ private:
+  Score step_at(std::uint64_t, std::span<float>) override {
+    return {.samples = 1, .predictions = 1};
+  }
+
+  /// Draws, so that sums of other peers' gradients can be told apart.
+  Score gradient_at(std::uint64_t step, std::span<const float>, std::span<float> out) override {
+    Rng draws = Rng(peer_).fork(step);
+    for (float& value : out) value = static_cast<float>(draws.uniform() - 0.5);
+    return {.samples = 1, .predictions = 1};
+  }
+
+  std::size_t peer_;
+};
+
+class IdleStageLearner final : public StageLearner {
+ public:
+  explicit IdleStageLearner(const std::vector<StageSize>& sizes) : sizes_(sizes) {
+    for (std::size_t stage = 0; stage < sizes.size(); ++stage) {
+      layouts_.emplace_back().add("parameters", {sizes[stage].parameters});
+      whole_.add("stage" + std::to_string(stage) + ".parameters", {sizes[stage].parameters});
+    }
+  }
+
+  std::size_t stages() const override { return sizes_.size(); }
+  const Layout& layout(std::size_t stage) const override { return layouts_[stage]; }
+  const Layout& whole_layout() const override { return whole_; }
+  double work_share(std::size_t) const override { return 1 / static_cast<double>(stages()); }
+  BoundarySize boundary(std::size_t stage) const override {
+    if (stage == sizes_.size()) return {};
+    return {sizes_[stage].backward, sizes_[stage].forward - sizes_[stage].backward};
+  }
+  std::uint64_t step() const override { return step_; }
+  double learning_rate() const override { return 0; }
+
+  void take_up(std::size_t stage) override {
+    const auto [own, is_new] = now_.try_emplace(stage);
+    if (is_new) own->second.assign(sizes_[stage].parameters, 0);
+    before_run_ = now_;
+  }
+  void release(std::size_t stage) override {
+    now_.erase(stage);
+    before_run_ = now_;
+  }
+  bool carries(std::size_t stage) const override { return now_.contains(stage); }
+  std::span<const float> parameters(std::size_t stage) const override { return now_.at(stage); }
+
+  std::size_t state_size(std::size_t stage) const override { return sizes_[stage].state; }
+  void copy_state(std::size_t stage, std::span<float> out) const override {
+    std::ranges::fill(out, 0.0F);
+    std::ranges::copy(now_.at(stage), out.begin());
+  }
+  void adopt_state(std::size_t stage, std::span<const float> state) override {
+    take_up(stage);
+    set(stage, state.first(sizes_[stage].parameters));
+    before_run_ = now_;
+  }
+  OptimizerState optimizer_state(std::size_t) const override { return {.step = step_}; }
+  std::string restore(std::size_t stage, std::span<const float> parameters,
+                      const OptimizerState& state) override {
+    adopt_state(stage, parameters);
+    step_ = state.step;
+    return {};
+  }
+  void move_to(std::uint64_t step) override {
+    step_ = step;
+    before_run_ = now_;
+  }
+
+  Score forward(std::size_t, std::uint32_t, std::size_t, std::uint32_t, std::span<const float>,
+                std::span<float> out) override {
+    std::ranges::fill(out, 0.0F);
+    return {};
+  }
+  void backward(std::size_t stage, std::uint32_t number, std::span<const float> d_out,
+                std::span<float> d_in, std::span<float> gradient) override {
+    backward_input(stage, number, d_out, d_in);
+    backward_weight(stage, number, gradient);
+  }
+  void backward_input(std::size_t, std::uint32_t, std::span<const float>,
+                      std::span<float> d_in) override {
+    std::ranges::fill(d_in, 0.0F);
+  }
+  void backward_weight(std::size_t, std::uint32_t, std::span<float> gradient) override {
+    for (float& value : gradient) value += 1;
+  }
+
+  void update(std::size_t stage, std::span<const float> sum, std::size_t micro_batches) override {
+    std::vector<float>& x = now_.at(stage);
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] -= sum[i] / static_cast<float>(micro_batches);
+  }
+  void add(std::size_t stage, std::span<const float> force, float scale) override {
+    std::vector<float>& x = now_.at(stage);
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] += scale * force[i];
+  }
+  void set(std::size_t stage, std::span<const float> values) override {
+    std::ranges::copy(values, now_.at(stage).begin());
+  }
+
+  void end_run(std::size_t) override {
+    ++step_;
+    before_run_ = now_;
+  }
+  /// A schedule of many updates has made some of them already.
+  void abandon_run() override { now_ = before_run_; }
+
+ private:
+  using Stages = std::map<std::size_t, std::vector<float>>;
+
+  std::vector<StageSize> sizes_;
+  std::vector<Layout> layouts_;
+  Layout whole_;
+  Stages now_;
+  Stages before_run_;  ///< The state to restore when a run is given up.
+  std::uint64_t step_ = 0;
+};
+
+}  // namespace
+
+StandIn::StandIn(std::vector<float> parameters, double learning_rate)
+    : parameters_(std::move(parameters)), learning_rate_(learning_rate) {
+  layout_.add("x", {parameters_.size()});
+}
+
+void StandIn::join_population(double learning_rate) {
+  in_population_ = true;
+  learning_rate_ = learning_rate;
+}
+
+Score StandIn::run_steps(std::uint64_t count, const Direct& direct) {
+  Score score;
+  std::vector<float> slope(direct ? parameters_.size() : 0);
+  for (std::uint64_t i = 0; i < count; ++i, ++step_) {
+    if (!direct) {
+      score += step_at(step_, parameters_);
+      continue;
+    }
+    score += gradient_at(step_, parameters_, slope);
+    direct(slope);
+    descend(parameters_, slope);
+  }
+  return score;
+}
+
+Score StandIn::gradient(std::size_t, std::span<float> out, const ReadyRange&,
+                        std::span<const std::size_t>) {
+  return gradient_at(step_, parameters_, out);
+}
+
+void StandIn::update(std::span<const float> mean, std::size_t) {
+  descend(parameters_, mean);
+  ++step_;
+}
+
+Score StandIn::local_steps(std::uint64_t steps, std::size_t, std::span<float> out) {
+  std::vector<float> x = parameters_;
+  Score score;
+  for (std::uint64_t i = 0; i < steps; ++i) {
+    score += gradient_at(step_ + i, x, out);
+    descend(x, out);
+  }
+  for (std::size_t i = 0; i < x.size(); ++i) out[i] = parameters_[i] - x[i];
+  return score;
+}
+
+void StandIn::descend(std::span<float> x, std::span<const float> gradient) const {
+  const auto rate = static_cast<float>(learning_rate());
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] -= rate * gradient[i];
+}
+
+std::unique_ptr<StandIn> quadratic_learner(const QuadraticSpec& spec, std::size_t peer) {
+  return std::make_unique<QuadraticLearner>(spec, peer);
+}
+
+std::vector<double> quadratic_optimum(const QuadraticSpec& spec, std::size_t peer) {
+  Rng rng = Rng(spec.seed).fork("optimum").fork(peer);
+  std::vector<double> optimum;
+  for (std::size_t k = 0; k < spec.dimension; ++k) {
+    optimum.push_back(1 + spec.disagreement * rng.normal());
+  }
+  return optimum;
+}
+
+std::vector<double> common_optimum(const QuadraticSpec& spec, std::size_t peers) {
+  std::vector<std::size_t> all(peers);
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  return common_optimum(spec, all);
+}
+
+std::vector<double> common_optimum(const QuadraticSpec& spec, std::span<const std::size_t> peers) {
+  std::vector<double> mean(spec.dimension);
+  for (const std::size_t peer : peers) {
+    const std::vector<double> own = quadratic_optimum(spec, peer);
+    for (std::size_t k = 0; k < mean.size(); ++k) {
+      mean[k] += own[k] / static_cast<double>(peers.size());
+    }
+  }
+  return mean;
+}
+
+double quadratic_excess(const QuadraticSpec& spec, std::span<const double> optimum,
+                        std::span<const float> model) {
+  double excess = 0;
+  for (std::size_t k = 0; k < optimum.size(); ++k) {
+    const double apart = model[k] - optimum[k];
+    excess += 0.5 * curvature(spec, k) * apart * apart;
+  }
+  return excess;
+}
+
+std::unique_ptr<StandIn> idle_learner(std::size_t dimension, std::uint64_t seed, std::size_t peer,
+                                      bool alike) {
+  Rng rng = Rng(seed).fork("idle").fork(alike ? 0 : peer);
+  std::vector<float> parameters(dimension);
+  for (float& value : parameters) value = static_cast<float>(rng.normal());
+  return std::make_unique<IdleLearner>(std::move(parameters), peer);
+}
+
+std::unique_ptr<StageLearner> idle_stage_learner(const std::vector<StageSize>& sizes) {
+  return std::make_unique<IdleStageLearner>(sizes);
+}
+
+}  // namespace gv

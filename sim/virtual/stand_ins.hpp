@@ -1,0 +1,95 @@
+// Learners that stand in for training: a quadratic with a known optimum, and some that cost only
+// time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "peer/modes/pipeline_options.hpp"
+#include "train/learner/learner.hpp"
+#include "train/learner/stage_learner.hpp"
+
+namespace gv {
+
+/// A learner whose model is one vector, trained by plain gradient descent. Everything that it draws
+/// is a function of the step, so that a restored replica draws what it would have drawn.
+class StandIn : public Learner, public Tunable {
+ public:
+  StandIn(std::vector<float> parameters, double learning_rate);
+
+  /// From here on its learning rate is its own, this at first, and part of its state.
+  void join_population(double learning_rate);
+
+  const Layout& layout() const override { return layout_; }
+  std::span<const float> parameters() const override { return parameters_; }
+  std::span<float> live_parameters() override { return parameters_; }
+  std::uint64_t step() const override { return step_; }
+  double learning_rate() const override { return factor_ * learning_rate_; }
+
+  Score run_steps(std::uint64_t count, const Direct& direct = {}) override;
+  Score gradient(std::size_t samples, std::span<float> out, const ReadyRange& ready = {},
+                 std::span<const std::size_t> factored = {}) override;
+  void update(std::span<const float> mean, std::size_t samples = 0) override;
+  Score local_steps(std::uint64_t steps, std::size_t samples, std::span<float> out) override;
+  void go_on_at(std::uint64_t step) override { step_ = step; }
+
+  Tunable* tunable() override { return in_population_ ? this : nullptr; }
+  Hyperparameters hyperparameters() const override { return {learning_rate_, 0}; }
+  void set_hyperparameters(const Hyperparameters& given) override {
+    learning_rate_ = given.learning_rate;
+  }
+  void set_update_factor(double factor) override { factor_ = factor; }
+
+ protected:
+  /// One step from `x`, in place.
+  virtual Score step_at(std::uint64_t step, std::span<float> x) = 0;
+  /// The gradient at `x` into all of `out`.
+  virtual Score gradient_at(std::uint64_t step, std::span<const float> x, std::span<float> out) = 0;
+
+ private:
+  void descend(std::span<float> x, std::span<const float> gradient) const;
+
+  Layout layout_;
+  std::vector<float> parameters_;
+  std::uint64_t step_ = 0;
+  double learning_rate_;
+  double factor_ = 1;
+  bool in_population_ = false;
+};
+
+/// Peer i minimises f_i(x) = 1/2 sum_k h_k (x_k - c_ik)^2 by plain gradient descent, with uniform
+/// noise of a given deviation in every gradient. The curvatures h_k rise geometrically from 0.1
+/// to 1. The sum over peers has its optimum at the mean of the c_i, so bias and variance of any
+/// rule are exact.
+struct QuadraticSpec {
+  std::size_t dimension = 64;
+  double learning_rate = 0.1;
+  double noise = 0.1;
+  double disagreement = 1;  ///< Deviation of c_i around the common centre, which is 1 everywhere.
+  std::uint64_t seed = 1;
+};
+std::unique_ptr<StandIn> quadratic_learner(const QuadraticSpec& spec, std::size_t peer);
+
+/// Peer i's own optimum c_i, and the optimum of the sum over `peers` peers: the mean of theirs.
+std::vector<double> quadratic_optimum(const QuadraticSpec& spec, std::size_t peer);
+std::vector<double> common_optimum(const QuadraticSpec& spec, std::size_t peers);
+/// The same for these peers alone, of which there is at least one.
+std::vector<double> common_optimum(const QuadraticSpec& spec, std::span<const std::size_t> peers);
+
+/// The mean of all f_i at `model`, minus its least value at `optimum`.
+double quadratic_excess(const QuadraticSpec& spec, std::span<const double> optimum,
+                        std::span<const float> model);
+
+/// Computes nothing: parameters, drawn for each peer (or, if `alike`, once for all), change through
+/// exchanges and through sums of drawn gradients.
+std::unique_ptr<StandIn> idle_learner(std::size_t dimension, std::uint64_t seed, std::size_t peer,
+                                      bool alike = false);
+
+/// Computes nothing: stages of these sizes, whose gradients are 1 for each micro-batch. A stage's
+/// parameters are all one number, which falls by the mean of its gradients.
+std::unique_ptr<StageLearner> idle_stage_learner(const std::vector<StageSize>& sizes);
+
+}  // namespace gv

@@ -1,0 +1,30 @@
+// What a learner says of the samples it has learned from: their loss and their hits.
+#pragma once
+
+#include <cstddef>
+
+namespace gv {
+
+/// Sums over the samples of one or more batches. A sequence has as many predictions as positions,
+/// any other sample has one.
+struct Score {
+  double loss = 0;          ///< Sum of the losses of all predictions.
+  std::size_t correct = 0;  ///< Predictions whose largest output is their label.
+  std::size_t samples = 0;  ///< Sequences, images, rows.
+  std::size_t predictions = 0;
+
+  double mean_loss() const { return predictions ? loss / static_cast<double>(predictions) : 0; }
+  double accuracy() const {
+    return predictions ? static_cast<double>(correct) / static_cast<double>(predictions) : 0;
+  }
+
+  Score& operator+=(const Score& more) {
+    loss += more.loss;
+    correct += more.correct;
+    samples += more.samples;
+    predictions += more.predictions;
+    return *this;
+  }
+};
+
+}  // namespace gv

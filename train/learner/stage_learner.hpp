@@ -1,0 +1,96 @@
+// The port behind which the stages of a model stand that one peer of a pipeline carries.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "train/learner/learner.hpp"
+
+namespace gv {
+
+/// The number of floats that a stage gets from the one before it for one micro-batch: activations
+/// (batch, C, H, W), and behind them the labels or targets that the last stage needs. The gradient
+/// that goes back is as long as the activations.
+struct BoundarySize {
+  std::size_t activations = 0;
+  std::size_t truth = 0;
+
+  std::size_t forward() const { return activations + truth; }
+};
+
+/// Owns the live parameters of some stages, and the activations of micro-batches under way. Not
+/// thread-safe: while a task runs, the thread that runs it owns this. A micro-batch goes through a
+/// stage by forward() and later either backward(), or backward_input() and backward_weight().
+class StageLearner {
+ public:
+  virtual ~StageLearner() = default;
+
+  virtual std::size_t stages() const = 0;
+  /// The layout of one stage; tensors are named as in the whole model.
+  virtual const Layout& layout(std::size_t stage) const = 0;
+  virtual const Layout& whole_layout() const = 0;
+  /// The stage's estimated fraction of the model's work.
+  virtual double work_share(std::size_t stage) const = 0;
+  /// The boundary before that stage; zero before the first and behind the last.
+  virtual BoundarySize boundary(std::size_t stage) const = 0;
+
+  /// Number of runs made, by which learning-rate schedules count; the same for all stages.
+  virtual std::uint64_t step() const = 0;
+  virtual double learning_rate() const = 0;
+
+  /// Carries a stage from now on, in its state before the first step. Has no effect if it is
+  /// carried already.
+  virtual void take_up(std::size_t stage) = 0;
+  /// Stops carrying a stage and frees its memory.
+  virtual void release(std::size_t stage) = 0;
+  virtual bool carries(std::size_t stage) const = 0;
+  virtual std::span<const float> parameters(std::size_t stage) const = 0;
+
+  /// The state of a carried stage: its parameters, the optimiser's vectors and its update count.
+  virtual std::size_t state_size(std::size_t stage) const = 0;
+  virtual void copy_state(std::size_t stage, std::span<float> out) const = 0;
+  /// Takes over another replica's copy_state() of that stage.
+  virtual void adopt_state(std::size_t stage, std::span<const float> state) = 0;
+  /// The state that a checkpoint of a stage holds besides its parameters. restore() is the inverse
+  /// and takes up the stage; it returns why the state does not fit, or an empty string.
+  virtual OptimizerState optimizer_state(std::size_t stage) const = 0;
+  virtual std::string restore(std::size_t stage, std::span<const float> parameters,
+                              const OptimizerState& state) = 0;
+  /// Sets step() for all carried stages.
+  virtual void move_to(std::uint64_t step) = 0;
+
+  /// Takes micro-batch `number` of this run through a stage, with its parameters after `version`
+  /// updates of the run. The first stage draws the peer's own batch number `draw` of the run and
+  /// takes no `in`; `out` (boundary(stage + 1).forward() floats) is empty for the last, which
+  /// computes the loss instead.
+  virtual Score forward(std::size_t stage, std::uint32_t number, std::size_t draw,
+                        std::uint32_t version, std::span<const float> in, std::span<float> out) = 0;
+
+  /// Adds the gradient of the micro-batch's mean loss to `gradient` (layout(stage).size() floats)
+  /// and writes the gradient of its inputs to `d_in` (empty for the first stage). `d_out` is empty
+  /// for the last stage.
+  virtual void backward(std::size_t stage, std::uint32_t number, std::span<const float> d_out,
+                        std::span<float> d_in, std::span<float> gradient) = 0;
+  virtual void backward_input(std::size_t stage, std::uint32_t number, std::span<const float> d_out,
+                              std::span<float> d_in) = 0;
+  virtual void backward_weight(std::size_t stage, std::uint32_t number,
+                               std::span<float> gradient) = 0;
+
+  /// One optimiser step of a stage with `sum`, the gradients of `micro_batches` micro-batches added
+  /// up. Versions that micro-batches under way went forward with are kept for them.
+  virtual void update(std::size_t stage, std::span<const float> sum, std::size_t micro_batches) = 0;
+  /// x += scale * force, for the newest version.
+  virtual void add(std::size_t stage, std::span<const float> force, float scale) = 0;
+  /// x = values, for the newest version.
+  virtual void set(std::size_t stage, std::span<const float> values) = 0;
+
+  /// Ends the run, in which we drew `drawn` batches; the next run draws others.
+  virtual void end_run(std::size_t drawn) = 0;
+  /// Gives the run up: forgets micro-batches under way and restores everything to the state in
+  /// which the run began.
+  virtual void abandon_run() = 0;
+};
+
+}  // namespace gv
