@@ -17,7 +17,7 @@ Config config_of(const NamedAlgorithm& algorithm) {
 }
 
 /// The cost of a round for a peer, as the mean over peers and a few rounds.
-std::string costs(const MixingOptions& rounds, std::size_t peers, double parameters) {
+std::string costs(const MixingConfig& rounds, std::size_t peers, double parameters) {
   const RoundPlan plan(rounds.rule, peers, 1);
   constexpr std::uint64_t sampled = 8;
   double messages = 0;
@@ -33,7 +33,7 @@ std::string costs(const MixingOptions& rounds, std::size_t peers, double paramet
   return fmt::format(
       "a round      {} local steps, then {:.3g} messages and {:.4g} MB sent by each of {} peers\n"
       "keeps        {} vectors as long as the model beside it{}\n",
-      rounds.period, messages, bytes / 1e6, peers, traits_of(rounds.rule).vectors,
+      rounds.period_steps, messages, bytes / 1e6, peers, traits_of(rounds.rule).vectors,
       traits_of(rounds.rule).keeps_copies ? ", and one for each neighbour" : "");
 }
 

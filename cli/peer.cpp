@@ -15,9 +15,9 @@
 #include "cli/lane_names.hpp"
 #include "net/identity.hpp"
 #include "peer/config/config.hpp"
-#include "peer/config/node_options.hpp"
 #include "peer/config/refusal.hpp"
 #include "peer/host/host.hpp"
+#include "peer/host/network_options.hpp"
 
 namespace gv {
 namespace {

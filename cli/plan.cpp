@@ -67,7 +67,7 @@ struct Question {
   const Config& config;
   const Task& task;
 
-  const PipelineOptions& mode() const { return config.pipeline.mode; }
+  const PipelineConfig& pipeline() const { return config.pipeline; }
   std::size_t peers() const { return config.run.peers; }
   std::vector<double> speeds() const {
     return options.speeds.empty() ? std::vector<double>(peers(), 1.0) : options.speeds;
@@ -93,7 +93,7 @@ std::vector<double> work_shares(const StagesSpec& spec, SampleShape shape) {
 void map_peers(const Question& question, Plan& plan) {
   std::vector<StageOffer> offers;
   const std::vector<double> speeds = question.speeds();
-  const StagePlanOptions options{.mirrored = question.mode().kind == PipelineKind::chimera};
+  const StagePlanOptions options{.mirrored = question.pipeline().schedule == PipelineKind::chimera};
   for (std::size_t i = 0; i < question.peers(); ++i) {
     offers.push_back({.peer = PeerId{i + 1}, .speed = speeds[i], .holdings = {{0, false, {}}}});
   }
@@ -124,18 +124,20 @@ void map_peers(const Question& question, Plan& plan) {
 }
 
 Plan make_plan(const Question& question, std::vector<std::size_t> ends, double seconds) {
-  const PipelineOptions& mode = question.mode();
+  const PipelineConfig& pipeline = question.pipeline();
   Plan plan{.spec = *question.task.stages};
   plan.spec.ends = std::move(ends);
   map_peers(question, plan);
   const std::vector<double> speeds = question.speeds();
-  const Routes routes = make_routes(mode.kind, mode.router, plan.carriers, mode.micro_batches,
-                                    speeds, Rng(question.config.run.seed).fork("routes").fork(0));
-  plan.problems = problems(mode.kind, routes, question.peers(), mode.accumulate);
+  const Routes routes =
+      make_routes(pipeline.schedule, pipeline.router, plan.carriers, pipeline.micro_batches, speeds,
+                  Rng(question.config.run.seed).fork("routes").fork(0));
+  plan.problems = problems(pipeline.schedule, routes, question.peers(), pipeline.accumulate);
   if (!plan.problems.empty()) return plan;
-  plan.schedule = make_schedule(mode.kind, routes, question.peers(), mode.accumulate, mode.ahead);
+  plan.schedule = make_schedule(pipeline.schedule, routes, question.peers(), pipeline.accumulate,
+                                pipeline.ahead);
   plan.stages = profile_stages(plan.spec, question.task.shard,
-                               mode.kind == PipelineKind::zero_bubble, seconds);
+                               pipeline.schedule == PipelineKind::zero_bubble, seconds);
   for (const StageProfile& stage : plan.stages) {
     plan.costs.stages.push_back(stage.cost);
     plan.costs.boundaries.push_back({.seconds = stage.forward_bytes * question.seconds_per_byte(),
@@ -183,8 +185,8 @@ std::optional<std::vector<std::size_t>> cut_of(const Question& question,
     site.seconds_per_byte.assign(peers, std::vector<double>(peers, question.seconds_per_byte()));
   }
   const PartitionOptions options{.stages = question.task.stages->ends.size(),
-                                 .kind = question.mode().kind,
-                                 .micro_batches = question.mode().micro_batches,
+                                 .kind = question.pipeline().schedule,
+                                 .micro_batches = question.pipeline().micro_batches,
                                  .recomputes = question.config.pipeline.recompute};
   const bool alike = std::ranges::count(speeds, speeds.front()) == std::ssize(speeds);
   if (!alike && peers <= ordered_peers_max) {
@@ -232,11 +234,12 @@ std::string plural(std::size_t count, const char* word) {
 }
 
 void print_head(const Question& question) {
-  const PipelineOptions& mode = question.mode();
-  fmt::print("{}: {}, {} on {}, {} of {} a step\n", question.options.config, to_string(mode.kind),
-             plural(question.task.stages->ends.size(), "stage"), plural(question.peers(), "peer"),
-             mode.micro_batches == 1 ? "1 micro-batch"
-                                     : fmt::format("{} micro-batches", mode.micro_batches),
+  const PipelineConfig& pipeline = question.pipeline();
+  fmt::print("{}: {}, {} on {}, {} of {} a step\n", question.options.config,
+             to_string(pipeline.schedule), plural(question.task.stages->ends.size(), "stage"),
+             plural(question.peers(), "peer"),
+             pipeline.micro_batches == 1 ? "1 micro-batch"
+                                         : fmt::format("{} micro-batches", pipeline.micro_batches),
              plural(question.config.train.batch, "sample"));
   const PlanOptions& options = question.options;
   if (!options.speeds.empty()) {
@@ -313,14 +316,14 @@ void print_cuts(const Question& question, const Plan& given, const std::optional
 /// micro-batches in flight.
 double memory_bytes(const Question& question, const Plan& plan, std::size_t stage) {
   const StageProfile& profile = plan.stages[stage];
-  const PipelineKind kind = question.mode().kind;
+  const PipelineKind kind = question.pipeline().schedule;
   const std::size_t stages = plan.stages.size();
   std::size_t vectors = versions_max(kind, stages, stage) + 2 + profile.optimizer_vectors;
   // A run of many updates keeps its first state, in case it is given up.
   if (plan.spec.keeps_versions) vectors += 1 + profile.optimizer_vectors;
-  const PipelineOptions& mode = question.mode();
-  const auto flights = static_cast<double>(
-      in_flight_max(kind, stages, stage, mode.micro_batches, mode.accumulate, mode.ahead));
+  const PipelineConfig& pipeline = question.pipeline();
+  const auto flights = static_cast<double>(in_flight_max(
+      kind, stages, stage, pipeline.micro_batches, pipeline.accumulate, pipeline.ahead));
   const double networks = plan.spec.recomputes ? 1 : flights;
   return static_cast<double>(sizeof(float) * profile.parameters * vectors) +
          networks * profile.network_bytes + flights * profile.input_bytes;
@@ -366,7 +369,7 @@ void print_step(const char* name, const PipelineTiming& timing, std::size_t samp
 }
 
 void print_steps(const Question& question, const Plan& plan, const MeasuredSteps& measured) {
-  const std::size_t samples = question.mode().micro_batches * question.config.train.batch;
+  const std::size_t samples = question.pipeline().micro_batches * question.config.train.batch;
   fmt::print("\n{:<9}  {:>8}  {:>8}  {:>9}\n", "", "step ms", "bubble %", "samples/s");
   print_step("predicted", plan.predicted, samples);
   print_step("measured", measured.median, samples);
@@ -381,11 +384,11 @@ void print_steps(const Question& question, const Plan& plan, const MeasuredSteps
 }
 
 PictureOptions picture_of(const Question& question, const Plan& plan) {
-  const PipelineOptions& mode = question.mode();
+  const PipelineConfig& pipeline = question.pipeline();
   PictureOptions picture{.title =
                              fmt::format("{}: {}, {} micro-batches, {:.1f} % bubble (predicted)",
-                                         question.options.config, to_string(mode.kind),
-                                         mode.micro_batches, 100 * plan.predicted.bubble())};
+                                         question.options.config, to_string(pipeline.schedule),
+                                         pipeline.micro_batches, 100 * plan.predicted.bubble())};
   for (std::size_t peer = 0; peer < plan.stages_of.size(); ++peer) {
     const auto& stages = plan.stages_of[peer];
     picture.rows.push_back(fmt::format("peer {:>{}} stage{} {}", peer,

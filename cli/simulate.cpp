@@ -42,7 +42,6 @@ constexpr double points_wanted = 100;
 /// Test samples for a point of a curve; the summary uses all of them.
 constexpr std::size_t quick_samples = 2000;
 /// Budget of peers that compute nothing and have none: they go on until time is up.
-constexpr std::uint64_t endless_steps = std::uint64_t{1} << 40;
 
 /// Prints one line of the summary.
 void line(std::string_view name, const std::string& value) {
@@ -54,14 +53,6 @@ struct Judgement {
   double accuracy = 0;
   double loss = 0;
 };
-
-/// Stages that cost only time, as many as the config says.
-PipelineOptions idle_pipeline(const Config& config, const Scenario& scenario) {
-  PipelineOptions options = config.pipeline.mode;
-  const auto& ends = config.pipeline.ends;
-  make_idle_stages(options, ends.empty() ? config.pipeline.stages : ends.size(), scenario);
-  return options;
-}
 
 /// The work of the peers, and how it is judged.
 class Work {
@@ -89,27 +80,25 @@ class Work {
   const Problems& problems() const { return problems_; }
   const Layout& layout() const { return layout_; }
   const std::vector<std::uint64_t>& steps() const { return steps_; }
-  std::vector<DensePlace> dense() const {
-    return model_ ? dense_places(model_->dense_weights()) : std::vector<DensePlace>();
-  }
 
-  /// Sizes of a pipeline's stages: those of the model, or all of the scenario's dimension.
-  PipelineOptions pipeline() const {
-    if (scenario_.work != WorkKind::training) return idle_pipeline(config_, scenario_);
-    return node_options(config_, layout_, 1, 1, stages_of(tasks_.front()).get()).pipeline;
+  /// The options of every peer.
+  NodeOptions node() const {
+    if (scenario_.work != WorkKind::training) return options_of_vectors(config_, scenario_);
+    const OptimizerSpec& optimizer = config_.train.optimizer;
+    if (config_.run.mode != ModeKind::pipeline) {
+      const auto dense = dense_places(model_->dense_weights());
+      return node_options(config_, facts_of(layout_, optimizer, dense), {});
+    }
+    return node_options(config_, facts_of(*stages_of(tasks_.front()), optimizer), {});
   }
 
   std::unique_ptr<Workload> make(std::size_t peer) const {
     std::unique_ptr<Workload> workload = made(peer);
-    if (config_.run.mode == ModeKind::mixing) {
-      workload->mix_by(config_.mixing.rule, config_.run.seed);
-    } else if (mixes_stages(config_)) {
-      workload->mix_by(config_.pipeline.mode.rule, config_.run.seed);
-    }
-    if (config_.gossip.population.is_on()) {
+    if (const auto rule = mixing_rule(config_)) workload->mix_by(*rule, config_.run.seed);
+    if (config_.population.is_on()) {
       const Hyperparameters all{config_.train.schedule.learning_rate, 0};
       workload->join_population(
-          first_hyperparameters(all, config_.gossip.population.spread, config_.run.seed, peer));
+          first_hyperparameters(all, config_.population.spread, config_.run.seed, peer));
     }
     return workload;
   }
@@ -128,7 +117,9 @@ class Work {
  private:
   std::unique_ptr<Workload> made(std::size_t peer) const {
     if (config_.run.mode == ModeKind::pipeline) {
-      if (scenario_.work != WorkKind::training) return idle_stage_workload(pipeline().stages);
+      if (scenario_.work != WorkKind::training) {
+        return idle_stage_workload(node().pipeline.stages);
+      }
       return stage_workload(StageReplica(stages_of(tasks_[peer])));
     }
     switch (scenario_.work) {
@@ -337,20 +328,8 @@ int Run::run() {
                              ? scenario_.sample_every
                              : from_seconds(std::max(1e-3, seconds(expected_) / points_wanted));
 
-  NodeOptions node = node_options(config_, work_->layout(), 1, 1);
-  // Vectors without an optimiser.
-  if (scenario_.work != WorkKind::training) {
-    node.mixing.state_elements = work_->layout().size();
-    node.allreduce.state_elements =
-        work_->layout().size() * (node.allreduce.local.has_momentum() ? 2 : 1);
-    node.gossip.population.optimizer_elements = 0;
-    node.gossip.population.has_momentum = false;
-  }
-  node.allreduce.places.dense = work_->dense();
-  if (config_.run.mode == ModeKind::pipeline) {
-    node.pipeline = work_->pipeline();
-    stages_ = node.pipeline.stages.size();
-  }
+  const NodeOptions node = work_->node();
+  stages_ = node.pipeline.stages.size();
   Simulator world({.peers = config_.run.peers,
                    .seed = options_.seed,
                    .scenario = scenario_,
@@ -358,7 +337,7 @@ int Run::run() {
                    .steps = work_->steps()},
                   [this](std::size_t peer) { return work_->make(peer); });
   world.watch(tally_);
-  if (config_.gossip.population.is_on()) world.watch(population_);
+  if (config_.population.is_on()) world.watch(population_);
   if (!hostile_.empty()) world.watch(hostile_tally_);
   if (stages_ > 0) world.watch(runs_);
   Trace trace([](const std::string& line) { fmt::print("{}\n", line); });
@@ -495,7 +474,7 @@ void Run::print_summary(const Simulator& world, const CurvePoint& last,
                                    last.time_s / std::max(wall, 1e-9)));
   line("steps", fmt::format("{} by all peers", tally_.steps()));
   if (stages_ > 0) print_runs(world.options().node.pipeline);
-  if (config_.gossip.population.is_on()) print_population(peers);
+  if (config_.population.is_on()) print_population(peers);
   if (config_.run.mode == ModeKind::gossip) print_exchanges();
   if (const std::uint64_t switches = tally_.count<AlgorithmSwitched>(); switches > 0) {
     line("switches", fmt::format("{} times that a peer began to go by other settings", switches));
@@ -568,15 +547,7 @@ CheckedWorld read_world(const std::string& path, std::uint64_t seed) {
                                "leave out --check, or the hostile peers"});
   }
   parsed.scenario.peers = parsed.config.run.peers;
-  DrawnWorld world{.seed = seed,
-                   .scenario = parsed.scenario,
-                   .node = node_options(parsed.config, Layout(), 1, 1),
-                   .learning_rate = parsed.config.train.schedule.learning_rate};
-  world.node.course.steps = parsed.config.run.steps > 0 ? parsed.config.run.steps : endless_steps;
-  if (world.node.mode == ModeKind::pipeline) {
-    world.node.pipeline = idle_pipeline(parsed.config, parsed.scenario);
-  }
-  cut_into_segments(world.node.allreduce, parsed.scenario.dimension);
+  DrawnWorld world{.seed = seed, .scenario = parsed.scenario, .config = parsed.config};
   return {std::move(world), std::move(parsed.problems)};
 }
 

@@ -10,77 +10,68 @@
 #include "peer/config/setting_builders.hpp"
 
 namespace gv {
+
+// A field that is a set of peers: the table of settings finds these by its type.
+
+static std::string type_of(const PeerSet&, const settings::Range&) {
+  return "peers, as \"all\", \"3\", \"0-7,12\" or \"any 2\"";
+}
+
+static std::optional<BadValue> read(const TomlValue& value, const settings::Range&,
+                                    PeerSet& field) {
+  std::string text;
+  if (const auto* whole = std::get_if<std::int64_t>(&value.data)) {
+    text = std::to_string(*whole);
+  } else if (const auto* given = std::get_if<std::string>(&value.data)) {
+    text = *given;
+  }
+  const auto set = PeerSet::parse(text);
+  if (!set) {
+    return BadValue{"not a set of peers", "write \"all\", numbers as \"0-7,12\", or \"any 2\""};
+  }
+  field = *set;
+  return std::nullopt;
+}
+
+static std::string shown(const PeerSet& value) { return settings::shown(to_string(value)); }
+
 namespace {
 
 using namespace settings;
 
-template <class Object, class Get>
-Setting<Object> peer_set(std::string_view key, Get get, std::string_view meaning) {
-  return {"",
-          key,
-          meaning,
-          "peers, as \"all\", \"3\", \"0-7,12\" or \"any 2\"",
-          false,
-          [get](const TomlValue& value, Object& object) -> std::optional<BadValue> {
-            std::string text;
-            if (const auto* whole = std::get_if<std::int64_t>(&value.data)) {
-              text = std::to_string(*whole);
-            } else if (const auto* given = std::get_if<std::string>(&value.data)) {
-              text = *given;
-            }
-            const auto set = PeerSet::parse(text);
-            if (!set) {
-              return BadValue{"not a set of peers",
-                              "write \"all\", numbers as \"0-7,12\", or \"any 2\""};
-            }
-            get(object) = *set;
-            return std::nullopt;
-          },
-          [get](const Object& object) { return shown(to_string(get(object))); }};
-}
-
 const std::vector<Setting<Scenario>>& head_settings() {
   static const std::vector<Setting<Scenario>> all = [] {
-    const Section<Scenario> head{"scenario"};
     std::vector<Setting<Scenario>> list;
-    list.push_back(head.whole("peers", GV_FIELD(peers), {0, scenario_peers_max},
-                              "number of virtual peers; 0 = run.peers"));
-    list.push_back(head.choice<>(
+    const Section<Scenario> head{list, "scenario"};
+    head.add("peers", GV_FIELD(peers), {0, scenario_peers_max},
+             "number of virtual peers; 0 = run.peers");
+    head.choice(
         "work", GV_FIELD(work),
-        std::vector<std::pair<std::string, WorkKind>>{{"training", WorkKind::training},
-                                                      {"quadratic", WorkKind::quadratic},
-                                                      {"time", WorkKind::time}},
-        "what virtual peers compute: the run's model, a quadratic of known optimum, or nothing"));
-    list.push_back(head.duration("step_s", GV_FIELD(step), {1e-6, 1e6},
-                                 "virtual time of one step of a peer of factor 1"));
-    list.push_back(head.number("step_jitter", GV_FIELD(step_jitter), {0, 10},
-                               "relative deviation of that time"));
-    list.push_back(head.duration("save_s", GV_FIELD(save), {0, 3600},
-                                 "virtual time that writing a checkpoint takes"));
-    list.push_back(head.duration("until_s", GV_FIELD(until), {0.001, 1e9},
-                                 "virtual peers end then at the latest"));
-    list.push_back(
-        head.duration("sample_every_s", GV_FIELD(sample_every), {0, 1e9},
-                      "between two points of the curves; 0 = chosen by the run's length"));
-    const auto made_up = [](const Scenario& s) { return s.work != WorkKind::training; };
-    const auto quadratic = [](const Scenario& s) { return s.work == WorkKind::quadratic; };
-    list.push_back(only_with(
-        "scenario.work", "work = \"quadratic\" or \"time\"", made_up,
-        head.whole("dimension", GV_FIELD(dimension), {1, 1e8}, "parameters of the model")));
-    list.push_back(only_with(
-        "scenario.work", "work = \"quadratic\" or \"time\"", made_up,
-        head.wholes("stage_work", GV_FIELD(stage_work), {1, 1e6},
-                    "what the stages of a pipeline take, relative to each other; [] = alike")));
-    list.push_back(only_with("scenario.work", "work = \"quadratic\"", quadratic,
-                             head.number("noise", GV_FIELD(noise), {0, 1e6},
-                                         "deviation of the noise in every gradient")));
-    list.push_back(
-        only_with("scenario.work", "work = \"quadratic\"", quadratic,
-                  head.number("disagreement", GV_FIELD(disagreement), {0, 1e6},
-                              "deviation of the peers' own optima from the common one")));
-    list.push_back(
-        head.whole("neighbours", GV_FIELD(neighbours), {0, 4095},
-                   "how many others each virtual peer may meet, drawn at random; 0 = all"));
+        {{"training", WorkKind::training},
+         {"quadratic", WorkKind::quadratic},
+         {"time", WorkKind::time}},
+        "what virtual peers compute: the run's model, a quadratic of known optimum, or nothing");
+    head.add("step_s", GV_FIELD(step), {1e-6, 1e6},
+             "virtual time of one step of a peer of factor 1");
+    head.add("step_jitter", GV_FIELD(step_jitter), {0, 10}, "relative deviation of that time");
+    head.add("save_s", GV_FIELD(save), {0, 3600}, "virtual time that writing a checkpoint takes");
+    head.add("until_s", GV_FIELD(until), {0.001, 1e9}, "virtual peers end then at the latest");
+    head.add("sample_every_s", GV_FIELD(sample_every), {0, 1e9},
+             "between two points of the curves; 0 = chosen by the run's length");
+    const auto vectors =
+        head.only_with("scenario.work", "work = \"quadratic\" or \"time\"",
+                       [](const Scenario& s) { return s.work != WorkKind::training; });
+    vectors.add("dimension", GV_FIELD(dimension), {1, 1e8}, "parameters of the model");
+    vectors.add("stage_work", GV_FIELD(stage_work), {1, 1e6},
+                "what the stages of a pipeline take, relative to each other; [] = alike");
+    const auto quadratic =
+        head.only_with("scenario.work", "work = \"quadratic\"",
+                       [](const Scenario& s) { return s.work == WorkKind::quadratic; });
+    quadratic.add("noise", GV_FIELD(noise), {0, 1e6}, "deviation of the noise in every gradient");
+    quadratic.add("disagreement", GV_FIELD(disagreement), {0, 1e6},
+                  "deviation of the peers' own optima from the common one");
+    head.add("neighbours", GV_FIELD(neighbours), {0, 4095},
+             "how many others each virtual peer may meet, drawn at random; 0 = all");
     return list;
   }();
   return all;
@@ -88,11 +79,10 @@ const std::vector<Setting<Scenario>>& head_settings() {
 
 const std::vector<Setting<SpeedRule>>& speed_settings() {
   static const std::vector<Setting<SpeedRule>> all = [] {
-    const Section<SpeedRule> rule{""};
     std::vector<Setting<SpeedRule>> list;
-    list.push_back(peer_set<SpeedRule>("peers", GV_FIELD(peers), "whom it concerns"));
-    list.push_back(
-        rule.number("factor", GV_FIELD(factor), {0, 1e6, true}, "times the pace of the others"));
+    const Section<SpeedRule> rule{list, ""};
+    rule.add("peers", GV_FIELD(peers), "whom it concerns");
+    rule.add("factor", GV_FIELD(factor), {0, 1e6, true}, "times the pace of the others");
     return list;
   }();
   return all;
@@ -100,25 +90,20 @@ const std::vector<Setting<SpeedRule>>& speed_settings() {
 
 const std::vector<Setting<LinkRule>>& link_settings() {
   static const std::vector<Setting<LinkRule>> all = [] {
-    const Section<LinkRule> rule{""};
     std::vector<Setting<LinkRule>> list;
-    list.push_back(peer_set<LinkRule>("from", GV_FIELD(from), "one end"));
-    list.push_back(peer_set<LinkRule>("to", GV_FIELD(to), "the other end"));
-    list.push_back(
-        rule.flag("one_way", GV_FIELD(one_way), "only what passes from the one to the other"));
-    list.push_back(rule.duration("latency_s", GV_FIELD(quality.latency), {0, 3600}, "one way"));
-    list.push_back(rule.duration("jitter_s", GV_FIELD(quality.jitter), {0, 3600},
-                                 "uniform, on top of the latency"));
-    list.push_back(rule.number("bandwidth_mbit", GV_FIELD(quality.bandwidth), {0, 1e9},
-                               "megabits a second; 0 = unlimited"));
-    list.push_back(rule.number("loss", GV_FIELD(quality.loss), {0, 1},
-                               "probability that a message or block does not arrive"));
-    list.push_back(
-        rule.number("duplicate", GV_FIELD(quality.duplicate), {0, 1}, "that it arrives twice"));
-    list.push_back(
-        rule.number("reorder", GV_FIELD(quality.reorder), {0, 1}, "that it arrives late"));
-    list.push_back(
-        rule.number("corrupt", GV_FIELD(quality.corrupt), {0, 1}, "that it arrives damaged"));
+    const Section<LinkRule> rule{list, ""};
+    rule.add("from", GV_FIELD(from), "one end");
+    rule.add("to", GV_FIELD(to), "the other end");
+    rule.add("one_way", GV_FIELD(one_way), "only what passes from the one to the other");
+    rule.add("latency_s", GV_FIELD(quality.latency), {0, 3600}, "one way");
+    rule.add("jitter_s", GV_FIELD(quality.jitter), {0, 3600}, "uniform, on top of the latency");
+    rule.add("bandwidth_mbit", GV_FIELD(quality.bandwidth), {0, 1e9},
+             "megabits a second; 0 = unlimited");
+    rule.add("loss", GV_FIELD(quality.loss), {0, 1},
+             "probability that a message or block does not arrive");
+    rule.add("duplicate", GV_FIELD(quality.duplicate), {0, 1}, "that it arrives twice");
+    rule.add("reorder", GV_FIELD(quality.reorder), {0, 1}, "that it arrives late");
+    rule.add("corrupt", GV_FIELD(quality.corrupt), {0, 1}, "that it arrives damaged");
     return list;
   }();
   return all;
@@ -126,46 +111,38 @@ const std::vector<Setting<LinkRule>>& link_settings() {
 
 const std::vector<Setting<FaultRule>>& fault_settings() {
   static const std::vector<Setting<FaultRule>> all = [] {
-    const Section<FaultRule> rule{""};
-    const auto with = [](std::string_view words, auto concerns, Setting<FaultRule> setting) {
-      return only_with(
-          "kind", words, [concerns](const FaultRule& r) { return concerns(r.kind); },
-          std::move(setting));
+    std::vector<Setting<FaultRule>> list;
+    const Section<FaultRule> rule{list, ""};
+    const auto with = [&rule](std::string words, auto concerns) {
+      return rule.only_with("kind", std::move(words),
+                            [concerns](const FaultRule& r) { return concerns(r.kind); });
     };
     const auto is = [](auto... kinds) {
       return [kinds...](FaultKind kind) { return ((kind == kinds) || ...); };
     };
-    std::vector<Setting<FaultRule>> list;
-    list.push_back(
-        rule.choice<>("kind", GV_FIELD(kind), fault_names(), "what goes wrong; required"));
-    list.push_back(rule.duration("at_s", GV_FIELD(at), {0, 1e9}, "when, since the start"));
-    list.push_back(rule.duration("for_s", GV_FIELD(lasts), {0, 1e9},
-                                 "how long; 0 = until it is healed, continued, or for good"));
-    list.push_back(rule.duration("every_s", GV_FIELD(every), {0, 1e9},
-                                 "mean time between repetitions, drawn; 0 = once"));
-    list.push_back(
-        rule.duration("until_s", GV_FIELD(until), {0, 9e9}, "no repetition begins later"));
-    list.push_back(peer_set<FaultRule>("peers", GV_FIELD(peers), "whom it befalls"));
-    list.push_back(with("the faults of links", has_two_ends,
-                        peer_set<FaultRule>("to", GV_FIELD(to), "the other end of the links")));
-    list.push_back(
-        with("kind = \"loss\", \"duplicate\", \"reorder\" or \"corrupt\"", is_chance,
-             rule.number("probability", GV_FIELD(probability), {0, 1}, "of each message")));
-    list.push_back(with(
-        "kind = \"slow_cpu\" or \"clock_rate\"", is(FaultKind::slow_cpu, FaultKind::clock_rate),
-        rule.number("factor", GV_FIELD(factor), {0, 1000, true}, "times the pace it had")));
-    list.push_back(with(
-        "kind = \"clock_jump\" or \"slow_disk\"", is(FaultKind::clock_jump, FaultKind::slow_disk),
-        rule.duration("jump_s", GV_FIELD(jump), {0, 1e6},
-                      "how far the clock springs, or how much longer writing takes")));
-    list.push_back(with("kind = \"slow_link\"", is(FaultKind::slow_link),
-                        rule.duration("latency_s", GV_FIELD(quality.latency), {0, 3600}, "added")));
-    list.push_back(with("kind = \"slow_link\"", is(FaultKind::slow_link),
-                        rule.number("bandwidth_mbit", GV_FIELD(quality.bandwidth), {0, 1e9},
-                                    "megabits a second at most; 0 = as it was")));
-    list.push_back(with("kind = \"switch\"", is(FaultKind::switch_to),
-                        rule.text("algorithm", GV_FIELD(algorithm),
-                                  "what all are to mix by, as `grapevine algorithms` lists them")));
+    rule.choice("kind", GV_FIELD(kind), fault_names(), "what goes wrong; required");
+    rule.add("at_s", GV_FIELD(at), {0, 1e9}, "when, since the start");
+    rule.add("for_s", GV_FIELD(lasts), {0, 1e9},
+             "how long; 0 = until it is healed, continued, or for good");
+    rule.add("every_s", GV_FIELD(every), {0, 1e9},
+             "mean time between repetitions, drawn; 0 = once");
+    rule.add("until_s", GV_FIELD(until), {0, 9e9}, "no repetition begins later");
+    rule.add("peers", GV_FIELD(peers), "whom it befalls");
+    with("the faults of links", has_two_ends).add("to", GV_FIELD(to), "the other end of the links");
+    with("kind = \"loss\", \"duplicate\", \"reorder\" or \"corrupt\"", is_chance)
+        .add("probability", GV_FIELD(probability), {0, 1}, "of each message");
+    with("kind = \"slow_cpu\" or \"clock_rate\"", is(FaultKind::slow_cpu, FaultKind::clock_rate))
+        .add("factor", GV_FIELD(factor), {0, 1000, true}, "times the pace it had");
+    with("kind = \"clock_jump\" or \"slow_disk\"", is(FaultKind::clock_jump, FaultKind::slow_disk))
+        .add("jump_s", GV_FIELD(jump), {0, 1e6},
+             "how far the clock springs, or how much longer writing takes");
+    const auto slow_link = with("kind = \"slow_link\"", is(FaultKind::slow_link));
+    slow_link.add("latency_s", GV_FIELD(quality.latency), {0, 3600}, "added");
+    slow_link.add("bandwidth_mbit", GV_FIELD(quality.bandwidth), {0, 1e9},
+                  "megabits a second at most; 0 = as it was");
+    with("kind = \"switch\"", is(FaultKind::switch_to))
+        .add("algorithm", GV_FIELD(algorithm),
+             "what all are to mix by, as `grapevine algorithms` lists them");
     return list;
   }();
   return all;
@@ -182,16 +159,13 @@ std::vector<std::pair<std::string, AttackKind>> attack_choices() {
 
 const std::vector<Setting<HostileRule>>& hostile_settings() {
   static const std::vector<Setting<HostileRule>> all = [] {
-    const Section<HostileRule> rule{""};
     std::vector<Setting<HostileRule>> list;
-    list.push_back(peer_set<HostileRule>("peers", GV_FIELD(peers), "who is hostile; required"));
-    list.push_back(
-        rule.choice<>("attack", GV_FIELD(attack), attack_choices(), "what they do; required"));
-    list.push_back(only_with(
-        "attack", "an attack that has one",
-        [](const HostileRule& r) { return has_strength(r.attack); },
-        rule.number("strength", GV_FIELD(strength), {0, 1e9},
-                    "how strong it is; 0 = as it was published")));
+    const Section<HostileRule> rule{list, ""};
+    rule.add("peers", GV_FIELD(peers), "who is hostile; required");
+    rule.choice("attack", GV_FIELD(attack), attack_choices(), "what they do; required");
+    rule.only_with("attack", "an attack that has one",
+                   [](const HostileRule& r) { return has_strength(r.attack); })
+        .add("strength", GV_FIELD(strength), {0, 1e9}, "how strong it is; 0 = as it was published");
     return list;
   }();
   return all;
@@ -295,9 +269,9 @@ class Reading {
       if (known == settings.end()) {
         report(value.line, path + "." + key, "unknown key",
                "the nearest valid one is " + nearest_name(key, names).value_or(""));
-      } else if (sound && known->has_effect && !known->has_effect(object)) {
+      } else if (sound && !known->counts(object)) {
         report(value.line, path + "." + key, "has no effect here",
-               "remove it; it counts with " + std::string(known->effective_with));
+               "remove it; it counts with " + known->condition.words);
       }
     }
     return sound;
@@ -338,9 +312,7 @@ std::string rows(const std::vector<Setting<Object>>& settings) {
   std::string text = "| Key | Value | Default | Meaning |\n|---|---|---|---|\n";
   for (const Setting<Object>& setting : settings) {
     std::string meaning(setting.meaning);
-    if (!setting.effective_with.empty()) {
-      meaning += "; only with " + std::string(setting.effective_with);
-    }
+    if (setting.condition.holds) meaning += "; only with " + setting.condition.words;
     text += fmt::format("| `{}` | {} | `{}` | {} |\n", setting.key, setting.type,
                         setting.show(Object{}), meaning);
   }
@@ -352,7 +324,7 @@ template <class Object>
 std::string lines(const std::vector<Setting<Object>>& settings, const Object& object) {
   std::string text;
   for (const Setting<Object>& setting : settings) {
-    if (setting.has_effect && !setting.has_effect(object)) continue;
+    if (!setting.counts(object)) continue;
     const std::string value = setting.show(object);
     const bool required = setting.key == "kind" || setting.key == "attack";
     if (value != setting.show(Object{}) || required) {

@@ -47,6 +47,8 @@ struct LayerSpec {
   std::size_t vocabulary = 0;     ///< embedding: ids are below this.
   std::size_t heads = 0;          ///< attention: a divisor of the width.
   std::vector<LayerSpec> layers;  ///< residual: y = x + layers(x).
+
+  friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
 };
 
 enum class LossKind { cross_entropy, squared };
@@ -74,6 +76,8 @@ struct TransformerSpec {
   std::size_t width = 128;
   std::size_t heads = 4;
   bool tied = true;  ///< The output layer uses the embedding's table.
+
+  friend bool operator==(const TransformerSpec&, const TransformerSpec&) = default;
 };
 /// GPT-2's stack (Radford 2019) over ids below `vocabulary`: embedding; in each block x +
 /// attention(norm(x)), then x + dense(gelu(dense(norm(x)))) four times as wide inside; norm, and at
@@ -91,6 +95,8 @@ struct OptimizerSpec {
   double epsilon = 1e-8;      ///< All but sgd, momentum and nesterov.
   double trust = 0.001;       ///< lars: a tensor's step over its length, at rate 1.
   double weight_decay = 0.0;  ///< Coupled, except for adamw and lamb.
+
+  friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
 };
 
 enum class ScheduleKind { constant, step, cosine };
@@ -103,6 +109,8 @@ struct ScheduleSpec {
   double step_factor = 0.1;
   double final_fraction = 0.0;      ///< cosine: rate at the last step as a fraction of the peak.
   std::size_t reference_batch = 0;  ///< Linear scaling rule: rate * batch / reference; 0 = off.
+
+  friend bool operator==(const ScheduleSpec&, const ScheduleSpec&) = default;
 };
 
 enum class PartitionKind { iid, dirichlet, by_label, shared };
@@ -111,6 +119,8 @@ struct PartitionSpec {
   PartitionKind kind = PartitionKind::iid;
   double alpha = 0.5;               ///< dirichlet: concentration; small means unlike shards.
   std::size_t labels_per_peer = 2;  ///< by_label.
+
+  friend bool operator==(const PartitionSpec&, const PartitionSpec&) = default;
 };
 
 /// Everything that determines one replica's training.

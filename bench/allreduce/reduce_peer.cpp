@@ -29,7 +29,6 @@
 #include "net/bulk_lanes.hpp"
 #include "net/control_links.hpp"
 #include "net/identity.hpp"
-#include "peer/config/node_options.hpp"
 #include "peer/host/adaptive_spin_wait.hpp"
 #include "peer/host/network_options.hpp"
 #include "peer/host/processors.hpp"

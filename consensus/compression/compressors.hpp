@@ -9,27 +9,12 @@
 #include <vector>
 
 #include "base/problems.hpp"
-#include "consensus/codec/value_codec.hpp"
+#include "consensus/compression/compressor_options.hpp"
 #include "consensus/compression/gradient_compressor.hpp"
 #include "consensus/compression/power_sgd.hpp"
 #include "consensus/compression/sufficient_factors.hpp"
 
 namespace gv {
-
-/// Settings of all compressors. By default gradients travel whole.
-struct CompressorOptions {
-  ValueCodec codec = ValueCodec::identity;  ///< How values travel.
-  std::size_t top_k_per_512 = 0;            ///< Largest values of every 512 that travel; 0: all.
-  /// Momentum of gradients before values are chosen, instead of the optimiser's.
-  double momentum = 0;
-  /// Steps over which the share that travels falls to `top_k_per_512`.
-  std::uint64_t warm_up_steps = 0;
-  std::size_t rank = 0;  ///< Matrices of gradients travel as factors of this rank; 0: whole.
-  bool sufficient_factors = false;  ///< Gradients of dense layers may travel so.
-
-  /// Values of every 512 that travel in the sum that begins at `step`; 0: all.
-  std::size_t keep_at(std::uint64_t step) const;
-};
 
 /// Where matrices lie in a gradient.
 struct GradientPlaces {

@@ -31,6 +31,8 @@ struct LocalSteps {
 
   /// True if the outer step keeps a vector as long as the model.
   bool has_momentum() const { return period > 1 && outer == OuterKind::nesterov; }
+
+  friend bool operator==(const LocalSteps&, const LocalSteps&) = default;
 };
 
 /// The outer step. With d = anchor - model, averaged over all peers that took part:

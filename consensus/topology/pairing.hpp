@@ -8,13 +8,9 @@
 
 #include "base/rng.hpp"
 #include "base/view.hpp"
+#include "consensus/topology/topology.hpp"
 
 namespace gv {
-
-enum class PairingKind {
-  matching,  ///< A random perfect matching every round, the same on every peer with the same view.
-  uniform,   ///< Each peer draws a partner for itself: AD-PSGD's and Gossiping SGD's rule.
-};
 
 /// One peer's place in a round's matching.
 struct Match {

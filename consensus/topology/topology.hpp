@@ -61,6 +61,12 @@ std::string_view to_string(TopologyKind kind);
 /// The kind called `name`; empty if there is none.
 std::optional<TopologyKind> topology_named(std::string_view name);
 
+/// How peers find the partner of an exchange.
+enum class PairingKind {
+  matching,  ///< A random perfect matching every round, the same on every peer with the same view.
+  uniform,   ///< Each peer draws a partner for itself: AD-PSGD's and Gossiping SGD's rule.
+};
+
 /// A kind with its parameters.
 struct Topology {
   TopologyKind kind = TopologyKind::complete;

@@ -1,120 +1,81 @@
 // The keys of mode `allreduce`: how gradients are summed, and how many steps come in between.
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "peer/config/setting_sections.hpp"
+#include "peer/config/setting_builders.hpp"
 
 namespace gv::settings {
 namespace {
 
-bool makes_local_steps(const Config& c) {
-  return c.run.mode == ModeKind::allreduce && c.allreduce.local.period > 1;
-}
-
-bool has_outer_momentum(const Config& c) {
-  return c.run.mode == ModeKind::allreduce && c.allreduce.local.has_momentum();
-}
-
-bool sends_few_values(const Config& c) {
-  return c.run.mode == ModeKind::allreduce && c.allreduce.compression.top_k_per_512 > 0;
-}
-
-/// Adds a key that only counts in mode `allreduce`.
-void add_to(Settings& all, Setting<Config> setting) {
-  all.push_back(agreed(only_with(
-      "run.mode", "run.mode = \"allreduce\"",
-      [](const Config& c) { return c.run.mode == ModeKind::allreduce; }, std::move(setting))));
-}
-
 /// How gradients are summed, and which of their numbers travel.
-void append_sums(Settings& all) {
-  const Section<Config> allreduce{"allreduce"};
+void append_sums(const Keys& allreduce) {
   std::vector<std::pair<std::string, std::optional<ReduceAlgorithm>>> algorithms{{"auto", {}}};
   for (const ReduceAlgorithm algorithm : reduce_algorithms()) {
     algorithms.emplace_back(to_string(algorithm), algorithm);
   }
-  add_to(all,
-         allreduce.choice<>("algorithm", GV_FIELD(allreduce.algorithm), std::move(algorithms),
-                            "how gradients are summed; auto: what is predicted to be the fastest"));
-  add_to(all,
-         allreduce.choice<>(
-             "codec", GV_FIELD(allreduce.compression.codec),
-             std::vector<std::pair<std::string, ValueCodec>>{{"identity", ValueCodec::identity},
-                                                             {"fp16", ValueCodec::fp16},
-                                                             {"bf16", ValueCodec::bf16},
-                                                             {"qsgd8", ValueCodec::qsgd8},
-                                                             {"qsgd4", ValueCodec::qsgd4}},
-             "how numbers travel: 4, 2 or 2 bytes each, or 8 or 4 bits rounded at random; "
-             "other than identity only round the ring"));
-  add_to(all,
-         allreduce.whole(
-             "top_k_per_512", GV_FIELD(allreduce.compression.top_k_per_512), {0, 511},
-             "this many of every 512 numbers travel, the largest, and the rest is kept for the "
-             "next step; 0 = all; other than 0 only round the ring"));
-  add_to(all,
-         allreduce.whole(
-             "rank", GV_FIELD(allreduce.compression.rank), {0, 256},
-             "matrices of gradients travel as factors of this rank, and what they lack is kept "
-             "for the next step; 0 = off; not with top_k_per_512"));
-  add_to(all,
-         allreduce.flag(
-             "sufficient_factors", GV_FIELD(allreduce.compression.sufficient_factors),
-             "gradients of dense layers travel as the inputs and the deltas that they are the "
-             "product of, where these are no more numbers; not with codec, top_k_per_512, rank "
-             "or a period above 1"));
-  const auto add_sparse = [&all](Setting<Config> setting) {
-    all.push_back(agreed(only_with("allreduce.top_k_per_512", "top_k_per_512 above 0",
-                                   sends_few_values, std::move(setting))));
-  };
-  add_sparse(allreduce.number("momentum", GV_FIELD(allreduce.compression.momentum), {0, 0.9999},
-                              "of gradients before the largest are chosen, as in deep gradient "
-                              "compression; 0 = none, and what waits has no momentum"));
-  add_sparse(allreduce.whole("warm_up_steps", GV_FIELD(allreduce.compression.warm_up_steps),
-                             {0, 1e12},
-                             "over this many steps the share that travels falls to top_k_per_512"));
-  add_to(all,
-         allreduce.whole(
-             "bucket_elements", GV_FIELD(allreduce.bucket_elements), {1, 1e9},
-             "gradients are summed in pieces of this many numbers, while others are computed"));
+  allreduce.choice("algorithm", GV_FIELD(allreduce.algorithm), std::move(algorithms),
+                   "how gradients are summed; auto: what is predicted to be the fastest");
+  allreduce.choice("codec", GV_FIELD(allreduce.compression.codec),
+                   {{"identity", ValueCodec::identity},
+                    {"fp16", ValueCodec::fp16},
+                    {"bf16", ValueCodec::bf16},
+                    {"qsgd8", ValueCodec::qsgd8},
+                    {"qsgd4", ValueCodec::qsgd4}},
+                   "how numbers travel: 4, 2 or 2 bytes each, or 8 or 4 bits rounded at random; "
+                   "other than identity only round the ring");
+  allreduce.add("top_k_per_512", GV_FIELD(allreduce.compression.top_k_per_512), {0, 511},
+                "this many of every 512 numbers travel, the largest, and the rest is kept for the "
+                "next step; 0 = all; other than 0 only round the ring");
+  allreduce.add("rank", GV_FIELD(allreduce.compression.rank), {0, 256},
+                "matrices of gradients travel as factors of this rank, and what they lack is kept "
+                "for the next step; 0 = off; not with top_k_per_512");
+  allreduce.add("sufficient_factors", GV_FIELD(allreduce.compression.sufficient_factors),
+                "gradients of dense layers travel as the inputs and the deltas that they are the "
+                "product of, where these are no more numbers; not with codec, top_k_per_512, rank "
+                "or a period above 1");
+  const Keys sparse = allreduce.only_with(
+      "allreduce.top_k_per_512", "top_k_per_512 above 0",
+      [](const Config& c) { return c.allreduce.compression.top_k_per_512 > 0; });
+  sparse.add("momentum", GV_FIELD(allreduce.compression.momentum), {0, 0.9999},
+             "of gradients before the largest are chosen, as in deep gradient compression; 0 = "
+             "none, and what waits has no momentum");
+  sparse.add("warm_up_steps", GV_FIELD(allreduce.compression.warm_up_steps), {0, 1e12},
+             "over this many steps the share that travels falls to top_k_per_512");
+  allreduce.add("bucket_elements", GV_FIELD(allreduce.bucket_elements), {1, 1e9},
+                "gradients are summed in pieces of this many numbers, while others are computed");
 }
 
 /// Steps that peers make by themselves between two sums.
-void append_local_steps(Settings& all) {
-  const Section<Config> allreduce{"allreduce"};
-  add_to(all, allreduce.whole(
-                  "period", GV_FIELD(allreduce.local.period), {1, 1e6},
-                  "steps that each peer makes by itself between two sums; 1 = gradients are summed "
-                  "in every step"));
-  const auto add_local = [&all](std::string_view key, std::string_view words,
-                                bool (*has_effect)(const Config&), Setting<Config> setting) {
-    all.push_back(agreed(only_with(key, words, has_effect, std::move(setting))));
-  };
-  add_local("allreduce.period", "a period above 1", makes_local_steps,
-            allreduce.whole("local_after", GV_FIELD(allreduce.local.local_after), {0, 1e12},
-                            "this many steps are made with a period of 1 first"));
-  add_local(
-      "allreduce.period", "a period above 1", makes_local_steps,
-      allreduce.choice<>("outer", GV_FIELD(allreduce.local.outer),
-                         std::vector<std::pair<std::string, OuterKind>>{
-                             {"average", OuterKind::average}, {"nesterov", OuterKind::nesterov}},
-                         "what the mean of everybody's changes does: the mean of the models, or a "
-                         "step of Nesterov's method"));
-  add_local("allreduce.outer", "outer = \"nesterov\" and a period above 1", has_outer_momentum,
-            allreduce.number("outer_learning_rate", GV_FIELD(allreduce.local.outer_learning_rate),
-                             {0, 100, true}, "of that method; 1 goes as far as the mean"));
-  add_local("allreduce.outer", "outer = \"nesterov\" and a period above 1", has_outer_momentum,
-            allreduce.number("outer_momentum", GV_FIELD(allreduce.local.outer_momentum),
-                             {0, 0.9999}, "of that method"));
+void append_local_steps(const Keys& allreduce) {
+  allreduce.add("period", GV_FIELD(allreduce.local.period), {1, 1e6},
+                "steps that each peer makes by itself between two sums; 1 = gradients are summed "
+                "in every step");
+  const Keys local =
+      allreduce.only_with("allreduce.period", "a period above 1",
+                          [](const Config& c) { return c.allreduce.local.period > 1; });
+  local.add("local_after", GV_FIELD(allreduce.local.local_after), {0, 1e12},
+            "this many steps are made with a period of 1 first");
+  local.choice("outer", GV_FIELD(allreduce.local.outer),
+               {{"average", OuterKind::average}, {"nesterov", OuterKind::nesterov}},
+               "what the mean of everybody's changes does: the mean of the models, or a step of "
+               "Nesterov's method");
+  const Keys outer =
+      local.only_with("allreduce.outer", "outer = \"nesterov\" and a period above 1",
+                      [](const Config& c) { return c.allreduce.local.has_momentum(); });
+  outer.add("outer_learning_rate", GV_FIELD(allreduce.local.outer_learning_rate), {0, 100, true},
+            "of that method; 1 goes as far as the mean");
+  outer.add("outer_momentum", GV_FIELD(allreduce.local.outer_momentum), {0, 0.9999},
+            "of that method");
 }
 
 }  // namespace
 
 void append_allreduce(Settings& all) {
-  append_sums(all);
-  append_local_steps(all);
+  const Keys allreduce = keys_in_mode(all, "allreduce", ModeKind::allreduce).agreed();
+  append_sums(allreduce);
+  append_local_steps(allreduce);
 }
 
 }  // namespace gv::settings

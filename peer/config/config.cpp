@@ -13,6 +13,7 @@
 #include "peer/config/config_settings.hpp"
 #include "peer/config/old_names.hpp"
 #include "peer/config/toml.hpp"
+#include "peer/modes/pipeline_options.hpp"
 
 namespace gv {
 
@@ -242,9 +243,9 @@ class Reader : private ConfigReading {
         continue;
       }
       const auto& setting = layer_settings()[static_cast<std::size_t>(named - names.begin())];
-      if (sound && setting.has_effect && !setting.has_effect(layer)) {
+      if (sound && !setting.counts(layer)) {
         report(value.line, path + "." + key, "has no effect here",
-               "remove it; it counts with " + std::string(setting.effective_with));
+               "remove it; it counts with " + setting.condition.words);
       }
     }
     return layer;
@@ -257,9 +258,7 @@ class Reader : private ConfigReading {
 template <class Object>
 void append_rows(std::string& text, const Setting<Object>& setting, const Object& defaults) {
   std::string meaning(setting.meaning);
-  if (!setting.effective_with.empty()) {
-    meaning += "; only with " + std::string(setting.effective_with);
-  }
+  if (setting.condition.holds) meaning += "; only with " + setting.condition.words;
   text += "| `" + std::string(setting.key) + "` | " + setting.type + " | `" +
           setting.show(defaults) + "` | " + meaning + " |\n";
 }
@@ -281,6 +280,26 @@ Config default_config() {
   ParsedConfig parsed = parse_config_text(default_config_text(), "default.toml");
   check(parsed.problems.empty(), "the built-in config has a problem");
   return std::move(parsed.config);
+}
+
+std::string to_toml(const Config& config) {
+  const std::string& algorithm = config.run.algorithm;
+  Config before;
+  if (!algorithm.empty()) {
+    before = parse_config_text("run.algorithm = \"" + algorithm + "\"", "algorithm").config;
+    before.run.algorithm.clear();
+  }
+  std::string text;
+  std::string_view section;
+  for (const Setting<Config>& setting : config_settings()) {
+    if (!setting.counts(config) || setting.show(config) == setting.show(before)) continue;
+    if (setting.section != section) text += "[" + std::string(setting.section) + "]\n";
+    section = setting.section;
+    text += std::string(setting.key) + " = " + setting.show(config) + "\n";
+    if (setting.path() != "model.kind" || config.model.layers.empty()) continue;
+    text += "layers = " + to_string(config.model.layers) + "\n";
+  }
+  return text;
 }
 
 ModelSpec model_spec(const ModelConfig& model, std::size_t outputs) {
@@ -311,7 +330,13 @@ ModelSpec model_spec(const ModelConfig& model, std::size_t outputs) {
 
 bool mixes_stages(const Config& config) {
   return config.run.mode == ModeKind::pipeline &&
-         config.pipeline.mode.consensus == StageConsensus::mixing;
+         config.pipeline.consensus == StageConsensus::mixing;
+}
+
+std::optional<MixRule> mixing_rule(const Config& config) {
+  if (config.run.mode == ModeKind::mixing) return config.mixing.rule;
+  if (mixes_stages(config)) return in_runs(config.mixing.rule);
+  return std::nullopt;
 }
 
 std::uint64_t steps_of(const Config& config, std::size_t shard_samples) {
@@ -332,13 +357,12 @@ std::vector<std::pair<std::string, std::string>> agreement(const Config& config)
         (setting.section == "run" &&
          (setting.key == "steps" || setting.key == "epochs" || setting.key == "peers"));
     // A peer that copies another takes over its optimiser's state.
-    const bool is_copied = config.gossip.population.is_on() && setting.section == "train" &&
-                           setting.key == "optimizer";
+    const bool is_copied =
+        config.population.is_on() && setting.section == "train" && setting.key == "optimizer";
     const bool agrees =
         setting.agrees || is_copied || (config.run.mode != ModeKind::gossip && of_steps);
-    if (!agrees || (setting.has_effect && !setting.has_effect(config))) continue;
-    fields.emplace_back(std::string(setting.section) + "." + std::string(setting.key),
-                        setting.show(config));
+    if (!agrees || !setting.counts(config)) continue;
+    fields.emplace_back(setting.path(), setting.show(config));
   }
   if (config.model.kind == ModelKind::layers) {
     fields.emplace_back("model.layers", to_string(config.model.layers));

@@ -3,19 +3,25 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/problems.hpp"
-#include "consensus/membership/membership.hpp"
-#include "peer/modes/allreduce_options.hpp"
-#include "peer/modes/gossip.hpp"
-#include "peer/modes/mixing_options.hpp"
+#include "base/time.hpp"
+#include "consensus/allreduce/reduce_algorithm.hpp"
+#include "consensus/codec/codec.hpp"
+#include "consensus/compression/compressor_options.hpp"
+#include "consensus/compression/outer_step.hpp"
+#include "consensus/mixing/mix_rule.hpp"
+#include "consensus/pipeline/router.hpp"
+#include "consensus/pipeline/schedule.hpp"
+#include "consensus/topology/topology.hpp"
+#include "peer/modes/exchange_trigger.hpp"
 #include "peer/modes/mode_kind.hpp"
-#include "peer/modes/pipeline_options.hpp"
-#include "peer/node/node.hpp"
+#include "peer/modes/stage_consensus.hpp"
 #include "train/spec.hpp"
 
 namespace gv {
@@ -35,6 +41,8 @@ struct RunConfig {
   /// Training starts after this long with fewer peers, too.
   Duration wait_max = std::chrono::seconds(20);
   Duration linger = std::chrono::seconds(60);  ///< A peer that is done serves others this long.
+
+  friend bool operator==(const RunConfig&, const RunConfig&) = default;
 };
 
 enum class DataKind { generated, idx, cifar10, csv, text };
@@ -46,6 +54,8 @@ struct GeneratedConfig {
   std::size_t features = 32;
   std::size_t classes = 10;
   double noise = 1.0;  ///< Spread of a class around its centre; more is harder.
+
+  friend bool operator==(const GeneratedConfig&, const GeneratedConfig&) = default;
 };
 
 /// [data]: the samples and how the peers share them.
@@ -62,6 +72,8 @@ struct DataConfig {
   double deviation = 1;         ///< Inputs are then divided by this.
   PartitionSpec partition;
   GeneratedConfig generated;
+
+  friend bool operator==(const DataConfig&, const DataConfig&) = default;
 };
 
 enum class ModelKind { linear, mlp, lenet, cnn, transformer, layers };
@@ -73,6 +85,8 @@ struct ModelConfig {
   TransformerSpec transformer;
   std::vector<LayerSpec> layers;  ///< layers: the list, output layer included.
   LossKind loss = LossKind::cross_entropy;
+
+  friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
 
 /// [train]: how one peer learns.
@@ -81,9 +95,62 @@ struct TrainConfig {
   std::size_t threads = 1;  ///< Threads that step at once, without locks.
   OptimizerSpec optimizer;
   ScheduleSpec schedule;
+
+  friend bool operator==(const TrainConfig&, const TrainConfig&) = default;
 };
 
 enum class LaneKind { automatic, tls, plain, unix_socket };
+
+/// [gossip]: pair exchanges, each peer at its own pace.
+struct GossipConfig {
+  PairingKind pairing = PairingKind::matching;
+  Topology topology;  ///< Partners are neighbours in it.
+  std::uint64_t period_steps = 16;
+  TriggerKind trigger = TriggerKind::steps;
+  double target_spread = 0;  ///< TriggerKind::spread: wanted distance of two models that meet.
+  double alpha = 0.5;
+  bool alpha_with_learning_rate = false;
+  Codec codec = Codec::identity;
+  double clip_radius = 0;  ///< 0: by `clip_factor`.
+  double clip_factor = 10;
+  double norm_cap = 10;
+  Duration answer_deadline = std::chrono::seconds(2);
+  Duration progress_deadline = std::chrono::seconds(5);
+  Duration quarantine = std::chrono::minutes(5);
+  int offences_max = 3;
+  std::uint64_t catch_up_periods = 8;
+
+  friend bool operator==(const GossipConfig&, const GossipConfig&) = default;
+};
+
+/// [population]: gossip in which one of the worst peers copies one of the best.
+struct PopulationConfig {
+  std::uint64_t every_steps = 0;  ///< Between two validations; 0 = no population.
+  double held_out = 0.1;          ///< Part of a peer's own samples used for validation.
+  double spread = 1;              ///< Hyper-parameters begin up to this factor apart from [train].
+
+  bool is_on() const { return every_steps > 0; }
+  friend bool operator==(const PopulationConfig&, const PopulationConfig&) = default;
+};
+
+/// [allreduce]: how a swarm sums gradients or local steps.
+struct AllReduceConfig {
+  std::optional<ReduceAlgorithm> algorithm;  ///< Empty: the one predicted to be the fastest.
+  CompressorOptions compression;
+  std::size_t bucket_elements = 1 << 20;
+  LocalSteps local;
+
+  friend bool operator==(const AllReduceConfig&, const AllReduceConfig&) = default;
+};
+
+/// [mixing]: rounds with neighbours. A pipeline whose replicas mix uses part of the rule too.
+struct MixingConfig {
+  MixRule rule;
+  std::uint64_t period_steps = 1;
+  std::uint64_t catch_up_rounds = 64;
+
+  friend bool operator==(const MixingConfig&, const MixingConfig&) = default;
+};
 
 /// [pipeline]: the cut of the model, and how its stages are worked.
 struct PipelineConfig {
@@ -91,8 +158,33 @@ struct PipelineConfig {
   /// If not empty, the cut itself: one past the last layer of each stage.
   std::vector<std::size_t> ends;
   double memory_mb = 0;  ///< No stage is estimated to need more of a peer; 0 = no limit.
+  PipelineKind schedule = PipelineKind::one_f_one_b;
+  std::size_t micro_batches = 8;
+  std::size_t accumulate = 0;  ///< 2bw; the parser writes 0 as the number of stages.
+  std::size_t ahead = 1;
+  RouterKind router = RouterKind::fixed;
+  StageConsensus consensus = StageConsensus::allreduce;
+  double mix_alpha = 0.5;
+  std::uint64_t mix_every = 1;  ///< Runs between two averagings.
   bool recompute = false;
-  PipelineOptions mode;
+  std::uint64_t copy_every = 8;  ///< Runs between two copies; 0 = never.
+
+  /// Number of stages of either cut.
+  std::size_t stage_count() const { return ends.empty() ? stages : ends.size(); }
+  friend bool operator==(const PipelineConfig&, const PipelineConfig&) = default;
+};
+
+/// [membership]: how peers find out who is alive.
+struct MembershipConfig {
+  Duration probe_period = std::chrono::seconds(1);
+  Duration probe_timeout = std::chrono::milliseconds(500);
+  int indirect_probes = 3;
+  Duration suspicion_min = std::chrono::milliseconds(3500);
+  double suspicion_max_factor = 6;
+  Duration push_pull_period = std::chrono::seconds(10);
+  Duration forget_dead_after = std::chrono::minutes(10);
+
+  friend bool operator==(const MembershipConfig&, const MembershipConfig&) = default;
 };
 
 /// [network]: how bytes travel.
@@ -102,35 +194,43 @@ struct NetworkConfig {
       LaneKind::automatic;      ///< Unix socket on one host, else plain if trusted, else TLS.
   std::size_t budget_mib = 64;  ///< Memory for blocks on their way, all lanes together.
   double idle_close_s = 60;     ///< Links and lanes without traffic are closed after this.
+
+  friend bool operator==(const NetworkConfig&, const NetworkConfig&) = default;
 };
 
 /// [checkpoint]: the checkpoints kept on disk.
 struct CheckpointConfig {
   std::size_t every_steps = 1000;  ///< 0 = only at the end.
   std::size_t keep = 3;            ///< Older ones are deleted.
+
+  friend bool operator==(const CheckpointConfig&, const CheckpointConfig&) = default;
 };
 
 /// [metrics]: measurements for people and for Prometheus.
 struct MetricsConfig {
   double every_s = 5;  ///< Between two lines, and between two rewrites of the metrics file.
+
+  friend bool operator==(const MetricsConfig&, const MetricsConfig&) = default;
 };
 
-/// Everything a config file can say; default-constructed, an empty file. Of `gossip`, `allreduce`,
-/// `mixing` and `membership` the file sets what settings() lists; the host fills in the rest from
-/// the other sections and the model.
+/// Everything a config file can say, as plain values; default-constructed, an empty file.
+/// node_options() makes the options of every part from it.
 struct Config {
   RunConfig run;
   DataConfig data;
   ModelConfig model;
   TrainConfig train;
-  GossipOptions gossip;
-  AllReduceOptions allreduce;
+  GossipConfig gossip;
+  PopulationConfig population;
+  AllReduceConfig allreduce;
+  MixingConfig mixing;
   PipelineConfig pipeline;
-  MixingOptions mixing;
-  Membership::Options membership;
+  MembershipConfig membership;
   NetworkConfig network;
   CheckpointConfig checkpoint;
   MetricsConfig metrics;
+
+  friend bool operator==(const Config&, const Config&) = default;
 };
 
 /// `config` may be used only when `problems` is empty.
@@ -151,11 +251,18 @@ ParsedConfig parse_config_text(std::string_view text, std::string_view name,
 std::string_view default_config_text();
 Config default_config();
 
+/// The settings that count and differ from the defaults, or from those of the named algorithm, as
+/// the text of a config file that is read as this config.
+std::string to_toml(const Config& config);
+
 /// The model with `outputs` outputs (classes, or targets). An explicit list is returned as it is.
 ModelSpec model_spec(const ModelConfig& model, std::size_t outputs);
 
 /// Replicas of a pipeline's stages mix by the rule in [mixing].
 bool mixes_stages(const Config& config);
+
+/// The rule by which models mix, in mode `mixing`, or stages; empty if nothing mixes.
+std::optional<MixRule> mixing_rule(const Config& config);
 
 /// Local steps of a peer whose shard has `shard_samples` samples: `steps`, or the steps of
 /// `epochs`, rounded to the nearest and at least 1.

@@ -1,10 +1,12 @@
 // Checks settings together: combinations that make no sense.
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "consensus/compression/compressors.hpp"
 #include "consensus/topology/graphs.hpp"
 #include "consensus/topology/pairs.hpp"
 #include "peer/config/config_reading.hpp"
@@ -17,12 +19,11 @@ std::string shown_name(TopologyKind kind) { return "\"" + std::string(to_string(
 
 void check_effects(ConfigReading& reading) {
   for (const Setting<Config>& setting : config_settings()) {
-    const std::string path = std::string(setting.section) + "." + std::string(setting.key);
-    if (!setting.has_effect || !reading.is_given(path) || !reading.is_sound(setting.depends_on))
-      continue;
-    if (setting.has_effect(reading.parsed.config)) continue;
+    const std::string path = setting.path();
+    if (setting.counts(reading.parsed.config) || !reading.is_given(path)) continue;
+    if (!reading.is_sound(setting.condition.key)) continue;
     reading.report(reading.line_of(path), path, "has no effect here",
-                   "remove it; it counts with " + std::string(setting.effective_with));
+                   "remove it; it counts with " + setting.condition.words);
   }
 }
 
@@ -79,7 +80,7 @@ void check_text(ConfigReading& reading) {
 }
 
 void check_membership(ConfigReading& reading) {
-  const Membership::Options& membership = reading.parsed.config.membership;
+  const MembershipConfig& membership = reading.parsed.config.membership;
   if (membership.probe_timeout < membership.probe_period ||
       !reading.is_sound("membership.probe_timeout_s") ||
       !reading.is_sound("membership.probe_period_s")) {
@@ -95,7 +96,7 @@ void check_membership(ConfigReading& reading) {
 
 /// Drawn pairs belong to rounds, which only steps count alike on all peers.
 void check_trigger(ConfigReading& reading) {
-  const GossipOptions& gossip = reading.parsed.config.gossip;
+  const GossipConfig& gossip = reading.parsed.config.gossip;
   if (reading.parsed.config.run.mode != ModeKind::gossip || gossip.trigger == TriggerKind::steps)
     return;
   if (gossip.pairing != PairingKind::uniform) {
@@ -111,7 +112,7 @@ void check_trigger(ConfigReading& reading) {
 
 /// Checks what pair exchanges can do, for the number of peers that the run is meant for.
 void check_topology(ConfigReading& reading) {
-  const GossipOptions& gossip = reading.parsed.config.gossip;
+  const GossipConfig& gossip = reading.parsed.config.gossip;
   const TopologyKind kind = gossip.topology.kind;
   if (reading.parsed.config.run.mode != ModeKind::gossip) return;
   if (!reading.is_sound("gossip.topology") || !reading.is_sound("gossip.topology_degree")) return;
@@ -138,7 +139,7 @@ void check_topology(ConfigReading& reading) {
 /// In a population every peer has its own learning rate.
 void check_population(ConfigReading& reading) {
   const Config& config = reading.parsed.config;
-  if (!config.gossip.population.is_on() || !reading.is_sound("run.mode")) return;
+  if (!config.population.is_on() || !reading.is_sound("run.mode")) return;
   const std::string path = "population.every_steps";
   const ModeKind mode = config.run.mode;
   if (mode != ModeKind::gossip) {
@@ -182,7 +183,7 @@ void check_threads(ConfigReading& reading) {
 /// Checks settings of sums that exclude each other; coded pieces can only be passed on as they
 /// came.
 void check_ring(ConfigReading& reading) {
-  const AllReduceOptions& allreduce = reading.parsed.config.allreduce;
+  const AllReduceConfig& allreduce = reading.parsed.config.allreduce;
   if (allreduce.compression.momentum > 0 && reading.parsed.config.run.mode == ModeKind::allreduce &&
       reading.is_sound("allreduce.momentum")) {
     if (reading.parsed.config.train.optimizer.kind != OptimizerKind::sgd &&
@@ -211,30 +212,26 @@ void check_ring(ConfigReading& reading) {
       "write algorithm = \"ring\" or \"auto\", or leave codec and top_k_per_512 out");
 }
 
-std::size_t stages(const Config& config) {
-  const PipelineConfig& pipeline = config.pipeline;
-  return pipeline.ends.empty() ? pipeline.stages : pipeline.ends.size();
-}
-
 /// Peers that carry a stage, and mix, where stages take equal time; a slower stage has more.
 std::size_t replicas(const Config& config) {
-  const bool both_ways = config.pipeline.mode.kind == PipelineKind::chimera;
-  const std::size_t chain = std::max<std::size_t>(1, stages(config) / (both_ways ? 2 : 1));
+  const bool both_ways = config.pipeline.schedule == PipelineKind::chimera;
+  const std::size_t chain =
+      std::max<std::size_t>(1, config.pipeline.stage_count() / (both_ways ? 2 : 1));
   return std::max<std::size_t>(2, (config.run.peers + chain - 1) / chain);
 }
 
 void check_pipeline(ConfigReading& reading) {
   PipelineConfig& pipeline = reading.parsed.config.pipeline;
-  PipelineOptions& mode = pipeline.mode;
   if (reading.parsed.config.run.mode != ModeKind::pipeline) return;
-  if (mode.kind == PipelineKind::two_bw && mode.accumulate == 0)
-    mode.accumulate = stages(reading.parsed.config);
+  const std::size_t stages = pipeline.stage_count();
+  // Peers that write the number and peers that write 0 agree.
+  if (pipeline.schedule == PipelineKind::two_bw && pipeline.accumulate == 0)
+    pipeline.accumulate = stages;
   // As over one chain, since the chains are not known yet.
-  Problems found =
-      problems(mode.kind, straight_routes(stages(reading.parsed.config), mode.micro_batches),
-               stages(reading.parsed.config), mode.accumulate);
-  if (!is_synchronous(mode.kind) && mode.router != RouterKind::fixed) {
-    found.push_back({std::string(to_string(mode.kind)),
+  Problems found = problems(pipeline.schedule, straight_routes(stages, pipeline.micro_batches),
+                            stages, pipeline.accumulate);
+  if (!is_synchronous(pipeline.schedule) && pipeline.router != RouterKind::fixed) {
+    found.push_back({std::string(to_string(pipeline.schedule)),
                      "its parameters have versions, which only fixed chains agree on",
                      "write router = \"fixed\", or schedule = \"1f1b\""});
   }
@@ -249,10 +246,10 @@ void check_mixing(ConfigReading& reading) {
   const Config& config = reading.parsed.config;
   const bool in_stages = mixes_stages(config);
   const std::size_t peers = in_stages ? replicas(config) : config.run.peers;
-  if ((config.run.mode != ModeKind::mixing && !in_stages) || !reading.is_sound("run.peers")) return;
+  const std::optional<MixRule> rule = mixing_rule(config);
+  if (!rule || !reading.is_sound("run.peers")) return;
   // Names of a rule are keys of the section, but for those that the section has longer ones for.
-  const MixRule rule = in_stages ? in_runs(config.mixing.rule) : config.mixing.rule;
-  for (const Problem& problem : problems_of(rule, peers)) {
+  for (const Problem& problem : problems_of(*rule, peers)) {
     const std::string path = "mixing." + problem.place;
     if (!reading.is_sound(path)) continue;
     // Stages have no memory that another remedy might ask for.
@@ -260,19 +257,17 @@ void check_mixing(ConfigReading& reading) {
     reading.report(reading.line_of(path), path, problem.reason,
                    by_codec ? "write codec = \"fp16\", \"bf16\" or \"qsgd\"" : problem.remedy);
   }
-  if (in_stages) {
-    reading.parsed.config.pipeline.mode.rule = rule;
-    return;
-  }
-  const MixTraits traits = traits_of(rule);
-  const std::string correction(to_string(rule.correction));
+  if (in_stages) return;
+  const MixTraits traits = traits_of(*rule);
+  const std::string correction(to_string(rule->correction));
   if (traits.plain_steps && config.train.optimizer.kind != OptimizerKind::sgd &&
       reading.is_sound("train.optimizer")) {
     reading.report(reading.line_of("train.optimizer"), "train.optimizer",
                    "\"" + correction + "\" has a momentum of its own, and two would add up",
                    "write optimizer = \"sgd\"");
   }
-  if (traits.one_by_one && config.mixing.period != 1 && reading.is_sound("mixing.period_steps")) {
+  if (traits.one_by_one && config.mixing.period_steps != 1 &&
+      reading.is_sound("mixing.period_steps")) {
     reading.report(reading.line_of("mixing.period_steps"), "mixing.period_steps",
                    "\"" + correction + "\" mixes what every step comes to",
                    "write period_steps = 1");

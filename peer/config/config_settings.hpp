@@ -18,25 +18,31 @@ struct BadValue {
   std::string remedy;
 };
 
+/// When a key counts.
+template <class Object>
+struct Condition {
+  std::string_view key;  ///< The key that decides it, as "run.mode".
+  std::string words;     ///< For "only with ...".
+  std::function<bool(const Object&)> holds;
+};
+
 /// One key of a section, bound to a field of `Object`.
 template <class Object>
 struct Setting {
   std::string_view section;  ///< "data.generated"; empty for the keys of a layer.
   std::string_view key;
-  std::string_view meaning;  ///< One sentence for the reference, without a full stop.
-  std::string type;          ///< "whole number, 1 to 64".
-  bool agrees = false;       ///< Must be equal on all peers of a run.
+  std::string_view meaning;     ///< One sentence for the reference, without a full stop.
+  std::string type;             ///< "whole number, 1 to 64".
+  bool agrees = false;          ///< Must be equal on all peers of a run.
+  Condition<Object> condition;  ///< Without a function the key always counts.
 
   /// Sets the field, or leaves it as it was and says why.
   std::function<std::optional<BadValue>(const TomlValue&, Object&)> read;
   /// The field as a TOML value.
   std::function<std::string(const Object&)> show;
 
-  /// The key only counts while `has_effect` holds, which depends on the key `depends_on`
-  /// ("section.key"); `effective_with` says when in words. Empty function: it always counts.
-  std::function<bool(const Object&)> has_effect = {};
-  std::string_view depends_on = {};
-  std::string_view effective_with = {};
+  std::string path() const { return std::string(section) + "." + std::string(key); }
+  bool counts(const Object& object) const { return !condition.holds || condition.holds(object); }
 };
 
 /// In the order of the reference, sections kept together.

@@ -2,70 +2,154 @@
 #include "peer/config/node_options.hpp"
 
 #include <algorithm>
+#include <string_view>
+#include <utility>
 
 #include "peer/config/switched_mixing.hpp"
-#include "peer/modes/modes.hpp"
 #include "peer/node/gradient_places.hpp"
 #include "train/optimizer.hpp"
 
 namespace gv {
 namespace {
 
-void fill_in(PipelineOptions& pipeline, const Config& config, const StageLearner& learner) {
-  pipeline.micro_batch = config.train.batch;
-  for (std::size_t s = 0; s < learner.stages(); ++s) {
-    pipeline.stages.push_back({.parameters = learner.layout(s).size(),
-                               .state = learner.state_size(s),
-                               .forward = learner.boundary(s).forward(),
-                               .backward = learner.boundary(s).activations});
-    pipeline.stage_seconds.push_back(learner.work_share(s));
-  }
+Membership::Options membership_options(const MembershipConfig& membership) {
+  return {.probe_period = membership.probe_period,
+          .probe_timeout = membership.probe_timeout,
+          .indirect_probes = membership.indirect_probes,
+          .suspicion_min = membership.suspicion_min,
+          .suspicion_max_factor = membership.suspicion_max_factor,
+          .push_pull_period = membership.push_pull_period,
+          .forget_dead_after = membership.forget_dead_after};
+}
+
+CourseOptions course_options(const Config& config, const Layout& layout, const PeerFacts& peer) {
+  return {.run_seed = config.run.seed,
+          .steps = peer.steps,
+          .save_every_steps = config.checkpoint.every_steps,
+          .wait_for_peers = std::max(config.run.wait_for_peers, peer.wait_for),
+          .wait_max = config.run.wait_max,
+          .linger = config.run.linger,
+          .layout_hash = layout.hash(),
+          .elements = layout.size()};
+}
+
+GossipOptions gossip_options(const Config& config, const ModelFacts& model) {
+  const GossipConfig& gossip = config.gossip;
+  return {.period_steps = gossip.period_steps,
+          .trigger = gossip.trigger,
+          .target_spread = gossip.target_spread,
+          .pairing = gossip.pairing,
+          .topology = gossip.topology,
+          .alpha = gossip.alpha,
+          .alpha_with_learning_rate = gossip.alpha_with_learning_rate,
+          .peak_learning_rate = config.train.schedule.learning_rate,
+          .catch_up_periods = gossip.catch_up_periods,
+          .exchange = {.codec = gossip.codec,
+                       .clip_radius = static_cast<float>(gossip.clip_radius),
+                       .clip_factor = static_cast<float>(gossip.clip_factor),
+                       .norm_cap = static_cast<float>(gossip.norm_cap),
+                       .answer_deadline = gossip.answer_deadline,
+                       .progress_deadline = gossip.progress_deadline,
+                       .quarantine = gossip.quarantine,
+                       .offences_max = gossip.offences_max},
+          .population = {.every_steps = config.population.every_steps,
+                         .held_out = config.population.held_out,
+                         .spread = config.population.spread,
+                         .has_momentum = model.has_momentum,
+                         .optimizer_elements = model.optimizer_elements}};
+}
+
+/// Floats of the parameters and of the optimiser's state.
+std::size_t state_elements(const ModelFacts& model) {
+  return model.layout.size() + model.optimizer_elements;
+}
+
+AllReduceOptions allreduce_options(const Config& config, const ModelFacts& model,
+                                   const PeerFacts& peer) {
+  const AllReduceConfig& allreduce = config.allreduce;
+  AllReduceOptions options{.state_elements = state_elements(model),
+                           .local = allreduce.local,
+                           .algorithm = allreduce.algorithm,
+                           .compression = allreduce.compression,
+                           .places = {matrix_places(model.layout), model.dense},
+                           .bucket_elements = allreduce.bucket_elements,
+                           .batch = static_cast<std::uint32_t>(config.train.batch),
+                           .batch_max = static_cast<std::uint32_t>(lockstep_batch_max(config)),
+                           .processors = peer.processors,
+                           .memory = peer.memory};
+  if (allreduce.local.has_momentum()) options.state_elements += model.layout.size();
+  return options;
+}
+
+PipelineOptions pipeline_options(const Config& config, const ModelFacts& model, PeerFacts& peer) {
+  const PipelineConfig& pipeline = config.pipeline;
+  return {.kind = pipeline.schedule,
+          .router = pipeline.router,
+          .consensus = pipeline.consensus,
+          .micro_batches = pipeline.micro_batches,
+          .micro_batch = config.train.batch,
+          .accumulate = pipeline.accumulate,
+          .ahead = pipeline.ahead,
+          .mix_alpha = pipeline.mix_alpha,
+          .rule = in_runs(config.mixing.rule),
+          .mix_every = pipeline.mix_every,
+          .copy_every = pipeline.copy_every,
+          .resumed = peer.resumed,
+          .resumed_stages = std::move(peer.resumed_stages),
+          .resumed_copies = std::move(peer.resumed_copies),
+          .stages = model.stages,
+          .stage_seconds = model.stage_seconds,
+          .memory = peer.memory};
+}
+
+MixingOptions mixing_options(const Config& config, const ModelFacts& model, const PeerFacts& peer) {
+  return {
+      .rule = config.mixing.rule,
+      .period = config.mixing.period_steps,
+      .catch_up_rounds = config.mixing.catch_up_rounds,
+      .state_elements = state_elements(model),
+      .batch = static_cast<std::uint32_t>(config.train.batch),
+      .read_revision = [config](std::string_view text) { return switched_mixing(config, text); },
+      .revision = peer.revision};
 }
 
 }  // namespace
 
-NodeOptions node_options(const Config& config, const Layout& layout, std::uint64_t steps,
-                         std::size_t wait_for, const StageLearner* stages) {
-  NodeOptions options{.membership = config.membership,
-                      .mode = config.run.mode,
-                      .gossip = config.gossip,
-                      .allreduce = config.allreduce,
-                      .pipeline = config.pipeline.mode,
-                      .mixing = config.mixing};
-  options.course = {.run_seed = config.run.seed,
-                    .steps = steps,
-                    .save_every_steps = config.checkpoint.every_steps,
-                    .wait_for_peers = std::max(config.run.wait_for_peers, wait_for),
-                    .wait_max = config.run.wait_max,
-                    .linger = config.run.linger,
-                    .layout_hash = layout.hash(),
-                    .elements = layout.size()};
-  options.gossip.peak_learning_rate = config.train.schedule.learning_rate;
-  PopulationOptions& population = options.gossip.population;
-  population.has_momentum = has_momentum(config.train.optimizer);
-  population.optimizer_elements = layout.size() * optimizer_vectors(config.train.optimizer);
-  AllReduceOptions& allreduce = options.allreduce;
-  allreduce.state_elements = layout.size() * (1 + optimizer_vectors(config.train.optimizer) +
-                                              (allreduce.local.has_momentum() ? 1 : 0));
-  allreduce.places.matrices = matrix_places(layout);
-  allreduce.batch = static_cast<std::uint32_t>(config.train.batch);
-  allreduce.batch_max = static_cast<std::uint32_t>(lockstep_batch_max(config));
-  options.mixing.batch = static_cast<std::uint32_t>(config.train.batch);
-  options.mixing.state_elements = layout.size() * (1 + optimizer_vectors(config.train.optimizer));
-  options.mixing.read_revision = [config](std::string_view settings) {
-    return switched_mixing(config, settings);
-  };
-  if (stages != nullptr) fill_in(options.pipeline, config, *stages);
-  return options;
+ModelFacts facts_of(const Layout& layout, const OptimizerSpec& optimizer,
+                    std::vector<DensePlace> dense) {
+  return {.layout = layout,
+          .optimizer_elements = layout.size() * optimizer_vectors(optimizer),
+          .has_momentum = has_momentum(optimizer),
+          .dense = std::move(dense)};
 }
 
-std::string host_part(const std::string& address) {
-  const auto colon = address.rfind(':');
-  std::string host = colon == std::string::npos ? address : address.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
+ModelFacts facts_of(const Learner& learner, const OptimizerSpec& optimizer) {
+  ModelFacts model =
+      facts_of(learner.layout(), optimizer, dense_places(learner.dense_weights()));
+  model.optimizer_elements = learner.optimizer_size();
+  return model;
+}
+
+ModelFacts facts_of(const StageLearner& learner, const OptimizerSpec& optimizer) {
+  ModelFacts model = facts_of(learner.whole_layout(), optimizer);
+  for (std::size_t s = 0; s < learner.stages(); ++s) {
+    model.stages.push_back({.parameters = learner.layout(s).size(),
+                            .state = learner.state_size(s),
+                            .forward = learner.boundary(s).forward(),
+                            .backward = learner.boundary(s).activations});
+    model.stage_seconds.push_back(learner.work_share(s));
   }
-  return host;
+  return model;
+}
+
+NodeOptions node_options(const Config& config, const ModelFacts& model, PeerFacts peer) {
+  return {.membership = membership_options(config.membership),
+          .mode = config.run.mode,
+          .course = course_options(config, model.layout, peer),
+          .gossip = gossip_options(config, model),
+          .allreduce = allreduce_options(config, model, peer),
+          .pipeline = pipeline_options(config, model, peer),
+          .mixing = mixing_options(config, model, peer)};
 }
 
 }  // namespace gv

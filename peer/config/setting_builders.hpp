@@ -1,4 +1,5 @@
-// How a table of settings is written: a builder for each kind of value, which reads and prints it.
+// How the table of settings is written: a row binds a key to a field, which is read and printed by
+// its type.
 #pragma once
 
 #include <algorithm>
@@ -6,6 +7,8 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -42,6 +45,20 @@ inline std::string shown(const std::string& value) {
     text += c;
   }
   return text + '"';
+}
+
+/// The shortest number of seconds that is read as the same time.
+inline std::string shown(Duration value) {
+  std::array<char, 32> text{};
+  double number = 0;
+  for (int digits = 1; digits <= std::numeric_limits<double>::max_digits10; ++digits) {
+    const auto end = std::to_chars(text.data(), text.data() + text.size(), seconds(value),
+                                   std::chars_format::general, digits)
+                         .ptr;
+    std::from_chars(text.data(), end, number);
+    if (from_seconds(number) == value) break;
+  }
+  return shown(number);
 }
 
 template <class Item>
@@ -91,13 +108,39 @@ inline BadValue wrong_type(const TomlValue& value, const std::string& wanted) {
   return {"wrong type: " + std::string(kind_of(value)), "write a value that is: " + wanted};
 }
 
+/// The name is none of `names`, which `listed` puts together.
+inline BadValue unknown_name(const std::string& path, const std::string& text,
+                             const std::vector<std::string>& names, const std::string& listed) {
+  if (const auto now = renamed(path + " = " + text)) {
+    return {shown(text) + " was renamed", "write \"" + *now + "\""};
+  }
+  return {"unknown value " + shown(text),
+          "the nearest is \"" + nearest_name(text, names).value_or("") + "\", of " + listed};
+}
+
 inline std::optional<BadValue> out_of_range(const std::string& given, const Range& range) {
   return BadValue{"out of range: " + given, "write a number " + range.text()};
 }
 
-/// Reads a whole number into any integer field.
-template <class Integer>
-std::optional<BadValue> read_whole(const TomlValue& value, const Range& range, Integer& field) {
+// ---- A field by its type: how it is described and read ----
+
+inline std::string type_of(const bool&, const Range&) { return "true or false"; }
+
+inline std::optional<BadValue> read(const TomlValue& value, const Range&, bool& field) {
+  const auto* boolean = std::get_if<bool>(&value.data);
+  if (boolean == nullptr) return wrong_type(value, "true or false");
+  field = *boolean;
+  return std::nullopt;
+}
+
+template <std::integral Integer>
+std::string type_of(const Integer&, const Range& range) {
+  return "whole number, " + (range.max < whole_max ? range : Range{range.min}).text();
+}
+
+template <std::integral Integer>
+std::optional<BadValue> read(const TomlValue& value, Range range, Integer& field) {
+  range.max = std::min(range.max, whole_max);
   const auto* whole = std::get_if<std::int64_t>(&value.data);
   if (whole == nullptr) return wrong_type(value, "a whole number, " + range.text());
   if (!range.contains(static_cast<double>(*whole))) return out_of_range(shown(*whole), range);
@@ -105,9 +148,9 @@ std::optional<BadValue> read_whole(const TomlValue& value, const Range& range, I
   return std::nullopt;
 }
 
-/// Reads a number, whole or not, into `field`.
-inline std::optional<BadValue> read_number(const TomlValue& value, const Range& range,
-                                           double& field) {
+inline std::string type_of(const double&, const Range& range) { return "number, " + range.text(); }
+
+inline std::optional<BadValue> read(const TomlValue& value, const Range& range, double& field) {
   double number = 0;
   if (const auto* real = std::get_if<double>(&value.data)) {
     number = *real;
@@ -121,14 +164,45 @@ inline std::optional<BadValue> read_number(const TomlValue& value, const Range& 
   return std::nullopt;
 }
 
-template <class Item, class ReadItem>
-std::optional<BadValue> read_list(const TomlValue& value, const std::string& type,
-                                  std::vector<Item>& field, ReadItem read_item) {
+inline std::string type_of(const Duration&, const Range& range) {
+  return "seconds, " + range.text();
+}
+
+inline std::optional<BadValue> read(const TomlValue& value, const Range& range, Duration& field) {
+  double number = 0;
+  auto bad = read(value, range, number);
+  if (!bad) field = from_seconds(number);
+  return bad;
+}
+
+inline std::string type_of(const std::string&, const Range&) { return "text"; }
+
+inline std::optional<BadValue> read(const TomlValue& value, const Range&, std::string& field) {
+  const auto* text = std::get_if<std::string>(&value.data);
+  if (text == nullptr) return wrong_type(value, "a text in quotes");
+  if (text->empty()) return BadValue{"empty", "write a name or remove the line"};
+  field = *text;
+  return std::nullopt;
+}
+
+inline std::string type_of(const std::vector<std::string>&, const Range&) {
+  return "list of texts";
+}
+
+inline std::string type_of(const std::vector<std::size_t>&, const Range& range) {
+  return "list of whole numbers, each " + range.text();
+}
+
+template <class Item>
+std::optional<BadValue> read(const TomlValue& value, const Range& range, std::vector<Item>& field) {
   const auto* list = std::get_if<TomlList>(&value.data);
-  if (list == nullptr) return wrong_type(value, type);
+  if (list == nullptr) {
+    return wrong_type(
+        value, std::integral<Item> ? "a list of whole numbers, as [128, 64]" : "a list of texts");
+  }
   std::vector<Item> items(list->size());
   for (std::size_t i = 0; i < list->size(); ++i) {
-    if (auto bad = read_item((*list)[i], items[i])) {
+    if (auto bad = read((*list)[i], range, items[i])) {
       bad->reason = "item " + std::to_string(i + 1) + ": " + bad->reason;
       return bad;
     }
@@ -137,198 +211,127 @@ std::optional<BadValue> read_list(const TomlValue& value, const std::string& typ
   return std::nullopt;
 }
 
-// ---- Builders: each binds a key to the field that `get` names ----
+// ---- Rows ----
 
-/// `get` is a generic lambda, so that one names the field for reading and for writing.
+/// The choices of an enumeration whose values have names.
+template <class Kinds>
+auto named_choices(const Kinds& kinds) {
+  std::vector<std::pair<std::string, typename Kinds::value_type>> choices;
+  for (const auto kind : kinds) choices.emplace_back(to_string(kind), kind);
+  return choices;
+}
+
+/// Appends rows to the table, all of one section and with the same condition. `field` is a generic
+/// lambda, so that one names the field for reading and for writing.
 template <class Object>
 struct Section {
+  std::vector<Setting<Object>>& all;
   std::string_view name;
+  Condition<Object> condition = {};
+  bool agrees = false;
 
-  template <class Get>
-  Setting<Object> flag(std::string_view key, Get get, std::string_view meaning) const {
-    return {name,
-            key,
-            meaning,
-            "true or false",
-            false,
-            [get](const TomlValue& value, Object& object) -> std::optional<BadValue> {
-              const auto* boolean = std::get_if<bool>(&value.data);
-              if (boolean == nullptr) return wrong_type(value, "true or false");
-              get(object) = *boolean;
-              return std::nullopt;
-            },
-            [get](const Object& object) { return shown(get(object)); }};
+  /// The same section, for keys that must be equal on all peers of a run.
+  Section agreed() const { return {all, name, condition, true}; }
+  /// The same section, for keys that only count on this condition too; `words` are for both.
+  Section only_with(std::string_view key, std::string words, auto holds) const {
+    Condition<Object> both{key, std::move(words), holds};
+    if (condition.holds) {
+      both.holds = [before = condition.holds, holds](const Object& object) {
+        return before(object) && holds(object);
+      };
+    }
+    return {all, name, std::move(both), agrees};
   }
 
-  template <class Get>
-  Setting<Object> whole(std::string_view key, Get get, Range range,
-                        std::string_view meaning) const {
-    range.max = std::min(range.max, whole_max);
-    const bool bounded = range.max < whole_max;
-    const std::string bounds = bounded ? range.text() : Range{range.min}.text();
-    return {name,
-            key,
-            meaning,
-            "whole number, " + bounds,
-            false,
-            [get, range](const TomlValue& value, Object& object) {
-              return read_whole(value, range, get(object));
-            },
-            [get, range](const Object& object) {
-              const auto value = get(object);
-              // -1 is kept as the largest number there is.
-              const bool unlimited = range.min < 0 && value == static_cast<decltype(value)>(-1);
-              return unlimited ? std::string("-1") : shown(value);
-            }};
+  template <class Field>
+  void add(std::string_view key, Field field, Range range, std::string_view meaning) const {
+    using Value = std::remove_cvref_t<decltype(field(std::declval<Object&>()))>;
+    append(
+        key, meaning, type_of(Value(), range),
+        [field, range](const TomlValue& value, Object& object) {
+          return read(value, range, field(object));
+        },
+        [field, range](const Object& object) {
+          const Value& value = field(object);
+          if constexpr (std::unsigned_integral<Value>) {
+            // -1 is kept as the largest number there is.
+            if (range.min < 0 && value == static_cast<Value>(-1)) return std::string("-1");
+          }
+          return shown(value);
+        });
   }
 
-  template <class Get>
-  Setting<Object> number(std::string_view key, Get get, Range range,
-                         std::string_view meaning) const {
-    return {name,
-            key,
-            meaning,
-            "number, " + range.text(),
-            false,
-            [get, range](const TomlValue& value, Object& object) {
-              double number = 0;
-              auto bad = read_number(value, range, number);
-              if (!bad)
-                get(object) = static_cast<std::remove_cvref_t<decltype(get(object))>>(number);
-              return bad;
-            },
-            [get](const Object& object) { return shown(get(object)); }};
+  template <class Field>
+  void add(std::string_view key, Field field, std::string_view meaning) const {
+    add(key, field, Range{}, meaning);
   }
 
-  /// A Duration written as a number of seconds.
-  template <class Get>
-  Setting<Object> duration(std::string_view key, Get get, Range range,
-                           std::string_view meaning) const {
-    return {name,
-            key,
-            meaning,
-            "seconds, " + range.text(),
-            false,
-            [get, range](const TomlValue& value, Object& object) {
-              double number = 0;
-              auto bad = read_number(value, range, number);
-              if (!bad) get(object) = from_seconds(number);
-              return bad;
-            },
-            [get](const Object& object) { return shown(seconds(get(object))); }};
-  }
-
-  template <class Get>
-  Setting<Object> text(std::string_view key, Get get, std::string_view meaning) const {
-    return {name,
-            key,
-            meaning,
-            "text",
-            false,
-            [get](const TomlValue& value, Object& object) -> std::optional<BadValue> {
-              const auto* text = std::get_if<std::string>(&value.data);
-              if (text == nullptr) return wrong_type(value, "a text in quotes");
-              if (text->empty()) return BadValue{"empty", "write a name or remove the line"};
-              get(object) = *text;
-              return std::nullopt;
-            },
-            [get](const Object& object) { return shown(get(object)); }};
-  }
-
-  template <class Get>
-  Setting<Object> texts(std::string_view key, Get get, std::string_view meaning) const {
-    return {name,
-            key,
-            meaning,
-            "list of texts",
-            false,
-            [get](const TomlValue& value, Object& object) {
-              return read_list(value, "a list of texts", get(object),
-                               [](const TomlValue& item, std::string& field) {
-                                 const auto* text = std::get_if<std::string>(&item.data);
-                                 if (text != nullptr) field = *text;
-                                 return text != nullptr ? std::optional<BadValue>{}
-                                                        : wrong_type(item, "a text in quotes");
-                               });
-            },
-            [get](const Object& object) { return shown(get(object)); }};
-  }
-
-  template <class Get>
-  Setting<Object> wholes(std::string_view key, Get get, Range range,
-                         std::string_view meaning) const {
-    return {name,
-            key,
-            meaning,
-            "list of whole numbers, each " + range.text(),
-            false,
-            [get, range](const TomlValue& value, Object& object) {
-              return read_list(value, "a list of whole numbers, as [128, 64]", get(object),
-                               [range](const TomlValue& item, auto& field) {
-                                 return read_whole(item, range, field);
-                               });
-            },
-            [get](const Object& object) { return shown(get(object)); }};
-  }
-
-  template <class Get, class Choice>
-  Setting<Object> choice(std::string_view key, Get get,
-                         std::vector<std::pair<std::string, Choice>> choices,
-                         std::string_view meaning) const {
+  /// A key with one of several names for a value. `type`, if given, replaces their list.
+  template <class Field, class Value = std::remove_cvref_t<std::invoke_result_t<Field, Object&>>>
+  void choice(std::string_view key, Field field,
+              std::type_identity_t<std::vector<std::pair<std::string, Value>>> choices,
+              std::string_view meaning, std::string type = {}) const {
     std::vector<std::string> names;
-    std::string type;
+    std::string listed;
     for (const auto& [word, value] : choices) {
       names.push_back(word);
-      type += (type.empty() ? "\"" : ", \"") + word + "\"";
+      listed += (listed.empty() ? "\"" : ", \"") + word + "\"";
     }
-    return {name,
-            key,
-            meaning,
-            type,
-            false,
-            [get, choices, names, type, path = std::string(name) + "." + std::string(key)](
-                const TomlValue& value, Object& object) -> std::optional<BadValue> {
-              const auto* text = std::get_if<std::string>(&value.data);
-              if (text == nullptr) return wrong_type(value, "one of " + type);
-              const auto found = std::find(names.begin(), names.end(), *text);
-              if (found == names.end()) {
-                if (const auto now = renamed(path + " = " + *text)) {
-                  return BadValue{shown(*text) + " was renamed", "write \"" + *now + "\""};
-                }
-                return BadValue{"unknown value " + shown(*text),
-                                "the nearest is \"" + nearest_name(*text, names).value_or("") +
-                                    "\", of " + type};
-              }
-              get(object) = choices[static_cast<std::size_t>(found - names.begin())].second;
-              return std::nullopt;
-            },
-            [get, choices](const Object& object) {
-              for (const auto& [word, value] : choices) {
-                if (value == get(object)) return shown(word);
-              }
-              return std::string("?");
-            }};
+    append(
+        key, meaning, type.empty() ? listed : type,
+        [field, choices, names, listed, path = std::string(name) + "." + std::string(key)](
+            const TomlValue& value, Object& object) -> std::optional<BadValue> {
+          const auto* text = std::get_if<std::string>(&value.data);
+          if (text == nullptr) return wrong_type(value, "one of " + listed);
+          const auto found = std::ranges::find(names, *text);
+          if (found == names.end()) return unknown_name(path, *text, names, listed);
+          field(object) = choices[static_cast<std::size_t>(found - names.begin())].second;
+          return std::nullopt;
+        },
+        [field, choices](const Object& object) {
+          for (const auto& [word, value] : choices) {
+            if (value == field(object)) return shown(word);
+          }
+          return std::string("?");
+        });
+  }
+
+ private:
+  void append(std::string_view key, std::string_view meaning, std::string type, auto read,
+              auto show) const {
+    all.push_back({name, key, meaning, std::move(type), agrees, condition, read, show});
   }
 };
 
-template <class Object>
-Setting<Object> agreed(Setting<Object> setting) {
-  setting.agrees = true;
-  return setting;
-}
-
-/// The setting counts only while `has_effect`, which is decided by the key `depends_on`.
-template <class Object, class Predicate>
-Setting<Object> only_with(std::string_view depends_on, std::string_view in_words,
-                          Predicate has_effect, Setting<Object> setting) {
-  setting.has_effect = has_effect;
-  setting.depends_on = depends_on;
-  setting.effective_with = in_words;
-  return setting;
-}
-
-/// Names a field of the object for the builders above.
+/// Names a field of the object for the rows above.
 #define GV_FIELD(path) \
   [](auto& object) -> auto& { return object.path; }
+
+// ---- The sections, in the order of the reference ----
+
+using Settings = std::vector<Setting<Config>>;
+using Keys = Section<Config>;
+
+/// The keys of a section that only count in one mode.
+inline Keys keys_in_mode(Settings& all, std::string_view section, ModeKind mode) {
+  return Keys{all, section}.only_with("run.mode",
+                                      "run.mode = \"" + std::string(to_string(mode)) + "\"",
+                                      [mode](const Config& c) { return c.run.mode == mode; });
+}
+
+inline bool has_degree(const Topology& topology) {
+  return topology.kind == TopologyKind::random_regular || topology.kind == TopologyKind::base_k;
+}
+
+void append_data(Settings& all);
+void append_generated(Settings& all);
+void append_model(Settings& all);
+void append_train(Settings& all);
+void append_schedule(Settings& all);
+void append_gossip(Settings& all);
+void append_population(Settings& all);
+void append_allreduce(Settings& all);
+void append_mixing(Settings& all);
+void append_pipeline(Settings& all);
 
 }  // namespace gv::settings

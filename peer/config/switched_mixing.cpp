@@ -13,11 +13,9 @@ SwitchedMixing switched_mixing(const Config& running, std::string_view settings)
   SwitchedMixing switched;
   std::string text;
   for (const Setting<Config>& setting : config_settings()) {
-    const bool counts = (setting.section == "run" && setting.key == "peers") ||
-                        (setting.section == "train" && setting.key == "optimizer");
-    if (!counts) continue;
-    text.append(setting.section).append(".").append(setting.key);
-    text.append(" = ").append(setting.show(running)).append("\n");
+    const std::string path = setting.path();
+    if (path != "run.peers" && path != "train.optimizer") continue;
+    text += path + " = " + setting.show(running) + "\n";
   }
   bool named = false;
   for (std::string_view rest = settings; !rest.empty();) {
@@ -44,7 +42,7 @@ SwitchedMixing switched_mixing(const Config& running, std::string_view settings)
          .remedy = "`grapevine algorithms` shows which do"});
   }
   switched.rule = parsed.config.mixing.rule;
-  switched.period = parsed.config.mixing.period;
+  switched.period = parsed.config.mixing.period_steps;
   return switched;
 }
 

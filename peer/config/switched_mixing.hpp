@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "peer/config/config.hpp"
+#include "peer/modes/mixing_options.hpp"
 
 namespace gv {
 

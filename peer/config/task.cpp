@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "consensus/pipeline/stage_partition.hpp"
+#include "peer/node/hyperparameters.hpp"
 #include "train/built_in_learner.hpp"
 #include "train/checkpoint/checkpoint.hpp"
 #include "train/data/generated.hpp"
@@ -159,14 +160,14 @@ std::vector<std::size_t> estimated_cut(const Config& config, const ModelSpec& mo
   // Gradients of a micro-batch and of all, and the optimiser's vectors. A run of many updates also
   // keeps its first state, in case it is given up.
   const auto vectors = static_cast<double>(optimizer_vectors(config.train.optimizer));
-  const bool keeps_versions = !is_synchronous(pipeline.mode.kind);
+  const bool keeps_versions = !is_synchronous(pipeline.schedule);
   const auto partition =
       partition_stages(parts, site,
                        {.stages = pipeline.stages,
-                        .kind = pipeline.mode.kind,
-                        .micro_batches = pipeline.mode.micro_batches,
-                        .accumulate = pipeline.mode.accumulate,
-                        .ahead = pipeline.mode.ahead,
+                        .kind = pipeline.schedule,
+                        .micro_batches = pipeline.micro_batches,
+                        .accumulate = pipeline.accumulate,
+                        .ahead = pipeline.ahead,
                         .state_per_parameter = 2 + vectors + (keeps_versions ? 1 + vectors : 0),
                         .recomputes = pipeline.recompute});
   std::vector<std::size_t> ends;
@@ -202,17 +203,17 @@ Problem no_cut(const Config& config, const ModelSpec& model, SampleShape shape) 
 /// Makes it a task of a pipeline. Every run takes micro-batches of all peers together.
 void cut(const Config& config, std::size_t samples, Task& task) {
   const PipelineConfig& pipeline = config.pipeline;
-  const PipelineOptions& mode = pipeline.mode;
   StagesSpec stages{.trainer = task.trainer,
                     .ends = stage_ends(config, task.trainer.model, task.shard->shape),
                     .recomputes = pipeline.recompute,
-                    .keeps_versions = !is_synchronous(mode.kind)};
-  const std::size_t micro_batches = is_synchronous(mode.kind)              ? mode.micro_batches
-                                    : mode.kind == PipelineKind::pipedream ? 1
-                                                                           : mode.accumulate;
+                    .keeps_versions = !is_synchronous(pipeline.schedule)};
+  const std::size_t micro_batches = is_synchronous(pipeline.schedule) ? pipeline.micro_batches
+                                    : pipeline.schedule == PipelineKind::pipedream
+                                        ? 1
+                                        : pipeline.accumulate;
   stages.samples_an_update = config.train.batch * micro_batches;
   if (config.run.steps == 0) {
-    const double run = static_cast<double>(config.train.batch * mode.micro_batches);
+    const double run = static_cast<double>(config.train.batch * pipeline.micro_batches);
     const double steps = config.run.epochs * static_cast<double>(samples) / run;
     stages.trainer.steps = static_cast<std::uint64_t>(std::max(1.0, std::round(steps)));
   }
@@ -228,7 +229,7 @@ void cut(const Config& config, std::size_t samples, Task& task) {
 /// Sets apart the peer's validation samples, a drawn part of its shard, and gives it its own
 /// hyper-parameters.
 void join_population(const Config& config, std::size_t shard, Task& task) {
-  const PopulationOptions& population = config.gossip.population;
+  const PopulationConfig& population = config.population;
   const std::size_t size = task.shard->size();
   if (size < 2) {
     task.problems.push_back({"population.held_out",
@@ -263,7 +264,7 @@ void fill_in(const Config& config, std::size_t samples, Task& task) {
   task.trainer.steps = steps_of(config, samples);
   if (lockstep) task.trainer.batch_max = lockstep_batch_max(config);
   task.local = config.allreduce.local;
-  if (config.run.mode == ModeKind::mixing) task.rule = config.mixing.rule;
+  task.rule = mixing_rule(config);
 }
 
 /// A task on `data`, which is the whole of shard number `shard` of `samples` samples in all.
@@ -277,14 +278,13 @@ Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::siz
   task.trainer.optimizer = config.train.optimizer;
   task.trainer.schedule = config.train.schedule;
   task.trainer.threads = config.train.threads;
-  if (config.gossip.population.is_on()) join_population(config, shard, task);
+  if (config.population.is_on()) join_population(config, shard, task);
   if (!task.problems.empty()) return task;
   // In modes `allreduce` and `mixing` all peers take the same number of steps, however unlike their
   // shards are.
   const bool in_step =
       config.run.mode == ModeKind::allreduce || config.run.mode == ModeKind::mixing;
   fill_in(config, in_step ? samples / config.run.peers : task.shard->size(), task);
-  if (mixes_stages(config)) task.rule = config.pipeline.mode.rule;
   if (config.run.mode == ModeKind::pipeline) cut(config, samples, task);
   task.trainer.seed = config.run.seed;
   task.trainer.peer = shard;
@@ -304,7 +304,7 @@ Task task_of(const Config& config, const Learner& learner) {
          "that is not built in",
          "use mode = \"gossip\", \"mixing\" or \"allreduce\""});
   }
-  if (config.gossip.population.is_on()) {
+  if (config.population.is_on()) {
     task.problems.push_back({"population",
                              "only the built-in learner has hyper-parameters that others can vary",
                              "leave [population] out"});

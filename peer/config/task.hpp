@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "peer/config/config.hpp"
+#include "peer/modes/pipeline_options.hpp"
 #include "peer/node/replica.hpp"
 #include "peer/node/stage_replica.hpp"
 #include "train/data_set.hpp"
@@ -27,7 +28,7 @@ struct Task {
   std::shared_ptr<const DataSet> held_out;  ///< In a population: samples cut off the shard.
   TrainerSpec trainer;
   LocalSteps local;
-  std::optional<MixRule> rule;       ///< Rule of mode `mixing`.
+  std::optional<MixRule> rule;       ///< By which models or stages mix; empty: nothing mixes.
   std::optional<StagesSpec> stages;  ///< Stages of mode `pipeline`.
   Problems problems;
 };

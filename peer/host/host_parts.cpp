@@ -12,7 +12,6 @@
 #include "peer/host/network_options.hpp"
 #include "peer/host/running_host.hpp"
 #include "peer/host/switch_command.hpp"
-#include "peer/modes/modes.hpp"
 #include "peer/node/gradient_places.hpp"
 
 namespace gv {
@@ -72,7 +71,7 @@ void Host::open_lanes() {
                          .security = lane_security(options_.config.network.lane),
                          .socket_folder = options_.folder / "lanes",
                          .budget_bytes = options_.config.network.budget_mib << 20,
-                         .progress_deadline = options_.config.gossip.exchange.progress_deadline,
+                         .progress_deadline = options_.config.gossip.progress_deadline,
                          .idle_close = from_seconds(options_.config.network.idle_close_s)},
       BulkLanes::Callbacks{
           .block =
@@ -101,30 +100,24 @@ void Host::open_lanes() {
 void Host::make_node(StartingPoint& point) {
   const auto* stages = std::get_if<StageReplica>(&point.replica);
   const auto* whole = std::get_if<Replica>(&point.replica);
-  const Layout& layout =
-      stages != nullptr ? stages->learner().whole_layout() : whole->learner().layout();
-  NodeOptions node = node_options(options_.config, layout, task_.trainer.steps, options_.wait_for,
-                                  stages != nullptr ? &stages->learner() : nullptr);
-  // Another learner than the built-in one may keep another optimiser's state than the config's.
-  if (whole != nullptr) {
-    node.allreduce.state_elements = whole->state_size();
-    node.mixing.state_elements = layout.size() + whole->learner().optimizer_size();
-  }
-  node.mixing.revision = revision_;
-  if (lent_) node.allreduce.memory = node.pipeline.memory = lent_.get();
-  node.pipeline.resumed = point.version;
-  node.pipeline.resumed_stages = point.stages;
-  node.pipeline.resumed_copies = std::move(point.copies);
-  if (whole != nullptr) {
-    node.allreduce.places.dense = dense_places(whole->learner().dense_weights());
-  }
-  node.allreduce.processors = static_cast<unsigned>(processors_.count());
+  const OptimizerSpec& optimizer = options_.config.train.optimizer;
+  const ModelFacts model = stages != nullptr ? facts_of(stages->learner(), optimizer)
+                                             : facts_of(whole->learner(), optimizer);
+  PeerFacts peer{.steps = task_.trainer.steps,
+                 .wait_for = options_.wait_for,
+                 .processors = static_cast<unsigned>(processors_.count()),
+                 .revision = revision_,
+                 .resumed = point.version,
+                 .resumed_stages = point.stages,
+                 .resumed_copies = std::move(point.copies)};
+  if (lent_) peer.memory = lent_.get();
   node_.emplace(Member{.id = self_,
                        .name = options_.name,
                        .key = options_.identity.public_key,
                        .address = control_->advertised(),
-                       .layout_hash = layout.hash()},
-                authorized_ids(), session_, std::move(node), Rng(session_));
+                       .layout_hash = model.layout.hash()},
+                authorized_ids(), session_, node_options(options_.config, model, std::move(peer)),
+                Rng(session_));
 }
 
 void Host::start_worker(AnyReplica replica) {

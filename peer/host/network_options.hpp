@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "net/bulk_lanes.hpp"
 #include "peer/config/config.hpp"
@@ -12,6 +13,9 @@ namespace gv {
 /// the system they do not pile up in the heap. Smaller ones stay in the heap, which saves a page
 /// fault every 4 KiB; in mode `allreduce` also the end of the heap, where early blocks wait.
 void keep_small_memory(ModeKind mode);
+
+/// "host" of "host:port" or "[v6]:port"; empty of an empty address.
+std::string host_part(const std::string& address);
 
 BulkLanes::Security lane_security(LaneKind lane);
 

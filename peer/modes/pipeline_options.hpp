@@ -1,12 +1,10 @@
 // How a swarm works as a pipeline.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
 #include <optional>
-#include <string_view>
 #include <vector>
 
 #include "consensus/generation/agreement.hpp"
@@ -14,20 +12,10 @@
 #include "consensus/mixing/mix_rule.hpp"
 #include "consensus/pipeline/router.hpp"
 #include "consensus/pipeline/schedule.hpp"
+#include "peer/modes/stage_consensus.hpp"
 #include "peer/node/stage_job.hpp"
 
 namespace gv {
-
-/// How the replicas of one stage agree.
-enum class StageConsensus : std::uint8_t {
-  allreduce,  ///< Sum their gradients in every run, so all have the same bits.
-  gossip,     ///< Each makes its own steps, and pairs average parameters.
-  mixing,     ///< Each makes its own steps, and they mix by a rule.
-};
-
-std::string_view to_string(StageConsensus consensus);
-inline constexpr std::array stage_consensuses = {StageConsensus::allreduce, StageConsensus::gossip,
-                                                 StageConsensus::mixing};
 
 /// Bytes of early blocks that a peer keeps; more means that a peer misbehaves.
 inline constexpr std::size_t pipeline_held_max = std::size_t{256} << 20;

@@ -194,7 +194,7 @@ Json summary_json(const Result& result, bool in_stages) {
                {"steps", result.totals.steps},
                {"samples", !in_stages ? result.totals.steps * result.config.train.batch
                                       : result.totals.steps_together * result.config.train.batch *
-                                            result.config.pipeline.mode.micro_batches},
+                                            result.config.pipeline.micro_batches},
                {"lane_bytes", result.totals.bytes},
                {"failures", result.totals.failures}};
   if (result.worst != nullptr) {

@@ -9,13 +9,14 @@
 #include <cmath>
 #include <cstdlib>
 #include <iterator>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "consensus/mixing/mix_rule.hpp"
 #include "peer/config/algorithms.hpp"
-#include "peer/config/config_settings.hpp"
+#include "peer/config/node_options.hpp"
 #include "peer/config/switched_mixing.hpp"
 #include "sim/scenario_text.hpp"
 #include "train/learner/layout.hpp"
@@ -25,7 +26,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint64_t endless_steps = std::uint64_t{1} << 40;
 /// Longer rounds would leave none for a world of a minute.
 constexpr std::uint64_t round_steps_max = 16;
 
@@ -144,8 +144,8 @@ FaultRule draw_fault(Rng& rng, const Scenario& scenario, double length) {
 /// A quarter of all worlds use mode `allreduce`; the others do not depend on these draws.
 void draw_ring(Rng rng, DrawnWorld& world) {
   if (!rng.chance(0.25)) return;
-  world.node.mode = ModeKind::allreduce;
-  AllReduceOptions& allreduce = world.node.allreduce;
+  world.config.run.mode = ModeKind::allreduce;
+  AllReduceConfig& allreduce = world.config.allreduce;
   std::vector<std::optional<ReduceAlgorithm>> algorithms{std::nullopt};
   std::ranges::copy(reduce_algorithms(), std::back_inserter(algorithms));
   allreduce.algorithm = one_of(rng, algorithms);
@@ -155,7 +155,6 @@ void draw_ring(Rng rng, DrawnWorld& world) {
   allreduce.bucket_elements = 1024 + rng.below(std::max<std::size_t>(dimension / 2, 1024));
   if (dimension > 60000)
     allreduce.bucket_elements = std::max(allreduce.bucket_elements, dimension / 8);
-  cut_into_segments(allreduce, dimension);
   // Every collective is some 2 n^2 events, and n long vectors to look at. Steps are so long that a
   // world has some hundred thousand events, and a minute of it takes seconds.
   const auto n = static_cast<double>(world.scenario.peers);
@@ -173,6 +172,13 @@ void draw_ring(Rng rng, DrawnWorld& world) {
 }
 
 }  // namespace
+
+Config settings_of_worlds() {
+  Config config;
+  config.train.schedule.learning_rate = 0.05;
+  config.checkpoint.every_steps = 0;
+  return config;
+}
 
 DrawnWorld draw_world(std::uint64_t seed) {
   Rng rng = Rng(seed).fork("draw");
@@ -202,11 +208,10 @@ DrawnWorld draw_world(std::uint64_t seed) {
     scenario.faults.push_back(draw_fault(rng, scenario, length));
   }
 
-  NodeOptions& node = world.node;
-  CourseOptions& course = node.course;
-  GossipOptions& gossip = node.gossip;
-  course.run_seed = rng.below(1000);
-  course.steps = rng.chance(0.15) ? 200 + rng.below(2000) : endless_steps;
+  Config& config = world.config;
+  GossipConfig& gossip = config.gossip;
+  config.run.seed = rng.below(1000);
+  if (rng.chance(0.15)) config.run.steps = 200 + rng.below(2000);
   // About one exchange a second for each peer.
   const double steps_per_second = 1 / seconds(scenario.step);
   gossip.period_steps = std::max<std::uint64_t>(
@@ -217,18 +222,15 @@ DrawnWorld draw_world(std::uint64_t seed) {
   // their difference c, 0 <= c <= 1, becomes c - 2 alpha, and above a half that can grow without
   // bound.
   if (scenario.work == WorkKind::quadratic) gossip.alpha = std::min(gossip.alpha, 0.5);
-  course.save_every_steps =
+  config.checkpoint.every_steps =
       rng.chance(0.5) ? 0 : static_cast<std::uint64_t>(steps_per_second * between(rng, 1, 20)) + 1;
-  course.linger = 10s;
-  gossip.peak_learning_rate = world.learning_rate;
-  PairExchange::Options& exchange = gossip.exchange;
-  exchange.codec = one_of<Codec>(rng, {Codec::identity, Codec::identity, Codec::fp16, Codec::bf16});
-  if (rng.chance(0.4))
-    exchange.clip_radius = static_cast<float>(rounded(spread_between(rng, 0.05, 10)));
-  node.membership.push_pull_period = from_seconds(rounded(between(rng, 2, 10)));
-  node.membership.indirect_probes = static_cast<int>(rng.below(4));
+  config.run.linger = 10s;
+  gossip.codec = one_of<Codec>(rng, {Codec::identity, Codec::identity, Codec::fp16, Codec::bf16});
+  if (rng.chance(0.4)) gossip.clip_radius = rounded(spread_between(rng, 0.05, 10));
+  config.membership.push_pull_period = from_seconds(rounded(between(rng, 2, 10)));
+  config.membership.indirect_probes = static_cast<int>(rng.below(4));
   draw_ring(Rng(seed).fork("ring"), world);
-  if (world.node.mode != ModeKind::gossip) return world;
+  if (config.run.mode != ModeKind::gossip) return world;
   if (Rng(seed).fork("mode").chance(0.25)) return as_pipeline(std::move(world));
   if (Rng(seed).fork("rounds").chance(0.25)) return as_mixing(std::move(world));
   return world;
@@ -259,11 +261,12 @@ MixRule draw_rule(Rng& rng) {
 }
 
 /// In a third of the worlds a peer switches the swarm to other settings, once or several times.
-void draw_switches(Rng rng, const MixingOptions& rounds, Scenario& scenario) {
+void draw_switches(Rng rng, Config config, Scenario& scenario) {
   if (!rng.chance(0.33)) return;
+  config.run.peers = scenario.peers;
   std::vector<std::string_view> names;
   for (const NamedAlgorithm& algorithm : named_algorithms()) {
-    const SwitchedMixing switched = rounds.read_revision(revision_settings(algorithm.name));
+    const SwitchedMixing switched = switched_mixing(config, revision_settings(algorithm.name));
     const bool is_short = switched.period <= round_steps_max;
     if (switched.problems.empty() && is_short) names.push_back(algorithm.name);
   }
@@ -281,32 +284,27 @@ void draw_switches(Rng rng, const MixingOptions& rounds, Scenario& scenario) {
 
 DrawnWorld as_mixing(DrawnWorld world) {
   Rng rng = Rng(world.seed).fork("rounds").fork("rule");
-  world.node.mode = ModeKind::mixing;
-  world.node.allreduce = {};  // Its outer momentum would be part of every state.
+  world.config.run.mode = ModeKind::mixing;
+  world.config.allreduce = {};  // Its outer momentum would be part of every state.
   Scenario& scenario = world.scenario;
   if (scenario.dimension > 1000) scenario.dimension = 1 + rng.below(64);
   // A round is some n messages for each neighbour there is.
   const auto n = static_cast<double>(scenario.peers);
   scenario.step = std::max(scenario.step, from_seconds(rounded(0.001 * n * n)));
-  MixingOptions& rounds = world.node.mixing;
+  MixingConfig& rounds = world.config.mixing;
   rounds.rule = draw_rule(rng);
   while (!problems_of(rounds.rule, scenario.peers).empty()) rounds.rule = draw_rule(rng);
   const bool alone = traits_of(rounds.rule).one_by_one;
-  rounds.period = alone || rng.chance(0.5) ? 1 : 2 + rng.below(round_steps_max - 1);
+  rounds.period_steps = alone || rng.chance(0.5) ? 1 : 2 + rng.below(round_steps_max - 1);
   rounds.catch_up_rounds = 4 + rng.below(60);
-  Config config;
-  config.run.peers = scenario.peers;
-  rounds.read_revision = [config](std::string_view settings) {
-    return switched_mixing(config, settings);
-  };
-  draw_switches(Rng(world.seed).fork("switches"), rounds, scenario);
+  draw_switches(Rng(world.seed).fork("switches"), world.config, scenario);
   return world;
 }
 
 DrawnWorld as_pipeline(DrawnWorld world) {
   Rng rng = Rng(world.seed).fork("pipeline");
-  world.node.mode = ModeKind::pipeline;
-  world.node.course.save_every_steps = 0;
+  world.config.run.mode = ModeKind::pipeline;
+  world.config.checkpoint.every_steps = 0;
   Scenario& scenario = world.scenario;
   scenario.work = WorkKind::time;
   scenario.dimension = 1 + rng.below(rng.chance(0.1) ? 20000 : 64);
@@ -325,13 +323,13 @@ DrawnWorld as_pipeline(DrawnWorld world) {
   for (FaultRule& fault : scenario.faults) {  // Stages of virtual peers have no checkpoints.
     if (fault.kind == FaultKind::leave && fault.lasts > Duration{}) fault.kind = FaultKind::kill;
   }
-  PipelineOptions& pipeline = world.node.pipeline = {};
-  const std::size_t stages = 1 + rng.below(4);
-  pipeline.kind = one_of<PipelineKind>(
+  PipelineConfig& pipeline = world.config.pipeline = {};
+  const std::size_t stages = pipeline.stages = 1 + rng.below(4);
+  pipeline.schedule = one_of<PipelineKind>(
       rng, {PipelineKind::gpipe, PipelineKind::one_f_one_b, PipelineKind::zero_bubble,
             PipelineKind::pipedream, PipelineKind::two_bw});
-  if (stages % 2 == 0 && rng.chance(0.2)) pipeline.kind = PipelineKind::chimera;
-  if (is_synchronous(pipeline.kind)) {
+  if (stages % 2 == 0 && rng.chance(0.2)) pipeline.schedule = PipelineKind::chimera;
+  if (is_synchronous(pipeline.schedule)) {
     pipeline.router = router_kinds[rng.below(router_kinds.size())];
   }
   if (rng.chance(0.25)) pipeline.consensus = StageConsensus::gossip;
@@ -340,7 +338,6 @@ DrawnWorld as_pipeline(DrawnWorld world) {
   pipeline.copy_every = 1 + rng.below(10);
   scenario.stage_work.clear();
   for (std::size_t s = 0; s < stages; ++s) scenario.stage_work.push_back(2 + rng.below(5));
-  make_idle_stages(pipeline, stages, scenario);
   scenario.step = std::max(scenario.step, from_seconds(0.02 * static_cast<double>(stages)));
   pipeline.ahead = rng.below(3);
   Rng by_rule = Rng(world.seed).fork("stage rule");
@@ -349,171 +346,89 @@ DrawnWorld as_pipeline(DrawnWorld world) {
     constexpr std::size_t replicas = 4;
     pipeline.consensus = StageConsensus::mixing;
     do {
-      pipeline.rule = in_runs(draw_rule(by_rule));
-    } while (!problems_of(pipeline.rule, replicas).empty());
+      world.config.mixing.rule = in_runs(draw_rule(by_rule));
+    } while (!problems_of(world.config.mixing.rule, replicas).empty());
     pipeline.mix_every = 1 + by_rule.below(3);
   }
   return world;
 }
 
-void cut_into_segments(AllReduceOptions& allreduce, std::size_t dimension) {
-  allreduce.segment_elements = 256 + dimension / (dimension > 60000 ? 24 : 64);
+std::string to_toml(const DrawnWorld& world) {
+  return fmt::format("# seed {}\n", world.seed) + to_toml(world.config) + to_toml(world.scenario);
 }
 
-void make_idle_stages(PipelineOptions& pipeline, std::size_t stages, const Scenario& scenario) {
+NodeOptions options_of_vectors(const Config& config, const Scenario& scenario) {
   const std::size_t size = scenario.dimension;
-  pipeline.segment_elements = std::min<std::size_t>(pipeline.segment_elements, 64 + size / 8);
-  const auto& work = scenario.stage_work;
+  ModelFacts model;
+  model.layout.add("x", {size});
+  const std::size_t stages =
+      config.run.mode == ModeKind::pipeline ? config.pipeline.stage_count() : 0;
   const auto work_of = [&](std::size_t s) {
-    return s < work.size() ? static_cast<double>(work[s]) : 1;
+    return s < scenario.stage_work.size() ? static_cast<double>(scenario.stage_work[s]) : 1;
   };
   double all = 0;
   for (std::size_t s = 0; s < stages; ++s) all += work_of(s);
   for (std::size_t s = 0; s < stages; ++s) {
     const std::size_t passes = s > 0 ? size : 0;
-    pipeline.stages.push_back(
+    model.stages.push_back(
         {.parameters = size, .state = size, .forward = passes, .backward = passes});
-    pipeline.stage_seconds.push_back(work_of(s) / all);
+    model.stage_seconds.push_back(work_of(s) / all);
   }
-}
-
-namespace {
-
-std::string_view name_of(const std::optional<ReduceAlgorithm>& algorithm) {
-  return algorithm ? to_string(*algorithm) : "auto";
-}
-
-}  // namespace
-
-namespace {
-
-/// The settings that differ from the defaults, a line for each.
-std::string rounds_text(const NodeOptions& node) {
-  Config config;
-  config.run.mode = node.mode;
-  config.pipeline.mode.consensus = node.pipeline.consensus;
-  const Config defaults = config;
-  config.mixing = node.mixing;
-  if (node.mode == ModeKind::pipeline) config.mixing.rule = node.pipeline.rule;
-  std::string text;
-  for (const Setting<Config>& setting : config_settings()) {
-    if (setting.section != "mixing" || setting.show(config) == setting.show(defaults)) continue;
-    if (setting.has_effect && !setting.has_effect(config)) continue;
-    const bool never =
-        setting.key == "staleness" && config.mixing.rule.staleness == unbounded_staleness;
-    text += fmt::format("{} = {}\n", setting.key, never ? "-1" : setting.show(config));
-  }
-  return text;
-}
-
-}  // namespace
-
-std::string to_toml(const DrawnWorld& world) {
-  const CourseOptions& course = world.node.course;
-  const GossipOptions& gossip = world.node.gossip;
-  const PairExchange::Options& exchange = gossip.exchange;
-  const ModeKind mode = world.node.mode;
-  std::string text = fmt::format(
-      "# seed {}\n[run]\nmode = \"{}\"\nseed = {}\nlinger_s = {:g}\n{}[train]\nlearning_rate = "
-      "{:g}\n",
-      world.seed, to_string(mode), course.run_seed, seconds(course.linger),
-      course.steps < endless_steps ? fmt::format("steps = {}\n", course.steps) : std::string(),
-      world.learning_rate);
-  if (mode == ModeKind::mixing) {
-    text += "[mixing]\n" + rounds_text(world.node);
-  } else if (mode == ModeKind::pipeline) {
-    const PipelineOptions& pipeline = world.node.pipeline;
-    text += fmt::format(
-        "[pipeline]\nstages = {}\nschedule = \"{}\"\nmicro_batches = {}\nrouter = \"{}\"\n"
-        "consensus = \"{}\"\ncopy_every = {}\n",
-        pipeline.stages.size(), to_string(pipeline.kind), pipeline.micro_batches,
-        to_string(pipeline.router), to_string(pipeline.consensus), pipeline.copy_every);
-    if (pipeline.kind == PipelineKind::two_bw) {
-      text += fmt::format("accumulate = {}\n", pipeline.accumulate);
-    }
-    if (can_go_ahead(pipeline.kind)) text += fmt::format("ahead = {}\n", pipeline.ahead);
-    if (pipeline.consensus == StageConsensus::mixing) {
-      text +=
-          fmt::format("mix_every = {}\n[mixing]\n{}", pipeline.mix_every, rounds_text(world.node));
-    }
-  } else if (mode == ModeKind::allreduce) {
-    const AllReduceOptions& allreduce = world.node.allreduce;
-    text += fmt::format("[allreduce]\nalgorithm = \"{}\"\nbucket_elements = {}\n",
-                        name_of(allreduce.algorithm), allreduce.bucket_elements);
-    if (allreduce.local.period > 1) {
-      text += fmt::format("period = {}\nlocal_after = {}\nouter = \"{}\"\n", allreduce.local.period,
-                          allreduce.local.local_after,
-                          allreduce.local.outer == OuterKind::average ? "average" : "nesterov");
-    }
-  } else {
-    text += fmt::format(
-        "[gossip]\nperiod_steps = {}\npairing = \"{}\"\nalpha = {:g}\ncodec = \"{}\"\n",
-        gossip.period_steps, gossip.pairing == PairingKind::matching ? "matching" : "uniform",
-        gossip.alpha,
-        exchange.codec == Codec::identity ? "identity"
-                                          : (exchange.codec == Codec::fp16 ? "fp16" : "bf16"));
-    if (gossip.topology != Topology{}) {
-      text += fmt::format("topology = \"{}\"\n", to_string(gossip.topology.kind));
-      if (gossip.topology.degree > 0) {
-        text += fmt::format("topology_degree = {}\n", gossip.topology.degree);
-      }
-    }
-    if (exchange.clip_radius > 0) text += fmt::format("clip_radius = {:g}\n", exchange.clip_radius);
-  }
-  text += fmt::format("[membership]\npush_pull_period_s = {:g}\nindirect_probes = {}\n",
-                      seconds(world.node.membership.push_pull_period),
-                      world.node.membership.indirect_probes);
-  text += fmt::format("[checkpoint]\nevery_steps = {}\n", course.save_every_steps);
-  return text + to_toml(world.scenario);
+  NodeOptions node = node_options(config, model, {});
+  PipelineOptions& pipeline = node.pipeline;
+  pipeline.segment_elements = std::min<std::size_t>(pipeline.segment_elements, 64 + size / 8);
+  pipeline.micro_batch = 1;
+  return node;
 }
 
 Simulator::Options simulator_options(const DrawnWorld& world) {
-  Layout layout;
-  layout.add("x", {world.scenario.dimension});
+  Config config = world.config;
+  config.run.peers = world.scenario.peers;
   Simulator::Options options{.peers = world.scenario.peers,
                              .seed = world.seed,
                              .scenario = world.scenario,
-                             .node = world.node};
-  options.node.course.layout_hash = layout.hash();
-  options.node.course.elements = layout.size();
-  options.node.mixing.state_elements = layout.size();
-  AllReduceOptions& allreduce = options.node.allreduce;
-  allreduce.batch_max = 4 * allreduce.batch;
-  allreduce.state_elements = layout.size() * (allreduce.local.has_momentum() ? 2 : 1);
+                             .node = options_of_vectors(config, world.scenario)};
+  options.node.course.steps = config.run.steps > 0 ? config.run.steps : endless_steps;
+  // Sums of several blocks, but not of too many.
+  const std::size_t size = world.scenario.dimension;
+  options.node.allreduce.segment_elements =
+      world.segment_elements > 0 ? world.segment_elements : 256 + size / (size > 60000 ? 24 : 64);
   return options;
 }
 
 namespace {
 
 MakeWorkload plain_workloads(const DrawnWorld& world) {
-  if (world.node.mode == ModeKind::pipeline) {
-    return [sizes = world.node.pipeline.stages](std::size_t) { return idle_stage_workload(sizes); };
+  const Config& config = world.config;
+  if (config.run.mode == ModeKind::pipeline) {
+    return [sizes = options_of_vectors(config, world.scenario).pipeline.stages](std::size_t) {
+      return idle_stage_workload(sizes);
+    };
   }
-  const std::uint64_t seed = world.node.course.run_seed;
+  const std::uint64_t seed = config.run.seed;
+  const LocalSteps& local = config.allreduce.local;
   if (world.scenario.work == WorkKind::quadratic) {
     const QuadraticSpec spec{.dimension = world.scenario.dimension,
-                             .learning_rate = world.learning_rate,
+                             .learning_rate = config.train.schedule.learning_rate,
                              .noise = world.scenario.noise,
                              .disagreement = world.scenario.disagreement,
                              .seed = seed};
-    return [spec, local = world.node.allreduce.local](std::size_t peer) {
-      return quadratic_workload(spec, peer, local);
-    };
+    return [spec, local](std::size_t peer) { return quadratic_workload(spec, peer, local); };
   }
   // In the modes `allreduce` and `mixing` all peers begin with one model.
-  const bool alike = world.node.mode != ModeKind::gossip;
-  return [dimension = world.scenario.dimension, seed, alike, local = world.node.allreduce.local](
-             std::size_t peer) { return idle_workload(dimension, seed, peer, alike, local); };
+  const bool alike = config.run.mode != ModeKind::gossip;
+  return [dimension = world.scenario.dimension, seed, alike, local](std::size_t peer) {
+    return idle_workload(dimension, seed, peer, alike, local);
+  };
 }
 
 }  // namespace
 
 MakeWorkload workloads(const DrawnWorld& world) {
   MakeWorkload make = plain_workloads(world);
-  const bool in_stages = world.node.mode == ModeKind::pipeline;
-  if (world.node.mode != ModeKind::mixing && !in_stages) return make;
-  const MixRule& rule = in_stages ? world.node.pipeline.rule : world.node.mixing.rule;
-  return [make, rule, seed = world.node.course.run_seed](std::size_t peer) {
+  const std::optional<MixRule> rule = mixing_rule(world.config);
+  if (!rule) return make;
+  return [make, rule = *rule, seed = world.config.run.seed](std::size_t peer) {
     std::unique_ptr<Workload> workload = make(peer);
     workload->mix_by(rule, seed);
     return workload;

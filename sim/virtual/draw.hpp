@@ -1,22 +1,30 @@
 // Whole scenarios drawn from one number: size, speeds, links, faults and settings.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
-#include "peer/node/node.hpp"
+#include "peer/config/config.hpp"
+#include "peer/modes/modes.hpp"
 #include "sim/scenario.hpp"
 #include "sim/virtual/simulator.hpp"
 
 namespace gv {
 
+/// The budget of peers that go on until the world ends.
+inline constexpr std::uint64_t endless_steps = std::uint64_t{1} << 40;
+
+/// The settings that draws begin with: peers save only at the end.
+Config settings_of_worlds();
+
 /// The world of one seed.
 struct DrawnWorld {
   std::uint64_t seed = 0;
-  Scenario scenario;  ///< `until` is the end of the phase with faults.
-  /// Options of every peer; the layout is one vector of scenario.dimension numbers.
-  NodeOptions node;
-  double learning_rate = 0.05;
+  Scenario scenario;                     ///< `until` is the end of the phase with faults.
+  Config config = settings_of_worlds();  ///< Of every peer. `run.steps` = 0: endless.
+  /// Floats of a block of a sum; 0: so few that sums have several blocks, but not too many.
+  std::size_t segment_elements = 0;
 };
 
 /// Draws a world. Pure: equal seeds give equal worlds. A quarter of all worlds use mode
@@ -31,12 +39,9 @@ DrawnWorld as_pipeline(DrawnWorld world);
 /// The same world in mode `mixing`, with a legal rule drawn beside it.
 DrawnWorld as_mixing(DrawnWorld world);
 
-/// Cuts sums of `dimension` elements into several blocks, but not too many.
-void cut_into_segments(AllReduceOptions& allreduce, std::size_t dimension);
-
-/// Makes `stages` stages of scenario.dimension parameters each. They cost only time: relative times
-/// from scenario.stage_work, or all the same.
-void make_idle_stages(PipelineOptions& pipeline, std::size_t stages, const Scenario& scenario);
+/// Options of peers whose model is a vector of scenario.dimension numbers. In a pipeline each stage
+/// is such a vector and costs only time: relative times from scenario.stage_work, or all the same.
+NodeOptions options_of_vectors(const Config& config, const Scenario& scenario);
 
 /// The world as a config for `grapevine sim --check`, for people and for replays.
 std::string to_toml(const DrawnWorld& world);

@@ -18,7 +18,7 @@ TEST_CASE("stages mix by what of a rule keeps nothing from round to round", "[un
   const ParsedConfig parsed = parse_config_text(
       text + "topology = \"exponential\"\npartners = \"pairs\"\nalpha = 0.3\n", "a.toml");
   REQUIRE(parsed.problems.empty());
-  const MixRule& rule = parsed.config.pipeline.mode.rule;
+  const MixRule rule = *mixing_rule(parsed.config);
   CHECK(rule.topology.kind == TopologyKind::exponential);
   CHECK(rule.partners == Partners::pairs);
   CHECK(rule.alpha == 0.3);

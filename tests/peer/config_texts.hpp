@@ -2,9 +2,12 @@
 #pragma once
 
 #include <catch2/catch.hpp>
+#include <cstddef>
 #include <string>
+#include <vector>
 
 #include "peer/config/config.hpp"
+#include "peer/config/config_settings.hpp"
 
 namespace gv {
 
@@ -33,6 +36,26 @@ inline Problem only_problem(const std::string& text) {
   INFO(lines(problems));
   REQUIRE(problems.size() == 1);
   return problems.front();
+}
+
+/// The default config with another value for this setting.
+inline Config with_another(const Setting<Config>& setting) {
+  std::vector<std::string> values{"true", "false", "7", "0.25", "\"seven\"", "[7]", "[\"seven\"]"};
+  for (std::size_t at = 0; (at = setting.type.find('"', at)) != std::string::npos;) {
+    const std::size_t end = setting.type.find('"', at + 1);
+    values.push_back(setting.type.substr(at, end + 1 - at));
+    at = end + 1;
+  }
+  Config config;
+  for (const std::string& value : values) {
+    Problems problems;
+    const TomlTable table = read_toml("value = " + value, "v", problems);
+    Config changed;
+    if (!setting.read(table.at("value"), changed) && setting.show(changed) != setting.show({})) {
+      config = changed;
+    }
+  }
+  return config;
 }
 
 }  // namespace gv

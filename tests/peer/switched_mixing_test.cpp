@@ -11,7 +11,7 @@ Config running() {
   Config config;
   config.run.mode = ModeKind::mixing;
   config.run.peers = 6;
-  config.mixing.period = 5;
+  config.mixing.period_steps = 5;
   config.mixing.rule.gamma = 0.5;
   return config;
 }

@@ -89,10 +89,9 @@ DrawnWorld world_of(std::size_t peers, const std::string& rules, std::uint64_t s
   REQUIRE(parsed.problems.empty());
   DrawnWorld world{.seed = seed, .scenario = parsed.scenario};
   world.scenario.peers = peers;
-  world.node.mode = ModeKind::allreduce;
-  world.node.course.steps = std::uint64_t{1} << 40;
-  world.node.course.save_every_steps = 100;
-  world.node.allreduce.segment_elements = 256;
+  world.config.run.mode = ModeKind::allreduce;
+  world.config.checkpoint.every_steps = 100;
+  world.segment_elements = 256;
   return world;
 }
 
@@ -116,7 +115,7 @@ TEST_CASE("F1 a death at any moment of an operation leaves all others with one r
                                 static_cast<std::uint64_t>(moment));
     world.scenario.until = 12s;
     // Of four peers each dies in each of the algorithms.
-    world.node.allreduce.algorithm =
+    world.config.allreduce.algorithm =
         reduce_algorithms()[static_cast<std::size_t>(moment) / 4 % reduce_algorithms().size()];
     Lockstep seen;
     INFO("killed at " << at << " s");
@@ -135,7 +134,7 @@ TEST_CASE("F1 a death at each named point leaves all others with one result", "[
       const auto world = [&](const std::string& rules) {
         DrawnWorld made = world_of(peers, before + rules);
         made.scenario.until = 12s;
-        made.node.allreduce.algorithm = ReduceAlgorithm::ring;
+        made.config.allreduce.algorithm = ReduceAlgorithm::ring;
         return made;
       };
       holds(world(""), search);
@@ -182,7 +181,7 @@ TEST_CASE("F1 the death of a peer that sends a state or takes it harms no other"
                                           std::to_string(moment % 3) + "\"\nat_s = " + at + "\n"),
                                 static_cast<std::uint64_t>(moment));
     world.scenario.dimension = 70000;
-    world.node.allreduce.segment_elements = 8192;
+    world.segment_elements = 8192;
     INFO("killed at " << at << " s");
     holds(world, seen);
   }
@@ -192,7 +191,7 @@ TEST_CASE("a generation that ends for a better one costs nobody the newest sum",
   // Sums of 2.8 kB over links of 1 Mbit/s come to one peer well before they come to another.
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     DrawnWorld world = world_of(6, "[[scenario.link]]\nbandwidth_mbit = 1\n", seed);
-    world.node.course.wait_for_peers = 6;
+    world.config.run.wait_for_peers = 6;
     int adopted = 0;
     std::set<std::uint64_t> generations;
     FactWatch watch([&](const Simulator& running, PeerNumber peer, const Fact& fact) {

@@ -71,8 +71,8 @@ Seen run(std::size_t peers, const std::set<std::size_t>& harmed) {
   drawn.scenario.step = 50ms;
   drawn.scenario.dimension = 700;
   drawn.scenario.until = 20s;
-  drawn.node.mode = ModeKind::allreduce;
-  drawn.node.course.steps = std::uint64_t{1} << 40;
+  drawn.config.run.mode = ModeKind::allreduce;
+  drawn.segment_elements = drawn.scenario.dimension;
   const MakeWorkload sound = workloads(drawn);
   Simulator world(simulator_options(drawn), [&](std::size_t peer) -> std::unique_ptr<Workload> {
     if (!harmed.contains(peer)) return sound(peer);

@@ -60,10 +60,9 @@ DrawnWorld world_of(std::size_t peers, const std::string& rules, std::uint64_t s
   DrawnWorld world{.seed = seed, .scenario = parsed.scenario};
   world.scenario.peers = peers;
   if (world.scenario.until == 1h) world.scenario.until = 60s;
-  world.node.course.steps = std::uint64_t{1} << 40;
-  world.node.gossip.period_steps = 20;
-  world.node.course.save_every_steps = 100;
-  world.node.gossip.pairing = PairingKind::uniform;
+  world.config.gossip.period_steps = 20;
+  world.config.checkpoint.every_steps = 100;
+  world.config.gossip.pairing = PairingKind::uniform;
   return world;
 }
 
@@ -225,8 +224,8 @@ TEST_CASE("F17 and F18 repeats and delays of half a second change no sum", "[sim
 TEST_CASE("F19 a third of a second of latency kills nobody", "[sim]") {
   DrawnWorld world = world_of(6, "[[scenario.link]]\nlatency_s = 0.2\njitter_s = 0.2\n");
   // The advice of docs/operations.md for far peers.
-  world.node.membership.probe_timeout = 1s;
-  world.node.membership.probe_period = 2s;
+  world.config.membership.probe_timeout = 1s;
+  world.config.membership.probe_period = 2s;
   Probe probe;
   holds(world, probe);
   CHECK(probe.count<MemberDead>() == 0);
@@ -276,7 +275,7 @@ TEST_CASE("F26 and F28 kills while checkpoints are written leave the old one or 
   DrawnWorld world = world_of(
       3, "save_s = 1\nuntil_s = 200\n" + near +
              fault("kind = \"kill\"\npeers = \"any\"\nat_s = 5\nfor_s = 0.5\nevery_s = 2\n"));
-  world.node.course.save_every_steps = 20;
+  world.config.checkpoint.every_steps = 20;
   Probe probe;
   holds(world, probe);
   CHECK(probe.restored.size() > 50);
@@ -433,9 +432,8 @@ constexpr double radius = 0.1;
 Poisoned poisoned(const Poisoner::Lie& lie, float clip_radius) {
   DrawnWorld drawn = world_of(honest_peers + poisoners, near);
   drawn.scenario.dimension = 16;
-  drawn.learning_rate = 0.05;
-  drawn.node.gossip.exchange.clip_radius = clip_radius;
-  drawn.node.gossip.exchange.clip_factor = 0;
+  drawn.config.gossip.clip_radius = clip_radius;
+  drawn.config.gossip.clip_factor = 0;
   const QuadraticSpec spec{
       .dimension = 16, .learning_rate = 0.05, .noise = 0.01, .disagreement = 0.2};
   Simulator world(simulator_options(drawn), [&](std::size_t peer) -> std::unique_ptr<Workload> {

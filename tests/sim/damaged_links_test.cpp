@@ -11,7 +11,6 @@
 
 #include "net/bulk_lanes.hpp"
 #include "net/control_links.hpp"
-#include "peer/config/node_options.hpp"
 #include "sim/local/fault_proxy.hpp"
 
 namespace gv {

@@ -443,7 +443,7 @@ TEST_CASE("every named algorithm trains as its settings are", "[sim][mixing]") {
     const Config& config = parsed.config;
     if (config.run.mode != ModeKind::mixing) continue;
     Simulator::Options options =
-        rounds_world(small_world(8, seed), config.mixing.rule, config.mixing.period);
+        rounds_world(small_world(8, seed), config.mixing.rule, config.mixing.period_steps);
     options.node.course.steps = 400;
     options.node.mixing.state_elements = options.scenario.dimension;
     QuadraticSpec spec = agreeable(options.scenario.dimension);

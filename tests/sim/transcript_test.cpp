@@ -51,7 +51,7 @@ std::string play(const std::string& text, const std::string& name) {
   const std::uint64_t steps = parsed.config.run.steps > 0 ? parsed.config.run.steps : endless_steps;
   Simulator world({.peers = given.peers,
                    .scenario = given,
-                   .node = node_options(parsed.config, layout, steps, 1)},
+                   .node = node_options(parsed.config, {.layout = layout}, {.steps = steps})},
                   [&](std::size_t peer) { return idle_workload(given.dimension, 1, peer); });
   std::string said;
   Trace trace([&](const std::string& line) { said += line + "\n"; }, Trace::Detail::story);

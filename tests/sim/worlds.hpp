@@ -8,12 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "sim/virtual/draw.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "train/learner/layout.hpp"
 
 namespace gv {
-
-constexpr std::uint64_t endless_steps = std::uint64_t{1} << 40;
 
 /// Peers that go on until the test stops them, with perfect links: 20 ms a step, an exchange every
 /// 10 steps, `dimension` parameters. Clipping is off, so that exchanges are linear.

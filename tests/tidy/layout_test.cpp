@@ -171,6 +171,34 @@ TEST_CASE("the include check sees what is forbidden") {
   CHECK(forbidden_includes({"peer/node/node.cpp", {"#include \"net/identity.hpp\""}}).size() == 1);
 }
 
+TEST_CASE("a config is plain values and knows no options of a mode") {
+  static const std::regex include(R"re(^#include "([^"]+)")re");
+  std::set<std::string> reached;
+  std::vector<std::string> waiting = {"peer/config/config.hpp"};
+  while (!waiting.empty()) {
+    const std::string path = waiting.back();
+    waiting.pop_back();
+    const auto file = std::ranges::find(sources(), path, &SourceFile::path);
+    REQUIRE(file != sources().end());
+    for (const std::string& line : file->lines) {
+      std::smatch match;
+      if (std::regex_search(line, match, include) && reached.insert(match[1]).second)
+        waiting.push_back(match[1]);
+    }
+  }
+  CHECK(reached.size() < 20);
+  for (const std::string& header : reached) {
+    INFO(header);
+    CHECK_FALSE((header.starts_with("peer/") && header.ends_with("_options.hpp")));
+    CHECK_FALSE(header.starts_with("peer/node/"));
+  }
+  const auto found =
+      lines_matching(R"(\w\*|\* ?\w+ =|_ptr<|std::function|memory_resource)",
+                     [](const std::string& path) { return path == "peer/config/config.hpp"; });
+  INFO(listed(found));
+  CHECK(found.empty());
+}
+
 TEST_CASE("pure code reads no clock and starts no thread and draws no unseeded number") {
   const auto found = lines_matching(
       R"(steady_clock|system_clock|high_resolution_clock|std::j?thread|std::mutex|std::async|)"

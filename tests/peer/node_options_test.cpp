@@ -1,0 +1,95 @@
+// Every setting of a pure part reaches its options, and a config is the same again when it is read
+// from its own text.
+#include "peer/config/node_options.hpp"
+
+#include <catch2/catch.hpp>
+#include <set>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include "peer/config/algorithms.hpp"
+#include "tests/peer/config_texts.hpp"
+
+namespace gv {
+namespace {
+
+static_assert(std::is_same_v<decltype(Config{} == Config{}), bool>);
+
+/// The options that settings decide, in two halves.
+auto options_of_pairs(const NodeOptions& node) {
+  const GossipOptions& gossip = node.gossip;
+  const PairExchange::Options& exchange = gossip.exchange;
+  const Membership::Options& membership = node.membership;
+  return std::tuple(
+      node.mode, node.course.run_seed, node.course.save_every_steps, node.course.wait_for_peers,
+      node.course.wait_max, node.course.linger, gossip.period_steps, gossip.trigger,
+      gossip.target_spread, gossip.pairing, gossip.topology, gossip.alpha,
+      gossip.alpha_with_learning_rate, gossip.catch_up_periods, exchange.codec,
+      exchange.clip_radius, exchange.clip_factor, exchange.norm_cap, exchange.answer_deadline,
+      exchange.progress_deadline, exchange.quarantine, exchange.offences_max,
+      gossip.population.every_steps, gossip.population.held_out, gossip.population.spread,
+      membership.probe_period, membership.probe_timeout, membership.indirect_probes,
+      membership.suspicion_min, membership.suspicion_max_factor, membership.push_pull_period,
+      membership.forget_dead_after);
+}
+
+auto options_of_generations(const NodeOptions& node) {
+  const AllReduceOptions& allreduce = node.allreduce;
+  const PipelineOptions& pipeline = node.pipeline;
+  return std::tuple(allreduce.local, allreduce.algorithm, allreduce.compression,
+                    allreduce.bucket_elements, node.mixing.rule, node.mixing.period,
+                    node.mixing.catch_up_rounds, pipeline.kind, pipeline.router, pipeline.consensus,
+                    pipeline.micro_batches, pipeline.accumulate, pipeline.ahead, pipeline.mix_alpha,
+                    pipeline.rule, pipeline.mix_every, pipeline.copy_every);
+}
+
+}  // namespace
+
+TEST_CASE("parts have the defaults of the config that says nothing", "[unit]") {
+  Config config;
+  config.checkpoint.every_steps = 0;  // The only default that parts do not share.
+  const NodeOptions made = node_options(config, {}, {});
+  CHECK(options_of_pairs(made) == options_of_pairs({}));
+  CHECK(options_of_generations(made) == options_of_generations({}));
+}
+
+TEST_CASE("every setting of a pure part reaches its options", "[unit]") {
+  const std::set<std::string> sections{"gossip", "population", "allreduce",
+                                       "mixing", "pipeline",   "membership"};
+  const std::set<std::string> of_the_cut{"pipeline.stages", "pipeline.ends", "pipeline.memory_mb",
+                                         "pipeline.recompute"};
+  const NodeOptions before = node_options({}, {}, {});
+  for (const Setting<Config>& setting : config_settings()) {
+    if (!sections.contains(std::string(setting.section)) || of_the_cut.contains(setting.path()))
+      continue;
+    const NodeOptions made = node_options(with_another(setting), {}, {});
+    INFO(setting.path());
+    CHECK((options_of_pairs(made) != options_of_pairs(before) ||
+           options_of_generations(made) != options_of_generations(before)));
+  }
+}
+
+TEST_CASE("a config is the same again when it is read from its own text", "[unit]") {
+  std::vector<std::string> texts{
+      "",
+      "[model]\nkind = \"layers\"\n[[model.layers]]\nkind = \"residual\"\nlayers = [{ kind = "
+      "\"dense\", units = 32 }]\n[[model.layers]]\nkind = \"dense\"\nunits = 10\n",
+      "[run]\nmode = \"pipeline\"\nsteps = 9\n[pipeline]\nends = [2, 5]\nschedule = \"2bw\"\n",
+      "[run]\nalgorithm = \"diloco\"\n[allreduce]\nouter = \"average\"\nperiod = 8\n"
+      "[train]\nschedule = \"step\"\nstep_at = [10, 20]\n",
+      "[run]\nmode = \"mixing\"\n[mixing]\nstaleness = -1\n[membership]\nprobe_period_s = 8.11\n"};
+  for (const NamedAlgorithm& algorithm : named_algorithms()) {
+    texts.push_back("run.algorithm = \"" + std::string(algorithm.name) + "\"\n");
+  }
+  for (const std::string& text : texts) {
+    const ParsedConfig first = parse_config_text(text, "a.toml");
+    INFO(text << lines(first.problems) << "\n" << to_toml(first.config));
+    const ParsedConfig again = parse_config_text(to_toml(first.config), "a.toml");
+    CHECK(again.problems.size() == first.problems.size());
+    CHECK(again.config == first.config);
+  }
+}
+
+}  // namespace gv
