@@ -105,13 +105,6 @@ std::string_view to_string(AttackKind kind) {
   return "unknown";
 }
 
-std::optional<AttackKind> attack_named(std::string_view name) {
-  for (const AttackKind kind : attack_kinds) {
-    if (name == to_string(kind)) return kind;
-  }
-  return std::nullopt;
-}
-
 bool has_strength(AttackKind kind) {
   switch (kind) {
     case AttackKind::scale:

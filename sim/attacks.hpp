@@ -34,9 +34,6 @@ inline constexpr std::array attack_kinds = {
 /// The name in configs, as "bit_flip".
 std::string_view to_string(AttackKind kind);
 
-/// The kind of that name; empty if there is none.
-std::optional<AttackKind> attack_named(std::string_view name);
-
 /// Whether its strength can be chosen.
 bool has_strength(AttackKind kind);
 

@@ -270,13 +270,6 @@ std::string_view to_string(GuardKind kind) {
   return "unknown";
 }
 
-std::optional<GuardKind> guard_named(std::string_view name) {
-  for (const GuardKind kind : guard_kinds) {
-    if (name == to_string(kind)) return kind;
-  }
-  return std::nullopt;
-}
-
 /// Krum needs more inputs for as many, so it bears fewer.
 std::size_t hostile_among(const GuardOptions& options, std::size_t inputs) {
   if (options.hostile != fewer_than_half) return options.hostile;

@@ -57,9 +57,6 @@ inline constexpr std::array guard_kinds = {
 /// The name used in configs, for example "trimmed_mean".
 std::string_view to_string(GuardKind kind);
 
-/// The kind called `name`; empty if there is none.
-std::optional<GuardKind> guard_named(std::string_view name);
-
 /// The largest number below half of the neighbours, but at least one. With this value a config need
 /// not know the number of neighbours.
 inline constexpr std::size_t fewer_than_half = std::numeric_limits<std::size_t>::max();

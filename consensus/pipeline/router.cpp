@@ -61,13 +61,6 @@ std::string_view to_string(RouterKind kind) {
   return "unknown";
 }
 
-std::optional<RouterKind> router_named(std::string_view name) {
-  for (const RouterKind kind : router_kinds) {
-    if (to_string(kind) == name) return kind;
-  }
-  return std::nullopt;
-}
-
 Routes make_routes(RouterKind kind, std::span<const std::vector<std::uint32_t>> replicas,
                    std::size_t micro_batches, std::span<const double> speeds, Rng draws) {
   Routes routes(micro_batches, std::vector<std::uint32_t>(replicas.size()));

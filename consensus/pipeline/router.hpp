@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -23,7 +22,6 @@ inline constexpr std::array router_kinds = {RouterKind::fixed, RouterKind::rando
                                             RouterKind::throughput};
 
 std::string_view to_string(RouterKind kind);
-std::optional<RouterKind> router_named(std::string_view name);
 
 /// Routes of `micro_batches` through stages with these replicas: replicas[s] are the workers of
 /// stage s, never empty; `speeds` are those of all workers by number, 0 if unknown. `draws` is the

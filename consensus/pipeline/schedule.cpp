@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -244,14 +245,6 @@ std::string_view to_string(PipelineKind kind) {
       return "2bw";
   }
   return "unknown";
-}
-
-std::optional<PipelineKind> pipeline_kind_named(std::string name) {
-  std::ranges::replace(name, '_', '-');
-  for (const PipelineKind kind : pipeline_kinds) {
-    if (to_string(kind) == name) return kind;
-  }
-  return std::nullopt;
 }
 
 std::size_t in_flight_max(PipelineKind kind, std::size_t stages, std::size_t stage,

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -84,7 +83,6 @@ inline constexpr std::array pipeline_kinds = {PipelineKind::gpipe,       Pipelin
                                               PipelineKind::pipedream,   PipelineKind::two_bw};
 
 std::string_view to_string(PipelineKind kind);
-std::optional<PipelineKind> pipeline_kind_named(std::string name);
 
 /// True if gradients are applied to the parameters they were computed with: one update, at the end.
 constexpr bool is_synchronous(PipelineKind kind) {

@@ -396,12 +396,4 @@ TEST_CASE("routes that a kind cannot work over are refused with a remedy") {
   CHECK_FALSE(problems(PipelineKind::gpipe, {}, 0, 0).empty());
 }
 
-TEST_CASE("names of schedules go both ways") {
-  for (const PipelineKind kind : pipeline_kinds) {
-    CHECK(pipeline_kind_named(std::string(to_string(kind))) == kind);
-  }
-  CHECK(pipeline_kind_named("zero_bubble") == PipelineKind::zero_bubble);
-  CHECK_FALSE(pipeline_kind_named("2f2b"));
-}
-
 }  // namespace gv

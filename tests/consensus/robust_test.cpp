@@ -451,9 +451,4 @@ TEST_CASE("a radius below zero or none at all is a problem") {
   }
 }
 
-TEST_CASE("a guard is known by its name") {
-  for (const GuardKind kind : guard_kinds) CHECK(guard_named(to_string(kind)) == kind);
-  CHECK_FALSE(guard_named("mean"));
-}
-
 }  // namespace gv

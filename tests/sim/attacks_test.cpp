@@ -196,9 +196,4 @@ TEST_CASE("guards keep a model near the honest whatever the hostile send") {
   }
 }
 
-TEST_CASE("an attack is known by its name") {
-  for (const AttackKind kind : attack_kinds) CHECK(attack_named(to_string(kind)) == kind);
-  CHECK_FALSE(attack_named("flip"));
-}
-
 }  // namespace gv
