@@ -153,7 +153,7 @@ Problems prepare(const PeerArguments& arguments, HostOptions& options) {
   }
   add(address_problems(arguments.listen, arguments.advertise, arguments.join));
   if (arguments.listen.empty() && arguments.join.empty()) {
-    problems.push_back({"--listen", "neither --listen nor --join is given, so nobody can be met",
+    problems.push_back({"--listen", "neither --listen nor --join is given, so no peer can be met",
                         "give --listen HOST:PORT, --join HOST:PORT, or both"});
   }
   options.folder = arguments.folder.empty()

@@ -72,7 +72,7 @@ std::string link_text(const Link& link) {
 
 std::string round_line(const Mixing& round) {
   const std::vector<Link> links = links_of(round);
-  if (links.empty()) return "nobody meets anybody";
+  if (links.empty()) return "no peer meets another";
   double least = 1;
   double most = 0;
   for (const Link& link : links) {

@@ -82,7 +82,7 @@ constexpr std::array table = {
     NamedAlgorithm{"block_scheduling", "neighbours", "each sends the quarter that changed most", "",
                    "[run]\nmode = \"mixing\"\n[mixing]\ntopology = \"exponential\"\n"
                    "fragments = 4\nfragment_order = \"largest\"\n"},
-    NamedAlgorithm{"async", "neighbours", "nobody waits; old models count less", "",
+    NamedAlgorithm{"async", "neighbours", "no peer waits; old models count less", "",
                    "[run]\nmode = \"mixing\"\n[mixing]\ntopology = \"exponential\"\n"
                    "order = \"combine_then_adapt\"\nstaleness = -1\nweigh_by_age = true\n"},
     NamedAlgorithm{"sgp", "neighbours", "push-sum along one-peer exponential rounds", "Assran 2019",

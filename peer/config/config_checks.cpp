@@ -145,7 +145,7 @@ void check_population(ConfigReading& reading) {
   if (mode != ModeKind::gossip) {
     const std::string reason =
         mode == ModeKind::allreduce  ? "in lockstep all make the same step, with one learning rate"
-        : mode == ModeKind::pipeline ? "in a pipeline nobody has a whole model to be judged by"
+        : mode == ModeKind::pipeline ? "in a pipeline no peer has a whole model to be judged by"
                                      : "a round mixes models by one rule that goes by one "
                                        "learning rate";
     reading.report(reading.line_of(path), path, reason,

@@ -60,7 +60,7 @@ void append_membership(Settings& all) {
   membership.add("suspicion_min_s", GV_FIELD(membership.suspicion_min), {0.01, 3600},
                  "from suspected to dead for two peers; grows with their number");
   membership.add("suspicion_max_factor", GV_FIELD(membership.suspicion_max_factor), {1, 1000},
-                 "times longer while nobody else confirms");
+                 "times longer while no other peer confirms");
   membership.add("push_pull_period_s", GV_FIELD(membership.push_pull_period), {0.1, 86400},
                  "between two full comparisons of members");
   membership.add("forget_dead_s", GV_FIELD(membership.forget_dead_after), {1, 1e7},

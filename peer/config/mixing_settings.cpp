@@ -129,7 +129,7 @@ void RoundKeys::append_pace() const {
 /// Steps after several rounds, and measures for stragglers.
 void RoundKeys::append_outer() const {
   mixing.choice("outer", GV_FIELD(mixing.rule.outer), named_choices(mix_outers),
-                "what follows mixing every outer_rounds rounds");
+                "what follows mixing every outer_every rounds");
   const Keys slowmo = mixing.only_with("mixing.outer", "outer = \"slowmo\"", [](const Config& c) {
     return c.mixing.rule.outer == MixOuter::slowmo;
   });

@@ -260,7 +260,7 @@ void Host::every_second() {
   if (alone && now().time_since_epoch() > join_deadline && node_->mode().step() == 0 &&
       !options_.resume) {
     print({{"--join",
-            fmt::format("nobody authorised answered within {:.0f} s", seconds(join_deadline)),
+            fmt::format("no authorised peer answered within {:.0f} s", seconds(join_deadline)),
             "check the address, that the peer there runs, and that each side's allow-list has the "
             "other's key"}});
     exit_code_ = 2;
@@ -338,7 +338,7 @@ void Host::print_greeting() const {
              options_.folder.string());
   if (control_->advertised().empty()) {
     fmt::print(
-        "dials out only: nobody can dial this peer; give --listen HOST:PORT to change that\n");
+        "dials out only: no peer can dial this one; give --listen HOST:PORT to change that\n");
   } else {
     fmt::print("listening on {}, advertised as {}; bulk lanes on {}\n", control_->listening(),
                control_->advertised(), lanes_->listening());

@@ -75,7 +75,7 @@ Problems problems_on_processes(const Scenario& scenario, std::size_t peers, Lane
                         "write lane = \"auto\" or \"tls\""});
   }
   if (corrupts && lane == LaneKind::plain) {
-    problems.push_back({"network.lane", "on plain lanes nobody notices a damaged byte",
+    problems.push_back({"network.lane", "on plain lanes no peer notices a damaged byte",
                         "write lane = \"auto\" or \"tls\", or leave corruption out"});
   }
   return problems;

@@ -77,7 +77,7 @@ void AllReduceInvariants::check_sum(const Simulator& world, PeerNumber peer,
                                     std::span<const float> sum) {
   const auto parent = parents_.find(record(peer).job_version.lineage);
   if (parent == parents_.end()) {
-    fail(world, "sums whole", fmt::format("peer-{} applies what nobody has finished", peer));
+    fail(world, "sums whole", fmt::format("peer-{} applies what no peer has finished", peer));
     return;
   }
   const Generation& generation = generations_.at(parent->second.generation);

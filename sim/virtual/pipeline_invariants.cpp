@@ -122,7 +122,7 @@ void PipelineInvariants::check_becoming(const Simulator& world, PeerNumber peer,
     }
     if (known) continue;
     fail(world, "no stage from a guess",
-         fmt::format("peer-{} takes stage {} over after operation {} as nobody had it", peer,
+         fmt::format("peer-{} takes stage {} over after operation {} as no peer had it", peer,
                      load_states.stage, work.version.step));
   }
 }
