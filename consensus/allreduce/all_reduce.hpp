@@ -12,7 +12,7 @@
 
 #include "base/floats.hpp"
 #include "consensus/allreduce/reduce_plan.hpp"
-#include "consensus/codec/value_codec.hpp"
+#include "consensus/codec/codec.hpp"
 #include "consensus/message/effects.hpp"
 #include "consensus/transfer/piece_name.hpp"
 

@@ -1,10 +1,20 @@
-// IEEE half precision and bfloat16 by integer arithmetic: the same bits on every machine.
+// One row for each kind of codec, and what is asked of any.
 #include "consensus/codec/codec.hpp"
 
+#include <algorithm>
+#include <array>
 #include <bit>
+#include <cmath>
 #include <cstring>
+#include <limits>
+#include <string>
 
 #include "base/check.hpp"
+#include "base/magnitude.hpp"
+#include "consensus/codec/halves.hpp"
+#include "consensus/codec/kept_values.hpp"
+#include "consensus/codec/qsgd.hpp"
+#include "consensus/codec/sign.hpp"
 
 namespace gv {
 namespace {
@@ -12,126 +22,203 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "payloads are written as they lie in memory");
 
-/// Rounds to nearest even; overflow becomes infinity, NaN stays NaN.
-std::uint16_t to_fp16(float value) {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
-  const std::uint16_t sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000u);
-  const std::uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return static_cast<std::uint16_t>(sign | 0x7e00u);
-  // 65520 is the first number that rounds up to 2^16, which half precision cannot hold.
-  if (magnitude >= 0x477ff000u) return static_cast<std::uint16_t>(sign | 0x7c00u);
-  if (magnitude < 0x38800000u) {
-    // Subnormal: adding 0.5 aligns the mantissa so that the hardware does the rounding.
-    const float aligned = std::bit_cast<float>(magnitude) + 0.5f;
-    return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(aligned) - 0x3f000000u));
-  }
-  const std::uint32_t odd = (magnitude >> 13) & 1u;
-  const std::uint32_t rounded = magnitude - 0x38000000u + 0xfffu + odd;
-  return static_cast<std::uint16_t>(sign | (rounded >> 13));
+/// k: at least one of at least one, because a share is above 0.
+std::size_t kept_of(const Codec& codec, std::size_t elements) {
+  const double share = std::ceil(codec.fraction * static_cast<double>(elements));
+  return std::min(static_cast<std::size_t>(share), elements);
 }
 
-float from_fp16(std::uint16_t half) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000u) << 16;
-  const std::uint32_t magnitude = half & 0x7fffu;
-  if (magnitude >= 0x7c00u) {
-    return std::bit_cast<float>(sign | 0x7f800000u | ((magnitude & 0x3ffu) << 13));
-  }
-  // Scaling by 2^112 turns the half's exponent, subnormals included, into the float's.
-  const float scaled = std::bit_cast<float>(magnitude << 13) * std::bit_cast<float>(0x77800000u);
-  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(scaled) | sign);
+constexpr CodecTraits contractive(double delta) { return {.omega = 1 - delta, .delta = delta}; }
+
+constexpr CodecTraits lossless{.lossless = true, .unbiased = true, .linear = true, .delta = 1};
+
+CodecTraits qsgd_traits(unsigned levels, std::size_t elements) {
+  const double s = levels;
+  const double others = static_cast<double>(std::min(elements, qsgd_bucket) - 1);
+  return {.unbiased = true, .omega = (std::sqrt(1 + others / (s * s)) - 1) / 2};
 }
 
-std::uint16_t to_bf16(float value) {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>((bits >> 16) | 0x40u);
-  return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+/// The part of the values that is kept.
+double kept_part(const Codec& codec, std::size_t elements) {
+  return static_cast<double>(kept_of(codec, elements)) / static_cast<double>(elements);
 }
 
-float from_bf16(std::uint16_t value) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16);
+/// All functions are given at least one value, and bytes of the right size.
+struct CodecRow {
+  std::string_view name;
+  std::size_t width;  ///< Bytes of each value; 0 if they are not written one by one.
+  float largest;      ///< The largest magnitude that stays finite.
+  bool summable;      ///< As in the traits.
+  CodecTraits (*traits)(const Codec&, std::size_t elements);
+  std::size_t (*size)(const Codec&, std::size_t elements);
+  void (*encode)(const Codec&, std::span<const float>, Rng&, std::span<std::byte>);
+  bool (*decode)(const Codec&, std::span<const std::byte>, std::span<float>);
+};
+
+using Values = std::span<const float>;
+using Bytes = std::span<const std::byte>;
+
+constexpr float any = std::numeric_limits<float>::max();
+
+template <std::size_t width>
+std::size_t each_size(const Codec&, std::size_t elements) {
+  return width * elements;
 }
 
-template <auto convert>
-void encode_halves(std::span<const float> values, std::span<std::byte> out) {
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::uint16_t half = convert(values[i]);
-    std::memcpy(out.data() + 2 * i, &half, 2);
-  }
+void encode_fixed(const Codec& codec, Values values, Rng&, std::span<std::byte> out) {
+  encode_each(codec, values, out);
 }
 
-template <auto convert>
-void decode_halves(std::span<const std::byte> bytes, std::span<float> out) {
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    std::uint16_t half = 0;
-    std::memcpy(&half, bytes.data() + 2 * i, 2);
-    out[i] = convert(half);
-  }
+bool decode_fixed(const Codec& codec, Bytes bytes, std::span<float> out) {
+  decode_each(codec, bytes, out);
+  return is_finite(out);
+}
+
+/// By the number of the kind.
+constexpr std::array<CodecRow, codec_kinds.size()> rows = {{
+    {"identity", 4, any, true, [](const Codec&, std::size_t) { return lossless; }, each_size<4>,
+     encode_fixed, decode_fixed},
+    {"fp16", 2, 65504, true, [](const Codec&, std::size_t) { return contractive(1 - 0x1p-22); },
+     each_size<2>, encode_fixed, decode_fixed},
+    {"bf16", 2, 0x1.fep127f, true,
+     [](const Codec&, std::size_t) { return contractive(1 - 0x1p-16); }, each_size<2>, encode_fixed,
+     decode_fixed},
+    {"qsgd", 0, any, true, [](const Codec& c, std::size_t d) { return qsgd_traits(c.levels, d); },
+     [](const Codec& c, std::size_t d) { return qsgd_size(c.levels, d); },
+     [](const Codec& c, Values values, Rng& rng, std::span<std::byte> out) {
+       encode_qsgd(c.levels, values, rng, out);
+     },
+     [](const Codec& c, Bytes bytes, std::span<float> out) {
+       return decode_qsgd(c.levels, bytes, out);
+     }},
+    {"terngrad", 0, any, true, [](const Codec&, std::size_t d) { return qsgd_traits(1, d); },
+     [](const Codec&, std::size_t d) { return qsgd_size(1, d); },
+     [](const Codec&, Values values, Rng& rng, std::span<std::byte> out) {
+       encode_qsgd(1, values, rng, out);
+     },
+     [](const Codec&, Bytes bytes, std::span<float> out) { return decode_qsgd(1, bytes, out); }},
+    {"sign", 0, any, false,
+     [](const Codec&, std::size_t d) {
+       return contractive(1 / static_cast<double>(std::min(d, sign_bucket)));
+     },
+     [](const Codec&, std::size_t d) { return sign_size(d); },
+     [](const Codec&, Values values, Rng&, std::span<std::byte> out) { encode_sign(values, out); },
+     [](const Codec&, Bytes bytes, std::span<float> out) { return decode_sign(bytes, out); }},
+    {"top_k", 0, any, false,
+     [](const Codec& c, std::size_t d) {
+       const double kept = kept_part(c, d);
+       return kept == 1 ? lossless : contractive(kept);
+     },
+     [](const Codec& c, std::size_t d) { return top_k_size(d, kept_of(c, d)); },
+     [](const Codec& c, Values values, Rng& rng, std::span<std::byte> out) {
+       encode_top_k(values, kept_of(c, values.size()), rng, out);
+     },
+     [](const Codec& c, Bytes bytes, std::span<float> out) {
+       return decode_top_k(bytes, kept_of(c, out.size()), out);
+     }},
+    {"random_k", 0, any, false,
+     [](const Codec& c, std::size_t d) {
+       const double kept = kept_part(c, d);
+       if (kept == 1) return lossless;
+       return CodecTraits{.unbiased = true, .linear = true, .omega = 1 / kept - 1};
+     },
+     [](const Codec& c, std::size_t d) { return random_k_size(kept_of(c, d)); },
+     [](const Codec& c, Values values, Rng& rng, std::span<std::byte> out) {
+       encode_random_k(values, kept_of(c, values.size()), rng, out);
+     },
+     [](const Codec& c, Bytes bytes, std::span<float> out) {
+       return decode_random_k(bytes, kept_of(c, out.size()), out);
+     }},
+}};
+
+const CodecRow& row_of(CodecKind kind) { return rows[static_cast<std::size_t>(kind)]; }
+
+/// The row of a codec with sound parameters.
+const CodecRow& sound_row(const Codec& codec) {
+  check(problems_of(codec).empty(), "a codec has sound parameters");
+  return row_of(codec.kind);
 }
 
 }  // namespace
 
-std::string_view to_string(Codec codec) {
-  switch (codec) {
-    case Codec::identity:
-      return "identity";
-    case Codec::fp16:
-      return "fp16";
-    case Codec::bf16:
-      return "bf16";
-  }
-  return "unknown";
+std::string_view to_string(CodecKind kind) {
+  return static_cast<std::size_t>(kind) < rows.size() ? row_of(kind).name : "unknown";
 }
 
-std::optional<Codec> codec_from_name(std::string_view name) {
-  for (const Codec codec : {Codec::identity, Codec::fp16, Codec::bf16}) {
-    if (name == to_string(codec)) return codec;
+Problems problems_of(const Codec& codec) {
+  Problems problems;
+  if (std::ranges::find(codec_kinds, codec.kind) == codec_kinds.end()) {
+    problems.push_back({"kind", "there is no such codec", "take one of the named ones"});
   }
-  return std::nullopt;
+  if (!(codec.fraction > 0 && codec.fraction <= 1)) {
+    problems.push_back({"fraction",
+                        "is " + std::to_string(codec.fraction) + ", and a share of the values is " +
+                            "above 0 and at most 1",
+                        "take 0.01 to keep a hundredth"});
+  }
+  if (codec.levels < 1 || codec.levels > qsgd_levels_max) {
+    problems.push_back({"levels",
+                        "are " + std::to_string(codec.levels) + ", and 1 to " +
+                            std::to_string(qsgd_levels_max) + " fit a byte with their sign",
+                        "take 127, or 7 for half the bytes"});
+  }
+  return problems;
 }
 
-std::size_t bytes_per_element(Codec codec) { return codec == Codec::identity ? 4 : 2; }
-
-void encode(Codec codec, std::span<const float> values, std::span<std::byte> out) {
-  check(out.size() == values.size() * bytes_per_element(codec),
-        "an encoded model has its exact size");
-  switch (codec) {
-    case Codec::identity:
-      std::memcpy(out.data(), values.data(), out.size());
-      break;
-    case Codec::fp16:
-      encode_halves<to_fp16>(values, out);
-      break;
-    case Codec::bf16:
-      encode_halves<to_bf16>(values, out);
-      break;
-  }
+CodecTraits traits_of(const Codec& codec, std::size_t elements) {
+  const std::size_t d = std::max<std::size_t>(elements, 1);
+  CodecTraits traits = sound_row(codec).traits(codec, d);
+  traits.summable = row_of(codec.kind).summable;
+  traits.bits = 8 * static_cast<double>(encoded_size(codec, d)) / static_cast<double>(d);
+  return traits;
 }
 
-void decode(Codec codec, std::span<const std::byte> bytes, std::span<float> out) {
-  check(bytes.size() == out.size() * bytes_per_element(codec),
-        "an encoded model has its exact size");
-  switch (codec) {
-    case Codec::identity:
-      std::memcpy(out.data(), bytes.data(), bytes.size());
-      break;
-    case Codec::fp16:
-      decode_halves<from_fp16>(bytes, out);
-      break;
-    case Codec::bf16:
-      decode_halves<from_bf16>(bytes, out);
-      break;
-  }
+bool is_writable(const Codec& codec, std::span<const float> values) {
+  return largest_magnitude(values) <= row_of(codec.kind).largest;
 }
 
-std::span<const float> decoded(Codec codec, std::span<const std::byte> bytes,
+std::size_t encoded_size(const Codec& codec, std::size_t elements) {
+  const CodecRow& row = sound_row(codec);
+  return elements == 0 ? 0 : row.size(codec, elements);
+}
+
+void encode(const Codec& codec, std::span<const float> values, Rng& rng, std::span<std::byte> out) {
+  check(out.size() == encoded_size(codec, values.size()), "encoded values have their exact size");
+  if (!values.empty()) row_of(codec.kind).encode(codec, values, rng, out);
+}
+
+bool decode(const Codec& codec, std::span<const std::byte> bytes, std::span<float> out) {
+  if (bytes.size() != encoded_size(codec, out.size())) return false;
+  return out.empty() || row_of(codec.kind).decode(codec, bytes, out);
+}
+
+std::size_t bytes_per_element(const Codec& codec) { return row_of(codec.kind).width; }
+
+void encode_each(const Codec& codec, std::span<const float> values, std::span<std::byte> out) {
+  const std::size_t width = bytes_per_element(codec);
+  check(width > 0 && out.size() == values.size() * width, "an encoded model has its exact size");
+  if (codec.kind == CodecKind::fp16) return encode_fp16(values, out);
+  if (codec.kind == CodecKind::bf16) return encode_bf16(values, out);
+  if (!values.empty()) std::memcpy(out.data(), values.data(), out.size());
+}
+
+void decode_each(const Codec& codec, std::span<const std::byte> bytes, std::span<float> out) {
+  const std::size_t width = bytes_per_element(codec);
+  check(width > 0 && bytes.size() == out.size() * width, "an encoded model has its exact size");
+  if (codec.kind == CodecKind::fp16) return decode_fp16(bytes, out);
+  if (codec.kind == CodecKind::bf16) return decode_bf16(bytes, out);
+  if (!out.empty()) std::memcpy(out.data(), bytes.data(), bytes.size());
+}
+
+std::span<const float> decoded(const Codec& codec, std::span<const std::byte> bytes,
                                std::span<float> scratch) {
   const std::size_t count = bytes.size() / bytes_per_element(codec);
   const bool aligned = reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(float) == 0;
-  if (codec == Codec::identity && aligned) {
+  if (codec.kind == CodecKind::identity && aligned) {
     return {reinterpret_cast<const float*>(bytes.data()), count};
   }
   const std::span<float> values = scratch.first(count);
-  decode(codec, bytes, values);
+  decode_each(codec, bytes, values);
   return values;
 }
 

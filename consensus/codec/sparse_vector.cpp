@@ -29,6 +29,13 @@ struct Header {
 };
 static_assert(sizeof(Header) == 12);
 
+/// The number of a codec on the wire.
+std::uint8_t number_of(const Codec& codec) {
+  const auto row = std::ranges::find(summable_codecs, codec, &NamedCodec::codec);
+  check(row != summable_codecs.end(), "sparse vectors have summable codecs");
+  return static_cast<std::uint8_t>(row - summable_codecs.begin());
+}
+
 /// Orders floats by magnitude; NaN is above all numbers, so that it travels on and is found.
 std::uint32_t magnitude(float value) { return std::bit_cast<std::uint32_t>(value) & 0x7fffffffu; }
 
@@ -142,17 +149,17 @@ void SparseVector::add_to(std::span<float> sum) const {
 }
 
 std::size_t encoded_stream_size(bool is_dense, std::size_t size, std::size_t values,
-                                ValueCodec codec) {
+                                const Codec& codec) {
   const std::size_t places =
       is_dense ? 0 : blocks_of(size) * sizeof(std::uint32_t) + values * sizeof(std::uint16_t);
   return sizeof(Header) + places + encoded_size(codec, values);
 }
 
-std::size_t encoded_size(const SparseVector& stream, ValueCodec codec) {
+std::size_t encoded_size(const SparseVector& stream, const Codec& codec) {
   return encoded_stream_size(stream.is_dense(), stream.size(), stream.values().size(), codec);
 }
 
-SparseVector compact(SparseVector stream, ValueCodec codec) {
+SparseVector compact(SparseVector stream, const Codec& codec) {
   const std::size_t size = stream.size();
   if (encoded_size(stream, codec) <= encoded_stream_size(true, size, size, codec)) return stream;
   std::vector<float> values(size);
@@ -160,7 +167,7 @@ SparseVector compact(SparseVector stream, ValueCodec codec) {
   return SparseVector::dense(std::move(values));
 }
 
-SparseVector merge(SparseVector a, const SparseVector& b, ValueCodec codec) {
+SparseVector merge(SparseVector a, const SparseVector& b, const Codec& codec) {
   check(a.size_ == b.size_, "vectors that are added have one size");
   if (a.dense_) {
     b.add_to(a.values_);
@@ -234,10 +241,10 @@ void keep_error(const SparseVector& exact, const SparseVector& sent, std::span<f
   }
 }
 
-std::vector<std::byte> encode(const SparseVector& stream, ValueCodec codec, Rng& rng) {
+std::vector<std::byte> encode(const SparseVector& stream, const Codec& codec, Rng& rng) {
   std::vector<std::byte> bytes(encoded_size(stream, codec));
   const Header header{.is_dense = stream.dense_,
-                      .codec = static_cast<std::uint8_t>(codec),
+                      .codec = number_of(codec),
                       .size = static_cast<std::uint32_t>(stream.size_),
                       .values = static_cast<std::uint32_t>(stream.values_.size())};
   std::memcpy(bytes.data(), &header, sizeof header);
@@ -252,8 +259,10 @@ std::optional<SparseVector> decode(std::span<const std::byte> bytes, std::size_t
   Header header;
   if (bytes.size() < sizeof header) return std::nullopt;
   std::memcpy(&header, bytes.data(), sizeof header);
-  const auto codec = static_cast<ValueCodec>(header.codec);
-  if (header.is_dense > 1 || codec > ValueCodec::qsgd4 || header.zero != 0) return std::nullopt;
+  if (header.is_dense > 1 || header.codec >= summable_codecs.size() || header.zero != 0) {
+    return std::nullopt;
+  }
+  const Codec& codec = summable_codecs[header.codec].codec;
   if (header.size != size || header.values > size) return std::nullopt;
   const bool is_dense = header.is_dense == 1;
   if (is_dense && header.values != size) return std::nullopt;

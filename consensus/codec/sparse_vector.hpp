@@ -8,9 +8,17 @@
 #include <vector>
 
 #include "base/rng.hpp"
-#include "consensus/codec/value_codec.hpp"
+#include "consensus/codec/codec.hpp"
 
 namespace gv {
+
+/// How the values of a vector are written.
+struct WireFormat {
+  Codec codec;          ///< One of the summable ones.
+  bool sparse = false;  ///< Zeros are left out where that takes fewer bytes.
+
+  bool is_plain() const { return codec == Codec::identity && !sparse; }
+};
 
 /// A vector of `size` floats, fewer than 2^32. A *dense* one holds all values. A *sparse* one holds
 /// some values with their places; the others are zero (SparCML: Renggli et al. 2019, section 5).
@@ -39,8 +47,8 @@ class SparseVector {
   friend bool operator==(const SparseVector&, const SparseVector&) = default;
 
  private:
-  friend SparseVector merge(SparseVector a, const SparseVector& b, ValueCodec codec);
-  friend std::vector<std::byte> encode(const SparseVector& stream, ValueCodec codec, Rng& rng);
+  friend SparseVector merge(SparseVector a, const SparseVector& b, const Codec& codec);
+  friend std::vector<std::byte> encode(const SparseVector& stream, const Codec& codec, Rng& rng);
   friend std::optional<SparseVector> decode(std::span<const std::byte> bytes, std::size_t size);
 
   std::size_t size_ = 0;
@@ -53,21 +61,21 @@ class SparseVector {
 
 /// Bytes of `stream` when encoded: a header of 12 bytes and the values; a sparse one needs 2 more
 /// for each value and 4 for each block of 65536.
-std::size_t encoded_size(const SparseVector& stream, ValueCodec codec);
+std::size_t encoded_size(const SparseVector& stream, const Codec& codec);
 
 /// The same for a vector that is not made yet, of `size` elements with `values` stored ones. A
 /// dense vector stores `size` values.
 std::size_t encoded_stream_size(bool is_dense, std::size_t size, std::size_t values,
-                                ValueCodec codec);
+                                const Codec& codec);
 
 /// The same vector, made dense if that takes fewer bytes: if it stores two thirds of the elements
 /// with 4-byte values, or a fifth with 4-bit values.
-SparseVector compact(SparseVector stream, ValueCodec codec);
+SparseVector compact(SparseVector stream, const Codec& codec);
 
 /// The compact sum of two vectors of one size, in linear time. A sparse sum holds the places of
 /// both. Addition commutes but is not associative, so only a fixed order of merges gives fixed
 /// bits.
-SparseVector merge(SparseVector a, const SparseVector& b, ValueCodec codec = ValueCodec::identity);
+SparseVector merge(SparseVector a, const SparseVector& b, const Codec& codec = Codec::identity);
 
 /// Top-k with error feedback (Stich, Cordonnier and Jaggi 2018; per block as in SparCML's Top16).
 /// Adds `gradient` to `residual`, takes the `k` largest by magnitude from every block of `block`
@@ -85,7 +93,7 @@ void keep_error(const SparseVector& exact, const SparseVector& sent, std::span<f
 /// Little-endian: form (0 sparse, 1 dense), codec, two zero bytes, size and number of values as
 /// 32-bit integers; if sparse, 32-bit counts by block and 16-bit offsets; then the values. Codecs
 /// that round at random draw from `rng`.
-std::vector<std::byte> encode(const SparseVector& stream, ValueCodec codec, Rng& rng);
+std::vector<std::byte> encode(const SparseVector& stream, const Codec& codec, Rng& rng);
 
 /// The vector of `size` elements encoded in `bytes`. Empty if any byte does not fit that form or a
 /// value is not finite. Allocates no more than `size` elements need.

@@ -4,14 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "consensus/codec/value_codec.hpp"
+#include "consensus/codec/codec.hpp"
 
 namespace gv {
 
 /// Settings of all compressors. By default gradients travel whole.
 struct CompressorOptions {
-  ValueCodec codec = ValueCodec::identity;  ///< How values travel.
-  std::size_t top_k_per_512 = 0;            ///< Largest values of every 512 that travel; 0: all.
+  Codec codec = Codec::identity;  ///< How values travel.
+  std::size_t top_k_per_512 = 0;  ///< Largest values of every 512 that travel; 0: all.
   /// Momentum of gradients before values are chosen, instead of the optimiser's.
   double momentum = 0;
   /// Steps over which the share that travels falls to `top_k_per_512`.

@@ -74,7 +74,7 @@ Problems problems_of(const CompressorOptions& options, bool makes_local_steps) {
   };
   for (const CompressorKind& kind : compressor_kinds().subspan(1)) {
     if (!kind.is_chosen(options)) continue;
-    if (another || (!kind.takes_codec && options.codec != ValueCodec::identity)) {
+    if (another || (!kind.takes_codec && options.codec != Codec::identity)) {
       report(kind, kind.with_another);
     }
     if (makes_local_steps) report(kind, kind.with_local_steps);

@@ -11,7 +11,7 @@
 
 #include "base/range.hpp"
 #include "base/rng.hpp"
-#include "consensus/codec/value_codec.hpp"
+#include "consensus/codec/sparse_vector.hpp"
 
 namespace gv {
 

@@ -11,8 +11,7 @@ constexpr const char* unsent_name = "unsent";
 
 class PowerSgdCompressor final : public GradientCompressor {
  public:
-  PowerSgdCompressor(ValueCodec codec, FactorShape shape)
-      : codec_(codec), shape_(std::move(shape)) {}
+  PowerSgdCompressor(Codec codec, FactorShape shape) : codec_(codec), shape_(std::move(shape)) {}
 
   std::unique_ptr<GradientCompressor> blank() const override {
     return std::make_unique<PowerSgdCompressor>(codec_, shape_);
@@ -61,7 +60,7 @@ class PowerSgdCompressor final : public GradientCompressor {
     return {{unsent_name, {factors_->memory().begin(), factors_->memory().end()}}};
   }
 
-  ValueCodec codec_;
+  Codec codec_;
   FactorShape shape_;
   std::optional<PowerSgd> factors_;
   std::vector<float> decoded_;

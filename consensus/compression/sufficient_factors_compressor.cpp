@@ -7,8 +7,7 @@ namespace {
 
 class SufficientFactorsCompressor final : public GradientCompressor {
  public:
-  SufficientFactorsCompressor(ValueCodec codec, std::size_t elements,
-                              std::vector<DensePlace> layers)
+  SufficientFactorsCompressor(Codec codec, std::size_t elements, std::vector<DensePlace> layers)
       : codec_(codec), elements_(elements), layers_(std::move(layers)) {}
 
   std::unique_ptr<GradientCompressor> blank() const override {
@@ -46,7 +45,7 @@ class SufficientFactorsCompressor final : public GradientCompressor {
     return true;
   }
 
-  ValueCodec codec_;
+  Codec codec_;
   std::size_t elements_;
   std::vector<DensePlace> layers_;
   std::vector<float> decoded_;

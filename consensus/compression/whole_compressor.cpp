@@ -6,7 +6,7 @@ namespace {
 
 class WholeCompressor final : public GradientCompressor {
  public:
-  WholeCompressor(ValueCodec codec, std::size_t elements) : codec_(codec), elements_(elements) {}
+  WholeCompressor(Codec codec, std::size_t elements) : codec_(codec), elements_(elements) {}
 
   std::unique_ptr<GradientCompressor> blank() const override {
     return std::make_unique<WholeCompressor>(codec_, elements_);
@@ -25,7 +25,7 @@ class WholeCompressor final : public GradientCompressor {
     return is_writable(codec_, gradient);
   }
 
-  ValueCodec codec_;
+  Codec codec_;
   std::size_t elements_;
 };
 

@@ -41,7 +41,7 @@ bool PairExchange::start(Time now, PeerId partner, std::uint64_t round, Effects&
                           .round = round,
                           .layout_hash = state.options.layout_hash,
                           .elements = state.options.elements,
-                          .codec = static_cast<std::uint8_t>(state.options.codec),
+                          .codec = static_cast<std::uint8_t>(state.options.codec.kind),
                           .alpha = mine.alpha,
                           .clip_radius = mine.clip_radius,
                           .step = mine.snapshot->step,

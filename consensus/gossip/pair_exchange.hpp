@@ -28,7 +28,7 @@ class PairExchange {
   struct Options {
     std::uint64_t layout_hash = 0;
     std::uint64_t elements = 0;
-    Codec codec = Codec::identity;
+    Codec codec;             ///< Of fixed width, so that an exchange can go on at any value.
     float clip_radius = 0;   ///< Fixed clip radius; 0: see `clip_factor`.
     float clip_factor = 10;  ///< Radius as a multiple of the median of recent distances; 0: off.
     float norm_cap = 10;     ///< Refuse a model whose norm exceeds ours this many times; 0: off.

@@ -61,7 +61,7 @@ Payload PairExchange::State::encoded() const {
     return {snapshot, std::as_bytes(std::span(snapshot->values))};
   }
   auto bytes = std::make_shared<std::vector<std::byte>>(payload_bytes());
-  encode(options.codec, snapshot->values, *bytes);
+  encode_each(options.codec, snapshot->values, *bytes);
   return {bytes, std::span<const std::byte>(*bytes)};
 }
 
@@ -158,7 +158,7 @@ Reason PairExchange::State::judge(Time now, PeerId from, const Offer& offer) con
   if (offer.layout_hash != options.layout_hash || offer.elements != options.elements) {
     return Reason::unknown_layout;
   }
-  if (offer.codec != static_cast<std::uint8_t>(options.codec)) return Reason::unknown_codec;
+  if (offer.codec != static_cast<std::uint8_t>(options.codec.kind)) return Reason::unknown_codec;
   const bool sound = offer.alpha >= 0 && offer.alpha <= 1 && std::isfinite(offer.clip_radius);
   if (!sound) return Reason::not_finite;
   if (is_quarantined(now, from)) return Reason::quarantined;

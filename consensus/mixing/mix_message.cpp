@@ -6,7 +6,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "consensus/codec/lossy_codec.hpp"
+#include "consensus/codec/codec.hpp"
 
 namespace gv {
 namespace {
@@ -15,8 +15,8 @@ namespace {
 bool remembers(const MixRule& rule) { return traits_of(rule).keeps_copies; }
 
 /// A whole reference must be the same at all peers, so it travels without loss.
-LossyCodec codec_of(const MixRule& rule, MixForm form) {
-  return form == MixForm::coded ? rule.codec : LossyCodec{};
+Codec codec_of(const MixRule& rule, MixForm form) {
+  return form == MixForm::coded ? rule.codec : Codec{};
 }
 
 std::size_t begin_of_values(const MixRule& rule) {
@@ -24,8 +24,8 @@ std::size_t begin_of_values(const MixRule& rule) {
 }
 
 template <class Real>
-std::size_t bytes_of(const LossyCodec& codec, std::size_t count) {
-  if (codec.kind == LossyKind::identity) return count * sizeof(Real);
+std::size_t bytes_of(const Codec& codec, std::size_t count) {
+  if (codec.kind == CodecKind::identity) return count * sizeof(Real);
   return encoded_size(codec, count);
 }
 
@@ -43,11 +43,11 @@ bool is_sound(const MixHeader& header, const MixRule& rule) {
 }
 
 template <class Real>
-void encode_values(const LossyCodec& codec, std::span<const Real> values, Rng& rng,
+void encode_values(const Codec& codec, std::span<const Real> values, Rng& rng,
                    std::span<std::byte> out) {
   if constexpr (std::is_same_v<Real, float>) {
     encode(codec, values, rng, out);
-  } else if (codec.kind == LossyKind::identity) {
+  } else if (codec.kind == CodecKind::identity) {
     std::memcpy(out.data(), values.data(), values.size_bytes());
   } else {
     const std::vector<float> rounded(values.begin(), values.end());
@@ -56,10 +56,10 @@ void encode_values(const LossyCodec& codec, std::span<const Real> values, Rng& r
 }
 
 template <class Real>
-bool decode_values(const LossyCodec& codec, std::span<const std::byte> bytes, std::span<Real> out) {
+bool decode_values(const Codec& codec, std::span<const std::byte> bytes, std::span<Real> out) {
   if constexpr (std::is_same_v<Real, float>) {
     return decode(codec, bytes, out);
-  } else if (codec.kind == LossyKind::identity) {
+  } else if (codec.kind == CodecKind::identity) {
     if (bytes.size() != out.size_bytes()) return false;
     std::memcpy(out.data(), bytes.data(), bytes.size());
     return std::ranges::all_of(out, [](Real value) { return std::isfinite(value); });
@@ -113,7 +113,7 @@ template <class Real>
 std::shared_ptr<std::vector<std::byte>> write_message(const MixRule& rule, const MixHeader& header,
                                                       std::span<const std::span<const Real>> words,
                                                       Rng rng) {
-  const LossyCodec codec = codec_of(rule, header.form);
+  const Codec codec = codec_of(rule, header.form);
   std::size_t size = begin_of_values(rule);
   for (const std::span<const Real> word : words) size += bytes_of<Real>(codec, word.size());
   auto bytes = std::make_shared<std::vector<std::byte>>(size);
@@ -146,7 +146,7 @@ std::optional<MixLetter<Real>> read_message(const MixRule& rule, std::size_t ele
     std::memcpy(&letter.knowledge, bytes.data() + sizeof(header), sizeof(MixKnowledge));
   }
   bytes = bytes.subspan(begin_of_values(rule));
-  const LossyCodec codec = codec_of(rule, header.form);
+  const Codec codec = codec_of(rule, header.form);
   const std::size_t length = piece_of(rule, elements, round).second;
   const std::size_t size = bytes_of<Real>(codec, length);
   const std::size_t words = words_of(rule, header.form);

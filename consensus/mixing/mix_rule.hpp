@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/problems.hpp"
-#include "consensus/codec/lossy_codec.hpp"
+#include "consensus/codec/codec.hpp"
 #include "consensus/mixing/robust.hpp"
 #include "consensus/topology/topology.hpp"
 
@@ -103,7 +103,7 @@ struct MixRule {
   MixOrder order = MixOrder::adapt_then_combine;
   double gamma = 1;  ///< Fraction of the mixing step that is taken; noloco: the pull together.
   double alpha = 0;  ///< Weight of each neighbour; 0: the topology's weights.
-  LossyCodec codec;
+  Codec codec;
   MixMemory memory = MixMemory::none;
   GuardOptions guard;
   MixCorrection correction = MixCorrection::none;

@@ -39,7 +39,7 @@ struct RuleCheck {
   Problems problems = {};
   bool averages = rule.kind == MixKind::average;
   bool directed = !is_symmetric(rule, peers);
-  bool lossy = rule.codec.kind != LossyKind::identity;
+  bool lossy = rule.codec.kind != CodecKind::identity;
   bool remembers_neighbours = traits_of(rule).keeps_copies;
   std::string kind = quoted(to_string(rule.kind));
 
@@ -123,9 +123,9 @@ void RuleCheck::check_memory() {
 
 void RuleCheck::check_codec() {
   if (rule.memory == MixMemory::none && lossy && averages) {
-    const LossyTraits codec = traits_of(rule.codec, 1024);
-    if (!codec.unbiased && !codec.lossless && rule.codec.kind != LossyKind::fp16 &&
-        rule.codec.kind != LossyKind::bf16) {
+    const CodecTraits codec = traits_of(rule.codec, 1024);
+    if (!codec.unbiased && !codec.lossless && rule.codec.kind != CodecKind::fp16 &&
+        rule.codec.kind != CodecKind::bf16) {
       refuse("codec",
              quoted(to_string(rule.codec.kind)) +
                  " always leaves out the same: without memory models drift apart",

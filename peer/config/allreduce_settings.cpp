@@ -17,12 +17,7 @@ void append_sums(const Keys& allreduce) {
   }
   allreduce.choice("algorithm", GV_FIELD(allreduce.algorithm), std::move(algorithms),
                    "how gradients are summed; auto: what is predicted to be the fastest");
-  allreduce.choice("codec", GV_FIELD(allreduce.compression.codec),
-                   {{"identity", ValueCodec::identity},
-                    {"fp16", ValueCodec::fp16},
-                    {"bf16", ValueCodec::bf16},
-                    {"qsgd8", ValueCodec::qsgd8},
-                    {"qsgd4", ValueCodec::qsgd4}},
+  allreduce.choice("codec", GV_FIELD(allreduce.compression.codec), named_codecs(summable_codecs),
                    "how numbers travel: 4, 2 or 2 bytes each, or 8 or 4 bits rounded at random; "
                    "other than identity only round the ring");
   allreduce.add("top_k_per_512", GV_FIELD(allreduce.compression.top_k_per_512), {0, 511},

@@ -24,8 +24,7 @@ void append_gossip(Settings& all) {
   gossip.choice("alpha_schedule", GV_FIELD(gossip.alpha_with_learning_rate),
                 {{"constant", false}, {"with_learning_rate", true}},
                 "whether the force falls with the learning rate");
-  gossip.choice("codec", GV_FIELD(gossip.codec),
-                {{"identity", Codec::identity}, {"fp16", Codec::fp16}, {"bf16", Codec::bf16}},
+  gossip.choice("codec", GV_FIELD(gossip.codec), named_codecs(fixed_width_codecs()),
                 "how numbers travel: 4, 2 or 2 bytes each");
   own.add("clip_radius", GV_FIELD(gossip.clip_radius), {0, 1e9},
           "longest difference an exchange believes, longer ones are cut; 0 = any");

@@ -49,19 +49,19 @@ void RoundKeys::append_messages() const {
              "how much of the way to the neighbours is gone");
   shared.add("alpha", GV_FIELD(mixing.rule.alpha), {0, 1},
              "weight of each neighbour; 0 = as the topology says");
-  shared.choice("codec", GV_FIELD(mixing.rule.codec.kind), named_choices(lossy_kinds),
+  shared.choice("codec", GV_FIELD(mixing.rule.codec.kind), named_choices(codec_kinds),
                 "how numbers travel");
   shared
       .only_with("mixing.codec", "codec = \"top_k\" or \"random_k\"",
                  [](const Config& c) {
-                   const LossyKind kind = c.mixing.rule.codec.kind;
-                   return kind == LossyKind::top_k || kind == LossyKind::random_k;
+                   const CodecKind kind = c.mixing.rule.codec.kind;
+                   return kind == CodecKind::top_k || kind == CodecKind::random_k;
                  })
       .add("codec_fraction", GV_FIELD(mixing.rule.codec.fraction), {0, 1, true},
            "the part of all numbers that travels");
   shared
       .only_with("mixing.codec", "codec = \"qsgd\"",
-                 [](const Config& c) { return c.mixing.rule.codec.kind == LossyKind::qsgd; })
+                 [](const Config& c) { return c.mixing.rule.codec.kind == CodecKind::qsgd; })
       .add("codec_levels", GV_FIELD(mixing.rule.codec.levels), {1, 127},
            "sizes a number is rounded to, beside 0");
   mixing.choice("memory", GV_FIELD(mixing.rule.memory), named_choices(mix_memories),

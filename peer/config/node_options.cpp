@@ -124,8 +124,7 @@ ModelFacts facts_of(const Layout& layout, const OptimizerSpec& optimizer,
 }
 
 ModelFacts facts_of(const Learner& learner, const OptimizerSpec& optimizer) {
-  ModelFacts model =
-      facts_of(learner.layout(), optimizer, dense_places(learner.dense_weights()));
+  ModelFacts model = facts_of(learner.layout(), optimizer, dense_places(learner.dense_weights()));
   model.optimizer_elements = learner.optimizer_size();
   return model;
 }

@@ -18,10 +18,10 @@ namespace gv {
 struct ModelFacts {
   Layout layout;
   std::size_t optimizer_elements = 0;  ///< Floats that the optimiser keeps beside the parameters.
-  bool has_momentum = false;          ///< The optimiser has one, which a population varies.
-  std::vector<DensePlace> dense;      ///< Layers whose gradients may travel as sufficient factors.
-  std::vector<StageSize> stages;      ///< Stages of a pipeline.
-  std::vector<double> stage_seconds;  ///< Times of a micro-batch in them, up to a factor.
+  bool has_momentum = false;           ///< The optimiser has one, which a population varies.
+  std::vector<DensePlace> dense;       ///< Layers whose gradients may travel as sufficient factors.
+  std::vector<StageSize> stages;       ///< Stages of a pipeline.
+  std::vector<double> stage_seconds;   ///< Times of a micro-batch in them, up to a factor.
 };
 
 /// A model that is trained whole, by the built-in learner.

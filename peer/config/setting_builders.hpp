@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "base/time.hpp"
+#include "consensus/codec/codec.hpp"
 #include "peer/config/config_settings.hpp"
 #include "peer/config/old_names.hpp"
 #include "peer/config/toml.hpp"
@@ -218,6 +220,13 @@ template <class Kinds>
 auto named_choices(const Kinds& kinds) {
   std::vector<std::pair<std::string, typename Kinds::value_type>> choices;
   for (const auto kind : kinds) choices.emplace_back(to_string(kind), kind);
+  return choices;
+}
+
+/// The choices among codecs.
+inline std::vector<std::pair<std::string, Codec>> named_codecs(std::span<const NamedCodec> codecs) {
+  std::vector<std::pair<std::string, Codec>> choices;
+  for (const NamedCodec& row : codecs) choices.emplace_back(row.name, row.codec);
   return choices;
 }
 

@@ -249,7 +249,7 @@ MixRule draw_rule(Rng& rng) {
   if (rng.chance(0.3)) rule.memory = mix_memories[rng.below(mix_memories.size())];
   if (rule.memory != MixMemory::none) {
     rule.gamma = 0.2;
-    rule.codec.kind = lossy_kinds[rng.below(lossy_kinds.size())];
+    rule.codec.kind = codec_kinds[rng.below(codec_kinds.size())];
     rule.codec.fraction = 0.25;
   }
   if (rng.chance(0.3)) rule.correction = mix_corrections[rng.below(mix_corrections.size())];

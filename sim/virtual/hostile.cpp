@@ -90,7 +90,7 @@ Problems problems_with_hostile(const Scenario& scenario, ModeKind mode, const Mi
     refuse("mixing.kind", "hostile peers attack models, and its messages are something else",
            "write kind = \"average\" or \"push_sum\"");
   }
-  if (rule.codec.kind != LossyKind::identity || rule.memory != MixMemory::none) {
+  if (rule.codec.kind != CodecKind::identity || rule.memory != MixMemory::none) {
     refuse("mixing.codec", "hostile peers attack models that are sent whole",
            "write codec = \"identity\" and memory = \"none\"");
   }

@@ -275,11 +275,10 @@ TEST_CASE("coded sums are the same bits for everybody, near the exact ones, and 
     double error;  ///< Of the sum, relative to the norm of all inputs.
     double bytes;  ///< Of plain pieces.
   };
-  const auto format = GENERATE(Format{{ValueCodec::fp16, false}, 1e-3, 0.51},
-                               Format{{ValueCodec::bf16, false}, 1e-2, 0.51},
-                               Format{{ValueCodec::qsgd8, false}, 0.5, 0.27},
-                               Format{{ValueCodec::identity, true}, 1e-6, 1.01},
-                               Format{{ValueCodec::qsgd8, true}, 0.5, 0.27});
+  const auto format = GENERATE(
+      Format{{Codec::fp16, false}, 1e-3, 0.51}, Format{{Codec::bf16, false}, 1e-2, 0.51},
+      Format{{Codec::qsgd8, false}, 0.5, 0.27}, Format{{Codec::identity, true}, 1e-6, 1.01},
+      Format{{Codec::qsgd8, true}, 0.5, 0.27});
   const std::size_t ranks = GENERATE(2, 3, 5, 8);
   const std::size_t elements = 8192;
   Cluster cluster({.generation = 3,
@@ -327,7 +326,7 @@ TEST_CASE("sparse inputs make sparse pieces", "[allreduce][all_reduce]") {
   Cluster cluster({.generation = 3,
                    .buckets = {{0, elements}},
                    .segment = 4096,
-                   .wire = {ValueCodec::identity, true}},
+                   .wire = {Codec::identity, true}},
                   ranks, elements, Rng(9));
   Rng rng(4);
   for (std::size_t rank = 0; rank < ranks; ++rank) {

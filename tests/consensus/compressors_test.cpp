@@ -274,10 +274,10 @@ TEST_CASE("compressors that clash are told apart with a remedy", "[unit]") {
   const CompressorOptions both{.top_k_per_512 = 8, .rank = 2};
   REQUIRE(problems_of(both, false).size() == 1);
   CHECK(problems_of(both, false)[0].place == "rank");
-  const CompressorOptions coded{.codec = ValueCodec::fp16, .sufficient_factors = true};
+  const CompressorOptions coded{.codec = Codec::fp16, .sufficient_factors = true};
   REQUIRE(problems_of(coded, true).size() == 2);
   CHECK(problems_of(coded, true)[1].remedy.find("period = 1") != std::string::npos);
-  CHECK(problems_of({.codec = ValueCodec::fp16, .rank = 2}, true).empty());
+  CHECK(problems_of({.codec = Codec::fp16, .rank = 2}, true).empty());
 }
 
 }  // namespace gv

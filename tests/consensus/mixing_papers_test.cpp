@@ -39,7 +39,7 @@ double settled_spread(std::size_t peers, double eta, const std::vector<Vector>& 
 /// A tenth of 100 numbers, the largest.
 MixRule choco(double gamma) {
   return {.gamma = gamma,
-          .codec = {.kind = LossyKind::top_k, .fraction = 0.1},
+          .codec = {.kind = CodecKind::top_k, .fraction = 0.1},
           .memory = MixMemory::difference};
 }
 

@@ -194,10 +194,10 @@ TEST_CASE("combinations that make no sense are refused with a reason and a remed
     }
     return false;
   };
-  const LossyCodec lossy{.kind = LossyKind::top_k};
+  const Codec lossy{.kind = CodecKind::top_k};
   CHECK(refused({.codec = lossy}, "codec"));
-  CHECK(refused({.codec = {.kind = LossyKind::random_k}}, "codec"));
-  CHECK_FALSE(refused({.codec = {.kind = LossyKind::qsgd}}, "codec"));
+  CHECK(refused({.codec = {.kind = CodecKind::random_k}}, "codec"));
+  CHECK_FALSE(refused({.codec = {.kind = CodecKind::qsgd}}, "codec"));
   CHECK(refused(
       {.topology = {.kind = TopologyKind::one_peer_exponential}, .memory = MixMemory::difference},
       "memory"));

@@ -165,9 +165,8 @@ std::vector<MixRule> remembering_rules() {
   std::vector<MixRule> rules;
   for (const MixMemory memory : {MixMemory::difference, MixMemory::replicated_difference}) {
     for (const TopologyKind topology : {TopologyKind::ring, TopologyKind::complete}) {
-      for (const LossyCodec& codec :
-           {LossyCodec{}, LossyCodec{.kind = LossyKind::top_k, .fraction = 0.2},
-            LossyCodec{.kind = LossyKind::sign}, LossyCodec{.kind = LossyKind::qsgd}}) {
+      for (const Codec& codec : {Codec{}, Codec{.kind = CodecKind::top_k, .fraction = 0.2},
+                                 Codec{.kind = CodecKind::sign}, Codec{.kind = CodecKind::qsgd}}) {
         rules.push_back(
             {.topology = {.kind = topology}, .gamma = 0.2, .codec = codec, .memory = memory});
       }
@@ -236,7 +235,7 @@ TEST_CASE("references keep the mean through every generation", "[unit]") {
 
 TEST_CASE("only who is new to a neighbour sends it the whole", "[unit]") {
   Company company(
-      {.gamma = 0.2, .codec = {.kind = LossyKind::sign}, .memory = MixMemory::difference}, 6);
+      {.gamma = 0.2, .codec = {.kind = CodecKind::sign}, .memory = MixMemory::difference}, 6);
   company.begin({0, 1, 2, 3, 4, 5});
   for (int round = 0; round < 5; ++round) company.round(0.01);
   CHECK(company.sent[MixForm::whole] == 12);
@@ -275,7 +274,7 @@ TEST_CASE("only who is new to a neighbour sends it the whole", "[unit]") {
 
 TEST_CASE("a difference that is lost or damaged is made good by the whole", "[unit]") {
   const MixRule rule{
-      .gamma = 0.2, .codec = {.kind = LossyKind::qsgd}, .memory = MixMemory::difference};
+      .gamma = 0.2, .codec = {.kind = CodecKind::qsgd}, .memory = MixMemory::difference};
   for (const bool damaged : {false, true}) {
     Company company(rule, 5);
     company.begin({0, 1, 2, 3, 4});
@@ -325,7 +324,7 @@ TEST_CASE("a swarm that was stopped goes on as one that was not", "[unit]") {
 }
 
 TEST_CASE("a message of another form than the rule's is refused", "[unit]") {
-  const MixRule rule{.codec = {.kind = LossyKind::qsgd}, .memory = MixMemory::difference};
+  const MixRule rule{.codec = {.kind = CodecKind::qsgd}, .memory = MixMemory::difference};
   const MixRule plain;
   const Vector x(4, 1.0);
   const std::span<const double> word = x;

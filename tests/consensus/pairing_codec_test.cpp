@@ -40,13 +40,13 @@ double chi_squared_limit(double freedom) {
 
 std::uint16_t encoded_bits(Codec codec, float value) {
   std::uint16_t half = 0;
-  encode(codec, {&value, 1}, std::as_writable_bytes(std::span(&half, 1)));
+  encode_each(codec, {&value, 1}, std::as_writable_bytes(std::span(&half, 1)));
   return half;
 }
 
 float decoded_value(Codec codec, std::uint16_t half) {
   float value = 0;
-  decode(codec, std::as_bytes(std::span(&half, 1)), {&value, 1});
+  decode_each(codec, std::as_bytes(std::span(&half, 1)), {&value, 1});
   return value;
 }
 
@@ -237,9 +237,9 @@ TEST_CASE("a NaN stays a NaN whatever its payload") {
     const float value = std::bit_cast<float>(bits);
     for (const Codec codec : {Codec::identity, Codec::fp16, Codec::bf16}) {
       std::vector<std::byte> bytes(bytes_per_element(codec));
-      encode(codec, {&value, 1}, bytes);
+      encode_each(codec, {&value, 1}, bytes);
       float result = 0;
-      decode(codec, bytes, {&result, 1});
+      decode_each(codec, bytes, {&result, 1});
       CHECK(std::isnan(result));
     }
   }
@@ -258,15 +258,11 @@ TEST_CASE("the relative error of a normal number is at most half a unit in the l
   CHECK(worst > format.worst_error * 0.9);  // The bound is met, so it is the right one.
 }
 
-TEST_CASE("the identity codec keeps every bit and a codec is known by its name") {
+TEST_CASE("the identity codec keeps every bit") {
   const std::vector<float> values{0.0f, -0.0f, 1e-45f, -3.5f, infinity};
   std::vector<std::byte> bytes(values.size() * 4);
-  encode(Codec::identity, values, bytes);
+  encode_each(Codec::identity, values, bytes);
   CHECK(std::memcmp(bytes.data(), values.data(), bytes.size()) == 0);
-  for (const Codec codec : {Codec::identity, Codec::fp16, Codec::bf16}) {
-    CHECK(codec_from_name(to_string(codec)) == codec);
-  }
-  CHECK_FALSE(codec_from_name("fp8"));
 }
 
 TEST_CASE("decoding gives the same values wherever the bytes lie") {
@@ -275,7 +271,7 @@ TEST_CASE("decoding gives the same values wherever the bytes lie") {
   const std::size_t size = values.size() * bytes_per_element(codec);
   for (std::size_t shift = 0; shift < 4; ++shift) {
     std::vector<std::byte> bytes(size + shift);
-    encode(codec, values, std::span(bytes).subspan(shift));
+    encode_each(codec, values, std::span(bytes).subspan(shift));
     std::vector<float> scratch(values.size());
     const auto result = decoded(codec, std::span<const std::byte>(bytes).subspan(shift), scratch);
     CHECK(std::vector<float>(result.begin(), result.end()) == values);

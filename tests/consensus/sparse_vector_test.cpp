@@ -17,8 +17,8 @@ namespace {
 
 using Floats = std::vector<float>;
 
-constexpr std::initializer_list<ValueCodec> codecs = {
-    ValueCodec::identity, ValueCodec::fp16, ValueCodec::bf16, ValueCodec::qsgd8, ValueCodec::qsgd4};
+constexpr std::initializer_list<Codec> codecs = {Codec::identity, Codec::fp16, Codec::bf16,
+                                                 Codec::qsgd8, Codec::qsgd4};
 
 /// Small integers at random places: sums of them are exact in float.
 SparseVector random_stream(std::size_t size, double density, Rng& rng) {
@@ -101,7 +101,7 @@ TEST_CASE("the places of a sum are those of both in order") {
 }
 
 TEST_CASE("a stream becomes dense exactly when that takes fewer bytes") {
-  const ValueCodec codec = GENERATE(values(codecs));
+  const Codec codec = GENERATE(values(codecs));
   constexpr std::size_t size = 2000;
   std::size_t switched = 0;
   for (std::size_t present = 0; present <= size; ++present) {
@@ -115,8 +115,8 @@ TEST_CASE("a stream becomes dense exactly when that takes fewer bytes") {
     if (switched == 0 && compacted.is_dense()) switched = present;
   }
   // nnz (2 + v) + 4 > N v, with v bytes a value: delta = N v / (c + v) and the one block count.
-  if (codec == ValueCodec::identity) CHECK(switched == (4 * size - 4) / 6 + 1);
-  if (codec == ValueCodec::fp16) CHECK(switched == (2 * size - 4) / 4 + 1);
+  if (codec == Codec::identity) CHECK(switched == (4 * size - 4) / 6 + 1);
+  if (codec == Codec::fp16) CHECK(switched == (2 * size - 4) / 4 + 1);
 }
 
 TEST_CASE("random supports fill a sum as densely as they should") {
@@ -185,7 +185,7 @@ TEST_CASE("a value that is no number is taken first so that it is found") {
   const SparseVector taken = top_k_per_block(gradient, residual, 512, 1);
   CHECK(taken.indices() == std::vector<std::size_t>{300});
   Rng rng(5);
-  CHECK_FALSE(decode(encode(taken, ValueCodec::identity, rng), 512));
+  CHECK_FALSE(decode(encode(taken, Codec::identity, rng), 512));
 }
 
 TEST_CASE("all that was sent and the last residual are all gradients") {
@@ -205,7 +205,7 @@ TEST_CASE("all that was sent and the last residual are all gradients") {
 }
 
 TEST_CASE("what a codec loses goes into the residual too") {
-  const ValueCodec codec = GENERATE(values(codecs));
+  const Codec codec = GENERATE(values(codecs));
   constexpr std::size_t size = 1000;
   constexpr int rounds = 1000;
   Rng rng(7);
@@ -234,7 +234,7 @@ TEST_CASE("what a codec loses goes into the residual too") {
 
 TEST_CASE("an error that is fed back stays small") {
   constexpr std::size_t size = 1024;
-  const auto residual_after_rounds = [](ValueCodec codec, std::size_t k) {
+  const auto residual_after_rounds = [](Codec codec, std::size_t k) {
     Rng rng(15);
     Floats residual(size);
     for (int round = 0; round < 100; ++round) {
@@ -245,12 +245,12 @@ TEST_CASE("an error that is fed back stays small") {
     }
     return std::sqrt(squares(residual) / size);
   };
-  CHECK(residual_after_rounds(ValueCodec::bf16, 512) < 0.01);
+  CHECK(residual_after_rounds(Codec::bf16, 512) < 0.01);
   // The root of the codec's loss on a normally distributed vector: 0.0002 and 0.06.
-  CHECK(residual_after_rounds(ValueCodec::qsgd8, 512) < 0.02);
-  CHECK(residual_after_rounds(ValueCodec::qsgd4, 512) < 0.3);
+  CHECK(residual_after_rounds(Codec::qsgd8, 512) < 0.02);
+  CHECK(residual_after_rounds(Codec::qsgd4, 512) < 0.3);
   // Three quarters of the squares wait for about thirty rounds.
-  CHECK(residual_after_rounds(ValueCodec::qsgd4, 16) < 20);
+  CHECK(residual_after_rounds(Codec::qsgd4, 16) < 20);
 }
 
 // ---- Bytes ----
@@ -262,11 +262,11 @@ TEST_CASE("a stream survives its bytes and their number is the formula") {
       const SparseVector sparse = random_stream(size, density, rng);
       const SparseVector dense = SparseVector::dense(normals(size, rng));
       for (const SparseVector& stream : {sparse, dense}) {
-        const auto bytes = encode(stream, ValueCodec::identity, rng);
+        const auto bytes = encode(stream, Codec::identity, rng);
         const std::size_t values = stream.values().size();
         const std::size_t places = stream.is_dense() ? 0 : (size + 65535) / 65536 * 4 + values * 2;
         CHECK(bytes.size() == 12 + places + values * 4);
-        CHECK(bytes.size() == encoded_size(stream, ValueCodec::identity));
+        CHECK(bytes.size() == encoded_size(stream, Codec::identity));
         const auto decoded = decode(bytes, size);
         REQUIRE(decoded);
         CHECK(*decoded == stream);
@@ -276,7 +276,7 @@ TEST_CASE("a stream survives its bytes and their number is the formula") {
 }
 
 TEST_CASE("every codec keeps places and brings values near") {
-  const ValueCodec codec = GENERATE(values(codecs));
+  const Codec codec = GENERATE(values(codecs));
   Rng rng(9);
   const SparseVector stream = random_stream(100000, 0.02, rng);
   const auto bytes = encode(stream, codec, rng);
@@ -291,7 +291,7 @@ TEST_CASE("every codec keeps places and brings values near") {
     all += std::pow(stream.values()[i], 2);
   }
   // The loss of QSGD on normally distributed values, and its spread.
-  CHECK(error <= (codec == ValueCodec::qsgd4 ? 0.08 : 0.001) * all);
+  CHECK(error <= (codec == Codec::qsgd4 ? 0.08 : 0.001) * all);
 }
 
 TEST_CASE("sixteen of every 512 in four bits are a fiftieth of the floats") {
@@ -301,14 +301,13 @@ TEST_CASE("sixteen of every 512 in four bits are a fiftieth of the floats") {
   const SparseVector taken = top_k_per_block(normals(size, rng), residual);
   REQUIRE(taken.values().size() == 16 * 128);
   const double dense =
-      static_cast<double>(encoded_size(SparseVector::dense(Floats(size)), ValueCodec::identity));
+      static_cast<double>(encoded_size(SparseVector::dense(Floats(size)), Codec::identity));
   // 2 bytes of place and half a byte of value: 40 for 2048, and the norms.
-  CHECK(dense / static_cast<double>(encoded_size(taken, ValueCodec::qsgd4)) ==
-        Approx(51).margin(1));
+  CHECK(dense / static_cast<double>(encoded_size(taken, Codec::qsgd4)) == Approx(51).margin(1));
 }
 
 TEST_CASE("truncated and prolonged bytes are refused") {
-  const ValueCodec codec = GENERATE(values(codecs));
+  const Codec codec = GENERATE(values(codecs));
   Rng rng(11);
   for (const SparseVector& stream :
        {random_stream(300, 0.2, rng), SparseVector::dense(normals(300, rng))}) {
@@ -326,7 +325,7 @@ TEST_CASE("bytes of another vector or with places out of order are refused") {
   Rng rng(12);
   const std::vector<std::size_t> indices{3, 7, 65536, 65539};
   const SparseVector stream = SparseVector::sparse(65540, indices, Floats(4, 1.0f));
-  const auto bytes = encode(stream, ValueCodec::identity, rng);
+  const auto bytes = encode(stream, Codec::identity, rng);
   REQUIRE(decode(bytes, 65540));
   CHECK_FALSE(decode(bytes, 65541));
   CHECK_FALSE(decode(bytes, 0));
@@ -364,7 +363,7 @@ TEST_CASE("random bytes are never more than refused") {
 }
 
 TEST_CASE("damaged bytes give a sound stream or none") {
-  const ValueCodec codec = GENERATE(values(codecs));
+  const Codec codec = GENERATE(values(codecs));
   Rng rng(14);
   int accepted = 0;
   for (int i = 0; i < 10000; ++i) {
@@ -386,7 +385,7 @@ TEST_CASE("damaged bytes give a sound stream or none") {
     REQUIRE((indices.empty() || indices.back() < size));
     for (const float value : decoded->values()) REQUIRE(std::isfinite(value));
     // The result depends on these bytes and nothing else.
-    if (codec == ValueCodec::identity) REQUIRE(encode(*decoded, codec, rng) == bytes);
+    if (codec == Codec::identity) REQUIRE(encode(*decoded, codec, rng) == bytes);
   }
   CHECK(accepted > 100);  // Damage to values only: the rest of the test saw something.
 }

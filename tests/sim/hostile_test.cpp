@@ -193,7 +193,7 @@ TEST_CASE("hostile peers where they cannot be are refused with what would do") {
   CHECK(mentions(problems({}, ModeKind::gossip),
                  "run.toml: scenario.hostile: hostile peers are made for rounds"));
   CHECK(mentions(problems({.kind = MixKind::relay_sum}), "mixing.kind"));
-  CHECK(mentions(problems({.codec = {.kind = LossyKind::fp16}}), "mixing.codec"));
+  CHECK(mentions(problems({.codec = {.kind = CodecKind::fp16}}), "mixing.codec"));
   CHECK(mentions(problems({.memory = MixMemory::difference}), "mixing.codec"));
   CHECK(mentions(problems({.correction = MixCorrection::tracking}), "mixing.correction"));
   CHECK(mentions(problems({.staleness = 1}), "mixing.staleness"));

@@ -153,7 +153,7 @@ inline void check_coded(const LockstepRun& run) {
   plain.watch(plain_sums);
   plain.run(Time(std::chrono::minutes(10)));
   options.node.allreduce.compression.top_k_per_512 = 32;
-  options.node.allreduce.compression.codec = ValueCodec::qsgd8;
+  options.node.allreduce.compression.codec = Codec::qsgd8;
   Simulator coded(options, run.workloads());
   SumBytes coded_sums;
   coded.watch(coded_sums);

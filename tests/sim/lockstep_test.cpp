@@ -201,7 +201,7 @@ TEST_CASE("sums that travel in half precision are means all the way", "[allreduc
   const std::vector<PeerId> peers = {PeerId{1}, PeerId{2}, PeerId{3}};
   const std::size_t elements = 100;
   AllReduceOptions options;
-  options.compression.codec = ValueCodec::fp16;
+  options.compression.codec = Codec::fp16;
   const Generation generation{
       .id = {1, PeerId{1}}, .order = peers, .sources = peers, .shares = {8, 8, 16}, .version = {}};
   std::deque<Collective> parts;

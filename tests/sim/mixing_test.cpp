@@ -101,7 +101,7 @@ std::vector<std::vector<float>> serially(const LockstepRun& run, const MixRule& 
 
 TEST_CASE("rounds of real training are the serial rounds bit for bit", "[sim][mixing]") {
   const std::size_t peers = GENERATE(1, 2, 5);
-  const LossyCodec tenth{.kind = LossyKind::top_k, .fraction = 0.1};
+  const Codec tenth{.kind = CodecKind::top_k, .fraction = 0.1};
   const std::vector<MixRule> rules = {
       {},
       {.order = MixOrder::combine_then_adapt},
@@ -115,7 +115,7 @@ TEST_CASE("rounds of real training are the serial rounds bit for bit", "[sim][mi
        .momentum = 0.5},
       {.gamma = 0.2, .codec = tenth, .memory = MixMemory::difference},
       {.gamma = 0.1, .codec = tenth, .memory = MixMemory::error_feedback},
-      {.codec = {.kind = LossyKind::fp16}, .memory = MixMemory::replicated_difference},
+      {.codec = {.kind = CodecKind::fp16}, .memory = MixMemory::replicated_difference},
       {.correction = MixCorrection::tracking},
       {.correction = MixCorrection::quasi_global},
       {.correction = MixCorrection::decentlam},
@@ -205,7 +205,7 @@ std::vector<MixRule> rules_with_memory() {
            .staleness = 1},
           {.topology = {.kind = TopologyKind::tree}, .kind = MixKind::relay_sum},
           {.gamma = 0.2,
-           .codec = {.kind = LossyKind::top_k, .fraction = 0.25},
+           .codec = {.kind = CodecKind::top_k, .fraction = 0.25},
            .memory = MixMemory::difference},
           {.correction = MixCorrection::tracking},
           {.topology = {.kind = TopologyKind::exponential},
@@ -263,7 +263,7 @@ class Forms : public Watcher {
 
 TEST_CASE("after deaths and returns only new neighbours are sent the whole", "[sim][mixing]") {
   const MixRule rule{
-      .gamma = 0.45, .codec = {.kind = LossyKind::sign}, .memory = MixMemory::difference};
+      .gamma = 0.45, .codec = {.kind = CodecKind::sign}, .memory = MixMemory::difference};
   Simulator::Options options = faulty_world(
       rule, {fault(FaultKind::kill, 1s, just(2), 1s), fault(FaultKind::kill, 3s, just(5), 1s)});
   const QuadraticSpec spec = agreeable(options.scenario.dimension);

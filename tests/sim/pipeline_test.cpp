@@ -140,7 +140,7 @@ TEST_CASE("replicas that mix stay together and those that do not drift apart", "
     task.rule = {.topology = {.kind = TopologyKind::complete}, .partners = partners};
     check_together();
   }
-  task.rule = {.codec = {.kind = LossyKind::fp16}, .guard = {.kind = GuardKind::self_centred_clip}};
+  task.rule = {.codec = {.kind = CodecKind::fp16}, .guard = {.kind = GuardKind::self_centred_clip}};
   check_together();
   task.rule = {.fragments = 3};
   task.kind = PipelineKind::pipedream;

@@ -180,7 +180,7 @@ struct ChocoRun {
   double drift = 0;  ///< Of the mean, in any element.
 };
 
-ChocoRun choco_run(std::size_t n, std::size_t elements, const LossyCodec& codec, double gamma,
+ChocoRun choco_run(std::size_t n, std::size_t elements, const Codec& codec, double gamma,
                    std::size_t rounds) {
   Lab lab({.gamma = gamma, .codec = codec, .memory = MixMemory::difference},
           drawn_models(n, elements, 8));
@@ -260,13 +260,13 @@ Rows choco() {
     const char* name;
     std::size_t peers;
     std::size_t elements;
-    LossyCodec codec;
+    Codec codec;
     double gamma;
     bool falls;
     std::string_view source;
   };
-  const LossyCodec tenth{.kind = LossyKind::top_k, .fraction = 0.1};
-  const LossyCodec hundredth{.kind = LossyKind::top_k, .fraction = 0.01};
+  const Codec tenth{.kind = CodecKind::top_k, .fraction = 0.1};
+  const Codec hundredth{.kind = CodecKind::top_k, .fraction = 0.01};
   const std::vector<Case> cases = {
       {"ring of 16, largest 10 %", 16, 500, tenth, 0.2, true, reference},
       {"ring of 16, largest 10 %", 16, 500, tenth, 0.4, true, reference},
@@ -277,11 +277,11 @@ Rows choco() {
       {"ring of 9, QSGD of 15 levels",
        9,
        2000,
-       {.kind = LossyKind::qsgd, .levels = 15},
+       {.kind = CodecKind::qsgd, .levels = 15},
        0.34,
        true,
        published},
-      {"ring of 16, scaled sign", 16, 500, {.kind = LossyKind::sign}, 0.45, true, published}};
+      {"ring of 16, scaled sign", 16, 500, {.kind = CodecKind::sign}, 0.45, true, published}};
   double drift = 0;
   for (const Case& one : cases) {
     const ChocoRun run = choco_run(one.peers, one.elements, one.codec, one.gamma, 1000);
@@ -293,7 +293,7 @@ Rows choco() {
                            plain_random_slope(9, 2000, 20, 0.01, 1000), true, published));
   rows.push_back(slope_row(
       "the same by random_k, 100 times as large: slope",
-      choco_run(9, 2000, {.kind = LossyKind::random_k, .fraction = 0.01}, 0.01, 200).slope, false,
+      choco_run(9, 2000, {.kind = CodecKind::random_k, .fraction = 0.01}, 0.01, 200).slope, false,
       closed_form));
   rows.back().note =
       "right in the mean, but a reference's square error grows by d/k - 1 = 99 a round: with "

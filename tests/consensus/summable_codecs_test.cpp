@@ -1,31 +1,32 @@
 // Codecs of values keep their laws: right on average, with the variance of their formula.
-#include "consensus/codec/value_codec.hpp"
-
 #include <algorithm>
+#include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <initializer_list>
 #include <limits>
+#include <set>
 #include <vector>
 
 #include "base/rng.hpp"
+#include "consensus/codec/codec.hpp"
 
 namespace gv {
 namespace {
 
-constexpr std::initializer_list<ValueCodec> codecs = {
-    ValueCodec::identity, ValueCodec::fp16, ValueCodec::bf16, ValueCodec::qsgd8, ValueCodec::qsgd4};
+constexpr std::initializer_list<Codec> codecs = {Codec::identity, Codec::fp16, Codec::bf16,
+                                                 Codec::qsgd8, Codec::qsgd4};
 
-int levels_of(ValueCodec codec) { return codec == ValueCodec::qsgd8 ? 127 : 7; }
+int levels_of(Codec codec) { return codec == Codec::qsgd8 ? 127 : 7; }
 
-std::vector<std::byte> encoded(ValueCodec codec, const std::vector<float>& values, Rng& rng) {
+std::vector<std::byte> encoded(Codec codec, const std::vector<float>& values, Rng& rng) {
   std::vector<std::byte> bytes(encoded_size(codec, values.size()));
   encode(codec, values, rng, bytes);
   return bytes;
 }
 
 /// The values encoded and decoded again. Empty if refused.
-std::vector<float> passed_through(ValueCodec codec, const std::vector<float>& values, Rng& rng) {
+std::vector<float> passed_through(Codec codec, const std::vector<float>& values, Rng& rng) {
   std::vector<float> result(values.size());
   if (!decode(codec, encoded(codec, values, rng), result)) return {};
   return result;
@@ -64,7 +65,7 @@ std::vector<double> qsgd_variances(const std::vector<float>& values, int levels)
 }  // namespace
 
 TEST_CASE("rounding at random is right on average and varies as its formula says") {
-  const ValueCodec codec = GENERATE(ValueCodec::qsgd8, ValueCodec::qsgd4);
+  const Codec codec = GENERATE(Codec::qsgd8, Codec::qsgd4);
   const std::size_t size = GENERATE(1, 2, 100, 512);
   constexpr int rounds = 4000;
   Rng rng(size);
@@ -89,13 +90,13 @@ TEST_CASE("rounding at random is right on average and varies as its formula says
   }
   // The mean of the squared errors of 4000 draws is within a tenth for one value, less for more.
   CHECK(error == Approx(variance).epsilon(0.1).margin(1e-7));
-  CHECK(variance <= (codec == ValueCodec::qsgd4 ? 0.1 : 0.0004) * squares(values));
+  CHECK(variance <= (codec == Codec::qsgd4 ? 0.1 : 0.0004) * squares(values));
 }
 
 TEST_CASE("rounding at random is never worse than its bound") {
   // The worst there is: one large value and all others at about a quarter of the first level.
-  for (const ValueCodec codec : {ValueCodec::qsgd8, ValueCodec::qsgd4}) {
-    const double bound = codec == ValueCodec::qsgd4 ? 1.2 : 0.008;
+  for (const Codec codec : {Codec::qsgd8, Codec::qsgd4}) {
+    const double bound = codec == Codec::qsgd4 ? 1.2 : 0.008;
     double worst = 0;
     for (int percent = 1; percent < 100; ++percent) {
       std::vector<float> values(512, 0.01f * static_cast<float>(percent));
@@ -110,7 +111,7 @@ TEST_CASE("rounding at random is never worse than its bound") {
 }
 
 TEST_CASE("a value goes to one of the two levels beside it") {
-  const ValueCodec codec = GENERATE(ValueCodec::qsgd8, ValueCodec::qsgd4);
+  const Codec codec = GENERATE(Codec::qsgd8, Codec::qsgd4);
   Rng rng(5);
   for (int i = 0; i < 10000; ++i) {
     std::vector<float> values = normals(1 + rng.below(20), rng);
@@ -131,14 +132,14 @@ TEST_CASE("every bucket of 512 has its own scale") {
   std::vector<float> values(1024, 0.0f);
   values[3] = 1e20f;
   values[700] = -1e-20f;
-  for (const ValueCodec codec : {ValueCodec::qsgd8, ValueCodec::qsgd4}) {
+  for (const Codec codec : {Codec::qsgd8, Codec::qsgd4}) {
     CHECK(passed_through(codec, values, rng) == values);  // Alone in its bucket: the last level.
   }
 }
 
 TEST_CASE("zeros stay zeros and the largest and smallest numbers are kept") {
   Rng rng(7);
-  const ValueCodec codec = GENERATE(ValueCodec::qsgd8, ValueCodec::qsgd4);
+  const Codec codec = GENERATE(Codec::qsgd8, Codec::qsgd4);
   const float largest = std::numeric_limits<float>::max();
   const float smallest = std::numeric_limits<float>::denorm_min();
   CHECK(passed_through(codec, std::vector<float>(600), rng) == std::vector<float>(600));
@@ -150,17 +151,17 @@ TEST_CASE("zeros stay zeros and the largest and smallest numbers are kept") {
 
 TEST_CASE("sizes are exact") {
   for (const std::size_t n : {0u, 1u, 2u, 511u, 512u, 513u, 1025u}) {
-    CHECK(encoded_size(ValueCodec::identity, n) == 4 * n);
-    CHECK(encoded_size(ValueCodec::fp16, n) == 2 * n);
-    CHECK(encoded_size(ValueCodec::bf16, n) == 2 * n);
+    CHECK(encoded_size(Codec::identity, n) == 4 * n);
+    CHECK(encoded_size(Codec::fp16, n) == 2 * n);
+    CHECK(encoded_size(Codec::bf16, n) == 2 * n);
     const std::size_t scales = 4 * ((n + 511) / 512);
-    CHECK(encoded_size(ValueCodec::qsgd8, n) == scales + n);
-    CHECK(encoded_size(ValueCodec::qsgd4, n) == scales + (n + 1) / 2);
+    CHECK(encoded_size(Codec::qsgd8, n) == scales + n);
+    CHECK(encoded_size(Codec::qsgd4, n) == scales + (n + 1) / 2);
   }
 }
 
 TEST_CASE("what is not finite is refused by every codec wherever it stands") {
-  const ValueCodec codec = GENERATE(values(codecs));
+  const Codec codec = GENERATE(values(codecs));
   const float bad = GENERATE(values({std::numeric_limits<float>::infinity(),
                                      -std::numeric_limits<float>::infinity(), std::nanf("")}));
   Rng rng(8);
@@ -175,18 +176,18 @@ TEST_CASE("what is not finite is refused by every codec wherever it stands") {
 TEST_CASE("what can be written is what can be read") {
   Rng rng(8);
   const float infinity = std::numeric_limits<float>::infinity();
-  for (const ValueCodec codec : codecs) {
+  for (const Codec codec : codecs) {
     for (const float value : {0.0f, -65504.0f, 65536.0f, 0x1.fep127f, -0x1.fffffep127f, infinity,
                               -infinity, std::numeric_limits<float>::quiet_NaN()}) {
       const std::vector<float> values = {1, value, 2};
-      INFO(to_string(codec) << ' ' << value);
+      INFO(to_string(codec.kind) << ' ' << value);
       CHECK(is_writable(codec, values) == !passed_through(codec, values, rng).empty());
     }
   }
 }
 
 TEST_CASE("bytes of another size are refused") {
-  const ValueCodec codec = GENERATE(values(codecs));
+  const Codec codec = GENERATE(values(codecs));
   Rng rng(9);
   std::vector<std::byte> bytes = encoded(codec, normals(600, rng), rng);
   std::vector<float> out(600);
@@ -198,7 +199,7 @@ TEST_CASE("bytes of another size are refused") {
 
 TEST_CASE("a negative scale is refused") {
   Rng rng(9);
-  for (const ValueCodec codec : {ValueCodec::qsgd8, ValueCodec::qsgd4}) {
+  for (const Codec codec : {Codec::qsgd8, Codec::qsgd4}) {
     std::vector<std::byte> bytes = encoded(codec, {1, 2, 3}, rng);
     std::vector<float> out(3);
     CHECK(decode(codec, bytes, out));
@@ -210,17 +211,42 @@ TEST_CASE("a negative scale is refused") {
 TEST_CASE("the same generator rounds the same way and exact codecs draw nothing") {
   Rng rng(10);
   const std::vector<float> values = normals(600, rng);
-  for (const ValueCodec codec : codecs) {
+  for (const Codec codec : codecs) {
     Rng one(11), other(11);
     CHECK(encoded(codec, values, one) == encoded(codec, values, other));
-    const bool is_random = codec == ValueCodec::qsgd8 || codec == ValueCodec::qsgd4;
+    const bool is_random = codec == Codec::qsgd8 || codec == Codec::qsgd4;
     CHECK((one.next() == Rng(11).next()) == !is_random);
   }
 }
 
-TEST_CASE("a codec of values is known by its name") {
-  for (const ValueCodec codec : codecs) CHECK(value_codec_from_name(to_string(codec)) == codec);
-  CHECK_FALSE(value_codec_from_name("qsgd2"));
+TEST_CASE("the mean of what a summable codec can write can be written too") {
+  constexpr float limit = std::numeric_limits<float>::max();
+  for (const NamedCodec& row : summable_codecs) {
+    INFO(row.name);
+    // Just what can be written: the largest number, found by bisection of its bits.
+    std::uint32_t good = 0;
+    for (std::uint32_t bit = 1u << 30; bit != 0; bit >>= 1) {
+      const float value = std::bit_cast<float>(good | bit);
+      if (value <= limit && is_writable(row.codec, {&value, 1})) good |= bit;
+    }
+    const std::vector<float> most(3, std::bit_cast<float>(good));
+    Rng rng(12);
+    CHECK(passed_through(row.codec, most, rng).size() == 3);
+    const std::vector<float> mean(3, static_cast<float>((2.0 * most[0] - most[0]) / 3));
+    CHECK(is_writable(row.codec, mean));
+    CHECK(passed_through(row.codec, mean, rng).size() == 3);
+  }
+}
+
+TEST_CASE("summable codecs of fixed width come first and have names of their own") {
+  std::set<std::string_view> names;
+  for (const NamedCodec& row : summable_codecs) {
+    CHECK(names.insert(row.name).second);
+    CHECK(traits_of(row.codec, 512).summable);
+    const bool is_first = &row - summable_codecs.data() < std::ssize(fixed_width_codecs());
+    CHECK((bytes_per_element(row.codec) > 0) == is_first);
+    if (is_first) CHECK(row.name == to_string(row.codec.kind));
+  }
 }
 
 }  // namespace gv

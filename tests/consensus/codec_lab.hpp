@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/rng.hpp"
-#include "consensus/codec/lossy_codec.hpp"
+#include "consensus/codec/codec.hpp"
 
 namespace gv {
 
@@ -15,39 +15,39 @@ using Floats = std::vector<float>;
 using Bytes = std::vector<std::byte>;
 
 /// Every kind, with parameters at the ends and between.
-inline const std::vector<LossyCodec> codecs = {
-    {.kind = LossyKind::identity},
-    {.kind = LossyKind::fp16},
-    {.kind = LossyKind::bf16},
-    {.kind = LossyKind::qsgd, .levels = 127},
-    {.kind = LossyKind::qsgd, .levels = 7},
-    {.kind = LossyKind::qsgd, .levels = 5},
-    {.kind = LossyKind::qsgd, .levels = 3},
-    {.kind = LossyKind::qsgd, .levels = 1},
-    {.kind = LossyKind::terngrad},
-    {.kind = LossyKind::sign},
-    {.kind = LossyKind::top_k, .fraction = 0.01},
-    {.kind = LossyKind::top_k, .fraction = 0.3},
-    {.kind = LossyKind::top_k, .fraction = 0.9},
-    {.kind = LossyKind::top_k, .fraction = 1},
-    {.kind = LossyKind::random_k, .fraction = 0.01},
-    {.kind = LossyKind::random_k, .fraction = 0.3},
-    {.kind = LossyKind::random_k, .fraction = 1},
+inline const std::vector<Codec> codecs = {
+    {.kind = CodecKind::identity},
+    {.kind = CodecKind::fp16},
+    {.kind = CodecKind::bf16},
+    {.kind = CodecKind::qsgd, .levels = 127},
+    {.kind = CodecKind::qsgd, .levels = 7},
+    {.kind = CodecKind::qsgd, .levels = 5},
+    {.kind = CodecKind::qsgd, .levels = 3},
+    {.kind = CodecKind::qsgd, .levels = 1},
+    {.kind = CodecKind::terngrad},
+    {.kind = CodecKind::sign},
+    {.kind = CodecKind::top_k, .fraction = 0.01},
+    {.kind = CodecKind::top_k, .fraction = 0.3},
+    {.kind = CodecKind::top_k, .fraction = 0.9},
+    {.kind = CodecKind::top_k, .fraction = 1},
+    {.kind = CodecKind::random_k, .fraction = 0.01},
+    {.kind = CodecKind::random_k, .fraction = 0.3},
+    {.kind = CodecKind::random_k, .fraction = 1},
 };
 
-inline std::string name_of(const LossyCodec& codec) {
+inline std::string name_of(const Codec& codec) {
   return std::string(to_string(codec.kind)) + ' ' + std::to_string(codec.fraction) + ' ' +
          std::to_string(codec.levels);
 }
 
-inline Bytes encoded(const LossyCodec& codec, const Floats& values, Rng& rng) {
+inline Bytes encoded(const Codec& codec, const Floats& values, Rng& rng) {
   Bytes bytes(encoded_size(codec, values.size()));
   encode(codec, values, rng, bytes);
   return bytes;
 }
 
 /// The values encoded and decoded again. Empty if refused.
-inline Floats passed_through(const LossyCodec& codec, const Floats& values, Rng& rng) {
+inline Floats passed_through(const Codec& codec, const Floats& values, Rng& rng) {
   Floats result(values.size(), std::nanf(""));  // Every value has to be written.
   if (!decode(codec, encoded(codec, values, rng), result)) return {};
   return result;

@@ -6,8 +6,8 @@
 #include <numbers>
 #include <vector>
 
-#include "consensus/codec/value_codec.hpp"
-#include "tests/consensus/lossy_lab.hpp"
+#include "consensus/codec/codec.hpp"
+#include "tests/consensus/codec_lab.hpp"
 
 namespace gv {
 
@@ -21,7 +21,7 @@ TEST_CASE("ternary values vary by the largest times the sum less the squares") {
   }
   double error = 0;
   for (int round = 0; round < 2000; ++round) {
-    const Floats result = passed_through({.kind = LossyKind::terngrad}, x, rng);
+    const Floats result = passed_through({.kind = CodecKind::terngrad}, x, rng);
     for (const float value : result) {
       REQUIRE((value == 0 || std::abs(value) == Approx(m)));
     }
@@ -39,7 +39,7 @@ TEST_CASE("signs lose exactly what their formula says") {
     double magnitudes = 0;
     for (const double value : x) magnitudes += std::abs(value);
     const double delta = magnitudes * magnitudes / (512 * squares(x));
-    const double error = squared_distance(passed_through({.kind = LossyKind::sign}, x, rng), x);
+    const double error = squared_distance(passed_through({.kind = CodecKind::sign}, x, rng), x);
     // The scale is rounded to float, and the best scale's error is flat around it.
     REQUIRE(error == Approx((1 - delta) * squares(x)).epsilon(1e-6));
     left += error / squares(x) / 400;
@@ -54,14 +54,14 @@ TEST_CASE("every bucket of signs has its own scale and zeros are written as plus
   Floats x(600, 2.0f);
   x[1] = -2.0f;
   for (std::size_t i = 512; i < 600; ++i) x[i] = -1e-20f;
-  CHECK(passed_through({.kind = LossyKind::sign}, x, rng) == x);
-  CHECK(passed_through({.kind = LossyKind::sign}, {0, -2, 0, 2}, rng) == Floats{1, -1, 1, 1});
+  CHECK(passed_through({.kind = CodecKind::sign}, x, rng) == x);
+  CHECK(passed_through({.kind = CodecKind::sign}, {0, -2, 0, 2}, rng) == Floats{1, -1, 1, 1});
 }
 
 TEST_CASE("the k largest are kept as they are and of equal ones the first") {
   Rng rng(10);
   const auto kept = [&](const Floats& x, double fraction) {
-    return passed_through({.kind = LossyKind::top_k, .fraction = fraction}, x, rng);
+    return passed_through({.kind = CodecKind::top_k, .fraction = fraction}, x, rng);
   };
   CHECK(kept({1, -3, 2, 0.5f}, 0.5) == Floats{0, -3, 2, 0});
   CHECK(kept({1, -1, 1, -1, 1}, 0.6) == Floats{1, -1, 1, 0, 0});
@@ -79,7 +79,7 @@ TEST_CASE("the k largest are kept as they are and of equal ones the first") {
 }
 
 TEST_CASE("random places are each as likely and known from eight bytes") {
-  const LossyCodec codec{.kind = LossyKind::random_k, .fraction = 0.25};
+  const Codec codec{.kind = CodecKind::random_k, .fraction = 0.25};
   Rng rng(11);
   const Floats x(12, 1.0f);
   std::vector<int> counts(12);
@@ -103,26 +103,10 @@ TEST_CASE("random places are each as likely and known from eight bytes") {
   CHECK(std::equal(a.begin(), a.begin() + 8, b.begin()));
 }
 
-TEST_CASE("codecs of the ring are the same codecs here") {
-  Rng rng(13);
-  const Floats x = normals(1300, rng);
-  const auto is_same = [&](const LossyCodec& lossy, ValueCodec plain) {
-    Rng one(14), other(14);
-    Bytes bytes(encoded_size(plain, x.size()));
-    encode(plain, x, other, bytes);
-    return encoded(lossy, x, one) == bytes;
-  };
-  CHECK(is_same({.kind = LossyKind::identity}, ValueCodec::identity));
-  CHECK(is_same({.kind = LossyKind::fp16}, ValueCodec::fp16));
-  CHECK(is_same({.kind = LossyKind::bf16}, ValueCodec::bf16));
-  CHECK(is_same({.kind = LossyKind::qsgd, .levels = 127}, ValueCodec::qsgd8));
-  CHECK(is_same({.kind = LossyKind::qsgd, .levels = 7}, ValueCodec::qsgd4));
-}
-
 TEST_CASE("levels of any number go to one of the two beside the value") {
   Rng rng(15);
   for (unsigned levels = 1; levels <= 127; ++levels) {
-    const LossyCodec codec{.kind = LossyKind::qsgd, .levels = levels};
+    const Codec codec{.kind = CodecKind::qsgd, .levels = levels};
     const Floats x = normals(1 + rng.below(600), rng);
     const Floats result = passed_through(codec, x, rng);
     REQUIRE(result.size() == x.size());

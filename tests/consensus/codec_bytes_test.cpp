@@ -8,41 +8,41 @@
 #include <utility>
 #include <vector>
 
+#include "consensus/codec/codec.hpp"
 #include "consensus/codec/sparse_vector.hpp"
-#include "consensus/codec/value_codec.hpp"
-#include "tests/consensus/lossy_lab.hpp"
+#include "tests/consensus/codec_lab.hpp"
 
 namespace gv {
 
 TEST_CASE("sizes of lossy codes are exact") {
-  const auto size = [](LossyKind kind, std::size_t d, double fraction = 0.01,
+  const auto size = [](CodecKind kind, std::size_t d, double fraction = 0.01,
                        unsigned levels = 127) {
     return encoded_size({.kind = kind, .fraction = fraction, .levels = levels}, d);
   };
   for (const std::size_t d : {1u, 2u, 511u, 512u, 513u, 1025u}) {
     const std::size_t scales = 4 * ((d + 511) / 512);
-    CHECK(size(LossyKind::identity, d) == 4 * d);
-    CHECK(size(LossyKind::fp16, d) == 2 * d);
-    CHECK(size(LossyKind::bf16, d) == 2 * d);
-    CHECK(size(LossyKind::qsgd, d) == scales + d);
-    CHECK(size(LossyKind::qsgd, d, 1, 64) == scales + d);
-    CHECK(size(LossyKind::qsgd, d, 1, 15) == scales + (5 * d + 7) / 8);
-    CHECK(size(LossyKind::qsgd, d, 1, 7) == scales + (d + 1) / 2);
-    CHECK(size(LossyKind::qsgd, d, 1, 3) == scales + (3 * d + 7) / 8);
-    CHECK(size(LossyKind::terngrad, d) == scales + (d + 3) / 4);
-    CHECK(size(LossyKind::sign, d) == scales + (d + 7) / 8);
-    CHECK(size(LossyKind::random_k, d, 1) == 8 + 4 * d);
-    CHECK(size(LossyKind::top_k, d, 1) == 12 + 4 * d);  // No places: they would cost more.
+    CHECK(size(CodecKind::identity, d) == 4 * d);
+    CHECK(size(CodecKind::fp16, d) == 2 * d);
+    CHECK(size(CodecKind::bf16, d) == 2 * d);
+    CHECK(size(CodecKind::qsgd, d) == scales + d);
+    CHECK(size(CodecKind::qsgd, d, 1, 64) == scales + d);
+    CHECK(size(CodecKind::qsgd, d, 1, 15) == scales + (5 * d + 7) / 8);
+    CHECK(size(CodecKind::qsgd, d, 1, 7) == scales + (d + 1) / 2);
+    CHECK(size(CodecKind::qsgd, d, 1, 3) == scales + (3 * d + 7) / 8);
+    CHECK(size(CodecKind::terngrad, d) == scales + (d + 3) / 4);
+    CHECK(size(CodecKind::sign, d) == scales + (d + 7) / 8);
+    CHECK(size(CodecKind::random_k, d, 1) == 8 + 4 * d);
+    CHECK(size(CodecKind::top_k, d, 1) == 12 + 4 * d);  // No places: they would cost more.
   }
-  CHECK(size(LossyKind::random_k, 1000) == 8 + 10 * 4);
-  CHECK(size(LossyKind::random_k, 1001) == 8 + 11 * 4);
-  CHECK(size(LossyKind::top_k, 1000) == 12 + 4 + 10 * 6);
-  CHECK(size(LossyKind::top_k, 200000) == 12 + 4 * 4 + 2000 * 6);
+  CHECK(size(CodecKind::random_k, 1000) == 8 + 10 * 4);
+  CHECK(size(CodecKind::random_k, 1001) == 8 + 11 * 4);
+  CHECK(size(CodecKind::top_k, 1000) == 12 + 4 + 10 * 6);
+  CHECK(size(CodecKind::top_k, 200000) == 12 + 4 * 4 + 2000 * 6);
 }
 
 TEST_CASE("all vectors of one size are as long in bytes and every byte is written") {
   Rng rng(17);
-  for (const LossyCodec& codec : codecs) {
+  for (const Codec& codec : codecs) {
     CHECK(encoded_size(codec, 0) == 0);
     CHECK(passed_through(codec, {}, rng).empty());
     for (const std::size_t d : {1u, 9u, 513u, 1300u}) {
@@ -60,11 +60,11 @@ TEST_CASE("all vectors of one size are as long in bytes and every byte is writte
 }
 
 TEST_CASE("only codecs that draw move the generator") {
-  for (const LossyCodec& codec : codecs) {
+  for (const Codec& codec : codecs) {
     Rng rng(19);
     encoded(codec, Floats(600, 1.0f), rng);
-    const bool draws = codec.kind == LossyKind::qsgd || codec.kind == LossyKind::terngrad ||
-                       codec.kind == LossyKind::random_k;
+    const bool draws = codec.kind == CodecKind::qsgd || codec.kind == CodecKind::terngrad ||
+                       codec.kind == CodecKind::random_k;
     CHECK((rng.next() == Rng(19).next()) == !draws);
   }
 }
@@ -72,7 +72,7 @@ TEST_CASE("only codecs that draw move the generator") {
 TEST_CASE("what is not finite is refused by every lossy codec wherever it stands") {
   Rng rng(20);
   const float infinity = std::numeric_limits<float>::infinity();
-  for (const LossyCodec& codec : codecs) {
+  for (const Codec& codec : codecs) {
     INFO(name_of(codec));
     for (const float bad : {infinity, -infinity, std::nanf(""), -std::nanf("")}) {
       CHECK(passed_through(codec, {bad}, rng).empty());
@@ -89,10 +89,10 @@ TEST_CASE("what is not finite is refused by every lossy codec wherever it stands
 TEST_CASE("what becomes infinite as it is written is refused") {
   Rng rng(21);
   const Floats x(10, std::numeric_limits<float>::max());
-  CHECK(passed_through({.kind = LossyKind::random_k, .fraction = 0.5}, x, rng).empty());
-  CHECK(passed_through({.kind = LossyKind::fp16}, x, rng).empty());
-  CHECK(passed_through({.kind = LossyKind::bf16}, x, rng).empty());
-  for (const LossyKind kind : {LossyKind::qsgd, LossyKind::terngrad, LossyKind::sign}) {
+  CHECK(passed_through({.kind = CodecKind::random_k, .fraction = 0.5}, x, rng).empty());
+  CHECK(passed_through({.kind = CodecKind::fp16}, x, rng).empty());
+  CHECK(passed_through({.kind = CodecKind::bf16}, x, rng).empty());
+  for (const CodecKind kind : {CodecKind::qsgd, CodecKind::terngrad, CodecKind::sign}) {
     CHECK(passed_through({.kind = kind}, x, rng) == x);
   }
 }
@@ -100,7 +100,7 @@ TEST_CASE("what becomes infinite as it is written is refused") {
 TEST_CASE("lossy codes of another size are refused") {
   Rng rng(22);
   Floats out(600);
-  for (const LossyCodec& codec : codecs) {
+  for (const Codec& codec : codecs) {
     Bytes bytes = encoded(codec, normals(600, rng), rng);
     INFO(name_of(codec));
     CHECK(decode(codec, bytes, out));
@@ -114,13 +114,13 @@ TEST_CASE("lossy codes of another size are refused") {
 TEST_CASE("scales below zero and levels above the last are refused") {
   Rng rng(23);
   Floats out(3);
-  for (const LossyKind kind : {LossyKind::qsgd, LossyKind::terngrad, LossyKind::sign}) {
+  for (const CodecKind kind : {CodecKind::qsgd, CodecKind::terngrad, CodecKind::sign}) {
     Bytes bytes = encoded({.kind = kind}, {1, 2, 3}, rng);
     CHECK(decode({.kind = kind}, bytes, out));
     bytes[3] |= std::byte{0x80};
     CHECK_FALSE(decode({.kind = kind}, bytes, out));
   }
-  const LossyCodec five{.kind = LossyKind::qsgd, .levels = 5};
+  const Codec five{.kind = CodecKind::qsgd, .levels = 5};
   Bytes bytes = encoded(five, {0, 5, 5}, rng);
   bytes[4] = std::byte{0x55};  // Four bits each: 5, 5.
   CHECK(decode(five, bytes, out));
@@ -130,7 +130,7 @@ TEST_CASE("scales below zero and levels above the last are refused") {
 
 TEST_CASE("a stream with another number of values is no top k") {
   Rng rng(24);
-  const LossyCodec codec{.kind = LossyKind::top_k, .fraction = 0.1};
+  const Codec codec{.kind = CodecKind::top_k, .fraction = 0.1};
   Bytes bytes = encoded(codec, normals(100, rng), rng);
   Floats out(100);
   CHECK(decode(codec, bytes, out));
@@ -144,12 +144,12 @@ TEST_CASE("a stream with another number of values is no top k") {
   Bytes unsorted = bytes;
   std::swap(unsorted[16], unsorted[18]);
   CHECK_FALSE(decode(codec, unsorted, out));
-  Bytes other = encoded({.kind = LossyKind::top_k, .fraction = 0.2}, normals(100, rng), rng);
+  Bytes other = encoded({.kind = CodecKind::top_k, .fraction = 0.2}, normals(100, rng), rng);
   CHECK_FALSE(decode(codec, other, out));
   // Four values in full take as many bytes as two with their places.
-  const LossyCodec all{.kind = LossyKind::top_k, .fraction = 1};
-  const Bytes two = encode(SparseVector::sparse(4, std::vector<std::size_t>{1, 3}, {1, 2}),
-                           ValueCodec::identity, rng);
+  const Codec all{.kind = CodecKind::top_k, .fraction = 1};
+  const Bytes two =
+      encode(SparseVector::sparse(4, std::vector<std::size_t>{1, 3}, {1, 2}), Codec::identity, rng);
   Floats four(4);
   CHECK(two.size() == encoded_size(all, 4));
   CHECK_FALSE(decode(all, two, four));
@@ -158,7 +158,7 @@ TEST_CASE("a stream with another number of values is no top k") {
 TEST_CASE("any bytes give finite values or are refused") {
   Rng rng(25);
   int accepted = 0, refused = 0;
-  for (const LossyCodec& codec : codecs) {
+  for (const Codec& codec : codecs) {
     for (int i = 0; i < 2000; ++i) {
       const std::size_t d = 1 + rng.below(i % 20 == 0 ? 1200 : 60);
       Bytes bytes = encoded(codec, any_vector(d, rng), rng);

@@ -1,5 +1,5 @@
-// QSGD beside the codecs of the pair exchange.
-#include "consensus/codec/value_codec.hpp"
+// QSGD: by bucket a scale, and for each value a sign and a level drawn at random.
+#include "consensus/codec/qsgd.hpp"
 
 #include <algorithm>
 #include <array>
@@ -10,15 +10,9 @@
 
 #include "base/check.hpp"
 #include "base/magnitude.hpp"
-#include "consensus/codec/codec.hpp"
 
 namespace gv {
 namespace {
-
-bool is_qsgd(ValueCodec codec) { return codec == ValueCodec::qsgd8 || codec == ValueCodec::qsgd4; }
-
-/// The codec of the pair exchange with the same number; not for QSGD.
-Codec plain(ValueCodec codec) { return static_cast<Codec>(codec); }
 
 /// A sign and a level, as one number: a sign bit above as many bits as the last level needs.
 struct Code {
@@ -27,8 +21,6 @@ struct Code {
   unsigned bits() const { return 1 + static_cast<unsigned>(std::bit_width(levels)); }
   unsigned sign() const { return 1u << (bits() - 1); }
 };
-
-unsigned levels_of(ValueCodec codec) { return codec == ValueCodec::qsgd8 ? 127 : 7; }
 
 std::size_t code_bytes(Code code, std::size_t count) { return (count * code.bits() + 7) / 8; }
 
@@ -78,55 +70,6 @@ bool decode_bucket(Code code, const std::byte* bytes, std::span<float> out) {
 }
 
 }  // namespace
-
-std::string_view to_string(ValueCodec codec) {
-  switch (codec) {
-    case ValueCodec::identity:
-    case ValueCodec::fp16:
-    case ValueCodec::bf16:
-      return to_string(plain(codec));
-    case ValueCodec::qsgd8:
-      return "qsgd8";
-    case ValueCodec::qsgd4:
-      return "qsgd4";
-  }
-  return "unknown";
-}
-
-std::optional<ValueCodec> value_codec_from_name(std::string_view name) {
-  for (const ValueCodec codec : {ValueCodec::identity, ValueCodec::fp16, ValueCodec::bf16,
-                                 ValueCodec::qsgd8, ValueCodec::qsgd4}) {
-    if (name == to_string(codec)) return codec;
-  }
-  return std::nullopt;
-}
-
-bool is_writable(ValueCodec codec, std::span<const float> values) {
-  float largest = std::numeric_limits<float>::max();
-  if (codec == ValueCodec::fp16) largest = 65504;
-  if (codec == ValueCodec::bf16) largest = 0x1.fep127f;
-  return largest_magnitude(values) <= largest;
-}
-
-std::size_t encoded_size(ValueCodec codec, std::size_t count) {
-  if (is_qsgd(codec)) return qsgd_size(levels_of(codec), count);
-  return count * bytes_per_element(plain(codec));
-}
-
-void encode(ValueCodec codec, std::span<const float> values, Rng& rng, std::span<std::byte> out) {
-  check(out.size() == encoded_size(codec, values.size()), "encoded values have their exact size");
-  if (values.empty()) return;
-  if (is_qsgd(codec)) return encode_qsgd(levels_of(codec), values, rng, out);
-  encode(plain(codec), values, out);
-}
-
-bool decode(ValueCodec codec, std::span<const std::byte> bytes, std::span<float> out) {
-  if (is_qsgd(codec)) return decode_qsgd(levels_of(codec), bytes, out);
-  if (bytes.size() != encoded_size(codec, out.size())) return false;
-  if (out.empty()) return true;
-  decode(plain(codec), bytes, out);
-  return is_finite(out);
-}
 
 std::size_t qsgd_size(unsigned levels, std::size_t count) {
   check(levels >= 1 && levels <= qsgd_levels_max, "levels that a byte holds with their sign");

@@ -1,40 +1,42 @@
 // Every lossy codec obeys its traits: laws generated from the traits.
-#include "consensus/codec/lossy_codec.hpp"
+#include "consensus/codec/codec.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <set>
+#include <string_view>
 #include <vector>
 
-#include "tests/consensus/lossy_lab.hpp"
+#include "tests/consensus/codec_lab.hpp"
 
 namespace gv {
 namespace {
 
 /// The codecs of which something is known, for vectors of that size.
-std::vector<LossyCodec> those(const std::function<bool(const LossyTraits&)>& wanted,
-                              std::size_t elements) {
-  std::vector<LossyCodec> found;
-  for (const LossyCodec& codec : codecs) {
+std::vector<Codec> those(const std::function<bool(const CodecTraits&)>& wanted,
+                         std::size_t elements) {
+  std::vector<Codec> found;
+  for (const Codec& codec : codecs) {
     if (wanted(traits_of(codec, elements))) found.push_back(codec);
   }
   return found;
 }
 
-bool is_only_unbiased(const LossyTraits& traits) { return !traits.lossless && traits.unbiased; }
-bool is_only_contractive(const LossyTraits& traits) { return !traits.lossless && traits.delta > 0; }
+bool is_only_unbiased(const CodecTraits& traits) { return !traits.lossless && traits.unbiased; }
+bool is_only_contractive(const CodecTraits& traits) { return !traits.lossless && traits.delta > 0; }
 
 /// The variance of each value of C(x) for an unbiased codec, by its formula.
-std::vector<double> variances_of(const LossyCodec& codec, const Floats& x) {
+std::vector<double> variances_of(const Codec& codec, const Floats& x) {
   std::vector<double> variances;
-  if (codec.kind == LossyKind::random_k) {
+  if (codec.kind == CodecKind::random_k) {
     const double k = std::max(1.0, std::ceil(codec.fraction * static_cast<double>(x.size())));
     for (const double value : x) variances.push_back((x.size() / k - 1) * value * value);
     return variances;
   }
-  const int levels = codec.kind == LossyKind::terngrad ? 1 : static_cast<int>(codec.levels);
+  const int levels = codec.kind == CodecKind::terngrad ? 1 : static_cast<int>(codec.levels);
   for (std::size_t i = 0; i < x.size(); ++i) {
     const std::size_t begin = i / 512 * 512;
     double m = 0;
@@ -54,7 +56,7 @@ double sum(const std::vector<double>& values) {
   return total;
 }
 
-/// The vector for which levels of s lose the largest share there is: see LossyTraits.
+/// The vector for which levels of s lose the largest share there is: see CodecTraits.
 Floats worst_for_levels(double s, std::size_t n) {
   Floats values(n, static_cast<float>(s / (s + std::sqrt(s * s + static_cast<double>(n - 1)))));
   values.back() = static_cast<float>(s);
@@ -66,9 +68,9 @@ Floats worst_for_levels(double s, std::size_t n) {
 // ---- Traits ----
 
 TEST_CASE("a lossy codec is unbiased or contractive and never both") {
-  for (const LossyCodec& codec : codecs) {
+  for (const Codec& codec : codecs) {
     for (const std::size_t d : {2u, 100u, 600u, 100000u}) {
-      const LossyTraits traits = traits_of(codec, d);
+      const CodecTraits traits = traits_of(codec, d);
       INFO(name_of(codec) << " of " << d);
       CHECK((traits.lossless || traits.unbiased != (traits.delta > 0)));
       CHECK(traits.delta >= 0);
@@ -80,28 +82,28 @@ TEST_CASE("a lossy codec is unbiased or contractive and never both") {
 }
 
 TEST_CASE("kinds are what the table says of them") {
-  const auto traits = [](LossyKind kind) { return traits_of({.kind = kind}, 10000); };
-  CHECK(traits(LossyKind::identity).lossless);
-  for (const LossyKind kind : {LossyKind::qsgd, LossyKind::terngrad, LossyKind::random_k}) {
+  const auto traits = [](CodecKind kind) { return traits_of({.kind = kind}, 10000); };
+  CHECK(traits(CodecKind::identity).lossless);
+  for (const CodecKind kind : {CodecKind::qsgd, CodecKind::terngrad, CodecKind::random_k}) {
     CHECK(is_only_unbiased(traits(kind)));
   }
-  for (const LossyKind kind :
-       {LossyKind::fp16, LossyKind::bf16, LossyKind::sign, LossyKind::top_k}) {
+  for (const CodecKind kind :
+       {CodecKind::fp16, CodecKind::bf16, CodecKind::sign, CodecKind::top_k}) {
     CHECK(is_only_contractive(traits(kind)));
   }
-  CHECK(traits(LossyKind::top_k).delta == 0.01);
-  CHECK(traits(LossyKind::random_k).omega == 99);
-  CHECK(traits(LossyKind::sign).delta == 1.0 / 512);
-  // The figures of allreduce/value_codec for 127 and 7 levels.
-  CHECK(traits_of({.kind = LossyKind::qsgd, .levels = 127}, 512).omega ==
+  CHECK(traits(CodecKind::top_k).delta == 0.01);
+  CHECK(traits(CodecKind::random_k).omega == 99);
+  CHECK(traits(CodecKind::sign).delta == 1.0 / 512);
+  // The figures of codec/qsgd for 127 and 7 levels.
+  CHECK(traits_of({.kind = CodecKind::qsgd, .levels = 127}, 512).omega ==
         Approx(0.0079).epsilon(0.01));
-  CHECK(traits_of({.kind = LossyKind::qsgd, .levels = 7}, 512).omega == Approx(1.19).epsilon(0.01));
+  CHECK(traits_of({.kind = CodecKind::qsgd, .levels = 7}, 512).omega == Approx(1.19).epsilon(0.01));
 }
 
 TEST_CASE("what is lossless comes back as it was") {
   Rng rng(1);
   for (const std::size_t d : {1u, 2u, 100u, 600u, 70000u}) {
-    for (const LossyCodec& codec : those(&LossyTraits::lossless, d)) {
+    for (const Codec& codec : those(&CodecTraits::lossless, d)) {
       const Floats values = any_vector(d, rng);
       INFO(name_of(codec) << " of " << d);
       CHECK(passed_through(codec, values, rng) == values);
@@ -113,7 +115,7 @@ TEST_CASE("unbiased codecs are right on average and vary as their formula says")
   const std::size_t d = GENERATE(1, 2, 100, 600);
   constexpr int rounds = 4000;
   Rng rng(d);
-  for (const LossyCodec& codec : those(is_only_unbiased, d)) {
+  for (const Codec& codec : those(is_only_unbiased, d)) {
     const Floats x = normals(d, rng);
     const std::vector<double> variances = variances_of(codec, x);
     std::vector<double> sums(d);
@@ -137,14 +139,14 @@ TEST_CASE("unbiased codecs are right on average and vary as their formula says")
 TEST_CASE("unbiased codecs never vary more than omega and there is a vector that does as much") {
   Rng rng(2);
   for (const std::size_t d : {2u, 3u, 100u, 512u, 600u}) {
-    for (const LossyCodec& codec : those(is_only_unbiased, d)) {
+    for (const Codec& codec : those(is_only_unbiased, d)) {
       const double omega = traits_of(codec, d).omega;
       INFO(name_of(codec) << " of " << d << ": " << omega);
       for (int i = 0; i < 200; ++i) {
         const Floats x = any_vector(d, rng);
         REQUIRE(sum(variances_of(codec, x)) <= omega * squares(x) * (1 + 1e-9));
       }
-      const double s = codec.kind == LossyKind::qsgd ? codec.levels : 1;
+      const double s = codec.kind == CodecKind::qsgd ? codec.levels : 1;
       Floats worst = worst_for_levels(s, std::min<std::size_t>(d, 512));
       worst.resize(d);
       // The vector is rounded to float.
@@ -156,7 +158,7 @@ TEST_CASE("unbiased codecs never vary more than omega and there is a vector that
 TEST_CASE("an unbiased codec divided by one more than omega is contractive in the mean") {
   Rng rng(3);
   const std::size_t d = 600;
-  for (const LossyCodec& codec : those(is_only_unbiased, d)) {
+  for (const Codec& codec : those(is_only_unbiased, d)) {
     const double omega = traits_of(codec, d).omega;
     const Floats x = normals(d, rng);
     double left = 0;
@@ -174,10 +176,10 @@ TEST_CASE("an unbiased codec divided by one more than omega is contractive in th
 TEST_CASE("contractive codecs lose no more than their share of anything") {
   const std::size_t d = GENERATE(1, 2, 7, 100, 513, 1300);
   Rng rng(d);
-  for (const LossyCodec& codec : those(is_only_contractive, d)) {
+  for (const Codec& codec : those(is_only_contractive, d)) {
     const double kept = 1 - traits_of(codec, d).delta;
     // fp16 and bf16: half of their smallest number for each value; others: half of the smallest.
-    const double least = codec.kind == LossyKind::fp16 ? 0x1p-25 : 0x1p-134;
+    const double least = codec.kind == CodecKind::fp16 ? 0x1p-25 : 0x1p-134;
     INFO(name_of(codec) << " of " << d);
     for (int i = 0; i<10000; i += d> 100 ? 10 : 1) {
       const Floats x = any_vector(d, rng);
@@ -193,18 +195,18 @@ TEST_CASE("contractive codecs lose no more than their share of anything") {
 TEST_CASE("the smallest and largest numbers pass through every codec") {
   Rng rng(4);
   const float smallest = std::numeric_limits<float>::denorm_min();
-  for (const LossyCodec& codec : codecs) {
+  for (const Codec& codec : codecs) {
     for (const std::size_t d : {1u, 3u, 600u}) {
-      const LossyTraits traits = traits_of(codec, d);
+      const CodecTraits traits = traits_of(codec, d);
       INFO(name_of(codec) << " of " << d);
       for (const float value : {smallest, -smallest, 0x1p-130f, 60000.0f, -60000.0f}) {
         Floats x(d);
         x[d / 2] = value;
         const Floats result = passed_through(codec, x, rng);
         REQUIRE(result.size() == d);
-        if (traits.lossless || codec.kind == LossyKind::top_k) CHECK(result == x);
+        if (traits.lossless || codec.kind == CodecKind::top_k) CHECK(result == x);
         // One value alone is its bucket's largest.
-        if (codec.kind == LossyKind::qsgd || codec.kind == LossyKind::terngrad) CHECK(result == x);
+        if (codec.kind == CodecKind::qsgd || codec.kind == CodecKind::terngrad) CHECK(result == x);
       }
       CHECK(passed_through(codec, Floats(d), rng) == Floats(d));
     }
@@ -215,7 +217,7 @@ TEST_CASE("linear codes of generators in one state sum to the code of the sum") 
   const std::size_t d = 600;
   const Rng shared(5);
   Rng rng(6);
-  for (const LossyCodec& codec : those(&LossyTraits::linear, d)) {
+  for (const Codec& codec : those(&CodecTraits::linear, d)) {
     const Floats x = normals(d, rng);
     const Floats y = normals(d, rng);
     Floats both(d);
@@ -232,7 +234,7 @@ TEST_CASE("linear codes of generators in one state sum to the code of the sum") 
       REQUIRE((code_both[i] == 0) == (code_x[i] == 0));
     }
   }
-  CHECK(those(&LossyTraits::linear, d).size() == 5);  // identity, random_k, top_k of everything.
+  CHECK(those(&CodecTraits::linear, d).size() == 5);  // identity, random_k, top_k of everything.
 }
 
 // ---- Error feedback ----
@@ -241,8 +243,8 @@ TEST_CASE("what was sent and what is remembered is what there was with every cod
   constexpr int rounds = 300;
   constexpr std::size_t d = 600;
   Rng rng(16);
-  for (const LossyCodec& codec : codecs) {
-    const LossyTraits traits = traits_of(codec, d);
+  for (const Codec& codec : codecs) {
+    const CodecTraits traits = traits_of(codec, d);
     // Unbiased codecs send shrunk values: a memory that varies more than the message would grow.
     const double shrink = 1 / (1 + (traits.delta > 0 ? 0 : traits.omega));
     const double delta = traits.delta > 0 ? traits.delta : shrink;
@@ -278,15 +280,26 @@ TEST_CASE("what was sent and what is remembered is what there was with every cod
 
 // ---- Names and parameters ----
 
-TEST_CASE("a lossy codec is known by its name") {
-  for (const LossyKind kind : lossy_kinds) CHECK(lossy_kind_named(to_string(kind)) == kind);
-  CHECK_FALSE(lossy_kind_named("qsgd8"));
-  CHECK_FALSE(lossy_kind_named(""));
+TEST_CASE("kinds of codecs have names of their own") {
+  std::set<std::string_view> names;
+  for (const CodecKind kind : codec_kinds) CHECK(names.insert(to_string(kind)).second);
+  CHECK(to_string(static_cast<CodecKind>(codec_kinds.size())) == "unknown");
+}
+
+TEST_CASE("bits of a value are those of the code divided by its values") {
+  for (const Codec& codec : codecs) {
+    for (const std::size_t d : {1, 512, 70000}) {
+      const double bits = 8.0 * static_cast<double>(encoded_size(codec, d));
+      CHECK(traits_of(codec, d).bits * static_cast<double>(d) == Approx(bits));
+    }
+  }
+  CHECK(traits_of(Codec::qsgd4, 512).bits == 4 + 32.0 / 512);
+  CHECK(traits_of({.kind = CodecKind::sign}, 512).bits == 1 + 32.0 / 512);
 }
 
 TEST_CASE("parameters that make no codec are all named") {
   CHECK(problems_of({}).empty());
-  for (const LossyCodec& codec : codecs) CHECK(problems_of(codec).empty());
+  for (const Codec& codec : codecs) CHECK(problems_of(codec).empty());
   for (const double fraction : {0.0, -0.1, 1.01, std::nan("")}) {
     const Problems problems = problems_of({.fraction = fraction});
     REQUIRE(problems.size() == 1);
@@ -297,7 +310,7 @@ TEST_CASE("parameters that make no codec are all named") {
     REQUIRE(problems.size() == 1);
     CHECK(problems[0].place == "levels");
   }
-  CHECK(problems_of({.kind = static_cast<LossyKind>(8), .fraction = 2, .levels = 0}).size() == 3);
+  CHECK(problems_of({.kind = static_cast<CodecKind>(8), .fraction = 2, .levels = 0}).size() == 3);
 }
 
 }  // namespace gv

@@ -1,0 +1,18 @@
+// Floats in two bytes each: half precision and bfloat16.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+namespace gv {
+
+/// Writes `values` into `out`, two bytes each, little-endian, rounded to nearest even. A value out
+/// of range becomes infinity.
+void encode_fp16(std::span<const float> values, std::span<std::byte> out);
+void encode_bf16(std::span<const float> values, std::span<std::byte> out);
+
+/// The inverse, for out.size() values.
+void decode_fp16(std::span<const std::byte> bytes, std::span<float> out);
+void decode_bf16(std::span<const std::byte> bytes, std::span<float> out);
+
+}  // namespace gv
