@@ -1,9 +1,10 @@
-// Which combinations in a rule make no sense, and why.
+// Which combinations in a rule make no sense, and why: a table with a row for each constraint.
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "consensus/mixing/mix_rule.hpp"
 #include "consensus/topology/graphs.hpp"
@@ -15,237 +16,271 @@ namespace {
 /// The most noise that a codec without memory may add: its expected squares over the model's.
 constexpr double noise_max = 0.1;
 
-/// Whether pairs of such a graph are drawn independently in each round.
-bool has_drawn_pairs(TopologyKind kind) {
-  return is_graph(kind) && kind != TopologyKind::hypercube && kind != TopologyKind::complete;
-}
-
-/// Whether all rounds are alike and their weights symmetric.
-bool is_static(const MixRule& rule) {
-  return is_graph(rule.topology.kind) && rule.partners == Partners::neighbours;
-}
-
 bool is_symmetric(const MixRule& rule, std::size_t peers) {
   if (rule.partners == Partners::pull || rule.partners == Partners::push) return false;
   return rule.partners != Partners::neighbours || traits_of(rule.topology, peers).symmetric;
 }
 
-std::string quoted(std::string_view name) { return "\"" + std::string(name) + "\""; }
-
-/// Checks a rule, subject by subject, for choices that do not fit together.
-struct RuleCheck {
+/// A rule, with what several constraints ask of it.
+struct Case {
   const MixRule& rule;
   std::size_t peers;
-  Problems problems = {};
   bool averages = rule.kind == MixKind::average;
   bool directed = !is_symmetric(rule, peers);
   bool lossy = rule.codec.kind != CodecKind::identity;
+  bool remembers = rule.memory != MixMemory::none;
   bool remembers_neighbours = traits_of(rule).keeps_copies;
-  std::string kind = quoted(to_string(rule.kind));
+  bool corrects = rule.correction != MixCorrection::none;
+  bool guarded = rule.guard.kind != GuardKind::none;
+  /// All rounds are alike and their weights symmetric.
+  bool is_static = is_graph(rule.topology.kind) && rule.partners == Partners::neighbours;
 
-  void refuse(std::string place, std::string reason, std::string remedy) {
-    problems.push_back({std::move(place), std::move(reason), std::move(remedy)});
+  /// Without memory the codec loses something of an average for good.
+  bool loses() const { return !remembers && lossy && averages; }
+  /// Messages are averaged as they are, after the steps, and nothing else is done.
+  bool plain() const {
+    return averages && !guarded && !lossy && !remembers && !corrects &&
+           rule.order == MixOrder::adapt_then_combine;
   }
-
-  void check_partners();
-  void check_alpha();
-  void check_memory();
-  void check_codec();
-  void check_correction();
-  void check_guard();
-  void check_kind();
-  void check_fragments();
-  void check_outer_steps();
+  /// Why pairs of this topology cannot be formed.
+  std::optional<Problem> misfit_of_pairs() const {
+    if (rule.partners != Partners::pairs) return std::nullopt;
+    return problem_with_pairs(rule.topology);
+  }
+  /// Pairs are drawn along a graph, independently in each round.
+  bool draws_pairs() const {
+    const TopologyKind kind = rule.topology.kind;
+    return rule.partners == Partners::pairs && is_graph(kind) && kind != TopologyKind::hypercube &&
+           kind != TopologyKind::complete;
+  }
+  /// Partners of a peer in a round. If each peer draws one, it has two on average.
+  std::size_t partners() const {
+    if (rule.partners == Partners::both) return 2;
+    if (rule.partners != Partners::neighbours) return 1;
+    return std::max<std::size_t>(1, traits_of(rule.topology, peers).degree);
+  }
+  /// Only plain averages can be guarded.
+  bool can_be_guarded() const { return averages && !remembers_neighbours && !corrects; }
+  /// Why the guard cannot work with as few inputs as the topology gives it.
+  std::optional<Problem> misfit_of_guard() const {
+    if (!guarded || !can_be_guarded() || !is_static) return std::nullopt;
+    return problem_of(rule.guard, traits_of(rule.topology, peers).degree + 1);
+  }
+  bool has(MixKind kind) const { return rule.kind == kind; }
+  bool is_on(TopologyKind kind) const { return rule.topology.kind == kind; }
 };
 
-void RuleCheck::check_partners() {
-  if (rule.partners == Partners::pairs) {
-    if (const auto misfit = problem_with_pairs(rule.topology)) {
-      refuse("partners", misfit->place + ": " + misfit->reason, misfit->remedy);
-    }
-  } else if (rule.partners != Partners::neighbours && !is_graph(rule.topology.kind)) {
-    refuse("partners",
-           quoted(to_string(rule.topology.kind)) + " says itself who meets whom in each round",
-           "write partners = \"neighbours\", or take a graph as topology = \"complete\"");
+/// A row of the table. {kind}, {memory} and so on in a text stand for that choice of the rule; see
+/// written().
+struct Constraint {
+  std::string_view place;
+  bool (*is_violated)(const Case&);
+  std::string_view reason;
+  std::string_view remedy;
+};
+
+/// Who meets whom, and with what weight.
+constexpr std::array partner_constraints = {
+    Constraint{"partners", [](const Case& c) { return c.misfit_of_pairs().has_value(); },
+               "{misfit of pairs}", "{remedy of pairs}"},
+    Constraint{"partners",
+               [](const Case& c) {
+                 return c.rule.partners != Partners::pairs &&
+                        c.rule.partners != Partners::neighbours && !is_graph(c.rule.topology.kind);
+               },
+               "{topology} says itself who meets whom in each round",
+               "write partners = \"neighbours\", or take a graph as topology = \"complete\""},
+    Constraint{"partners",
+               [](const Case& c) {
+                 return c.rule.partners != Partners::neighbours &&
+                        (c.has(MixKind::relay_sum) || c.has(MixKind::downpour));
+               },
+               "{kind} counts on all neighbours of a round", "write partners = \"neighbours\""},
+    Constraint{"partners",
+               [](const Case& c) { return c.has(MixKind::companion) && !c.draws_pairs(); },
+               "{kind} is about pairs that are drawn along a graph",
+               "write partners = \"pairs\" and a graph as topology = \"ring\""},
+    Constraint{"alpha", [](const Case& c) { return c.rule.alpha > 0 && !c.averages; },
+               "{kind} has weights of its own", "remove alpha"},
+    Constraint{"alpha",
+               [](const Case& c) {
+                 return c.averages && c.rule.alpha * static_cast<double>(c.partners()) > 1;
+               },
+               "times {partners} it is more than 1: forces would overshoot",
+               "take at most 1 / neighbours, or 0 for the topology's own weights"},
+};
+
+/// What messages are: memory, codec and correction.
+constexpr std::array message_constraints = {
+    Constraint{"memory", [](const Case& c) { return c.remembers && !c.averages; },
+               "{kind} has no use for it", "write memory = \"none\""},
+    Constraint{"memory", [](const Case& c) { return c.remembers && c.corrects; },
+               "{memory} and correction = {correction} each want to say what a message is",
+               "choose one of them"},
+    Constraint{"memory",
+               [](const Case& c) { return c.remembers_neighbours && (!c.is_static || c.directed); },
+               "{memory} needs the same neighbours in every round",
+               "take a topology such as \"ring\", \"torus\" or \"random_regular\""},
+    Constraint{"staleness",
+               [](const Case& c) { return c.remembers_neighbours && c.rule.staleness > 0; },
+               "what is remembered of neighbours needs each of their messages in turn",
+               "write staleness = 0"},
+    Constraint{"codec",
+               [](const Case& c) {
+                 return c.loses() && !traits_of(c.rule.codec, 1024).unbiased &&
+                        bytes_per_element(c.rule.codec) == 0 &&
+                        !traits_of(c.rule.codec, 1024).lossless;
+               },
+               "{codec} always leaves out the same: without memory models drift apart",
+               "add memory = \"difference\""},
+    Constraint{"codec",
+               [](const Case& c) {
+                 return c.loses() && traits_of(c.rule.codec, 1024).unbiased &&
+                        traits_of(c.rule.codec, 1024).omega > noise_max;
+               },
+               "{codec} adds noise as large as the model: without memory models never agree",
+               "add memory = \"difference\", or take \"qsgd\" with 127 levels"},
+    Constraint{"codec", [](const Case& c) { return c.lossy && !c.averages; },
+               "{kind} adds messages up, so that what a codec loses is lost for good",
+               "write codec = \"identity\""},
+    Constraint{"correction", [](const Case& c) { return c.corrects && !c.averages; },
+               "only \"average\" can be corrected, not {kind}", "write kind = \"average\""},
+    Constraint{
+        "order",
+        [](const Case& c) { return c.corrects && c.rule.order != MixOrder::adapt_then_combine; },
+        "{correction} counts on steps before mixing", "write order = \"adapt_then_combine\""},
+    Constraint{
+        "partners",
+        [](const Case& c) { return c.has(MixKind::noloco) && (c.directed || c.rule.weigh_by_age); },
+        "{kind} counts on the mean of all models, which one-sided mixing does not keep",
+        "take a topology without directions and partners = \"neighbours\""},
+    Constraint{"partners",
+               [](const Case& c) {
+                 const bool exact = c.rule.correction == MixCorrection::tracking ||
+                                    c.rule.correction == MixCorrection::d2;
+                 return exact && !c.has(MixKind::noloco) && (c.directed || c.rule.weigh_by_age);
+               },
+               "{correction} counts on the mean of all models, which one-sided mixing does not "
+               "keep",
+               "take a topology without directions and partners = \"neighbours\""},
+    Constraint{"lazy",
+               [](const Case& c) {
+                 return c.rule.correction == MixCorrection::d2 && !c.rule.topology.lazy;
+               },
+               "\"d2\" runs apart where an eigenvalue of the weights is below -1/3",
+               "write lazy = true"},
+    Constraint{"staleness", [](const Case& c) { return c.corrects && c.rule.staleness > 0; },
+               "{correction} counts on rounds in step", "write staleness = 0"},
+};
+
+/// What guards and kinds of mixing count on.
+constexpr std::array kind_constraints = {
+    Constraint{"guard", [](const Case& c) { return c.guarded && !c.can_be_guarded(); },
+               "only plain averages can be guarded",
+               "write guard = \"none\", or kind = \"average\" without memory and correction"},
+    Constraint{"guard", [](const Case& c) { return c.misfit_of_guard().has_value(); },
+               "{misfit of guard}", "{remedy of guard}"},
+    Constraint{"guard",
+               [](const Case& c) {
+                 return c.guarded && c.can_be_guarded() && !c.is_static &&
+                        c.rule.guard.kind != GuardKind::self_centred_clip &&
+                        c.rule.guard.kind != GuardKind::clip;
+               },
+               "{guard} compares several neighbours",
+               "write guard = \"self_centred_clip\", which needs one"},
+    Constraint{"topology",
+               [](const Case& c) {
+                 return c.has(MixKind::relay_sum) && !c.is_on(TopologyKind::tree) &&
+                        !c.is_on(TopologyKind::star);
+               },
+               "sums come round again where there are cycles", "write topology = \"tree\""},
+    Constraint{
+        "topology",
+        [](const Case& c) { return c.has(MixKind::downpour) && !c.is_on(TopologyKind::star); },
+        "{kind} needs one that all others send to", "write topology = \"star\""},
+    Constraint{"centre_rests",
+               [](const Case& c) { return c.rule.centre_rests && !c.is_on(TopologyKind::star); },
+               "only a star has a centre", "write topology = \"star\""},
+    Constraint{"staleness",
+               [](const Case& c) {
+                 return c.rule.staleness > 0 &&
+                        (c.has(MixKind::relay_sum) || c.has(MixKind::noloco) ||
+                         c.has(MixKind::companion));
+               },
+               "{kind} counts on rounds in step", "write staleness = 0"},
+    Constraint{
+        "order",
+        [](const Case& c) { return c.rule.order == MixOrder::combine_then_adapt && !c.averages; },
+        "{kind} sends what its steps came to", "write order = \"adapt_then_combine\""},
+    Constraint{"weigh_by_samples",
+               [](const Case& c) { return c.rule.weigh_by_samples && !c.has(MixKind::push_sum); },
+               "only \"push_sum\" has weights of peers", "write kind = \"push_sum\""},
+};
+
+/// Pieces of the model, and steps that follow mixing.
+constexpr std::array other_constraints = {
+    Constraint{"staleness",
+               [](const Case& c) { return c.rule.fragments > 1 && c.rule.staleness > 0; },
+               "a round is about one piece of the model alone", "write staleness = 0"},
+    Constraint{"fragments",
+               [](const Case& c) {
+                 return c.rule.fragments > 1 && (!c.averages || c.remembers || c.corrects);
+               },
+               "pieces of a model are only averaged",
+               "write fragments = 1, or kind = \"average\" without memory and correction"},
+    Constraint{
+        "fragment_order",
+        [](const Case& c) { return c.rule.fragment_order == FragmentOrder::largest && !c.plain(); },
+        "pieces that each chooses are only averaged as they are",
+        "write fragment_order = \"in_turn\""},
+    Constraint{"outer",
+               [](const Case& c) {
+                 return c.rule.outer == MixOuter::slowmo && (!c.averages || c.corrects);
+               },
+               "\"slowmo\" follows plain averages", "write outer = \"none\""},
+    Constraint{"gamma",
+               [](const Case& c) {
+                 const double a = c.rule.momentum;
+                 return c.has(MixKind::noloco) && a > 0.5 &&
+                        c.rule.gamma > (a >= 0.9 ? 0.38 : 1.5 - (a - 0.5) * 2.8);
+               },
+               "with momentum {momentum} models run apart, however small the learning rate",
+               "write momentum = 0.5, which is stable up to gamma = 1.5"},
+};
+
+std::string quoted(std::string_view name) { return "\"" + std::string(name) + "\""; }
+
+/// What a word in braces stands for.
+std::string meaning(std::string_view word, const Case& c) {
+  if (word == "kind") return quoted(to_string(c.rule.kind));
+  if (word == "memory") return quoted(to_string(c.rule.memory));
+  if (word == "correction") return quoted(to_string(c.rule.correction));
+  if (word == "codec") return quoted(to_string(c.rule.codec.kind));
+  if (word == "guard") return quoted(to_string(c.rule.guard.kind));
+  if (word == "topology") return quoted(to_string(c.rule.topology.kind));
+  if (word == "momentum") return std::to_string(c.rule.momentum);
+  if (word == "partners") {
+    return std::to_string(c.partners()) +
+           (c.rule.partners == Partners::both ? " partners in the mean" : " neighbours");
   }
-  const bool counts_on_all = rule.kind == MixKind::relay_sum || rule.kind == MixKind::downpour;
-  if (rule.partners != Partners::neighbours && counts_on_all) {
-    refuse("partners", kind + " counts on all neighbours of a round",
-           "write partners = \"neighbours\"");
-  }
-  const bool drawn_pairs = rule.partners == Partners::pairs && has_drawn_pairs(rule.topology.kind);
-  if (rule.kind == MixKind::companion && !drawn_pairs) {
-    refuse("partners", kind + " is about pairs that are drawn along a graph",
-           "write partners = \"pairs\" and a graph as topology = \"ring\"");
-  }
+  const bool of_pairs = word.ends_with("of pairs");
+  const Problem problem = of_pairs ? c.misfit_of_pairs().value() : c.misfit_of_guard().value();
+  if (word.starts_with("remedy")) return problem.remedy;
+  return of_pairs ? problem.place + ": " + problem.reason : problem.reason;
 }
 
-void RuleCheck::check_alpha() {
-  if (rule.alpha > 0 && rule.kind != MixKind::average) {
-    refuse("alpha", kind + " has weights of its own", "remove alpha");
+/// The text with all words in braces replaced by their meanings.
+std::string written(std::string_view text, const Case& c) {
+  std::string all;
+  while (!text.empty()) {
+    const std::size_t open = std::min(text.find('{'), text.size());
+    all += text.substr(0, open);
+    if (open == text.size()) break;
+    const std::size_t close = text.find('}', open);
+    all += meaning(text.substr(open + 1, close - open - 1), c);
+    text.remove_prefix(close + 1);
   }
-  if (rule.alpha > 0 && averages) {
-    // If each peer draws a partner, a peer has two on average, and sometimes more.
-    const std::size_t degree =
-        rule.partners == Partners::both ? 2
-        : rule.partners == Partners::neighbours
-            ? std::max<std::size_t>(1, traits_of(rule.topology, peers).degree)
-            : 1;
-    if (rule.alpha * static_cast<double>(degree) > 1) {
-      refuse("alpha",
-             "times " + std::to_string(degree) +
-                 (rule.partners == Partners::both ? " partners in the mean" : " neighbours") +
-                 " it is more than 1: forces would overshoot",
-             "take at most 1 / neighbours, or 0 for the topology's own weights");
-    }
-  }
-}
-
-void RuleCheck::check_memory() {
-  if (rule.memory != MixMemory::none && !averages) {
-    refuse("memory", kind + " has no use for it", "write memory = \"none\"");
-  }
-  if (rule.memory != MixMemory::none && rule.correction != MixCorrection::none) {
-    refuse("memory",
-           quoted(to_string(rule.memory)) + " and correction = " +
-               quoted(to_string(rule.correction)) + " each want to say what a message is",
-           "choose one of them");
-  }
-  if (remembers_neighbours && (!is_static(rule) || directed)) {
-    refuse("memory", quoted(to_string(rule.memory)) + " needs the same neighbours in every round",
-           "take a topology such as \"ring\", \"torus\" or \"random_regular\"");
-  }
-  if (remembers_neighbours && rule.staleness > 0) {
-    refuse("staleness", "what is remembered of neighbours needs each of their messages in turn",
-           "write staleness = 0");
-  }
-}
-
-void RuleCheck::check_codec() {
-  if (rule.memory == MixMemory::none && lossy && averages) {
-    const CodecTraits codec = traits_of(rule.codec, 1024);
-    if (!codec.unbiased && !codec.lossless && rule.codec.kind != CodecKind::fp16 &&
-        rule.codec.kind != CodecKind::bf16) {
-      refuse("codec",
-             quoted(to_string(rule.codec.kind)) +
-                 " always leaves out the same: without memory models drift apart",
-             "add memory = \"difference\"");
-    }
-    if (codec.unbiased && codec.omega > noise_max) {
-      refuse("codec",
-             quoted(to_string(rule.codec.kind)) +
-                 " adds noise as large as the model: without memory models never agree",
-             "add memory = \"difference\", or take \"qsgd\" with 127 levels");
-    }
-  }
-  if (lossy && !averages) {
-    refuse("codec", kind + " adds messages up, so that what a codec loses is lost for good",
-           "write codec = \"identity\"");
-  }
-}
-
-void RuleCheck::check_correction() {
-  if (rule.correction != MixCorrection::none && !averages) {
-    refuse("correction", "only \"average\" can be corrected, not " + kind,
-           "write kind = \"average\"");
-  }
-  if (rule.correction != MixCorrection::none && rule.order != MixOrder::adapt_then_combine) {
-    refuse("order", quoted(to_string(rule.correction)) + " counts on steps before mixing",
-           "write order = \"adapt_then_combine\"");
-  }
-  const bool exact = rule.correction == MixCorrection::tracking ||
-                     rule.correction == MixCorrection::d2 || rule.kind == MixKind::noloco;
-  if (exact && (directed || rule.weigh_by_age)) {
-    refuse("partners",
-           (rule.kind == MixKind::noloco ? kind : quoted(to_string(rule.correction))) +
-               " counts on the mean of all models, which one-sided mixing does not keep",
-           "take a topology without directions and partners = \"neighbours\"");
-  }
-  if (rule.correction == MixCorrection::d2 && !rule.topology.lazy) {
-    refuse("lazy", "\"d2\" runs apart where an eigenvalue of the weights is below -1/3",
-           "write lazy = true");
-  }
-  if ((rule.correction != MixCorrection::none) && rule.staleness > 0) {
-    refuse("staleness", quoted(to_string(rule.correction)) + " counts on rounds in step",
-           "write staleness = 0");
-  }
-}
-
-void RuleCheck::check_guard() {
-  if (rule.guard.kind != GuardKind::none) {
-    if (!averages || remembers_neighbours || rule.correction != MixCorrection::none) {
-      refuse("guard", "only plain averages can be guarded",
-             "write guard = \"none\", or kind = \"average\" without memory and correction");
-    } else if (is_static(rule)) {
-      const auto fewest = traits_of(rule.topology, peers).degree + 1;
-      if (const auto problem = problem_of(rule.guard, fewest)) {
-        refuse("guard", problem->reason, problem->remedy);
-      }
-    } else if (rule.guard.kind != GuardKind::self_centred_clip &&
-               rule.guard.kind != GuardKind::clip) {
-      refuse("guard", quoted(to_string(rule.guard.kind)) + " compares several neighbours",
-             "write guard = \"self_centred_clip\", which needs one");
-    }
-  }
-}
-
-void RuleCheck::check_kind() {
-  if (rule.kind == MixKind::relay_sum && rule.topology.kind != TopologyKind::tree &&
-      rule.topology.kind != TopologyKind::star) {
-    refuse("topology", "sums come round again where there are cycles", "write topology = \"tree\"");
-  }
-  if (rule.kind == MixKind::downpour && rule.topology.kind != TopologyKind::star) {
-    refuse("topology", kind + " needs one that all others send to", "write topology = \"star\"");
-  }
-  if (rule.centre_rests && rule.topology.kind != TopologyKind::star) {
-    refuse("centre_rests", "only a star has a centre", "write topology = \"star\"");
-  }
-  const bool keeps_order = rule.kind == MixKind::relay_sum || rule.kind == MixKind::noloco ||
-                           rule.kind == MixKind::companion;
-  if (keeps_order && rule.staleness > 0) {
-    refuse("staleness", kind + " counts on rounds in step", "write staleness = 0");
-  }
-  if (rule.order == MixOrder::combine_then_adapt && !averages) {
-    refuse("order", kind + " sends what its steps came to", "write order = \"adapt_then_combine\"");
-  }
-  if (rule.weigh_by_samples && rule.kind != MixKind::push_sum) {
-    refuse("weigh_by_samples", "only \"push_sum\" has weights of peers",
-           "write kind = \"push_sum\"");
-  }
-}
-
-void RuleCheck::check_fragments() {
-  if (rule.fragments > 1 && rule.staleness > 0) {
-    refuse("staleness", "a round is about one piece of the model alone", "write staleness = 0");
-  }
-  if (rule.fragments > 1 &&
-      (!averages || rule.memory != MixMemory::none || rule.correction != MixCorrection::none)) {
-    refuse("fragments", "pieces of a model are only averaged",
-           "write fragments = 1, or kind = \"average\" without memory and correction");
-  }
-  if (rule.fragment_order == FragmentOrder::largest) {
-    const bool plain = averages && rule.guard.kind == GuardKind::none && !lossy &&
-                       rule.memory == MixMemory::none && rule.correction == MixCorrection::none &&
-                       rule.order == MixOrder::adapt_then_combine;
-    if (!plain) {
-      refuse("fragment_order", "pieces that each chooses are only averaged as they are",
-             "write fragment_order = \"in_turn\"");
-    }
-  }
-}
-
-void RuleCheck::check_outer_steps() {
-  if (rule.outer == MixOuter::slowmo && (!averages || rule.correction != MixCorrection::none)) {
-    refuse("outer", "\"slowmo\" follows plain averages", "write outer = \"none\"");
-  }
-  if (rule.kind == MixKind::noloco && rule.momentum > 0.5 &&
-      rule.gamma > (rule.momentum >= 0.9 ? 0.38 : 1.5 - (rule.momentum - 0.5) * 2.8)) {
-    refuse("gamma",
-           "with momentum " + std::to_string(rule.momentum) +
-               " models run apart, however small "
-               "the learning rate",
-           "write momentum = 0.5, which is stable up to gamma = 1.5");
-  }
+  return all;
 }
 
 }  // namespace
@@ -254,17 +289,20 @@ Problems problems_of(const MixRule& rule, std::size_t peers) {
   if (const auto misfit = problem_of(rule.topology, peers)) {
     return {{"topology", misfit->place + ": " + misfit->reason, misfit->remedy}};
   }
-  RuleCheck check{.rule = rule, .peers = peers};
-  check.check_partners();
-  check.check_alpha();
-  check.check_memory();
-  check.check_codec();
-  check.check_correction();
-  check.check_guard();
-  check.check_kind();
-  check.check_fragments();
-  check.check_outer_steps();
-  return std::move(check.problems);
+  const Case checked{.rule = rule, .peers = peers};
+  Problems problems;
+  const auto check_all = [&](const auto& constraints) {
+    for (const Constraint& row : constraints) {
+      if (!row.is_violated(checked)) continue;
+      problems.push_back(
+          {std::string(row.place), written(row.reason, checked), written(row.remedy, checked)});
+    }
+  };
+  check_all(partner_constraints);
+  check_all(message_constraints);
+  check_all(kind_constraints);
+  check_all(other_constraints);
+  return problems;
 }
 
 }  // namespace gv
