@@ -64,21 +64,19 @@ void PairExchange::receive_block(Time now, PeerId from, const Block& block, Effe
   State::Flight* mine = state.matching(from, block.id);
   const bool receiving = mine != nullptr && (mine->stage == State::Stage::offered ||
                                              mine->stage == State::Stage::receiving);
-  // A repeated block, or one that overtook others on another lane. Missing bytes are requested at
-  // the deadline.
-  if (!receiving || block.offset != mine->received) return;
+  if (!receiving) return;
+  const std::uint64_t begin = mine->blocks.received();
+  const BlockFit fit = mine->blocks.take(block);
+  if (fit == BlockFit::bad_length) state.abort(Reason::bad_length, true, out);
+  // Missing bytes are requested at the deadline.
+  if (fit != BlockFit::next) return;
   const std::size_t width = bytes_per_element(state.options.codec);
-  if (block.bytes.size() % width != 0 ||
-      block.bytes.size() > state.payload_bytes() - mine->received) {
-    state.abort(Reason::bad_length, true, out);
-    return;
-  }
   if (!mine->difference) mine->difference = state.blank_difference();
   const std::span<float> difference(*mine->difference);
   std::array<float, 4096> their_scratch;
   std::array<float, 4096> our_scratch;
   const std::size_t count = block.bytes.size() / width;
-  const auto own_bytes = mine->payload.bytes.subspan(mine->received, block.bytes.size());
+  const auto own_bytes = mine->payload.bytes.subspan(begin, block.bytes.size());
   for (std::size_t at = 0; at < count; at += their_scratch.size()) {
     const std::size_t part = std::min(their_scratch.size(), count - at);
     const auto piece = [&](std::span<const std::byte> bytes) {
@@ -86,11 +84,10 @@ void PairExchange::receive_block(Time now, PeerId from, const Block& block, Effe
     };
     mine->comparison.add(decoded(state.options.codec, piece(block.bytes), their_scratch),
                          decoded(state.options.codec, piece(own_bytes), our_scratch),
-                         difference.subspan(mine->received / width + at, part));
+                         difference.subspan(begin / width + at, part));
   }
-  mine->received += block.bytes.size();
   if (mine->accepted) mine->deadline = now + state.options.progress_deadline;
-  if (mine->accepted && mine->received == state.payload_bytes()) state.whole(now, out);
+  if (mine->accepted && mine->blocks.is_whole()) state.whole(now, out);
 }
 
 void PairExchange::lane_lost(Time now, PeerId peer, Effects& out) {

@@ -75,6 +75,7 @@ auto PairExchange::State::take_off(Time now, TransferId id, PeerId partner, bool
                         .payload = encoded(),
                         .alpha = alpha,
                         .clip_radius = radius(),
+                        .blocks = Reassembly(payload_bytes(), bytes_per_element(options.codec)),
                         .began = now});
   return *flight;
 }
@@ -201,7 +202,7 @@ void PairExchange::State::on(Time now, PeerId from, const Offer& offer, Effects&
   mine.alpha = std::min(mine.alpha, offer.alpha);
   mine.clip_radius = smaller_radius(mine.clip_radius, offer.clip_radius);
   stream(out, 0);
-  if (payload_bytes() == 0) whole(now, out);
+  if (mine.blocks.is_whole()) whole(now, out);
 }
 
 void PairExchange::State::on(Time now, PeerId from, const Accept& accept, Effects& out) {
@@ -228,7 +229,7 @@ void PairExchange::State::on(Time now, PeerId from, const Accept& accept, Effect
   if (mine->stage == Stage::offered) mine->stage = Stage::receiving;
   stream(out, 0);
   // The lane may have been faster than the control link.
-  if (mine->received == payload_bytes()) whole(now, out);
+  if (mine->blocks.is_whole()) whole(now, out);
 }
 
 void PairExchange::State::on(Time now, PeerId from, const Refuse& refusal, Effects& out) {
@@ -283,9 +284,7 @@ void PairExchange::State::on(Time, PeerId from, const Resume& request, Effects& 
     return;
   }
   if (!mine->accepted) return;
-  if (request.offset > payload_bytes() || request.offset % bytes_per_element(options.codec) != 0) {
-    return;
-  }
+  if (!mine->blocks.can_resume_at(request.offset)) return;
   mine->asked = request.offset;
   stream(out, request.offset);
 }
@@ -376,9 +375,9 @@ void PairExchange::State::resume(Time now, Reason otherwise, Effects& out) {
     return;
   }
   mine.deadline = now + options.progress_deadline;
-  out.tell(
-      ExchangeResumed{.peer = mine.partner, .reason = otherwise, .bytes_received = mine.received});
-  out.send(mine.partner, Resume{mine.id, mine.received});
+  out.tell(ExchangeResumed{
+      .peer = mine.partner, .reason = otherwise, .bytes_received = mine.blocks.received()});
+  out.send(mine.partner, Resume{mine.id, mine.blocks.received()});
 }
 
 void PairExchange::State::tick(Time now, Effects& out) {

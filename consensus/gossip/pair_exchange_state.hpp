@@ -14,6 +14,7 @@
 #include "base/reuse.hpp"
 #include "consensus/gossip/pair_exchange.hpp"
 #include "consensus/gossip/partner_times.hpp"
+#include "consensus/transfer/reassembly.hpp"
 
 namespace gv {
 
@@ -38,9 +39,10 @@ struct PairExchange::State {
     float clip_radius = 0;  ///< Our clip radius, later the smaller of the two.
     ConservationChecksum partner_checksum{};
     std::uint64_t partner_step = 0;
-    std::shared_ptr<std::vector<float>> difference;  ///< dec(partner) - dec(own), up to `received`.
-    Comparison comparison;       ///< Of the partner's model with ours, as far as received.
-    std::uint64_t received = 0;  ///< Bytes received.
+    Reassembly blocks;  ///< Of the partner's snapshot, which is taken as a stream.
+    /// dec(partner) - dec(own), as far as received.
+    std::shared_ptr<std::vector<float>> difference;
+    Comparison comparison;  ///< Of the partner's model with ours, as far as received.
     bool accepted = false;
     bool ready = false;  ///< Initiator: the responder sent Ready.
     std::optional<std::uint64_t>

@@ -2,13 +2,13 @@
 #include "consensus/transfer/model_download.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <optional>
 #include <utility>
 
 #include "base/check.hpp"
 #include "base/magnitude.hpp"
+#include "consensus/transfer/reassembly.hpp"
 
 namespace gv {
 namespace {
@@ -41,7 +41,7 @@ struct Wanted {
   TransferId id;
   bool coming = false;
   std::uint64_t step = 0;
-  std::uint64_t received = 0;
+  Reassembly blocks;
   int resumes = 0;
   std::vector<float> values;
   Time deadline = never;
@@ -91,7 +91,7 @@ void ModelDownload::State::ask_next(Time now, Effects& out) {
   mine.source = mine.candidates[mine.next++];
   mine.id = numbers.next(self);
   mine.coming = false;
-  mine.received = 0;
+  mine.blocks = Reassembly(bytes(), sizeof(float));
   mine.resumes = 0;
   mine.deadline = now + options.answer_deadline;
   out.tell(FetchAsked{.peer = *mine.source});
@@ -100,7 +100,7 @@ void ModelDownload::State::ask_next(Time now, Effects& out) {
 
 void ModelDownload::State::change_source(Time now, Reason reason, Effects& out) {
   out.tell(FetchSourceLost{
-      .peer = *wanted->source, .reason = reason, .bytes_received = wanted->received});
+      .peer = *wanted->source, .reason = reason, .bytes_received = wanted->blocks.received()});
   out.send(*wanted->source, Abort{wanted->id, reason});
   ask_next(now, out);
 }
@@ -111,7 +111,7 @@ void ModelDownload::State::resume(Time now, Reason reason, Effects& out) {
     return;
   }
   wanted->deadline = now + options.progress_deadline;
-  out.send(*wanted->source, Resume{wanted->id, wanted->received});
+  out.send(*wanted->source, Resume{wanted->id, wanted->blocks.received()});
 }
 
 void ModelDownload::State::finish(Time now, Effects& out) {
@@ -167,7 +167,7 @@ void ModelDownload::State::on(Time now, PeerId, const TransferAccepted& coming, 
   wanted->coming = true;
   wanted->step = coming.step;
   wanted->deadline = now + options.progress_deadline;
-  if (wanted->received == bytes()) finish(now, out);
+  if (wanted->blocks.is_whole()) finish(now, out);
 }
 
 void ModelDownload::State::on(Time now, PeerId, const Refuse& refuse, Effects& out) {
@@ -188,7 +188,7 @@ void ModelDownload::State::on(Time now, PeerId from, const Abort& abort, Effects
 void ModelDownload::State::on(Time, PeerId from, const Resume& request, Effects& out) {
   const auto entry = served.find(from);
   const bool fits =
-      entry != served.end() && request.offset <= bytes() && request.offset % sizeof(float) == 0;
+      entry != served.end() && Reassembly(bytes(), sizeof(float)).can_resume_at(request.offset);
   if (!fits) return;
   entry->second.asked = request.offset;
   out.transfers.push_back({from, request.id, entry->second.payload, request.offset});
@@ -253,17 +253,12 @@ void ModelDownload::receive_block(Time now, PeerId from, const Block& block, Eff
   State& state = *state_;
   if (!state.is_source(from) || state.wanted->id != block.id) return;
   Wanted& mine = *state.wanted;
-  if (block.offset != mine.received) return;
-  if (block.bytes.size() > state.bytes() - mine.received) {
-    state.change_source(now, Reason::bad_length, out);
-    return;
-  }
   mine.values.resize(state.options.elements);
-  std::memcpy(reinterpret_cast<std::byte*>(mine.values.data()) + mine.received, block.bytes.data(),
-              block.bytes.size());
-  mine.received += block.bytes.size();
+  const BlockFit fit = mine.blocks.take(block, std::as_writable_bytes(std::span(mine.values)));
+  if (fit == BlockFit::bad_length) state.change_source(now, Reason::bad_length, out);
+  if (fit != BlockFit::next) return;
   mine.deadline = now + state.options.progress_deadline;
-  if (mine.coming && mine.received == state.bytes()) state.finish(now, out);
+  if (mine.coming && mine.blocks.is_whole()) state.finish(now, out);
 }
 
 void ModelDownload::lane_lost(Time now, PeerId peer, Effects& out) {

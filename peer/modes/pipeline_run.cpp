@@ -2,7 +2,6 @@
 #include "peer/modes/pipeline_run.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <span>
 #include <utility>
 
@@ -234,11 +233,7 @@ StageValues PipelineRun::input_of(const PipelineInstruction& what) {
                       what.action != Action::forward};
   const auto found = incoming_.find(name);
   if (found == incoming_.end()) return nullptr;
-  const StageSize& size = options_.stages[what.stage];
-  const std::size_t expected =
-      name.backward ? options_.stages[what.stage + 1].backward : size.forward;
-  if (found->second.bytes < sizeof(float) * expected) return nullptr;
-  return found->second.values;
+  return found->second.blocks.is_whole() ? found->second.values : nullptr;
 }
 
 /// Skips updates where all gradients are of one version: every peer's part has to be complete
@@ -318,7 +313,7 @@ void PipelineRun::pass_on(const StageOrder& order, Effects& out) {
   const std::uint32_t to = routes_[order.what.micro_batch][stage];
   const auto bytes = std::as_bytes(std::span<const float>(*order.out));
   if (to == rank_) {
-    incoming_[name] = {self_, order.out, bytes.size()};
+    incoming_[name] = {.from = self_, .values = order.out, .blocks = {}};
     return;
   }
   bytes_sent_ += bytes.size();
@@ -498,14 +493,11 @@ bool PipelineRun::receive_pass(PeerId from, const Block& block) {
   const std::size_t size = name.backward ? options_.stages[name.stage + 1].backward
                                          : options_.stages[name.stage].forward;
   Incoming& incoming = incoming_[name];
-  if (!incoming.values) incoming = {from, blank(size), 0};
-  const std::size_t left = sizeof(float) * size - incoming.bytes;
-  if (incoming.from != from || block.offset != incoming.bytes || block.bytes.size() > left) {
-    return false;
+  if (!incoming.values) {
+    incoming = {from, blank(size), Reassembly(sizeof(float) * size, sizeof(float))};
   }
-  std::memcpy(reinterpret_cast<std::byte*>(incoming.values->data()) + incoming.bytes,
-              block.bytes.data(), block.bytes.size());
-  incoming.bytes += block.bytes.size();
+  const auto memory = std::as_writable_bytes(std::span<float>(*incoming.values));
+  if (incoming.from != from || incoming.blocks.take(block, memory) != BlockFit::next) return false;
   ++progress_;
   return true;
 }

@@ -13,6 +13,7 @@
 #include "consensus/generation/agreement.hpp"
 #include "consensus/message/effects.hpp"
 #include "consensus/mixing/round_plan.hpp"
+#include "consensus/transfer/reassembly.hpp"
 #include "peer/modes/early_blocks.hpp"
 #include "peer/modes/pipeline_options.hpp"
 #include "peer/modes/round_inbox.hpp"
@@ -91,7 +92,7 @@ class PipelineRun {
   struct Incoming {
     PeerId from{};
     StageValues values;
-    std::size_t bytes = 0;
+    Reassembly blocks;  ///< Nothing is missing of our own results.
   };
 
   /// The replicas of one of our stages, and what they sum.

@@ -24,9 +24,9 @@ void RoundInbox::enter(std::uint64_t key) {
   std::map<Name, Arriving> early;
   if (const auto found = coming_.find(key); found != coming_.end()) early.swap(found->second);
   coming_.clear();
-  for (auto& [name, bytes] : early) {
-    const std::size_t size = bytes.size();
-    coming_[key][name] = std::move(bytes);
+  for (auto& [name, message] : early) {
+    const std::size_t size = message.bytes.size();
+    coming_[key][name] = std::move(message);
     if (settle(name)) {
       received_ += size;
     } else {
@@ -44,12 +44,13 @@ bool RoundInbox::receive(PeerId from, const Block& block) {
     if (oldest->first == key_) ++oldest;
     coming_.erase(oldest);
   }
-  Arriving& bytes = coming_[key][name];
-  if (block.offset != bytes.size() || block.bytes.size() > most_ - bytes.size()) return false;
-  bytes.insert(bytes.end(), block.bytes.begin(), block.bytes.end());
+  Arriving& message = coming_[key].try_emplace(name, Arriving{Reassembly(most_), {}}).first->second;
+  if (message.blocks.take(block) != BlockFit::next) return false;
+  message.bytes.insert(message.bytes.end(), block.bytes.begin(), block.bytes.end());
   if (key != key_) return true;
   if (!settle(name)) {
-    bytes.resize(block.offset);
+    message.blocks.go_back_to(block.offset);
+    message.bytes.resize(block.offset);
     return false;
   }
   received_ += block.bytes.size();
@@ -63,14 +64,15 @@ bool RoundInbox::has_since(PeerId from, std::uint64_t round) const {
 
 /// Completes a message of this generation if all of it is there. False if it is too long.
 bool RoundInbox::settle(const Name& name) {
-  Arriving& bytes = coming_[key_][name];
-  const auto size = size_(name.second, bytes);
-  if (!size || bytes.size() < *size) {
-    if (size) bytes.reserve(*size);
+  Arriving& message = coming_[key_][name];
+  const auto size = size_(name.second, message.bytes);
+  if (!size) return true;
+  if (!message.blocks.end_at(*size)) return false;
+  if (!message.blocks.is_whole()) {
+    message.bytes.reserve(*size);
     return true;
   }
-  if (bytes.size() > *size) return false;
-  whole_[name] = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+  whole_[name] = std::make_shared<const std::vector<std::byte>>(std::move(message.bytes));
   coming_[key_].erase(name);
   return true;
 }

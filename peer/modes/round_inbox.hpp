@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "consensus/message/effects.hpp"
+#include "consensus/transfer/reassembly.hpp"
 
 namespace gv {
 
@@ -53,8 +54,11 @@ class RoundInbox {
   std::uint64_t received() const { return received_; }
 
  private:
-  /// The part of a message that has come so far.
-  using Arriving = std::vector<std::byte>;
+  /// The part of a message that has come so far. While its length is unknown it is the longest.
+  struct Arriving {
+    Reassembly blocks;
+    std::vector<std::byte> bytes;
+  };
   using Name = std::pair<PeerId, std::uint64_t>;
 
   bool settle(const Name& name);

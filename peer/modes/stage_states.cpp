@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <span>
 #include <utility>
 
@@ -24,10 +23,6 @@ std::uint64_t copy_key(std::uint64_t generation_key) { return hash_combine(gener
 
 StageStates::StageStates(PeerId self, std::uint64_t layout_hash, const PipelineOptions& options)
     : self_(self), layout_hash_(layout_hash), sizes_(options.stages), memory_(options.memory) {}
-
-std::size_t StageStates::bytes_of(std::uint32_t stage) const {
-  return sizeof(float) * sizes_[stage].state;
-}
 
 std::uint64_t StageStates::fetch_key() const { return hash_combine(key_, 2); }
 
@@ -94,8 +89,15 @@ void StageStates::leave() {
 }
 
 void StageStates::fetch(Time now, std::uint32_t stage, PeerId source, Effects& out) {
-  const Incoming& incoming = fetched_[stage] = {source, blank(stage), 0, now, 0};
-  ask(stage, incoming, out);
+  fetched_[stage] = awaited(stage, source, now);
+  ask(stage, fetched_[stage], out);
+}
+
+StageStates::Incoming StageStates::awaited(std::uint32_t stage, PeerId from, Time now) const {
+  return {.source = from,
+          .values = blank(stage),
+          .blocks = Reassembly(sizeof(float) * sizes_[stage].state, sizeof(float)),
+          .progress_at = now};
 }
 
 void StageStates::ask(std::uint32_t stage, const Incoming& incoming, Effects& out) const {
@@ -104,13 +106,13 @@ void StageStates::ask(std::uint32_t stage, const Incoming& incoming, Effects& ou
 }
 
 bool StageStates::is_fetching() const {
-  return std::ranges::any_of(
-      fetched_, [this](const auto& entry) { return entry.second.bytes < bytes_of(entry.first); });
+  return std::ranges::any_of(fetched_,
+                             [](const auto& entry) { return !entry.second.blocks.is_whole(); });
 }
 
 bool StageStates::fetches_from(PeerId peer) const {
   return std::ranges::any_of(fetched_, [&](const auto& entry) {
-    return entry.second.source == peer && entry.second.bytes < bytes_of(entry.first);
+    return entry.second.source == peer && !entry.second.blocks.is_whole();
   });
 }
 
@@ -186,7 +188,7 @@ void StageStates::settle_copies() {
   std::erase_if(expected_, [this](const auto& entry) {
     const auto came = copies_.find(entry.first);
     const bool whole = came != copies_.end() && came->second.source == entry.second.from &&
-                       came->second.bytes == bytes_of(entry.first.first);
+                       came->second.blocks.is_whole();
     if (!whole) return false;
     keep(entry.first.first, entry.second.version, std::move(came->second.values));
     copies_.erase(came);
@@ -194,12 +196,9 @@ void StageStates::settle_copies() {
   });
 }
 
-bool StageStates::append(Incoming& incoming, std::uint32_t stage, const Block& block) {
-  const std::size_t left = bytes_of(stage) - incoming.bytes;
-  if (block.offset != incoming.bytes || block.bytes.size() > left) return false;
-  std::memcpy(reinterpret_cast<std::byte*>(incoming.values->data()) + incoming.bytes,
-              block.bytes.data(), block.bytes.size());
-  incoming.bytes += block.bytes.size();
+bool StageStates::take(Incoming& incoming, const Block& block) {
+  const auto memory = std::as_writable_bytes(std::span<float>(*incoming.values));
+  if (incoming.blocks.take(block, memory) != BlockFit::next) return false;
   ++progress_;
   return true;
 }
@@ -211,8 +210,8 @@ bool StageStates::receive(Time now, PeerId from, const Block& block) {
     if (found == fetched_.end() || found->second.source != from) return false;
     Incoming& incoming = found->second;
     // A state that is asked for twice comes twice: start again if the first is not complete yet.
-    if (block.offset == 0 && incoming.bytes < bytes_of(found->first)) incoming.bytes = 0;
-    if (!append(incoming, found->first, block)) return false;
+    if (block.offset == 0 && !incoming.blocks.is_whole()) incoming.blocks.go_back_to(0);
+    if (!take(incoming, block)) return false;
     incoming.progress_at = now;
     incoming.idle_checks = 0;
     return true;
@@ -222,17 +221,17 @@ bool StageStates::receive(Time now, PeerId from, const Block& block) {
   // At most one copy of each stage is on its way for this copying point and one for the next.
   if (stage >= sizes_.size() || copies_.size() > 2 * sizes_.size()) return false;
   Incoming& incoming = copies_[{stage, block.id.number % operations}];
-  if (!incoming.values) incoming = {from, blank(stage), 0, now, 0};
-  const bool fits = incoming.source == from && append(incoming, stage, block);
+  if (!incoming.values) incoming = awaited(stage, from, now);
+  const bool fits = incoming.source == from && take(incoming, block);
   settle_copies();
   return fits;
 }
 
 std::optional<PeerId> StageStates::tick(Time now, Effects& out) {
   for (auto& [stage, incoming] : fetched_) {
-    if (incoming.bytes == bytes_of(stage) || now < incoming.progress_at + ask_again_after) continue;
+    if (incoming.blocks.is_whole() || now < incoming.progress_at + ask_again_after) continue;
     incoming.progress_at = now;
-    if (incoming.bytes == 0) {
+    if (incoming.blocks.received() == 0) {
       ask(stage, incoming, out);
     } else if (++incoming.idle_checks > idle_max) {
       return incoming.source;
@@ -244,7 +243,7 @@ std::optional<PeerId> StageStates::tick(Time now, Effects& out) {
 Time StageStates::deadline() const {
   Time earliest = never;
   for (const auto& [stage, incoming] : fetched_) {
-    if (incoming.bytes < bytes_of(stage)) {
+    if (!incoming.blocks.is_whole()) {
       earliest = std::min(earliest, incoming.progress_at + ask_again_after);
     }
   }

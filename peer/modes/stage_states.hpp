@@ -11,6 +11,7 @@
 
 #include "consensus/generation/agreement.hpp"
 #include "consensus/message/effects.hpp"
+#include "consensus/transfer/reassembly.hpp"
 #include "peer/modes/pipeline_options.hpp"
 #include "peer/node/stage_job.hpp"
 
@@ -80,7 +81,7 @@ class StageStates {
   struct Incoming {
     PeerId source{};
     StageValues values;
-    std::size_t bytes = 0;
+    Reassembly blocks;
     Time progress_at{};
     int idle_checks = 0;
   };
@@ -95,8 +96,8 @@ class StageStates {
   /// Stage and run.
   using CopyName = std::pair<std::uint32_t, std::uint64_t>;
 
-  std::size_t bytes_of(std::uint32_t stage) const;
-  bool append(Incoming& incoming, std::uint32_t stage, const Block& block);
+  Incoming awaited(std::uint32_t stage, PeerId from, Time now) const;
+  bool take(Incoming& incoming, const Block& block);
   void ask(std::uint32_t stage, const Incoming& incoming, Effects& out) const;
   void send(std::uint32_t stage, PeerId to, const StageValues& values, Effects& out);
   void settle_copies();

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <span>
 #include <utility>
 
@@ -26,10 +25,7 @@ TransferId state_id(PeerId to, std::uint64_t generation_key) {
 
 StateTransfer::StateTransfer(PeerId self, std::uint64_t layout_hash, std::size_t elements,
                              std::pmr::memory_resource* memory)
-    : self_(self),
-      layout_hash_(layout_hash),
-      states_(elements, memory),
-      total_bytes_(sizeof(float) * elements) {}
+    : self_(self), layout_hash_(layout_hash), states_(elements, memory) {}
 
 bool StateTransfer::concerns(const Block& block) { return block.id.number == state_number; }
 
@@ -44,7 +40,7 @@ void StateTransfer::fetch(Time now, const Generation& generation, PeerId source,
   source_ = source;
   coming_version_ = generation.version;
   incoming_ = states_.blank();
-  incoming_bytes_ = 0;
+  blocks_ = Reassembly(sizeof(float) * states_.size(), sizeof(float));
   progress_at_ = now;
   ask(out);
 }
@@ -56,16 +52,12 @@ void StateTransfer::leave_generation() {
   owed_.clear();
 }
 
-bool StateTransfer::is_incomplete() const { return fetching_ && incoming_bytes_ < total_bytes_; }
+bool StateTransfer::is_incomplete() const { return fetching_ && !blocks_.is_whole(); }
 
 void StateTransfer::receive(Time now, PeerId from, const Block& block) {
   if (!is_incomplete() || from != source_ || block.id != state_id(self_, generation_key_)) return;
-  if (block.offset != incoming_bytes_ || block.bytes.size() > total_bytes_ - incoming_bytes_) {
-    return;
-  }
-  std::memcpy(reinterpret_cast<std::byte*>(incoming_->data()) + incoming_bytes_, block.bytes.data(),
-              block.bytes.size());
-  incoming_bytes_ += block.bytes.size();
+  const auto memory = std::as_writable_bytes(std::span<float>(*incoming_));
+  if (blocks_.take(block, memory) != BlockFit::next) return;
   progress_at_ = now;
   idle_checks_ = 0;
 }
@@ -105,7 +97,7 @@ std::size_t StateTransfer::send(const Generation& generation, const VectorPool::
 std::optional<PeerId> StateTransfer::tick(Time now, Effects& out) {
   if (!is_incomplete() || now < deadline()) return std::nullopt;
   progress_at_ = now;
-  if (incoming_bytes_ == 0) {
+  if (blocks_.received() == 0) {
     ask(out);
     return std::nullopt;
   }

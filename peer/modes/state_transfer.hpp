@@ -9,6 +9,7 @@
 
 #include "consensus/generation/agreement.hpp"
 #include "consensus/message/effects.hpp"
+#include "consensus/transfer/reassembly.hpp"
 #include "peer/modes/vector_pool.hpp"
 
 namespace gv {
@@ -69,13 +70,12 @@ class StateTransfer {
   PeerId self_;
   std::uint64_t layout_hash_;
   VectorPool states_;
-  std::size_t total_bytes_;
   std::uint64_t generation_key_ = 0;
   bool fetching_ = false;
   PeerId source_{};
   ModelVersion coming_version_;
   VectorPool::Vector incoming_;
-  std::size_t incoming_bytes_ = 0;
+  Reassembly blocks_;
   Time progress_at_{};
   int idle_checks_ = 0;
   std::set<PeerId> owed_;
