@@ -9,10 +9,10 @@
 
 namespace gv {
 
-std::vector<const MixArrival*> in_order(std::span<const MixArrival> arrived) {
-  std::vector<const MixArrival*> order;
-  for (const MixArrival& arrival : arrived) order.push_back(&arrival);
-  std::ranges::stable_sort(order, [](const MixArrival* a, const MixArrival* b) {
+std::vector<const MixMessage*> in_order(std::span<const MixMessage> arrived) {
+  std::vector<const MixMessage*> order;
+  for (const MixMessage& message : arrived) order.push_back(&message);
+  std::ranges::stable_sort(order, [](const MixMessage* a, const MixMessage* b) {
     return std::pair(a->from, a->round) < std::pair(b->from, b->round);
   });
   return order;
@@ -21,28 +21,28 @@ std::vector<const MixArrival*> in_order(std::span<const MixArrival> arrived) {
 template <class Real>
 std::vector<HeardModel<Real>> heard_models(const MixRule& rule, const RoundPlan& plan,
                                            std::size_t rank, std::size_t elements,
-                                           std::uint64_t round, std::span<const MixArrival> arrived,
+                                           std::uint64_t round, std::span<const MixMessage> arrived,
                                            std::size_t& refused) {
   const bool adds_up = rule.kind == MixKind::push_sum || rule.kind == MixKind::downpour;
   std::vector<HeardModel<Real>> others;
-  for (const MixArrival* arrival : in_order(arrived)) {
-    const Mixing& mixing = plan.round(arrival->round);
+  for (const MixMessage* message : in_order(arrived)) {
+    const Mixing& mixing = plan.round(message->round);
     const auto share =
-        std::ranges::find(mixing[rank], arrival->from, [](const Share& s) { return s.from; });
-    auto letter = read_message<Real>(rule, elements, arrival->round, arrival->bytes);
+        std::ranges::find(mixing[rank], message->from, [](const Share& s) { return s.from; });
+    auto content = read_message<Real>(rule, elements, message->round, *message->bytes);
     const bool has_place = rule.fragment_order == FragmentOrder::largest;
-    if (share == mixing[rank].end() || !letter ||
-        (has_place && letter->header.count >= rule.fragments)) {
+    if (share == mixing[rank].end() || !content ||
+        (has_place && content->header.count >= rule.fragments)) {
       ++refused;
       continue;
     }
-    HeardModel<Real> one{.from = arrival->from,
-                         .weight = letter->header.weight,
-                         .count = letter->header.count,
-                         .values = std::move(letter->values)};
+    HeardModel<Real> one{.from = message->from,
+                         .weight = content->header.weight,
+                         .count = content->header.count,
+                         .values = std::move(content->values)};
     one.share = share->weight;
-    if (rule.weigh_by_age && arrival->round < round) {
-      one.share /= static_cast<double>(1 + round - arrival->round);
+    if (rule.weigh_by_age && message->round < round) {
+      one.share /= static_cast<double>(1 + round - message->round);
     }
     if (!adds_up && !others.empty() && others.back().from == one.from) others.pop_back();
     others.push_back(std::move(one));
@@ -98,10 +98,10 @@ void average_pieces(const MixRule& rule, std::span<Real> x,
 
 template std::vector<HeardModel<float>> heard_models(const MixRule&, const RoundPlan&, std::size_t,
                                                      std::size_t, std::uint64_t,
-                                                     std::span<const MixArrival>, std::size_t&);
+                                                     std::span<const MixMessage>, std::size_t&);
 template std::vector<HeardModel<double>> heard_models(const MixRule&, const RoundPlan&, std::size_t,
                                                       std::size_t, std::uint64_t,
-                                                      std::span<const MixArrival>, std::size_t&);
+                                                      std::span<const MixMessage>, std::size_t&);
 template std::vector<float> change_by(const MixRule&, std::span<const float>,
                                       const std::vector<HeardModel<float>>&, std::size_t,
                                       std::vector<std::size_t>&);

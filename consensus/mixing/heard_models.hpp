@@ -24,14 +24,14 @@ struct HeardModel {
 };
 
 /// The messages by rank, and those of one rank by round.
-std::vector<const MixArrival*> in_order(std::span<const MixArrival> arrived);
+std::vector<const MixMessage*> in_order(std::span<const MixMessage> arrived);
 
 /// Decodes the messages that arrived at `rank`, by rank of the sender. Where messages replace each
 /// other, only the newest from each peer counts. `refused` counts the unusable ones.
 template <class Real>
 std::vector<HeardModel<Real>> heard_models(const MixRule& rule, const RoundPlan& plan,
                                            std::size_t rank, std::size_t elements,
-                                           std::uint64_t round, std::span<const MixArrival> arrived,
+                                           std::uint64_t round, std::span<const MixMessage> arrived,
                                            std::size_t& refused);
 
 /// gamma sum_j w_ij (m_j - m_i), or the guard's aggregate instead, for one part of the messages: it

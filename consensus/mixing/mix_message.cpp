@@ -132,30 +132,31 @@ void write_knowledge(std::span<std::byte> message, const MixKnowledge& knowledge
 }
 
 template <class Real>
-std::optional<MixLetter<Real>> read_message(const MixRule& rule, std::size_t elements,
-                                            std::uint64_t round, std::span<const std::byte> bytes) {
+std::optional<MixContent<Real>> read_message(const MixRule& rule, std::size_t elements,
+                                             std::uint64_t round,
+                                             std::span<const std::byte> bytes) {
   if (bytes.size() < begin_of_values(rule)) return std::nullopt;
-  MixLetter<Real> letter;
-  MixHeader& header = letter.header;
+  MixContent<Real> content;
+  MixHeader& header = content.header;
   std::memcpy(&header, bytes.data(), sizeof(header));
   if (!is_sound(header, rule) ||
       bytes.size() != mix_message_bytes<Real>(rule, elements, round, header.form)) {
     return std::nullopt;
   }
   if (remembers(rule)) {
-    std::memcpy(&letter.knowledge, bytes.data() + sizeof(header), sizeof(MixKnowledge));
+    std::memcpy(&content.knowledge, bytes.data() + sizeof(header), sizeof(MixKnowledge));
   }
   bytes = bytes.subspan(begin_of_values(rule));
   const Codec codec = codec_of(rule, header.form);
   const std::size_t length = piece_of(rule, elements, round).second;
   const std::size_t size = bytes_of<Real>(codec, length);
   const std::size_t words = words_of(rule, header.form);
-  letter.values.resize(words * length);
+  content.values.resize(words * length);
   for (std::size_t word = 0; word < words; ++word) {
-    const auto out = std::span(letter.values).subspan(word * length, length);
+    const auto out = std::span(content.values).subspan(word * length, length);
     if (!decode_values<Real>(codec, bytes.subspan(word * size, size), out)) return std::nullopt;
   }
-  return letter;
+  return content;
 }
 
 // For models, and for closed forms.
@@ -166,7 +167,7 @@ std::optional<MixLetter<Real>> read_message(const MixRule& rule, std::size_t ele
       const MixRule&, std::size_t, std::uint64_t, std::span<const std::byte>);             \
   template std::shared_ptr<std::vector<std::byte>> write_message<Real>(                    \
       const MixRule&, const MixHeader&, std::span<const std::span<const Real>>, Rng);      \
-  template std::optional<MixLetter<Real>> read_message<Real>(                              \
+  template std::optional<MixContent<Real>> read_message<Real>(                             \
       const MixRule&, std::size_t, std::uint64_t, std::span<const std::byte>);
 GV_FOR(float)
 GV_FOR(double)

@@ -14,17 +14,12 @@
 
 namespace gv {
 
-/// One message of a round and the peers that it goes to.
+/// A message of a round, from the mixer that writes it to the mixers that read it.
 struct MixMessage {
-  std::vector<std::size_t> to;  ///< Ranks.
-  std::shared_ptr<const std::vector<std::byte>> bytes;
-};
-
-/// A message that arrived from a peer.
-struct MixArrival {
-  std::size_t from = 0;  ///< Rank.
+  std::size_t from = 0;  ///< Rank of the sender.
   std::uint64_t round = 0;
-  std::span<const std::byte> bytes;
+  std::shared_ptr<const std::vector<std::byte>> bytes;
+  std::vector<std::size_t> to = {};  ///< Ranks of the receivers; a receiver is not told of others.
 };
 
 /// What a message contains.
@@ -72,9 +67,9 @@ constexpr std::size_t mix_message_bytes_max(std::size_t elements) {
   return 4096 + elements * 2 * (sizeof(float) + sizeof(std::uint32_t));
 }
 
-/// A decoded message.
+/// What a message says.
 template <class Real>
-struct MixLetter {
+struct MixContent {
   MixHeader header;
   MixKnowledge knowledge;
   std::vector<Real> values;  ///< All vectors of the message, one behind the other.
@@ -92,7 +87,7 @@ void write_knowledge(std::span<std::byte> message, const MixKnowledge& knowledge
 
 /// Reads a message; nullopt if it does not fit that rule and round, or a value is not finite.
 template <class Real>
-std::optional<MixLetter<Real>> read_message(const MixRule& rule, std::size_t elements,
-                                            std::uint64_t round, std::span<const std::byte> bytes);
+std::optional<MixContent<Real>> read_message(const MixRule& rule, std::size_t elements,
+                                             std::uint64_t round, std::span<const std::byte> bytes);
 
 }  // namespace gv

@@ -98,7 +98,7 @@ void Mixer<Real>::forget() {
 }
 
 template <class Real>
-void Mixer<Real>::close_generation(std::span<const MixArrival> arrived, bool unsent) {
+void Mixer<Real>::close_generation(std::span<const MixMessage> arrived, bool unsent) {
   if (!traits_.keeps_copies || !plan_) return;
   if (unsent) memory_.take_back();
   learn(arrived);
@@ -174,7 +174,7 @@ std::vector<MixMessage> Mixer<Real>::to_all(std::uint64_t round,
   if (sound_) std::ranges::copy(decoded->values, as_decoded.begin());
   std::vector<std::size_t> out = plan_->turn(rank_, round).out;
   if (!sound_ || out.empty()) return {};
-  return {{std::move(out), bytes}};
+  return {{.from = rank_, .round = round, .bytes = bytes, .to = std::move(out)}};
 }
 
 /// Sends each neighbour the sum of us and all peers behind us, without what came from it.
@@ -190,7 +190,10 @@ std::vector<MixMessage> Mixer<Real>::relayed(std::uint64_t round, std::span<cons
       count += last.second;
     }
     const std::span<const Real> word = sum;
-    messages.push_back({{to}, encoded(round, to, {&word, 1}, {.count = count})});
+    messages.push_back({.from = rank_,
+                        .round = round,
+                        .bytes = encoded(round, to, {&word, 1}, {.count = count}),
+                        .to = {to}});
   }
   sound_ = std::ranges::all_of(x, [](Real value) { return std::isfinite(value); });
   if (!sound_) messages.clear();
@@ -310,7 +313,7 @@ std::vector<MixMessage> Mixer<Real>::differences(std::uint64_t round, std::span<
   }
   std::vector<MixMessage> messages;
   const std::span<const Real> own = memory_.own();
-  for (auto& [to, header, knowledge] : memory_.letters(opens)) {
+  for (auto& [to, header, knowledge] : memory_.heads(opens)) {
     const std::size_t words = header.form == MixForm::hello ? 0 : 1;
     std::shared_ptr<std::vector<std::byte>> bytes;
     if (header.form != MixForm::coded) {
@@ -322,7 +325,7 @@ std::vector<MixMessage> Mixer<Real>::differences(std::uint64_t round, std::span<
       bytes = coded;
     }
     write_knowledge(*bytes, knowledge);
-    messages.push_back({std::move(to), std::move(bytes)});
+    messages.push_back({rank_, round, std::move(bytes), std::move(to)});
   }
   return messages;
 }
@@ -372,11 +375,11 @@ void Mixer<Real>::average(std::uint64_t round, std::span<Real> x,
 
 /// Updates our copies by the neighbours' messages; returns the number of unusable ones.
 template <class Real>
-std::size_t Mixer<Real>::learn(std::span<const MixArrival> arrived) {
+std::size_t Mixer<Real>::learn(std::span<const MixMessage> arrived) {
   std::size_t refused = 0;
-  for (const MixArrival* arrival : in_order(arrived)) {
-    const auto letter = read_message<Real>(rule_, elements_, arrival->round, arrival->bytes);
-    if (!letter || !memory_.take(arrival->from, *letter)) ++refused;
+  for (const MixMessage* message : in_order(arrived)) {
+    const auto content = read_message<Real>(rule_, elements_, message->round, *message->bytes);
+    if (!content || !memory_.take(message->from, *content)) ++refused;
   }
   return refused;
 }
@@ -486,7 +489,7 @@ void Mixer<Real>::mix_downpour(std::span<Real> x, const std::vector<Heard>& othe
 
 template <class Real>
 std::size_t Mixer<Real>::mix(std::uint64_t round, std::span<Real> x,
-                             std::span<const MixArrival> arrived) {
+                             std::span<const MixMessage> arrived) {
   std::size_t refused = 0;
   held_back_.clear();
   if (traits_.keeps_copies) {

@@ -70,7 +70,7 @@ class Mixer {
   /// To be called before a generation ends. `arrived` are messages of a round that will not be
   /// mixed; where neighbours remember each other, they still update our copies of the senders'
   /// references. `unsent` says that our own last messages were not sent to any peer.
-  void close_generation(std::span<const MixArrival> arrived, bool unsent);
+  void close_generation(std::span<const MixMessage> arrived, bool unsent);
 
   void begin_round(std::uint64_t round, std::span<Real> x);
   bool directs() const;
@@ -83,7 +83,7 @@ class Mixer {
   bool is_sound() const { return sound_; }
   /// Ends the round with the messages that arrived, by rank. Returns the number of unusable
   /// messages, which are left out. A neighbour without a message counts as if it had our own model.
-  std::size_t mix(std::uint64_t round, std::span<Real> x, std::span<const MixArrival> arrived);
+  std::size_t mix(std::uint64_t round, std::span<Real> x, std::span<const MixMessage> arrived);
 
   /// Ranks whose models the guard took only in part or not at all in the last mix().
   const std::vector<std::size_t>& held_back() const { return held_back_; }
@@ -120,7 +120,7 @@ class Mixer {
   std::vector<MixMessage> largest_piece(std::uint64_t round, std::span<const Real> x);
   std::vector<MixMessage> relayed(std::uint64_t round, std::span<const Real> x);
   std::vector<MixMessage> differences(std::uint64_t round, std::span<Real> x);
-  std::size_t learn(std::span<const MixArrival> arrived);
+  std::size_t learn(std::span<const MixMessage> arrived);
   void follow(std::uint64_t round, std::span<Real> x);
 
   void average(std::uint64_t round, std::span<Real> x, const std::vector<Heard>& others);

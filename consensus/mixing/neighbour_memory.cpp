@@ -53,10 +53,10 @@ void NeighbourMemory<Real>::take_back() {
 }
 
 template <class Real>
-std::vector<typename NeighbourMemory<Real>::Letter> NeighbourMemory<Real>::letters(bool opens) {
+std::vector<typename NeighbourMemory<Real>::Head> NeighbourMemory<Real>::heads(bool opens) {
   fingerprint_ = fingerprint(std::span<const Real>(own_));
   if (opens) before_.clear();
-  std::vector<Letter> letters;
+  std::vector<Head> heads;
   for (auto& [rank, neighbour] : neighbours_) {
     const bool lacks = neighbour.copy.empty();
     MixForm form = neighbour.knows_us ? MixForm::coded : MixForm::whole;
@@ -64,49 +64,49 @@ std::vector<typename NeighbourMemory<Real>::Letter> NeighbourMemory<Real>::lette
     neighbour.is_heard = false;
     neighbour.is_sent = form == MixForm::whole;
     if (neighbour.is_sent) neighbour.knows_us = true;
-    Letter letter{.to = {rank},
-                  .header = {.count = 1, .form = form, .lacks = lacks},
-                  .knowledge = {.sender = fingerprint_}};
+    Head head{.to = {rank},
+              .header = {.count = 1, .form = form, .lacks = lacks},
+              .knowledge = {.sender = fingerprint_}};
     if (form == MixForm::hello) {
-      letter.knowledge.receiver = fingerprint(std::span<const Real>(neighbour.copy));
+      head.knowledge.receiver = fingerprint(std::span<const Real>(neighbour.copy));
     } else {
-      const auto same = std::ranges::find_if(letters, [&](const Letter& other) {
-        return other.header.form == form && other.header.lacks == letter.header.lacks;
+      const auto same = std::ranges::find_if(heads, [&](const Head& other) {
+        return other.header.form == form && other.header.lacks == head.header.lacks;
       });
-      if (same != letters.end()) {
+      if (same != heads.end()) {
         same->to.push_back(rank);
         continue;
       }
     }
-    letters.push_back(std::move(letter));
+    heads.push_back(std::move(head));
   }
-  return letters;
+  return heads;
 }
 
 template <class Real>
-bool NeighbourMemory<Real>::take(std::size_t from, const MixLetter<Real>& letter) {
+bool NeighbourMemory<Real>::take(std::size_t from, const MixContent<Real>& content) {
   const auto found = neighbours_.find(from);
   if (found == neighbours_.end()) return false;
   Neighbour& neighbour = found->second;
-  switch (letter.header.form) {
+  switch (content.header.form) {
     case MixForm::whole:
-      neighbour.copy = letter.values;
+      neighbour.copy = content.values;
       break;
     case MixForm::coded:
       if (neighbour.copy.empty()) return false;  // Refused until the whole reference comes again.
-      add_to<Real>(neighbour.copy, letter.values);
+      add_to<Real>(neighbour.copy, content.values);
       break;
     case MixForm::hello:
-      neighbour.knows_us = neighbour.is_sent || letter.knowledge.receiver == fingerprint_;
+      neighbour.knows_us = neighbour.is_sent || content.knowledge.receiver == fingerprint_;
       break;
   }
   neighbour.is_heard =
       !neighbour.copy.empty() &&
-      fingerprint(std::span<const Real>(neighbour.copy)) == letter.knowledge.sender;
+      fingerprint(std::span<const Real>(neighbour.copy)) == content.knowledge.sender;
   if (!neighbour.is_heard) neighbour.copy.clear();
   // The reference that it lacks may have been sent to it meanwhile.
-  if (letter.header.lacks != 0 && !neighbour.is_sent) neighbour.knows_us = false;
-  return neighbour.is_heard || letter.header.form == MixForm::hello;
+  if (content.header.lacks != 0 && !neighbour.is_sent) neighbour.knows_us = false;
+  return neighbour.is_heard || content.header.form == MixForm::hello;
 }
 
 template <class Real>

@@ -42,19 +42,19 @@ class NeighbourMemory {
   /// Undoes the last add(), because the message was not sent to any peer.
   void take_back();
 
-  /// A message of a round and the peers that it goes to, still without values.
-  struct Letter {
+  /// The beginning of a message, before its values are written.
+  struct Head {
     std::vector<std::size_t> to;
     MixHeader header;
     MixKnowledge knowledge;
   };
-  /// The messages of a round; own() must already be what the neighbours' copies will be after it.
-  /// `opens`: it is the first round of a generation.
-  std::vector<Letter> letters(bool opens);
+  /// How the messages of a round begin; own() must already be what the neighbours' copies will be
+  /// after it. `opens`: it is the first round of a generation.
+  std::vector<Head> heads(bool opens);
 
   /// Updates the copy of a neighbour with its message, which may be one of the last generation that
   /// is no longer mixed. False if it is unusable: damaged, or a difference without a copy.
-  bool take(std::size_t from, const MixLetter<Real>& letter);
+  bool take(std::size_t from, const MixContent<Real>& content);
   /// Ends a round: drops the copies of neighbours whose message did not come.
   void end_round();
 
@@ -71,7 +71,7 @@ class NeighbourMemory {
 
   Vector own_;
   Vector before_;  ///< Our reference before the last difference; empty once that was sent.
-  std::uint64_t fingerprint_ = 0;  ///< Of our reference when letters() was last called.
+  std::uint64_t fingerprint_ = 0;  ///< Of our reference when heads() was last called.
   std::vector<PeerId> order_;
   std::map<std::size_t, Neighbour> neighbours_;  ///< By rank.
 };

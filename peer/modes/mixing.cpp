@@ -192,7 +192,7 @@ void MixingMode::peer_gone(Time now, PeerId peer, Effects& out) {
 void MixingMode::begin_generation(Time now, const Generation& generation, Effects& out) {
   // Messages of the last generation that were not mixed still say what neighbours know.
   if (told_ && traits_of(options_.rule).keeps_copies) {
-    append(box_.take(unbounded_staleness), left_over_);
+    take_messages(unbounded_staleness, left_over_);
   }
   told_ = false;
   order_ = generation.order;
@@ -292,13 +292,9 @@ bool MixingMode::rests() const {
   return options_.rule.centre_rests && rank_ == 0 && order_.size() > 1;
 }
 
-/// Appends the messages of peers in this generation, with ranks.
-void MixingMode::append(std::vector<RoundInbox::Parcel> parcels, std::vector<MixParcel>& to) const {
-  for (RoundInbox::Parcel& parcel : parcels) {
-    const auto rank = std::ranges::find(order_, parcel.from) - order_.begin();
-    if (rank == std::ssize(order_)) continue;
-    to.push_back({static_cast<std::size_t>(rank), parcel.round, std::move(parcel.bytes)});
-  }
+/// Appends the messages of rounds up to `last` that have come and were not taken yet.
+void MixingMode::take_messages(std::uint64_t last, std::vector<MixMessage>& to) {
+  std::ranges::move(box_.take(last, order_), std::back_inserter(to));
 }
 
 /// All messages that the round waits for are there.
@@ -318,7 +314,7 @@ void MixingMode::go_on(Time now, Effects& out) {
   if (!sent_ || ends_ || course_.jobs_under_way() > 0 || !is_complete()) return;
   const std::uint64_t staleness = options_.rule.staleness;
   ends_ = round_;
-  append(box_.take(staleness == 0 ? round_ : unbounded_staleness), arrived_);
+  take_messages(staleness == 0 ? round_ : unbounded_staleness, arrived_);
   sent_ = false;
   ++round_;
   if (staleness != unbounded_staleness) box_.close_before(round_ - std::min(round_, staleness));

@@ -88,7 +88,7 @@ class MixingMode final : public Mode {
   void send(const MixOutbox& outbox, Effects& out);
   void serve(Effects& out);
   bool is_complete() const;
-  void append(std::vector<RoundInbox::Parcel> parcels, std::vector<MixParcel>& to) const;
+  void take_messages(std::uint64_t last, std::vector<MixMessage>& to);
   std::uint64_t steps_at(std::uint64_t step) const;
   void go_by(const Generation& generation, Effects& out);
   Problems adopt(const SettingsRevision& revision);
@@ -114,9 +114,9 @@ class MixingMode final : public Mode {
   std::uint64_t round_ = 0;   ///< The round that is next or under way.
   bool sent_ = false;         ///< The messages of `round_` are sent.
   std::optional<std::uint64_t> ends_;  ///< The round that the next job mixes; empty: none.
-  std::vector<MixParcel> arrived_;     ///< Messages that the next job mixes.
+  std::vector<MixMessage> arrived_;    ///< Messages that the next job mixes.
   /// Unmixed messages of the last generation, for the next job.
-  std::vector<MixParcel> left_over_;
+  std::vector<MixMessage> left_over_;
   bool unsent_ = false;  ///< Our messages of the last generation's open round went to no peer.
   std::uint64_t round_job_ = 0;        ///< The job that makes messages; 0: none.
   std::shared_ptr<MixOutbox> outbox_;  ///< Where `round_job_` puts its messages.

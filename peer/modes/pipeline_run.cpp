@@ -345,16 +345,11 @@ bool PipelineRun::is_heard(const Group& group) const {
   });
 }
 
-std::vector<MixParcel> PipelineRun::take_round(const Group& group) {
+std::vector<MixMessage> PipelineRun::take_round(const Group& group) {
   Mixing& mixing = mixing_.at(group.stage);
-  std::vector<MixParcel> parcels;
-  for (RoundInbox::Parcel& parcel : mixing.box.take(*group.round)) {
-    const auto rank = std::ranges::find(mixing.order, parcel.from) - mixing.order.begin();
-    if (rank == std::ssize(mixing.order)) continue;
-    parcels.push_back({static_cast<std::size_t>(rank), parcel.round, std::move(parcel.bytes)});
-  }
+  std::vector<MixMessage> messages = mixing.box.take(*group.round, mixing.order);
   mixing.box.close_before(*group.round + 1);
-  return parcels;
+  return messages;
 }
 
 /// Begins sums: of gradients when all are computed, of parameters when they are copied.

@@ -128,7 +128,7 @@ class PipelineRun {
   void begin_sums(Effects& out);
   void send_round(const StageOrder& order, Effects& out);
   bool is_heard(const Group& group) const;
-  std::vector<MixParcel> take_round(const Group& group);
+  std::vector<MixMessage> take_round(const Group& group);
   void skip_updates();
   std::size_t gradients_since_update(std::uint32_t stage) const;
   bool receive_pass(PeerId from, const Block& block);

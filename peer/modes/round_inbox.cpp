@@ -1,6 +1,8 @@
 // Puts blocks together into messages.
 #include "peer/modes/round_inbox.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace gv {
@@ -58,8 +60,8 @@ bool RoundInbox::receive(PeerId from, const Block& block) {
 }
 
 bool RoundInbox::has_since(PeerId from, std::uint64_t round) const {
-  const auto parcel = whole_.lower_bound({from, round});
-  return parcel != whole_.end() && parcel->first.first == from;
+  const auto message = whole_.lower_bound({from, round});
+  return message != whole_.end() && message->first.first == from;
 }
 
 /// Completes a message of this generation if all of it is there. False if it is too long.
@@ -85,29 +87,35 @@ bool RoundInbox::is_over(const Name& name) const {
          whole_.contains(name);
 }
 
-std::vector<RoundInbox::Parcel> RoundInbox::take(std::uint64_t last) {
-  std::vector<Parcel> parcels;
+std::vector<MixMessage> RoundInbox::take(std::uint64_t last, std::span<const PeerId> order) {
+  std::vector<MixMessage> messages;
   std::map<PeerId, std::size_t> taken;
   for (auto& [name, bytes] : whole_) {
     if (bytes && name.second <= last) {
-      parcels.push_back({name.first, name.second, std::exchange(bytes, nullptr)});
+      const auto rank = std::ranges::find(order, name.first) - order.begin();
+      auto message = std::exchange(bytes, nullptr);
+      if (rank < std::ssize(order)) {
+        messages.push_back({.from = static_cast<std::size_t>(rank),
+                            .round = name.second,
+                            .bytes = std::move(message)});
+      }
     }
     taken[name.first] += bytes == nullptr;
   }
-  std::erase_if(whole_, [&](const auto& parcel) {
-    const auto& [from, round] = parcel.first;
-    if (parcel.second || taken[from] <= taken_kept) return false;
+  std::erase_if(whole_, [&](const auto& message) {
+    const auto& [from, round] = message.first;
+    if (message.second || taken[from] <= taken_kept) return false;
     --taken[from];
     open_from_each_[from] = round + 1;
     return true;
   });
-  return parcels;
+  return messages;
 }
 
 void RoundInbox::close_before(std::uint64_t round) {
   open_from_ = round;
-  std::erase_if(whole_, [&](const auto& parcel) { return parcel.first.second < round; });
-  std::erase_if(coming_[key_], [&](const auto& parcel) { return parcel.first.second < round; });
+  std::erase_if(whole_, [&](const auto& message) { return message.first.second < round; });
+  std::erase_if(coming_[key_], [&](const auto& message) { return message.first.second < round; });
 }
 
 }  // namespace gv

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "consensus/message/effects.hpp"
+#include "consensus/mixing/mix_message.hpp"
 #include "consensus/transfer/reassembly.hpp"
 
 namespace gv {
@@ -20,7 +21,6 @@ namespace gv {
 /// may be ahead of us bounds its size; the waiting of rounds bounds that.
 class RoundInbox {
  public:
-  using Bytes = std::shared_ptr<const std::vector<std::byte>>;
   /// Length of the message of `round` that begins with `begin`; nullopt if that needs more of it.
   using Size = std::function<std::optional<std::size_t>(std::uint64_t round,
                                                         std::span<const std::byte> begin)>;
@@ -40,13 +40,9 @@ class RoundInbox {
   /// A whole message of that round or a later one has come.
   bool has_since(PeerId from, std::uint64_t round) const;
 
-  struct Parcel {
-    PeerId from{};
-    std::uint64_t round = 0;
-    Bytes bytes;
-  };
-  /// Takes all whole messages of rounds up to `last` not taken before, by peer and round.
-  std::vector<Parcel> take(std::uint64_t last);
+  /// Takes all whole messages of rounds up to `last` not taken before, by peer and round. Senders
+  /// get ranks by `order`; messages of peers that are not in it are dropped.
+  std::vector<MixMessage> take(std::uint64_t last, std::span<const PeerId> order);
   /// Closes earlier rounds: nothing asks for their messages, and those that still come are dropped.
   void close_before(std::uint64_t round);
 
@@ -68,9 +64,10 @@ class RoundInbox {
   std::size_t most_;
   std::uint64_t key_ = 0;
   std::map<std::uint64_t, std::map<Name, Arriving>> coming_;  ///< By key.
-  std::map<Name, Bytes> whole_;                               ///< Null: the message was taken.
-  std::uint64_t open_from_ = 0;                               ///< Earlier rounds are closed.
-  std::map<PeerId, std::uint64_t> open_from_each_;            ///< The same for single peers.
+  /// Null: the message was taken.
+  std::map<Name, std::shared_ptr<const std::vector<std::byte>>> whole_;
+  std::uint64_t open_from_ = 0;                     ///< Earlier rounds are closed.
+  std::map<PeerId, std::uint64_t> open_from_each_;  ///< The same for single peers.
   std::uint64_t received_ = 0;
 };
 

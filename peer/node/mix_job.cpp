@@ -3,16 +3,8 @@
 
 namespace gv {
 
-std::vector<MixArrival> arrivals(const std::vector<MixParcel>& parcels) {
-  std::vector<MixArrival> arrived;
-  for (const MixParcel& parcel : parcels) {
-    arrived.push_back({parcel.from, parcel.round, *parcel.bytes});
-  }
-  return arrived;
-}
-
 void MixRunner::begin(const MixJob& job, const Host& host) {
-  if (job.place) mixer_.close_generation(arrivals(job.left_over), job.unsent);
+  if (job.place) mixer_.close_generation(job.left_over, job.unsent);
   if (job.rule) mixer_ = Mixer<float>(*job.rule, host.parameters.size(), seed_, samples_);
   if (job.forget) mixer_.forget();
   if (!job.place) return;
@@ -24,7 +16,7 @@ void MixRunner::run(MixJob& job, std::uint64_t step, std::uint64_t steps, const 
                     const std::function<void()>& ready) {
   const std::span<float> x = host.parameters;
   if (job.ends) {
-    job.refused = mixer_.mix(*job.ends, x, arrivals(job.arrived));
+    job.refused = mixer_.mix(*job.ends, x, job.arrived);
     job.held_back = mixer_.held_back();
     job.arrived.clear();
   }

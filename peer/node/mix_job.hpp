@@ -21,34 +21,24 @@ struct MixPlace {
   std::uint64_t step = 0;     ///< Step at which all peers in it begin.
 };
 
-/// A whole message of another peer.
-struct MixParcel {
-  std::size_t from = 0;  ///< Rank.
-  std::uint64_t round = 0;
-  std::shared_ptr<const std::vector<std::byte>> bytes;
-};
-
 /// Messages of a round. The worker writes them before it says that they are ready.
 struct MixOutbox {
   std::vector<MixMessage> messages;
   bool sound = true;  ///< All values are finite; otherwise there are no messages.
 };
 
-/// The messages in the form the mixer takes; `parcels` must outlive the result.
-std::vector<MixArrival> arrivals(const std::vector<MixParcel>& parcels);
-
 /// Done in the order of the fields. Where a rule sends first, a round may come as two jobs, so that
 /// its messages leave before its steps are made: the first without steps, the second with them and
 /// without an outbox.
 struct MixJob {
-  std::vector<MixParcel>
+  std::vector<MixMessage>
       left_over;        ///< Messages of the generation before `place` that are no longer mixed.
   bool unsent = false;  ///< Our last messages in it went to no peer.
   bool forget = false;  ///< The model was replaced by another peer's.
   std::optional<MixRule> rule;  ///< Switch to this rule; keep nothing of the last.
   std::optional<MixPlace> place;
   std::optional<std::uint64_t> ends;  ///< Mix this round; empty: none.
-  std::vector<MixParcel> arrived;     ///< Messages to mix.
+  std::vector<MixMessage> arrived;    ///< Messages to mix.
   /// Begin this round: make the job's steps and its messages.
   std::optional<std::uint64_t> begins;
   bool rests = false;                  ///< Count the steps without making them.

@@ -52,7 +52,7 @@ struct StageEnd {
   StageValues snapshot;  ///< Our own parameters in the mean: x += force * (mean - snapshot).
   float force = 1;
   std::optional<std::uint64_t> round;  ///< Round to mix; empty: none.
-  std::vector<MixParcel> arrived;      ///< Messages to mix.
+  std::vector<MixMessage> arrived;     ///< Messages to mix.
 };
 
 /// A new state for a stage: another replica's, or (null) the one before the first step.

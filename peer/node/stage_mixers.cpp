@@ -31,7 +31,7 @@ void StageMixers::send(std::uint32_t stage, const StageMixing& mixing,
 
 std::vector<float> StageMixers::mixed(const StageEnd& end, std::span<const float> parameters) {
   std::vector<float> x(parameters.begin(), parameters.end());
-  mixers_[end.stage].mix(*end.round, x, arrivals(end.arrived));
+  mixers_[end.stage].mix(*end.round, x, end.arrived);
   return x;
 }
 

@@ -20,18 +20,18 @@ namespace {
 constexpr std::size_t generations_kept = 3;
 
 /// A message as it travels with the identity codec: the values are weight times the model.
-struct Letter {
+struct PlainMessage {
   MixHeader header;
   std::vector<float> values;
 
-  static Letter read(std::span<const std::byte> bytes) {
-    Letter letter;
+  static PlainMessage read(std::span<const std::byte> bytes) {
+    PlainMessage message;
     check(bytes.size() >= sizeof(MixHeader), "a message of a round has a header");
-    std::memcpy(&letter.header, bytes.data(), sizeof(MixHeader));
-    letter.values.resize((bytes.size() - sizeof(MixHeader)) / sizeof(float));
-    std::memcpy(letter.values.data(), bytes.data() + sizeof(MixHeader),
-                letter.values.size() * sizeof(float));
-    return letter;
+    std::memcpy(&message.header, bytes.data(), sizeof(MixHeader));
+    message.values.resize((bytes.size() - sizeof(MixHeader)) / sizeof(float));
+    std::memcpy(message.values.data(), bytes.data() + sizeof(MixHeader),
+                message.values.size() * sizeof(float));
+    return message;
   }
 
   Payload written() const {
@@ -145,7 +145,7 @@ std::vector<Departure> HostileSenders::depart(Departure message, std::span<const
     const auto rank = static_cast<std::size_t>(std::ranges::find(generation.peers, message.from) -
                                                generation.peers.begin());
     if (!round.honest.contains(rank)) {
-      round.honest[rank] = Letter::read(message.transfer.payload.bytes).model();
+      round.honest[rank] = PlainMessage::read(message.transfer.payload.bytes).model();
     }
     departing.push_back(std::move(message));
   }
@@ -175,8 +175,8 @@ void HostileSenders::attack(const Generation& generation, const Round& round,
     const auto share = std::ranges::find(row, rank, &Share::from);
     return share == row.end() ? 0 : share->weight;
   };
-  Letter letter = Letter::read(message.transfer.payload.bytes);
-  const std::vector<float> own = letter.model();
+  PlainMessage content = PlainMessage::read(message.transfer.payload.bytes);
+  const std::vector<float> own = content.model();
   std::vector<NeighbourModel> honest;
   double hostile_weight = 0;
   std::size_t hostile = 0;
@@ -200,11 +200,11 @@ void HostileSenders::attack(const Generation& generation, const Round& round,
                         .honest = honest,
                         .hostile_weight = hostile_weight,
                         .hostile = hostile};
-  const double weight = letter.header.weight;
-  letter.values = attacked(rule.attack, view, strength);
-  if (weight != 1) letter.values = letter.times(weight);
-  letter.header.weight = attacked_weight(rule.attack, weight, strength);
-  message.transfer.payload = letter.written();
+  const double weight = content.header.weight;
+  content.values = attacked(rule.attack, view, strength);
+  if (weight != 1) content.values = content.times(weight);
+  content.header.weight = attacked_weight(rule.attack, weight, strength);
+  message.transfer.payload = content.written();
 }
 
 }  // namespace gv

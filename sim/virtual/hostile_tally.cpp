@@ -12,7 +12,7 @@ Belief& HostileTally::belief(const Simulator& world, PeerNumber hearer, std::siz
 
 void HostileTally::on_job(const Simulator& world, PeerNumber peer, const Job& job) {
   if (!job.mix || hostile_.contains(peer)) return;
-  for (const MixParcel& parcel : job.mix->arrived) ++belief(world, peer, parcel.from).heard;
+  for (const MixMessage& message : job.mix->arrived) ++belief(world, peer, message.from).heard;
 }
 
 void HostileTally::on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) {

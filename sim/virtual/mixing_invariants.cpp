@@ -48,15 +48,15 @@ void MixingInvariants::check_mixing(const Simulator& world, PeerNumber peer,
                                     const MixingMode& rounds, const MixJob& mix) {
   const std::vector<PeerId>& ranks = rounds.ranks();
   GenerationRecord& generation = record(rounds.generations()->agreement().generation()->key());
-  for (const MixParcel& parcel : mix.arrived) {
+  for (const MixMessage& message : mix.arrived) {
     // "messages as they were sent": in this generation, and each once.
-    const PeerNumber from = number_of(ranks.at(parcel.from));
-    const auto sent = generation.sent.find({from, peer, parcel.round});
-    if (sent == generation.sent.end() || !std::ranges::equal(sent->second.bytes, *parcel.bytes)) {
+    const PeerNumber from = number_of(ranks.at(message.from));
+    const auto sent = generation.sent.find({from, peer, message.round});
+    if (sent == generation.sent.end() || !std::ranges::equal(sent->second.bytes, *message.bytes)) {
       fail(world, "messages as they were sent",
            fmt::format("peer-{} mixes a message of round {} that peer-{} did not send it in this "
                        "generation, or not once more",
-                       peer, parcel.round, from));
+                       peer, message.round, from));
       return;
     }
     generation.sent.erase(sent);
@@ -69,8 +69,8 @@ void MixingInvariants::check_mixing(const Simulator& world, PeerNumber peer,
     generation.plan.emplace(rule, ranks.size(), world.options().node.course.run_seed);
   const auto rank = std::ranges::find(ranks, id_of(peer)) - ranks.begin();
   for (const Share& share : generation.plan->turn(static_cast<std::size_t>(rank), *mix.ends).in) {
-    const bool came = std::ranges::any_of(mix.arrived, [&](const MixParcel& parcel) {
-      return parcel.from == share.from && parcel.round == *mix.ends;
+    const bool came = std::ranges::any_of(mix.arrived, [&](const MixMessage& message) {
+      return message.from == share.from && message.round == *mix.ends;
     });
     if (came) continue;
     fail(world, "whole rounds",

@@ -66,11 +66,11 @@ class MixingLab {
       if (!first) sent[i] = mixers_[i].messages(round_, x);
     }
     for (std::size_t i = 0; i < models_.size(); ++i) {
-      std::vector<MixArrival> arrived;
+      std::vector<MixMessage> arrived;
       for (std::size_t from = 0; from < sent.size(); ++from) {
         for (const MixMessage& message : sent[from]) {
           for (const std::size_t to : message.to) {
-            if (to == i) arrived.push_back({from, round_, *message.bytes});
+            if (to == i) arrived.push_back(message);
           }
         }
       }

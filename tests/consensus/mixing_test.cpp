@@ -168,10 +168,11 @@ TEST_CASE("a message that cannot be read is left out and counted", "[unit]") {
   mixer.end_steps(x, 0, 0);
   mixer.messages(0, x);
   const Vector before = x;
-  std::vector<std::byte> short_one(7);
-  std::vector<std::byte> zeros(mix_message_bytes<double>(rule, 4, 0));
-  std::vector<std::byte> infinite(zeros.size(), std::byte{0xff});
-  const std::vector<MixArrival> bad = {
+  using Bytes = std::vector<std::byte>;
+  const auto short_one = std::make_shared<const Bytes>(7);
+  const auto zeros = std::make_shared<const Bytes>(mix_message_bytes<double>(rule, 4, 0));
+  const auto infinite = std::make_shared<const Bytes>(zeros->size(), std::byte{0xff});
+  const std::vector<MixMessage> bad = {
       {1, 0, short_one}, {2, 0, infinite}, {2, 0, zeros}, {0, 0, zeros}};
   CHECK(mixer.mix(0, x, bad) == 4);
   CHECK(x == before);

@@ -39,9 +39,7 @@ class Company {
     round_ = 0;
     for (std::size_t rank = 0; rank < present_.size(); ++rank) {
       One& one = everybody_[present_[rank]];
-      std::vector<MixArrival> left;
-      for (const auto& [from, round, bytes] : one.left) left.push_back({from, round, *bytes});
-      one.mixer.close_generation(left, one.unsent);
+      one.mixer.close_generation(one.left, one.unsent);
       one.left.clear();
       one.unsent = false;
       one.mixer.begin_generation(rank, order, key_, one.x);
@@ -53,18 +51,16 @@ class Company {
   using Spoil = std::function<std::optional<std::vector<std::byte>>(
       std::size_t from, std::size_t to, const std::vector<std::byte>& bytes)>;
   void round(double rate, const Spoil& spoil = {}) {
-    std::vector<std::vector<Parcel>> mail = send(rate, [](std::size_t) { return true; });
+    std::vector<std::vector<MixMessage>> mail = send(rate, [](std::size_t) { return true; });
     for (std::size_t rank = 0; rank < present_.size(); ++rank) {
-      std::vector<MixArrival> arrived;
-      std::vector<std::vector<std::byte>> spoilt;
-      spoilt.reserve(mail[rank].size());
-      for (const auto& [from, round, bytes] : mail[rank]) {
-        if (!spoil) {
-          arrived.push_back({from, round, *bytes});
-        } else if (auto now = spoil(present_[from], present_[rank], *bytes)) {
-          spoilt.push_back(*std::move(now));
-          arrived.push_back({from, round, spoilt.back()});
+      std::vector<MixMessage> arrived;
+      for (MixMessage& message : mail[rank]) {
+        if (spoil) {
+          auto now = spoil(present_[message.from], present_[rank], *message.bytes);
+          if (!now) continue;
+          message.bytes = std::make_shared<const std::vector<std::byte>>(*std::move(now));
         }
+        arrived.push_back(message);
       }
       One& one = everybody_[present_[rank]];
       refused += one.mixer.mix(round_, one.x, arrived);
@@ -76,10 +72,10 @@ class Company {
   /// `comes` is true.
   void break_off(double rate, const std::function<bool(std::size_t)>& sends,
                  const std::function<bool()>& comes) {
-    const std::vector<std::vector<Parcel>> mail = send(rate, sends);
+    const std::vector<std::vector<MixMessage>> mail = send(rate, sends);
     for (std::size_t rank = 0; rank < present_.size(); ++rank) {
-      for (const Parcel& parcel : mail[rank]) {
-        if (comes()) everybody_[present_[rank]].left.push_back(parcel);
+      for (const MixMessage& message : mail[rank]) {
+        if (comes()) everybody_[present_[rank]].left.push_back(message);
       }
     }
   }
@@ -119,21 +115,16 @@ class Company {
   std::map<MixForm, int> sent;  ///< Messages of all, for each receiver, by form.
 
  private:
-  struct Parcel {
-    std::size_t from;
-    std::uint64_t round;
-    std::shared_ptr<const std::vector<std::byte>> bytes;
-  };
   struct One {
     Vector x;
     Mixer<double> mixer;
-    std::vector<Parcel> left;
+    std::vector<MixMessage> left;
     bool unsent;
   };
 
-  std::vector<std::vector<Parcel>> send(double rate,
-                                        const std::function<bool(std::size_t)>& sends) {
-    std::vector<std::vector<Parcel>> mail(present_.size());
+  std::vector<std::vector<MixMessage>> send(double rate,
+                                            const std::function<bool(std::size_t)>& sends) {
+    std::vector<std::vector<MixMessage>> mail(present_.size());
     for (std::size_t rank = 0; rank < present_.size(); ++rank) {
       One& one = everybody_[present_[rank]];
       one.mixer.begin_round(round_, one.x);
@@ -146,7 +137,7 @@ class Company {
         std::memcpy(&header, message.bytes->data(), sizeof(header));
         for (const std::size_t to : message.to) {
           if (one.unsent) continue;
-          mail[to].push_back({rank, round_, message.bytes});
+          mail[to].push_back(message);
           ++sent[header.form];
         }
       }

@@ -47,8 +47,8 @@ class TwoMessages {
 
   /// The model that comes of both, or of the newer one alone.
   MixingLab::Vector mixed(bool with_older) const {
-    std::vector<MixArrival> arrived{{from_, round_, *newer_.bytes}};
-    if (with_older) arrived.insert(arrived.begin(), {from_, 0, *older_.bytes});
+    std::vector<MixMessage> arrived{newer_};
+    if (with_older) arrived.insert(arrived.begin(), older_);
     Mixer<double> mixer = receiver_;
     MixingLab::Vector x = model_;
     CHECK(mixer.mix(round_, x, arrived) == 0);

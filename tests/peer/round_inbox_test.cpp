@@ -1,6 +1,7 @@
 // Messages put together from blocks that links may bring twice, late, or before their generation.
 #include "peer/modes/round_inbox.hpp"
 
+#include <array>
 #include <catch2/catch.hpp>
 #include <vector>
 
@@ -11,9 +12,9 @@ constexpr PeerId sender{7};
 constexpr std::uint64_t key = 100;
 constexpr std::uint64_t next_key = 101;
 
-class Parcels {
+class Inbox {
  public:
-  Parcels() { box.enter(key); }
+  Inbox() { box.enter(key); }
 
   /// A block of `size` bytes from `offset` on.
   bool block(std::uint64_t round, std::size_t offset, std::size_t size,
@@ -25,7 +26,9 @@ class Parcels {
   bool whole(std::uint64_t round) { return block(round, 0, size); }
   std::vector<std::uint64_t> taken(std::uint64_t last) {
     std::vector<std::uint64_t> rounds;
-    for (const RoundInbox::Parcel& parcel : box.take(last)) rounds.push_back(parcel.round);
+    for (const MixMessage& message : box.take(last, std::array{sender})) {
+      rounds.push_back(message.round);
+    }
     return rounds;
   }
 
@@ -41,50 +44,61 @@ using Rounds = std::vector<std::uint64_t>;
 }  // namespace
 
 TEST_CASE("a message is whole when all of its blocks are there", "[unit]") {
-  Parcels parcels;
-  CHECK(parcels.block(0, 0, 6));
-  CHECK_FALSE(parcels.box.has(sender, 0));
-  CHECK_FALSE(parcels.block(0, 0, 6));  // The same again,
-  CHECK_FALSE(parcels.block(0, 6, 5));  // and more than is missing.
-  CHECK(parcels.block(0, 6, 4));
-  CHECK(parcels.box.has(sender, 0));
-  CHECK(parcels.taken(0) == Rounds{0});
+  Inbox inbox;
+  CHECK(inbox.block(0, 0, 6));
+  CHECK_FALSE(inbox.box.has(sender, 0));
+  CHECK_FALSE(inbox.block(0, 0, 6));  // The same again,
+  CHECK_FALSE(inbox.block(0, 6, 5));  // and more than is missing.
+  CHECK(inbox.block(0, 6, 4));
+  CHECK(inbox.box.has(sender, 0));
+  CHECK(inbox.taken(0) == Rounds{0});
 }
 
 TEST_CASE("a message that comes twice counts once, also when its round is over", "[unit]") {
-  Parcels parcels;
-  CHECK(parcels.whole(0));
-  CHECK_FALSE(parcels.whole(0));
-  CHECK(parcels.taken(0) == Rounds{0});
-  CHECK_FALSE(parcels.whole(0));
-  parcels.box.close_before(1);
-  CHECK_FALSE(parcels.whole(0));
-  CHECK(parcels.whole(1));
-  CHECK(parcels.taken(1) == Rounds{1});
+  Inbox inbox;
+  CHECK(inbox.whole(0));
+  CHECK_FALSE(inbox.whole(0));
+  CHECK(inbox.taken(0) == Rounds{0});
+  CHECK_FALSE(inbox.whole(0));
+  inbox.box.close_before(1);
+  CHECK_FALSE(inbox.whole(0));
+  CHECK(inbox.whole(1));
+  CHECK(inbox.taken(1) == Rounds{1});
 }
 
 TEST_CASE("where rounds do not end, a late message counts and a repeated one does not", "[unit]") {
-  Parcels parcels;
+  Inbox inbox;
   for (std::uint64_t round = 0; round < 300; ++round) {
     if (round == 250) continue;
-    CHECK(parcels.whole(round));
-    CHECK(parcels.taken(round) == Rounds{round});
+    CHECK(inbox.whole(round));
+    CHECK(inbox.taken(round) == Rounds{round});
   }
-  CHECK(parcels.whole(250));
-  CHECK(parcels.taken(299) == Rounds{250});
-  for (std::uint64_t round = 0; round < 300; ++round) CHECK_FALSE(parcels.whole(round));
-  CHECK(parcels.taken(299).empty());
+  CHECK(inbox.whole(250));
+  CHECK(inbox.taken(299) == Rounds{250});
+  for (std::uint64_t round = 0; round < 300; ++round) CHECK_FALSE(inbox.whole(round));
+  CHECK(inbox.taken(299).empty());
 }
 
 TEST_CASE("what comes before its generation may be longer than what this one sends", "[unit]") {
-  Parcels parcels;
-  CHECK(parcels.block(0, 0, 20, next_key));
-  CHECK_FALSE(parcels.block(0, 20, 50, next_key));  // No rule sends as much.
-  CHECK(parcels.block(0, 20, 10, next_key));
-  CHECK_FALSE(parcels.box.has(sender, 0));
-  parcels.size = 30;
-  parcels.box.enter(next_key);
-  CHECK(parcels.taken(0) == Rounds{0});
+  Inbox inbox;
+  CHECK(inbox.block(0, 0, 20, next_key));
+  CHECK_FALSE(inbox.block(0, 20, 50, next_key));  // No rule sends as much.
+  CHECK(inbox.block(0, 20, 10, next_key));
+  CHECK_FALSE(inbox.box.has(sender, 0));
+  inbox.size = 30;
+  inbox.box.enter(next_key);
+  CHECK(inbox.taken(0) == Rounds{0});
+}
+
+TEST_CASE("a message of a peer that has no rank is dropped when messages are taken", "[unit]") {
+  Inbox inbox;
+  CHECK(inbox.whole(0));
+  CHECK(inbox.box.take(0, std::array{PeerId{8}}).empty());
+  CHECK(inbox.taken(0).empty());
+  CHECK(inbox.whole(1));
+  const std::vector<MixMessage> messages = inbox.box.take(1, std::array{PeerId{8}, sender});
+  REQUIRE(messages.size() == 1);
+  CHECK(messages.front().from == 1);
 }
 
 }  // namespace gv

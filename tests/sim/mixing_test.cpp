@@ -79,11 +79,11 @@ std::vector<std::vector<float>> serially(const LockstepRun& run, const MixRule& 
       if (!first) sent[i] = mixers[i].messages(round, x);
     }
     for (std::size_t i = 0; i < peers; ++i) {
-      std::vector<MixArrival> arrived;
+      std::vector<MixMessage> arrived;
       for (std::size_t from = 0; from < peers; ++from) {
         for (const MixMessage& message : sent[from]) {
           if (std::ranges::count(message.to, i) > 0) {
-            arrived.push_back({from, round, *message.bytes});
+            arrived.push_back(message);
           }
         }
       }

@@ -29,10 +29,10 @@ class Ages : public Watcher {
   }
   void on_job(const Simulator&, PeerNumber, const Job& job) override {
     if (!job.mix || !job.mix->ends) return;
-    for (const MixParcel& parcel : job.mix->arrived) {
+    for (const MixMessage& message : job.mix->arrived) {
       ++arrived;
-      if (parcel.round > *job.mix->ends) continue;
-      oldest = std::max(oldest, *job.mix->ends - parcel.round);
+      if (message.round > *job.mix->ends) continue;
+      oldest = std::max(oldest, *job.mix->ends - message.round);
     }
   }
   std::uint64_t sent = 0;

@@ -45,17 +45,13 @@ Lab::Lab(const MixRule& rule, std::vector<Vector> models, std::uint64_t seed)
 }
 
 void Lab::round(const Gradient& gradient, double learning_rate) {
-  struct Sent {
-    std::size_t from = 0;
-    MixMessage message;
-  };
-  std::vector<Sent> sent;
+  std::vector<MixMessage> sent;
   const bool is_first = rule_.order == MixOrder::combine_then_adapt;
   for (std::size_t i = 0; i < models_.size(); ++i) {
     Vector& x = models_[i];
     const auto send = [&] {
       for (MixMessage& message : mixers_[i].messages(round_, x)) {
-        sent.push_back({i, std::move(message)});
+        sent.push_back(std::move(message));
       }
     };
     mixers_[i].begin_round(round_, x);
@@ -69,9 +65,9 @@ void Lab::round(const Gradient& gradient, double learning_rate) {
     mixers_[i].end_steps(x, learning_rate, 1);
     if (!is_first) send();
   }
-  std::vector<std::vector<MixArrival>> arrived(models_.size());
-  for (const auto& [from, message] : sent) {
-    for (const std::size_t to : message.to) arrived[to].push_back({from, round_, *message.bytes});
+  std::vector<std::vector<MixMessage>> arrived(models_.size());
+  for (const MixMessage& message : sent) {
+    for (const std::size_t to : message.to) arrived[to].push_back(message);
   }
   for (std::size_t i = 0; i < models_.size(); ++i) mixers_[i].mix(round_, models_[i], arrived[i]);
   ++round_;

@@ -103,10 +103,10 @@ class PushSumWorld {
   }
 
   void receive(std::size_t i, std::uint64_t round) {
-    std::vector<MixArrival> arrived;
+    std::vector<MixMessage> arrived;
     for (const Flight& flight : flights_) {
       if (flight.to == i && flight.due <= round) {
-        arrived.push_back({flight.from, flight.round, *flight.bytes});
+        arrived.push_back({flight.from, flight.round, flight.bytes});
       }
     }
     mixers_[i].mix(round, x_[i], arrived);
