@@ -11,8 +11,4 @@ std::string to_string(PeerId id) {
   return text;
 }
 
-std::string to_string(const TransferId& id) {
-  return to_string(id.owner) + "/" + std::to_string(id.number);
-}
-
 }  // namespace gv

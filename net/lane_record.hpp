@@ -1,6 +1,7 @@
 // The records on a bulk lane, each a header and its content.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -11,7 +12,7 @@ namespace gv {
 /// The content behind a record's header.
 enum class RecordKind : std::uint16_t {
   block = 1,       ///< The block's bytes.
-  message = 2,     ///< A control frame; the header's last four fields are 0.
+  message = 2,     ///< A control frame; the header's later fields are 0.
   ring_block = 3,  ///< Nothing: the block lies in the next slot of the ring.
   ring_done = 4,   ///< Nothing: `length` slots of the other direction's ring were read.
   lent_block = 5,  ///< The block's place in the sender's shared buffer, in 8 bytes.
@@ -29,8 +30,11 @@ struct RecordHeader {
   std::uint64_t session = 0;
   std::uint64_t number = 0;
   std::uint64_t offset = 0;
+  std::uint32_t stage = 0;
+  TransferKind transfer = TransferKind::exchange;
+  std::array<std::uint8_t, 3> zeros = {};  ///< No byte of a record is left to chance.
 };
-static_assert(sizeof(RecordHeader) == 40);
+static_assert(sizeof(RecordHeader) == 48);
 static_assert(sizeof(RecordHeader) + block_bytes_usual <= 4 * 65'464);
 
 /// The place of a block in a shared buffer; follows its header.

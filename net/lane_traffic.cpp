@@ -26,7 +26,11 @@ constexpr std::size_t lent_bytes_told_at_once = 1 << 20;
 constexpr std::size_t holds_max = 1 << 16;
 
 TransferId named(const RecordHeader& header) {
-  return {static_cast<PeerId>(header.owner), header.session, header.number};
+  return {.owner = static_cast<PeerId>(header.owner),
+          .session = header.session,
+          .number = header.number,
+          .kind = header.transfer,
+          .stage = header.stage};
 }
 
 }  // namespace
@@ -70,7 +74,9 @@ void BulkLanes::Impl::fill_socket(Lane& lane) {
          .owner = static_cast<std::uint64_t>(transfer.id.owner),
          .session = transfer.id.session,
          .number = transfer.id.number,
-         .offset = transfer.offset},
+         .offset = transfer.offset,
+         .stage = transfer.id.stage,
+         .transfer = transfer.id.kind},
         bytes);
     bytes_taken += bytes.size();
     transfer.offset += bytes.size();
@@ -93,7 +99,9 @@ void BulkLanes::Impl::share_blocks(Lane& lane) {
                                 .owner = static_cast<std::uint64_t>(transfer.id.owner),
                                 .session = transfer.id.session,
                                 .number = transfer.id.number,
-                                .offset = transfer.offset});
+                                .offset = transfer.offset,
+                                .stage = transfer.id.stage,
+                                .transfer = transfer.id.kind});
     if (place) {
       connection.say(LentPlace{*place});
       connection.lent.push_back(transfer.payload);

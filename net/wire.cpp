@@ -19,6 +19,7 @@ namespace gv {
 constexpr Reason last_value(Reason) { return Reason::resting; }
 constexpr MemberState last_value(MemberState) { return MemberState::left; }
 constexpr Phase last_value(Phase) { return Phase::done; }
+constexpr TransferKind last_value(TransferKind) { return last_transfer_kind; }
 
 template <class E>
 concept WireEnum = std::is_enum_v<E> && requires(E e) {
@@ -68,7 +69,7 @@ inline void load(BoundedInputArchive& archive, Finite& field) {
 
 template <BoundedArchive A>
 void serialize(A& ar, TransferId& id) {
-  ar(id.owner, id.session, id.number);
+  ar(id.kind, id.owner, id.session, id.number, id.stage);
 }
 
 /// Hyper-parameters that another peer may take over must be usable for training.

@@ -32,9 +32,8 @@ bool sends(const NodeEffects& effects) {
 /// Whether a piece of a sum in one of the ring's rounds [from, until) is about to be sent.
 inline bool sends_piece(const NodeEffects& effects, std::size_t from, std::size_t until) {
   return std::ranges::any_of(effects.transfers, [&](const Transfer& transfer) {
-    if (transfer.id.number == ~std::uint64_t{0}) return false;  // A whole state.
-    const std::size_t round = PieceName::of(transfer.id.number).round;
-    return round >= from && round < until;
+    const auto piece = piece_named(transfer.id);
+    return piece && piece->round >= from && piece->round < until;
   });
 }
 

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/rng.hpp"
 #include "peer/modes/generations.hpp"
 #include "peer/modes/pipeline.hpp"
 #include "peer/node/node.hpp"
@@ -21,31 +20,35 @@ inline bool is_at_pipeline_point(std::string_view point, const Node& node,
                                  const NodeEffects& effects) {
   const Generation* generation = node.as<PipelineMode>()->generations()->agreement().generation();
   if (generation == nullptr) return false;
-  const auto sends = [&](std::uint64_t what, auto fits) {
+  const auto sends = [&](auto fits) {
     return std::ranges::any_of(effects.transfers, [&](const Transfer& transfer) {
-      return transfer.id.session == hash_combine(generation->key(), what) &&
-             fits(transfer.id.number);
+      return transfer.id.session == generation->key() && fits(transfer.id);
+    });
+  };
+  const auto sends_pass = [&](bool backward) {
+    return sends([&](const TransferId& id) {
+      const auto pass = pass_named(id);
+      return pass && pass->backward == backward;
     });
   };
   const auto asks_for = [&](auto fits) {
     return std::ranges::any_of(
         effects.jobs, [&](const Job& job) { return job.stages.has_value() && fits(*job.stages); });
   };
-  const auto is_backward = [](std::uint64_t number) { return (number >> 39 & 1) != 0; };
   if (point == "p1") {
     return std::ranges::any_of(effects.facts, [](const Fact& fact) {
       return std::holds_alternative<GenerationBegan>(fact);
     });
   }
-  if (point == "p2") return sends(0, [&](std::uint64_t number) { return !is_backward(number); });
-  if (point == "p3") return sends(0, is_backward);
+  if (point == "p2") return sends_pass(false);
+  if (point == "p3") return sends_pass(true);
   if (point == "p4") {
     return asks_for([](const StageJob& job) {
       return job.order && job.order->sum && !job.order->copies_parameters;
     });
   }
   if (point == "p5") return asks_for([](const StageJob& job) { return !job.ends.empty(); });
-  return point == "p6" && sends(3, [](std::uint64_t) { return true; });
+  return point == "p6" && sends([](const TransferId& id) { return id.kind == TransferKind::copy; });
 }
 
 }  // namespace gv

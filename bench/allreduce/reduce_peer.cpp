@@ -355,7 +355,8 @@ void ReducePeer::receive_block(PeerId from, const Block& block) {
   const bool taken = reduce_ && reduce_->receive(from, block, out);
   if (taken) {
     carry_out(out);
-  } else if (PieceName::of(block.id.number).operation == (operation_ + 1) % PieceName::operations) {
+  } else if (const auto piece = piece_named(block.id);
+             piece && piece->operation == (operation_ + 1) % PieceName::operations) {
     held_.keep(from, block);
   } else {
     fail("a piece nobody expects");

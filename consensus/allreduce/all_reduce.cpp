@@ -182,7 +182,7 @@ void AllReduce::send(std::size_t number, Step& step, Effects& out) {
     Payload written = payload(step, until, piece);
     bytes_sent_ += written.bytes.size();
     out.transfers.push_back({.to = options_.order[step.what.peer],
-                             .id = {self_, options_.generation, piece.number()},
+                             .id = piece_id(self_, options_.generation, piece, options_.stage),
                              .payload = std::move(written)});
     step.at = until;
   }
@@ -263,11 +263,13 @@ bool AllReduce::read(std::span<const std::byte> bytes, std::size_t begin,
 
 std::optional<AllReduce::Awaited> AllReduce::awaited(PeerId from, const TransferId& id,
                                                      std::uint64_t offset) const {
-  const PieceName piece = PieceName::of(id.number);
-  const bool ours = id.owner == from && id.session == options_.generation &&
-                    piece.operation == operation_ % PieceName::operations && offset == 0 &&
-                    piece.bucket < buckets_.size();
+  const std::optional<PieceName> named = piece_named(id);
+  const bool ours = named && id.owner == from && id.session == options_.generation &&
+                    id.stage == options_.stage && offset == 0 &&
+                    named->operation == operation_ % PieceName::operations &&
+                    named->bucket < buckets_.size();
   if (!ours) return std::nullopt;
+  const PieceName piece = *named;
   const std::vector<Step>& steps = buckets_[piece.bucket].steps;
   const auto step = std::ranges::find_if(steps, [&](const Step& known) {
     return is_receipt(known.what) && known.what.round == piece.round &&

@@ -12,9 +12,8 @@
 
 #include "base/floats.hpp"
 #include "consensus/allreduce/reduce_plan.hpp"
-#include "consensus/codec/codec.hpp"
+#include "consensus/codec/sparse_vector.hpp"
 #include "consensus/message/effects.hpp"
-#include "consensus/transfer/piece_name.hpp"
 
 namespace gv {
 
@@ -30,6 +29,7 @@ struct AllReduceShape {
   std::vector<PeerId> order;  ///< The peers that take part; the position is the rank.
   /// Names the agreement on `order`. Pieces of another generation are not ours.
   std::uint64_t generation = 0;
+  std::uint32_t stage = 0;  ///< In a pipeline: the stage whose carriers sum. Also names pieces.
   ReduceAlgorithm algorithm = ReduceAlgorithm::ring;
   std::vector<Range> buckets;  ///< Disjoint, in the order in which inputs become ready.
   /// One range for each rank, adjacent, or none. Together they make up one bucket, which is

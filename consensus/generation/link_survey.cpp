@@ -7,8 +7,6 @@
 #include <limits>
 #include <span>
 
-#include "consensus/transfer/piece_name.hpp"
-
 namespace gv {
 namespace {
 
@@ -22,12 +20,6 @@ constexpr double bytes_per_second_max = 20e9;
 
 /// A probe that takes longer is given up for the next.
 constexpr Duration probe_max = std::chrono::seconds(1);
-
-/// Probes have the last bucket and round, which no sum has, and these segments.
-constexpr std::size_t probe_bucket = PieceName::buckets_max - 1;
-constexpr std::size_t probe_round = PieceName::rounds_max - 1;
-constexpr std::size_t small_segment = 0;
-constexpr std::size_t large_segment = 1;
 
 /// About as many bytes as the busiest link carries in a ring, within the bounds of a block.
 std::size_t large_bytes(std::size_t elements) {
@@ -80,11 +72,7 @@ void LinkSurvey::operation_began(Time now, std::uint64_t operation, Duration usu
 }
 
 TransferId LinkSurvey::id_of(const Probe& probe) const {
-  const PieceName name{.operation = probe.operation % PieceName::operations,
-                       .bucket = probe_bucket,
-                       .round = probe_round,
-                       .segment = probe.large ? large_segment : small_segment};
-  return {self_, generation_key_, name.number()};
+  return probe_id(self_, generation_key_, probe.operation, probe.large);
 }
 
 void LinkSurvey::send(Time now, bool large, Effects& out) {
@@ -96,15 +84,11 @@ void LinkSurvey::send(Time now, bool large, Effects& out) {
                            .payload = {bytes_, large ? bytes : bytes.first(small_bytes)}});
 }
 
-bool LinkSurvey::receive_block(PeerId from, const Block& block, Effects& out) const {
-  const PieceName name = PieceName::of(block.id.number);
-  if (name.bucket != probe_bucket || name.round != probe_round || name.segment > large_segment) {
-    return false;
-  }
-  const bool expected = block.id.owner == from && block.id.session == generation_key_ &&
+void LinkSurvey::receive_block(PeerId from, const Block& block, Effects& out) const {
+  const bool expected = block.id.kind == TransferKind::probe && block.id.owner == from &&
+                        block.id.session == generation_key_ &&
                         std::ranges::find(order_, from) != order_.end();
   if (expected) out.send(from, ProbeAck{block.id});
-  return true;
 }
 
 void LinkSurvey::receive(Time now, PeerId from, const ProbeAck& message, Effects& out) {

@@ -42,8 +42,8 @@ class LinkSurvey {
   /// is the recent time of a collective; 0 if unknown.
   void operation_began(Time now, std::uint64_t operation, Duration usual, Effects& out);
 
-  /// Answers a probe; false if the block is not a probe.
-  bool receive_block(PeerId from, const Block& block, Effects& out) const;
+  /// Answers a probe of a peer in this generation.
+  void receive_block(PeerId from, const Block& block, Effects& out) const;
   void receive(Time now, PeerId from, const ProbeAck& message, Effects& out);
   /// The lane to the peer broke, and any probe on it is lost.
   void lane_lost(PeerId peer);

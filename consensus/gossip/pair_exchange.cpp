@@ -33,7 +33,7 @@ bool PairExchange::start(Time now, PeerId partner, std::uint64_t round, Effects&
   state.withdraw_unanswered(now, out);
   if (state.flight || !state.snapshot || state.is_quarantined(now, partner)) return false;
   if (state.times.is_resting(now, partner)) return false;
-  const TransferId id = state.numbers.next(state.self);
+  const TransferId id = state.numbers.next_exchange(state.self);
   State::Flight& mine = state.take_off(now, id, partner, true);
   mine.deadline = now + state.options.answer_deadline;
   ++state.counts.initiated;

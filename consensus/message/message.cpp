@@ -1,7 +1,9 @@
 // Names of the enumerations that travel in messages.
 #include "consensus/message/message.hpp"
 
+#include <concepts>
 #include <tuple>
+#include <variant>
 
 namespace gv {
 
@@ -73,6 +75,20 @@ std::string_view to_string(Phase phase) {
 
 bool is_before(const ModelVersion& a, const ModelVersion& b) {
   return std::tuple(a.samples, a.step, a.lineage) < std::tuple(b.samples, b.step, b.lineage);
+}
+
+const TransferId* transfer_of(const Message& message) {
+  return std::visit(
+      [](const auto& known) -> const TransferId* {
+        if constexpr (requires {
+                        { known.id } -> std::convertible_to<const TransferId&>;
+                      }) {
+          return &known.id;
+        } else {
+          return nullptr;
+        }
+      },
+      message);
 }
 
 }  // namespace gv

@@ -12,6 +12,7 @@
 #include "base/ids.hpp"
 #include "base/state_hash.hpp"
 #include "consensus/message/snapshot.hpp"
+#include "consensus/message/transfer_id.hpp"
 
 namespace gv {
 
@@ -368,5 +369,8 @@ using Message =
     std::variant<Ping, PingRequest, Ack, Nack, PushPull, Offer, Accept, Refuse, Ready, Commit,
                  Query, Abort, Resume, StateRequest, TransferAccepted, Propose, Promise, Preempted,
                  Install, EndGeneration, StatusRequest, StatusReply, ProbeAck, Complete, Audit>;
+
+/// The transfer or exchange that a message is about; null: none.
+const TransferId* transfer_of(const Message& message);
 
 }  // namespace gv

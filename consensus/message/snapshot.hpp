@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/ids.hpp"
+#include "consensus/message/transfer_id.hpp"
 
 namespace gv {
 

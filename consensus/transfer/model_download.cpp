@@ -89,7 +89,7 @@ void ModelDownload::State::ask_next(Time now, Effects& out) {
     return;
   }
   mine.source = mine.candidates[mine.next++];
-  mine.id = numbers.next(self);
+  mine.id = numbers.next_state(self);
   mine.coming = false;
   mine.blocks = Reassembly(bytes(), sizeof(float));
   mine.resumes = 0;
@@ -132,7 +132,7 @@ void ModelDownload::State::serve(Time now, PeerId from, const StateRequest& fetc
   const auto known = served.find(from);
   if (known != served.end() && known->second.id == fetch.id) return;
   Reason reason = Reason::none;
-  if (fetch.id.owner != from) {
+  if (fetch.id.kind != TransferKind::state || fetch.id.owner != from) {
     reason = Reason::stale;
   } else if (fetch.layout_hash != options.layout_hash) {
     reason = Reason::unknown_layout;
@@ -212,19 +212,6 @@ bool ModelDownload::owns(PeerId from, const TransferId& id) const {
   if (state_->is_source(from) && state_->wanted->id == id) return true;
   const auto entry = state_->served.find(from);
   return entry != state_->served.end() && entry->second.id == id;
-}
-
-bool ModelDownload::handles(PeerId from, const Message& message) const {
-  return std::visit(
-      [&](const auto& known) {
-        using T = std::decay_t<decltype(known)>;
-        if constexpr (std::is_same_v<T, StateRequest>) return true;
-        // A model may still come for a download that we gave up: handle it here and drop it.
-        if constexpr (std::is_same_v<T, TransferAccepted>) return true;
-        if constexpr (requires { known.id; }) return owns(from, known.id);
-        return false;
-      },
-      message);
 }
 
 void ModelDownload::receive(Time now, PeerId from, const Message& message,

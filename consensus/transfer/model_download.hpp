@@ -34,12 +34,8 @@ class ModelDownload {
   /// Starts a download from the first of `candidates` that accepts. Ignored while one is under way.
   void want(Time now, std::vector<PeerId> candidates, Effects& out);
 
-  /// True if a message belongs to a download and not to an exchange.
-  bool handles(PeerId from, const Message& message) const;
-  bool owns(PeerId from, const TransferId& id) const;
-
-  /// `snapshot` is sent to a peer that asks now; if null, the peer is refused. It is held only as
-  /// long as the download lasts.
+  /// Handles the messages about states. `snapshot` is sent to a peer that asks now; if null, the
+  /// peer is refused. It is held only as long as the download lasts.
   void receive(Time now, PeerId from, const Message& message, const SnapshotPtr& snapshot,
                Effects& out);
   void receive_block(Time now, PeerId from, const Block& block, Effects& out);
@@ -61,6 +57,8 @@ class ModelDownload {
   std::size_t held() const;
 
  private:
+  bool owns(PeerId from, const TransferId& id) const;
+
   struct State;
   std::unique_ptr<State> state_;
 };

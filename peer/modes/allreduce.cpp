@@ -295,14 +295,23 @@ void AllReduceMode::receive_own(Time now, PeerId from, const Message& message, E
 }
 
 void AllReduceMode::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
-  if (StateTransfer::concerns(block)) {
-    states_.receive(now, from, block);
-  } else if (survey_.receive_block(from, block, out)) {
-    return;
-  } else if (operation_.receive(from, block, out)) {
-    finish_operations(now, out);
-  } else if (block.id.session == key_of(generations_.agreement().promised()) && block.offset == 0) {
-    operation_.keep(from, block);
+  switch (block.id.kind) {
+    case TransferKind::state:
+      states_.receive(now, from, block);
+      return;
+    case TransferKind::probe:
+      survey_.receive_block(from, block, out);
+      return;
+    case TransferKind::piece:
+      if (operation_.receive(from, block, out)) {
+        finish_operations(now, out);
+      } else if (block.id.session == key_of(generations_.agreement().promised()) &&
+                 block.offset == 0) {
+        operation_.keep(from, block);
+      }
+      return;
+    default:
+      return;  // Of another mode.
   }
 }
 

@@ -110,7 +110,7 @@ void Collective::begin(std::uint64_t step, std::uint64_t steps, Effects& out) {
     const Block& block = piece.block;
     if (block.id.session != shape_.generation || reduce_->receive(piece.from, block, out)) continue;
     const std::uint64_t next = (step + steps) % PieceName::operations;
-    if (PieceName::of(block.id.number).operation == next) held_.keep(piece.from, block);
+    if (piece_named(block.id)->operation == next) held_.keep(piece.from, block);
   }
 }
 

@@ -53,7 +53,7 @@ class Collective {
                              std::size_t bytes);
   /// True if the block was a piece of the sum under way.
   bool receive(PeerId from, const Block& block, Effects& out);
-  /// Keeps a block of a later collective until that begins, within a memory limit.
+  /// Keeps a piece of a later collective until that begins, within a memory limit.
   void keep(PeerId from, const Block& block) { held_.keep(from, block); }
 
   /// The collective under way contains none of our values.

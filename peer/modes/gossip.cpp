@@ -108,7 +108,8 @@ void GossipMode::receive(Time now, PeerId from, const Message& message, Membersh
                          Effects& out) {
   if (members.view().contains(from)) {
     // Both protocols share the messages about a transfer under way.
-    if (fetch_.handles(from, message)) {
+    const TransferId* transfer = transfer_of(message);
+    if (transfer != nullptr && transfer->kind == TransferKind::state) {
       // One snapshot serves both, so that no copy of the model is kept for newcomers alone.
       fetch_.receive(now, from, message, exchange_.snapshot(), out);
     } else {
@@ -121,9 +122,9 @@ void GossipMode::receive(Time now, PeerId from, const Message& message, Membersh
 }
 
 void GossipMode::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
-  if (fetch_.owns(from, block.id)) {
+  if (block.id.kind == TransferKind::state) {
     fetch_.receive_block(now, from, block, out);
-  } else {
+  } else if (block.id.kind == TransferKind::exchange) {
     exchange_.receive_block(now, from, block, out);
   }
   collect();

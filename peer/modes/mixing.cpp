@@ -335,7 +335,7 @@ void MixingMode::send(const MixOutbox& outbox, Effects& out) {
       ++counts_.messages_sent;
       counts_.bytes_sent += message.bytes->size();
       out.transfers.push_back({.to = order_[rank],
-                               .id = {self_, generations_.key(), round_},
+                               .id = mixing_id(self_, generations_.key(), round_),
                                .payload = {message.bytes, *message.bytes},
                                .superseded_by_next = newest_suffices});
     }
@@ -377,10 +377,12 @@ void MixingMode::serve(Effects& out) {
 }
 
 void MixingMode::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
-  if (StateTransfer::concerns(block)) {
+  const std::uint64_t session = block.id.session;
+  if (block.id.kind == TransferKind::state) {
     states_.receive(now, from, block);
-  } else if (block.id.session == generations_.key() ||
-             block.id.session == key_of(generations_.agreement().promised())) {
+  } else if (block.id.kind == TransferKind::mixing &&
+             (session == generations_.key() ||
+              session == key_of(generations_.agreement().promised()))) {
     box_.receive(from, block);
     go_on(now, out);
   }

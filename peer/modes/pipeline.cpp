@@ -447,12 +447,24 @@ void PipelineMode::receive_own(PeerId from, const Message& message, Effects& out
 }
 
 void PipelineMode::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
-  if (states_.receive(now, from, block) || run_.receive(from, block, out)) return;
-  if (generations_.is_in_one()) return;
+  switch (block.id.kind) {
+    case TransferKind::state:  // Comes only to a peer that has asked, and is then in a generation.
+      states_.receive(now, from, block);
+      return;
+    case TransferKind::copy:
+      if (states_.receive(now, from, block)) return;
+      break;
+    case TransferKind::piece:
+    case TransferKind::pass:
+    case TransferKind::mixing:
+      if (run_.receive(from, block, out)) return;
+      break;
+    default:
+      return;  // Of another mode.
+  }
   // A peer that learned earlier that the generation begins may be that quick.
   const std::uint64_t next = key_of(generations_.agreement().promised());
-  const std::uint64_t session = block.id.session;
-  if (!run_.is_of(next, session) && !StageStates::is_copy_of(next, session)) return;
+  if (generations_.is_in_one() || block.id.session != next) return;
   if (std::exchange(early_of_, next) != next) early_.take();
   early_.keep(from, block);
 }

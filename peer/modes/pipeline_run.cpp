@@ -15,31 +15,7 @@ namespace {
 
 using Action = PipelineAction;
 
-constexpr std::uint64_t operations = std::uint64_t{1} << 24;
-
-// Session numbers of a generation's transfers: one for results that are passed on, and for each
-// stage one of sums and one of mixing messages.
-std::uint64_t pass_key(std::uint64_t generation_key) { return hash_combine(generation_key, 0); }
-std::uint64_t group_key(std::uint64_t generation_key, std::uint32_t stage) {
-  return hash_combine(hash_combine(generation_key, 1), stage);
-}
-std::uint64_t mixing_key(std::uint64_t generation_key, std::uint32_t stage) {
-  return hash_combine(hash_combine(generation_key, 4), stage);
-}
-
 }  // namespace
-
-std::uint64_t PipelineRun::PassName::number() const {
-  return operation % operations << 40 | std::uint64_t{backward} << 39 | std::uint64_t{stage} << 28 |
-         micro_batch;
-}
-
-PipelineRun::PassName PipelineRun::PassName::of(std::uint64_t number) {
-  return {.operation = number >> 40,
-          .stage = static_cast<std::uint32_t>(number >> 28 & 0x7ff),
-          .micro_batch = static_cast<std::uint32_t>(number & 0xfffffff),
-          .backward = (number >> 39 & 1) != 0};
-}
 
 PipelineRun::PipelineRun(PeerId self, std::uint64_t run_seed, const PipelineOptions& options)
     : self_(self), run_seed_(run_seed), options_(options), held_(pipeline_held_max) {}
@@ -73,18 +49,17 @@ void PipelineRun::enter_mixing(std::uint32_t stage) {
   std::vector<PeerId> order;
   for (const std::uint32_t rank : replicas_[stage]) order.push_back(order_[rank]);
   const auto own = static_cast<std::size_t>(std::ranges::find(order, self_) - order.begin());
-  const std::uint64_t key = mixing_key(key_, stage);
   RoundInbox box(
       [rule = options_.rule, size](std::uint64_t round, std::span<const std::byte> begin) {
         return mix_message_bytes<float>(rule, size, round, begin);
       },
       mix_message_bytes_max(size));
-  box.enter(key);
+  box.enter(key_);
   mixing_.emplace(stage,
                   Mixing{.order = order,
                          .plan = {options_.rule, order.size(), stage_seed(run_seed_, stage)},
                          .box = std::move(box),
-                         .place = MixPlace{.rank = own, .order = order, .key = key, .step = 0}});
+                         .place = MixPlace{.rank = own, .order = order, .key = key_, .step = 0}});
 }
 
 void PipelineRun::leave() {
@@ -93,15 +68,6 @@ void PipelineRun::leave() {
   mixing_.clear();
   incoming_.clear();
   held_.take();
-}
-
-bool PipelineRun::is_of(std::uint64_t generation_key, std::uint64_t session) const {
-  bool known = session == pass_key(generation_key);
-  for (std::uint32_t stage = 0; stage < options_.stages.size(); ++stage) {
-    known |=
-        session == group_key(generation_key, stage) || session == mixing_key(generation_key, stage);
-  }
-  return known;
 }
 
 StageValues PipelineRun::blank(std::size_t size) {
@@ -119,7 +85,7 @@ void PipelineRun::begin(std::uint64_t operation, Effects& out) {
       make_schedule(options_.kind, routes_, order_.size(), options_.accumulate, options_.ahead);
   // An early result only counts if its sender is where the routes say.
   std::erase_if(incoming_, [this](const auto& entry) {
-    const bool is_now = entry.first.operation == operation_ % operations;
+    const bool is_now = entry.first.operation == operation_ % operations_named;
     return !is_now || !is_from_neighbour(entry.first, entry.second.from);
   });
   groups_.clear();
@@ -165,7 +131,8 @@ void PipelineRun::make_group(std::uint32_t stage) {
         options_.consensus == StageConsensus::gossip || !is_synchronous(options_.kind);
     if (averages) group.parameters = blank(whole);
     AllReduceShape shape{.order = group.members,
-                         .generation = group_key(key_, stage),
+                         .generation = key_,
+                         .stage = stage,
                          .algorithm = fastest(group.members.size(), size, {}),
                          .buckets = {},
                          .segment = options_.segment_elements,
@@ -229,7 +196,7 @@ std::optional<StageOrder> PipelineRun::parameters_order() {
 }
 
 StageValues PipelineRun::input_of(const PipelineInstruction& what) {
-  const PassName name{operation_ % operations, what.stage, what.micro_batch,
+  const PassName name{operation_ % operations_named, what.stage, what.micro_batch,
                       what.action != Action::forward};
   const auto found = incoming_.find(name);
   if (found == incoming_.end()) return nullptr;
@@ -299,7 +266,7 @@ void PipelineRun::done(const StageOrder& order, Effects& out) {
     const bool forward = order.what.action == Action::forward;
     if (order.in) {
       incoming_.erase(
-          {operation_ % operations, order.what.stage, order.what.micro_batch, !forward});
+          {operation_ % operations_named, order.what.stage, order.what.micro_batch, !forward});
     }
     if (order.out) pass_on(order, out);
   }
@@ -309,7 +276,7 @@ void PipelineRun::done(const StageOrder& order, Effects& out) {
 void PipelineRun::pass_on(const StageOrder& order, Effects& out) {
   const bool backward = order.what.action != Action::forward;
   const std::uint32_t stage = backward ? order.what.stage - 1 : order.what.stage + 1;
-  const PassName name{operation_ % operations, stage, order.what.micro_batch, backward};
+  const PassName name{operation_ % operations_named, stage, order.what.micro_batch, backward};
   const std::uint32_t to = routes_[order.what.micro_batch][stage];
   const auto bytes = std::as_bytes(std::span<const float>(*order.out));
   if (to == rank_) {
@@ -317,9 +284,8 @@ void PipelineRun::pass_on(const StageOrder& order, Effects& out) {
     return;
   }
   bytes_sent_ += bytes.size();
-  out.transfers.push_back({.to = order_[to],
-                           .id = {self_, pass_key(key_), name.number()},
-                           .payload = {order.out, bytes}});
+  out.transfers.push_back(
+      {.to = order_[to], .id = pass_id(self_, key_, name), .payload = {order.out, bytes}});
 }
 
 void PipelineRun::send_round(const StageOrder& order, Effects& out) {
@@ -329,7 +295,7 @@ void PipelineRun::send_round(const StageOrder& order, Effects& out) {
     for (const std::size_t to : message.to) {
       bytes_sent_ += message.bytes->size();
       out.transfers.push_back({.to = mixing_.at(stage).order[to],
-                               .id = {self_, mixing_key(key_, stage), order.mixing->round},
+                               .id = mixing_id(self_, key_, order.mixing->round, stage),
                                .payload = {message.bytes, *message.bytes}});
     }
   }
@@ -435,54 +401,67 @@ bool PipelineRun::is_from_neighbour(const PassName& name, PeerId from) const {
          routes_[name.micro_batch][name.stage] == rank_;
 }
 
+bool PipelineRun::carries(std::uint32_t stage) const {
+  return std::ranges::find(own_stages_, stage) != own_stages_.end();
+}
+
 bool PipelineRun::receive(PeerId from, const Block& block, Effects& out) {
-  if (key_ == 0) return false;
-  if (block.id.session == pass_key(key_)) return receive_pass(from, block);
-  for (auto& [stage, mixing] : mixing_) {
-    if (block.id.session != mixing_key(key_, stage)) continue;
-    // No peer is further ahead than one run.
-    const std::uint64_t ahead = block.id.number - operation_ / options_.mix_every;
-    const bool is_replica = std::ranges::find(mixing.order, from) != mixing.order.end();
-    if (ahead > 1 || !is_replica || !mixing.box.receive(from, block)) return false;
-    ++progress_;
-    return true;
+  if (key_ == 0 || block.id.session != key_) return false;
+  switch (block.id.kind) {
+    case TransferKind::pass:
+      return receive_pass(from, block);
+    case TransferKind::mixing:
+      return receive_message(from, block);
+    case TransferKind::piece:
+      return receive_piece(from, block, out);
+    default:
+      return false;
   }
-  for (const std::uint32_t stage : own_stages_) {
-    if (block.id.session != group_key(key_, stage)) continue;
-    if (begun_) {
-      std::optional<AllReduce>& reduce = group_of(stage).reduce;
-      if (reduce && reduce->receive(from, block, out)) {
-        ++progress_;
-        return true;
-      }
+}
+
+bool PipelineRun::receive_message(PeerId from, const Block& block) {
+  const auto found = mixing_.find(block.id.stage);
+  if (found == mixing_.end()) return false;
+  Mixing& mixing = found->second;
+  // No peer is further ahead than one run.
+  const std::uint64_t ahead = block.id.number - operation_ / options_.mix_every;
+  const bool is_replica = std::ranges::find(mixing.order, from) != mixing.order.end();
+  if (ahead > 1 || !is_replica || !mixing.box.receive(from, block)) return false;
+  ++progress_;
+  return true;
+}
+
+bool PipelineRun::receive_piece(PeerId from, const Block& block, Effects& out) {
+  if (!carries(block.id.stage)) return false;
+  if (begun_) {
+    std::optional<AllReduce>& reduce = group_of(block.id.stage).reduce;
+    if (reduce && reduce->receive(from, block, out)) {
+      ++progress_;
+      return true;
     }
-    // A block of the next run, which its sender has begun already. Repeated blocks belong to no
-    // run.
-    const std::uint64_t ahead =
-        (PieceName::of(block.id.number).operation - operation_) % PieceName::operations;
-    const bool is_next = ahead == 1 || (ahead == 0 && !begun_);
-    return is_next && block.offset == 0 && held_.keep(from, block);
   }
-  return false;
+  // A block of the next run, which its sender has begun already. Repeated blocks belong to no run.
+  const std::uint64_t ahead = (piece_named(block.id)->operation - operation_) % operations_named;
+  const bool is_next = ahead == 1 || (ahead == 0 && !begun_);
+  return is_next && block.offset == 0 && held_.keep(from, block);
 }
 
 std::span<std::byte> PipelineRun::place(PeerId from, const TransferId& id, std::uint64_t offset,
                                         std::size_t bytes) {
-  if (key_ == 0 || !begun_) return {};
-  for (const std::uint32_t stage : own_stages_) {
-    if (id.session != group_key(key_, stage)) continue;
-    std::optional<AllReduce>& reduce = group_of(stage).reduce;
-    return reduce ? reduce->place(from, id, offset, bytes) : std::span<std::byte>();
-  }
-  return {};
+  const bool is_ours = id.kind == TransferKind::piece && id.session == key_ && carries(id.stage);
+  if (key_ == 0 || !begun_ || !is_ours) return {};
+  std::optional<AllReduce>& reduce = group_of(id.stage).reduce;
+  return reduce ? reduce->place(from, id, offset, bytes) : std::span<std::byte>();
 }
 
 bool PipelineRun::receive_pass(PeerId from, const Block& block) {
-  const PassName name = PassName::of(block.id.number);
+  const std::optional<PassName> named = pass_named(block.id);
+  if (!named) return false;
+  const PassName& name = *named;
   const bool known = name.stage < options_.stages.size() &&
                      name.micro_batch < options_.micro_batches &&
                      (name.backward ? name.stage + 1 < options_.stages.size() : name.stage > 0);
-  const std::uint64_t ahead = (name.operation - operation_) % operations;
+  const std::uint64_t ahead = (name.operation - operation_) % operations_named;
   if (!known || block.id.owner != from || ahead > 1) return false;
   if (begun_ && ahead == 0 && !is_from_neighbour(name, from)) return false;
   const std::size_t size = name.backward ? options_.stages[name.stage + 1].backward

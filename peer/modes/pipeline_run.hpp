@@ -43,8 +43,6 @@ class PipelineRun {
   /// The oldest order that next() returned is done.
   void done(const StageOrder& order, Effects& out);
 
-  /// Whether blocks of that session belong to runs of the generation with that key.
-  bool is_of(std::uint64_t generation_key, std::uint64_t session) const;
   /// True if the block belongs to this generation's runs.
   bool receive(PeerId from, const Block& block, Effects& out);
   /// Where to put a piece of a sum under way (AllReduce::place).
@@ -76,18 +74,6 @@ class PipelineRun {
   std::size_t held_bytes() const { return held_.bytes(); }
 
  private:
-  /// Names the result in a transfer: micro-batch, the stage it comes to, and its direction.
-  struct PassName {
-    std::uint64_t operation = 0;
-    std::uint32_t stage = 0;
-    std::uint32_t micro_batch = 0;
-    bool backward = false;
-
-    std::uint64_t number() const;
-    static PassName of(std::uint64_t number);
-    auto operator<=>(const PassName&) const = default;
-  };
-
   /// A result that is arriving, or has arrived.
   struct Incoming {
     PeerId from{};
@@ -132,6 +118,9 @@ class PipelineRun {
   void skip_updates();
   std::size_t gradients_since_update(std::uint32_t stage) const;
   bool receive_pass(PeerId from, const Block& block);
+  bool receive_piece(PeerId from, const Block& block, Effects& out);
+  bool receive_message(PeerId from, const Block& block);
+  bool carries(std::uint32_t stage) const;
   bool is_from_neighbour(const PassName& name, PeerId from) const;
   StageValues input_of(const PipelineInstruction& what);
   void pass_on(const StageOrder& order, Effects& out);

@@ -6,8 +6,6 @@
 #include <span>
 #include <utility>
 
-#include "base/rng.hpp"
-
 namespace gv {
 namespace {
 
@@ -15,20 +13,16 @@ namespace {
 constexpr Duration ask_again_after = std::chrono::seconds(1);
 /// A source that has begun is given up after this many such intervals without a block.
 constexpr int idle_max = 5;
-constexpr std::uint64_t operations = std::uint64_t{1} << 48;
 
-std::uint64_t copy_key(std::uint64_t generation_key) { return hash_combine(generation_key, 3); }
+/// A generation makes each peer download the state of a stage at most once.
+TransferId id_of(PeerId asker, std::uint64_t generation_key, std::uint32_t stage) {
+  return state_id(asker, generation_key, 0, stage);
+}
 
 }  // namespace
 
 StageStates::StageStates(PeerId self, std::uint64_t layout_hash, const PipelineOptions& options)
     : self_(self), layout_hash_(layout_hash), sizes_(options.stages), memory_(options.memory) {}
-
-std::uint64_t StageStates::fetch_key() const { return hash_combine(key_, 2); }
-
-bool StageStates::is_copy_of(std::uint64_t generation_key, std::uint64_t session) {
-  return session == copy_key(generation_key);
-}
 
 StageValues StageStates::blank(std::uint32_t stage) const {
   return std::make_shared<Floats>(sizes_[stage].state, memory_);
@@ -102,7 +96,7 @@ StageStates::Incoming StageStates::awaited(std::uint32_t stage, PeerId from, Tim
 
 void StageStates::ask(std::uint32_t stage, const Incoming& incoming, Effects& out) const {
   out.send(incoming.source,
-           StateRequest{.id = {self_, fetch_key(), stage}, .layout_hash = layout_hash_});
+           StateRequest{.id = id_of(self_, key_, stage), .layout_hash = layout_hash_});
 }
 
 bool StageStates::is_fetching() const {
@@ -145,13 +139,13 @@ void StageStates::hand_over(std::uint32_t stage, StageValues values, Effects& ou
 void StageStates::send(std::uint32_t stage, PeerId to, const StageValues& values, Effects& out) {
   ++sent_;
   out.transfers.push_back({.to = to,
-                           .id = {to, fetch_key(), stage},
+                           .id = id_of(to, key_, stage),
                            .payload = {values, std::as_bytes(std::span<const float>(*values))}});
 }
 
 void StageStates::receive(PeerId from, const StateRequest& fetch, Effects& out) {
-  if (key_ == 0 || fetch.id.owner != from || fetch.id.session != fetch_key()) return;
-  const auto stage = static_cast<std::uint32_t>(fetch.id.number);
+  const std::uint32_t stage = fetch.id.stage;
+  if (key_ == 0 || fetch.id != id_of(from, key_, stage)) return;
   const auto owed = owed_.find(stage);
   if (owed == owed_.end() || std::ranges::find(owed->second, from) == owed->second.end()) return;
   const auto there = handed_over_.find(stage);
@@ -172,14 +166,13 @@ void StageStates::taken_over(PeerId peer) {
 
 void StageStates::send_copy(std::uint32_t stage, std::uint64_t operation, const StageValues& values,
                             PeerId to, Effects& out) const {
-  out.transfers.push_back(
-      {.to = to,
-       .id = {self_, copy_key(key_), std::uint64_t{stage} << 48 | operation % operations},
-       .payload = {values, std::as_bytes(std::span<const float>(*values))}});
+  out.transfers.push_back({.to = to,
+                           .id = copy_id(self_, key_, stage, operation),
+                           .payload = {values, std::as_bytes(std::span<const float>(*values))}});
 }
 
 void StageStates::expect_copy(std::uint32_t stage, const ModelVersion& version, PeerId from) {
-  expected_[{stage, version.step % operations}] = {version, from};
+  expected_[{stage, version.step}] = {version, from};
   settle_copies();
 }
 
@@ -204,23 +197,30 @@ bool StageStates::take(Incoming& incoming, const Block& block) {
 }
 
 bool StageStates::receive(Time now, PeerId from, const Block& block) {
-  if (key_ == 0) return false;
-  if (block.id.session == fetch_key()) {
-    const auto found = fetched_.find(static_cast<std::uint32_t>(block.id.number));
-    if (found == fetched_.end() || found->second.source != from) return false;
-    Incoming& incoming = found->second;
-    // A state that is asked for twice comes twice: start again if the first is not complete yet.
-    if (block.offset == 0 && !incoming.blocks.is_whole()) incoming.blocks.go_back_to(0);
-    if (!take(incoming, block)) return false;
-    incoming.progress_at = now;
-    incoming.idle_checks = 0;
-    return true;
-  }
-  if (block.id.session != copy_key(key_) || block.id.owner != from) return false;
-  const auto stage = static_cast<std::uint32_t>(block.id.number >> 48);
+  if (key_ == 0 || block.id.session != key_) return false;
+  return block.id.kind == TransferKind::state ? receive_fetched(now, from, block)
+                                              : receive_copy(now, from, block);
+}
+
+bool StageStates::receive_fetched(Time now, PeerId from, const Block& block) {
+  const auto found = fetched_.find(block.id.stage);
+  if (found == fetched_.end() || found->second.source != from) return false;
+  if (block.id != id_of(self_, key_, block.id.stage)) return false;
+  Incoming& incoming = found->second;
+  // A state that is asked for twice comes twice: start again if the first is not complete yet.
+  if (block.offset == 0 && !incoming.blocks.is_whole()) incoming.blocks.go_back_to(0);
+  if (!take(incoming, block)) return false;
+  incoming.progress_at = now;
+  incoming.idle_checks = 0;
+  return true;
+}
+
+bool StageStates::receive_copy(Time now, PeerId from, const Block& block) {
+  const std::uint32_t stage = block.id.stage;
+  if (block.id != copy_id(from, key_, stage, block.id.number)) return false;
   // At most one copy of each stage is on its way for this copying point and one for the next.
   if (stage >= sizes_.size() || copies_.size() > 2 * sizes_.size()) return false;
-  Incoming& incoming = copies_[{stage, block.id.number % operations}];
+  Incoming& incoming = copies_[{stage, block.id.number}];
   if (!incoming.values) incoming = awaited(stage, from, now);
   const bool fits = incoming.source == from && take(incoming, block);
   settle_copies();

@@ -66,10 +66,8 @@ class StageStates {
   void expect_copy(std::uint32_t stage, const ModelVersion& version, PeerId from);
   bool expects_copies() const { return !expected_.empty(); }
 
-  /// Whether blocks of that session are copies in the generation with that key. Fetched states come
-  /// only to a peer that has asked.
-  static bool is_copy_of(std::uint64_t generation_key, std::uint64_t session);
-  /// True if the block was a piece of a state.
+  /// Takes a block of a state that we have asked for, or of a copy for us to keep. False if it is
+  /// of no use now.
   bool receive(Time now, PeerId from, const Block& block);
   /// Asks again where needed. Returns a source that has begun and stopped sending.
   std::optional<PeerId> tick(Time now, Effects& out);
@@ -100,8 +98,9 @@ class StageStates {
   bool take(Incoming& incoming, const Block& block);
   void ask(std::uint32_t stage, const Incoming& incoming, Effects& out) const;
   void send(std::uint32_t stage, PeerId to, const StageValues& values, Effects& out);
+  bool receive_fetched(Time now, PeerId from, const Block& block);
+  bool receive_copy(Time now, PeerId from, const Block& block);
   void settle_copies();
-  std::uint64_t fetch_key() const;
 
   PeerId self_;
   std::uint64_t layout_hash_;

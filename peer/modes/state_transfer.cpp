@@ -9,16 +9,14 @@
 namespace gv {
 namespace {
 
-/// The number of a whole state's transfer within a generation.
-constexpr std::uint64_t state_number = ~std::uint64_t{0};
-
 /// A source that has not begun for this long is asked again.
 constexpr Duration ask_again_after = std::chrono::seconds(1);
 /// A source that has begun is given up after this many such intervals without a block.
 constexpr int idle_max = 5;
 
-TransferId state_id(PeerId to, std::uint64_t generation_key) {
-  return {to, generation_key, state_number};
+/// A generation makes each peer download at most one state.
+TransferId id_of(PeerId asker, std::uint64_t generation_key) {
+  return state_id(asker, generation_key, 0);
 }
 
 }  // namespace
@@ -27,11 +25,8 @@ StateTransfer::StateTransfer(PeerId self, std::uint64_t layout_hash, std::size_t
                              std::pmr::memory_resource* memory)
     : self_(self), layout_hash_(layout_hash), states_(elements, memory) {}
 
-bool StateTransfer::concerns(const Block& block) { return block.id.number == state_number; }
-
 void StateTransfer::ask(Effects& out) const {
-  out.send(source_,
-           StateRequest{.id = state_id(self_, generation_key_), .layout_hash = layout_hash_});
+  out.send(source_, StateRequest{.id = id_of(self_, generation_key_), .layout_hash = layout_hash_});
 }
 
 void StateTransfer::fetch(Time now, const Generation& generation, PeerId source, Effects& out) {
@@ -55,7 +50,7 @@ void StateTransfer::leave_generation() {
 bool StateTransfer::is_incomplete() const { return fetching_ && !blocks_.is_whole(); }
 
 void StateTransfer::receive(Time now, PeerId from, const Block& block) {
-  if (!is_incomplete() || from != source_ || block.id != state_id(self_, generation_key_)) return;
+  if (!is_incomplete() || from != source_ || block.id != id_of(self_, generation_key_)) return;
   const auto memory = std::as_writable_bytes(std::span<float>(*incoming_));
   if (blocks_.take(block, memory) != BlockFit::next) return;
   progress_at_ = now;
@@ -70,7 +65,7 @@ std::optional<ArrivedState> StateTransfer::take() {
 
 bool StateTransfer::is_asked(const Generation& generation, PeerId from,
                              const StateRequest& fetch) const {
-  if (fetch.id != state_id(from, generation.key())) return false;
+  if (fetch.id != id_of(from, generation.key())) return false;
   const auto place = std::ranges::find(generation.order, from);
   return place != generation.order.end() &&
          generation.sources[static_cast<std::size_t>(place - generation.order.begin())] == self_;
@@ -88,7 +83,7 @@ std::size_t StateTransfer::send(const Generation& generation, const VectorPool::
   if (taken_ != generation.version) return 0;
   for (const PeerId peer : owed_) {
     out.transfers.push_back({.to = peer,
-                             .id = state_id(peer, generation.key()),
+                             .id = id_of(peer, generation.key()),
                              .payload = {state, std::as_bytes(std::span<const float>(*state))}});
   }
   return std::exchange(owed_, {}).size();

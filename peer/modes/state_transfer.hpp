@@ -60,9 +60,6 @@ class StateTransfer {
   std::optional<PeerId> tick(Time now, Effects& out);
   Time deadline() const;
 
-  /// The block belongs to some state: no piece of a collective has this number.
-  static bool concerns(const Block& block);
-
  private:
   bool is_incomplete() const;
   void ask(Effects& out) const;

@@ -35,6 +35,7 @@ void MixingInvariants::on_effects(const Simulator& world, PeerNumber peer,
   if (rounds == nullptr) return;
   // Uses the job's own fields, since the generation may have ended in the same moment.
   for (const Transfer& transfer : effects.transfers) {
+    if (transfer.id.kind != TransferKind::mixing) continue;
     record(transfer.id.session).sent[{peer, number_of(transfer.to), transfer.id.number}] =
         transfer.payload;
   }

@@ -58,10 +58,9 @@ void PipelineInvariants::on_effects(const Simulator& world, PeerNumber peer,
     record(peer).job_generation = generation != nullptr ? generation->key() : 0;
   if (generation == nullptr) return;
   for (const Transfer& transfer : effects.transfers) {
-    if (!StageStates::is_copy_of(generation->key(), transfer.id.session)) continue;
-    const auto stage = static_cast<std::uint32_t>(transfer.id.number >> 48);
-    const std::uint64_t operation = transfer.id.number & ((std::uint64_t{1} << 48) - 1);
-    keepers_[{generation->key(), stage}][number_of(transfer.to)].insert(operation);
+    const TransferId& id = transfer.id;
+    if (id.kind != TransferKind::copy || id.session != generation->key()) continue;
+    keepers_[{generation->key(), id.stage}][number_of(transfer.to)].insert(id.number);
   }
 }
 

@@ -82,7 +82,7 @@ void Simulator::World::meet(PeerNumber from, PeerNumber to, Time arrival) {
 /// Hostile peers' messages in rounds leave when and as they want.
 void Simulator::World::part_with(PeerNumber from, Transfer transfer) {
   const MixingMode* rounds = hostile.any() ? peers[from].node->as<MixingMode>() : nullptr;
-  if (rounds == nullptr || StateTransfer::concerns({transfer.id, transfer.offset, {}})) {
+  if (rounds == nullptr || transfer.id.kind != TransferKind::mixing) {
     transmit(from, std::move(transfer));
     return;
   }

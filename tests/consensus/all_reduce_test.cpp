@@ -358,7 +358,7 @@ TEST_CASE("pieces of another operation, generation or length are not ours",
   const Vector values(8);
   const auto bytes = std::as_bytes(std::span(values));
   const auto block = [&](PieceName piece, std::uint64_t generation, std::size_t length) {
-    return Block{{peer(1), generation, piece.number()}, 0, bytes.first(length)};
+    return Block{piece_id(peer(1), generation, piece), 0, bytes.first(length)};
   };
   // Rank 0 of two gets the first half (chunk 1 of the ring: elements 4 to 8) in round 0.
   const PieceName piece{.operation = 3, .bucket = 0, .round = 0, .segment = 0};
@@ -369,10 +369,15 @@ TEST_CASE("pieces of another operation, generation or length are not ours",
   CHECK_FALSE(part.receive(peer(1), block(piece, 6, 16), out));
   CHECK_FALSE(part.receive(peer(1), block(piece, 5, 12), out));
   CHECK_FALSE(part.receive(peer(2), block(piece, 5, 16), out));
+  const auto of_a_stage = piece_id(peer(1), 5, piece, 1);
+  CHECK_FALSE(part.receive(peer(1), {of_a_stage, 0, bytes.first(16)}, out));
+  TransferId other_kind = piece_id(peer(1), 5, piece);
+  other_kind.kind = TransferKind::state;
+  CHECK_FALSE(part.receive(peer(1), {other_kind, 0, bytes.first(16)}, out));
   // Nor is there a place for them.
   const auto place = [&](std::size_t from, PieceName name, std::uint64_t generation,
                          std::size_t length) {
-    return part.place(peer(from), {peer(from), generation, name.number()}, 0, length);
+    return part.place(peer(from), piece_id(peer(from), generation, name), 0, length);
   };
   CHECK(place(1, {.operation = 4}, 5, 16).empty());
   CHECK(place(1, {.operation = 3, .bucket = 1}, 5, 16).empty());
@@ -387,15 +392,6 @@ TEST_CASE("pieces of another operation, generation or length are not ours",
   CHECK(part.receive(peer(1), block(piece, 5, 16), out));
   CHECK(place(1, piece, 5, 16).empty());  // It is there.
   CHECK(out.transfers.empty());           // Our own input is not there yet.
-}
-
-TEST_CASE("names of pieces survive the wire", "[allreduce][all_reduce]") {
-  const PieceName piece{.operation = 0xabcdef, .bucket = 255, .round = 4095, .segment = 0xfffff};
-  const PieceName back = PieceName::of(piece.number());
-  CHECK(back.operation == piece.operation);
-  CHECK(back.bucket == piece.bucket);
-  CHECK(back.round == piece.round);
-  CHECK(back.segment == piece.segment);
 }
 
 }  // namespace gv

@@ -224,7 +224,8 @@ class ExchangeNetwork {
 
   void receive(std::size_t from, std::size_t to, const Message& message) {
     feed(to, [&](Endpoint& own, Effects& out) {
-      if (own.fetch.handles(peer(from), message)) {
+      const TransferId* transfer = transfer_of(message);
+      if (transfer != nullptr && transfer->kind == TransferKind::state) {
         own.fetch.receive(now_, peer(from), message, own.exchange.snapshot(), out);
       } else {
         own.exchange.receive(now_, peer(from), message, out);
@@ -254,7 +255,7 @@ class ExchangeNetwork {
     streams_.push_back(stream);  // The lanes take turns.
     feed(stream.to, [&](Endpoint& own, Effects& out) {
       const Block piece{stream.transfer.id, offset, block};
-      if (own.fetch.owns(peer(stream.from), piece.id)) {
+      if (piece.id.kind == TransferKind::state) {
         own.fetch.receive_block(now_, peer(stream.from), piece, out);
       } else {
         own.exchange.receive_block(now_, peer(stream.from), piece, out);

@@ -273,7 +273,7 @@ TEST_CASE("a block that does not fit ends the exchange without effect") {
 TEST_CASE("a block that comes twice or out of place is not taken for the next one") {
   const auto theirs = model_of(2);
   const auto bytes = std::as_bytes(std::span(theirs));
-  const TransferId id{peer(0), 1, 1};
+  TransferId id = exchange_id(peer(0), 1, 1);
   // Three thirds in order, each repeated, with the last one also tried too early.
   const auto send = [&](const auto& receive) {
     const std::size_t third = bytes.size() / 3;
@@ -299,6 +299,7 @@ TEST_CASE("a block that comes twice or out of place is not taken for the next on
     }
   }
   SECTION("in a download") {
+    id = state_id(peer(0), 1, 1);
     ModelDownload fetch(peer(0), numbers, {.layout_hash = 7, .elements = width});
     fetch.want(Time{}, {peer(1)}, out);
     fetch.receive(Time{}, peer(1), TransferAccepted{.id = id, .layout_hash = 7, .elements = width},

@@ -57,7 +57,7 @@ struct Swarm {
         const auto to = static_cast<std::size_t>(transfer.to) - 1;
         probed.push_back({i, to, operation, transfer.payload.bytes.size()});
         Effects answer;
-        REQUIRE(surveys[to].receive_block(id_of(i), block_of(transfer), answer));
+        surveys[to].receive_block(id_of(i), block_of(transfer), answer);
         REQUIRE(answer.messages.size() == 1);
         REQUIRE(answer.messages.front().to == id_of(i));
         at += 2 * latency + from_seconds(static_cast<double>(transfer.payload.bytes.size()) /
@@ -203,16 +203,16 @@ TEST_CASE("strange answers and probes of other generations change nothing", "[un
 
   Effects answers;
   const auto bytes = std::make_shared<std::vector<std::byte>>(64);
-  const auto probe = [&](PeerId owner, std::uint64_t session, std::uint64_t number) {
-    return Block{{owner, session, number}, 0, *bytes};
+  const auto receive = [&](PeerId from, const TransferId& named) {
+    survey.receive_block(from, {named, 0, *bytes}, answers);
   };
-  CHECK(survey.receive_block(id_of(1), probe(id_of(1), key + 1, id.number), answers));
-  CHECK(survey.receive_block(id_of(1), probe(id_of(2), key, id.number), answers));
-  CHECK(survey.receive_block(id_of(7), probe(id_of(7), key, id.number), answers));
+  receive(id_of(1), probe_id(id_of(1), key + 1, 1, false));
+  receive(id_of(1), probe_id(id_of(2), key, 1, false));
+  receive(id_of(7), probe_id(id_of(7), key, 1, false));
+  receive(id_of(1), state_id(id_of(1), key, 0));
+  receive(id_of(1), piece_id(id_of(1), key, {}));
   CHECK(answers.messages.empty());
-  CHECK_FALSE(survey.receive_block(id_of(1), probe(id_of(1), key, ~std::uint64_t{0}), answers));
-  CHECK_FALSE(survey.receive_block(id_of(1), probe(id_of(1), key, PieceName{}.number()), answers));
-  CHECK(survey.receive_block(id_of(1), probe(id_of(1), key, id.number), answers));
+  receive(id_of(1), probe_id(id_of(1), key, 1, false));
   CHECK(answers.messages.size() == 1);
 }
 

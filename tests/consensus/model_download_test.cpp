@@ -142,8 +142,8 @@ TEST_CASE("a model that comes for a download we gave up is called off") {
     called_off = called_off || std::holds_alternative<Abort>(message);
     return true;
   };
-  network.inject(0, 1,
-                 TransferAccepted{.id = {peer(1), 101, 9}, .layout_hash = 7, .elements = width});
+  network.inject(
+      0, 1, TransferAccepted{.id = state_id(peer(1), 101, 9), .layout_hash = 7, .elements = width});
   network.deliver();
   CHECK(called_off);
 }

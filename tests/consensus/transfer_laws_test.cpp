@@ -51,6 +51,7 @@ Offer sound_offer(std::uint64_t number) {
 }
 
 const TransferId own{peer(0), 1, 1};
+const TransferId own_state = state_id(peer(0), 1, 1);
 
 /// As initiator with peer 1, then as responder to peer 1.
 std::vector<Input<Exchanging>> exchange_script() {
@@ -74,13 +75,14 @@ std::vector<Input<Exchanging>> exchange_script() {
 /// Serves peer 2 and downloads from peer 1.
 std::vector<Input<Fetching>> fetch_script() {
   return {[](Fetching& m, Effects& out) { m.fetch.want(Time{}, {peer(1)}, out); },
-          fetch_hears(2, StateRequest{.id = {peer(2), 9, 1}, .layout_hash = 7}),
-          fetch_hears(1, TransferAccepted{.id = own, .layout_hash = 7, .elements = width}),
+          fetch_hears(2, StateRequest{.id = state_id(peer(2), 9, 1), .layout_hash = 7}),
+          fetch_hears(1, TransferAccepted{.id = own_state, .layout_hash = 7, .elements = width}),
           [](Fetching& m, Effects& out) {
             const auto model = model_of(2);
-            m.fetch.receive_block(Time{}, peer(1), {own, 0, std::as_bytes(std::span(model))}, out);
+            m.fetch.receive_block(Time{}, peer(1), {own_state, 0, std::as_bytes(std::span(model))},
+                                  out);
           },
-          fetch_hears(2, Ready{{peer(2), 9, 1}})};
+          fetch_hears(2, Ready{state_id(peer(2), 9, 1)})};
 }
 
 }  // namespace
@@ -137,10 +139,10 @@ TEST_CASE("an exchange answers what is over or another's with the reason stale")
 
 TEST_CASE("a download answers what is over or another's with the reason stale") {
   Fetching machine;
-  const StateRequest of_another{.id = {peer(2), 9, 1}, .layout_hash = 7};
+  const StateRequest of_another{.id = state_id(peer(2), 9, 1), .layout_hash = 7};
   CHECK(refusal_of(machine, fetch_hears(3, of_another)) == Reason::stale);
-  CHECK(refusal_of(machine, fetch_hears(1, TransferAccepted{.id = own})) == Reason::stale);
-  const StateRequest other_layout{.id = {peer(2), 9, 2}, .layout_hash = 8};
+  CHECK(refusal_of(machine, fetch_hears(1, TransferAccepted{.id = own_state})) == Reason::stale);
+  const StateRequest other_layout{.id = state_id(peer(2), 9, 2), .layout_hash = 8};
   CHECK(refusal_of(machine, fetch_hears(2, other_layout)) == Reason::unknown_layout);
 }
 

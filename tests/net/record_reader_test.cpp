@@ -149,7 +149,8 @@ TEST_CASE("what can be no record is found out by its header") {
                                RecordHeader{.length = block_bytes_max + 1},
                                RecordHeader{.length = 65537, .kind = RecordKind::message},
                                RecordHeader{.length = 1, .kind = RecordKind{0}},
-                               RecordHeader{.length = 1, .kind = RecordKind{8}});
+                               RecordHeader{.length = 1, .kind = RecordKind{8}},
+                               RecordHeader{.length = 1, .transfer = TransferKind{7}});
   RecordReader reader;
   const auto place = [](const RecordHeader&) { return std::span<std::byte>(); };
   const std::size_t came = pour(std::as_bytes(std::span(&header, 1)), reader.room(place)[0]);

@@ -109,8 +109,9 @@ std::vector<Message> forgeries(const Simulator& world, PeerNumber to, const Tran
           Query{heard},
           Abort{heard, Reason::timed_out},
           Resume{heard, 0},
-          StateRequest{own, course.layout_hash},
-          TransferAccepted{heard, course.layout_hash, course.elements, 1u << 30}};
+          StateRequest{state_id(stranger, 1, 1), course.layout_hash},
+          TransferAccepted{state_id(heard.owner, heard.session, heard.number), course.layout_hash,
+                           course.elements, 1u << 30}};
 }
 
 /// The newest exchange that any peer offered: the knowledge of an eavesdropper.

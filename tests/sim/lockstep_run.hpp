@@ -131,13 +131,12 @@ inline std::vector<float> ring_mean(const std::vector<std::vector<float>>& gradi
   return mean;
 }
 
-/// Counts the bytes sent for sums: probes of links and whole states have the last bucket.
+/// Counts the bytes sent for sums.
 class SumBytes : public Watcher {
  public:
   void on_effects(const Simulator&, PeerNumber, const NodeEffects& effects) override {
     for (const Transfer& transfer : effects.transfers) {
-      const PieceName piece = PieceName::of(transfer.id.number);
-      if (piece.bucket + 1 < PieceName::buckets_max) sent += transfer.payload.bytes.size();
+      if (transfer.id.kind == TransferKind::piece) sent += transfer.payload.bytes.size();
     }
   }
   std::size_t sent = 0;

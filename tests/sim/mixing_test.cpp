@@ -250,7 +250,7 @@ class Forms : public Watcher {
     const auto& node = world.peer(peer).node;
     if (!node || !node->as<MixingMode>()) return;
     for (const Transfer& transfer : effects.transfers) {
-      if (StateTransfer::concerns({.id = transfer.id})) continue;
+      if (transfer.id.kind != TransferKind::mixing) continue;
       MixHeader header;
       std::memcpy(&header, transfer.payload.bytes.data(), sizeof(header));
       ++sent[header.form];

@@ -41,8 +41,7 @@ const std::vector<Folder> layout = {
      {"consensus/message/", "consensus/topology/", "consensus/codec/", "consensus/compression/"},
      {"Eigen/"},
      true},
-    // The survey of links times probes, which are transfers.
-    {"consensus/generation/", {"consensus/message/", "consensus/transfer/"}, {}, true},
+    {"consensus/generation/", {"consensus/message/"}, {}, true},
     {"consensus/allreduce/",
      {"consensus/transfer/", "consensus/compression/"},
      {"Eigen/", "emmintrin.h"},

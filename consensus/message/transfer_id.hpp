@@ -1,0 +1,103 @@
+// What names a transfer: what it carries, for whom, and which one of these it is.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/ids.hpp"
+
+namespace gv {
+
+/// What the blocks of a transfer carry. It says which part of a peer they are for.
+enum class TransferKind : std::uint8_t {
+  exchange,  ///< A snapshot, in a pair exchange.
+  state,     ///< A state that its receiver has asked for: of a whole model, or of a stage.
+  copy,      ///< A copy of a stage's state, which its receiver keeps.
+  piece,     ///< A piece of a sum.
+  probe,     ///< Bytes that measure a link.
+  pass,      ///< The result of a stage's pass.
+  mixing,    ///< A message of a round of mixing.
+};
+
+/// What other peers send is refused if its kind is beyond this one.
+inline constexpr TransferKind last_transfer_kind = TransferKind::mixing;
+
+/// One bulk transfer, or one exchange of two. Made by the functions below, which say what the
+/// fields mean for each kind.
+struct TransferId {
+  PeerId owner{};             ///< The peer that asked, if one did; otherwise the sender.
+  std::uint64_t session = 0;  ///< Of the owner's process, or the key of a generation.
+  std::uint64_t number = 0;
+  TransferKind kind = TransferKind::exchange;
+  std::uint32_t stage = 0;  ///< In a pipeline; otherwise 0.
+
+  friend auto operator<=>(const TransferId&, const TransferId&) = default;
+};
+
+/// "owner/number", for events and logs.
+std::string to_string(const TransferId& id);
+
+/// Collectives and runs are told apart modulo this number in the names of their blocks, which is
+/// far more than can be under way.
+inline constexpr std::uint64_t operations_named = std::uint64_t{1} << 24;
+
+/// Names a piece of an all-reduce.
+struct PieceName {
+  std::uint64_t operation = 0;
+  std::size_t bucket = 0;
+  std::size_t round = 0;
+  std::size_t segment = 0;
+
+  static constexpr std::uint64_t operations = operations_named;
+  static constexpr std::size_t buckets_max = 256;
+  static constexpr std::size_t rounds_max = 4096;
+  static constexpr std::size_t segments_max = 1 << 20;
+
+  /// All of it in one number, the operation modulo `operations`.
+  std::uint64_t number() const;
+};
+
+/// Names the result of a pass: the stage it comes to, the micro-batch, and the direction.
+struct PassName {
+  std::uint64_t operation = 0;  ///< The run, modulo `operations_named`.
+  std::uint32_t stage = 0;
+  std::uint32_t micro_batch = 0;
+  bool backward = false;
+
+  auto operator<=>(const PassName&) const = default;
+};
+
+/// `session` is drawn at random when the owner's process starts, so ids of an earlier life never
+/// match; `number` counts up from 1 within the session.
+TransferId exchange_id(PeerId owner, std::uint64_t session, std::uint64_t number);
+/// The state that `owner` asks for. Numbers tell its requests of a session or generation apart.
+TransferId state_id(PeerId owner, std::uint64_t session, std::uint64_t number,
+                    std::uint32_t stage = 0);
+/// The state of a stage after that run, for the peer that keeps a copy.
+TransferId copy_id(PeerId sender, std::uint64_t generation, std::uint32_t stage,
+                   std::uint64_t operation);
+TransferId piece_id(PeerId sender, std::uint64_t generation, const PieceName& piece,
+                    std::uint32_t stage = 0);
+/// The small or the large probe of that operation.
+TransferId probe_id(PeerId sender, std::uint64_t generation, std::uint64_t operation, bool large);
+TransferId pass_id(PeerId sender, std::uint64_t generation, const PassName& pass);
+TransferId mixing_id(PeerId sender, std::uint64_t generation, std::uint64_t round,
+                     std::uint32_t stage = 0);
+
+/// What an id names; nullopt if it is of another kind.
+std::optional<PieceName> piece_named(const TransferId& id);
+std::optional<PassName> pass_named(const TransferId& id);
+
+/// Numbers the exchanges and requests for states that a peer starts in one life.
+struct TransferNumbers {
+  std::uint64_t session = 0;
+  std::uint64_t last = 0;
+
+  TransferId next_exchange(PeerId owner) { return exchange_id(owner, session, ++last); }
+  TransferId next_state(PeerId owner) { return state_id(owner, session, ++last); }
+};
+
+}  // namespace gv
