@@ -176,12 +176,12 @@ void serialize(A& ar, Resume& m) {
 
 template <BoundedArchive A>
 void serialize(A& ar, StateRequest& m) {
-  ar(m.id, m.layout_hash);
+  ar(m.id, m.layout_hash, m.version, m.offset);
 }
 
 template <BoundedArchive A>
 void serialize(A& ar, TransferAccepted& m) {
-  ar(m.id, m.layout_hash, m.elements, m.step);
+  ar(m.id, m.layout_hash, m.elements, m.version, m.offset);
 }
 
 template <BoundedArchive A>

@@ -99,6 +99,10 @@ struct PeerQuarantined {
 struct FetchAsked {
   PeerId peer{};
 };
+struct FetchResumed {
+  PeerId peer{};
+  std::uint64_t bytes_received = 0;  ///< From earlier sources; only the rest is sent.
+};
 struct ModelFetched {
   PeerId peer{};
   std::uint64_t step = 0;
@@ -271,7 +275,7 @@ using Fact = std::variant<
     MemberJoined, MemberSuspected, MemberRefuted, MemberDead, MemberLeft, MemberReturned,
     MemberRemoved, SelfRefuted, MessageRefused, OfferRefused, ExchangeRefused, ExchangeAborted,
     ExchangeUndecided, ExchangeResumed, ExchangeCommitted, ModelRefused, PeerQuarantined,
-    FetchAsked, ModelFetched, ModelServed, FetchRefused, FetchSourceLost, FetchFailed,
+    FetchAsked, FetchResumed, ModelFetched, ModelServed, FetchRefused, FetchSourceLost, FetchFailed,
     TrainingBegan, BudgetDone, CatchingUp, TopologyUnfit, TopologyFits, Exploited, GenerationBegan,
     GenerationEnded, CollectiveResumed, StateAdopted, ModelsDiffer, SumRefused, GradientNotFinite,
     AlgorithmSwitched, SettingsRevisionNotUnderstood, StageAdopted, RolledBack, StageLost,

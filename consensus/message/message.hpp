@@ -185,20 +185,38 @@ struct Resume {
   std::uint64_t offset = 0;
 };
 
-// ---- Model download by a newcomer ----
+// ---- Download of a state, of a whole model or of a stage ----
 
-/// May I have your current model? Only `id.owner` sends it.
+/// How far a replica has come. Equal versions are equal bits.
+struct ModelVersion {
+  std::uint64_t step = 0;     ///< Optimiser steps made; names the next collective.
+  std::uint64_t samples = 0;  ///< Samples that all peers have contributed to the model.
+  std::uint64_t lineage = 0;  ///< Hash of the generations in which its collectives finished.
+
+  void add_to(StateHash& hash) const { hash.add(step, samples, lineage); }
+
+  friend bool operator==(const ModelVersion&, const ModelVersion&) = default;
+};
+
+/// The model that has seen more samples wins. Ties are broken in a fixed order, so that all peers
+/// choose the same model.
+bool is_before(const ModelVersion& a, const ModelVersion& b);
+
+/// May I have your current state? Only `id.owner` sends it.
 struct StateRequest {
   TransferId id;
   std::uint64_t layout_hash = 0;
+  ModelVersion version;      ///< Of what the sender has of it already.
+  std::uint64_t offset = 0;  ///< Bytes it has of that version; 0: none.
 };
 
-/// Yes; `bytes` bytes of float32 parameters follow on the bulk lane.
+/// Yes; float32 values follow on the bulk lane.
 struct TransferAccepted {
   TransferId id;
   std::uint64_t layout_hash = 0;
   std::uint64_t elements = 0;
-  std::uint64_t step = 0;
+  ModelVersion version;
+  std::uint64_t offset = 0;  ///< Where they begin: as requested for the same version, otherwise 0.
 };
 
 // ---- Agreement on a generation, and checks while one runs ----
@@ -215,21 +233,6 @@ struct GenerationId {
 
 /// One number for a generation, for the blocks of its collectives.
 std::uint64_t key_of(const GenerationId& id);
-
-/// How far a replica has come. Equal versions are equal bits.
-struct ModelVersion {
-  std::uint64_t step = 0;     ///< Optimiser steps made; names the next collective.
-  std::uint64_t samples = 0;  ///< Samples that all peers have contributed to the model.
-  std::uint64_t lineage = 0;  ///< Hash of the generations in which its collectives finished.
-
-  void add_to(StateHash& hash) const { hash.add(step, samples, lineage); }
-
-  friend bool operator==(const ModelVersion&, const ModelVersion&) = default;
-};
-
-/// The model that has seen more samples wins. Ties are broken in a fixed order, so that all peers
-/// choose the same model.
-bool is_before(const ModelVersion& a, const ModelVersion& b);
 
 /// A pipeline stage whose state a peer has.
 struct StageHolding {

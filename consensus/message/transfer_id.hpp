@@ -97,7 +97,9 @@ struct TransferNumbers {
   std::uint64_t last = 0;
 
   TransferId next_exchange(PeerId owner) { return exchange_id(owner, session, ++last); }
-  TransferId next_state(PeerId owner) { return state_id(owner, session, ++last); }
+  TransferId next_state(PeerId owner, std::uint32_t stage = 0) {
+    return state_id(owner, session, ++last, stage);
+  }
 };
 
 }  // namespace gv

@@ -205,10 +205,16 @@ void AllReduceMode::begin_generation(Time now, const Generation& generation, Eff
   const auto rank = std::ranges::find(generation.order, self_) - generation.order.begin();
   const PeerId source = generation.sources[static_cast<std::size_t>(rank)];
   if (source != self_) {
-    states_.fetch(now, generation, source, out);
+    states_.fetch(now, generation, source, is_common(generation), out);
   } else {
+    states_.need_nothing();
     begin_operation(now, out);
   }
+}
+
+/// With local steps every peer's own optimiser has a state of its own.
+bool AllReduceMode::is_common(const Generation& generation) const {
+  return !options_.local.is_local(generation.version.step);
 }
 
 void AllReduceMode::abandon() {
@@ -283,7 +289,7 @@ void AllReduceMode::receive_own(Time now, PeerId from, const Message& message, E
     // Once a collective of the generation is finished, every peer has had the state: a later
     // request is a late repetition.
     if (generation == nullptr || generations_.agreement().version() != generation->version) return;
-    if (states_.is_asked(*generation, from, *fetch)) states_.owe(from);
+    if (states_.is_asked(*generation, from, *fetch)) states_.owe(now, from, *fetch, out);
   } else if (const auto* audit = std::get_if<Audit>(&message)) {
     const bool is_near = audit->step <= step() + 2 * ModelAudit::every;
     if (generation == nullptr || audit->ballot != generation->id || !is_near) return;
@@ -291,13 +297,15 @@ void AllReduceMode::receive_own(Time now, PeerId from, const Message& message, E
   } else if (const auto* probed = std::get_if<ProbeAck>(&message)) {
     survey_.receive(now, from, *probed, out);
     generations_.agreement().set_links(survey_.reports());
+  } else {
+    states_.receive(now, from, message, out);
   }
 }
 
 void AllReduceMode::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
   switch (block.id.kind) {
     case TransferKind::state:
-      states_.receive(now, from, block);
+      states_.receive(now, from, block, out);
       return;
     case TransferKind::probe:
       survey_.receive_block(from, block, out);
@@ -354,7 +362,7 @@ void AllReduceMode::complete(Time now, JobDone done, Membership&, Effects& out) 
   }
   const Generation* generation = generations_.current();
   if (done.state && generation != nullptr) {
-    counts_.states_sent += states_.send(*generation, done.state, out);
+    counts_.states_sent += states_.send(*generation, done.state, is_common(*generation), out);
   }
   if (done.gradient_samples > 0) gradient_ready(now, done.number, 0, out);
   if (done.fingerprint) audited(now, *done.fingerprint, out);

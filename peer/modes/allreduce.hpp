@@ -82,6 +82,7 @@ class AllReduceMode final : public Mode {
   bool is_busy() const;
   bool is_untouched(Time now) const { return operation_.is_untouched() && now >= settled_at_; }
 
+  bool is_common(const Generation& generation) const;
   void begin_operation(Time now, Effects& out);
   bool is_quiet(Time now) const;
   void finish_operations(Time now, Effects& out);

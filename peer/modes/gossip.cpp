@@ -39,9 +39,9 @@ GossipMode::GossipMode(PeerId self, std::uint64_t session, const CourseOptions& 
       numbers_{.session = session},
       exchange_(self, numbers_, exchange_options(course, options_)),
       fetch_(self, numbers_,
-             ModelDownload::Options{
-                 .layout_hash = course.layout_hash,
-                 .elements = course.elements + options_.population.rest_elements()}),
+             {.layout_hash = course.layout_hash,
+              .elements = course.elements + options_.population.rest_elements()}),
+      server_({.layout_hash = course.layout_hash}),
       population_(options_.population, rng_),
       trigger_({.kind = options_.trigger,
                 .period = options_.period_steps,
@@ -110,8 +110,7 @@ void GossipMode::receive(Time now, PeerId from, const Message& message, Membersh
     // Both protocols share the messages about a transfer under way.
     const TransferId* transfer = transfer_of(message);
     if (transfer != nullptr && transfer->kind == TransferKind::state) {
-      // One snapshot serves both, so that no copy of the model is kept for newcomers alone.
-      fetch_.receive(now, from, message, exchange_.snapshot(), out);
+      receive_about_state(now, from, message, out);
     } else {
       exchange_.receive(now, from, message, out);
     }
@@ -123,27 +122,61 @@ void GossipMode::receive(Time now, PeerId from, const Message& message, Membersh
 
 void GossipMode::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
   if (block.id.kind == TransferKind::state) {
-    fetch_.receive_block(now, from, block, out);
+    fetch_.receive_block(now, from, block, fetch_values_, out);
   } else if (block.id.kind == TransferKind::exchange) {
     exchange_.receive_block(now, from, block, out);
   }
   collect();
 }
 
+void GossipMode::receive_about_state(Time now, PeerId from, const Message& message, Effects& out) {
+  fetch_.receive(now, from, message, fetch_values_, out);
+  server_.receive(from, message, out);
+  const auto* request = std::get_if<StateRequest>(&message);
+  if (request == nullptr) return;
+  const bool is_there = exchange_.snapshot() != nullptr;
+  if (server_.ask(now, from, *request, is_there, out)) server_.provide(0, own_state(), out);
+}
+
+/// The exchange's snapshot, so that no copy of the model is kept for newcomers alone. Its version
+/// is like no other, since all peers' models differ. A copy is made if it has more than the values.
+StateServer::State GossipMode::own_state() {
+  const SnapshotPtr& snapshot = exchange_.snapshot();
+  StateServer::State state{
+      .version = version_of_own({.step = snapshot->step, .samples = 0, .lineage = ++states_served_},
+                                self_, numbers_.session),
+      .payload = {snapshot, std::as_bytes(std::span(snapshot->values))}};
+  if (!snapshot->rest.empty()) {
+    auto whole = std::make_shared<std::vector<float>>(snapshot->values);
+    whole->insert(whole->end(), snapshot->rest.begin(), snapshot->rest.end());
+    state.payload = {whole, std::as_bytes(std::span(*whole))};
+  }
+  return state;
+}
+
+void GossipMode::fetch_from(Time now, std::vector<PeerId> sources, Effects& out) {
+  fetch_values_.resize(course_.options().elements + options_.population.rest_elements());
+  fetch_.want(now, std::move(sources), std::nullopt, out);
+  collect();
+}
+
 void GossipMode::lane_lost(Time now, PeerId peer, Effects& out) {
   exchange_.lane_lost(now, peer, out);
   fetch_.lane_lost(now, peer, out);
+  server_.lane_lost(peer, out);
   collect();
 }
 
 void GossipMode::lane_refused(Time now, PeerId peer, Effects& out) {
   exchange_.lane_refused(now, peer, out);
+  server_.forget(peer);
   fetch_.lane_refused(now, peer, out);
   collect();
 }
 
 void GossipMode::peer_gone(Time now, PeerId peer, Effects& out) {
   exchange_.peer_gone(now, peer, out);
+  server_.forget(peer);
   fetch_.peer_gone(now, peer, out);
   collect();
 }
@@ -159,7 +192,12 @@ void GossipMode::collect() {
   // A distant peer would always find us busy with nearby ones, so we call back.
   const std::optional<PeerId> turned_away = exchange_.take_turned_away();
   if (!owed_) owed_ = turned_away;
-  if (auto model = fetch_.take_model()) fetched_ = std::move(model);
+  if (const auto arrival = fetch_.take()) {
+    fetched_ = DownloadedModel{.source = arrival->source,
+                               .values = std::exchange(fetch_values_, {}),
+                               .step = arrival->version.step};
+  }
+  if (!fetch_.is_waiting()) fetch_values_ = {};
 }
 
 void GossipMode::complete(Time now, JobDone done, Membership& members, Effects& out) {
@@ -262,8 +300,7 @@ void GossipMode::look_for_better(Time now, Membership& members, Effects& out) {
   if (!partner || !is_usable(members.find(*partner))) return;
   if (!population_.is_worth_copying(*partner, members, course_.options().layout_hash)) return;
   population_.begin_copying();
-  fetch_.want(now, {*partner}, out);
-  collect();
+  fetch_from(now, {*partner}, out);
 }
 
 std::optional<PeerId> GossipMode::uniform_choice(const View& view, Rng& draws) const {
@@ -307,8 +344,7 @@ void GossipMode::begin_fetch(Time now, Membership& members, Effects& out) {
                            [](const Member* member) { return member->progress.step; });
   std::vector<PeerId> candidates;
   for (const Member* member : ahead) candidates.push_back(member->id);
-  fetch_.want(now, std::move(candidates), out);
-  collect();
+  fetch_from(now, std::move(candidates), out);
 }
 
 void GossipMode::woke_up(Time now, Membership& members, Effects& out) {
@@ -322,6 +358,7 @@ void GossipMode::woke_up(Time now, Membership& members, Effects& out) {
 void GossipMode::tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
   if (!course_.is_running()) return;
   exchange_.tick(now, out);
+  server_.tick(now);
   fetch_.tick(now, out);
   collect();
   if (course_.phase() == Phase::joining && !course_.is_leaving() && !fetched_ &&
@@ -435,7 +472,7 @@ void GossipMode::leave(Time now, Effects&) {
 
 Time GossipMode::deadline() const {
   if (!course_.is_running()) return never;
-  Time earliest = std::min(exchange_.deadline(), fetch_.deadline());
+  Time earliest = std::min({exchange_.deadline(), fetch_.deadline(), server_.deadline()});
   if (course_.phase() == Phase::joining && !course_.is_leaving() && !fetched_ &&
       !fetch_.is_waiting()) {
     earliest = std::min(earliest, course_.barrier_deadline());

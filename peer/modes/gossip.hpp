@@ -11,7 +11,8 @@
 #include "consensus/message/effects.hpp"
 #include "consensus/topology/pairing.hpp"
 #include "consensus/topology/topology.hpp"
-#include "consensus/transfer/model_download.hpp"
+#include "consensus/transfer/state_download.hpp"
+#include "consensus/transfer/state_server.hpp"
 #include "peer/modes/exchange_trigger.hpp"
 #include "peer/modes/mode.hpp"
 #include "peer/modes/population.hpp"
@@ -84,10 +85,15 @@ class GossipMode final : public Mode {
   /// spread.
   double last_distance() const { return last_distance_; }
   /// Entries that exchanges and downloads keep: at most 6 for each peer ever met, and 35.
-  std::size_t held() const { return exchange_.held() + fetch_.held() + (fetched_ ? 1 : 0); }
+  std::size_t held() const {
+    return exchange_.held() + fetch_.held() + server_.held() + (fetched_ ? 1 : 0);
+  }
 
  private:
   void collect();
+  void receive_about_state(Time now, PeerId from, const Message& message, Effects& out);
+  StateServer::State own_state();
+  void fetch_from(Time now, std::vector<PeerId> sources, Effects& out);
   void next_job(Time now, Membership& members, Effects& out, std::vector<Job>& jobs);
   bool may_adopt();
   bool adopt(Time now, Job& job, Membership& members, Effects& out);
@@ -108,7 +114,10 @@ class GossipMode final : public Mode {
   Rng rng_;
   TransferNumbers numbers_;
   PairExchange exchange_;
-  ModelDownload fetch_;
+  StateDownload fetch_;
+  std::vector<float> fetch_values_;  ///< What `fetch_` has so far.
+  StateServer server_;
+  std::uint64_t states_served_ = 0;
   Population population_;
 
   bool has_snapshot_ = false;

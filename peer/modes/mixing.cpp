@@ -211,8 +211,9 @@ void MixingMode::begin_generation(Time now, const Generation& generation, Effect
     gives_state_ = gives_state_ || (generation.sources[i] == self_ && generation.order[i] != self_);
   }
   if (source != self_) {
-    states_.fetch(now, generation, source, out);
+    states_.fetch(now, generation, source, false, out);
   } else {
+    states_.need_nothing();
     generations_.agreement().set_version(generation.version);
   }
 }
@@ -350,7 +351,7 @@ void MixingMode::receive(Time now, PeerId from, const Message& message, Membersh
   const bool busy = course_.jobs_under_way() > 0 || states_.is_fetching();
   switch (generations_.receive(now, from, message, busy, !course_.is_leaving(), planner_, out)) {
     case Generations::Heard::other:
-      receive_own(from, message, out);
+      receive_own(now, from, message, out);
       break;
     case Generations::Heard::disturbed:
       disturb(now, {}, out);
@@ -360,12 +361,12 @@ void MixingMode::receive(Time now, PeerId from, const Message& message, Membersh
   }
 }
 
-void MixingMode::receive_own(PeerId from, const Message& message, Effects& out) {
+void MixingMode::receive_own(Time now, PeerId from, const Message& message, Effects& out) {
   const Generation* generation = generations_.current();
   const auto* fetch = std::get_if<StateRequest>(&message);
-  if (fetch == nullptr || generation == nullptr || !states_.is_asked(*generation, from, *fetch))
-    return;
-  states_.owe(from);
+  if (fetch == nullptr) return states_.receive(now, from, message, out);
+  if (generation == nullptr || !states_.is_asked(*generation, from, *fetch)) return;
+  states_.owe(now, from, *fetch, out);
   serve(out);
 }
 
@@ -373,13 +374,13 @@ void MixingMode::receive_own(PeerId from, const Message& message, Effects& out) 
 void MixingMode::serve(Effects& out) {
   const Generation* generation = generations_.current();
   if (state_ && generation != nullptr)
-    counts_.states_sent += states_.send(*generation, state_, out);
+    counts_.states_sent += states_.send(*generation, state_, false, out);
 }
 
 void MixingMode::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
   const std::uint64_t session = block.id.session;
   if (block.id.kind == TransferKind::state) {
-    states_.receive(now, from, block);
+    states_.receive(now, from, block, out);
   } else if (block.id.kind == TransferKind::mixing &&
              (session == generations_.key() ||
               session == key_of(generations_.agreement().promised()))) {

@@ -80,7 +80,7 @@ class MixingMode final : public Mode {
   void abandon();
   void disturb(Time now, const std::vector<PeerId>& blamed, Effects& out);
   void look_after_generation(Time now, Effects& out);
-  void receive_own(PeerId from, const Message& message, Effects& out);
+  void receive_own(Time now, PeerId from, const Message& message, Effects& out);
   void go_on(Time now, Effects& out);
   void next_job(std::vector<Job>& jobs, Effects& out);
   std::vector<std::string> details(const std::vector<std::string>& in,

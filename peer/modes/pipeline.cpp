@@ -417,7 +417,7 @@ void PipelineMode::receive(Time now, PeerId from, const Message& message, Member
   const bool votes = !course_.is_leaving() || handing_over_;
   switch (generations_.receive(now, from, message, busy, votes, planner_, out)) {
     case Generations::Heard::other:
-      receive_own(from, message, out);
+      receive_own(now, from, message, out);
       break;
     case Generations::Heard::disturbed:
       disturb(now, {}, out);
@@ -427,10 +427,10 @@ void PipelineMode::receive(Time now, PeerId from, const Message& message, Member
   }
 }
 
-void PipelineMode::receive_own(PeerId from, const Message& message, Effects& out) {
+void PipelineMode::receive_own(Time now, PeerId from, const Message& message, Effects& out) {
   const Generation* generation = generations_.current();
-  if (const auto* fetch = std::get_if<StateRequest>(&message)) {
-    states_.receive(from, *fetch, out);
+  if (const TransferId* transfer = transfer_of(message)) {
+    if (transfer->kind == TransferKind::state) states_.receive(now, from, message, out);
   } else if (const auto* complete = std::get_if<Complete>(&message)) {
     if (generation == nullptr || complete->ballot != generation->id || !generation->contains(from))
       return;
@@ -449,10 +449,10 @@ void PipelineMode::receive_own(PeerId from, const Message& message, Effects& out
 void PipelineMode::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
   switch (block.id.kind) {
     case TransferKind::state:  // Comes only to a peer that has asked, and is then in a generation.
-      states_.receive(now, from, block);
+      states_.receive(now, from, block, out);
       return;
     case TransferKind::copy:
-      if (states_.receive(now, from, block)) return;
+      if (states_.receive(now, from, block, out)) return;
       break;
     case TransferKind::piece:
     case TransferKind::pass:

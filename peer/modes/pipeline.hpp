@@ -85,7 +85,7 @@ class PipelineMode final : public Mode {
   void disturb(Time now, const std::vector<PeerId>& blamed, Effects& out);
   void end_generation(Time now, Effects& out);
   void look_after_generation(Time now, Effects& out);
-  void receive_own(PeerId from, const Message& message, Effects& out);
+  void receive_own(Time now, PeerId from, const Message& message, Effects& out);
   bool is_waiting() const;
   std::uint64_t progress() const;
   void go_on(Time now, Effects& out);

@@ -2,27 +2,20 @@
 #include "peer/modes/stage_states.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <span>
 #include <utility>
 
+#include "peer/modes/state_transfer.hpp"
+
 namespace gv {
-namespace {
-
-/// A source that has not begun for this long is asked again.
-constexpr Duration ask_again_after = std::chrono::seconds(1);
-/// A source that has begun is given up after this many such intervals without a block.
-constexpr int idle_max = 5;
-
-/// A generation makes each peer download the state of a stage at most once.
-TransferId id_of(PeerId asker, std::uint64_t generation_key, std::uint32_t stage) {
-  return state_id(asker, generation_key, 0, stage);
-}
-
-}  // namespace
 
 StageStates::StageStates(PeerId self, std::uint64_t layout_hash, const PipelineOptions& options)
-    : self_(self), layout_hash_(layout_hash), sizes_(options.stages), memory_(options.memory) {}
+    : self_(self),
+      layout_hash_(layout_hash),
+      sizes_(options.stages),
+      memory_(options.memory),
+      is_common_(options.consensus == StageConsensus::allreduce && is_synchronous(options.kind)),
+      server_(generation_server(layout_hash)) {}
 
 StageValues StageStates::blank(std::uint32_t stage) const {
   return std::make_shared<Floats>(sizes_[stage].state, memory_);
@@ -74,47 +67,55 @@ void StageStates::enter(const Generation& generation) {
 
 void StageStates::leave() {
   key_ = 0;
-  fetched_.clear();
+  if (!fetched_.empty()) partial_ = std::exchange(fetched_, {});
+  for (auto& [stage, part] : partial_) part.download.stop();
   owed_.clear();
   handed_over_.clear();
-  asked_.clear();
+  server_.clear();
   copies_.clear();
   expected_.clear();
 }
 
+/// The version under which a state travels from `source`: that of the generation only where any
+/// other peer at that version would send the same bits.
+ModelVersion StageStates::travels_as(PeerId source) const {
+  return is_common_ ? version_ : version_of_own(version_, source, key_);
+}
+
 void StageStates::fetch(Time now, std::uint32_t stage, PeerId source, Effects& out) {
-  fetched_[stage] = awaited(stage, source, now);
-  ask(stage, fetched_[stage], out);
-}
-
-StageStates::Incoming StageStates::awaited(std::uint32_t stage, PeerId from, Time now) const {
-  return {.source = from,
-          .values = blank(stage),
-          .blocks = Reassembly(sizeof(float) * sizes_[stage].state, sizeof(float)),
-          .progress_at = now};
-}
-
-void StageStates::ask(std::uint32_t stage, const Incoming& incoming, Effects& out) const {
-  out.send(incoming.source,
-           StateRequest{.id = id_of(self_, key_, stage), .layout_hash = layout_hash_});
+  numbers_.session = key_;
+  auto part = partial_.extract(stage);
+  if (part.empty()) {
+    StateDownload download(self_, numbers_,
+                           generation_download(layout_hash_, sizes_[stage].state, stage));
+    fetched_.emplace(stage, Fetched{.download = std::move(download), .values = blank(stage)});
+  } else {
+    fetched_.insert(std::move(part));
+  }
+  Fetched& fetched = fetched_.at(stage);
+  const ModelVersion version = travels_as(source);
+  fetched.source = source;
+  fetched.is_whole = fetched.is_whole && fetched.version == version;
+  fetched.version = version;
+  if (!fetched.is_whole) fetched.download.want(now, {source}, version, out);
 }
 
 bool StageStates::is_fetching() const {
-  return std::ranges::any_of(fetched_,
-                             [](const auto& entry) { return !entry.second.blocks.is_whole(); });
+  return std::ranges::any_of(fetched_, [](const auto& entry) { return !entry.second.is_whole; });
 }
 
 bool StageStates::fetches_from(PeerId peer) const {
   return std::ranges::any_of(fetched_, [&](const auto& entry) {
-    return entry.second.source == peer && !entry.second.blocks.is_whole();
+    return entry.second.source == peer && !entry.second.is_whole;
   });
 }
 
 std::map<std::uint32_t, StageValues> StageStates::take() {
   std::map<std::uint32_t, StageValues> states;
-  for (auto& [stage, incoming] : std::exchange(fetched_, {})) {
-    states[stage] = std::move(incoming.values);
+  for (auto& [stage, fetched] : std::exchange(fetched_, {})) {
+    states[stage] = std::move(fetched.values);
   }
+  partial_.clear();
   return states;
 }
 
@@ -129,32 +130,38 @@ std::vector<std::uint32_t> StageStates::to_copy() const {
 void StageStates::hand_over(std::uint32_t stage, StageValues values, Effects& out) {
   if (!owed_.contains(stage)) return;
   handed_over_[stage] = std::move(values);
-  const auto waiting = asked_.find(stage);
-  if (waiting == asked_.end()) return;
-  for (const PeerId peer : std::exchange(waiting->second, {})) {
-    send(stage, peer, handed_over_[stage], out);
-  }
+  send(stage, out);
 }
 
-void StageStates::send(std::uint32_t stage, PeerId to, const StageValues& values, Effects& out) {
-  ++sent_;
-  out.transfers.push_back({.to = to,
-                           .id = id_of(to, key_, stage),
-                           .payload = {values, std::as_bytes(std::span<const float>(*values))}});
-}
-
-void StageStates::receive(PeerId from, const StateRequest& fetch, Effects& out) {
-  const std::uint32_t stage = fetch.id.stage;
-  if (key_ == 0 || fetch.id != id_of(from, key_, stage)) return;
-  const auto owed = owed_.find(stage);
-  if (owed == owed_.end() || std::ranges::find(owed->second, from) == owed->second.end()) return;
+/// Sends the stage to all that have asked for it, if it is there.
+void StageStates::send(std::uint32_t stage, Effects& out) {
   const auto there = handed_over_.find(stage);
-  if (there != handed_over_.end()) {
-    send(stage, from, there->second, out);
-  } else if (std::vector<PeerId>& asked = asked_[stage];
-             std::ranges::find(asked, from) == asked.end()) {
-    asked.push_back(from);
+  if (there == handed_over_.end()) return;
+  const StageValues& values = there->second;
+  sent_ += server_.provide(stage,
+                           {.version = travels_as(self_),
+                            .payload = {values, std::as_bytes(std::span<const float>(*values))}},
+                           out);
+}
+
+void StageStates::receive(Time now, PeerId from, const Message& message, Effects& out) {
+  const TransferId* id = transfer_of(message);
+  if (key_ == 0 || id == nullptr || *id != state_id(id->owner, key_, id->number, id->stage)) return;
+  if (const auto* request = std::get_if<StateRequest>(&message))
+    return ask(now, from, *request, out);
+  server_.receive(from, message, out);
+  if (const auto found = fetched_.find(id->stage); found != fetched_.end()) {
+    Fetched& fetched = found->second;
+    fetched.download.receive(now, from, message, *fetched.values, out);
+    if (fetched.download.take()) fetched.is_whole = true;
   }
+}
+
+void StageStates::ask(Time now, PeerId from, const StateRequest& request, Effects& out) {
+  const auto owed = owed_.find(request.id.stage);
+  if (owed == owed_.end() || std::ranges::find(owed->second, from) == owed->second.end()) return;
+  const bool is_there = handed_over_.contains(request.id.stage);
+  if (server_.ask(now, from, request, is_there, out)) send(request.id.stage, out);
 }
 
 void StageStates::taken_over(PeerId peer) {
@@ -189,63 +196,52 @@ void StageStates::settle_copies() {
   });
 }
 
-bool StageStates::take(Incoming& incoming, const Block& block) {
-  const auto memory = std::as_writable_bytes(std::span<float>(*incoming.values));
-  if (incoming.blocks.take(block, memory) != BlockFit::next) return false;
-  ++progress_;
-  return true;
-}
-
-bool StageStates::receive(Time now, PeerId from, const Block& block) {
+bool StageStates::receive(Time now, PeerId from, const Block& block, Effects& out) {
   if (key_ == 0 || block.id.session != key_) return false;
-  return block.id.kind == TransferKind::state ? receive_fetched(now, from, block)
-                                              : receive_copy(now, from, block);
+  return block.id.kind == TransferKind::state ? receive_fetched(now, from, block, out)
+                                              : receive_copy(from, block);
 }
 
-bool StageStates::receive_fetched(Time now, PeerId from, const Block& block) {
+bool StageStates::receive_fetched(Time now, PeerId from, const Block& block, Effects& out) {
   const auto found = fetched_.find(block.id.stage);
-  if (found == fetched_.end() || found->second.source != from) return false;
-  if (block.id != id_of(self_, key_, block.id.stage)) return false;
-  Incoming& incoming = found->second;
-  // A state that is asked for twice comes twice: start again if the first is not complete yet.
-  if (block.offset == 0 && !incoming.blocks.is_whole()) incoming.blocks.go_back_to(0);
-  if (!take(incoming, block)) return false;
-  incoming.progress_at = now;
-  incoming.idle_checks = 0;
-  return true;
+  if (found == fetched_.end() || found->second.is_whole) return false;
+  Fetched& fetched = found->second;
+  const std::uint64_t before = fetched.download.received();
+  fetched.download.receive_block(now, from, block, *fetched.values, out);
+  const bool is_new = fetched.download.received() != before;
+  if (is_new) ++progress_;
+  if (fetched.download.take()) fetched.is_whole = true;
+  return is_new;
 }
 
-bool StageStates::receive_copy(Time now, PeerId from, const Block& block) {
+bool StageStates::receive_copy(PeerId from, const Block& block) {
   const std::uint32_t stage = block.id.stage;
   if (block.id != copy_id(from, key_, stage, block.id.number)) return false;
   // At most one copy of each stage is on its way for this copying point and one for the next.
   if (stage >= sizes_.size() || copies_.size() > 2 * sizes_.size()) return false;
-  Incoming& incoming = copies_[{stage, block.id.number}];
-  if (!incoming.values) incoming = awaited(stage, from, now);
-  const bool fits = incoming.source == from && take(incoming, block);
+  Copy& copy = copies_[{stage, block.id.number}];
+  if (!copy.values) {
+    copy = {from, blank(stage), Reassembly(sizeof(float) * sizes_[stage].state, sizeof(float))};
+  }
+  const auto memory = std::as_writable_bytes(std::span<float>(*copy.values));
+  const bool fits = copy.source == from && copy.blocks.take(block, memory) == BlockFit::next;
+  if (fits) ++progress_;
   settle_copies();
   return fits;
 }
 
 std::optional<PeerId> StageStates::tick(Time now, Effects& out) {
-  for (auto& [stage, incoming] : fetched_) {
-    if (incoming.blocks.is_whole() || now < incoming.progress_at + ask_again_after) continue;
-    incoming.progress_at = now;
-    if (incoming.blocks.received() == 0) {
-      ask(stage, incoming, out);
-    } else if (++incoming.idle_checks > idle_max) {
-      return incoming.source;
-    }
+  for (auto& [stage, fetched] : fetched_) {
+    fetched.download.tick(now, out);
+    if (fetched.download.failed()) return fetched.source;
   }
   return std::nullopt;
 }
 
 Time StageStates::deadline() const {
   Time earliest = never;
-  for (const auto& [stage, incoming] : fetched_) {
-    if (!incoming.blocks.is_whole()) {
-      earliest = std::min(earliest, incoming.progress_at + ask_again_after);
-    }
+  for (const auto& [stage, fetched] : fetched_) {
+    earliest = std::min(earliest, fetched.download.deadline());
   }
   return earliest;
 }

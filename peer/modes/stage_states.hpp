@@ -12,13 +12,17 @@
 #include "consensus/generation/agreement.hpp"
 #include "consensus/message/effects.hpp"
 #include "consensus/transfer/reassembly.hpp"
+#include "consensus/transfer/state_download.hpp"
+#include "consensus/transfer/state_server.hpp"
 #include "peer/modes/pipeline_options.hpp"
 #include "peer/node/stage_job.hpp"
 
 namespace gv {
 
 /// Keeps states that no one trains with: our own at the last copying point, our neighbours', and
-/// those that a generation makes us hand over. Also runs both ends of their transfers. Pure.
+/// those that a generation makes us hand over. Also runs both ends of their transfers. If the
+/// source of a state dies, the next generation may name another, and the transfer goes on there if
+/// that peer has the same bits. Pure.
 ///
 /// A run is not complete while a copy of an earlier one is on its way. So when all peers have
 /// finished a run, earlier copies have arrived, and older ones are of no use.
@@ -52,7 +56,8 @@ class StageStates {
   std::vector<std::uint32_t> to_copy() const;
   /// Takes that copy, and sends it to peers that have already asked.
   void hand_over(std::uint32_t stage, StageValues values, Effects& out);
-  void receive(PeerId from, const StateRequest& fetch, Effects& out);
+  /// Handles the messages about states.
+  void receive(Time now, PeerId from, const Message& message, Effects& out);
   /// The peer has everything it was to get from us.
   void taken_over(PeerId peer);
   bool owes() const { return !owed_.empty(); }
@@ -68,7 +73,7 @@ class StageStates {
 
   /// Takes a block of a state that we have asked for, or of a copy for us to keep. False if it is
   /// of no use now.
-  bool receive(Time now, PeerId from, const Block& block);
+  bool receive(Time now, PeerId from, const Block& block, Effects& out);
   /// Asks again where needed. Returns a source that has begun and stopped sending.
   std::optional<PeerId> tick(Time now, Effects& out);
   Time deadline() const;
@@ -76,12 +81,19 @@ class StageStates {
   std::uint64_t sent() const { return sent_; }
 
  private:
-  struct Incoming {
+  /// A state that we have asked for.
+  struct Fetched {
+    StateDownload download;
+    StageValues values;  ///< What it has so far.
+    PeerId source{};
+    ModelVersion version;  ///< As it travels from there.
+    bool is_whole = false;
+  };
+  /// A copy for us to keep.
+  struct Copy {
     PeerId source{};
     StageValues values;
     Reassembly blocks;
-    Time progress_at{};
-    int idle_checks = 0;
   };
   struct Kept {
     ModelVersion version;
@@ -94,12 +106,11 @@ class StageStates {
   /// Stage and run.
   using CopyName = std::pair<std::uint32_t, std::uint64_t>;
 
-  Incoming awaited(std::uint32_t stage, PeerId from, Time now) const;
-  bool take(Incoming& incoming, const Block& block);
-  void ask(std::uint32_t stage, const Incoming& incoming, Effects& out) const;
-  void send(std::uint32_t stage, PeerId to, const StageValues& values, Effects& out);
-  bool receive_fetched(Time now, PeerId from, const Block& block);
-  bool receive_copy(Time now, PeerId from, const Block& block);
+  void ask(Time now, PeerId from, const StateRequest& request, Effects& out);
+  void send(std::uint32_t stage, Effects& out);
+  ModelVersion travels_as(PeerId source) const;
+  bool receive_fetched(Time now, PeerId from, const Block& block, Effects& out);
+  bool receive_copy(PeerId from, const Block& block);
   void settle_copies();
 
   PeerId self_;
@@ -108,12 +119,15 @@ class StageStates {
   std::pmr::memory_resource* memory_;
   std::map<std::uint32_t, std::vector<Kept>> kept_;
   std::uint64_t key_ = 0;
-  ModelVersion version_;  ///< Version at which the generation begins.
-  std::map<std::uint32_t, Incoming> fetched_;
-  std::map<std::uint32_t, std::vector<PeerId>> owed_;   ///< By stage: peers that get it from us.
-  std::map<std::uint32_t, StageValues> handed_over_;    ///< The states they get.
-  std::map<std::uint32_t, std::vector<PeerId>> asked_;  ///< Peers that asked before it was there.
-  std::map<CopyName, Incoming> copies_;
+  ModelVersion version_;     ///< Version at which the generation begins.
+  bool is_common_;           ///< All carriers of a stage at one version have the same bits.
+  TransferNumbers numbers_;  ///< Of the generation.
+  std::map<std::uint32_t, Fetched> fetched_;  ///< By stage.
+  std::map<std::uint32_t, Fetched> partial_;  ///< Parts of states from generations that ended.
+  StateServer server_;
+  std::map<std::uint32_t, std::vector<PeerId>> owed_;  ///< By stage: peers that get it from us.
+  std::map<std::uint32_t, StageValues> handed_over_;   ///< The states they get.
+  std::map<CopyName, Copy> copies_;
   std::map<CopyName, Expected> expected_;
   std::uint64_t progress_ = 0;
   std::uint64_t sent_ = 0;

@@ -1,71 +1,85 @@
-// Transfers of states. A repeated request is answered from the state's beginning.
+// Who is asked for a state, and under which version it travels.
 #include "peer/modes/state_transfer.hpp"
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <span>
 #include <utility>
 
 namespace gv {
 namespace {
 
-/// A source that has not begun for this long is asked again.
-constexpr Duration ask_again_after = std::chrono::seconds(1);
-/// A source that has begun is given up after this many such intervals without a block.
-constexpr int idle_max = 5;
-
-/// A generation makes each peer download at most one state.
-TransferId id_of(PeerId asker, std::uint64_t generation_key) {
-  return state_id(asker, generation_key, 0);
+/// The version under which a state travels from `source`: that of the generation only where any
+/// other peer at that version would send the same bits.
+ModelVersion travels_as(const Generation& generation, PeerId source, bool is_common) {
+  return is_common ? generation.version
+                   : version_of_own(generation.version, source, generation.key());
 }
 
 }  // namespace
 
-StateTransfer::StateTransfer(PeerId self, std::uint64_t layout_hash, std::size_t elements,
-                             std::pmr::memory_resource* memory)
-    : self_(self), layout_hash_(layout_hash), states_(elements, memory) {}
-
-void StateTransfer::ask(Effects& out) const {
-  out.send(source_, StateRequest{.id = id_of(self_, generation_key_), .layout_hash = layout_hash_});
+StateDownload::Options generation_download(std::uint64_t layout_hash, std::size_t elements,
+                                           std::uint32_t stage) {
+  return {.layout_hash = layout_hash,
+          .elements = elements,
+          .stage = stage,
+          .answer_deadline = std::chrono::seconds(1),
+          .waits_for_answer = true,
+          .progress_deadline = std::chrono::seconds(6),
+          .resumes_max = 0,
+          .rounds_max = 1,
+          .must_be_finite = false};
 }
 
-void StateTransfer::fetch(Time now, const Generation& generation, PeerId source, Effects& out) {
-  generation_key_ = generation.key();
+StateServer::Options generation_server(std::uint64_t layout_hash) {
+  return {.layout_hash = layout_hash,
+          .served_max = std::numeric_limits<std::size_t>::max(),
+          .waits = true};
+}
+
+StateTransfer::StateTransfer(PeerId self, std::uint64_t layout_hash, std::size_t elements,
+                             std::pmr::memory_resource* memory)
+    : self_(self),
+      states_(elements, memory),
+      download_(self, numbers_, generation_download(layout_hash, elements)),
+      server_(generation_server(layout_hash)) {}
+
+void StateTransfer::fetch(Time now, const Generation& generation, PeerId source, bool is_common,
+                          Effects& out) {
   fetching_ = true;
   source_ = source;
   coming_version_ = generation.version;
-  incoming_ = states_.blank();
-  blocks_ = Reassembly(sizeof(float) * states_.size(), sizeof(float));
-  progress_at_ = now;
-  ask(out);
+  numbers_ = {.session = generation.key()};
+  if (!incoming_) incoming_ = states_.blank();
+  download_.want(now, {source}, travels_as(generation, source, is_common), out);
 }
 
 void StateTransfer::leave_generation() {
   fetching_ = false;
-  incoming_.reset();
-  idle_checks_ = 0;
-  owed_.clear();
+  download_.stop();
+  server_.clear();
 }
 
-bool StateTransfer::is_incomplete() const { return fetching_ && !blocks_.is_whole(); }
+void StateTransfer::receive(Time now, PeerId from, const Block& block, Effects& out) {
+  if (fetching_) download_.receive_block(now, from, block, *incoming_, out);
+}
 
-void StateTransfer::receive(Time now, PeerId from, const Block& block) {
-  if (!is_incomplete() || from != source_ || block.id != id_of(self_, generation_key_)) return;
-  const auto memory = std::as_writable_bytes(std::span<float>(*incoming_));
-  if (blocks_.take(block, memory) != BlockFit::next) return;
-  progress_at_ = now;
-  idle_checks_ = 0;
+void StateTransfer::receive(Time now, PeerId from, const Message& message, Effects& out) {
+  if (fetching_) download_.receive(now, from, message, *incoming_, out);
+  server_.receive(from, message, out);
 }
 
 std::optional<ArrivedState> StateTransfer::take() {
-  if (!fetching_ || is_incomplete()) return std::nullopt;
+  if (!fetching_ || !download_.take()) return std::nullopt;
   fetching_ = false;
   return ArrivedState{std::exchange(incoming_, nullptr), coming_version_, source_};
 }
 
 bool StateTransfer::is_asked(const Generation& generation, PeerId from,
-                             const StateRequest& fetch) const {
-  if (fetch.id != id_of(from, generation.key())) return false;
+                             const StateRequest& request) const {
+  const TransferId& id = request.id;
+  if (id != state_id(from, generation.key(), id.number)) return false;
   const auto place = std::ranges::find(generation.order, from);
   return place != generation.order.end() &&
          generation.sources[static_cast<std::size_t>(place - generation.order.begin())] == self_;
@@ -77,30 +91,20 @@ VectorPool::Vector StateTransfer::blank(const ModelVersion& version) {
 }
 
 std::size_t StateTransfer::send(const Generation& generation, const VectorPool::Vector& state,
-                                Effects& out) {
+                                bool is_common, Effects& out) {
   // A copy taken before a collective that finished meanwhile is not the state that the generation
   // starts from; the next job copies again.
   if (taken_ != generation.version) return 0;
-  for (const PeerId peer : owed_) {
-    out.transfers.push_back({.to = peer,
-                             .id = id_of(peer, generation.key()),
-                             .payload = {state, std::as_bytes(std::span<const float>(*state))}});
-  }
-  return std::exchange(owed_, {}).size();
+  return server_.provide(0,
+                         {.version = travels_as(generation, self_, is_common),
+                          .payload = {state, std::as_bytes(std::span<const float>(*state))}},
+                         out);
 }
 
 std::optional<PeerId> StateTransfer::tick(Time now, Effects& out) {
-  if (!is_incomplete() || now < deadline()) return std::nullopt;
-  progress_at_ = now;
-  if (blocks_.received() == 0) {
-    ask(out);
-    return std::nullopt;
-  }
-  return ++idle_checks_ > idle_max ? std::optional(source_) : std::nullopt;
-}
-
-Time StateTransfer::deadline() const {
-  return is_incomplete() ? progress_at_ + ask_again_after : never;
+  if (!fetching_) return std::nullopt;
+  download_.tick(now, out);
+  return download_.failed() ? std::optional(source_) : std::nullopt;
 }
 
 }  // namespace gv

@@ -5,14 +5,20 @@
 #include <cstdint>
 #include <memory_resource>
 #include <optional>
-#include <set>
 
 #include "consensus/generation/agreement.hpp"
 #include "consensus/message/effects.hpp"
-#include "consensus/transfer/reassembly.hpp"
+#include "consensus/transfer/state_download.hpp"
+#include "consensus/transfer/state_server.hpp"
 #include "peer/modes/vector_pool.hpp"
 
 namespace gv {
+
+/// How states travel in modes with generations: the source makes a copy first, and one that stops
+/// sending is given up, so that a ballot can name another.
+StateDownload::Options generation_download(std::uint64_t layout_hash, std::size_t elements,
+                                           std::uint32_t stage = 0);
+StateServer::Options generation_server(std::uint64_t layout_hash);
 
 /// A state that has arrived completely.
 struct ArrivedState {
@@ -22,61 +28,65 @@ struct ArrivedState {
 };
 
 /// Both ends of the transfer of a state. The generation says which peer sends to which; the peer
-/// that lacks the state asks. Pure.
+/// that lacks the state asks. If the source dies, the next generation may name another, and the
+/// transfer goes on there if that peer has the same bits. Pure.
 class StateTransfer {
  public:
   /// `memory` as in AllReduceOptions.
   StateTransfer(PeerId self, std::uint64_t layout_hash, std::size_t elements,
                 std::pmr::memory_resource* memory);
 
-  /// The generation has begun, and `source` has to send us its state.
-  void fetch(Time now, const Generation& generation, PeerId source, Effects& out);
-  /// Gives up everything under way, since its generation is over.
+  /// The generation has begun, and `source` has to send us its state. `is_common`: all peers at the
+  /// generation's version have the same bits.
+  void fetch(Time now, const Generation& generation, PeerId source, bool is_common, Effects& out);
+  /// The generation has begun, and we have the state.
+  void need_nothing() { incoming_.reset(); }
+  /// Gives up everything under way, since its generation is over. What has come of a state is kept.
   void leave_generation();
 
   /// We lack the state, or it has arrived and was not taken yet.
   bool is_fetching() const { return fetching_; }
   bool fetches_from(PeerId peer) const { return fetching_ && peer == source_; }
   /// Takes a block, if it is of the state we wait for.
-  void receive(Time now, PeerId from, const Block& block);
+  void receive(Time now, PeerId from, const Block& block, Effects& out);
+  /// Handles messages about states, but for requests.
+  void receive(Time now, PeerId from, const Message& message, Effects& out);
   /// The state, once it is complete.
   std::optional<ArrivedState> take();
 
   /// True if this message asks us for a state in that generation, and the generation makes us its
   /// source.
-  bool is_asked(const Generation& generation, PeerId from, const StateRequest& fetch) const;
-  void owe(PeerId to) { owed_.insert(to); }
-  bool owes(PeerId to) const { return owed_.contains(to); }
-  bool owes_any() const { return !owed_.empty(); }
+  bool is_asked(const Generation& generation, PeerId from, const StateRequest& request) const;
+  /// Owes the state to the peer that asked.
+  void owe(Time now, PeerId to, const StateRequest& request, Effects& out) {
+    server_.ask(now, to, request, false, out);
+  }
+  bool owes(PeerId to) const { return server_.waits(to); }
+  bool owes_any() const { return server_.is_waited_for(); }
   /// Every peer of the generation has the state.
-  void forget_debts() { owed_.clear(); }
+  void forget_debts() { server_.clear(); }
   /// A vector for a job to copy the state into, which is then at `version`.
   VectorPool::Vector blank(const ModelVersion& version);
   /// Sends the copied state to all peers that are owed it, if the generation still starts from it.
-  /// Returns how many.
-  std::size_t send(const Generation& generation, const VectorPool::Vector& state, Effects& out);
+  /// Returns how many. `is_common` as in fetch().
+  std::size_t send(const Generation& generation, const VectorPool::Vector& state, bool is_common,
+                   Effects& out);
 
-  /// Asks again where needed. Returns the source if it has begun and stopped sending.
+  /// Asks again where needed. Returns the source if it has begun and stopped sending, or refuses.
   std::optional<PeerId> tick(Time now, Effects& out);
-  Time deadline() const;
+  Time deadline() const { return download_.deadline(); }
 
  private:
-  bool is_incomplete() const;
-  void ask(Effects& out) const;
-
   PeerId self_;
-  std::uint64_t layout_hash_;
   VectorPool states_;
-  std::uint64_t generation_key_ = 0;
+  TransferNumbers numbers_;  ///< Of the generation.
+  StateDownload download_;
+  StateServer server_;
   bool fetching_ = false;
   PeerId source_{};
   ModelVersion coming_version_;
-  VectorPool::Vector incoming_;
-  Reassembly blocks_;
-  Time progress_at_{};
-  int idle_checks_ = 0;
-  std::set<PeerId> owed_;
-  ModelVersion taken_;  ///< Version of the state that a job copied last.
+  VectorPool::Vector incoming_;  ///< What `download_` has so far; null if there is nothing.
+  ModelVersion taken_;           ///< Version of the state that a job copied last.
 };
 
 }  // namespace gv

@@ -152,6 +152,12 @@ FactText text(const PeerQuarantined& f) {
 FactText text(const FetchAsked& f) {
   return {.info = {"fetch_asked", "a model is asked of {peer}", "", ""}, .peer = f.peer};
 }
+FactText text(const FetchResumed& f) {
+  return {.info = {"fetch_resumed", "the download goes on from {peer} at byte {bytes_received}",
+                   "It has the same model as the source before it.", ""},
+          .peer = f.peer,
+          .numbers = numbers("bytes_received", f.bytes_received)};
+}
 FactText text(const ModelFetched& f) {
   return {.info = {"model_fetched", "the model of {peer} at step {step} has arrived", "", ""},
           .peer = f.peer,
@@ -176,9 +182,10 @@ FactText text(const FetchSourceLost& f) {
           .numbers = numbers("bytes_received", f.bytes_received)};
 }
 FactText text(const FetchFailed&) {
-  return {.info = {"fetch_failed", "no peer had a model to give",
-                   "This peer trains on from the model that it has.", ""},
-          .detail = "no peer had a model to give"};
+  return {
+      .info = {"fetch_failed", "no peer had a model to give",
+               "This peer trains on from the model that it has, or a ballot names a source.", ""},
+      .detail = "no peer had a model to give"};
 }
 FactText text(const TrainingBegan& f) {
   return {.info = {"training_began", "training begins at step {step} with {peers} peers", "", ""},

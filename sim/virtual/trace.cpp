@@ -74,7 +74,7 @@ struct Words {
     return fmt::format("StateRequest {}", name_of(m.id));
   }
   std::string operator()(const TransferAccepted& m) const {
-    return fmt::format("TransferAccepted {} step {}", name_of(m.id), m.step);
+    return fmt::format("TransferAccepted {} step {}", name_of(m.id), m.version.step);
   }
   std::string operator()(const Propose& m) const {
     return fmt::format("Propose generation {}", name_of(m.ballot));

@@ -9,7 +9,7 @@
 
 #include "base/rng.hpp"
 #include "consensus/gossip/pair_exchange.hpp"
-#include "consensus/transfer/model_download.hpp"
+#include "tests/consensus/downloads.hpp"
 #include "tests/facts.hpp"
 
 namespace gv {
@@ -27,7 +27,7 @@ struct Endpoint {
 
   TransferNumbers numbers;
   PairExchange exchange;
-  ModelDownload fetch;
+  Downloads fetch;
   std::vector<float> model;
   ConservationChecksum checksum{};
   std::vector<Force> forces;  ///< As they were applied.

@@ -300,9 +300,10 @@ TEST_CASE("a block that comes twice or out of place is not taken for the next on
   }
   SECTION("in a download") {
     id = state_id(peer(0), 1, 1);
-    ModelDownload fetch(peer(0), numbers, {.layout_hash = 7, .elements = width});
+    Downloads fetch(peer(0), numbers, {.layout_hash = 7, .elements = width});
     fetch.want(Time{}, {peer(1)}, out);
-    fetch.receive(Time{}, peer(1), TransferAccepted{.id = id, .layout_hash = 7, .elements = width},
+    fetch.receive(Time{}, peer(1),
+                  TransferAccepted{.id = id, .layout_hash = 7, .elements = width, .version = {}},
                   nullptr, out);
     send([&](const Block& block) { fetch.receive_block(Time{}, peer(1), block, out); });
     const std::optional<DownloadedModel> model = fetch.take_model();

@@ -28,7 +28,7 @@ struct Exchanging {
 /// A newcomer that also serves a model.
 struct Fetching {
   TransferNumbers numbers{.session = 1};
-  ModelDownload fetch{peer(0), numbers, {.layout_hash = 7, .elements = width}};
+  Downloads fetch{peer(0), numbers, {.layout_hash = 7, .elements = width}};
   SnapshotPtr snapshot = std::make_shared<const Snapshot>(Snapshot{.values = model_of(1)});
   Fetching() = default;
   Fetching(const Fetching&) = delete;

@@ -184,7 +184,8 @@ TEST_CASE("who asks again for a state it has had is not served for ever", "[sim]
   REQUIRE(generation->key() == key);
   const std::uint64_t sent = first.counts().states_sent;
   world.send_from_outside(id_of(2), 0,
-                          StateRequest{.id = state_id(id_of(2), key, 0), .layout_hash = 0});
+                          StateRequest{.id = state_id(id_of(2), key, 2),
+                                       .layout_hash = world.options().node.course.layout_hash});
   jobs.seen = 0;
   const std::uint64_t operations = first.counts().operations;
   world.run(world.now() + 10s);

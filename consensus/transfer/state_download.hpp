@@ -1,0 +1,121 @@
+// Downloads a state, of a whole model or of one stage, from the first of some peers that has it.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/time.hpp"
+#include "consensus/message/effects.hpp"
+#include "consensus/transfer/reassembly.hpp"
+
+namespace gv {
+
+/// The version of a state whose bits only `source` has in that session, although others of the same
+/// step may count as equal.
+ModelVersion version_of_own(const ModelVersion& version, PeerId source, std::uint64_t session);
+
+/// The asking side of the download of a state (StateServer is the other). It tries its sources in
+/// turn: one that refuses, stalls, breaks off too often or dies is replaced by the next. What has
+/// come by then is kept, together with its version. If the next source holds the same version, it
+/// goes on at the first missing byte; otherwise all begins again, so that two models are never
+/// mixed. This also holds from one want() to the next. Cost: one state one way and three small
+/// messages. Pure; the caller owns the memory of the state and passes it in.
+class StateDownload {
+ public:
+  struct Options {
+    std::uint64_t layout_hash = 0;
+    std::size_t elements = 0;  ///< Floats of the state.
+    std::uint32_t stage = 0;   ///< In a pipeline: whose state it is.
+    /// From the request to its acceptance.
+    Duration answer_deadline = std::chrono::seconds(2);
+    /// A source that has not answered is asked again and not given up: it has to make a copy first.
+    bool waits_for_answer = false;
+    Duration progress_deadline = std::chrono::seconds(5);  ///< Between two blocks.
+    int resumes_max = 3;  ///< Broken lanes and pauses that a download from one source survives.
+    int rounds_max = 5;   ///< How often the list of sources is tried.
+    Duration retry_after = std::chrono::seconds(1);  ///< Pause between two rounds.
+    bool must_be_finite = true;  ///< A state with another value is refused and fetched elsewhere.
+  };
+
+  /// A state that has come completely.
+  struct Arrival {
+    PeerId source{};  ///< The last one.
+    ModelVersion version;
+  };
+
+  /// `numbers` is shared with everything else that starts transfers, and outlives this.
+  StateDownload(PeerId self, TransferNumbers& numbers, const Options& options)
+      : self_(self), numbers_(&numbers), options_(options) {}
+
+  /// Starts a download from the first of `sources` that accepts. With `version` only that version
+  /// counts, and what has come of it before is used. Ignored while one is under way.
+  void want(Time now, std::vector<PeerId> sources, const std::optional<ModelVersion>& version,
+            Effects& out);
+  /// Gives the download up without a message: its session is over. What has come is kept.
+  void stop();
+
+  /// Handles TransferAccepted, Refuse and Abort about a state; ignores the rest. `memory` has the
+  /// state's elements and is the same in all calls, unless nothing has come yet.
+  void receive(Time now, PeerId from, const Message& message, std::span<const float> memory,
+               Effects& out);
+  void receive_block(Time now, PeerId from, const Block& block, std::span<float> memory,
+                     Effects& out);
+  void lane_lost(Time now, PeerId peer, Effects& out);
+  void lane_refused(Time now, PeerId peer, Effects& out);
+  void peer_gone(Time now, PeerId peer, Effects& out);
+  void tick(Time now, Effects& out);
+  Time deadline() const { return wanted_ ? wanted_->deadline : never; }
+
+  /// True while a download is under way.
+  bool is_waiting() const { return wanted_.has_value(); }
+  /// True if the last download found no source; cleared by want().
+  bool failed() const { return failed_; }
+  /// The source that is asked now.
+  std::optional<PeerId> source() const { return wanted_ ? wanted_->source : std::nullopt; }
+  /// The state in `memory` is complete. Returned once.
+  std::optional<Arrival> take();
+  /// Bytes that have come, of this version.
+  std::uint64_t received() const { return blocks_.received(); }
+  const std::optional<ModelVersion>& version() const { return version_; }
+  /// Sources kept.
+  std::size_t held() const { return wanted_ ? wanted_->sources.size() : 0; }
+
+ private:
+  /// The download under way.
+  struct Wanted {
+    std::vector<PeerId> sources;
+    std::size_t next = 0;  ///< Index of the source after the current one.
+    int rounds = 0;
+    std::optional<PeerId> source;  ///< Empty: pausing before the next round.
+    TransferId id;
+    bool accepted = false;
+    bool begun = false;  ///< A block of this source has come.
+    int resumes = 0;
+    Time deadline = never;
+  };
+
+  bool is_from_source(PeerId from, const TransferId& id) const;
+  void start_over();
+  void ask(Time now, Effects& out);
+  void ask_next(Time now, Effects& out);
+  void change_source(Time now, Reason reason, Effects& out);
+  void resume(Time now, Reason reason, Effects& out);
+  void accept(Time now, const TransferAccepted& accepted, Effects& out);
+  void finish_if_whole(Time now, std::span<const float> memory, Effects& out);
+
+  PeerId self_;
+  TransferNumbers* numbers_;
+  Options options_;
+  std::optional<Wanted> wanted_;
+  std::optional<ModelVersion> expected_;  ///< The only version that counts, if there is one.
+  Reassembly blocks_;
+  std::optional<ModelVersion> version_;  ///< Of what `blocks_` has counted; empty: unknown yet.
+  std::optional<Arrival> arrival_;
+  bool failed_ = false;
+};
+
+}  // namespace gv

@@ -1,0 +1,132 @@
+// Requests, refusals, and what is sent to whom from where on.
+#include "consensus/transfer/state_server.hpp"
+
+#include <algorithm>
+#include <variant>
+
+#include "consensus/transfer/reassembly.hpp"
+
+namespace gv {
+
+bool StateServer::ask(Time now, PeerId from, const StateRequest& request, bool is_there,
+                      Effects& out) {
+  const std::pair key{from, request.id.stage};
+  const auto known = served_.find(key);
+  if (known != served_.end() && known->second.request.id == request.id) {
+    // A peer that waits may have missed our acceptance; others never ask twice by the same id.
+    if (options_.waits && known->second.state) {
+      accept(from, known->second, options_.layout_hash, out);
+    }
+    return false;
+  }
+  Reason reason = Reason::none;
+  if (request.id.kind != TransferKind::state || request.id.owner != from) {
+    reason = Reason::stale;
+  } else if (request.layout_hash != options_.layout_hash) {
+    reason = Reason::unknown_layout;
+  } else if (!is_there && !options_.waits) {
+    reason = Reason::not_ready;
+  } else if (known == served_.end() && served_.size() >= options_.served_max) {
+    reason = Reason::busy;
+  }
+  if (reason != Reason::none) {
+    out.tell(FetchRefused{.peer = from, .reason = reason});
+    out.send(from, Refuse{request.id, reason});
+    return false;
+  }
+  if (known != served_.end() && known->second.state) {
+    out.cancels.push_back({from, known->second.request.id});
+  }
+  served_[key] = {
+      .request = request, .state = {}, .asked = {}, .until = now + options_.serve_deadline};
+  return true;
+}
+
+/// A part of another version is of no use.
+std::uint64_t StateServer::offset_of(const StateRequest& request, const State& state) {
+  const Reassembly blocks(state.payload.bytes.size(), sizeof(float));
+  const bool goes_on = request.version == state.version && blocks.can_resume_at(request.offset);
+  return goes_on ? request.offset : 0;
+}
+
+void StateServer::accept(PeerId to, const Served& served, std::uint64_t layout_hash, Effects& out) {
+  out.send(to, TransferAccepted{.id = served.request.id,
+                                .layout_hash = layout_hash,
+                                .elements = served.state->payload.bytes.size() / sizeof(float),
+                                .version = served.state->version,
+                                .offset = offset_of(served.request, *served.state)});
+}
+
+void StateServer::send(PeerId to, Served& served, const State& state, Effects& out) const {
+  served.state = state;
+  out.tell(ModelServed{.peer = to, .step = state.version.step});
+  accept(to, served, options_.layout_hash, out);
+  out.transfers.push_back({to, served.request.id, state.payload, offset_of(served.request, state)});
+}
+
+std::size_t StateServer::provide(std::uint32_t stage, const State& state, Effects& out) {
+  std::size_t sent = 0;
+  for (auto& [key, served] : served_) {
+    if (key.second != stage || served.state) continue;
+    send(key.first, served, state, out);
+    ++sent;
+  }
+  return sent;
+}
+
+StateServer::Served* StateServer::find(PeerId from, const TransferId& id) {
+  const auto found = served_.find({from, id.stage});
+  return found != served_.end() && found->second.request.id == id ? &found->second : nullptr;
+}
+
+void StateServer::receive(PeerId from, const Message& message, Effects& out) {
+  const TransferId* id = transfer_of(message);
+  Served* served = id != nullptr ? find(from, *id) : nullptr;
+  if (served == nullptr) return;
+  if (std::holds_alternative<Ready>(message)) {
+    served_.erase({from, id->stage});
+  } else if (std::holds_alternative<Abort>(message)) {
+    out.cancels.push_back({from, *id});
+    served_.erase({from, id->stage});
+  } else if (const auto* resume = std::get_if<Resume>(&message)) {
+    if (!served->state) return;
+    const Payload& payload = served->state->payload;
+    const Reassembly blocks(payload.bytes.size(), sizeof(float));
+    if (!blocks.can_resume_at(resume->offset)) return;
+    served->asked = resume->offset;
+    out.transfers.push_back({from, *id, payload, resume->offset});
+  }
+}
+
+/// The other side may have noticed sooner, and its request may have been answered on this lane.
+void StateServer::lane_lost(PeerId peer, Effects& out) {
+  for (const auto& [key, served] : served_) {
+    if (key.first != peer || !served.asked) continue;
+    out.transfers.push_back({peer, served.request.id, served.state->payload, *served.asked});
+  }
+}
+
+void StateServer::forget(PeerId peer) {
+  std::erase_if(served_, [&](const auto& entry) { return entry.first.first == peer; });
+}
+
+void StateServer::tick(Time now) {
+  std::erase_if(served_, [&](const auto& entry) { return now >= entry.second.until; });
+}
+
+Time StateServer::deadline() const {
+  Time earliest = never;
+  for (const auto& [key, served] : served_) earliest = std::min(earliest, served.until);
+  return earliest;
+}
+
+bool StateServer::is_waited_for() const {
+  return std::ranges::any_of(served_, [](const auto& entry) { return !entry.second.state; });
+}
+
+bool StateServer::waits(PeerId peer) const {
+  return std::ranges::any_of(
+      served_, [&](const auto& entry) { return entry.first.first == peer && !entry.second.state; });
+}
+
+}  // namespace gv

@@ -1,0 +1,82 @@
+// Both sides of downloads at one peer, as a gossiping peer has them.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "consensus/transfer/state_download.hpp"
+#include "consensus/transfer/state_server.hpp"
+
+namespace gv {
+
+class Downloads {
+ public:
+  Downloads(PeerId self, TransferNumbers& numbers, const StateDownload::Options& options)
+      : download(self, numbers, options),
+        server({.layout_hash = options.layout_hash}),
+        self_(self),
+        elements_(options.elements) {}
+
+  void want(Time now, std::vector<PeerId> sources, Effects& out,
+            const std::optional<ModelVersion>& wanted = std::nullopt) {
+    values.resize(elements_);
+    download.want(now, std::move(sources), wanted, out);
+  }
+  /// Sends `snapshot` to peers that ask; it has `version`, or else one like no other.
+  void receive(Time now, PeerId from, const Message& message, const SnapshotPtr& snapshot,
+               Effects& out) {
+    download.receive(now, from, message, values, out);
+    server.receive(from, message, out);
+    keep_arrival();
+    const auto* request = std::get_if<StateRequest>(&message);
+    if (request == nullptr || !server.ask(now, from, *request, snapshot != nullptr, out)) return;
+    const ModelVersion own =
+        version_of_own({.step = snapshot->step, .samples = 0, .lineage = ++served_}, self_, 0);
+    server.provide(0,
+                   {.version = version.value_or(own),
+                    .payload = {snapshot, std::as_bytes(std::span(snapshot->values))}},
+                   out);
+  }
+  void receive_block(Time now, PeerId from, const Block& block, Effects& out) {
+    download.receive_block(now, from, block, values, out);
+    keep_arrival();
+  }
+  void lane_lost(Time now, PeerId peer, Effects& out) {
+    download.lane_lost(now, peer, out);
+    server.lane_lost(peer, out);
+  }
+  void peer_gone(Time now, PeerId peer, Effects& out) {
+    server.forget(peer);
+    download.peer_gone(now, peer, out);
+  }
+  void tick(Time now, Effects& out) {
+    server.tick(now);
+    download.tick(now, out);
+  }
+  Time deadline() const { return std::min(download.deadline(), server.deadline()); }
+  bool is_waiting() const { return download.is_waiting(); }
+  bool failed() const { return download.failed(); }
+  std::optional<DownloadedModel> take_model() { return std::exchange(fetched, std::nullopt); }
+
+  StateDownload download;
+  StateServer server;
+  std::vector<float> values;  ///< What `download` has so far.
+  std::optional<ModelVersion> version;
+  std::optional<DownloadedModel> fetched;
+
+ private:
+  void keep_arrival() {
+    if (const auto arrival = download.take()) {
+      fetched = {.source = arrival->source, .values = values, .step = arrival->version.step};
+    }
+  }
+
+  PeerId self_;
+  std::size_t elements_;
+  std::uint64_t served_ = 0;
+};
+
+}  // namespace gv
