@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "consensus/codec/codec.hpp"
+#include "consensus/mixing/mix_rule.hpp"
 
 namespace gv {
 namespace {

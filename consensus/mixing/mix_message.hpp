@@ -10,9 +10,10 @@
 #include <vector>
 
 #include "base/rng.hpp"
-#include "consensus/mixing/mix_rule.hpp"
 
 namespace gv {
+
+struct MixRule;
 
 /// A message of a round, from the mixer that writes it to the mixers that read it.
 struct MixMessage {

@@ -10,6 +10,7 @@
 
 #include "base/ids.hpp"
 #include "consensus/mixing/mix_message.hpp"
+#include "consensus/mixing/mix_rule.hpp"
 
 namespace gv {
 

@@ -8,7 +8,7 @@
 
 #include "consensus/membership/membership.hpp"
 #include "consensus/message/effects.hpp"
-#include "peer/node/replica.hpp"
+#include "peer/node/job.hpp"
 
 namespace gv {
 

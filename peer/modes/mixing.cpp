@@ -5,11 +5,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "base/check.hpp"
 #include "base/rng.hpp"
+#include "peer/node/mix_outbox.hpp"
 
 namespace gv {
 namespace {
@@ -452,7 +454,7 @@ void MixingMode::next_job(std::vector<Job>& jobs, Effects& out) {
     told_ = true;
     mix.left_over = std::exchange(left_over_, {});
     mix.unsent = std::exchange(unsent_, false);
-    if (std::exchange(switches_, false)) mix.rule = options_.rule;
+    if (std::exchange(switches_, false)) mix.rule = std::make_shared<MixRule>(options_.rule);
   }
   if (takes_part && mix.place && gives_state_)
     job.state = states_.blank(generations_.agreement().version());

@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "consensus/mixing/round_plan.hpp"
 #include "peer/modes/generations.hpp"
 #include "peer/modes/mixing_options.hpp"
 #include "peer/modes/mode.hpp"

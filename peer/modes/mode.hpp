@@ -15,7 +15,7 @@
 #include "consensus/message/effects.hpp"
 #include "peer/modes/course.hpp"
 #include "peer/modes/mode_report.hpp"
-#include "peer/node/replica.hpp"
+#include "peer/node/job.hpp"
 
 namespace gv {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/rng.hpp"
-#include "train/learner/learner.hpp"
+#include "train/learner/hyperparameters.hpp"
 
 namespace gv {
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "consensus/mixing/mixer.hpp"
+#include "peer/node/mix_runner.hpp"
 #include "peer/node/stage_job.hpp"
 
 namespace gv {

@@ -11,18 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "train/learner/hyperparameters.hpp"
 #include "train/learner/layout.hpp"
 #include "train/learner/score.hpp"
 
 namespace gv {
-
-/// The settings in which peers of a population differ, and which change while training runs.
-struct Hyperparameters {
-  double learning_rate = 0;  ///< The peak of the schedule; the schedule's shape stays.
-  double momentum = 0;
-
-  friend bool operator==(const Hyperparameters&, const Hyperparameters&) = default;
-};
 
 /// The optimiser's part of a checkpoint: named vectors as long as the parameters, and the positions
 /// of the schedule and the sampler.

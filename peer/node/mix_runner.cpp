@@ -1,5 +1,5 @@
 // Runs rounds of mixing as jobs.
-#include "peer/node/mix_job.hpp"
+#include "peer/node/mix_runner.hpp"
 
 namespace gv {
 
