@@ -7,6 +7,19 @@
 #include <string>
 
 namespace gv {
+
+// The constructors, one in each compressor's file. Only the table calls them.
+std::unique_ptr<GradientCompressor> whole_compressor(const CompressorOptions& options,
+                                                     std::size_t elements, const GradientPlaces&);
+std::unique_ptr<GradientCompressor> top_k_compressor(const CompressorOptions& options,
+                                                     std::size_t elements, const GradientPlaces&);
+std::unique_ptr<GradientCompressor> power_sgd_compressor(const CompressorOptions& options,
+                                                         std::size_t elements,
+                                                         const GradientPlaces& places);
+std::unique_ptr<GradientCompressor> sufficient_factors_compressor(const CompressorOptions& options,
+                                                                  std::size_t elements,
+                                                                  const GradientPlaces& places);
+
 namespace {
 
 constexpr std::array kinds = {

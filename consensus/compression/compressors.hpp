@@ -55,16 +55,4 @@ std::unique_ptr<GradientCompressor> make_compressor(const CompressorOptions& opt
 /// Settings that do not go together, each by the name of the compressor's setting.
 Problems problems_of(const CompressorOptions& options, bool makes_local_steps);
 
-/// Constructors for the table, one in each compressor's file.
-std::unique_ptr<GradientCompressor> whole_compressor(const CompressorOptions& options,
-                                                     std::size_t elements, const GradientPlaces&);
-std::unique_ptr<GradientCompressor> top_k_compressor(const CompressorOptions& options,
-                                                     std::size_t elements, const GradientPlaces&);
-std::unique_ptr<GradientCompressor> power_sgd_compressor(const CompressorOptions& options,
-                                                         std::size_t elements,
-                                                         const GradientPlaces& places);
-std::unique_ptr<GradientCompressor> sufficient_factors_compressor(const CompressorOptions& options,
-                                                                  std::size_t elements,
-                                                                  const GradientPlaces& places);
-
 }  // namespace gv
