@@ -18,6 +18,7 @@ struct CompressorOptions {
   std::uint64_t warm_up_steps = 0;
   std::size_t rank = 0;  ///< Matrices of gradients travel as factors of this rank; 0: whole.
   bool sufficient_factors = false;  ///< Gradients of dense layers may travel so.
+  bool one_bit = false;             ///< Values travel in one bit each.
 
   /// Values of every 512 that travel in the sum that begins at `step`; 0: all.
   std::size_t keep_at(std::uint64_t step) const;

@@ -19,6 +19,8 @@ std::unique_ptr<GradientCompressor> power_sgd_compressor(const CompressorOptions
 std::unique_ptr<GradientCompressor> sufficient_factors_compressor(const CompressorOptions& options,
                                                                   std::size_t elements,
                                                                   const GradientPlaces& places);
+std::unique_ptr<GradientCompressor> one_bit_compressor(const CompressorOptions&,
+                                                       std::size_t elements, const GradientPlaces&);
 
 namespace {
 
@@ -60,6 +62,17 @@ constexpr std::array kinds = {
                                                   "one batch's inputs and deltas",
                                         .remedy = "write period = 1, or leave sufficient_factors "
                                                   "out"}},
+    CompressorKind{.name = "one_bit",
+                   .setting = "one_bit",
+                   .is_chosen = [](const CompressorOptions& o) { return o.one_bit; },
+                   .make = one_bit_compressor,
+                   .model_has = "gradients to compress",
+                   .takes_codec = false,
+                   .with_another = {.reason = "one bit for each value leaves nothing to choose or "
+                                              "to code",
+                                    .remedy = "leave codec, top_k_per_512, rank and "
+                                              "sufficient_factors out, or one_bit"},
+                   .with_local_steps = {}},
 };
 
 }  // namespace

@@ -30,6 +30,10 @@ void append_sums(const Keys& allreduce) {
                 "gradients of dense layers travel as the inputs and the deltas that they are the "
                 "product of, where these are no more numbers; not with codec, top_k_per_512, rank "
                 "or a period above 1");
+  allreduce.add("one_bit", GV_FIELD(allreduce.compression.one_bit),
+                "gradients travel in one bit for each number and two means of every 512, and what "
+                "they lack is kept for the next step; among more than 28 peers they travel whole; "
+                "not with codec, top_k_per_512, rank or sufficient_factors");
   const Keys sparse = allreduce.only_with(
       "allreduce.top_k_per_512", "top_k_per_512 above 0",
       [](const Config& c) { return c.allreduce.compression.top_k_per_512 > 0; });
