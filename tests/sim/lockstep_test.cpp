@@ -340,4 +340,28 @@ TEST_CASE("deep gradient compression learns what lockstep with momentum learns",
   CHECK(run.accuracy(sparse) > 0.84);
 }
 
+TEST_CASE("one bit for each value learns what whole gradients learn also through a death",
+          "[sim][allreduce]") {
+  const LockstepRun run(4, 8, 400, OptimizerKind::sgd);
+  double accuracy = 0;
+  std::size_t bytes = 0;
+  for (const bool one_bit : {false, true}) {
+    Simulator::Options options = run.options();
+    options.node.allreduce.segment_elements = 1 << 14;
+    options.node.allreduce.compression.one_bit = one_bit;
+    options.node.course.save_every_steps = 40;
+    options.scenario.faults = {fault(FaultKind::kill, 900ms, just(1), 700ms)};
+    Simulator world(options, run.workloads());
+    SumBytes sums;
+    world.watch(sums);
+    world.run(Time(10min));
+    if (one_bit) {
+      CHECK(run.accuracy(world) > accuracy - 0.03);
+      CHECK(sums.sent < bytes / 10);  // Four parts of 29 floats, three of them sent, of 780.
+    }
+    accuracy = run.accuracy(world);
+    bytes = sums.sent;
+  }
+}
+
 }  // namespace gv
