@@ -10,8 +10,8 @@ namespace gv {
 namespace {
 
 /// A vector in one bit for each value. The paper has a column of a matrix where a bucket is here.
-/// Every 512 values are written as the mean of those that are not negative, the mean of those that
-/// are, and a bit for each, all in memory of floats. So it can be gathered, but not summed.
+/// Of every 512 values the mean of the negative ones and the mean of the others are written, and a
+/// sign bit for each value, all in memory of floats. So it can be gathered, but not summed.
 namespace one_bit {
 
 constexpr const char* waiting_name = "waiting";  ///< As in top-k: what waits is the same.

@@ -201,7 +201,7 @@ double bytes_sent(const CompressorOptions& options, std::size_t n, std::size_t s
   return bytes / static_cast<double>(n);
 }
 
-/// The distance to the common optimum of 4 peers after so many steps of descent, as a part of the
+/// The distance to the common optimum of 4 peers after `steps` steps of descent, as a part of the
 /// distance at the start; `forgets`: without error feedback. Peer i has 1/2 sum_k h_k (x_k -
 /// c_ik)^2 with h_k from 0.1 to 1.
 double distance_after(std::uint64_t steps, const CompressorOptions& options, double rate,
