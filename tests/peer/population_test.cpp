@@ -193,7 +193,7 @@ TEST_CASE("a population works in gossip and other modes say why not") {
   CHECK_THAT(problem_with("[run]\nmode = \"mixing\"\n" + population),
              Catch::Contains("one learning rate"));
   CHECK_THAT(problem_with("[run]\nmode = \"pipeline\"\n" + population),
-             Catch::Contains("nobody has a whole model"));
+             Catch::Contains("no peer has a whole model"));
   CHECK_THAT(problem_with(population + "[gossip]\nalpha_schedule = \"with_learning_rate\"\n"),
              Catch::Contains("gossip.alpha_schedule"));
   CHECK_THAT(problem_with("[population]\nspread = 2\n"), Catch::Contains("every_steps above 0"));

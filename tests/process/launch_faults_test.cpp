@@ -458,10 +458,12 @@ TEST_CASE("in lockstep the ring stands in the one order without slow links and s
       "[data]\nkind = \"generated\"\n[data.generated]\nsamples = 4000\n"
       "[model]\nkind = \"mlp\"\nhidden = [512, 128]\n[allreduce]\nalgorithm = \"ring\"\n";
   FaultyRun run(5, config, faults);
+  Json status;
   const auto order = [&] {
     std::vector<std::string> names;
-    const Json status = run.status(0);
-    if (!status.is_object()) return names;
+    status = run.status(0);
+    // The first generation has measured no link yet, and may have that order by chance.
+    if (!status.is_object() || !status.contains("slowest_link")) return names;
     for (const Json& name : status["allreduce"]["order"]) names.push_back(name.get<std::string>());
     return names;
   };
@@ -475,16 +477,21 @@ TEST_CASE("in lockstep the ring stands in the one order without slow links and s
     return true;
   };
   const bool found = eventually([&] { return is_fast(order()); }, 120s);
-  INFO(run.status(0).dump(1));
+  INFO(status.dump(1));
   REQUIRE(found);
   // 16 Mbit are 2 MB a second. Processors are busy too, so the speed of the others is unknown.
-  const Json status = run.status(0);
   CHECK(status["slowest_link"].value("bytes_per_second", 0.0) > 4e6);
   CHECK(status["allreduce"].value("algorithm", "") == "ring");
   std::string table;
-  CHECK(run_grapevine({"status", run.peer(0).string()}, table).exit_code == 0);
+  // Between two generations there is no order and no link.
+  CHECK(eventually(
+      [&] {
+        table.clear();
+        return run_grapevine({"status", run.peer(0).string()}, table).exit_code == 0 &&
+               table.find("slowest link peer-") != std::string::npos;
+      },
+      20s));
   CHECK(table.find("sums by ring, in the order peer-") != std::string::npos);
-  CHECK(table.find("slowest link peer-") != std::string::npos);
   CHECK(run.interrupt() == 0);
 }
 
