@@ -285,9 +285,9 @@ Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::siz
   const bool in_step =
       config.run.mode == ModeKind::allreduce || config.run.mode == ModeKind::mixing;
   fill_in(config, in_step ? samples / config.run.peers : task.shard->size(), task);
-  if (config.run.mode == ModeKind::pipeline) cut(config, samples, task);
   task.trainer.seed = config.run.seed;
   task.trainer.peer = shard;
+  if (config.run.mode == ModeKind::pipeline) cut(config, samples, task);
   return task;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "peer/config/algorithms.hpp"
+#include "peer/config/task.hpp"
 #include "tests/peer/config_texts.hpp"
 
 namespace gv {
@@ -90,6 +91,20 @@ TEST_CASE("a config is the same again when it is read from its own text", "[unit
     CHECK(again.problems.size() == first.problems.size());
     CHECK(again.config == first.config);
   }
+}
+
+TEST_CASE("the stages of a pipeline begin from the run's seed", "[unit]") {
+  Config config;
+  config.run.mode = ModeKind::pipeline;
+  config.run.seed = 7;
+  config.run.steps = 10;
+  config.data.kind = DataKind::generated;
+  config.pipeline.stages = 2;
+  const Task task = load_task(config, 3);
+  REQUIRE(task.problems.empty());
+  REQUIRE(task.stages);
+  CHECK(task.stages->trainer.seed == 7);
+  CHECK(task.stages->trainer.peer == 3);
 }
 
 }  // namespace gv
