@@ -32,6 +32,7 @@ ExchangeTrigger::ExchangeTrigger(const TriggerOptions& options, Rng rng)
     : options_(options), rng_(rng), interval_(static_cast<double>(options.period)) {
   check(options.period > 0, "a gossip period has at least one step");
   check(options.kind != TriggerKind::spread || options.spread > 0, "a spread to aim at");
+  if (options.staggered) offset_ = rng_.below(options.period);
   plan(0);
 }
 
@@ -41,7 +42,7 @@ void ExchangeTrigger::plan(std::uint64_t step) {
   const std::uint64_t period = options_.period;
   switch (options_.kind) {
     case TriggerKind::steps:
-      next_ = (step / period + 1) * period;
+      next_ = ((step + offset_) / period + 1) * period - offset_;
       break;
     case TriggerKind::poisson: {
       const double drawn = -std::log(1 - rng_.uniform()) * static_cast<double>(period);

@@ -26,6 +26,9 @@ struct TriggerOptions {
   TriggerKind kind = TriggerKind::steps;
   std::uint64_t period = 16;  ///< Steps; at least 1. `spread` begins with it.
   double spread = 0;          ///< Wanted distance of two models that meet; above 0.
+  /// `steps`: count periods from a drawn step on and not from 0. For peers that offer to anybody:
+  /// if all of one pace offered at the same moment, all would find each other busy, every time.
+  bool staggered = false;
 };
 
 /// Counts in local steps, so it follows a peer's own pace. Pure.
@@ -55,7 +58,8 @@ class ExchangeTrigger {
 
   TriggerOptions options_;
   Rng rng_;
-  double interval_;  ///< Steps; changes for `spread` only.
+  double interval_;           ///< Steps; changes for `spread` only.
+  std::uint64_t offset_ = 0;  ///< Steps by which our periods begin early; less than one.
   std::uint64_t next_ = 0;
 };
 

@@ -45,7 +45,8 @@ GossipMode::GossipMode(PeerId self, std::uint64_t session, const CourseOptions& 
       population_(options_.population, rng_),
       trigger_({.kind = options_.trigger,
                 .period = options_.period_steps,
-                .spread = options_.target_spread},
+                .spread = options_.target_spread,
+                .staggered = options_.pairing == PairingKind::uniform},
                rng_.fork("trigger")) {
   check(!problem_with_pairs(options_.topology), "the topology does not run as pairs");
   check(options_.pairing == PairingKind::matching || is_graph(options_.topology.kind),

@@ -66,16 +66,20 @@ std::optional<Violation> check_generation(const Simulator& world,
   return std::nullopt;
 }
 
-/// Where each peer draws its partners, a fast peer may have no in-neighbour for many rounds, run
-/// that far ahead, and then wait as long for a slower peer that goes on.
+/// Where partners are drawn, a fast peer may have no in-neighbour for many rounds, run that far
+/// ahead, and then wait as long for a slower peer that goes on. Of pairs it must be the partner: a
+/// leaf of a star, for example, meets the centre in few rounds.
 bool waits_for_slower(const Simulator& world, PeerNumber number, const std::vector<PeerNumber>& up,
                       const std::vector<std::uint64_t>& before) {
   const MixingMode* rounds = world.peer(number).node->as<MixingMode>();
   if (rounds == nullptr) return false;
   const Partners partners = rounds->options().rule.partners;
-  if (partners == Partners::neighbours || partners == Partners::pairs) return false;
+  if (partners == Partners::neighbours) return false;
+  const std::vector<PeerId> partner = rounds->heard();
   return std::ranges::any_of(up, [&](PeerNumber other) {
-    return trains(world, other) && achieved(world, other) > before[other] &&
+    const bool is_awaited =
+        partners != Partners::pairs || std::ranges::find(partner, id_of(other)) != partner.end();
+    return is_awaited && trains(world, other) && achieved(world, other) > before[other] &&
            world.peer(other).node->as<MixingMode>()->step() < rounds->step();
   });
 }

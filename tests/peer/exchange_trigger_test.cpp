@@ -34,6 +34,22 @@ TEST_CASE("by steps all peers count the same rounds, wherever they begin", "[uni
   CHECK(trigger.next() == 20);
 }
 
+TEST_CASE("staggered peers offer at all steps of a period alike", "[unit]") {
+  constexpr std::uint64_t period = 8;
+  std::vector<std::size_t> begins(period);
+  for (std::uint64_t seed = 0; seed < 800; ++seed) {
+    ExchangeTrigger trigger({.period = period, .staggered = true}, Rng(seed));
+    const std::uint64_t first = trigger.next();
+    REQUIRE(first >= 1);
+    REQUIRE(first <= period);
+    ++begins[first - 1];
+    CHECK(trigger.fires(first, false));
+    CHECK(trigger.next() == first + period);
+  }
+  // 100 each, with a deviation of 9.
+  for (const std::size_t count : begins) CHECK((count > 55 && count < 145));
+}
+
 TEST_CASE("intervals of a Poisson process have their mean for a deviation", "[unit]") {
   const std::vector<double> all = intervals({.kind = TriggerKind::poisson, .period = 50}, 4000);
   double sum = 0;
