@@ -25,8 +25,8 @@ struct Reduced {
 ///
 /// The model belongs to the loop from the return of begin(), step_over() or reduce() to the next
 /// call of one of the last two. During the calls it belongs to the worker, which adds forces to it,
-/// mixes it or copies it. So only one of the two threads runs at any time, and nobody sees a model
-/// that the other one is changing.
+/// mixes it or copies it. So only one of the two threads runs at any time, and neither sees a
+/// model that the other one is changing.
 ///
 /// The loop of a run by gossip or mixing, and with local steps:
 ///

@@ -146,11 +146,7 @@ Time AllReduceMode::deadline() const {
 
 void AllReduceMode::leave(Time now, Effects& out) {
   course_.leave();
-  if (course_.phase() == Phase::done) {
-    generations_.leave();
-  } else {
-    generations_.end(now, {}, out);
-  }
+  generations_.leave_for_good(now, course_.phase(), out);
   abandon();
 }
 

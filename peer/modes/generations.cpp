@@ -156,6 +156,14 @@ void Generations::leave() {
   rebalance_.rest();
 }
 
+void Generations::leave_for_good(Time now, Phase phase, Effects& out) {
+  if (phase == Phase::done) {
+    leave();
+  } else {
+    end(now, {}, out);
+  }
+}
+
 // ---- Operations ----
 
 void Generations::operation_done(Time now, std::uint64_t from_step, std::uint64_t steps,

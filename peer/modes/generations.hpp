@@ -1,4 +1,4 @@
-// Membership in generations: who is in one, what ends it, and what follows.
+// One peer's side of generations: joining one, what ends it, and what follows.
 #pragma once
 
 #include <cstdint>
@@ -87,6 +87,8 @@ class Generations {
   void end(Time now, const std::vector<PeerId>& blamed, Effects& out);
   /// Leaves it without a message to the others.
   void leave();
+  /// We leave the run. Peers that have reached the end of the budget do not need to be told.
+  void leave_for_good(Time now, Phase phase, Effects& out);
 
   // ---- Operations ----
 

@@ -160,11 +160,7 @@ void MixingMode::tick(Time now, Membership& members, Effects& out, std::vector<J
 
 void MixingMode::leave(Time now, Effects& out) {
   course_.leave();
-  if (course_.phase() == Phase::done) {
-    generations_.leave();
-  } else {
-    generations_.end(now, {}, out);
-  }
+  generations_.leave_for_good(now, course_.phase(), out);
   abandon();
 }
 

@@ -1,4 +1,4 @@
-// Who is asked for a state, and under which version it travels.
+// The choice of a source for a state, and the version under which the state travels.
 #include "peer/modes/state_transfer.hpp"
 
 #include <algorithm>

@@ -103,7 +103,7 @@ class Quadratic : public Learner {
   std::uint64_t step_ = 0;
 };
 
-/// Who is at the optimum now. A run whose steps do not end it ends when all are.
+/// The learners that are at the optimum now. A run without a budget of steps ends when all are.
 class Goal {
  public:
   static constexpr float near = 1e-3F;
