@@ -61,16 +61,9 @@ def samples_per_second(binary, config, peers, warm_up, window):
         )
 
 
-def config_text(base, period, alpha):
-    """The base config, endless, with its exchange period and elastic coefficient replaced."""
-    text = base
-    for section, key, value in (
-        ("run", "generations", None),
-        ("run", "steps", 10**9),
-        ("gossip", "period_steps", period),
-        ("gossip", "alpha", alpha),
-        ("checkpoint", "every_steps", 0),
-    ):
+def with_settings(text, settings):
+    """A config with these (section, key, value) in place of its own; None takes the key away."""
+    for section, key, value in settings:
         text = re.sub(rf"(?m)^{key}\s*=.*\n", "", text)
         if value is None:
             continue
@@ -79,6 +72,13 @@ def config_text(base, period, alpha):
         else:
             text += f"\n[{section}]\n{key} = {value}\n"
     return text
+
+
+def config_text(base, period, alpha):
+    """The base config, endless, with its exchange period and elastic coefficient replaced."""
+    return with_settings(base, [
+        ("run", "epochs", None), ("run", "steps", 10**9), ("gossip", "period_steps", period),
+        ("gossip", "alpha", alpha), ("checkpoint", "every_steps", 0)])
 
 
 def main():

@@ -89,7 +89,7 @@ def config_text(peers, hidden, batch, steps, variant, seed):
     for key, value in (("peers", peers), ("seed", seed), ("hidden", hidden), ("batch", batch)):
         base, found = re.subn(rf"(?m)^{key}\s*=.*$", f"{key} = {value}", base)
         assert found == 1, key
-    base = re.sub(r"(?m)^generations\s*=.*$", f"steps = {steps}", base)
+    base = re.sub(r"(?m)^epochs\s*=.*$", f"steps = {steps}", base)
     return base + f'\n[allreduce]\nalgorithm = "ring"\n{VARIANTS[variant]}\n[checkpoint]\nevery_steps = 0\n'
 
 
@@ -160,7 +160,7 @@ def main():
     parser.add_argument("--rates", default="1gbit,100mbit", help="as tc says them, or unlimited")
     parser.add_argument("--hidden", default="[256, 128]", help="of the MLP")
     parser.add_argument("--batch", type=int, default=32, help="of each peer")
-    parser.add_argument("--steps", type=int, default=1170, help="five generations of 8 peers' 32")
+    parser.add_argument("--steps", type=int, default=1170, help="five epochs of 8 peers' 32")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", help="variants, separated by semicolons")
     parser.add_argument("--limit", type=float, default=900, help="seconds for one run")
