@@ -10,13 +10,14 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/fields.hpp"
 #include "base/rng.hpp"
 #include "base/time.hpp"
 
 namespace gv {
 
-/// Takes the parts of a state one after another. A type of our own has
-/// `void add_to(StateHash&) const`, which adds all of its fields.
+/// Takes the parts of a state one after another. A plain struct adds all of its fields, and a class
+/// has `void add_to(StateHash&) const` for that. So has a struct of which some fields do not count.
 class StateHash {
  public:
   /// Moments count from `now`, so that states which differ only in when they were reached are
@@ -61,6 +62,12 @@ class StateHash {
   template <class State>
   requires requires(const State& state, StateHash& hash) { state.add_to(hash); }
   void add_one(const State& state) { state.add_to(*this); }
+  template <PlainStruct State>
+  requires(!requires(const State& state, StateHash& hash) {
+    state.add_to(hash);
+  }) void add_one(const State& state) {
+    std::apply([this](const auto&... fields) { add(fields...); }, fields_of(state));
+  }
 
   Time now_;
   std::uint64_t value_ = 0;

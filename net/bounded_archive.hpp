@@ -6,6 +6,7 @@
 #include <cereal/types/array.hpp>
 #include <cereal/types/utility.hpp>
 #include <cereal/types/vector.hpp>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -46,6 +47,14 @@ inline void require_at_most(std::uint64_t size, std::uint64_t limit, const char*
   if (size <= limit) return;
   throw ArchiveError("a length of " + std::to_string(size) + " " + what + " is over the limit of " +
                      std::to_string(limit));
+}
+
+/// Numbers go into arithmetic unchecked, so NaN and infinity are refused.
+template <class T>
+void require_finite(T value) {
+  if constexpr (std::is_floating_point_v<T>) {
+    if (!std::isfinite(value)) throw ArchiveError("a number is not finite");
+  }
 }
 
 }  // namespace archive_detail
@@ -164,12 +173,14 @@ void epilogue(BoundedInputArchive& archive, const T&) {
 
 template <ArchiveNumber T>
 void save(BoundedOutputArchive& archive, const T& value) {
+  archive_detail::require_finite(value);
   archive.write(value);
 }
 
 template <ArchiveNumber T>
 void load(BoundedInputArchive& archive, T& value) {
   value = archive.read<T>();
+  archive_detail::require_finite(value);
 }
 
 inline void save(BoundedOutputArchive& archive, const std::string& text) {

@@ -33,7 +33,7 @@ bool is_sound(const RecordHeader& header) {
   const std::size_t longest =
       header.kind == RecordKind::message ? frame_bytes_max : block_bytes_max;
   return header.version == RecordHeader{}.version && header.kind >= RecordKind::block &&
-         header.kind <= RecordKind::over && header.transfer <= last_transfer_kind &&
+         header.kind <= RecordKind::over && header.transfer <= last_value(header.transfer) &&
          header.length > 0 && header.length <= longest;
 }
 

@@ -37,7 +37,7 @@ using Frame = std::variant<Hello, LaneInvite, Message>;
 
 /// Throws ArchiveError (a std::runtime_error) for what no peer would accept: more than
 /// `frame_bytes_max` bytes, strings over 4096 bytes, over 1024 elements, numbers that are not
-/// finite.
+/// finite, and structs with a `problem()`.
 std::vector<std::byte> encode(const Frame& frame);
 
 /// A frame, or a sentence about why there is none.

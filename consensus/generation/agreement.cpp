@@ -23,24 +23,7 @@ constexpr double newest_weight = 0.2;
 /// restarted begins to count from zero.
 constexpr int session_bits = 32;
 
-Generation generation_of(const Install& start) {
-  return {.id = start.ballot,
-          .order = start.order,
-          .sources = start.sources,
-          .shares = start.shares,
-          .version = start.version,
-          .algorithm = start.algorithm,
-          .slowest_from = start.slowest_from,
-          .slowest = start.slowest,
-          .assignments = start.assignments,
-          .revision = start.revision};
-}
-
 }  // namespace
-
-std::uint64_t key_of(const GenerationId& id) {
-  return hash_combine(hash_combine(0, id.counter), static_cast<std::uint64_t>(id.proposer));
-}
 
 ModelVersion after_operation(ModelVersion version, std::uint64_t generation_key,
                              std::uint64_t samples, std::uint64_t steps) {
@@ -48,10 +31,6 @@ ModelVersion after_operation(ModelVersion version, std::uint64_t generation_key,
   version.step += steps;
   version.samples += samples;
   return version;
-}
-
-bool Generation::contains(PeerId peer) const {
-  return std::ranges::find(order, peer) != order.end();
 }
 
 Agreement::Agreement(PeerId self, std::uint64_t session, Options options)
@@ -80,17 +59,13 @@ void Agreement::disturb(Time now, const std::vector<PeerId>& blamed, Effects& ou
   if (!still) stand_still(now);
 }
 
-Answer Agreement::own_answer() const {
-  return {version_, speed_, links_, holdings_, leaving_, revision_};
-}
-
 /// The next ballot comes at once, as the cause that ended the generation may be over. After two
 /// generations in a row without a finished collective, at most one begins in a patience. Otherwise
 /// peers would do nothing but agree, as often as links allow.
 void Agreement::stand_still(Time now) {
   still_since_ = now;
   if (generation_) {
-    const bool was_in_vain = std::exchange(in_vain_, version_ == began_from_);
+    const bool was_in_vain = std::exchange(in_vain_, own_.version == began_from_);
     if (was_in_vain && in_vain_) still_since_ = std::max(now, began_at_ + patience());
   }
   generation_.reset();
@@ -156,7 +131,7 @@ void Agreement::propose(Time now, const GenerationPlanner& planner, Effects& out
   proposed_at_ = now;
   ask_again_at_ = now + patience() / 3;
   answers_.clear();
-  answers_[self_] = own_answer();
+  answers_[self_] = own_;
   asked_ = candidates_;
   std::erase(asked_, self_);
   for (const PeerId peer : asked_) ask(peer, out);
@@ -168,13 +143,13 @@ void Agreement::decide(Time now, const GenerationPlanner& planner, Effects& out)
   // joins the next one.
   std::erase_if(answers_, [this](const auto& answer) { return blamed_.contains(answer.first); });
   if (do_all_leave()) {
-    for (const PeerId peer : asked_) out.send(peer, Install{.ballot = promised_});
+    for (const PeerId peer : asked_) out.send(peer, Install{{.id = promised_}});
     become_left_out({.id = promised_});
     return;
   }
-  std::optional<Install> start = planner.plan(answers_, last_ ? &*last_ : nullptr);
+  std::optional<Generation> start = planner.plan(answers_, last_ ? &*last_ : nullptr);
   if (start) {
-    start->ballot = promised_;
+    start->id = promised_;
     for (const auto& [peer, answer] : answers_) {
       start->revision = std::max(start->revision, answer.revision);
     }
@@ -183,7 +158,7 @@ void Agreement::decide(Time now, const GenerationPlanner& planner, Effects& out)
     // A peer that did not answer is told too, so that it learns that it is not in the generation.
     const auto answer = answers_.find(peer);
     if (answer == answers_.end() || answer->second.leaves) blamed_.insert(peer);
-    if (start) out.send(peer, *start);
+    if (start) out.send(peer, Install{*start});
   }
   if (!start) {
     out.tell(StageLost{});
@@ -193,10 +168,10 @@ void Agreement::decide(Time now, const GenerationPlanner& planner, Effects& out)
   }
   decided_ = start;
   too_late_.clear();
-  if (leaving_) {
-    become_left_out(generation_of(*start));
+  if (own_.leaves) {
+    become_left_out(*std::move(start));
   } else {
-    begin(now, generation_of(*start), out);
+    begin(now, *std::move(start), out);
   }
 }
 
@@ -223,18 +198,12 @@ void Agreement::begin(Time now, Generation generation, Effects& out) {
   set_revision(generation.revision);
   last_ = generation;
   began_at_ = now;
-  began_from_ = version_;
+  began_from_ = own_.version;
   generation_ = std::move(generation);
 }
 
 void Agreement::confirm(Effects& out) const {
-  out.send(promised_.proposer, Promise{.ballot = promised_,
-                                       .version = version_,
-                                       .samples_per_second = speed_,
-                                       .links = links_,
-                                       .holdings = holdings_,
-                                       .leaves = leaving_,
-                                       .revision = revision_});
+  out.send(promised_.proposer, Promise{promised_, own_});
 }
 
 void Agreement::receive(Time now, PeerId from, const Message& message,
@@ -280,22 +249,17 @@ void Agreement::measure(Time now) {
 
 void Agreement::receive(Time now, PeerId from, const Promise& message,
                         const GenerationPlanner& planner, Effects& out) {
-  if (decided_ && message.ballot == decided_->ballot) {
-    const bool in_it = std::ranges::find(decided_->order, from) != decided_->order.end();
-    if (!in_it && too_late_.insert(from).second) measure(now);
-    const bool is_newest = generation_
-                               ? generation_->id == decided_->ballot
-                               : last_generation_ && last_generation_->id == decided_->ballot;
-    if (is_newest) out.send(from, *decided_);
+  if (decided_ && message.ballot == decided_->id) {
+    if (!decided_->contains(from) && too_late_.insert(from).second) measure(now);
+    const bool is_newest = generation_ ? generation_->id == decided_->id
+                                       : last_generation_ && last_generation_->id == decided_->id;
+    if (is_newest) out.send(from, Install{*decided_});
     return;
   }
   const bool awaited =
       proposing_ && message.ballot == promised_ && std::ranges::find(asked_, from) != asked_.end();
   if (!awaited) return;
-  const Answer answer{message.version, message.samples_per_second,
-                      message.links,   message.holdings,
-                      message.leaves,  message.revision};
-  if (answers_.emplace(from, answer).second) measure(now);
+  if (answers_.emplace(from, message.answer).second) measure(now);
   if (answers_.size() == asked_.size() + 1) decide(now, planner, out);
 }
 
@@ -310,28 +274,28 @@ void Agreement::receive(Time now, PeerId, const Preempted& message, Effects&) {
 
 void Agreement::receive(Time now, PeerId from, const Install& message,
                         const GenerationPlanner& planner, Effects& out) {
+  const Generation& start = message.generation;
   const bool awaited =
-      answered_ && message.ballot == promised_ && message.ballot.proposer == from && from != self_;
+      answered_ && start.id == promised_ && start.id.proposer == from && from != self_;
   if (!awaited) return;
-  const std::size_t n = message.order.size();
-  const bool is_in = std::ranges::find(message.order, self_) != message.order.end();
-  if (leaving_ && !is_in) {
-    become_left_out(generation_of(message));
+  const std::size_t n = start.order.size();
+  const bool is_in = start.contains(self_);
+  if (own_.leaves && !is_in) {
+    become_left_out(start);
     return;
   }
-  if (n == 0 || message.sources.size() != n || message.shares.size() != n) return;
+  if (n == 0 || start.sources.size() != n || start.shares.size() != n) return;
   if (!is_in) {
     stand_still(now);
     answered_ = true;
     return;
   }
-  if (!planner.can_begin(message, self_, own_answer())) return;
+  if (!planner.can_begin(start, self_, own_)) return;
   // A source that takes no part is about to leave.
-  for (const StageAssignment& assignment : message.assignments) {
-    const bool stays = std::ranges::find(message.order, assignment.source) != message.order.end();
-    if (!stays) blamed_.insert(assignment.source);
+  for (const StageAssignment& assignment : start.assignments) {
+    if (!start.contains(assignment.source)) blamed_.insert(assignment.source);
   }
-  begin(now, generation_of(message), out);
+  begin(now, start, out);
 }
 
 /// Blame only shortens our wait: a peer that is blamed wrongly and answers in time takes part.
@@ -352,10 +316,10 @@ void Agreement::receive(Time now, PeerId from, const EndGeneration& message, Eff
 }
 
 void Agreement::add_to(StateHash& hash) const {
-  hash.add(self_, session_, version_, speed_, links_, holdings_, candidates_, blamed_, promised_,
-           newest_seen_, generation_, began_at_, began_from_, in_vain_, revision_, leaving_,
-           last_generation_, decided_, too_late_, last_, answers_, asked_, proposing_, answered_,
-           still_since_, proposed_at_, ask_again_at_, answer_seconds_, ballots_);
+  hash.add(self_, session_, own_, candidates_, blamed_, promised_, newest_seen_, generation_,
+           began_at_, began_from_, in_vain_, last_generation_, decided_, too_late_, last_, answers_,
+           asked_, proposing_, answered_, still_since_, proposed_at_, ask_again_at_,
+           answer_seconds_, ballots_);
 }
 
 }  // namespace gv

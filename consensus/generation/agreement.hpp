@@ -10,35 +10,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/state_hash.hpp"
 #include "base/time.hpp"
 #include "consensus/generation/planner.hpp"
 #include "consensus/message/effects.hpp"
 
 namespace gv {
-
-/// A generation as all its peers know it.
-struct Generation {
-  GenerationId id;
-  std::vector<PeerId> order;    ///< The peers that take part; the position is the rank.
-  std::vector<PeerId> sources;  ///< For each rank the peer that sends it the state, or itself.
-  std::vector<std::uint32_t> shares;         ///< Samples of each rank in a collective.
-  ModelVersion version;                      ///< The version that all go on from.
-  std::uint8_t algorithm = 0;                ///< The all-reduce algorithm, as in Install.
-  PeerId slowest_from{};                     ///< The beginning of the slowest link in use.
-  LinkReport slowest;                        ///< That link; 0 bytes a second: none was measured.
-  std::vector<StageAssignment> assignments;  ///< In a pipeline: which peer carries which stage.
-  SettingsRevision revision;                 ///< The settings that all use.
-
-  /// Names the generation in blocks and messages.
-  std::uint64_t key() const { return key_of(id); }
-  bool contains(PeerId peer) const;
-
-  friend bool operator==(const Generation&, const Generation&) = default;
-  void add_to(StateHash& hash) const {
-    hash.add(id, order, sources, shares, version, algorithm, slowest_from, slowest, assignments,
-             revision);
-  }
-};
 
 /// The version after one more collective of `samples` samples and `steps` optimiser steps in the
 /// generation with this key. Peers with equal results have made the same steps from the same model.
@@ -64,17 +41,17 @@ class Agreement {
   Agreement(PeerId self, std::uint64_t session, Options options);
 
   /// The version of our replica. Not to be called while standing still.
-  void set_version(const ModelVersion& version) { version_ = version; }
-  const ModelVersion& version() const { return version_; }
+  void set_version(const ModelVersion& version) { own_.version = version; }
+  const ModelVersion& version() const { return own_.version; }
   /// Samples a second that we compute, for the shares; 0: not known yet.
-  void set_speed(double samples_per_second) { speed_ = static_cast<float>(samples_per_second); }
+  void set_speed(double samples_per_second) { own_.speed = static_cast<float>(samples_per_second); }
   /// Our measurements of links from us, at most `link_reports_max`.
-  void set_links(std::vector<LinkReport> links) { links_ = std::move(links); }
+  void set_links(std::vector<LinkReport> links) { own_.links = std::move(links); }
   /// The stages of a pipeline whose state we have, at most `stage_holdings_max`.
-  void set_holdings(std::vector<StageHolding> holdings) { holdings_ = std::move(holdings); }
-  const std::vector<StageHolding>& holdings() const { return holdings_; }
+  void set_holdings(std::vector<StageHolding> holdings) { own_.holdings = std::move(holdings); }
+  const std::vector<StageHolding>& holdings() const { return own_.holdings; }
   /// In a pipeline: from now on we take no part and hand over the stages that we hold.
-  void set_leaving() { leaving_ = true; }
+  void set_leaving() { own_.leaves = true; }
   /// The generation that began without us when we leave. Its assignments may name us as a source.
   /// Null before it is decided.
   const Generation* last_generation() const {
@@ -82,10 +59,10 @@ class Agreement {
   }
   /// Proposes a settings revision for the next generation; a newer one known to any peer wins.
   void set_revision(SettingsRevision revision) {
-    revision_ = std::max(revision_, std::move(revision));
+    own_.revision = std::max(own_.revision, std::move(revision));
   }
   /// The newest revision we have heard of. The running generation may use an older one.
-  const SettingsRevision& revision() const { return revision_; }
+  const SettingsRevision& revision() const { return own_.revision; }
 
   /// The peers that could take part now, ourselves included, sorted.
   void set_candidates(Time now, std::vector<PeerId> candidates);
@@ -121,7 +98,6 @@ class Agreement {
 
  private:
   void stand_still(Time now);
-  Answer own_answer() const;
   void propose(Time now, const GenerationPlanner& planner, Effects& out);
   void decide(Time now, const GenerationPlanner& planner, Effects& out);
   bool do_all_leave() const;
@@ -143,10 +119,7 @@ class Agreement {
   PeerId self_;
   std::uint64_t session_;
   Options options_;
-  ModelVersion version_;
-  float speed_ = 0;
-  std::vector<LinkReport> links_;
-  std::vector<StageHolding> holdings_;
+  Answer own_;  ///< What we would answer to a ballot now.
   std::vector<PeerId> candidates_;
   std::set<PeerId> blamed_;        ///< Peers that were silent when they should not have been.
   GenerationId promised_;          ///< The newest ballot we answered or began; older ones are void.
@@ -155,13 +128,11 @@ class Agreement {
   Time began_at_{};          ///< When the newest generation we were in began.
   ModelVersion began_from_;  ///< Our version when that generation began.
   bool in_vain_ = false;     ///< The last generation ended without a change of our version.
-  SettingsRevision revision_;
-  bool leaving_ = false;
   std::optional<Generation> last_generation_;
-  std::optional<Install> decided_;  ///< Our own last decision, for peers that ask again.
-  std::set<PeerId> too_late_;       ///< Peers that answered that ballot after it was decided.
-  std::optional<Generation> last_;  ///< The newest generation we were in.
-  Answers answers_;                 ///< Answers to our ballot under way.
+  std::optional<Generation> decided_;  ///< Our own last decision, for peers that ask again.
+  std::set<PeerId> too_late_;          ///< Peers that answered that ballot after it was decided.
+  std::optional<Generation> last_;     ///< The newest generation we were in.
+  Answers answers_;                    ///< Answers to our ballot under way.
   std::vector<PeerId> asked_;
   bool proposing_ = false;
   bool answered_ = false;  ///< We wait for another peer's decision or for its ballot to be void.

@@ -29,10 +29,6 @@ struct Membership::State {
     int transmissions_left = 0;  ///< How often its newest change is still to be sent.
 
     friend bool operator==(const Entry&, const Entry&) = default;
-    void add_to(StateHash& hash) const {
-      hash.add(member, suspected_by, suspected_at, gone_at, checked_at, reminded_at,
-               transmissions_left);
-    }
   };
 
   /// Our own probe under way.
@@ -45,9 +41,6 @@ struct Membership::State {
     int nacks_missing = 0;
 
     friend bool operator==(const Probe&, const Probe&) = default;
-    void add_to(StateHash& hash) const {
-      hash.add(target, sequence, indirect_at, verdict_at, asked_others, nacks_missing);
-    }
   };
 
   /// A peer that we have a link to but have not heard of yet.
@@ -56,7 +49,6 @@ struct Membership::State {
     int tries = 0;
 
     friend bool operator==(const Unheard&, const Unheard&) = default;
-    void add_to(StateHash& hash) const { hash.add(again_at, tries); }
   };
 
   /// A probe that we make for another peer.
@@ -67,7 +59,6 @@ struct Membership::State {
     Time nack_at{};
 
     friend bool operator==(const Relay&, const Relay&) = default;
-    void add_to(StateHash& hash) const { hash.add(origin, origin_sequence, target, nack_at); }
   };
 
   Entry self;

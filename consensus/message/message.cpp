@@ -1,11 +1,22 @@
-// Names of the enumerations that travel in messages.
+// Names of the enumerations that travel in messages, and the bounds of structs.
 #include "consensus/message/message.hpp"
 
-#include <concepts>
+#include <algorithm>
 #include <tuple>
 #include <variant>
 
+#include "base/rng.hpp"
+
 namespace gv {
+namespace {
+
+/// Empty if there are at most `most`.
+std::string too_many(std::size_t count, std::size_t most, const char* what) {
+  if (count <= most) return "";
+  return std::to_string(count) + " " + what + " are over the limit of " + std::to_string(most);
+}
+
+}  // namespace
 
 std::string_view to_string(Reason reason) {
   switch (reason) {
@@ -73,6 +84,30 @@ std::string_view to_string(Phase phase) {
   return "unknown";
 }
 
+std::string Trial::problem() const {
+  if (!(learning_rate > 0)) return "the learning rate is not above 0";
+  if (!(momentum >= 0 && momentum < 1)) return "the momentum is not between 0 and 1";
+  return "";
+}
+
+std::string SettingsRevision::problem() const {
+  return too_many(settings.size(), revision_bytes_max, "bytes of a settings revision");
+}
+
+std::string Answer::problem() const {
+  const std::string links_problem = too_many(links.size(), link_reports_max, "links");
+  if (!links_problem.empty()) return links_problem;
+  return too_many(holdings.size(), stage_holdings_max, "stages");
+}
+
+std::uint64_t key_of(const GenerationId& id) {
+  return hash_combine(hash_combine(0, id.counter), static_cast<std::uint64_t>(id.proposer));
+}
+
+bool Generation::contains(PeerId peer) const {
+  return std::ranges::find(order, peer) != order.end();
+}
+
 bool is_before(const ModelVersion& a, const ModelVersion& b) {
   return std::tuple(a.samples, a.step, a.lineage) < std::tuple(b.samples, b.step, b.lineage);
 }
@@ -80,13 +115,8 @@ bool is_before(const ModelVersion& a, const ModelVersion& b) {
 const TransferId* transfer_of(const Message& message) {
   return std::visit(
       [](const auto& known) -> const TransferId* {
-        if constexpr (requires {
-                        { known.id } -> std::convertible_to<const TransferId&>;
-                      }) {
-          return &known.id;
-        } else {
-          return nullptr;
-        }
+        if constexpr (requires { known.id; }) return &known.id;
+        return nullptr;
       },
       message);
 }

@@ -1,4 +1,4 @@
-// All messages on control links. A message without a handler does not compile.
+// All messages on control links: plain structs, whose fields are listed here and nowhere else.
 #pragma once
 
 #include <array>
@@ -10,11 +10,15 @@
 #include <vector>
 
 #include "base/ids.hpp"
-#include "base/state_hash.hpp"
 #include "consensus/message/snapshot.hpp"
 #include "consensus/message/transfer_id.hpp"
 
 namespace gv {
+
+// What travels is a message's fields in the order of their declaration (net/wire), so a change of
+// that order is a change of the wire. Bounds that hold whatever the receiver's state are declared
+// here: `last_value` of an enumeration, and `problem()` of a struct, a sentence without a full stop
+// that is empty if the values are sound. Receivers get nothing beyond them, and floats are finite.
 
 /// Why something was refused, dropped or given up; travels in messages and in facts.
 enum class Reason : std::uint8_t {
@@ -37,16 +41,19 @@ enum class Reason : std::uint8_t {
   resting,           ///< Exchanges with this peer take long, and it has had its share of our time.
 };
 
+constexpr Reason last_value(Reason) { return Reason::resting; }
 std::string_view to_string(Reason reason);
 
 // ---- Membership (SWIM: Das, Gupta, Motivala 2002; Lifeguard: Dadgar, Phillips, Currey 2018) ----
 
 enum class MemberState : std::uint8_t { alive, suspect, dead, left };
 
+constexpr MemberState last_value(MemberState) { return MemberState::left; }
 std::string_view to_string(MemberState state);
 
 enum class Phase : std::uint8_t { joining, training, done };
 
+constexpr Phase last_value(Phase) { return Phase::done; }
 std::string_view to_string(Phase phase);
 
 /// The hyper-parameters of one peer in a population, and their validation loss.
@@ -57,8 +64,7 @@ struct Trial {
   /// the model is not finite.
   float validation_loss = 0;
 
-  void add_to(StateHash& hash) const { hash.add(learning_rate, momentum, validation_loss); }
-
+  std::string problem() const;
   friend bool operator==(const Trial&, const Trial&) = default;
 };
 
@@ -69,8 +75,6 @@ struct Progress {
   float steps_per_second = 0;
   Phase phase = Phase::joining;
   std::optional<Trial> trial;  ///< In a population, once the model was validated.
-
-  void add_to(StateHash& hash) const { hash.add(step, steps_per_second, phase, trial); }
 
   friend bool operator==(const Progress&, const Progress&) = default;
 };
@@ -86,10 +90,6 @@ struct Member {
   PeerId accuser{};               ///< The peer that suspects it, if it is suspected.
   std::uint64_t layout_hash = 0;  ///< Of its model; 0 while unknown.
   Progress progress;
-
-  void add_to(StateHash& hash) const {
-    hash.add(id, name, key, address, incarnation, state, accuser, layout_hash, progress);
-  }
 
   friend bool operator==(const Member&, const Member&) = default;
 };
@@ -193,8 +193,6 @@ struct ModelVersion {
   std::uint64_t samples = 0;  ///< Samples that all peers have contributed to the model.
   std::uint64_t lineage = 0;  ///< Hash of the generations in which its collectives finished.
 
-  void add_to(StateHash& hash) const { hash.add(step, samples, lineage); }
-
   friend bool operator==(const ModelVersion&, const ModelVersion&) = default;
 };
 
@@ -226,8 +224,6 @@ struct GenerationId {
   std::uint64_t counter = 0;
   PeerId proposer{};
 
-  void add_to(StateHash& hash) const { hash.add(counter, proposer); }
-
   friend auto operator<=>(const GenerationId&, const GenerationId&) = default;
 };
 
@@ -239,8 +235,6 @@ struct StageHolding {
   std::uint32_t stage = 0;
   bool carried = false;  ///< The peer carries the stage; otherwise it only keeps a copy.
   ModelVersion version;
-
-  void add_to(StateHash& hash) const { hash.add(stage, carried, version); }
 
   friend bool operator==(const StageHolding&, const StageHolding&) = default;
 };
@@ -254,24 +248,21 @@ struct StageAssignment {
   PeerId carrier{};
   PeerId source{};
 
-  void add_to(StateHash& hash) const { hash.add(stage, carrier, source); }
-
   friend bool operator==(const StageAssignment&, const StageAssignment&) = default;
 };
+
+/// The longest settings revision, so that messages which carry one stay small.
+inline constexpr std::size_t revision_bytes_max = 1024;
 
 /// Settings that all peers use from a generation on, in place of those they began with.
 struct SettingsRevision {
   std::uint64_t number = 0;  ///< A larger number is newer; 0: no revision was made.
   std::string settings;      ///< In the form of a config; at most `revision_bytes_max`.
 
-  void add_to(StateHash& hash) const { hash.add(number, settings); }
-
+  std::string problem() const;
   /// Revisions with the same number, made at the same time in two places, are ordered too.
   friend auto operator<=>(const SettingsRevision&, const SettingsRevision&) = default;
 };
-
-/// The longest settings revision, so that messages which carry one stay small.
-inline constexpr std::size_t revision_bytes_max = 1024;
 
 /// Proposes a new generation; the one that ran is over. Sent only by `ballot.proposer`.
 struct Propose {
@@ -284,23 +275,29 @@ struct LinkReport {
   float latency_s = 0;         ///< One way.
   float bytes_per_second = 0;  ///< 0: nothing gets through.
 
-  void add_to(StateHash& hash) const { hash.add(to, latency_s, bytes_per_second); }
-
   friend bool operator==(const LinkReport&, const LinkReport&) = default;
 };
 
 /// The most links in a report, so that messages stay small.
 inline constexpr std::size_t link_reports_max = 64;
 
+/// One peer's answer in a ballot, about itself.
+struct Answer {
+  ModelVersion version;
+  float speed = 0;                     ///< Samples a second; 0: not known.
+  std::vector<LinkReport> links;       ///< Measured links from it; at most `link_reports_max`.
+  std::vector<StageHolding> holdings;  ///< In a pipeline; at most `stage_holdings_max`.
+  bool leaves = false;                 ///< It takes no part and leaves once others have taken over.
+  SettingsRevision revision;           ///< The newest that it has heard of.
+
+  std::string problem() const;
+  friend bool operator==(const Answer&, const Answer&) = default;
+};
+
 /// The sender takes part in this ballot and stands still until it is decided.
 struct Promise {
   GenerationId ballot;
-  ModelVersion version;
-  float samples_per_second = 0;
-  std::vector<LinkReport> links;  ///< Measured links from the sender; at most `link_reports_max`.
-  std::vector<StageHolding> holdings;  ///< In a pipeline; at most `stage_holdings_max`.
-  bool leaves = false;        ///< The sender takes no part and leaves once others have taken over.
-  SettingsRevision revision;  ///< The newest that the sender has heard of.
+  Answer answer;
 };
 
 /// The sender has answered a later ballot than yours.
@@ -308,9 +305,9 @@ struct Preempted {
   GenerationId ballot;  ///< The later one.
 };
 
-/// The ballot is decided. A peer that is not in `order` answered too late and asks again.
-struct Install {
-  GenerationId ballot;
+/// A generation as all its peers know it.
+struct Generation {
+  GenerationId id;            ///< The ballot that decided it.
   std::vector<PeerId> order;  ///< The peers that take part; the position is the rank.
   /// For each rank the peer that sends it the model and the optimiser's state, or itself.
   std::vector<PeerId> sources;
@@ -323,11 +320,17 @@ struct Install {
   std::vector<StageAssignment> assignments;  ///< In a pipeline: sorted by carrier and stage.
   SettingsRevision revision;                 ///< The settings that all use.
 
-  friend bool operator==(const Install&, const Install&) = default;
-  void add_to(StateHash& hash) const {
-    hash.add(ballot, order, sources, shares, version, algorithm, slowest_from, slowest, assignments,
-             revision);
-  }
+  /// Names the generation in blocks and messages.
+  std::uint64_t key() const { return key_of(id); }
+  bool contains(PeerId peer) const;
+
+  friend bool operator==(const Generation&, const Generation&) = default;
+};
+
+/// The ballot `generation.id` is decided. A peer that the generation does not contain answered too
+/// late and asks again.
+struct Install {
+  Generation generation;
 };
 
 /// The generation is over: a peer is lost, or data no longer arrive.
@@ -368,6 +371,7 @@ struct Audit {
   std::uint64_t fingerprint = 0;
 };
 
+/// Each has a handler, or `Node` does not compile.
 using Message =
     std::variant<Ping, PingRequest, Ack, Nack, PushPull, Offer, Accept, Refuse, Ready, Commit,
                  Query, Abort, Resume, StateRequest, TransferAccepted, Propose, Promise, Preempted,

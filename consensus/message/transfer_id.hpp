@@ -23,7 +23,7 @@ enum class TransferKind : std::uint8_t {
 };
 
 /// What other peers send is refused if its kind is beyond this one.
-inline constexpr TransferKind last_transfer_kind = TransferKind::mixing;
+constexpr TransferKind last_value(TransferKind) { return TransferKind::mixing; }
 
 /// One bulk transfer, or one exchange of two. Made by the functions below, which say what the
 /// fields mean for each kind.

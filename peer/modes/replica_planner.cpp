@@ -65,8 +65,9 @@ bool ReplicaPlanner::is_near(const ModelVersion& version, const ModelVersion& ne
                                version.step + options_.own_models_within > newest.step);
 }
 
-std::optional<Install> ReplicaPlanner::plan(const Answers& answers, const Generation* last) const {
-  Install start;
+std::optional<Generation> ReplicaPlanner::plan(const Answers& answers,
+                                               const Generation* last) const {
+  Generation start;
   const auto newest = std::ranges::max_element(
       answers, is_before, [](const auto& answer) { return answer.second.version; });
   start.version = newest->second.version;
@@ -95,7 +96,7 @@ std::optional<Install> ReplicaPlanner::plan(const Answers& answers, const Genera
 
 /// A peer that is to go on from its own model must have said that it has it, and must know the
 /// algorithm that it is told.
-bool ReplicaPlanner::can_begin(const Install& start, PeerId self, const Answer& own) const {
+bool ReplicaPlanner::can_begin(const Generation& start, PeerId self, const Answer& own) const {
   if (start.algorithm >= reduce_algorithms().size()) return false;
   const auto rank = std::ranges::find(start.order, self) - start.order.begin();
   const bool has_it = start.sources[static_cast<std::size_t>(rank)] == self;

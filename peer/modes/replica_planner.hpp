@@ -31,8 +31,8 @@ class ReplicaPlanner final : public GenerationPlanner {
   /// Assumptions about the site of all peers.
   void set_site(const ReduceSite& site) { site_ = site; }
 
-  std::optional<Install> plan(const Answers& answers, const Generation* last) const override;
-  bool can_begin(const Install& start, PeerId self, const Answer& own) const override;
+  std::optional<Generation> plan(const Answers& answers, const Generation* last) const override;
+  bool can_begin(const Generation& start, PeerId self, const Answer& own) const override;
 
  private:
   ReduceChoice choice(const Answers& answers, const Generation* last) const;

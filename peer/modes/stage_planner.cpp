@@ -6,7 +6,7 @@
 
 namespace gv {
 
-std::optional<Install> StagePlanner::plan(const Answers& answers, const Generation*) const {
+std::optional<Generation> StagePlanner::plan(const Answers& answers, const Generation*) const {
   std::vector<StageOffer> offers;
   double fastest = 0;
   for (const auto& [peer, answer] : answers) {
@@ -15,7 +15,7 @@ std::optional<Install> StagePlanner::plan(const Answers& answers, const Generati
   }
   std::optional<StagePlan> plan = plan_stages(offers, stage_seconds_, options_);
   if (!plan) return std::nullopt;
-  Install start{.version = plan->version};
+  Generation start{.version = plan->version};
   for (const StageOffer& offer : offers) {
     if (offer.leaves) continue;
     start.order.push_back(offer.peer);
@@ -28,7 +28,7 @@ std::optional<Install> StagePlanner::plan(const Answers& answers, const Generati
 }
 
 /// A peer that is to go on from a state must have said that it has it.
-bool StagePlanner::can_begin(const Install& start, PeerId self, const Answer& own) const {
+bool StagePlanner::can_begin(const Generation& start, PeerId self, const Answer& own) const {
   bool carries = false;
   std::set<std::uint32_t> carried;
   std::set<std::pair<std::uint32_t, PeerId>> assignments;

@@ -18,8 +18,8 @@ class StagePlanner final : public GenerationPlanner {
       : stage_seconds_(std::move(stage_seconds)), options_(options) {}
 
   /// Shares are speeds here, in thousandths of the fastest.
-  std::optional<Install> plan(const Answers& answers, const Generation* last) const override;
-  bool can_begin(const Install& start, PeerId self, const Answer& own) const override;
+  std::optional<Generation> plan(const Answers& answers, const Generation* last) const override;
+  bool can_begin(const Generation& start, PeerId self, const Answer& own) const override;
 
  private:
   std::vector<double> stage_seconds_;

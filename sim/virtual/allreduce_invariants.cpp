@@ -44,7 +44,7 @@ void AllReduceInvariants::on_effects(const Simulator& world, PeerNumber peer,
     if (confirm == nullptr) continue;
     // "stands still": a peer that has answered a ballot does not move on before it is decided.
     const bool older = confirm->ballot < mine.answered;
-    const bool moved = confirm->ballot == mine.answered && confirm->version != mine.version;
+    const bool moved = confirm->ballot == mine.answered && confirm->answer.version != mine.version;
     if (older || moved) {
       fail(world, "stands still",
            fmt::format("peer-{} answers {}", peer, older ? "an older ballot" : "twice unlike"));

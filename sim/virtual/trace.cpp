@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/fields.hpp"
 #include "peer/node/facts.hpp"
 
 namespace gv {
@@ -35,90 +36,42 @@ std::string rumors(const std::vector<Member>& members) {
   return text;
 }
 
-struct Words {
-  std::string operator()(const Ping& m) const {
-    return fmt::format("Ping {}{}", m.sequence, rumors(m.rumors));
+/// The fields that tell a message's story, whichever of them it has.
+template <class M>
+std::string main_fields(const M& m) {
+  std::string text;
+  if constexpr (requires { m.sequence; }) text += " " + std::to_string(m.sequence);
+  if constexpr (requires { m.target; }) text += " for " + name_of(m.target);
+  if constexpr (requires { m.about; }) text += " of " + name_of(m.about);
+  if constexpr (requires { m.reply; }) text += m.reply ? " asks" : "";
+  if constexpr (requires { m.rumors; }) text += rumors(m.rumors);
+  if constexpr (requires { m.members; }) text += rumors(m.members);
+  if constexpr (requires { m.id; }) text += " " + name_of(m.id);
+  if constexpr (requires { m.ballot; }) text += " " + name_of(m.ballot);
+  if constexpr (requires { m.round; }) text += " round " + std::to_string(m.round);
+  if constexpr (requires { m.step; }) text += " step " + std::to_string(m.step);
+  if constexpr (requires { m.version; }) text += " step " + std::to_string(m.version.step);
+  if constexpr (requires { m.offset; }) {
+    if (m.offset > 0) text += " from " + std::to_string(m.offset);
   }
-  std::string operator()(const PingRequest& m) const {
-    return fmt::format("PingRequest {} for {}{}", m.sequence, peer_name(m.target),
-                       rumors(m.rumors));
+  if constexpr (requires { m.reason; }) text += " " + std::string(to_string(m.reason));
+  if constexpr (requires { m.blamed; }) {
+    for (const PeerId peer : m.blamed) text += " without " + name_of(peer);
   }
-  std::string operator()(const Ack& m) const {
-    return fmt::format("Ack {} of {}{}", m.sequence, peer_name(m.about), rumors(m.rumors));
-  }
-  std::string operator()(const Nack& m) const {
-    return fmt::format("Nack {}{}", m.sequence, rumors(m.rumors));
-  }
-  std::string operator()(const PushPull& m) const {
-    return fmt::format("PushPull{}{}", m.reply ? " asks" : "", rumors(m.members));
-  }
-  std::string operator()(const Offer& m) const {
-    return fmt::format("Offer {} round {} step {}", name_of(m.id), m.round, m.step);
-  }
-  std::string operator()(const Accept& m) const {
-    return fmt::format("Accept {} step {}", name_of(m.id), m.step);
-  }
-  std::string operator()(const Refuse& m) const {
-    return fmt::format("Refuse {} {}", name_of(m.id), to_string(m.reason));
-  }
-  std::string operator()(const Ready& m) const { return fmt::format("Ready {}", name_of(m.id)); }
-  std::string operator()(const Commit& m) const { return fmt::format("Commit {}", name_of(m.id)); }
-  std::string operator()(const Query& m) const { return fmt::format("Query {}", name_of(m.id)); }
-  std::string operator()(const Abort& m) const {
-    return fmt::format("Abort {} {}", name_of(m.id), to_string(m.reason));
-  }
-  std::string operator()(const Resume& m) const {
-    return fmt::format("Resume {} from {}", name_of(m.id), m.offset);
-  }
-  std::string operator()(const StateRequest& m) const {
-    return fmt::format("StateRequest {}", name_of(m.id));
-  }
-  std::string operator()(const TransferAccepted& m) const {
-    return fmt::format("TransferAccepted {} step {}", name_of(m.id), m.version.step);
-  }
-  std::string operator()(const Propose& m) const {
-    return fmt::format("Propose generation {}", name_of(m.ballot));
-  }
-  std::string operator()(const Promise& m) const {
-    return fmt::format("Promise generation {} step {}", name_of(m.ballot), m.version.step);
-  }
-  std::string operator()(const Preempted& m) const {
-    return fmt::format("Preempted by generation {}", name_of(m.ballot));
-  }
-  std::string operator()(const Install& m) const {
-    std::string text =
-        fmt::format("Install generation {} step {}:", name_of(m.ballot), m.version.step);
-    for (std::size_t i = 0; i < m.order.size(); ++i) {
-      text += " " + name_of(m.order[i]);
-      if (m.sources[i] != m.order[i])
-        text += fmt::format(" (model from {})", name_of(m.sources[i]));
+  if constexpr (requires { m.busy; }) text += m.busy ? " busy" : "";
+  if constexpr (requires { m.again; }) text += m.again ? " again" : "";
+  if constexpr (requires { m.fingerprint; }) text += fmt::format(" {:016x}", m.fingerprint);
+  if constexpr (requires { m.answer; }) text += main_fields(m.answer);
+  if constexpr (requires { m.generation; }) {
+    text += main_fields(m.generation);
+    for (std::size_t i = 0; i < m.generation.order.size(); ++i) {
+      text += " " + name_of(m.generation.order[i]);
+      if (m.generation.sources[i] == m.generation.order[i]) continue;
+      text += " (model from " + name_of(m.generation.sources[i]) + ")";
     }
-    return text;
   }
-  std::string operator()(const EndGeneration& m) const {
-    std::string why;
-    for (const PeerId peer : m.blamed) why += (why.empty() ? " for " : ", ") + name_of(peer);
-    return fmt::format("EndGeneration {}{}", name_of(m.ballot), why);
-  }
-  std::string operator()(const StatusRequest& m) const {
-    return fmt::format("StatusRequest generation {}", name_of(m.ballot));
-  }
-  std::string operator()(const StatusReply& m) const {
-    return fmt::format("StatusReply generation {} step {}{}", name_of(m.ballot), m.step,
-                       m.busy ? " busy" : "");
-  }
-  std::string operator()(const Audit& m) const {
-    return fmt::format("Audit before step {} of generation {}: {:016x}", m.step, name_of(m.ballot),
-                       m.fingerprint);
-  }
-  std::string operator()(const Complete& m) const {
-    return fmt::format("Complete step {} of generation {}{}", m.step, name_of(m.ballot),
-                       m.again ? " again" : "");
-  }
-  std::string operator()(const ProbeAck& m) const {
-    return fmt::format("ProbeAck {}", name_of(m.id));
-  }
-};
+  return text;
+}
 
 std::string_view to_string(PeerState state) {
   switch (state) {
@@ -190,7 +143,10 @@ std::string describe(const Input& input) {
 
 std::string peer_name(PeerId id) { return fmt::format("peer-{}", number_of(id)); }
 
-std::string to_string(const Message& message) { return std::visit(Words{}, message); }
+std::string to_string(const Message& message) {
+  return std::visit(
+      []<class M>(const M& m) { return std::string(type_name<M>()) + main_fields(m); }, message);
+}
 
 /// Whether it is worth a line even without effects.
 bool Trace::is_told(const Input& input) const {

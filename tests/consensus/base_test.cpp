@@ -4,11 +4,17 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <optional>
 #include <set>
+#include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "base/fields.hpp"
 #include "base/fingerprint.hpp"
+#include "base/ids.hpp"
 #include "base/rng.hpp"
 
 namespace gv {
@@ -142,6 +148,51 @@ TEST_CASE("a fingerprint sees signs of zero payloads of NaN and order", "[unit]"
   std::set<std::uint64_t> seen;
   for (const auto& values : all) seen.insert(fingerprint(values));
   CHECK(seen.size() == all.size());
+}
+
+struct NoFields {};
+struct OneField {
+  std::array<int, 3> numbers{};
+};
+struct TenFields {
+  int a = 1;
+  bool b = false;
+  std::string c;
+  std::optional<OneField> d;
+  std::array<std::uint8_t, 4> e{};
+  OneField f;
+  std::vector<int> g;
+  std::map<int, int> h;
+  PeerId i{};
+  double j = 10;
+};
+
+TEST_CASE("the fields of a struct are all there in the order of their declaration", "[unit]") {
+  TenFields ten;
+  const auto fields = fields_of(ten);
+  STATIC_REQUIRE(std::tuple_size_v<decltype(fields)> == 10);
+  CHECK(&std::get<0>(fields) == &ten.a);
+  CHECK(&std::get<4>(fields) == &ten.e);
+  CHECK(&std::get<5>(fields) == &ten.f);
+  CHECK(&std::get<9>(fields) == &ten.j);
+  const OneField one{{1, 2, 3}};
+  CHECK(&std::get<0>(fields_of(one)) == &one.numbers);
+  NoFields none;
+  STATIC_REQUIRE(std::tuple_size_v<decltype(fields_of(none))> == 0);
+}
+
+TEST_CASE("only structs without secrets are plain", "[unit]") {
+  STATIC_REQUIRE(PlainStruct<TenFields>);
+  STATIC_REQUIRE_FALSE(PlainStruct<std::array<int, 3>>);
+  STATIC_REQUIRE_FALSE(PlainStruct<std::optional<int>>);
+  STATIC_REQUIRE_FALSE(PlainStruct<std::string>);
+  STATIC_REQUIRE_FALSE(PlainStruct<Rng>);
+  STATIC_REQUIRE_FALSE(PlainStruct<PeerId>);
+}
+
+TEST_CASE("a type's name is what its declaration says", "[unit]") {
+  CHECK(type_name<TenFields>() == "TenFields");
+  CHECK(type_name<PeerId>() == "PeerId");
 }
 
 }  // namespace gv

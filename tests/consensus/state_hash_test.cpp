@@ -37,8 +37,8 @@ std::uint64_t hash_of(const P& protocol, Time now) {
 /// All peers go on from the newest version that any of them has.
 class EveryPeer : public GenerationPlanner {
  public:
-  std::optional<Install> plan(const Answers& answers, const Generation*) const override {
-    Install start;
+  std::optional<Generation> plan(const Answers& answers, const Generation*) const override {
+    Generation start;
     for (const auto& [id, answer] : answers) {
       start.order.push_back(id);
       start.sources.push_back(id);
@@ -47,7 +47,7 @@ class EveryPeer : public GenerationPlanner {
     }
     return start;
   }
-  bool can_begin(const Install&, PeerId, const Answer&) const override { return true; }
+  bool can_begin(const Generation&, PeerId, const Answer&) const override { return true; }
 };
 
 /// A small swarm of one protocol whose links lose some messages. `make(number)` makes a peer,
@@ -190,7 +190,6 @@ TEST_CASE("states that differ only in their age have one hash", "[unit]") {
   struct Timed {
     Time at{};
     Time idle = never;
-    void add_to(StateHash& hash) const { hash.add(at, idle); }
   };
   CHECK(hash_of(Timed{Time(5s)}, Time(3s)) == hash_of(Timed{Time(9s)}, Time(7s)));
   CHECK(hash_of(Timed{Time(5s)}, Time(3s)) != hash_of(Timed{Time(5s)}, Time(4s)));

@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <bit>
 #include <catch2/catch.hpp>
+#include <concepts>
 #include <limits>
+#include <tuple>
 
+#include "base/fields.hpp"
 #include "base/rng.hpp"
 #include "net/bounded_archive.hpp"
 
@@ -30,14 +33,28 @@ Member member(std::uint64_t n) {
   return m;
 }
 
-/// One frame of every kind with every field set.
+Generation generation(const GenerationId& id, const ModelVersion& version) {
+  return {.id = id,
+          .order = {PeerId{1}, PeerId{2}},
+          .sources = {PeerId{1}, PeerId{1}},
+          .shares = {16, 48},
+          .version = version,
+          .algorithm = 2,
+          .slowest_from = PeerId{2},
+          .slowest = {.to = PeerId{1}, .latency_s = 1e-3F, .bytes_per_second = 5e6F},
+          .assignments = {{.stage = 4, .carrier = PeerId{1}, .source = PeerId{2}},
+                          {.stage = 5, .carrier = PeerId{2}, .source = PeerId{2}}}};
+}
+
+/// One frame of every kind with every field set. Neighbours of one type are named, so that fields
+/// which change places do not compile, or change the bytes.
 std::vector<Frame> one_of_each() {
   const TransferId id{PeerId{0xfedcba9876543210}, 0x0102030405060708, 9, TransferKind::mixing,
                       0x12345678};
   const Progress progress{1234567, marker, Phase::done};
   const std::vector<Member> members = {member(1), member(2)};
   const GenerationId ballot{21, PeerId{0x1122334455667788}};
-  const ModelVersion version{31, 32, 0x8877665544332211};
+  const ModelVersion version{.step = 31, .samples = 32, .lineage = 0x8877665544332211};
   const ConservationChecksum checksum = {1, -2, 3, -4,
                                          5, -6, 7, std::numeric_limits<std::int64_t>::min()};
   LaneInvite invite;
@@ -56,39 +73,43 @@ std::vector<Frame> one_of_each() {
       Message(Ack{3, PeerId{8}, progress, members}),
       Message(Nack{4, members}),
       Message(PushPull{true, members}),
-      Message(Offer{id, 5, 6, 7, 1, marker, 2.5F, 8, checksum}),
-      Message(Accept{id, marker, 2.5F, 8, checksum}),
+      Message(Offer{.id = id,
+                    .round = 5,
+                    .layout_hash = 6,
+                    .elements = 7,
+                    .codec = 1,
+                    .alpha = marker,
+                    .clip_radius = 2.5F,
+                    .step = 8,
+                    .checksum = checksum}),
+      Message(
+          Accept{.id = id, .alpha = marker, .clip_radius = 2.5F, .step = 8, .checksum = checksum}),
       Message(Refuse{id, Reason::leaving}),
       Message(Ready{id}),
       Message(Commit{id}),
       Message(Query{id}),
       Message(Abort{id, Reason::peer_gone}),
       Message(Resume{id, 1 << 20}),
-      Message(StateRequest{id, 11}),
-      Message(TransferAccepted{id, 11, 12, 13}),
+      Message(StateRequest{.id = id, .layout_hash = 11}),
+      Message(
+          TransferAccepted{.id = id, .layout_hash = 11, .elements = 12, .version = {.step = 13}}),
       Message(Propose{ballot}),
-      Message(Promise{ballot,
-                      version,
-                      marker,
-                      {{PeerId{1}, 1e-4F, 1e9F}, {PeerId{3}, 0, 0}},
-                      {{2, true, version}, {3, false, {}}},
-                      true}),
+      Message(
+          Promise{ballot,
+                  {.version = version,
+                   .speed = marker,
+                   .links = {{.to = PeerId{1}, .latency_s = 1e-4F, .bytes_per_second = 1e9F},
+                             {.to = PeerId{3}}},
+                   .holdings = {{.stage = 2, .carried = true, .version = version}, {.stage = 3}},
+                   .leaves = true}}),
       Message(Preempted{ballot}),
-      Message(Install{ballot,
-                      {PeerId{1}, PeerId{2}},
-                      {PeerId{1}, PeerId{1}},
-                      {16, 48},
-                      version,
-                      2,
-                      PeerId{2},
-                      {PeerId{1}, 1e-3F, 5e6F},
-                      {{4, PeerId{1}, PeerId{2}}, {5, PeerId{2}, PeerId{2}}}}),
+      Message(Install{generation(ballot, version)}),
       Message(EndGeneration{ballot, {PeerId{5}, PeerId{6}}}),
       Message(StatusRequest{ballot}),
       Message(StatusReply{ballot, 77, true}),
       Message(ProbeAck{id}),
       Message(Complete{ballot, 8, true}),
-      Message(Audit{ballot, 64, 0x0123456789abcdef}),
+      Message(Audit{.ballot = ballot, .step = 64, .fingerprint = 0x0123456789abcdef}),
   };
 }
 
@@ -111,6 +132,23 @@ Bytes with_float(Bytes bytes, float value) {
   REQUIRE(!found.empty());
   std::ranges::copy(to, found.begin());
   return bytes;
+}
+
+/// Equality, from the fields of messages and of all structs in them.
+template <class T>
+bool is_same(const T& a, const T& b) {
+  if constexpr (requires { a.index(); }) {
+    const auto inside_equal = [&]<class U>(const U& of_a) { return is_same(of_a, std::get<U>(b)); };
+    return a.index() == b.index() && std::visit(inside_equal, a);
+  } else if constexpr (std::equality_comparable<T>) {
+    return a == b;
+  } else {
+    const auto all_equal = [&](const auto&... of_a) {
+      return std::apply([&](const auto&... of_b) { return (is_same(of_a, of_b) && ...); },
+                        fields_of(b));
+    };
+    return std::apply(all_equal, fields_of(a));
+  }
 }
 
 bool mentions(const Decoded& decoded, const std::string& text) {
@@ -137,23 +175,8 @@ TEST_CASE("every kind of frame survives the wire", "[unit]") {
     REQUIRE(decoded.frame);
     CHECK(decoded.frame->index() == frames[i].index());
     CHECK(encode(*decoded.frame) == bytes);
-    if (i >= 2) CHECK(std::get<Message>(*decoded.frame).index() == i - 2);
+    CHECK(is_same(*decoded.frame, frames[i]));
   }
-  // Fields, too: bytes alone would not show two fields read into each other's place.
-  CHECK(std::get<Hello>(*decode(encode(frames[0])).frame) == std::get<Hello>(frames[0]));
-  const Ping ping = std::get<Ping>(std::get<Message>(*decode(encode(frames[2])).frame));
-  CHECK(ping.rumors == std::vector<Member>{member(1), member(2)});
-  CHECK(ping.progress == Progress{1234567, marker, Phase::done});
-  const Offer offer = std::get<Offer>(std::get<Message>(*decode(encode(frames[7])).frame));
-  CHECK(offer.checksum[7] == std::numeric_limits<std::int64_t>::min());
-  CHECK(offer.clip_radius == 2.5F);
-  const Promise confirm = std::get<Promise>(std::get<Message>(*decode(encode(frames[18])).frame));
-  CHECK(confirm.links == std::vector<LinkReport>{{PeerId{1}, 1e-4F, 1e9F}, {PeerId{3}, 0, 0}});
-  CHECK(confirm.leaves);
-  const Install start = std::get<Install>(std::get<Message>(*decode(encode(frames[20])).frame));
-  CHECK(start.algorithm == 2);
-  CHECK(start.slowest_from == PeerId{2});
-  CHECK(start.slowest == LinkReport{PeerId{1}, 1e-3F, 5e6F});
 }
 
 TEST_CASE("the bytes of a frame do not change by accident", "[unit]") {
@@ -220,7 +243,7 @@ TEST_CASE("other versions and unknown kinds are refused by number", "[unit]") {
 }
 
 TEST_CASE("transfers of an unknown kind are refused", "[unit]") {
-  for (int kind = static_cast<int>(last_transfer_kind) + 1; kind < 256; ++kind) {
+  for (int kind = static_cast<int>(last_value(TransferKind{})) + 1; kind < 256; ++kind) {
     Bytes bytes = encode(Message(Ready{}));
     bytes[2] = static_cast<std::byte>(kind);
     CHECK(mentions(decode(bytes), std::to_string(kind) + " is not a known choice"));
@@ -292,13 +315,18 @@ TEST_CASE("limits of strings and lists hold on both sides", "[unit]") {
   CHECK(mentions(decode(bytes), "over the limit of 4096"));
 }
 
-TEST_CASE("no answer to a ballot carries more links than sixty-four", "[unit]") {
-  Promise confirm;
-  confirm.links.resize(link_reports_max);
-  Bytes bytes = encode(Message(confirm));
+TEST_CASE("no answer to a ballot carries more links or stages than others take", "[unit]") {
+  Answer answer;
+  answer.links.resize(link_reports_max);
+  Bytes bytes = encode(Message(Promise{{}, answer}));
   CHECK(decode(bytes).frame);
-  confirm.links.resize(link_reports_max + 1);
-  CHECK_THROWS_AS(encode(Message(confirm)), ArchiveError);
+  answer.links.resize(link_reports_max + 1);
+  CHECK_THROWS_AS(encode(Message(Promise{{}, answer})), ArchiveError);
+  answer.links.clear();
+  answer.holdings.resize(stage_holdings_max);
+  CHECK(decode(encode(Message(Promise{{}, answer}))).frame);
+  answer.holdings.resize(stage_holdings_max + 1);
+  CHECK_THROWS_AS(encode(Message(Promise{{}, answer})), ArchiveError);
   // The reader's own limit, with all the bytes there: the count follows ballot, version and speed.
   const std::size_t count = 2 + 16 + 24 + 4;
   REQUIRE(bytes[count] == std::byte{link_reports_max});
@@ -336,12 +364,12 @@ TEST_CASE("an enumeration out of range is refused", "[unit]") {
 
 TEST_CASE("a settings revision longer than others take is refused on both sides", "[unit]") {
   const SettingsRevision longest{.number = 3, .settings = std::string(revision_bytes_max, 'x')};
-  const auto read = decode(encode(Message(Promise{.revision = longest})));
+  const auto read = decode(encode(Message(Promise{{}, {.revision = longest}})));
   REQUIRE(read.frame);
-  CHECK(std::get<Promise>(std::get<Message>(*read.frame)).revision == longest);
+  CHECK(std::get<Promise>(std::get<Message>(*read.frame)).answer.revision == longest);
   SettingsRevision longer = longest;
   longer.settings += 'x';
-  CHECK_THROWS_AS(encode(Message(Install{.revision = longer})), ArchiveError);
+  CHECK_THROWS_AS(encode(Message(Install{{.revision = longer}})), ArchiveError);
 }
 
 TEST_CASE("hyper-parameters that nobody can train with are refused on both sides", "[unit]") {
@@ -349,39 +377,34 @@ TEST_CASE("hyper-parameters that nobody can train with are refused on both sides
   const auto with = [](const Trial& trial) {
     return Message(Ping{0, {0, 0, Phase::training, trial}, {}});
   };
-  for (const float bad : {Limits::quiet_NaN(), Limits::infinity(), 0.0F, -0.5F}) {
+  for (const float bad : {0.0F, -0.5F}) {
     CHECK(mentions(decode(with_float(encode(with({marker, 0.5F, 1})), bad)), "the learning rate"));
     CHECK_THROWS_AS(encode(with({bad, 0.5F, 1})), ArchiveError);
   }
-  for (const float bad : {Limits::quiet_NaN(), Limits::infinity(), 1.0F, -0.5F}) {
+  for (const float bad : {1.0F, -0.5F}) {
     CHECK(mentions(decode(with_float(encode(with({0.5F, marker, 1})), bad)), "the momentum"));
   }
-  CHECK(mentions(decode(with_float(encode(with({1, 0.5F, marker})), Limits::infinity())),
-                 "the validation loss is not a finite"));
+  for (const float bad : {Limits::quiet_NaN(), Limits::infinity()}) {
+    for (const Trial& trial : {Trial{marker, 0.5F, 1}, {0.5F, marker, 1}, {1, 0.5F, marker}}) {
+      CHECK(mentions(decode(with_float(encode(with(trial)), bad)), "not finite"));
+    }
+  }
 }
 
 TEST_CASE("numbers that are not finite are refused on both sides", "[unit]") {
   using Limits = std::numeric_limits<float>;
   for (const float bad : {Limits::quiet_NaN(), Limits::infinity(), -Limits::infinity()}) {
-    const Offer offer{{}, 0, 0, 0, 0, marker, 0, 0, {}};
-    CHECK(mentions(decode(with_float(encode(Message(offer)), bad)), "alpha is not a finite"));
-    const Accept accept{{}, 0, marker, 0, {}};
-    CHECK(
-        mentions(decode(with_float(encode(Message(accept)), bad)), "clip radius is not a finite"));
-    const Ping ping{0, {0, marker, Phase::joining}, {}};
-    CHECK(mentions(decode(with_float(encode(Message(ping)), bad)), "not a finite"));
     Member rumor;
     rumor.progress.steps_per_second = marker;
-    CHECK(mentions(decode(with_float(encode(Message(Nack{1, {rumor}})), bad)), "not a finite"));
-
-    const Promise slow{{}, {}, 0, {{PeerId{1}, marker, 0}}};
-    CHECK(mentions(decode(with_float(encode(Message(slow)), bad)), "latency is not a finite"));
-    const Promise dull{{}, {}, 0, {{PeerId{1}, 0, marker}}};
-    CHECK(mentions(decode(with_float(encode(Message(dull)), bad)), "per second is not a finite"));
-    Install start;
-    start.slowest.bytes_per_second = marker;
-    CHECK(mentions(decode(with_float(encode(Message(start)), bad)), "per second is not a finite"));
-
+    for (const Message& message : std::initializer_list<Message>{
+             Offer{.alpha = marker}, Offer{.clip_radius = marker}, Accept{.alpha = marker},
+             Accept{.clip_radius = marker}, Ping{.progress = {.steps_per_second = marker}},
+             Nack{1, {rumor}}, Promise{{}, {.speed = marker}},
+             Promise{{}, {.links = {{.latency_s = marker}}}},
+             Promise{{}, {.links = {{.bytes_per_second = marker}}}},
+             Install{{.slowest = {.bytes_per_second = marker}}}}) {
+      CHECK(mentions(decode(with_float(encode(message), bad)), "not finite"));
+    }
     CHECK_THROWS_AS(encode(Message(Accept{{}, bad, 0, 0, {}})), ArchiveError);
   }
   CHECK(decode(with_float(encode(Message(Accept{{}, marker, 0, 0, {}})), -0.0F)).frame);

@@ -345,11 +345,12 @@ class Agreeing {
     for (const Outgoing& outgoing : out.messages) {
       if (const auto* confirm = std::get_if<Promise>(&outgoing.message)) {
         if (confirm->ballot < peer.answered) fail(i, "answers an older ballot");
-        if (confirm->ballot == peer.answered && peer.version && *peer.version != confirm->version) {
+        if (confirm->ballot == peer.answered && peer.version &&
+            *peer.version != confirm->answer.version) {
           fail(i, "has moved on after it answered");
         }
         peer.answered = confirm->ballot;
-        peer.version = confirm->version;
+        peer.version = confirm->answer.version;
       }
       send(i, index_of(outgoing.to), outgoing.message);
     }
