@@ -30,51 +30,43 @@ Numbers numbers(const Pairs&... pairs) {
   return all;
 }
 
-// One function for each type: the texts first, then the values of this fact.
+// One function for each type: the texts first, then the values of this fact. Its peer, its reason,
+// and the detail where it is a `why` or an `address`, need not be given: see `describe`.
 
 FactText text(const MemberJoined& f) {
   return {
       .info = {"member_joined", "{peer} joined at {detail}",
                "A peer of the allow-list was met for the first time since this process started.",
                ""},
-      .peer = f.peer,
-      .detail = f.address,
       .numbers = numbers("view", f.view)};
 }
-FactText text(const MemberSuspected& f) {
+FactText text(const MemberSuspected&) {
   return {.info = {"member_suspected", "{peer} is suspected: it has not answered probes",
-                   "If it does not answer within a few seconds it is declared dead.", ""},
-          .peer = f.peer};
+                   "If it does not answer within a few seconds it is declared dead.", ""}};
 }
-FactText text(const MemberRefuted& f) {
+FactText text(const MemberRefuted&) {
   return {.info = {"member_refuted", "{peer} is alive after all",
-                   "A suspected peer has answered in time; it may be slow or its link lossy.", ""},
-          .peer = f.peer};
+                   "A suspected peer has answered in time; it may be slow or its link lossy.", ""}};
 }
 FactText text(const MemberDead& f) {
   return {.info = {"member_dead", "{peer} is dead; {view} peers are left",
                    "It did not answer for the suspicion time. Training goes on without it.",
                    "Start the peer again with --resume if it was not meant to end."},
-          .peer = f.peer,
           .numbers = numbers("view", f.view)};
 }
 FactText text(const MemberLeft& f) {
   return {.info = {"member_left", "{peer} has left; {view} peers are left",
                    "It ended in order, after a farewell.", ""},
-          .peer = f.peer,
           .numbers = numbers("view", f.view)};
 }
 FactText text(const MemberReturned& f) {
   return {.info = {"member_returned", "{peer} is back at {detail}",
                    "A peer that was dead or had left takes part again.", ""},
-          .peer = f.peer,
-          .detail = f.address,
           .numbers = numbers("view", f.view)};
 }
-FactText text(const MemberRemoved& f) {
+FactText text(const MemberRemoved&) {
   return {.info = {"member_removed", "{peer} is no longer on the allow-list",
-                   "Its links are closed and its messages refused.", ""},
-          .peer = f.peer};
+                   "Its links are closed and its messages refused.", ""}};
 }
 FactText text(const SelfRefuted& f) {
   return {
@@ -84,52 +76,39 @@ FactText text(const SelfRefuted& f) {
       .detail = "others held us for " + std::string(to_string(f.held_for)),
       .numbers = numbers("incarnation", f.incarnation)};
 }
-FactText text(const MessageRefused& f) {
+FactText text(const MessageRefused&) {
   return {.info = {"message_refused", "a message of {peer} is refused: {reason}",
-                   "Only peers on the allow-list are heard.", ""},
-          .peer = f.peer,
-          .reason = f.reason};
+                   "Only peers on the allow-list are heard.", ""}};
 }
-FactText text(const OfferRefused& f) {
+FactText text(const OfferRefused&) {
   return {.info = {"offer_refused", "an exchange that {peer} offered is refused: {reason}",
-                   "Reason `busy` is ordinary: one exchange at a time.", ""},
-          .peer = f.peer,
-          .reason = f.reason};
+                   "Reason `busy` is ordinary: one exchange at a time.", ""}};
 }
-FactText text(const ExchangeRefused& f) {
+FactText text(const ExchangeRefused&) {
   return {.info = {"exchange_refused", "{peer} refuses an exchange: {reason}",
-                   "Reason `busy` is ordinary: one exchange at a time.", ""},
-          .peer = f.peer,
-          .reason = f.reason};
+                   "Reason `busy` is ordinary: one exchange at a time.", ""}};
 }
-FactText text(const ExchangeAborted& f) {
+FactText text(const ExchangeAborted&) {
   return {.info = {"exchange_aborted", "the exchange with {peer} is given up: {reason}",
-                   "Neither side has changed its model.", ""},
-          .peer = f.peer,
-          .reason = f.reason};
+                   "Neither side has changed its model.", ""}};
 }
-FactText text(const ExchangeUndecided& f) {
+FactText text(const ExchangeUndecided&) {
   return {.info = {"exchange_undecided",
                    "the exchange with {peer} is given up without an answer: {reason}",
                    "The partner may have applied its half alone, so the mean of all models may "
                    "have moved a little.",
                    ""},
-          .peer = f.peer,
-          .reason = f.reason,
           .detail = "the partner may have applied its half alone"};
 }
 FactText text(const ExchangeResumed& f) {
   return {.info = {"exchange_resumed",
                    "the exchange with {peer} goes on at byte {bytes_received}: {reason}",
                    "A lane broke or stalled; only the missing bytes are sent again.", ""},
-          .peer = f.peer,
-          .reason = f.reason,
           .numbers = numbers("bytes_received", f.bytes_received)};
 }
 FactText text(const ExchangeCommitted& f) {
   return {.info = {"exchange_committed", "exchange with {peer} done, {distance} apart",
                    "Both models were pulled towards each other, by forces that sum to zero.", ""},
-          .peer = f.peer,
           .numbers = numbers("distance", f.distance, "clip", f.clip, "steps_apart", f.steps_apart,
                              "seconds", f.seconds)};
 }
@@ -137,48 +116,37 @@ FactText text(const ModelRefused& f) {
   return {.info = {"model_refused", "the model of {peer} is refused: {reason}",
                    "Its values are not finite or far larger than ours.",
                    "Look at the training of that peer; its learning rate may be too high."},
-          .peer = f.peer,
-          .reason = f.reason,
           .numbers = numbers("norm", f.norm)};
 }
 FactText text(const PeerQuarantined& f) {
   return {
       .info = {"peer_quarantined", "no exchanges with {peer} for {seconds} s: {reason}",
                "It has sent several bad models in a row.", "Look at the training of that peer."},
-      .peer = f.peer,
-      .reason = f.reason,
       .numbers = numbers("seconds", f.seconds)};
 }
-FactText text(const FetchAsked& f) {
-  return {.info = {"fetch_asked", "a model is asked of {peer}", "", ""}, .peer = f.peer};
+FactText text(const FetchAsked&) {
+  return {.info = {"fetch_asked", "a model is asked of {peer}", "", ""}};
 }
 FactText text(const FetchResumed& f) {
   return {.info = {"fetch_resumed", "the download goes on from {peer} at byte {bytes_received}",
                    "It has the same model as the source before it.", ""},
-          .peer = f.peer,
           .numbers = numbers("bytes_received", f.bytes_received)};
 }
 FactText text(const ModelFetched& f) {
   return {.info = {"model_fetched", "the model of {peer} at step {step} has arrived", "", ""},
-          .peer = f.peer,
           .numbers = numbers("step", f.step, "bytes", f.bytes)};
 }
 FactText text(const ModelServed& f) {
   return {.info = {"model_served", "our model at step {step} goes to {peer}", "", ""},
-          .peer = f.peer,
           .numbers = numbers("step", f.step)};
 }
-FactText text(const FetchRefused& f) {
+FactText text(const FetchRefused&) {
   return {.info = {"fetch_refused", "{peer} asked for our model and is refused: {reason}",
-                   "It asks another peer.", ""},
-          .peer = f.peer,
-          .reason = f.reason};
+                   "It asks another peer.", ""}};
 }
 FactText text(const FetchSourceLost& f) {
   return {.info = {"fetch_source_lost", "the download from {peer} ended early: {reason}",
                    "Another source is asked.", ""},
-          .peer = f.peer,
-          .reason = f.reason,
           .numbers = numbers("bytes_received", f.bytes_received)};
 }
 FactText text(const FetchFailed&) {
@@ -215,7 +183,6 @@ FactText text(const Exploited& f) {
                    "Population-based training: model, optimiser state and hyper-parameters were "
                    "copied, and the latter changed a little.",
                    ""},
-          .peer = f.peer,
           .numbers = numbers("step", f.step, "source_step", f.source_step, "source_learning_rate",
                              f.source_learning_rate, "source_momentum", f.source_momentum,
                              "learning_rate", f.learning_rate, "momentum", f.momentum,
@@ -224,25 +191,21 @@ FactText text(const Exploited& f) {
 FactText text(const GenerationBegan& f) {
   return {.info = {"generation_began", "a generation of {peers} peers begins at step {step}",
                    "All its peers have agreed on who takes part and from which step.", ""},
-          .peer = f.peer,
           .numbers = numbers("ballot", f.ballot, "peers", f.peers, "step", f.step)};
 }
-FactText text(const GenerationEnded& f) {
+FactText text(const GenerationEnded&) {
   return {.info = {"generation_ended", "the generation has ended",
-                   "A peer of it was lost or is missing something; a ballot follows.", ""},
-          .peer = f.peer};
+                   "A peer of it was lost or is missing something; a ballot follows.", ""}};
 }
 FactText text(const CollectiveResumed& f) {
   return {.info = {"collective_resumed",
                    "{peers} peers go on at step {step}, {seconds_lost} s after an interruption", "",
                    ""},
-          .peer = f.peer,
           .numbers = numbers("seconds_lost", f.seconds_lost, "lost", f.lost, "peers", f.peers,
                              "step", f.step)};
 }
 FactText text(const StateAdopted& f) {
   return {.info = {"state_adopted", "the state of {peer} at step {step} replaces ours", "", ""},
-          .peer = f.peer,
           .numbers = numbers("step", f.step)};
 }
 FactText text(const ModelsDiffer& f) {
@@ -251,14 +214,12 @@ FactText text(const ModelsDiffer& f) {
           {"models_differ", "the model of {peer} differs from the majority's at step {step}",
            "Bad memory, or bytes corrupted on the way. The peer downloads the majority's model.",
            "Test the memory of that machine if it happens again."},
-      .peer = f.peer,
       .numbers = numbers("step", f.step)};
 }
-FactText text(const SumRefused& f) {
-  return {
-      .info = {"sum_refused", "a sum is refused: {detail}",
-               "Some contribution is missing from it or in it twice. The step is repeated.", ""},
-      .detail = f.why};
+FactText text(const SumRefused&) {
+  return {.info = {"sum_refused", "a sum is refused: {detail}",
+                   "Some contribution is missing from it or in it twice. The step is repeated.",
+                   ""}};
 }
 FactText text(const GradientNotFinite& f) {
   return {.info = {"gradient_not_finite",
@@ -273,12 +234,11 @@ FactText text(const AlgorithmSwitched& f) {
           .detail = f.settings,
           .numbers = numbers("settings_revision", f.settings_revision, "step", f.step)};
 }
-FactText text(const SettingsRevisionNotUnderstood& f) {
+FactText text(const SettingsRevisionNotUnderstood&) {
   return {.info = {"settings_revision_not_understood",
                    "the others have switched to settings that this peer cannot go by, so it leaves "
                    "them: {detail}",
-                   "", "start it from their config and program"},
-          .detail = f.why};
+                   "", "start it from their config and program"}};
 }
 FactText text(const StageAdopted& f) {
   return {.info = {"stage_adopted", "this peer carries stage {stage} from step {step} on", "", ""},
@@ -300,84 +260,67 @@ FactText text(const StageLost&) {
           .detail = "no peer has all stages of a model"};
 }
 FactText text(const LaneOpened& f) {
-  return {.info = {"lane_opened", "a lane to {peer} is open ({detail})", "", ""},
-          .peer = f.peer,
-          .detail = f.kind};
+  return {.info = {"lane_opened", "a lane to {peer} is open ({detail})", "", ""}, .detail = f.kind};
 }
-FactText text(const LaneClosed& f) {
+FactText text(const LaneClosed&) {
   return {.info = {"lane_closed", "{peer} has closed its lane", "", ""},
-          .peer = f.peer,
           .detail = "by the partner"};
 }
-FactText text(const LaneLost& f) {
+FactText text(const LaneLost&) {
   return {.info = {"lane_lost", "the lane to {peer} is lost: {detail}",
                    "Transfers go on over a new lane.", ""},
-          .peer = f.peer,
-          .reason = Reason::unreachable,
-          .detail = f.why};
+          .reason = Reason::unreachable};
 }
-FactText text(const LaneRefused& f) {
+FactText text(const LaneRefused&) {
   return {
       .info = {"lane_refused", "no lane to {peer}: neither side could dial the other", "",
                "Give one of the two an address that the other can reach (--listen, --advertise)."},
-      .peer = f.peer,
       .reason = Reason::unreachable,
       .detail = "neither side could dial the other"};
 }
-FactText text(const LaneListenFailed& f) {
+FactText text(const LaneListenFailed&) {
   return {.info = {"lane_listen_failed", "no Unix socket for lanes: {detail}",
-                   "Peers of this host use TCP.", ""},
-          .detail = f.why};
+                   "Peers of this host use TCP.", ""}};
 }
 FactText text(const LinkRefused& f) {
   return {.info = {"link_refused", "a link is refused: {detail}",
                    "A stranger, or a peer that is not on the allow-list.",
                    "Add its key to authorized_peers if it should take part."},
-          .peer = f.peer,
           .reason = Reason::unknown_peer,
-          .detail = f.why,
           .numbers = numbers("refused", f.refused)};
 }
 FactText text(const HelloRefused& f) {
   return {.info = {"hello_refused", "{peer} has other settings: {detail}",
                    "Peers train together only with equal settings.",
                    "give every peer of a run the same settings"},
-          .peer = f.peer,
           .reason = Reason::unknown_layout,
           .detail = f.difference};
 }
-FactText text(const JoinFailed& f) {
+FactText text(const JoinFailed&) {
   return {
-      .info =
-          {"join_failed", "no peer with an authorised key answers at {detail} yet; still trying",
-           "",
-           "Check the address, and that each side has the other's key in its authorized_peers."},
-      .detail = f.address};
+      .info = {
+          "join_failed", "no peer with an authorised key answers at {detail} yet; still trying", "",
+          "Check the address, and that each side has the other's key in its authorized_peers."}};
 }
-FactText text(const NotReachable& f) {
+FactText text(const NotReachable&) {
   return {.info = {"not_reachable", "no peer could dial this peer back at {detail}", "",
                    "advertise an address the others can reach with --advertise HOST:PORT, or leave "
                    "--listen out to dial out only"},
-          .reason = Reason::unreachable,
-          .detail = f.address};
+          .reason = Reason::unreachable};
 }
-FactText text(const KeyUsedTwice& f) {
+FactText text(const KeyUsedTwice&) {
   return {.info = {"key_used_twice", "two processes take turns with the key of {peer}", "",
-                   "stop one of them, or give it a key of its own"},
-          .peer = f.peer};
+                   "stop one of them, or give it a key of its own"}};
 }
-FactText text(const FrameNotSent& f) {
-  return {.info = {"frame_not_sent", "a message to {peer} was not sent: {detail}", "", ""},
-          .peer = f.peer,
-          .detail = f.why};
+FactText text(const FrameNotSent&) {
+  return {.info = {"frame_not_sent", "a message to {peer} was not sent: {detail}", "", ""}};
 }
 FactText text(const AllowListRead&) {
   return {.info = {"allow_list_read", "the allow-list was read again", "", ""}};
 }
-FactText text(const AllowListRefused& f) {
+FactText text(const AllowListRefused&) {
   return {.info = {"allow_list_refused", "the allow-list was not read: {detail}",
-                   "The one before stays in force.", "Correct the file and send SIGHUP again."},
-          .detail = f.why};
+                   "The one before stays in force.", "Correct the file and send SIGHUP again."}};
 }
 FactText text(const Resumed& f) {
   return {.info = {"resumed", "the run resumes at step {step} from {detail}", "", ""},
@@ -389,25 +332,22 @@ FactText text(const ResumedFromNothing& f) {
                    "The peer begins at step 0 or downloads a model.", ""},
           .detail = "no sound checkpoint in " + f.folder};
 }
-FactText text(const CheckpointRefused& f) {
+FactText text(const CheckpointRefused&) {
   return {.info = {"checkpoint_refused", "a checkpoint is refused: {detail}",
-                   "The one before is used.", ""},
-          .detail = f.why};
+                   "The one before is used.", ""}};
 }
-FactText text(const SaveFailed& f) {
+FactText text(const SaveFailed&) {
   return {.info = {"save_failed", "checkpoint not written: {detail}",
                    "Training goes on; older checkpoints stay.",
-                   "Free some space on that disk, or make the folder writable."},
-          .detail = f.why};
+                   "Free some space on that disk, or make the folder writable."}};
 }
 FactText text(const SettingsRevisionNotWritten&) {
   return {.info = {"settings_revision_not_written", "the settings switched to could not be written",
                    "After a restart the peer would begin with the settings of its config.",
                    "Free some space on that disk, or make the folder writable."}};
 }
-FactText text(const SwitchRefused& f) {
-  return {.info = {"switch_refused", "a switch of settings is refused: {detail}", "", ""},
-          .detail = f.why};
+FactText text(const SwitchRefused&) {
+  return {.info = {"switch_refused", "a switch of settings is refused: {detail}", "", ""}};
 }
 
 template <std::size_t... I>
@@ -418,7 +358,16 @@ std::vector<FactInfo> infos(std::index_sequence<I...>) {
 }  // namespace
 
 FactText describe(const Fact& fact) {
-  return std::visit([](const auto& known) { return text(known); }, fact);
+  return std::visit(
+      [](const auto& known) {
+        FactText told = text(known);
+        if constexpr (requires { known.peer; }) told.peer = known.peer;
+        if constexpr (requires { known.reason; }) told.reason = known.reason;
+        if constexpr (requires { known.why; }) told.detail = known.why;
+        if constexpr (requires { known.address; }) told.detail = known.address;
+        return told;
+      },
+      fact);
 }
 
 std::string_view name_of(const Fact& fact) {
