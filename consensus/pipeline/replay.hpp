@@ -50,9 +50,9 @@ struct PipelineTiming {
   double bubble() const;
 };
 
-/// Runs a sound schedule (see problems()): each worker's list in order, each instruction as soon as
-/// the one before it is done and its input is there. Links carry one result after another, in the
-/// order in which they are made, while workers compute.
+/// Runs a schedule as make_schedule() gives it: each worker's list in order, each instruction as
+/// soon as the one before it is done and its input is there. Links carry one result after another,
+/// in the order in which they are made, while workers compute.
 PipelineTiming replay(const PipelineSchedule& schedule, const PipelineCosts& costs);
 
 /// The same with a time for every instruction: seconds[w][i] for instruction i of worker w. Of

@@ -8,7 +8,7 @@
 #include "base/rng.hpp"
 #include "consensus/pipeline/replay.hpp"
 #include "consensus/pipeline/schedule.hpp"
-#include "consensus/pipeline/schedule_check.hpp"
+#include "tests/consensus/schedule_check.hpp"
 
 namespace gv {
 namespace {

@@ -1,5 +1,5 @@
 // Counts passes, and executes the lists against each other without time.
-#include "consensus/pipeline/schedule_check.hpp"
+#include "tests/consensus/schedule_check.hpp"
 
 #include <algorithm>
 #include <map>
