@@ -1,15 +1,20 @@
 // Makes the learners that are built in: of a whole model, and of the stages of one.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <memory>
 
 #include "train/data_set.hpp"
-#include "train/hogwild.hpp"
 #include "train/learner/learner.hpp"
 #include "train/learner/stage_learner.hpp"
 #include "train/spec.hpp"
 
 namespace gv {
+
+/// Calls `work` with 0 to count - 1, all at once if it can, and returns when all calls have.
+using RunTogether =
+    std::function<void(std::size_t count, const std::function<void(std::size_t)>& work)>;
 
 /// A learner of the spec's model before its first step, on `shard`. With `held_out` it can be a
 /// member of a population. `together` runs the workers of a spec with several threads; without it

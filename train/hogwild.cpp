@@ -3,11 +3,8 @@
 
 #include <atomic>
 #include <utility>
-#include <vector>
 
 #include "base/check.hpp"
-#include "train/data/sampler.hpp"
-#include "train/model.hpp"
 #include "train/schedule.hpp"
 
 namespace gv {
@@ -34,68 +31,50 @@ void descend(float* x, const float* gradient, float* own, std::size_t n, float r
 
 }  // namespace
 
-struct Hogwild::Impl {
-  struct Worker {
-    Worker(const TrainerSpec& spec, const std::shared_ptr<const DataSet>& shard)
-        : model(spec.model, shard->shape, spec.batch),
-          sampler(shard, spec.seed, spec.peer),
-          parameters(model.layout().size()),
-          gradient(model.layout().size()) {}
-
-    Model model;
-    Sampler sampler;
-    std::vector<float> parameters;
-    std::vector<float> gradient;
-    Score score;
-  };
-
-  TrainerSpec spec;
-  RunTogether together;
-  std::vector<Worker> workers;
-
-  void step(Worker& worker, std::span<float> x, const ScheduleSpec& schedule, std::uint64_t number,
-            std::uint64_t position) const {
-    const Batch batch = worker.sampler.batch(position, spec.batch);
-    Rng rng = Rng(spec.seed).fork(spec.peer).fork("dropout").fork(number);
-    worker.score += worker.model.gradient(worker.parameters, batch, worker.gradient, rng);
-    descend(x.data(), worker.gradient.data(), worker.parameters.data(), x.size(),
-            static_cast<float>(learning_rate(schedule, spec.batch, number, spec.steps)),
-            static_cast<float>(spec.optimizer.weight_decay));
-  }
-};
+Hogwild::Worker::Worker(const TrainerSpec& spec, const std::shared_ptr<const DataSet>& shard)
+    : model(spec.model, shard->shape, spec.batch),
+      sampler(shard, spec.seed, spec.peer),
+      parameters(model.layout().size()),
+      gradient(model.layout().size()) {}
 
 Hogwild::Hogwild(const TrainerSpec& spec, std::shared_ptr<const DataSet> shard,
                  RunTogether together)
-    : impl_(new Impl{spec, std::move(together), {}}) {
+    : spec_(spec), together_(std::move(together)) {
   check(spec.optimizer.kind == OptimizerKind::sgd, "steps without locks are plain SGD");
-  for (std::size_t i = 0; i < spec.threads; ++i) impl_->workers.emplace_back(spec, shard);
+  for (std::size_t i = 0; i < spec.threads; ++i) workers_.emplace_back(spec, shard);
 }
 
-Hogwild::Hogwild(Hogwild&&) noexcept = default;
-Hogwild::~Hogwild() = default;
+void Hogwild::make_step(Worker& worker, std::span<float> x, const ScheduleSpec& schedule,
+                        std::uint64_t number, std::uint64_t position) const {
+  const Batch batch = worker.sampler.batch(position, spec_.batch);
+  Rng rng = Rng(spec_.seed).fork(spec_.peer).fork("dropout").fork(number);
+  worker.score += worker.model.gradient(worker.parameters, batch, worker.gradient, rng);
+  descend(x.data(), worker.gradient.data(), worker.parameters.data(), x.size(),
+          static_cast<float>(learning_rate(schedule, spec_.batch, number, spec_.steps)),
+          static_cast<float>(spec_.optimizer.weight_decay));
+}
 
 Score Hogwild::run(std::span<float> parameters, const ScheduleSpec& schedule, std::uint64_t step,
                    std::uint64_t& position, std::uint64_t count) {
-  Impl& own = *impl_;
   std::vector<std::uint64_t> positions;
-  const Sampler& sampler = own.workers.front().sampler;
+  const Sampler& sampler = workers_.front().sampler;
   for (std::uint64_t i = 0; i < count; ++i) {
     positions.push_back(position);
-    position = sampler.after(position, own.spec.batch);
+    position = sampler.after(position, spec_.batch);
   }
-  for (Impl::Worker& worker : own.workers) worker.score = {};
+  for (Worker& worker : workers_) worker.score = {};
   std::atomic<std::uint64_t> next{0};
-  own.together(own.workers.size(), [&](std::size_t number) {
-    Impl::Worker& worker = own.workers[number];
+  together_(workers_.size(), [&](std::size_t number) {
+    Worker& worker = workers_[number];
     copy(parameters.data(), worker.parameters.data(), parameters.size());
     for (;;) {
       const std::uint64_t i = next.fetch_add(1, std::memory_order_relaxed);
       if (i >= count) return;
-      own.step(worker, parameters, schedule, step + i, positions[i]);
+      make_step(worker, parameters, schedule, step + i, positions[i]);
     }
   });
   Score total;
-  for (const Impl::Worker& worker : own.workers) total += worker.score;
+  for (const Worker& worker : workers_) total += worker.score;
   return total;
 }
 

@@ -1,21 +1,16 @@
 // Hogwild!: several workers step on one parameter vector at once, without locks (Niu 2011).
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
-#include "train/data_set.hpp"
-#include "train/learner/score.hpp"
-#include "train/spec.hpp"
+#include "train/built_in_learner.hpp"
+#include "train/data/sampler.hpp"
+#include "train/model.hpp"
 
 namespace gv {
-
-/// Calls `work` with 0 to count - 1, all at once if it can, and returns when all calls have.
-using RunTogether =
-    std::function<void(std::size_t count, const std::function<void(std::size_t)>& work)>;
 
 /// `spec.threads` workers for steps of plain SGD. Each has its own network, gradient and copy of
 /// the parameters, and repeats the following until no steps are left:
@@ -34,18 +29,30 @@ using RunTogether =
 class Hogwild {
  public:
   Hogwild(const TrainerSpec& spec, std::shared_ptr<const DataSet> shard, RunTogether together);
-  Hogwild(Hogwild&&) noexcept;
-  ~Hogwild();
 
   /// Makes `count` steps, from number `step` and sampler position `position` on. Each step has the
-  /// same batch, learning rate and dropout as in Trainer. Returns the summed score; `position`
+  /// same batch, learning rate and dropout as in the trainer. Returns the summed score; `position`
   /// becomes that after the last step.
   Score run(std::span<float> parameters, const ScheduleSpec& schedule, std::uint64_t step,
             std::uint64_t& position, std::uint64_t count);
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  struct Worker {
+    Worker(const TrainerSpec& spec, const std::shared_ptr<const DataSet>& shard);
+
+    Model model;
+    Sampler sampler;
+    std::vector<float> parameters;
+    std::vector<float> gradient;
+    Score score;
+  };
+
+  void make_step(Worker& worker, std::span<float> x, const ScheduleSpec& schedule,
+                 std::uint64_t number, std::uint64_t position) const;
+
+  TrainerSpec spec_;
+  RunTogether together_;
+  std::vector<Worker> workers_;
 };
 
 }  // namespace gv

@@ -10,10 +10,14 @@
 #include "base/check.hpp"
 #include "train/layers/initial_values.hpp"
 #include "train/layers/loss.hpp"
-#include "train/layers/network.hpp"
-#include "train/layers/plan.hpp"
 
 namespace gv {
+namespace {
+
+/// Two sizes are enough for a batch that changes rarely, and activations take much memory.
+constexpr std::size_t networks_max = 2;
+
+}  // namespace
 
 Problems problems(const ModelSpec& spec, SampleShape input, std::size_t predictions) {
   Problems found;
@@ -42,66 +46,36 @@ Score score_outputs(LossKind loss, std::span<const float> outputs, const Batch& 
       .loss = sum.loss, .correct = sum.correct, .samples = batch.size, .predictions = predictions};
 }
 
-struct Model::Impl {
-  Impl(const ModelSpec& spec, SampleShape input, std::size_t usual_batch)
-      : loss(spec.loss),
-        initial_deviation(spec.initial_deviation),
-        plan(plan_model(spec, input, unsound)),
-        batch(usual_batch) {
-    check(unsound.empty(), "a model is made from a sound spec");
-    network_for(batch);
-  }
-
-  /// Two sizes are enough for a batch that changes rarely, and activations take much memory.
-  static constexpr std::size_t networks_max = 2;
-
-  struct Sized {
-    std::size_t batch = 0;
-    std::unique_ptr<Network<float>> network;
-  };
-
-  /// The network for batches of exactly this size.
-  Network<float>& network_for(std::size_t size) {
-    auto found = std::ranges::find(networks, size, &Sized::batch);
-    if (found == networks.end()) {
-      if (networks.size() == networks_max) networks.pop_back();
-      std::unique_ptr<Network<float>> network = make_onednn_network(plan, size);
-      if (!network) network = make_plain_network<float>(plan, size);
-      networks.push_back({size, std::move(network)});
-      found = networks.end() - 1;
-    }
-    std::rotate(networks.begin(), found, found + 1);
-    return *networks.front().network;
-  }
-
-  void check_shape(const Batch& given) const {
-    check(given.size > 0, "a batch has samples");
-    check(given.inputs.size() == given.size * elements(plan.in), "a batch has the model's shape");
-  }
-
-  Problems unsound;
-  LossKind loss;
-  double initial_deviation;
-  ModelPlan plan;
-  std::size_t batch;
-  std::vector<Sized> networks;  ///< The one used last is the first.
-  std::vector<float> padded;
-  std::vector<float> d_outputs;
-};
-
 Model::Model(const ModelSpec& spec, SampleShape input, std::size_t batch)
-    : impl_(std::make_unique<Impl>(spec, input, batch)) {}
-Model::Model(Model&&) noexcept = default;
-Model& Model::operator=(Model&&) noexcept = default;
-Model::~Model() = default;
+    : loss_(spec.loss),
+      initial_deviation_(spec.initial_deviation),
+      plan_(plan_model(spec, input, unsound_)),
+      batch_(batch) {
+  check(unsound_.empty(), "a model is made from a sound spec");
+  network_for(batch);
+}
 
-const Layout& Model::layout() const { return impl_->plan.layout; }
+Network<float>& Model::network_for(std::size_t size) {
+  auto found = std::ranges::find(networks_, size, &Sized::batch);
+  if (found == networks_.end()) {
+    if (networks_.size() == networks_max) networks_.pop_back();
+    std::unique_ptr<Network<float>> network = make_onednn_network(plan_, size);
+    if (!network) network = make_plain_network<float>(plan_, size);
+    networks_.push_back({size, std::move(network)});
+    found = networks_.end() - 1;
+  }
+  std::rotate(networks_.begin(), found, found + 1);
+  return *networks_.front().network;
+}
 
-std::size_t Model::outputs() const { return impl_->plan.outputs; }
+void Model::check_shape(const Batch& given) const {
+  check(given.size > 0, "a batch has samples");
+  check(given.inputs.size() == given.size * elements(plan_.in), "a batch has the model's shape");
+}
 
 std::vector<DenseWeights> Model::dense_weights() const {
   std::vector<DenseWeights> weights;
-  for (const LayerPlan& layer : impl_->plan.layers) {
+  for (const LayerPlan& layer : plan_.layers) {
     if (layer.spec.kind != LayerKind::dense || layer.spec.tied) continue;
     weights.push_back({.offset = layer.weight,
                        .outputs = layer.spec.units,
@@ -113,36 +87,36 @@ std::vector<DenseWeights> Model::dense_weights() const {
 
 void Model::initialise(std::span<float> parameters, Rng rng) const {
   check(parameters.size() == layout().size(), "parameters have the layout's size");
-  gv::initialise(impl_->plan, impl_->initial_deviation, layout(), parameters, rng);
+  gv::initialise(plan_, initial_deviation_, layout(), parameters, rng);
 }
 
 Score Model::gradient(std::span<const float> parameters, const Batch& batch,
                       std::span<float> gradient, Rng& rng, const ReadyRange& ready,
                       std::span<const std::size_t> factored) {
-  impl_->check_shape(batch);
-  Network<float>& network = impl_->network_for(batch.size);
+  check_shape(batch);
+  Network<float>& network = network_for(batch.size);
   const std::span<const float> outputs = network.forward(parameters, batch.inputs, true, rng);
-  impl_->d_outputs.resize(outputs.size());
-  const Score score = score_outputs(impl_->loss, outputs, batch, impl_->d_outputs);
+  d_outputs_.resize(outputs.size());
+  const Score score = score_outputs(loss_, outputs, batch, d_outputs_);
   network.give_factors(factored);
-  network.backward(parameters, impl_->d_outputs, gradient, ready);
+  network.backward(parameters, d_outputs_, gradient, ready);
   return score;
 }
 
 Score Model::evaluate(std::span<const float> parameters, const Batch& batch) {
-  impl_->check_shape(batch);
-  check(batch.size <= impl_->batch, "a batch to evaluate fits the model");
+  check_shape(batch);
+  check(batch.size <= batch_, "a batch to evaluate fits the model");
   std::span<const float> inputs = batch.inputs;
-  if (batch.size < impl_->batch) {
+  if (batch.size < batch_) {
     // The tail of a data set is filled up with zeros; it is not worth a network of its own.
-    impl_->padded.assign(impl_->batch * elements(impl_->plan.in), 0.0f);
-    std::ranges::copy(batch.inputs, impl_->padded.begin());
-    inputs = impl_->padded;
+    padded_.assign(batch_ * elements(plan_.in), 0.0f);
+    std::ranges::copy(batch.inputs, padded_.begin());
+    inputs = padded_;
   }
   Rng unused(0);
   const std::span<const float> outputs =
-      impl_->network_for(impl_->batch).forward(parameters, inputs, false, unused);
-  return score_outputs(impl_->loss, outputs.first(batch.size * impl_->plan.outputs), batch, {});
+      network_for(batch_).forward(parameters, inputs, false, unused);
+  return score_outputs(loss_, outputs.first(batch.size * plan_.outputs), batch, {});
 }
 
 double perplexity(const Score& score) { return std::exp(score.mean_loss()); }

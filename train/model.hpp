@@ -9,6 +9,8 @@
 #include "base/problems.hpp"
 #include "base/rng.hpp"
 #include "train/batch.hpp"
+#include "train/layers/network.hpp"
+#include "train/layers/plan.hpp"
 #include "train/learner/layout.hpp"
 #include "train/learner/score.hpp"
 #include "train/spec.hpp"
@@ -36,12 +38,9 @@ class Model {
  public:
   /// `spec` must have no problems. A network for `batch` samples is made at once.
   Model(const ModelSpec& spec, SampleShape input, std::size_t batch);
-  Model(Model&&) noexcept;
-  Model& operator=(Model&&) noexcept;
-  ~Model();
 
-  const Layout& layout() const;
-  std::size_t outputs() const;
+  const Layout& layout() const { return plan_.layout; }
+  std::size_t outputs() const { return plan_.outputs; }
   /// The weights of dense layers that are not inside another layer and do not share weights,
   /// ascending.
   std::vector<DenseWeights> dense_weights() const;
@@ -69,8 +68,23 @@ class Model {
   Score evaluate(std::span<const float> parameters, const Batch& batch);
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  struct Sized {
+    std::size_t batch = 0;
+    std::unique_ptr<Network<float>> network;
+  };
+
+  /// The network for batches of exactly this size.
+  Network<float>& network_for(std::size_t size);
+  void check_shape(const Batch& given) const;
+
+  Problems unsound_;
+  LossKind loss_;
+  double initial_deviation_;
+  ModelPlan plan_;
+  std::size_t batch_;
+  std::vector<Sized> networks_;  ///< The one used last is the first.
+  std::vector<float> padded_;
+  std::vector<float> d_outputs_;
 };
 
 }  // namespace gv

@@ -8,10 +8,12 @@
 
 #include "base/check.hpp"
 #include "base/wide.hpp"
+#include "train/built_in_learner.hpp"
 #include "train/data/sampler.hpp"
 #include "train/layers/initial_values.hpp"
 #include "train/layers/network.hpp"
 #include "train/layers/plan.hpp"
+#include "train/model.hpp"
 #include "train/optimizer.hpp"
 #include "train/schedule.hpp"
 
@@ -73,48 +75,275 @@ struct Carried {
   std::vector<float> gradient;  ///< Of one micro-batch, or a mean.
 };
 
-}  // namespace
-
-struct StageTrainer::Impl {
-  Impl(StagesSpec given, std::shared_ptr<const DataSet> data)
-      : spec(std::move(given)),
-        shard(std::move(data)),
-        whole(plan_model(spec.trainer.model, shard->shape, unsound)),
-        sampler(shard, spec.trainer.seed, spec.trainer.peer) {
-    check(unsound.empty() && cut_problems(spec.trainer.model, shard->shape, spec.ends).empty(),
+/// Trains the layers of each stage as the trainer of a whole model does.
+class StageTrainer final : public StageLearner {
+ public:
+  /// The first stage draws its samples from `shard`. The spec and its cut must be sound.
+  StageTrainer(StagesSpec spec, std::shared_ptr<const DataSet> shard)
+      : spec_(std::move(spec)),
+        shard_(std::move(shard)),
+        whole_(plan_model(spec_.trainer.model, shard_->shape, unsound_)),
+        sampler_(shard_, spec_.trainer.seed, spec_.trainer.peer) {
+    check(unsound_.empty() && cut_problems(spec_.trainer.model, shard_->shape, spec_.ends).empty(),
           "a pipeline has a sound model and cut");
     std::size_t first = 0;
-    for (const std::size_t end : spec.ends) {
-      plans.push_back(slice(whole, first, end));
+    for (const std::size_t end : spec_.ends) {
+      plans_.push_back(slice(whole_, first, end));
       first = end;
     }
-    carried.resize(plans.size());
+    carried_.resize(plans_.size());
   }
 
+  std::size_t stages() const override { return plans_.size(); }
+  const Layout& layout(std::size_t stage) const override { return plans_[stage].layout; }
+  const Layout& whole_layout() const override { return whole_.layout; }
+
+  double work_share(std::size_t stage) const override {
+    const std::vector<LayerWork> work = layer_work(spec_.trainer.model, shard_->shape);
+    const std::size_t first = stage == 0 ? 0 : spec_.ends[stage - 1];
+    double own = 0;
+    double all = 0;
+    for (std::size_t i = 0; i < work.size(); ++i) {
+      all += work[i].operations;
+      if (i >= first && i < spec_.ends[stage]) own += work[i].operations;
+    }
+    return own / all;
+  }
+
+  BoundarySize boundary(std::size_t stage) const override {
+    if (stage == 0 || stage >= stages()) return {};
+    return {spec_.trainer.batch * elements(plans_[stage].in), truth_size()};
+  }
+
+  std::uint64_t step() const override { return step_; }
+
+  double learning_rate() const override {
+    const TrainerSpec& spec = spec_.trainer;
+    const std::size_t batch = std::max(spec.batch, spec_.samples_an_update);
+    return gv::learning_rate(spec.schedule, batch, step_, spec.steps);
+  }
+
+  void take_up(std::size_t stage) override {
+    if (carries(stage)) return;
+    const std::size_t size = layout(stage).size();
+    carried_[stage] = Carried{.newest = std::make_shared<std::vector<float>>(size),
+                              .before = nullptr,
+                              .version = 0,
+                              .optimizer = Optimizer(spec_.trainer.optimizer, layout(stage)),
+                              .flights = {},
+                              .spare = {},
+                              .gradient = std::vector<float>(size)};
+    initialise(whole_, spec_.trainer.model.initial_deviation, layout(stage),
+               *carried_[stage]->newest, Rng(spec_.trainer.seed).fork("model"));
+  }
+
+  void release(std::size_t stage) override { carried_[stage].reset(); }
+  bool carries(std::size_t stage) const override { return carried_[stage].has_value(); }
+
+  std::span<const float> parameters(std::size_t stage) const override {
+    return *carried_[stage]->newest;
+  }
+
+  std::size_t state_size(std::size_t stage) const override {
+    return layout(stage).size() * (1 + optimizer_vectors(spec_.trainer.optimizer)) + 1;
+  }
+
+  void copy_state(std::size_t stage, std::span<float> out) const override {
+    check(out.size() == state_size(stage), "a stage's state has one size");
+    const Carried& own = *carried_[stage];
+    std::ranges::copy(*own.newest, out.begin());
+    own.optimizer.copy_state(out.subspan(own.newest->size(), out.size() - own.newest->size() - 1));
+    out.back() = static_cast<float>(own.optimizer.updates());
+  }
+
+  void adopt_state(std::size_t stage, std::span<const float> state) override {
+    check(state.size() == state_size(stage), "a stage's state has one size");
+    take_up(stage);
+    Carried& own = *carried_[stage];
+    const std::size_t size = own.newest->size();
+    own.newest = std::make_shared<std::vector<float>>(
+        state.begin(), state.begin() + static_cast<std::ptrdiff_t>(size));
+    own.before = nullptr;
+    own.optimizer.adopt_state(state.subspan(size, state.size() - size - 1),
+                              static_cast<std::uint64_t>(state.back()));
+  }
+
+  OptimizerState optimizer_state(std::size_t stage) const override {
+    const Optimizer& optimizer = carried_[stage]->optimizer;
+    return {.vectors = optimizer.vectors(),
+            .step = step_,
+            .updates = optimizer.updates(),
+            .position = position_};
+  }
+
+  std::string restore(std::size_t stage, std::span<const float> parameters,
+                      const OptimizerState& state) override {
+    take_up(stage);
+    if (parameters.size() != layout(stage).size()) return "the stage has another size";
+    std::string problem = carried_[stage]->optimizer.restore(state.vectors, state.updates);
+    if (!problem.empty()) return problem;
+    set(stage, parameters);
+    step_ = state.step;
+    position_ = state.position.value_or(0);
+    return problem;
+  }
+
+  void move_to(std::uint64_t step) override {
+    abandon_run();
+    step_ = step;
+  }
+
+  Score forward(std::size_t stage, std::uint32_t number, std::size_t draw, std::uint32_t version,
+                std::span<const float> in, std::span<float> out) override {
+    check(carries(stage), "a peer computes the stages it carries");
+    Carried& own = *carried_[stage];
+    Flight flight;
+    check(version == own.version || (version + 1 == own.version && own.before),
+          "a version of the parameters is there while it is asked for");
+    flight.parameters = version == own.version ? own.newest : own.before;
+    flight.network = network_for(stage);
+    std::vector<float> truth(truth_size());
+    if (stage == 0) {
+      const std::size_t size = spec_.trainer.batch;
+      std::uint64_t position = position_;
+      for (std::size_t i = 0; i < draw; ++i) position = sampler_.after(position, size);
+      const Batch batch = sampler_.batch(position, size);
+      flight.inputs.assign(batch.inputs.begin(), batch.inputs.end());
+      write_truth(batch, truth);
+    } else {
+      const BoundarySize size = boundary(stage);
+      check(in.size() == size.forward(), "a stage gets what passes its boundary");
+      flight.inputs.assign(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(size.activations));
+      std::ranges::copy(in.subspan(size.activations), truth.begin());
+    }
+    Rng rng = dropout(stage, number);
+    const std::span<const float> outputs =
+        flight.network->forward(*flight.parameters, flight.inputs, true, rng);
+    Score score;
+    if (stage + 1 == stages()) {
+      flight.d_outputs.resize(outputs.size());
+      score = loss(outputs, truth, flight.d_outputs);
+    } else {
+      check(out.size() == outputs.size() + truth.size(),
+            "a stage passes on what its boundary takes");
+      std::ranges::copy(truth, std::ranges::copy(outputs, out.begin()).out);
+    }
+    if (spec_.recomputes) own.spare.push_back(std::move(flight.network));
+    own.flights.insert_or_assign(number, std::move(flight));
+    return score;
+  }
+
+  void backward(std::size_t stage, std::uint32_t number, std::span<const float> d_out,
+                std::span<float> d_in, std::span<float> gradient) override {
+    Flight& flight = ready_flight(stage, number);
+    Carried& own = *carried_[stage];
+    const auto from = stage + 1 == stages() ? std::span<const float>(flight.d_outputs) : d_out;
+    const std::span<const float> before =
+        flight.network->backward(*flight.parameters, from, own.gradient, {}, stage > 0);
+    if (stage > 0) std::ranges::copy(before, d_in.begin());
+    add_scaled(gradient.data(), own.gradient.data(), own.gradient.size(), 1);
+    land(stage, number);
+  }
+
+  void backward_input(std::size_t stage, std::uint32_t number, std::span<const float> d_out,
+                      std::span<float> d_in) override {
+    Flight& flight = ready_flight(stage, number);
+    const auto from = stage + 1 == stages() ? std::span<const float>(flight.d_outputs) : d_out;
+    const std::span<const float> before =
+        flight.network->backward_input(*flight.parameters, from, stage > 0);
+    if (stage > 0) std::ranges::copy(before, d_in.begin());
+  }
+
+  void backward_weight(std::size_t stage, std::uint32_t number,
+                       std::span<float> gradient) override {
+    Flight& flight = flight_of(stage, number);
+    Carried& own = *carried_[stage];
+    flight.network->backward_weight(*flight.parameters, own.gradient);
+    add_scaled(gradient.data(), own.gradient.data(), own.gradient.size(), 1);
+    land(stage, number);
+  }
+
+  void update(std::size_t stage, std::span<const float> sum, std::size_t micro_batches) override {
+    Carried& own = *carried_[stage];
+    // Versions in use stay as they are; the newest moves on.
+    if (spec_.keeps_versions) {
+      if (own.version == 0) {
+        own.at_begin = own.newest;
+        own.optimizer_begin = own.optimizer;
+      }
+      own.before = own.newest;
+      own.newest = std::make_shared<std::vector<float>>(*own.newest);
+    }
+    scale_to(own.gradient.data(), sum.data(), own.gradient.size(),
+             1 / static_cast<float>(micro_batches));
+    own.optimizer.step(*own.newest, own.gradient, learning_rate());
+    ++own.version;
+  }
+
+  void add(std::size_t stage, std::span<const float> force, float scale) override {
+    std::vector<float>& x = *carried_[stage]->newest;
+    check(force.size() == x.size(), "a force has the stage's size");
+    add_scaled(x.data(), force.data(), x.size(), scale);
+  }
+
+  void set(std::size_t stage, std::span<const float> values) override {
+    std::vector<float>& x = *carried_[stage]->newest;
+    check(values.size() == x.size(), "parameters have the stage's size");
+    std::ranges::copy(values, x.begin());
+  }
+
+  void end_run(std::size_t drawn) override {
+    for (std::size_t i = 0; i < drawn; ++i) {
+      position_ = sampler_.after(position_, spec_.trainer.batch);
+    }
+    for (std::optional<Carried>& own : carried_) {
+      if (own) own->at_begin = nullptr;
+    }
+    abandon_run();
+    ++step_;
+  }
+
+  void abandon_run() override {
+    for (std::optional<Carried>& own : carried_) {
+      if (!own) continue;
+      if (own->at_begin) {
+        own->newest = std::exchange(own->at_begin, nullptr);
+        own->optimizer = *std::move(own->optimizer_begin);
+      }
+      for (auto& [number, flight] : own->flights) {
+        if (flight.network) own->spare.push_back(std::move(flight.network));
+      }
+      own->flights.clear();
+      own->before = nullptr;
+      own->version = 0;
+    }
+  }
+
+ private:
   std::unique_ptr<Network<float>> network_for(std::size_t stage) {
-    auto& spare = carried[stage]->spare;
+    auto& spare = carried_[stage]->spare;
     if (!spare.empty()) {
       std::unique_ptr<Network<float>> network = std::move(spare.back());
       spare.pop_back();
       return network;
     }
-    auto network = make_onednn_network(plans[stage], spec.trainer.batch);
+    auto network = make_onednn_network(plans_[stage], spec_.trainer.batch);
     return network ? std::move(network)
-                   : make_plain_network<float>(plans[stage], spec.trainer.batch);
+                   : make_plain_network<float>(plans_[stage], spec_.trainer.batch);
   }
 
   /// The same numbers whenever a micro-batch passes a stage: the first time, and again.
   Rng dropout(std::size_t stage, std::uint32_t number) const {
-    return Rng(spec.trainer.seed).fork("dropout").fork(step).fork(number).fork(stage);
+    return Rng(spec_.trainer.seed).fork("dropout").fork(step_).fork(number).fork(stage);
   }
 
   std::size_t truth_size() const {
-    return spec.trainer.batch * (shard->classes > 0 ? shard->predictions : shard->target_width);
+    return spec_.trainer.batch * (shard_->classes > 0 ? shard_->predictions : shard_->target_width);
   }
 
   /// Labels travel as floats, which hold whole numbers up to 2^24.
   void write_truth(const Batch& batch, std::span<float> out) const {
-    if (shard->classes > 0) {
+    if (shard_->classes > 0) {
       std::ranges::transform(batch.labels, out.begin(),
                              [](std::int32_t label) { return static_cast<float>(label); });
     } else {
@@ -123,26 +352,26 @@ struct StageTrainer::Impl {
   }
 
   Score loss(std::span<const float> outputs, std::span<const float> truth, std::span<float> d_out) {
-    Batch batch{.inputs = {}, .labels = {}, .targets = truth, .size = spec.trainer.batch};
-    if (shard->classes > 0) {
-      labels.resize(truth.size());
-      std::ranges::transform(truth, labels.begin(),
+    Batch batch{.inputs = {}, .labels = {}, .targets = truth, .size = spec_.trainer.batch};
+    if (shard_->classes > 0) {
+      labels_.resize(truth.size());
+      std::ranges::transform(truth, labels_.begin(),
                              [](float label) { return static_cast<std::int32_t>(label); });
-      batch.labels = labels;
+      batch.labels = labels_;
       batch.targets = {};
     }
-    return score_outputs(spec.trainer.model.loss, outputs, batch, d_out);
+    return score_outputs(spec_.trainer.model.loss, outputs, batch, d_out);
   }
 
-  Flight& flight(std::size_t stage, std::uint32_t number) {
-    const auto found = carried[stage]->flights.find(number);
-    check(found != carried[stage]->flights.end(), "a micro-batch goes back after it went forward");
+  Flight& flight_of(std::size_t stage, std::uint32_t number) {
+    const auto found = carried_[stage]->flights.find(number);
+    check(found != carried_[stage]->flights.end(), "a micro-batch goes back after it went forward");
     return found->second;
   }
 
   /// With its activations, which may have to be computed again.
   Flight& ready_flight(std::size_t stage, std::uint32_t number) {
-    Flight& found = flight(stage, number);
+    Flight& found = flight_of(stage, number);
     if (!found.network) {
       found.network = network_for(stage);
       Rng rng = dropout(stage, number);
@@ -152,256 +381,28 @@ struct StageTrainer::Impl {
   }
 
   void land(std::size_t stage, std::uint32_t number) {
-    Carried& own = *carried[stage];
-    own.spare.push_back(std::move(flight(stage, number).network));
+    Carried& own = *carried_[stage];
+    own.spare.push_back(std::move(flight_of(stage, number).network));
     own.flights.erase(number);
   }
 
-  Problems unsound;
-  StagesSpec spec;
-  std::shared_ptr<const DataSet> shard;
-  ModelPlan whole;
-  Sampler sampler;
-  std::vector<ModelPlan> plans;
-  std::vector<std::optional<Carried>> carried;
-  std::vector<std::int32_t> labels;
-  std::uint64_t step = 0;
-  std::uint64_t position = 0;
+  Problems unsound_;
+  StagesSpec spec_;
+  std::shared_ptr<const DataSet> shard_;
+  ModelPlan whole_;
+  Sampler sampler_;
+  std::vector<ModelPlan> plans_;
+  std::vector<std::optional<Carried>> carried_;
+  std::vector<std::int32_t> labels_;
+  std::uint64_t step_ = 0;
+  std::uint64_t position_ = 0;
 };
 
-StageTrainer::StageTrainer(StagesSpec spec, std::shared_ptr<const DataSet> shard)
-    : impl_(std::make_unique<Impl>(std::move(spec), std::move(shard))) {}
-StageTrainer::StageTrainer(StageTrainer&&) noexcept = default;
-StageTrainer::~StageTrainer() = default;
+}  // namespace
 
-std::size_t StageTrainer::stages() const { return impl_->plans.size(); }
-
-const Layout& StageTrainer::layout(std::size_t stage) const { return impl_->plans[stage].layout; }
-
-const Layout& StageTrainer::whole_layout() const { return impl_->whole.layout; }
-
-double StageTrainer::work_share(std::size_t stage) const {
-  const std::vector<LayerWork> work = layer_work(impl_->spec.trainer.model, impl_->shard->shape);
-  const std::size_t first = stage == 0 ? 0 : impl_->spec.ends[stage - 1];
-  double own = 0;
-  double all = 0;
-  for (std::size_t i = 0; i < work.size(); ++i) {
-    all += work[i].operations;
-    if (i >= first && i < impl_->spec.ends[stage]) own += work[i].operations;
-  }
-  return own / all;
-}
-
-BoundarySize StageTrainer::boundary(std::size_t stage) const {
-  if (stage == 0 || stage >= stages()) return {};
-  return {impl_->spec.trainer.batch * elements(impl_->plans[stage].in), impl_->truth_size()};
-}
-
-std::uint64_t StageTrainer::step() const { return impl_->step; }
-
-double StageTrainer::learning_rate() const {
-  const TrainerSpec& spec = impl_->spec.trainer;
-  const std::size_t batch = std::max(spec.batch, impl_->spec.samples_an_update);
-  return gv::learning_rate(spec.schedule, batch, impl_->step, spec.steps);
-}
-
-void StageTrainer::take_up(std::size_t stage) {
-  if (carries(stage)) return;
-  const std::size_t size = layout(stage).size();
-  impl_->carried[stage] =
-      Carried{.newest = std::make_shared<std::vector<float>>(size),
-              .before = nullptr,
-              .version = 0,
-              .optimizer = Optimizer(impl_->spec.trainer.optimizer, layout(stage)),
-              .flights = {},
-              .spare = {},
-              .gradient = std::vector<float>(size)};
-  initialise(impl_->whole, impl_->spec.trainer.model.initial_deviation, layout(stage),
-             *impl_->carried[stage]->newest, Rng(impl_->spec.trainer.seed).fork("model"));
-}
-
-void StageTrainer::release(std::size_t stage) { impl_->carried[stage].reset(); }
-
-bool StageTrainer::carries(std::size_t stage) const { return impl_->carried[stage].has_value(); }
-
-std::span<const float> StageTrainer::parameters(std::size_t stage) const {
-  return *impl_->carried[stage]->newest;
-}
-
-std::size_t StageTrainer::state_size(std::size_t stage) const {
-  return layout(stage).size() * (1 + optimizer_vectors(impl_->spec.trainer.optimizer)) + 1;
-}
-
-void StageTrainer::copy_state(std::size_t stage, std::span<float> out) const {
-  check(out.size() == state_size(stage), "a stage's state has one size");
-  const Carried& own = *impl_->carried[stage];
-  std::ranges::copy(*own.newest, out.begin());
-  own.optimizer.copy_state(out.subspan(own.newest->size(), out.size() - own.newest->size() - 1));
-  out.back() = static_cast<float>(own.optimizer.updates());
-}
-
-void StageTrainer::adopt_state(std::size_t stage, std::span<const float> state) {
-  check(state.size() == state_size(stage), "a stage's state has one size");
-  take_up(stage);
-  Carried& own = *impl_->carried[stage];
-  const std::size_t size = own.newest->size();
-  own.newest = std::make_shared<std::vector<float>>(
-      state.begin(), state.begin() + static_cast<std::ptrdiff_t>(size));
-  own.before = nullptr;
-  own.optimizer.adopt_state(state.subspan(size, state.size() - size - 1),
-                            static_cast<std::uint64_t>(state.back()));
-}
-
-OptimizerState StageTrainer::optimizer_state(std::size_t stage) const {
-  const Optimizer& optimizer = impl_->carried[stage]->optimizer;
-  return {.vectors = optimizer.vectors(),
-          .step = impl_->step,
-          .updates = optimizer.updates(),
-          .position = impl_->position};
-}
-
-std::string StageTrainer::restore(std::size_t stage, std::span<const float> parameters,
-                                  const OptimizerState& state) {
-  take_up(stage);
-  if (parameters.size() != layout(stage).size()) return "the stage has another size";
-  std::string problem = impl_->carried[stage]->optimizer.restore(state.vectors, state.updates);
-  if (!problem.empty()) return problem;
-  set(stage, parameters);
-  impl_->step = state.step;
-  impl_->position = state.position.value_or(0);
-  return problem;
-}
-
-void StageTrainer::move_to(std::uint64_t step) {
-  abandon_run();
-  impl_->step = step;
-}
-
-Score StageTrainer::forward(std::size_t stage, std::uint32_t number, std::size_t draw,
-                            std::uint32_t version, std::span<const float> in,
-                            std::span<float> out) {
-  check(carries(stage), "a peer computes the stages it carries");
-  Carried& own = *impl_->carried[stage];
-  Flight flight;
-  check(version == own.version || (version + 1 == own.version && own.before),
-        "a version of the parameters is there while it is asked for");
-  flight.parameters = version == own.version ? own.newest : own.before;
-  flight.network = impl_->network_for(stage);
-  std::vector<float> truth(impl_->truth_size());
-  if (stage == 0) {
-    const std::size_t size = impl_->spec.trainer.batch;
-    std::uint64_t position = impl_->position;
-    for (std::size_t i = 0; i < draw; ++i) position = impl_->sampler.after(position, size);
-    const Batch batch = impl_->sampler.batch(position, size);
-    flight.inputs.assign(batch.inputs.begin(), batch.inputs.end());
-    impl_->write_truth(batch, truth);
-  } else {
-    const BoundarySize size = boundary(stage);
-    check(in.size() == size.forward(), "a stage gets what passes its boundary");
-    flight.inputs.assign(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(size.activations));
-    std::ranges::copy(in.subspan(size.activations), truth.begin());
-  }
-  Rng rng = impl_->dropout(stage, number);
-  const std::span<const float> outputs =
-      flight.network->forward(*flight.parameters, flight.inputs, true, rng);
-  Score score;
-  if (stage + 1 == stages()) {
-    flight.d_outputs.resize(outputs.size());
-    score = impl_->loss(outputs, truth, flight.d_outputs);
-  } else {
-    check(out.size() == outputs.size() + truth.size(), "a stage passes on what its boundary takes");
-    std::ranges::copy(truth, std::ranges::copy(outputs, out.begin()).out);
-  }
-  if (impl_->spec.recomputes) own.spare.push_back(std::move(flight.network));
-  own.flights.insert_or_assign(number, std::move(flight));
-  return score;
-}
-
-void StageTrainer::backward(std::size_t stage, std::uint32_t number, std::span<const float> d_out,
-                            std::span<float> d_in, std::span<float> gradient) {
-  Flight& flight = impl_->ready_flight(stage, number);
-  Carried& own = *impl_->carried[stage];
-  const auto from = stage + 1 == stages() ? std::span<const float>(flight.d_outputs) : d_out;
-  const std::span<const float> before =
-      flight.network->backward(*flight.parameters, from, own.gradient, {}, stage > 0);
-  if (stage > 0) std::ranges::copy(before, d_in.begin());
-  add_scaled(gradient.data(), own.gradient.data(), own.gradient.size(), 1);
-  impl_->land(stage, number);
-}
-
-void StageTrainer::backward_input(std::size_t stage, std::uint32_t number,
-                                  std::span<const float> d_out, std::span<float> d_in) {
-  Flight& flight = impl_->ready_flight(stage, number);
-  const auto from = stage + 1 == stages() ? std::span<const float>(flight.d_outputs) : d_out;
-  const std::span<const float> before =
-      flight.network->backward_input(*flight.parameters, from, stage > 0);
-  if (stage > 0) std::ranges::copy(before, d_in.begin());
-}
-
-void StageTrainer::backward_weight(std::size_t stage, std::uint32_t number,
-                                   std::span<float> gradient) {
-  Flight& flight = impl_->flight(stage, number);
-  Carried& own = *impl_->carried[stage];
-  flight.network->backward_weight(*flight.parameters, own.gradient);
-  add_scaled(gradient.data(), own.gradient.data(), own.gradient.size(), 1);
-  impl_->land(stage, number);
-}
-
-void StageTrainer::update(std::size_t stage, std::span<const float> sum,
-                          std::size_t micro_batches) {
-  Carried& own = *impl_->carried[stage];
-  // Versions in use stay as they are; the newest moves on.
-  if (impl_->spec.keeps_versions) {
-    if (own.version == 0) {
-      own.at_begin = own.newest;
-      own.optimizer_begin = own.optimizer;
-    }
-    own.before = own.newest;
-    own.newest = std::make_shared<std::vector<float>>(*own.newest);
-  }
-  scale_to(own.gradient.data(), sum.data(), own.gradient.size(),
-           1 / static_cast<float>(micro_batches));
-  own.optimizer.step(*own.newest, own.gradient, learning_rate());
-  ++own.version;
-}
-
-void StageTrainer::add(std::size_t stage, std::span<const float> force, float scale) {
-  std::vector<float>& x = *impl_->carried[stage]->newest;
-  check(force.size() == x.size(), "a force has the stage's size");
-  add_scaled(x.data(), force.data(), x.size(), scale);
-}
-
-void StageTrainer::set(std::size_t stage, std::span<const float> values) {
-  std::vector<float>& x = *impl_->carried[stage]->newest;
-  check(values.size() == x.size(), "parameters have the stage's size");
-  std::ranges::copy(values, x.begin());
-}
-
-void StageTrainer::end_run(std::size_t drawn) {
-  for (std::size_t i = 0; i < drawn; ++i) {
-    impl_->position = impl_->sampler.after(impl_->position, impl_->spec.trainer.batch);
-  }
-  for (std::optional<Carried>& own : impl_->carried) {
-    if (own) own->at_begin = nullptr;
-  }
-  abandon_run();
-  ++impl_->step;
-}
-
-void StageTrainer::abandon_run() {
-  for (std::optional<Carried>& own : impl_->carried) {
-    if (!own) continue;
-    if (own->at_begin) {
-      own->newest = std::exchange(own->at_begin, nullptr);
-      own->optimizer = *std::move(own->optimizer_begin);
-    }
-    for (auto& [number, flight] : own->flights) {
-      if (flight.network) own->spare.push_back(std::move(flight.network));
-    }
-    own->flights.clear();
-    own->before = nullptr;
-    own->version = 0;
-  }
+std::unique_ptr<StageLearner> built_in_stage_learner(StagesSpec spec,
+                                                     std::shared_ptr<const DataSet> shard) {
+  return std::make_unique<StageTrainer>(std::move(spec), std::move(shard));
 }
 
 std::vector<Layout> stage_layouts(const ModelSpec& model, SampleShape input,

@@ -1,13 +1,15 @@
-// The training loop of one replica.
-#include "train/trainer.hpp"
-
+// Trains one replica: the live parameters, the optimiser, the data, and the tasks run on them.
 #include <algorithm>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/check.hpp"
 #include "base/wide.hpp"
+#include "train/built_in_learner.hpp"
 #include "train/data/sampler.hpp"
 #include "train/evaluation.hpp"
+#include "train/hogwild.hpp"
 #include "train/model.hpp"
 #include "train/optimizer.hpp"
 #include "train/schedule.hpp"
@@ -28,236 +30,243 @@ GV_WIDE void take_back(float* __restrict anchor, float* __restrict x, std::size_
   }
 }
 
-}  // namespace
+/// The built-in learner. Where the functions of the port say nothing of its data: a gradient takes
+/// 1 to batch_max samples of the shard, and the first one of a size that is not one of the last two
+/// costs some milliseconds more.
+class Trainer final : public Learner, public Tunable {
+ public:
+  /// This replica trains on `shard`, which is shared and immutable.
+  Trainer(TrainerSpec spec, std::shared_ptr<const DataSet> shard)
+      : spec_(std::move(spec)),
+        model_(spec_.model, shard->shape, spec_.batch),
+        sampler_(shard, spec_.seed, spec_.peer),
+        optimizer_(spec_.optimizer, model_.layout()),
+        optimizer_after_(spec_.optimizer, 0),
+        parameters_(model_.layout().size()),
+        shard_(std::move(shard)),
+        batch_size_(spec_.batch),
+        whole_batch_(spec_.batch) {
+    check(spec_.batch > 0, "a batch has samples");
+    check(outputs_of(spec_.model) == 0 ||
+              model_.outputs() == outputs_of(spec_.model) * shard_->predictions,
+          "the last layer gives the outputs");
+    model_.initialise(parameters_, Rng(spec_.seed).fork("model"));
+  }
 
-struct Trainer::Impl {
+  /// From now on run_steps() without `direct` makes its steps in `spec.threads` workers at once,
+  /// which `together` runs (see Hogwild). Only for plain SGD.
+  void step_together(RunTogether together) { hogwild_.emplace(spec_, shard_, std::move(together)); }
+
+  /// From now on it can be a member of a population, and is validated on these samples, at least
+  /// one.
+  void hold_out(std::shared_ptr<const DataSet> samples) {
+    check(samples->size() > 0, "a validation needs samples");
+    Model model(spec_.model, samples->shape, evaluation_batch(*samples));
+    validation_ = Validation{std::move(samples), std::move(model)};
+  }
+
+  const Layout& layout() const override { return model_.layout(); }
+  std::vector<DenseWeights> dense_weights() const override { return model_.dense_weights(); }
+  std::size_t samples() const override { return shard_->size(); }
+  std::span<const float> parameters() const override { return parameters_; }
+  std::span<float> live_parameters() override { return parameters_; }
+  std::uint64_t step() const override { return step_; }
+
+  double learning_rate() const override {
+    return factor_ * gv::learning_rate(spec_.schedule, whole_batch_, step_, spec_.steps);
+  }
+
+  Score run_steps(std::uint64_t count, const Direct& direct) override {
+    const std::uint64_t left = spec_.steps - std::min(spec_.steps, step_);
+    const std::uint64_t made = std::min(count, left);
+    if (!hogwild_ || direct) return take_steps(made, spec_.batch, direct);
+    std::uint64_t position = position_;
+    ScheduleSpec schedule = spec_.schedule;
+    schedule.learning_rate *= factor_;
+    const Score score = hogwild_->run(parameters_, schedule, step_, position, made);
+    whole_batch_ = spec_.batch;
+    optimizer_.count(made);
+    move_to(step_ + made, position);
+    return score;
+  }
+
+  Score gradient(std::size_t samples, std::span<float> out, const ReadyRange& ready,
+                 std::span<const std::size_t> factored) override {
+    check(samples > 0 && samples <= std::max(spec_.batch, spec_.batch_max),
+          "a trainer knows its largest batch");
+    check(out.size() == parameters_.size(), "a gradient has the layout's size");
+    const Batch batch = sampler_.batch(position_, samples);
+    drawn_ = samples;
+    batch_size_ = samples;
+    // Forked by step, so that a resumed run drops the same units.
+    Rng rng = Rng(spec_.seed).fork(spec_.peer).fork("dropout").fork(step_);
+    return model_.gradient(parameters_, batch, out, rng, ready, factored);
+  }
+
+  void update(std::span<const float> mean, std::size_t samples) override {
+    whole_batch_ = samples > 0 ? samples : spec_.batch;
+    optimizer_.step(parameters_, mean, learning_rate());
+    move_to(step_ + 1, sampler_.after(position_, drawn_));
+  }
+
+  Score local_steps(std::uint64_t steps, std::size_t samples, std::span<float> out) override {
+    check(out.size() == parameters_.size(), "a change has the layout's size");
+    const std::uint64_t step = step_;
+    const std::uint64_t position = position_;
+    std::ranges::copy(parameters_, out.begin());
+    optimizer_after_ = optimizer_;
+    const Score score = take_steps(steps, samples, {});
+    std::swap(optimizer_, optimizer_after_);
+    const std::uint64_t position_after = position_;
+    move_to(step, position);
+    position_after_ = position_after;
+    take_back(out.data(), parameters_.data(), out.size());
+    return score;
+  }
+
+  void end_local_steps(std::span<const float> parameters, std::uint64_t steps) override {
+    check(parameters.size() == parameters_.size(), "a model has the layout's size");
+    std::ranges::copy(parameters, parameters_.begin());
+    if (position_after_) std::swap(optimizer_, optimizer_after_);
+    move_to(step_ + steps, position_after_.value_or(position_));
+  }
+
+  void go_on_at(std::uint64_t step) override { move_to(step, position_); }
+
+  /// The sampler goes on where `step` batches of the usual size would have left it.
+  void adopt(std::span<const float> parameters, std::uint64_t step) override {
+    check(parameters.size() == parameters_.size(), "a model has the layout's size");
+    std::ranges::copy(parameters, parameters_.begin());
+    optimizer_.reset();
+    move_to(step, sampler_.after_batches(step, spec_.batch));
+  }
+
+  void adopt_model(std::span<const float> parameters, std::uint64_t step) override {
+    check(parameters.size() == parameters_.size(), "a model has the layout's size");
+    take_over(parameters, step);
+  }
+
+  void adopt_state(std::span<const float> parameters, std::span<const float> optimizer,
+                   std::uint64_t step, std::uint64_t updates) override {
+    adopt_model(parameters, step);
+    optimizer_.adopt_state(optimizer, updates);
+  }
+
+  std::size_t optimizer_size() const override { return optimizer_.state_size(); }
+  void copy_optimizer(std::span<float> out) const override { optimizer_.copy_state(out); }
+  std::uint64_t updates() const override { return optimizer_.updates(); }
+
+  OptimizerState optimizer_state() const override {
+    return {.vectors = optimizer_.vectors(),
+            .step = step_,
+            .updates = optimizer_.updates(),
+            .position = position_};
+  }
+
+  /// Leaves the hyper-parameters as they are.
+  std::string restore(std::span<const float> parameters, const OptimizerState& state) override {
+    if (parameters.size() != parameters_.size()) return "the model has another size";
+    std::string problem = optimizer_.restore(state.vectors, state.updates);
+    if (!problem.empty()) return problem;
+    std::ranges::copy(parameters, parameters_.begin());
+    move_to(state.step, state.position.value_or(sampler_.after_batches(state.step, spec_.batch)));
+    return problem;
+  }
+
+  /// Null before hold_out().
+  Tunable* tunable() override { return validation_ ? this : nullptr; }
+
+  /// Those of schedule and optimiser, at first the spec's.
+  Hyperparameters hyperparameters() const override {
+    return {spec_.schedule.learning_rate, optimizer_.spec().momentum};
+  }
+
+  void set_hyperparameters(const Hyperparameters& hyperparameters) override {
+    spec_.schedule.learning_rate = hyperparameters.learning_rate;
+    optimizer_.set_momentum(hyperparameters.momentum);
+  }
+
+  double validation_loss() override {
+    return evaluate(validation_->model, parameters_, *validation_->samples).mean_loss();
+  }
+
+  void set_update_factor(double factor) override { factor_ = factor; }
+
+  /// Gathers the batch of the next step, if it is as large as the last. Changes no result.
+  void prefetch() override {
+    const std::uint64_t next = position_after_.value_or(sampler_.after(position_, drawn_));
+    sampler_.prefetch(next, batch_size_);
+  }
+
+ private:
   /// Samples that it does not learn from, and a model for batches of them.
   struct Validation {
     std::shared_ptr<const DataSet> samples;
     Model model;
   };
 
-  Impl(TrainerSpec given, std::shared_ptr<const DataSet> samples)
-      : spec(std::move(given)),
-        model(spec.model, samples->shape, spec.batch),
-        sampler(samples, spec.seed, spec.peer),
-        optimizer(spec.optimizer, model.layout()),
-        optimizer_after(spec.optimizer, 0),
-        parameters(model.layout().size()),
-        shard(std::move(samples)),
-        batch_size(spec.batch),
-        whole_batch(spec.batch) {
-    check(spec.batch > 0, "a batch has samples");
-    check(outputs_of(spec.model) == 0 ||
-              model.outputs() == outputs_of(spec.model) * shard->predictions,
-          "the last layer gives the outputs");
-    model.initialise(parameters, Rng(spec.seed).fork("model"));
+  Score take_steps(std::uint64_t count, std::size_t samples, const Direct& direct) {
+    Score total;
+    gradient_.resize(parameters_.size());
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const Score score = gradient(samples, gradient_, {}, {});
+      if (direct) direct(gradient_);
+      update(gradient_, 0);
+      total += score;
+    }
+    return total;
   }
 
   /// Continues at another step. Samples drawn for an update that will not come are drawn again.
   void move_to(std::uint64_t new_step, std::uint64_t new_position) {
-    step = new_step;
-    position = new_position;
-    drawn = 0;
-    position_after.reset();
+    step_ = new_step;
+    position_ = new_position;
+    drawn_ = 0;
+    position_after_.reset();
   }
 
   /// Takes over a model of that step. If it is further on, other peers have finished the sum with
   /// our contribution, so our samples count as used and our local steps as made.
   void take_over(std::span<const float> others, std::uint64_t new_step) {
-    std::ranges::copy(others, parameters.begin());
-    if (new_step <= step) {
-      move_to(new_step, position);
+    std::ranges::copy(others, parameters_.begin());
+    if (new_step <= step_) {
+      move_to(new_step, position_);
       return;
     }
-    if (position_after) std::swap(optimizer, optimizer_after);
-    move_to(new_step, position_after.value_or(sampler.after(position, drawn)));
+    if (position_after_) std::swap(optimizer_, optimizer_after_);
+    move_to(new_step, position_after_.value_or(sampler_.after(position_, drawn_)));
   }
 
-  TrainerSpec spec;
-  Model model;
-  Sampler sampler;
-  Optimizer optimizer;
+  TrainerSpec spec_;
+  Model model_;
+  Sampler sampler_;
+  Optimizer optimizer_;
   /// The optimiser and sampler position after the last local_steps(), until these end.
-  Optimizer optimizer_after;
-  std::optional<std::uint64_t> position_after;
-  std::vector<float> parameters;
-  std::vector<float> gradient;  ///< Of run_steps(): empty before.
-  std::shared_ptr<const DataSet> shard;
-  std::optional<Hogwild> hogwild;  ///< Makes the steps of run_steps().
-  std::uint64_t step = 0;
-  std::uint64_t position = 0;  ///< In the sampler's orders.
-  std::size_t drawn = 0;       ///< Samples of the last gradient, until its update.
-  std::size_t batch_size;      ///< Of the last gradient.
-  std::size_t whole_batch;     ///< Of the last update.
-  double factor = 1;           ///< Of every update.
-  std::optional<Validation> validation;
+  Optimizer optimizer_after_;
+  std::optional<std::uint64_t> position_after_;
+  std::vector<float> parameters_;
+  std::vector<float> gradient_;  ///< Of run_steps(): empty before.
+  std::shared_ptr<const DataSet> shard_;
+  std::optional<Hogwild> hogwild_;  ///< Makes the steps of run_steps().
+  std::uint64_t step_ = 0;
+  std::uint64_t position_ = 0;  ///< In the sampler's orders.
+  std::size_t drawn_ = 0;       ///< Samples of the last gradient, until its update.
+  std::size_t batch_size_;      ///< Of the last gradient.
+  std::size_t whole_batch_;     ///< Of the last update.
+  double factor_ = 1;           ///< Of every update.
+  std::optional<Validation> validation_;
 };
 
-Trainer::Trainer(TrainerSpec spec, std::shared_ptr<const DataSet> shard)
-    : impl_(std::make_unique<Impl>(std::move(spec), std::move(shard))) {}
-Trainer::Trainer(Trainer&&) noexcept = default;
-Trainer::~Trainer() = default;
+}  // namespace
 
-const Layout& Trainer::layout() const { return impl_->model.layout(); }
-
-std::uint64_t Trainer::step() const { return impl_->step; }
-
-std::size_t Trainer::samples() const { return impl_->shard->size(); }
-
-double Trainer::learning_rate() const {
-  return impl_->factor * gv::learning_rate(impl_->spec.schedule, impl_->whole_batch, impl_->step,
-                                           impl_->spec.steps);
-}
-
-Hyperparameters Trainer::hyperparameters() const {
-  return {impl_->spec.schedule.learning_rate, impl_->optimizer.spec().momentum};
-}
-
-void Trainer::set_hyperparameters(const Hyperparameters& hyperparameters) {
-  impl_->spec.schedule.learning_rate = hyperparameters.learning_rate;
-  impl_->optimizer.set_momentum(hyperparameters.momentum);
-}
-
-void Trainer::set_update_factor(double factor) { impl_->factor = factor; }
-
-void Trainer::hold_out(std::shared_ptr<const DataSet> samples) {
-  check(samples->size() > 0, "a validation needs samples");
-  Model model(impl_->spec.model, samples->shape, evaluation_batch(*samples));
-  impl_->validation = Impl::Validation{std::move(samples), std::move(model)};
-}
-
-Tunable* Trainer::tunable() { return impl_->validation ? this : nullptr; }
-
-double Trainer::validation_loss() {
-  return evaluate(impl_->validation->model, impl_->parameters, *impl_->validation->samples)
-      .mean_loss();
-}
-
-std::vector<DenseWeights> Trainer::dense_weights() const { return impl_->model.dense_weights(); }
-
-Score Trainer::gradient(std::size_t samples, std::span<float> out, const ReadyRange& ready,
-                        std::span<const std::size_t> factored) {
-  check(samples > 0 && samples <= std::max(impl_->spec.batch, impl_->spec.batch_max),
-        "a trainer knows its largest batch");
-  check(out.size() == impl_->parameters.size(), "a gradient has the layout's size");
-  const Batch batch = impl_->sampler.batch(impl_->position, samples);
-  impl_->drawn = samples;
-  impl_->batch_size = samples;
-  // Forked by step, so that a resumed run drops the same units.
-  Rng rng = Rng(impl_->spec.seed).fork(impl_->spec.peer).fork("dropout").fork(impl_->step);
-  return impl_->model.gradient(impl_->parameters, batch, out, rng, ready, factored);
-}
-
-void Trainer::update(std::span<const float> mean, std::size_t samples) {
-  impl_->whole_batch = samples > 0 ? samples : impl_->spec.batch;
-  impl_->optimizer.step(impl_->parameters, mean, learning_rate());
-  impl_->move_to(impl_->step + 1, impl_->sampler.after(impl_->position, impl_->drawn));
-}
-
-Score Trainer::run_steps(std::uint64_t count, const Direct& direct) {
-  const std::uint64_t left = impl_->spec.steps - std::min(impl_->spec.steps, impl_->step);
-  const std::uint64_t made = std::min(count, left);
-  if (!impl_->hogwild || direct) return take_steps(made, impl_->spec.batch, direct);
-  std::uint64_t position = impl_->position;
-  ScheduleSpec schedule = impl_->spec.schedule;
-  schedule.learning_rate *= impl_->factor;
-  const Score score = impl_->hogwild->run(impl_->parameters, schedule, impl_->step, position, made);
-  impl_->whole_batch = impl_->spec.batch;
-  impl_->optimizer.count(made);
-  impl_->move_to(impl_->step + made, position);
-  return score;
-}
-
-void Trainer::step_together(RunTogether together) {
-  impl_->hogwild.emplace(impl_->spec, impl_->shard, std::move(together));
-}
-
-Score Trainer::take_steps(std::uint64_t count, std::size_t samples, const Direct& direct) {
-  Score total;
-  impl_->gradient.resize(impl_->parameters.size());
-  for (std::uint64_t i = 0; i < count; ++i) {
-    const Score score = gradient(samples, impl_->gradient);
-    if (direct) direct(impl_->gradient);
-    update(impl_->gradient);
-    total += score;
-  }
-  return total;
-}
-
-Score Trainer::local_steps(std::uint64_t steps, std::size_t samples, std::span<float> out) {
-  check(out.size() == impl_->parameters.size(), "a change has the layout's size");
-  const std::uint64_t step = impl_->step;
-  const std::uint64_t position = impl_->position;
-  std::ranges::copy(impl_->parameters, out.begin());
-  impl_->optimizer_after = impl_->optimizer;
-  const Score score = take_steps(steps, samples);
-  std::swap(impl_->optimizer, impl_->optimizer_after);
-  const std::uint64_t position_after = impl_->position;
-  impl_->move_to(step, position);
-  impl_->position_after = position_after;
-  take_back(out.data(), impl_->parameters.data(), out.size());
-  return score;
-}
-
-void Trainer::end_local_steps(std::span<const float> parameters, std::uint64_t steps) {
-  check(parameters.size() == impl_->parameters.size(), "a model has the layout's size");
-  std::ranges::copy(parameters, impl_->parameters.begin());
-  if (impl_->position_after) std::swap(impl_->optimizer, impl_->optimizer_after);
-  impl_->move_to(impl_->step + steps, impl_->position_after.value_or(impl_->position));
-}
-
-std::span<const float> Trainer::parameters() const { return impl_->parameters; }
-
-std::span<float> Trainer::live_parameters() { return impl_->parameters; }
-
-void Trainer::go_on_at(std::uint64_t step) { impl_->move_to(step, impl_->position); }
-
-void Trainer::adopt(std::span<const float> parameters, std::uint64_t step) {
-  check(parameters.size() == impl_->parameters.size(), "a model has the layout's size");
-  std::ranges::copy(parameters, impl_->parameters.begin());
-  impl_->optimizer.reset();
-  impl_->move_to(step, impl_->sampler.after_batches(step, impl_->spec.batch));
-}
-
-std::size_t Trainer::optimizer_size() const { return impl_->optimizer.state_size(); }
-
-void Trainer::copy_optimizer(std::span<float> out) const { impl_->optimizer.copy_state(out); }
-
-std::uint64_t Trainer::updates() const { return impl_->optimizer.updates(); }
-
-void Trainer::adopt_model(std::span<const float> parameters, std::uint64_t step) {
-  check(parameters.size() == impl_->parameters.size(), "a model has the layout's size");
-  impl_->take_over(parameters, step);
-}
-
-void Trainer::adopt_state(std::span<const float> parameters, std::span<const float> optimizer,
-                          std::uint64_t step, std::uint64_t updates) {
-  adopt_model(parameters, step);
-  impl_->optimizer.adopt_state(optimizer, updates);
-}
-
-OptimizerState Trainer::optimizer_state() const {
-  return {.vectors = impl_->optimizer.vectors(),
-          .step = impl_->step,
-          .updates = impl_->optimizer.updates(),
-          .position = impl_->position};
-}
-
-std::string Trainer::restore(std::span<const float> parameters, const OptimizerState& state) {
-  if (parameters.size() != impl_->parameters.size()) return "the model has another size";
-  std::string problem = impl_->optimizer.restore(state.vectors, state.updates);
-  if (!problem.empty()) return problem;
-  std::ranges::copy(parameters, impl_->parameters.begin());
-  impl_->move_to(state.step, state.position.value_or(
-                                 impl_->sampler.after_batches(state.step, impl_->spec.batch)));
-  return problem;
-}
-
-void Trainer::prefetch() {
-  const std::uint64_t next =
-      impl_->position_after.value_or(impl_->sampler.after(impl_->position, impl_->drawn));
-  impl_->sampler.prefetch(next, impl_->batch_size);
+std::unique_ptr<Learner> built_in_learner(TrainerSpec spec, std::shared_ptr<const DataSet> shard,
+                                          std::shared_ptr<const DataSet> held_out,
+                                          RunTogether together) {
+  const bool is_shared_by_threads = spec.threads > 1 && together;
+  auto trainer = std::make_unique<Trainer>(std::move(spec), std::move(shard));
+  if (held_out) trainer->hold_out(std::move(held_out));
+  if (is_shared_by_threads) trainer->step_together(std::move(together));
+  return trainer;
 }
 
 }  // namespace gv

@@ -13,10 +13,12 @@
 
 #include "base/check.hpp"
 #include "peer/config/config_settings.hpp"
+#include "train/built_in_learner.hpp"
 #include "train/data/sampler.hpp"
 #include "train/layers/initial_values.hpp"
 #include "train/layers/network.hpp"
 #include "train/layers/plan.hpp"
+#include "train/model.hpp"
 #include "train/optimizer.hpp"
 
 namespace gv {
@@ -158,32 +160,32 @@ using Passes = std::map<std::tuple<std::uint32_t, std::uint32_t, bool>, std::vec
 
 /// One worker: its stages, and sums of their gradients.
 struct Worker {
-  StageTrainer trainer;
+  std::unique_ptr<StageLearner> trainer;
   std::map<std::uint32_t, std::vector<float>> sums;
   std::map<std::uint32_t, std::size_t> gradients;  ///< Since the last update.
   std::size_t drawn = 0;
 
   Worker(const StagesSpec& spec, const std::shared_ptr<const DataSet>& data)
-      : trainer(spec, data) {}
+      : trainer(built_in_stage_learner(spec, data)) {}
 
   void take_up(std::uint32_t stage) {
-    trainer.take_up(stage);
-    sums[stage].resize(trainer.layout(stage).size());
+    trainer->take_up(stage);
+    sums[stage].resize(trainer->layout(stage).size());
   }
 
   /// Returns the seconds it took.
   double carry_out(const PipelineInstruction& what, Passes& passes) {
     const std::uint32_t stage = what.stage;
     const bool is_forward = what.action == Action::forward;
-    const bool is_last = stage + 1 == trainer.stages();
+    const bool is_last = stage + 1 == trainer->stages();
     const bool goes_back = what.action == Action::backward || what.action == Action::backward_input;
     std::vector<float> in;
     std::vector<float> out;
     if (is_forward ? stage > 0 : goes_back && !is_last) {
       in = std::move(passes.extract({stage, what.micro_batch, is_forward}).mapped());
     }
-    if (is_forward && !is_last) out.resize(trainer.boundary(stage + 1).forward());
-    if (goes_back && stage > 0) out.resize(trainer.boundary(stage).activations);
+    if (is_forward && !is_last) out.resize(trainer->boundary(stage + 1).forward());
+    if (goes_back && stage > 0) out.resize(trainer->boundary(stage).activations);
     const double seconds = timed([&] { compute(what, in, out); });
     if (is_forward && stage == 0) ++drawn;
     if (!out.empty()) {
@@ -193,7 +195,7 @@ struct Worker {
   }
 
   void end_step() {
-    trainer.end_run(drawn);
+    trainer->end_run(drawn);
     drawn = 0;
   }
 
@@ -202,21 +204,21 @@ struct Worker {
     std::vector<float>& sum = sums[what.stage];
     switch (what.action) {
       case Action::forward:
-        trainer.forward(what.stage, what.micro_batch, drawn, what.version, in, out);
+        trainer->forward(what.stage, what.micro_batch, drawn, what.version, in, out);
         break;
       case Action::backward:
-        trainer.backward(what.stage, what.micro_batch, in, out, sum);
+        trainer->backward(what.stage, what.micro_batch, in, out, sum);
         ++gradients[what.stage];
         break;
       case Action::backward_input:
-        trainer.backward_input(what.stage, what.micro_batch, in, out);
+        trainer->backward_input(what.stage, what.micro_batch, in, out);
         break;
       case Action::backward_weight:
-        trainer.backward_weight(what.stage, what.micro_batch, sum);
+        trainer->backward_weight(what.stage, what.micro_batch, sum);
         ++gradients[what.stage];
         break;
       case Action::update:
-        trainer.update(what.stage, sum, std::max<std::size_t>(1, gradients[what.stage]));
+        trainer->update(what.stage, sum, std::max<std::size_t>(1, gradients[what.stage]));
         std::ranges::fill(sum, 0.0F);
         gradients[what.stage] = 0;
         break;
@@ -228,7 +230,7 @@ struct Worker {
 /// since some allocators do not report their memory.
 double network_bytes(Worker& worker, std::uint32_t stage, std::size_t outputs,
                      const std::vector<float>& in) {
-  StageTrainer& trainer = worker.trainer;
+  StageLearner& trainer = *worker.trainer;
   const bool is_last = stage + 1 == trainer.stages();
   std::vector<float> out(is_last ? 0 : trainer.boundary(stage + 1).forward());
   std::vector<float> back(is_last ? 0 : trainer.boundary(stage + 1).activations);
@@ -329,11 +331,11 @@ std::vector<StageProfile> profile_stages(const StagesSpec& spec,
     StageProfile& profile = profiles[s];
     std::size_t outputs = 0;
     for (; first < spec.ends[s]; ++first) outputs += spec.trainer.batch * work[first].outputs;
-    profile.parameters = worker.trainer.layout(s).size();
+    profile.parameters = worker.trainer->layout(s).size();
     profile.optimizer_vectors = optimizer_vectors(spec.trainer.optimizer);
-    profile.forward_bytes = bytes_of(worker.trainer.boundary(s + 1).forward());
-    profile.backward_bytes = bytes_of(worker.trainer.boundary(s + 1).activations);
-    profile.input_bytes = bytes_of(s > 0 ? worker.trainer.boundary(s).activations
+    profile.forward_bytes = bytes_of(worker.trainer->boundary(s + 1).forward());
+    profile.backward_bytes = bytes_of(worker.trainer->boundary(s + 1).activations);
+    profile.input_bytes = bytes_of(s > 0 ? worker.trainer->boundary(s).activations
                                          : spec.trainer.batch * data->features());
     profile.network_bytes = network_bytes(worker, s, outputs, inputs[s]);
     profile.cost = {.forward = median(std::move(times[s].forward)),

@@ -5,8 +5,8 @@
 #include "consensus/topology/pairing.hpp"
 #include "net/identity.hpp"
 #include "peer/config/config.hpp"
+#include "train/built_in_learner.hpp"
 #include "train/data_set.hpp"
-#include "train/trainer.hpp"
 
 int main() {
   const gv::Config config = gv::default_config();
@@ -15,10 +15,11 @@ int main() {
   data->classes = 2;
   data->floats = {1, 0, 0, 1};
   data->labels = {0, 1};
-  gv::Trainer trainer({.model = gv::linear(2), .batch = 2, .steps = 50}, data);
-  const double before = trainer.run_steps(1).mean_loss();
-  trainer.run_steps(48);
-  const double after = trainer.run_steps(1).mean_loss();
+  const auto trainer =
+      gv::built_in_learner({.model = gv::linear(2), .batch = 2, .steps = 50}, data);
+  const double before = trainer->run_steps(1).mean_loss();
+  trainer->run_steps(48);
+  const double after = trainer->run_steps(1).mean_loss();
   const gv::KeyPair pair = gv::generate_key_pair();
   const gv::View view({gv::peer_id(pair.public_key), gv::PeerId{1}});
   const auto match = gv::matching_partner(config.run.seed, 0, view, gv::PeerId{1});

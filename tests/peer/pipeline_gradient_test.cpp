@@ -5,8 +5,10 @@
 #include <vector>
 
 #include "consensus/pipeline/schedule.hpp"
+#include "train/built_in_learner.hpp"
 #include "train/data/generated.hpp"
 #include "train/data/sampler.hpp"
+#include "train/model.hpp"
 #include "train/optimizer.hpp"
 #include "train/stage_trainer.hpp"
 
@@ -57,7 +59,8 @@ StagesSpec spec_of(std::size_t stages, std::size_t updates = 1, bool dropout = f
 class Pipeline {
  public:
   Pipeline(const StagesSpec& spec, std::size_t workers, std::size_t each) : each_(each) {
-    for (std::size_t w = 0; w < workers; ++w) trainers_.emplace_back(spec, blobs());
+    for (std::size_t w = 0; w < workers; ++w)
+      trainers_.push_back(built_in_stage_learner(spec, blobs()));
   }
 
   void run(const PipelineSchedule& schedule) {
@@ -75,20 +78,20 @@ class Pipeline {
     for (std::size_t w = 0; w < positions.size(); ++w) {
       REQUIRE(positions[w] == schedule.workers[w].size());
     }
-    for (StageTrainer& trainer : trainers_) trainer.end_run(schedule.micro_batches);
+    for (const auto& trainer : trainers_) trainer->end_run(schedule.micro_batches);
     forward_.clear();
     backward_.clear();
     sums_.clear();
   }
 
   Vector parameters(std::size_t stage) {
-    const auto values = trainers_[home_.at(stage)].parameters(stage);
+    const auto values = trainers_[home_.at(stage)]->parameters(stage);
     return {values.begin(), values.end()};
   }
 
  private:
   bool carry_out(std::size_t worker, const PipelineInstruction& what) {
-    StageTrainer& trainer = trainers_[worker];
+    StageLearner& trainer = *trainers_[worker];
     const std::size_t s = what.stage;
     const std::size_t last = trainer.stages() - 1;
     trainer.take_up(s);
@@ -134,7 +137,7 @@ class Pipeline {
   }
 
   std::size_t each_;  ///< Micro-batches of an update.
-  std::vector<StageTrainer> trainers_;
+  std::vector<std::unique_ptr<StageLearner>> trainers_;
   std::map<std::size_t, std::size_t> home_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, Vector> forward_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, Vector> backward_;
@@ -152,8 +155,8 @@ class Serial {
         optimizer_(spec.trainer.optimizer, model_.layout().size()),
         parameters_(model_.layout().size()) {
     model_.initialise(parameters_, Rng(spec.trainer.seed).fork("model"));
-    StageTrainer stages(spec, data_);
-    for (std::size_t s = 0; s < stages.stages(); ++s) sizes_.push_back(stages.layout(s).size());
+    const auto stages = built_in_stage_learner(spec, data_);
+    for (std::size_t s = 0; s < stages->stages(); ++s) sizes_.push_back(stages->layout(s).size());
   }
 
   template <class VersionOf>
@@ -276,16 +279,16 @@ TEST_CASE("activations computed again are the same also with dropout") {
 
 TEST_CASE("a run that was given up leaves no trace") {
   const StagesSpec spec = spec_of(1);
-  StageTrainer trainer(spec, blobs());
-  StageTrainer other(spec, blobs());
-  Vector sum(trainer.layout(0).size());
-  trainer.take_up(0);
-  other.take_up(0);
-  trainer.forward(0, 0, 0, 0, {}, {});
-  trainer.forward(0, 1, 1, 0, {}, {});
-  trainer.backward(0, 0, {}, {}, sum);
-  trainer.abandon_run();
-  for (StageTrainer* one : {&trainer, &other}) {
+  const auto trainer = built_in_stage_learner(spec, blobs());
+  const auto other = built_in_stage_learner(spec, blobs());
+  Vector sum(trainer->layout(0).size());
+  trainer->take_up(0);
+  other->take_up(0);
+  trainer->forward(0, 0, 0, 0, {}, {});
+  trainer->forward(0, 1, 1, 0, {}, {});
+  trainer->backward(0, 0, {}, {}, sum);
+  trainer->abandon_run();
+  for (StageLearner* one : {trainer.get(), other.get()}) {
     sum.assign(sum.size(), 0);
     for (std::uint32_t b = 0; b < 4; ++b) {
       one->forward(0, b, b, 0, {}, {});
@@ -294,8 +297,8 @@ TEST_CASE("a run that was given up leaves no trace") {
     one->update(0, sum, 4);
     one->end_run(4);
   }
-  const auto a = trainer.parameters(0);
-  const auto b = other.parameters(0);
+  const auto a = trainer->parameters(0);
+  const auto b = other->parameters(0);
   CHECK(std::vector(a.begin(), a.end()) == std::vector(b.begin(), b.end()));
 }
 

@@ -17,8 +17,8 @@
 #include "peer/host/processors.hpp"
 #include "tests/lockstep_points.hpp"
 #include "tests/process/watched_swarm.hpp"
+#include "train/built_in_learner.hpp"
 #include "train/checkpoint/checkpoint.hpp"
-#include "train/trainer.hpp"
 
 namespace gv {
 namespace {
@@ -66,9 +66,9 @@ std::vector<std::vector<float>> state_of(Swarm& swarm, std::size_t number) {
   ParsedConfig parsed = parse_config_file(swarm.config_file().string());
   parsed.config.run.peers = 4;
   const Task task = load_task(parsed.config, number);
-  const Trainer trainer(task.trainer, task.shard);
+  const auto trainer = built_in_learner(task.trainer, task.shard);
   const LoadedCheckpoint loaded =
-      load_newest_checkpoint(swarm.folder(number) / "checkpoints", trainer.layout());
+      load_newest_checkpoint(swarm.folder(number) / "checkpoints", trainer->layout());
   if (!loaded.checkpoint) return {};
   std::vector<std::vector<float>> state = {loaded.checkpoint->parameters};
   const bool local = parsed.config.allreduce.local.period > 1;

@@ -10,10 +10,10 @@
 #include "peer/config/config.hpp"
 #include "peer/config/task.hpp"
 #include "tests/process/swarm.hpp"
+#include "train/built_in_learner.hpp"
 #include "train/checkpoint/checkpoint.hpp"
 #include "train/evaluation.hpp"
 #include "train/model.hpp"
-#include "train/trainer.hpp"
 
 namespace gv {
 namespace {
@@ -35,18 +35,18 @@ std::vector<float> serial_result(const std::filesystem::path& config_file, std::
   ParsedConfig parsed = parse_config_file(config_file.string());
   parsed.config.run.peers = peers;
   const Task task = load_task(parsed.config, shard);
-  Trainer trainer(task.trainer, task.shard);
-  trainer.run_steps(task.trainer.steps);
-  return {trainer.parameters().begin(), trainer.parameters().end()};
+  const auto trainer = built_in_learner(task.trainer, task.shard);
+  trainer->run_steps(task.trainer.steps);
+  return {trainer->parameters().begin(), trainer->parameters().end()};
 }
 
 std::vector<float> saved_result(const Swarm& swarm, std::size_t number, std::size_t peers) {
   ParsedConfig parsed = parse_config_file(swarm.config_file().string());
   parsed.config.run.peers = peers;
   const Task task = load_task(parsed.config, number);
-  const Trainer trainer(task.trainer, task.shard);
+  const auto trainer = built_in_learner(task.trainer, task.shard);
   const auto loaded =
-      load_newest_checkpoint(swarm.folder(number) / "checkpoints", trainer.layout());
+      load_newest_checkpoint(swarm.folder(number) / "checkpoints", trainer->layout());
   return loaded.checkpoint ? loaded.checkpoint->parameters : std::vector<float>();
 }
 

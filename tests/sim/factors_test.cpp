@@ -28,14 +28,15 @@ Simulator::Options by_ring(Simulator::Options options) {
 struct FactorRun : LockstepRun {
   FactorRun(std::size_t peers, std::size_t rank, std::uint64_t steps)
       : LockstepRun(peers, 8, steps, OptimizerKind::nesterov),
-        shape(factor_shape(trainer(0).layout().size(), matrix_places(trainer(0).layout()), rank)) {
+        shape(
+            factor_shape(learner(0)->layout().size(), matrix_places(learner(0)->layout()), rank)) {
     for (TrainerSpec& spec : specs) spec.schedule.learning_rate = 0.02;
   }
 
   Simulator::Options with_factors() const {
     Simulator::Options chosen = options();
     chosen.node.allreduce.compression.rank = shape.rank;
-    chosen.node.allreduce.places.matrices = matrix_places(trainer(0).layout());
+    chosen.node.allreduce.places.matrices = matrix_places(learner(0)->layout());
     return chosen;
   }
 
@@ -53,7 +54,7 @@ struct SufficientRun : LockstepRun {
   Simulator::Options with_factors() const {
     Simulator::Options chosen = options();
     chosen.node.allreduce.compression.sufficient_factors = true;
-    chosen.node.allreduce.places.dense = dense_places(trainer(0).dense_weights());
+    chosen.node.allreduce.places.dense = dense_places(learner(0)->dense_weights());
     return chosen;
   }
 };
@@ -108,9 +109,9 @@ TEST_CASE("gradients in factors are the serial run's in the same order of additi
   world.run(Time(10min));
   REQUIRE(first.generations.size() == run.steps);
 
-  std::vector<Trainer> serial;
+  std::vector<std::unique_ptr<Learner>> serial;
   std::vector<PowerSgd> factors(peers, PowerSgd(run.shape));
-  for (std::size_t peer = 0; peer < peers; ++peer) serial.push_back(run.trainer(peer));
+  for (std::size_t peer = 0; peer < peers; ++peer) serial.push_back(run.learner(peer));
   PowerSgd::Turn turn;
   for (std::uint64_t step = 0; step < run.steps; ++step) {
     const std::uint64_t generation = first.generations[step];
@@ -119,18 +120,18 @@ TEST_CASE("gradients in factors are the serial run's in the same order of additi
     std::vector<std::vector<float>> parts;
     std::vector<float> gradient(run.shape.elements);
     for (std::size_t peer = 0; peer < peers; ++peer) {
-      serial[peer].gradient(8, gradient);
+      serial[peer]->gradient(8, gradient);
       factors[peer].encode(gradient, turn, parts.emplace_back(run.shape.size(turn.number)));
     }
     const std::vector<float> mean = ring_mean(parts);
     for (std::size_t peer = 0; peer < peers; ++peer) {
       factors[peer].decode(mean, gradient);
-      serial[peer].update(gradient);
+      serial[peer]->update(gradient);
     }
   }
   for (PeerNumber number = 0; number < world.size(); ++number) {
     REQUIRE(world.peer(number).work->step() == run.steps);
-    CHECK(std::ranges::equal(world.peer(number).work->parameters(), serial[0].parameters()));
+    CHECK(std::ranges::equal(world.peer(number).work->parameters(), serial[0]->parameters()));
   }
 }
 
@@ -162,9 +163,9 @@ TEST_CASE("sufficient factors are the serial run's gradients, bit for bit", "[si
   Simulator world(options, run.workloads());
   world.run(Time(10min));
 
-  std::vector<Trainer> serial;
-  for (std::size_t peer = 0; peer < peers; ++peer) serial.push_back(run.trainer(peer));
-  const std::size_t elements = serial[0].layout().size();
+  std::vector<std::unique_ptr<Learner>> serial;
+  for (std::size_t peer = 0; peer < peers; ++peer) serial.push_back(run.learner(peer));
+  const std::size_t elements = serial[0]->layout().size();
   const SufficientFactors cut(elements, options.node.allreduce.places.dense,
                               std::vector<std::uint32_t>(peers, 2));
   REQUIRE(cut.weights().size() == (peers == 1 ? 3 : 2));
@@ -174,7 +175,7 @@ TEST_CASE("sufficient factors are the serial run's gradients, bit for bit", "[si
     std::vector<std::vector<float>> rests;
     for (std::size_t peer = 0; peer < peers; ++peer) {
       std::vector<float> gradient(elements);
-      serial[peer].gradient(2, gradient, {}, cut.weights());
+      serial[peer]->gradient(2, gradient, {}, cut.weights());
       std::vector<float> vector(cut.size());
       cut.pack(gradient, peer, vector);
       const Range& own = cut.parts()[peer];
@@ -185,11 +186,11 @@ TEST_CASE("sufficient factors are the serial run's gradients, bit for bit", "[si
     std::ranges::copy(ring_mean(rests), all.begin() + static_cast<std::ptrdiff_t>(gathered));
     std::vector<float> mean(elements);
     cut.unpack(all, mean);
-    for (Trainer& trainer : serial) trainer.update(mean);
+    for (const auto& trainer : serial) trainer->update(mean);
   }
   for (PeerNumber number = 0; number < world.size(); ++number) {
     REQUIRE(world.peer(number).work->step() == run.steps);
-    CHECK(std::ranges::equal(world.peer(number).work->parameters(), serial[0].parameters()));
+    CHECK(std::ranges::equal(world.peer(number).work->parameters(), serial[0]->parameters()));
   }
 }
 
@@ -214,7 +215,7 @@ TEST_CASE("with sufficient factors nothing is lost and fewer bytes travel", "[si
   // The same sums in another order, for 200 steps with momentum.
   CHECK(apart < 1e-4 * largest);
   // Three quarters of the factors of eight samples and twice that of the rest, with four lanes.
-  const std::size_t elements = run.trainer(0).layout().size();
+  const std::size_t elements = run.learner(0)->layout().size();
   const SufficientFactors cut(elements, world.options().node.allreduce.places.dense, {2, 2, 2, 2});
   const auto gathered = static_cast<double>(cut.parts().back().end);
   const double rest = static_cast<double>(cut.size()) - gathered;
@@ -227,7 +228,7 @@ TEST_CASE("sufficient factors follow shares that follow speed", "[sim][allreduce
   SufficientRun run(4, 300);
   Simulator::Options options = run.with_a_slow_one();
   options.node.allreduce.compression.sufficient_factors = true;
-  options.node.allreduce.places.dense = dense_places(run.trainer(0).dense_weights());
+  options.node.allreduce.places.dense = dense_places(run.learner(0)->dense_weights());
   Simulator world(options, run.workloads());
   bool unequal = false;
   FactWatch watch([&](const Simulator& at, PeerNumber, const Fact&) {

@@ -18,31 +18,31 @@ using namespace std::chrono_literals;
 
 /// The expected result of a swarm's run, computed by trainers without a swarm.
 std::vector<float> serially(const LockstepRun& run) {
-  std::vector<Trainer> trainers;
+  std::vector<std::unique_ptr<Learner>> trainers;
   for (std::size_t peer = 0; peer < run.specs.size(); ++peer) {
-    trainers.push_back(run.trainer(peer));
+    trainers.push_back(run.learner(peer));
   }
-  const std::size_t size = trainers[0].layout().size();
+  const std::size_t size = trainers[0]->layout().size();
   const auto rate = static_cast<float>(run.local.outer_learning_rate);
   const auto mu = static_cast<float>(run.local.outer_momentum);
-  const auto first = trainers[0].parameters();
+  const auto first = trainers[0]->parameters();
   std::vector<float> model(first.begin(), first.end());
   std::vector<float> velocity(size);
   for (std::uint64_t step = 0; step < run.steps;) {
     std::vector<std::vector<float>> parts(trainers.size(), std::vector<float>(size));
     if (run.local.period == 1 || step < run.local.local_after) {
-      for (std::size_t i = 0; i < parts.size(); ++i) trainers[i].gradient(8, parts[i]);
+      for (std::size_t i = 0; i < parts.size(); ++i) trainers[i]->gradient(8, parts[i]);
       const std::vector<float> mean = ring_mean(parts);
-      for (Trainer& trainer : trainers) trainer.update(mean);
+      for (const auto& trainer : trainers) trainer->update(mean);
       model.assign(first.begin(), first.end());
       ++step;
       continue;
     }
     const std::uint64_t count = std::min(run.local.period, run.steps - step);
     for (std::size_t i = 0; i < parts.size(); ++i) {
-      trainers[i].run_steps(count);
+      trainers[i]->run_steps(count);
       for (std::size_t k = 0; k < size; ++k) {
-        parts[i][k] = model[k] - trainers[i].parameters()[k];
+        parts[i][k] = model[k] - trainers[i]->parameters()[k];
       }
     }
     const std::vector<float> mean = ring_mean(parts);
@@ -55,8 +55,8 @@ std::vector<float> serially(const LockstepRun& run) {
       }
     }
     // The optimiser of each stays its own.
-    for (Trainer& trainer : trainers) {
-      REQUIRE(trainer.restore(model, trainer.optimizer_state()).empty());
+    for (const auto& trainer : trainers) {
+      REQUIRE(trainer->restore(model, trainer->optimizer_state()).empty());
     }
     step += count;
   }

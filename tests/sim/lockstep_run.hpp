@@ -12,10 +12,10 @@
 #include "consensus/allreduce/all_reduce.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "tests/sim/worlds.hpp"
+#include "train/built_in_learner.hpp"
 #include "train/data/generated.hpp"
 #include "train/evaluation.hpp"
 #include "train/model.hpp"
-#include "train/trainer.hpp"
 
 namespace gv {
 
@@ -40,19 +40,17 @@ struct LockstepRun {
     }
   }
 
-  Trainer trainer(std::size_t peer) const { return Trainer(specs[peer], shards[peer]); }
-
   std::unique_ptr<Learner> learner(std::size_t peer) const {
-    return std::make_unique<Trainer>(trainer(peer));
+    return built_in_learner(specs[peer], shards[peer]);
   }
 
   /// A virtual world of them on perfect links.
   Simulator::Options options() const {
-    const Trainer first = trainer(0);
+    const auto first = learner(0);
     Simulator::Options options = small_world(specs.size(), 11);
     options.node.mode = ModeKind::allreduce;
-    options.node.course.layout_hash = first.layout().hash();
-    options.node.course.elements = first.layout().size();
+    options.node.course.layout_hash = first->layout().hash();
+    options.node.course.elements = first->layout().size();
     options.node.course.steps = steps;
     AllReduceOptions& allreduce = options.node.allreduce;
     allreduce.state_elements = Replica(learner(0), 0, local).state_size();

@@ -12,9 +12,9 @@
 #include "sim/virtual/simulator.hpp"
 #include "tests/sim/lockstep_run.hpp"
 #include "tests/sim/worlds.hpp"
+#include "train/built_in_learner.hpp"
 #include "train/data/sampler.hpp"
 #include "train/optimizer.hpp"
-#include "train/trainer.hpp"
 
 namespace gv {
 namespace {
@@ -44,18 +44,18 @@ TEST_CASE("peers in lockstep are the serial run in the same order of additions, 
   const auto kind = GENERATE(OptimizerKind::nesterov, OptimizerKind::adam, OptimizerKind::lars,
                              OptimizerKind::lamb);
   const LockstepRun run(peers, 8, 60, kind);
-  std::vector<Trainer> serial;
-  for (std::size_t peer = 0; peer < peers; ++peer) serial.push_back(run.trainer(peer));
+  std::vector<std::unique_ptr<Learner>> serial;
+  for (std::size_t peer = 0; peer < peers; ++peer) serial.push_back(run.learner(peer));
   for (std::uint64_t step = 0; step < run.steps; ++step) {
     std::vector<std::vector<float>> gradients;
-    for (Trainer& trainer : serial) {
-      trainer.gradient(8, gradients.emplace_back(trainer.layout().size()));
+    for (const auto& trainer : serial) {
+      trainer->gradient(8, gradients.emplace_back(trainer->layout().size()));
     }
     const std::vector<float> mean = ring_mean(gradients);
-    for (Trainer& trainer : serial) trainer.update(mean);
+    for (const auto& trainer : serial) trainer->update(mean);
   }
   for (const std::vector<float>& model : run.in_lockstep(ReduceAlgorithm::ring)) {
-    CHECK(std::ranges::equal(model, serial[0].parameters()));
+    CHECK(std::ranges::equal(model, serial[0]->parameters()));
   }
 }
 
@@ -243,8 +243,8 @@ TEST_CASE("what is not sent of a gradient is sent later and asked for again it i
           "[sim][allreduce]") {
   const LockstepRun run(1, 8, 50, OptimizerKind::sgd);
   Replica replica(run.learner(0), 0);
-  Trainer plain = run.trainer(0);
-  const std::size_t size = plain.layout().size();
+  const auto plain = run.learner(0);
+  const std::size_t size = plain->layout().size();
   std::vector<double> sent(size, 0);
   std::vector<double> whole(size, 0);
   std::vector<float> gradient(size);
@@ -259,13 +259,13 @@ TEST_CASE("what is not sent of a gradient is sent later and asked for again it i
     CHECK(ask() == once);
     CHECK(static_cast<std::size_t>(std::ranges::count_if(once, [](float v) { return v != 0; })) <=
           16 * (size / 512 + 1));
-    plain.gradient(8, gradient);
+    plain->gradient(8, gradient);
     for (std::size_t i = 0; i < size; ++i) {
       sent[i] += once[i];
       whole[i] += gradient[i];
     }
     replica.run({.update = nothing});
-    plain.update(*nothing);
+    plain->update(*nothing);
   }
   const auto kept = replica.optimizer_state().vectors.back();
   REQUIRE(kept.first == "gradient_waiting");
@@ -278,20 +278,20 @@ TEST_CASE("momentum before the selection is that of a Dgc, also when asked for a
           "[sim][allreduce]") {
   const LockstepRun run(1, 8, 50, OptimizerKind::sgd);
   Replica replica(run.learner(0), 0);
-  Trainer plain = run.trainer(0);
-  const std::size_t size = plain.layout().size();
+  const auto plain = run.learner(0);
+  const std::size_t size = plain->layout().size();
   Dgc expected({.momentum = 0.9, .block = 512}, size);
   std::vector<float> gradient(size);
   const auto nothing = std::make_shared<Floats>(size, 0.0f);
   const GradientOrder order = largest_of({.top_k_per_512 = 16, .momentum = 0.9}, size);
   for (int step = 0; step < 20; ++step) {
     for (int times = 0; times < 2; ++times) replica.run({.gradient = order});
-    plain.gradient(8, gradient);
+    plain->gradient(8, gradient);
     Floats sent(size, 0.0f);
     expected.step(gradient, 16.0 / 512).add_to(sent);
     CHECK(*order.values == sent);
     replica.run({.update = nothing});
-    plain.update(*nothing);
+    plain->update(*nothing);
   }
 }
 

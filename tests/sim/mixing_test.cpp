@@ -54,26 +54,26 @@ Simulator::Options world_of(const LockstepRun& run, const MixRule& rule, std::ui
 std::vector<std::vector<float>> serially(const LockstepRun& run, const MixRule& rule,
                                          std::uint64_t period) {
   const std::size_t peers = run.specs.size();
-  std::vector<Trainer> trainers;
+  std::vector<std::unique_ptr<Learner>> trainers;
   std::vector<Mixer<float>> mixers;
   for (std::size_t i = 0; i < peers; ++i) {
-    trainers.push_back(run.trainer(i));
-    mixers.emplace_back(rule, trainers[i].parameters().size(), seed);
-    mixers[i].begin_generation(i, order_of(peers), 1, trainers[i].parameters());
+    trainers.push_back(run.learner(i));
+    mixers.emplace_back(rule, trainers[i]->parameters().size(), seed);
+    mixers[i].begin_generation(i, order_of(peers), 1, trainers[i]->parameters());
   }
-  for (std::uint64_t round = 0; trainers[0].step() < run.steps; ++round) {
+  for (std::uint64_t round = 0; trainers[0]->step() < run.steps; ++round) {
     std::vector<std::vector<MixMessage>> sent(peers);
     for (std::size_t i = 0; i < peers; ++i) {
-      const auto x = trainers[i].live_parameters();
+      const auto x = trainers[i]->live_parameters();
       mixers[i].begin_round(round, x);
       const bool first = rule.order == MixOrder::combine_then_adapt;
       if (first) sent[i] = mixers[i].messages(round, x);
-      const double rate = trainers[i].learning_rate();
-      const std::uint64_t steps = std::min(period, run.steps - trainers[i].step());
+      const double rate = trainers[i]->learning_rate();
+      const std::uint64_t steps = std::min(period, run.steps - trainers[i]->step());
       if (mixers[i].directs()) {
-        trainers[i].run_steps(steps, [&](std::span<float> g) { mixers[i].direct(g); });
+        trainers[i]->run_steps(steps, [&](std::span<float> g) { mixers[i].direct(g); });
       } else {
-        trainers[i].run_steps(steps);
+        trainers[i]->run_steps(steps);
       }
       mixers[i].end_steps(x, rate, steps);
       if (!first) sent[i] = mixers[i].messages(round, x);
@@ -87,12 +87,12 @@ std::vector<std::vector<float>> serially(const LockstepRun& run, const MixRule& 
           }
         }
       }
-      mixers[i].mix(round, trainers[i].live_parameters(), arrived);
+      mixers[i].mix(round, trainers[i]->live_parameters(), arrived);
     }
   }
   std::vector<std::vector<float>> models;
-  for (const Trainer& trainer : trainers) {
-    models.emplace_back(trainer.parameters().begin(), trainer.parameters().end());
+  for (const auto& trainer : trainers) {
+    models.emplace_back(trainer->parameters().begin(), trainer->parameters().end());
   }
   return models;
 }

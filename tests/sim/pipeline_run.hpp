@@ -13,8 +13,8 @@
 #include "peer/node/facts.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "tests/sim/worlds.hpp"
+#include "train/built_in_learner.hpp"
 #include "train/data/generated.hpp"
-#include "train/stage_trainer.hpp"
 
 namespace gv {
 
@@ -51,11 +51,13 @@ struct PipelineTask {
     return spec;
   }
 
-  StageTrainer trainer(std::size_t peer) const { return StageTrainer(spec(peer), shard()); }
+  std::unique_ptr<StageLearner> learner(std::size_t peer) const {
+    return built_in_stage_learner(spec(peer), shard());
+  }
 
   /// A virtual world of them on perfect links.
   Simulator::Options options() const {
-    const StageTrainer first = trainer(0);
+    const auto first = learner(0);
     Simulator::Options options = small_world(peers, 11);
     options.node.mode = ModeKind::pipeline;
     options.node.course.steps = steps;
@@ -71,10 +73,10 @@ struct PipelineTask {
     pipeline.copy_every = copy_every;
     pipeline.segment_elements = 50;
     for (std::size_t s = 0; s < stages; ++s) {
-      pipeline.stages.push_back({.parameters = first.layout(s).size(),
-                                 .state = first.state_size(s),
-                                 .forward = first.boundary(s).forward(),
-                                 .backward = first.boundary(s).activations});
+      pipeline.stages.push_back({.parameters = first->layout(s).size(),
+                                 .state = first->state_size(s),
+                                 .forward = first->boundary(s).forward(),
+                                 .backward = first->boundary(s).activations});
       pipeline.stage_seconds.push_back(1.0 / static_cast<double>(stages));
     }
     return options;
@@ -82,7 +84,7 @@ struct PipelineTask {
 
   MakeWorkload workloads() const {
     return [this, run_seed = options().node.course.run_seed](std::size_t peer) {
-      auto workload = stage_workload(StageReplica(std::make_unique<StageTrainer>(trainer(peer))));
+      auto workload = stage_workload(StageReplica(learner(peer)));
       workload->mix_by(rule, run_seed);
       return workload;
     };

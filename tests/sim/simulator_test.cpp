@@ -16,8 +16,8 @@
 #include "sim/virtual/trace.hpp"
 #include "tests/facts.hpp"
 #include "tests/sim/worlds.hpp"
+#include "train/built_in_learner.hpp"
 #include "train/data/generated.hpp"
-#include "train/trainer.hpp"
 
 namespace gv {
 namespace {
@@ -400,21 +400,21 @@ TEST_CASE("one virtual peer trains bit for bit as its trainer alone", "[sim]") {
                          .batch = 20,
                          .steps = 150,
                          .seed = 3};
-  Trainer alone(spec, data);
-  alone.run_steps(150);
+  const auto alone = built_in_learner(spec, data);
+  alone->run_steps(150);
 
   Simulator::Options options = small_world(1, 11);
   options.node.course.steps = 150;
-  options.node.course.layout_hash = alone.layout().hash();
-  options.node.course.elements = alone.layout().size();
+  options.node.course.layout_hash = alone->layout().hash();
+  options.node.course.elements = alone->layout().size();
   Simulator world(options, [&](std::size_t peer) {
-    return training_workload(Replica(std::make_unique<Trainer>(spec, data), peer));
+    return training_workload(Replica(built_in_learner(spec, data), peer));
   });
   world.run(Time(1min));
   CHECK(world.all_ended());
   const auto virtually = world.peer(0).work->parameters();
   CHECK(world.peer(0).work->step() == 150);
-  CHECK(std::ranges::equal(virtually, alone.parameters()));
+  CHECK(std::ranges::equal(virtually, alone->parameters()));
 }
 
 TEST_CASE("one peer on a noiseless quadratic comes to its optimum at the rate of the formula",

@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "train/built_in_learner.hpp"
 #include "train/data/generated.hpp"
-#include "train/trainer.hpp"
 
 namespace gv {
 namespace {
@@ -59,27 +59,26 @@ std::shared_ptr<const DataSet> one_hot(std::size_t samples) {
 }  // namespace
 
 TEST_CASE("one worker at a time makes the steps of plain SGD bit for bit") {
-  Trainer serial(spec_of(mlp({12}, 4), 1), blobs());
-  Trainer shared(spec_of(mlp({12}, 4), 3), blobs());
-  shared.step_together(one_after_the_other);
+  const auto serial = built_in_learner(spec_of(mlp({12}, 4), 1), blobs());
+  const auto shared =
+      built_in_learner(spec_of(mlp({12}, 4), 3), blobs(), nullptr, one_after_the_other);
   for (const std::uint64_t steps : {1, 7, 150}) {
-    const Score expected = serial.run_steps(steps);
-    const Score score = shared.run_steps(steps);
+    const Score expected = serial->run_steps(steps);
+    const Score score = shared->run_steps(steps);
     CHECK(score.loss == expected.loss);
-    CHECK(std::ranges::equal(shared.parameters(), serial.parameters()));
-    CHECK(shared.step() == serial.step());
-    CHECK(shared.learning_rate() == serial.learning_rate());
+    CHECK(std::ranges::equal(shared->parameters(), serial->parameters()));
+    CHECK(shared->step() == serial->step());
+    CHECK(shared->learning_rate() == serial->learning_rate());
   }
-  CHECK(shared.optimizer_state().position == serial.optimizer_state().position);
-  CHECK(shared.optimizer_state().updates == serial.optimizer_state().updates);
+  CHECK(shared->optimizer_state().position == serial->optimizer_state().position);
+  CHECK(shared->optimizer_state().updates == serial->optimizer_state().updates);
 }
 
 TEST_CASE("the budget ends for steps at once as for others") {
-  Trainer shared(spec_of(mlp({12}, 4), 3), blobs());
-  shared.step_together(at_once);
-  shared.run_steps(990);
-  CHECK(shared.run_steps(50).samples == 10 * 20);
-  CHECK(shared.step() == 1000);
+  const auto shared = built_in_learner(spec_of(mlp({12}, 4), 3), blobs(), nullptr, at_once);
+  shared->run_steps(990);
+  CHECK(shared->run_steps(50).samples == 10 * 20);
+  CHECK(shared->step() == 1000);
 }
 
 TEST_CASE("an epoch of steps at once takes every sample once") {
@@ -89,31 +88,27 @@ TEST_CASE("an epoch of steps at once takes every sample once") {
   spec.optimizer.weight_decay = 0;
   spec.batch = 1;
   for (int repeat = 0; repeat < 30; ++repeat) {
-    Trainer shared(spec, one_hot(samples));
-    const std::vector<float> before(shared.parameters().begin(), shared.parameters().end());
-    shared.step_together(at_once);
+    const auto shared = built_in_learner(spec, one_hot(samples), nullptr, at_once);
+    const std::vector<float> before(shared->parameters().begin(), shared->parameters().end());
     // The number of samples is right and none is left out, so each was taken once.
-    CHECK(shared.run_steps(samples).samples == samples);
+    CHECK(shared->run_steps(samples).samples == samples);
     std::size_t moved = 0;
-    for (std::size_t i = 0; i < samples; ++i) moved += shared.parameters()[i] != before[i] ? 1 : 0;
+    for (std::size_t i = 0; i < samples; ++i) moved += shared->parameters()[i] != before[i] ? 1 : 0;
     REQUIRE(moved == samples);
   }
 }
 
 TEST_CASE("steps at once come to the loss of serial ones where the problem is convex") {
   const auto data = blobs();
-  Trainer serial(spec_of(linear(4), 1), data);
-  Trainer shared(spec_of(linear(4), 4), data);
-  shared.step_together(at_once);
-  serial.hold_out(data);
-  shared.hold_out(data);
-  const double first = serial.validation_loss();
-  serial.run_steps(1000);
-  for (int job = 0; job < 100; ++job) shared.run_steps(10);
-  const double expected = serial.validation_loss();
-  INFO("from " << first << " to " << expected << " and " << shared.validation_loss());
+  const auto serial = built_in_learner(spec_of(linear(4), 1), data, data);
+  const auto shared = built_in_learner(spec_of(linear(4), 4), data, data, at_once);
+  const double first = serial->tunable()->validation_loss();
+  serial->run_steps(1000);
+  for (int job = 0; job < 100; ++job) shared->run_steps(10);
+  const double expected = serial->tunable()->validation_loss();
+  INFO("from " << first << " to " << expected << " and " << shared->tunable()->validation_loss());
   CHECK(expected < 0.5 * first);
-  CHECK(shared.validation_loss() == Approx(expected).epsilon(0.05));
+  CHECK(shared->tunable()->validation_loss() == Approx(expected).epsilon(0.05));
 }
 
 }  // namespace gv

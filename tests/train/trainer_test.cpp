@@ -1,6 +1,4 @@
 // A step in two halves, a gradient and an update: what rings of replicas put their sums between.
-#include "train/trainer.hpp"
-
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -8,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "train/built_in_learner.hpp"
 #include "train/data/sampler.hpp"
 #include "train/layers/network.hpp"
 #include "train/model.hpp"
@@ -75,15 +74,17 @@ constexpr auto every_kind = {OptimizerKind::sgd,      OptimizerKind::momentum,
 
 Floats copied(std::span<const float> values) { return {values.begin(), values.end()}; }
 
-Floats gradient_of(Trainer& trainer, std::size_t samples) {
-  Floats gradient(trainer.layout().size(), NAN);
-  const Score score = trainer.gradient(samples, gradient);
+Floats gradient_of(const std::unique_ptr<Learner>& trainer, std::size_t samples) {
+  Floats gradient(trainer->layout().size(), NAN);
+  const Score score = trainer->gradient(samples, gradient);
   CHECK(score.samples == samples);
   return gradient;
 }
 
 /// Takes a step with the trainer's own gradient of `samples` samples.
-void step(Trainer& trainer, std::size_t samples) { trainer.update(gradient_of(trainer, samples)); }
+void step(const std::unique_ptr<Learner>& trainer, std::size_t samples) {
+  trainer->update(gradient_of(trainer, samples));
+}
 
 /// A run put together from its parts, with batches of these sizes.
 Floats trained_by_hand(const TrainerSpec& spec, const std::shared_ptr<const DataSet>& data,
@@ -158,14 +159,14 @@ TEST_CASE("a gradient and an update are a step and both are what their parts mak
     for (const OptimizerKind kind :
          {OptimizerKind::sgd, OptimizerKind::nesterov, OptimizerKind::adamw}) {
       const TrainerSpec spec = spec_of(model, kind);
-      Trainer whole(spec, data);
-      Trainer halves(spec, data);
-      CHECK(whole.run_steps(5).samples == 40);
+      const auto whole = built_in_learner(spec, data);
+      const auto halves = built_in_learner(spec, data);
+      CHECK(whole->run_steps(5).samples == 40);
       for (int i = 0; i < 5; ++i) step(halves, 8);
-      CHECK(copied(whole.parameters()) == copied(halves.parameters()));
-      CHECK(copied(whole.parameters()) == trained_by_hand(spec, data, {8, 8, 8, 8, 8}));
-      CHECK(whole.step() == halves.step());
-      CHECK(whole.optimizer_state().position == halves.optimizer_state().position);
+      CHECK(copied(whole->parameters()) == copied(halves->parameters()));
+      CHECK(copied(whole->parameters()) == trained_by_hand(spec, data, {8, 8, 8, 8, 8}));
+      CHECK(whole->step() == halves->step());
+      CHECK(whole->optimizer_state().position == halves->optimizer_state().position);
     }
   }
 }
@@ -189,10 +190,10 @@ TEST_CASE("a gradient is ready from its end to its beginning without gaps", "[un
 }
 
 TEST_CASE("a trainer passes on what is ready", "[unit]") {
-  Trainer trainer(spec_of(lenet(10), OptimizerKind::sgd), images(30));
-  Floats gradient(trainer.layout().size());
+  const auto trainer = built_in_learner(spec_of(lenet(10), OptimizerKind::sgd), images(30));
+  Floats gradient(trainer->layout().size());
   std::size_t end = gradient.size();
-  trainer.gradient(8, gradient, [&](std::size_t begin, std::size_t to) {
+  trainer->gradient(8, gradient, [&](std::size_t begin, std::size_t to) {
     CHECK(to == end);
     end = begin;
   });
@@ -200,29 +201,29 @@ TEST_CASE("a trainer passes on what is ready", "[unit]") {
 }
 
 TEST_CASE("a gradient asked for again is the same and nothing has moved", "[unit]") {
-  Trainer trainer(spec_of(mixed(), OptimizerKind::adam), images(30));
-  trainer.run_steps(2);
-  const Floats before = copied(trainer.parameters());
-  const OptimizerState state = trainer.optimizer_state();
+  const auto trainer = built_in_learner(spec_of(mixed(), OptimizerKind::adam), images(30));
+  trainer->run_steps(2);
+  const Floats before = copied(trainer->parameters());
+  const OptimizerState state = trainer->optimizer_state();
   const Floats first = gradient_of(trainer, 8);
-  trainer.prefetch();
+  trainer->prefetch();
   gradient_of(trainer, 3);
   CHECK(gradient_of(trainer, 8) == first);
-  CHECK(copied(trainer.parameters()) == before);
-  CHECK(trainer.step() == 2);
-  CHECK(trainer.optimizer_state().vectors == state.vectors);
-  CHECK(trainer.optimizer_state().position == state.position);
+  CHECK(copied(trainer->parameters()) == before);
+  CHECK(trainer->step() == 2);
+  CHECK(trainer->optimizer_state().vectors == state.vectors);
+  CHECK(trainer->optimizer_state().position == state.position);
 }
 
 TEST_CASE("the gradients of two half batches have the whole one's as their mean", "[unit]") {
   for (const ModelSpec& model : {mlp({32, 16}, 10), lenet(10)}) {
     TrainerSpec spec = spec_of(model, OptimizerKind::sgd);
     spec.optimizer.weight_decay = 0;
-    Trainer trainer(spec, images(30));
+    const auto trainer = built_in_learner(spec, images(30));
     const Floats whole = gradient_of(trainer, 16);
     const Floats first = gradient_of(trainer, 8);
     // Without a gradient nothing moves but the sampler.
-    trainer.update(Floats(first.size()));
+    trainer->update(Floats(first.size()));
     const Floats second = gradient_of(trainer, 8);
     double distance = 0;
     double length = 0;
@@ -242,12 +243,12 @@ TEST_CASE("batches may be of any size up to the largest and change from step to 
     for (const std::size_t samples : {30u, 10u}) {
       const TrainerSpec spec = spec_of(model, OptimizerKind::nesterov);
       const auto data = images(samples);
-      Trainer trainer(spec, data);
+      const auto trainer = built_in_learner(spec, data);
       for (const std::size_t size : sizes) {
         step(trainer, size);
-        trainer.prefetch();
+        trainer->prefetch();
       }
-      CHECK(copied(trainer.parameters()) == trained_by_hand(spec, data, sizes));
+      CHECK(copied(trainer->parameters()) == trained_by_hand(spec, data, sizes));
     }
   }
 }
@@ -255,32 +256,32 @@ TEST_CASE("batches may be of any size up to the largest and change from step to 
 TEST_CASE("a restored trainer goes on with the samples that come next", "[unit]") {
   const TrainerSpec spec = spec_of(mixed(), OptimizerKind::adam);
   const auto data = images(30);
-  Trainer first(spec, data);
+  const auto first = built_in_learner(spec, data);
   for (const std::size_t size : {8u, 3u, 16u, 5u}) step(first, size);
   gradient_of(first, 4);  // Drawn for an update that the checkpoint does not see.
-  Trainer second(spec, data);
+  const auto second = built_in_learner(spec, data);
   gradient_of(second, 9);
-  REQUIRE(second.restore(first.parameters(), first.optimizer_state()).empty());
+  REQUIRE(second->restore(first->parameters(), first->optimizer_state()).empty());
   for (const std::size_t size : {5u, 16u, 8u}) {
     step(first, size);
     step(second, size);
   }
-  CHECK(copied(first.parameters()) == copied(second.parameters()));
+  CHECK(copied(first->parameters()) == copied(second->parameters()));
 }
 
 TEST_CASE("a checkpoint without a position goes on as after equal batches", "[unit]") {
   const TrainerSpec spec = spec_of(mlp({16}, 10), OptimizerKind::nesterov);
   const auto data = images(30);
   for (const std::uint64_t steps : {2u, 3u, 7u}) {  // 3 batches are an epoch.
-    Trainer first(spec, data);
-    first.run_steps(steps);
-    OptimizerState state = first.optimizer_state();
+    const auto first = built_in_learner(spec, data);
+    first->run_steps(steps);
+    OptimizerState state = first->optimizer_state();
     state.position.reset();
-    Trainer second(spec, data);
-    REQUIRE(second.restore(first.parameters(), state).empty());
-    first.run_steps(5);
-    second.run_steps(5);
-    CHECK(copied(first.parameters()) == copied(second.parameters()));
+    const auto second = built_in_learner(spec, data);
+    REQUIRE(second->restore(first->parameters(), state).empty());
+    first->run_steps(5);
+    second->run_steps(5);
+    CHECK(copied(first->parameters()) == copied(second->parameters()));
   }
 }
 
@@ -288,35 +289,35 @@ TEST_CASE("who adopts another's state goes on like it with every optimiser", "[u
   for (const OptimizerKind kind : every_kind) {
     INFO("optimiser " << static_cast<int>(kind));
     TrainerSpec spec = spec_of(mlp({16}, 10), kind);
-    Trainer giver(spec, images(30));
-    giver.run_steps(7);
+    const auto giver = built_in_learner(spec, images(30));
+    giver->run_steps(7);
     spec.peer = 5;
-    Trainer taker(spec, images(40));
-    taker.run_steps(3);
+    const auto taker = built_in_learner(spec, images(40));
+    taker->run_steps(3);
     gradient_of(taker, 8);
-    const auto position = taker.optimizer_state().position;
+    const auto position = taker->optimizer_state().position;
 
-    Floats state(giver.optimizer_size(), NAN);
-    giver.copy_optimizer(state);
-    taker.adopt_state(giver.parameters(), state, giver.step(), giver.updates());
-    CHECK(taker.step() == 7);
-    CHECK(taker.learning_rate() == giver.learning_rate());
-    CHECK(taker.optimizer_state().vectors == giver.optimizer_state().vectors);
+    Floats state(giver->optimizer_size(), NAN);
+    giver->copy_optimizer(state);
+    taker->adopt_state(giver->parameters(), state, giver->step(), giver->updates());
+    CHECK(taker->step() == 7);
+    CHECK(taker->learning_rate() == giver->learning_rate());
+    CHECK(taker->optimizer_state().vectors == giver->optimizer_state().vectors);
     for (int i = 0; i < 4; ++i) {
       const Floats gradient = gradient_of(giver, 8);
-      giver.update(gradient);
-      taker.update(gradient);
+      giver->update(gradient);
+      taker->update(gradient);
     }
-    CHECK(copied(taker.parameters()) == copied(giver.parameters()));
-    CHECK(taker.updates() == giver.updates());
+    CHECK(copied(taker->parameters()) == copied(giver->parameters()));
+    CHECK(taker->updates() == giver->updates());
     // Its samples went into a sum that others completed, and it drew none of its own meanwhile.
-    CHECK(taker.optimizer_state().position == *position + 8);
+    CHECK(taker->optimizer_state().position == *position + 8);
 
     // A state that is no newer has not seen these samples: they are drawn again.
     gradient_of(taker, 8);
-    giver.copy_optimizer(state);
-    taker.adopt_state(giver.parameters(), state, giver.step(), giver.updates());
-    CHECK(taker.optimizer_state().position == *position + 8);
+    giver->copy_optimizer(state);
+    taker->adopt_state(giver->parameters(), state, giver->step(), giver->updates());
+    CHECK(taker->optimizer_state().position == *position + 8);
   }
 }
 

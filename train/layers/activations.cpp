@@ -80,10 +80,8 @@ class Gelu final : public Layer<T> {
   std::size_t size_;
 };
 
-}  // namespace
-
 template <class T>
-std::unique_ptr<Layer<T>> make_activation(const LayerPlan& plan) {
+std::unique_ptr<Layer<T>> make(const LayerPlan& plan) {
   switch (plan.spec.kind) {
     case LayerKind::relu:
       return std::make_unique<Elementwise<T, Relu>>(plan);
@@ -96,7 +94,8 @@ std::unique_ptr<Layer<T>> make_activation(const LayerPlan& plan) {
   }
 }
 
-template std::unique_ptr<Layer<float>> make_activation(const LayerPlan&);
-template std::unique_ptr<Layer<double>> make_activation(const LayerPlan&);
+}  // namespace
+
+LayerFamily activation_layers() { return {make<float>, make<double>}; }
 
 }  // namespace gv

@@ -150,12 +150,6 @@ class Attention final : public Layer<T> {
 
 }  // namespace
 
-template <class T>
-std::unique_ptr<Layer<T>> make_attention(const LayerPlan& plan) {
-  return std::make_unique<Attention<T>>(plan);
-}
-
-template std::unique_ptr<Layer<float>> make_attention(const LayerPlan&);
-template std::unique_ptr<Layer<double>> make_attention(const LayerPlan&);
+LayerFamily attention_layers() { return {make_one<Attention, float>, make_one<Attention, double>}; }
 
 }  // namespace gv

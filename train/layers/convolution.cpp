@@ -114,12 +114,8 @@ class Convolution final : public Layer<T> {
 
 }  // namespace
 
-template <class T>
-std::unique_ptr<Layer<T>> make_convolution(const LayerPlan& plan) {
-  return std::make_unique<Convolution<T>>(plan);
+LayerFamily convolution_layers() {
+  return {make_one<Convolution, float>, make_one<Convolution, double>};
 }
-
-template std::unique_ptr<Layer<float>> make_convolution(const LayerPlan&);
-template std::unique_ptr<Layer<double>> make_convolution(const LayerPlan&);
 
 }  // namespace gv

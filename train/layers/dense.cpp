@@ -66,12 +66,6 @@ class Dense final : public Layer<T> {
 
 }  // namespace
 
-template <class T>
-std::unique_ptr<Layer<T>> make_dense(const LayerPlan& plan) {
-  return std::make_unique<Dense<T>>(plan);
-}
-
-template std::unique_ptr<Layer<float>> make_dense(const LayerPlan&);
-template std::unique_ptr<Layer<double>> make_dense(const LayerPlan&);
+LayerFamily dense_layers() { return {make_one<Dense, float>, make_one<Dense, double>}; }
 
 }  // namespace gv

@@ -35,12 +35,6 @@ class Dropout final : public Layer<T> {
 
 }  // namespace
 
-template <class T>
-std::unique_ptr<Layer<T>> make_dropout(const LayerPlan& plan) {
-  return std::make_unique<Dropout<T>>(plan);
-}
-
-template std::unique_ptr<Layer<float>> make_dropout(const LayerPlan&);
-template std::unique_ptr<Layer<double>> make_dropout(const LayerPlan&);
+LayerFamily dropout_layers() { return {make_one<Dropout, float>, make_one<Dropout, double>}; }
 
 }  // namespace gv

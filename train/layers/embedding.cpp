@@ -59,12 +59,6 @@ class Embedding final : public Layer<T> {
 
 }  // namespace
 
-template <class T>
-std::unique_ptr<Layer<T>> make_embedding(const LayerPlan& plan) {
-  return std::make_unique<Embedding<T>>(plan);
-}
-
-template std::unique_ptr<Layer<float>> make_embedding(const LayerPlan&);
-template std::unique_ptr<Layer<double>> make_embedding(const LayerPlan&);
+LayerFamily embedding_layers() { return {make_one<Embedding, float>, make_one<Embedding, double>}; }
 
 }  // namespace gv

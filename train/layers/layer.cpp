@@ -1,36 +1,45 @@
 // Which class a layer kind is.
 #include "train/layers/layer.hpp"
 
-namespace gv {
+#include <tuple>
 
-template <class T>
-std::unique_ptr<Layer<T>> make_layer(const LayerPlan& plan) {
-  switch (plan.spec.kind) {
+namespace gv {
+namespace {
+
+LayerFamily family_of(LayerKind kind) {
+  switch (kind) {
     case LayerKind::dense:
-      return make_dense<T>(plan);
+      return dense_layers();
     case LayerKind::conv2d:
-      return make_convolution<T>(plan);
+      return convolution_layers();
     case LayerKind::max_pool:
     case LayerKind::avg_pool:
-      return make_pool<T>(plan);
+      return pool_layers();
     case LayerKind::dropout:
-      return make_dropout<T>(plan);
+      return dropout_layers();
     case LayerKind::layer_norm:
     case LayerKind::group_norm:
-      return make_normalisation<T>(plan);
+      return normalisation_layers();
     case LayerKind::embedding:
-      return make_embedding<T>(plan);
+      return embedding_layers();
     case LayerKind::attention:
-      return make_attention<T>(plan);
+      return attention_layers();
     case LayerKind::residual:
-      return make_residual<T>(plan);
+      return residual_layers();
     case LayerKind::flatten:
     case LayerKind::relu:
     case LayerKind::tanh:
     case LayerKind::gelu:
-      return make_activation<T>(plan);
+      return activation_layers();
   }
-  return nullptr;
+  return {};
+}
+
+}  // namespace
+
+template <class T>
+std::unique_ptr<Layer<T>> make_layer(const LayerPlan& plan) {
+  return std::get<LayerMaker<T>>(family_of(plan.spec.kind))(plan);
 }
 
 template std::unique_ptr<Layer<float>> make_layer(const LayerPlan&);

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <tuple>
 
 #include "base/check.hpp"
 #include "base/rng.hpp"
@@ -45,24 +46,26 @@ class Layer {
 template <class T>
 std::unique_ptr<Layer<T>> make_layer(const LayerPlan& plan);
 
-// One maker for each family; make_layer() picks.
 template <class T>
-std::unique_ptr<Layer<T>> make_dense(const LayerPlan& plan);
-template <class T>
-std::unique_ptr<Layer<T>> make_convolution(const LayerPlan& plan);
-template <class T>
-std::unique_ptr<Layer<T>> make_pool(const LayerPlan& plan);
-template <class T>
-std::unique_ptr<Layer<T>> make_activation(const LayerPlan& plan);
-template <class T>
-std::unique_ptr<Layer<T>> make_dropout(const LayerPlan& plan);
-template <class T>
-std::unique_ptr<Layer<T>> make_normalisation(const LayerPlan& plan);
-template <class T>
-std::unique_ptr<Layer<T>> make_embedding(const LayerPlan& plan);
-template <class T>
-std::unique_ptr<Layer<T>> make_attention(const LayerPlan& plan);
-template <class T>
-std::unique_ptr<Layer<T>> make_residual(const LayerPlan& plan);
+using LayerMaker = std::unique_ptr<Layer<T>> (*)(const LayerPlan&);
+/// How the layers of a family are made, in both precisions.
+using LayerFamily = std::tuple<LayerMaker<float>, LayerMaker<double>>;
+
+/// The maker of a family whose layers are all of one class.
+template <template <class> class Kind, class T>
+std::unique_ptr<Layer<T>> make_one(const LayerPlan& plan) {
+  return std::make_unique<Kind<T>>(plan);
+}
+
+// The families; make_layer() picks.
+LayerFamily dense_layers();
+LayerFamily convolution_layers();
+LayerFamily pool_layers();
+LayerFamily activation_layers();
+LayerFamily dropout_layers();
+LayerFamily normalisation_layers();
+LayerFamily embedding_layers();
+LayerFamily attention_layers();
+LayerFamily residual_layers();
 
 }  // namespace gv

@@ -141,15 +141,14 @@ class GroupNorm final : public Layer<T> {
   std::vector<T> scales_;
 };
 
-}  // namespace
-
 template <class T>
-std::unique_ptr<Layer<T>> make_normalisation(const LayerPlan& plan) {
+std::unique_ptr<Layer<T>> make(const LayerPlan& plan) {
   if (plan.spec.kind == LayerKind::layer_norm) return std::make_unique<LayerNorm<T>>(plan);
   return std::make_unique<GroupNorm<T>>(plan);
 }
 
-template std::unique_ptr<Layer<float>> make_normalisation(const LayerPlan&);
-template std::unique_ptr<Layer<double>> make_normalisation(const LayerPlan&);
+}  // namespace
+
+LayerFamily normalisation_layers() { return {make<float>, make<double>}; }
 
 }  // namespace gv

@@ -231,47 +231,28 @@ class OnednnNetwork final : public Network<float> {
   }
 
   void add(const LayerPlan& layer, bool relu, bool pooled) {
-    switch (layer.spec.kind) {
-      case LayerKind::conv2d: {
-        Activations& in = *tensors_.back();
-        Activations& out = append(make_open_activations(layer.out));
-        steps_.push_back(make_convolution_step(*context_, layer, relu, pooled, in, out));
-        gate_in_pool_ = pooled;
-        break;
-      }
-      case LayerKind::max_pool:
-      case LayerKind::avg_pool: {
-        Activations& in = *tensors_.back();
-        Activations& out = append(make_open_activations(layer.out));
-        steps_.push_back(
-            make_pool_step(*context_, layer, std::exchange(gate_in_pool_, false), in, out));
-        break;
-      }
-      case LayerKind::flatten:
-        // Only the shape changes: everything that follows takes plain memory of any shape.
-        make_plain();
-        if (tensors_.size() > 1) {
-          Activations& in = *tensors_.back();
-          append(make_reshaped_activations(*context_, in, layer.out));
-        } else {
-          Activations& in = *tensors_.back();
-          Activations& out = append_plain(layer.out);
-          steps_.push_back(std::make_unique<PlainStep>(*context_, layer, in, out));
-        }
-        break;
-      case LayerKind::dense: {
-        make_plain();
-        Activations& in = *tensors_.back();
-        Activations& out = append_plain(layer.out);
-        steps_.push_back(make_dense_step(*context_, layer, relu, in, out));
-        break;
-      }
-      default: {
-        make_plain();
-        Activations& in = *tensors_.back();
-        Activations& out = append_plain(layer.out);
-        steps_.push_back(std::make_unique<PlainStep>(*context_, layer, in, out));
-      }
+    const LayerKind kind = layer.spec.kind;
+    const bool is_pool = kind == LayerKind::max_pool || kind == LayerKind::avg_pool;
+    const bool chooses_layout = kind == LayerKind::conv2d || is_pool;
+    if (!chooses_layout) make_plain();
+    Activations& in = *tensors_.back();
+    if (kind == LayerKind::flatten && tensors_.size() > 1) {
+      // Only the shape changes: everything that follows takes plain memory of any shape.
+      append(make_reshaped_activations(*context_, in, layer.out));
+      return;
+    }
+    Activations& out =
+        chooses_layout ? append(make_open_activations(layer.out)) : append_plain(layer.out);
+    if (kind == LayerKind::conv2d) {
+      steps_.push_back(make_convolution_step(*context_, layer, relu, pooled, in, out));
+      gate_in_pool_ = pooled;
+    } else if (is_pool) {
+      const bool gates = std::exchange(gate_in_pool_, false);
+      steps_.push_back(make_pool_step(*context_, layer, gates, in, out));
+    } else if (kind == LayerKind::dense) {
+      steps_.push_back(make_dense_step(*context_, layer, relu, in, out));
+    } else {
+      steps_.push_back(std::make_unique<PlainStep>(*context_, layer, in, out));
     }
   }
 

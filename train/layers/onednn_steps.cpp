@@ -61,10 +61,9 @@ class Operation {
   Operation() = default;
 
   template <class Description>
-  Operation(OnednnContext& context, const Description& description, dnnl::primitive primitive,
-            Arguments arguments)
+  Operation(OnednnContext& context, const Description& description, Arguments arguments)
       : context_(&context),
-        primitive_(std::move(primitive)),
+        primitive_(description.get()),
         scratch_(context.view(description.scratchpad_desc())),
         arguments_(std::move(arguments)) {
     arguments_.emplace(DNNL_ARG_SCRATCHPAD, scratch_);
@@ -100,8 +99,7 @@ dnnl::primitive_attr own_scratch() {
 Operation reorder(OnednnContext& context, const memory& from, const memory& to) {
   const dnnl::reorder::primitive_desc description(context.engine, from.get_desc(), context.engine,
                                                   to.get_desc(), own_scratch());
-  return {
-      context, description, dnnl::reorder(description), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}};
+  return {context, description, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}};
 }
 
 float* floats(const memory& memory) { return static_cast<float*>(memory.get_data_handle()); }
@@ -170,13 +168,11 @@ class DenseStep final : public OnednnStep {
     forward_ = {
         context,
         forward,
-        Forward(forward),
         {{DNNL_ARG_SRC, x_}, {DNNL_ARG_WEIGHTS, w_}, {DNNL_ARG_BIAS, b_}, {DNNL_ARG_DST, y_}}};
     using Weights = dnnl::inner_product_backward_weights;
     const Weights::primitive_desc weights({x, w, b, y}, own_scratch(), context.engine, forward);
     backward_weights_ = {context,
                          weights,
-                         Weights(weights),
                          {{DNNL_ARG_SRC, x_},
                           {DNNL_ARG_DIFF_DST, dy_},
                           {DNNL_ARG_DIFF_WEIGHTS, dw_},
@@ -186,7 +182,6 @@ class DenseStep final : public OnednnStep {
     const Data::primitive_desc data({x, w, y}, own_scratch(), context.engine, forward);
     backward_data_ = {context,
                       data,
-                      Data(data),
                       {{DNNL_ARG_DIFF_DST, dy_}, {DNNL_ARG_WEIGHTS, w_}, {DNNL_ARG_DIFF_SRC, dx_}}};
   }
 
@@ -375,7 +370,6 @@ class ConvolutionStep final : public OnednnStep {
     b_ = context.view(sizes.bias);
     forward_ = {context,
                 forward_desc,
-                Forward(forward_desc),
                 {{DNNL_ARG_SRC, x_.inside()},
                  {DNNL_ARG_WEIGHTS, w_.inside()},
                  {DNNL_ARG_BIAS, b_},
@@ -408,7 +402,6 @@ class ConvolutionStep final : public OnednnStep {
     db_ = context.view(sizes.bias);
     backward_weights_ = {context,
                          weights_desc,
-                         Weights(weights_desc),
                          {{DNNL_ARG_SRC, x_for_weights_.inside()},
                           {DNNL_ARG_DIFF_DST, dy_for_weights_.inside()},
                           {DNNL_ARG_DIFF_WEIGHTS, dw_.inside()},
@@ -428,7 +421,6 @@ class ConvolutionStep final : public OnednnStep {
     dx_ = Converted(context, in_.gradient, data_desc.diff_src_desc());
     backward_data_ = {context,
                       data_desc,
-                      Data(data_desc),
                       {{DNNL_ARG_DIFF_DST, dy_for_data_.inside()},
                        {DNNL_ARG_WEIGHTS, w_for_data_.inside()},
                        {DNNL_ARG_DIFF_SRC, dx_.inside()}}};
@@ -471,14 +463,12 @@ class PoolStep final : public OnednnStep {
     forward_ = {
         context,
         forward,
-        dnnl::pooling_forward(forward),
         {{DNNL_ARG_SRC, in.values}, {DNNL_ARG_DST, out.values}, {DNNL_ARG_WORKSPACE, workspace_}}};
     const dnnl::pooling_backward::primitive_desc backward(
         {how, source, forward.dst_desc(), strides, kernel, left, right}, own_scratch(),
         context.engine, forward);
     backward_ = {context,
                  backward,
-                 dnnl::pooling_backward(backward),
                  {{DNNL_ARG_DIFF_DST, out.gradient},
                   {DNNL_ARG_DIFF_SRC, in.gradient},
                   {DNNL_ARG_WORKSPACE, workspace_}}};

@@ -72,12 +72,6 @@ class Pool final : public Layer<T> {
 
 }  // namespace
 
-template <class T>
-std::unique_ptr<Layer<T>> make_pool(const LayerPlan& plan) {
-  return std::make_unique<Pool<T>>(plan);
-}
-
-template std::unique_ptr<Layer<float>> make_pool(const LayerPlan&);
-template std::unique_ptr<Layer<double>> make_pool(const LayerPlan&);
+LayerFamily pool_layers() { return {make_one<Pool, float>, make_one<Pool, double>}; }
 
 }  // namespace gv

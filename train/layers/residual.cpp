@@ -65,12 +65,6 @@ class Residual final : public Layer<T> {
 
 }  // namespace
 
-template <class T>
-std::unique_ptr<Layer<T>> make_residual(const LayerPlan& plan) {
-  return std::make_unique<Residual<T>>(plan);
-}
-
-template std::unique_ptr<Layer<float>> make_residual(const LayerPlan&);
-template std::unique_ptr<Layer<double>> make_residual(const LayerPlan&);
+LayerFamily residual_layers() { return {make_one<Residual, float>, make_one<Residual, double>}; }
 
 }  // namespace gv
