@@ -58,7 +58,7 @@ struct ReduceArguments {
                             "write for example 64KiB: a multiple of 4 bytes, up to 1GiB"});
       }
     }
-    if (const auto kind = lane_kind(lane)) {
+    if (const auto kind = lane_names.find(lane)) {
       task.lane = *kind;
     } else {
       problems.push_back(no_lane(lane));

@@ -79,7 +79,7 @@ Problems address_problems(const std::string& listen, const std::string& advertis
 /// Overrides the config's choice of lanes.
 Problems choose_lane(const std::string& given, NetworkConfig& network) {
   if (given.empty()) return {};
-  const auto lane = lane_kind(given);
+  const auto lane = lane_names.find(given);
   if (!lane) return {no_lane(given)};
   if (lane == LaneKind::plain && !network.trusted) {
     return {{"--lane", "plain lanes on a network that is not trusted",

@@ -25,7 +25,7 @@ struct TopologyArguments {
 };
 
 Problems read_name(const std::string& name, Topology& topology) {
-  const auto kind = topology_named(name);
+  const auto kind = topology_names.find(name);
   if (kind) {
     topology.kind = *kind;
     return {};

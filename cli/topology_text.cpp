@@ -261,33 +261,19 @@ std::string speed_lines(const TopologyQuestion& question) {
 }  // namespace
 
 std::string_view meaning_of(TopologyKind kind) {
-  switch (kind) {
-    case TopologyKind::complete:
-      return "everybody averages with everybody";
-    case TopologyKind::matching:
-      return "pairs are drawn again in every round";
-    case TopologyKind::ring:
-      return "each averages with the two beside it";
-    case TopologyKind::torus:
-      return "a grid whose ends are joined: each averages with four";
-    case TopologyKind::star:
-      return "all average with one, who is busy with everybody";
-    case TopologyKind::tree:
-      return "a binary tree: each averages with the one above and two below";
-    case TopologyKind::hypercube:
-      return "each averages with all whose number differs in one bit";
-    case TopologyKind::exponential:
-      return "each takes from those 1, 2, 4, ... further on";
-    case TopologyKind::random_regular:
-      return "a graph drawn once, with equally many neighbours for all";
-    case TopologyKind::one_peer_exponential:
-      return "each takes from one, 1, 2, 4, ... before it by turns";
-    case TopologyKind::base_k:
-      return "few partners a round, and the exact mean for any number of peers";
-    case TopologyKind::moshpit:
-      return "a grid: the lines of one axis average, the next round those of the next";
-  }
-  return "";
+  static constexpr auto meanings = names_of<TopologyKind>(
+      {"everybody averages with everybody", "pairs are drawn again in every round",
+       "each averages with the two beside it",
+       "a grid whose ends are joined: each averages with four",
+       "all average with one, who is busy with everybody",
+       "a binary tree: each averages with the one above and two below",
+       "each averages with all whose number differs in one bit",
+       "each takes from those 1, 2, 4, ... further on",
+       "a graph drawn once, with equally many neighbours for all",
+       "each takes from one, 1, 2, 4, ... before it by turns",
+       "few partners a round, and the exact mean for any number of peers",
+       "a grid: the lines of one axis average, the next round those of the next"});
+  return meanings[kind];
 }
 
 Mixing round_shown(const TopologyQuestion& question, std::size_t round) {

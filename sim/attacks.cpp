@@ -81,42 +81,9 @@ std::vector<float> scaled(std::span<const float> values, double factor) {
 
 }  // namespace
 
-std::string_view to_string(AttackKind kind) {
-  switch (kind) {
-    case AttackKind::honest:
-      return "honest";
-    case AttackKind::bit_flip:
-      return "bit_flip";
-    case AttackKind::scale:
-      return "scale";
-    case AttackKind::little_is_enough:
-      return "little_is_enough";
-    case AttackKind::inner_product:
-      return "inner_product";
-    case AttackKind::dissensus:
-      return "dissensus";
-    case AttackKind::not_a_number:
-      return "not_a_number";
-    case AttackKind::lying_weight:
-      return "lying_weight";
-    case AttackKind::label_flip:
-      return "label_flip";
-  }
-  return "unknown";
-}
-
 bool has_strength(AttackKind kind) {
-  switch (kind) {
-    case AttackKind::scale:
-    case AttackKind::little_is_enough:
-    case AttackKind::inner_product:
-    case AttackKind::dissensus:
-    case AttackKind::lying_weight:
-    case AttackKind::label_flip:
-      return true;
-    default:
-      return false;
-  }
+  return kind != AttackKind::honest && kind != AttackKind::bit_flip &&
+         kind != AttackKind::not_a_number;
 }
 
 double little_is_enough_z(std::size_t peers, std::size_t hostile) {

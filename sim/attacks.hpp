@@ -1,7 +1,6 @@
 // The models that hostile peers send in place of their own, made from those of honest peers.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -9,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/names.hpp"
 #include "consensus/mixing/robust.hpp"
 
 namespace gv {
@@ -26,13 +26,12 @@ enum class AttackKind : std::uint8_t {
   label_flip,        ///< mu + s (x - mu), x from labels y that were turned into the last less y.
 };
 
-inline constexpr std::array attack_kinds = {
-    AttackKind::honest,           AttackKind::bit_flip,      AttackKind::scale,
-    AttackKind::little_is_enough, AttackKind::inner_product, AttackKind::dissensus,
-    AttackKind::not_a_number,     AttackKind::lying_weight,  AttackKind::label_flip};
-
-/// The name in configs, as "bit_flip".
-std::string_view to_string(AttackKind kind);
+/// The names in configs.
+inline constexpr auto attack_names =
+    names_of<AttackKind>({"honest", "bit_flip", "scale", "little_is_enough", "inner_product",
+                          "dissensus", "not_a_number", "lying_weight", "label_flip"});
+inline constexpr auto attack_kinds = attack_names.kinds();
+constexpr std::string_view to_string(AttackKind kind) { return attack_names[kind]; }
 
 /// Whether its strength can be chosen.
 bool has_strength(AttackKind kind);

@@ -73,63 +73,18 @@ std::string to_string(const PeerSet& set) {
   return text;
 }
 
-const std::vector<std::pair<std::string, FaultKind>>& fault_names() {
-  static const std::vector<std::pair<std::string, FaultKind>> names{
-      {"kill", FaultKind::kill},
-      {"restart", FaultKind::restart},
-      {"stop", FaultKind::stop},
-      {"continue", FaultKind::resume},
-      {"leave", FaultKind::leave},
-      {"join", FaultKind::join},
-      {"partition", FaultKind::partition},
-      {"cut", FaultKind::cut},
-      {"clog", FaultKind::clog},
-      {"heal", FaultKind::heal},
-      {"slow_link", FaultKind::slow_link},
-      {"loss", FaultKind::loss},
-      {"duplicate", FaultKind::duplicate},
-      {"reorder", FaultKind::reorder},
-      {"corrupt", FaultKind::corrupt},
-      {"slow_cpu", FaultKind::slow_cpu},
-      {"clock_jump", FaultKind::clock_jump},
-      {"clock_rate", FaultKind::clock_rate},
-      {"disk_full", FaultKind::disk_full},
-      {"slow_disk", FaultKind::slow_disk},
-      {"switch", FaultKind::switch_to}};
-  return names;
-}
-
-std::string_view to_string(FaultKind kind) {
-  for (const auto& [name, known] : fault_names()) {
-    if (known == kind) return name;
-  }
-  return "?";
-}
-
-bool is_of_links(FaultKind kind) {
-  switch (kind) {
-    case FaultKind::partition:
-    case FaultKind::cut:
-    case FaultKind::clog:
-    case FaultKind::heal:
-    case FaultKind::slow_link:
-    case FaultKind::loss:
-    case FaultKind::duplicate:
-    case FaultKind::reorder:
-    case FaultKind::corrupt:
-      return true;
-    default:
-      return false;
-  }
-}
-
 bool is_chance(FaultKind kind) {
   return kind == FaultKind::loss || kind == FaultKind::duplicate || kind == FaultKind::reorder ||
          kind == FaultKind::corrupt;
 }
 
 bool has_two_ends(FaultKind kind) {
-  return is_of_links(kind) && kind != FaultKind::partition && kind != FaultKind::heal;
+  return is_chance(kind) || kind == FaultKind::cut || kind == FaultKind::clog ||
+         kind == FaultKind::slow_link;
+}
+
+bool is_of_links(FaultKind kind) {
+  return has_two_ends(kind) || kind == FaultKind::partition || kind == FaultKind::heal;
 }
 
 double Scenario::speed_of(std::size_t peer) const {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/names.hpp"
 #include "base/rng.hpp"
 #include "base/time.hpp"
 #include "sim/attacks.hpp"
@@ -81,9 +82,12 @@ enum class FaultKind {
   switch_to,   ///< No fault: tells the peer that all switch to `algorithm`.
 };
 
-/// Every kind with its name in files.
-const std::vector<std::pair<std::string, FaultKind>>& fault_names();
-std::string_view to_string(FaultKind kind);
+/// The names in files.
+inline constexpr auto fault_names = names_of<FaultKind>(
+    {"kill",    "restart",  "stop",       "continue",   "leave",     "join",      "partition",
+     "cut",     "clog",     "heal",       "slow_link",  "loss",      "duplicate", "reorder",
+     "corrupt", "slow_cpu", "clock_jump", "clock_rate", "disk_full", "slow_disk", "switch"});
+constexpr std::string_view to_string(FaultKind kind) { return fault_names[kind]; }
 
 /// True for faults of links, and for heal.
 bool is_of_links(FaultKind kind);

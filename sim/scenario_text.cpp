@@ -39,137 +39,109 @@ namespace {
 
 using namespace settings;
 
-const std::vector<Setting<Scenario>>& head_settings() {
-  static const std::vector<Setting<Scenario>> all = [] {
-    std::vector<Setting<Scenario>> list;
-    const Section<Scenario> head{list, "scenario"};
-    head.add("peers", GV_FIELD(peers), {0, scenario_peers_max},
-             "number of virtual peers; 0 = run.peers");
-    head.choice(
-        "work", GV_FIELD(work),
-        {{"training", WorkKind::training},
-         {"quadratic", WorkKind::quadratic},
-         {"time", WorkKind::time}},
-        "what virtual peers compute: the run's model, a quadratic of known optimum, or nothing");
-    head.add("step_s", GV_FIELD(step), {1e-6, 1e6},
-             "virtual time of one step of a peer of factor 1");
-    head.add("step_jitter", GV_FIELD(step_jitter), {0, 10}, "relative deviation of that time");
-    head.add("save_s", GV_FIELD(save), {0, 3600}, "virtual time that writing a checkpoint takes");
-    head.add("until_s", GV_FIELD(until), {0.001, 1e9}, "virtual peers end then at the latest");
-    head.add("sample_every_s", GV_FIELD(sample_every), {0, 1e9},
-             "between two points of the curves; 0 = chosen by the run's length");
-    const auto vectors =
-        head.only_with("scenario.work", "work = \"quadratic\" or \"time\"",
-                       [](const Scenario& s) { return s.work != WorkKind::training; });
-    vectors.add("dimension", GV_FIELD(dimension), {1, 1e8}, "parameters of the model");
-    vectors.add("stage_work", GV_FIELD(stage_work), {1, 1e6},
-                "what the stages of a pipeline take, relative to each other; [] = alike");
-    const auto quadratic =
-        head.only_with("scenario.work", "work = \"quadratic\"",
-                       [](const Scenario& s) { return s.work == WorkKind::quadratic; });
-    quadratic.add("noise", GV_FIELD(noise), {0, 1e6}, "deviation of the noise in every gradient");
-    quadratic.add("disagreement", GV_FIELD(disagreement), {0, 1e6},
-                  "deviation of the peers' own optima from the common one");
-    head.add("neighbours", GV_FIELD(neighbours), {0, 4095},
-             "how many others each virtual peer may meet, drawn at random; 0 = all");
+void append(const Section<Scenario>& head) {
+  head.add("peers", GV_FIELD(peers), {0, scenario_peers_max},
+           "number of virtual peers; 0 = run.peers");
+  head.choice(
+      "work", GV_FIELD(work),
+      {{"training", WorkKind::training},
+       {"quadratic", WorkKind::quadratic},
+       {"time", WorkKind::time}},
+      "what virtual peers compute: the run's model, a quadratic of known optimum, or nothing");
+  head.add("step_s", GV_FIELD(step), {1e-6, 1e6}, "virtual time of one step of a peer of factor 1");
+  head.add("step_jitter", GV_FIELD(step_jitter), {0, 10}, "relative deviation of that time");
+  head.add("save_s", GV_FIELD(save), {0, 3600}, "virtual time that writing a checkpoint takes");
+  head.add("until_s", GV_FIELD(until), {0.001, 1e9}, "virtual peers end then at the latest");
+  head.add("sample_every_s", GV_FIELD(sample_every), {0, 1e9},
+           "between two points of the curves; 0 = chosen by the run's length");
+  const auto vectors = head.with("work", {"quadratic", "time"});
+  vectors.add("dimension", GV_FIELD(dimension), {1, 1e8}, "parameters of the model");
+  vectors.add("stage_work", GV_FIELD(stage_work), {1, 1e6},
+              "what the stages of a pipeline take, relative to each other; [] = alike");
+  const auto quadratic = head.with("work", {"quadratic"});
+  quadratic.add("noise", GV_FIELD(noise), {0, 1e6}, "deviation of the noise in every gradient");
+  quadratic.add("disagreement", GV_FIELD(disagreement), {0, 1e6},
+                "deviation of the peers' own optima from the common one");
+  head.add("neighbours", GV_FIELD(neighbours), {0, 4095},
+           "how many others each virtual peer may meet, drawn at random; 0 = all");
+}
+
+void append(const Section<SpeedRule>& rule) {
+  rule.add("peers", GV_FIELD(peers), "whom it concerns");
+  rule.add("factor", GV_FIELD(factor), {0, 1e6, true}, "times the pace of the others");
+}
+
+void append(const Section<LinkRule>& rule) {
+  rule.add("from", GV_FIELD(from), "one end");
+  rule.add("to", GV_FIELD(to), "the other end");
+  rule.add("one_way", GV_FIELD(one_way), "only what passes from the one to the other");
+  rule.add("latency_s", GV_FIELD(quality.latency), {0, 3600}, "one way");
+  rule.add("jitter_s", GV_FIELD(quality.jitter), {0, 3600}, "uniform, on top of the latency");
+  rule.add("bandwidth_mbit", GV_FIELD(quality.bandwidth), {0, 1e9},
+           "megabits a second; 0 = unlimited");
+  rule.add("loss", GV_FIELD(quality.loss), {0, 1},
+           "probability that a message or block does not arrive");
+  rule.add("duplicate", GV_FIELD(quality.duplicate), {0, 1}, "that it arrives twice");
+  rule.add("reorder", GV_FIELD(quality.reorder), {0, 1}, "that it arrives late");
+  rule.add("corrupt", GV_FIELD(quality.corrupt), {0, 1}, "that it arrives damaged");
+}
+
+void append(const Section<FaultRule>& rule) {
+  rule.choice("kind", GV_FIELD(kind), named_choices(fault_names), "what goes wrong; required");
+  rule.add("at_s", GV_FIELD(at), {0, 1e9}, "when, since the start");
+  rule.add("for_s", GV_FIELD(lasts), {0, 1e9},
+           "how long; 0 = until it is healed, continued, or for good");
+  rule.add("every_s", GV_FIELD(every), {0, 1e9}, "mean time between repetitions, drawn; 0 = once");
+  rule.add("until_s", GV_FIELD(until), {0, 9e9}, "no repetition begins later");
+  rule.add("peers", GV_FIELD(peers), "whom it befalls");
+  rule.only_with("kind", "the faults of links",
+                 [](const FaultRule& r) { return has_two_ends(r.kind); })
+      .add("to", GV_FIELD(to), "the other end of the links");
+  rule.with("kind", {"loss", "duplicate", "reorder", "corrupt"})
+      .add("probability", GV_FIELD(probability), {0, 1}, "of each message");
+  rule.with("kind", {"slow_cpu", "clock_rate"})
+      .add("factor", GV_FIELD(factor), {0, 1000, true}, "times the pace it had");
+  rule.with("kind", {"clock_jump", "slow_disk"})
+      .add("jump_s", GV_FIELD(jump), {0, 1e6},
+           "how far the clock springs, or how much longer writing takes");
+  const auto slow_link = rule.with("kind", {"slow_link"});
+  slow_link.add("latency_s", GV_FIELD(quality.latency), {0, 3600}, "added");
+  slow_link.add("bandwidth_mbit", GV_FIELD(quality.bandwidth), {0, 1e9},
+                "megabits a second at most; 0 = as it was");
+  rule.with("kind", {"switch"})
+      .add("algorithm", GV_FIELD(algorithm),
+           "what all are to mix by, as `grapevine algorithms` lists them");
+}
+
+void append(const Section<HostileRule>& rule) {
+  rule.add("peers", GV_FIELD(peers), "who is hostile; required");
+  auto attacks = named_choices(attack_names);
+  std::erase_if(attacks, [](const auto& named) { return named.second == AttackKind::honest; });
+  rule.choice("attack", GV_FIELD(attack), std::move(attacks), "what they do; required");
+  rule.only_with("attack", "an attack that has one",
+                 [](const HostileRule& r) { return has_strength(r.attack); })
+      .add("strength", GV_FIELD(strength), {0, 1e9}, "how strong it is; 0 = as it was published");
+}
+
+}  // namespace
+
+template <class Rule>
+std::span<const Setting<Rule>> scenario_settings() {
+  static const std::vector<Setting<Rule>> all = [] {
+    std::vector<Setting<Rule>> list;
+    append(Section<Rule>{list, std::is_same_v<Rule, Scenario> ? "scenario" : ""});
     return list;
   }();
   return all;
 }
 
-const std::vector<Setting<SpeedRule>>& speed_settings() {
-  static const std::vector<Setting<SpeedRule>> all = [] {
-    std::vector<Setting<SpeedRule>> list;
-    const Section<SpeedRule> rule{list, ""};
-    rule.add("peers", GV_FIELD(peers), "whom it concerns");
-    rule.add("factor", GV_FIELD(factor), {0, 1e6, true}, "times the pace of the others");
-    return list;
-  }();
-  return all;
-}
+template std::span<const Setting<Scenario>> scenario_settings();
+template std::span<const Setting<SpeedRule>> scenario_settings();
+template std::span<const Setting<LinkRule>> scenario_settings();
+template std::span<const Setting<FaultRule>> scenario_settings();
+template std::span<const Setting<HostileRule>> scenario_settings();
 
-const std::vector<Setting<LinkRule>>& link_settings() {
-  static const std::vector<Setting<LinkRule>> all = [] {
-    std::vector<Setting<LinkRule>> list;
-    const Section<LinkRule> rule{list, ""};
-    rule.add("from", GV_FIELD(from), "one end");
-    rule.add("to", GV_FIELD(to), "the other end");
-    rule.add("one_way", GV_FIELD(one_way), "only what passes from the one to the other");
-    rule.add("latency_s", GV_FIELD(quality.latency), {0, 3600}, "one way");
-    rule.add("jitter_s", GV_FIELD(quality.jitter), {0, 3600}, "uniform, on top of the latency");
-    rule.add("bandwidth_mbit", GV_FIELD(quality.bandwidth), {0, 1e9},
-             "megabits a second; 0 = unlimited");
-    rule.add("loss", GV_FIELD(quality.loss), {0, 1},
-             "probability that a message or block does not arrive");
-    rule.add("duplicate", GV_FIELD(quality.duplicate), {0, 1}, "that it arrives twice");
-    rule.add("reorder", GV_FIELD(quality.reorder), {0, 1}, "that it arrives late");
-    rule.add("corrupt", GV_FIELD(quality.corrupt), {0, 1}, "that it arrives damaged");
-    return list;
-  }();
-  return all;
-}
-
-const std::vector<Setting<FaultRule>>& fault_settings() {
-  static const std::vector<Setting<FaultRule>> all = [] {
-    std::vector<Setting<FaultRule>> list;
-    const Section<FaultRule> rule{list, ""};
-    const auto with = [&rule](std::string words, auto concerns) {
-      return rule.only_with("kind", std::move(words),
-                            [concerns](const FaultRule& r) { return concerns(r.kind); });
-    };
-    const auto is = [](auto... kinds) {
-      return [kinds...](FaultKind kind) { return ((kind == kinds) || ...); };
-    };
-    rule.choice("kind", GV_FIELD(kind), fault_names(), "what goes wrong; required");
-    rule.add("at_s", GV_FIELD(at), {0, 1e9}, "when, since the start");
-    rule.add("for_s", GV_FIELD(lasts), {0, 1e9},
-             "how long; 0 = until it is healed, continued, or for good");
-    rule.add("every_s", GV_FIELD(every), {0, 1e9},
-             "mean time between repetitions, drawn; 0 = once");
-    rule.add("until_s", GV_FIELD(until), {0, 9e9}, "no repetition begins later");
-    rule.add("peers", GV_FIELD(peers), "whom it befalls");
-    with("the faults of links", has_two_ends).add("to", GV_FIELD(to), "the other end of the links");
-    with("kind = \"loss\", \"duplicate\", \"reorder\" or \"corrupt\"", is_chance)
-        .add("probability", GV_FIELD(probability), {0, 1}, "of each message");
-    with("kind = \"slow_cpu\" or \"clock_rate\"", is(FaultKind::slow_cpu, FaultKind::clock_rate))
-        .add("factor", GV_FIELD(factor), {0, 1000, true}, "times the pace it had");
-    with("kind = \"clock_jump\" or \"slow_disk\"", is(FaultKind::clock_jump, FaultKind::slow_disk))
-        .add("jump_s", GV_FIELD(jump), {0, 1e6},
-             "how far the clock springs, or how much longer writing takes");
-    const auto slow_link = with("kind = \"slow_link\"", is(FaultKind::slow_link));
-    slow_link.add("latency_s", GV_FIELD(quality.latency), {0, 3600}, "added");
-    slow_link.add("bandwidth_mbit", GV_FIELD(quality.bandwidth), {0, 1e9},
-                  "megabits a second at most; 0 = as it was");
-    with("kind = \"switch\"", is(FaultKind::switch_to))
-        .add("algorithm", GV_FIELD(algorithm),
-             "what all are to mix by, as `grapevine algorithms` lists them");
-    return list;
-  }();
-  return all;
-}
-
-/// All but the honest one, by name.
-std::vector<std::pair<std::string, AttackKind>> attack_choices() {
-  std::vector<std::pair<std::string, AttackKind>> names;
-  for (const AttackKind kind : attack_kinds) {
-    if (kind != AttackKind::honest) names.emplace_back(to_string(kind), kind);
-  }
-  return names;
-}
-
-const std::vector<Setting<HostileRule>>& hostile_settings() {
-  static const std::vector<Setting<HostileRule>> all = [] {
-    std::vector<Setting<HostileRule>> list;
-    const Section<HostileRule> rule{list, ""};
-    rule.add("peers", GV_FIELD(peers), "who is hostile; required");
-    rule.choice("attack", GV_FIELD(attack), attack_choices(), "what they do; required");
-    rule.only_with("attack", "an attack that has one",
-                   [](const HostileRule& r) { return has_strength(r.attack); })
-        .add("strength", GV_FIELD(strength), {0, 1e9}, "how strong it is; 0 = as it was published");
-    return list;
-  }();
-  return all;
-}
+namespace {
 
 class Reading {
  public:
@@ -194,12 +166,11 @@ class Reading {
       return std::move(parsed_);
     }
     Scenario& scenario = parsed_.scenario;
-    read(*members, std::span<const Setting<Scenario>>(head_settings()), "scenario", scenario,
-         {"speed", "link", "fault", "hostile"});
-    read_list(*members, "speed", speed_settings(), scenario.speeds);
-    read_list(*members, "link", link_settings(), scenario.links);
-    read_list(*members, "fault", fault_settings(), scenario.faults);
-    read_list(*members, "hostile", hostile_settings(), scenario.hostile);
+    read(*members, "scenario", scenario, {"speed", "link", "fault", "hostile"});
+    read_list(*members, "speed", scenario.speeds);
+    read_list(*members, "link", scenario.links);
+    read_list(*members, "fault", scenario.faults);
+    read_list(*members, "hostile", scenario.hostile);
     return std::move(parsed_);
   }
 
@@ -210,8 +181,7 @@ class Reading {
   }
 
   template <class Rule>
-  void read_list(const TomlTable& table, const std::string& key,
-                 const std::vector<Setting<Rule>>& settings, std::vector<Rule>& rules) {
+  void read_list(const TomlTable& table, const std::string& key, std::vector<Rule>& rules) {
     const auto found = table.find(key);
     if (found == table.end()) return;
     const std::string path = "scenario." + key;
@@ -224,7 +194,7 @@ class Reading {
       }
       Rule rule;
       const std::string item = path + "[" + std::to_string(i) + "]";
-      const bool sound = read(*members, std::span(settings), item, rule, {});
+      const bool sound = read(*members, item, rule, {});
       if constexpr (std::is_same_v<Rule, FaultRule>) {
         if (!members->contains("kind")) {
           report((*list)[i].line, item, "a fault without a kind", "add kind = \"kill\" or another");
@@ -249,8 +219,9 @@ class Reading {
 
   /// False when a value was not understood.
   template <class Object>
-  bool read(const TomlTable& members, std::span<const Setting<Object>> settings,
-            const std::string& path, Object& object, const std::vector<std::string>& others) {
+  bool read(const TomlTable& members, const std::string& path, Object& object,
+            const std::vector<std::string>& others) {
+    const std::span<const Setting<Object>> settings = scenario_settings<Object>();
     std::vector<std::string> names = others;
     bool sound = true;
     for (const Setting<Object>& setting : settings) {
@@ -307,23 +278,11 @@ class Reading {
   ParsedScenario parsed_;
 };
 
-template <class Object>
-std::string rows(const std::vector<Setting<Object>>& settings) {
-  std::string text = "| Key | Value | Default | Meaning |\n|---|---|---|---|\n";
-  for (const Setting<Object>& setting : settings) {
-    std::string meaning(setting.meaning);
-    if (setting.condition.holds) meaning += "; only with " + setting.condition.words;
-    text += fmt::format("| `{}` | {} | `{}` | {} |\n", setting.key, setting.type,
-                        setting.show(Object{}), meaning);
-  }
-  return text;
-}
-
 /// The keys whose values differ from the default's, a line each.
 template <class Object>
-std::string lines(const std::vector<Setting<Object>>& settings, const Object& object) {
+std::string lines(const Object& object) {
   std::string text;
-  for (const Setting<Object>& setting : settings) {
+  for (const Setting<Object>& setting : scenario_settings<Object>()) {
     if (!setting.counts(object)) continue;
     const std::string value = setting.show(object);
     const bool required = setting.key == "kind" || setting.key == "attack";
@@ -331,6 +290,13 @@ std::string lines(const std::vector<Setting<Object>>& settings, const Object& ob
       text += fmt::format("{} = {}\n", setting.key, value);
     }
   }
+  return text;
+}
+
+template <class Rule>
+std::string tables(std::string_view key, const std::vector<Rule>& rules) {
+  std::string text;
+  for (const Rule& rule : rules) text += fmt::format("\n[[scenario.{}]]\n{}", key, lines(rule));
   return text;
 }
 
@@ -346,34 +312,10 @@ ParsedScenario parse_scenario_file(const std::string& path, bool alone) {
   return text ? parse_scenario_text(*text, path, alone) : failed;
 }
 
-std::string scenario_reference() {
-  return "## [scenario]\n\n" + rows(head_settings()) +
-         "\n## [[scenario.speed]]\n\nPeers that compute at another pace; later rules win.\n\n" +
-         rows(speed_settings()) +
-         "\n## [[scenario.link]]\n\nLinks that are not perfect; later rules win.\n\n" +
-         rows(link_settings()) +
-         "\n## [[scenario.fault]]\n\nSomething that goes wrong, once or again and again.\n\n" +
-         rows(fault_settings()) +
-         "\n## [[scenario.hostile]]\n\nPeers that want to spoil the run; later rules win. Virtual "
-         "peers in rounds only ([guards](algorithms/guards.md)).\n\n" +
-         rows(hostile_settings());
-}
-
 std::string to_toml(const Scenario& scenario) {
-  std::string text = "[scenario]\n" + lines(head_settings(), scenario);
-  for (const SpeedRule& rule : scenario.speeds) {
-    text += "\n[[scenario.speed]]\n" + lines(speed_settings(), rule);
-  }
-  for (const LinkRule& rule : scenario.links) {
-    text += "\n[[scenario.link]]\n" + lines(link_settings(), rule);
-  }
-  for (const FaultRule& rule : scenario.faults) {
-    text += "\n[[scenario.fault]]\n" + lines(fault_settings(), rule);
-  }
-  for (const HostileRule& rule : scenario.hostile) {
-    text += "\n[[scenario.hostile]]\n" + lines(hostile_settings(), rule);
-  }
-  return text;
+  return "[scenario]\n" + lines(scenario) + tables("speed", scenario.speeds) +
+         tables("link", scenario.links) + tables("fault", scenario.faults) +
+         tables("hostile", scenario.hostile);
 }
 
 }  // namespace gv

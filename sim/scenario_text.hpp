@@ -1,10 +1,12 @@
 // Scenarios as text: read, written and described from one table of keys.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "base/problems.hpp"
+#include "peer/config/config_settings.hpp"
 #include "sim/scenario.hpp"
 
 namespace gv {
@@ -20,8 +22,10 @@ struct ParsedScenario {
 ParsedScenario parse_scenario_file(const std::string& path, bool alone);
 ParsedScenario parse_scenario_text(std::string_view text, std::string_view name, bool alone);
 
-/// The tables of docs/scenarios.md, made from those that parsing uses.
-std::string scenario_reference();
+/// The keys of [scenario], and those of its lists by their rules: SpeedRule, LinkRule, FaultRule
+/// and HostileRule.
+template <class Rule>
+std::span<const Setting<Rule>> scenario_settings();
 
 /// The scenario as text that parse_scenario_text reads back.
 std::string to_toml(const Scenario& scenario);

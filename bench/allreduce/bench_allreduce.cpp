@@ -61,20 +61,6 @@ class Scratch {
   std::filesystem::path path_;
 };
 
-std::string_view lane_name(LaneKind lane) {
-  switch (lane) {
-    case LaneKind::automatic:
-      return "auto";
-    case LaneKind::tls:
-      return "tls";
-    case LaneKind::plain:
-      return "plain";
-    case LaneKind::unix_socket:
-      return "unix";
-  }
-  return "unknown";
-}
-
 /// The value below which this part of the sorted values lies, between neighbours in proportion.
 double quantile(const std::vector<double>& sorted, double part) {
   const double place = part * static_cast<double>(sorted.size() - 1);
@@ -124,7 +110,7 @@ void print_heading(const BenchAllreduceOptions& options) {
   fmt::print(
       "lanes {}, blocks of {}, {} processors; microseconds of the slowest rank, bytes sent\n"
       "by the busiest, processor time of all ranks\n\n",
-      lane_name(options.task.lane), bytes_text(options.task.segment_bytes),
+      to_string(options.task.lane), bytes_text(options.task.segment_bytes),
       std::thread::hardware_concurrency());
   fmt::print("{:>5} {:>9} {:>16} {:>5} {:>5} {:>11} {:>11} {:>11} {:>8} {:>13} {:>13} {:>9}\n",
              "peers", "size", "algorithm", "lane", "times", "median us", "1st quart.", "3rd quart.",
@@ -204,7 +190,7 @@ void Ranks::start(std::size_t number) {
   std::string sizes;
   for (const std::size_t size : task.sizes) sizes += std::to_string(size) + ",";
   sizes.pop_back();
-  command.insert(command.end(), {"--lane", std::string(lane_name(task.lane))});
+  command.insert(command.end(), {"--lane", std::string(to_string(task.lane))});
   if (task.algorithm) {
     command.insert(command.end(), {"--algorithm", std::string(to_string(*task.algorithm))});
   }
@@ -324,7 +310,7 @@ int bench_allreduce(const BenchAllreduceOptions& options) {
     print_heading(options);
     for (const std::size_t peers : options.peers) Ranks(options, peers).run(rows);
     if (options.json.empty()) return 0;
-    const Json document{{"lanes", lane_name(options.task.lane)},
+    const Json document{{"lanes", to_string(options.task.lane)},
                         {"segment_bytes", options.task.segment_bytes},
                         {"processors", std::thread::hardware_concurrency()},
                         {"rows", std::move(rows)}};

@@ -49,18 +49,6 @@ std::vector<std::vector<std::uint32_t>> whole_chains(
 
 }  // namespace
 
-std::string_view to_string(RouterKind kind) {
-  switch (kind) {
-    case RouterKind::fixed:
-      return "fixed";
-    case RouterKind::random:
-      return "random";
-    case RouterKind::throughput:
-      return "throughput";
-  }
-  return "unknown";
-}
-
 Routes make_routes(RouterKind kind, std::span<const std::vector<std::uint32_t>> replicas,
                    std::size_t micro_batches, std::span<const double> speeds, Rng draws) {
   Routes routes(micro_batches, std::vector<std::uint32_t>(replicas.size()));

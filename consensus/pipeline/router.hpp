@@ -1,12 +1,12 @@
 // Routes each micro-batch through one replica of every stage.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "base/names.hpp"
 #include "base/rng.hpp"
 #include "consensus/pipeline/schedule.hpp"
 
@@ -18,10 +18,9 @@ enum class RouterKind : std::uint8_t {
   throughput,  ///< As many for each replica as its speed allows, spread evenly.
 };
 
-inline constexpr std::array router_kinds = {RouterKind::fixed, RouterKind::random,
-                                            RouterKind::throughput};
-
-std::string_view to_string(RouterKind kind);
+inline constexpr auto router_names = names_of<RouterKind>({"fixed", "random", "throughput"});
+inline constexpr auto router_kinds = router_names.kinds();
+constexpr std::string_view to_string(RouterKind kind) { return router_names[kind]; }
 
 /// Routes of `micro_batches` through stages with these replicas: replicas[s] are the workers of
 /// stage s, never empty; `speeds` are those of all workers by number, 0 if unknown. `draws` is the

@@ -229,24 +229,6 @@ std::string to_string(const PipelineInstruction& operation, bool with_stage) {
   return text;
 }
 
-std::string_view to_string(PipelineKind kind) {
-  switch (kind) {
-    case PipelineKind::gpipe:
-      return "gpipe";
-    case PipelineKind::one_f_one_b:
-      return "1f1b";
-    case PipelineKind::zero_bubble:
-      return "zero-bubble";
-    case PipelineKind::chimera:
-      return "chimera";
-    case PipelineKind::pipedream:
-      return "pipedream";
-    case PipelineKind::two_bw:
-      return "2bw";
-  }
-  return "unknown";
-}
-
 std::size_t in_flight_max(PipelineKind kind, std::size_t stages, std::size_t stage,
                           std::size_t micro_batches, std::size_t accumulate, std::size_t ahead) {
   if (kind == PipelineKind::gpipe) return micro_batches;

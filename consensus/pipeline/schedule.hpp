@@ -1,13 +1,13 @@
 // Pipeline schedules: for each worker a list of instructions.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/names.hpp"
 #include "base/problems.hpp"
 
 namespace gv {
@@ -78,11 +78,10 @@ enum class PipelineKind : std::uint8_t {
   two_bw
 };
 
-inline constexpr std::array pipeline_kinds = {PipelineKind::gpipe,       PipelineKind::one_f_one_b,
-                                              PipelineKind::zero_bubble, PipelineKind::chimera,
-                                              PipelineKind::pipedream,   PipelineKind::two_bw};
-
-std::string_view to_string(PipelineKind kind);
+inline constexpr auto pipeline_names =
+    names_of<PipelineKind>({"gpipe", "1f1b", "zero-bubble", "chimera", "pipedream", "2bw"});
+inline constexpr auto pipeline_kinds = pipeline_names.kinds();
+constexpr std::string_view to_string(PipelineKind kind) { return pipeline_names[kind]; }
 
 /// True if gradients are applied to the parameters they were computed with: one update, at the end.
 constexpr bool is_synchronous(PipelineKind kind) {

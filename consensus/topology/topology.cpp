@@ -121,43 +121,6 @@ Problem odd_regular(const Topology& topology, std::size_t n, std::size_t degree)
 
 }  // namespace
 
-std::string_view to_string(TopologyKind kind) {
-  switch (kind) {
-    case TopologyKind::complete:
-      return "complete";
-    case TopologyKind::matching:
-      return "matching";
-    case TopologyKind::ring:
-      return "ring";
-    case TopologyKind::torus:
-      return "torus";
-    case TopologyKind::star:
-      return "star";
-    case TopologyKind::tree:
-      return "tree";
-    case TopologyKind::hypercube:
-      return "hypercube";
-    case TopologyKind::exponential:
-      return "exponential";
-    case TopologyKind::random_regular:
-      return "random_regular";
-    case TopologyKind::one_peer_exponential:
-      return "one_peer_exponential";
-    case TopologyKind::base_k:
-      return "base_k";
-    case TopologyKind::moshpit:
-      return "moshpit";
-  }
-  return "unknown";
-}
-
-std::optional<TopologyKind> topology_named(std::string_view name) {
-  for (const TopologyKind kind : topology_kinds) {
-    if (to_string(kind) == name) return kind;
-  }
-  return std::nullopt;
-}
-
 std::optional<Problem> problem_of(const Topology& topology, std::size_t n) {
   check(n >= 1, "a topology has at least one peer");
   if (topology.kind == TopologyKind::hypercube && !std::has_single_bit(n)) {

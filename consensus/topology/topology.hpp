@@ -1,13 +1,13 @@
 // Topologies by name: the mixing weights of each round, as pure functions.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
 #include <vector>
 
+#include "base/names.hpp"
 #include "base/problems.hpp"
 
 namespace gv {
@@ -47,19 +47,12 @@ enum class TopologyKind : std::uint8_t {
   moshpit,               ///< A grid in which the lines of one axis average (Ryabinin 2021).
 };
 
-inline constexpr std::array topology_kinds = {
-    TopologyKind::complete,       TopologyKind::matching,
-    TopologyKind::ring,           TopologyKind::torus,
-    TopologyKind::star,           TopologyKind::tree,
-    TopologyKind::hypercube,      TopologyKind::exponential,
-    TopologyKind::random_regular, TopologyKind::one_peer_exponential,
-    TopologyKind::base_k,         TopologyKind::moshpit};
-
-/// The name used in configs, for example "one_peer_exponential".
-std::string_view to_string(TopologyKind kind);
-
-/// The kind called `name`; empty if there is none.
-std::optional<TopologyKind> topology_named(std::string_view name);
+/// The names used in configs.
+inline constexpr auto topology_names = names_of<TopologyKind>(
+    {"complete", "matching", "ring", "torus", "star", "tree", "hypercube", "exponential",
+     "random_regular", "one_peer_exponential", "base_k", "moshpit"});
+inline constexpr auto topology_kinds = topology_names.kinds();
+constexpr std::string_view to_string(TopologyKind kind) { return topology_names[kind]; }
 
 /// How peers find the partner of an exchange.
 enum class PairingKind {

@@ -72,7 +72,7 @@ void append_local_steps(const Keys& allreduce) {
 }  // namespace
 
 void append_allreduce(Settings& all) {
-  const Keys allreduce = keys_in_mode(all, "allreduce", ModeKind::allreduce).agreed();
+  const Keys allreduce = Keys{all, "allreduce"}.with("run.mode", {"allreduce"}).agreed();
   append_sums(allreduce);
   append_local_steps(allreduce);
 }

@@ -99,8 +99,7 @@ class Reader : private ConfigReading {
 
   void check_algorithm() {
     if (algorithm_ == nullptr || parsed.config.run.mode == algorithm_mode_) return;
-    report(line_of("run.mode"), "run.mode",
-           "\"" + std::string(algorithm_->name) + "\" works in another mode",
+    report("run.mode", "\"" + std::string(algorithm_->name) + "\" works in another mode",
            "leave mode out, or algorithm");
   }
 
@@ -255,14 +254,6 @@ class Reader : private ConfigReading {
   TomlTable root_;
 };
 
-template <class Object>
-void append_rows(std::string& text, const Setting<Object>& setting, const Object& defaults) {
-  std::string meaning(setting.meaning);
-  if (setting.condition.holds) meaning += "; only with " + setting.condition.words;
-  text += "| `" + std::string(setting.key) + "` | " + setting.type + " | `" +
-          setting.show(defaults) + "` | " + meaning + " |\n";
-}
-
 }  // namespace
 
 ParsedConfig parse_config_text(std::string_view text, std::string_view name,
@@ -368,35 +359,6 @@ std::vector<std::pair<std::string, std::string>> agreement(const Config& config)
     fields.emplace_back("model.layers", to_string(config.model.layers));
   }
   return fields;
-}
-
-std::uint64_t agreement_hash(const Config& config) {
-  std::uint64_t hash = 0;
-  for (const auto& [key, value] : agreement(config)) {
-    hash = hash_combine(hash, stable_hash(key));
-    hash = hash_combine(hash, stable_hash(value));
-  }
-  return hash;
-}
-
-std::string config_reference() {
-  const std::string head = "| Key | Value | Default | Meaning |\n|---|---|---|---|\n";
-  std::string text;
-  std::string_view section;
-  for (const Setting<Config>& setting : config_settings()) {
-    if (setting.section != section) {
-      text += (text.empty() ? "## [" : "\n## [") + std::string(setting.section) + "]\n\n" + head;
-      section = setting.section;
-    }
-    append_rows(text, setting, Config{});
-  }
-  text +=
-      "\n## [[model.layers]]\n\nOne table for each layer, first to last; only with model.kind = "
-      "\"layers\".\n\n" +
-      head;
-  for (const Setting<LayerSpec>& setting : layer_settings())
-    append_rows(text, setting, LayerSpec{});
-  return text;
 }
 
 }  // namespace gv

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/names.hpp"
 #include "base/problems.hpp"
 #include "base/time.hpp"
 #include "consensus/allreduce/reduce_algorithm.hpp"
@@ -100,6 +101,8 @@ struct TrainConfig {
 };
 
 enum class LaneKind { automatic, tls, plain, unix_socket };
+inline constexpr auto lane_names = names_of<LaneKind>({"auto", "tls", "plain", "unix"});
+constexpr std::string_view to_string(LaneKind kind) { return lane_names[kind]; }
 
 /// [gossip]: pair exchanges, each peer at its own pace.
 struct GossipConfig {
@@ -277,12 +280,5 @@ std::size_t lockstep_batch_max(const Config& config);
 /// that decides a step's result and the number of steps. Compared at hello, so that a refusal can
 /// name the first key that differs.
 std::vector<std::pair<std::string, std::string>> agreement(const Config& config);
-
-/// A hash over agreement(): equal for configs that may train together.
-std::uint64_t agreement_hash(const Config& config);
-
-/// Every key with its type, default and meaning, as Markdown tables, one per section: made from the
-/// table that parsing uses.
-std::string config_reference();
 
 }  // namespace gv

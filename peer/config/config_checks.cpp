@@ -22,7 +22,7 @@ void check_effects(ConfigReading& reading) {
     const std::string path = setting.path();
     if (setting.counts(reading.parsed.config) || !reading.is_given(path)) continue;
     if (!reading.is_sound(setting.condition.key)) continue;
-    reading.report(reading.line_of(path), path, "has no effect here",
+    reading.report(path, "has no effect here",
                    "remove it; it counts with " + setting.condition.words);
   }
 }
@@ -31,12 +31,11 @@ void check_steps(ConfigReading& reading) {
   const std::vector<std::size_t>& at = reading.parsed.config.train.schedule.step_at;
   if (reading.parsed.config.train.schedule.kind != ScheduleKind::step) return;
   if (at.empty() && reading.is_sound("train.step_at")) {
-    reading.report(reading.line_of("train.schedule"), "train.schedule",
-                   "\"step\" needs the steps to change at", "add step_at = [1000, 2000]");
+    reading.report("train.schedule", "\"step\" needs the steps to change at",
+                   "add step_at = [1000, 2000]");
   }
   if (!std::is_sorted(at.begin(), at.end(), std::less_equal<>())) {
-    reading.report(reading.line_of("train.step_at"), "train.step_at", "not rising",
-                   "sort the list");
+    reading.report("train.step_at", "not rising", "sort the list");
   }
 }
 
@@ -44,11 +43,11 @@ void check_model(ConfigReading& reading) {
   if (!reading.is_sound("model.kind")) return;
   const bool by_list = reading.parsed.config.model.kind == ModelKind::layers;
   if (by_list && !reading.is_given("model.layers")) {
-    reading.report(reading.line_of("model.kind"), "model.kind", "\"layers\" without a list",
+    reading.report("model.kind", "\"layers\" without a list",
                    "add [[model.layers]] tables, or name a model as kind = \"mlp\"");
   }
   if (!by_list && reading.is_given("model.layers")) {
-    reading.report(reading.line_of("model.layers"), "model.layers", "has no effect here",
+    reading.report("model.layers", "has no effect here",
                    "remove the list; it counts with kind = \"layers\"");
   }
 }
@@ -60,13 +59,12 @@ void check_text(ConfigReading& reading) {
   const PartitionKind dealt = config.data.partition.kind;
   if (is_text && reading.is_sound("data.partition") &&
       (dealt == PartitionKind::dirichlet || dealt == PartitionKind::by_label)) {
-    reading.report(reading.line_of("data.partition"), "data.partition",
-                   "a text has no labels to deal out by",
+    reading.report("data.partition", "a text has no labels to deal out by",
                    "write partition = \"iid\" or \"shared\"");
   }
   if (model.kind != ModelKind::transformer) return;
   if (!is_text && reading.is_sound("data.kind")) {
-    reading.report(reading.line_of("model.kind"), "model.kind", "a transformer learns text",
+    reading.report("model.kind", "a transformer learns text",
                    "write kind = \"text\" below [data], or name another model");
   }
   if (model.transformer.width % model.transformer.heads != 0 && reading.is_sound("model.width") &&
@@ -89,8 +87,7 @@ void check_membership(ConfigReading& reading) {
   const std::string path = reading.is_given("membership.probe_timeout_s")
                                ? "membership.probe_timeout_s"
                                : "membership.probe_period_s";
-  reading.report(reading.line_of(path), path,
-                 "the probe timeout is not shorter than the probe period",
+  reading.report(path, "the probe timeout is not shorter than the probe period",
                  "make probe_timeout_s about half of probe_period_s");
 }
 
@@ -100,12 +97,12 @@ void check_trigger(ConfigReading& reading) {
   if (reading.parsed.config.run.mode != ModeKind::gossip || gossip.trigger == TriggerKind::steps)
     return;
   if (gossip.pairing != PairingKind::uniform) {
-    reading.report(reading.line_of("gossip.trigger"), "gossip.trigger",
+    reading.report("gossip.trigger",
                    "drawn pairs meet in rounds, which only \"steps\" counts alike on all peers",
                    "write pairing = \"uniform\", or trigger = \"steps\"");
   }
   if (gossip.trigger == TriggerKind::spread && gossip.target_spread == 0) {
-    reading.report(reading.line_of("gossip.trigger"), "gossip.trigger", "no spread to aim at",
+    reading.report("gossip.trigger", "no spread to aim at",
                    "add target_spread, such as the spread that status shows of a run by steps");
   }
 }
@@ -119,11 +116,10 @@ void check_topology(ConfigReading& reading) {
   const bool by_degree = reading.is_given("gossip.topology_degree");
   const std::string path = by_degree ? "gossip.topology_degree" : "gossip.topology";
   if (const auto problem = problem_with_pairs(gossip.topology)) {
-    return reading.report(reading.line_of(path), path, problem->place + ": " + problem->reason,
-                          problem->remedy);
+    return reading.report(path, problem->place + ": " + problem->reason, problem->remedy);
   }
   if (gossip.pairing == PairingKind::uniform && !is_graph(kind)) {
-    return reading.report(reading.line_of("gossip.topology"), "gossip.topology",
+    return reading.report("gossip.topology",
                           shown_name(kind) +
                               " says who meets whom in each round, and with pairing = "
                               "\"uniform\" there are no rounds",
@@ -131,8 +127,7 @@ void check_topology(ConfigReading& reading) {
   }
   if (!reading.is_sound("run.peers")) return;
   if (const auto problem = problem_of(gossip.topology, reading.parsed.config.run.peers)) {
-    reading.report(reading.line_of(path), path, problem->place + " (run.peers): " + problem->reason,
-                   problem->remedy);
+    reading.report(path, problem->place + " (run.peers): " + problem->reason, problem->remedy);
   }
 }
 
@@ -148,12 +143,11 @@ void check_population(ConfigReading& reading) {
         : mode == ModeKind::pipeline ? "in a pipeline no peer has a whole model to be judged by"
                                      : "a round mixes models by one rule that goes by one "
                                        "learning rate";
-    reading.report(reading.line_of(path), path, reason,
-                   "write mode = \"gossip\" below [run], or leave it out");
+    reading.report(path, reason, "write mode = \"gossip\" below [run], or leave it out");
   }
   if (config.gossip.alpha_with_learning_rate && reading.is_sound("gossip.alpha_schedule")) {
     reading.report(
-        reading.line_of("gossip.alpha_schedule"), "gossip.alpha_schedule",
+        "gossip.alpha_schedule",
         "in a population every peer has a learning rate of its own, and no two would agree",
         "write alpha_schedule = \"constant\"");
   }
@@ -166,14 +160,14 @@ void check_threads(ConfigReading& reading) {
   const std::string path = "train.threads";
   if (config.run.mode != ModeKind::gossip && reading.is_sound("run.mode")) {
     reading.report(
-        reading.line_of(path), path,
+        path,
         "steps without locks have no order, and what others are told of each in this mode "
         "would not be what was done",
         "write threads = 1, or mode = \"gossip\" below [run]");
   }
   if (config.train.optimizer.kind != OptimizerKind::sgd && reading.is_sound("train.optimizer")) {
     reading.report(
-        reading.line_of("train.optimizer"), "train.optimizer",
+        "train.optimizer",
         "momentum and moments are of one sequence of gradients, and threads that step at once "
         "make several",
         "write optimizer = \"sgd\", or threads = 1");
@@ -188,12 +182,11 @@ void check_ring(ConfigReading& reading) {
       reading.is_sound("allreduce.momentum")) {
     if (reading.parsed.config.train.optimizer.kind != OptimizerKind::sgd &&
         reading.is_sound("train.optimizer")) {
-      reading.report(reading.line_of("train.optimizer"), "train.optimizer",
-                     "allreduce.momentum is one already, and two would add up",
+      reading.report("train.optimizer", "allreduce.momentum is one already, and two would add up",
                      "write optimizer = \"sgd\"");
     }
     if (allreduce.local.period > 1) {
-      reading.report(reading.line_of("allreduce.period"), "allreduce.period",
+      reading.report("allreduce.period",
                      "allreduce.momentum is of gradients, and what local steps come to is none",
                      "write period = 1, or leave momentum out");
     }
@@ -201,13 +194,12 @@ void check_ring(ConfigReading& reading) {
   const bool is_local = allreduce.local.period > 1;
   for (Problem& problem : problems_of(allreduce.compression, is_local)) {
     const std::string setting = "allreduce." + problem.place;
-    reading.report(reading.line_of(setting), setting, std::move(problem.reason),
-                   std::move(problem.remedy));
+    reading.report(setting, std::move(problem.reason), std::move(problem.remedy));
   }
   const bool plain = make_compressor(allreduce.compression, 0)->wire().is_plain();
   if (plain || !allreduce.algorithm || *allreduce.algorithm == ReduceAlgorithm::ring) return;
   reading.report(
-      reading.line_of("allreduce.algorithm"), "allreduce.algorithm",
+      "allreduce.algorithm",
       "codec and top_k_per_512 need the ring, where final pieces are passed on as they came",
       "write algorithm = \"ring\" or \"auto\", or leave codec and top_k_per_512 out");
 }
@@ -236,8 +228,8 @@ void check_pipeline(ConfigReading& reading) {
                      "write router = \"fixed\", or schedule = \"1f1b\""});
   }
   for (Problem& problem : found) {
-    reading.report(reading.line_of("pipeline.schedule"), "pipeline.schedule",
-                   problem.place + ": " + problem.reason, std::move(problem.remedy));
+    reading.report("pipeline.schedule", problem.place + ": " + problem.reason,
+                   std::move(problem.remedy));
   }
 }
 
@@ -254,7 +246,7 @@ void check_mixing(ConfigReading& reading) {
     if (!reading.is_sound(path)) continue;
     // Stages have no memory that another remedy might ask for.
     const bool by_codec = in_stages && problem.place == "codec";
-    reading.report(reading.line_of(path), path, problem.reason,
+    reading.report(path, problem.reason,
                    by_codec ? "write codec = \"fp16\", \"bf16\" or \"qsgd\"" : problem.remedy);
   }
   if (in_stages) return;
@@ -262,14 +254,13 @@ void check_mixing(ConfigReading& reading) {
   const std::string correction(to_string(rule->correction));
   if (traits.plain_steps && config.train.optimizer.kind != OptimizerKind::sgd &&
       reading.is_sound("train.optimizer")) {
-    reading.report(reading.line_of("train.optimizer"), "train.optimizer",
+    reading.report("train.optimizer",
                    "\"" + correction + "\" has a momentum of its own, and two would add up",
                    "write optimizer = \"sgd\"");
   }
   if (traits.one_by_one && config.mixing.period_steps != 1 &&
       reading.is_sound("mixing.period_steps")) {
-    reading.report(reading.line_of("mixing.period_steps"), "mixing.period_steps",
-                   "\"" + correction + "\" mixes what every step comes to",
+    reading.report("mixing.period_steps", "\"" + correction + "\" mixes what every step comes to",
                    "write period_steps = 1");
   }
 }
@@ -278,8 +269,7 @@ void check_network(ConfigReading& reading) {
   const NetworkConfig& network = reading.parsed.config.network;
   if (network.lane != LaneKind::plain || network.trusted || !reading.is_sound("network.trusted"))
     return;
-  reading.report(reading.line_of("network.lane"), "network.lane",
-                 "\"plain\" on a network that is not trusted",
+  reading.report("network.lane", "\"plain\" on a network that is not trusted",
                  "write trusted = true if nobody can listen in, else lane = \"tls\"");
 }
 

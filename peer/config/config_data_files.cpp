@@ -38,8 +38,7 @@ void find_files(ConfigReading& reading, const std::string& path, const std::stri
                 const std::vector<std::string>& files, std::size_t wanted, std::string_view words) {
   if (!reading.is_sound(path)) return;
   if (wanted != 0 ? files.size() != wanted : files.empty()) {
-    return reading.report(reading.line_of(path), path,
-                          "lists " + std::to_string(files.size()) + " files",
+    return reading.report(path, "lists " + std::to_string(files.size()) + " files",
                           "name " + std::string(words));
   }
   const std::size_t line = reading.line_of(reading.is_given(path) ? path : "data.folder");

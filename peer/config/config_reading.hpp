@@ -39,6 +39,11 @@ struct ConfigReading {
     parsed.problems.push_back({place(line, path), std::move(reason), std::move(remedy)});
   }
 
+  /// Reports it where `path` is set, else where its section starts.
+  void report(const std::string& path, std::string reason, std::string remedy) {
+    report(line_of(path), path, std::move(reason), std::move(remedy));
+  }
+
   /// Where `path` is set, else where its section starts, else line 1.
   std::size_t line_of(const std::string& path) const {
     const auto found = given.find(path);

@@ -71,11 +71,7 @@ void append_rest(Settings& all) {
   const Keys network{all, "network"};
   network.add("trusted", GV_FIELD(network.trusted),
               "nobody can listen in: models may travel unencrypted");
-  network.choice("lane", GV_FIELD(network.lane),
-                 {{"auto", LaneKind::automatic},
-                  {"tls", LaneKind::tls},
-                  {"plain", LaneKind::plain},
-                  {"unix", LaneKind::unix_socket}},
+  network.choice("lane", GV_FIELD(network.lane), named_choices(lane_names),
                  "auto: unix on one host, else plain if trusted, else tls");
   network.add("budget_mib", GV_FIELD(network.budget_mib), {1, 1048576},
               "memory for blocks on their way, all lanes together");

@@ -21,8 +21,8 @@ struct BadValue {
 /// When a key counts.
 template <class Object>
 struct Condition {
-  std::string_view key;  ///< The key that decides it, as "run.mode".
-  std::string words;     ///< For "only with ...".
+  std::string key;    ///< The key that decides it, as "run.mode".
+  std::string words;  ///< For "only with ...".
   std::function<bool(const Object&)> holds;
 };
 
@@ -41,7 +41,9 @@ struct Setting {
   /// The field as a TOML value.
   std::function<std::string(const Object&)> show;
 
-  std::string path() const { return std::string(section) + "." + std::string(key); }
+  std::string path() const {
+    return section.empty() ? std::string(key) : std::string(section) + "." + std::string(key);
+  }
   bool counts(const Object& object) const { return !condition.holds || condition.holds(object); }
 };
 

@@ -4,7 +4,7 @@
 namespace gv::settings {
 
 void append_gossip(Settings& all) {
-  const Keys own = keys_in_mode(all, "gossip", ModeKind::gossip);
+  const Keys own = Keys{all, "gossip"}.with("run.mode", {"gossip"});
   const Keys gossip = own.agreed();
   gossip.choice("pairing", GV_FIELD(gossip.pairing),
                 {{"matching", PairingKind::matching}, {"uniform", PairingKind::uniform}},
@@ -41,13 +41,10 @@ void append_gossip(Settings& all) {
   own.add("offences_max", GV_FIELD(gossip.offences_max), {1, 1000}, "unsound models before that");
   own.add("catch_up_periods", GV_FIELD(gossip.catch_up_periods), {1, 1e9},
           "a peer this far behind on joining or waking fetches a model");
-  own.only_with("gossip.trigger", "trigger = \"spread\"",
-                [](const Config& c) { return c.gossip.trigger == TriggerKind::spread; })
+  own.with("trigger", {"spread"})
       .add("target_spread", GV_FIELD(gossip.target_spread), {0, 1e12},
            "distance that two models that meet should have, as spread in status");
-  gossip
-      .only_with("gossip.topology", "topology = \"random_regular\" or \"base_k\"",
-                 [](const Config& c) { return has_degree(c.gossip.topology); })
+  gossip.with("topology", {"random_regular", "base_k"})
       .add("topology_degree", GV_FIELD(gossip.topology.degree), {0, 4095},
            "random_regular: neighbours of each peer, 0 = 4; base_k: partners in one round, of "
            "which pairs allow 1, 0 = 1");

@@ -21,15 +21,10 @@ struct RoundKeys {
 void RoundKeys::append_neighbours() const {
   shared.choice("topology", GV_FIELD(mixing.rule.topology.kind), named_choices(topology_kinds),
                 "who is whose neighbour; `grapevine topology` shows each");
-  shared
-      .only_with("mixing.topology", "topology = \"random_regular\" or \"base_k\"",
-                 [](const Config& c) { return has_degree(c.mixing.rule.topology); })
+  shared.with("topology", {"random_regular", "base_k"})
       .add("topology_degree", GV_FIELD(mixing.rule.topology.degree), {0, 4095},
            "random_regular: neighbours of each peer, 0 = 4; base_k: partners in one round, 0 = 1");
-  shared
-      .only_with(
-          "mixing.topology", "topology = \"moshpit\"",
-          [](const Config& c) { return c.mixing.rule.topology.kind == TopologyKind::moshpit; })
+  shared.with("topology", {"moshpit"})
       .add("dimensions", GV_FIELD(mixing.rule.topology.dimensions), {1, 16}, "of the grid");
   shared.add("lazy", GV_FIELD(mixing.rule.topology.lazy),
              "keep half of one's own model in every round");
@@ -51,17 +46,10 @@ void RoundKeys::append_messages() const {
              "weight of each neighbour; 0 = as the topology says");
   shared.choice("codec", GV_FIELD(mixing.rule.codec.kind), named_choices(codec_kinds),
                 "how numbers travel");
-  shared
-      .only_with("mixing.codec", "codec = \"top_k\" or \"random_k\"",
-                 [](const Config& c) {
-                   const CodecKind kind = c.mixing.rule.codec.kind;
-                   return kind == CodecKind::top_k || kind == CodecKind::random_k;
-                 })
+  shared.with("codec", {"top_k", "random_k"})
       .add("codec_fraction", GV_FIELD(mixing.rule.codec.fraction), {0, 1, true},
            "the part of all numbers that travels");
-  shared
-      .only_with("mixing.codec", "codec = \"qsgd\"",
-                 [](const Config& c) { return c.mixing.rule.codec.kind == CodecKind::qsgd; })
+  shared.with("codec", {"qsgd"})
       .add("codec_levels", GV_FIELD(mixing.rule.codec.levels), {1, 127},
            "sizes a number is rounded to, beside 0");
   mixing.choice("memory", GV_FIELD(mixing.rule.memory), named_choices(mix_memories),
@@ -94,10 +82,7 @@ void RoundKeys::append_corrections() const {
                    rule.correction == MixCorrection::decentlam;
           })
       .add("momentum", GV_FIELD(mixing.rule.momentum), {0, 0.9999}, "of these");
-  mixing
-      .only_with(
-          "mixing.correction", "correction = \"quasi_global\"",
-          [](const Config& c) { return c.mixing.rule.correction == MixCorrection::quasi_global; })
+  mixing.with("correction", {"quasi_global"})
       .add("smoothing", GV_FIELD(mixing.rule.smoothing), {0, 0.9999},
            "share of its momentum that a round keeps");
 }
@@ -119,9 +104,7 @@ void RoundKeys::append_pace() const {
       .choice("fragment_order", GV_FIELD(mixing.rule.fragment_order),
               named_choices(fragment_orders),
               "which one: the next at all peers, or at each that which changed most");
-  mixing
-      .only_with("mixing.topology", "topology = \"star\"",
-                 [](const Config& c) { return c.mixing.rule.topology.kind == TopologyKind::star; })
+  mixing.with("topology", {"star"})
       .add("centre_rests", GV_FIELD(mixing.rule.centre_rests),
            "the centre only mixes and does not train");
 }
@@ -130,9 +113,7 @@ void RoundKeys::append_pace() const {
 void RoundKeys::append_outer() const {
   mixing.choice("outer", GV_FIELD(mixing.rule.outer), named_choices(mix_outers),
                 "what follows mixing every outer_every rounds");
-  const Keys slowmo = mixing.only_with("mixing.outer", "outer = \"slowmo\"", [](const Config& c) {
-    return c.mixing.rule.outer == MixOuter::slowmo;
-  });
+  const Keys slowmo = mixing.with("outer", {"slowmo"});
   slowmo.add("outer_every", GV_FIELD(mixing.rule.outer_every), {1, 1e6},
              "rounds between two outer steps");
   slowmo.add("outer_momentum", GV_FIELD(mixing.rule.outer_momentum), {0, 0.9999},
@@ -150,7 +131,7 @@ void RoundKeys::append_outer() const {
 }  // namespace
 
 void append_mixing(Settings& all) {
-  const Keys own = keys_in_mode(all, "mixing", ModeKind::mixing);
+  const Keys own = Keys{all, "mixing"}.with("run.mode", {"mixing"});
   const RoundKeys keys{
       own.agreed(),
       Keys{all, "mixing"}.agreed().only_with(

@@ -74,7 +74,7 @@ void append_safety(const Keys& pipeline) {
 }  // namespace
 
 void append_pipeline(Settings& all) {
-  const Keys pipeline = keys_in_mode(all, "pipeline", ModeKind::pipeline).agreed();
+  const Keys pipeline = Keys{all, "pipeline"}.with("run.mode", {"pipeline"}).agreed();
   append_cut(pipeline);
   append_order(pipeline);
   append_replicas(pipeline);

@@ -19,6 +19,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.hpp"
+#include "base/names.hpp"
 #include "base/time.hpp"
 #include "consensus/codec/codec.hpp"
 #include "peer/config/config_settings.hpp"
@@ -216,6 +218,12 @@ std::optional<BadValue> read(const TomlValue& value, const Range& range, std::ve
 // ---- Rows ----
 
 /// The choices of an enumeration whose values have names.
+template <class Kind, std::size_t count>
+auto named_choices(const Names<Kind, count>& names) {
+  std::vector<std::pair<std::string, Kind>> choices;
+  for (const Kind kind : names.kinds()) choices.emplace_back(names[kind], kind);
+  return choices;
+}
 template <class Kinds>
 auto named_choices(const Kinds& kinds) {
   std::vector<std::pair<std::string, typename Kinds::value_type>> choices;
@@ -242,14 +250,32 @@ struct Section {
   /// The same section, for keys that must be equal on all peers of a run.
   Section agreed() const { return {all, name, condition, true}; }
   /// The same section, for keys that only count on this condition too; `words` are for both.
-  Section only_with(std::string_view key, std::string words, auto holds) const {
-    Condition<Object> both{key, std::move(words), holds};
+  Section only_with(std::string key, std::string words, auto holds) const {
+    Condition<Object> both{std::move(key), std::move(words), holds};
     if (condition.holds) {
       both.holds = [before = condition.holds, holds](const Object& object) {
         return before(object) && holds(object);
       };
     }
     return {all, name, std::move(both), agrees};
+  }
+  /// The same section, for keys that only count while a choice() above has one of these names.
+  /// `key` is of this section, or a path.
+  Section with(std::string_view key, const std::vector<std::string_view>& names) const {
+    const auto row = std::ranges::find_if(all, [&](const Setting<Object>& above) {
+      return above.path() == key || (above.section == name && above.key == key);
+    });
+    check(row != all.end(), "a condition is about a key above");
+    std::vector<std::string> values;
+    std::string words = std::string(key) + " = ";
+    for (const std::string_view choice : names) {
+      const bool is_last = values.size() + 1 == names.size();
+      words += values.empty() ? "" : is_last ? " or " : ", ";
+      words += values.emplace_back(shown(std::string(choice)));
+    }
+    return only_with(row->path(), words, [show = row->show, values](const Object& object) {
+      return std::ranges::find(values, show(object)) != values.end();
+    });
   }
 
   template <class Field>
@@ -320,17 +346,6 @@ struct Section {
 
 using Settings = std::vector<Setting<Config>>;
 using Keys = Section<Config>;
-
-/// The keys of a section that only count in one mode.
-inline Keys keys_in_mode(Settings& all, std::string_view section, ModeKind mode) {
-  return Keys{all, section}.only_with("run.mode",
-                                      "run.mode = \"" + std::string(to_string(mode)) + "\"",
-                                      [mode](const Config& c) { return c.run.mode == mode; });
-}
-
-inline bool has_degree(const Topology& topology) {
-  return topology.kind == TopologyKind::random_regular || topology.kind == TopologyKind::base_k;
-}
 
 void append_data(Settings& all);
 void append_generated(Settings& all);

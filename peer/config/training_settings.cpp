@@ -1,38 +1,21 @@
 // The keys of data, model and training.
-#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "peer/config/setting_builders.hpp"
 
 namespace gv::settings {
-namespace {
-
-/// The keys of a section that count with some of the optimisers; `words` name these.
-Keys keys_of(const Keys& train, const std::string& words, std::vector<OptimizerKind> kinds) {
-  return train.only_with("train.optimizer", "optimizer = " + words,
-                         [kinds = std::move(kinds)](const Config& c) {
-                           return std::ranges::count(kinds, c.train.optimizer.kind) > 0;
-                         });
-}
-
-}  // namespace
 
 void append_data(Settings& all) {
   const Keys data{all, "data"};
-  const Keys files =
-      data.only_with("data.kind", "kind = \"idx\", \"cifar10\", \"csv\" or \"text\"",
-                     [](const Config& c) { return c.data.kind != DataKind::generated; });
   const Keys numbers =
       data.agreed().only_with("data.kind", "a kind other than \"text\"",
                               [](const Config& c) { return c.data.kind != DataKind::text; });
-  data.agreed().choice("kind", GV_FIELD(data.kind),
-                       {{"generated", DataKind::generated},
-                        {"idx", DataKind::idx},
-                        {"cifar10", DataKind::cifar10},
-                        {"csv", DataKind::csv},
-                        {"text", DataKind::text}},
-                       "the built-in task, or the format of the files");
+  data.agreed().choice(
+      "kind", GV_FIELD(data.kind),
+      named_choices(names_of<DataKind>({"generated", "idx", "cifar10", "csv", "text"})),
+      "the built-in task, or the format of the files");
+  const Keys files = data.with("kind", {"idx", "cifar10", "csv", "text"});
   files.add("folder", GV_FIELD(data.folder),
             "where the files are; a relative path starts at this file");
   files.add("train_files", GV_FIELD(data.train_files),
@@ -40,13 +23,11 @@ void append_data(Settings& all) {
   files.add("test_files", GV_FIELD(data.test_files),
             "test files in the folder; idx: images then labels; text: without any, the last tenth "
             "of each training file");
-  data.only_with("data.kind", "kind = \"csv\"",
-                 [](const Config& c) { return c.data.kind == DataKind::csv; })
+  data.with("kind", {"csv"})
       .add("csv_targets", GV_FIELD(data.csv_targets), {0, 65536},
            "last columns that are targets; 0 = the last is a label");
   data.agreed()
-      .only_with("data.kind", "kind = \"text\"",
-                 [](const Config& c) { return c.data.kind == DataKind::text; })
+      .with("kind", {"text"})
       .add("context", GV_FIELD(data.context), {1, 65536},
            "bytes in a sample: the model sees at most this many");
   numbers.add("mean", GV_FIELD(data.mean), {-1e9, 1e9},
@@ -54,25 +35,18 @@ void append_data(Settings& all) {
   numbers.add("deviation", GV_FIELD(data.deviation), {0, 1e9, true},
               "what every input is divided by after that");
   data.choice("partition", GV_FIELD(data.partition.kind),
-              {{"iid", PartitionKind::iid},
-               {"dirichlet", PartitionKind::dirichlet},
-               {"by_label", PartitionKind::by_label},
-               {"shared", PartitionKind::shared}},
+              named_choices(names_of<PartitionKind>({"iid", "dirichlet", "by_label", "shared"})),
               "how the samples are dealt out; shared = everybody has all");
-  data.only_with("data.partition", "partition = \"dirichlet\"",
-                 [](const Config& c) { return c.data.partition.kind == PartitionKind::dirichlet; })
+  data.with("partition", {"dirichlet"})
       .add("concentration", GV_FIELD(data.partition.alpha), {0, 1e6, true},
            "alpha of the Dirichlet draw; small makes unlike shards");
-  data.only_with("data.partition", "partition = \"by_label\"",
-                 [](const Config& c) { return c.data.partition.kind == PartitionKind::by_label; })
+  data.with("partition", {"by_label"})
       .add("labels_per_peer", GV_FIELD(data.partition.labels_per_peer), {1, 65536},
            "how many different labels one peer sees");
 }
 
 void append_generated(Settings& all) {
-  const Keys generated = Keys{all, "data.generated"}.agreed().only_with(
-      "data.kind", "data.kind = \"generated\"",
-      [](const Config& c) { return c.data.kind == DataKind::generated; });
+  const Keys generated = Keys{all, "data.generated"}.agreed().with("data.kind", {"generated"});
   generated.add("samples", GV_FIELD(data.generated.samples), {1, 1e8}, "training samples in all");
   generated.add("test_samples", GV_FIELD(data.generated.test_samples), {1, 1e8}, "test samples");
   generated.add("features", GV_FIELD(data.generated.features), {1, 65536}, "numbers in one sample");
@@ -84,21 +58,13 @@ void append_generated(Settings& all) {
 void append_model(Settings& all) {
   const Keys model = Keys{all, "model"}.agreed();
   model.choice("kind", GV_FIELD(model.kind),
-               {{"linear", ModelKind::linear},
-                {"mlp", ModelKind::mlp},
-                {"lenet", ModelKind::lenet},
-                {"cnn", ModelKind::cnn},
-                {"transformer", ModelKind::transformer},
-                {"layers", ModelKind::layers}},
+               named_choices(
+                   names_of<ModelKind>({"linear", "mlp", "lenet", "cnn", "transformer", "layers"})),
                "a model known by name, or layers for the list in [[model.layers]]");
-  model
-      .only_with("model.kind", "kind = \"mlp\"",
-                 [](const Config& c) { return c.model.kind == ModelKind::mlp; })
+  model.with("kind", {"mlp"})
       .add("hidden", GV_FIELD(model.hidden), {1, 1e6},
            "widths of the hidden layers, first to last");
-  const Keys transformer =
-      model.only_with("model.kind", "kind = \"transformer\"",
-                      [](const Config& c) { return c.model.kind == ModelKind::transformer; });
+  const Keys transformer = model.with("kind", {"transformer"});
   transformer.add("blocks", GV_FIELD(model.transformer.blocks), {1, 1000},
                   "attention and two dense layers each");
   transformer.add("width", GV_FIELD(model.transformer.width), {1, 65536},
@@ -113,7 +79,6 @@ void append_model(Settings& all) {
 }
 
 void append_train(Settings& all) {
-  using enum OptimizerKind;
   const Keys train{all, "train"};
   train.add("batch", GV_FIELD(train.batch), {1, 65536},
             "samples in one step; in a pipeline those of a micro-batch");
@@ -121,33 +86,25 @@ void append_train(Settings& all) {
             "threads of a peer that step on its one model at once, without locks; more than 1 only "
             "with optimizer = \"sgd\" in gossip");
   train.choice("optimizer", GV_FIELD(train.optimizer.kind),
-               {{"sgd", sgd},
-                {"momentum", momentum},
-                {"nesterov", nesterov},
-                {"adagrad", adagrad},
-                {"rmsprop", rmsprop},
-                {"adam", adam},
-                {"adamw", adamw},
-                {"lars", lars},
-                {"lamb", lamb}},
+               named_choices(names_of<OptimizerKind>({"sgd", "momentum", "nesterov", "adagrad",
+                                                      "rmsprop", "adam", "adamw", "lars", "lamb"})),
                "how gradients become steps; its state stays with the peer");
   constexpr Range below_one{0, 0.999999};
-  keys_of(train, "\"momentum\", \"nesterov\" or \"lars\"", {momentum, nesterov, lars})
+  train.with("optimizer", {"momentum", "nesterov", "lars"})
       .add("momentum", GV_FIELD(train.optimizer.momentum), below_one,
            "share of the last step's velocity that is kept");
-  keys_of(train, "\"rmsprop\"", {rmsprop})
+  train.with("optimizer", {"rmsprop"})
       .add("decay", GV_FIELD(train.optimizer.decay), below_one,
            "share of the mean square that is kept");
-  const Keys of_adam = keys_of(train, "\"adam\", \"adamw\" or \"lamb\"", {adam, adamw, lamb});
+  const Keys of_adam = train.with("optimizer", {"adam", "adamw", "lamb"});
   of_adam.add("beta1", GV_FIELD(train.optimizer.beta1), below_one,
               "share of the mean gradient that is kept");
   of_adam.add("beta2", GV_FIELD(train.optimizer.beta2), below_one,
               "share of the mean square that is kept");
-  keys_of(train, "\"adagrad\", \"rmsprop\", \"adam\", \"adamw\", \"lars\" or \"lamb\"",
-          {adagrad, rmsprop, adam, adamw, lars, lamb})
+  train.with("optimizer", {"adagrad", "rmsprop", "adam", "adamw", "lars", "lamb"})
       .add("epsilon", GV_FIELD(train.optimizer.epsilon), {0, 1, true},
            "added to the root of the mean square; of lars to a gradient's length");
-  keys_of(train, "\"lars\"", {lars})
+  train.with("optimizer", {"lars"})
       .add("trust", GV_FIELD(train.optimizer.trust), {0, 1, true},
            "a tensor's step over its own length, at a learning rate of 1");
   train.add("weight_decay", GV_FIELD(train.optimizer.weight_decay), {0, 1},
@@ -159,22 +116,16 @@ void append_schedule(Settings& all) {
   train.add("learning_rate", GV_FIELD(train.schedule.learning_rate), {0, 100, true},
             "size of a step, after warm-up");
   train.choice("schedule", GV_FIELD(train.schedule.kind),
-               {{"constant", ScheduleKind::constant},
-                {"step", ScheduleKind::step},
-                {"cosine", ScheduleKind::cosine}},
+               named_choices(names_of<ScheduleKind>({"constant", "step", "cosine"})),
                "how the learning rate changes over the run");
   train.add("warmup_steps", GV_FIELD(train.schedule.warmup_steps), {0, 1e9},
             "steps of a linear ramp up to the learning rate");
-  const Keys stepped =
-      train.only_with("train.schedule", "schedule = \"step\"",
-                      [](const Config& c) { return c.train.schedule.kind == ScheduleKind::step; });
+  const Keys stepped = train.with("schedule", {"step"});
   stepped.add("step_at", GV_FIELD(train.schedule.step_at), {1, 1e12},
               "steps at which the rate is multiplied, rising");
   stepped.add("step_factor", GV_FIELD(train.schedule.step_factor), {0, 1, true},
               "what it is multiplied by");
-  train
-      .only_with("train.schedule", "schedule = \"cosine\"",
-                 [](const Config& c) { return c.train.schedule.kind == ScheduleKind::cosine; })
+  train.with("schedule", {"cosine"})
       .add("final_fraction", GV_FIELD(train.schedule.final_fraction), {0, 1},
            "the rate at the last step as a fraction of the highest");
   train.add("reference_batch", GV_FIELD(train.schedule.reference_batch), {0, 65536},

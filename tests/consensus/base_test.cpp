@@ -1,4 +1,5 @@
-// Randomness draws the same numbers everywhere, and fairly; fingerprints tell vectors apart.
+// Randomness draws the same numbers everywhere, and fairly; fingerprints tell vectors apart; names
+// are read both ways.
 #include <array>
 #include <bit>
 #include <catch2/catch.hpp>
@@ -15,6 +16,7 @@
 #include "base/fields.hpp"
 #include "base/fingerprint.hpp"
 #include "base/ids.hpp"
+#include "base/names.hpp"
 #include "base/rng.hpp"
 
 namespace gv {
@@ -193,6 +195,16 @@ TEST_CASE("only structs without secrets are plain", "[unit]") {
 TEST_CASE("a type's name is what its declaration says", "[unit]") {
   CHECK(type_name<TenFields>() == "TenFields");
   CHECK(type_name<PeerId>() == "PeerId");
+}
+
+TEST_CASE("names of an enumeration are read both ways", "[unit]") {
+  enum class Meal { breakfast, lunch, dinner };
+  constexpr auto names = names_of<Meal>({"breakfast", "lunch", "dinner"});
+  STATIC_REQUIRE(names[Meal::lunch] == "lunch");
+  for (const Meal meal : names.kinds()) CHECK(names.find(names[meal]) == meal);
+  CHECK(names.kinds().size() == 3);
+  CHECK_FALSE(names.find("supper").has_value());
+  CHECK(names[static_cast<Meal>(3)] == "unknown");
 }
 
 }  // namespace gv

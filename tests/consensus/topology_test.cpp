@@ -342,8 +342,13 @@ TEST_CASE("a torus is as square as can be and a ring where the number is prime",
 // ---- Names and refusals ----
 
 TEST_CASE("every kind has a name that finds it", "[unit][topology]") {
-  for (const TopologyKind kind : topology_kinds) CHECK(topology_named(to_string(kind)) == kind);
-  CHECK_FALSE(topology_named("rng"));
+  for (const TopologyKind kind : topology_kinds) {
+    CHECK(topology_names.find(to_string(kind)) == kind);
+  }
+  CHECK_FALSE(topology_names.find("rng"));
+  CHECK(to_string(TopologyKind::complete) == "complete");
+  CHECK(to_string(TopologyKind::base_k) == "base_k");
+  CHECK(to_string(TopologyKind::moshpit) == "moshpit");
   CHECK(to_string(TopologyKind::one_peer_exponential) == "one_peer_exponential");
 }
 

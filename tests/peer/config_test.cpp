@@ -14,13 +14,36 @@
 #include <iterator>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/rng.hpp"
 #include "peer/config/config_settings.hpp"
 #include "tests/peer/config_texts.hpp"
+#include "tests/settings_reference.hpp"
 
 namespace gv {
+namespace {
+
+/// Every key, one table for each section.
+std::string config_reference() {
+  std::string text;
+  std::string_view section;
+  for (const Setting<Config>& setting : config_settings()) {
+    if (setting.section != section) {
+      text += (text.empty() ? "## [" : "\n## [") + std::string(setting.section) + "]\n\n" +
+              settings_head;
+      section = setting.section;
+    }
+    text += settings_row(setting);
+  }
+  return text +
+         "\n## [[model.layers]]\n\nOne table for each layer, first to last; only with model.kind = "
+         "\"layers\".\n\n" +
+         settings_table(layer_settings());
+}
+
+}  // namespace
 
 TEST_CASE("twelve different mistakes are all listed with place and reason and remedy", "[unit]") {
   const std::string path = std::string(GRAPEVINE_SOURCE_DIR) + "/tests/bad_configs/twelve.toml";

@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "sim/scenario_text.hpp"
+#include "tests/settings_reference.hpp"
 
 namespace gv {
 namespace {
@@ -25,6 +26,19 @@ std::string all(const Problems& problems) {
 
 bool mentions(const Problems& problems, const std::string& words) {
   return all(problems).find(words) != std::string::npos;
+}
+
+std::string scenario_reference() {
+  return "## [scenario]\n\n" + settings_table(scenario_settings<Scenario>()) +
+         "\n## [[scenario.speed]]\n\nPeers that compute at another pace; later rules win.\n\n" +
+         settings_table(scenario_settings<SpeedRule>()) +
+         "\n## [[scenario.link]]\n\nLinks that are not perfect; later rules win.\n\n" +
+         settings_table(scenario_settings<LinkRule>()) +
+         "\n## [[scenario.fault]]\n\nSomething that goes wrong, once or again and again.\n\n" +
+         settings_table(scenario_settings<FaultRule>()) +
+         "\n## [[scenario.hostile]]\n\nPeers that want to spoil the run; later rules win. Virtual "
+         "peers in rounds only ([guards](algorithms/guards.md)).\n\n" +
+         settings_table(scenario_settings<HostileRule>());
 }
 
 /// "at kind peers" of every beginning of one kind.
