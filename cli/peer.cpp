@@ -89,22 +89,14 @@ Problems choose_lane(const std::string& given, NetworkConfig& network) {
   return {};
 }
 
+/// What has to be read before it is an option; the host takes all others as they are.
 struct PeerArguments {
-  std::string config;
+  HostOptions host;
   std::string key = "key";
   std::string authorized = "authorized_peers";
-  std::string name;
   std::string folder;
-  std::string listen;
-  std::string advertise;
-  std::string dial_from;
-  std::uint16_t lane_port = 0;
   std::string lane;
-  std::vector<std::string> join;
   std::string shard;
-  std::size_t wait_for = 1;
-  bool resume = false;
-  bool quiet = false;
 };
 
 /// Fills in omitted arguments and collects all problems.
@@ -113,11 +105,10 @@ Problems prepare(const PeerArguments& arguments, HostOptions& options) {
   const auto add = [&](const Problems& more) {
     problems.insert(problems.end(), more.begin(), more.end());
   };
-  ParsedConfig parsed = arguments.config.empty() ? ParsedConfig{default_config(), {}}
-                                                 : parse_config_file(arguments.config);
+  ParsedConfig parsed = options.config_path.empty() ? ParsedConfig{default_config(), {}}
+                                                    : parse_config_file(options.config_path);
   add(parsed.problems);
   options.config = std::move(parsed.config);
-  options.config_path = arguments.config;
   LoadedKeyPair key = load_key_pair(arguments.key);
   add(key.problems);
   options.identity = key.pair;
@@ -130,7 +121,6 @@ Problems prepare(const PeerArguments& arguments, HostOptions& options) {
     if (key.problems.empty() && authorized.peers[i].key == options.identity.public_key)
       position = i;
   }
-  options.name = arguments.name;
   if (options.name.empty()) {
     options.name = position ? authorized.peers[*position].name
                             : to_string(peer_id(options.identity.public_key));
@@ -151,28 +141,20 @@ Problems prepare(const PeerArguments& arguments, HostOptions& options) {
     problems.push_back({arguments.authorized, "this peer's own key is not in the allow-list",
                         "add it (its place decides the shard), or choose one with --shard K/N"});
   }
-  add(address_problems(arguments.listen, arguments.advertise, arguments.join));
-  if (arguments.listen.empty() && arguments.join.empty()) {
+  add(address_problems(options.listen, options.advertise, options.join));
+  if (options.listen.empty() && options.join.empty()) {
     problems.push_back({"--listen", "neither --listen nor --join is given, so no peer can be met",
                         "give --listen HOST:PORT, --join HOST:PORT, or both"});
   }
   options.folder = arguments.folder.empty()
                        ? std::filesystem::path(options.config.run.folder) / options.name
                        : std::filesystem::path(arguments.folder);
-  options.listen = arguments.listen;
-  options.advertise = arguments.advertise;
-  options.dial_from = arguments.dial_from;
-  options.lane_port = arguments.lane_port;
   add(choose_lane(arguments.lane, options.config.network));
-  options.join = arguments.join;
-  options.wait_for = arguments.wait_for;
-  options.resume = arguments.resume;
-  options.quiet = arguments.quiet;
   return problems;
 }
 
 int peer(const PeerArguments& arguments, const HostHooks& hooks) {
-  HostOptions options;
+  HostOptions options = arguments.host;
   options.hooks = hooks;
   const Problems problems = prepare(arguments, options);
   if (!problems.empty()) return fail(problems);
@@ -184,35 +166,38 @@ int peer(const PeerArguments& arguments, const HostHooks& hooks) {
 void add_peer(CLI::App& app, const HostHooks& hooks) {
   const auto arguments = std::make_shared<PeerArguments>();
   auto* command = app.add_subcommand("peer", "Run one peer");
-  command->add_option("CONFIG", arguments->config,
+  command->add_option("CONFIG", arguments->host.config_path,
                       "The run's TOML file; without it a built-in task");
   command->add_option("--key", arguments->key, "This peer's secret key, from keygen")
       ->capture_default_str();
   command
       ->add_option("--authorized", arguments->authorized, "The allow-list: one 'name key' a line")
       ->capture_default_str();
-  command->add_option("--name", arguments->name, "Name shown to people; default: the allow-list's");
+  command->add_option("--name", arguments->host.name,
+                      "Name shown to people; default: the allow-list's");
   command->add_option("--folder", arguments->folder,
                       "Run folder: events, metrics, checkpoints; default: run.folder/NAME");
-  command->add_option("--listen", arguments->listen,
+  command->add_option("--listen", arguments->host.listen,
                       "HOST:PORT to listen on, port 0 for any; without it the peer only dials out");
-  command->add_option("--advertise", arguments->advertise,
+  command->add_option("--advertise", arguments->host.advertise,
                       "HOST:PORT others dial, when it differs from --listen");
-  command->add_option("--dial-from", arguments->dial_from,
+  command->add_option("--dial-from", arguments->host.dial_from,
                       "Address of this machine that connections to others come from; default: the "
                       "system's choice");
-  command->add_option("--lane-port", arguments->lane_port,
+  command->add_option("--lane-port", arguments->host.lane_port,
                       "Port that bulk lanes listen on, beside --listen's; default: any free one");
   command->add_option("--lane", arguments->lane,
                       "auto, tls, plain or unix, whatever network.lane of the config says");
-  command->add_option("--join", arguments->join, "HOST:PORT or NAME@HOST:PORT of a running peer");
+  command->add_option("--join", arguments->host.join,
+                      "HOST:PORT or NAME@HOST:PORT of a running peer");
   command->add_option("--shard", arguments->shard,
                       "K/N: train on part K of N; default: the place in the allow-list");
-  command->add_option("--wait-for", arguments->wait_for, "Begin when this many peers are there")
+  command
+      ->add_option("--wait-for", arguments->host.wait_for, "Begin when this many peers are there")
       ->capture_default_str();
-  command->add_flag("--resume", arguments->resume,
+  command->add_flag("--resume", arguments->host.resume,
                     "Go on from the newest checkpoint in the folder");
-  command->add_flag("--quiet", arguments->quiet, "No progress lines");
+  command->add_flag("--quiet", arguments->host.quiet, "No progress lines");
   command->footer(
       "Example:\n  grapevine peer configs/fashion-mlp.toml --listen 192.0.2.1:7000\n"
       "  grapevine peer configs/fashion-mlp.toml --listen 192.0.2.2:7000 --join 192.0.2.1:7000");

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <asio/io_context.hpp>
 #include <asio/signal_set.hpp>
 #include <asio/steady_timer.hpp>
@@ -11,10 +12,12 @@
 #include <cstdio>
 #include <deque>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <vector>
 
+#include "peer/config/refusal.hpp"
 #include "peer/config/task.hpp"
 #include "peer/host/host.hpp"
 #include "peer/host/peer_json.hpp"
@@ -324,27 +327,17 @@ int launch(const LaunchOptions& options) {
   RunFiles files = read_run_files(options.config, options.faults);
   Problems& problems = files.problems;
   const Scenario& rules = files.scenario;
-  for (Problem& problem :
-       problems_on_processes(rules, options.peers, files.config.network.lane,
-                             options.faults.empty() ? options.config : options.faults)) {
-    problems.push_back(std::move(problem));
-  }
-  for (Problem& problem : topology_problems(files, options.peers, options.config)) {
-    problems.push_back(std::move(problem));
-  }
-  if (problems.empty()) {
-    problems = switch_problems(files, options.peers,
-                               options.faults.empty() ? options.config : options.faults);
-  }
+  const std::string& place = options.faults.empty() ? options.config : options.faults;
+  const auto add = [&problems](Problems more) {
+    std::ranges::move(more, std::back_inserter(problems));
+  };
+  add(problems_on_processes(rules, options.peers, files.config.network.lane, place));
+  add(topology_problems(files, options.peers, options.config));
+  if (problems.empty()) problems = switch_problems(files, options.peers, place);
   for (std::size_t number = 0; options.resume && number < options.peers; ++number) {
-    for (Problem& problem : run_format_problems(options.folder / peer_name(number))) {
-      problems.push_back(std::move(problem));
-    }
+    add(run_format_problems(options.folder / peer_name(number)));
   }
-  if (!problems.empty()) {
-    for (const Problem& problem : problems) fmt::print(stderr, "{}\n", to_string(problem));
-    return 2;
-  }
+  if (!problems.empty()) return fail(problems);
   files.config.run.peers = options.peers;
   const bool concerns_us = !rules.speeds.empty() || !rules.links.empty() || !rules.faults.empty();
   try {
