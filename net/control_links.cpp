@@ -35,7 +35,8 @@ ControlLinks::Impl::Impl(asio::io_context& loop, Options given, Callbacks calls)
       callbacks(std::move(calls)),
       allow_list(io, context),
       self(peer_id(options.identity.public_key)),
-      timer(std::make_shared<asio::steady_timer>(io)) {
+      timer(std::make_shared<asio::steady_timer>(io)),
+      conduct({.quarantine = options.quarantine}) {
   allow(options.authorized);
   if (!options.listen.empty()) {
     listen();
@@ -51,24 +52,51 @@ ControlLinks::Impl::~Impl() {
 }
 
 void ControlLinks::Impl::allow(const std::vector<AuthorizedPeer>& authorized) {
-  std::set<PublicKey> keys;
+  std::set<PeerId> listed;
   for (const AuthorizedPeer& peer : authorized) {
     const PeerId id = peer_id(peer.key);
     if (id == self) continue;
-    keys.insert(peer.key);
+    listed.insert(id);
     Link& link = links[id];
     link.peer = peer;
     if (link.address.empty()) link.address = peer.address;
   }
-  std::erase_if(links, [&](const auto& item) { return !keys.contains(item.second.peer.key); });
+  std::erase_if(links, [&](const auto& item) { return !listed.contains(item.first); });
   for (Join& join : joins) {
     std::erase_if(join.dealers, [&](const auto& item) { return !links.contains(item.first); });
+  }
+  roster = Roster({.name = options.name, .key = options.identity.public_key}, authorized);
+  set_keys();
+}
+
+/// Lets in the keys of all peers but those that are quarantined.
+void ControlLinks::Impl::set_keys() {
+  std::set<PublicKey> keys;
+  has_quarantined = false;
+  for (const auto& [peer, link] : links) {
+    if (is_quarantined(peer)) {
+      has_quarantined = true;
+    } else {
+      keys.insert(link.peer.key);
+    }
   }
   allow_list.set(std::move(keys));
 }
 
-ControlLinks::Impl::Dealer ControlLinks::Impl::dial(PeerId peer, const PublicKey& key,
-                                                    const std::string& address) {
+/// A dealer that tries to reach `address`; nothing if there can be none, which is reported.
+std::optional<ControlLinks::Impl::Dealer> ControlLinks::Impl::dial(PeerId peer,
+                                                                   const PublicKey& key,
+                                                                   const std::string& address) {
+  try {
+    return dealer_to(peer, key, address);
+  } catch (const zmq::error_t& error) {
+    refuse(peer, "it cannot be dialled at " + address + ": " + error.what());
+    return std::nullopt;
+  }
+}
+
+ControlLinks::Impl::Dealer ControlLinks::Impl::dealer_to(PeerId peer, const PublicKey& key,
+                                                         const std::string& address) {
   zmq::socket_t socket(context, zmq::socket_type::dealer);
   socket.set(zmq::sockopt::linger, 0);
   socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(frame_bytes_max));
@@ -96,18 +124,20 @@ ControlLinks::Impl::Dealer ControlLinks::Impl::dial(PeerId peer, const PublicKey
 
 void ControlLinks::Impl::open(PeerId peer, Link& link) {
   link.dealer = dial(peer, link.peer.key, link.address);
-  say_hello(*link.dealer);
+  if (link.dealer) say_hello(*link.dealer);
 }
 
 /// Dials again where a link does not come up, or a hello stays unanswered. After bytes that it
 /// cannot parse (damaged ones, say) ZeroMQ gives a connection up for good without a report; after a
 /// damaged length it waits for bytes that never come.
 void ControlLinks::Impl::dial_anew(PeerId peer, const PublicKey& key, Dealer& dealer) {
-  Dealer fresh = dial(peer, key, dealer.address);
-  fresh.used = dealer.used;
-  fresh.opened = dealer.opened;
-  fresh.pending = std::move(dealer.pending);
-  dealer = std::move(fresh);
+  std::optional<Dealer> fresh = dial(peer, key, dealer.address);
+  dealer.dialled = Clock::now();
+  if (!fresh) return;
+  fresh->used = dealer.used;
+  fresh->opened = dealer.opened;
+  fresh->pending = std::move(dealer.pending);
+  dealer = *std::move(fresh);
   say_hello(dealer);
 }
 
@@ -183,7 +213,7 @@ void ControlLinks::Impl::say_hello(Dealer& dealer) {
 
 bool ControlLinks::Impl::send(PeerId to, const Frame& frame) {
   const auto found = links.find(to);
-  if (found == links.end() || found->second.refused) return false;
+  if (found == links.end() || found->second.refused || is_quarantined(to)) return false;
   Link& link = found->second;
   std::vector<std::byte> bytes;
   try {
@@ -201,6 +231,7 @@ bool ControlLinks::Impl::send(PeerId to, const Frame& frame) {
   if (put_routed(link, bytes)) return true;
   if (link.address.empty()) return false;
   if (!link.dealer) open(to, link);
+  if (!link.dealer) return false;
   // A link that does not come up reaches no peer: better to report that than to queue.
   const bool opening = Clock::now() - link.dealer->opened < dial_patience;
   if (link.dealer->up || !opening || link.dealer->pending.size() >= pending_max) return false;
@@ -226,12 +257,12 @@ void ControlLinks::Impl::read_dealer(PeerId peer, SocketWatch& watch) {
     zmq::message_t frame;
     if (!watch.socket().recv(frame, zmq::recv_flags::dontwait)) return;
     if (frame.more()) {
-      refuse(peer, "a frame in several parts");
+      offend(peer, "a frame in several parts");
       while (frame.more() && watch.socket().recv(frame, zmq::recv_flags::dontwait)) {
       }
       continue;
     }
-    on_dealer_frame(peer, watch, frame);
+    heed(peer, [&] { on_dealer_frame(peer, watch, frame); });
     // The frame may have ended this very link.
     if (dealer_of(peer, &watch) == nullptr) return;
   }
@@ -243,7 +274,7 @@ void ControlLinks::Impl::on_dealer_frame(PeerId peer, SocketWatch& watch,
   counters.bytes_received += bytes.size();
   Decoded decoded = decode({static_cast<const std::byte*>(bytes.data()), bytes.size()});
   if (!decoded.frame) {
-    refuse(peer, decoded.problem);
+    offend(peer, decoded.problem);
     return;
   }
   Dealer* dealer = dealer_of(peer, &watch);
@@ -255,7 +286,11 @@ void ControlLinks::Impl::on_dealer_frame(PeerId peer, SocketWatch& watch,
   if (dealer == nullptr || link == links.end()) return;
   const auto* greeting = std::get_if<Hello>(&*decoded.frame);
   if (greeting == nullptr) {
-    if (dealer->up) deliver(peer, *decoded.frame);
+    if (dealer->up) deliver(peer, *std::move(decoded.frame));
+    return;
+  }
+  if (const std::string unsound = Roster::problem(*greeting); !unsound.empty()) {
+    offend(peer, unsound);
     return;
   }
   if (!greeting->answer) {
@@ -290,12 +325,34 @@ void ControlLinks::Impl::joined(PeerId peer, SocketWatch* watch) {
   }
 }
 
-void ControlLinks::Impl::deliver(PeerId from, const Frame& frame) {
-  if (const auto* message = std::get_if<Message>(&frame)) {
-    callbacks.message({from, *message});
+void ControlLinks::Impl::deliver(PeerId from, Frame frame) {
+  if (auto* message = std::get_if<Message>(&frame)) {
+    if (const std::string unsound = roster.admit(*message); !unsound.empty()) {
+      offend(from, unsound);
+    } else {
+      callbacks.message({from, std::move(*message)});
+    }
   } else if (const auto* invite = std::get_if<LaneInvite>(&frame)) {
     callbacks.invite(from, *invite);
   }
+}
+
+void ControlLinks::Impl::offend(PeerId peer, const std::string& why) {
+  ++counters.refused;
+  if (is_quarantined(peer) || !links.contains(peer)) return;
+  callbacks.fact(UnsoundMessage{.peer = peer, .why = why});
+  if (!conduct.offend(time_now(), peer)) return;
+  cut(peer);
+  callbacks.fact(LinkQuarantined{.peer = peer, .why = why, .seconds = seconds(options.quarantine)});
+}
+
+/// Ends all connections with a peer, and lets it open none until its quarantine is over.
+void ControlLinks::Impl::cut(PeerId peer) {
+  Link& link = links.at(peer);
+  link.dealer.reset();
+  link.route.rebuild();
+  for (Join& join : joins) join.dealers.erase(peer);
+  set_keys();
 }
 
 void ControlLinks::Impl::refuse(std::optional<PeerId> peer, std::string detail) {
@@ -309,6 +366,8 @@ void ControlLinks::Impl::refuse(std::optional<PeerId> peer, std::string detail) 
 
 void ControlLinks::Impl::housekeeping() {
   const auto now = Clock::now();
+  conduct.tick(time_now());
+  if (has_quarantined) set_keys();
   for (auto& [peer, link] : links) {
     if (!link.dealer) continue;
     Dealer& dealer = *link.dealer;
@@ -369,9 +428,10 @@ void ControlLinks::join(const std::string& address) {
   for (auto& [peer, link] : impl_->links) {
     if (!name.empty() && link.peer.name != name) continue;
     if (join.dealers.size() == joins_max) break;
-    Impl::Dealer dealer = impl_->dial(peer, link.peer.key, where);
-    impl_->say_hello(dealer);
-    join.dealers.emplace(peer, std::move(dealer));
+    std::optional<Impl::Dealer> dealer = impl_->dial(peer, link.peer.key, where);
+    if (!dealer) continue;
+    impl_->say_hello(*dealer);
+    join.dealers.emplace(peer, *std::move(dealer));
   }
   impl_->joins.push_back(std::move(join));
 }
@@ -387,6 +447,10 @@ void ControlLinks::set_address(PeerId peer, const std::string& address) {
 bool ControlLinks::send(PeerId to, const Message& message) { return impl_->send(to, message); }
 
 bool ControlLinks::send(PeerId to, const LaneInvite& invite) { return impl_->send(to, invite); }
+
+void ControlLinks::offend(PeerId peer, const std::string& why) { impl_->offend(peer, why); }
+
+const Roster& ControlLinks::roster() const { return impl_->roster; }
 
 void ControlLinks::authorize(std::vector<AuthorizedPeer> authorized) { impl_->allow(authorized); }
 

@@ -17,6 +17,8 @@ class io_context;
 
 namespace gv {
 
+class Roster;
+
 /// What both ends of a bulk lane need to open one; travels on control links only.
 struct LaneInvite {
   std::uint64_t lane = 0;                ///< Random id of the lane.
@@ -46,6 +48,8 @@ class ControlLinks {
     std::vector<std::pair<std::string, std::string>> agreement;
     Duration handshake_deadline = std::chrono::seconds(3);
     Duration idle_close = std::chrono::seconds(60);
+    /// How long no link is had with a peer that has sent too much that cannot be right.
+    Duration quarantine = std::chrono::minutes(1);
   };
 
   struct Callbacks {
@@ -79,13 +83,20 @@ class ControlLinks {
   bool send(PeerId to, const Message& message);
   bool send(PeerId to, const LaneInvite& invite);
 
+  /// Counts something against a peer's key that no sound peer sends, for example because its
+  /// handler threw. With the third within a minute all links with the peer are cut, for a while.
+  void offend(PeerId peer, const std::string& why);
+
+  /// The judge of all that is said of peers; it follows the allow-list.
+  const Roster& roster() const;
+
   /// A changed allow-list: links of keys no longer in it are cut at once.
   void authorize(std::vector<AuthorizedPeer> authorized);
 
   struct Counters {
     std::uint64_t messages_sent = 0, messages_received = 0;
     std::uint64_t bytes_sent = 0, bytes_received = 0;
-    std::uint64_t refused = 0;  ///< Strangers, bad frames, disagreeing hellos.
+    std::uint64_t refused = 0;  ///< Strangers, unsound frames, disagreeing hellos.
   };
   const Counters& counters() const;
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,8 +14,10 @@
 #include <vector>
 #include <zmq.hpp>
 
+#include "base/conduct.hpp"
 #include "net/allow_list.hpp"
 #include "net/control_links.hpp"
+#include "net/roster.hpp"
 #include "net/socket_watch.hpp"
 #include "net/wire.hpp"
 
@@ -68,7 +71,9 @@ struct ControlLinks::Impl {
   void listen();
   void self_test();
   void allow(const std::vector<AuthorizedPeer>& authorized);
-  Dealer dial(PeerId peer, const PublicKey& key, const std::string& address);
+  void set_keys();
+  Dealer dealer_to(PeerId peer, const PublicKey& key, const std::string& address);
+  std::optional<Dealer> dial(PeerId peer, const PublicKey& key, const std::string& address);
   void open(PeerId peer, Link& link);
   void dial_anew(PeerId peer, const PublicKey& key, Dealer& dealer);
   Hello hello(bool answer) const;
@@ -85,9 +90,24 @@ struct ControlLinks::Impl {
   void read_monitor();
   void on_dealer_frame(PeerId peer, SocketWatch& watch, const zmq::message_t& bytes);
   void on_routed_frame(zmq::message_t route, const zmq::message_t& bytes);
-  void deliver(PeerId from, const Frame& frame);
+  void on_frame_of(PeerId peer, Link& link, zmq::message_t route, const zmq::message_t& bytes);
+  void deliver(PeerId from, Frame frame);
+  void offend(PeerId peer, const std::string& why);
+  void cut(PeerId peer);
+  bool is_quarantined(PeerId peer) const { return conduct.is_quarantined(time_now(), peer); }
   void joined(PeerId peer, SocketWatch* watch);
   void refuse(std::optional<PeerId> peer, std::string detail);
+
+  /// Handles something that a peer has sent. It must not end the process, so whatever its handling
+  /// throws counts against the peer.
+  template <class Handle>
+  void heed(PeerId peer, Handle handle) {
+    try {
+      handle();
+    } catch (const std::exception& error) {
+      offend(peer, error.what());
+    }
+  }
   void housekeeping();
   Dealer* dealer_of(PeerId peer, const SocketWatch* watch);
 
@@ -110,7 +130,13 @@ struct ControlLinks::Impl {
   bool was_dialled = false;
   bool told_unreachable = false;
   Counters counters;
+  Roster roster;
+  Conduct conduct;
+  bool has_quarantined = false;  ///< The allow-list lacks keys because of their conduct.
 
+  static Time time_now() {
+    return Time(std::chrono::duration_cast<Duration>(Clock::now().time_since_epoch()));
+  }
   static std::string endpoint(const std::string& address) { return "tcp://" + address; }
   static std::chrono::milliseconds milliseconds(Duration duration) {
     return std::chrono::duration_cast<std::chrono::milliseconds>(duration);

@@ -122,7 +122,8 @@ void ControlLinks::Impl::read_router() {
     zmq::message_t frame;
     if (!route.more() || !router->socket().recv(frame, zmq::recv_flags::dontwait)) continue;
     if (frame.more()) {
-      refuse(std::nullopt, "a frame in several parts");
+      const std::optional<PublicKey> key = sender_key(frame);
+      if (key) offend(peer_id(*key), "a frame in several parts");
       while (frame.more() && router->socket().recv(frame, zmq::recv_flags::dontwait)) {
       }
       continue;
@@ -142,10 +143,19 @@ void ControlLinks::Impl::on_routed_frame(zmq::message_t route, const zmq::messag
     return;
   }
   const PeerId peer = found->first;
-  Link& link = found->second;
+  if (is_quarantined(peer)) {
+    // Its connection is older than that, and ZeroMQ does not ask again whether the key may in.
+    ++counters.refused;
+    return;
+  }
+  heed(peer, [&] { on_frame_of(peer, found->second, std::move(route), bytes); });
+}
+
+void ControlLinks::Impl::on_frame_of(PeerId peer, Link& link, zmq::message_t route,
+                                     const zmq::message_t& bytes) {
   Decoded decoded = decode({static_cast<const std::byte*>(bytes.data()), bytes.size()});
   if (!decoded.frame) {
-    refuse(peer, decoded.problem);
+    offend(peer, decoded.problem);
     return;
   }
   const auto* greeting = std::get_if<Hello>(&*decoded.frame);
@@ -153,13 +163,17 @@ void ControlLinks::Impl::on_routed_frame(zmq::message_t route, const zmq::messag
     const bool known = link.route.size() == route.size() &&
                        std::memcmp(link.route.data(), route.data(), route.size()) == 0;
     if (known && !link.refused) {
-      deliver(peer, *decoded.frame);
+      deliver(peer, *std::move(decoded.frame));
     } else if (!link.refused) {
       // It knew an earlier process of ours: ask it to introduce itself.
       Link unknown;
       unknown.route = std::move(route);
       put_routed(unknown, encode(hello(false)));
     }
+    return;
+  }
+  if (const std::string unsound = Roster::problem(*greeting); !unsound.empty()) {
+    offend(peer, unsound);
     return;
   }
   was_dialled = true;

@@ -327,7 +327,9 @@ bool is_address(std::string_view text) {
     return inner.find('\0') == std::string::npos &&
            inet_pton(AF_INET6, inner.c_str(), &parsed) == 1;
   }
-  return !host.empty() && host.size() <= 253 && std::ranges::all_of(host, is_name_character);
+  // ZeroMQ takes no host that begins with a sign.
+  return !host.empty() && host.size() <= 253 && is_letter_or_digit(host.front()) &&
+         std::ranges::all_of(host, is_name_character);
 }
 
 Problems save_key_pair(const std::filesystem::path& file, const KeyPair& pair) {

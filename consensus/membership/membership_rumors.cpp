@@ -84,6 +84,8 @@ void Membership::State::hear_of(Time now, PeerId from, const Member& rumor, Effe
   const auto found = others.find(rumor.id);
   if (found == others.end()) {
     if (others.size() + 1 >= options.members_max) return;
+    // The peer itself could not correct a third party's rumour that is so far ahead of it.
+    if (rumor.id != from && rumor.incarnation > incarnation_jump_max) return;
     // A third party's rumour that an unknown peer is gone is not worth a place in the table.
     if (!is_live(rumor.state)) return;
     Entry& entry = others[rumor.id];

@@ -244,9 +244,21 @@ struct FrameNotSent {
   PeerId peer{};
   std::string why;
 };
+struct UnsoundMessage {
+  PeerId peer{};
+  std::string why;
+};
+struct LinkQuarantined {
+  PeerId peer{};
+  std::string why;
+  double seconds = 0;
+};
 
 // ---- Files ----
 
+struct EventsLost {
+  std::uint64_t lines = 0;
+};
 struct AllowListRead {};
 struct AllowListRefused {
   std::string why;
@@ -280,8 +292,9 @@ using Fact = std::variant<
     GenerationEnded, CollectiveResumed, StateAdopted, ModelsDiffer, SumRefused, GradientNotFinite,
     AlgorithmSwitched, SettingsRevisionNotUnderstood, StageAdopted, RolledBack, StageLost,
     LaneOpened, LaneClosed, LaneLost, LaneRefused, LaneListenFailed, LinkRefused, HelloRefused,
-    JoinFailed, NotReachable, KeyUsedTwice, FrameNotSent, AllowListRead, AllowListRefused, Resumed,
-    ResumedFromNothing, CheckpointRefused, SaveFailed, SettingsRevisionNotWritten, SwitchRefused>;
+    JoinFailed, NotReachable, KeyUsedTwice, FrameNotSent, UnsoundMessage, LinkQuarantined,
+    EventsLost, AllowListRead, AllowListRefused, Resumed, ResumedFromNothing, CheckpointRefused,
+    SaveFailed, SettingsRevisionNotWritten, SwitchRefused>;
 
 /// The peer that a fact says has gone: dead, left, or off the allow-list.
 inline std::optional<PeerId> gone_peer(const Fact& fact) {

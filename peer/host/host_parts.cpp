@@ -46,11 +46,7 @@ void Host::open_links() {
                 lanes_->forget(peer);
                 feed([&](Time t, NodeEffects& out) { node_->restarted(t, peer, out); });
               },
-          .fact =
-              [this](const Fact& fact) {
-                log_.write(now(), fact);
-                tell_people(fact);
-              }});
+          .fact = [this](const Fact& fact) { note(fact); }});
 }
 
 /// Bulk lanes: blocks of tensors, from a shared buffer where all peers sum.
@@ -76,13 +72,21 @@ void Host::open_lanes() {
       BulkLanes::Callbacks{
           .block =
               [this](PeerId from, const Block& block) {
-                feed([&](Time t, NodeEffects& out) { node_->receive_block(t, from, block, out); });
+                feed_from(from, [&](Time t, NodeEffects& out) {
+                  node_->receive_block(t, from, block, out);
+                });
               },
           .place = [this](PeerId from, const TransferId& id, std::uint64_t offset,
                           std::size_t bytes) { return node_->place(from, id, offset, bytes); },
           .message =
               [this](const Envelope& envelope) {
-                feed([&](Time t, NodeEffects& out) { node_->receive(t, envelope, out); });
+                // Messages about members are judged where links deliver them, so they come there.
+                if (is_membership(envelope.message)) {
+                  control_->offend(envelope.from, "a message about members on a lane");
+                  return;
+                }
+                feed_from(envelope.from,
+                          [&](Time t, NodeEffects& out) { node_->receive(t, envelope, out); });
               },
           .lost =
               [this](PeerId peer) {
@@ -92,7 +96,7 @@ void Host::open_lanes() {
               [this](PeerId peer) {
                 feed([&](Time t, NodeEffects& out) { node_->lane_refused(t, peer, out); });
               },
-          .fact = [this](const Fact& fact) { log_.write(now(), fact); },
+          .fact = [this](const Fact& fact) { note(fact); },
           .send_invite = [this](PeerId to,
                                 const LaneInvite& invite) { return control_->send(to, invite); }});
 }
@@ -134,9 +138,7 @@ void Host::start_worker(AnyReplica replica) {
         asio::post(io_, [this, is_last, done = std::make_shared<JobDone>(std::move(done))] {
           if (is_last) feed([this](Time t, NodeEffects& out) { node_->leave(t, out); });
           if (!done->save_problem.empty()) {
-            const Fact failed = SaveFailed{.why = done->save_problem};
-            log_.write(now(), failed);
-            tell_people(failed);
+            note(SaveFailed{.why = done->save_problem});
           }
           feed([&](Time t, NodeEffects& out) { node_->complete(t, std::move(*done), out); });
         });

@@ -10,17 +10,18 @@ namespace gv {
 namespace {
 
 constexpr std::size_t lines_max = 4096;
-constexpr std::size_t line_bytes_max = 512;
 
 }  // namespace
 
 MemberCache::MemberCache(std::filesystem::path file) : file_(std::move(file)) {}
 
-std::vector<std::string> MemberCache::read() const {
+std::vector<std::string> MemberCache::read(const Roster& roster) const {
   std::vector<std::string> addresses;
   std::ifstream in(file_);
-  for (std::string line; addresses.size() < lines_max && std::getline(in, line);) {
-    if (!line.empty() && line.size() <= line_bytes_max) addresses.push_back(std::move(line));
+  std::string line;
+  for (std::size_t lines = 0; lines < lines_max && std::getline(in, line); ++lines) {
+    // Other processes, earlier versions and damage may have written it too.
+    if (roster.is_known(line)) addresses.push_back(line);
   }
   return addresses;
 }

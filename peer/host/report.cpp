@@ -134,6 +134,11 @@ std::string report_json(const Report& report) {
     json["refusals"].push_back(
         {{"t", refusal.t}, {"event", refusal.event}, {"peer", refusal.peer}, {"why", refusal.why}});
   }
+  json["quarantined"] = nlohmann::ordered_json::array();
+  for (const Report::Quarantined& one : report.quarantined) {
+    json["quarantined"].push_back(
+        {{"peer", one.peer}, {"event", one.event}, {"why", one.why}, {"seconds", one.seconds}});
+  }
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 

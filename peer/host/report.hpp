@@ -34,6 +34,13 @@ struct Report {
   std::uint64_t failures_seen = 0;  ///< Members declared dead.
   std::vector<std::pair<Member, bool>> members;  ///< Members, and whether each is the peer itself.
   std::vector<EventLog::Refusal> refusals;
+
+  /// A peer that we have nothing to do with for a while.
+  struct Quarantined {
+    std::string peer, event, why;
+    double seconds = 0;  ///< That are left.
+  };
+  std::vector<Quarantined> quarantined;
 };
 
 /// The part of a report that comes from the node and the log.

@@ -5,6 +5,7 @@
 #include <sodium.h>
 #include <unistd.h>
 
+#include <asio/post.hpp>
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -30,13 +31,13 @@ std::uint64_t random_number() {
   return value;
 }
 
+}  // namespace
+
 bool is_membership(const Message& message) {
   return std::holds_alternative<Ping>(message) || std::holds_alternative<PingRequest>(message) ||
          std::holds_alternative<Ack>(message) || std::holds_alternative<Nack>(message) ||
          std::holds_alternative<PushPull>(message);
 }
-
-}  // namespace
 
 Host::Host(const HostOptions& options, Task task, SettingsRevision revision)
     : options_(options),
@@ -93,8 +94,32 @@ void Host::tell_people(const Fact& fact) {
   } else if (std::holds_alternative<NotReachable>(fact) ||
              std::holds_alternative<JoinFailed>(fact) ||
              std::holds_alternative<KeyUsedTwice>(fact) ||
+             std::holds_alternative<LinkQuarantined>(fact) ||
              std::holds_alternative<SaveFailed>(fact)) {
     warn();
+  }
+}
+
+/// Logs a fact, and tells those who should know of it.
+void Host::note(const Fact& fact) {
+  log_.write(now(), fact);
+  note_quarantine(fact);
+  tell_people(fact);
+}
+
+/// Keeps for the status who is quarantined. The lanes of a peer without links go with them.
+void Host::note_quarantine(const Fact& fact) {
+  const auto begin = [&](PeerId peer, double lasts, std::string why) {
+    quarantined_[peer] = {.until = now() + from_seconds(lasts),
+                          .what = std::string(gv::name_of(fact)),
+                          .why = std::move(why)};
+  };
+  if (const auto* model = std::get_if<PeerQuarantined>(&fact)) {
+    begin(model->peer, model->seconds, std::string(to_string(model->reason)));
+  } else if (const auto* link = std::get_if<LinkQuarantined>(&fact)) {
+    begin(link->peer, link->seconds, link->why);
+    // Not at once: this may have come out of a call of the lanes.
+    asio::post(io_, [this, peer = link->peer] { lanes_->forget(peer); });
   }
 }
 
@@ -118,9 +143,8 @@ void Host::carry_out(NodeEffects& effects) {
     if (options_.hooks.watcher) options_.hooks.watcher(*node_, effects);
     bool members_changed = false;
     for (const Fact& fact : effects.facts) {
-      log_.write(now(), fact);
+      note(fact);
       members_changed = follow_peer(fact) || members_changed;
-      tell_people(fact);
     }
     if (members_changed) sync_addresses();
     for (const Outgoing& outgoing : effects.messages) {
@@ -214,6 +238,8 @@ void Host::reload_authorized() {
   options_.authorized = std::move(loaded.peers);
   for (const AuthorizedPeer& peer : options_.authorized) names_[peer_id(peer.key)] = peer.name;
   control_->authorize(options_.authorized);
+  std::erase_if(cached_,
+                [this](const auto& entry) { return !control_->roster().is_known(entry.second); });
   log_.write(now(), AllowListRead{});
   feed([this](Time t, NodeEffects& out) { node_->authorize(t, authorized_ids(), out); });
 }
@@ -243,6 +269,11 @@ Report Host::report() const {
   report.control_messages_sent = control_->counters().messages_sent;
   report.control_messages_received = control_->counters().messages_received;
   report.refused_links = control_->counters().refused;
+  for (const auto& [peer, record] : quarantined_) {
+    if (record.until <= now()) continue;
+    report.quarantined.push_back(
+        {name_of(peer), record.what, record.why, seconds(record.until - now())});
+  }
   return report;
 }
 
@@ -310,7 +341,7 @@ int Host::run(std::unique_ptr<Learner> learner) {
 bool Host::join_others() {
   for (const std::string& address : options_.join) control_->join(address);
   const std::vector<std::string> cached =
-      options_.resume ? cache_.read() : std::vector<std::string>();
+      options_.resume ? cache_.read(control_->roster()) : std::vector<std::string>();
   for (const std::string& address : cached) {
     control_->join(address);
     cached_[address.substr(0, address.find('@'))] = address;

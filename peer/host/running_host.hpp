@@ -7,6 +7,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <memory>
 #include <optional>
@@ -30,6 +31,9 @@
 
 namespace gv {
 
+/// Messages of the membership go over links alone, where it is judged what they say of peers.
+bool is_membership(const Message& message);
+
 /// A peer on this machine: all its real parts, and the loop in which they run.
 class Host {
  public:
@@ -42,6 +46,11 @@ class Host {
   struct Armed {
     Time at = never;
     std::uint64_t generation = 0;
+  };
+  struct Quarantine {
+    Time until{};
+    std::string what;  ///< The name of the event that told of it.
+    std::string why;
   };
 
   Time now() const {
@@ -57,6 +66,17 @@ class Host {
     arm();
   }
 
+  /// The same for something that `from` has sent on a lane. It must not end the process, so what it
+  /// throws counts against that peer, as with messages on links.
+  template <class Input>
+  void feed_from(PeerId from, Input input) {
+    try {
+      feed(input);
+    } catch (const std::exception& error) {
+      control_->offend(from, error.what());
+    }
+  }
+
   void open_links();
   void open_lanes();
   void make_node(StartingPoint& point);
@@ -65,7 +85,9 @@ class Host {
   bool join_others();
 
   void carry_out(NodeEffects& effects);
+  void note(const Fact& fact);
   void tell_people(const Fact& fact);
+  void note_quarantine(const Fact& fact);
   bool follow_peer(const Fact& fact);
   void arm();
   void every_second();
@@ -108,7 +130,8 @@ class Host {
   asio::signal_set signals_{io_, SIGINT, SIGTERM, SIGHUP};
   Armed armed_;
   MemberCache cache_;
-  std::map<std::string, std::string> cached_;  ///< Addresses in the cache, by name.
+  std::map<std::string, std::string> cached_;  ///< Lines of the cache, by name.
+  std::map<PeerId, Quarantine> quarantined_;   ///< With those that are over, until their next one.
   std::map<PeerId, std::string> names_;
   std::map<PeerId, std::string> addresses_;
   std::set<PeerId> contacts_;

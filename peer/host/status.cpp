@@ -60,6 +60,12 @@ std::string status_table(const std::string& document) {
                        refusal.value("event", ""), refusal.value("peer", ""),
                        refusal.value("why", ""));
   }
+  const auto quarantined = json.value("quarantined", nlohmann::json::array());
+  if (!quarantined.empty()) out += "\nquarantined\n";
+  for (const auto& one : quarantined) {
+    out += fmt::format("  {:<16} {:>4.0f} s more  {:<20} {}\n", one.value("peer", ""),
+                       one.value("seconds", 0.0), one.value("event", ""), one.value("why", ""));
+  }
   return out;
 }
 

@@ -315,6 +315,27 @@ FactText text(const KeyUsedTwice&) {
 FactText text(const FrameNotSent&) {
   return {.info = {"frame_not_sent", "a message to {peer} was not sent: {detail}", "", ""}};
 }
+FactText text(const UnsoundMessage& f) {
+  return {.info = {"unsound_message", "{peer} sent what cannot be right: {detail}",
+                   "Nothing of the message is believed, and it counts against the peer's key.",
+                   "If that peer is yours, look at its version and at who else has its key."},
+          .peer = f.peer,
+          .detail = f.why};
+}
+FactText text(const LinkQuarantined& f) {
+  return {.info = {"link_quarantined", "no link with {peer} for {seconds} s: {detail}",
+                   "It has sent several messages that cannot be right; its links are cut.",
+                   "Take its key off the allow-list if you do not trust that machine any more."},
+          .peer = f.peer,
+          .detail = f.why,
+          .numbers = numbers("seconds", f.seconds)};
+}
+FactText text(const EventsLost& f) {
+  return {.info = {"events_lost", "{lines} events before this one could not be written",
+                   "The disk was full, or the folder could not be written to.",
+                   "Free some space on that disk, or make the folder writable."},
+          .numbers = numbers("lines", f.lines)};
+}
 FactText text(const AllowListRead&) {
   return {.info = {"allow_list_read", "the allow-list was read again", "", ""}};
 }

@@ -174,6 +174,21 @@ TEST_CASE("an incarnation far in the future is not believed", "[membership][unit
   CHECK(lone.membership.members() == before);
 }
 
+TEST_CASE("a third party cannot make an unknown peer known with an incarnation far in the future",
+          "[membership][unit]") {
+  Membership membership(member_of(0), peers_below(3), quiet(), Rng(1));
+  Effects out;
+  const auto hear = [&](int from, const Member& rumor) {
+    membership.receive(at_seconds(1), peer_of(from), PushPull{.members = {rumor}}, out);
+  };
+  constexpr std::uint64_t far = std::uint64_t{1} << 40;
+  hear(1, member_of(2, MemberState::alive, far));
+  CHECK(membership.find(peer_of(2)) == nullptr);
+  hear(2, member_of(2));
+  REQUIRE(membership.find(peer_of(2)) != nullptr);
+  CHECK(membership.find(peer_of(2))->incarnation == 0);
+}
+
 TEST_CASE("what was said of an earlier incarnation no longer counts", "[membership][unit]") {
   Lone lone(4);
   lone.hear(2, member_of(2, MemberState::alive, 5));

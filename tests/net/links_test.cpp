@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 #include <zmq.hpp>
@@ -55,6 +56,77 @@ class Raw {
 };
 
 }  // namespace
+
+TEST_CASE("what a handler of messages throws counts against their sender and ends nothing") {
+  asio::io_context io;
+  const KeyPair server = generate_key_pair();
+  const KeyPair mallory = generate_key_pair();
+  std::vector<PeerId> quarantined;
+  int unsound = 0;
+  ControlLinks links(io,
+                     {.identity = server,
+                      .name = "server",
+                      .authorized = {{.name = "mallory", .key = mallory.public_key}},
+                      .listen = "127.0.0.1:0",
+                      .session = 1,
+                      .quarantine = 500ms},
+                     {.message = [&](const Envelope&) { throw std::runtime_error("too much"); },
+                      .invite = [](PeerId, const LaneInvite&) {},
+                      .contact = [](PeerId) {},
+                      .restarted = [](PeerId) {},
+                      .fact =
+                          [&](const Fact& fact) {
+                            const auto* cut = std::get_if<LinkQuarantined>(&fact);
+                            if (cut != nullptr) quarantined.push_back(cut->peer);
+                            unsound += std::holds_alternative<UnsoundMessage>(fact);
+                          }});
+  const auto until = [&](auto holds, std::chrono::milliseconds limit) {
+    const auto give_up = std::chrono::steady_clock::now() + limit;
+    while (!holds() && std::chrono::steady_clock::now() < give_up) io.run_one_for(5ms);
+    return holds();
+  };
+  zmq::context_t context;
+  Raw raw(context, mallory, server.public_key, links.listening(), "mallory");
+  raw.send(Hello{.name = "mallory", .session = 2});
+  REQUIRE(until([&] { return raw.take(), raw.hellos > 0; }, 10s));
+  for (std::uint64_t i = 1; i <= 3; ++i) raw.send(Message(Ping{.sequence = i}));
+  REQUIRE(until([&] { return !quarantined.empty(); }, 10s));
+  CHECK(unsound == 3);
+  CHECK(quarantined == std::vector<PeerId>{peer_id(mallory.public_key)});
+  CHECK_FALSE(links.send(quarantined.front(), Message(Ping{})));
+
+  // Its key is good again afterwards, on a new connection: ZeroMQ gives up one that was refused.
+  const auto comes_back = [&] {
+    Raw again(context, mallory, server.public_key, links.listening(), "again");
+    again.send(Hello{.name = "mallory", .session = 2});
+    return until([&] { return again.take(), again.hellos > 0; }, 300ms);
+  };
+  CHECK(until(comes_back, 10s));
+}
+
+TEST_CASE("an address that cannot be dialled is reported and ends nothing") {
+  asio::io_context io;
+  const KeyPair own = generate_key_pair();
+  const KeyPair other = generate_key_pair();
+  std::string why;
+  ControlLinks links(io,
+                     {.identity = own,
+                      .name = "own",
+                      .authorized = {{.name = "other", .key = other.public_key}},
+                      .session = 1},
+                     {.message = [](const Envelope&) {},
+                      .invite = [](PeerId, const LaneInvite&) {},
+                      .contact = [](PeerId) {},
+                      .restarted = [](PeerId) {},
+                      .fact =
+                          [&](const Fact& fact) {
+                            if (const auto* no = std::get_if<LinkRefused>(&fact)) why = no->why;
+                          }});
+  links.set_address(peer_id(other.public_key), "x y z");
+  CHECK_FALSE(links.send(peer_id(other.public_key), Message(Ping{})));
+  CHECK(why.find("x y z") != std::string::npos);
+  links.join("x y z");
+}
 
 TEST_CASE("a connection under the routing id of another gets nothing that is meant for it") {
   asio::io_context io;

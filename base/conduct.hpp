@@ -1,0 +1,66 @@
+// Counts what peers do wrong, and says which of them are quarantined for it.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <map>
+
+#include "base/check.hpp"
+#include "base/ids.hpp"
+#include "base/time.hpp"
+
+namespace gv {
+
+/// The offences of each peer. A peer that offends too often within a while is quarantined, and has
+/// a clean record afterwards.
+class Conduct {
+ public:
+  struct Options {
+    int offences_max = 3;                       ///< The offence that begins a quarantine.
+    Duration memory = std::chrono::minutes(1);  ///< Offences count together within this time.
+    Duration quarantine = std::chrono::minutes(1);
+  };
+
+  explicit Conduct(Options options) : options_(options) {
+    check(options.offences_max > 0, "a peer may offend at least once");
+  }
+
+  /// Counts an offence of `peer`. True if a quarantine begins with it; one that is under way
+  /// neither begins again nor becomes longer.
+  bool offend(Time now, PeerId peer) {
+    if (is_quarantined(now, peer)) return false;
+    Record& record = records_.try_emplace(peer, Record{.since = now}).first->second;
+    if (record.is_over(now, options_)) record = {.since = now};
+    if (++record.offences < options_.offences_max) return false;
+    record.quarantined_until = now + options_.quarantine;
+    return true;
+  }
+
+  bool is_quarantined(Time now, PeerId peer) const {
+    const auto found = records_.find(peer);
+    return found != records_.end() && now < found->second.quarantined_until;
+  }
+
+  /// Forgets what no longer counts. Returns the number of records that are left.
+  std::size_t tick(Time now) {
+    std::erase_if(records_, [&](const auto& entry) { return entry.second.is_over(now, options_); });
+    return records_.size();
+  }
+
+ private:
+  struct Record {
+    int offences = 0;
+    Time since{};  ///< The first of the offences that count.
+    Time quarantined_until{};
+
+    bool is_over(Time now, const Options& options) const {
+      if (quarantined_until != Time{}) return now >= quarantined_until;
+      return now - since >= options.memory;
+    }
+  };
+
+  Options options_;
+  std::map<PeerId, Record> records_;
+};
+
+}  // namespace gv

@@ -1,0 +1,74 @@
+// The hostile member's socket.
+#include "tests/process/insider.hpp"
+
+#include <chrono>
+#include <stdexcept>
+#include <utility>
+#include <variant>
+
+namespace gv {
+
+Insider::Insider(Swarm& swarm, std::size_t number, std::size_t target)
+    : socket_(context_, zmq::socket_type::dealer), name_(Swarm::name(number)) {
+  const LoadedKeyPair own = load_key_pair(swarm.folder(number) / "key");
+  const LoadedKeyPair server = load_key_pair(swarm.folder(target) / "key");
+  if (!own.problems.empty() || !server.problems.empty()) throw std::runtime_error("no keys");
+  key_ = own.pair.public_key;
+  socket_.set(zmq::sockopt::linger, 0);
+  socket_.set(zmq::sockopt::curve_serverkey,
+              zmq::buffer(server.pair.public_key.data(), server.pair.public_key.size()));
+  socket_.set(zmq::sockopt::curve_publickey, zmq::buffer(key_.data(), key_.size()));
+  socket_.set(zmq::sockopt::curve_secretkey,
+              zmq::buffer(own.pair.secret_key.data(), own.pair.secret_key.size()));
+  socket_.connect("tcp://" + swarm.status(target)["self"].value("listening", ""));
+}
+
+bool Insider::join(const std::string& advertise) {
+  // The first answer says which settings the peer wants to hear; the second hello has them.
+  for (int hellos = 0; hellos < 2; ++hellos) {
+    send(hello(advertise));
+    bool answered = false;
+    eventually(
+        [&] {
+          for (const Frame& frame : take()) {
+            const auto* answer = std::get_if<Hello>(&frame);
+            if (answer == nullptr || !answer->answer) continue;
+            agreement_ = answer->agreement;
+            answered = true;
+          }
+          return answered;
+        },
+        std::chrono::seconds(10));
+    if (!answered) return false;
+  }
+  return true;
+}
+
+void Insider::send(const Frame& frame) {
+  static_cast<void>(socket_.send(zmq::buffer(encode(frame)), zmq::send_flags::dontwait));
+}
+
+void Insider::send_parts(const std::vector<std::vector<std::byte>>& parts) {
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const auto more = i + 1 < parts.size() ? zmq::send_flags::sndmore : zmq::send_flags::none;
+    static_cast<void>(socket_.send(zmq::buffer(parts[i]), more | zmq::send_flags::dontwait));
+  }
+}
+
+std::vector<Frame> Insider::take() {
+  std::vector<Frame> frames;
+  zmq::message_t bytes;
+  while (socket_.recv(bytes, zmq::recv_flags::dontwait)) {
+    Decoded decoded = decode({static_cast<const std::byte*>(bytes.data()), bytes.size()});
+    if (decoded.frame) frames.push_back(*std::move(decoded.frame));
+  }
+  return frames;
+}
+
+Member Insider::self() const { return {.id = peer_id(key_), .name = name_, .key = key_}; }
+
+Hello Insider::hello(const std::string& advertise) const {
+  return {.name = name_, .advertise = advertise, .session = 1, .agreement = agreement_};
+}
+
+}  // namespace gv

@@ -1,0 +1,100 @@
+// What one hostile member does to real peers: nothing that it sends ends one, and it costs its key.
+#include "tests/process/insider.hpp"
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <string>
+
+#include "tests/process/swarm.hpp"
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+
+bool has_event_about(Swarm& swarm, std::size_t number, const std::string& event,
+                     const std::string& peer) {
+  return eventually(
+      [&] {
+        const auto told = swarm.events(number, event);
+        return std::ranges::any_of(
+            told, [&](const auto& line) { return line.value("name", "") == peer; });
+      },
+      10s);
+}
+
+/// The insider of a swarm of two peers that train is peer 2.
+Swarm two_and_an_insider() {
+  Swarm swarm(3, endless_config("[network]\nlane = \"tls\"\n"));
+  for (const std::size_t number : {0U, 1U}) swarm.start(number, {.extra = {"--wait-for", "2"}});
+  return swarm;
+}
+
+}  // namespace
+
+TEST_CASE("an address in a hello that cannot be dialled ends no peer", "[process]") {
+  Swarm swarm = two_and_an_insider();
+  REQUIRE(swarm.exchanges_go_on(0));
+  Insider insider(swarm, 2, 0);
+  REQUIRE(insider.join());
+  insider.send(insider.hello("no-port-here"));
+  CHECK(has_event_about(swarm, 0, "unsound_message", "peer-2"));
+  CHECK(swarm.exchanges_go_on(0));
+}
+
+TEST_CASE("an address in a rumour that cannot be dialled ends no peer and is not written down",
+          "[process]") {
+  Swarm swarm = two_and_an_insider();
+  REQUIRE(swarm.exchanges_go_on(0));
+  Insider insider(swarm, 2, 0);
+  REQUIRE(insider.join());
+  Member member = insider.self();
+  member.address = "x y z";
+  insider.send(Message(PushPull{.reply = true, .members = {member}}));
+  CHECK(has_event_about(swarm, 0, "unsound_message", "peer-2"));
+  for (const std::size_t number : {0U, 1U}) {
+    CHECK(swarm.exchanges_go_on(number));
+    std::ifstream in(swarm.folder(number) / "members");
+    for (std::string line; std::getline(in, line);) CHECK(line.find("x y z") == line.npos);
+  }
+}
+
+TEST_CASE("the links of a key are cut for a while after its third unsound message", "[process]") {
+  Swarm swarm = two_and_an_insider();
+  REQUIRE(swarm.exchanges_go_on(0));
+  Insider insider(swarm, 2, 0);
+  REQUIRE(insider.join());
+  Member other_key = insider.self();
+  other_key.key[0] ^= 1;
+  Member other_name = insider.self();
+  other_name.name = "a\033[2Jb";
+  for (const Member& unsound : {other_key, other_name, other_key}) {
+    insider.send(Message(PushPull{.reply = true, .members = {unsound}}));
+  }
+  REQUIRE(has_event_about(swarm, 0, "link_quarantined", "peer-2"));
+  const auto quarantined = swarm.status(0)["quarantined"];
+  REQUIRE(quarantined.size() == 1);
+  CHECK(quarantined[0].value("peer", "") == "peer-2");
+  std::string table;
+  run_grapevine({"status", swarm.folder(0).string()}, table);
+  CHECK(table.find("quarantined") != table.npos);
+  CHECK_FALSE(insider.join());
+  CHECK(swarm.exchanges_go_on(0));
+}
+
+TEST_CASE("a cache of members that others have written to does not keep a peer from starting",
+          "[process]") {
+  Swarm swarm(2, endless_config("[network]\nlane = \"tls\"\n"));
+  swarm.start_all();
+  REQUIRE(swarm.exchanges_go_on(0));
+  swarm.signal(0, SIGTERM);
+  REQUIRE(swarm.wait_for_end(0, 20s).exit_code == 0);
+  std::ofstream(swarm.folder(0) / "members", std::ios::app)
+      << "peer-1@x y z\nno-port-here\nstranger@127.0.0.1:1\n@\n" + std::string(5000, 'x') + "\n";
+  swarm.start(0, {.extra = {"--resume"}});
+  CHECK(swarm.exchanges_go_on(0));
+}
+
+}  // namespace gv
