@@ -13,6 +13,7 @@
 #include "peer/config/refusal.hpp"
 #include "peer/config/switched_mixing.hpp"
 #include "peer/config/task.hpp"
+#include "peer/host/folder_lock.hpp"
 #include "peer/host/network_options.hpp"
 #include "peer/host/run_format.hpp"
 #include "peer/host/running_host.hpp"
@@ -57,6 +58,12 @@ int run_peer(const HostOptions& options, std::unique_ptr<Learner> learner) {
   keep_small_memory(options.config.run.mode);
   try {
     std::filesystem::create_directories(options.folder);
+    const FolderLock lock(options.folder);
+    if (lock.is_taken()) {
+      return fail({{options.folder.string(),
+                    fmt::format("another peer runs in this folder (pid {})", lock.holder()),
+                    "give each peer a folder of its own with --folder, or end that one first"}});
+    }
     if (options.resume) {
       if (const Problems problems = run_format_problems(options.folder); !problems.empty()) {
         return fail(problems);

@@ -76,6 +76,25 @@ TEST_CASE("one peer alone trains bit for bit like the serial trainer", "[process
   CHECK(same_bits(saved_result(swarm, 0, 1), expected));
 }
 
+TEST_CASE("a second peer in a run folder is refused until the first is gone", "[process]") {
+  Swarm swarm(2, endless_config());
+  swarm.start(0);
+  const std::vector<std::string> second = {"peer",         swarm.config_file().string(),
+                                           "--folder",     swarm.folder(0).string(),
+                                           "--key",        (swarm.folder(1) / "key").string(),
+                                           "--authorized", swarm.authorized_file().string(),
+                                           "--listen",     "127.0.0.1:0"};
+  std::string output;
+  CHECK(run_grapevine(second, output).exit_code == 2);
+  const std::string pid = std::to_string(swarm.status(0)["self"].value("pid", 0L));
+  CHECK(output.find("another peer runs in this folder (pid " + pid + ")") != output.npos);
+  CHECK(swarm.go_on({0}));
+  // The lock does not outlive its holder.
+  swarm.kill(0);
+  swarm.start(0, {.extra = {"--resume"}});
+  CHECK(swarm.go_on({0}));
+}
+
 TEST_CASE("with alpha 0 peers train bit for bit as if each were alone", "[process]") {
   Swarm swarm(3, short_run("period_steps = 8\nalpha = 0\n"));
   swarm.start_all();
