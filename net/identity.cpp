@@ -434,4 +434,25 @@ LoadedAuthorizedPeers load_authorized_peers(const std::filesystem::path& file) {
   return std::move(lines.loaded);
 }
 
+Problems problems_of_change(const std::string& place, const std::vector<AuthorizedPeer>& current,
+                            const std::vector<AuthorizedPeer>& next, const PublicKey& own) {
+  const auto has = [](const std::vector<AuthorizedPeer>& list, const PublicKey& key) {
+    return std::ranges::find(list, key, &AuthorizedPeer::key) != list.end();
+  };
+  Problems problems;
+  if (has(current, own) && !has(next, own)) {
+    problems.push_back({place, "this peer's own key is no longer in it",
+                        "write the whole list, or end this peer if it is to leave the run"});
+  }
+  const auto is_other = [&](const AuthorizedPeer& peer) { return peer.key != own; };
+  const bool had_others = std::ranges::any_of(current, is_other);
+  const bool keeps_one = std::ranges::any_of(
+      current, [&](const AuthorizedPeer& peer) { return is_other(peer) && has(next, peer.key); });
+  if (had_others && !keeps_one) {
+    problems.push_back({place, "none of the other peers so far is in it",
+                        "write the whole list; to begin with other peers, start again"});
+  }
+  return problems;
+}
+
 }  // namespace gv

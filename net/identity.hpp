@@ -68,4 +68,9 @@ struct LoadedAuthorizedPeers {
 /// Reads at most 1 MiB of allow-list; names and keys must be unique.
 LoadedAuthorizedPeers load_authorized_peers(const std::filesystem::path& file);
 
+/// Why the list `next`, read from `place`, must not replace the list of a running peer with the key
+/// `own`. A file that is being written, or was cut off, looks like a list that shuts out everybody.
+Problems problems_of_change(const std::string& place, const std::vector<AuthorizedPeer>& current,
+                            const std::vector<AuthorizedPeer>& next, const PublicKey& own);
+
 }  // namespace gv

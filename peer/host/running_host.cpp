@@ -230,6 +230,10 @@ std::string Host::save(const AnyReplica& replica) const {
 
 void Host::reload_authorized() {
   LoadedAuthorizedPeers loaded = load_authorized_peers(options_.authorized_file);
+  if (loaded.problems.empty()) {
+    loaded.problems = problems_of_change(options_.authorized_file.string(), options_.authorized,
+                                         loaded.peers, options_.identity.public_key);
+  }
   if (!loaded.problems.empty()) {
     print(loaded.problems);
     log_.write(now(), AllowListRefused{.why = to_string(loaded.problems.front())});

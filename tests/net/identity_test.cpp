@@ -275,4 +275,22 @@ TEST_CASE("an allow-list that is missing or huge or no file is a problem", "[uni
   CHECK(load_authorized_peers(folder.path).problems.size() == 1);
 }
 
+TEST_CASE("a list that shuts out the reader or everybody else does not replace another") {
+  const AuthorizedPeer own{.name = "own", .key = generate_key_pair().public_key};
+  const AuthorizedPeer first{.name = "first", .key = generate_key_pair().public_key};
+  const AuthorizedPeer second{.name = "second", .key = generate_key_pair().public_key};
+  const auto problems = [&](const std::vector<AuthorizedPeer>& current,
+                            const std::vector<AuthorizedPeer>& next) {
+    return problems_of_change("list", current, next, own.key).size();
+  };
+  CHECK(problems({own, first, second}, {}) == 2);
+  CHECK(problems({own, first, second}, {own}) == 1);
+  CHECK(problems({own, first}, {own, second}) == 1);
+  CHECK(problems({own, first, second}, {first, second}) == 1);
+  CHECK(problems({own, first, second}, {own, second}) == 0);
+  CHECK(problems({own}, {own, first}) == 0);
+  // A peer whose shard was given need not stand in the list.
+  CHECK(problems({first, second}, {second}) == 0);
+}
+
 }  // namespace gv

@@ -235,6 +235,18 @@ TEST_CASE("a peer taken off the allow-list is cut off when the others read it ag
   CHECK(swarm.status(0)["members"].size() == 2);
 }
 
+TEST_CASE("an allow-list that was cut off is refused and the one before kept", "[process]") {
+  Swarm swarm(2, endless_config("[network]\nlane = \"tls\"\n"));
+  swarm.start_all();
+  REQUIRE(swarm.exchanges_go_on(0));
+  std::ofstream(swarm.authorized_file()) << "";
+  swarm.signal(0, SIGHUP);
+  REQUIRE(eventually([&] { return !swarm.events(0, "allow_list_refused").empty(); }, 10s));
+  CHECK(swarm.output(0).find("own key is no longer in it") != std::string::npos);
+  CHECK(swarm.exchanges_go_on(0));
+  CHECK(swarm.events(0, "member_removed").empty());
+}
+
 TEST_CASE("a source that dies in the middle of a download is replaced by another", "[process]") {
   // Large enough that the download takes many blocks.
   std::string config = endless_config("[network]\nlane = \"tls\"\n");
