@@ -25,6 +25,7 @@ void add_launch(CLI::App& app) {
                       "A TOML file of what goes wrong: kills, stops, partitions, bad links; "
                       "default: the config's own [scenario]");
   command->footer(
+      "If the reader of its output goes away, all peers end as after Ctrl-C.\n\n"
       "Example:\n  grapevine launch -n 4 configs/fashion-mlp.toml\n"
       "  grapevine launch -n 8 configs/fashion-mlp.toml --faults configs/faults/churn.toml");
   command->callback([options, folder] {

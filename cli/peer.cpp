@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -158,6 +159,8 @@ int peer(const PeerArguments& arguments, const HostHooks& hooks) {
   options.hooks = hooks;
   const Problems problems = prepare(arguments, options);
   if (!problems.empty()) return fail(problems);
+  // Training does not hang on a reader of the progress lines.
+  std::signal(SIGPIPE, SIG_IGN);
   return run_peer(options);
 }
 
@@ -199,6 +202,7 @@ void add_peer(CLI::App& app, const HostHooks& hooks) {
                     "Go on from the newest checkpoint in the folder");
   command->add_flag("--quiet", arguments->host.quiet, "No progress lines");
   command->footer(
+      "If the reader of its output goes away, the peer goes on.\n\n"
       "Example:\n  grapevine peer configs/fashion-mlp.toml --listen 192.0.2.1:7000\n"
       "  grapevine peer configs/fashion-mlp.toml --listen 192.0.2.2:7000 --join 192.0.2.1:7000");
   command->callback([arguments, hooks] { exit_with(peer(*arguments, hooks)); });

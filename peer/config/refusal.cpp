@@ -1,14 +1,18 @@
-// Lines on stderr.
+// Lines for people.
 #include "peer/config/refusal.hpp"
-
-#include <fmt/format.h>
 
 #include <cstdio>
 
 namespace gv {
 
+void say(std::FILE* to, std::string_view text) {
+  // Not fmt::print, which throws where nobody can read any more.
+  std::fwrite(text.data(), 1, text.size(), to);
+  std::fflush(to);
+}
+
 void print(const Problems& problems) {
-  for (const Problem& problem : problems) fmt::print(stderr, "{}\n", to_string(problem));
+  for (const Problem& problem : problems) say(stderr, to_string(problem) + "\n");
 }
 
 int fail(const Problems& problems) {

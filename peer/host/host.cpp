@@ -84,7 +84,7 @@ int run_peer(const HostOptions& options, std::unique_ptr<Learner> learner) {
     }
     return Host(options, std::move(task), std::move(revision)).run(std::move(learner));
   } catch (const std::exception& error) {
-    fmt::print(stderr, "{}: {}\n", options.name, error.what());
+    say(stderr, fmt::format("{}: {}\n", options.name, error.what()));
     return 1;
   }
 }

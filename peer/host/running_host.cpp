@@ -69,13 +69,13 @@ std::vector<PeerId> Host::authorized_ids() const {
 void Host::tell_people(const Fact& fact) {
   const auto warn = [&] {
     const FactText text = describe(fact);
-    fmt::print(stderr, "{}; {}\n", sentence(text, [this](PeerId peer) { return name_of(peer); }),
-               text.info.remedy);
+    say(stderr,
+        fmt::format("{}; {}\n", sentence(text, [this](PeerId peer) { return name_of(peer); }),
+                    text.info.remedy));
   };
   if (const auto* resumed = std::get_if<CollectiveResumed>(&fact)) {
     if (!resumed->peer || options_.quiet) return;
-    fmt::print("{}\n", to_line(node_->generations()->recoveries().last(), node_->membership()));
-    std::fflush(stdout);
+    say(stdout, to_line(node_->generations()->recoveries().last(), node_->membership()) + "\n");
   } else if (std::holds_alternative<StageLost>(fact)) {
     if (!std::exchange(told_of_lost_stage_, true)) warn();
   } else if (std::holds_alternative<GenerationBegan>(fact)) {
@@ -256,7 +256,7 @@ void Host::on_signal(int signal) {
   if (interrupted_ && now() - *interrupted_ < same_interrupt) return;
   if (interrupted_) ::_exit(130);
   interrupted_ = now();
-  if (!options_.quiet) fmt::print("leaving after the job under way; once more to stop at once\n");
+  if (!options_.quiet) say(stdout, "leaving after the job under way; once more to stop at once\n");
   feed([this](Time t, NodeEffects& out) { node_->leave(t, out); });
 }
 
@@ -288,8 +288,7 @@ void Host::every_second() {
   if (now() >= next_report_) {
     next_report_ = now() + from_seconds(options_.config.metrics.every_s);
     write_metrics(options_.folder / "metrics.prom", current);
-    if (!options_.quiet) fmt::print("{}\n", report_line(current));
-    std::fflush(stdout);
+    if (!options_.quiet) say(stdout, report_line(current) + "\n");
   }
   const bool alone = contacts_.empty() && !options_.join.empty();
   if (alone && now().time_since_epoch() > join_deadline && node_->mode().step() == 0 &&
@@ -369,18 +368,17 @@ void Host::wait_for_signal() {
 }
 
 void Host::print_greeting() const {
-  fmt::print("peer {} ({}) writes below {}\n", options_.name, to_string(self_),
-             options_.folder.string());
+  say(stdout, fmt::format("peer {} ({}) writes below {}\n", options_.name, to_string(self_),
+                          options_.folder.string()));
   if (control_->advertised().empty()) {
-    fmt::print(
+    say(stdout,
         "dials out only: no peer can dial this one; give --listen HOST:PORT to change that\n");
   } else {
-    fmt::print("listening on {}, advertised as {}; bulk lanes on {}\n", control_->listening(),
-               control_->advertised(), lanes_->listening());
+    say(stdout, fmt::format("listening on {}, advertised as {}; bulk lanes on {}\n",
+                            control_->listening(), control_->advertised(), lanes_->listening()));
   }
-  fmt::print("trains on shard {} of {}, {} samples, {} steps\n", options_.shard,
-             options_.config.run.peers, samples_, task_.trainer.steps);
-  std::fflush(stdout);
+  say(stdout, fmt::format("trains on shard {} of {}, {} samples, {} steps\n", options_.shard,
+                          options_.config.run.peers, samples_, task_.trainer.steps));
 }
 
 void Host::write_result() const {

@@ -15,6 +15,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "peer/config/refusal.hpp"
@@ -73,7 +74,7 @@ class Launch {
   std::filesystem::path folder_;
   asio::io_context io_;
   asio::steady_timer timer_{io_};
-  asio::signal_set signals_{io_, SIGINT, SIGTERM};
+  asio::signal_set signals_{io_, SIGINT, SIGTERM, SIGPIPE};
   ProcessGroup group_;
   std::deque<LaunchedPeer> peers_;
   std::string first_address_;
@@ -83,6 +84,7 @@ class Launch {
   std::optional<Clock::time_point> scenario_began_;
   std::uint64_t told_operation_ = 0;  ///< Collective of the newest loss that was reported.
   int interrupts_ = 0;
+  bool reader_is_gone_ = false;  ///< The reader of our output.
   Clock::time_point interrupted_{};
 };
 
@@ -277,18 +279,25 @@ void Launch::on_interrupt() {
 }
 
 void Launch::await_interrupts() {
-  signals_.async_wait([this](asio::error_code error, int) {
+  signals_.async_wait([this](asio::error_code error, int signal) {
     if (error) return;
-    on_interrupt();
+    if (signal != SIGPIPE) {
+      on_interrupt();
+    } else if (!std::exchange(reader_is_gone_, true)) {
+      // What is printed from now on goes nowhere.
+      const std::FILE* nowhere = std::freopen("/dev/null", "w", stdout);
+      static_cast<void>(nowhere);
+      on_interrupt();
+    }
     await_interrupts();
   });
 }
 
 int Launch::run() {
   prepare();
-  fmt::print("{} peers train {}; everything they write is below {}\n", options_.peers,
-             mode_names()[static_cast<std::size_t>(config_.run.mode)].way, folder_.string());
-  std::fflush(stdout);
+  say(stdout,
+      fmt::format("{} peers train {}; everything they write is below {}\n", options_.peers,
+                  mode_names()[static_cast<std::size_t>(config_.run.mode)].way, folder_.string()));
   for (std::size_t number = 0; number < options_.peers; ++number) {
     if (faults_ && faults_->injector().joins_late(number)) continue;
     start_peer(number, options_.resume);
@@ -345,7 +354,7 @@ int launch(const LaunchOptions& options) {
                   concerns_us ? std::optional(rules) : std::nullopt)
         .run();
   } catch (const std::exception& error) {
-    fmt::print(stderr, "launch: {}\n", error.what());
+    say(stderr, fmt::format("launch: {}\n", error.what()));
     return 1;
   }
 }

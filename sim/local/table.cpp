@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "peer/config/refusal.hpp"
 #include "sim/local/mode_columns.hpp"
 
 namespace gv {
@@ -22,10 +23,9 @@ constexpr int plain_lines_every = 5;
 Table::Table() : terminal_(::isatty(STDOUT_FILENO) != 0) {}
 
 void Table::tell(const std::string& line) {
-  if (lines_drawn_ > 0) fmt::print("\x1b[{}A\x1b[J", lines_drawn_);
+  if (lines_drawn_ > 0) say(stdout, fmt::format("\x1b[{}A\x1b[J", lines_drawn_));
   lines_drawn_ = 0;
-  fmt::print("{}\n", line);
-  std::fflush(stdout);
+  say(stdout, line + "\n");
 }
 
 void Table::draw(double elapsed_s, const std::vector<PeerRow>& rows) {
@@ -50,8 +50,7 @@ void Table::draw(double elapsed_s, const std::vector<PeerRow>& rows) {
                           row.status.value("step", 0ULL), row.status.value("steps", 0ULL),
                           row.status.value("loss", 0.0));
     }
-    fmt::print("{}\n", line);
-    std::fflush(stdout);
+    say(stdout, line + "\n");
     return;
   }
   ModeColumns columns;
@@ -70,8 +69,7 @@ void Table::draw(double elapsed_s, const std::vector<PeerRow>& rows) {
         columns.cells(row.status));
   }
   lines_drawn_ = static_cast<int>(rows.size()) + 2;
-  fmt::print("{}", text);
-  std::fflush(stdout);
+  say(stdout, text);
 }
 
 }  // namespace gv

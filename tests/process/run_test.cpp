@@ -1,11 +1,17 @@
 // Whole runs of real peers: alone, resumed, launched, told wrong things.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <sstream>
+#include <utility>
 
 #include "peer/config/config.hpp"
 #include "peer/config/task.hpp"
@@ -65,7 +71,76 @@ nlohmann::json summary(const std::filesystem::path& folder) {
   return nlohmann::json::parse(in, nullptr, false);
 }
 
+/// Reads what a process writes to a named pipe, until it is told not to any more.
+class Reader {
+ public:
+  explicit Reader(const std::filesystem::path& pipe) : pipe_(pipe) {
+    ::mkfifo(pipe.c_str(), 0600);
+    file_ = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  }
+  ~Reader() { go_away(); }
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+
+  /// Before a command: sends its output here.
+  std::vector<std::string> prefix() const {
+    return {"/bin/sh", "-c", "exec \"$@\" > '" + pipe_.string() + "' 2>&1", "sh"};
+  }
+  bool has_read_something() {
+    char byte = 0;
+    return ::read(file_, &byte, 1) == 1;
+  }
+  void go_away() {
+    if (file_ >= 0) ::close(std::exchange(file_, -1));
+  }
+
+ private:
+  std::filesystem::path pipe_;
+  int file_ = -1;
+};
+
 }  // namespace
+
+TEST_CASE("a peer goes on when the reader of its output goes away", "[process]") {
+  Swarm swarm(1, endless_config("[metrics]\nevery_s = 0.1\n"));
+  Reader reader(swarm.folder(0) / "output");
+  swarm.start(0, {.prefix = reader.prefix()});
+  REQUIRE(eventually([&] { return reader.has_read_something(); }, 10s));
+  reader.go_away();
+  // It writes a line each second.
+  const double until = swarm.status(0).value("uptime_s", 0.0) + 3;
+  CHECK(eventually([&] { return swarm.status(0).value("uptime_s", 0.0) > until; }, 20s));
+  CHECK(swarm.go_on({0}));
+  swarm.signal(0, SIGTERM);
+  CHECK(swarm.wait_for_end(0, 20s).exit_code == 0);
+}
+
+TEST_CASE("launch ends its peers in order when the reader of its output goes away", "[process]") {
+  TemporaryFolder folder;
+  std::ofstream(folder.path() / "config.toml") << endless_config();
+  Reader reader(folder.path() / "output");
+  std::vector<std::string> command = reader.prefix();
+  for (const std::string& argument :
+       {grapevine_binary(), std::string("launch"), (folder.path() / "config.toml").string(),
+        std::string("-n"), std::string("2"), std::string("--folder"),
+        (folder.path() / "run").string()}) {
+    command.push_back(argument);
+  }
+  ChildProcess launch(command, folder.path() / "log");
+  const auto trains = [&](const char* peer) {
+    return read_text(folder.path() / "run" / peer / "events.jsonl").find("training_began") !=
+           std::string::npos;
+  };
+  REQUIRE(eventually([&] { return trains("peer-0") && trains("peer-1"); }, 60s));
+  CHECK(reader.has_read_something());
+  reader.go_away();
+  std::optional<Ending> ending;
+  REQUIRE(eventually([&] { return ending || (ending = launch.ending()).has_value(); }, 60s));
+  CHECK(to_string(*ending) == "exit code 0");
+  for (const char* peer : {"peer-0", "peer-1"}) {
+    CHECK(std::filesystem::exists(folder.path() / "run" / peer / "result.json"));
+  }
+}
 
 TEST_CASE("one peer alone trains bit for bit like the serial trainer", "[process]") {
   Swarm swarm(1, short_run("period_steps = 8\n"));
