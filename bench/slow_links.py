@@ -94,8 +94,8 @@ def config_text(peers, hidden, batch, steps, variant, seed):
 
 
 def events(folder):
-    lines = (folder / "events.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
+    parts = sorted(folder.glob("events.jsonl*"), reverse=True)  # events.jsonl itself is the newest
+    return [json.loads(line) for part in parts for line in part.read_text().splitlines()]
 
 
 def train(binary, hosts, text, steps, limit):

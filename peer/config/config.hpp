@@ -29,11 +29,12 @@ namespace gv {
 
 /// [run]: the run as a whole.
 struct RunConfig {
-  std::uint64_t seed = 1;       ///< Fixes the first model, the order of samples and the pairing.
-  std::size_t peers = 4;        ///< Shards the training data is cut into: one for each peer.
-  double epochs = 10;           ///< Passes over the peer's shard; unused when `steps` is set.
-  std::uint64_t steps = 0;      ///< Local steps of each peer; 0 = as many as `epochs` need.
-  std::string folder = "runs";  ///< Events, metrics and checkpoints go below it.
+  std::uint64_t seed = 1;          ///< Fixes the first model, the order of samples and the pairing.
+  std::size_t peers = 4;           ///< Shards the training data is cut into: one for each peer.
+  double epochs = 10;              ///< Passes over the peer's shard; unused when `steps` is set.
+  std::uint64_t steps = 0;         ///< Local steps of each peer; 0 = as many as `epochs` need.
+  std::string folder = "runs";     ///< Events, metrics and checkpoints go below it.
+  std::uint64_t events_mib = 256;  ///< Most that a peer's event log takes on disk.
   ModeKind mode = ModeKind::gossip;
   /// The named algorithm whose settings are the defaults of the others (peer/algorithms); empty:
   /// none.

@@ -47,6 +47,8 @@ void append_run(Settings& all) {
           "how long a peer that is done serves slower ones");
   run.add("folder", GV_FIELD(run.folder),
           "where events, metrics and checkpoints go, below the current folder");
+  run.add("events_mib", GV_FIELD(run.events_mib), {1, 1048576},
+          "most that a peer's events take on disk; the oldest of four files goes first");
 }
 
 void append_membership(Settings& all) {

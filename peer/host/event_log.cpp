@@ -1,7 +1,11 @@
-// Writes facts as JSON lines.
+// Writes facts as JSON lines, within limits of size and number.
 #include "peer/host/event_log.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -11,46 +15,142 @@ namespace gv {
 namespace {
 
 constexpr std::size_t refusals_kept = 8;
+constexpr int files_max = 4;
+constexpr int refusals_told = 10;  ///< Lines about one peer in `refusals_minute`.
+constexpr Duration refusals_minute = std::chrono::minutes(1);
+constexpr Duration look_period = std::chrono::seconds(1);
+constexpr ::mode_t private_mode = 0600;
+
+/// The log's file of that age; 0 is the newest.
+std::filesystem::path file_of_age(const std::filesystem::path& folder, int age) {
+  return folder / ("events.jsonl" + (age == 0 ? "" : "." + std::to_string(age)));
+}
+
+double rounded_seconds(Time now) { return std::round(seconds(now.time_since_epoch()) * 1e6) / 1e6; }
+
+std::string to_line(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
 
 }  // namespace
 
-EventLog::EventLog(const std::filesystem::path& folder, std::function<std::string(PeerId)> name_of)
-    : name_of_(std::move(name_of)) {
-  const auto path = folder / "events.jsonl";
-  file_ = std::fopen(path.c_str(), "ae");
-  if (file_ == nullptr) {
-    throw std::runtime_error(path.string() + ": cannot be written: " + std::strerror(errno));
+std::vector<std::filesystem::path> event_files(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files;
+  std::error_code ignored;
+  for (int age = files_max - 1; age >= 0; --age) {
+    const std::filesystem::path file = file_of_age(folder, age);
+    if (std::filesystem::exists(file, ignored)) files.push_back(file);
+  }
+  return files;
+}
+
+EventLog::EventLog(Options options)
+    : options_(std::move(options)), path_(file_of_age(options_.folder, 0)) {
+  open();
+  if (file_ < 0) {
+    throw std::runtime_error(path_.string() + ": cannot be written: " + std::strerror(errno));
   }
 }
 
-EventLog::~EventLog() { std::fclose(file_); }
+EventLog::~EventLog() {
+  end_minutes(now_, Duration::zero());
+  if (file_ >= 0) ::close(file_);
+}
+
+void EventLog::open() {
+  file_ = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, private_mode);
+  const ::off_t end = file_ < 0 ? 0 : ::lseek(file_, 0, SEEK_END);
+  bytes_ = end > 0 ? static_cast<std::uint64_t>(end) : 0;
+}
+
+/// Every file becomes one older. Where that fails the newest goes on growing from an empty file.
+void EventLog::rotate() {
+  std::error_code ignored;
+  for (int age = files_max - 1; age > 0; --age) {
+    std::filesystem::rename(file_of_age(options_.folder, age - 1),
+                            file_of_age(options_.folder, age), ignored);
+  }
+  ::close(file_);
+  open();
+}
+
+void EventLog::append(std::string line) {
+  if (is_torn_) line.insert(line.begin(), '\n');
+  if (bytes_ > 0 && bytes_ + line.size() > options_.bytes_max / files_max) rotate();
+  const ::ssize_t written = ::write(file_, line.data(), line.size());
+  if (written > 0) bytes_ += static_cast<std::uint64_t>(written);
+  if (written == static_cast<::ssize_t>(line.size())) {
+    is_torn_ = false;
+    return;
+  }
+  is_torn_ = is_torn_ || written > 0;
+  ++lost_;
+  if (has_warned_ || !options_.warn) return;
+  has_warned_ = true;
+  const std::string why = written < 0 ? std::strerror(errno) : "no space is left";
+  options_.warn(path_.string() + ": events cannot be written: " + why);
+}
+
+/// Whether the fact gets no line because there were too many like it. Only refusals are counted:
+/// another peer can cause any number of them.
+bool EventLog::is_left_out(Time now, const FactText& text) {
+  if (now - looked_at_ >= look_period) {
+    looked_at_ = now;
+    end_minutes(now, refusals_minute);
+  }
+  if (!text.peer || text.reason == Reason::none) return false;
+  Budget& budget =
+      budgets_.try_emplace({*text.peer, std::string(text.info.name)}, Budget{now}).first->second;
+  if (++budget.lines <= refusals_told) return false;
+  ++budget.left_out;
+  return true;
+}
+
+/// Ends the budgets that began at least `length` ago, with a line for what had none.
+void EventLog::end_minutes(Time now, Duration length) {
+  std::erase_if(budgets_, [&](const auto& entry) {
+    const auto& [subject, budget] = entry;
+    if (now - budget.since < length) return false;
+    if (budget.left_out > 0) {
+      append(to_line({{"t", rounded_seconds(now)},
+                      {"event", subject.second},
+                      {"peer", to_string(subject.first)},
+                      {"name", options_.name_of(subject.first)},
+                      {"left_out", budget.left_out}}));
+    }
+    return true;
+  });
+}
 
 void EventLog::write(Time now, const Fact& fact) {
   const FactText text = describe(fact);
+  now_ = now;
   counts_.add(fact);
-  const double t = std::round(seconds(now.time_since_epoch()) * 1e6) / 1e6;
-  nlohmann::ordered_json line;
-  line["t"] = t;
-  line["event"] = text.info.name;
-  std::string who;
-  if (text.peer) {
-    who = name_of_(*text.peer);
-    line["peer"] = to_string(*text.peer);
-    line["name"] = who;
-  }
-  if (text.reason != Reason::none) line["reason"] = to_string(text.reason);
-  if (!text.detail.empty()) line["detail"] = text.detail;
-  for (const auto& [name, value] : text.numbers) line[std::string(name)] = value;
-  const std::string json =
-      line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-  std::fwrite(json.data(), 1, json.size(), file_);
-  std::fflush(file_);
+  const double t = rounded_seconds(now);
+  const std::string who = text.peer ? options_.name_of(*text.peer) : "";
   if (text.reason != Reason::none) {
     std::string why(to_string(text.reason));
     if (!text.detail.empty()) why += " (" + text.detail + ")";
     refusals_.push_back({t, std::string(text.info.name), who, std::move(why)});
     if (refusals_.size() > refusals_kept) refusals_.pop_front();
   }
+  if (is_left_out(now, text)) return;
+  if (lost_ > 0) {
+    const std::uint64_t lost = std::exchange(lost_, 0);
+    append(to_line({{"t", t}, {"event", name_of(EventsLost{})}, {"lines", lost}}));
+    if (lost_ > 0) lost_ = lost;
+  }
+  nlohmann::ordered_json line;
+  line["t"] = t;
+  line["event"] = text.info.name;
+  if (text.peer) {
+    line["peer"] = to_string(*text.peer);
+    line["name"] = who;
+  }
+  if (text.reason != Reason::none) line["reason"] = to_string(text.reason);
+  if (!text.detail.empty()) line["detail"] = text.detail;
+  for (const auto& [name, value] : text.numbers) line[std::string(name)] = value;
+  append(to_line(line));
 }
 
 }  // namespace gv

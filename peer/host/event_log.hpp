@@ -1,12 +1,16 @@
 // One JSON line per fact in the run's folder, for people, scripts and tests.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <deque>
 #include <filesystem>
 #include <functional>
+#include <map>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/time.hpp"
 #include "consensus/message/facts.hpp"
@@ -14,8 +18,15 @@
 
 namespace gv {
 
+/// The files of a folder's event log that exist, the oldest first.
+std::vector<std::filesystem::path> event_files(const std::filesystem::path& folder);
+
 /// Appends to `events.jsonl`: {"t": seconds since the start, "event": the fact's name,
 /// "peer": id, "name": its name, "reason": ..., "detail": ..., and numbers}. Counts facts by name.
+///
+/// A full file becomes `events.jsonl.1`, that one `.2` and so on; the oldest goes. Of refusals that
+/// concern one peer ten lines are written in a minute; one line with "left_out" then counts the
+/// rest.
 class EventLog {
  public:
   /// A refusal, kept for `status`.
@@ -26,22 +37,50 @@ class EventLog {
     std::string why;
   };
 
-  /// `name_of` turns an id into a name people know. Throws std::runtime_error when the file cannot
-  /// be opened.
-  EventLog(const std::filesystem::path& folder, std::function<std::string(PeerId)> name_of);
+  struct Options {
+    std::filesystem::path folder;
+    std::uint64_t bytes_max = std::uint64_t{256} << 20;  ///< Of all files together.
+    std::function<std::string(PeerId)> name_of;          ///< From an id to a name people know.
+    std::function<void(const std::string&)> warn;  ///< Told once when lines cannot be written.
+  };
+
+  /// Throws std::runtime_error when the file cannot be opened.
+  explicit EventLog(Options options);
   ~EventLog();
   EventLog(const EventLog&) = delete;
   EventLog& operator=(const EventLog&) = delete;
 
-  /// Writes the fact to the file before it returns, so a killed process loses none.
+  /// Writes the fact to the file before it returns, so a killed process loses none that has a line.
   void write(Time now, const Fact& fact);
 
   const FactCounts& counts() const { return counts_; }
   const std::deque<Refusal>& last_refusals() const { return refusals_; }
 
  private:
-  std::function<std::string(PeerId)> name_of_;
-  std::FILE* file_;
+  /// The lines about one peer and one type of fact within a minute.
+  struct Budget {
+    Time since{};
+    int lines = 0;
+    std::uint64_t left_out = 0;
+  };
+  using Subject = std::pair<PeerId, std::string>;  ///< The peer, and the name of the event.
+
+  bool is_left_out(Time now, const FactText& text);
+  void end_minutes(Time now, Duration length);
+  void append(std::string line);
+  void rotate();
+  void open();
+
+  Options options_;
+  std::filesystem::path path_;
+  int file_ = -1;
+  std::uint64_t bytes_ = 0;  ///< Of the newest file.
+  std::uint64_t lost_ = 0;   ///< Lines that could not be written, and are not reported yet.
+  bool is_torn_ = false;     ///< The file ends with part of a line.
+  bool has_warned_ = false;
+  std::map<Subject, Budget> budgets_;
+  Time looked_at_{};  ///< When budgets were last searched for minutes that are over.
+  Time now_{};        ///< Of the newest fact.
   FactCounts counts_;
   std::deque<Refusal> refusals_;
 };

@@ -45,7 +45,10 @@ Host::Host(const HostOptions& options, Task task, SettingsRevision revision)
       revision_(std::move(revision)),
       self_(peer_id(options.identity.public_key)),
       session_(random_number()),
-      log_(options.folder, [this](PeerId peer) { return name_of(peer); }),
+      log_({.folder = options.folder,
+            .bytes_max = options.config.run.events_mib << 20,
+            .name_of = [this](PeerId peer) { return name_of(peer); },
+            .warn = [](const std::string& why) { say(stderr, why + "; training goes on\n"); }}),
       cache_(options.folder / "members"),
       config_text_(read_config_text(options.config_path)) {
   names_[self_] = options_.name;

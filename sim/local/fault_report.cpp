@@ -3,14 +3,22 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 
+#include "peer/host/event_log.hpp"
 #include "peer/node/facts.hpp"
 
 namespace gv {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+std::uint64_t bytes_of(const std::filesystem::path& file) {
+  std::error_code missing;
+  const auto size = std::filesystem::file_size(file, missing);
+  return missing ? 0 : size;
+}
 
 }  // namespace
 
@@ -23,16 +31,26 @@ std::uint64_t count(const FaultReport& report, const std::string& event) {
   return sum;
 }
 
-EventCounts count_events(const std::filesystem::path& log, std::uint64_t offset) {
+EventCounts count_events(const std::filesystem::path& folder, std::uint64_t offset) {
   EventCounts counts;
-  std::ifstream in(log);
-  in.seekg(static_cast<std::streamoff>(offset));
-  for (std::string line; std::getline(in, line);) {
-    // A process killed at the wrong moment leaves half a line.
-    const Json event = Json::parse(line, nullptr, false);
-    if (event.is_object()) ++counts[event.value("event", "")];
+  for (const std::filesystem::path& file : event_files(folder)) {
+    const std::uint64_t before = std::min<std::uint64_t>(offset, bytes_of(file));
+    offset -= before;
+    std::ifstream in(file);
+    in.seekg(static_cast<std::streamoff>(before));
+    for (std::string line; std::getline(in, line);) {
+      // A process killed at the wrong moment leaves half a line.
+      const Json event = Json::parse(line, nullptr, false);
+      if (event.is_object()) counts[event.value("event", "")] += event.value("left_out", 1ULL);
+    }
   }
   return counts;
+}
+
+std::uint64_t event_bytes(const std::filesystem::path& folder) {
+  std::uint64_t sum = 0;
+  for (const std::filesystem::path& file : event_files(folder)) sum += bytes_of(file);
+  return sum;
 }
 
 void print(const FaultReport& report, bool lockstep) {

@@ -14,10 +14,13 @@
 
 namespace gv {
 
-/// Counts of each event in a peer's log, from byte `offset` on. The log outlives the process, so
-/// killed incarnations count too.
+/// Counts of each event in a peer's log, from byte `offset` of its files on. The log outlives the
+/// process, so killed incarnations count too. What no longer is in the log is not counted.
 using EventCounts = std::map<std::string, std::uint64_t>;
-EventCounts count_events(const std::filesystem::path& log, std::uint64_t offset);
+EventCounts count_events(const std::filesystem::path& folder, std::uint64_t offset);
+
+/// The bytes of a peer's log so far, in all its files.
+std::uint64_t event_bytes(const std::filesystem::path& folder);
 
 struct FaultReport {
   std::map<std::string, std::size_t> injected;  ///< By the kind's name.

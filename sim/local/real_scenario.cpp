@@ -1,7 +1,6 @@
 // Puts addresses, the proxy and the injector together.
 #include "sim/local/real_scenario.hpp"
 
-#include <filesystem>
 #include <utility>
 
 #include "peer/host/peer_socket.hpp"
@@ -29,9 +28,7 @@ RealScenario::RealScenario(asio::io_context& io, const Scenario& scenario, std::
   for (std::size_t number = 0; number < peers.size(); ++number) {
     addresses_.emplace_back(io, number, behind_proxy);
     options.sources[addresses_.back().own()] = number;
-    std::error_code missing;
-    const auto size = std::filesystem::file_size(peers[number].folder() / "events.jsonl", missing);
-    log_offsets_.push_back(missing ? 0 : size);
+    log_offsets_.push_back(event_bytes(peers[number].folder()));
   }
   if (behind_proxy) {
     proxy_.emplace(io, std::move(options),
@@ -93,7 +90,7 @@ FaultReport RealScenario::report() const {
     const LaunchedPeer& peer = peers_[number];
     report.down_s += peer.down_s();
     report.stopped_s += peer.stopped_s();
-    report.events.push_back(count_events(peer.folder() / "events.jsonl", log_offsets_[number]));
+    report.events.push_back(count_events(peer.folder(), log_offsets_[number]));
   }
   return report;
 }

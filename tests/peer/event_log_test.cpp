@@ -1,0 +1,142 @@
+// The event log within its limits.
+#include "peer/host/event_log.hpp"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// A folder that goes with the test.
+struct Folder {
+  Folder() {
+    std::string text = (std::filesystem::temp_directory_path() / "gv-events-XXXXXX").string();
+    path = ::mkdtemp(text.data());
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  EventLog::Options options(std::uint64_t bytes_max = 1 << 20) const {
+    return {.folder = path, .bytes_max = bytes_max, .name_of = [](PeerId peer) {
+              return to_string(peer);
+            }};
+  }
+  std::vector<nlohmann::json> lines() const {
+    std::vector<nlohmann::json> all;
+    for (const auto& file : event_files(path)) {
+      std::ifstream in(file);
+      for (std::string line; std::getline(in, line);) {
+        all.push_back(nlohmann::json::parse(line, nullptr, false));
+      }
+    }
+    return all;
+  }
+  std::uint64_t bytes() const {
+    std::uint64_t sum = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(path)) sum += entry.file_size();
+    return sum;
+  }
+
+  std::filesystem::path path;
+};
+
+/// Lets no file of this process grow beyond a size, as a full disk does.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(std::uint64_t bytes) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const ::rlimit now{.rlim_cur = bytes, .rlim_max = before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &now);
+  }
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  ::rlimit before_{};
+  void (*handler_)(int) = std::signal(SIGXFSZ, SIG_IGN);
+};
+
+const Fact refusal = OfferRefused{.peer = PeerId{7}, .reason = Reason::busy};
+
+}  // namespace
+
+TEST_CASE("an event log stays within its size and keeps the newest lines", "[unit]") {
+  const Folder folder;
+  for (std::uint64_t begun = 0; begun < 2; ++begun) {
+    EventLog log(folder.options(40000));
+    for (std::uint64_t step = 0; step < 2000; ++step) {
+      log.write(Time{}, ModelServed{.peer = PeerId{1}, .step = 2000 * begun + step});
+      CHECK(folder.bytes() <= 40000);
+    }
+  }
+  CHECK(event_files(folder.path).size() == 4);
+  const auto lines = folder.lines();
+  REQUIRE(lines.size() > 200);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    CHECK(lines[i].value("step", 0.0) == 4000.0 - static_cast<double>(lines.size() - i));
+  }
+}
+
+TEST_CASE("of refusals that concern one peer ten a minute have a line and the rest are counted",
+          "[unit]") {
+  const Folder folder;
+  {
+    EventLog log(folder.options());
+    for (int i = 0; i < 1000; ++i) log.write(Time{} + 1ms * i, refusal);
+    CHECK(folder.lines().size() == 10);
+    // Facts that are no refusals, and refusals of others, are not held back by them.
+    log.write(Time{} + 2s, OfferRefused{.peer = PeerId{8}, .reason = Reason::busy});
+    log.write(Time{} + 2s, MemberSuspected{.peer = PeerId{7}});
+    CHECK(folder.lines().size() == 12);
+    log.write(Time{} + 61s, refusal);
+    REQUIRE(folder.lines().size() == 14);
+    CHECK(folder.lines()[12].value("left_out", 0) == 990);
+    for (int i = 0; i < 19; ++i) log.write(Time{} + 62s, refusal);
+    CHECK(log.counts().of<OfferRefused>() == 1021);
+  }
+  // What was left out at the end is counted too.
+  CHECK(folder.lines().back().value("left_out", 0) == 10);
+}
+
+TEST_CASE("events that cannot be written are warned of once and counted when there is space",
+          "[unit]") {
+  const Folder folder;
+  std::vector<std::string> warnings;
+  EventLog::Options options = folder.options();
+  options.warn = [&](const std::string& why) { warnings.push_back(why); };
+  EventLog log(options);
+  const Fact fact = MemberSuspected{.peer = PeerId{7}};
+  log.write(Time{}, fact);
+  {
+    // Not even the next line fits.
+    const FileSizeLimit limit(folder.bytes() + 20);
+    for (int i = 0; i < 5; ++i) log.write(Time{}, fact);
+  }
+  REQUIRE(warnings.size() == 1);
+  CHECK(warnings.front().find("cannot be written") != std::string::npos);
+  log.write(Time{}, fact);
+  const auto lines = folder.lines();
+  REQUIRE(lines.size() == 4);
+  CHECK(lines[1].is_discarded());  // The torn line stands alone.
+  CHECK(lines[2].value("event", "") == "events_lost");
+  CHECK(lines[2].value("lines", 0) == 5);
+  CHECK(lines[3].value("event", "") == "member_suspected");
+}
+
+}  // namespace gv
