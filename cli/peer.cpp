@@ -42,9 +42,10 @@ std::optional<Shard> parse_shard(const std::string& text) {
 /// "HOST:PORT" with a port from 0 to 65535, where 0 stands for any free one.
 bool is_listen_address(const std::string& text) {
   const auto colon = text.rfind(':');
-  if (colon == std::string::npos || colon == 0) return false;
-  const std::string port = text.substr(colon + 1);
-  return port == "0" || is_address(text);
+  if (colon == std::string::npos) return false;
+  // Any host and any free port stand for ones that can be dialled.
+  const std::string host = text.substr(0, colon), port = text.substr(colon + 1);
+  return is_address((host == "*" ? "any" : host) + ":" + (port == "0" ? "1" : port));
 }
 
 bool is_any_interface(const std::string& address) {
@@ -122,6 +123,10 @@ Problems prepare(const PeerArguments& arguments, HostOptions& options) {
     if (key.problems.empty() && authorized.peers[i].key == options.identity.public_key)
       position = i;
   }
+  if (!options.name.empty() && !is_peer_name(options.name)) {
+    problems.push_back({"--name", "this is not a name",
+                        "use 1 to 64 letters, digits, dots, dashes or underscores"});
+  }
   if (options.name.empty()) {
     options.name = position ? authorized.peers[*position].name
                             : to_string(peer_id(options.identity.public_key));
@@ -176,8 +181,9 @@ void add_peer(CLI::App& app, const HostHooks& hooks) {
   command
       ->add_option("--authorized", arguments->authorized, "The allow-list: one 'name key' a line")
       ->capture_default_str();
-  command->add_option("--name", arguments->host.name,
-                      "Name shown to people; default: the allow-list's");
+  command->add_option(
+      "--name", arguments->host.name,
+      "Name of this peer in what it prints; default: the allow-list's, by which others call it");
   command->add_option("--folder", arguments->folder,
                       "Run folder: events, metrics, checkpoints; default: run.folder/NAME");
   command->add_option("--listen", arguments->host.listen,

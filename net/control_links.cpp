@@ -8,13 +8,15 @@
 #include <string>
 #include <utility>
 
+#include "base/printable.hpp"
 #include "net/control_links_impl.hpp"
 
 namespace gv {
 namespace {
 
-constexpr std::size_t pending_max = 64;  ///< Frames kept for a link that is being opened.
-constexpr std::size_t joins_max = 64;    ///< Keys tried at once at an address without a name.
+constexpr std::size_t pending_max = 64;     ///< Frames kept for a link that is being opened.
+constexpr std::size_t joins_max = 64;       ///< Keys tried at once at an address without a name.
+constexpr std::size_t setting_shown = 128;  ///< Bytes of another peer's setting in a message.
 constexpr auto housekeeping_period = std::chrono::milliseconds(100);
 constexpr auto hello_again = std::chrono::milliseconds(100);
 constexpr auto dial_patience = std::chrono::seconds(1);
@@ -156,7 +158,8 @@ std::string ControlLinks::Impl::disagreement(const Hello& theirs) const {
         std::ranges::find(theirs.agreement, field, &std::pair<std::string, std::string>::first);
     if (other == theirs.agreement.end()) return "it does not say its " + field;
     if (other->second != value) {
-      return field + " differs: " + value + " here, " + other->second + " there";
+      return field + " differs: " + value + " here, " + printable(other->second, setting_shown) +
+             " there";
     }
   }
   return {};

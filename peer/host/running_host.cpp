@@ -12,6 +12,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/printable.hpp"
 #include "peer/config/refusal.hpp"
 #include "peer/modes/generations.hpp"
 #include "peer/node/facts.hpp"
@@ -72,9 +73,8 @@ std::vector<PeerId> Host::authorized_ids() const {
 void Host::tell_people(const Fact& fact) {
   const auto warn = [&] {
     const FactText text = describe(fact);
-    say(stderr,
-        fmt::format("{}; {}\n", sentence(text, [this](PeerId peer) { return name_of(peer); }),
-                    text.info.remedy));
+    const std::string said = sentence(text, [this](PeerId peer) { return name_of(peer); });
+    say(stderr, printable(fmt::format("{}; {}", said, text.info.remedy)) + "\n");
   };
   if (const auto* resumed = std::get_if<CollectiveResumed>(&fact)) {
     if (!resumed->peer || options_.quiet) return;

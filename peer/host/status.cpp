@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
+#include "base/printable.hpp"
 #include "peer/host/peer_json.hpp"
 
 namespace gv {
@@ -21,11 +23,19 @@ std::string trial_of(const nlohmann::json& member) {
                      trial->value("momentum", 0.0), trial->value("validation_loss", 0.0));
 }
 
+/// The document's texts, which may be those of other peers, as they may be shown.
+void make_printable(nlohmann::json& json) {
+  if (json.is_string()) json = printable(json.get_ref<const std::string&>());
+  if (!json.is_structured()) return;
+  for (nlohmann::json& element : json) make_printable(element);
+}
+
 }  // namespace
 
 std::string status_table(const std::string& document) {
-  const auto json = parse_peer_json<nlohmann::json>(document);
+  auto json = parse_peer_json<nlohmann::json>(document);
   if (json.is_discarded()) return "the peer's answer is not valid JSON\n";
+  make_printable(json);
   std::string out;
   const auto self = json.value("self", nlohmann::json::object());
   out += fmt::format("peer {}  {}  {}\n", self.value("name", ""), self.value("id", ""),

@@ -3,6 +3,7 @@
 #include <array>
 #include <bit>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -13,10 +14,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/conduct.hpp"
 #include "base/fields.hpp"
 #include "base/fingerprint.hpp"
 #include "base/ids.hpp"
 #include "base/names.hpp"
+#include "base/printable.hpp"
 #include "base/rng.hpp"
 
 namespace gv {
@@ -205,6 +208,38 @@ TEST_CASE("names of an enumeration are read both ways", "[unit]") {
   CHECK(names.kinds().size() == 3);
   CHECK_FALSE(names.find("supper").has_value());
   CHECK(names[static_cast<Meal>(3)] == "unknown");
+}
+
+TEST_CASE("the third offence within a while begins a quarantine and the record is clean after it",
+          "[unit]") {
+  using namespace std::chrono_literals;
+  Conduct conduct({.offences_max = 3, .memory = 60s, .quarantine = 10s});
+  const PeerId peer{1};
+  const auto at = [](Duration time) { return Time{} + 1h + time; };
+  CHECK_FALSE(conduct.offend(at(0s), peer));
+  CHECK_FALSE(conduct.offend(at(59s), peer));
+  // Those two no longer count.
+  CHECK_FALSE(conduct.offend(at(61s), peer));
+  CHECK_FALSE(conduct.offend(at(62s), peer));
+  CHECK_FALSE(conduct.is_quarantined(at(62s), peer));
+  CHECK(conduct.offend(at(63s), peer));
+  CHECK(conduct.is_quarantined(at(63s), peer));
+  CHECK_FALSE(conduct.is_quarantined(at(63s), PeerId{2}));
+  CHECK_FALSE(conduct.offend(at(64s), peer));
+  CHECK(conduct.tick(at(72s)) == 1);
+  CHECK_FALSE(conduct.is_quarantined(at(73s), peer));
+  CHECK_FALSE(conduct.offend(at(73s), peer));
+  CHECK_FALSE(conduct.offend(at(74s), peer));
+  CHECK(conduct.tick(at(133s)) == 0);
+}
+
+TEST_CASE("printable text has no control characters and is cut where that is asked for", "[unit]") {
+  CHECK(printable("J\xc3\xbcrgen") == "J\xc3\xbcrgen");
+  CHECK(printable(std::string("a\033\n\x7f\0b", 6)) == "a\\x1b\\x0a\\x7f\\x00b");
+  CHECK(printable("\xc2\x9b"
+                  "2J") == "\xc2\\x9b2J");
+  CHECK(printable("abcdef", 3) == "abc...");
+  CHECK(printable("abc", 3) == "abc");
 }
 
 }  // namespace gv

@@ -84,6 +84,23 @@ TEST_CASE("the links of a key are cut for a while after its third unsound messag
   CHECK(swarm.exchanges_go_on(0));
 }
 
+TEST_CASE("a setting in a hello does nothing to the terminal and little to the log", "[process]") {
+  Swarm swarm = two_and_an_insider();
+  REQUIRE(swarm.exchanges_go_on(0));
+  Insider insider(swarm, 2, 0);
+  REQUIRE(insider.join());
+  Hello hello = insider.hello();
+  ++hello.session;
+  hello.agreement.front().second = "\033[2J" + std::string(4000, 'x');
+  insider.send(hello);
+  REQUIRE(has_event_about(swarm, 0, "hello_refused", "peer-2"));
+  CHECK(swarm.events(0, "hello_refused").front().dump().size() < 600);
+  std::string table;
+  run_grapevine({"status", swarm.folder(0).string()}, table);
+  CHECK(table.find("hello_refused") != table.npos);
+  CHECK(table.find('\033') == table.npos);
+}
+
 TEST_CASE("a cache of members that others have written to does not keep a peer from starting",
           "[process]") {
   Swarm swarm(2, endless_config("[network]\nlane = \"tls\"\n"));
