@@ -39,6 +39,7 @@ void Host::open_links() {
           .contact =
               [this](PeerId peer) {
                 contacts_.insert(peer);
+                with_other_settings_.erase(peer);
                 feed([&](Time t, NodeEffects& out) { node_->contact(t, peer, out); });
               },
           .restarted =

@@ -5,6 +5,7 @@
 #include <sodium.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <asio/post.hpp>
 #include <cstdio>
 #include <fstream>
@@ -25,6 +26,9 @@ constexpr auto goodbye_time = std::chrono::milliseconds(200);
 
 /// Joining has failed after this long without any contact and without a cached peer to try.
 constexpr Duration join_deadline = std::chrono::seconds(30);
+
+/// Other peers may speak up for this long, after the first that has other settings.
+constexpr Duration settings_wait = std::chrono::seconds(3);
 
 std::uint64_t random_number() {
   std::uint64_t value = 0;
@@ -89,11 +93,9 @@ void Host::tell_people(const Fact& fact) {
   } else if (std::holds_alternative<GradientNotFinite>(fact)) {
     warn();
     exit_code_ = 1;
-  } else if (std::holds_alternative<HelloRefused>(fact)) {
-    if (!contacts_.empty() || options_.join.empty()) return;
-    warn();
-    exit_code_ = 2;
-    io_.stop();
+  } else if (const auto* other = std::get_if<HelloRefused>(&fact)) {
+    if (is_newcomer() && with_other_settings_.insert(other->peer).second) warn();
+    if (!heard_other_settings_at_) heard_other_settings_at_ = now();
   } else if (std::holds_alternative<NotReachable>(fact) ||
              std::holds_alternative<JoinFailed>(fact) ||
              std::holds_alternative<KeyUsedTwice>(fact) ||
@@ -284,6 +286,46 @@ Report Host::report() const {
   return report;
 }
 
+/// Number of other peers on the allow-list.
+std::size_t Host::others() const {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      options_.authorized,
+      [this](const AuthorizedPeer& peer) { return peer.key != options_.identity.public_key; }));
+}
+
+/// Whether this peer may still learn that it was started with the wrong settings.
+bool Host::is_newcomer() const {
+  return !options_.join.empty() && now().time_since_epoch() <= join_deadline;
+}
+
+/// Why a newcomer had better end; empty if it is to go on. One peer with other settings may itself
+/// be the one that is wrong, or hostile, so two must say so, and more than agree with us. Where
+/// there is only one other peer its word has to do.
+Problems Host::problems_of_joining() const {
+  const std::size_t differ = with_other_settings_.size();
+  const bool has_waited =
+      heard_other_settings_at_ && now() - *heard_other_settings_at_ >= settings_wait;
+  const bool is_enough = differ >= 2 || others() == 1;
+  if (is_newcomer() && has_waited && is_enough && differ > contacts_.size()) {
+    return {{"settings",
+             fmt::format("{} of the {} peers that answered have others", differ,
+                         differ + contacts_.size()),
+             "give every peer of a run the same settings"}};
+  }
+  const bool alone = contacts_.empty() && !options_.join.empty() && !options_.resume;
+  if (!alone || is_newcomer() || node_->mode().step() > 0) return {};
+  if (differ > 0) {
+    return {{"settings",
+             fmt::format("the only peer that answered within {:.0f} s has others",
+                         seconds(join_deadline)),
+             "give every peer of a run the same settings"}};
+  }
+  return {{"--join",
+           fmt::format("no authorised peer answered within {:.0f} s", seconds(join_deadline)),
+           "check the address, that the peer there runs, and that each side's allow-list has the "
+           "other's key"}};
+}
+
 void Host::every_second() {
   if (ending_) return;
   sync_addresses();
@@ -293,13 +335,8 @@ void Host::every_second() {
     write_metrics(options_.folder / "metrics.prom", current);
     if (!options_.quiet) say(stdout, report_line(current) + "\n");
   }
-  const bool alone = contacts_.empty() && !options_.join.empty();
-  if (alone && now().time_since_epoch() > join_deadline && node_->mode().step() == 0 &&
-      !options_.resume) {
-    print({{"--join",
-            fmt::format("no authorised peer answered within {:.0f} s", seconds(join_deadline)),
-            "check the address, that the peer there runs, and that each side's allow-list has the "
-            "other's key"}});
+  if (const Problems problems = problems_of_joining(); !problems.empty()) {
+    print(problems);
     exit_code_ = 2;
     io_.stop();
     return;

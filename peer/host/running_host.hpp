@@ -90,6 +90,9 @@ class Host {
   void note_quarantine(const Fact& fact);
   bool follow_peer(const Fact& fact);
   void arm();
+  std::size_t others() const;
+  bool is_newcomer() const;
+  Problems problems_of_joining() const;
   void every_second();
   void keep_place();
   void sync_addresses();
@@ -135,6 +138,8 @@ class Host {
   std::map<PeerId, std::string> names_;
   std::map<PeerId, std::string> addresses_;
   std::set<PeerId> contacts_;
+  std::set<PeerId> with_other_settings_;         ///< Peers whose hello did not agree with ours.
+  std::optional<Time> heard_other_settings_at_;  ///< The first of them.
   Time next_report_{};
   std::string config_text_;
   int exit_code_ = 0;

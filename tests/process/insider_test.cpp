@@ -1,10 +1,12 @@
 // What one hostile member does to real peers: nothing that it sends ends one, and it costs its key.
 #include "tests/process/insider.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <csignal>
 #include <fstream>
+#include <iterator>
 #include <string>
 
 #include "tests/process/swarm.hpp"
@@ -99,6 +101,38 @@ TEST_CASE("a setting in a hello does nothing to the terminal and little to the l
   run_grapevine({"status", swarm.folder(0).string()}, table);
   CHECK(table.find("hello_refused") != table.npos);
   CHECK(table.find('\033') == table.npos);
+}
+
+TEST_CASE("one peer with other settings ends no newcomer", "[process]") {
+  Swarm swarm(3, endless_config("[network]\nlane = \"tls\"\n"));
+  swarm.start(2, {.extra = {"--join", "peer-0@127.0.0.1:1"}});
+  Insider insider(swarm, 1, 2);
+  insider.send(insider.hello());
+  REQUIRE(has_event_about(swarm, 2, "hello_refused", "peer-1"));
+  CHECK(swarm.output(2).find("peer-1 has other settings") != std::string::npos);
+  const double until = swarm.status(2).value("uptime_s", 0.0) + 5;
+  CHECK(eventually([&] { return swarm.status(2).value("uptime_s", 0.0) > until; }, 20s));
+  // An honest peer comes, and they train together.
+  swarm.start(0);
+  CHECK(swarm.exchanges_go_on(2));
+}
+
+TEST_CASE("two peers with other settings end a newcomer", "[process]") {
+  Swarm swarm(3, endless_config("[network]\nlane = \"tls\"\n"));
+  for (const std::size_t number : {0U, 1U}) swarm.start(number, {.extra = {"--wait-for", "2"}});
+  REQUIRE(swarm.exchanges_go_on(0));
+  std::string text;
+  {
+    std::ifstream in(swarm.config_file());
+    text.assign(std::istreambuf_iterator<char>(in), {});
+  }
+  const auto at = text.find("[run]\n");
+  REQUIRE(at != std::string::npos);
+  std::ofstream(swarm.config_file()) << text.insert(at + 6, "seed = 77\n");
+  const std::string second = swarm.status(1)["self"].value("advertised", "");
+  swarm.start(2, {.extra = {"--join", "peer-1@" + second}});
+  CHECK(swarm.wait_for_end(2, 20s).exit_code == 2);
+  CHECK(swarm.output(2).find("2 of the 2 peers that answered have others") != std::string::npos);
 }
 
 TEST_CASE("a cache of members that others have written to does not keep a peer from starting",
