@@ -265,6 +265,7 @@ void ControlLinks::Impl::read_dealer(PeerId peer, SocketWatch& watch) {
       }
       continue;
     }
+    connections.heard(frame, peer);
     heed(peer, [&] { on_dealer_frame(peer, watch, frame); });
     // The frame may have ended this very link.
     if (dealer_of(peer, &watch) == nullptr) return;
@@ -370,6 +371,13 @@ void ControlLinks::Impl::refuse(std::optional<PeerId> peer, std::string detail) 
 void ControlLinks::Impl::housekeeping() {
   const auto now = Clock::now();
   conduct.tick(time_now());
+  for (const std::optional<PeerId>& peer : connections.hang_up_on_endless()) {
+    if (peer) {
+      offend(*peer, "a message without an end");
+    } else {
+      refuse(std::nullopt, "a message without an end");
+    }
+  }
   if (has_quarantined) set_keys();
   for (auto& [peer, link] : links) {
     if (!link.dealer) continue;

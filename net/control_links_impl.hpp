@@ -17,6 +17,7 @@
 #include "base/conduct.hpp"
 #include "net/allow_list.hpp"
 #include "net/control_links.hpp"
+#include "net/link_connections.hpp"
 #include "net/roster.hpp"
 #include "net/socket_watch.hpp"
 #include "net/wire.hpp"
@@ -132,6 +133,7 @@ struct ControlLinks::Impl {
   Counters counters;
   Roster roster;
   Conduct conduct;
+  LinkConnections connections{{}};
   bool has_quarantined = false;  ///< The allow-list lacks keys because of their conduct.
 
   static Time time_now() {

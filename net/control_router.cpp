@@ -24,9 +24,10 @@ void ControlLinks::Impl::listen() {
   socket.set(zmq::sockopt::sndhwm, high_water_mark);
   socket.set(zmq::sockopt::rcvhwm, high_water_mark);
   AllowList::protect(socket, options.identity);
-  const int failures = ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
-                       ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_ACCEPT_FAILED;
-  zmq_socket_monitor(socket.handle(), "inproc://monitor.router", failures);
+  const int reported = ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+                       ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_ACCEPT_FAILED |
+                       ZMQ_EVENT_ACCEPTED;
+  zmq_socket_monitor(socket.handle(), "inproc://monitor.router", reported);
   const auto colon = options.listen.rfind(':');
   const std::string host = options.listen.substr(0, colon);
   const std::string port = options.listen.substr(colon + 1);
@@ -123,6 +124,7 @@ void ControlLinks::Impl::read_router() {
     if (!route.more() || !router->socket().recv(frame, zmq::recv_flags::dontwait)) continue;
     if (frame.more()) {
       const std::optional<PublicKey> key = sender_key(frame);
+      if (key) connections.heard(frame, peer_id(*key));
       if (key) offend(peer_id(*key), "a frame in several parts");
       while (frame.more() && router->socket().recv(frame, zmq::recv_flags::dontwait)) {
       }
@@ -136,16 +138,19 @@ void ControlLinks::Impl::on_routed_frame(zmq::message_t route, const zmq::messag
   ++counters.messages_received;
   counters.bytes_received += bytes.size();
   const std::optional<PublicKey> key = sender_key(bytes);
+  if (key) connections.heard(bytes, peer_id(*key));
   const auto found = key ? links.find(peer_id(*key)) : links.end();
   if (found == links.end()) {
     // Certified once, but no longer on the list.
     refuse(key ? std::optional(peer_id(*key)) : std::nullopt, "its key is not authorised");
+    connections.hang_up(bytes);
     return;
   }
   const PeerId peer = found->first;
   if (is_quarantined(peer)) {
     // Its connection is older than that, and ZeroMQ does not ask again whether the key may in.
     ++counters.refused;
+    connections.hang_up(bytes);
     return;
   }
   heed(peer, [&] { on_frame_of(peer, found->second, std::move(route), bytes); });
@@ -197,6 +202,16 @@ void ControlLinks::Impl::read_monitor() {
     zmq::message_t address;
     if (!monitor->socket().recv(event, zmq::recv_flags::dontwait)) return;
     (void)monitor->socket().recv(address, zmq::recv_flags::dontwait);
+    std::uint16_t what = 0;
+    std::int32_t descriptor = -1;
+    if (event.size() < sizeof what + sizeof descriptor) continue;
+    std::memcpy(&what, event.data(), sizeof what);
+    std::memcpy(&descriptor, static_cast<const char*>(event.data()) + sizeof what,
+                sizeof descriptor);
+    if (what == ZMQ_EVENT_ACCEPTED) {
+      connections.opened(descriptor);
+      continue;
+    }
     if (std::exchange(own_knock, false)) continue;
     refuse(std::nullopt, "a handshake without an authorised key");
   }

@@ -27,17 +27,17 @@ bool has_event_about(Swarm& swarm, std::size_t number, const std::string& event,
       10s);
 }
 
-/// The insider of a swarm of two peers that train is peer 2.
-Swarm two_and_an_insider() {
-  Swarm swarm(3, endless_config("[network]\nlane = \"tls\"\n"));
-  for (const std::size_t number : {0U, 1U}) swarm.start(number, {.extra = {"--wait-for", "2"}});
-  return swarm;
-}
+/// Two peers that train, and a third whose key the insider has.
+struct Beset : Swarm {
+  Beset() : Swarm(3, endless_config("[network]\nlane = \"tls\"\n")) {
+    for (const std::size_t number : {0U, 1U}) start(number, {.extra = {"--wait-for", "2"}});
+  }
+};
 
 }  // namespace
 
 TEST_CASE("an address in a hello that cannot be dialled ends no peer", "[process]") {
-  Swarm swarm = two_and_an_insider();
+  Beset swarm;
   REQUIRE(swarm.exchanges_go_on(0));
   Insider insider(swarm, 2, 0);
   REQUIRE(insider.join());
@@ -48,7 +48,7 @@ TEST_CASE("an address in a hello that cannot be dialled ends no peer", "[process
 
 TEST_CASE("an address in a rumour that cannot be dialled ends no peer and is not written down",
           "[process]") {
-  Swarm swarm = two_and_an_insider();
+  Beset swarm;
   REQUIRE(swarm.exchanges_go_on(0));
   Insider insider(swarm, 2, 0);
   REQUIRE(insider.join());
@@ -64,7 +64,7 @@ TEST_CASE("an address in a rumour that cannot be dialled ends no peer and is not
 }
 
 TEST_CASE("the links of a key are cut for a while after its third unsound message", "[process]") {
-  Swarm swarm = two_and_an_insider();
+  Beset swarm;
   REQUIRE(swarm.exchanges_go_on(0));
   Insider insider(swarm, 2, 0);
   REQUIRE(insider.join());
@@ -86,8 +86,37 @@ TEST_CASE("the links of a key are cut for a while after its third unsound messag
   CHECK(swarm.exchanges_go_on(0));
 }
 
+TEST_CASE("a message of many parts does not fill the memory of a peer", "[process]") {
+  Beset swarm;
+  REQUIRE(swarm.exchanges_go_on(0));
+  Insider insider(swarm, 2, 0);
+  REQUIRE(insider.join());
+  const std::string process =
+      "/proc/" + std::to_string(swarm.status(0)["self"].value("pid", 0L)) + "/status";
+  const auto peak_mib = [&] {
+    std::ifstream in(process);
+    std::string word;
+    std::size_t kib = 0;
+    while (in >> word && word != "VmHWM:") continue;
+    in >> kib;
+    return kib >> 10;
+  };
+  const std::size_t before = peak_mib();
+  // The parts share their memory on this side.
+  std::vector<std::byte> part(64000);
+  for (int parts = 10000; parts > 0; --parts) {
+    zmq::message_t message(part.data(), part.size(), [](void*, void*) {});
+    insider.socket().send(std::move(message),
+                          parts > 1 ? zmq::send_flags::sndmore : zmq::send_flags::none);
+  }
+  CHECK(has_event_about(swarm, 0, "unsound_message", "peer-2"));
+  CHECK(swarm.exchanges_go_on(0));
+  INFO(before << " MiB before, " << peak_mib() << " MiB at most");
+  CHECK(peak_mib() < before + 300);
+}
+
 TEST_CASE("a setting in a hello does nothing to the terminal and little to the log", "[process]") {
-  Swarm swarm = two_and_an_insider();
+  Beset swarm;
   REQUIRE(swarm.exchanges_go_on(0));
   Insider insider(swarm, 2, 0);
   REQUIRE(insider.join());

@@ -1,0 +1,92 @@
+// Messages without an end, over real ZeroMQ sockets.
+#include "net/link_connections.hpp"
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+#include <zmq.hpp>
+
+namespace gv {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr PeerId sender{7};
+
+/// A router that listens, and a dealer that is connected to it and has been heard.
+struct Pair {
+  Pair() {
+    for (zmq::socket_t* socket : {&router, &dealer}) {
+      socket->set(zmq::sockopt::linger, 0);
+      socket->set(zmq::sockopt::rcvtimeo, 10000);
+    }
+    dealer.set(zmq::sockopt::reconnect_ivl, -1);
+    router.bind("tcp://127.0.0.1:*");
+    dealer.connect(router.get(zmq::sockopt::last_endpoint));
+  }
+
+  /// Sends `text`, and takes it off the router.
+  zmq::message_t pass(const std::string& text) {
+    dealer.send(zmq::buffer(text), zmq::send_flags::none);
+    zmq::message_t frame;
+    REQUIRE(router.recv(frame));
+    REQUIRE(router.recv(frame));
+    return frame;
+  }
+
+  zmq::context_t context;
+  zmq::socket_t router{context, zmq::socket_type::router};
+  zmq::socket_t dealer{context, zmq::socket_type::dealer};
+};
+
+template <class Holds>
+bool eventually(Holds holds) {
+  const auto give_up = std::chrono::steady_clock::now() + 10s;
+  while (!holds() && std::chrono::steady_clock::now() < give_up) {
+  }
+  return holds();
+}
+
+}  // namespace
+
+TEST_CASE("any number of whole messages may come on a connection") {
+  Pair pair;
+  LinkConnections connections({.bytes_max = 100000, .bytes_max_in_all = 100000});
+  for (int i = 0; i < 100; ++i) {
+    connections.heard(pair.pass(std::string(50000, 'x')), sender);
+    CHECK(connections.hang_up_on_endless().empty());
+  }
+  CHECK(connections.size() == 1);
+}
+
+TEST_CASE("a connection on which much comes without a message is ended") {
+  Pair pair;
+  LinkConnections connections({.bytes_max = 100000, .bytes_max_in_all = 100000});
+  // As long as nobody takes it off, it is not heard.
+  connections.heard(pair.pass("first"), sender);
+  REQUIRE(connections.hang_up_on_endless().empty());
+  pair.dealer.send(zmq::buffer(std::string(200000, 'x')), zmq::send_flags::none);
+  std::vector<std::optional<PeerId>> ended;
+  REQUIRE(eventually([&] {
+    if (ended.empty()) ended = connections.hang_up_on_endless();
+    return !ended.empty();
+  }));
+  CHECK(ended == std::vector<std::optional<PeerId>>{sender});
+  CHECK(connections.size() == 0);
+}
+
+TEST_CASE("the connection that a message came on is ended where that is asked for") {
+  Pair pair;
+  LinkConnections connections({});
+  const zmq::message_t first = pair.pass("first");
+  connections.heard(first, sender);
+  connections.hang_up(first);
+  CHECK(eventually([&] {
+    connections.hang_up_on_endless();
+    return connections.size() == 0;
+  }));
+}
+
+}  // namespace gv
