@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/magnitude.hpp"
 #include "base/rng.hpp"
 #include "base/wide.hpp"
 #include "consensus/codec/sparse_vector.hpp"
@@ -37,18 +38,32 @@ GV_WIDE void add(float* __restrict to, const float* __restrict more, std::size_t
 /// Results of at least this many bytes do not stay in a processor's cache until they are used.
 constexpr std::size_t too_long_for_cache = 4 << 20;
 
-/// Copies past the cache, which would otherwise first fetch the memory that is overwritten.
+/// Copies, reading each value once, and returns whether all are finite.
+bool copy_finite(float* to, std::span<const float> from) {
+  std::ranges::copy(from, to);
+  return is_finite({to, from.size()});
+}
+
+/// The same past the cache, which would otherwise first fetch the memory that is overwritten.
 /// Measured from a block in the cache: twice as fast.
-void copy_past_cache(float* to, std::span<const float> from) {
+bool copy_finite_past_cache(float* to, std::span<const float> from) {
 #if defined(__SSE2__)
   const auto misplaced = reinterpret_cast<std::uintptr_t>(to) / sizeof(float) % 4;
   std::size_t i = std::min(from.size(), (4 - misplaced) % 4);
-  std::copy_n(from.data(), i, to);
-  for (; i + 4 <= from.size(); i += 4) _mm_stream_ps(to + i, _mm_loadu_ps(from.data() + i));
+  bool finite = copy_finite(to, from.first(i));
+  const __m128i exponent = _mm_set1_epi32(0x7f800000);
+  __m128i bad = _mm_setzero_si128();
+  for (; i + 4 <= from.size(); i += 4) {
+    const __m128 values = _mm_loadu_ps(from.data() + i);
+    const __m128i of_values = _mm_and_si128(_mm_castps_si128(values), exponent);
+    bad = _mm_or_si128(bad, _mm_cmpeq_epi32(of_values, exponent));
+    _mm_stream_ps(to + i, values);
+  }
   _mm_sfence();
-  std::ranges::copy(from.subspan(i), to + i);
+  finite &= _mm_movemask_epi8(bad) == 0;
+  return copy_finite(to + i, from.subspan(i)) && finite;
 #else
-  std::ranges::copy(from, to);
+  return copy_finite(to, from);
 #endif
 }
 
@@ -153,7 +168,7 @@ void AllReduce::ready(std::size_t number, Effects& out) {
 void AllReduce::go_on(std::size_t number, std::size_t index, Effects& out) {
   Bucket& bucket = buckets_[number];
   Step& step = bucket.steps[index];
-  if (step.at == step.what.range.end) return;
+  if (step.at == step.what.range.end || unsound_from_) return;
   const std::size_t before = step.at;
   if (is_receipt(step.what)) {
     take_early(number, index);
@@ -301,7 +316,7 @@ std::span<std::byte> AllReduce::place(PeerId from, const TransferId& id, std::ui
 
 bool AllReduce::receive(PeerId from, const Block& block, Effects& out) {
   const std::optional<Awaited> piece = awaited(from, block.id, block.offset);
-  if (!piece) return false;
+  if (!piece || unsound_from_) return false;
   Bucket& bucket = buckets_[piece->bucket];
   Step* const step = &bucket.steps[piece->step];
   const auto [begin, end] = piece->range;
@@ -327,6 +342,7 @@ bool AllReduce::receive(PeerId from, const Block& block, Effects& out) {
   progress_ += end - begin;
   if (bucket.ready && step->at == begin && limit(bucket, *step) >= end) {
     merge(*step, came.values);
+    if (unsound_from_) return true;
     finish_if_complete(*step);
     for (const std::size_t later : step->before) go_on(piece->bucket, later, out);
   } else {
@@ -345,7 +361,7 @@ bool AllReduce::receive(PeerId from, const Block& block, Effects& out) {
 void AllReduce::take_early(std::size_t number, std::size_t index) {
   Bucket& bucket = buckets_[number];
   Step& step = bucket.steps[index];
-  while (bucket.ready && step.at < step.what.range.end && !early_.empty()) {
+  while (bucket.ready && step.at < step.what.range.end && !early_.empty() && !unsound_from_) {
     const std::size_t segment = segment_at(step);
     const auto found = early_.find({number, index, segment});
     if (found == early_.end() || limit(bucket, step) < segment_begin(step, segment + 1)) return;
@@ -380,27 +396,36 @@ bool AllReduce::involves(PeerId peer) const {
   });
 }
 
-/// Merges the next received elements of a step into the result.
+/// Merges the next received elements of a step into the result. Each is read once, as its sender
+/// may change lent memory at any time, and judged by what it makes of the result.
 void AllReduce::merge(Step& step, std::span<const float> values) {
   const std::size_t end = step.at + values.size();
   const float scale = step.what.completes ? options_.scale : 1;
   float* to = work_->data() + step.at;
+  const std::span<const float> result(to, values.size());
+  bool finite = true;
   if (step.what.kind == ReduceStep::Kind::copy) {
     if (values.data() == to) {
-      // The block was read directly into its place.
+      finite = is_finite(result);  // The block was read directly into its place.
     } else if (work_->size() * sizeof(float) < too_long_for_cache) {
-      std::ranges::copy(values, to);
+      finite = copy_finite(to, values);
     } else {
-      copy_past_cache(to, values);
+      finite = copy_finite_past_cache(to, values);
     }
   } else if (step.first_touch) {
     bring_in(step.at, end, values.data(), scale);
+    finite = is_finite(result);
   } else {
     const std::size_t plain = std::clamp(options_.unweighted_from, step.at, end) - step.at;
     add(to, values.data(), plain, 1, scale);
     add(to + plain, values.data() + plain, values.size() - plain, 1, 1);
+    finite = is_finite(result);
   }
-  step.at = end;
+  if (finite) {
+    step.at = end;
+  } else {
+    unsound_from_ = options_.order[step.what.peer];
+  }
 }
 
 }  // namespace gv

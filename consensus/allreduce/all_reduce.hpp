@@ -71,6 +71,9 @@ class AllReduce {
   bool receive(PeerId from, const Block& block, Effects& out);
 
   bool done() const { return left_ == 0; }
+  /// The first peer whose values are not finite, or make our sum so. From then on nothing is sent
+  /// or received, so that a sum which is not finite gets no further than the first sound peer.
+  std::optional<PeerId> unsound_from() const { return unsound_from_; }
   std::uint64_t operation() const { return operation_; }
   /// The sum, once it is done.
   const Vector& result() const { return work_; }
@@ -142,6 +145,7 @@ class AllReduce {
   std::vector<Bucket> buckets_;
   std::map<EarlyKey, Early> early_;
   std::map<std::size_t, Payload> written_;  ///< Encoded final pieces as received, by element.
+  std::optional<PeerId> unsound_from_;
   std::size_t left_ = 0;  ///< Steps not done, plus buckets whose input is not there.
   std::uint64_t progress_ = 0;
   std::uint64_t bytes_sent_ = 0;

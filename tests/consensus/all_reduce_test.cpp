@@ -4,13 +4,17 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstddef>
+#include <cstring>
 #include <deque>
+#include <limits>
 #include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "base/magnitude.hpp"
 #include "base/rng.hpp"
 
 namespace gv {
@@ -74,7 +78,7 @@ class Cluster {
         block.bytes = place;
         ++placed;
       }
-      REQUIRE(parts[to].receive(peer(from), block, out));
+      REQUIRE((parts[to].receive(peer(from), block, out) || parts[to].unsound_from()));
       REQUIRE_FALSE(parts[to].receive(peer(from), block, out));  // A repetition changes nothing.
       post(to, out);
     }
@@ -84,6 +88,8 @@ class Cluster {
   std::vector<Vector> untouched;
   std::deque<AllReduce> parts;
   std::size_t placed = 0;  ///< Blocks read directly to their place.
+  /// Puts this value into one place of each block that this rank sends.
+  std::optional<std::pair<std::size_t, float>> poison;
 
  private:
   struct Link {
@@ -108,6 +114,13 @@ class Cluster {
 
   void post(std::size_t from, Effects& out) {
     for (Transfer& transfer : out.transfers) {
+      if (poison && poison->first == from) {
+        const auto bytes = transfer.payload.bytes;
+        const auto changed = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
+        const std::size_t at = rng_.below(bytes.size() / sizeof(float)) * sizeof(float);
+        std::memcpy(changed->data() + at, &poison->second, sizeof(float));
+        transfer.payload = {changed, *changed};
+      }
       const auto to = static_cast<std::size_t>(transfer.to) - 100;
       links_[{from, to}].transfers.push_back(std::move(transfer));
     }
@@ -253,6 +266,42 @@ TEST_CASE("parts are gathered beside what is summed, as their ranks have them",
               sizeof(float) * (gathered - parts[next].size() + 2 * 60 * (ranks - 1) / ranks));
       }
     }
+  }
+}
+
+TEST_CASE(
+    "values that are not finite get no further than the first sound peer, which names their sender",
+    "[allreduce][all_reduce]") {
+  const auto algorithm = GENERATE(from_range(reduce_algorithms()));
+  const std::size_t ranks = GENERATE(2, 3, 4, 7, 8);
+  const float value =
+      GENERATE(std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity());
+  // The second size does not stay in a processor's cache.
+  const std::size_t elements = GENERATE(100, 1100000);
+  if (elements > 100 && ranks != 3) return;
+  CAPTURE(to_string(algorithm), ranks, value, elements);
+  for (std::size_t hostile = 0; hostile < ranks; ++hostile) {
+    Cluster cluster({.generation = 99,
+                     .algorithm = algorithm,
+                     .buckets = buckets_of(elements, 2),
+                     .segment = 1 + elements / 13},
+                    ranks, elements, Rng(hostile));
+    cluster.poison = {hostile, value};
+    cluster.begin(std::vector<float>(ranks, 1.0f));
+    cluster.run();
+    std::size_t witnesses = 0;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      if (rank == hostile) continue;
+      const AllReduce& part = cluster.parts[rank];
+      if (part.unsound_from()) {
+        CHECK(*part.unsound_from() == peer(hostile));
+        CHECK_FALSE(part.done());
+        ++witnesses;
+      } else if (part.done()) {
+        CHECK(is_finite(*part.result()));
+      }
+    }
+    CHECK(witnesses > 0);
   }
 }
 
