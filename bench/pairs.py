@@ -20,10 +20,9 @@ import subprocess
 import sys
 import tempfile
 
+import memory
+import simulator
 from gossip_cost import samples_per_second, with_settings
-from memory import measure as resident_bytes
-from simulator import CASES as simulated
-from simulator import run as simulate
 
 ENDLESS = [("run", "epochs", None), ("run", "steps", 10**9), ("checkpoint", "every_steps", 0)]
 KIB, MIB = 1 << 10, 1 << 20
@@ -75,18 +74,18 @@ def sums(lane, peers):
     return measure
 
 
-def simulator(build, seconds):
+def simulated_events(build, seconds):
     """Events a second of virtual peers that compute nothing."""
-    name, text = simulated[0]
+    name, text = simulator.CASES[0]
     with tempfile.TemporaryDirectory() as folder:
         config = pathlib.Path(folder) / "case.toml"
         config.write_text(text)
-        return {"simulator events": simulate(build.binary, config)[1]}
+        return {"simulator events": simulator.run(build.binary, config)[1]}
 
 
-def memory(build, seconds):
+def memory_of_a_peer(build, seconds):
     """The inverse of the highest resident memory of a peer that trains by gossip."""
-    return {"memory of a peer": 1 / resident_bytes(build.binary, build.config("fashion-mlp.toml"))[1]}
+    return {"memory of a peer": 1 / memory.measure(build.binary, build.config("fashion-mlp.toml"))[1]}
 
 
 MEASURES = {
@@ -94,8 +93,8 @@ MEASURES = {
     "gossip": [swarm("gossip, 2 peers", 2, "fashion-mlp.toml")],
     "lockstep": [swarm("lockstep, 2 peers", 2, "fashion-allreduce.toml", "fashion-ring.toml")],
     "allreduce": [sums(lane, peers) for lane in ("plain", "auto") for peers in (2, 4)],
-    "simulator": [simulator],
-    "memory": [memory],
+    "simulator": [simulated_events],
+    "memory": [memory_of_a_peer],
 }
 
 
