@@ -1,147 +1,97 @@
-// Names and traits of rules; which combinations make no sense is in mix_rule_problems.cpp.
+// The table of the parts that rules consist of; what each of them does is in rules/.
 #include "consensus/mixing/mix_rule.hpp"
+
+#include <algorithm>
+
+#include "consensus/mixing/mix_step.hpp"
 
 namespace gv {
 
-std::string_view to_string(MixKind kind) {
-  switch (kind) {
-    case MixKind::average:
-      return "average";
-    case MixKind::push_sum:
-      return "push_sum";
-    case MixKind::relay_sum:
-      return "relay_sum";
-    case MixKind::companion:
-      return "companion";
-    case MixKind::noloco:
-      return "noloco";
-    case MixKind::downpour:
-      return "downpour";
-  }
-  return "";
+// The rows, one in each rule's file. Only the table names them.
+namespace rules {
+extern const MixPart average, push_sum, relay_sum, companion, noloco, downpour;
+extern const MixPart difference, replicated_difference, error_feedback;
+extern const MixPart quasi_global, decentlam, tracking, d2;
+extern const MixPart slowmo;
+extern const MixPart largest_piece;
+}  // namespace rules
+
+namespace {
+
+constexpr MixPart none{.name = "none"};
+constexpr MixPart in_turn{.name = "in_turn"};
+
+// Each in the order of its enumeration.
+constexpr std::array kinds = {&rules::average,   &rules::push_sum, &rules::relay_sum,
+                              &rules::companion, &rules::noloco,   &rules::downpour};
+constexpr std::array memories = {&none, &rules::difference, &rules::replicated_difference,
+                                 &rules::error_feedback};
+constexpr std::array corrections = {&none, &rules::quasi_global, &rules::decentlam,
+                                    &rules::tracking, &rules::d2};
+constexpr std::array outers = {&none, &rules::slowmo};
+constexpr std::array orders_of_pieces = {&in_turn, &rules::largest_piece};
+static_assert(kinds.size() == mix_kinds.size() && memories.size() == mix_memories.size() &&
+              corrections.size() == mix_corrections.size() && outers.size() == mix_outers.size() &&
+              orders_of_pieces.size() == fragment_orders.size());
+
+const MixPart& row(const auto& table, auto choice) {
+  return *table[static_cast<std::size_t>(choice)];
 }
 
-std::string_view to_string(MixMemory memory) {
-  switch (memory) {
-    case MixMemory::none:
-      return "none";
-    case MixMemory::difference:
-      return "difference";
-    case MixMemory::replicated_difference:
-      return "replicated_difference";
-    case MixMemory::error_feedback:
-      return "error_feedback";
-  }
-  return "";
-}
+}  // namespace
 
-std::string_view to_string(MixCorrection correction) {
-  switch (correction) {
-    case MixCorrection::none:
-      return "none";
-    case MixCorrection::quasi_global:
-      return "quasi_global";
-    case MixCorrection::decentlam:
-      return "decentlam";
-    case MixCorrection::tracking:
-      return "tracking";
-    case MixCorrection::d2:
-      return "d2";
-  }
-  return "";
-}
+std::string_view to_string(MixKind kind) { return row(kinds, kind).name; }
+std::string_view to_string(MixMemory memory) { return row(memories, memory).name; }
+std::string_view to_string(MixCorrection correction) { return row(corrections, correction).name; }
+std::string_view to_string(MixOuter outer) { return row(outers, outer).name; }
+std::string_view to_string(FragmentOrder order) { return row(orders_of_pieces, order).name; }
+const MixTraits& traits_of(MixKind kind) { return row(kinds, kind).traits; }
+const MixTraits& traits_of(MixCorrection correction) { return row(corrections, correction).traits; }
 
 std::string_view to_string(MixOrder order) {
   return order == MixOrder::adapt_then_combine ? "adapt_then_combine" : "combine_then_adapt";
 }
 
 std::string_view to_string(Partners partners) {
-  switch (partners) {
-    case Partners::neighbours:
-      return "neighbours";
-    case Partners::pull:
-      return "pull";
-    case Partners::push:
-      return "push";
-    case Partners::both:
-      return "both";
-    case Partners::pairs:
-      return "pairs";
-  }
-  return "";
+  constexpr std::array<std::string_view, partner_kinds.size()> names = {"neighbours", "pull",
+                                                                        "push", "both", "pairs"};
+  return names[static_cast<std::size_t>(partners)];
 }
 
-std::string_view to_string(MixOuter outer) { return outer == MixOuter::none ? "none" : "slowmo"; }
-
-std::string_view to_string(FragmentOrder order) {
-  return order == FragmentOrder::in_turn ? "in_turn" : "largest";
+MixParts parts_of(const MixRule& rule) {
+  const MixPart& memory = row(memories, rule.memory);
+  const MixPart& pieces = row(orders_of_pieces, rule.fragment_order);
+  const bool averages = rule.kind == MixKind::average && (memory.averages || pieces.averages);
+  return {averages ? &none : &row(kinds, rule.kind), &memory, &pieces,
+          &row(corrections, rule.correction), &row(outers, rule.outer)};
 }
 
 MixTraits traits_of(const MixRule& rule) {
+  MixTraits all;
+  for (const MixPart* part : parts_of(rule)) {
+    const MixTraits& one = part->traits;
+    all.conserves_mean |= one.conserves_mean;
+    all.keeps_equal |= one.keeps_equal;
+    all.adds_up |= one.adds_up;
+    all.directs |= one.directs;
+    all.one_by_one |= one.one_by_one;
+    all.plain_steps |= one.plain_steps;
+    all.keeps_copies |= one.keeps_copies;
+    all.vectors += one.vectors;
+    all.words = std::max(all.words, one.words);
+  }
   const bool one_sided = rule.partners == Partners::pull || rule.partners == Partners::push;
-  const bool guarded = rule.guard.kind != GuardKind::none;
-  const bool clipped = rule.guard.kind == GuardKind::self_centred_clip && rule.guard.radius > 0;
-  MixTraits traits;
-  switch (rule.kind) {
-    case MixKind::average:
-      // A fixed radius clips both ends of an edge alike.
-      traits.conserves_mean = !one_sided && (!guarded || clipped) && !rule.weigh_by_age;
-      traits.keeps_equal = true;
-      traits.vectors = 1;
-      break;
-    case MixKind::push_sum:
-      // The mean of the numerators stays; that of the models does once all weights are alike.
-      traits.conserves_mean = false;
-      traits.vectors = 2;
-      break;
-    case MixKind::relay_sum:
-      traits.vectors = 2;
-      break;
-    case MixKind::companion:
-      traits = {.conserves_mean = true, .keeps_equal = true, .vectors = 2};
-      break;
-    case MixKind::noloco:
-      // The mean of the slow models stays, except for the mean of the changes.
-      traits = {.conserves_mean = true, .keeps_equal = true, .vectors = 4, .words = 2};
-      break;
-    case MixKind::downpour:
-      traits.vectors = 2;
-      break;
-  }
-  traits.keeps_copies =
-      rule.memory == MixMemory::difference || rule.memory == MixMemory::replicated_difference;
-  if (rule.memory != MixMemory::none) traits.vectors += traits.keeps_copies ? 3 : 1;
-  switch (rule.correction) {
-    case MixCorrection::none:
-      break;
-    case MixCorrection::quasi_global:
-      traits.plain_steps = true;
-      traits.vectors += 2;
-      break;
-    case MixCorrection::decentlam:
-      traits.plain_steps = traits.one_by_one = true;
-      traits.vectors += 2;
-      break;
-    case MixCorrection::tracking:
-      traits.one_by_one = true;
-      traits.vectors += 3;
-      traits.words = 2;
-      break;
-    case MixCorrection::d2:
-      traits.vectors += 1;
-      break;
-  }
-  if (rule.outer == MixOuter::slowmo) traits.vectors += 2;
-  if (rule.fragment_order == FragmentOrder::largest) {
-    traits.conserves_mean = false;  // A peer sends one piece and receives another.
-    traits.vectors += 1;
-  }
+  // A fixed radius clips both ends of an edge alike.
+  const bool pulls_alike =
+      rule.guard.kind == GuardKind::none ||
+      (rule.guard.kind == GuardKind::self_centred_clip && rule.guard.radius > 0);
+  all.conserves_mean = all.conserves_mean && !one_sided && pulls_alike && !rule.weigh_by_age;
   // Every message counts if it is a part of a sum, a difference, carries the error of the one
   // before, or is a piece of a model.
-  traits.newest_suffices = rule.staleness > 0 && rule.kind == MixKind::average &&
-                           rule.memory == MixMemory::none &&
-                           rule.correction == MixCorrection::none && rule.fragments == 1;
-  return traits;
+  all.newest_suffices = rule.staleness > 0 && rule.kind == MixKind::average &&
+                        rule.memory == MixMemory::none && rule.correction == MixCorrection::none &&
+                        rule.fragments == 1;
+  return all;
 }
 
 }  // namespace gv

@@ -128,8 +128,15 @@ struct MixRule {
 struct MixTraits {
   bool conserves_mean = false;  ///< Without local steps the mean of all models stays.
   bool keeps_equal = false;     ///< Equal models stay equal to the bit.
-  bool one_by_one = false;      ///< Each gradient is changed before its step, so one step a round.
+  bool adds_up = false;         ///< Messages are parts of sums, so that each of a peer's counts.
+  bool directs = false;         ///< Gradients are changed before their steps.
+  bool one_by_one = false;      ///< A round mixes what one step comes to, so one step a round.
   bool plain_steps = false;     ///< The rule has its own momentum, so the optimiser must be sgd.
+  bool needs_the_mean = false;  ///< It is wrong where mixing does not keep the mean of all models.
+  bool needs_all_neighbours = false;
+  bool needs_rounds_in_step = false;
+  bool weighs_peers = false;  ///< Peers may count by their samples.
+  bool has_momentum = false;  ///< It reads MixRule::momentum.
   /// A message is a copy of a model, and no round waits for one message in particular. A newer
   /// message from the same peer makes it useless, so it need not be sent.
   bool newest_suffices = false;
@@ -138,6 +145,9 @@ struct MixTraits {
   std::size_t words = 1;      ///< Vectors in one message.
 };
 MixTraits traits_of(const MixRule& rule);
+/// What one choice contributes to them.
+const MixTraits& traits_of(MixKind kind);
+const MixTraits& traits_of(MixCorrection correction);
 
 /// Everything that is wrong with a combination, and what to take instead. `peers` is the number of
 /// peers that the run is meant for.

@@ -1,4 +1,5 @@
-// Which combinations in a rule make no sense, and why: a table with a row for each constraint.
+// Which combinations in a rule make no sense, and why: a row for each constraint that several rules
+// have. Those of one rule alone are in its file.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -7,6 +8,7 @@
 #include <string_view>
 
 #include "consensus/mixing/mix_rule.hpp"
+#include "consensus/mixing/mix_step.hpp"
 #include "consensus/topology/graphs.hpp"
 #include "consensus/topology/pairs.hpp"
 
@@ -26,6 +28,8 @@ struct Case {
   const MixRule& rule;
   std::size_t peers;
   bool averages = rule.kind == MixKind::average;
+  MixTraits kind = traits_of(rule.kind);
+  MixTraits correction = traits_of(rule.correction);
   bool directed = !is_symmetric(rule, peers);
   bool lossy = rule.codec.kind != CodecKind::identity;
   bool remembers = rule.memory != MixMemory::none;
@@ -47,12 +51,6 @@ struct Case {
     if (rule.partners != Partners::pairs) return std::nullopt;
     return problem_with_pairs(rule.topology);
   }
-  /// Pairs are drawn along a graph, independently in each round.
-  bool draws_pairs() const {
-    const TopologyKind kind = rule.topology.kind;
-    return rule.partners == Partners::pairs && is_graph(kind) && kind != TopologyKind::hypercube &&
-           kind != TopologyKind::complete;
-  }
   /// Partners of a peer in a round. If each peer draws one, it has two on average.
   std::size_t partners() const {
     if (rule.partners == Partners::both) return 2;
@@ -66,8 +64,7 @@ struct Case {
     if (!guarded || !can_be_guarded() || !is_static) return std::nullopt;
     return problem_of(rule.guard, traits_of(rule.topology, peers).degree + 1);
   }
-  bool has(MixKind kind) const { return rule.kind == kind; }
-  bool is_on(TopologyKind kind) const { return rule.topology.kind == kind; }
+  bool loses_the_mean() const { return directed || rule.weigh_by_age; }
 };
 
 /// A row of the table. {kind}, {memory} and so on in a text stand for that choice of the rule; see
@@ -92,14 +89,9 @@ constexpr std::array partner_constraints = {
                "write partners = \"neighbours\", or take a graph as topology = \"complete\""},
     Constraint{"partners",
                [](const Case& c) {
-                 return c.rule.partners != Partners::neighbours &&
-                        (c.has(MixKind::relay_sum) || c.has(MixKind::downpour));
+                 return c.rule.partners != Partners::neighbours && c.kind.needs_all_neighbours;
                },
                "{kind} counts on all neighbours of a round", "write partners = \"neighbours\""},
-    Constraint{"partners",
-               [](const Case& c) { return c.has(MixKind::companion) && !c.draws_pairs(); },
-               "{kind} is about pairs that are drawn along a graph",
-               "write partners = \"pairs\" and a graph as topology = \"ring\""},
     Constraint{"alpha", [](const Case& c) { return c.rule.alpha > 0 && !c.averages; },
                "{kind} has weights of its own", "remove alpha"},
     Constraint{"alpha",
@@ -149,26 +141,17 @@ constexpr std::array message_constraints = {
         "order",
         [](const Case& c) { return c.corrects && c.rule.order != MixOrder::adapt_then_combine; },
         "{correction} counts on steps before mixing", "write order = \"adapt_then_combine\""},
-    Constraint{
-        "partners",
-        [](const Case& c) { return c.has(MixKind::noloco) && (c.directed || c.rule.weigh_by_age); },
-        "{kind} counts on the mean of all models, which one-sided mixing does not keep",
-        "take a topology without directions and partners = \"neighbours\""},
+    Constraint{"partners",
+               [](const Case& c) { return c.kind.needs_the_mean && c.loses_the_mean(); },
+               "{kind} counts on the mean of all models, which one-sided mixing does not keep",
+               "take a topology without directions and partners = \"neighbours\""},
     Constraint{"partners",
                [](const Case& c) {
-                 const bool exact = c.rule.correction == MixCorrection::tracking ||
-                                    c.rule.correction == MixCorrection::d2;
-                 return exact && !c.has(MixKind::noloco) && (c.directed || c.rule.weigh_by_age);
+                 return c.correction.needs_the_mean && !c.kind.needs_the_mean && c.loses_the_mean();
                },
                "{correction} counts on the mean of all models, which one-sided mixing does not "
                "keep",
                "take a topology without directions and partners = \"neighbours\""},
-    Constraint{"lazy",
-               [](const Case& c) {
-                 return c.rule.correction == MixCorrection::d2 && !c.rule.topology.lazy;
-               },
-               "\"d2\" runs apart where an eigenvalue of the weights is below -1/3",
-               "write lazy = true"},
     Constraint{"staleness", [](const Case& c) { return c.corrects && c.rule.staleness > 0; },
                "{correction} counts on rounds in step", "write staleness = 0"},
 };
@@ -188,32 +171,20 @@ constexpr std::array kind_constraints = {
                },
                "{guard} compares several neighbours",
                "write guard = \"self_centred_clip\", which needs one"},
-    Constraint{"topology",
-               [](const Case& c) {
-                 return c.has(MixKind::relay_sum) && !c.is_on(TopologyKind::tree) &&
-                        !c.is_on(TopologyKind::star);
-               },
-               "sums come round again where there are cycles", "write topology = \"tree\""},
-    Constraint{
-        "topology",
-        [](const Case& c) { return c.has(MixKind::downpour) && !c.is_on(TopologyKind::star); },
-        "{kind} needs one that all others send to", "write topology = \"star\""},
     Constraint{"centre_rests",
-               [](const Case& c) { return c.rule.centre_rests && !c.is_on(TopologyKind::star); },
+               [](const Case& c) {
+                 return c.rule.centre_rests && c.rule.topology.kind != TopologyKind::star;
+               },
                "only a star has a centre", "write topology = \"star\""},
     Constraint{"staleness",
-               [](const Case& c) {
-                 return c.rule.staleness > 0 &&
-                        (c.has(MixKind::relay_sum) || c.has(MixKind::noloco) ||
-                         c.has(MixKind::companion));
-               },
+               [](const Case& c) { return c.rule.staleness > 0 && c.kind.needs_rounds_in_step; },
                "{kind} counts on rounds in step", "write staleness = 0"},
     Constraint{
         "order",
         [](const Case& c) { return c.rule.order == MixOrder::combine_then_adapt && !c.averages; },
         "{kind} sends what its steps came to", "write order = \"adapt_then_combine\""},
     Constraint{"weigh_by_samples",
-               [](const Case& c) { return c.rule.weigh_by_samples && !c.has(MixKind::push_sum); },
+               [](const Case& c) { return c.rule.weigh_by_samples && !c.kind.weighs_peers; },
                "only \"push_sum\" has weights of peers", "write kind = \"push_sum\""},
 };
 
@@ -238,14 +209,6 @@ constexpr std::array other_constraints = {
                  return c.rule.outer == MixOuter::slowmo && (!c.averages || c.corrects);
                },
                "\"slowmo\" follows plain averages", "write outer = \"none\""},
-    Constraint{"gamma",
-               [](const Case& c) {
-                 const double a = c.rule.momentum;
-                 return c.has(MixKind::noloco) && a > 0.5 &&
-                        c.rule.gamma > (a >= 0.9 ? 0.38 : 1.5 - (a - 0.5) * 2.8);
-               },
-               "with momentum {momentum} models run apart, however small the learning rate",
-               "write momentum = 0.5, which is stable up to gamma = 1.5"},
 };
 
 std::string quoted(std::string_view name) { return "\"" + std::string(name) + "\""; }
@@ -291,17 +254,18 @@ Problems problems_of(const MixRule& rule, std::size_t peers) {
   }
   const Case checked{.rule = rule, .peers = peers};
   Problems problems;
-  const auto check_all = [&](const auto& constraints) {
-    for (const Constraint& row : constraints) {
-      if (!row.is_violated(checked)) continue;
+  const auto check_all = [&](const auto& constraints, const auto& of) {
+    for (const auto& row : constraints) {
+      if (!row.is_violated(of)) continue;
       problems.push_back(
           {std::string(row.place), written(row.reason, checked), written(row.remedy, checked)});
     }
   };
-  check_all(partner_constraints);
-  check_all(message_constraints);
-  check_all(kind_constraints);
-  check_all(other_constraints);
+  check_all(partner_constraints, checked);
+  check_all(message_constraints, checked);
+  check_all(kind_constraints, checked);
+  check_all(other_constraints, checked);
+  for (const MixPart* part : parts_of(rule)) check_all(part->constraints, rule);
   return problems;
 }
 

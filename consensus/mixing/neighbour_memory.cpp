@@ -6,17 +6,9 @@
 
 #include "base/check.hpp"
 #include "base/fingerprint.hpp"
+#include "consensus/mixing/vector_steps.hpp"
 
 namespace gv {
-namespace {
-
-template <class Real>
-void add_to(std::vector<Real>& x, std::span<const Real> y) {
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] += y[i];
-}
-
-}  // namespace
-
 template <class Real>
 void NeighbourMemory<Real>::begin_generation(std::span<const PeerId> order,
                                              std::span<const std::size_t> neighbours) {
@@ -37,14 +29,9 @@ void NeighbourMemory<Real>::forget() {
 }
 
 template <class Real>
-void NeighbourMemory<Real>::set_own(std::span<const Real> values) {
-  own_.assign(values.begin(), values.end());
-}
-
-template <class Real>
 void NeighbourMemory<Real>::add(std::span<const Real> difference) {
   before_ = own_;
-  add_to(own_, difference);
+  gv::add<Real>(own_, difference);
 }
 
 template <class Real>
@@ -94,7 +81,7 @@ bool NeighbourMemory<Real>::take(std::size_t from, const MixContent<Real>& conte
       break;
     case MixForm::coded:
       if (neighbour.copy.empty()) return false;  // Refused until the whole reference comes again.
-      add_to<Real>(neighbour.copy, content.values);
+      gv::add<Real>(neighbour.copy, content.values);
       break;
     case MixForm::hello:
       neighbour.knows_us = neighbour.is_sent || content.knowledge.receiver == fingerprint_;

@@ -36,8 +36,8 @@ class NeighbourMemory {
   void forget();
 
   /// Our reference; empty until there is one.
+  Vector& own() { return own_; }
   const Vector& own() const { return own_; }
-  void set_own(std::span<const Real> values);
   /// Adds the decoded difference of our next message to our reference.
   void add(std::span<const Real> difference);
   /// Undoes the last add(), because the message was not sent to any peer.

@@ -1,8 +1,9 @@
-// The formulas of the mixing rules: steps of models and momenta, each in a few lines.
+// Sums of vectors, of which the formulas of the mixing rules consist.
 #pragma once
 
 #include <cstddef>
 #include <span>
+#include <vector>
 
 namespace gv {
 
@@ -19,55 +20,11 @@ void take_away(std::span<Real> x, std::span<const Real> y) {
   for (std::size_t i = 0; i < x.size(); ++i) x[i] -= y[i];
 }
 
-/// Lets the time of one round pass: exp(dt [[-h, h], [h, -h]]) keeps the sum of model and companion
-/// and shrinks their difference by exp(-2 h); `flow` is (1 - exp(-2 h)) / 2.
+/// A kept vector, which is zero at first.
 template <class Real>
-void flow_together(std::span<Real> x, std::span<Real> companion, Real flow) {
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const Real d = flow * (companion[i] - x[i]);
-    x[i] += d;
-    companion[i] -= d;
-  }
-}
-
-/// Adds the change of the gradient to the tracker, and replaces the gradient by the tracker.
-template <class Real>
-void tracking_step(std::span<Real> tracker, std::span<Real> last, std::span<Real> gradient) {
-  for (std::size_t i = 0; i < gradient.size(); ++i) {
-    tracker[i] += gradient[i] - last[i];
-    last[i] = gradient[i];
-    gradient[i] = tracker[i];
-  }
-}
-
-/// momentum = smoothing momentum + scale (before - x).
-template <class Real>
-void quasi_global_step(std::span<Real> momentum, std::span<const Real> before,
-                       std::span<const Real> x, double smoothing, double scale) {
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    momentum[i] =
-        static_cast<Real>(smoothing) * momentum[i] + static_cast<Real>(scale) * (before[i] - x[i]);
-  }
-}
-
-/// momentum = beta momentum + (before - x) / rate; x = before - rate momentum.
-template <class Real>
-void decentlam_step(std::span<Real> momentum, std::span<const Real> before, std::span<Real> x,
-                    double beta, Real rate) {
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    momentum[i] = static_cast<Real>(beta) * momentum[i] + (before[i] - x[i]) / rate;
-    x[i] = before[i] - rate * momentum[i];
-  }
-}
-
-/// outer = beta outer + (slow - x) / rate; slow -= step outer; x = slow.
-template <class Real>
-void slowmo_step(std::span<Real> outer, std::span<Real> slow, std::span<Real> x, double beta,
-                 Real rate, Real step) {
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    outer[i] = static_cast<Real>(beta) * outer[i] + (slow[i] - x[i]) / rate;
-    x[i] = slow[i] -= step * outer[i];
-  }
+std::vector<Real>& zeros_if_new(std::vector<Real>& kept, std::size_t elements) {
+  if (kept.empty()) kept.assign(elements, 0);
+  return kept;
 }
 
 }  // namespace gv

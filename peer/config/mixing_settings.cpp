@@ -4,6 +4,20 @@
 namespace gv::settings {
 namespace {
 
+/// "key = "x", "y" or "z"": the choices that read MixRule::momentum.
+std::string with_momentum(std::string_view key, const auto& choices) {
+  std::vector<std::string_view> names;
+  for (const auto choice : choices) {
+    if (traits_of(choice).has_momentum) names.push_back(to_string(choice));
+  }
+  std::string text = std::string(key) + " = ";
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (i > 0) text += i + 1 == names.size() ? " or " : ", ";
+    text += "\"" + std::string(names[i]) + "\"";
+  }
+  return text;
+}
+
 /// The keys of the section, one subject after another.
 struct RoundKeys {
   Keys mixing;  ///< Of mode `mixing` alone.
@@ -75,11 +89,11 @@ void RoundKeys::append_corrections() const {
                 "what is done about unlike data");
   mixing
       .only_with(
-          "mixing.kind", "kind = \"noloco\", or correction = \"quasi_global\" or \"decentlam\"",
+          "mixing.kind",
+          with_momentum("kind", mix_kinds) + ", or " + with_momentum("correction", mix_corrections),
           [](const Config& c) {
-            const MixRule& rule = c.mixing.rule;
-            return rule.kind == MixKind::noloco || rule.correction == MixCorrection::quasi_global ||
-                   rule.correction == MixCorrection::decentlam;
+            return traits_of(c.mixing.rule.kind).has_momentum ||
+                   traits_of(c.mixing.rule.correction).has_momentum;
           })
       .add("momentum", GV_FIELD(mixing.rule.momentum), {0, 0.9999}, "of these");
   mixing.with("correction", {"quasi_global"})

@@ -135,8 +135,8 @@ TEST_CASE("the trackers' mean is the mean of the last gradients", "[unit]") {
     Vector gradients(3, 0);
     for (const Mixer<double>& mixer : lab.mixers()) {
       for (std::size_t k = 0; k < 3; ++k) {
-        trackers[k] += mixer.kept(MixRegister::tracker)[k];
-        gradients[k] += mixer.kept(MixRegister::last_gradient)[k];
+        trackers[k] += mixer.kept("tracker")[k];
+        gradients[k] += mixer.kept("last_gradient")[k];
       }
     }
     CHECK(largest_difference(trackers, gradients) < rounding);

@@ -135,7 +135,7 @@ TEST_CASE("the piece that changed most is sent, and none waits for long", "[unit
   for (std::size_t round = 1; round <= 200; ++round) {
     const Vector before = lab.models()[0];
     lab.round(gradient, 0.1);
-    const auto sent = lab.mixers()[0].kept(MixRegister::sent);
+    const auto sent = lab.mixers()[0].kept("sent");
     for (std::size_t piece = 0; piece < 4; ++piece) {
       const bool is_new =
           sent[2 * piece] == before[2 * piece] - 0.1 * gradient(0, before)[2 * piece];

@@ -94,8 +94,8 @@ class Company {
     for (std::size_t rank = 0; rank < present_.size(); ++rank) {
       Mixer<double>& mixer = everybody_[present_[rank]].mixer;
       for (const std::size_t to : mixer.plan().turn(rank, 0).out) {
-        const Vector* copy = everybody_[present_[to]].mixer.memory().shared(rank);
-        if (copy == nullptr || *copy != mixer.memory().own()) return false;
+        const Vector* copy = everybody_[present_[to]].mixer.memory()->shared(rank);
+        if (copy == nullptr || *copy != mixer.memory()->own()) return false;
       }
     }
     return true;

@@ -184,12 +184,12 @@ double simulated_radius(std::size_t peers, double a, double gamma) {
       }
       Lab lab(noloco_rule(a, gamma), models, 1 + draw);
       for (std::size_t i = 0; i < peers; ++i) {
-        lab.mixers()[i].restore(to_string(MixRegister::outer), momenta[i]);
+        lab.mixers()[i].restore("outer", momenta[i]);
       }
       lab.round();
       Moments moments = {0, 0, 0};
       for (std::size_t i = 0; i < peers; ++i) {
-        const auto outer = lab.mixers()[i].kept(MixRegister::outer);
+        const auto outer = lab.mixers()[i].kept("outer");
         for (std::size_t k = 0; k < elements; ++k) {
           const double x = lab.models()[i][k];
           moments[0] += x * x / size;

@@ -90,7 +90,7 @@ class PushSumWorld {
     mixers_[i].end_steps(x_[i], 0, 1);
     for (const MixMessage& message : mixers_[i].messages(round, x_[i])) {
       // Each receives as much as the sender keeps.
-      const Mass part{mixers_[i].kept(MixRegister::numerator)[0], mixers_[i].weight()};
+      const Mass part{mixers_[i].kept("numerator")[0], mixers_[i].weight()};
       for (const std::size_t to : message.to) {
         if (may_lose && rng_.chance(loss_)) {
           lost_.numerator += part.numerator;
@@ -117,7 +117,7 @@ class PushSumWorld {
   Mass left() const {
     Mass mass;
     for (const Mixer<double>& mixer : mixers_) {
-      mass.numerator += mixer.kept(MixRegister::numerator)[0];
+      mass.numerator += mixer.kept("numerator")[0];
       mass.weight += mixer.weight();
     }
     for (const Flight& flight : flights_) {

@@ -1,0 +1,78 @@
+// A2CiD2: a second vector and the model pull each other together.
+#include <array>
+#include <cmath>
+
+#include "consensus/mixing/companion_rates.hpp"
+#include "consensus/mixing/mix_step.hpp"
+#include "consensus/mixing/vector_steps.hpp"
+
+namespace gv::rules {
+namespace {
+
+/// A2CiD2 (Nabli 2023), with a round as the unit of time.
+template <class Real>
+class Companion : public MixStep<Real> {
+ public:
+  using typename MixStep<Real>::Vector, typename MixStep<Real>::KeptVectors;
+  using typename MixStep<Real>::Peer;
+  using typename MixStep<Real>::Draft, typename MixStep<Real>::Inbox;
+
+  KeptVectors kept() override { return {{"companion", &companion_}}; }
+
+  void begin_generation(Peer& peer, std::span<const Real> x) override {
+    companion_.assign(x.begin(), x.end());
+    rates_ = companion_rates(*peer.plan);
+  }
+
+  /// Lets the time of one round pass: exp(dt [[-h, h], [h, -h]]) keeps the sum of model and
+  /// companion and shrinks their difference by exp(-2 h).
+  void begin_round(Peer&, std::span<Real> x) override {
+    const auto flow = static_cast<Real>((1 - std::exp(-2 * rates_.leaning)) / 2);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const Real d = flow * (companion_[i] - x[i]);
+      x[i] += d;
+      companion_[i] -= d;
+    }
+    take_away<Real>(companion_, x);
+  }
+
+  void end_steps(Peer&, std::span<Real> x) override { add<Real>(companion_, x); }
+
+  void write(Peer&, Draft& draft, std::span<Real> x) override { draft.words.push_back(x); }
+
+  void mix(Peer& peer, Inbox& inbox, std::span<Real> x) override {
+    const Vector moves = peer.change(inbox.others, 0, peer.elements);
+    add<Real>(x, moves);
+    // The topology's weight averages a pair; the companion takes pull / (1/2) times as much.
+    add<Real>(companion_, moves, rates_.pull / 0.5);
+  }
+
+ private:
+  Vector companion_;  ///< Less the model while steps run.
+  CompanionRates rates_;
+};
+
+/// Pairs are drawn along a graph, independently in each round.
+bool draws_pairs(const MixRule& rule) {
+  const TopologyKind kind = rule.topology.kind;
+  return rule.partners == Partners::pairs && is_graph(kind) && kind != TopologyKind::hypercube &&
+         kind != TopologyKind::complete;
+}
+
+constexpr std::array constraints = {
+    MixConstraint{"partners", [](const MixRule& rule) { return !draws_pairs(rule); },
+                  "{kind} is about pairs that are drawn along a graph",
+                  "write partners = \"pairs\" and a graph as topology = \"ring\""}};
+
+}  // namespace
+
+extern const MixPart companion;
+constinit const MixPart companion{.name = "companion",
+                                  .traits = {.conserves_mean = true,
+                                             .keeps_equal = true,
+                                             .needs_rounds_in_step = true,
+                                             .vectors = 2},
+                                  .constraints = constraints,
+                                  .make = maker_of<Companion>};
+
+}  // namespace gv::rules

@@ -1,0 +1,43 @@
+// D2: the change that mixing made is added again.
+#include <array>
+
+#include "consensus/mixing/mix_step.hpp"
+#include "consensus/mixing/vector_steps.hpp"
+
+namespace gv::rules {
+namespace {
+
+/// D2 (Tang 2018), exact diffusion: after the local steps the model moves by all that mixing has
+/// added to it so far.
+template <class Real>
+class D2 : public MixStep<Real> {
+ public:
+  using typename MixStep<Real>::Vector, typename MixStep<Real>::KeptVectors;
+  using typename MixStep<Real>::Peer;
+  using typename MixStep<Real>::Inbox;
+
+  KeptVectors kept() override { return {{"correction", &correction_}}; }
+
+  void begin_generation(Peer& peer, std::span<const Real>) override {
+    correction_.assign(peer.elements, 0);
+  }
+  void end_steps(Peer&, std::span<Real> x) override { add<Real>(x, correction_); }
+  void mix(Peer&, Inbox& inbox, std::span<Real>) override { add<Real>(correction_, inbox.moves); }
+
+ private:
+  Vector correction_;  ///< The sum of all changes by mixing.
+};
+
+constexpr std::array constraints = {MixConstraint{
+    "lazy", [](const MixRule& rule) { return !rule.topology.lazy; },
+    "\"d2\" runs apart where an eigenvalue of the weights is below -1/3", "write lazy = true"}};
+
+}  // namespace
+
+extern const MixPart d2;
+constinit const MixPart d2{.name = "d2",
+                           .traits = {.needs_the_mean = true, .vectors = 1},
+                           .constraints = constraints,
+                           .make = maker_of<D2>};
+
+}  // namespace gv::rules

@@ -1,0 +1,44 @@
+// DecentLaM: the momentum of the mixed gradient.
+#include "consensus/mixing/mix_step.hpp"
+#include "consensus/mixing/vector_steps.hpp"
+
+namespace gv::rules {
+namespace {
+
+/// DecentLaM (Yuan 2021): momentum = beta momentum + (before - x) / rate, with x as mixed; then
+/// x = before - rate momentum.
+template <class Real>
+class DecentLaM : public MixStep<Real> {
+ public:
+  using typename MixStep<Real>::Vector, typename MixStep<Real>::KeptVectors;
+  using typename MixStep<Real>::Peer;
+  using typename MixStep<Real>::Inbox;
+
+  KeptVectors kept() override { return {{"before", &before_}, {"momentum", &momentum_, true}}; }
+
+  void begin_round(Peer&, std::span<Real> x) override { before_.assign(x.begin(), x.end()); }
+
+  void mix(Peer& peer, Inbox&, std::span<Real> x) override {
+    const auto rate = static_cast<Real>(peer.learning_rate);
+    const auto beta = static_cast<Real>(peer.rule.momentum);
+    zeros_if_new(momentum_, peer.elements);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      momentum_[i] = beta * momentum_[i] + (before_[i] - x[i]) / rate;
+      x[i] = before_[i] - rate * momentum_[i];
+    }
+  }
+
+ private:
+  Vector before_;  ///< The model before the local step of a round.
+  Vector momentum_;
+};
+
+}  // namespace
+
+extern const MixPart decentlam;
+constinit const MixPart decentlam{
+    .name = "decentlam",
+    .traits = {.one_by_one = true, .plain_steps = true, .has_momentum = true, .vectors = 2},
+    .make = maker_of<DecentLaM>};
+
+}  // namespace gv::rules

@@ -1,0 +1,37 @@
+// Error feedback: the part that a message lost is added to the next.
+#include "consensus/mixing/mix_step.hpp"
+#include "consensus/mixing/vector_steps.hpp"
+
+namespace gv::rules {
+namespace {
+
+/// DeepSqueeze (Tang 2019): models are averaged, but a message is the model and what all earlier
+/// messages lost.
+template <class Real>
+class ErrorFeedback : public MixStep<Real> {
+ public:
+  using typename MixStep<Real>::Vector, typename MixStep<Real>::KeptVectors;
+  using typename MixStep<Real>::Peer;
+  using typename MixStep<Real>::Draft;
+
+  KeptVectors kept() override { return {{"error", &error_, true}}; }
+
+  void write(Peer& peer, Draft& draft, std::span<Real> x) override {
+    add<Real>(zeros_if_new(error_, peer.elements), x);
+    draft.words = {error_};
+    draft.messages = peer.to_all(draft.round, draft.words, draft.count);
+    draft.words.clear();
+    take_away<Real>(error_, peer.message);
+  }
+
+ private:
+  Vector error_;
+};
+
+}  // namespace
+
+extern const MixPart error_feedback;
+constinit const MixPart error_feedback{
+    .name = "error_feedback", .traits = {.vectors = 1}, .make = maker_of<ErrorFeedback>};
+
+}  // namespace gv::rules

@@ -1,0 +1,61 @@
+// Push-sum: numerators and weights are passed on in equal parts and added up.
+#include "consensus/mixing/mix_step.hpp"
+#include "consensus/mixing/vector_steps.hpp"
+
+namespace gv::rules {
+namespace {
+
+/// SGP (Assran 2019); with staleness overlap SGP. The model is the numerator over the weight, and
+/// local steps change the numerator as they change the model.
+template <class Real>
+class PushSum : public MixStep<Real> {
+ public:
+  using typename MixStep<Real>::Vector, typename MixStep<Real>::KeptVectors;
+  using typename MixStep<Real>::Peer;
+  using typename MixStep<Real>::Draft, typename MixStep<Real>::Inbox;
+
+  KeptVectors kept() override { return {{"numerator", &numerator_}}; }
+
+  void begin_generation(Peer& peer, std::span<const Real> x) override {
+    peer.weight = peer.share;
+    numerator_.assign(peer.elements, 0);
+    add<Real>(numerator_, x, peer.share);
+  }
+
+  void begin_round(Peer& peer, std::span<Real> x) override {
+    add<Real>(numerator_, x, -peer.share);
+  }
+
+  void end_steps(Peer& peer, std::span<Real> x) override { add<Real>(numerator_, x, peer.share); }
+
+  void write(Peer& peer, Draft& draft, std::span<Real>) override {
+    const std::size_t parts = peer.plan->turn(peer.rank, draft.round).out.size() + 1;
+    for (Real& value : numerator_) value /= static_cast<Real>(parts);
+    peer.weight /= static_cast<double>(parts);
+    draft.words.push_back(numerator_);
+  }
+
+  void mix(Peer& peer, Inbox& inbox, std::span<Real> x) override {
+    for (const HeardModel<Real>& other : inbox.others) {
+      add<Real>(numerator_, other.values);
+      peer.weight += other.weight;
+    }
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      x[i] = numerator_[i] / static_cast<Real>(peer.weight);
+    }
+  }
+
+ private:
+  /// The model times our weight; while steps run, less our share of it.
+  Vector numerator_;
+};
+
+}  // namespace
+
+// The mean of the numerators stays; that of the models does once all weights are alike.
+extern const MixPart push_sum;
+constinit const MixPart push_sum{.name = "push_sum",
+                                 .traits = {.adds_up = true, .weighs_peers = true, .vectors = 2},
+                                 .make = maker_of<PushSum>};
+
+}  // namespace gv::rules

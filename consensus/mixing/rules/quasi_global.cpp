@@ -1,0 +1,48 @@
+// Quasi-global momentum: the momentum of the mixed model's movement.
+#include "consensus/mixing/mix_step.hpp"
+#include "consensus/mixing/vector_steps.hpp"
+
+namespace gv::rules {
+namespace {
+
+/// QG-DSGDm (Lin 2021): steps go along gradient + beta momentum; after mixing
+/// momentum = mu momentum + (1 - mu) (before - x) / (learning rate x steps).
+template <class Real>
+class QuasiGlobal : public MixStep<Real> {
+ public:
+  using typename MixStep<Real>::Vector, typename MixStep<Real>::KeptVectors;
+  using typename MixStep<Real>::Peer;
+  using typename MixStep<Real>::Inbox;
+
+  KeptVectors kept() override { return {{"before", &before_}, {"momentum", &momentum_, true}}; }
+
+  void begin_round(Peer&, std::span<Real> x) override { before_.assign(x.begin(), x.end()); }
+
+  void direct(Peer& peer, std::span<Real> gradient) override {
+    add<Real>(gradient, zeros_if_new(momentum_, peer.elements), peer.rule.momentum);
+  }
+
+  void mix(Peer& peer, Inbox&, std::span<Real> x) override {
+    const double smoothing = peer.rule.smoothing;
+    const auto scale =
+        static_cast<Real>((1 - smoothing) / (peer.learning_rate * static_cast<double>(peer.steps)));
+    zeros_if_new(momentum_, peer.elements);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      momentum_[i] = static_cast<Real>(smoothing) * momentum_[i] + scale * (before_[i] - x[i]);
+    }
+  }
+
+ private:
+  Vector before_;  ///< The model before the local steps of a round.
+  Vector momentum_;
+};
+
+}  // namespace
+
+extern const MixPart quasi_global;
+constinit const MixPart quasi_global{
+    .name = "quasi_global",
+    .traits = {.directs = true, .plain_steps = true, .has_momentum = true, .vectors = 2},
+    .make = maker_of<QuasiGlobal>};
+
+}  // namespace gv::rules

@@ -1,0 +1,60 @@
+// Gradient tracking: a vector that is mixed, too, follows the mean gradient.
+#include "consensus/mixing/mix_step.hpp"
+#include "consensus/mixing/vector_steps.hpp"
+
+namespace gv::rules {
+namespace {
+
+/// Gradient tracking (Nedic 2017): tracker += gradient - last gradient; steps go along the tracker,
+/// which is averaged like the model.
+template <class Real>
+class Tracking : public MixStep<Real> {
+ public:
+  using typename MixStep<Real>::Vector, typename MixStep<Real>::KeptVectors;
+  using typename MixStep<Real>::Peer;
+  using typename MixStep<Real>::Draft, typename MixStep<Real>::Inbox;
+
+  KeptVectors kept() override {
+    return {{"tracker", &tracker_}, {"last_gradient", &last_gradient_, true}};
+  }
+
+  /// The trackers of peers that left are lost. Starting again makes the mean of all trackers right.
+  void begin_generation(Peer& peer, std::span<const Real>) override {
+    tracker_ = zeros_if_new(last_gradient_, peer.elements);
+  }
+
+  void direct(Peer& peer, std::span<Real> gradient) override {
+    zeros_if_new(tracker_, peer.elements);
+    zeros_if_new(last_gradient_, peer.elements);
+    for (std::size_t i = 0; i < gradient.size(); ++i) {
+      tracker_[i] += gradient[i] - last_gradient_[i];
+      last_gradient_[i] = gradient[i];
+      gradient[i] = tracker_[i];
+    }
+  }
+
+  void write(Peer& peer, Draft& draft, std::span<Real>) override {
+    draft.words.push_back(zeros_if_new(tracker_, peer.elements));
+  }
+
+  void mix(Peer& peer, Inbox& inbox, std::span<Real>) override {
+    add<Real>(tracker_, peer.change(inbox.others, peer.elements, peer.elements));
+  }
+
+ private:
+  Vector tracker_;
+  Vector last_gradient_;
+};
+
+}  // namespace
+
+extern const MixPart tracking;
+constinit const MixPart tracking{.name = "tracking",
+                                 .traits = {.directs = true,
+                                            .one_by_one = true,
+                                            .needs_the_mean = true,
+                                            .vectors = 3,
+                                            .words = 2},
+                                 .make = maker_of<Tracking>};
+
+}  // namespace gv::rules
