@@ -237,6 +237,12 @@ void AllReduceMode::begin_operation(Time now, Effects& out) {
 }
 
 void AllReduceMode::finish_operations(Time now, Effects& out) {
+  if (const auto sender = operation_.unsound_from()) {
+    out.tell(
+        SumRefused{.why = fmt::format("{} sent values that are not finite", to_string(*sender))});
+    disturb(now, {*sender}, out);
+    return;
+  }
   while (operation_.is_done()) {
     check(!result_, "a sum is applied before the next is made");
     Collective::Vector sum = operation_.finish();

@@ -59,6 +59,10 @@ class Collective {
   /// The collective under way contains none of our values.
   bool is_untouched() const;
   bool is_done() const { return reduce_ && reduce_->done(); }
+  /// The peer that sent values which are not finite; the collective cannot be finished then.
+  std::optional<PeerId> unsound_from() const {
+    return reduce_ ? reduce_->unsound_from() : std::nullopt;
+  }
   /// Ends the collective that is done. Returns the weighted sum, or null if the contribution
   /// checksum shows that a peer is missing or counted twice; the collective may then begin again.
   Vector finish();

@@ -217,9 +217,11 @@ FactText text(const ModelsDiffer& f) {
       .numbers = numbers("step", f.step)};
 }
 FactText text(const SumRefused&) {
-  return {.info = {"sum_refused", "a sum is refused: {detail}",
-                   "Some contribution is missing from it or in it twice. The step is repeated.",
-                   ""}};
+  return {
+      .info = {
+          "sum_refused", "a sum is refused: {detail}",
+          "Some contribution is missing from it, in it twice, or not finite. The step is repeated.",
+          ""}};
 }
 FactText text(const GradientNotFinite& f) {
   return {.info = {"gradient_not_finite",

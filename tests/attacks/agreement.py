@@ -25,7 +25,7 @@ class Proposer:
         ballot = {"counter": counter, "proposer": self.id}
         self.tell("Propose", ballot=ballot)
         promises = [link.receive("Promise", seconds=1) for link in self.links]
-        return ballot, [promise and promise["version"] for promise in promises]
+        return ballot, [promise and promise["answer"]["version"] for promise in promises]
 
     def install(self, **fields):
         """Has all promise a new generation, then installs one that differs from a sound one in these fields. How many
@@ -33,8 +33,8 @@ class Proposer:
         ballot, versions = self.propose()
         newest = max((version for version in versions if version), key=lambda v: v["samples"], default=None)
         for link in self.links:
-            link.send("Install", **{"ballot": ballot, "order": self.ids, "sources": self.ids,
-                                    "shares": [32] * len(self.ids), "version": newest} | fields)
+            link.send("Install", generation={"id": ballot, "order": self.ids, "sources": self.ids,
+                                             "shares": [32] * len(self.ids), "version": newest} | fields)
         return sum(version is not None for version in versions)
 
 
