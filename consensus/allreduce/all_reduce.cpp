@@ -93,7 +93,10 @@ AllReduce::AllReduce(const AllReduceShape& options, PeerId self, std::uint64_t o
     bucket.is_gathered = !options_.parts.empty() && range.begin == options_.parts.front().begin;
     for (const ReduceStep& what : plan_of(bucket, range)) {
       // Our own part of a gathered bucket is put in place at once, in ready().
-      Step step{.what = what, .at = what.range.begin, .first_touch = !bucket.is_gathered};
+      Step step{.what = what,
+                .at = what.range.begin,
+                .first_touch = !bucket.is_gathered,
+                .is_gathered = bucket.is_gathered};
       for (std::size_t i = 0; i < bucket.steps.size(); ++i) {
         Step& earlier = bucket.steps[i];
         if (!overlap(earlier.what.range, what.range)) continue;
@@ -421,7 +424,7 @@ void AllReduce::merge(Step& step, std::span<const float> values) {
     add(to + plain, values.data() + plain, values.size() - plain, 1, 1);
     finite = is_finite(result);
   }
-  if (finite) {
+  if (finite || step.is_gathered) {
     step.at = end;
   } else {
     unsound_from_ = options_.order[step.what.peer];

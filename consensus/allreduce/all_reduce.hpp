@@ -94,6 +94,8 @@ class AllReduce {
     bool is_added_to_later = false;   ///< A later step adds to the elements that this one sends.
     std::vector<std::size_t> after;   ///< Earlier steps that it waits for, element by element.
     std::vector<std::size_t> before;  ///< Later steps that wait for this one.
+    /// Its elements are gathered: whatever bits a compressor writes, not values to be summed.
+    bool is_gathered = false;
   };
   struct Bucket {
     bool ready = false;

@@ -93,14 +93,15 @@ void EventLog::append(std::string line) {
 
 /// Whether the fact gets no line because there were too many like it. Only refusals are counted:
 /// another peer can cause any number of them.
-bool EventLog::is_left_out(Time now, const FactText& text) {
+bool EventLog::is_left_out(Time now, const FactText& text, const std::string& name) {
   if (now - looked_at_ >= look_period) {
     looked_at_ = now;
     end_minutes(now, refusals_minute);
   }
   if (!text.peer || text.reason == Reason::none) return false;
   Budget& budget =
-      budgets_.try_emplace({*text.peer, std::string(text.info.name)}, Budget{now}).first->second;
+      budgets_.try_emplace({*text.peer, std::string(text.info.name)}, Budget{now, name})
+          .first->second;
   if (++budget.lines <= refusals_told) return false;
   ++budget.left_out;
   return true;
@@ -115,7 +116,7 @@ void EventLog::end_minutes(Time now, Duration length) {
       append(to_line({{"t", rounded_seconds(now)},
                       {"event", subject.second},
                       {"peer", to_string(subject.first)},
-                      {"name", options_.name_of(subject.first)},
+                      {"name", budget.name},
                       {"left_out", budget.left_out}}));
     }
     return true;
@@ -134,7 +135,7 @@ void EventLog::write(Time now, const Fact& fact) {
     refusals_.push_back({t, std::string(text.info.name), who, std::move(why)});
     if (refusals_.size() > refusals_kept) refusals_.pop_front();
   }
-  if (is_left_out(now, text)) return;
+  if (is_left_out(now, text, who)) return;
   if (lost_ > 0) {
     const std::uint64_t lost = std::exchange(lost_, 0);
     append(to_line({{"t", t}, {"event", name_of(EventsLost{})}, {"lines", lost}}));

@@ -60,12 +60,13 @@ class EventLog {
   /// The lines about one peer and one type of fact within a minute.
   struct Budget {
     Time since{};
+    std::string name;  ///< Of the peer: `name_of` may be gone when the log ends.
     int lines = 0;
     std::uint64_t left_out = 0;
   };
   using Subject = std::pair<PeerId, std::string>;  ///< The peer, and the name of the event.
 
-  bool is_left_out(Time now, const FactText& text);
+  bool is_left_out(Time now, const FactText& text, const std::string& name);
   void end_minutes(Time now, Duration length);
   void append(std::string line);
   void rotate();
