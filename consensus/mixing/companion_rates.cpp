@@ -1,4 +1,4 @@
-// Eigenvalues of the expected Laplacian.
+// Computes the rates from the eigenvalues of the graph's expected Laplacian.
 #include "consensus/mixing/companion_rates.hpp"
 
 #include <Eigen/Eigenvalues>
@@ -8,9 +8,9 @@
 namespace gv {
 namespace {
 
-/// Number of rounds over which the rates of edges are counted, for an error of about a hundredth.
+/// Number of rounds over which we count how often each edge is used. The error is about 1 %.
 constexpr std::size_t draws = 4096;
-/// Eigenvalues below this count as the zero that belongs to the constant vector.
+/// An eigenvalue below this counts as the zero eigenvalue, whose eigenvector is constant.
 constexpr double nothing = 1e-9;
 
 }  // namespace
@@ -18,7 +18,7 @@ constexpr double nothing = 1e-9;
 CompanionRates companion_rates(const RoundPlan& plan) {
   const std::size_t n = plan.peers();
   if (n < 3 || !is_graph(plan.topology().kind)) return {};
-  // A round of pairs projects, so W'W = W.
+  // A round of disjoint pairs is a projection, so W'W = W.
   SquareMatrix laplacian = expected_square_of_pairs(plan.topology(), n, plan.seed(), draws);
   for (std::size_t i = 0; i < n; ++i) {
     for (std::size_t j = 0; j < n; ++j) {

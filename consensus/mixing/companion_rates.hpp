@@ -1,4 +1,4 @@
-// The two rates of A2CiD2's companion, computed from how well a graph is connected.
+// Computes the two rates of A2CiD2's companion vector from the connectivity of the graph.
 #pragma once
 
 #include <vector>
@@ -9,20 +9,20 @@
 
 namespace gv {
 
-/// The two constants of A2CiD2 (Nabli 2023, section 3.2), with a round as the unit of time.
+/// The two constants of A2CiD2 (Nabli 2023, section 3.2). The unit of time is one round.
 struct CompanionRates {
   double leaning = 0;  ///< h = 1 / (2 sqrt(chi1 chi2)).
   double pull = 0.5;   ///< alpha~ = sqrt(chi1 / chi2) / 2.
 };
 
-/// chi1 = 1 / lambda_2(L) and chi2 = max over edges (i,j) of (e_i - e_j)' L+ (e_i - e_j) / 2, with
-/// L the Laplacian in which an edge weighs how often it is a pair in a round: 2 (I - E[W]). Rounds
-/// must have drawn pairs along a graph. With fewer than three peers `leaning` is 0. Takes n^3
-/// steps.
+/// Rates for a plan whose rounds draw pairs along a graph. Uses chi1 = 1 / lambda_2(L) and chi2 =
+/// max over edges (i,j) of (e_i - e_j)' L+ (e_i - e_j) / 2, where L = 2 (I - E[W]) is the Laplacian
+/// that weights each edge by how often it is a pair in a round. With fewer than three peers
+/// `leaning` is 0. Takes n^3 steps.
 CompanionRates companion_rates(const RoundPlan& plan);
 
-/// The same for pairs at random times: L is the sum of rate (e_i - e_j)(e_i - e_j)' over the edges,
-/// and the unit of time is that of the rates. The graph must be connected.
+/// Rates for pairs that meet at random times. L is the sum of rate (e_i - e_j)(e_i - e_j)' over the
+/// edges, and the unit of time is that of the rates. The graph must be connected.
 CompanionRates companion_rates(const SquareMatrix& laplacian, const std::vector<Edge>& edges);
 
 }  // namespace gv

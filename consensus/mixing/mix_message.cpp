@@ -1,4 +1,4 @@
-// Writes and reads headers, fingerprints and coded values.
+// Writes and reads the header, fingerprints and coded values of a message.
 #include "consensus/mixing/mix_message.hpp"
 
 #include <algorithm>
@@ -12,10 +12,10 @@
 namespace gv {
 namespace {
 
-/// True if messages are differences to references that neighbours keep of each other.
+/// True if messages hold differences to references that neighbours keep of each other.
 bool remembers(const MixRule& rule) { return traits_of(rule).keeps_copies; }
 
-/// A whole reference must be the same at all peers, so it travels without loss.
+/// A whole reference must be identical at all peers, so it is sent without loss.
 Codec codec_of(const MixRule& rule, MixForm form) {
   return form == MixForm::coded ? rule.codec : Codec{};
 }
@@ -34,7 +34,7 @@ std::size_t words_of(const MixRule& rule, MixForm form) {
   return form == MixForm::hello ? 0 : traits_of(rule).words;
 }
 
-/// True if the rule can send a message with this header.
+/// True if this rule can produce a message with this header.
 bool is_sound(const MixHeader& header, const MixRule& rule) {
   const bool has_form =
       header.form == MixForm::coded ||
@@ -82,7 +82,7 @@ std::pair<std::size_t, std::size_t> chosen_piece(const MixRule& rule, std::size_
 
 std::pair<std::size_t, std::size_t> piece_of(const MixRule& rule, std::size_t elements,
                                              std::uint64_t round) {
-  // If each peer chooses its own piece, all pieces are as long as the longest.
+  // Where each peer chooses its own piece, every piece has the length of the longest.
   if (rule.fragment_order == FragmentOrder::largest) return chosen_piece(rule, elements, 0);
   const auto piece = static_cast<std::size_t>(round % rule.fragments);
   const std::size_t begin = elements * piece / rule.fragments;
@@ -105,7 +105,7 @@ std::optional<std::size_t> mix_message_bytes(const MixRule& rule, std::size_t el
   if (begin.size() < sizeof(MixHeader)) return std::nullopt;
   MixHeader header;
   std::memcpy(&header, begin.data(), sizeof(header));
-  // A message with such a header is refused when it is read.
+  // The header is invalid. read_message() will refuse it, so count the shortest form.
   if (!is_sound(header, rule)) header.form = MixForm::hello;
   return mix_message_bytes<Real>(rule, elements, round, header.form);
 }
@@ -160,7 +160,7 @@ std::optional<MixContent<Real>> read_message(const MixRule& rule, std::size_t el
   return content;
 }
 
-// For models, and for closed forms.
+// float is for models, double for tests against closed forms.
 #define GV_FOR(Real)                                                                       \
   template std::size_t mix_message_bytes<Real>(const MixRule&, std::size_t, std::uint64_t, \
                                                MixForm);                                   \

@@ -1,4 +1,4 @@
-// Writes a peer's messages, and reads, weighs and averages those of its neighbours.
+// Writes a peer's messages, and decodes and averages the messages of its neighbours.
 #include "consensus/mixing/mix_peer.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// What the steps of a mixing rule share: a peer's place in the plan, its messages, and what it
-// hears.
+// State that all steps of a mixing rule share: our place in the plan, our messages, what we
+// receive.
 #pragma once
 
 #include <cstddef>
@@ -20,52 +20,55 @@ namespace gv {
 template <class Real>
 struct HeardModel {
   std::size_t from = 0;
-  double share = 0;   ///< w_ij.
-  double weight = 1;  ///< As sent.
-  std::uint32_t count =
-      0;  ///< Models in a sum; the piece's number where each peer chooses its own.
+  double share = 0;   ///< w_ij, the weight that we give this neighbour.
+  double weight = 1;  ///< The sender's push_sum weight, as received.
+  /// Number of models in a sum. If each peer chooses its own piece, the piece's index instead.
+  std::uint32_t count = 0;
   std::vector<Real> values;
 };
 
-/// The messages by rank, and those of one rank by round.
+/// Sorts the messages by rank, and messages of the same rank by round.
 std::vector<const MixMessage*> in_order(std::span<const MixMessage> arrived);
 
-/// One peer among those that mix.
+/// One of the peers that mix.
 template <class Real>
 struct MixPeer {
   MixRule rule;
-  std::size_t elements = 0;  ///< Of a model.
+  std::size_t elements = 0;  ///< Number of values in a model.
   std::uint64_t seed = 0;
-  double share = 1;  ///< push_sum: our weight when a generation begins, and that of our steps.
+  /// push_sum: our weight at the start of a generation, and the weight of our steps.
+  double share = 1;
 
-  // Of the generation:
+  // Set when a generation begins:
   std::size_t rank = 0;
   std::vector<PeerId> order = {};
   std::uint64_t key = 0;
   std::optional<RoundPlan> plan = {};
 
-  // Of the round:
-  double weight = 1;  ///< Travels with every message.
+  // Set in each round:
+  double weight = 1;  ///< Our push_sum weight. Every message carries it.
   double learning_rate = 0;
   std::uint64_t steps = 1;
-  std::vector<Real> message = {};  ///< Our own, as others decode it.
-  bool is_sound = true;            ///< All values of our messages are finite as others decode them.
-  std::vector<std::size_t> held_back = {};  ///< Ranks that the guard took only in part or not.
+  std::vector<Real> message = {};  ///< Our own message as the receivers decode it.
+  bool is_sound = true;            ///< False if a value of our messages decodes to NaN or infinity.
+  /// Ranks whose models the guard accepted only in part or not at all.
+  std::vector<std::size_t> held_back = {};
 
-  /// Writes a message. `salt` tells those of one round apart.
+  /// Writes a message. `salt` gives the messages of one round different random numbers.
   std::shared_ptr<std::vector<std::byte>> written(std::uint64_t round, std::uint64_t salt,
                                                   std::span<const std::span<const Real>> words,
                                                   const MixHeader& header) const;
-  /// One message for all peers that hear us; the values that they decode become `message`.
+  /// One message for all peers that hear us. Stores the values that they will decode in `message`.
   std::vector<MixMessage> to_all(std::uint64_t round, std::span<const std::span<const Real>> words,
                                  std::uint32_t count);
 
-  /// Decodes the messages that arrived, by rank of the sender. Where messages replace each other,
-  /// only the newest from each peer counts. `refused` counts the unusable ones.
+  /// Decodes the messages that arrived, in the order of the senders' ranks. For rules where a newer
+  /// message replaces an older one, only the newest of each sender is used. Adds the number of
+  /// unusable messages to `refused`.
   std::vector<HeardModel<Real>> heard(std::uint64_t round, std::span<const MixMessage> arrived,
                                       std::size_t& refused) const;
-  /// gamma sum_j w_ij (m_j - m_i), or the guard's aggregate instead, for the part of all messages
-  /// that begins at `begin`.
+  /// The change that the neighbours cause: gamma sum_j w_ij (m_j - m_i), or what the guard computes
+  /// instead. Uses only the part of each message that starts at `begin`.
   std::vector<Real> change(const std::vector<HeardModel<Real>>& others, std::size_t begin,
                            std::size_t size);
 };

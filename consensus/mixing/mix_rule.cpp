@@ -1,4 +1,4 @@
-// The table of the parts that rules consist of; what each of them does is in rules/.
+// The table of the parts that rules are made of. Each part is implemented in rules/.
 #include "consensus/mixing/mix_rule.hpp"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace gv {
 
-// The rows, one in each rule's file. Only the table names them.
+// Each of these parts is defined in its own file in rules/. Only the table below names them.
 namespace rules {
 extern const MixPart average, push_sum, relay_sum, companion, noloco, downpour;
 extern const MixPart difference, replicated_difference, error_feedback;
@@ -21,7 +21,7 @@ namespace {
 constexpr MixPart none{.name = "none"};
 constexpr MixPart in_turn{.name = "in_turn"};
 
-// Each in the order of its enumeration.
+// Each array has the order of its enumeration.
 constexpr std::array kinds = {&rules::average,   &rules::push_sum, &rules::relay_sum,
                               &rules::companion, &rules::noloco,   &rules::downpour};
 constexpr std::array memories = {&none, &rules::difference, &rules::replicated_difference,
@@ -81,13 +81,13 @@ MixTraits traits_of(const MixRule& rule) {
     all.words = std::max(all.words, one.words);
   }
   const bool one_sided = rule.partners == Partners::pull || rule.partners == Partners::push;
-  // A fixed radius clips both ends of an edge alike.
+  // With a fixed radius, both ends of an edge clip by the same amount.
   const bool pulls_alike =
       rule.guard.kind == GuardKind::none ||
       (rule.guard.kind == GuardKind::self_centred_clip && rule.guard.radius > 0);
   all.conserves_mean = all.conserves_mean && !one_sided && pulls_alike && !rule.weigh_by_age;
-  // Every message counts if it is a part of a sum, a difference, carries the error of the one
-  // before, or is a piece of a model.
+  // A newer message makes an older one useless only for plain averages of whole models. Parts of
+  // sums, differences, messages that carry an earlier error, and pieces of a model all count.
   all.newest_suffices = rule.staleness > 0 && rule.kind == MixKind::average &&
                         rule.memory == MixMemory::none && rule.correction == MixCorrection::none &&
                         rule.fragments == 1;

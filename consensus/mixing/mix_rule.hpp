@@ -15,58 +15,61 @@
 
 namespace gv {
 
-/// How a peer combines its neighbours' messages. w_ij is the topology's weight or `alpha`, x the
-/// model, and m a message as decoded, at the sender too.
+/// How a peer combines its neighbours' messages. In the formulas w_ij is the topology's weight or
+/// `alpha`, x the model, and m a message after decoding (the sender decodes its own message too).
 enum class MixKind : std::uint8_t {
-  average,    ///< x_i += gamma sum_j w_ij (m_j - m_i). D-PSGD (Lian 2017), elastic forces.
-  push_sum,   ///< Numerators and weights are passed on in equal parts and added up; the model is
-              ///< their quotient. SGP (Assran 2019); with staleness overlap SGP.
+  average,  ///< x_i += gamma sum_j w_ij (m_j - m_i). D-PSGD (Lian 2017), elastic forces.
+  /// Each peer sends equal parts of its numerator and weight and adds what it receives. The model
+  /// is numerator / weight. SGP (Assran 2019); with staleness overlap SGP.
+  push_sum,
   relay_sum,  ///< Sums travel along the edges of a tree. RelaySum (Vogels 2021).
   companion,  ///< A second vector and the model pull each other together. A2CiD2 (Nabli 2023).
   noloco,     ///< Momentum on the mean change of a group, and a pull together. NoLoCo (2025).
   downpour,   ///< Changes go to rank 0, which sends back the sum. DOWNPOUR (Dean 2012).
 };
 
-/// What is kept of earlier messages, so that a lossy codec does no lasting harm.
+/// What a peer remembers of earlier messages, so that a lossy codec does no lasting harm.
 enum class MixMemory : std::uint8_t {
   none,
   difference,  ///< Messages are differences to the sender's reference. CHOCO (Koloskova 2019).
-  replicated_difference,  ///< The same, and the reference is the model itself. DCD (Tang 2018).
+  /// Like `difference`, with the model itself as reference. DCD (Tang 2018).
+  replicated_difference,
   error_feedback,  ///< The part that a message lost is added to the next. DeepSqueeze (Tang 2019).
 };
 
-/// The correction for data that differ between peers.
+/// The correction for peers whose data differ.
 enum class MixCorrection : std::uint8_t {
   none,
   quasi_global,  ///< Momentum of the mixed model's movement. QG-DSGDm (Lin 2021).
   decentlam,     ///< Momentum of the mixed gradient. DecentLaM (Yuan 2021).
   tracking,      ///< A vector follows the mean gradient. Gradient tracking (Nedic 2017).
-  d2,            ///< The change that mixing made is added again. D2 (Tang 2018), exact diffusion.
+  d2,  ///< Each round repeats the change that mixing made. D2 (Tang 2018), exact diffusion.
 };
 
-/// When in a round a message is made: from the model after the local steps, or from the model
-/// before them, so that messages travel during the steps.
+/// When in a round a message is made: after the local steps, or before them, so that it travels
+/// while the steps run.
 enum class MixOrder : std::uint8_t { adapt_then_combine, combine_then_adapt };
 
-/// Which of the topology's neighbours count in a round.
+/// With which of its neighbours in the topology a peer mixes in a round.
 enum class Partners : std::uint8_t {
-  neighbours,  ///< All.
-  pull,        ///< Each peer draws one and hears it. Gossiping SGD (Jin 2016).
-  push,        ///< Each peer draws one that hears it and averages all it hears with its own model.
-  both,        ///< Each peer draws one, and both hear each other. Elastic Gossip (Pramod 2018).
-  pairs,       ///< One, by a matching of the graph; each takes a half. See PairPlan.
+  neighbours,  ///< All neighbours of the topology.
+  pull,        ///< Each peer draws one neighbour and hears it. Gossiping SGD (Jin 2016).
+  push,  ///< Each peer draws one neighbour to send to, and averages its model with all it receives.
+  both,  ///< Each peer draws one neighbour, and both hear each other. Elastic Gossip (Pramod 2018).
+  pairs,  ///< One neighbour, given by a matching of the graph; each takes half. See PairPlan.
 };
 
-/// The step that follows mixing every `outer_every` rounds.
+/// An additional step after mixing, every `outer_every` rounds.
 enum class MixOuter : std::uint8_t {
   none,
-  slowmo,  ///< A momentum step with the change over those rounds. SlowMo (Wang 2020).
+  slowmo,  ///< A momentum step along the change of those rounds. SlowMo (Wang 2020).
 };
 
-/// Which piece of the model a round mixes, if it does not mix the whole model.
+/// Which piece of the model a round mixes if it does not mix the whole model.
 enum class FragmentOrder : std::uint8_t {
-  in_turn,  ///< The same piece at all peers. Streaming DiLoCo (Douillard 2025).
-  largest,  ///< At each peer the piece that changed most since it was sent: block scheduling.
+  in_turn,  ///< All peers mix the same piece. Streaming DiLoCo (Douillard 2025).
+  /// Each peer sends the piece that changed most since it was last sent: block scheduling.
+  largest,
 };
 
 std::string_view to_string(MixKind kind);
@@ -92,31 +95,33 @@ inline constexpr std::array partner_kinds = {Partners::neighbours, Partners::pul
 inline constexpr std::array mix_outers = {MixOuter::none, MixOuter::slowmo};
 inline constexpr std::array fragment_orders = {FragmentOrder::in_turn, FragmentOrder::largest};
 
-/// The staleness with which a peer never waits for another.
+/// With this staleness a peer never waits for another.
 inline constexpr std::uint64_t unbounded_staleness = std::numeric_limits<std::uint64_t>::max();
 
-/// A rule. The defaults are D-PSGD on a ring.
+/// A mixing rule. The defaults are D-PSGD on a ring.
 struct MixRule {
   Topology topology{.kind = TopologyKind::ring};
   Partners partners = Partners::neighbours;
   MixKind kind = MixKind::average;
   MixOrder order = MixOrder::adapt_then_combine;
-  double gamma = 1;  ///< Fraction of the mixing step that is taken; noloco: the pull together.
-  double alpha = 0;  ///< Weight of each neighbour; 0: the topology's weights.
+  /// Fraction of the mixing step that is taken. For noloco: the strength of the pull together.
+  double gamma = 1;
+  double alpha = 0;  ///< Weight of each neighbour. 0 means the topology's weights.
   Codec codec;
   MixMemory memory = MixMemory::none;
   GuardOptions guard;
   MixCorrection correction = MixCorrection::none;
   double momentum = 0.9;   ///< beta of quasi_global and decentlam, a of noloco.
   double smoothing = 0.9;  ///< mu of quasi_global.
-  /// A round may begin before the neighbours' messages of this many last rounds have come.
+  /// A round may begin while messages of up to this many previous rounds are still missing.
   std::uint64_t staleness = 0;
-  bool weigh_by_age = false;      ///< A message that is `a` rounds old counts 1 / (1 + a).
-  bool weigh_by_samples = false;  ///< push_sum: peers count by their samples, not all alike.
-  std::size_t fragments = 1;      ///< Pieces of the model; a round mixes one of them.
+  bool weigh_by_age = false;  ///< A message that is `a` rounds old has its weight divided by 1 + a.
+  /// push_sum: each peer's weight is its number of samples; otherwise all are equal.
+  bool weigh_by_samples = false;
+  std::size_t fragments = 1;  ///< Number of pieces of the model. Each round mixes one of them.
   FragmentOrder fragment_order = FragmentOrder::in_turn;
   bool centre_rests = false;       ///< Rank 0 of a star takes no local steps (EASGD).
-  double outer_learning_rate = 1;  ///< For noloco and slowmo (its alpha).
+  double outer_learning_rate = 1;  ///< Learning rate of the outer step (noloco, slowmo).
   MixOuter outer = MixOuter::none;
   std::uint64_t outer_every = 8;  ///< Rounds between two outer steps.
   double outer_momentum = 0.5;    ///< beta of slowmo.
@@ -124,33 +129,34 @@ struct MixRule {
   friend bool operator==(const MixRule&, const MixRule&) = default;
 };
 
-/// Properties of a rule that follow from its choices; tests derive their laws from them.
+/// Properties that follow from a rule's choices. Tests derive their laws from them.
 struct MixTraits {
-  bool conserves_mean = false;  ///< Without local steps the mean of all models stays.
-  bool keeps_equal = false;     ///< Equal models stay equal to the bit.
-  bool adds_up = false;         ///< Messages are parts of sums, so that each of a peer's counts.
-  bool directs = false;         ///< Gradients are changed before their steps.
-  bool one_by_one = false;      ///< A round mixes what one step comes to, so one step a round.
+  bool conserves_mean = false;  ///< Mixing alone leaves the mean of all models unchanged.
+  bool keeps_equal = false;     ///< Models that are equal stay equal to the bit.
+  /// Messages are parts of sums, so none may be lost or replaced by a newer one.
+  bool adds_up = false;
+  bool directs = false;         ///< The rule changes each gradient before its local step.
+  bool one_by_one = false;      ///< The rule needs exactly one local step in a round.
   bool plain_steps = false;     ///< The rule has its own momentum, so the optimiser must be sgd.
-  bool needs_the_mean = false;  ///< It is wrong where mixing does not keep the mean of all models.
+  bool needs_the_mean = false;  ///< The rule is wrong if mixing changes the mean of all models.
   bool needs_all_neighbours = false;
   bool needs_rounds_in_step = false;
-  bool weighs_peers = false;  ///< Peers may count by their samples.
-  bool has_momentum = false;  ///< It reads MixRule::momentum.
-  /// A message is a copy of a model, and no round waits for one message in particular. A newer
-  /// message from the same peer makes it useless, so it need not be sent.
+  bool weighs_peers = false;  ///< Peers may be weighted by their samples.
+  bool has_momentum = false;  ///< The rule uses MixRule::momentum.
+  /// Each message is a copy of a model, and no round waits for a certain message. A newer message
+  /// makes an older one of the same sender useless, so the older one need not be sent.
   bool newest_suffices = false;
-  std::size_t vectors = 0;    ///< Vectors kept, each as long as the model.
-  bool keeps_copies = false;  ///< One more vector is kept for each neighbour.
-  std::size_t words = 1;      ///< Vectors in one message.
+  std::size_t vectors = 0;    ///< Number of vectors that the rule keeps, each as long as the model.
+  bool keeps_copies = false;  ///< The rule keeps one more vector for each neighbour.
+  std::size_t words = 1;      ///< Number of vectors in one message.
 };
 MixTraits traits_of(const MixRule& rule);
-/// What one choice contributes to them.
+/// Properties that a single choice contributes.
 const MixTraits& traits_of(MixKind kind);
 const MixTraits& traits_of(MixCorrection correction);
 
-/// Everything that is wrong with a combination, and what to take instead. `peers` is the number of
-/// peers that the run is meant for.
+/// Lists everything that is wrong with a combination, and what to use instead. `peers` is the
+/// number of peers that the run is meant for.
 Problems problems_of(const MixRule& rule, std::size_t peers);
 
 }  // namespace gv

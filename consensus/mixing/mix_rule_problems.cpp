@@ -1,5 +1,5 @@
-// Which combinations in a rule make no sense, and why: a row for each constraint that several rules
-// have. Those of one rule alone are in its file.
+// The combinations of a rule that make no sense, one row for each constraint. A constraint that
+// concerns only one part is in that part's file in rules/.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -15,7 +15,8 @@
 namespace gv {
 namespace {
 
-/// The most noise that a codec without memory may add: its expected squares over the model's.
+/// The most noise that a codec without memory may add: expected squared error over the model's
+/// square.
 constexpr double noise_max = 0.1;
 
 bool is_symmetric(const MixRule& rule, std::size_t peers) {
@@ -23,7 +24,7 @@ bool is_symmetric(const MixRule& rule, std::size_t peers) {
   return rule.partners != Partners::neighbours || traits_of(rule.topology, peers).symmetric;
 }
 
-/// A rule, with what several constraints ask of it.
+/// A rule, and the questions that several constraints ask about it.
 struct Case {
   const MixRule& rule;
   std::size_t peers;
@@ -36,30 +37,30 @@ struct Case {
   bool remembers_neighbours = traits_of(rule).keeps_copies;
   bool corrects = rule.correction != MixCorrection::none;
   bool guarded = rule.guard.kind != GuardKind::none;
-  /// All rounds are alike and their weights symmetric.
+  /// True if every round has the same weights.
   bool is_static = is_graph(rule.topology.kind) && rule.partners == Partners::neighbours;
 
-  /// Without memory the codec loses something of an average for good.
+  /// True if the codec loses part of an average for good, because nothing remembers the loss.
   bool loses() const { return !remembers && lossy && averages; }
-  /// Messages are averaged as they are, after the steps, and nothing else is done.
+  /// True if messages are averaged unchanged after the steps and nothing else is done.
   bool plain() const {
     return averages && !guarded && !lossy && !remembers && !corrects &&
            rule.order == MixOrder::adapt_then_combine;
   }
-  /// Why pairs of this topology cannot be formed.
+  /// Why this topology cannot form pairs; nullopt if it can.
   std::optional<Problem> misfit_of_pairs() const {
     if (rule.partners != Partners::pairs) return std::nullopt;
     return problem_with_pairs(rule.topology);
   }
-  /// Partners of a peer in a round. If each peer draws one, it has two on average.
+  /// Number of partners of a peer in a round. If each peer draws one, a peer has two on average.
   std::size_t partners() const {
     if (rule.partners == Partners::both) return 2;
     if (rule.partners != Partners::neighbours) return 1;
     return std::max<std::size_t>(1, traits_of(rule.topology, peers).degree);
   }
-  /// Only plain averages can be guarded.
+  /// A guard works only with plain averages.
   bool can_be_guarded() const { return averages && !remembers_neighbours && !corrects; }
-  /// Why the guard cannot work with as few inputs as the topology gives it.
+  /// Why the guard cannot work with the few inputs that the topology gives it; nullopt if it can.
   std::optional<Problem> misfit_of_guard() const {
     if (!guarded || !can_be_guarded() || !is_static) return std::nullopt;
     return problem_of(rule.guard, traits_of(rule.topology, peers).degree + 1);
@@ -67,8 +68,8 @@ struct Case {
   bool loses_the_mean() const { return directed || rule.weigh_by_age; }
 };
 
-/// A row of the table. {kind}, {memory} and so on in a text stand for that choice of the rule; see
-/// written().
+/// A row of the table. In the texts {kind}, {memory} and so on stand for the rule's choice;
+/// written() fills them in.
 struct Constraint {
   std::string_view place;
   bool (*is_violated)(const Case&);
@@ -76,7 +77,7 @@ struct Constraint {
   std::string_view remedy;
 };
 
-/// Who meets whom, and with what weight.
+/// Constraints on partners and weights.
 constexpr std::array partner_constraints = {
     Constraint{"partners", [](const Case& c) { return c.misfit_of_pairs().has_value(); },
                "{misfit of pairs}", "{remedy of pairs}"},
@@ -102,7 +103,7 @@ constexpr std::array partner_constraints = {
                "take at most 1 / neighbours, or 0 for the topology's own weights"},
 };
 
-/// What messages are: memory, codec and correction.
+/// Constraints on messages: memory, codec and correction.
 constexpr std::array message_constraints = {
     Constraint{"memory", [](const Case& c) { return c.remembers && !c.averages; },
                "{kind} has no use for it", "write memory = \"none\""},
@@ -156,7 +157,7 @@ constexpr std::array message_constraints = {
                "{correction} counts on rounds in step", "write staleness = 0"},
 };
 
-/// What guards and kinds of mixing count on.
+/// Constraints on guards and kinds of mixing.
 constexpr std::array kind_constraints = {
     Constraint{"guard", [](const Case& c) { return c.guarded && !c.can_be_guarded(); },
                "only plain averages can be guarded",
@@ -188,7 +189,7 @@ constexpr std::array kind_constraints = {
                "only \"push_sum\" has weights of peers", "write kind = \"push_sum\""},
 };
 
-/// Pieces of the model, and steps that follow mixing.
+/// Constraints on pieces of the model and on the outer step.
 constexpr std::array other_constraints = {
     Constraint{"staleness",
                [](const Case& c) { return c.rule.fragments > 1 && c.rule.staleness > 0; },
@@ -213,7 +214,7 @@ constexpr std::array other_constraints = {
 
 std::string quoted(std::string_view name) { return "\"" + std::string(name) + "\""; }
 
-/// What a word in braces stands for.
+/// The text that replaces a word in braces.
 std::string meaning(std::string_view word, const Case& c) {
   if (word == "kind") return quoted(to_string(c.rule.kind));
   if (word == "memory") return quoted(to_string(c.rule.memory));
@@ -232,7 +233,7 @@ std::string meaning(std::string_view word, const Case& c) {
   return of_pairs ? problem.place + ": " + problem.reason : problem.reason;
 }
 
-/// The text with all words in braces replaced by their meanings.
+/// Replaces every word in braces by its meaning.
 std::string written(std::string_view text, const Case& c) {
   std::string all;
   while (!text.empty()) {

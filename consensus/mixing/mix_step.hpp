@@ -1,4 +1,5 @@
-// The steps that a mixing rule consists of: their interface, and a row of the table for each.
+// The interface of the steps that a mixing rule consists of, and the row that each has in the
+// table.
 #pragma once
 
 #include <array>
@@ -16,30 +17,31 @@
 
 namespace gv {
 
-/// The messages of a round while a rule's steps make them.
+/// The messages of a round while the rule's steps build them.
 template <class Real>
 struct MixDraft {
   std::uint64_t round = 0;
-  /// What all neighbours are sent, each vector as long as the round's piece of the model. Empty if
-  /// `messages` has what each of them is sent.
+  /// The vectors sent to all neighbours, each as long as the round's piece of the model. Empty if
+  /// `messages` holds a message for each neighbour instead.
   std::vector<std::span<const Real>> words = {};
-  std::uint32_t count = 1;  ///< Travels with the words.
+  std::uint32_t count = 1;  ///< The value of MixHeader::count in the messages.
   std::vector<MixMessage> messages = {};
 };
 
-/// The messages that arrived in a round, and how the model moved by them.
+/// The messages that arrived in a round, and how they moved the model.
 template <class Real>
 struct MixInbox {
   std::uint64_t round = 0;
   std::span<const MixMessage> arrived = {};
-  std::vector<HeardModel<Real>> others = {};  ///< The same decoded, unless copies are kept.
-  std::vector<Real> moves = {};               ///< What averaging added to the model.
-  std::size_t refused = 0;                    ///< Unusable messages.
+  std::vector<HeardModel<Real>> others =
+      {};                        ///< Decoded. Empty if the rule keeps copies of references.
+  std::vector<Real> moves = {};  ///< What averaging added to the model.
+  std::size_t refused = 0;       ///< Number of unusable messages.
 };
 
-/// One step of a rule, with the vectors that it keeps. The calls come in the order of the points of
-/// a round, see Mixer; at each point all steps of the rule get theirs in the order of the rule's
-/// parts. x is the live model. What a step does not do, it leaves out.
+/// One step of a rule, with the vectors that it keeps. Mixer calls it at each point of a round, in
+/// the order of the rule's parts. x is the live model. A step overrides only the functions it
+/// needs.
 template <class Real>
 class MixStep {
  public:
@@ -48,25 +50,25 @@ class MixStep {
   using Draft = MixDraft<Real>;
   using Inbox = MixInbox<Real>;
   struct KeptVector {
-    std::string_view name;  ///< In checkpoints.
-    Vector* values;         ///< Empty until it is first needed.
-    bool lasts = false;     ///< It outlives a generation and a restart.
+    std::string_view name;  ///< Name in checkpoints.
+    Vector* values;         ///< Pointer to the vector, which is empty until it is first needed.
+    bool lasts = false;     ///< True if the vector outlives a generation and a restart.
   };
   using KeptVectors = std::vector<KeptVector>;
 
   virtual ~MixStep() = default;
-  /// The vectors from one call to the next, as long as the model.
+  /// The vectors that the step keeps between calls, each as long as the model.
   virtual KeptVectors kept() { return {}; }
 
   virtual void begin_generation(Peer&, std::span<const Real>) {}
-  /// Everything that other peers know of us is void, and so is our model. Vectors are dropped
-  /// already.
+  /// Called when our model is replaced and all that other peers know of us is void. The kept
+  /// vectors have already been cleared.
   virtual void forget() {}
   /// See Mixer::close_generation().
   virtual void close_generation(Peer&, std::span<const MixMessage>, bool) {}
 
   virtual void begin_round(Peer&, std::span<Real>) {}
-  /// Changes the gradient of a local step, if the step's traits say that it does.
+  /// Changes the gradient of a local step. Called only if the step's traits set `directs`.
   virtual void direct(Peer&, std::span<Real>) {}
   virtual void end_steps(Peer&, std::span<Real>) {}
   virtual void write(Peer&, Draft&, std::span<Real>) {}
@@ -75,8 +77,8 @@ class MixStep {
   virtual const NeighbourMemory<Real>* memory() const { return nullptr; }
 };
 
-/// A combination that makes no sense with a part. {kind}, {topology} and so on in a text stand for
-/// that choice of the rule.
+/// A combination of choices that makes no sense with a part. In the texts {kind}, {topology} and so
+/// on stand for the rule's choice.
 struct MixConstraint {
   std::string_view place;
   bool (*is_violated)(const MixRule& rule);
@@ -84,7 +86,8 @@ struct MixConstraint {
   std::string_view remedy;
 };
 
-/// Makes a step, or a copy of one if that is not null; for models and for closed forms.
+/// Makes a new step, or a copy of `from` if it is not null. floats is for models, doubles for
+/// tests.
 struct MixStepMaker {
   template <class Real>
   using Make = std::unique_ptr<MixStep<Real>> (*)(const MixStep<Real>* from);
@@ -101,17 +104,17 @@ std::unique_ptr<MixStep<Real>> make_step(const MixStep<Real>* from) {
 template <template <class> class Step>
 constexpr MixStepMaker maker_of{make_step<Step<float>, float>, make_step<Step<double>, double>};
 
-/// A choice in a rule: what it is called, what follows from it, what it makes no sense with, and
-/// its step. It is in the step's file in rules/; the table of all is in mix_rule.cpp.
+/// One choice in a rule: its name, its properties, the combinations it excludes, and its step. Each
+/// is defined in a file in rules/; the table of all is in mix_rule.cpp.
 struct MixPart {
   std::string_view name;
   MixTraits traits = {};
   std::span<const MixConstraint> constraints = {};
-  MixStepMaker make = {};  ///< Null: it has no step.
-  bool averages = false;   ///< Its step takes the place of the kind's, which is to average.
+  MixStepMaker make = {};  ///< Null if the choice needs no step.
+  bool averages = false;   ///< True if its step replaces the averaging step of the kind.
 };
 
-/// The parts of a rule in the order of their steps.
+/// The parts of a rule, in the order in which their steps run.
 using MixParts = std::array<const MixPart*, 5>;
 MixParts parts_of(const MixRule& rule);
 

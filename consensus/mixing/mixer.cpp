@@ -10,7 +10,7 @@
 namespace gv {
 namespace {
 
-/// We do not divide by a smaller learning rate, as in the last steps of a schedule that ends at 0.
+/// Smallest learning rate that we divide by; a schedule that ends at 0 would give infinity.
 constexpr double learning_rate_min = 1e-8;
 
 }  // namespace
@@ -54,7 +54,8 @@ void Mixer<Real>::begin_generation(std::size_t rank, std::span<const PeerId> ord
   peer_.rank = rank;
   peer_.order.assign(order.begin(), order.end());
   peer_.key = key;
-  // Only the seed counts, so that equal views make equal plans whatever came before.
+  // The plan depends only on the seed, so peers with equal views have equal plans, whatever
+  // happened before.
   peer_.plan.emplace(peer_.rule, order.size(), peer_.seed);
   for (const auto& step : steps_) step->begin_generation(peer_, x);
 }
@@ -133,7 +134,7 @@ const NeighbourMemory<Real>* Mixer<Real>::memory() const {
 template <class Real>
 std::vector<std::pair<std::string_view, std::vector<Real>>> Mixer<Real>::lasting() const {
   std::vector<std::pair<std::string_view, std::vector<Real>>> vectors;
-  // The last step first, which is their order in checkpoints.
+  // The last step comes first; checkpoints have this order.
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
     for (const auto& [name, values, lasts] : (*step)->kept()) {
       if (lasts && !values->empty()) vectors.emplace_back(name, *values);

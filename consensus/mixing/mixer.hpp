@@ -1,4 +1,4 @@
-// One peer's side of mixing with neighbours: the vectors it keeps, its messages, and the update.
+// One peer's side of mixing with neighbours: its kept vectors, its messages, and the update.
 #pragma once
 
 #include <cstddef>
@@ -34,25 +34,25 @@ namespace gv {
 template <class Real>
 class Mixer {
  public:
-  /// `samples`, above 0, is the weight of our model if the rule weighs by samples.
+  /// `samples` (above 0) is the weight of our model if the rule weighs peers by samples.
   Mixer(const MixRule& rule, std::size_t elements, std::uint64_t seed, double samples = 1);
   Mixer(const Mixer& other);
   Mixer(Mixer&&) = default;
   Mixer& operator=(const Mixer& other) { return *this = Mixer(other); }
   Mixer& operator=(Mixer&&) = default;
 
-  /// From now on we are `rank` among the peers in this order. State about neighbours starts again
-  /// from the present model, except for the copies of their references. Momentum and all other
-  /// state of our own stays.
+  /// Sets our rank among the peers in `order`. State about neighbours starts again from the present
+  /// model, except for the copies of their references. Momentum and all other state of our own
+  /// stays.
   void begin_generation(std::size_t rank, std::span<const PeerId> order, std::uint64_t key,
                         std::span<const Real> x);
 
-  /// Drops all kept state, because the model was replaced by another peer's.
+  /// Drops all kept state, because another peer's model replaced ours.
   void forget();
 
-  /// To be called before a generation ends. `arrived` are messages of a round that will not be
-  /// mixed; where neighbours remember each other, they still update our copies of the senders'
-  /// references. `unsent` says that our own last messages were not sent to any peer.
+  /// Must be called before a generation ends. `arrived` holds messages of a round that will not be
+  /// mixed; where neighbours keep copies of references, these messages still update our copies.
+  /// `unsent` means that our own last messages reached no peer.
   void close_generation(std::span<const MixMessage> arrived, bool unsent);
 
   void begin_round(std::uint64_t round, std::span<Real> x);
@@ -64,31 +64,31 @@ class Mixer {
   /// then false. Equal messages to several peers share their bytes.
   std::vector<MixMessage> messages(std::uint64_t round, std::span<Real> x);
   bool is_sound() const { return peer_.is_sound; }
-  /// Ends the round with the messages that arrived, by rank. Returns the number of unusable
-  /// messages, which are left out. A neighbour without a message counts as if it had our own model.
+  /// Ends the round with the messages that arrived, in any order. Returns the number of unusable
+  /// messages, which are ignored. A neighbour without a message counts as if it had our model.
   std::size_t mix(std::uint64_t round, std::span<Real> x, std::span<const MixMessage> arrived);
 
-  /// Ranks whose models the guard took only in part or not at all in the last mix().
+  /// Ranks whose models the guard accepted only in part or not at all in the last mix().
   const std::vector<std::size_t>& held_back() const { return peer_.held_back; }
 
   RoundPlan& plan() { return *peer_.plan; }
   const MixRule& rule() const { return peer_.rule; }
   std::size_t rank() const { return peer_.rank; }
-  /// push_sum: our weight. All weights add up to n, or to the samples of all peers.
+  /// push_sum: our weight. The weights of all peers add up to their number, or to their samples.
   double weight() const { return peer_.weight; }
-  /// A vector that a step keeps; empty if none does by that name, or not yet.
+  /// The vector that a step keeps under this name. Empty if there is none.
   std::span<const Real> kept(std::string_view name) const;
-  /// The references of difference and replicated_difference; null with other rules.
+  /// The references of difference and replicated_difference. Null with other rules.
   const NeighbourMemory<Real>* memory() const;
 
-  /// The vectors that a checkpoint has to hold so that a later generation goes on as if there had
+  /// The vectors that a checkpoint must hold so that a later generation continues as if there had
   /// been no stop. restore() is the inverse and ignores unknown names.
   std::vector<std::pair<std::string_view, std::vector<Real>>> lasting() const;
   void restore(std::string_view name, std::span<const Real> values);
 
  private:
   using Steps = std::vector<std::unique_ptr<MixStep<Real>>>;
-  /// New steps, or copies of those in `from` if there are any.
+  /// Makes new steps, or copies the steps in `from` if there are any.
   static Steps made(const MixRule& rule, const Steps& from);
 
   MixTraits traits_;

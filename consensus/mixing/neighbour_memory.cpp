@@ -1,4 +1,4 @@
-// Keeps our reference and the copies of the neighbours' references.
+// Keeps our reference and our copies of the neighbours' references.
 #include "consensus/mixing/neighbour_memory.hpp"
 
 #include <algorithm>
@@ -80,7 +80,8 @@ bool NeighbourMemory<Real>::take(std::size_t from, const MixContent<Real>& conte
       neighbour.copy = content.values;
       break;
     case MixForm::coded:
-      if (neighbour.copy.empty()) return false;  // Refused until the whole reference comes again.
+      // We refuse differences until the whole reference arrives.
+      if (neighbour.copy.empty()) return false;
       gv::add<Real>(neighbour.copy, content.values);
       break;
     case MixForm::hello:
@@ -91,7 +92,7 @@ bool NeighbourMemory<Real>::take(std::size_t from, const MixContent<Real>& conte
       !neighbour.copy.empty() &&
       fingerprint(std::span<const Real>(neighbour.copy)) == content.knowledge.sender;
   if (!neighbour.is_heard) neighbour.copy.clear();
-  // The reference that it lacks may have been sent to it meanwhile.
+  // The neighbour lacks our reference, unless we sent it in this round.
   if (content.header.lacks != 0 && !neighbour.is_sent) neighbour.knows_us = false;
   return neighbour.is_heard || content.header.form == MixForm::hello;
 }

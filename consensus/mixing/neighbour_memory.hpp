@@ -1,4 +1,4 @@
-// The references that neighbours keep of each other where messages are differences to these.
+// The references that neighbours keep of each other when messages are differences.
 #pragma once
 
 #include <cstddef>
@@ -14,67 +14,70 @@
 
 namespace gv {
 
-/// One peer's side. Every peer has a reference, of which each neighbour has a copy. Each message
+/// One peer's side. Every peer has a reference, and each neighbour has a copy of it. Each message
 /// adds the same decoded difference to the reference and to its copies, so that all stay equal to
-/// the bit. Fingerprints travel with every message and show whether they are equal.
+/// the bit. Fingerprints in every message show whether they are equal.
 ///
-/// A generation opens with one round without differences. A peer sends a hello to a neighbour whose
-/// copy it has: the fingerprints of that copy and of its own reference. It sends its whole
-/// reference to the others. Then both ends of an edge have right copies, and the edge counts from
-/// that round on (`shared`). If a copy was wrong, the whole reference is sent in the next round,
-/// and the edge counts from then on. A copy that goes wrong later is dropped, reported as lacking,
-/// and sent whole again. Pure; `Real` is float or double.
+/// A generation opens with one round without differences. To a neighbour whose copy it has, a peer
+/// sends a hello with the fingerprints of that copy and of its own reference. To the others it
+/// sends its whole reference. After that both ends of an edge have correct copies, and the edge
+/// counts (`shared`). If a hello shows that a copy was wrong, the whole reference is sent in the
+/// next round, and the edge counts from then on. A copy that goes wrong later is dropped, reported
+/// as lacking, and sent whole again. Pure; `Real` is float or double.
 template <class Real>
 class NeighbourMemory {
  public:
   using Vector = std::vector<Real>;
 
-  /// From now on peers have ranks by this order, and `neighbours` are the only peers whose copies
-  /// are kept. Their copies of the last generation stay.
+  /// Ranks follow this order from now on, and only copies of `neighbours` are kept. Copies of the
+  /// last generation stay if their peer is still a neighbour.
   void begin_generation(std::span<const PeerId> order, std::span<const std::size_t> neighbours);
-  /// Drops our reference and all copies, because our model was replaced by another peer's.
+  /// Drops our reference and all copies, because another peer's model replaced ours.
   void forget();
 
-  /// Our reference; empty until there is one.
+  /// Our reference. Empty until it is set.
   Vector& own() { return own_; }
   const Vector& own() const { return own_; }
   /// Adds the decoded difference of our next message to our reference.
   void add(std::span<const Real> difference);
-  /// Undoes the last add(), because the message was not sent to any peer.
+  /// Undoes the last add(), because the message reached no peer.
   void take_back();
 
-  /// The beginning of a message, before its values are written.
+  /// What precedes the values in a message.
   struct Head {
     std::vector<std::size_t> to;
     MixHeader header;
     MixKnowledge knowledge;
   };
-  /// How the messages of a round begin; own() must already be what the neighbours' copies will be
-  /// after it. `opens`: it is the first round of a generation.
+  /// The heads of this round's messages. own() must already include this round's difference.
+  /// `opens` is true in the first round of a generation.
   std::vector<Head> heads(bool opens);
 
-  /// Updates the copy of a neighbour with its message, which may be one of the last generation that
-  /// is no longer mixed. False if it is unusable: damaged, or a difference without a copy.
+  /// Updates our copy of a neighbour with its message, which may be from a round that will not be
+  /// mixed. Returns false if the message is unusable: damaged, or a difference without a copy to
+  /// add it to.
   bool take(std::size_t from, const MixContent<Real>& content);
-  /// Ends a round: drops the copies of neighbours whose message did not come.
+  /// Ends a round: drops our copies of neighbours whose message did not arrive.
   void end_round();
 
-  /// Our copy of a neighbour that also has a right copy of us; null: the edge does not count.
+  /// Our copy of a neighbour's reference. Null if the edge does not count, because one side lacks
+  /// its copy of the other.
   const Vector* shared(std::size_t neighbour) const;
 
  private:
   struct Neighbour {
-    Vector copy;            ///< Our copy of its reference; empty: there is none.
-    bool knows_us = false;  ///< It has a right copy of our reference.
-    bool is_sent = false;   ///< It is sent our whole reference in this round.
-    bool is_heard = false;  ///< Its message of this round came, and our copy of it is right.
+    Vector copy;            ///< Our copy of its reference. Empty if there is none.
+    bool knows_us = false;  ///< True if it has a correct copy of our reference.
+    bool is_sent = false;   ///< True if we send it our whole reference in this round.
+    /// True if its message of this round arrived and our copy of it is correct.
+    bool is_heard = false;
   };
 
   Vector own_;
-  Vector before_;  ///< Our reference before the last difference; empty once that was sent.
-  std::uint64_t fingerprint_ = 0;  ///< Of our reference when heads() was last called.
+  Vector before_;  ///< Our reference before the last difference. Empty once that was sent.
+  std::uint64_t fingerprint_ = 0;  ///< Fingerprint of our reference at the last call of heads().
   std::vector<PeerId> order_;
-  std::map<std::size_t, Neighbour> neighbours_;  ///< By rank.
+  std::map<std::size_t, Neighbour> neighbours_;  ///< The neighbours by rank.
 };
 
 extern template class NeighbourMemory<float>;

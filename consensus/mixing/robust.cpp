@@ -1,4 +1,5 @@
-// Most rules come down to weights and scales of the models; only two look at them by coordinate.
+// Robust aggregation. Most rules reduce to weights and scales of whole models; only the trimmed
+// mean and the median work by coordinate.
 #include "consensus/mixing/robust.hpp"
 
 #include <algorithm>
@@ -20,7 +21,7 @@ namespace {
 constexpr int weiszfeld_steps = 8;
 constexpr double smoothing = 0.1;
 
-/// What a model adds to a change: weight * (scale * model - own).
+/// One model's contribution to a change: weight * (scale * model - own).
 struct Pull {
   std::span<const float> model;
   double weight = 0;
@@ -34,7 +35,7 @@ GV_WIDE void add_pull(const float* __restrict model, const float* __restrict own
   }
 }
 
-/// The sum of all pulls, in double and by pieces that stay in the cache.
+/// Sums all pulls in double precision, in pieces that fit the cache.
 void sum_pulls(std::span<const Pull> pulls, std::span<const float> own, std::span<float> change) {
   std::array<double, 1024> sums;
   for (std::size_t at = 0; at < own.size(); at += sums.size()) {
@@ -47,7 +48,7 @@ void sum_pulls(std::span<const Pull> pulls, std::span<const float> own, std::spa
   }
 }
 
-/// Norms and the distance; the difference goes to `scratch`.
+/// Norms and distance of two models. The difference is written to `scratch`.
 Comparison compared(std::span<const float> theirs, std::span<const float> ours,
                     std::span<float> scratch) {
   Comparison comparison;
@@ -55,16 +56,16 @@ Comparison compared(std::span<const float> theirs, std::span<const float> ours,
   return comparison;
 }
 
-/// The (f + 1)-th largest, or the smallest if there are fewer.
+/// The (f + 1)-th largest length, or the smallest if there are fewer.
 double adaptive_radius(std::vector<double> lengths, std::size_t hostile) {
   std::ranges::sort(lengths, std::greater<>());
   return lengths[std::min(hostile, lengths.size() - 1)];
 }
 
-/// min(1, radius / length), where a radius of 0 leaves nothing.
+/// min(1, radius / length). A radius of 0 gives 0.
 double clipped(double radius, double length) { return length <= radius ? 1 : radius / length; }
 
-/// Those of the inputs, by index, that are not taken whole.
+/// Indices of the inputs that are not taken whole.
 using Indices = std::vector<std::size_t>;
 
 Indices clip_norms(const GuardOptions& options, std::span<const float> own,
@@ -89,7 +90,7 @@ Indices clip_norms(const GuardOptions& options, std::span<const float> own,
   return held;
 }
 
-/// Both clips around our own model; of the centred one all inputs weigh 1/k.
+/// Both clips around our own model. In the centred one every input has the weight 1/k.
 Indices clip_distances(const GuardOptions& options, std::span<const float> own,
                        std::span<const NeighbourModel> others, std::span<float> change) {
   std::vector<double> distances;
@@ -110,7 +111,7 @@ Indices clip_distances(const GuardOptions& options, std::span<const float> own,
   return held;
 }
 
-/// Puts the lesser of each two into `low`.
+/// Puts the smaller of each pair into `low` and the larger into `high`.
 GV_WIDE void order_rows(float* __restrict low, float* __restrict high, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) {
     const float a = low[i];
@@ -120,9 +121,9 @@ GV_WIDE void order_rows(float* __restrict low, float* __restrict high, std::size
   }
 }
 
-/// By coordinate the mean of what remains without the `dropped` largest and least. Columns are
-/// sorted side by side (odd-even transposition), k^2 / 2 steps of vector code; a sort of each
-/// column by itself takes ten times as long for ten inputs.
+/// For each coordinate, the mean without the `dropped` largest and `dropped` smallest values.
+/// Columns are sorted side by side (odd-even transposition) in k^2 / 2 steps of vector code;
+/// sorting each column alone takes ten times as long for ten inputs.
 void trimmed_mean(std::size_t dropped, std::span<const float> own,
                   std::span<const NeighbourModel> others, std::span<float> change) {
   constexpr std::size_t width = 256;
@@ -149,8 +150,8 @@ void trimmed_mean(std::size_t dropped, std::span<const float> own,
   }
 }
 
-/// The input with the smallest sum of squared distances to its k - f - 2 nearest, as an index into
-/// `inputs`. Of equal sums the first input, our own, wins, and else the smaller by its values, so
+/// Index in `inputs` of the input with the smallest sum of squared distances to its k - f - 2
+/// nearest. On a tie our own input (the first) wins, otherwise the one with the smaller values, so
 /// that the order of neighbours does not matter.
 std::size_t krum(std::size_t hostile, std::span<const std::span<const float>> inputs,
                  std::span<float> scratch) {
@@ -166,7 +167,7 @@ std::size_t krum(std::size_t hostile, std::span<const std::span<const float>> in
   double least = std::numeric_limits<double>::infinity();
   for (std::size_t a = 0; a < k; ++a) {
     const auto row = std::span(squares).subspan(a * k, k);
-    std::ranges::sort(row);  // Its own zero comes first.
+    std::ranges::sort(row);  // The distance to itself, zero, comes first.
     const auto nearest = row.subspan(1, k - hostile - 2);
     const double score = std::accumulate(nearest.begin(), nearest.end(), 0.0);
     const bool is_smaller =
@@ -193,9 +194,9 @@ Indices follow_krum(std::size_t hostile, std::span<const float> own,
   return held;
 }
 
-/// Weiszfeld's method: means with weights 1 / max(nu, distance from the mean before). It begins at
-/// the median by coordinate: at our own model, which is no distance away, it would stay for as many
-/// steps as others are times nu away, and the mean may be anywhere.
+/// Weiszfeld's method: repeated means with weights 1 / max(nu, distance from the last mean). It
+/// starts from the median by coordinate. Our own model would be a bad start: its distance 0 gives
+/// it so large a weight that the mean hardly moves from it.
 void geometric_median(std::span<const float> own, std::span<const NeighbourModel> others,
                       std::span<float> change) {
   std::vector<float> median(own.size());
@@ -270,7 +271,7 @@ std::string_view to_string(GuardKind kind) {
   return "unknown";
 }
 
-/// Krum needs more inputs for as many, so it bears fewer.
+/// Krum tolerates fewer hostile inputs than the other kinds.
 std::size_t hostile_among(const GuardOptions& options, std::size_t inputs) {
   if (options.hostile != fewer_than_half) return options.hostile;
   const std::size_t spared = options.kind == GuardKind::krum ? 3 : 2;
@@ -309,7 +310,7 @@ std::vector<std::size_t> guarded_change(const GuardOptions& options, std::span<c
                                         std::span<float> change) {
   check(own.size() == change.size(), "a change of every parameter");
   std::vector<NeighbourModel> sound;
-  Indices places;  // Of the sound ones among all.
+  Indices places;  // The index in `others` of each sound model.
   Indices held;
   for (std::size_t j = 0; j < others.size(); ++j) {
     check(others[j].values.size() == own.size(), "models that are mixed have one size");

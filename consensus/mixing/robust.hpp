@@ -35,19 +35,21 @@ namespace gv {
 /// median and 16 passes, and memory for two models; all others take almost none.
 enum class GuardKind : std::uint8_t {
   none,
-  /// Limits norms around the origin. Meant for vectors that should be small, such as gradients. A
-  /// whole model is not small, and a hostile one of the same norm passes.
+  /// Limits the norms of models. Meant for vectors that should be small, such as gradients. It does
+  /// not help with whole models: a hostile one of the usual norm passes.
   clip,
-  /// ClippedGossip (He, Karimireddy and Jaggi 2022): limits distances from our own model. The mean
-  /// of all models stays if both ends of an edge use the same radius.
+  /// ClippedGossip (He, Karimireddy and Jaggi 2022): limits distances from our own model. Leaves
+  /// the mean of all models unchanged if both ends of an edge use the same radius.
   self_centred_clip,
   trimmed_mean,  ///< Yin 2018.
   median,        ///< Yin 2018; the trimmed mean that drops the most values.
-  krum,  ///< Blanchard 2017: scores are sums of squared distances; ties: own, then by value.
-  /// RFA (Pillutla 2022): 8 steps of Weiszfeld from the median by coordinate; distances below
-  /// nu = 0.1 count as nu.
+  /// Blanchard 2017, with sums of squared distances as scores. On ties our own model wins, then the
+  /// smaller by value.
+  krum,
+  /// RFA (Pillutla 2022): 8 Weiszfeld steps from the median by coordinate. Distances below nu = 0.1
+  /// count as nu.
   geometric_median,
-  centred_clip,  ///< Karimireddy 2021, one step that starts from our own model.
+  centred_clip,  ///< Karimireddy 2021: one step that starts from our own model.
 };
 
 inline constexpr std::array guard_kinds = {
@@ -57,40 +59,40 @@ inline constexpr std::array guard_kinds = {
 /// The name used in configs, for example "trimmed_mean".
 std::string_view to_string(GuardKind kind);
 
-/// The largest number below half of the neighbours, but at least one. With this value a config need
-/// not know the number of neighbours.
+/// As GuardOptions::hostile: the largest number below half of the neighbours, but at least one.
+/// With it a config need not know the number of neighbours.
 inline constexpr std::size_t fewer_than_half = std::numeric_limits<std::size_t>::max();
 
-/// A kind with its parameters.
+/// A guard's kind and parameters.
 struct GuardOptions {
   GuardKind kind = GuardKind::none;
-  /// tau of the clips, in the units of the models. 0: the (f + 1)-th largest distance of a
-  /// neighbour from us in this round, so the second largest if one is hostile (He 2022); then some
-  /// honest neighbour is at least as far away. With f neighbours or fewer it is the smallest
-  /// distance, which does not limit a single neighbour. `clip` uses norms instead of distances, and
-  /// a radius of at least our own norm.
+  /// tau of the clips, in the units of the models. With 0 the radius adapts to each round: it is
+  /// the (f + 1)-th largest distance of a neighbour from us (He 2022), so at least one honest
+  /// neighbour is at least that far away. With f neighbours or fewer it is the smallest distance,
+  /// which does not limit a single neighbour. `clip` uses norms instead of distances, and a radius
+  /// of at least our own norm.
   double radius = 0;
-  /// f: the number of inputs that may be hostile.
+  /// f, the number of inputs that may be hostile.
   std::size_t hostile = fewer_than_half;
 
   friend bool operator==(const GuardOptions&, const GuardOptions&) = default;
 };
 
-/// A received model, and its weight in our row of the mixing matrix. Weights are finite, at least
-/// 0, and add up to at most 1. We set the weight; the neighbour does not send it.
+/// A received model and its weight in our row of the mixing matrix. Weights are finite, at least 0,
+/// and add up to at most 1. We choose the weight, never the neighbour.
 struct NeighbourModel {
   std::span<const float> values;
   double weight = 0;
 };
 
-/// f in a round with `inputs` inputs, our own model included.
+/// f in a round with this many inputs, our own model included.
 std::size_t hostile_among(const GuardOptions& options, std::size_t inputs);
 
-/// The fewest inputs, our own model included, with which the kind withstands `hostile` hostile
-/// ones.
+/// The smallest number of inputs, our own model included, with which this kind withstands `hostile`
+/// hostile ones.
 std::size_t fewest_inputs(GuardKind kind, std::size_t hostile);
 
-/// Why these options cannot be used with `inputs` inputs, our own model included; empty if they
+/// Why these options cannot be used with `inputs` inputs, our own model included; nullopt if they
 /// can.
 std::optional<Problem> problem_of(const GuardOptions& options, std::size_t inputs);
 
@@ -99,13 +101,13 @@ std::optional<Problem> problem_of(const GuardOptions& options, std::size_t input
 ///
 /// With every kind, a neighbour with a value that is not finite is left out with its weight, and
 /// counts as one of the f. If fewer inputs than fewest_inputs() are left, the change is zero. Equal
-/// models give exactly zero (with `clip`, if their norm is within the radius). Another order of
-/// `others` gives the same result up to the rounding of sums, and the same bits for the rules by
-/// coordinate and Krum.
+/// models give exactly zero (with `clip`, if their norm is within the radius). The order of
+/// `others` affects only the rounding of sums; the rules by coordinate and Krum give the same bits
+/// in any order.
 ///
-/// Returns the indices of those in `others` that counted less than without a guard, or not at all,
-/// in ascending order. The rules by coordinate and the geometric median take a little of each, so
-/// they report only models that are not finite.
+/// Returns, in ascending order, the indices in `others` of models that counted less than without a
+/// guard, or not at all. The rules by coordinate and the geometric median use a little of every
+/// model, so they report only models that are not finite.
 std::vector<std::size_t> guarded_change(const GuardOptions& options, std::span<const float> own,
                                         std::span<const NeighbourModel> others,
                                         std::span<float> change);

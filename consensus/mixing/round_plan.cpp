@@ -1,4 +1,4 @@
-// Makes rounds from topologies, or from partners drawn among neighbours.
+// Computes rounds from topologies, or from partners drawn among neighbours.
 #include "consensus/mixing/round_plan.hpp"
 
 #include <algorithm>
@@ -12,11 +12,10 @@
 namespace gv {
 namespace {
 
-/// Rounds kept because they are asked for again: a peer that is behind or ahead of a neighbour
-/// needs that neighbour's round too.
+/// Number of rounds in the cache. A round is needed again when a neighbour is ahead or behind.
 constexpr std::size_t rounds_kept = 64;
 
-/// Each peer draws one of the neighbours that the topology gives it, in the way of `partners`.
+/// Each peer draws one of its neighbours in the topology and mixes with it as `partners` says.
 void draw_partners(Mixing& mixing, Partners partners, Rng rng) {
   std::vector<std::vector<std::size_t>> heard(mixing.size());
   for (std::size_t i = 0; i < mixing.size(); ++i) {
@@ -32,8 +31,8 @@ void draw_partners(Mixing& mixing, Partners partners, Rng rng) {
   for (std::size_t i = 0; i < mixing.size(); ++i) {
     mixing[i].clear();
     for (const std::size_t from : heard[i]) {
-      // If hearing is mutual, Metropolis weights keep the mean. Otherwise all that a peer hears and
-      // its own model weigh the same.
+      // If both peers hear each other, Metropolis weights keep the mean. Otherwise a peer gives its
+      // own model and all it hears equal weights.
       const std::size_t most = partners == Partners::both
                                    ? std::max(heard[i].size(), heard[from].size())
                                    : heard[i].size();

@@ -15,22 +15,22 @@ namespace gv {
 
 /// One peer's part in a round.
 struct RoundTurn {
-  std::vector<Share> in;         ///< The peers that it hears and their weights, by rank.
-  std::vector<std::size_t> out;  ///< The peers that hear it, by rank.
+  std::vector<Share> in;         ///< The peers that this peer hears, with their weights, by rank.
+  std::vector<std::size_t> out;  ///< The peers that hear this peer, by rank.
 };
 
-/// The rounds of a rule for a number of peers: a function of (rule, peers, seed, round). A topology
-/// that does not fit the number of peers is replaced by the complete one.
+/// The rounds of a rule as a function of (rule, peers, seed, round). If the topology does not fit
+/// the number of peers, the complete one replaces it.
 class RoundPlan {
  public:
   RoundPlan(const MixRule& rule, std::size_t peers, std::uint64_t seed);
 
   std::size_t peers() const { return peers_; }
   std::uint64_t seed() const { return seed_; }
-  /// The topology in use.
+  /// The topology in use, possibly the replacement.
   const Topology& topology() const { return rule_.topology; }
 
-  /// A whole round, row by row: the weights that each peer gives the others. Caches the last few.
+  /// The weights of a whole round, one row for each peer. Caches the last few rounds.
   const Mixing& round(std::uint64_t round) const;
   RoundTurn turn(std::size_t rank, std::uint64_t round) const;
 

@@ -1,4 +1,4 @@
-// Sums of vectors, of which the formulas of the mixing rules consist.
+// Elementary vector operations for the formulas of the mixing rules.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ void take_away(std::span<Real> x, std::span<const Real> y) {
   for (std::size_t i = 0; i < x.size(); ++i) x[i] -= y[i];
 }
 
-/// A kept vector, which is zero at first.
+/// Fills a kept vector with zeros if it is still empty, and returns it.
 template <class Real>
 std::vector<Real>& zeros_if_new(std::vector<Real>& kept, std::size_t elements) {
   if (kept.empty()) kept.assign(elements, 0);

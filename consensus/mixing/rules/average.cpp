@@ -7,7 +7,7 @@
 namespace gv::rules {
 namespace {
 
-/// D-PSGD (Lian 2017), elastic forces, and much else: of the round's piece of the model.
+/// D-PSGD (Lian 2017), elastic forces and others. Averages only the round's piece of the model.
 template <class Real>
 class Average : public MixStep<Real> {
  public:

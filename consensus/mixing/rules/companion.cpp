@@ -24,8 +24,8 @@ class Companion : public MixStep<Real> {
     rates_ = companion_rates(*peer.plan);
   }
 
-  /// Lets the time of one round pass: exp(dt [[-h, h], [h, -h]]) keeps the sum of model and
-  /// companion and shrinks their difference by exp(-2 h).
+  /// Advances model and companion by one round: exp(dt [[-h, h], [h, -h]]) keeps their sum and
+  /// shrinks their difference by exp(-2 h).
   void begin_round(Peer&, std::span<Real> x) override {
     const auto flow = static_cast<Real>((1 - std::exp(-2 * rates_.leaning)) / 2);
     for (std::size_t i = 0; i < x.size(); ++i) {
@@ -43,16 +43,16 @@ class Companion : public MixStep<Real> {
   void mix(Peer& peer, Inbox& inbox, std::span<Real> x) override {
     const Vector moves = peer.change(inbox.others, 0, peer.elements);
     add<Real>(x, moves);
-    // The topology's weight averages a pair; the companion takes pull / (1/2) times as much.
+    // The topology's weights average a pair (1/2). The companion moves by `pull` instead.
     add<Real>(companion_, moves, rates_.pull / 0.5);
   }
 
  private:
-  Vector companion_;  ///< Less the model while steps run.
+  Vector companion_;  ///< The companion. While local steps run, it holds companion - model.
   CompanionRates rates_;
 };
 
-/// Pairs are drawn along a graph, independently in each round.
+/// True if pairs are drawn along a graph, independently in each round.
 bool draws_pairs(const MixRule& rule) {
   const TopologyKind kind = rule.topology.kind;
   return rule.partners == Partners::pairs && is_graph(kind) && kind != TopologyKind::hypercube &&

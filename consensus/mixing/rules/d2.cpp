@@ -1,4 +1,4 @@
-// D2: the change that mixing made is added again.
+// D2: each round repeats the changes that mixing made before.
 #include <array>
 
 #include "consensus/mixing/mix_step.hpp"
@@ -7,8 +7,8 @@
 namespace gv::rules {
 namespace {
 
-/// D2 (Tang 2018), exact diffusion: after the local steps the model moves by all that mixing has
-/// added to it so far.
+/// D2 (Tang 2018), exact diffusion: after the local steps, the model moves by the sum of all
+/// changes that mixing has made to it so far.
 template <class Real>
 class D2 : public MixStep<Real> {
  public:

@@ -5,8 +5,8 @@
 namespace gv::rules {
 namespace {
 
-/// DecentLaM (Yuan 2021): momentum = beta momentum + (before - x) / rate, with x as mixed; then
-/// x = before - rate momentum.
+/// DecentLaM (Yuan 2021): momentum = beta momentum + (before - x) / rate, where x is the mixed
+/// model; then x = before - rate momentum.
 template <class Real>
 class DecentLaM : public MixStep<Real> {
  public:

@@ -1,4 +1,4 @@
-// Differences: messages are what a model differs by from a reference that all neighbours have.
+// Messages that are differences to a reference that all neighbours have.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -11,8 +11,8 @@ namespace gv::rules {
 namespace {
 
 /// CHOCO (Koloskova 2019): x += gamma sum_j w_ij (j's reference - ours). With replicated
-/// differences the reference is the model itself, DCD (Tang 2018). NeighbourMemory has the
-/// references.
+/// differences the reference is the model itself, which is DCD (Tang 2018). NeighbourMemory stores
+/// the references.
 template <class Real>
 class Differences : public MixStep<Real> {
  public:
@@ -24,7 +24,7 @@ class Differences : public MixStep<Real> {
 
   void begin_generation(Peer& peer, std::span<const Real>) override {
     drift_.assign(peer.elements, 0);
-    // Neighbours are the same in every round.
+    // The neighbours are the same in every round, so round 0 stands for all.
     memory_.begin_generation(peer.order, peer.plan->turn(peer.rank, 0).out);
   }
 
@@ -35,7 +35,8 @@ class Differences : public MixStep<Real> {
     learn(peer, arrived);
   }
 
-  /// Sends the difference to our reference to neighbours that have it, and the reference to others.
+  /// Sends the difference to our reference to neighbours that have it, and the whole reference to
+  /// the others.
   void write(Peer& peer, Draft& draft, std::span<Real> x) override {
     peer.is_sound = std::ranges::all_of(x, [](Real value) { return std::isfinite(value); });
     if (!peer.is_sound) return;
@@ -83,7 +84,8 @@ class Differences : public MixStep<Real> {
     return peer.rule.memory == MixMemory::replicated_difference;
   }
 
-  /// The difference as it travels, after it was added to our reference.
+  /// Encodes the difference to our reference, and adds what the receivers will decode to the
+  /// reference.
   std::shared_ptr<std::vector<std::byte>> coded_difference(Peer& peer, std::uint64_t round,
                                                            std::span<Real> x) {
     Vector made(x.begin(), x.end());
@@ -100,7 +102,7 @@ class Differences : public MixStep<Real> {
     return coded;
   }
 
-  /// Updates our copies by the neighbours' messages; returns the number of unusable ones.
+  /// Updates our copies from the neighbours' messages. Returns the number of unusable messages.
   std::size_t learn(const Peer& peer, std::span<const MixMessage> arrived) {
     std::size_t refused = 0;
     for (const MixMessage* message : in_order(arrived)) {

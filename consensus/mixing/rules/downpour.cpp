@@ -8,7 +8,7 @@
 namespace gv::rules {
 namespace {
 
-/// DOWNPOUR (Dean 2012): the centre adds changes up; the others go on from its sum.
+/// DOWNPOUR (Dean 2012): the centre adds up all changes, and the others continue from its sum.
 template <class Real>
 class Downpour : public MixStep<Real> {
  public:
@@ -30,7 +30,7 @@ class Downpour : public MixStep<Real> {
     if (peer.rank == 0) {
       for (const HeardModel<Real>& other : inbox.others) add<Real>(x, other.values);
     } else if (!inbox.others.empty()) {
-      // The sum does not have our last change yet.
+      // The centre's sum does not include our last change yet.
       std::ranges::copy(inbox.others.back().values, x.begin());
       add<Real>(x, peer.message);
     }
@@ -38,7 +38,7 @@ class Downpour : public MixStep<Real> {
 
  private:
   Vector before_;  ///< The model before the local steps of a round.
-  Vector change_;  ///< By these steps, at rank 0 all of the model: what is sent.
+  Vector change_;  ///< What is sent: the change by the local steps, or the whole model at rank 0.
 };
 
 constexpr std::array constraints = {MixConstraint{

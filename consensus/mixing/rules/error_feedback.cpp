@@ -1,12 +1,12 @@
-// Error feedback: the part that a message lost is added to the next.
+// Error feedback: what a message lost is added to the next one.
 #include "consensus/mixing/mix_step.hpp"
 #include "consensus/mixing/vector_steps.hpp"
 
 namespace gv::rules {
 namespace {
 
-/// DeepSqueeze (Tang 2019): models are averaged, but a message is the model and what all earlier
-/// messages lost.
+/// DeepSqueeze (Tang 2019): models are averaged, but each message is the model plus what all
+/// earlier messages lost.
 template <class Real>
 class ErrorFeedback : public MixStep<Real> {
  public:

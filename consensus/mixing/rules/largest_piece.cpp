@@ -1,4 +1,5 @@
-// Block scheduling: each peer sends the piece of its model that changed most since it was sent.
+// Block scheduling: each peer sends the piece of its model that changed most since it was last
+// sent.
 #include <algorithm>
 #include <numeric>
 
@@ -8,9 +9,9 @@
 namespace gv::rules {
 namespace {
 
-/// x += gamma sum_j w_ij (m_j - x), each m_j where its piece belongs. Of pieces that changed alike
-/// the first is sent. But no piece waits longer than `rounds_for_each` rounds times the number of
-/// pieces.
+/// x += gamma sum_j w_ij (m_j - x), where each m_j changes only its own piece. If several pieces
+/// changed equally, the first is sent. No piece waits longer than `rounds_for_each` rounds times
+/// the number of pieces.
 template <class Real>
 class LargestPiece : public MixStep<Real> {
  public:
@@ -22,7 +23,7 @@ class LargestPiece : public MixStep<Real> {
 
   void begin_generation(Peer& peer, std::span<const Real> x) override {
     sent_.assign(x.begin(), x.end());
-    // Neighbours have no piece of ours yet, so all pieces are sent in turn first.
+    // Neighbours have no piece of ours yet, so first send every piece once, in turn.
     due_.resize(peer.rule.fragments);
     std::iota(due_.begin(), due_.end(), 0);
   }
@@ -71,13 +72,14 @@ class LargestPiece : public MixStep<Real> {
     return chosen;
   }
 
-  Vector sent_;                     ///< The model, each piece as it was last sent.
-  std::vector<std::uint64_t> due_;  ///< Rounds by which each piece is sent, changed or not.
+  Vector sent_;  ///< The model as last sent, piece by piece.
+  /// For each piece, the round by which it is sent even if it did not change.
+  std::vector<std::uint64_t> due_;
 };
 
 }  // namespace
 
-// A peer sends one piece and receives another, so the mean does not stay.
+// A peer sends one piece and receives another, so the mean of all models changes.
 extern const MixPart largest_piece;
 constinit const MixPart largest_piece{.name = "largest",
                                       .traits = {.keeps_equal = true, .vectors = 2},

@@ -8,9 +8,9 @@
 namespace gv::rules {
 namespace {
 
-/// NoLoCo (Kolehmainen 2025): the slow model moves by the mean change, and towards the others' slow
-/// models. outer = a outer + lr sum_j w_ij change_j + gamma sum_j w_ij (slow_j - slow_i); slow +=
-/// outer; x = slow.
+/// NoLoCo (Kolehmainen 2025): the slow model moves by the group's mean change and towards the
+/// others' slow models. outer = a outer + lr sum_j w_ij change_j + gamma sum_j w_ij (slow_j -
+/// slow_i); slow += outer; x = slow.
 template <class Real>
 class NoLoCo : public MixStep<Real> {
  public:
@@ -52,9 +52,10 @@ class NoLoCo : public MixStep<Real> {
   }
 
  private:
-  Vector slow_;    ///< The model that the outer step moves.
-  Vector outer_;   ///< The momentum of the outer step.
-  Vector change_;  ///< Of the model, while a message is written.
+  Vector slow_;   ///< The model that the outer step moves.
+  Vector outer_;  ///< The momentum of the outer step.
+  /// The change of the model since the last round, kept while a message is written.
+  Vector change_;
 };
 
 constexpr std::array constraints = {
@@ -68,7 +69,7 @@ constexpr std::array constraints = {
 
 }  // namespace
 
-// The mean of the slow models stays, except for the mean of the changes.
+// conserves_mean: apart from the changes by steps, the mean of the slow models stays.
 extern const MixPart noloco;
 constinit const MixPart noloco{.name = "noloco",
                                .traits = {.conserves_mean = true,

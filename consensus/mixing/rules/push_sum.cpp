@@ -1,12 +1,12 @@
-// Push-sum: numerators and weights are passed on in equal parts and added up.
+// Push-sum: each peer sends equal parts of its numerator and weight and adds what it receives.
 #include "consensus/mixing/mix_step.hpp"
 #include "consensus/mixing/vector_steps.hpp"
 
 namespace gv::rules {
 namespace {
 
-/// SGP (Assran 2019); with staleness overlap SGP. The model is the numerator over the weight, and
-/// local steps change the numerator as they change the model.
+/// SGP (Assran 2019); with staleness overlap SGP. The model is numerator / weight. Local steps
+/// change the numerator by the same amount as the model, times our share.
 template <class Real>
 class PushSum : public MixStep<Real> {
  public:
@@ -46,13 +46,14 @@ class PushSum : public MixStep<Real> {
   }
 
  private:
-  /// The model times our weight; while steps run, less our share of it.
+  /// Our weight times the model. While local steps run, share * model is subtracted from it.
   Vector numerator_;
 };
 
 }  // namespace
 
-// The mean of the numerators stays; that of the models does once all weights are alike.
+// The mean of the numerators is constant. The mean of the models is too, once all weights are
+// equal.
 extern const MixPart push_sum;
 constinit const MixPart push_sum{.name = "push_sum",
                                  .traits = {.adds_up = true, .weighs_peers = true, .vectors = 2},

@@ -5,8 +5,8 @@
 namespace gv::rules {
 namespace {
 
-/// QG-DSGDm (Lin 2021): steps go along gradient + beta momentum; after mixing
-/// momentum = mu momentum + (1 - mu) (before - x) / (learning rate x steps).
+/// QG-DSGDm (Lin 2021): steps go along gradient + beta momentum. After mixing, momentum = mu
+/// momentum + (1 - mu) (before - x) / (learning rate * steps).
 template <class Real>
 class QuasiGlobal : public MixStep<Real> {
  public:

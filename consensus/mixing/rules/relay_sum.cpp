@@ -11,8 +11,8 @@
 namespace gv::rules {
 namespace {
 
-/// RelaySum (Vogels 2021). The last sum of each neighbour has all peers behind it; together with
-/// our model they give the mean of all.
+/// RelaySum (Vogels 2021). The latest sums of our neighbours together cover all other peers, so
+/// with our own model they give the mean of all.
 template <class Real>
 class RelaySum : public MixStep<Real> {
  public:
@@ -21,7 +21,7 @@ class RelaySum : public MixStep<Real> {
 
   void begin_generation(Peer&, std::span<const Real>) override { sums_.clear(); }
 
-  /// Sends each neighbour the sum of us and all peers behind us, without what came from it.
+  /// Sends each neighbour our model plus the sums from all other neighbours.
   void write(Peer& peer, Draft& draft, std::span<Real> x) override {
     peer.is_sound = std::ranges::all_of(x, [](Real value) { return std::isfinite(value); });
     if (!peer.is_sound) return;
@@ -59,7 +59,8 @@ class RelaySum : public MixStep<Real> {
   }
 
  private:
-  std::map<std::size_t, std::pair<Vector, std::uint32_t>> sums_;  ///< The last of each neighbour.
+  /// The latest sum from each neighbour and the number of models in it, by rank.
+  std::map<std::size_t, std::pair<Vector, std::uint32_t>> sums_;
 };
 
 constexpr std::array constraints = {MixConstraint{

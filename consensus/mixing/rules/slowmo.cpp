@@ -1,4 +1,4 @@
-// SlowMo: a momentum step with the change over several rounds.
+// SlowMo: a momentum step along the change of several rounds.
 #include "consensus/mixing/mix_step.hpp"
 #include "consensus/mixing/vector_steps.hpp"
 

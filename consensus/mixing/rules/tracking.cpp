@@ -1,11 +1,11 @@
-// Gradient tracking: a vector that is mixed, too, follows the mean gradient.
+// Gradient tracking: a second vector follows the mean gradient and is mixed like the model.
 #include "consensus/mixing/mix_step.hpp"
 #include "consensus/mixing/vector_steps.hpp"
 
 namespace gv::rules {
 namespace {
 
-/// Gradient tracking (Nedic 2017): tracker += gradient - last gradient; steps go along the tracker,
+/// Gradient tracking (Nedic 2017): tracker += gradient - last gradient. Steps go along the tracker,
 /// which is averaged like the model.
 template <class Real>
 class Tracking : public MixStep<Real> {
@@ -18,7 +18,8 @@ class Tracking : public MixStep<Real> {
     return {{"tracker", &tracker_}, {"last_gradient", &last_gradient_, true}};
   }
 
-  /// The trackers of peers that left are lost. Starting again makes the mean of all trackers right.
+  /// The trackers of peers that left are lost. Starting from our last gradient makes the mean of
+  /// all trackers correct again.
   void begin_generation(Peer& peer, std::span<const Real>) override {
     tracker_ = zeros_if_new(last_gradient_, peer.elements);
   }
