@@ -1,4 +1,4 @@
-// One row for each kind of codec, and what is asked of any.
+// The table of codecs, and the functions that work with any of them.
 #include "consensus/codec/codec.hpp"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "payloads are written as they lie in memory");
 
-/// k: at least one of at least one, because a share is above 0.
+/// k. It is at least 1 for at least one element, because the fraction is above 0.
 std::size_t kept_of(const Codec& codec, std::size_t elements) {
   const double share = std::ceil(codec.fraction * static_cast<double>(elements));
   return std::min(static_cast<std::size_t>(share), elements);
@@ -38,17 +38,17 @@ CodecTraits qsgd_traits(unsigned levels, std::size_t elements) {
   return {.unbiased = true, .omega = (std::sqrt(1 + others / (s * s)) - 1) / 2};
 }
 
-/// The part of the values that is kept.
+/// The fraction of the values that is kept.
 double kept_part(const Codec& codec, std::size_t elements) {
   return static_cast<double>(kept_of(codec, elements)) / static_cast<double>(elements);
 }
 
-/// All functions are given at least one value, and bytes of the right size.
+/// What one codec does. All functions receive at least one value, and bytes of the right size.
 struct CodecRow {
   std::string_view name;
-  std::size_t width;  ///< Bytes of each value; 0 if they are not written one by one.
-  float largest;      ///< The largest magnitude that stays finite.
-  bool summable;      ///< As in the traits.
+  std::size_t width;  ///< Bytes for each value; 0 if values are not written one by one.
+  float largest;      ///< The largest magnitude that stays finite when written.
+  bool summable;      ///< See CodecTraits::summable.
   CodecTraits (*traits)(const Codec&, std::size_t elements);
   std::size_t (*size)(const Codec&, std::size_t elements);
   void (*encode)(const Codec&, std::span<const float>, Rng&, std::span<std::byte>);
@@ -74,7 +74,7 @@ bool decode_fixed(const Codec& codec, Bytes bytes, std::span<float> out) {
   return is_finite(out);
 }
 
-/// By the number of the kind.
+/// Indexed by CodecKind.
 constexpr std::array<CodecRow, codec_kinds.size()> rows = {{
     {"identity", 4, any, true, [](const Codec&, std::size_t) { return lossless; }, each_size<4>,
      encode_fixed, decode_fixed},
@@ -133,7 +133,7 @@ constexpr std::array<CodecRow, codec_kinds.size()> rows = {{
 
 const CodecRow& row_of(CodecKind kind) { return rows[static_cast<std::size_t>(kind)]; }
 
-/// The row of a codec with sound parameters.
+/// The row of a codec, after a check that its parameters are valid.
 const CodecRow& sound_row(const Codec& codec) {
   check(problems_of(codec).empty(), "a codec has sound parameters");
   return row_of(codec.kind);

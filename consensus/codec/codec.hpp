@@ -1,4 +1,4 @@
-// The codecs: how vectors of floats become bytes, with bounds on what each loses.
+// Codecs: how vectors of floats become bytes, with bounds on the loss.
 #pragma once
 
 #include <array>
@@ -33,7 +33,8 @@ enum class CodecKind : std::uint8_t {
   fp16,
   bf16,
   qsgd,
-  terngrad,  ///< qsgd with one level. By bucket, as its m is smaller than the vector's.
+  /// qsgd with one level. Buckets help, because their m is smaller than the whole vector's.
+  terngrad,
   sign,
   top_k,
   random_k,
@@ -46,11 +47,11 @@ inline constexpr std::array codec_kinds = {
 /// The name used in configs, for example "top_k".
 std::string_view to_string(CodecKind kind);
 
-/// A kind with its parameters.
+/// A codec's kind and parameters.
 struct Codec {
   CodecKind kind = CodecKind::identity;
   double fraction = 0.01;  ///< top_k, random_k: the fraction of values kept, in (0, 1].
-  unsigned levels = 127;   ///< qsgd: 1 to 127. 3, 7, 15, ... use all of their bits.
+  unsigned levels = 127;   ///< qsgd: 1 to 127 levels. 3, 7, 15, ... use all their bits.
 
   friend bool operator==(const Codec&, const Codec&) = default;
 
@@ -67,25 +68,25 @@ inline constexpr Codec Codec::bf16{.kind = CodecKind::bf16};
 inline constexpr Codec Codec::qsgd8{.kind = CodecKind::qsgd, .levels = 127};
 inline constexpr Codec Codec::qsgd4{.kind = CodecKind::qsgd, .levels = 7};
 
-/// A codec with the name that configs have for it.
+/// A codec and its name in configs.
 struct NamedCodec {
   std::string_view name;
   Codec codec;
 };
 
-/// The summable codecs that configs name. The position is the number of the codec in a sparse
-/// vector.
+/// The summable codecs that configs can name. A codec's index is its number in encoded sparse
+/// vectors.
 inline constexpr std::array summable_codecs = {
     NamedCodec{"identity", Codec::identity}, NamedCodec{"fp16", Codec::fp16},
     NamedCodec{"bf16", Codec::bf16}, NamedCodec{"qsgd8", Codec::qsgd8},
     NamedCodec{"qsgd4", Codec::qsgd4}};
 
-/// The first of them: codecs of fixed width, which write every value by itself.
+/// The codecs of fixed width, which write every value by itself. They come first in the list above.
 inline constexpr std::span<const NamedCodec> fixed_width_codecs() {
   return std::span(summable_codecs).first(3);
 }
 
-/// Everything that is wrong with the parameters. The functions below need sound parameters.
+/// Lists everything that is wrong with the parameters. The functions below need valid parameters.
 Problems problems_of(const Codec& codec);
 
 /// Properties of C, a codec followed by its decoder, for every x of a given size. A lossy codec is
@@ -93,43 +94,43 @@ Problems problems_of(const Codec& codec);
 /// in expectation, with delta = 1 / (1 + omega). Norms are Euclidean. All this holds up to the
 /// rounding of results to float, a relative error of 1e-7.
 struct CodecTraits {
-  double bits = 32;  ///< Of each value: those of the whole vector, divided by its size.
-  /// An all-reduce may write its partial sums in it: the mean of vectors that it can write, it can
-  /// write too, and writing them again at every peer does not pull sums to one side.
+  double bits = 32;  ///< Bits per value: those of the whole vector divided by its size.
+  /// True if an all-reduce may write its partial sums with this codec: it can also write the mean
+  /// of vectors that it can write, and writing sums again at every peer adds no bias.
   bool summable = false;
   bool lossless = false;
   bool unbiased = false;  ///< E C(x) = x.
   /// C(x) + C(y) = C(x + y) if all three use generators in the same state. Peers that share a seed
   /// can therefore sum codes.
   bool linear = false;
-  /// The least omega with E ||C(x) - x||^2 <= omega ||x||^2. qsgd and terngrad with s levels and
-  /// buckets of n: (sqrt(1 + (n-1)/s^2) - 1) / 2, reached by one value of s and all others of
-  /// s / (s + sqrt(s^2 + n - 1)). random_k: d/k - 1, which every x reaches.
+  /// The smallest omega with E ||C(x) - x||^2 <= omega ||x||^2. qsgd and terngrad with s levels and
+  /// buckets of n: (sqrt(1 + (n-1)/s^2) - 1) / 2, reached by one value of s and all others of s /
+  /// (s + sqrt(s^2 + n - 1)). random_k: d/k - 1, which every x reaches.
   double omega = 0;
-  /// ||C(x) - x||^2 <= (1 - delta) ||x||^2; 0 for unbiased codecs, which bound only the mean.
-  /// top_k: k/d. sign: one over the bucket's size, reached by one value among zeros;
-  /// ||x||_1^2 / (d ||x||_2^2) for a given x, which is 2/pi for normally distributed values.
-  /// fp16, bf16: 1 - 2^-22, 1 - 2^-16 for values that are normal numbers in that format; smaller
-  /// ones lose up to 2^-25 and 2^-134 each.
+  /// The largest delta with ||C(x) - x||^2 <= (1 - delta) ||x||^2; 0 for unbiased codecs, which
+  /// bound only the mean. top_k: k/d. sign: 1 / (bucket size), reached by one value among zeros;
+  /// for a given x it is ||x||_1^2 / (d ||x||_2^2), which is 2/pi for normally distributed values.
+  /// fp16: 1 - 2^-22 and bf16: 1 - 2^-16, for values that are normal numbers in that format;
+  /// smaller values lose up to 2^-25 and 2^-134 each.
   double delta = 0;
 };
 CodecTraits traits_of(const Codec& codec, std::size_t elements);
 
-/// True if all values are finite and stay so when the codec writes them.
+/// True if all values are finite and remain finite when the codec writes them.
 bool is_writable(const Codec& codec, std::span<const float> values);
 
-/// Bytes of `elements` < 2^32 values: the same for all vectors of that size, and 0 for none.
-/// top_k's places cost 2 bytes each, 4 for every 65536 elements and 12 in all (see
-/// sparse_vector.hpp); the vector is written with its zeros where that is shorter.
+/// Bytes for `elements` < 2^32 values: the same for all vectors of that size, and 0 for none. For
+/// top_k, each index costs 2 bytes, plus 4 for every 65536 elements and 12 in all (see
+/// sparse_vector.hpp); if the whole vector with its zeros is shorter, that is written instead.
 std::size_t encoded_size(const Codec& codec, std::size_t elements);
 
-/// Writes `values` into `out`, which has their encoded size and is filled. qsgd and terngrad draw
-/// from `rng` once for each value, random_k once, the others not at all. If a value is not finite,
-/// or its encoded form is not, `decode` refuses the bytes, whatever the kind.
+/// Writes `values` into `out`, which must have their encoded size. qsgd and terngrad draw from
+/// `rng` once for each value, random_k once, the others never. If a value is not finite, or becomes
+/// so when encoded, `decode` will refuse the bytes, whatever the kind.
 void encode(const Codec& codec, std::span<const float> values, Rng& rng, std::span<std::byte> out);
 
-/// Reads out.size() values. Any bytes may be given. False if they have the wrong size, are no code
-/// of this codec or hold a value that is not finite; the contents of `out` are then unspecified.
+/// Reads out.size() values. `bytes` may be anything. Returns false if they have the wrong size, are
+/// not a code of this codec, or hold a value that is not finite; `out` is then unspecified.
 bool decode(const Codec& codec, std::span<const std::byte> bytes, std::span<float> out);
 
 // ---- Codecs of fixed width: identity, fp16 and bf16, which write every value by itself ----
@@ -137,14 +138,14 @@ bool decode(const Codec& codec, std::span<const std::byte> bytes, std::span<floa
 /// Bytes of one value if the codec has a fixed width, and 0 otherwise.
 std::size_t bytes_per_element(const Codec& codec);
 
-/// Like encode(), which then draws nothing. A value out of range becomes infinity.
+/// Like encode(), but never random. A value out of range becomes infinity.
 void encode_each(const Codec& codec, std::span<const float> values, std::span<std::byte> out);
 
 /// Like decode() for bytes of the right size. Values need not be finite.
 void decode_each(const Codec& codec, std::span<const std::byte> bytes, std::span<float> out);
 
-/// The values of encoded bytes: the bytes themselves if they already are aligned floats, otherwise
-/// decoded into `scratch`, which must have room for them.
+/// The values of encoded bytes: the bytes themselves if they are already aligned floats, otherwise
+/// decoded into `scratch`, which must be large enough.
 std::span<const float> decoded(const Codec& codec, std::span<const std::byte> bytes,
                                std::span<float> scratch);
 

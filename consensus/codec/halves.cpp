@@ -1,4 +1,4 @@
-// IEEE half precision and bfloat16 by integer arithmetic: the same bits on every machine.
+// IEEE half precision and bfloat16 by integer arithmetic, which gives the same bits everywhere.
 #include "consensus/codec/halves.hpp"
 
 #include <bit>

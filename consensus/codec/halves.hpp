@@ -6,12 +6,12 @@
 
 namespace gv {
 
-/// Writes `values` into `out`, two bytes each, little-endian, rounded to nearest even. A value out
+/// Writes `values` into `out`: two bytes each, little-endian, rounded to nearest even. A value out
 /// of range becomes infinity.
 void encode_fp16(std::span<const float> values, std::span<std::byte> out);
 void encode_bf16(std::span<const float> values, std::span<std::byte> out);
 
-/// The inverse, for out.size() values.
+/// Reads out.size() values that encode_fp16() or encode_bf16() wrote.
 void decode_fp16(std::span<const std::byte> bytes, std::span<float> out);
 void decode_bf16(std::span<const std::byte> bytes, std::span<float> out);
 

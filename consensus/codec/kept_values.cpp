@@ -1,5 +1,5 @@
-// top_k is a sparse vector with exactly k values; random_k a seed and the values at the places that
-// it draws.
+// top_k is written as a sparse vector with exactly k values. random_k is written as a seed and the
+// values at the indices that the seed gives.
 #include "consensus/codec/kept_values.hpp"
 
 #include <algorithm>
@@ -18,24 +18,25 @@
 namespace gv {
 namespace {
 
-/// Whether k places cost more than the zeros they save.
+/// True if k indices cost more bytes than the zeros they save.
 bool is_written_dense(std::size_t elements, std::size_t k) {
   constexpr Codec exact = Codec::identity;
   return encoded_stream_size(false, elements, k, exact) >
          encoded_stream_size(true, elements, elements, exact);
 }
 
-/// Orders floats by magnitude, not a number above all, so that it is taken and then refused.
+/// Orders floats by magnitude. NaN is above all numbers, so that it is sent and then refused.
 std::uint32_t magnitude(float value) { return std::bit_cast<std::uint32_t>(value) & 0x7fffffffu; }
 
-/// The places of the k largest magnitudes, ascending; of equal ones the first.
+/// Indices of the k largest magnitudes, ascending. On ties the smaller index wins.
 std::vector<std::size_t> places_of_largest(std::span<const float> values, std::size_t k) {
   std::vector<std::uint32_t> magnitudes(values.size());
   std::ranges::transform(values, magnitudes.begin(), magnitude);
   const auto kth = magnitudes.begin() + static_cast<std::ptrdiff_t>(k) - 1;
   std::ranges::nth_element(magnitudes, kth, std::greater<>());
   const std::uint32_t least = *kth;
-  // Those before it are at least as large; what they leave is for the first that equal it.
+  // All magnitudes before kth are at least as large. The places they leave go to the first values
+  // that equal it.
   auto of_the_least = std::count(magnitudes.begin(), kth + 1, least);
   std::vector<std::size_t> places;
   places.reserve(k);
@@ -46,8 +47,8 @@ std::vector<std::size_t> places_of_largest(std::span<const float> values, std::s
   return places;
 }
 
-/// Calls `take` with k places of `elements`, ascending, each set of k equally likely (selection
-/// sampling: Knuth volume 2, 3.4.2, algorithm S).
+/// Calls `take` with k of the indices below `elements`, ascending; every set of k is equally likely
+/// (selection sampling: Knuth volume 2, 3.4.2, algorithm S).
 template <class Take>
 void draw_places(std::uint64_t seed, std::size_t elements, std::size_t k, Take&& take) {
   Rng rng(seed);
@@ -78,7 +79,7 @@ void encode_top_k(std::span<const float> values, std::size_t k, Rng& rng,
 
 bool decode_top_k(std::span<const std::byte> bytes, std::size_t k, std::span<float> out) {
   const std::optional<SparseVector> stream = decode(bytes, out.size());
-  // With the size of the bytes, the number of values settles the form too.
+  // The size of the bytes and the number of values together determine the form.
   const std::size_t values = is_written_dense(out.size(), k) ? out.size() : k;
   if (!stream || stream->values().size() != values) return false;
   std::ranges::fill(out, 0.0f);
@@ -95,7 +96,8 @@ void encode_random_k(std::span<const float> values, std::size_t k, Rng& rng,
   std::memcpy(out, &seed, sizeof seed);
   out += sizeof seed;
   const double scale = static_cast<double>(values.size()) / static_cast<double>(k);
-  // What is not finite may stand at a place that is not drawn; then it has to be seen all the same.
+  // A value that is not finite may be at an index that is not drawn. The receiver must notice it
+  // all the same, so make every value NaN.
   const double sound = is_finite(values) ? 1 : std::numeric_limits<double>::quiet_NaN();
   draw_places(seed, values.size(), k, [&](std::size_t place) {
     const auto value = static_cast<float>(values[place] * scale * sound);

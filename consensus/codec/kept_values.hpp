@@ -1,4 +1,4 @@
-// Codecs that keep some values and leave the others out: the largest, or drawn ones.
+// Codecs that keep some values and drop the others: the largest ones, or ones drawn at random.
 #pragma once
 
 #include <cstddef>
@@ -8,20 +8,20 @@
 
 namespace gv {
 
-// Stich 2018. k is at least 1 and at most the number of values, which is at least 1.
+// Source: Stich 2018. k is at least 1 and at most the number of values.
 
-/// top_k: the k largest magnitudes with their places; of equal ones those of smaller index.
+/// top_k: the k largest magnitudes with their indices. On ties the smaller index wins.
 std::size_t top_k_size(std::size_t elements, std::size_t k);
 void encode_top_k(std::span<const float> values, std::size_t k, Rng& rng, std::span<std::byte> out);
-/// False if the bytes are no such code.
+/// Returns false if the bytes are not an encoded top_k vector.
 bool decode_top_k(std::span<const std::byte> bytes, std::size_t k, std::span<float> out);
 
-/// random_k in its unbiased form: k drawn values times d/k. The seed is written, 8 bytes, and no
-/// index. Draws from `rng` once.
+/// random_k in its unbiased form: k values at random indices, times d/k. The 8-byte seed is written
+/// instead of the indices. Draws from `rng` once.
 std::size_t random_k_size(std::size_t k);
 void encode_random_k(std::span<const float> values, std::size_t k, Rng& rng,
                      std::span<std::byte> bytes);
-/// Reads as many bytes as k values take. False if a value is not finite.
+/// `encoded` must have random_k_size(k) bytes. Returns false if a value is not finite.
 bool decode_random_k(std::span<const std::byte> encoded, std::size_t k, std::span<float> out);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// QSGD: by bucket a scale, and for each value a sign and a level drawn at random.
+// QSGD: each bucket has a scale, and each value a sign and a level drawn at random.
 #include "consensus/codec/qsgd.hpp"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace gv {
 namespace {
 
-/// A sign and a level, as one number: a sign bit above as many bits as the last level needs.
+/// A sign and a level as one number: the sign bit is above the bits of the level.
 struct Code {
   unsigned levels;
 
@@ -32,7 +32,7 @@ void encode_bucket(Code code, std::span<const float> values, Rng& rng, std::byte
   if (!std::isfinite(largest)) return;
   const double scale = largest > 0 ? code.levels / static_cast<double>(largest) : 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    // The scale is rounded, which can bring the largest just above the last level.
+    // The scale is rounded, so the largest value can come out slightly above the last level.
     const double level = std::min<double>(std::abs(values[i]) * scale, code.levels);
     const double below = std::floor(level);
     unsigned written = static_cast<unsigned>(below) + (rng.chance(level - below) ? 1 : 0);
@@ -48,7 +48,8 @@ bool decode_bucket(Code code, const std::byte* bytes, std::span<float> out) {
   float largest = 0;
   std::memcpy(&largest, bytes, sizeof largest);
   if (!std::isfinite(largest) || largest < 0) return false;
-  // What each code means here, so that no element needs a division; NaN for those that are none.
+  // The value of each code in this bucket, so that no element needs a division. NaN marks invalid
+  // codes.
   std::array<float, 256> meanings;
   meanings.fill(std::numeric_limits<float>::quiet_NaN());
   for (unsigned level = 0; level <= code.levels; ++level) {

@@ -8,30 +8,31 @@
 
 namespace gv {
 
-// Alistarh et al. 2017, section 3.1, scaled by the largest magnitude as in its experiments. Every
+// Alistarh et al. 2017, section 3.1, scaled by the largest magnitude as in their experiments. Every
 // bucket of 512 values is written as its largest magnitude m (a float) and, for each value, a sign
 // and a level q of s: s|x_i|/m is rounded up or down at random so that the expected value of m q /
 // s is x_i. The expected squared error is (m/s)^2 sum f_i (1 - f_i), where f_i is the fraction that
 // is rounded away: for s = 127 and 7 at most 0.008 and 1.2 times the squares of the values, and
-// 0.0002 and 0.06 times those of normally distributed ones. (Scaled by the Euclidean norm it would
-// be 0.03 and 3.2 times. A ring rounds partial sums again in every round, which multiplies the
-// error.) One level is TernGrad (Wen 2017): m times -1, 0 or 1, with an expected squared error of
-// m ||x||_1 - ||x||_2^2 in a bucket.
+// 0.0002 and 0.06 times for normally distributed values. (Scaled by the Euclidean norm it would be
+// 0.03 and 3.2 times. A ring rounds partial sums again in every round, which multiplies the error.)
+// With one level it is TernGrad (Wen 2017): m times -1, 0 or 1, with an expected squared error of m
+// ||x||_1 - ||x||_2^2 in a bucket.
 
-constexpr std::size_t qsgd_bucket = 512;   ///< Values that share a scale.
-constexpr unsigned qsgd_levels_max = 127;  ///< With a sign they fill a byte.
+constexpr std::size_t qsgd_bucket = 512;  ///< Values that share a scale.
+/// The largest number of levels that fits one byte together with a sign.
+constexpr unsigned qsgd_levels_max = 127;
 
-/// Bytes of `count` values with 1 to 127 levels s. A sign and a level take 2 + floor(log2(s)) bits:
-/// 3 bits for 3 levels, 5 bits for 15.
+/// Bytes for `count` values with s levels (1 to 127). A sign and a level together take 2 +
+/// floor(log2(s)) bits: 3 bits for 3 levels, 5 bits for 15.
 std::size_t qsgd_size(unsigned levels, std::size_t count);
 
-/// Writes `values` into `out`, which has their qsgd_size. Draws from `rng` once for each value. If
-/// a value is not finite, `decode_qsgd` refuses the bytes.
+/// Writes `values` into `out`, which must have their qsgd_size. Draws from `rng` once for each
+/// value. If a value is not finite, `decode_qsgd` will refuse the bytes.
 void encode_qsgd(unsigned levels, std::span<const float> values, Rng& rng,
                  std::span<std::byte> out);
 
-/// Reads out.size() values. False if the bytes have the wrong size, a level is above the last one
-/// or a value is not finite; the contents of `out` are then unspecified.
+/// Reads out.size() values. Returns false if the bytes have the wrong size, a level is above the
+/// last one or a value is not finite; `out` is then unspecified.
 bool decode_qsgd(unsigned levels, std::span<const std::byte> bytes, std::span<float> out);
 
 }  // namespace gv

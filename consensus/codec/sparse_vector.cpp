@@ -1,4 +1,4 @@
-// Sparse streams: block by block, sorted lists of offsets.
+// Sparse vectors: for each block a sorted list of offsets.
 #include "consensus/codec/sparse_vector.hpp"
 
 #include <algorithm>
@@ -29,25 +29,26 @@ struct Header {
 };
 static_assert(sizeof(Header) == 12);
 
-/// The number of a codec on the wire.
+/// The number that stands for a codec in encoded vectors.
 std::uint8_t number_of(const Codec& codec) {
   const auto row = std::ranges::find(summable_codecs, codec, &NamedCodec::codec);
   check(row != summable_codecs.end(), "sparse vectors have summable codecs");
   return static_cast<std::uint8_t>(row - summable_codecs.begin());
 }
 
-/// Orders floats by magnitude; NaN is above all numbers, so that it travels on and is found.
+/// Orders floats by magnitude. NaN is above all numbers, so that it is sent and noticed.
 std::uint32_t magnitude(float value) { return std::bit_cast<std::uint32_t>(value) & 0x7fffffffu; }
 
-/// How many are at least `least`.
+/// How many magnitudes are at least `least`.
 GV_WIDE std::size_t count_from(const std::vector<std::uint32_t>& magnitudes, std::uint32_t least) {
   std::uint32_t count = 0;
   for (const std::uint32_t magnitude : magnitudes) count += magnitude >= least;
   return count;
 }
 
-/// A number that the `k` largest are not below and all others are not above; 0 if there are fewer.
-/// Found bit by bit: at most 31 counts, together faster than a partial sort of 512.
+/// A threshold t such that the `k` largest are >= t and all others <= t; 0 if there are fewer than
+/// k. It is built bit by bit from at most 31 counts, which is faster than a partial sort of 512
+/// values.
 std::uint32_t kth_largest(const std::vector<std::uint32_t>& magnitudes, std::size_t k) {
   std::uint32_t least = 0;
   for (std::uint32_t bit = 1u << 30; bit != 0; bit >>= 1) {
@@ -65,7 +66,7 @@ std::byte* write(const std::vector<T>& items, std::byte* out) {
   return out + items.size() * sizeof(T);
 }
 
-/// Takes `count` items from the front of `bytes`, which has them.
+/// Takes `count` items from the front of `bytes`, which must be long enough.
 template <class T>
 std::vector<T> read(std::span<const std::byte>& bytes, std::size_t count) {
   std::vector<T> items(count);
@@ -74,7 +75,7 @@ std::vector<T> read(std::span<const std::byte>& bytes, std::size_t count) {
   return items;
 }
 
-/// Counts add up to the offsets there are, and offsets ascend within their block.
+/// True if the counts add up to the number of offsets, and offsets ascend within their block.
 bool is_sound(std::size_t size, std::span<const std::uint32_t> counts,
               std::span<const std::uint16_t> offsets) {
   std::size_t at = 0;
@@ -216,7 +217,7 @@ SparseVector top_k_per_block(std::span<const float> gradient, std::span<float> r
         residual.subspan(begin, std::min(block, residual.size() - begin));
     magnitudes.resize(values.size());
     std::ranges::transform(values, magnitudes.begin(), magnitude);
-    // Zeros are never taken, so the least that is has the magnitude 1.
+    // Zeros are never taken, so the threshold is at least magnitude 1.
     const std::uint32_t least = std::max(kth_largest(magnitudes, k), std::uint32_t{1});
     std::size_t of_the_least = k - std::min(k, count_from(magnitudes, least + 1));
     for (std::size_t i = 0; i < values.size(); ++i) {

@@ -1,4 +1,4 @@
-// Building Base-(k+1), in the order of the authors' code, github.com/yukiTakezawa/BaseGraph.
+// Builds Base-(k+1) in the order of the authors' code, github.com/yukiTakezawa/BaseGraph.
 #include "consensus/topology/base_k.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 using Ranks = std::vector<std::size_t>;
 
-/// Ranks first, first + 1, ...
+/// The ranks first, first + 1, ...
 Ranks ranks_from(std::size_t first, std::size_t count) {
   Ranks ranks(count);
   std::iota(ranks.begin(), ranks.end(), first);
@@ -24,7 +24,7 @@ void join(Mixing& round, std::size_t a, std::size_t b, double weight) {
   round[b].push_back({a, weight});
 }
 
-/// All of a group take the same of each other.
+/// All members of a group average with equal weights.
 void average(Mixing& round, std::span<const std::size_t> group) {
   const double weight = 1 / static_cast<double>(group.size());
   for (std::size_t i = 0; i < group.size(); ++i) {
@@ -32,8 +32,8 @@ void average(Mixing& round, std::span<const std::size_t> group) {
   }
 }
 
-/// Factors of n from 2 to k+1, rising, the largest taken first; empty for n = 1. Their product is
-/// less than n where a prime factor is larger.
+/// The factors of n from 2 to k+1, ascending, found from the largest down; empty for n = 1. Their
+/// product is less than n if n has a prime factor above k+1.
 std::vector<std::size_t> small_factors(std::size_t n, std::size_t k) {
   std::vector<std::size_t> factors;
   for (std::size_t factor = std::min(k + 1, n); factor >= 2; --factor) {
@@ -49,8 +49,8 @@ std::size_t product(const std::vector<std::size_t>& factors) {
   return product;
 }
 
-/// The k-peer hyper-hypercube over some ranks, whose number has only factors up to k+1: one round
-/// for each factor, in which the ranks that differ only in that digit average.
+/// The k-peer hyper-hypercube over some ranks, whose number has only factors up to k+1. It has one
+/// round for each factor, in which the ranks that differ only in that digit average.
 class HyperHypercube {
  public:
   HyperHypercube(Ranks ranks, std::size_t k)
@@ -58,7 +58,7 @@ class HyperHypercube {
     check(product(factors_) == ranks_.size(), "a hyper-hypercube has no factor above k+1");
   }
 
-  /// A single rank has a round too, without exchanges: as many as the authors count.
+  /// A single rank also has a round, without exchanges. The authors count it, too.
   std::size_t rounds() const { return std::max<std::size_t>(1, factors_.size()); }
 
   void add_round(std::size_t number, Mixing& round) const {
@@ -81,7 +81,7 @@ class HyperHypercube {
   std::vector<std::size_t> factors_;
 };
 
-/// One digit of n: a (k+1)^p ranks, as a whole and as its a parts.
+/// One digit of n in base k+1: a group of a (k+1)^p ranks, as a whole and as its a parts.
 struct Block {
   std::size_t size = 0;
   Ranks ranks;
@@ -113,8 +113,8 @@ std::vector<Block> blocks_of(std::size_t first, std::size_t n, std::size_t k) {
   return blocks;
 }
 
-/// Round `stage` of (2): block `stage` meets the later ones, and whom that leaves over in it
-/// average in groups of k+1, which does no harm and mixes.
+/// Round `stage` of step (2): block `stage` meets the later blocks. Members of the block that are
+/// left over average in groups of k+1, which does no harm and mixes.
 void meet_later_blocks(const std::vector<Block>& blocks, std::size_t stage, std::size_t k,
                        Mixing& round) {
   std::vector<Ranks> free = blocks[stage].parts;
@@ -136,8 +136,8 @@ void meet_later_blocks(const std::vector<Block>& blocks, std::size_t stage, std:
   }
 }
 
-/// Simple Base-(k+1) for ranks first, ..., first + n - 1 of `all`. Its rounds are added to those
-/// that are there or appended.
+/// Adds Simple Base-(k+1) for the ranks first, ..., first + n - 1 of `all` to the given rounds, and
+/// appends rounds where they are too few.
 void add_simple(std::size_t first, std::size_t n, std::size_t k, std::size_t all,
                 std::vector<Mixing>& rounds) {
   const auto round = [&](std::size_t number) -> Mixing& {
@@ -157,7 +157,7 @@ void add_simple(std::size_t first, std::size_t n, std::size_t k, std::size_t all
   for (std::size_t number = 0; number < within; ++number) {
     for (const Block& block : blocks) block.whole.add_round(number, round(number));
   }
-  // Block l has met the later ones after round within + l, and begins then with its parts.
+  // After round within + l, block l has met all later blocks and begins to average in its parts.
   for (std::size_t number = within; number < within + 1 + in_parts; ++number) {
     const std::size_t stage = number - within;
     if (stage + 1 < blocks.size()) meet_later_blocks(blocks, stage, k, round(number));

@@ -1,4 +1,4 @@
-// The Base-(k+1) graph: few rounds with few partners give any number of peers the exact mean.
+// The Base-(k+1) graph: any number of peers reaches the exact mean in few rounds with few partners.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ namespace gv {
 /// above, and then average across groups.
 std::vector<Mixing> base_k_rounds(std::size_t n, std::size_t k);
 
-/// The k of a base_k topology; 1 if none was given.
+/// The k of a base_k topology; 1 if it sets none.
 std::size_t base_k_of(const Topology& topology);
 
 }  // namespace gv

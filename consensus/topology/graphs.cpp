@@ -1,4 +1,4 @@
-// Edges of each kind, and a random regular graph by swapping ends.
+// The edges of each kind of graph, and random regular graphs by swapping ends of edges.
 #include "consensus/topology/graphs.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t regular_degree_default = 4;
 
-/// Collects edges in any order, twice or from a rank to itself, and gives them sorted.
+/// A sorted set of edges. join() ignores repeated edges and edges from a rank to itself.
 class EdgeSet {
  public:
   void join(std::size_t a, std::size_t b) {
@@ -42,7 +42,7 @@ std::vector<Edge> torus(std::size_t n) {
 }
 
 bool is_connected(std::size_t n, const std::set<Edge>& edges) {
-  // The first of each part, found by following what ranks were joined with.
+  // Union-find: following `first` from a rank leads to the representative of its part.
   std::vector<std::size_t> first(n);
   std::iota(first.begin(), first.end(), std::size_t{0});
   const auto part = [&](std::size_t rank) {
@@ -60,9 +60,9 @@ bool is_connected(std::size_t n, const std::set<Edge>& edges) {
   return parts == 1;
 }
 
-/// Begins with neighbours at distances 1, 2, ... round a ring and swaps the ends of two edges drawn
-/// at random, ten times for each edge, which keeps all degrees; goes on until it is connected.
-/// (Degree 2 would fall into many rings: there the ring itself is shuffled.)
+/// Starts from neighbours at distances 1, 2, ... on a ring and swaps the ends of two random edges,
+/// ten times for each edge, which keeps all degrees; repeats until the graph is connected. (Degree
+/// 2 would fall into many rings, so there the ring itself is shuffled.)
 std::vector<Edge> random_regular(std::size_t n, std::size_t degree, std::uint64_t seed) {
   Rng rng = Rng(seed).fork("random_regular").fork(n).fork(degree);
   EdgeSet start;

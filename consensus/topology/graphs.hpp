@@ -10,7 +10,7 @@
 
 namespace gv {
 
-/// Two neighbouring ranks; `low` < `high`.
+/// Two neighbouring ranks, `low` < `high`.
 struct Edge {
   std::size_t low = 0;
   std::size_t high = 0;
@@ -18,8 +18,8 @@ struct Edge {
   friend auto operator<=>(const Edge&, const Edge&) = default;
 };
 
-/// The edges of a topology whose rounds are alike (see is_graph), sorted, each once; those of the
-/// exponential graph lose their directions. The topology must fit n. The graph is connected.
+/// The edges of a topology with equal rounds (see is_graph), sorted and without repeats. Edges of
+/// the exponential graph lose their direction. The topology must fit n. The graph is connected.
 std::vector<Edge> edges_of(const Topology& topology, std::size_t n, std::uint64_t seed);
 
 /// False for kinds whose rounds differ: matching, one_peer_exponential, base_k and moshpit.
@@ -29,11 +29,11 @@ bool is_graph(TopologyKind kind);
 /// stochastic and symmetric for every graph.
 Mixing metropolis(std::size_t n, const std::vector<Edge>& edges);
 
-/// Neighbours of each rank in random_regular: the number asked for, or all if there are fewer.
+/// The degree of a random_regular graph: the one asked for, or n - 1 if that is less.
 std::size_t regular_degree(const Topology& topology, std::size_t n);
 
-/// Rows of the torus: the largest divisor of n up to its root. 1 if n is prime; the torus is then a
-/// ring.
+/// Number of rows of the torus: the largest divisor of n up to sqrt(n). It is 1 if n is prime, and
+/// the torus is then a ring.
 std::size_t torus_rows(std::size_t n);
 
 }  // namespace gv

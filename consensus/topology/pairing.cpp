@@ -1,4 +1,4 @@
-// Seeded matchings and uniform draws.
+// Matchings drawn from a seed, and partners drawn uniformly.
 #include "consensus/topology/pairing.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Makes matchings from graphs and from rounds.
+// Computes matchings from graphs and from rounds.
 #include "consensus/topology/pairs.hpp"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace gv {
 namespace {
 
-/// A coin of the round decides which of the two initiates, so that it is not always the same one.
+/// Decides by a coin toss for each round who initiates, so that it is not always the same peer.
 RankPair pair_of(std::uint64_t seed, std::uint64_t round, std::size_t a, std::size_t b) {
   const std::size_t low = std::min(a, b);
   const std::uint64_t coin = hash_combine(hash_combine(seed, round), low);

@@ -1,4 +1,4 @@
-// Topologies run by pair exchanges: the pairs of each round, the same on every peer.
+// The pairs of each round when a topology runs by pair exchanges. All peers compute the same.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace gv {
 
-/// Two ranks that exchange models.
+/// The ranks of two peers that exchange models.
 struct RankPair {
   std::size_t initiator = 0;
   std::size_t responder = 0;
@@ -21,8 +21,8 @@ struct RankPair {
   friend bool operator==(const RankPair&, const RankPair&) = default;
 };
 
-/// Why this topology cannot run by pair exchanges, and what to take instead; empty if it can.
-/// moshpit averages whole lines, and base_k with k > 1 several partners at once.
+/// Why this topology cannot run by pair exchanges, and what to use instead; nullopt if it can.
+/// moshpit averages whole lines, and base_k with k > 1 averages several partners at once.
 std::optional<Problem> problem_with_pairs(const Topology& topology);
 
 /// The disjoint pairs of every round, which every peer computes alike from (seed, round, n):
@@ -36,14 +36,15 @@ std::optional<Problem> problem_with_pairs(const Topology& topology);
 ///                          matching of the graph.
 class PairPlan {
  public:
-  /// The topology must fit n and run as pairs. Keeps the edges, or the rounds of base_k.
+  /// The topology must fit n and be able to run as pairs. Stores its edges, or the rounds of
+  /// base_k.
   PairPlan(const Topology& topology, std::size_t n, std::uint64_t seed);
 
-  /// The pairs of a round. Takes time in proportion to the edges.
+  /// The pairs of a round. Takes time proportional to the number of edges.
   std::vector<RankPair> round(std::uint64_t round) const;
 
-  /// Rounds after which the pairs repeat, except for the ranks that one_peer_exponential counts
-  /// from; 0 if every round is drawn.
+  /// Number of rounds after which the pairs repeat; 0 if every round is drawn. one_peer_exponential
+  /// repeats only up to the random rank that it counts from.
   std::size_t period() const;
 
  private:
@@ -53,21 +54,21 @@ class PairPlan {
   Topology topology_;
   std::size_t n_ = 0;
   std::uint64_t seed_ = 0;
-  std::vector<Edge> edges_;     ///< For graphs whose matchings are drawn.
-  std::vector<Mixing> rounds_;  ///< For base_k.
+  std::vector<Edge> edges_;     ///< Used by graphs whose matchings are drawn.
+  std::vector<Mixing> rounds_;  ///< Used by base_k.
 };
 
-/// The topology itself if it fits n peers, otherwise the complete one, so that peers go on after
-/// losing one.
+/// Returns the topology if it fits n peers, otherwise the complete one, so that peers can continue
+/// after losing one.
 Topology fitting(const Topology& topology, std::size_t n);
 
-/// The partner of `self` in a round of fitting(topology, view.size()). Empty if it has no partner,
-/// is alone, or is not in the view.
+/// The partner of `self` in a round of fitting(topology, view.size()). Returns nullopt if `self`
+/// has no partner, is alone, or is not in the view.
 std::optional<Match> topology_partner(const Topology& topology, std::uint64_t seed,
                                       std::uint64_t round, const View& view, PeerId self);
 
-/// All peers that `self` may meet in fitting(topology, view.size()), by id. Empty if it is alone or
-/// not in the view. The topology must be a graph (see is_graph).
+/// All peers that `self` may meet in fitting(topology, view.size()), by id. Empty if `self` is
+/// alone or not in the view. The topology must be a graph (see is_graph).
 std::vector<PeerId> topology_neighbours(const Topology& topology, std::uint64_t seed,
                                         const View& view, PeerId self);
 

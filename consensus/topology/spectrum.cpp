@@ -1,4 +1,4 @@
-// Norms and eigenvalues by Eigen.
+// Computes norms and eigenvalues with Eigen.
 #include "consensus/topology/spectrum.hpp"
 
 #include <Eigen/Eigenvalues>
@@ -49,19 +49,20 @@ Mixing mixing_of_pairs(const std::vector<RankPair>& pairs, std::size_t n, double
   return mixing;
 }
 
-/// Edges drawn for an expectation: some tenths of a second.
+/// Edges drawn to estimate an expectation, which takes some tenths of a second.
 constexpr std::size_t edge_draws = 10000000;
 /// Matrix entries that may be processed for each round of a period.
 constexpr std::size_t entry_draws = 10000000;
-/// Rounds that no run reaches, so that counts over them are independent of the run.
+/// Rounds from here on are never reached by a run, so counts over them are independent of the run.
 constexpr std::uint64_t far_round = std::uint64_t{1} << 40;
 
 Topology graph_of(const Topology& topology) {
   return topology.kind == TopologyKind::matching ? Topology{} : topology;
 }
 
-/// A number that edges have in common which shifting all ranks, or swapping leaves of a star, turns
-/// into each other; each its own where nothing is known. `place` is its place in the list.
+/// Edges that a symmetry of the graph maps to each other (rotating the ranks, or swapping leaves of
+/// a star) get the same number. For graphs without a known symmetry, every edge gets its own.
+/// `place` is the edge's index in the list.
 std::size_t likeness(const Topology& topology, std::size_t n, const Edge& edge, std::size_t place) {
   const std::size_t far = edge.high - edge.low;
   switch (topology.kind) {
@@ -79,7 +80,7 @@ std::size_t likeness(const Topology& topology, std::size_t n, const Edge& edge, 
   }
 }
 
-/// S <- W'S W for the average W of each pair, added to `sum`.
+/// Adds W'S W to `sum`, where S is `square` and W averages each pair.
 void add_square(const std::vector<RankPair>& pairs, SquareMatrix square, SquareMatrix& sum) {
   for (const auto& [a, b] : pairs) {
     for (std::size_t k = 0; k < square.n; ++k) {
@@ -94,8 +95,8 @@ void add_square(const std::vector<RankPair>& pairs, SquareMatrix square, SquareM
   for (std::size_t i = 0; i < sum.values.size(); ++i) sum.values[i] += square.values[i];
 }
 
-/// ||E[prod'prod] - J|| over one period whose rounds are drawn independently, from the last to the
-/// first: S <- E[W'S W].
+/// ||E[prod'prod] - J|| over one period whose rounds are drawn independently. Computed from the
+/// last round to the first: S <- E[W'S W].
 double drawn_period(const PairPlan& plan, std::size_t n) {
   const std::size_t draws = std::clamp<std::size_t>(entry_draws / (n * n), 30, 1000);
   const std::size_t period = plan.period();
@@ -111,7 +112,7 @@ double drawn_period(const PairPlan& plan, std::size_t n) {
   return distance_to_mean(square);
 }
 
-/// How often each edge is a pair, in the order of edges_of.
+/// How often each edge is a pair, in the order of edges_of().
 std::vector<double> chances(const Topology& topology, std::size_t n, std::uint64_t seed,
                             std::size_t draws) {
   const std::vector<Edge> edges = edges_of(graph_of(topology), n, seed);
@@ -125,7 +126,8 @@ std::vector<double> chances(const Topology& topology, std::size_t n, std::uint64
   for (std::uint64_t round = far_round; round < far_round + draws; ++round) {
     for (const auto& [a, b] : plan.round(round)) counts[{std::min(a, b), std::max(a, b)}] += 1;
   }
-  std::map<std::size_t, std::pair<double, double>> alike;  // Pairs and edges of each likeness.
+  // For each likeness: how often its edges were pairs, and out of how many draws.
+  std::map<std::size_t, std::pair<double, double>> alike;
   for (std::size_t i = 0; i < edges.size(); ++i) {
     auto& [pairs, members] = alike[likeness(topology, n, edges[i], i)];
     pairs += counts[edges[i]];
@@ -162,8 +164,9 @@ SquareMatrix product_of_rounds(const Topology& topology, std::size_t n, std::uin
 
 double distance_to_mean(const SquareMatrix& matrix) {
   const Matrix rest = view_of(matrix).array() - 1 / static_cast<double>(matrix.n);
-  // The largest singular value is the root of the largest eigenvalue of A^T A. Its relative error
-  // is that of the eigenvalue, since it is the largest; smaller ones would lose digits in this way.
+  // The largest singular value is the square root of the largest eigenvalue of A^T A. Its relative
+  // error is that of the eigenvalue, because it is the largest; smaller ones would lose digits this
+  // way.
   const bool is_symmetric = rest == rest.transpose();
   const Matrix square = is_symmetric ? rest : Matrix(rest.transpose() * rest);
   const Eigen::SelfAdjointEigenSolver<Matrix> solver(square, Eigen::EigenvaluesOnly);
@@ -181,7 +184,7 @@ double Contraction::rounds_to_a_tenth() const {
 
 Contraction contraction_of(const Topology& topology, std::size_t n, std::uint64_t seed) {
   if (topology.kind == TopologyKind::matching) {
-    // One pair of weight w takes 2w(1-w) of the square of its distance, as in
+    // A pair that exchanges with weight w removes 2w(1-w) of the square of its distance, as in
     // expected_square_of_pairs.
     const double w = topology.lazy ? 0.25 : 0.5;
     const double size = static_cast<double>(n);
@@ -200,7 +203,7 @@ SquareMatrix expected_square_of_pairs(const Topology& topology, std::size_t n, s
                                       std::size_t draws, double alpha) {
   const std::vector<double> often = chances(topology, n, seed, draws);
   const std::vector<Edge> edges = edges_of(graph_of(topology), n, seed);
-  // W = I - a L with the Laplacian L of the pairs, and L^2 = 2L: W'W = I - 2a(1-a) L.
+  // W = I - a L with the Laplacian L of the pairs. L^2 = 2L, so W'W = I - 2a(1-a) L.
   SquareMatrix mean = identity(n);
   for (std::size_t i = 0; i < edges.size(); ++i) {
     const auto [a, b] = edges[i];

@@ -1,4 +1,4 @@
-// Mixing matrices and how fast they bring models together.
+// Mixing matrices, and how fast they bring models together.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace gv {
 
-/// n x n numbers, row after row.
+/// An n x n matrix, stored row by row.
 struct SquareMatrix {
   std::size_t n = 0;
   std::vector<double> values;
@@ -19,51 +19,51 @@ struct SquareMatrix {
   double at(std::size_t row, std::size_t column) const { return values[row * n + column]; }
 };
 
-/// W of one round: row i has the weights that rank i gives each rank, itself included.
+/// W of one round: row i holds the weights that rank i gives each rank, itself included.
 SquareMatrix mixing_matrix(const Mixing& round);
 
-/// W_(rounds-1) ... W_1 W_0, the effect of rounds 0, 1, ... together.
+/// W_(rounds-1) ... W_1 W_0, the combined effect of the first `rounds` rounds.
 SquareMatrix product_of_rounds(const Topology& topology, std::size_t n, std::uint64_t seed,
                                std::size_t rounds);
 
-/// ||W - J||_2 with J = 11'/n: the largest part of a spread around the mean that W can leave. It is
-/// the largest singular value of W - J, computed in n^3 steps and exact to about 1e-14.
+/// ||W - J||_2 with J = 11'/n: the largest fraction of a spread around the mean that W can leave.
+/// It is the largest singular value of W - J, computed in n^3 steps with an error of about 1e-14.
 double distance_to_mean(const SquareMatrix& matrix);
 
-/// The part of the spread sqrt((1/n) sum ||x_i - mean||^2) that some rounds leave.
+/// The fraction of the spread sqrt((1/n) sum ||x_i - mean||^2) that is left after some rounds.
 struct Contraction {
   std::size_t rounds = 1;
-  double left = 0;       ///< The largest part of the spread left after `rounds` rounds; 0 to 1.
-  bool in_mean = false;  ///< `left` is the root of the mean square over all draws.
+  double left = 0;       ///< The largest fraction of the spread left after `rounds` rounds; 0 to 1.
+  bool in_mean = false;  ///< True if `left` is the root mean square over all draws instead.
 
   double gap() const { return 1 - left; }
-  /// The part that one round leaves, if all rounds do the same.
+  /// The fraction that one round leaves if all rounds contract equally.
   double per_round() const;
-  /// Rounds until a tenth of the spread is left; infinity if it never shrinks.
+  /// Number of rounds until a tenth of the spread is left; infinity if it never shrinks.
   double rounds_to_a_tenth() const;
 };
 
 /// The contraction ||prod - J||_2 of one period, which bounds the spread left for any models. For
-/// matching it is the root of the mean square over all draws, with (n-2)/(2(n-1)) for even n (Boyd
-/// and others 2006) and 1/2 for odd n. The topology must fit n.
+/// `matching` it is the root mean square over all draws, with (n-2)/(2(n-1)) for even n (Boyd and
+/// others 2006) and 1/2 for odd n. The topology must fit n.
 Contraction contraction_of(const Topology& topology, std::size_t n, std::uint64_t seed);
 
-/// 1 - ||W - J||_2, over one period where rounds differ.
+/// 1 - ||W - J||_2. If rounds differ, W is the product over one period.
 double spectral_gap(const Topology& topology, std::size_t n, std::uint64_t seed = 0);
 
 /// M = E[W'W] for the pairs drawn in a round (see PairPlan), where each peer moves by `alpha` (1/2
-/// averages). For every x that sums to 0, a round leaves x'Mx / x'x of its scatter around the mean,
-/// in expectation. The frequency of an edge is counted over `draws` rounds far from the first, and
-/// averaged over edges that are alike by a symmetry of the graph. So ring, star, torus and
-/// exponential are exact to about 1 / sqrt(draws n); a matching is exact. Must not be called for
-/// kinds whose pairs follow a fixed sequence, because they are not drawn.
+/// averages). For every x that sums to 0, a round leaves, in expectation, x'Mx / x'x of its squared
+/// spread around the mean. The frequency of an edge is counted over `draws` rounds that no run
+/// reaches, and averaged over edges that are equivalent by a symmetry of the graph. So ring, star,
+/// torus and exponential are exact to about 1 / sqrt(draws n); a matching is exact. Do not call it
+/// for kinds whose pairs follow a fixed sequence, because they are not drawn.
 SquareMatrix expected_square_of_pairs(const Topology& topology, std::size_t n, std::uint64_t seed,
                                       std::size_t draws, double alpha = 0.5);
 
-/// The contraction by pair exchanges when all peers keep step: for drawn matchings from the second
-/// eigenvalue of expected_square_of_pairs; for hypercube and base_k from the norm of a period's
-/// product; for one_peer_exponential from that of E[prod'prod] over the drawn ranks to count from.
-/// The topology must fit n and run as pairs.
+/// The contraction by pair exchanges when all peers keep step. For drawn matchings it comes from
+/// the second eigenvalue of expected_square_of_pairs; for hypercube and base_k from the norm of a
+/// period's product; for one_peer_exponential from the norm of E[prod'prod] over the random ranks
+/// to count from. The topology must fit n and be able to run as pairs.
 Contraction pair_contraction(const Topology& topology, std::size_t n, std::uint64_t seed);
 
 }  // namespace gv

@@ -17,15 +17,16 @@ namespace {
 /// ceil(lg n) for n >= 1.
 std::size_t bits_for(std::size_t n) { return static_cast<std::size_t>(std::bit_width(n - 1)); }
 
-/// The grid of moshpit: rank i has the digits of i in base `side` as coordinates. The side is the
-/// smallest one whose power holds all ranks; unused axes do not count.
+/// The grid of moshpit. The digits of a rank in base `side` are its coordinates. `side` is the
+/// smallest number whose power holds all ranks; unused axes are left out.
 struct Grid {
   std::size_t side = 1;
   std::size_t axes = 1;
-  std::size_t last_stride = 1;  ///< side^(axes - 1): steps of the last axis.
+  /// side^(axes - 1), the distance between neighbours along the last axis.
+  std::size_t last_stride = 1;
 };
 
-/// side^axes, or `limit` if it is more.
+/// side^axes, but at most `limit`.
 std::size_t power_up_to(std::size_t side, std::size_t axes, std::size_t limit) {
   std::size_t power = 1;
   for (std::size_t axis = 0; axis < axes && power < limit; ++axis) power *= side;
@@ -42,7 +43,7 @@ Grid grid_for(std::size_t n, std::size_t dimensions) {
   return grid;
 }
 
-/// A round in which the lines along one axis average.
+/// A round in which all lines along one axis average.
 Mixing moshpit_round(std::size_t n, const Grid& grid, std::size_t axis) {
   const std::size_t stride = power_up_to(grid.side, axis, n);
   Mixing mixing(n);
@@ -59,7 +60,7 @@ Mixing moshpit_round(std::size_t n, const Grid& grid, std::size_t axis) {
   return mixing;
 }
 
-/// Each rank takes from the ranks `offsets` after it, with equal weights.
+/// Each rank takes the models of the ranks `offsets` after it, with equal weights.
 Mixing shifted(std::size_t n, const std::vector<std::size_t>& offsets) {
   Mixing mixing(n);
   const double weight = 1 / static_cast<double>(offsets.size() + 1);
@@ -196,7 +197,8 @@ Traits traits_of(const Topology& topology, std::size_t n) {
              (topology.kind == TopologyKind::one_peer_exponential && std::has_single_bit(n))) {
     traits.exact_after = period;
   } else if (topology.kind == TopologyKind::moshpit) {
-    // Full lines along all axes but the last, and equally many along that one.
+    // The mean is exact if all lines along each axis have the same length, which holds if the last
+    // axis is filled completely.
     const bool full = n % grid_for(n, topology.dimensions).last_stride == 0;
     traits.exact_after = full ? period : 0;
   } else if (is_complete && period == 1) {

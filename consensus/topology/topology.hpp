@@ -1,4 +1,4 @@
-// Topologies by name: the mixing weights of each round, as pure functions.
+// Topologies by name, and the mixing weights of each round as pure functions.
 #pragma once
 
 #include <cstddef>
@@ -33,18 +33,18 @@ namespace gv {
 ///
 /// "Never" ignores the smallest numbers of peers, for which a graph is complete.
 enum class TopologyKind : std::uint8_t {
-  complete,              ///< Every rank with every other: 1/n each.
-  matching,              ///< Pairs that are drawn independently in every round.
-  ring,                  ///< Each rank with the two next to it.
-  torus,                 ///< A grid of a x b = n, as square as possible, with its ends joined.
-  star,                  ///< All with rank 0.
-  tree,                  ///< Binary: rank i with (i - 1) / 2.
-  hypercube,             ///< Ranks that differ in one bit; n must be a power of two.
-  exponential,           ///< Rank i takes from i + 1, i + 2, i + 4, ... (Ying 2021).
-  random_regular,        ///< A graph drawn once in which all ranks have equally many neighbours.
+  complete,        ///< Every rank mixes with every other, with weight 1/n each.
+  matching,        ///< Pairs drawn independently in every round.
+  ring,            ///< Each rank mixes with the ranks before and after it.
+  torus,           ///< A grid of a x b = n, as square as possible, with opposite ends joined.
+  star,            ///< All ranks mix with rank 0.
+  tree,            ///< A binary tree: rank i mixes with rank (i - 1) / 2.
+  hypercube,       ///< Ranks mix if they differ in one bit. n must be a power of two.
+  exponential,     ///< Rank i takes from i + 1, i + 2, i + 4, ... (Ying 2021).
+  random_regular,  ///< A graph drawn once, in which all ranks have the same number of neighbours.
   one_peer_exponential,  ///< Rank i takes from i - 2^(t mod ceil(lg n)) (Assran 2019).
   base_k,                ///< Base-(k+1) (Takezawa 2023).
-  moshpit,               ///< A grid in which the lines of one axis average (Ryabinin 2021).
+  moshpit,  ///< A grid in which all lines along one axis average in a round (Ryabinin 2021).
 };
 
 /// The names used in configs.
@@ -56,23 +56,25 @@ constexpr std::string_view to_string(TopologyKind kind) { return topology_names[
 
 /// How peers find the partner of an exchange.
 enum class PairingKind {
-  matching,  ///< A random perfect matching every round, the same on every peer with the same view.
-  uniform,   ///< Each peer draws a partner for itself: AD-PSGD's and Gossiping SGD's rule.
+  matching,  ///< A random perfect matching every round, the same at all peers with the same view.
+  uniform,   ///< Each peer draws its own partner, as in AD-PSGD and Gossiping SGD.
 };
 
-/// A kind with its parameters.
+/// A topology's kind and parameters.
 struct Topology {
   TopologyKind kind = TopologyKind::complete;
-  /// random_regular: neighbours of each rank; 0 means 4, or all others if there are fewer. base_k:
-  /// k, the most partners in one round; 0 means 1.
+  /// random_regular: the number of neighbours of each rank; 0 means 4, or all others if there are
+  /// fewer. base_k: k, the largest number of partners in one round; 0 means 1.
   std::size_t degree = 0;
-  std::size_t dimensions = 2;  ///< moshpit: of the grid, whose side is this root of n, rounded up.
-  bool lazy = false;           ///< Use (I + W) / 2: no eigenvalue below 0, half the gap.
+  /// moshpit: axes of the grid. Its side is this root of n, rounded up.
+  std::size_t dimensions = 2;
+  /// Use (I + W) / 2, which has no negative eigenvalue but half the spectral gap.
+  bool lazy = false;
 
   friend bool operator==(const Topology&, const Topology&) = default;
 };
 
-/// Why `n` >= 1 peers cannot have this topology, and what to use instead; empty if they can.
+/// Why `n` >= 1 peers cannot have this topology, and what to use instead; nullopt if they can.
 std::optional<Problem> problem_of(const Topology& topology, std::size_t n);
 
 /// The weight that one peer gives another's model in a round.
@@ -83,26 +85,29 @@ struct Share {
   friend bool operator==(const Share&, const Share&) = default;
 };
 
-/// One round. Row i has the weights that rank i gives other ranks, by rank; its own weight makes
-/// the row sum to 1. Computed as x_i + sum_j w_ij (x_j - x_i), equal models stay equal to the bit.
+/// The weights of one round. Row i holds the weights that rank i gives other ranks, by rank; its
+/// own weight makes the row sum to 1. If computed as x_i + sum_j w_ij (x_j - x_i), equal models
+/// stay equal to the bit.
 using Mixing = std::vector<std::vector<Share>>;
 
 /// The weight that a rank gives its own model.
 double own_share(const Mixing& round, std::size_t rank);
 
-/// Rounds after which they repeat: 1 if all are alike, 0 if they never repeat (matching).
+/// Number of rounds after which they repeat: 1 if all are alike, 0 if they never repeat (matching).
 std::size_t period_of(const Topology& topology, std::size_t n);
 
-/// Round `round` for n peers. Only matching and random_regular use the seed. The topology must fit
-/// (see problem_of). Peers have ranks by the order of their ids.
+/// The weights of round `round` for n peers. Only matching and random_regular use the seed. The
+/// topology must fit n (see problem_of). Peers are ranked by their ids.
 Mixing mixing_of(const Topology& topology, std::size_t n, std::uint64_t seed, std::uint64_t round);
 
 /// Properties of a topology that need no matrix. The matrices of all kinds are doubly stochastic:
 /// every row and every column sums to 1, so the mean of the models stays.
 struct Traits {
-  bool symmetric = true;   ///< W_ij = W_ji in every round.
-  std::size_t degree = 0;  ///< The most others that one rank takes from in a round.
-  /// Rounds, from any multiple of the period on, that give every peer the mean; 0: never.
+  bool symmetric = true;  ///< W_ij = W_ji in every round.
+  /// The largest number of other ranks that one rank takes from in a round.
+  std::size_t degree = 0;
+  /// Number of rounds, starting at any multiple of the period, that give every peer the exact mean;
+  /// 0 means never.
   std::size_t exact_after;
 };
 Traits traits_of(const Topology& topology, std::size_t n);
