@@ -8,19 +8,22 @@
 
 namespace gv {
 
-/// Settings of all compressors. By default gradients travel whole.
+/// Settings of all compressors. By default gradients are sent whole.
 struct CompressorOptions {
-  Codec codec = Codec::identity;  ///< How values travel.
-  std::size_t top_k_per_512 = 0;  ///< Largest values of every 512 that travel; 0: all.
-  /// Momentum of gradients before values are chosen, instead of the optimiser's.
+  Codec codec = Codec::identity;  ///< The codec in which values are sent.
+  /// How many of every 512 values are sent, the largest ones; 0 means all.
+  std::size_t top_k_per_512 = 0;
+  /// Momentum that is applied to gradients before values are chosen. It replaces the optimiser's.
   double momentum = 0;
-  /// Steps over which the share that travels falls to `top_k_per_512`.
+  /// Steps during which the fraction that is sent falls to `top_k_per_512`.
   std::uint64_t warm_up_steps = 0;
-  std::size_t rank = 0;  ///< Matrices of gradients travel as factors of this rank; 0: whole.
-  bool sufficient_factors = false;  ///< Gradients of dense layers may travel so.
-  bool one_bit = false;             ///< Values travel in one bit each.
+  /// Matrices of a gradient are sent as factors of this rank; 0 means whole.
+  std::size_t rank = 0;
+  /// Gradients of dense layers may be sent as their two factors (see sufficient_factors.hpp).
+  bool sufficient_factors = false;
+  bool one_bit = false;  ///< Values are sent as one bit each.
 
-  /// Values of every 512 that travel in the sum that begins at `step`; 0: all.
+  /// How many of every 512 values are sent in the sum that begins at `step`; 0 means all.
   std::size_t keep_at(std::uint64_t step) const;
 
   friend bool operator==(const CompressorOptions&, const CompressorOptions&) = default;

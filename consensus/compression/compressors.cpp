@@ -8,7 +8,7 @@
 
 namespace gv {
 
-// The constructors, one in each compressor's file. Only the table calls them.
+// Each compressor's file defines its constructor. Only the table below calls them.
 std::unique_ptr<GradientCompressor> whole_compressor(const CompressorOptions& options,
                                                      std::size_t elements, const GradientPlaces&);
 std::unique_ptr<GradientCompressor> top_k_compressor(const CompressorOptions& options,

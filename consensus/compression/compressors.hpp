@@ -1,4 +1,4 @@
-// All gradient compressors in one table, and the settings that choose one of them.
+// The table of all gradient compressors, and the settings that choose one of them.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +16,13 @@
 
 namespace gv {
 
-/// Where matrices lie in a gradient.
+/// Where a gradient holds matrices.
 struct GradientPlaces {
-  std::vector<MatrixPlace> matrices;  ///< All of them, ascending and disjoint.
-  std::vector<DensePlace> dense;      ///< Dense layers whose gradients have sufficient factors.
+  std::vector<MatrixPlace> matrices;  ///< All matrices, ascending and disjoint.
+  std::vector<DensePlace> dense;      ///< The dense layers whose gradients have sufficient factors.
 };
 
-/// Why a compressor does not go with another setting, and what to do. Empty: it does.
+/// Why a compressor cannot be combined with another setting, and what to do. Empty if it can.
 struct CompressorClash {
   std::string_view reason;
   std::string_view remedy;
@@ -31,28 +31,30 @@ struct CompressorClash {
 /// A row of the table.
 struct CompressorKind {
   std::string_view name;
-  std::string_view setting;  ///< The setting that chooses it; empty for whole gradients.
+  std::string_view setting;  ///< The setting that chooses it. Empty for whole gradients.
   bool (*is_chosen)(const CompressorOptions&);
   std::unique_ptr<GradientCompressor> (*make)(const CompressorOptions&, std::size_t elements,
                                               const GradientPlaces&);
-  std::string_view model_has;    ///< What a model must have for it, if anything.
-  bool takes_codec = true;       ///< Its values may travel in any codec.
-  CompressorClash with_another;  ///< With compressors above it, or with a codec it does not take.
+  std::string_view model_has;  ///< What a model must have to use it. Empty if every model will do.
+  bool takes_codec = true;     ///< True if its values may be sent in any codec.
+  /// Clash with a compressor above it in the table, or with a codec that it does not support.
+  CompressorClash with_another;
   CompressorClash with_local_steps;
 };
 
-/// The table. The first row is for whole gradients.
+/// The table of compressors. The first row is for whole gradients.
 std::span<const CompressorKind> compressor_kinds();
 
-/// The row that the options choose: the last that they name.
+/// The row that the options choose. If they name several, the last one wins.
 const CompressorKind& chosen_compressor(const CompressorOptions& options);
 
-/// The chosen compressor, for gradients of that many elements.
+/// Makes the chosen compressor for gradients with this many elements.
 std::unique_ptr<GradientCompressor> make_compressor(const CompressorOptions& options,
                                                     std::size_t elements,
                                                     const GradientPlaces& places = {});
 
-/// Settings that do not go together, each by the name of the compressor's setting.
+/// The combinations of settings that do not work. Each is reported under the name of the
+/// compressor's setting.
 Problems problems_of(const CompressorOptions& options, bool makes_local_steps);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// One pass over memory for momentum; the selection is that of sparse streams.
+// Deep gradient compression. Momentum takes one pass over memory; sparse vectors select the values.
 #include "consensus/compression/dgc.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace gv {
 namespace {
 
-/// u <- mu u + g; the update is u.
+/// u <- mu u + g. The update is u.
 GV_WIDE void heavy_ball(float* __restrict u, const float* __restrict g, float* __restrict update,
                         std::size_t n, float mu, float scale) {
   for (std::size_t i = 0; i < n; ++i) {
@@ -21,7 +21,7 @@ GV_WIDE void heavy_ball(float* __restrict u, const float* __restrict g, float* _
   }
 }
 
-/// u <- mu (u + g); the update is u + g.
+/// u <- mu (u + g). The update is u + g.
 GV_WIDE void nesterov(float* __restrict u, const float* __restrict g, float* __restrict update,
                       std::size_t n, float mu, float scale) {
   for (std::size_t i = 0; i < n; ++i) {

@@ -1,4 +1,4 @@
-// Deep gradient compression: momentum for gradients of which most values are sent later.
+// Deep gradient compression: momentum for gradients that are sent only in part.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,11 @@ namespace gv {
 struct DgcOptions {
   double momentum = 0.9;  ///< mu, in [0, 1).
   bool nesterov = false;
-  std::size_t block = 0;  ///< Elements in a block, each of which sends a share; 0: one block.
-  /// A gradient of larger norm is first scaled down to this norm; 0: never. To limit the sum of n
-  /// peers, give each 1 / sqrt(n) of that limit (Lin 2018, section 3.2).
+  /// Number of elements in a block. The same fraction of each block is sent. 0 means a single
+  /// block.
+  std::size_t block = 0;
+  /// A gradient with a larger norm is scaled down to this norm first; 0 means never. To limit the
+  /// sum of n peers, give each 1 / sqrt(n) of that limit (Lin 2018, section 3.2).
   double norm_max = 0;
 };
 
@@ -33,23 +35,24 @@ class Dgc {
  public:
   Dgc(const DgcOptions& options, std::size_t elements);
 
-  /// Takes a gradient and returns the values to be sent: from each block the ceil(share * block)
-  /// largest by magnitude, of equal ones the first, and never zeros. The result is dense if
-  /// `share`, in (0, 1], is 1. The gradient is finite and has the size given at construction.
+  /// Takes a gradient and returns the values to send: from each block the ceil(share * block)
+  /// largest magnitudes. On ties the smaller index wins; zeros are never sent. The result is dense
+  /// if `share`, in (0, 1], is 1. The gradient must be finite and have the size given at
+  /// construction.
   SparseVector step(std::span<const float> gradient, double share);
 
-  /// Adds to v what a codec lost: `exact` is the result of the last step(), and `sent` the same
-  /// after encoding and decoding.
+  /// Adds to v what a codec lost. `exact` must be the result of the last step(), and `sent` the
+  /// same after encoding and decoding.
   void keep_error(const SparseVector& exact, const SparseVector& sent) {
     gv::keep_error(exact, sent, waiting_);
   }
 
   const DgcOptions& options() const { return options_; }
 
-  /// Restores kept vectors. One of another size than the gradient counts as empty.
+  /// Restores the two vectors. A vector whose size differs from the gradient's counts as empty.
   void restore(std::span<const float> momentum, std::span<const float> waiting);
 
-  /// u and v. Without masking, all values sent plus v add up to all values u ever had.
+  /// u and v of the formulas above. Without masking, all values sent plus v equal the sum of all u.
   std::span<const float> momentum() const { return momentum_; }
   std::span<const float> waiting() const { return waiting_; }
 
@@ -57,12 +60,12 @@ class Dgc {
   DgcOptions options_;
   std::vector<float> momentum_;
   std::vector<float> waiting_;
-  std::vector<float> update_;  ///< The increment of v in a step.
+  std::vector<float> update_;  ///< What a step adds to v.
 };
 
-/// The share in an epoch, counted from 0. It falls from last^(1/(w + 1)) by equal factors to `last`
-/// after w epochs: 32 %, 10 %, 3 %, 1 %, 0.3 % and then 0.1 % by default (as in the authors' code;
-/// the paper begins with 25 %).
+/// The fraction to send in an epoch, counted from 0. It falls by equal factors from last^(1/(w +
+/// 1)) to `last` in w epochs: 32 %, 10 %, 3 %, 1 %, 0.3 % and then 0.1 % by default (as in the
+/// authors' code; the paper begins with 25 %).
 double dgc_share(std::uint64_t epoch, double last = 0.001, std::uint64_t warm_up_epochs = 5);
 
 }  // namespace gv

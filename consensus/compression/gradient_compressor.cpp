@@ -1,4 +1,4 @@
-// What is common to all gradient compressors.
+// The behaviour that all gradient compressors share.
 #include "consensus/compression/gradient_compressor.hpp"
 
 namespace gv {

@@ -15,76 +15,77 @@
 
 namespace gv {
 
-/// One sum, as its peers know it. All but the rank is equal at all of them.
+/// Describes one sum. Everything but `rank` is equal at all peers.
 struct GradientSum {
-  std::uint64_t step = 0;             ///< The step that it begins at.
-  bool local = false;                 ///< It sums the changes of local steps, not gradients.
-  std::uint64_t generation = 0;       ///< The key of the generation that makes it.
-  std::uint64_t number = 0;           ///< Sums made in that generation before.
+  std::uint64_t step = 0;  ///< The step at which the sum begins.
+  bool local = false;      ///< True if it sums the changes of local steps instead of gradients.
+  std::uint64_t generation = 0;       ///< The key of the generation that makes the sum.
+  std::uint64_t number = 0;           ///< Number of earlier sums in that generation.
   std::vector<std::uint32_t> shares;  ///< Samples of each peer, by rank.
-  std::size_t rank = 0;               ///< Our own.
+  std::size_t rank = 0;               ///< Our own rank.
 };
 
-/// What travels in a sum. The default is a whole gradient of unknown size.
+/// What is sent in a sum. The default is a whole gradient of unknown size.
 struct CompressionPlan {
   GradientSum sum;
-  std::size_t elements = 0;  ///< Values that travel.
-  /// The first of these values, one range for each rank: they are gathered and not summed. May be
-  /// empty.
+  std::size_t elements = 0;  ///< Number of values that are sent.
+  /// One range of these values for each rank, at the beginning. They are gathered, not summed. May
+  /// be empty.
   std::vector<Range> parts;
-  /// Offsets of dense layers' weights. The learner writes their factors there instead of their
+  /// Offsets of dense layers' weights. The learner writes their factors there instead of the
   /// gradient.
   std::vector<std::size_t> factored;
-  /// The gradient is computed where it travels, and encoded there.
+  /// True if the gradient is encoded where it was computed, and sent from there.
   bool in_place = true;
-  /// Elements are encoded one by one, so the end of a gradient may travel while its beginning is
-  /// still being computed.
+  /// True if elements are encoded one by one. Then the end of a gradient can be sent while its
+  /// beginning is still being computed.
   bool piecewise = true;
 };
 
-/// A way to send less than a whole gradient. For each sum, a mode asks one instance what travels; a
-/// replica has an instance of its own, because encode() and decode() keep what did not travel and
-/// add it to the next gradient (error feedback). An instance allocates nothing before the first
+/// A way to send less than a whole gradient. A mode asks one instance what is sent in each sum. A
+/// replica has an instance of its own, because encode() and decode() keep what was not sent and add
+/// it to the next gradient (error feedback). An instance allocates nothing before the first
 /// encode(). Pure.
 class GradientCompressor {
  public:
-  /// Vectors with their names.
+  /// Vectors and their names.
   using Named = std::vector<std::pair<std::string, std::vector<float>>>;
 
   virtual ~GradientCompressor() = default;
 
-  /// Another instance with the same options, which has encoded nothing.
+  /// A new instance with the same options and no state.
   virtual std::unique_ptr<GradientCompressor> blank() const = 0;
 
-  /// How the values of a sum are written.
+  /// The format in which the values of a sum are written.
   virtual WireFormat wire() const = 0;
-  /// Values of the longest sum.
+  /// Number of values in the longest possible sum.
   virtual std::size_t longest() const = 0;
-  /// True if a gradient encoded in one generation is of no use in the next.
+  /// True if a gradient encoded in one generation is useless in the next.
   virtual bool depends_on_generation() const { return false; }
-  /// What travels in that sum.
+  /// What is sent in the given sum.
   virtual CompressionPlan plan(const GradientSum& sum) const = 0;
 
-  /// Encodes a gradient, or the changes of local steps. If the plan is in place, `gradient` becomes
-  /// what travels and `out` is not used. Otherwise what travels is written into `out`, of the
-  /// plan's size, and the contents of `gradient` are then unspecified. If the plan is piecewise,
-  /// `gradient` may be a part of it. A gradient may be encoded again before its sum has come, as if
-  /// it had not been encoded before. False if a value is not finite, or not in its codec.
+  /// Encodes a gradient, or the changes of local steps. If the plan is in place, the result
+  /// replaces `gradient`, and `out` is not used. Otherwise the result is written to `out`, which
+  /// has the plan's size, and `gradient` is then unspecified. If the plan is piecewise, `gradient`
+  /// may be only a part. A gradient may be encoded again before its sum has arrived, as if it had
+  /// never been encoded. Returns false if a value is not finite, or not finite in its codec.
   bool encode(const CompressionPlan& plan, std::span<float> gradient, std::span<float> out,
               Rng draws);
 
   /// The mean gradient that a sum stands for; valid until the next call. The sum may be longer than
-  /// planned. Settles the newest encode() of that plan: what did not travel is then kept for good.
+  /// planned. This confirms the newest encode() of that plan: what was not sent is now kept for
+  /// good.
   virtual std::span<const float> decode(const CompressionPlan& plan,
                                         std::span<const float> sum) = 0;
 
-  /// Drops all that is kept: the model was replaced, and it does not belong to the new one.
+  /// Drops all kept values, because the model was replaced and they do not belong to the new one.
   virtual void clear() {}
 
-  /// The vectors that a checkpoint has to hold, by name; none while they are of local steps.
+  /// The vectors that a checkpoint must hold, by name. None if they come from local steps.
   Named lasting() const { return local_ ? Named() : kept(); }
-  /// Restores one of these vectors, before the first encode(). Ignores a name it does not know and
-  /// a vector of another size.
+  /// Restores one of these vectors before the first encode(). Ignores unknown names and vectors of
+  /// another size.
   virtual void restore(const std::string&, std::vector<float>) {}
 
  private:
@@ -92,7 +93,8 @@ class GradientCompressor {
                      Rng draws) = 0;
   virtual Named kept() const { return {}; }
 
-  bool local_ = false;  ///< Values are of local steps, whose units differ from gradients'.
+  /// True if kept values come from local steps, whose units differ from those of gradients.
+  bool local_ = false;
 };
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// The compressor that sends one bit for each value: 1-bit SGD with error feedback.
+// A compressor that sends one bit for each value: 1-bit SGD with error feedback.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -9,24 +9,25 @@
 namespace gv {
 namespace {
 
-/// A vector in one bit for each value. The paper has a column of a matrix where a bucket is here.
-/// Of every 512 values the mean of the negative ones and the mean of the others are written, and a
-/// sign bit for each value, all in memory of floats. So it can be gathered, but not summed.
+/// Writes a vector with one bit for each value into floats. For every 512 values it stores the mean
+/// of the negative ones, the mean of the others, and the sign bits (the paper does this for each
+/// column of a matrix). The result can be gathered, but not summed.
 namespace one_bit {
 
-constexpr const char* waiting_name = "waiting";  ///< As in top-k: what waits is the same.
+/// The name that top-k uses, too, because both keep the same kind of values.
+constexpr const char* waiting_name = "waiting";
 constexpr std::size_t bucket = 512;
 constexpr std::size_t word_bits = 32;
 constexpr std::size_t means = 2;
 
-/// Floats for `values` values.
+/// Number of floats that hold `values` values.
 constexpr std::size_t size(std::size_t values) {
   const std::size_t rest = values % bucket;
   const std::size_t whole = values / bucket * (means + bucket / word_bits);
   return whole + (rest > 0 ? means + (rest + word_bits - 1) / word_bits : 0);
 }
 
-/// Writes the values into `out` and takes what is written off them, which leaves the errors.
+/// Writes the values into `out` and subtracts the written values, which leaves the errors.
 void write(std::span<float> values, float* out) {
   for (std::size_t at = 0; at < values.size(); at += bucket) {
     const auto part = values.subspan(at, std::min(bucket, values.size() - at));
@@ -53,7 +54,7 @@ void write(std::span<float> values, float* out) {
   }
 }
 
-/// Adds `weight` times what is written to `sum`.
+/// Adds `weight` times the written values to `sum`.
 void add(const float* in, float weight, std::span<float> sum) {
   for (std::size_t at = 0; at < sum.size(); at += bucket) {
     const auto part = sum.subspan(at, std::min(bucket, sum.size() - at));
@@ -69,13 +70,13 @@ void add(const float* in, float weight, std::span<float> sum) {
 
 }  // namespace one_bit
 
-/// 1-bit SGD (Seide et al. 2014). The paper's aggregators each sum a stripe of what all peers sent,
-/// in one bit for each value, and send the sum on in one bit again, with an error that they keep.
-/// Here every peer gets what each peer sent, and sums it itself in the order of ranks: all get the
-/// same bits, a sum has no error of its own, and nothing is lost with an aggregator. In return a
-/// peer passes on what all others sent, so n peers send (n - 1) / 28 floats a value each, where
-/// whole gradients take 2 (n - 1) / n. From 29 peers on, what all sent would be longer than a
-/// gradient. Then, and for a peer alone, the gradient travels whole, with what was kept.
+/// 1-bit SGD (Seide et al. 2014). In the paper each aggregator sums one stripe of all peers'
+/// one-bit values, and sends the sum on as one bit again, with an error that it keeps. Here every
+/// peer receives the values of all peers, and sums them itself in the order of ranks. So all get
+/// the same bits, a sum has no error of its own, and no aggregator can be lost. The price is that a
+/// peer passes on what all others sent: n peers send (n - 1) / 28 floats for each value, against 2
+/// (n - 1) / n for whole gradients. From 29 peers on, the values of all would be longer than a
+/// gradient. Then, and for a single peer, the gradient is sent whole, including what was kept.
 class OneBitCompressor final : public GradientCompressor {
  public:
   explicit OneBitCompressor(std::size_t elements) : elements_(elements) {}
@@ -85,7 +86,7 @@ class OneBitCompressor final : public GradientCompressor {
   }
   WireFormat wire() const override { return {}; }
   std::size_t longest() const override { return elements_; }
-  /// Where our part lies follows from our rank.
+  /// The position of our part depends on our rank.
   bool depends_on_generation() const override { return true; }
 
   CompressionPlan plan(const GradientSum& sum) const override {
@@ -149,9 +150,9 @@ class OneBitCompressor final : public GradientCompressor {
   }
 
   std::size_t elements_;
-  std::vector<float> waiting_;  ///< The errors of all settled gradients. Empty: none.
-  std::vector<float> errors_;   ///< The same, once the newest gradient is settled.
-  bool is_encoded_ = false;     ///< The sum with the newest gradient has not come yet.
+  std::vector<float> waiting_;  ///< The errors of all confirmed gradients. Empty if there are none.
+  std::vector<float> errors_;   ///< The value of `waiting_` once the newest gradient is confirmed.
+  bool is_encoded_ = false;     ///< True while the sum with the newest gradient has not arrived.
   std::vector<float> mean_;
 };
 

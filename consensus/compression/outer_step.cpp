@@ -1,4 +1,4 @@
-// One pass over memory for each outer step.
+// Outer steps, each in one pass over memory.
 #include "consensus/compression/outer_step.hpp"
 
 #include <algorithm>

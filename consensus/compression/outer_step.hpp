@@ -1,4 +1,4 @@
-// Local steps between two collectives: how many, and the outer step that ends them.
+// Local steps between two collectives: their number, and the outer step after them.
 #pragma once
 
 #include <cstdint>
@@ -7,26 +7,28 @@
 
 namespace gv {
 
-/// How the mean of all peers' changes moves the anchor, the model that they began from.
+/// How the peers' mean change moves the anchor, the model from which the local steps began.
 enum class OuterKind {
-  average,   ///< Local SGD (Stich 2019): the mean of the models.
-  nesterov,  ///< DiLoCo (Douillard 2023): a step of Nesterov's method with the mean as gradient.
+  average,   ///< Local SGD (Stich 2019): the mean of all models.
+  nesterov,  ///< DiLoCo (Douillard 2023): a Nesterov step with the mean change as gradient.
 };
 
-/// How many steps lie between two collectives, and which outer step ends them.
+/// The number of steps between two collectives, and the outer step after them.
 struct LocalSteps {
-  std::uint64_t period = 1;       ///< Local steps for each collective; 1: gradients are summed.
-  std::uint64_t local_after = 0;  ///< Steps with summed gradients before that (Lin 2020).
+  /// Local steps for each collective; 1 means that gradients are summed.
+  std::uint64_t period = 1;
+  /// Local steps begin only after this many steps with summed gradients (Lin 2020).
+  std::uint64_t local_after = 0;
   OuterKind outer = OuterKind::average;
   double outer_learning_rate = 0.7;
   double outer_momentum = 0.9;
 
-  /// True if the collective named by this step sums the changes of local steps.
+  /// True if the collective that begins at `step` sums the changes of local steps.
   bool is_local(std::uint64_t step) const { return period > 1 && step >= local_after; }
 
-  /// Steps of the collective that begins at `step`: one or a period, but never beyond `budget`, so
-  /// the last one may be shorter. A collective is named by the step it begins at, so no other count
-  /// is needed.
+  /// Number of steps of the collective that begins at `step`: one or a period, but never beyond
+  /// `budget`, so the last may be shorter. The step at which a collective begins identifies it, so
+  /// no other counter is needed.
   std::uint64_t steps_at(std::uint64_t step, std::uint64_t budget) const;
 
   /// True if the outer step keeps a vector as long as the model.
@@ -40,7 +42,7 @@ struct LocalSteps {
 ///   average   x = anchor - d
 ///   nesterov  v = mu v + d;  x = anchor - lr (d + mu v)
 ///
-/// (in the form of train/optimizer). Equal inputs give equal bits.
+/// (The form is that of train/optimizer.) Equal inputs give equal bits.
 class OuterStep {
  public:
   OuterStep(const LocalSteps& options, std::size_t elements);
@@ -48,10 +50,10 @@ class OuterStep {
   /// `x` is the anchor and becomes the next anchor. Both spans have the size given at construction.
   void step(std::span<float> x, std::span<const float> mean_change);
 
-  /// The momentum: empty, or as long as the model. It is part of the state that is equal at all
+  /// The momentum: empty, or as long as the model. It belongs to the state that is equal at all
   /// peers.
   std::span<const float> momentum() const { return momentum_; }
-  /// Takes over the momentum() of another peer, which has the same size.
+  /// Takes over another peer's momentum(), which must have the same size.
   void adopt(std::span<const float> momentum);
 
  private:

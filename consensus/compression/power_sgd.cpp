@@ -1,4 +1,4 @@
-// Thin products by loops in a fixed order.
+// Products of matrices with few columns, by loops in a fixed order.
 #include "consensus/compression/power_sgd.hpp"
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace {
 
 bool sends_left(std::uint64_t turn) { return turn % 2 == 0; }
 
-// Columns are `length` floats, one behind the other; four at a time read a row once for all. Each
-// sum has one order, whatever the vector width.
+// Columns are stored one after another, `length` floats each. Four columns at a time share one pass
+// over a row. Each sum has a fixed order, whatever the vector width.
 
 constexpr std::size_t together = 4;
 constexpr std::size_t lanes = 8;
@@ -69,7 +69,7 @@ GV_WIDE void add_one(const float* __restrict factors, const float* __restrict x,
   for (std::size_t i = 0; i < length; ++i) y[i] += factor * x[i];
 }
 
-/// y_c += factors[c] x, for four y one behind the other.
+/// y_c += factors[c] x, for four vectors y_c stored one after another.
 GV_WIDE void add_to_four(const float* __restrict factors, const float* __restrict x,
                          std::size_t length, float* __restrict y) {
   const float a = factors[0], b = factors[1], c = factors[2], d = factors[3];
@@ -86,8 +86,8 @@ GV_WIDE void add_up(const float* __restrict a, const float* __restrict b, std::s
   for (std::size_t i = 0; i < n; ++i) sum[i] = a[i] + b[i];
 }
 
-/// Calls `each` for columns 0 to `rank` - 1: four at a time while four are left, then one at a
-/// time.
+/// Calls `each` for columns 0 to `rank` - 1: four at a time while at least four are left, then
+/// singly.
 template <class Each>
 void by_columns(std::size_t rank, Each each) {
   for (std::size_t c = 0; c < rank;) {
@@ -97,7 +97,8 @@ void by_columns(std::size_t rank, Each each) {
   }
 }
 
-/// Element `row` of `count` columns from c on, each column `stride` long, times `factor`.
+/// Element `row` of the `count` columns that start at c, times `factor`. Each column has `stride`
+/// elements.
 std::array<float, together> across(std::span<const float> columns, std::size_t stride,
                                    std::size_t row, std::size_t c, std::size_t count,
                                    float factor) {
@@ -106,8 +107,7 @@ std::array<float, together> across(std::span<const float> columns, std::size_t s
   return values;
 }
 
-/// What each of a matrix's rows is along each of the columns: out has those products column by
-/// column, for all rows.
+/// The product matrix * columns. `out` holds it column by column.
 void along_rows(std::span<const float> matrix, std::span<const float> columns, std::size_t rank,
                 std::span<float> out) {
   const std::size_t length = columns.size() / rank;
@@ -123,7 +123,7 @@ void along_rows(std::span<const float> matrix, std::span<const float> columns, s
   }
 }
 
-/// The same for its columns: the sums of rows times what each column of ours has for them.
+/// The product matrix^T * columns. `out` holds it column by column.
 void along_columns(std::span<const float> matrix, std::span<const float> columns, std::size_t rank,
                    std::span<float> out) {
   const std::size_t rows = columns.size() / rank;
@@ -139,7 +139,7 @@ void along_columns(std::span<const float> matrix, std::span<const float> columns
   }
 }
 
-/// y += sign sum_c lefts[c][row] rights[c].
+/// y += sign * sum_c lefts[c][row] rights[c].
 void add_product_row(std::span<const float> lefts, std::span<const float> rights, std::size_t rank,
                      std::size_t row, float sign, std::span<float> y) {
   const std::size_t rows = lefts.size() / rank;
@@ -157,12 +157,13 @@ double product(std::span<const float> a, std::span<const float> b) {
   return sum;
 }
 
-/// Takes off column c what lies along those before it. What is left of its norm, as a part.
+/// Subtracts from column c its projections on the columns before it. Returns the fraction of its
+/// norm that is left.
 double project(std::span<float> columns, std::size_t length, std::size_t c) {
   const auto column = columns.subspan(c * length, length);
   const double before = product(column, column);
-  // What rounding leaves of a column in the span of others is far from orthogonal to them. A second
-  // time makes it so, or shows that nothing is left.
+  // If a column lies almost in the span of the others, the rest is mostly rounding error and far
+  // from orthogonal to them. A second pass makes it orthogonal, or shows that nothing is left.
   for (int pass = 0; pass < 2; ++pass) {
     for (std::size_t b = 0; b < c; ++b) {
       const auto other = columns.subspan(b * length, length);
@@ -224,8 +225,8 @@ PowerSgd::PowerSgd(FactorShape shape)
   check(end <= shape_.elements, "matrices lie in the gradient");
 }
 
-/// Everything that travels, in order: calls matrix(i, its place, where its factor begins) and
-/// rest(where it is in the gradient, where it travels, how much).
+/// Visits everything that is sent, in order. Calls matrix(i, its place, offset of its factor in
+/// what is sent) and rest(offset in the gradient, offset in what is sent, length).
 template <class Matrix, class Rest>
 void PowerSgd::walk(const Matrix& matrix, const Rest& rest) const {
   std::size_t done = 0;

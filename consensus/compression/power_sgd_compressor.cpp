@@ -1,4 +1,4 @@
-// The compressor that sends matrices as factors of low rank: PowerSGD.
+// The compressor that sends matrices as low-rank factors: PowerSGD.
 #include <optional>
 
 #include "consensus/compression/compressors.hpp"
@@ -18,7 +18,8 @@ class PowerSgdCompressor final : public GradientCompressor {
   }
   WireFormat wire() const override { return {.codec = codec_}; }
   std::size_t longest() const override { return shape_.largest(); }
-  /// All peers of a generation begin with the same basis, so factors of another are of no use.
+  /// All peers of a generation begin with the same basis, so factors from another generation are
+  /// useless.
   bool depends_on_generation() const override { return true; }
   CompressionPlan plan(const GradientSum& sum) const override {
     return {.sum = sum,

@@ -1,4 +1,4 @@
-// Packing, and sums of products in a fixed order.
+// Packs factors, and sums their products in a fixed order.
 #include "consensus/compression/sufficient_factors.hpp"
 
 #include <algorithm>
@@ -13,11 +13,11 @@ namespace gv {
 namespace {
 
 constexpr std::size_t together = 4;
-/// Columns that are worked on at once: of all rows of a batch they stay in a processor's cache.
+/// Number of columns that are processed at once, so that all rows of a batch stay in the cache.
 constexpr std::size_t columns_at_once = 256;
 
-/// Four rows of a matrix get four rows of x added, factors[4 k + r] times x_r to row k. Each
-/// element's sum has the order of the rows, whatever the vector width.
+/// Adds four rows of x to four rows of y: x_r times factors[4 k + r] to row k. Each element's sum
+/// follows the order of the rows, whatever the vector width.
 GV_WIDE void add_four_to_four(const float* factors, const float* __restrict x, std::size_t x_stride,
                               float* __restrict y, std::size_t y_stride, std::size_t n) {
   const float* x0 = x;
@@ -38,14 +38,14 @@ GV_WIDE void add_one(float factor, const float* __restrict x, float* __restrict 
   for (std::size_t i = 0; i < n; ++i) y[i] += factor * x[i];
 }
 
-/// The factors of a dense layer of some rows: dy (rows, outputs) and x (rows, inputs).
+/// The factors of a dense layer's gradient: dy is (rows, outputs) and x is (rows, inputs).
 struct Factors {
   std::span<const float> dy;
   std::span<const float> x;
   std::size_t rows = 0;
 };
 
-/// dw += weight dy^T x for the columns [begin, end) of dw, which is (outputs, inputs).
+/// dw += weight dy^T x for columns [begin, end) of dw, which is (outputs, inputs).
 void add_product(const Factors& factors, float weight, Range columns, std::span<float> dw) {
   const std::size_t outputs = factors.dy.size() / factors.rows;
   const std::size_t inputs = factors.x.size() / factors.rows;
@@ -110,7 +110,8 @@ std::size_t SufficientFactors::rows(const DensePlace& layer, std::size_t rank) c
   return shares_[rank] * layer.rows_per_sample;
 }
 
-/// Calls copy(where it is in the gradient, where in the vector, how much) for all the rest.
+/// Calls copy(offset in the gradient, offset in the vector, length) for everything but the factored
+/// weights.
 template <class Copy>
 void SufficientFactors::for_rest(Copy copy) const {
   std::size_t done = 0;

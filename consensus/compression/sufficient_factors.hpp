@@ -1,4 +1,4 @@
-// Sufficient factors: a dense layer's gradient travels as its two factors.
+// Sufficient factors: a dense layer's gradient is sent as the two matrices whose product it is.
 #pragma once
 
 #include <cstddef>
@@ -14,39 +14,39 @@ namespace gv {
 /// The weights of a dense layer in a gradient, outputs x inputs.
 struct DensePlace {
   MatrixPlace place;
-  std::size_t rows_per_sample = 1;  ///< Inputs that one sample gives the layer.
+  std::size_t rows_per_sample = 1;  ///< Number of inputs that one sample gives the layer.
 };
 
 /// Sufficient factors (Xie et al. 2014). The gradient of a dense layer is dW = sum_r dy_r^T x_r
-/// over the rows of a batch, so a peer that has every dy_r and x_r has dW without loss. For the S
-/// samples of a collective the factors are S (outputs + inputs) numbers, which are gathered. They
-/// replace the outputs x inputs numbers of dW, which would be summed; gathering takes half the
-/// bytes of summing as many numbers. A layer's factors travel if they are no more numbers than its
+/// over the rows of a batch, so a peer that has every dy_r and x_r can compute dW exactly. For the
+/// S samples of a collective the factors are S (outputs + inputs) numbers, which are gathered. They
+/// replace the outputs x inputs numbers of dW, which would be summed; gathering sends half as many
+/// bytes as summing the same count. A layer's factors are sent if they are no more numbers than its
 /// weights.
 ///
-/// The vector that travels has the factors, rank by rank, and behind them the rest of the gradient.
+/// The vector that is sent begins with the factors, rank by rank. The rest of the gradient follows.
 /// Pure.
 class SufficientFactors {
  public:
-  /// `elements` of a gradient, which contains the weights of `layers`, ascending and disjoint;
-  /// `shares` are the samples of each rank.
+  /// `elements` is the size of a gradient. It contains the weights of `layers`, ascending and
+  /// disjoint. `shares` are the samples of each rank.
   SufficientFactors(std::size_t elements, std::span<const DensePlace> layers,
                     std::vector<std::uint32_t> shares);
 
-  /// Offsets of the weights that travel as factors.
+  /// Offsets of the weights that are sent as factors.
   const std::vector<std::size_t>& weights() const { return weights_; }
-  /// The range of the vector with each rank's factors; empty if there are no factors.
+  /// For each rank, the range of the vector with its factors. Empty if there are no factors.
   const std::vector<Range>& parts() const { return parts_; }
-  /// Size of the vector, at most that of the gradient.
+  /// Size of the vector, at most the size of the gradient.
   std::size_t size() const { return factors_ + rest_; }
 
   /// Writes the factors of `rank` and the rest of the gradient into the vector. In `gradient` the
-  /// factors lie where their weights would: dy (rows, outputs) and behind it x (rows, inputs).
+  /// factors must be in the place of their weights: dy (rows, outputs), then x (rows, inputs).
   void pack(std::span<const float> gradient, std::size_t rank, std::span<float> vector) const;
 
   /// Computes the gradient over all samples from the factors of all ranks and from the rest, which
-  /// is a mean over samples. Loops run in a fixed order, so equal vectors give equal bits on all
-  /// machines.
+  /// is already a mean over samples. Loops run in a fixed order, so equal vectors give equal bits
+  /// on all machines.
   void unpack(std::span<const float> vector, std::span<float> gradient) const;
 
  private:
@@ -55,12 +55,12 @@ class SufficientFactors {
   std::size_t rows(const DensePlace& layer, std::size_t rank) const;
 
   std::size_t elements_;
-  std::vector<DensePlace> layers_;  ///< The layers whose factors travel.
+  std::vector<DensePlace> layers_;  ///< The layers that are sent as factors.
   std::vector<std::uint32_t> shares_;
   std::uint64_t samples_ = 0;
   std::vector<std::size_t> weights_;
   std::vector<Range> parts_;
-  std::size_t factors_ = 0;  ///< Elements of all parts together.
+  std::size_t factors_ = 0;  ///< Number of elements in the factors of all ranks.
   std::size_t rest_ = 0;
 };
 

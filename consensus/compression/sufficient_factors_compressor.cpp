@@ -1,4 +1,4 @@
-// The compressor that sends the factors of dense layers' gradients, sample by sample.
+// The compressor that sends the two factors of dense layers' gradients.
 #include "consensus/compression/compressors.hpp"
 #include "consensus/compression/sufficient_factors.hpp"
 
@@ -15,7 +15,7 @@ class SufficientFactorsCompressor final : public GradientCompressor {
   }
   WireFormat wire() const override { return {.codec = codec_}; }
   std::size_t longest() const override { return elements_; }
-  /// In a generation with other shares other factors travel, and ours are in another place.
+  /// A generation with other shares may send other factors, and ours at another offset.
   bool depends_on_generation() const override { return true; }
   CompressionPlan plan(const GradientSum& sum) const override {
     const SufficientFactors factors = factors_in(sum);

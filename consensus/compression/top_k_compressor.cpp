@@ -1,4 +1,4 @@
-// The compressor that sends the largest values of every 512: top-k, with momentum as in deep
+// The compressor that sends the largest of every 512 values: top-k, with the momentum of deep
 // gradient compression.
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,7 @@ constexpr std::size_t top_k_block = 512;
 constexpr const char* waiting_name = "waiting";
 constexpr const char* momentum_name = "momentum";
 
-/// Keeps the state before the newest selection too, so that a gradient can be encoded again.
+/// Also keeps the state before the newest selection, so that a gradient can be encoded again.
 class TopKCompressor final : public GradientCompressor {
  public:
   TopKCompressor(const CompressorOptions& options, std::size_t elements)
@@ -54,8 +54,8 @@ class TopKCompressor final : public GradientCompressor {
   }
 
  private:
-  /// Keeps in `values` only the selected ones, rounded as others will decode them, and sets the
-  /// others to zero.
+  /// Keeps only the selected values, rounded as the receivers will decode them, and sets the others
+  /// to zero.
   bool write(const CompressionPlan& plan, std::span<float> values, std::span<float>,
              Rng draws) override {
     if (!is_writable(options_.codec, values)) return false;
@@ -74,7 +74,7 @@ class TopKCompressor final : public GradientCompressor {
     const std::optional<SparseVector> sent =
         gv::decode(gv::encode(kept, options_.codec, draws), values.size());
     std::ranges::fill(values, 0.0F);
-    if (!sent) return false;  // Together with the values kept from earlier steps it is too large.
+    if (!sent) return false;  // A value became too large when values from earlier steps were added.
     now_->keep_error(kept, *sent);
     sent->add_to(values);
     return true;
@@ -99,16 +99,16 @@ class TopKCompressor final : public GradientCompressor {
   std::size_t elements_;
   std::optional<Dgc> now_;
   std::optional<Dgc> before_;    ///< The state before the newest selection.
-  bool settled_ = true;          ///< The sum with the newest selection has come.
-  std::vector<float> waiting_;   ///< Waiting values of a checkpoint, until the first selection.
-  std::vector<float> momentum_;  ///< Momentum of a checkpoint, until the first selection.
+  bool settled_ = true;          ///< True once the sum with the newest selection has arrived.
+  std::vector<float> waiting_;   ///< The waiting values of a checkpoint, until the first selection.
+  std::vector<float> momentum_;  ///< The momentum of a checkpoint, until the first selection.
 };
 
 }  // namespace
 
 std::size_t CompressorOptions::keep_at(std::uint64_t step) const {
   if (top_k_per_512 == 0 || warm_up_steps == 0) return top_k_per_512;
-  // As many stages as the paper has warm-up epochs.
+  // The number of stages is the paper's number of warm-up epochs.
   constexpr std::uint64_t stages = 5;
   const double last = static_cast<double>(top_k_per_512) / top_k_block;
   const double share =

@@ -1,4 +1,4 @@
-// The compressor of gradients that travel whole, in some codec.
+// The compressor that sends gradients whole, in some codec.
 #include "consensus/compression/compressors.hpp"
 
 namespace gv {

@@ -1,4 +1,5 @@
-// Keeps stages in place, fills gaps, places newcomers, and makes at most one change for balance.
+// Keeps peers at their stages, fills gaps, places newcomers, and makes at most one change for
+// balance.
 #include "consensus/pipeline/chain_map.hpp"
 
 #include <algorithm>
@@ -38,7 +39,7 @@ class Mapping {
   }
 
  private:
-  /// A peer that was never measured gets the median speed.
+  /// The speeds of all peers. A peer that was never measured gets the median.
   static std::vector<double> known_speeds(std::span<const StageCarrier> carriers) {
     std::vector<double> known;
     for (const StageCarrier& carrier : carriers) {
@@ -63,8 +64,8 @@ class Mapping {
     return count;
   }
 
-  /// Seconds of a micro-batch in a stage, shared by its carriers. A carrier of several stages
-  /// divides its speed among them.
+  /// Seconds that a micro-batch takes in a stage, shared by its carriers. A carrier of several
+  /// stages divides its speed among them.
   double load(std::uint32_t stage) const {
     double speed = 0;
     for (std::size_t i = 0; i < stages_of_.size(); ++i) {
@@ -89,7 +90,8 @@ class Mapping {
     return slowest;
   }
 
-  /// The peer whose move to `stage` leaves the smallest load; none if no stage can spare one.
+  /// The peer whose move to `stage` leaves the smallest load. Returns nullopt if no stage can spare
+  /// a peer.
   std::optional<std::size_t> best_move(std::uint32_t stage) {
     std::optional<std::size_t> best;
     double least = std::numeric_limits<double>::infinity();
@@ -98,7 +100,7 @@ class Mapping {
           stages_of_[i].size() == 1 && !carries(i, stage) && carriers_of(stages_of_[i].front()) > 1;
       if (!is_spare) continue;
       const std::uint32_t before = std::exchange(stages_of_[i].front(), stage);
-      // With gaps still to be filled all loads are endless alike: the first will do.
+      // While there are gaps all loads are infinite, so the first peer is taken.
       const double load = slowest_load();
       if (!best || load < least) {
         best = i;
@@ -126,8 +128,8 @@ class Mapping {
     stages_of_[best].push_back(stage);
   }
 
-  /// How well a peer could carry a stage besides its own: by having a copy, by carrying a
-  /// neighbouring stage, and by its present load.
+  /// How well a peer could carry a stage in addition to its own: whether it has a copy, whether it
+  /// carries a neighbouring stage, and how little load it has.
   std::tuple<bool, bool, double> suits(std::size_t i, std::uint32_t stage) const {
     const auto& copies = carriers_[i].copies;
     const bool has_copy = std::ranges::find(copies, stage) != copies.end();
@@ -156,8 +158,8 @@ class Mapping {
     }
   }
 
-  /// Of the pairs that carry one stage each, one of them the slowest, those whose exchange of the
-  /// two leaves the smallest load; none if there are no such pairs.
+  /// Finds two peers, one of them in the slowest stage, each with a single stage, whose swap leaves
+  /// the smallest load. Returns nullopt if there are none.
   std::optional<std::pair<std::size_t, std::size_t>> best_exchange(std::uint32_t slowest) {
     std::optional<std::pair<std::size_t, std::size_t>> best;
     double least = std::numeric_limits<double>::infinity();
@@ -176,7 +178,7 @@ class Mapping {
     return best;
   }
 
-  /// Moves one peer to the slowest stage or, if that gains more, swaps the stages of two.
+  /// Moves one peer to the slowest stage or, if that gains more, swaps the stages of two peers.
   void balance() {
     const std::uint32_t slowest = slowest_stage();
     const double enough = (1 - worth_changing) * slowest_load();

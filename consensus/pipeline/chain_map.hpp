@@ -1,4 +1,4 @@
-// Maps stages to peers by a pure function that every peer computes alike.
+// Assigns stages to peers by a pure function, so that every peer computes the same map.
 #pragma once
 
 #include <cstdint>
@@ -9,26 +9,27 @@
 
 namespace gv {
 
-/// One peer that can take part.
+/// A peer that can carry stages.
 struct StageCarrier {
   PeerId peer{};
-  double speed = 0;                   ///< Relative to the others; 0: not known.
-  std::vector<std::uint32_t> stages;  ///< The stages it carries, sorted; none for a newcomer.
+  double speed = 0;                   ///< Speed relative to the other peers; 0 if not known.
+  std::vector<std::uint32_t> stages;  ///< The stages that it carries, sorted. Empty for a newcomer.
   std::vector<std::uint32_t> copies;  ///< Other stages whose state it has.
 };
 
-/// Returns for each of `carriers` the stages it carries from now on, sorted, at least one each.
-/// Every stage has a carrier. `carriers` are sorted by id and not empty; `stage_seconds` is the
+/// Returns for each of `carriers` the stages that it will carry: sorted, at least one each. Every
+/// stage has a carrier. `carriers` must be sorted by id and not be empty; `stage_seconds` is the
 /// time of a micro-batch in each stage at speed 1.
 ///
 /// A peer that carries a stage keeps it, so that no state is sent without need. A stage that has
-/// lost all its carriers goes to a newcomer, or to a peer that its own stage can spare, or, if
-/// there are fewer peers than stages, to a peer that carries another stage too; a peer with a copy
-/// comes before a neighbour. A newcomer takes a stage from a peer with several; otherwise it joins
-/// the slowest stage, by a stage's work over the speeds of all its carriers. At last one peer may
-/// move to the slowest stage, or one of its peers may swap stages with a peer of another, if this
-/// lowers the slowest stage's time by more than `worth_changing`. So peers move only for a real
-/// gain, one change at a time, and while speeds stay the same nothing moves back and forth.
+/// lost all carriers goes to a newcomer; or to a peer that its own stage can spare; or, if there
+/// are fewer peers than stages, to a peer that also carries another stage. A peer with a copy comes
+/// before one that carries a neighbouring stage. A newcomer takes a stage from a peer with several;
+/// otherwise it joins the slowest stage, judged by work divided by the speeds of all its carriers.
+/// Finally one peer may move to the slowest stage, or one of its peers may swap with a peer of
+/// another stage, if this lowers the slowest stage's time by more than `worth_changing`. So peers
+/// move only for a real gain, one change at a time, and nothing moves to and fro while speeds stay
+/// the same.
 std::vector<std::vector<std::uint32_t>> map_stages(std::span<const StageCarrier> carriers,
                                                    std::span<const double> stage_seconds);
 

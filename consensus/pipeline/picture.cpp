@@ -1,4 +1,4 @@
-// Draws instructions as characters or boxes.
+// Draws a schedule as rows of characters or as SVG boxes.
 #include "consensus/pipeline/picture.hpp"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ using Action = PipelineAction;
 
 constexpr double endless = std::numeric_limits<double>::infinity();
 
-/// `value` with `digits` digits behind the decimal point.
+/// Formats `value` with `digits` decimal places.
 std::string number(double value, int digits) {
   char text[64];
   std::snprintf(text, sizeof text, "%.*f", digits, value);
@@ -46,7 +46,7 @@ char letter(const PipelineInstruction& operation) {
   return '?';
 }
 
-/// The time of the shortest pass, which has to hold a character or a number.
+/// The time of the shortest pass, in whose width a character or a number must fit.
 double shortest_pass(const PipelineTiming& timing) {
   double shortest = endless;
   for (const auto& worker : timing.workers) {
@@ -60,9 +60,9 @@ double shortest_pass(const PipelineTiming& timing) {
   return shortest;
 }
 
-/// The slots of one worker: each shows the instruction that takes most of it, or nothing if more
-/// than half of it is idle. A pass too short for that is shown at its place if the slot is free; an
-/// update is always shown.
+/// The slots of one worker. Each shows the instruction that takes most of it, or nothing if more
+/// than half of it is idle. An instruction too short for that is shown in the slot of its middle if
+/// that is free; an update is always shown.
 std::string cells(const std::vector<TimedOperation>& worker, double slot_s, std::size_t slots) {
   constexpr std::size_t nobody = static_cast<std::size_t>(-1);
   std::vector<std::size_t> shown(slots, nobody);
@@ -109,7 +109,7 @@ std::string padded(std::string text, std::size_t width) {
   return text;
 }
 
-/// A round number of at least `least`: 1, 2 or 5 times a power of ten.
+/// Rounds up to 1, 2 or 5 times a power of ten.
 double tick_step(double least) {
   const double power = std::pow(10.0, std::floor(std::log10(least)));
   for (const double factor : {1.0, 2.0, 5.0}) {
@@ -118,7 +118,7 @@ double tick_step(double least) {
   return 10 * power;
 }
 
-/// The look of an action in an SVG: its class, its text in the legend, and its fill.
+/// How an action looks in an SVG: its class, its text in the legend, and its fill.
 struct Look {
   Action action;
   const char* name;
@@ -143,7 +143,7 @@ bool has(const PipelineTiming& timing, Action action) {
   });
 }
 
-/// The text with XML's special characters escaped.
+/// Escapes XML's special characters.
 std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -175,7 +175,7 @@ std::string rectangle_svg(double x, double y, double width, double height,
 constexpr double margin = 20;
 constexpr double row_height = 34;
 constexpr double box_height = 26;
-constexpr double number_width = 16;  ///< The least width of a box with a number.
+constexpr double number_width = 16;  ///< The smallest width of a box that shows a number.
 
 }  // namespace
 

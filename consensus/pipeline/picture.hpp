@@ -1,4 +1,4 @@
-// Pictures of a schedule in time: rows of characters, or SVG.
+// Draws a schedule over time: as rows of characters, or as SVG.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,11 @@
 namespace gv {
 
 struct PictureOptions {
-  std::vector<std::string> rows;  ///< The label of each worker; empty: "worker 0" ...
-  std::string title;              ///< Of the SVG.
-  std::size_t columns = 100;      ///< Of the text, labels included.
-  /// Seconds of one character; 0: those of the shortest forward or backward pass. Increased if the
-  /// text would be wider than its columns.
+  std::vector<std::string> rows;  ///< The label of each worker. Empty means "worker 0" and so on.
+  std::string title;              ///< The title of an SVG.
+  std::size_t columns = 100;      ///< Largest width of a text in characters, labels included.
+  /// Seconds that one character stands for; 0 means the time of the shortest forward or backward
+  /// pass. Increased if the text would be too wide.
   double slot_s = 0;
 };
 
@@ -30,11 +30,11 @@ struct PictureOptions {
 /// where there is room. Empty if nothing takes time.
 std::string pipeline_text(const PipelineTiming& timing, const PictureOptions& options);
 
-/// The legend of that text: one line for each kind of character that occurs in it.
+/// The legend of pipeline_text(): one line for each kind of character that it contains.
 std::string pipeline_legend(const PipelineTiming& timing);
 
-/// The same as SVG: one box of class "op" for each instruction, with the number of its micro-batch
-/// where there is room, over an axis in milliseconds. Empty if nothing takes time.
+/// Draws the schedule as SVG: one box of class "op" for each instruction, with the number of its
+/// micro-batch if it fits, over an axis in milliseconds. Empty if nothing takes time.
 std::string pipeline_svg(const PipelineTiming& timing, const PictureOptions& options);
 
 }  // namespace gv

@@ -17,7 +17,7 @@ constexpr double not_yet = std::numeric_limits<double>::infinity();
 
 class Clock {
  public:
-  /// `seconds` of single operations may be null: they are what the costs say.
+  /// `seconds` are the times of all instructions. Null means that the costs determine them.
   Clock(const PipelineSchedule& schedule, const PipelineCosts& costs,
         const std::vector<std::vector<double>>* seconds)
       : schedule_(schedule),
@@ -41,7 +41,8 @@ class Clock {
     PipelineTiming timing;
     timing.workers.resize(schedule_.workers.size());
     timing.busy.assign(schedule_.workers.size(), 0);
-    // Take the instruction that begins first, so that links get results in the order of time.
+    // Always take the instruction that begins first, so that links get results in the order of
+    // time.
     while (true) {
       std::size_t first = schedule_.workers.size();
       double begin = not_yet;
@@ -123,7 +124,8 @@ class Clock {
   std::vector<double> inputs_;     ///< When activations arrive, by micro-batch and stage.
   std::vector<double> gradients_;  ///< When gradients arrive, by micro-batch and stage.
   std::vector<std::size_t> worker_of_;
-  std::map<std::pair<std::size_t, std::size_t>, double> links_;  ///< Busy until.
+  /// For each pair of workers, when the link between them becomes free.
+  std::map<std::pair<std::size_t, std::size_t>, double> links_;
 };
 
 }  // namespace

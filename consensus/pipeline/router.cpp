@@ -1,4 +1,4 @@
-// Shares of each replica, and the order in which their micro-batches come.
+// Computes each replica's share of the micro-batches, and spreads the shares evenly.
 #include "consensus/pipeline/router.hpp"
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 namespace gv {
 namespace {
 
-/// Spreads each worker's share evenly: always the one that is furthest behind its share, of equals
-/// the first.
+/// Spreads each worker's share evenly: the next micro-batch goes to the worker that is furthest
+/// behind its share, on ties to the first.
 std::vector<std::uint32_t> spread(std::span<const std::uint32_t> workers,
                                   std::span<const std::uint32_t> shares,
                                   std::size_t micro_batches) {
@@ -20,7 +20,7 @@ std::vector<std::uint32_t> spread(std::span<const std::uint32_t> workers,
   for (std::size_t b = 0; b < micro_batches; ++b) {
     std::size_t next = 0;
     for (std::size_t i = 1; i < workers.size(); ++i) {
-      // (taken + 1/2) / share, compared without dividing.
+      // Compares (taken + 1/2) / share without dividing.
       if ((2 * taken[i] + 1) * shares[next] < (2 * taken[next] + 1) * shares[i]) next = i;
     }
     ++taken[next];
@@ -29,7 +29,7 @@ std::vector<std::uint32_t> spread(std::span<const std::uint32_t> workers,
   return order;
 }
 
-/// As many chains as there are without a worker in two of them.
+/// As many chains as possible that have no worker in common.
 std::vector<std::vector<std::uint32_t>> whole_chains(
     std::span<const std::vector<std::uint32_t>> replicas) {
   std::vector<std::vector<std::uint32_t>> chains(replicas.size());

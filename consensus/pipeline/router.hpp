@@ -13,28 +13,27 @@
 namespace gv {
 
 enum class RouterKind : std::uint8_t {
-  fixed,       ///< A stage's replicas take turns; equally many in each stage form fixed chains.
-  random,      ///< As many for each replica as with turns, in an order drawn per stage and run.
-  throughput,  ///< As many for each replica as its speed allows, spread evenly.
+  fixed,   ///< Replicas take turns. If all stages have equally many, this gives fixed chains.
+  random,  ///< Each replica gets as many as with turns, in a random order for each stage and run.
+  throughput,  ///< Each replica gets a share in proportion to its speed, spread evenly.
 };
 
 inline constexpr auto router_names = names_of<RouterKind>({"fixed", "random", "throughput"});
 inline constexpr auto router_kinds = router_names.kinds();
 constexpr std::string_view to_string(RouterKind kind) { return router_names[kind]; }
 
-/// Routes of `micro_batches` through stages with these replicas: replicas[s] are the workers of
-/// stage s, never empty; `speeds` are those of all workers by number, 0 if unknown. `draws` is the
-/// same at all peers that compute the routes, and differs between runs. Random routes mix the
-/// replicas of a stage implicitly, because its gradient then comes from many replicas of the next
-/// (NoLoCo, 2025). Routes by throughput keep slow peers from holding up fast ones (SWARM, Ryabinin
-/// 2023).
+/// Routes micro-batches through the stages. replicas[s] are the workers of stage s, never empty;
+/// `speeds` are those of all workers by number, 0 if unknown. `draws` must be the same at all peers
+/// that compute the routes, and differ between runs. Random routes also mix the replicas of a
+/// stage, because each one's gradients come from many replicas of the next stage (NoLoCo, 2025).
+/// Routes by throughput keep slow peers from holding up fast ones (SWARM, Ryabinin 2023).
 Routes make_routes(RouterKind kind, std::span<const std::vector<std::uint32_t>> replicas,
                    std::size_t micro_batches, std::span<const double> speeds, Rng draws);
 
-/// The same in the form that this kind of schedule needs. pipedream and 2bw need whole chains, so
+/// Routes in the form that this kind of schedule needs. pipedream and 2bw need whole chains, so
 /// extra replicas of some stages are idle. With chimera every other micro-batch takes the workers
-/// in the opposite order; of the workers that carry a stage and its mirror image, one half serves
-/// the way down and the other half the way up.
+/// in opposite order; of the workers that carry a stage and its mirror image, one half serves each
+/// direction.
 Routes make_routes(PipelineKind schedule, RouterKind kind,
                    std::span<const std::vector<std::uint32_t>> replicas, std::size_t micro_batches,
                    std::span<const double> speeds, Rng draws);

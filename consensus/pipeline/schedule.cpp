@@ -1,4 +1,4 @@
-// Orders instructions by list scheduling and adapts the lists to each kind.
+// Orders instructions by list scheduling and adapts the lists to each kind of schedule.
 #include "consensus/pipeline/schedule.hpp"
 
 #include <algorithm>
@@ -16,18 +16,19 @@ namespace {
 using Action = PipelineAction;
 using List = std::vector<PipelineInstruction>;
 
-/// The passes that a worker may do next; the first of each set comes before the others.
+/// The passes that a worker may do next. In each set, smaller entries go first.
 struct Work {
   std::set<std::pair<std::uint32_t, std::uint32_t>> backward;  ///< (micro-batch, stage)
-  std::set<std::pair<std::uint32_t, std::uint32_t>> forward;   ///< (micro-batch, stages behind it)
-  std::vector<std::size_t> in_flight;                          ///< Of each stage.
+  /// (micro-batch, number of stages from this one to the end)
+  std::set<std::pair<std::uint32_t, std::uint32_t>> forward;
+  std::vector<std::size_t> in_flight;  ///< Number of micro-batches in flight at each stage.
   std::size_t forwards_left = 0;
 };
 
-/// Forward and backward passes in slots of equal length; between workers transfers take `transfer`
-/// slots. A stage keeps the activations of at most `in_flight_max[stage]` micro-batches at each
-/// worker. Never stuck: the last stage can always go back with what it has, and so make room for
-/// the stage before it, and so on.
+/// Schedules forward and backward passes in slots of equal length; a transfer between workers takes
+/// `transfer` slots. Each worker keeps the activations of at most `in_flight_max[stage]`
+/// micro-batches for a stage. It never gets stuck: the last stage can always go backward with what
+/// it has, which makes room for the stage before it, and so on.
 class SlotSchedule {
  public:
   SlotSchedule(const Routes& routes, std::size_t workers, bool forwards_first,
@@ -87,7 +88,7 @@ class SlotSchedule {
     return work_[routes_[operation.micro_batch][operation.stage]];
   }
 
-  /// The passes that can begin from this slot on.
+  /// Hands each worker the passes that can begin from this slot on.
   void arrive() {
     for (const PipelineInstruction& next : coming_[slot_]) {
       if (next.action == Action::forward) {
@@ -120,13 +121,14 @@ class SlotSchedule {
   std::vector<std::size_t> in_flight_max_;
   std::size_t transfer_;
   std::size_t slot_ = 0;
-  std::map<std::size_t, List> coming_;  ///< By slot, the passes that can begin from then on.
+  /// The passes that can begin, by the first slot in which they can.
+  std::map<std::size_t, List> coming_;
   std::vector<Work> work_;
   std::vector<List> lists_;
 };
 
-/// Splits each backward pass in two. At stage s the part for the parameters, for which no other
-/// worker waits, is postponed by s parts for the inputs (Qi 2023, ZB-H1).
+/// Splits each backward pass in two. At stage s the part for the parameters, which no other worker
+/// waits for, comes after s further parts for the inputs (Qi 2023, ZB-H1).
 List with_weights_postponed(const List& list) {
   List split;
   List waiting;
@@ -158,16 +160,18 @@ void update_at_the_end(List& list) {
   for (const std::uint32_t stage : stages) list.push_back({Action::update, stage});
 }
 
-/// Adds an update after every `accumulate` backward passes (and the last). PipeDream goes forward
-/// with the newest parameters and back with the same. 2BW goes with those of one update ago, so
-/// that two versions are enough.
+/// Adds an update after every `accumulate` backward passes, and after the last. With `newest`
+/// (PipeDream), a micro-batch goes forward with the newest parameters and backward with the same
+/// ones. Otherwise (2BW) it uses the parameters of one update earlier, so that two versions are
+/// enough.
 List with_updates(const List& list, bool newest, std::size_t accumulate) {
   struct Stage {
-    std::map<std::uint32_t, std::uint32_t> versions;  ///< Of micro-batches under way.
+    /// Versions used by the micro-batches that are under way.
+    std::map<std::uint32_t, std::uint32_t> versions;
     std::uint32_t updates = 0;
     std::size_t forwards = 0;
     std::size_t backwards = 0;
-    std::size_t all = 0;  ///< Micro-batches.
+    std::size_t all = 0;  ///< Number of micro-batches.
   };
   std::map<std::uint32_t, Stage> stages;
   for (const PipelineInstruction& operation : list) {
@@ -193,7 +197,7 @@ List with_updates(const List& list, bool newest, std::size_t accumulate) {
   return updated;
 }
 
-/// Whether every worker is always in the same chain.
+/// True if every worker always belongs to the same chain.
 bool are_fixed_chains(const Routes& routes, std::size_t workers) {
   std::vector<const std::vector<std::uint32_t>*> chain_of(workers, nullptr);
   for (const auto& route : routes) {
@@ -282,7 +286,7 @@ PipelineSchedule make_schedule(PipelineKind kind, const Routes& routes, std::siz
   PipelineSchedule schedule{.stages = stages, .micro_batches = routes.size()};
   if (!can_go_ahead(kind)) ahead = 0;
   const bool forwards_first = kind == PipelineKind::gpipe;
-  // Zero-bubble goes forward and back as 1F1B does.
+  // Zero-bubble orders its passes like 1F1B.
   const PipelineKind order = kind == PipelineKind::zero_bubble ? PipelineKind::one_f_one_b : kind;
   std::vector<std::size_t> most(stages);
   for (std::size_t s = 0; s < stages; ++s) {

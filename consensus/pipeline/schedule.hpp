@@ -14,36 +14,38 @@ namespace gv {
 
 enum class PipelineAction : std::uint8_t {
   forward,          ///< Take a micro-batch forward through one stage.
-  backward,         ///< Do both of the following at once.
-  backward_input,   ///< Compute the gradient that the stage before waits for.
+  backward,         ///< Do both parts below at once.
+  backward_input,   ///< Compute the gradient of the inputs, which the stage before waits for.
   backward_weight,  ///< Compute the gradient of the stage's parameters.
   update,           ///< Make an optimiser step with the gradients since the last update.
 };
 
-/// The part of a micro-batch's time in a stage that an instruction takes, if not measured: backward
-/// takes about twice as long as forward.
+/// The fraction of a micro-batch's time in a stage that an instruction takes, for use before times
+/// are measured. Backward takes about twice as long as forward.
 double part_of_stage(PipelineAction action);
 
-/// One entry of a worker's list.
+/// One instruction of a worker's list.
 struct PipelineInstruction {
   PipelineAction action = PipelineAction::forward;
   std::uint32_t stage = 0;
   std::uint32_t micro_batch = 0;  ///< For an update: the number of updates before it.
-  std::uint32_t version = 0;      ///< Number of updates in the parameters that it uses.
+  std::uint32_t version = 0;      ///< Number of updates that the parameters it uses contain.
 
   friend bool operator==(const PipelineInstruction&, const PipelineInstruction&) = default;
 };
 
-/// "F3", "B3", "I3" (input), "W3" (weights), "U0"; with `with_stage` a point and the stage follow.
+/// "F3", "B3", "I3" (inputs), "W3" (weights) or "U0". With `with_stage` a point and the stage
+/// follow.
 std::string to_string(const PipelineInstruction& operation, bool with_stage = false);
 
-/// A pipeline run: some micro-batches go through all stages and back, until the last update.
-/// Parameters count as version 0 when it begins. A worker executes its list in order. An
-/// instruction waits only for the results of other workers that it needs.
+/// The instructions of a pipeline run, in which some micro-batches go through all stages forward
+/// and backward, until the last update. Parameters count as version 0 at the start. A worker
+/// executes its list in order. An instruction waits only for the results of other workers that it
+/// needs.
 struct PipelineSchedule {
   std::size_t stages = 0;
   std::size_t micro_batches = 0;
-  /// An update follows this many of a worker's own micro-batches; 0: all of them.
+  /// Number of a worker's own micro-batches between two updates; 0 means all of them.
   std::size_t accumulate = 0;
   std::vector<std::vector<PipelineInstruction>> workers;
 };
@@ -83,44 +85,44 @@ inline constexpr auto pipeline_names =
 inline constexpr auto pipeline_kinds = pipeline_names.kinds();
 constexpr std::string_view to_string(PipelineKind kind) { return pipeline_names[kind]; }
 
-/// True if gradients are applied to the parameters they were computed with: one update, at the end.
+/// True if gradients are applied to the parameters they were computed with: one update at the end.
 constexpr bool is_synchronous(PipelineKind kind) {
   return kind != PipelineKind::pipedream && kind != PipelineKind::two_bw;
 }
 
-/// The most micro-batches whose activations a worker keeps for this stage, by the table above; each
-/// of chimera's workers holds another stage too. Only 2bw uses `accumulate`.
+/// The largest number of micro-batches whose activations a worker keeps for this stage, see the
+/// table above. Each of chimera's workers has a second stage. Only 2bw uses `accumulate`.
 std::size_t in_flight_max(PipelineKind kind, std::size_t stages, std::size_t stage,
                           std::size_t micro_batches, std::size_t accumulate, std::size_t ahead);
 
-/// The most versions of its parameters that this stage keeps.
+/// The largest number of versions of its parameters that a stage keeps.
 std::size_t versions_max(PipelineKind kind, std::size_t stages, std::size_t stage);
 
 /// routes[b][s] is the worker that carries micro-batch b through stage s and back.
 using Routes = std::vector<std::vector<std::uint32_t>>;
 
-/// Routes with the same chain for all micro-batches: worker s is stage s.
+/// Routes with the same chain for all micro-batches: worker s carries stage s.
 Routes straight_routes(std::size_t stages, std::size_t micro_batches);
 
-/// Whether `ahead` makes a difference. gpipe is as far ahead as possible; with more in flight
-/// pipedream's gradients would be staler, which would change training.
+/// True if `ahead` makes a difference. gpipe is already as far ahead as possible, and for pipedream
+/// more micro-batches in flight would mean staler gradients, which changes training.
 constexpr bool can_go_ahead(PipelineKind kind) {
   return kind != PipelineKind::gpipe && kind != PipelineKind::pipedream;
 }
 
-/// Why `kind` cannot work over these routes. `accumulate` is the number of micro-batches between
-/// two updates of 2bw. Routes must be rectangular, with all workers below `workers`.
+/// Lists why `kind` cannot work with these routes. `accumulate` is the number of micro-batches
+/// between two updates of 2bw. Routes must be rectangular, with all workers below `workers`.
 Problems problems(PipelineKind kind, const Routes& routes, std::size_t workers,
                   std::size_t accumulate);
 
-/// The schedule of `kind` over these routes, which must have no problems; gpipe, 1f1b and
-/// zero-bubble accept any routes. A pure function: all peers that know the routes get the same
-/// lists. Where routes are fixed chains, every worker's backward passes come in ascending order of
+/// The schedule of `kind` over these routes, for which problems() must be empty; gpipe, 1f1b and
+/// zero-bubble accept any routes. A pure function: all peers with equal routes get equal lists. If
+/// routes are fixed chains, every worker's backward passes come in ascending order of
 /// micro-batches, so all synchronous kinds sum over micro-batches in the same order.
 ///
-/// (List scheduling in slots of equal length: backward passes first, and forward passes as long as
+/// (List scheduling in slots of equal length: backward passes first, and forward passes while
 /// activations may be kept, with transfers that take `ahead` slots. It gives the closed forms of
-/// 1F1B and, for every number of micro-batches, Chimera's least makespan, 2m + p - 2 slots.)
+/// 1F1B and, for every number of micro-batches, Chimera's shortest makespan, 2m + p - 2 slots.)
 PipelineSchedule make_schedule(PipelineKind kind, const Routes& routes, std::size_t workers,
                                std::size_t accumulate = 0, std::size_t ahead = 0);
 

@@ -1,4 +1,5 @@
-// Dynamic programming over (stage, layers done, peers used, peers of the last stage).
+// Finds the best partition by dynamic programming over (stage, layers done, peers used, peers of
+// the last stage).
 #include "consensus/pipeline/stage_partition.hpp"
 
 #include <algorithm>
@@ -12,10 +13,10 @@ namespace {
 
 constexpr double impossible = std::numeric_limits<double>::infinity();
 
-/// Orders of more peers than these are not all tried.
+/// With more peers than this, not all orders are tried.
 constexpr std::size_t exact_peers_max = 5;
 
-/// Costs of any stage, from sums over its layers and peers.
+/// The costs of any stage, computed from its layers and peers.
 class Costs {
  public:
   Costs(const std::vector<LayerCost>& layers, const PipelineSite& site,
@@ -41,7 +42,7 @@ class Costs {
                                                              options_.micro_batches,
                                                              options_.accumulate, options_.ahead));
     const auto versions = static_cast<double>(versions_max(options_.kind, options_.stages, number));
-    // The activations of one micro-batch are there in any case, while it is computed again.
+    // The activations of one micro-batch need memory in any case, while they are recomputed.
     const double input = first_layer > 0 ? layers_[first_layer - 1].output_bytes : 0;
     const double activations = options_.recomputes ? kept + in_flight * input : in_flight * kept;
     stage.memory_bytes = (versions + options_.state_per_parameter) * parameters + activations;
@@ -56,7 +57,7 @@ class Costs {
     return true;
   }
 
-  /// Through the boundary between two stages.
+  /// Seconds that a transfer between two stages takes.
   double transfer(const PlannedStage& from, const PlannedStage& to) const {
     if (site_.seconds_per_byte.empty()) return 0;
     double slowest = 0;
@@ -70,7 +71,7 @@ class Costs {
     return layers_[from.end_layer - 1].output_bytes * slowest / static_cast<double>(links);
   }
 
-  /// What all wait for at one stage and the boundary behind it.
+  /// The time that one stage and the boundary behind it take for each micro-batch.
   double bottleneck(const PlannedStage& stage) const {
     return options_.overlaps ? std::max(stage.compute_s, stage.transfer_s)
                              : stage.compute_s + 2 * stage.transfer_s;
@@ -93,7 +94,8 @@ class Search {
         best_(stages_ * (layers_ + 1) * (peers_ + 1) * (peers_ + 1)) {}
 
   std::optional<StagePartition> run() {
-    // From the last stage to the first, so that of equal partitions the first cut decides.
+    // Goes from the last stage to the first, so that among equal partitions the one with the
+    // earliest first cut wins.
     for (std::size_t number = stages_; number-- > 0;) {
       for (std::size_t layer = number; layer + stages_ - number <= layers_; ++layer) {
         for (std::size_t peer = number; peer + stages_ - number <= peers_; ++peer) {
@@ -105,8 +107,8 @@ class Search {
   }
 
  private:
-  /// Of stages `number` and later, if that one has the layers and peers from these on and its peers
-  /// end at `end_peer`.
+  /// The best way to place stage `number` and all later ones, if they start at this layer and peer
+  /// and the stage's peers end at `end_peer`.
   struct Best {
     double seconds = impossible;
     PlannedStage stage;

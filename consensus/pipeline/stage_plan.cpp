@@ -1,4 +1,4 @@
-// Finds the newest version of which every stage is held.
+// Finds the newest version for which some peer holds each stage.
 #include "consensus/pipeline/stage_plan.hpp"
 
 #include <algorithm>
@@ -50,7 +50,7 @@ std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
                                      const StagePlanOptions& options) {
   const std::optional<ModelVersion> version = newest_complete(offers, stage_seconds.size());
   if (!version) return std::nullopt;
-  // Mirrored stages are mapped in pairs.
+  // A stage and its mirror image are assigned together.
   const auto all = static_cast<std::uint32_t>(stage_seconds.size());
   const auto mapped = [&](std::uint32_t stage) {
     return options.mirrored ? std::min(stage, all - 1 - stage) : stage;
@@ -90,7 +90,8 @@ std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
     for (const std::uint32_t stage : stages) {
       StageAssignment assignment{.stage = stage, .carrier = own.peer, .source = own.peer};
       if (version->step > 0 && !holds(own, stage, *version)) {
-        // From a peer that has it, the one that sends the fewest other stages.
+        // Among the peers that have the stage, take the one that has the fewest other stages to
+        // send.
         std::optional<PeerId> best;
         for (const StageOffer& offer : offers) {
           if (!holds(offer, stage, *version)) continue;
