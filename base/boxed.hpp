@@ -1,4 +1,4 @@
-// A value on the heap whose type the header of its owner need not know.
+// A value on the heap, whose type need not be complete in its owner's header.
 #pragma once
 
 #include <memory>
@@ -6,9 +6,9 @@
 
 namespace gv {
 
-/// Owns a T and is copied and compared like one. T must be complete where a Boxed<T> is made,
-/// copied, compared or destroyed, so its owner declares these and defines them in its source. A
-/// Boxed that was moved from may only be destroyed or assigned to.
+/// Owns a T, and copies and compares it like a plain member. T must be complete where a Boxed<T> is
+/// made, copied, compared or destroyed, so the owner declares these functions and defines them in
+/// its source. A moved-from Boxed may only be destroyed or assigned to.
 template <class T>
 class Boxed {
  public:

@@ -1,4 +1,4 @@
-// Norms and clip factors.
+// Computes norms and clip factors.
 #include "base/comparison.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t width = 16;
 
-/// The loop over whole rows of 16 elements; `n` is a multiple of that.
+/// The loop over whole rows of 16 elements. `n` must be a multiple of 16.
 GV_WIDE void compare_rows(const float* __restrict theirs, const float* __restrict ours,
                           float* __restrict difference, std::size_t n,
                           double* __restrict theirs_sums, double* __restrict ours_sums,

@@ -1,4 +1,4 @@
-// Norms and distance of two models, and the clip factor that limits how hard one pulls the other.
+// Norms and distance of two models, and the factor that limits how hard one pulls the other.
 #pragma once
 
 #include <array>
@@ -7,16 +7,17 @@
 
 namespace gv {
 
-/// Compares two models piece by piece in one pass over memory. Squares are summed in double over 16
-/// interleaved partial sums by an element's place in the whole model, so the result depends neither
-/// on how the model was cut nor on the sign of the differences: both ends of an exchange get the
-/// same bits.
+/// Compares two models piece by piece in one pass over memory. Squares are summed in double
+/// precision in 16 interleaved partial sums, chosen by an element's place in the whole model. So
+/// the result depends neither on how the model was cut nor on the sign of the differences: both
+/// ends of an exchange get the same bits.
 class Comparison {
  public:
-  /// Takes the next elements of both models and writes theirs - ours. All three have the same size.
+  /// Takes the next elements of both models and writes theirs - ours. All three spans have the same
+  /// size.
   void add(std::span<const float> theirs, std::span<const float> ours, std::span<float> difference);
 
-  /// Norms of what was taken so far; not finite if any value was not.
+  /// Norms of the elements added so far. Not finite if any value was not finite.
   double their_norm() const;
   double our_norm() const;
   double distance() const;
@@ -31,11 +32,12 @@ class Comparison {
   Sums difference_{};
 };
 
-/// The factor c of symmetric self-centred clipping (He, Karimireddy, Jaggi 2022, made symmetric by
-/// taking the smaller radius of the two): min(1, radius / distance). A radius of 0 clips nothing.
+/// The factor c of self-centred clipping (He, Karimireddy, Jaggi 2022): min(1, radius / distance).
+/// A radius of 0 means no clipping. Both peers must use the smaller of their radii, which makes it
+/// symmetric.
 double clip_factor(double radius, double distance);
 
-/// The smaller radius of two, where 0 stands for none.
+/// The smaller of two radii, where 0 means no limit.
 float smaller_radius(float a, float b);
 
 }  // namespace gv

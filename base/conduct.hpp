@@ -1,4 +1,4 @@
-// Counts what peers do wrong, and says which of them are quarantined for it.
+// Counts offences of peers and decides which peers are quarantined.
 #pragma once
 
 #include <chrono>
@@ -11,13 +11,13 @@
 
 namespace gv {
 
-/// The offences of each peer. A peer that offends too often within a while is quarantined, and has
-/// a clean record afterwards.
+/// The offences of each peer. A peer that offends too often within a certain time is quarantined,
+/// and has a clean record afterwards.
 class Conduct {
  public:
   struct Options {
-    int offences_max = 3;                       ///< The offence that begins a quarantine.
-    Duration memory = std::chrono::minutes(1);  ///< Offences count together within this time.
+    int offences_max = 3;                       ///< A quarantine begins with this offence.
+    Duration memory = std::chrono::minutes(1);  ///< Only offences within this time add up.
     Duration quarantine = std::chrono::minutes(1);
   };
 
@@ -25,8 +25,8 @@ class Conduct {
     check(options.offences_max > 0, "a peer may offend at least once");
   }
 
-  /// Counts an offence of `peer`. True if a quarantine begins with it; one that is under way
-  /// neither begins again nor becomes longer.
+  /// Counts an offence of `peer`. Returns true if it begins a quarantine. During a quarantine,
+  /// further offences do not prolong it.
   bool offend(Time now, PeerId peer) {
     if (is_quarantined(now, peer)) return false;
     Record& record = records_.try_emplace(peer, Record{.since = now}).first->second;
@@ -41,7 +41,7 @@ class Conduct {
     return found != records_.end() && now < found->second.quarantined_until;
   }
 
-  /// Forgets what no longer counts. Returns the number of records that are left.
+  /// Forgets records that no longer count. Returns how many are left.
   std::size_t tick(Time now) {
     std::erase_if(records_, [&](const auto& entry) { return entry.second.is_over(now, options_); });
     return records_.size();
@@ -50,7 +50,7 @@ class Conduct {
  private:
   struct Record {
     int offences = 0;
-    Time since{};  ///< The first of the offences that count.
+    Time since{};  ///< Time of the first offence that still counts.
     Time quarantined_until{};
 
     bool is_over(Time now, const Options& options) const {

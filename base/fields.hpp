@@ -1,4 +1,4 @@
-// The fields of a plain struct, so that code which treats them all alike need not list them.
+// Access to all fields of a plain struct, for code that treats every field alike.
 #pragma once
 
 #include <concepts>
@@ -9,14 +9,14 @@
 
 namespace gv {
 
-/// A struct without constructors, private members and bases, whose fields all have defaults.
+/// A struct without constructors, private members or base classes, whose fields all have defaults.
 template <class T>
 concept PlainStruct = std::is_class_v<T> && std::is_aggregate_v<T> && !requires(T & value) {
   value.begin();
 };
 
-/// References to all fields, in the order of their declaration. Whether a struct has n fields shows
-/// in whether n initialisers fit; one field too many or too few below does not compile.
+/// References to all fields in the order of declaration. A struct has at least n fields if n
+/// initialisers compile. A wrong count fails to compile in the structured binding below.
 template <class T>
 requires PlainStruct<std::remove_const_t<T>>
 constexpr auto fields_of(T& value) {
@@ -56,7 +56,7 @@ constexpr auto fields_of(T& value) {
   }
 }
 
-/// The name of a type, without its namespace.
+/// The name of a type without its namespace.
 template <class T>
 constexpr std::string_view type_name() {
   std::string_view name = __PRETTY_FUNCTION__;

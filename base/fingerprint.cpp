@@ -1,5 +1,5 @@
-// XXH64 for inputs of whole 4-byte words, after its specification: github.com/Cyan4973/xxHash,
-// doc/xxhash_spec.md.
+// XXH64 for inputs of whole 4-byte words, implemented from its specification:
+// github.com/Cyan4973/xxHash, doc/xxhash_spec.md.
 #include "base/fingerprint.hpp"
 
 #include <array>
@@ -27,14 +27,15 @@ std::uint64_t mixed(std::uint64_t lane, std::uint64_t word) {
   return std::rotl(lane + word * prime2, 31) * prime1;
 }
 
-/// XXH64 of `bytes`, whose number must be a multiple of four.
+/// XXH64 of `bytes`, whose length must be a multiple of four.
 std::uint64_t hash_of(std::span<const std::byte> bytes) {
   constexpr std::size_t word = 4;
   const std::byte* at = bytes.data();
   std::size_t left = bytes.size() / word;
   std::uint64_t hash = prime5;
   if (left >= 8) {
-    // Four independent lanes, because in a single one each multiplication waits for the last.
+    // Four independent lanes, because in a single lane each multiplication would wait for the one
+    // before.
     std::array<std::uint64_t, 4> lanes = {prime1 + prime2, prime2, 0, 0 - prime1};
     for (; left >= 8; at += 8 * word, left -= 8) {
       for (std::size_t i = 0; i < 4; ++i) {

@@ -1,4 +1,4 @@
-// A vector of floats whose creator chooses where its memory comes from.
+// A vector of floats in memory that its creator chooses.
 #pragma once
 
 #include <memory_resource>
@@ -6,8 +6,8 @@
 
 namespace gv {
 
-/// Values to be sent to other peers. In shared memory of the runtime they reach a peer on the same
-/// host without a copy. Otherwise a vector like any other.
+/// Values to be sent to other peers. If they are in the runtime's shared memory, a peer on the same
+/// host reads them without a copy. In other respects it is an ordinary vector.
 using Floats = std::pmr::vector<float>;
 
 }  // namespace gv

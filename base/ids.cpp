@@ -1,4 +1,4 @@
-// Identifiers as people read them.
+// Prints identifiers.
 #include "base/ids.hpp"
 
 #include <cstdio>

@@ -9,7 +9,7 @@ namespace gv {
 /// A peer's id, derived from its public key. The holder of the key is the peer.
 enum class PeerId : std::uint64_t {};
 
-/// Sixteen hexadecimal digits.
+/// Returns sixteen hexadecimal digits.
 std::string to_string(PeerId id);
 
 }  // namespace gv

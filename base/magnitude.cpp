@@ -10,7 +10,7 @@
 
 namespace gv {
 
-// Without the sign, the bits of floats have the same order as the floats, infinity and NaN last.
+// Without the sign bit, floats and their bits have the same order; infinity and NaN come last.
 GV_WIDE float largest_magnitude(std::span<const float> values) {
   std::uint32_t largest = 0;
   for (const float value : values) {

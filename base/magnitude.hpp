@@ -1,14 +1,14 @@
-// Whether a vector's values are finite, and the largest magnitude among them.
+// Tells whether a vector's values are finite, and finds the largest magnitude.
 #pragma once
 
 #include <span>
 
 namespace gv {
 
-/// Whether every value is a number.
+/// True if no value is NaN or infinite.
 bool is_finite(std::span<const float> values);
 
-/// 0 of no values; infinite or NaN if any value is.
+/// The largest magnitude. 0 if there are no values; infinite or NaN if any value is.
 float largest_magnitude(std::span<const float> values);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Names of the values of an enumeration, written once and read both ways.
+// The names of an enumeration's values, defined once and usable in both directions.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace gv {
 
-/// The names of all values of an enumeration that counts from 0, in its order.
+/// The names of all values of an enumeration that counts from 0, in order.
 template <class Kind, std::size_t count>
 struct Names {
   std::array<std::string_view, count> list;
@@ -19,14 +19,14 @@ struct Names {
     return place < count ? list[place] : "unknown";
   }
 
-  /// The value of that name; empty if there is none.
+  /// The value with that name; nullopt if there is none.
   constexpr std::optional<Kind> find(std::string_view name) const {
     const auto* found = std::ranges::find(list, name);
     if (found == list.end()) return std::nullopt;
     return static_cast<Kind>(found - list.begin());
   }
 
-  /// All values, in order.
+  /// All values of the enumeration, in order.
   constexpr std::array<Kind, count> kinds() const {
     std::array<Kind, count> all{};
     for (std::size_t place = 0; place < count; ++place) all[place] = static_cast<Kind>(place);

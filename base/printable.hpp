@@ -1,4 +1,4 @@
-// Text from elsewhere in a form that does nothing to a terminal or a log.
+// Makes text from outside harmless for terminals and logs.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace gv {
 
-/// `text` with control characters written as \xNN, so that it stays on its line and moves no
-/// cursor. Of a text longer than `bytes_max` only the beginning, with "..." after it.
+/// Returns `text` with control characters written as \xNN, so that it stays on one line and cannot
+/// move the cursor. If it is longer than `bytes_max`, it is cut there and "..." is appended.
 std::string printable(std::string_view text, std::size_t bytes_max = std::string_view::npos);
 
 }  // namespace gv

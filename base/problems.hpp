@@ -6,16 +6,16 @@
 
 namespace gv {
 
-/// One thing an operator has to fix.
+/// One thing that an operator has to fix.
 struct Problem {
-  std::string place;   ///< Where: "configs/a.toml:12: train.batch", "--listen", a file name.
+  std::string place;   ///< Where it is: "configs/a.toml:12: train.batch", "--listen", a file name.
   std::string reason;  ///< What is wrong, as a sentence without a full stop.
-  std::string remedy;  ///< What to do about it; may be empty when the reason says it.
+  std::string remedy;  ///< What to do about it. May be empty if the reason says it.
 };
 
 using Problems = std::vector<Problem>;
 
-/// One line for people: "place: reason; remedy".
+/// The problem on one line: "place: reason; remedy".
 inline std::string to_string(const Problem& problem) {
   std::string line = problem.place + ": " + problem.reason;
   if (!problem.remedy.empty()) line += "; " + problem.remedy;

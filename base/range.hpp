@@ -5,7 +5,7 @@
 
 namespace gv {
 
-/// Elements begin, begin+1, ..., end-1.
+/// The elements begin, begin+1, ..., end-1.
 struct Range {
   std::size_t begin = 0;
   std::size_t end = 0;

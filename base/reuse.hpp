@@ -1,4 +1,4 @@
-// Buffers that are used again once all their holders let go, instead of being freed and allocated.
+// Buffers that are used again, instead of being freed and allocated, when all holders let go.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,13 @@
 namespace gv {
 
 /// Hands out shared buffers. A buffer that only the pool still holds is handed out again, with its
-/// old contents. Freed memory of a model's size would go back to the system, and getting it again
-/// costs a page fault every 4 KiB, which is more than filling it. Every holder must let go on the
-/// thread that calls `take`.
+/// old contents. Freeing a model-sized buffer would return it to the system, and allocating it
+/// again costs a page fault for every 4 KiB, which takes longer than filling it. Every holder must
+/// let go on the thread that calls `take`.
 template <class T>
 class Reuse {
  public:
-  /// Keeps at most `kept_max` buffers; more may be lent, but those are freed by their holders.
+  /// The pool keeps at most `kept_max` buffers. It can hand out more, but the holders free those.
   explicit Reuse(std::size_t kept_max) : kept_max_(kept_max) {}
 
   std::shared_ptr<T> take() {
@@ -26,8 +26,8 @@ class Reuse {
     return fresh;
   }
 
-  /// The buffer that `lent` refers to, for changes in place. Null if anything besides this pool and
-  /// `lent` itself holds it.
+  /// The buffer of `lent`, for changes in place. Null if anyone else besides this pool and `lent`
+  /// holds it.
   std::shared_ptr<T> sole(const std::shared_ptr<const T>& lent) const {
     for (const std::shared_ptr<T>& buffer : kept_) {
       if (buffer == lent && buffer.use_count() == 2) return buffer;

@@ -1,4 +1,4 @@
-// xoshiro256** and the few distributions built on it.
+// Implements xoshiro256** and the few distributions built on it.
 #include "base/rng.hpp"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Seeded randomness that draws the same numbers on every compiler and standard library.
+// Seeded random numbers that are the same with every compiler and standard library.
 #pragma once
 
 #include <array>
@@ -12,20 +12,21 @@
 namespace gv {
 
 /// A 64-bit hash of `text` (FNV-1a with a final avalanche), stable across machines and releases.
-/// Not for security.
+/// Not suitable for security.
 std::uint64_t stable_hash(std::string_view text);
 
-/// Mixes `value` into `hash`, order-sensitively; for hashes over several fields.
+/// Mixes `value` into `hash`. The order of calls matters. Use it for hashes over several fields.
 std::uint64_t hash_combine(std::uint64_t hash, std::uint64_t value);
 
 /// xoshiro256** (Blackman and Vigna 2018), seeded through splitmix64. A copy continues the same
-/// stream. The standard distributions differ between libraries, so the ones we need are here.
+/// stream. We implement the distributions ourselves, because those of the standard library differ
+/// between implementations.
 class Rng {
  public:
   explicit Rng(std::uint64_t seed);
 
   /// A generator whose stream depends only on this one's seed and on `purpose`, not on how many
-  /// numbers were drawn so far. Each component has one, so that components do not disturb each
+  /// numbers were already drawn. Each component has its own, so that components do not disturb each
   /// other.
   Rng fork(std::string_view purpose) const;
   Rng fork(std::uint64_t purpose) const;
@@ -42,26 +43,26 @@ class Rng {
     return result;
   }
 
-  /// Uniform in [0, bound), without bias (Lemire 2019). `bound` must be positive.
+  /// A uniform number in [0, bound), without bias (Lemire 2019). `bound` must be positive.
   std::uint64_t below(std::uint64_t bound);
 
-  /// Uniform in [0, 1) with 53 random bits.
+  /// A uniform number in [0, 1) with 53 random bits.
   double uniform() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
 
-  /// Standard normal (Marsaglia's polar method).
+  /// A standard normal number (Marsaglia's polar method).
   double normal();
 
-  /// Gamma with the given shape (> 0) and scale 1 (Marsaglia and Tsang 2000).
+  /// A gamma-distributed number with the given shape (> 0) and scale 1 (Marsaglia and Tsang 2000).
   double gamma(double shape);
 
   /// True with the given probability.
   bool chance(double probability) { return uniform() < probability; }
 
   friend bool operator==(const Rng&, const Rng&) = default;
-  /// For a StateHash.
+  /// Adds the generator's state to a StateHash.
   void add_to(auto& hash) const { hash.add(seed_, state_); }
 
-  /// Fisher-Yates; every order equally likely.
+  /// Shuffles with Fisher-Yates; every order is equally likely.
   template <class T>
   void shuffle(std::span<T> items) {
     for (std::size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[below(i)]);

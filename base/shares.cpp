@@ -1,4 +1,4 @@
-// Deals samples one by one to the peer that would then finish first.
+// Deals samples one by one to the peer that would finish first.
 #include "base/shares.hpp"
 
 #include <algorithm>
@@ -14,7 +14,8 @@
 namespace gv {
 namespace {
 
-/// Speeds with the gaps filled in. The median of an even number is the lower of the middle two.
+/// The speeds, with the median in place of unmeasured ones. For an even count it is the lower of
+/// the two middle values.
 std::vector<double> known_speeds(std::span<const double> samples_per_second) {
   const auto is_measured = [](double speed) { return std::isfinite(speed) && speed > 0; };
   std::vector<double> measured;
@@ -35,7 +36,8 @@ std::vector<std::uint32_t> batch_shares(std::span<const double> samples_per_seco
   const std::vector<double> speeds = known_speeds(samples_per_second);
   std::vector<std::uint32_t> shares(peers, 1);
 
-  using Turn = std::pair<double, std::size_t>;  // When a peer would be done with one sample more.
+  // When a peer would finish if it got one more sample.
+  using Turn = std::pair<double, std::size_t>;
   std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns;
   const auto queue = [&](std::size_t peer) {
     if (shares[peer] < most) turns.emplace((shares[peer] + 1.0) / speeds[peer], peer);

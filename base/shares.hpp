@@ -1,4 +1,5 @@
-// How many samples of a global batch each peer computes, so that all finish at about the same time.
+// Computes how many samples of a global batch each peer gets, so that all finish at about the same
+// time.
 #pragma once
 
 #include <cstdint>
@@ -7,19 +8,19 @@
 
 namespace gv {
 
-/// A working plan is replaced only if the new one is predicted to save this fraction of its time.
-/// Otherwise peers would switch back and forth between plans that are about equal.
+/// A working plan is replaced only if the new plan is predicted to save this fraction of its time.
+/// Otherwise peers would switch back and forth between plans of about equal quality.
 inline constexpr double worth_changing = 0.15;
 
-/// One share of `total` samples for each peer: integers that sum to `total`, each from 1 to `most`.
+/// Divides `total` samples among the peers: integers that sum to `total`, each from 1 to `most`.
 /// They minimise the largest share / speed, which is the time until the last peer finishes. Among
-/// equally good results the other peers' times are kept small too. A peer without a measured speed
+/// equally good results, the other peers' times are kept small too. A peer without a measured speed
 /// (0, negative or not finite) counts as the median of the measured ones; if no speed was measured,
-/// all count the same. Of equal peers the first in the list gets more.
+/// all count the same. Among equal peers, the first in the list gets more.
 ///
-/// Needs peers <= total <= peers * most. Takes at most total * lg(peers) steps. (Each sample goes
-/// to the peer that would then finish first: Graham 1969's list scheduling with unlike machines,
-/// exact for samples of equal size.)
+/// Requires peers <= total <= peers * most. Takes at most total * lg(peers) steps. (Each sample
+/// goes to the peer that would then finish first: Graham's 1969 list scheduling with unlike
+/// machines, exact for samples of equal size.)
 std::vector<std::uint32_t> batch_shares(std::span<const double> samples_per_second,
                                         std::uint32_t total, std::uint32_t most);
 

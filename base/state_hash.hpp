@@ -1,4 +1,5 @@
-// A hash of a protocol object's whole state, so that small worlds can be explored exhaustively.
+// A hash of a protocol object's whole state, which makes it possible to explore small worlds
+// exhaustively.
 #pragma once
 
 #include <bit>
@@ -16,12 +17,12 @@
 
 namespace gv {
 
-/// Takes the parts of a state one after another. A plain struct adds all of its fields, and a class
-/// has `void add_to(StateHash&) const` for that. So has a struct of which some fields do not count.
+/// Adds the parts of a state one after another. A plain struct adds all its fields. A class, or a
+/// struct with fields that do not count, defines `void add_to(StateHash&) const`.
 class StateHash {
  public:
-  /// Moments count from `now`, so that states which differ only in when they were reached are
-  /// equal.
+  /// Points in time are hashed relative to `now`, so that two states which differ only in when they
+  /// were reached are equal.
   explicit StateHash(Time now) : now_(now) {}
 
   template <class... Parts>

@@ -1,4 +1,4 @@
-// Time as an argument: a clock that protocols can compute with but cannot read.
+// Time as an argument: protocols can compute with this clock but cannot read it.
 #pragma once
 
 #include <chrono>
@@ -22,12 +22,12 @@ using Time = RunClock::time_point;
 /// The deadline of a state machine that waits for nothing.
 inline constexpr Time never = Time::max();
 
-/// `duration` in seconds, for messages and rates.
+/// Converts `duration` to seconds, for messages and rates.
 constexpr double seconds(Duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
-/// A duration from a number of seconds, rounded to the nanosecond.
+/// Converts seconds to a duration, rounded to the nanosecond.
 constexpr Duration from_seconds(double value) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
 }

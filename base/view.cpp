@@ -1,4 +1,4 @@
-// Sorted sets of peers.
+// Implements sorted sets of peers.
 #include "base/view.hpp"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace gv {
 namespace {
 
-/// A member's share in the hash of a set.
+/// What a member adds to the hash of a set.
 std::uint64_t share_of(PeerId peer) { return hash_combine(1, static_cast<std::uint64_t>(peer)); }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The sorted set of live peers, with its hash. Topologies and pairings are functions of it.
+// The sorted set of live peers and its hash. Topologies and pairings are functions of it.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace gv {
 
-/// A set of peers, as a value. Two peers with equal hashes hold equal sets. The hash is a sum over
-/// the members, so inserting or erasing one costs one term and not a walk over all.
+/// A set of peers, as a value. Equal hashes mean equal sets. The hash is a sum over the members, so
+/// inserting or erasing a peer changes one term and needs no pass over all.
 class View {
  public:
   View() = default;
@@ -19,7 +19,7 @@ class View {
   /// Sorts `peers` and drops duplicates.
   explicit View(std::vector<PeerId> peers);
 
-  /// Inserting a member again and erasing a peer that is not in the set have no effect.
+  /// Inserting a member twice or erasing a peer that is not in the set has no effect.
   void insert(PeerId peer);
   void erase(PeerId peer);
 
@@ -27,11 +27,11 @@ class View {
   std::size_t size() const { return peers_.size(); }
   std::uint64_t hash() const { return hash_; }
   bool contains(PeerId peer) const;
-  /// The position of a peer in the order of ids; empty if it is not in the set.
+  /// The position of a peer in the order of ids; nullopt if it is not in the set.
   std::optional<std::size_t> rank_of(PeerId peer) const;
 
   friend bool operator==(const View&, const View&) = default;
-  /// For a StateHash.
+  /// Adds the set to a StateHash.
   void add_to(auto& hash) const { hash.add(hash_); }
 
  private:

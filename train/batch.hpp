@@ -1,4 +1,4 @@
-// One mini-batch: the samples that a model learns from in one step.
+// A mini-batch: the samples that a model learns from in one step.
 #pragma once
 
 #include <cstddef>
@@ -7,12 +7,12 @@
 
 namespace gv {
 
-/// Views of one mini-batch. Their owner (a sampler or a test set) outlives every use. A sample has
-/// one label; a sequence has one at each position.
+/// Views of one mini-batch. Their owner (a sampler or a test set) must outlive every use. A sample
+/// has one label; a sequence has one at each position.
 struct Batch {
   std::span<const float> inputs;         ///< (batch, channels, height, width), row-major.
-  std::span<const std::int32_t> labels;  ///< (batch, predictions), classification; else empty.
-  std::span<const float> targets;        ///< (batch, outputs), squared loss; empty otherwise.
+  std::span<const std::int32_t> labels;  ///< (batch, predictions) for classification; else empty.
+  std::span<const float> targets;        ///< (batch, outputs) for squared loss; else empty.
   std::size_t size = 0;                  ///< Number of samples.
 };
 

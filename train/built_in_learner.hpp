@@ -1,4 +1,4 @@
-// Makes the learners that are built in: of a whole model, and of the stages of one.
+// Makes the built-in learners: of a whole model, or of the stages of one.
 #pragma once
 
 #include <cstddef>
@@ -12,19 +12,20 @@
 
 namespace gv {
 
-/// Calls `work` with 0 to count - 1, all at once if it can, and returns when all calls have.
+/// Calls `work` with 0 to count - 1, in parallel if possible, and returns when all calls have
+/// returned.
 using RunTogether =
     std::function<void(std::size_t count, const std::function<void(std::size_t)>& work)>;
 
-/// A learner of the spec's model before its first step, on `shard`. With `held_out` it can be a
-/// member of a population. `together` runs the workers of a spec with several threads; without it
-/// there is one.
+/// A learner of the spec's model before its first step. It trains on `shard`. With `held_out` it
+/// can be a member of a population. If the spec has several threads, `together` runs them; without
+/// it there is one thread.
 std::unique_ptr<Learner> built_in_learner(TrainerSpec spec, std::shared_ptr<const DataSet> shard,
                                           std::shared_ptr<const DataSet> held_out = nullptr,
                                           RunTogether together = {});
 
-/// A learner of the spec's stages that carries none of them yet. The first stage draws its samples
-/// from `shard`.
+/// A learner of the spec's stages that does not carry any stage yet. The first stage draws its
+/// samples from `shard`.
 std::unique_ptr<StageLearner> built_in_stage_learner(StagesSpec spec,
                                                      std::shared_ptr<const DataSet> shard);
 

@@ -1,4 +1,4 @@
-// Reading samples and cutting data sets.
+// Reads samples and takes subsets of data sets.
 #include "train/data_set.hpp"
 
 #include <algorithm>

@@ -12,7 +12,7 @@
 
 namespace gv {
 
-/// Immutable once built. Exactly one of `bytes` and `floats` holds the inputs. A byte stands for
+/// A data set, immutable once built. Either `bytes` or `floats` holds the inputs. A byte stands for
 /// (value / 255 - offset) * scale.
 struct DataSet {
   SampleShape shape{};
@@ -20,8 +20,8 @@ struct DataSet {
   std::vector<float> floats;         ///< (samples, shape)
   std::vector<std::int32_t> labels;  ///< (samples, predictions) for classification, else empty.
   std::vector<float> targets;        ///< (samples, target_width) for regression, else empty.
-  std::size_t classes = 0;           ///< Number of labels; 0 for regression.
-  std::size_t predictions = 1;       ///< Labels of a sample: one, or one for each position.
+  std::size_t classes = 0;           ///< Number of classes; 0 for regression.
+  std::size_t predictions = 1;       ///< Labels in one sample: one, or one for each position.
   std::size_t target_width = 0;
   float offset = 0;
   float scale = 1;
@@ -32,10 +32,10 @@ struct DataSet {
   }
   std::size_t features() const { return shape[0] * shape[1] * shape[2]; }
 
-  /// Writes sample `index` as floats into `out` (features() floats).
+  /// Writes sample `index` into `out` as features() floats.
   void read(std::size_t index, std::span<float> out) const;
 
-  /// The samples at `indices`, in that order, as a data set of their own.
+  /// A new data set of the samples at `indices`, in that order.
   DataSet subset(std::span<const std::uint32_t> indices) const;
 };
 

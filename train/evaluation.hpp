@@ -1,4 +1,4 @@
-// Evaluates a model on a data set that it does not train on.
+// Evaluates a model on a whole data set.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,11 @@
 
 namespace gv {
 
-/// Samples of a data set that are evaluated at once: 256, or fewer if a sample is a long sequence.
-/// A model for evaluate() is made for a batch of this size.
+/// Number of samples evaluated at once: 256, or fewer if a sample is a long sequence. The model
+/// given to evaluate() must be made for this batch size.
 std::size_t evaluation_batch(const DataSet& data);
 
-/// Loss and accuracy of a model over a whole data set, in batches.
+/// The loss and accuracy of a model over a whole data set, computed in batches.
 Score evaluate(Model& model, std::span<const float> parameters, const DataSet& data);
 
 }  // namespace gv

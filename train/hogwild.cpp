@@ -1,4 +1,4 @@
-// Workers that share parameters by relaxed loads and stores.
+// Workers that share parameters through relaxed loads and stores.
 #include "train/hogwild.hpp"
 
 #include <atomic>
@@ -17,8 +17,8 @@ void copy(float* x, float* out, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) out[i] = Shared(x[i]).load(std::memory_order_relaxed);
 }
 
-/// `own` gets the stored values, so that the next gradient needs no extra pass for a copy. Values
-/// written by another core are so fetched once a step and not twice.
+/// Also writes the stored values to `own`, so that the next gradient needs no extra pass to copy
+/// them. So values written by another core are fetched once in a step, not twice.
 void descend(float* x, const float* gradient, float* own, std::size_t n, float rate, float decay) {
   for (std::size_t i = 0; i < n; ++i) {
     Shared shared(x[i]);

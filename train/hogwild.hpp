@@ -1,4 +1,4 @@
-// Hogwild!: several workers step on one parameter vector at once, without locks (Niu 2011).
+// Hogwild!: several workers update one parameter vector at the same time, without locks (Niu 2011).
 #pragma once
 
 #include <cstdint>
@@ -13,26 +13,26 @@
 namespace gv {
 
 /// `spec.threads` workers for steps of plain SGD. Each has its own network, gradient and copy of
-/// the parameters, and repeats the following until no steps are left:
+/// the parameters, and repeats this until no steps are left:
 ///
 ///   takes the number of the next step, which no other worker takes
 ///   g = gradient at its copy, on that step's batch
-///   x_i -= lr (g_i + weight_decay x_i) (relaxed load and store; no store where that is zero)
-///   its copy = the values it stored: the others' x of a moment ago, and its own part
+///   x_i -= lr (g_i + weight_decay x_i), by relaxed load and store (no store if the change is zero)
+///   its copy = the values it stored: the others' x of a moment ago, and its own change
 ///
-/// Every access to x while workers run is atomic, so there is no data race. An update by another
-/// worker between our load and our store of an element is lost. Hogwild tolerates that, the better
-/// the sparser gradients are. Results depend on timing and cannot be repeated. With one worker at a
-/// time they are those of SGD, bit for bit.
+/// Every access to x while workers run is atomic, so there is no data race. If another worker
+/// updates an element between our load and our store, its update is lost. Hogwild tolerates this,
+/// the better the sparser the gradients are. Results depend on timing and are not reproducible.
+/// With a single worker they equal those of SGD, bit for bit.
 ///
 /// Memory: for each worker two vectors as long as the parameters, a network, and two batches.
 class Hogwild {
  public:
   Hogwild(const TrainerSpec& spec, std::shared_ptr<const DataSet> shard, RunTogether together);
 
-  /// Makes `count` steps, from number `step` and sampler position `position` on. Each step has the
-  /// same batch, learning rate and dropout as in the trainer. Returns the summed score; `position`
-  /// becomes that after the last step.
+  /// Makes `count` steps, starting at step number `step` and sampler position `position`. Each step
+  /// has the same batch, learning rate and dropout as in the trainer. Returns the summed score and
+  /// advances `position` past the last step.
   Score run(std::span<float> parameters, const ScheduleSpec& schedule, std::uint64_t step,
             std::uint64_t& position, std::uint64_t count);
 

@@ -1,4 +1,4 @@
-// A network with its loss, as trainers and evaluations use it.
+// A network with its loss, for training and evaluation.
 #include "train/model.hpp"
 
 #include <algorithm>
@@ -14,7 +14,8 @@
 namespace gv {
 namespace {
 
-/// Two sizes are enough for a batch that changes rarely, and activations take much memory.
+/// Number of networks to keep. Two sizes are enough if the batch changes rarely, and activations
+/// take much memory.
 constexpr std::size_t networks_max = 2;
 
 }  // namespace
@@ -108,7 +109,7 @@ Score Model::evaluate(std::span<const float> parameters, const Batch& batch) {
   check(batch.size <= batch_, "a batch to evaluate fits the model");
   std::span<const float> inputs = batch.inputs;
   if (batch.size < batch_) {
-    // The tail of a data set is filled up with zeros; it is not worth a network of its own.
+    // The last batch of a data set is padded with zeros; it is not worth a network of its own.
     padded_.assign(batch_ * elements(plan_.in), 0.0f);
     std::ranges::copy(batch.inputs, padded_.begin());
     inputs = padded_;

@@ -1,4 +1,4 @@
-// One model: a stack of layers over a flat parameter vector that the caller owns.
+// A model: a stack of layers over a flat parameter vector that the caller owns.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace gv {
 
-/// e to the mean loss: the number of equally likely classes that would be as uncertain.
+/// e to the mean loss: the number of equally likely classes with the same uncertainty.
 double perplexity(const Score& score);
 
 /// The mean loss in bits. For text it is the size of a byte after compression by the model.
@@ -28,15 +28,15 @@ double bits_per_prediction(const Score& score);
 Score score_outputs(LossKind loss, std::span<const float> outputs, const Batch& batch,
                     std::span<float> d_outputs);
 
-/// Everything wrong with a spec for inputs of this shape and `predictions` labels a sample (places
-/// are "layers[3]"); empty if sound.
+/// Lists everything wrong with a spec for inputs of this shape and `predictions` labels in a sample
+/// (places are "layers[3]").
 Problems problems(const ModelSpec& spec, SampleShape input, std::size_t predictions = 1);
 
-/// A network, compiled for the batch sizes it is given. Holds activations and scratch space, never
-/// parameters. Not thread-safe: one thread at a time. Movable.
+/// A network for each of the batch sizes it is given. Holds activations and scratch space, never
+/// parameters. Not thread-safe. Movable.
 class Model {
  public:
-  /// `spec` must have no problems. A network for `batch` samples is made at once.
+  /// `spec` must have no problems. Makes a network for `batch` samples at once.
   Model(const ModelSpec& spec, SampleShape input, std::size_t batch);
 
   const Layout& layout() const { return plan_.layout; }
@@ -46,25 +46,24 @@ class Model {
   std::vector<DenseWeights> dense_weights() const;
 
   /// Fills `parameters` (layout().size() floats) with He-uniform weights, zero biases and gains of
-  /// one: a pure function of the model and `rng`. With the spec's initial_deviation s > 0 weights
-  /// are normal with deviation s. Those at the end of one of R residual layers have s / sqrt(R), so
-  /// that the size of their sum does not depend on R (Radford 2019). Tables of an embedding are
-  /// always normal.
+  /// one: a pure function of the model and `rng`. If the spec's initial_deviation s is above 0,
+  /// weights are normal with deviation s. Weights at the end of one of R residual layers have s /
+  /// sqrt(R), so that the size of their sum does not depend on R (Radford 2019). An embedding's
+  /// tables are always normal.
   void initialise(std::span<float> parameters, Rng rng) const;
 
-  /// Forward and backward on one batch in training mode. Overwrites `gradient` (same size as
-  /// `parameters`) with the gradient of the mean loss over all predictions of the batch. `ready`,
-  /// if given, is told of its parts as they become final. Dropout draws from `rng`. The batch may
-  /// have any size, and the time is in proportion to it. The networks of the two sizes used last
-  /// are kept; another size costs the time to compile one. For the weights at the offsets
-  /// `factored` (of dense_weights(), ascending), `gradient` gets the factors instead: see
-  /// Network::give_factors().
+  /// Forward and backward pass on one batch in training mode. Overwrites `gradient` (same size as
+  /// `parameters`) with the gradient of the mean loss over all predictions of the batch. Calls
+  /// `ready`, if given, with parts of it as they become final. Dropout draws from `rng`. The batch
+  /// may have any size, and the time is proportional to it. Networks for the two last sizes are
+  /// kept; another size costs the time to make one. For the weights at the offsets `factored` (of
+  /// dense_weights(), ascending), `gradient` gets the factors instead, see Network::give_factors().
   Score gradient(std::span<const float> parameters, const Batch& batch, std::span<float> gradient,
                  Rng& rng, const ReadyRange& ready = {},
                  std::span<const std::size_t> factored = {});
 
-  /// Forward in inference mode: no dropout, no gradient. Takes at most the constructor's `batch`
-  /// samples; fewer take as much time.
+  /// Forward pass in inference mode: no dropout, no gradient. Takes at most the constructor's
+  /// `batch` samples; fewer take the same time.
   Score evaluate(std::span<const float> parameters, const Batch& batch);
 
  private:
@@ -82,7 +81,7 @@ class Model {
   double initial_deviation_;
   ModelPlan plan_;
   std::size_t batch_;
-  std::vector<Sized> networks_;  ///< The one used last is the first.
+  std::vector<Sized> networks_;  ///< The most recently used network comes first.
   std::vector<float> padded_;
   std::vector<float> d_outputs_;
 };

@@ -1,4 +1,4 @@
-// One fused pass over memory for each optimiser.
+// The optimisers, each in one fused pass over memory.
 #include "train/optimizer.hpp"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 using Size = std::size_t;
 
-/// lamb: no tensor counts as longer.
+/// lamb: longer tensors count as having this length.
 constexpr double longest_weight = 10;
 
 GV_WIDE void sgd(float* __restrict x, const float* __restrict g, Size n, float rate, float decay) {
@@ -58,10 +58,10 @@ GV_WIDE void rmsprop(float* __restrict x, const float* __restrict g, float* __re
 
 struct Moments {
   float beta1, beta2, epsilon;
-  float rate;     ///< Learning rate (of lamb 1) over the first moment's bias correction.
-  float unbias;   ///< One over the square root of the second moment's.
+  float rate;     ///< Learning rate (1 for lamb) divided by the first moment's bias correction.
+  float unbias;   ///< One over the square root of the second moment's bias correction.
   float coupled;  ///< Weight decay added to the gradient.
-  float shrink;   ///< Factor on the parameter: decoupled weight decay; of lamb the decay.
+  float shrink;   ///< Factor on the parameter: decoupled weight decay. For lamb, the decay itself.
 };
 
 GV_WIDE void adam(float* __restrict x, const float* __restrict g, float* __restrict m,
@@ -74,7 +74,8 @@ GV_WIDE void adam(float* __restrict x, const float* __restrict g, float* __restr
   }
 }
 
-/// Sums of squares in lanes of a fixed number: the same bits whatever a machine's vectors are.
+/// Squares are summed in a fixed number of lanes, so that the bits do not depend on a machine's
+/// vector width.
 constexpr Size lanes = 16;
 using Lanes = std::array<double, lanes>;
 
@@ -108,7 +109,7 @@ GV_WIDE void lars(float* __restrict x, const float* __restrict g, float* __restr
   }
 }
 
-/// Brings the moments up to date, and writes Adam's direction with the decay.
+/// Updates the moments, and writes Adam's direction plus the weight decay.
 GV_WIDE void lamb_direction(const float* __restrict x, const float* __restrict g,
                             float* __restrict m, float* __restrict s, float* __restrict out, Size n,
                             Moments c) {

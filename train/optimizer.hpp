@@ -13,10 +13,10 @@
 
 namespace gv {
 
-/// Vectors as long as the parameters that the optimiser keeps: 0, 1 or 2.
+/// Number of vectors that the optimiser keeps, each as long as the parameters: 0, 1 or 2.
 std::size_t optimizer_vectors(const OptimizerSpec& spec);
 
-/// Whether this optimiser uses OptimizerSpec's momentum.
+/// True if this optimiser uses OptimizerSpec's momentum.
 bool has_momentum(const OptimizerSpec& spec);
 
 /// One optimiser over one flat vector. With g the gradient (plus weight_decay * x, except for
@@ -45,25 +45,25 @@ bool has_momentum(const OptimizerSpec& spec);
 class Optimizer {
  public:
   Optimizer(OptimizerSpec spec, const Layout& layout);
-  /// For a single matrix of `parameters` values.
+  /// An optimiser for a single matrix of `parameters` values.
   Optimizer(OptimizerSpec spec, std::size_t parameters);
 
   /// One update. Both spans have the size given at construction.
   void step(std::span<float> parameters, std::span<const float> gradient, double learning_rate);
 
-  /// Named state vectors, for checkpoints.
+  /// The state vectors and their names, for checkpoints.
   std::vector<std::pair<std::string, std::vector<float>>> vectors() const;
   std::uint64_t updates() const { return updates_; }
-  /// Counts `updates` that were made elsewhere.
+  /// Adds updates that were made elsewhere to the count.
   void count(std::uint64_t updates) { updates_ += updates; }
 
-  /// The inverse of vectors() and updates(). Returns an empty string, or why they do not fit; then
-  /// nothing is changed.
+  /// Restores vectors() and updates(). Returns an empty string, or why they do not fit; then
+  /// nothing has changed.
   std::string restore(const std::vector<std::pair<std::string, std::vector<float>>>& vectors,
                       std::uint64_t updates);
 
-  /// The state in one piece, to be sent and adopted: its number of floats, a copy in a fixed order
-  /// into a span of that size, and the inverse.
+  /// The state as one piece that can be sent: its number of floats, a copy in a fixed order into a
+  /// span of that size, and the inverse.
   std::size_t state_size() const { return first_.size() + second_.size(); }
   void copy_state(std::span<float> out) const;
   void adopt_state(std::span<const float> state, std::uint64_t updates);
@@ -72,7 +72,7 @@ class Optimizer {
   void reset();
 
   const OptimizerSpec& spec() const { return spec_; }
-  /// Sets the momentum of later steps; the gathered state stays.
+  /// Sets the momentum of later steps. The accumulated state stays.
   void set_momentum(double momentum) { spec_.momentum = momentum; }
 
  private:

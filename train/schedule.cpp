@@ -25,7 +25,7 @@ double learning_rate(const ScheduleSpec& spec, std::size_t batch, std::uint64_t 
       }
       return rate;
     case ScheduleKind::cosine: {
-      // The last step is steps_total - 1; a run of one step has no way to fall.
+      // The last step is steps_total - 1. A run of one step has no room to fall.
       const std::uint64_t span =
           steps_total > spec.warmup_steps + 1 ? steps_total - 1 - spec.warmup_steps : 1;
       const double progress =

@@ -8,10 +8,10 @@
 
 namespace gv {
 
-/// The rate of step `step` (from 0) of `steps_total`. The peak is learning_rate, times batch /
-/// reference_batch where the linear scaling rule (Goyal 2017) is on. Warm-up rises as (step + 1) /
-/// warmup_steps; the cosine (Loshchilov 2017) falls from the end of warm-up to final_fraction of
-/// the peak at the last step.
+/// The learning rate of step `step` (from 0) of `steps_total`. The peak is learning_rate, times
+/// batch / reference_batch if the linear scaling rule (Goyal 2017) is on. Warm-up rises as (step +
+/// 1) / warmup_steps. The cosine (Loshchilov 2017) falls from the end of warm-up to final_fraction
+/// of the peak at the last step.
 double learning_rate(const ScheduleSpec& spec, std::size_t batch, std::uint64_t step,
                      std::uint64_t steps_total);
 

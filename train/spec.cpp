@@ -1,4 +1,4 @@
-// The named models.
+// The models that have a name.
 #include "train/spec.hpp"
 
 namespace gv {

@@ -1,4 +1,5 @@
-// Plain descriptions of a training run: filled from a config, turned into objects by factories.
+// Plain descriptions of a training run. A config fills them in, and factories turn them into
+// objects.
 #pragma once
 
 #include <array>
@@ -10,8 +11,7 @@
 namespace gv {
 
 /// Shape of one sample: channels, height, width. Flat inputs are {features, 1, 1}. A sequence is
-/// {positions, 1, width}, so that its rows lie one after the other; one of ids is {positions, 1,
-/// 1}.
+/// {positions, 1, width}, so that its rows are contiguous; a sequence of ids is {positions, 1, 1}.
 using SampleShape = std::array<std::size_t, 3>;
 
 enum class LayerKind {
@@ -31,7 +31,7 @@ enum class LayerKind {
   residual
 };
 
-/// One layer of an explicit list. Fields a kind does not use stay at their defaults.
+/// One layer of an explicit list. Fields that a kind does not use keep their defaults.
 struct LayerSpec {
   LayerKind kind = LayerKind::relu;
   std::size_t units = 0;    ///< dense: outputs. conv2d: output channels. embedding: width.
@@ -40,12 +40,12 @@ struct LayerSpec {
   std::size_t padding = 0;  ///< conv2d: zeros on each side.
   std::size_t groups = 1;   ///< group_norm: number of groups.
   double rate = 0.5;        ///< dropout: probability of dropping an activation.
-  /// dense, layer_norm: the same layer on every row of {positions, 1, width}.
+  /// dense, layer_norm: apply the same layer to every row of {positions, 1, width}.
   bool per_position = false;
-  /// dense: its weights are the embedding's table of tokens; only the biases are its own.
+  /// dense: use the embedding's table of tokens as weights; only the biases are its own.
   bool tied = false;
-  std::size_t vocabulary = 0;     ///< embedding: ids are below this.
-  std::size_t heads = 0;          ///< attention: a divisor of the width.
+  std::size_t vocabulary = 0;     ///< embedding: number of ids.
+  std::size_t heads = 0;          ///< attention: number of heads, a divisor of the width.
   std::vector<LayerSpec> layers;  ///< residual: y = x + layers(x).
 
   friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
@@ -57,7 +57,8 @@ enum class LossKind { cross_entropy, squared };
 struct ModelSpec {
   std::vector<LayerSpec> layers;
   LossKind loss = LossKind::cross_entropy;
-  /// Deviation of normal initial weights; 0: He-uniform weights. See Model::initialise().
+  /// Standard deviation of normal initial weights; 0 means He-uniform weights. See
+  /// Model::initialise().
   double initial_deviation = 0;
 };
 
@@ -79,22 +80,22 @@ struct TransformerSpec {
 
   friend bool operator==(const TransformerSpec&, const TransformerSpec&) = default;
 };
-/// GPT-2's stack (Radford 2019) over ids below `vocabulary`: embedding; in each block x +
-/// attention(norm(x)), then x + dense(gelu(dense(norm(x)))) four times as wide inside; norm, and at
-/// every position a dense layer of `vocabulary` outputs.
+/// GPT-2's stack (Radford 2019) over ids below `vocabulary`: an embedding; in each block x +
+/// attention(norm(x)), then x + dense(gelu(dense(norm(x)))), four times as wide inside; a norm, and
+/// at every position a dense layer with `vocabulary` outputs.
 ModelSpec transformer(const TransformerSpec& spec, std::size_t vocabulary);
 
 enum class OptimizerKind { sgd, momentum, nesterov, adagrad, rmsprop, adam, adamw, lars, lamb };
 
 struct OptimizerSpec {
   OptimizerKind kind = OptimizerKind::nesterov;
-  double momentum = 0.9;      ///< momentum, nesterov, lars.
-  double decay = 0.9;         ///< rmsprop: decay of the mean square.
-  double beta1 = 0.9;         ///< adam, adamw, lamb.
-  double beta2 = 0.999;       ///< adam, adamw, lamb.
-  double epsilon = 1e-8;      ///< All but sgd, momentum and nesterov.
-  double trust = 0.001;       ///< lars: a tensor's step over its length, at rate 1.
-  double weight_decay = 0.0;  ///< Coupled, except for adamw and lamb.
+  double momentum = 0.9;  ///< Used by momentum, nesterov and lars.
+  double decay = 0.9;     ///< rmsprop: decay of the mean square.
+  double beta1 = 0.9;     ///< Used by adam, adamw and lamb.
+  double beta2 = 0.999;   ///< Used by adam, adamw and lamb.
+  double epsilon = 1e-8;  ///< Used by all but sgd, momentum and nesterov.
+  double trust = 0.001;   ///< lars: length of a tensor's step relative to the tensor, at rate 1.
+  double weight_decay = 0.0;  ///< Weight decay, added to the gradient except for adamw and lamb.
 
   friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
 };
@@ -103,7 +104,7 @@ enum class ScheduleKind { constant, step, cosine };
 
 struct ScheduleSpec {
   ScheduleKind kind = ScheduleKind::constant;
-  double learning_rate = 0.02;       ///< At the reference batch, after warm-up.
+  double learning_rate = 0.02;       ///< The peak: the rate at the reference batch, after warm-up.
   std::size_t warmup_steps = 0;      ///< Linear ramp up to the learning rate.
   std::vector<std::size_t> step_at;  ///< step: multiply by `step_factor` at each of these steps.
   double step_factor = 0.1;
@@ -118,7 +119,7 @@ enum class PartitionKind { iid, dirichlet, by_label, shared };
 struct PartitionSpec {
   PartitionKind kind = PartitionKind::iid;
   double alpha = 0.5;               ///< dirichlet: concentration; small means unlike shards.
-  std::size_t labels_per_peer = 2;  ///< by_label.
+  std::size_t labels_per_peer = 2;  ///< by_label: number of labels of each peer.
 
   friend bool operator==(const PartitionSpec&, const PartitionSpec&) = default;
 };
@@ -128,22 +129,23 @@ struct TrainerSpec {
   ModelSpec model;
   OptimizerSpec optimizer;
   ScheduleSpec schedule;
-  std::size_t batch = 64;     ///< Samples of a step of run_steps(); schedules scale by it.
-  std::size_t batch_max = 0;  ///< The most samples for gradient(); 0 means `batch`.
-  std::size_t threads = 1;    ///< Workers of run_steps(); several step without locks (Hogwild).
-  std::uint64_t steps = 0;    ///< The whole budget; schedules end here.
-  std::uint64_t seed = 1;     ///< Of the run: the same initial model for every peer.
-  std::uint64_t peer = 0;     ///< This replica's number: its own order of samples and dropout.
+  std::size_t batch = 64;     ///< Samples in a step of run_steps(). Schedules scale with it.
+  std::size_t batch_max = 0;  ///< The largest number of samples for gradient(); 0 means `batch`.
+  std::size_t threads = 1;    ///< Workers of run_steps(). Several step without locks (Hogwild).
+  std::uint64_t steps = 0;    ///< The whole budget of steps. Schedules end here.
+  std::uint64_t seed = 1;     ///< Seed of the run. Every peer gets the same initial model.
+  /// This replica's number. It determines its own order of samples and dropout.
+  std::uint64_t peer = 0;
 };
 
 /// A model cut into stages, and how each is trained.
 struct StagesSpec {
-  TrainerSpec trainer;            ///< `batch` is the size of a micro-batch.
-  std::vector<std::size_t> ends;  ///< One past the last layer of each stage, rising.
-  bool recomputes = false;        ///< Keep only the inputs and recompute the activations.
-  bool keeps_versions = false;    ///< There is more than one update in a run.
-  /// Samples of all peers in the mean of an update, for the linear scaling rule; 0: those of one
-  /// micro-batch.
+  TrainerSpec trainer;  ///< The training of each stage. `batch` is the size of a micro-batch.
+  std::vector<std::size_t> ends;  ///< One past the last layer of each stage, ascending.
+  bool recomputes = false;  ///< Keep only the inputs of each stage and recompute the activations.
+  bool keeps_versions = false;  ///< True if a run has more than one update.
+  /// Number of samples of all peers in an update's mean, for the linear scaling rule; 0 means those
+  /// of one micro-batch.
   std::size_t samples_an_update = 0;
 };
 

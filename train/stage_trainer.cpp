@@ -1,4 +1,4 @@
-// Stages, the micro-batches in flight in them, and versions of their parameters.
+// Trains stages: keeps the micro-batches in flight and the versions of the parameters.
 #include "train/stage_trainer.hpp"
 
 #include <algorithm>
@@ -33,10 +33,11 @@ using Parameters = std::shared_ptr<std::vector<float>>;
 
 /// A micro-batch between its forward pass in a stage and the end of its backward pass.
 struct Flight {
-  std::unique_ptr<Network<float>> network;  ///< Null while activations wait to be computed again.
+  /// Null while the activations still have to be recomputed.
+  std::unique_ptr<Network<float>> network;
   std::vector<float> inputs;
-  std::vector<float> d_outputs;  ///< Of the last stage: what the loss gives.
-  Parameters parameters;         ///< The version it went forward with.
+  std::vector<float> d_outputs;  ///< Last stage only: the gradient of the loss.
+  Parameters parameters;         ///< The version used in the forward pass.
 };
 
 /// Multiplications and additions of one sample's forward pass.
@@ -54,7 +55,8 @@ double operations(const LayerPlan& layer) {
                        static_cast<double>(elements(layer.in) / layer.rows) *
                        static_cast<double>(elements(layer.out) / layer.rows);
     case LayerKind::attention:
-      // The projections of every position, and every position with those before it, twice.
+      // The projections of every position, and twice the products of every position with those
+      // before it.
       return sum + 2 * weights * positions +
              2 * positions * positions * static_cast<double>(layer.in[2]);
     default:
@@ -62,23 +64,24 @@ double operations(const LayerPlan& layer) {
   }
 }
 
-/// One stage that is carried.
+/// A stage that this peer carries.
 struct Carried {
   Parameters newest;
-  Parameters before;  ///< The version before the newest, where schedules ask for it.
+  Parameters before;  ///< The version before the newest, kept if the schedule needs it.
   std::uint32_t version = 0;
   Optimizer optimizer;
-  Parameters at_begin;  ///< Before the run's first update, to undo a run with many; else null.
+  /// The parameters before the run's first update, to undo a run with several updates; else null.
+  Parameters at_begin;
   std::optional<Optimizer> optimizer_begin;  ///< The optimiser's state at the same moment.
   std::map<std::uint32_t, Flight> flights;
   std::vector<std::unique_ptr<Network<float>>> spare;
-  std::vector<float> gradient;  ///< Of one micro-batch, or a mean.
+  std::vector<float> gradient;  ///< The gradient of one micro-batch, or a mean.
 };
 
-/// Trains the layers of each stage as the trainer of a whole model does.
+/// Trains the layers of each stage in the same way as the trainer of a whole model.
 class StageTrainer final : public StageLearner {
  public:
-  /// The first stage draws its samples from `shard`. The spec and its cut must be sound.
+  /// The first stage draws its samples from `shard`. The spec and its cut must be valid.
   StageTrainer(StagesSpec spec, std::shared_ptr<const DataSet> shard)
       : spec_(std::move(spec)),
         shard_(std::move(shard)),
@@ -265,7 +268,7 @@ class StageTrainer final : public StageLearner {
 
   void update(std::size_t stage, std::span<const float> sum, std::size_t micro_batches) override {
     Carried& own = *carried_[stage];
-    // Versions in use stay as they are; the newest moves on.
+    // Versions that are still used stay unchanged; only the newest moves on.
     if (spec_.keeps_versions) {
       if (own.version == 0) {
         own.at_begin = own.newest;
@@ -332,7 +335,7 @@ class StageTrainer final : public StageLearner {
                    : make_plain_network<float>(plans_[stage], spec_.trainer.batch);
   }
 
-  /// The same numbers whenever a micro-batch passes a stage: the first time, and again.
+  /// Gives the same numbers whenever a micro-batch passes a stage, also when it is recomputed.
   Rng dropout(std::size_t stage, std::uint32_t number) const {
     return Rng(spec_.trainer.seed).fork("dropout").fork(step_).fork(number).fork(stage);
   }
@@ -341,7 +344,7 @@ class StageTrainer final : public StageLearner {
     return spec_.trainer.batch * (shard_->classes > 0 ? shard_->predictions : shard_->target_width);
   }
 
-  /// Labels travel as floats, which hold whole numbers up to 2^24.
+  /// Labels are sent as floats, which hold whole numbers exactly up to 2^24.
   void write_truth(const Batch& batch, std::span<float> out) const {
     if (shard_->classes > 0) {
       std::ranges::transform(batch.labels, out.begin(),
@@ -369,7 +372,7 @@ class StageTrainer final : public StageLearner {
     return found->second;
   }
 
-  /// With its activations, which may have to be computed again.
+  /// The flight with its activations, recomputed if necessary.
   Flight& ready_flight(std::size_t stage, std::uint32_t number) {
     Flight& found = flight_of(stage, number);
     if (!found.network) {

@@ -1,4 +1,5 @@
-// What a model can be cut into: the layouts of stages, the work of layers, the problems of a cut.
+// How a model can be cut into stages: their layouts, the work of each layer, and the problems of a
+// cut.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +11,7 @@
 
 namespace gv {
 
-/// The tensors of each stage of a sound cut, as a stage learner of them has them.
+/// The layout of each stage of a valid cut, the same as its stage learner has.
 std::vector<Layout> stage_layouts(const ModelSpec& model, SampleShape input,
                                   const std::vector<std::size_t>& ends);
 
@@ -19,12 +20,12 @@ struct LayerWork {
   /// Multiplications and additions of a forward pass; a backward pass takes twice as many.
   double operations = 0;
   std::size_t parameters = 0;
-  std::size_t outputs = 0;      ///< Floats passed to the next layer and kept for backward.
-  bool may_begin_stage = true;  ///< It has parameters, and shares none with layers before it.
+  std::size_t outputs = 0;      ///< Floats passed to the next layer and kept for the backward pass.
+  bool may_begin_stage = true;  ///< True if it has parameters and shares none with earlier layers.
 };
 std::vector<LayerWork> layer_work(const ModelSpec& model, SampleShape input);
 
-/// Everything wrong with a cut of this model, for people; places are "pipeline.ends".
+/// Lists everything wrong with a cut of this model; places are "pipeline.ends".
 Problems cut_problems(const ModelSpec& model, SampleShape input,
                       const std::vector<std::size_t>& ends);
 

@@ -1,4 +1,4 @@
-// Trains one replica: the live parameters, the optimiser, the data, and the tasks run on them.
+// Trains one replica: owns the live parameters, the optimiser and the data, and runs tasks on them.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -21,7 +21,8 @@ std::size_t outputs_of(const ModelSpec& spec) {
   return spec.layers.empty() ? 0 : spec.layers.back().units;
 }
 
-/// The two vectors begin as anchor and model. They become anchor minus model, and the anchor.
+/// On entry the vectors are anchor and model; on return they are anchor minus model, and the
+/// anchor.
 GV_WIDE void take_back(float* __restrict anchor, float* __restrict x, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) {
     const float from = anchor[i];
@@ -30,9 +31,9 @@ GV_WIDE void take_back(float* __restrict anchor, float* __restrict x, std::size_
   }
 }
 
-/// The built-in learner. Where the functions of the port say nothing of its data: a gradient takes
-/// 1 to batch_max samples of the shard, and the first one of a size that is not one of the last two
-/// costs some milliseconds more.
+/// The built-in learner. In addition to what Learner says: gradient() takes 1 to batch_max samples
+/// of the shard, and the first call with a size other than the last two costs some milliseconds
+/// more.
 class Trainer final : public Learner, public Tunable {
  public:
   /// This replica trains on `shard`, which is shared and immutable.
@@ -53,12 +54,11 @@ class Trainer final : public Learner, public Tunable {
     model_.initialise(parameters_, Rng(spec_.seed).fork("model"));
   }
 
-  /// From now on run_steps() without `direct` makes its steps in `spec.threads` workers at once,
+  /// From now on run_steps() without `direct` makes its steps in `spec.threads` parallel workers,
   /// which `together` runs (see Hogwild). Only for plain SGD.
   void step_together(RunTogether together) { hogwild_.emplace(spec_, shard_, std::move(together)); }
 
-  /// From now on it can be a member of a population, and is validated on these samples, at least
-  /// one.
+  /// From now on it can be a member of a population. It is validated on `samples`, at least one.
   void hold_out(std::shared_ptr<const DataSet> samples) {
     check(samples->size() > 0, "a validation needs samples");
     Model model(spec_.model, samples->shape, evaluation_batch(*samples));
@@ -98,7 +98,7 @@ class Trainer final : public Learner, public Tunable {
     const Batch batch = sampler_.batch(position_, samples);
     drawn_ = samples;
     batch_size_ = samples;
-    // Forked by step, so that a resumed run drops the same units.
+    // The generator is forked by step, so that a resumed run drops the same units.
     Rng rng = Rng(spec_.seed).fork(spec_.peer).fork("dropout").fork(step_);
     return model_.gradient(parameters_, batch, out, rng, ready, factored);
   }
@@ -133,7 +133,7 @@ class Trainer final : public Learner, public Tunable {
 
   void go_on_at(std::uint64_t step) override { move_to(step, position_); }
 
-  /// The sampler goes on where `step` batches of the usual size would have left it.
+  /// The sampler continues where `step` batches of the usual size would have left it.
   void adopt(std::span<const float> parameters, std::uint64_t step) override {
     check(parameters.size() == parameters_.size(), "a model has the layout's size");
     std::ranges::copy(parameters, parameters_.begin());
@@ -163,7 +163,7 @@ class Trainer final : public Learner, public Tunable {
             .position = position_};
   }
 
-  /// Leaves the hyper-parameters as they are.
+  /// Does not change the hyperparameters.
   std::string restore(std::span<const float> parameters, const OptimizerState& state) override {
     if (parameters.size() != parameters_.size()) return "the model has another size";
     std::string problem = optimizer_.restore(state.vectors, state.updates);
@@ -176,7 +176,7 @@ class Trainer final : public Learner, public Tunable {
   /// Null before hold_out().
   Tunable* tunable() override { return validation_ ? this : nullptr; }
 
-  /// Those of schedule and optimiser, at first the spec's.
+  /// The hyperparameters of schedule and optimiser. At first they are the spec's.
   Hyperparameters hyperparameters() const override {
     return {spec_.schedule.learning_rate, optimizer_.spec().momentum};
   }
@@ -192,14 +192,15 @@ class Trainer final : public Learner, public Tunable {
 
   void set_update_factor(double factor) override { factor_ = factor; }
 
-  /// Gathers the batch of the next step, if it is as large as the last. Changes no result.
+  /// Gathers the batch of the next step, assuming it is as large as the last. Does not change any
+  /// result.
   void prefetch() override {
     const std::uint64_t next = position_after_.value_or(sampler_.after(position_, drawn_));
     sampler_.prefetch(next, batch_size_);
   }
 
  private:
-  /// Samples that it does not learn from, and a model for batches of them.
+  /// Samples that it does not train on, and a model for batches of them.
   struct Validation {
     std::shared_ptr<const DataSet> samples;
     Model model;
@@ -225,8 +226,8 @@ class Trainer final : public Learner, public Tunable {
     position_after_.reset();
   }
 
-  /// Takes over a model of that step. If it is further on, other peers have finished the sum with
-  /// our contribution, so our samples count as used and our local steps as made.
+  /// Takes over the model of another step. If it is further on, other peers have finished the sum
+  /// with our contribution, so our samples count as used and our local steps as made.
   void take_over(std::span<const float> others, std::uint64_t new_step) {
     std::ranges::copy(others, parameters_.begin());
     if (new_step <= step_) {
@@ -241,19 +242,20 @@ class Trainer final : public Learner, public Tunable {
   Model model_;
   Sampler sampler_;
   Optimizer optimizer_;
-  /// The optimiser and sampler position after the last local_steps(), until these end.
+  /// The optimiser after the last local_steps(), until end_local_steps(). So is the sampler
+  /// position below.
   Optimizer optimizer_after_;
   std::optional<std::uint64_t> position_after_;
   std::vector<float> parameters_;
-  std::vector<float> gradient_;  ///< Of run_steps(): empty before.
+  std::vector<float> gradient_;  ///< The gradient of run_steps(). Empty before the first call.
   std::shared_ptr<const DataSet> shard_;
-  std::optional<Hogwild> hogwild_;  ///< Makes the steps of run_steps().
+  std::optional<Hogwild> hogwild_;  ///< Set if several threads make the steps of run_steps().
   std::uint64_t step_ = 0;
-  std::uint64_t position_ = 0;  ///< In the sampler's orders.
-  std::size_t drawn_ = 0;       ///< Samples of the last gradient, until its update.
-  std::size_t batch_size_;      ///< Of the last gradient.
-  std::size_t whole_batch_;     ///< Of the last update.
-  double factor_ = 1;           ///< Of every update.
+  std::uint64_t position_ = 0;  ///< Position in the sampler's order.
+  std::size_t drawn_ = 0;       ///< Number of samples in the last gradient, until its update.
+  std::size_t batch_size_;      ///< Number of samples in the last gradient.
+  std::size_t whole_batch_;     ///< Number of samples in the last update.
+  double factor_ = 1;           ///< Factor on every update.
   std::optional<Validation> validation_;
 };
 

@@ -1,4 +1,4 @@
-// Saves and loads pairs of files; the newest complete pair comes first.
+// Saves and loads pairs of files. The newest complete pair comes first.
 #include "train/checkpoint/checkpoint.hpp"
 
 #include <zlib.h>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* suffix = ".safetensors";
 constexpr const char* optimizer_suffix = ".optimizer.safetensors";
-/// Ties a parameter file to the optimiser file written with it.
+/// Metadata key that ties a parameter file to the optimiser file of the same save.
 constexpr const char* pair_key = "pair";
 
 std::string stem(std::uint64_t step) {
@@ -24,7 +24,7 @@ std::string stem(std::uint64_t step) {
   return text.data();
 }
 
-/// Parameter files of the folder, the newest first.
+/// The parameter files in a folder, newest first.
 std::vector<std::filesystem::path> parameter_files(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files;
   std::error_code error;
@@ -41,7 +41,8 @@ std::filesystem::path optimizer_file(const std::filesystem::path& parameters) {
          (name.substr(0, name.size() - std::string_view(suffix).size()) + optimizer_suffix);
 }
 
-/// Equal for the two files of one save: over what only that save can have written.
+/// A mark that both files of a save carry. It depends on the step and on all parameters, so no
+/// other save has the same.
 std::string pair_mark(std::span<const float> parameters, std::uint64_t step) {
   const auto sum =
       crc32_z(static_cast<uLong>(step & 0xffffffffu),
@@ -58,7 +59,7 @@ bool read_number(const std::map<std::string, std::string>& metadata, const char*
   return error == std::errc() && end == text.data() + text.size();
 }
 
-/// The same of a number that need not be whole.
+/// Reads a number that need not be whole; false if it is missing or malformed.
 bool read_real(const std::map<std::string, std::string>& metadata, const char* key, double& value) {
   const auto found = metadata.find(key);
   if (found == metadata.end()) return false;
@@ -67,13 +68,13 @@ bool read_real(const std::map<std::string, std::string>& metadata, const char* k
   return error == std::errc() && end == text.data() + text.size();
 }
 
-/// The shortest text that reads as the same number.
+/// The shortest text that reads back as the same number.
 std::string exact(double value) {
   std::array<char, 32> text{};
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
 }
 
-/// Reads one pair; returns why it cannot be used, or an empty string.
+/// Reads one pair. Returns why it cannot be used, or an empty string.
 std::string load_pair(const std::filesystem::path& file, const Layout& layout,
                       Checkpoint& checkpoint) {
   LoadedParameters parameters = load_parameters(file, layout);
@@ -115,7 +116,7 @@ std::string save_checkpoint(const std::filesystem::path& folder, const Layout& l
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) return folder.string() + ": cannot be created: " + error.message();
-  // Files that a crash in the middle of an earlier save left behind.
+  // Remove what a crash in the middle of an earlier save left behind.
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     std::error_code ignored;
     if (entry.path().extension() == ".tmp") std::filesystem::remove(entry.path(), ignored);
@@ -146,8 +147,8 @@ std::string save_checkpoint(const std::filesystem::path& folder, const Layout& l
   problem = write_safetensors(file, tensors, metadata);
   if (!problem.empty()) return problem;
 
-  // Counted from this one: later steps' checkpoints, torn or of another run, must not push out the
-  // one just written.
+  // Only files up to this one count towards `keep`: later steps' checkpoints, torn or from another
+  // run, must not push out the one just written.
   std::vector<std::filesystem::path> files = parameter_files(folder);
   std::erase_if(files, [&](const auto& other) { return other.filename() > file.filename(); });
   for (std::size_t i = std::max<std::size_t>(1, keep); i < files.size(); ++i) {

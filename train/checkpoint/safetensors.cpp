@@ -40,7 +40,7 @@ std::string hex(std::uint32_t value) {
 
 std::string failed(const std::string& what) { return what + ": " + std::strerror(errno); }
 
-/// Closes its descriptor, and removes the file unless it was kept.
+/// A file being written. It is closed, and removed unless keep() was called.
 class NewFile {
  public:
   explicit NewFile(std::filesystem::path name)
@@ -67,7 +67,8 @@ class NewFile {
     return true;
   }
 
-  /// A failed sync means that the data may never reach the disk, whatever a second try says.
+  /// If the sync fails, the data may never reach the disk, and a second attempt can falsely
+  /// succeed.
   bool sync_and_close() {
     const bool synced = ::fsync(fd_) == 0;
     const bool closed = ::close(std::exchange(fd_, -1)) == 0;
@@ -90,7 +91,7 @@ bool sync_folder(const std::filesystem::path& folder) {
   return synced;
 }
 
-/// The header without its own checksum: what that checksum is over.
+/// Checksum of the header without the checksum itself.
 std::uint32_t sum_of_header(Json header) {
   header[metadata_key].erase(header_sum_key);
   const std::string text = header.dump();
@@ -133,8 +134,8 @@ std::optional<Tensor> parse_tensor(const std::string& name, const Json& entry,
   return tensor;
 }
 
-/// Reads the header of a file of `size` bytes, as `text` and parsed as `header`. Returns why it
-/// cannot, or an empty string.
+/// Reads the header of a file of `size` bytes: its text into `text`, and parsed into `header`.
+/// Returns why it failed, or an empty string.
 std::string read_header(std::ifstream& in, std::uint64_t size, std::string& text, Json& header) {
   std::uint64_t length = 0;
   if (size < sizeof length || !in.read(reinterpret_cast<char*>(&length), sizeof length)) {
@@ -157,7 +158,8 @@ std::string read_header(std::ifstream& in, std::uint64_t size, std::string& text
   return {};
 }
 
-/// Reads the tensors that the header names and whatever else it says; returns why it cannot.
+/// Reads the tensors that the header names, and the metadata. Returns why it failed, or an empty
+/// string.
 std::string read_tensors(std::ifstream& in, const Json& header, std::uint64_t data_bytes,
                          LoadedTensors& loaded, std::uint32_t& sum) {
   std::uint64_t offset = 0;
@@ -183,20 +185,20 @@ std::string read_tensors(std::ifstream& in, const Json& header, std::uint64_t da
   return offset != data_bytes ? "it has bytes after its last tensor" : "";
 }
 
-/// Whether a file's checksums are there and right; `sum` is that of the data as they were read.
+/// Checks a file's checksums, if it has any. `sum` is the checksum of the data as read.
 std::string problem_of_sums(LoadedTensors& loaded, const Json& header, const std::string& text,
                             std::uint32_t sum) {
   const auto data_sum = loaded.metadata.find(data_sum_key);
   const auto header_sum = loaded.metadata.find(header_sum_key);
   loaded.checksummed = data_sum != loaded.metadata.end() && header_sum != loaded.metadata.end();
-  // A change within one checksum's name must not switch the checks off.
+  // A damaged checksum name must not switch the checks off.
   if (!loaded.checksummed && data_sum != header_sum) {
     return "it has only one of its two checksums";
   }
   if (loaded.checksummed && data_sum->second != hex(sum)) {
     return "its data does not match its checksum";
   }
-  // Compared as it is written: spaces after it or another way to write a number count as altered.
+  // Compare the text itself, so that added spaces or other spellings of a number count as changes.
   std::string canonical = header.dump();
   canonical.resize((canonical.size() + alignment - 1) / alignment * alignment, ' ');
   if (loaded.checksummed &&

@@ -1,5 +1,5 @@
-// Files of named float32 tensors in the safetensors format, written so that no crash leaves half of
-// one.
+// Files of named float32 tensors in the safetensors format, written so that a crash never leaves
+// half a file.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace gv {
 
-/// A tensor to write; the values stay the caller's.
+/// A tensor to write. The caller owns the values.
 struct TensorView {
   std::string name;
   std::vector<std::size_t> shape;  ///< Row-major.
@@ -19,29 +19,29 @@ struct TensorView {
 };
 
 /// Writes `file` under a temporary name in its folder, syncs it, renames it and syncs the folder.
-/// Adds checksums (CRC-32) of header and data to the metadata. Returns why it could not, or an
-/// empty string; after a failure `file` is as it was.
+/// Adds checksums (CRC-32) of header and data to the metadata. Returns why it failed, or an empty
+/// string; after a failure `file` is unchanged.
 std::string write_safetensors(const std::filesystem::path& file,
                               const std::vector<TensorView>& tensors,
                               const std::map<std::string, std::string>& metadata);
 
-/// A tensor as read.
+/// A tensor that was read.
 struct Tensor {
   std::string name;
   std::vector<std::size_t> shape;
   std::vector<float> values;
 };
 
-/// What a file holds; of use only when `problem` is empty.
+/// The contents of a file. Usable only if `problem` is empty.
 struct LoadedTensors {
-  std::vector<Tensor> tensors;  ///< In file order.
+  std::vector<Tensor> tensors;  ///< The tensors in the order of the file.
   std::map<std::string, std::string> metadata;
-  bool checksummed = false;  ///< False for files of other programs.
+  bool checksummed = false;  ///< False if another program wrote the file without checksums.
   std::string problem;
 };
 
-/// Strict: float32 only, no gaps, no trailing bytes, all values finite, checksums equal where there
-/// are any. Never throws.
+/// Reads a file strictly: float32 only, no gaps, no trailing bytes, all values finite, and
+/// checksums correct if there are any. Never throws.
 LoadedTensors read_safetensors(const std::filesystem::path& file);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Draws centres, then samples around them.
+// Draws the centres of the classes, then samples around them.
 #include "train/data/generated.hpp"
 
 #include <cmath>
@@ -8,7 +8,8 @@
 namespace gv {
 namespace {
 
-/// Mean distance between two centres: at noise 1 and ten classes about 93 % can be told apart.
+/// Mean distance between two centres. With noise 1 and ten classes, about 93 % of samples can be
+/// classified.
 constexpr double separation = 4.5;
 
 }  // namespace
@@ -16,7 +17,7 @@ constexpr double separation = 4.5;
 DataSet generate_blobs(const GeneratedSpec& spec, std::uint64_t stream) {
   Rng centre_rng = Rng(spec.seed).fork("centres");
   Rng rng = Rng(spec.seed).fork("samples").fork(stream);
-  // Two standard normal points in d dimensions are sqrt(2 d) apart.
+  // In d dimensions two standard normal points are about sqrt(2 d) apart.
   const double unit = separation / std::sqrt(2.0 * static_cast<double>(spec.features));
   std::vector<double> centres(spec.classes * spec.features);
   for (double& value : centres) value = unit * centre_rng.normal();

@@ -1,4 +1,4 @@
-// iid, Dirichlet (Hsu, Qi, Brown 2019), by label, shared.
+// The kinds of partition: iid, Dirichlet (Hsu, Qi, Brown 2019), by label, shared.
 #include "train/data/partition.hpp"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ Indices all_indices(std::size_t count) {
   return all;
 }
 
-/// Cuts `items` into `parts` runs whose sizes differ by at most one.
+/// Cuts `items` into `parts` consecutive pieces whose sizes differ by at most one.
 std::vector<Indices> cut(const Indices& items, std::size_t parts) {
   std::vector<Indices> pieces;
   for (std::size_t k = 0; k < parts; ++k) {
@@ -47,7 +47,7 @@ std::vector<Indices> dirichlet(double alpha, const DataSet& data, std::size_t pe
     double sum = 0;
     std::size_t begin = 0;
     for (std::size_t k = 0; k < peers; ++k) {
-      // With a tiny alpha all draws can underflow to nothing: then the class is dealt out evenly.
+      // With a tiny alpha all draws can underflow to zero. Then the class is dealt out evenly.
       sum += total > 0 ? shares[k] / total : 1 / static_cast<double>(peers);
       const std::size_t end =
           k + 1 == peers
@@ -76,7 +76,7 @@ std::vector<Indices> by_label(std::size_t labels_per_peer, const DataSet& data, 
   return shards;
 }
 
-/// A peer cannot train without samples: each empty shard takes one from the largest.
+/// A peer cannot train without samples, so each empty shard takes one from the largest.
 void feed_the_empty(std::vector<Indices>& shards) {
   for (Indices& shard : shards) {
     if (!shard.empty()) continue;

@@ -1,4 +1,4 @@
-// Parsers of the data formats: whatever the bytes are, data or a sentence about them.
+// Parsers of the data formats. Whatever the bytes are, the result is data or a message about them.
 #include "train/data/readers.hpp"
 
 #include <zlib.h>
@@ -16,13 +16,14 @@
 namespace gv {
 namespace {
 
-constexpr std::size_t bytes_max = std::size_t{4} << 30;  ///< Larger files are not read into memory.
+/// Larger files are refused instead of read into memory.
+constexpr std::size_t bytes_max = std::size_t{4} << 30;
 constexpr std::size_t chunk_bytes = std::size_t{1} << 20;
-constexpr std::size_t problems_max = 20;  ///< Listed of one file.
+constexpr std::size_t problems_max = 20;  ///< The most problems listed for one file.
 constexpr std::size_t cifar_record = 1 + 3 * 32 * 32;
 constexpr std::size_t label_max = 100000;
 
-/// A file that is read through zlib, whether it is compressed or not.
+/// A file read through zlib, compressed or not.
 class GzFile {
  public:
   GzFile(const std::string& file, Problems& problems) : file_(gzopen(file.c_str(), "rb")) {
@@ -39,14 +40,14 @@ class GzFile {
 
   gzFile get() const { return file_; }
 
-  /// A truncated compressed file reads as a short one; only closing it tells.
+  /// A truncated compressed file looks like a short one; only closing it reveals the truncation.
   bool close() { return gzclose(std::exchange(file_, nullptr)) == Z_OK; }
 
  private:
   gzFile file_;
 };
 
-/// Says what went wrong with the last read, if anything did.
+/// Reports what went wrong with the last read; false if nothing did.
 bool report_failure(gzFile in, const std::string& file, Problems& problems) {
   int code = Z_OK;
   const char* reason = gzerror(in, &code);
@@ -58,7 +59,7 @@ bool report_failure(gzFile in, const std::string& file, Problems& problems) {
   return true;
 }
 
-/// A whole file, decompressed if it is compressed.
+/// Reads a whole file, and decompresses it if necessary.
 std::optional<std::vector<std::uint8_t>> read_whole(const std::string& file, Problems& problems) {
   GzFile in(file, problems);
   if (in.get() == nullptr) return std::nullopt;
@@ -88,7 +89,8 @@ std::uint32_t big_endian(const std::vector<std::uint8_t>& bytes, std::size_t at)
 
 constexpr std::size_t idx_header_bytes(std::size_t dimensions) { return 4 + 4 * dimensions; }
 
-/// The dimensions an IDX file of bytes announces; empty, with a problem, when it is not one.
+/// The dimensions in the header of an IDX file of bytes. If it is not one, adds a problem and
+/// returns an empty list.
 std::vector<std::size_t> idx_dimensions(const std::string& file,
                                         const std::vector<std::uint8_t>& bytes,
                                         std::size_t expected, Problems& problems) {
@@ -123,8 +125,9 @@ void check_idx_length(const std::string& file, std::size_t announced, std::size_
        "fetch it again"});
 }
 
-/// Reads what is left of a file of records, keeping those that are wanted: record `wanted[i].first`
-/// goes to place `wanted[i].second` of `into`. `wanted` is sorted. Returns the bytes read.
+/// Reads the remaining records of a file and keeps the wanted ones: record `wanted[i].first` goes
+/// to place `wanted[i].second` of `into`. `wanted` must be sorted. Returns the number of bytes
+/// read.
 std::size_t read_records(gzFile in, std::size_t record_bytes,
                          const std::vector<std::pair<std::uint32_t, std::uint32_t>>& wanted,
                          std::vector<std::uint8_t>& into) {
@@ -149,8 +152,8 @@ std::size_t read_records(gzFile in, std::size_t record_bytes,
 
 struct CsvRow {
   std::vector<double> values;
-  bool numeric = true;         ///< Every field is a number that a float can hold.
-  bool starts_numeric = true;  ///< The first field is a number of some kind, "nan" included.
+  bool numeric = true;         ///< True if every field is a number that a float can hold.
+  bool starts_numeric = true;  ///< True if the first field is any kind of number, even "nan".
 };
 
 CsvRow parse_row(std::string_view line) {
@@ -168,7 +171,8 @@ CsvRow parse_row(std::string_view line) {
     const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
     const bool whole = error != std::errc::invalid_argument && end == field.data() + field.size();
     if (row.values.empty()) row.starts_numeric = whole;
-    // What a float cannot hold would train as infinity; the comparison is false for nan too.
+    // A value that a float cannot hold would become infinity in training. For nan the comparison is
+    // false, too.
     row.numeric = row.numeric && whole && error == std::errc() &&
                   std::abs(value) <= std::numeric_limits<float>::max();
     row.values.push_back(value);
@@ -274,7 +278,8 @@ LoadedDataSet read_csv(const std::string& file, std::size_t targets) {
   auto data = std::make_shared<DataSet>();
   const std::size_t last_columns = std::max<std::size_t>(1, targets);
   std::string_view text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
-  // Spreadsheets put a byte order mark first; it would make a first sample look like headings.
+  // Spreadsheets begin files with a byte order mark, which would make a first sample look like
+  // headings.
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   std::size_t width = 0;
   std::size_t number = 0;
@@ -289,7 +294,8 @@ LoadedDataSet read_csv(const std::string& file, std::size_t targets) {
     ++number;
     if (line.empty() || line == "\r") continue;
     const CsvRow row = parse_row(line);
-    // Only the first field decides: a first sample with a bad field further on is no heading.
+    // Only the first field decides whether a line is a heading, so a bad field further on is
+    // reported.
     if (number == 1 && !row.starts_numeric) continue;
     if (!row.numeric) {
       refuse("not every field is a finite number", "write numbers separated by commas");
@@ -338,7 +344,7 @@ LoadedDataSet read_text(const std::vector<std::string>& files, std::size_t conte
   data->shape = {context, 1, 1};
   data->classes = 256;
   data->predictions = context;
-  data->scale = 255;  // Bytes are ids, not brightness: they are read as they are.
+  data->scale = 255;  // Bytes are ids, not brightness. A scale of 255 leaves them unchanged.
   for (const std::string& file : files) {
     const auto bytes = read_whole(file, loaded.problems);
     if (!bytes) continue;

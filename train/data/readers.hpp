@@ -1,4 +1,4 @@
-// Data sets from files: IDX (MNIST and its relatives), CIFAR-10's binary form, CSV, text.
+// Reads data sets from files: IDX (MNIST and its relatives), CIFAR-10's binary form, CSV, text.
 #pragma once
 
 #include <cstddef>
@@ -13,34 +13,34 @@
 
 namespace gv {
 
-/// `data` is null when there are problems, each naming the file (and line) it is in.
+/// The result of a reader. `data` is null if there are problems; each names its file (and line).
 struct LoadedDataSet {
   std::shared_ptr<DataSet> data;
   Problems problems;
 };
 
-/// Given a data set that has labels but no inputs yet: the samples to keep, in order.
+/// Chooses the samples to keep, in order, given a data set with labels but no inputs yet.
 using Choose = std::function<std::vector<std::uint32_t>(const DataSet&)>;
 
-/// Images (three dimensions of bytes) and labels (one), plain or compressed with gzip. With
-/// `choose` only the chosen images are ever held in memory.
+/// Reads IDX files of images (three dimensions of bytes) and labels (one), plain or gzipped. With
+/// `choose` only the chosen images are ever in memory.
 LoadedDataSet read_idx(const std::string& images, const std::string& labels,
                        const Choose& choose = {});
 
-/// Records of one label byte and 3 x 32 x 32 pixel bytes; several files follow each other.
+/// Reads records of one label byte and 3 x 32 x 32 pixel bytes. Several files are read as one.
 LoadedDataSet read_cifar10(const std::vector<std::string>& files);
 
-/// Numbers separated by commas, one sample a line, with a line of headings or without. The last
-/// column is a label (a whole number from 0) when `targets` is 0, else the last `targets` columns
-/// are targets.
+/// Reads comma-separated numbers, one sample in each line, with or without a line of headings. If
+/// `targets` is 0, the last column is a label (a whole number from 0), otherwise the last `targets`
+/// columns are targets.
 LoadedDataSet read_csv(const std::string& file, std::size_t targets);
 
-/// Which bytes of every file of a text are read.
+/// Which part of every text file is read.
 enum class TextPart { whole, but_last_tenth, last_tenth };
 
-/// Files of any bytes, plain or compressed with gzip, cut into windows of `context` bytes (1 or
-/// more): what follows each of them is its label, so a window takes context + 1 bytes and the next
-/// one begins at the last of these. What is left at a part's end is left out.
+/// Reads files of any bytes, plain or gzipped, and cuts them into windows of `context` bytes (at
+/// least 1). The label of each byte is the byte after it, so a window takes context + 1 bytes and
+/// the next one begins at the last of these. An incomplete window at the end is dropped.
 LoadedDataSet read_text(const std::vector<std::string>& files, std::size_t context, TextPart part);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Orders of epochs and gathering of batches.
+// Shuffles epochs and gathers batches.
 #include "train/data/sampler.hpp"
 
 #include <algorithm>
@@ -46,7 +46,8 @@ Sampler::Gathered& Sampler::gather(std::uint64_t begin, std::size_t size) {
   check(size > 0, "a batch has samples");
   for (std::size_t i = 0; i < gathered_.size(); ++i) {
     if (gathered_[i].begin != begin || gathered_[i].size != size) continue;
-    newest_ = i;  // Or the next call would overwrite the views that this one hands out.
+    // Mark this buffer as newest, or the next call would overwrite the views returned now.
+    newest_ = i;
     return gathered_[i];
   }
   newest_ = 1 - newest_;

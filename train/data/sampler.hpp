@@ -13,28 +13,28 @@
 
 namespace gv {
 
-/// Shuffles a shard again every epoch and cuts batches of any size from that order. A position
-/// counts samples over all epochs: epoch e begins at e * shard size. If a batch does not fit into
-/// the rest of an epoch, it begins the next epoch and the remaining samples are skipped (different
-/// ones every epoch). The orders are a pure function of (seed, peer, epoch), so a batch is a pure
-/// function of (seed, peer, position, size) and can be asked for at any position, in any order. A
+/// Shuffles a shard in every epoch and cuts batches of any size from that order. A position counts
+/// samples over all epochs: epoch e begins at e * shard size. If a batch does not fit into the rest
+/// of an epoch, it begins the next epoch, and the remaining samples are skipped (different ones in
+/// every epoch). The orders are a pure function of (seed, peer, epoch), so a batch is a pure
+/// function of (seed, peer, position, size) and can be requested at any position, in any order. A
 /// batch larger than the shard is an epoch of its own and repeats samples.
 class Sampler {
  public:
   Sampler(std::shared_ptr<const DataSet> shard, std::uint64_t seed, std::uint64_t peer);
 
-  /// The next `size` samples (at least one) at or after `position`; the views stay valid until the
-  /// next but one call of batch() or prefetch().
+  /// The next `size` samples (at least one) at or after `position`. The views stay valid during the
+  /// next call of batch() or prefetch(), but not the one after it.
   Batch batch(std::uint64_t position, std::size_t size);
 
-  /// The position of the batch after this one; `position` itself if `size` is 0.
+  /// The position of the batch after this one. It is `position` itself if `size` is 0.
   std::uint64_t after(std::uint64_t position, std::size_t size) const;
 
-  /// The position of the batch after the first `count`, if all have `size` samples: the result of
-  /// `count` calls of after(), computed at once.
+  /// The position after the first `count` batches of `size` samples. Equals `count` calls of
+  /// after(), but computed at once.
   std::uint64_t after_batches(std::uint64_t count, std::size_t size) const;
 
-  /// Gathers a batch now, so that batch(position, size) finds it ready. Changes no result.
+  /// Gathers a batch in advance for batch(position, size). Does not change any result.
   void prefetch(std::uint64_t position, std::size_t size);
 
  private:
@@ -46,7 +46,7 @@ class Sampler {
     std::vector<float> targets;
   };
 
-  /// Where a batch asked for at `position` begins: there, or at the next epoch.
+  /// Where the batch for `position` begins: there, or at the start of the next epoch.
   std::uint64_t begin_of(std::uint64_t position, std::size_t size) const;
   Gathered& gather(std::uint64_t begin, std::size_t size);
   const std::vector<std::uint32_t>& order(std::uint64_t epoch);

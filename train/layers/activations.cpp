@@ -1,4 +1,4 @@
-// Element-wise activations, and flatten, which only renames the shape.
+// Element-wise activations, and flatten, which only changes the shape.
 #include <cmath>
 
 #include "train/layers/functions.hpp"
@@ -7,7 +7,7 @@
 namespace gv {
 namespace {
 
-/// A pair of functions: value(x) and slope(x, y) with y = value(x).
+/// A layer made from two functions: value(x), and slope(x, y) with y = value(x).
 template <class T, class Function>
 class Elementwise final : public Layer<T> {
  public:

@@ -46,7 +46,7 @@ class Attention final : public Layer<T> {
             width_, out);
   }
 
-  /// The names are forward's with d_ in front; d_s is of the products q k / sqrt(W/H).
+  /// Variables are named like forward's, with d_ in front. d_s is the gradient of q k / sqrt(W/H).
   void backward_input(const T* parameters, const T*, const T*, const T* d_out, T* d_in,
                       std::size_t batch) override {
     const std::size_t rows = batch * positions_;
@@ -127,7 +127,7 @@ class Attention final : public Layer<T> {
     }
   }
 
-  /// Of the first `count` values, in place; the rest of the row becomes zero.
+  /// Softmax of the first `count` values, in place. The rest of the row becomes zero.
   void softmax(T* row, std::size_t count) const {
     const T share = 1 / exponentials(row, row, count);
     for (std::size_t j = 0; j < count; ++j) row[j] *= share;
@@ -141,11 +141,11 @@ class Attention final : public Layer<T> {
   std::size_t head_;  ///< Width of one head.
   T scale_;
   std::vector<T> qkv_;
-  std::vector<T> shares_;  ///< p of every sample and head.
+  std::vector<T> shares_;  ///< p for every sample and head.
   std::vector<T> mixed_;
   std::vector<T> d_mixed_;
   std::vector<T> d_qkv_;
-  std::vector<T> d_s_;  ///< Of one head.
+  std::vector<T> d_s_;  ///< Gradient of the scores of one head.
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Two-dimensional convolutions as matrix products over unrolled windows (im2col).
+// Two-dimensional convolutions as matrix products of unrolled windows (im2col).
 #include <Eigen/Core>
 #include <algorithm>
 #include <vector>
@@ -106,9 +106,9 @@ class Convolution final : public Layer<T> {
   }
 
   LayerPlan plan_;
-  std::size_t window_;      ///< Taps of one window: C * k * k.
-  std::size_t places_;      ///< Windows of one sample: H' * W'.
-  std::vector<T> columns_;  ///< (C*k*k, H'*W') of one sample.
+  std::size_t window_;      ///< Elements in one window: C * k * k.
+  std::size_t places_;      ///< Number of windows in one sample: H' * W'.
+  std::vector<T> columns_;  ///< The unrolled windows of one sample, (C*k*k, H'*W').
   std::vector<T> d_columns_;
 };
 

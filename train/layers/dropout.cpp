@@ -1,4 +1,4 @@
-// Inverted dropout: survivors are scaled up in training, so inference needs no scaling.
+// Inverted dropout: kept values are scaled up in training, so inference needs no scaling.
 #include <algorithm>
 #include <vector>
 

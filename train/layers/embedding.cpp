@@ -1,4 +1,4 @@
-// Ids in, rows of two learned tables out: y[t] = tokens[id[t]] + positions[t].
+// Turns ids into rows of two learned tables: y[t] = tokens[id[t]] + positions[t].
 #include <algorithm>
 
 #include "base/check.hpp"
@@ -23,7 +23,7 @@ class Embedding final : public Layer<T> {
     }
   }
 
-  /// Ids are not numbers that could be a little different: their gradient is zero.
+  /// Ids are discrete, so their gradient is zero.
   void backward_input(const T*, const T*, const T*, const T*, T* d_in, std::size_t batch) override {
     if (d_in != nullptr) std::fill_n(d_in, batch * positions_, T(0));
   }
@@ -32,7 +32,7 @@ class Embedding final : public Layer<T> {
                        std::size_t batch) override {
     T* d_tokens = d_parameters + plan_.weight;
     T* d_positions = d_parameters + plan_.bias;
-    // The layer tied to the tokens has written its part of their gradient.
+    // A layer tied to the tokens has already written its part of their gradient.
     if (!plan_.is_shared) std::fill_n(d_tokens, plan_.spec.vocabulary * width_, T(0));
     std::fill_n(d_positions, positions_ * width_, T(0));
     for (std::size_t row = 0; row < batch * positions_; ++row) {

@@ -1,4 +1,4 @@
-// Loops without branches: each body is written once and compiled for float and double.
+// Loops without branches. Each body is written once and compiled for float and double.
 #include "train/layers/functions.hpp"
 
 #include <algorithm>
@@ -10,7 +10,8 @@
 
 #include "base/wide.hpp"
 
-// Bodies become part of the functions at the end of the file, which exist for each vector width.
+// The bodies are inlined into the functions at the end of the file, which exist for each vector
+// width.
 #define GV_BODY [[gnu::always_inline]] inline
 
 namespace gv {
@@ -18,11 +19,11 @@ namespace {
 
 constexpr std::size_t lanes = 16;
 
-/// e^x for x <= 0: 2^n times a polynomial in the rest (Cephes). Below -87, where a float ends, it
-/// stays at 2e-38.
+/// e^x for x <= 0, as 2^n times a polynomial (Cephes). Below -87 a float would underflow, so the
+/// result stays at 2e-38.
 GV_BODY float exponential(float x) {
   x = x < -87.0f ? -87.0f : x;
-  // Adding and subtracting 1.5 * 2^23 rounds to a whole number.
+  // Adding and subtracting 1.5 * 2^23 rounds to the nearest integer.
   constexpr float rounder = 12582912.0f;
   const float n = (x * std::numbers::log2e_v<float> + rounder) - rounder;
   const float rest = (x - n * 0.693359375f) - n * -2.12194440e-4f;
@@ -69,7 +70,7 @@ GV_BODY void gelu_backward_body(const T* __restrict x, const T* __restrict dy, T
   }
 }
 
-/// Sum of term(i) over all i.
+/// The sum of term(i) over all i.
 template <class T, class Term>
 GV_BODY T sum_of(std::size_t n, Term term) {
   std::array<T, lanes> sums{};

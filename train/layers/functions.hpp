@@ -1,19 +1,19 @@
-// Functions of many numbers at once, written so that the compiler makes vector code of them.
+// Functions of many numbers at once, written so that the compiler can vectorise them.
 #pragma once
 
 #include <cstddef>
 
 namespace gv {
 
-// In float, exponentials are polynomials of relative error 2e-7 (three units in the last place) and
-// Phi has an absolute error of 2e-7 (Abramowitz and Stegun 7.1.26); in double both are the standard
-// library's. Sums add sixteen interleaved ones. None of this depends on the processor.
+// In float, exponentials are polynomials with a relative error of 2e-7 (three units in the last
+// place), and Phi has an absolute error of 2e-7 (Abramowitz and Stegun 7.1.26). In double, both
+// come from the standard library. Sums use sixteen interleaved partial sums. The results do not
+// depend on the processor.
 
 /// sum += x.
 void add_to(const float* x, float* sum, std::size_t n);
 
-/// y = x Phi(x), with Phi the normal distribution's cumulative function (Hendrycks and Gimpel
-/// 2016).
+/// y = x Phi(x), where Phi is the cumulative normal distribution (Hendrycks and Gimpel 2016).
 void gelu(const float* x, float* y, std::size_t n);
 void gelu(const double* x, double* y, std::size_t n);
 
@@ -21,18 +21,19 @@ void gelu(const double* x, double* y, std::size_t n);
 void gelu_backward(const float* x, const float* dy, float* dx, std::size_t n);
 void gelu_backward(const double* x, const double* dy, double* dx, std::size_t n);
 
-/// y = exp(x - m) with m the largest of them, which may be in place. Returns the sum of y.
+/// y = exp(x - m), where m is the largest x. May be in place. Returns the sum of y.
 float exponentials(const float* x, float* y, std::size_t n);
 double exponentials(const double* x, double* y, std::size_t n);
 
-/// From the gradient by p = softmax(s), makes that by s in place: d = p (d - sum of d p).
+/// The gradient of s, given p = softmax(s) and the gradient d of p, in place: d = p (d - sum of d
+/// p).
 void softmax_backward(const float* p, float* d, std::size_t n);
 void softmax_backward(const double* p, double* d, std::size_t n);
 
-/// Added to a variance before its root is divided by.
+/// Added to a variance before dividing by its square root.
 constexpr double norm_epsilon = 1e-5;
 
-/// One row of layer norm: y = gain (x - mean) scale + bias, where scale is 1 / sqrt(variance +
+/// Layer norm of one row: y = gain (x - mean) scale + bias, with scale = 1 / sqrt(variance +
 /// norm_epsilon).
 template <class T>
 struct RowStatistics {
@@ -44,13 +45,14 @@ RowStatistics<float> normalise_row(const float* x, const float* gain, const floa
 RowStatistics<double> normalise_row(const double* x, const double* gain, const double* bias,
                                     double* y, std::size_t n);
 
-/// With h = (x - mean) scale and dh = gain dy: dx = scale (dh - mean(dh) - h mean(dh h)).
+/// The gradient of x. With h = (x - mean) scale and dh = gain dy: dx = scale (dh - mean(dh) - h
+/// mean(dh h)).
 void normalise_row_input(const RowStatistics<float>& row, const float* x, const float* gain,
                          const float* dy, float* dx, std::size_t n);
 void normalise_row_input(const RowStatistics<double>& row, const double* x, const double* gain,
                          const double* dy, double* dx, std::size_t n);
 
-/// Adds dy h to d_gain and dy to d_bias.
+/// Adds dy h to d_gain and dy to d_bias, where h = (x - mean) scale.
 void normalise_row_weight(const RowStatistics<float>& row, const float* x, const float* dy,
                           float* d_gain, float* d_bias, std::size_t n);
 void normalise_row_weight(const RowStatistics<double>& row, const double* x, const double* dy,

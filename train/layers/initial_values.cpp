@@ -1,4 +1,4 @@
-// Draws for weights and tables, zeros for biases, ones for gains.
+// Draws weights and tables at random; biases are zero and gains are one.
 #include "train/layers/initial_values.hpp"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 namespace gv {
 namespace {
 
-/// Of the normal numbers that a tensor begins as; 0 if it begins as something else.
+/// Standard deviation of a tensor's initial values if they are normally distributed, else 0.
 double deviation_of(const ModelPlan& whole, double deviation, const TensorSlot& slot) {
   constexpr double of_tables = 0.02;
   if (slot.name.ends_with(".tokens") || slot.name.ends_with(".positions")) return of_tables;
@@ -29,7 +29,7 @@ void initialise(const ModelPlan& whole, double deviation, const Layout& layout,
     if (const double normal = deviation_of(whole, deviation, slot); normal > 0) {
       for (float& value : values) value = static_cast<float>(normal * draw.normal());
     } else if (slot.name.ends_with(".weight")) {
-      // He 2015, uniform: the variance 2 / fan-in keeps activations alive through ReLUs.
+      // He 2015, uniform: the variance 2 / fan-in keeps the size of activations through ReLUs.
       const double bound =
           std::sqrt(6.0 * static_cast<double>(slot.shape[0]) / static_cast<double>(slot.size));
       for (float& value : values) value = static_cast<float>((2 * draw.uniform() - 1) * bound);

@@ -9,9 +9,9 @@
 namespace gv {
 
 /// Fills `parameters` (layout.size() floats) as Model::initialise does, with the spec's initial
-/// `deviation`, for a layout of tensors of `whole`: all of them, or those of a slice. A tensor's
-/// values depend only on its name, its place in `whole` and `rng`, so a slice begins with the same
-/// values as in the whole model.
+/// `deviation`. `layout` holds all tensors of `whole`, or those of a slice. A tensor's values
+/// depend only on its name, its place in `whole` and `rng`, so a slice begins with the same values
+/// as in the whole model.
 void initialise(const ModelPlan& whole, double deviation, const Layout& layout,
                 std::span<float> parameters, Rng rng);
 

@@ -1,4 +1,4 @@
-// Which class a layer kind is.
+// Chooses the class for each kind of layer.
 #include "train/layers/layer.hpp"
 
 #include <tuple>

@@ -1,4 +1,4 @@
-// One layer in plain memory order, in float for training without oneDNN and in double for gradient
+// A layer in plain memory order: in float for training without oneDNN, in double for gradient
 // checks.
 #pragma once
 
@@ -12,10 +12,10 @@
 
 namespace gv {
 
-/// Forward and backward of one layer. Arrays are row-major (batch, C, H, W) with the plan's shapes;
-/// `parameters` and `d_parameters` are the model's whole flat vectors. A layer keeps the results of
-/// the last forward and of backward_input() that later calls need. The calls are forward,
-/// backward_input, backward_weight, with the same arrays, and other work may come in between. T is
+/// Forward and backward pass of one layer. Arrays are row-major (batch, C, H, W) with the plan's
+/// shapes; `parameters` and `d_parameters` are the model's whole flat vectors. A layer keeps the
+/// results of the last forward() and backward_input() that later calls need. The calls are forward,
+/// backward_input, backward_weight, with the same arrays; other layers may run in between. T is
 /// float or double.
 template <class T>
 class Layer {
@@ -27,15 +27,16 @@ class Layer {
                        Rng& rng) = 0;
 
   /// Computes `d_in` from `d_out`. If `d_in` is null, it only prepares backward_weight(), which
-  /// takes no work for most layers. `in` and `out` are those of the last forward.
+  /// most layers do without work. `in` and `out` must be those of the last forward().
   virtual void backward_input(const T* parameters, const T* in, const T* out, const T* d_out,
                               T* d_in, std::size_t batch) = 0;
 
-  /// Overwrites the layer's part of `d_parameters`, after backward_input() with the same arguments.
+  /// Overwrites the layer's part of `d_parameters`. Call it after backward_input(), with the same
+  /// arguments.
   virtual void backward_weight(const T* /*parameters*/, const T* /*in*/, const T* /*out*/,
                                const T* /*d_out*/, T* /*d_parameters*/, std::size_t /*batch*/) {}
 
-  /// Used instead of backward_weight() for a dense layer: see Network::give_factors().
+  /// A dense layer's factors, used in place of backward_weight(). See Network::give_factors().
   virtual void weight_factors(const T* /*in*/, const T* /*d_out*/, T* /*d_parameters*/,
                               std::size_t /*batch*/) {
     check(false, "dense layers have factors");
@@ -48,16 +49,16 @@ std::unique_ptr<Layer<T>> make_layer(const LayerPlan& plan);
 
 template <class T>
 using LayerMaker = std::unique_ptr<Layer<T>> (*)(const LayerPlan&);
-/// How the layers of a family are made, in both precisions.
+/// Functions that make a family's layers in both precisions.
 using LayerFamily = std::tuple<LayerMaker<float>, LayerMaker<double>>;
 
-/// The maker of a family whose layers are all of one class.
+/// Makes a layer of a family that has only one class.
 template <template <class> class Kind, class T>
 std::unique_ptr<Layer<T>> make_one(const LayerPlan& plan) {
   return std::make_unique<Kind<T>>(plan);
 }
 
-// The families; make_layer() picks.
+// The families of layers, from which make_layer() picks.
 LayerFamily dense_layers();
 LayerFamily convolution_layers();
 LayerFamily pool_layers();

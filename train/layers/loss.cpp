@@ -1,4 +1,4 @@
-// Softmax cross-entropy and squared loss.
+// Computes softmax cross-entropy and squared loss.
 #include "train/layers/loss.hpp"
 
 #include <algorithm>

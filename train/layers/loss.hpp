@@ -7,15 +7,15 @@
 
 namespace gv {
 
-/// The loss over a batch.
+/// The loss of a batch.
 struct LossSum {
-  double loss = 0;          ///< Sum over the samples.
-  std::size_t correct = 0;  ///< Samples whose largest output is their label.
+  double loss = 0;          ///< Sum of the samples' losses.
+  std::size_t correct = 0;  ///< Number of samples whose largest output is their label.
 };
 
-/// Softmax cross-entropy, computed from logits with the maximum taken out. `outputs` is (batch,
-/// classes); `d_outputs` (same shape, may be empty) becomes the gradient of the mean over the
-/// batch. A label must be in [0, classes). T is float or double.
+/// Softmax cross-entropy from logits; the maximum is subtracted first. `outputs` is (batch,
+/// classes). `d_outputs` (same shape, may be empty) becomes the gradient of the mean over the
+/// batch. Labels must be in [0, classes). T is float or double.
 template <class T>
 LossSum cross_entropy(std::span<const T> outputs, std::span<const std::int32_t> labels,
                       std::size_t classes, std::span<T> d_outputs);

@@ -1,4 +1,4 @@
-// Stands in for oneDNN in a build without it.
+// Replaces the oneDNN functions in a build without oneDNN.
 #include "train/layers/network.hpp"
 #include "train/layers/product.hpp"
 

@@ -1,5 +1,5 @@
-// Layer norm (Ba 2016) and group norm (Wu and He 2018): no statistics over the batch, so replicas
-// with different data normalise alike.
+// Layer norm (Ba 2016) and group norm (Wu and He 2018). They use no statistics over the batch, so
+// replicas with different data normalise alike.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -10,8 +10,8 @@
 namespace gv {
 namespace {
 
-/// y = gain * (x - mean) / sqrt(variance + epsilon) + bias over each row: a whole sample, or what
-/// it holds at one position.
+/// y = gain * (x - mean) / sqrt(variance + epsilon) + bias for each row, which is a whole sample or
+/// one position of it.
 template <class T>
 class LayerNorm final : public Layer<T> {
  public:
@@ -52,7 +52,7 @@ class LayerNorm final : public Layer<T> {
   std::vector<RowStatistics<T>> statistics_;
 };
 
-/// The same over groups of consecutive channels, with a gain for every channel.
+/// Normalises groups of consecutive channels, with one gain for each channel.
 template <class T>
 class GroupNorm final : public Layer<T> {
  public:
@@ -135,8 +135,8 @@ class GroupNorm final : public Layer<T> {
  private:
   LayerPlan plan_;
   std::size_t groups_;
-  std::size_t span_;      ///< Elements of one group of one sample.
-  std::size_t per_gain_;  ///< Consecutive elements that share a gain.
+  std::size_t span_;      ///< Number of elements in one group of one sample.
+  std::size_t per_gain_;  ///< Number of consecutive elements that share a gain.
   std::vector<T> means_;
   std::vector<T> scales_;
 };

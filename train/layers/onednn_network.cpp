@@ -1,5 +1,6 @@
-// A network whose dense layers, convolutions and pools are oneDNN's; activations stay in its
-// blocked layouts between them, and go back to plain memory order only for a layer of ours.
+// A network that uses oneDNN for dense layers, convolutions and pools. Between them activations
+// stay in oneDNN's blocked layouts; they are converted to plain memory order only for our own
+// layers.
 #include <omp.h>
 
 #include <algorithm>
@@ -17,7 +18,7 @@
 namespace gv {
 namespace {
 
-/// A layer of ours on plain memory.
+/// One of our own layers, on plain memory.
 class PlainStep final : public OnednnStep {
  public:
   PlainStep(OnednnContext& context, const LayerPlan& plan, Activations& in, Activations& out)
@@ -44,7 +45,8 @@ class PlainStep final : public OnednnStep {
   Activations& out_;
 };
 
-/// Before the layers inside a residual one: their input's gradient gets the sum's on top.
+/// Precedes the layers inside a residual layer. In backward it adds the sum's gradient to the
+/// gradient of their input.
 class ForkStep final : public OnednnStep {
  public:
   ForkStep(const OnednnContext& context, Activations& in)
@@ -62,7 +64,7 @@ class ForkStep final : public OnednnStep {
   const Activations* out_ = nullptr;
 };
 
-/// After them: the sum of what went in and what came out.
+/// Follows the layers inside a residual layer. Adds their input to their output.
 class JoinStep final : public OnednnStep {
  public:
   JoinStep(const OnednnContext& context, const Activations& in, Activations& inside,
@@ -150,8 +152,8 @@ class OnednnNetwork final : public Network<float> {
   }
 
  private:
-  /// A peer is one training thread. OpenMP keeps the number for each thread that calls, so it is
-  /// set where the work is done.
+  /// A peer trains with one thread. OpenMP stores this number for each calling thread, so it must
+  /// be set on the thread that computes.
   static void use_one_thread() { omp_set_num_threads(1); }
 
   std::size_t first_needed(bool want_d_inputs) const { return want_d_inputs ? 0 : first_trained_; }
@@ -191,7 +193,7 @@ class OnednnNetwork final : public Network<float> {
         append_residual(layer);
       } else {
         add(layer, relu, pooled);
-        // Only the last of a layer's steps has parameters.
+        // Only the last step of a layer has parameters.
         begins_.resize(steps_.size(), layer.begin);
       }
       if (relu) ++i;
@@ -237,7 +239,7 @@ class OnednnNetwork final : public Network<float> {
     if (!chooses_layout) make_plain();
     Activations& in = *tensors_.back();
     if (kind == LayerKind::flatten && tensors_.size() > 1) {
-      // Only the shape changes: everything that follows takes plain memory of any shape.
+      // Only the shape changes, because all later layers accept plain memory of any shape.
       append(make_reshaped_activations(*context_, in, layer.out));
       return;
     }
@@ -260,10 +262,10 @@ class OnednnNetwork final : public Network<float> {
   std::size_t outputs_;
   std::vector<ActivationsPtr> tensors_;
   std::vector<OnednnStepPtr> steps_;
-  std::vector<std::size_t> begins_;  ///< Where in the flat vector each step's parameters begin.
-  bool trained_ = false;             ///< A layer so far has parameters.
-  std::size_t first_trained_ = 0;    ///< Steps before it have no parameters.
-  bool gate_in_pool_ = false;        ///< The pool that is added next does the ReLU's backward pass.
+  std::vector<std::size_t> begins_;  ///< Where each step's parameters begin in the flat vector.
+  bool trained_ = false;             ///< True if a layer added so far has parameters.
+  std::size_t first_trained_ = 0;    ///< The steps before this one have no parameters.
+  bool gate_in_pool_ = false;        ///< True if the next pool also does the ReLU's backward pass.
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Products by oneDNN's sgemm.
+// Matrix products with oneDNN's sgemm.
 #include <dnnl.h>
 #include <omp.h>
 

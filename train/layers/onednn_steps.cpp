@@ -1,4 +1,4 @@
-// oneDNN's dense layers, convolutions and pools, bound to the memories that they work on.
+// oneDNN's dense layers, convolutions and pools, bound to the memory that they work on.
 #include "train/layers/onednn_steps.hpp"
 
 #include <algorithm>
@@ -32,17 +32,19 @@ struct OnednnContext {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
   std::size_t batch = 0;
-  std::vector<std::size_t> factored;  ///< Offsets of weights: see Network::give_factors().
+  /// Offsets of the weights whose factors are wanted, see Network::give_factors().
+  std::vector<std::size_t> factored;
 
   memory::desc plain(const SampleShape& shape) const {
     return {{dim(batch), dim(shape[0]), dim(shape[1]), dim(shape[2])}, f32, tag::nchw};
   }
   memory make(const memory::desc& desc) const { return {desc, engine}; }
-  /// A view of memory that belongs to the caller, set before each use.
+  /// A view of memory that belongs to the caller. Set before each use.
   memory view(const memory::desc& desc) const { return {desc, engine, nullptr}; }
 
-  /// Scratch space all operations share, one after the other. oneDNN's own belongs to the thread
-  /// that made an operation, and a model is made by another thread than the one that trains it.
+  /// Scratch space that all operations share, one after another. oneDNN's default scratch space
+  /// belongs to the thread that made an operation, but a model is made on one thread and trained on
+  /// another.
   std::vector<std::byte> scratch;
 };
 
@@ -54,8 +56,8 @@ struct Activations {
 
 namespace {
 
-/// An operation bound to its memories. They are handles: what they point to may change between
-/// runs.
+/// A oneDNN operation with its memories. These are handles, so the memory they point to may change
+/// between runs.
 class Operation {
  public:
   Operation() = default;
@@ -67,7 +69,7 @@ class Operation {
         scratch_(context.view(description.scratchpad_desc())),
         arguments_(std::move(arguments)) {
     arguments_.emplace(DNNL_ARG_SCRATCHPAD, scratch_);
-    // A little more, because the start is aligned to a cache line.
+    // Needs a little more, because the start is aligned to a cache line.
     const std::size_t needed = description.scratchpad_desc().get_size() + cache_line;
     if (context.scratch.size() < needed) context.scratch.resize(needed);
   }
@@ -104,8 +106,8 @@ Operation reorder(OnednnContext& context, const memory& from, const memory& to) 
 
 float* floats(const memory& memory) { return static_cast<float*>(memory.get_data_handle()); }
 
-/// The gradient through a ReLU that was fused into the step before, on whatever layout:
-/// element-wise.
+/// Backward pass of a ReLU that was fused into the step before. Element-wise, so any layout will
+/// do.
 GV_WIDE void gate(const float* __restrict y, float* __restrict dy, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) dy[i] = y[i] > 0 ? dy[i] : 0;
 }
@@ -124,7 +126,7 @@ dnnl::primitive_attr fused(bool relu) {
   return attributes;
 }
 
-/// Changes the memory layout, and back for the gradient.
+/// Converts activations to another memory layout, and their gradient back.
 class Reorder final : public OnednnStep {
  public:
   Reorder(OnednnContext& context, Activations& in, Activations& out)
@@ -141,8 +143,8 @@ class Reorder final : public OnednnStep {
   Operation back_;
 };
 
-/// Dense layers work on plain memory straight from and into the flat vectors: at the batch sizes of
-/// training, packing the weights costs more than it saves.
+/// Dense layers work on plain memory and use the flat vectors directly: at training batch sizes,
+/// packing the weights costs more than it saves.
 class DenseStep final : public OnednnStep {
  public:
   DenseStep(OnednnContext& context, const LayerPlan& plan, bool relu, Activations& in,
@@ -186,7 +188,7 @@ class DenseStep final : public OnednnStep {
   }
 
   void forward(const float* parameters, bool, Rng&) override {
-    // The first tensor's memory is the caller's and differs from call to call.
+    // The first tensor's memory belongs to the caller and differs between calls.
     x_.set_data_handle(in_.values.get_data_handle());
     w_.set_data_handle(const_cast<float*>(parameters + plan_.weight));
     b_.set_data_handle(const_cast<float*>(parameters + plan_.bias));
@@ -234,7 +236,7 @@ class DenseStep final : public OnednnStep {
   memory x_, y_, dy_, w_, b_, dw_, db_, dx_;
 };
 
-/// A memory an operation wants in a layout of its own, converted to or from the one that exists.
+/// A memory in the layout that an operation wants, converted from or to the one that exists.
 class Converted {
  public:
   Converted() = default;
@@ -265,20 +267,21 @@ class Converted {
   Operation out_;
 };
 
-/// Winograd's form if it is wanted and this processor has it, else the direct one.
+/// Uses Winograd's algorithm if `winograd` is set and this processor supports it, else the direct
+/// one.
 template <class Describe>
 auto by(bool winograd, Describe describe) {
   if (winograd) {
     try {
       return describe(algorithm::convolution_winograd);
     } catch (const dnnl::error&) {
-      // No such implementation here.
+      // This processor has no such implementation.
     }
   }
   return describe(algorithm::convolution_direct);
 }
 
-/// The sizes of a convolution as oneDNN wants them.
+/// The sizes of a convolution in oneDNN's types.
 struct ConvolutionSizes {
   ConvolutionSizes(std::size_t batch, const LayerPlan& plan)
       : source{dim(batch), dim(plan.in[0]), dim(plan.in[1]), dim(plan.in[2])},
@@ -298,7 +301,8 @@ struct ConvolutionSizes {
   memory::dims kernel;
   memory::dims strides;
   memory::dims left;
-  /// Rows and columns the windows do not reach must not be read: it may be negative.
+  /// Padding at the right and bottom. Negative if windows do not reach the last rows and columns,
+  /// which must then not be read.
   memory::dims right;
   memory::desc bias;
   memory::desc flat_kernel;
@@ -307,7 +311,7 @@ struct ConvolutionSizes {
 
 memory::desc in_any_layout(const memory::dims& dims) { return {dims, f32, tag::any}; }
 
-/// Convolutions in oneDNN's own layouts, by Winograd's algorithm where that is the faster one.
+/// A convolution in oneDNN's own layouts. Uses Winograd's algorithm where that is faster.
 class ConvolutionStep final : public OnednnStep {
  public:
   ConvolutionStep(OnednnContext& context, const LayerPlan& plan, bool relu, bool pooled,
@@ -363,7 +367,7 @@ class ConvolutionStep final : public OnednnStep {
           fused(relu), context.engine);
     });
     out_.values = context.make(forward_desc.dst_desc());
-    // Once pooled, the values are never looked at again: the gradient takes their place.
+    // After pooling the values are not needed any more, so the gradient uses the same memory.
     out_.gradient = pooled ? out_.values : context.make(forward_desc.dst_desc());
     x_ = Converted(context, in_.values, forward_desc.src_desc());
     w_ = Converted(context, context.view(sizes.flat_kernel), forward_desc.weights_desc());
@@ -388,8 +392,8 @@ class ConvolutionStep final : public OnednnStep {
       });
     };
     auto weights_desc = describe_weights(tag::any);
-    // Few channels fill neither blocks of 16 nor of 8; with channels last nothing is padded.
-    // Processors without a kernel for that would fall back to oneDNN's reference, which is never
+    // A few channels do not fill blocks of 16 or 8. With channels last nothing is padded.
+    // Processors without a kernel for that would use oneDNN's reference code, which is never
     // faster.
     if (plan_.in[0] > 1 && plan_.in[0] < 16) {
       auto last = describe_weights(tag::nhwc);
@@ -427,7 +431,7 @@ class ConvolutionStep final : public OnednnStep {
   }
 
   LayerPlan plan_;
-  bool gates_;  ///< The gradient still has to pass the fused ReLU.
+  bool gates_;  ///< True if this step does the backward pass of the fused ReLU.
   Activations& in_;
   Activations& out_;
   Operation forward_;

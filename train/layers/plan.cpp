@@ -1,4 +1,4 @@
-// Shape inference and the naming of parameter tensors.
+// Infers shapes and names the parameter tensors.
 #include "train/layers/plan.hpp"
 
 #include <algorithm>
@@ -11,10 +11,10 @@
 namespace gv {
 namespace {
 
-/// More elements than this in one tensor is a slip of the pen, not a model for this program.
+/// A tensor with more elements than this is a mistake in the config, not a model for this program.
 constexpr std::size_t elements_max = std::size_t{1} << 31;
 
-/// Ids travel as floats, which hold whole numbers up to here.
+/// Ids are sent as floats, which hold whole numbers exactly up to this one.
 constexpr std::size_t vocabulary_max = std::size_t{1} << 24;
 
 std::string_view stem(LayerKind kind) {
@@ -35,7 +35,7 @@ std::string_view stem(LayerKind kind) {
   }
 }
 
-/// Output side of a window sliding over `size` + 2 * padding; 0 when it does not fit.
+/// Output size of a window that slides over `size` + 2 * padding; 0 if it does not fit.
 std::size_t slide(std::size_t size, std::size_t kernel, std::size_t stride, std::size_t padding) {
   const std::size_t padded = size + 2 * padding;
   return kernel == 0 || stride == 0 || kernel > padded ? 0 : (padded - kernel) / stride + 1;
@@ -45,13 +45,13 @@ std::string text(const SampleShape& shape) {
   return std::to_string(shape[0]) + "x" + std::to_string(shape[1]) + "x" + std::to_string(shape[2]);
 }
 
-/// Resolves layer after layer, those inside others included.
+/// Resolves layer after layer, including layers inside others.
 class Planner {
  public:
   Planner(ModelPlan& plan, Problems& problems) : plan_(plan), problems_(problems) {}
 
-  /// Appends the layers of `specs` to `into`; `place` is where the list is. False: it went wrong
-  /// and what follows makes no sense.
+  /// Appends the layers of `specs` to `into`. `place` names the list in problems. Returns false
+  /// after an error that makes the rest meaningless.
   bool append(const std::vector<LayerSpec>& specs, const std::string& place, SampleShape& shape,
               std::vector<LayerPlan>& into) {
     for (std::size_t i = 0; i < specs.size(); ++i) {
@@ -83,7 +83,7 @@ class Planner {
     return name + std::to_string(++numbers_[name]);
   }
 
-  /// Weights and biases, one after the other.
+  /// Adds two tensors: weights, then biases.
   void add(LayerPlan& layer, const std::string& first, std::vector<std::size_t> dimensions,
            std::size_t biases, const std::string& second = ".bias") {
     const std::string name = new_name(layer.spec.kind);
@@ -242,7 +242,7 @@ class Planner {
 
   ModelPlan& plan_;
   Problems& problems_;
-  std::string place_;  ///< Of the layer being resolved.
+  std::string place_;  ///< Name of the layer being resolved, for problems.
   std::map<std::string, int> numbers_;
 };
 
@@ -250,7 +250,7 @@ bool is_tied(const LayerPlan& layer) {
   return layer.spec.tied || std::ranges::any_of(layer.layers, is_tied);
 }
 
-/// The layer with its offsets counted from `begin` on, and so with those inside it.
+/// The layer, including those inside it, with offsets counted from `begin`.
 LayerPlan shifted(LayerPlan layer, std::size_t begin) {
   for (std::size_t* offset : {&layer.begin, &layer.end, &layer.weight, &layer.bias}) {
     *offset -= begin;

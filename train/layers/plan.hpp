@@ -1,4 +1,5 @@
-// A model description resolved for one input shape: every layer's shapes and parameter tensors.
+// A model description resolved for one input shape: the shapes and parameter tensors of every
+// layer.
 #pragma once
 
 #include <cstddef>
@@ -13,30 +14,32 @@ namespace gv {
 /// Number of elements of one sample.
 constexpr std::size_t elements(const SampleShape& shape) { return shape[0] * shape[1] * shape[2]; }
 
-/// One layer with its shapes. Parameters are found in the flat vector at the offsets given.
+/// One layer with its shapes. Offsets refer to the model's flat parameter vector.
 struct LayerPlan {
-  LayerSpec spec;     ///< With `stride` resolved.
+  LayerSpec spec;     ///< The layer's description, with `stride` resolved.
   SampleShape in{};   ///< (C, H, W)
   SampleShape out{};  ///< (C, H, W)
-  /// Its tensors are [begin, end) of the flat vector, together and in the order of the layers; in a
-  /// layer without parameters both say where they would be.
+  /// The layer's tensors are [begin, end) of the flat vector, in the order of the layers. A layer
+  /// without parameters has begin = end.
   std::size_t begin = 0;
   std::size_t end = 0;
   /// Offset of the weights: dense (out, in), conv2d (out, in, k, k), gains, embedding (tokens,
-  /// width), attention (3 width, width). They are the embedding's if the layer is tied to it.
+  /// width), attention (3 width, width). A tied layer has the embedding's.
   std::size_t weight = 0;
-  /// Offset of the biases (units, or one for each gain); embedding: of (positions, width).
+  /// Offset of the biases (units, or one for each gain). For an embedding: of its positions
+  /// (positions, width).
   std::size_t bias = 0;
-  std::size_t rows = 1;  ///< dense, layer_norm: rows of a sample that each are an input to it.
-  /// embedding: a later layer uses its table too. That one comes first in backward and overwrites
-  /// the gradient; the embedding adds to it.
+  /// dense, layer_norm: number of rows in a sample, each an input of its own.
+  std::size_t rows = 1;
+  /// embedding: true if a later layer also uses its table. That layer comes first in the backward
+  /// pass and overwrites the gradient; the embedding then adds to it.
   bool is_shared = false;
   std::vector<LayerPlan> layers;  ///< residual: the layers inside it.
 
   bool has_parameters() const { return end > begin; }
 };
 
-/// Where the four tensors of an attention layer lie.
+/// Offsets of the four tensors of an attention layer.
 struct AttentionOffsets {
   std::size_t qkv_weight = 0;  ///< (3 width, width): queries, then keys, then values.
   std::size_t qkv_bias = 0;    ///< (3 width)
@@ -51,7 +54,7 @@ struct ModelPlan {
   Layout layout;
   SampleShape in{};
   std::size_t outputs = 0;
-  /// Offsets of the weights whose products residual layers add to their inputs.
+  /// Offsets of the weights whose output a residual layer adds to its input.
   std::vector<std::size_t> residual_weights;
 };
 
@@ -59,13 +62,14 @@ struct ModelPlan {
 /// may be used only if nothing was wrong.
 ModelPlan plan_model(const ModelSpec& spec, const SampleShape& input, Problems& problems);
 
-/// Whether a pipeline may be cut before layer `at`: not between layers that share a table.
+/// True if a pipeline may be cut before layer `at`. It may not be cut between layers that share a
+/// table.
 bool may_cut(const ModelPlan& plan, std::size_t at);
 
 /// The layers [first, last) as a plan of their own: one stage of a pipeline. Its flat vector begins
-/// at 0 and is a piece of the whole one, from where layer `first` begins in it; its tensors keep
-/// their names. Networks of slices, one after the other, compute what the whole network does. It
-/// may be cut at both ends.
+/// at 0 and is the piece of the whole vector that starts at layer `first`; its tensors keep their
+/// names. Networks of consecutive slices together compute what the whole network does. The plan
+/// must allow a cut at both ends.
 ModelPlan slice(const ModelPlan& plan, std::size_t first, std::size_t last);
 
 }  // namespace gv

@@ -67,7 +67,7 @@ class Pool final : public Layer<T> {
   }
 
   LayerPlan plan_;
-  std::vector<std::size_t> winners_;  ///< Input index of each output's maximum.
+  std::vector<std::size_t> winners_;  ///< For each output, the input index of its maximum.
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Products by Eigen, where oneDNN does not make them.
+// Matrix products with Eigen, where oneDNN does not compute them.
 #include "train/layers/product.hpp"
 
 #include <Eigen/Core>
@@ -13,7 +13,7 @@ using Stride = Eigen::OuterStride<>;
 
 Eigen::Index index(std::size_t value) { return static_cast<Eigen::Index>(value); }
 
-/// The matrix as it lies in memory.
+/// The matrix as stored in memory, before any transposition.
 template <class T>
 auto stored(const Factor<T>& factor, std::size_t rows, std::size_t columns) {
   if (factor.transposed) std::swap(rows, columns);

@@ -1,4 +1,4 @@
-// y = x + f(x), with f a list of layers (He 2016).
+// Residual layer: y = x + f(x), where f is a list of layers (He 2016).
 #include <algorithm>
 #include <vector>
 
@@ -49,7 +49,7 @@ class Residual final : public Layer<T> {
   }
 
  private:
-  /// A layer of f, with what came out of it and the gradient by that.
+  /// A layer of f, its output, and the gradient of its output.
   struct Part {
     std::unique_ptr<Layer<T>> layer;
     std::size_t width = 0;

@@ -1,13 +1,13 @@
-// Holds back signals while oneDNN computes.
+// Blocks signals while oneDNN computes.
 #pragma once
 
 #include <csignal>
 
 namespace gv {
 
-/// Blocks signals on this thread while it exists; signals that arrive meanwhile are delivered
-/// after. Some of oneDNN's kernels use the stack pointer for other data. The frame of a handler
-/// would then be written to wherever it points: into the heap, or the model.
+/// Blocks signals on this thread during its lifetime; signals that arrive are delivered afterwards.
+/// Some of oneDNN's kernels use the stack pointer for other data, so a signal handler's frame would
+/// be written to a random place: the heap, or the model.
 class SignalsHeld {
  public:
   SignalsHeld() {

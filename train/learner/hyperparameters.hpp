@@ -1,11 +1,12 @@
-// The settings in which learners of a population differ.
+// The settings in which the learners of a population differ.
 #pragma once
 
 namespace gv {
 
-/// The settings in which peers of a population differ, and which change while training runs.
+/// The settings in which the peers of a population differ and which change during training.
 struct Hyperparameters {
-  double learning_rate = 0;  ///< The peak of the schedule; the schedule's shape stays.
+  /// The peak of the learning-rate schedule. The schedule's shape does not change.
+  double learning_rate = 0;
   double momentum = 0;
 
   friend bool operator==(const Hyperparameters&, const Hyperparameters&) = default;

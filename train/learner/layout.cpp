@@ -1,4 +1,4 @@
-// Placing tensors one after another, and the hash peers compare.
+// Places tensors one after another, and computes the hash that peers compare.
 #include "train/learner/layout.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// The place of each tensor in a model's flat float32 vector, so that consensus needs no layers.
+// The place of each tensor in a model's flat float32 vector. With it, consensus code need not know
+// layers.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,7 @@ namespace gv {
 
 /// One named tensor inside the flat parameter vector.
 struct TensorSlot {
-  std::string name;                ///< Unique in the layout, for example "dense1.weight".
+  std::string name;                ///< Unique name in the layout, for example "dense1.weight".
   std::vector<std::size_t> shape;  ///< Row-major dimensions, outermost first.
   std::size_t offset = 0;          ///< First element in the flat vector.
   std::size_t size = 0;            ///< Number of elements: the product of `shape`.
@@ -30,7 +31,8 @@ class Layout {
   /// Number of floats in the flat vector.
   std::size_t size() const { return size_; }
 
-  /// Equal for layouts with equal names, shapes and order; compared before models are exchanged.
+  /// Equal for layouts with equal names, shapes and order. Peers compare it before they exchange
+  /// models.
   std::uint64_t hash() const;
 
   friend bool operator==(const Layout&, const Layout&) = default;
@@ -40,18 +42,18 @@ class Layout {
   std::size_t size_ = 0;
 };
 
-/// Where a dense layer's weights lie in the flat vector.
+/// A dense layer's weights in the flat vector.
 struct DenseWeights {
   std::size_t offset = 0;
   std::size_t outputs = 0;
   std::size_t inputs = 0;
-  std::size_t rows = 1;  ///< Inputs that one sample gives the layer.
+  std::size_t rows = 1;  ///< Number of inputs that one sample gives the layer.
 };
 
-/// A callback: the elements [begin, end) of a flat gradient are final, while the others are still
-/// being computed. The ranges of one pass come from the vector's end to its beginning. Each ends
-/// where the one before began, and together they are the whole vector. It is called between two
-/// layers on the computing thread, which waits for it and holds signals back meanwhile.
+/// A callback which says that elements [begin, end) of a flat gradient are final, while others are
+/// still being computed. The ranges of one pass go from the vector's end to its beginning. Each
+/// ends where the previous one began, and together they cover the whole vector. It is called
+/// between two layers on the computing thread, which waits for it and blocks signals meanwhile.
 using ReadyRange = std::function<void(std::size_t begin, std::size_t end)>;
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// What a learner does whose optimiser keeps nothing from step to step.
+// The defaults for a learner whose optimiser keeps no state.
 #include "train/learner/learner.hpp"
 
 #include <algorithm>

@@ -1,16 +1,16 @@
-// What a learner says of the samples it has learned from: their loss and their hits.
+// The loss and accuracy of a learner on the samples that it has learned from.
 #pragma once
 
 #include <cstddef>
 
 namespace gv {
 
-/// Sums over the samples of one or more batches. A sequence has as many predictions as positions,
+/// Sums over the samples of one or more batches. A sequence has one prediction for each position;
 /// any other sample has one.
 struct Score {
-  double loss = 0;          ///< Sum of the losses of all predictions.
-  std::size_t correct = 0;  ///< Predictions whose largest output is their label.
-  std::size_t samples = 0;  ///< Sequences, images, rows.
+  double loss = 0;          ///< Sum of all predictions' losses.
+  std::size_t correct = 0;  ///< Number of predictions whose largest output is their label.
+  std::size_t samples = 0;  ///< Number of samples: sequences, images or rows.
   std::size_t predictions = 0;
 
   double mean_loss() const { return predictions ? loss / static_cast<double>(predictions) : 0; }

@@ -1,4 +1,4 @@
-// The port behind which the stages of a model stand that one peer of a pipeline carries.
+// The interface of the model stages that one peer of a pipeline carries.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,9 @@
 
 namespace gv {
 
-/// The number of floats that a stage gets from the one before it for one micro-batch: activations
-/// (batch, C, H, W), and behind them the labels or targets that the last stage needs. The gradient
-/// that goes back is as long as the activations.
+/// Number of floats that a stage gets from the one before it for one micro-batch: activations
+/// (batch, C, H, W), followed by the labels or targets that the last stage needs. The gradient that
+/// goes back is as long as the activations.
 struct BoundarySize {
   std::size_t activations = 0;
   std::size_t truth = 0;
@@ -21,50 +21,51 @@ struct BoundarySize {
 };
 
 /// Owns the live parameters of some stages, and the activations of micro-batches under way. Not
-/// thread-safe: while a task runs, the thread that runs it owns this. A micro-batch goes through a
-/// stage by forward() and later either backward(), or backward_input() and backward_weight().
+/// thread-safe: while a task runs, the thread that runs it owns the learner. A micro-batch goes
+/// through a stage by forward(), and later by backward() or by backward_input() and
+/// backward_weight().
 class StageLearner {
  public:
   virtual ~StageLearner() = default;
 
   virtual std::size_t stages() const = 0;
-  /// The layout of one stage; tensors are named as in the whole model.
+  /// The layout of one stage. Tensors are named as in the whole model.
   virtual const Layout& layout(std::size_t stage) const = 0;
   virtual const Layout& whole_layout() const = 0;
   /// The stage's estimated fraction of the model's work.
   virtual double work_share(std::size_t stage) const = 0;
-  /// The boundary before that stage; zero before the first and behind the last.
+  /// The boundary before a stage. Zero before the first stage and after the last.
   virtual BoundarySize boundary(std::size_t stage) const = 0;
 
-  /// Number of runs made, by which learning-rate schedules count; the same for all stages.
+  /// Number of runs made, which learning-rate schedules count. The same for all stages.
   virtual std::uint64_t step() const = 0;
   virtual double learning_rate() const = 0;
 
-  /// Carries a stage from now on, in its state before the first step. Has no effect if it is
-  /// carried already.
+  /// Starts to carry a stage, in its state before the first step. Has no effect if it is already
+  /// carried.
   virtual void take_up(std::size_t stage) = 0;
   /// Stops carrying a stage and frees its memory.
   virtual void release(std::size_t stage) = 0;
   virtual bool carries(std::size_t stage) const = 0;
   virtual std::span<const float> parameters(std::size_t stage) const = 0;
 
-  /// The state of a carried stage: its parameters, the optimiser's vectors and its update count.
+  /// The state of a carried stage: parameters, the optimiser's vectors and its update count.
   virtual std::size_t state_size(std::size_t stage) const = 0;
   virtual void copy_state(std::size_t stage, std::span<float> out) const = 0;
-  /// Takes over another replica's copy_state() of that stage.
+  /// Takes over the copy_state() of another replica of that stage.
   virtual void adopt_state(std::size_t stage, std::span<const float> state) = 0;
-  /// The state that a checkpoint of a stage holds besides its parameters. restore() is the inverse
-  /// and takes up the stage; it returns why the state does not fit, or an empty string.
+  /// The state that a stage's checkpoint holds besides its parameters. restore() is the inverse and
+  /// starts to carry the stage; it returns why the state does not fit, or an empty string.
   virtual OptimizerState optimizer_state(std::size_t stage) const = 0;
   virtual std::string restore(std::size_t stage, std::span<const float> parameters,
                               const OptimizerState& state) = 0;
   /// Sets step() for all carried stages.
   virtual void move_to(std::uint64_t step) = 0;
 
-  /// Takes micro-batch `number` of this run through a stage, with its parameters after `version`
+  /// Takes micro-batch `number` of this run through a stage, with the parameters after `version`
   /// updates of the run. The first stage draws the peer's own batch number `draw` of the run and
-  /// takes no `in`; `out` (boundary(stage + 1).forward() floats) is empty for the last, which
-  /// computes the loss instead.
+  /// ignores `in`. `out` has boundary(stage + 1).forward() floats; it is empty for the last stage,
+  /// which computes the loss instead.
   virtual Score forward(std::size_t stage, std::uint32_t number, std::size_t draw,
                         std::uint32_t version, std::span<const float> in, std::span<float> out) = 0;
 
@@ -78,18 +79,18 @@ class StageLearner {
   virtual void backward_weight(std::size_t stage, std::uint32_t number,
                                std::span<float> gradient) = 0;
 
-  /// One optimiser step of a stage with `sum`, the gradients of `micro_batches` micro-batches added
-  /// up. Versions that micro-batches under way went forward with are kept for them.
+  /// Makes one optimiser step of a stage with `sum`, the summed gradients of `micro_batches`
+  /// micro-batches. Versions that micro-batches under way still use are kept.
   virtual void update(std::size_t stage, std::span<const float> sum, std::size_t micro_batches) = 0;
   /// x += scale * force, for the newest version.
   virtual void add(std::size_t stage, std::span<const float> force, float scale) = 0;
   /// x = values, for the newest version.
   virtual void set(std::size_t stage, std::span<const float> values) = 0;
 
-  /// Ends the run, in which we drew `drawn` batches; the next run draws others.
+  /// Ends the run, in which we drew `drawn` batches. The next run draws others.
   virtual void end_run(std::size_t drawn) = 0;
-  /// Gives the run up: forgets micro-batches under way and restores everything to the state in
-  /// which the run began.
+  /// Abandons the run: forgets micro-batches under way and restores the state in which the run
+  /// began.
   virtual void abandon_run() = 0;
 };
 
