@@ -8,7 +8,7 @@ namespace gv {
 namespace {
 
 constexpr std::array table = {
-    // ---- Everybody with everybody ----
+    // ---- All peers together ----
     NamedAlgorithm{"all_reduce", "exact-mean", "all step on the exact mean gradient", "",
                    "[run]\nmode = \"allreduce\"\n"},
     NamedAlgorithm{"local_sgd", "exact-mean", "16 steps alone, then the exact mean of all models",

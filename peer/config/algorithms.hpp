@@ -1,4 +1,4 @@
-// Published algorithms by name: each is a few settings that a config can build on.
+// Published algorithms by name. Each is a set of settings that a config can build on.
 #pragma once
 
 #include <span>
@@ -9,16 +9,16 @@ namespace gv {
 /// A published algorithm.
 struct NamedAlgorithm {
   std::string_view name;
-  std::string_view family;    ///< The page of docs/algorithms it is on.
-  std::string_view what;      ///< Short description.
-  std::string_view source;    ///< Its publication.
-  std::string_view settings;  ///< Lines of a config file; the rest has its defaults.
+  std::string_view family;    ///< The page in docs/algorithms that describes it.
+  std::string_view what;      ///< A short description.
+  std::string_view source;    ///< The publication.
+  std::string_view settings;  ///< Lines of a config file. All other settings keep their defaults.
 };
 
-/// All of them, by family.
+/// All algorithms, grouped by family.
 std::span<const NamedAlgorithm> named_algorithms();
 
-/// The one of that name; null if there is none.
+/// The algorithm with that name; null if there is none.
 const NamedAlgorithm* named_algorithm(std::string_view name);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// The keys of mode `allreduce`: how gradients are summed, and how many steps come in between.
+// The keys of mode `allreduce`: how gradients are summed, and how many steps are made between sums.
 #include <optional>
 #include <string>
 #include <utility>
@@ -9,7 +9,7 @@
 namespace gv::settings {
 namespace {
 
-/// How gradients are summed, and which of their numbers travel.
+/// Keys for how gradients are summed, and which of their values are sent.
 void append_sums(const Keys& allreduce) {
   std::vector<std::pair<std::string, std::optional<ReduceAlgorithm>>> algorithms{{"auto", {}}};
   for (const ReduceAlgorithm algorithm : reduce_algorithms()) {
@@ -46,7 +46,7 @@ void append_sums(const Keys& allreduce) {
                 "gradients are summed in pieces of this many numbers, while others are computed");
 }
 
-/// Steps that peers make by themselves between two sums.
+/// Keys for the steps that each peer makes alone between two sums.
 void append_local_steps(const Keys& allreduce) {
   allreduce.add("period", GV_FIELD(allreduce.local.period), {1, 1e6},
                 "steps that each peer makes by itself between two sums; 1 = gradients are summed "

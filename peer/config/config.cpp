@@ -19,7 +19,7 @@ namespace gv {
 
 namespace {
 
-/// One parse of a text.
+/// Parses one text.
 class Reader : private ConfigReading {
  public:
   Reader(std::string_view text, std::string_view text_name, std::string_view data_folder)
@@ -77,7 +77,7 @@ class Reader : private ConfigReading {
     return above.empty() ? key : above + "." + key;
   }
 
-  /// The text is read over the settings of the algorithm that it names.
+  /// Reads the settings of the algorithm that the text names. The text itself then overrides them.
   void begin_with_algorithm() {
     const auto run = root_.find("run");
     if (run == root_.end()) return;
@@ -108,7 +108,7 @@ class Reader : private ConfigReading {
     for (const auto& [key, value] : table) {
       const std::string path = joined(section, key);
       const auto* members = std::get_if<TomlTable>(&value.data);
-      // Speeds, links and faults of a simulated or tested run: sim/scenario reads them.
+      // sim/scenario reads these: speeds, links and faults of a simulated or tested run.
       if (path == "scenario") continue;
       if (path == "model.layers") {
         read_layers(value);
@@ -132,7 +132,7 @@ class Reader : private ConfigReading {
     if (bad) report(value.line, path, bad->reason, bad->remedy);
   }
 
-  /// Reports it and, if its name is almost right, still judges the keys in it.
+  /// Reports an unknown section. If its name is almost right, still checks its keys.
   void read_unknown_section(const TomlTable& members, const std::string& key,
                             const std::string& above, std::size_t line) {
     const std::string given = "[" + joined(above, key) + "]";
@@ -342,12 +342,12 @@ std::size_t lockstep_batch_max(const Config& config) { return 4 * config.train.b
 std::vector<std::pair<std::string, std::string>> agreement(const Config& config) {
   std::vector<std::pair<std::string, std::string>> fields;
   for (const Setting<Config>& setting : config_settings()) {
-    // In mode `allreduce` all peers must make the same steps, and as many of them.
+    // In mode `allreduce` all peers must make the same steps, and the same number of them.
     const bool of_steps =
         setting.section == "train" ||
         (setting.section == "run" &&
          (setting.key == "steps" || setting.key == "epochs" || setting.key == "peers"));
-    // A peer that copies another takes over its optimiser's state.
+    // A peer that copies another takes over the state of its optimiser, so the kinds must agree.
     const bool is_copied =
         config.population.is_on() && setting.section == "train" && setting.key == "optimizer";
     const bool agrees =

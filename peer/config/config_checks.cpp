@@ -1,4 +1,4 @@
-// Checks settings together: combinations that make no sense.
+// Checks settings together, to find combinations that make no sense.
 #include <algorithm>
 #include <functional>
 #include <optional>
@@ -91,7 +91,7 @@ void check_membership(ConfigReading& reading) {
                  "make probe_timeout_s about half of probe_period_s");
 }
 
-/// Drawn pairs belong to rounds, which only steps count alike on all peers.
+/// Drawn pairs belong to rounds, and only the trigger "steps" counts rounds alike on all peers.
 void check_trigger(ConfigReading& reading) {
   const GossipConfig& gossip = reading.parsed.config.gossip;
   if (reading.parsed.config.run.mode != ModeKind::gossip || gossip.trigger == TriggerKind::steps)
@@ -107,7 +107,7 @@ void check_trigger(ConfigReading& reading) {
   }
 }
 
-/// Checks what pair exchanges can do, for the number of peers that the run is meant for.
+/// Checks the topology of pair exchanges for the number of peers of the run.
 void check_topology(ConfigReading& reading) {
   const GossipConfig& gossip = reading.parsed.config.gossip;
   const TopologyKind kind = gossip.topology.kind;
@@ -131,7 +131,7 @@ void check_topology(ConfigReading& reading) {
   }
 }
 
-/// In a population every peer has its own learning rate.
+/// In a population every peer has its own learning rate, so only gossip can work.
 void check_population(ConfigReading& reading) {
   const Config& config = reading.parsed.config;
   if (!config.population.is_on() || !reading.is_sound("run.mode")) return;
@@ -153,7 +153,7 @@ void check_population(ConfigReading& reading) {
   }
 }
 
-/// Concurrent steps have no order.
+/// Steps of several threads have no order, so some modes cannot use them.
 void check_threads(ConfigReading& reading) {
   const Config& config = reading.parsed.config;
   if (config.train.threads == 1) return;
@@ -174,8 +174,8 @@ void check_threads(ConfigReading& reading) {
   }
 }
 
-/// Checks settings of sums that exclude each other; coded pieces can only be passed on as they
-/// came.
+/// Checks settings of sums that exclude each other. For example, coded pieces can only be passed on
+/// unchanged.
 void check_ring(ConfigReading& reading) {
   const AllReduceConfig& allreduce = reading.parsed.config.allreduce;
   if (allreduce.compression.momentum > 0 && reading.parsed.config.run.mode == ModeKind::allreduce &&
@@ -204,7 +204,8 @@ void check_ring(ConfigReading& reading) {
       "write algorithm = \"ring\" or \"auto\", or leave codec and top_k_per_512 out");
 }
 
-/// Peers that carry a stage, and mix, where stages take equal time; a slower stage has more.
+/// Number of peers that carry the same stage and mix, if all stages take equal time. A slower stage
+/// has more.
 std::size_t replicas(const Config& config) {
   const bool both_ways = config.pipeline.schedule == PipelineKind::chimera;
   const std::size_t chain =
@@ -216,10 +217,10 @@ void check_pipeline(ConfigReading& reading) {
   PipelineConfig& pipeline = reading.parsed.config.pipeline;
   if (reading.parsed.config.run.mode != ModeKind::pipeline) return;
   const std::size_t stages = pipeline.stage_count();
-  // Peers that write the number and peers that write 0 agree.
+  // Makes a peer that writes the number and a peer that writes 0 agree.
   if (pipeline.schedule == PipelineKind::two_bw && pipeline.accumulate == 0)
     pipeline.accumulate = stages;
-  // As over one chain, since the chains are not known yet.
+  // Checks a single chain, because the real chains are not known yet.
   Problems found = problems(pipeline.schedule, straight_routes(stages, pipeline.micro_batches),
                             stages, pipeline.accumulate);
   if (!is_synchronous(pipeline.schedule) && pipeline.router != RouterKind::fixed) {
@@ -233,18 +234,18 @@ void check_pipeline(ConfigReading& reading) {
   }
 }
 
-/// Checks all settings together, for the number of peers that the run is meant for.
+/// Checks the settings of mixing together, for the number of peers of the run.
 void check_mixing(ConfigReading& reading) {
   const Config& config = reading.parsed.config;
   const bool in_stages = mixes_stages(config);
   const std::size_t peers = in_stages ? replicas(config) : config.run.peers;
   const std::optional<MixRule> rule = mixing_rule(config);
   if (!rule || !reading.is_sound("run.peers")) return;
-  // Names of a rule are keys of the section, but for those that the section has longer ones for.
+  // The place of a problem is also its key in the section, except for keys with a longer name.
   for (const Problem& problem : problems_of(*rule, peers)) {
     const std::string path = "mixing." + problem.place;
     if (!reading.is_sound(path)) continue;
-    // Stages have no memory that another remedy might ask for.
+    // Stages have no memory, which another remedy might suggest.
     const bool by_codec = in_stages && problem.place == "codec";
     reading.report(path, problem.reason,
                    by_codec ? "write codec = \"fp16\", \"bf16\" or \"qsgd\"" : problem.remedy);

@@ -1,4 +1,4 @@
-// The files of a config's data: their customary names, and whether they exist.
+// Fills in the usual names of data files, and checks whether the files exist.
 #include <cstddef>
 #include <filesystem>
 #include <string>
@@ -12,7 +12,7 @@
 namespace gv {
 namespace {
 
-/// The numbers of training and test files that a kind of data has; 0 = one or more.
+/// How many training and test files a kind of data has; 0 means one or more.
 struct FileCounts {
   std::size_t train = 0, test = 0;
   std::string_view words;

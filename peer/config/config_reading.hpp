@@ -1,4 +1,4 @@
-// The state of reading a config; only the sources that read and check it include this.
+// The state while a config is read. Only the sources that read and check configs include this.
 #pragma once
 
 #include <cstddef>
@@ -12,15 +12,15 @@
 
 namespace gv {
 
-/// The config so far, where each key was set, and the problems.
+/// The config read so far, the line of each key, and the problems.
 struct ConfigReading {
   /// A key that the file sets.
   struct Given {
     std::size_t line = 0;
-    bool sound = true;  ///< It was read without a problem.
+    bool sound = true;  ///< True if it was read without a problem.
   };
 
-  std::string name;  ///< Name of the text, for places of problems.
+  std::string name;  ///< Name of the text, used in the places of problems.
   ParsedConfig parsed;
   std::map<std::string, Given> given;
   std::map<std::string, std::size_t> sections;
@@ -29,7 +29,7 @@ struct ConfigReading {
     return name + ":" + std::to_string(line) + ": " + path;
   }
 
-  /// The line inside a place this reading wrote; 0 for the file as a whole.
+  /// The line number in the place of a problem; 0 for the file as a whole.
   std::size_t line_of_place(const Problem& problem) const {
     if (problem.place.size() <= name.size()) return 0;
     return std::strtoull(problem.place.c_str() + name.size() + 1, nullptr, 10);
@@ -39,12 +39,12 @@ struct ConfigReading {
     parsed.problems.push_back({place(line, path), std::move(reason), std::move(remedy)});
   }
 
-  /// Reports it where `path` is set, else where its section starts.
+  /// Reports a problem at the line that sets `path`, else at the start of its section.
   void report(const std::string& path, std::string reason, std::string remedy) {
     report(line_of(path), path, std::move(reason), std::move(remedy));
   }
 
-  /// Where `path` is set, else where its section starts, else line 1.
+  /// The line that sets `path`, else the line of its section, else 1.
   std::size_t line_of(const std::string& path) const {
     const auto found = given.find(path);
     if (found != given.end()) return found->second.line;
@@ -54,17 +54,17 @@ struct ConfigReading {
 
   bool is_given(const std::string& path) const { return given.contains(path); }
 
-  /// False when the file sets it to something unreadable: then nothing follows from it.
+  /// False if the file sets it to something unreadable. No further check should then use it.
   bool is_sound(std::string_view path) const {
     const auto found = given.find(std::string(path));
     return found == given.end() || found->second.sound;
   }
 };
 
-/// Reports settings that make no sense together.
+/// Reports combinations of settings that make no sense.
 void check_together(ConfigReading& reading);
 
-/// Completes the names of the data files and reports missing ones; `data_folder`, unless empty,
+/// Fills in the names of the data files and reports missing ones. `data_folder`, unless empty,
 /// replaces the config's.
 void find_data_files(ConfigReading& reading, const std::string& data_folder);
 

@@ -1,4 +1,4 @@
-// Puts the table together: which key sets which field, in what range, and what it means.
+// Assembles the table of settings: each key's field, range and meaning.
 #include "peer/config/config_settings.hpp"
 
 #include <string>

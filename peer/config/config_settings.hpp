@@ -1,4 +1,4 @@
-// The one table of everything a config file can set: parsing, printing and agreement all walk it.
+// The one table of everything a config file can set. Parsing, printing and agreement all use it.
 #pragma once
 
 #include <functional>
@@ -12,17 +12,17 @@
 
 namespace gv {
 
-/// Why a value cannot be used and what would do.
+/// Why a value cannot be used, and what would be valid.
 struct BadValue {
   std::string reason;
   std::string remedy;
 };
 
-/// When a key counts.
+/// The condition under which a key has an effect.
 template <class Object>
 struct Condition {
-  std::string key;    ///< The key that decides it, as "run.mode".
-  std::string words;  ///< For "only with ...".
+  std::string key;    ///< The key that decides, for example "run.mode".
+  std::string words;  ///< The text after "only with" in messages.
   std::function<bool(const Object&)> holds;
 };
 
@@ -32,13 +32,13 @@ struct Setting {
   std::string_view section;  ///< "data.generated"; empty for the keys of a layer.
   std::string_view key;
   std::string_view meaning;     ///< One sentence for the reference, without a full stop.
-  std::string type;             ///< "whole number, 1 to 64".
-  bool agrees = false;          ///< Must be equal on all peers of a run.
-  Condition<Object> condition;  ///< Without a function the key always counts.
+  std::string type;             ///< For example "whole number, 1 to 64".
+  bool agrees = false;          ///< True if it must be equal on all peers of a run.
+  Condition<Object> condition;  ///< If it has no function, the key always has an effect.
 
-  /// Sets the field, or leaves it as it was and says why.
+  /// Sets the field, or leaves it unchanged and says why.
   std::function<std::optional<BadValue>(const TomlValue&, Object&)> read;
-  /// The field as a TOML value.
+  /// Returns the field as a TOML value.
   std::function<std::string(const Object&)> show;
 
   std::string path() const {
@@ -47,13 +47,13 @@ struct Setting {
   bool counts(const Object& object) const { return !condition.holds || condition.holds(object); }
 };
 
-/// In the order of the reference, sections kept together.
+/// All settings in the order of the reference, grouped by section.
 std::span<const Setting<Config>> config_settings();
 
-/// The keys of one [[model.layers]] table. The reader of a list of layers reads the key `layers`.
+/// The keys of one [[model.layers]] table, except `layers`, which the reader of layer lists reads.
 std::span<const Setting<LayerSpec>> layer_settings();
 
-/// One layer as an inline table, with the keys that count for its kind.
+/// A layer as an inline table, with the keys that have an effect for its kind.
 std::string to_string(const LayerSpec& layer);
 std::string to_string(const std::vector<LayerSpec>& layers);
 

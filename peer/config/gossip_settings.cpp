@@ -1,4 +1,4 @@
-// The keys of gossip and of a population that gossips.
+// The keys of gossip, and of a population that gossips.
 #include "peer/config/setting_builders.hpp"
 
 namespace gv::settings {

@@ -1,4 +1,4 @@
-// The keys of a layer in a list of layers, and layers as text.
+// The keys of a layer in a list of layers, and layers written as text.
 #include <algorithm>
 #include <optional>
 #include <string>

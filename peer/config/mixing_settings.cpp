@@ -1,10 +1,10 @@
-// The keys of rounds of mixing, of which those of pipelines that mix use most.
+// The keys of mixing rounds. Pipelines whose stages mix share most of them.
 #include "peer/config/setting_builders.hpp"
 
 namespace gv::settings {
 namespace {
 
-/// "key = "x", "y" or "z"": the choices that read MixRule::momentum.
+/// Text like key = "x", "y" or "z", which lists the choices that use MixRule::momentum.
 std::string with_momentum(std::string_view key, const auto& choices) {
   std::vector<std::string_view> names;
   for (const auto choice : choices) {
@@ -18,10 +18,10 @@ std::string with_momentum(std::string_view key, const auto& choices) {
   return text;
 }
 
-/// The keys of the section, one subject after another.
+/// Appends the keys of the section, grouped by subject.
 struct RoundKeys {
-  Keys mixing;  ///< Of mode `mixing` alone.
-  Keys shared;  ///< Of mode `mixing` and of stages that mix.
+  Keys mixing;  ///< For keys of mode `mixing` only.
+  Keys shared;  ///< For keys of mode `mixing` and of stages that mix.
 
   void append_neighbours() const;
   void append_messages() const;
@@ -31,7 +31,7 @@ struct RoundKeys {
   void append_outer() const;
 };
 
-/// Choice of neighbours, and their weights.
+/// Keys for the choice of neighbours and their weights.
 void RoundKeys::append_neighbours() const {
   shared.choice("topology", GV_FIELD(mixing.rule.topology.kind), named_choices(topology_kinds),
                 "who is whose neighbour; `grapevine topology` shows each");
@@ -47,7 +47,7 @@ void RoundKeys::append_neighbours() const {
                 "or both; or one by drawn pairs");
 }
 
-/// Content and encoding of a round's messages.
+/// Keys for the content and encoding of a round's messages.
 void RoundKeys::append_messages() const {
   mixing.choice("kind", GV_FIELD(mixing.rule.kind), named_choices(mix_kinds),
                 "what is made of messages: docs/algorithms");
@@ -70,7 +70,7 @@ void RoundKeys::append_messages() const {
                 "what is kept of earlier messages, so that a codec may leave something out");
 }
 
-/// Guards against hostile neighbours.
+/// Keys for guards against hostile neighbours.
 void RoundKeys::append_guard() const {
   shared.choice("guard", GV_FIELD(mixing.rule.guard.kind), named_choices(guard_kinds),
                 "what neighbours are believed");
@@ -83,7 +83,7 @@ void RoundKeys::append_guard() const {
               "this many of the neighbours may be hostile; -1 = fewer than half");
 }
 
-/// Corrections for unlike data.
+/// Keys for the correction of unlike data.
 void RoundKeys::append_corrections() const {
   mixing.choice("correction", GV_FIELD(mixing.rule.correction), named_choices(mix_corrections),
                 "what is done about unlike data");
@@ -101,7 +101,7 @@ void RoundKeys::append_corrections() const {
            "share of its momentum that a round keeps");
 }
 
-/// Staleness, weights of old messages, and pieces of the model.
+/// Keys for staleness, weights of old messages, and pieces of the model.
 void RoundKeys::append_pace() const {
   mixing.add("staleness", GV_FIELD(mixing.rule.staleness), {-1, 1e6},
              "begin a round without what neighbours sent in this many last rounds; -1 = never "
@@ -123,7 +123,7 @@ void RoundKeys::append_pace() const {
            "the centre only mixes and does not train");
 }
 
-/// Steps after several rounds, and measures for stragglers.
+/// Keys for the outer step, and for stragglers.
 void RoundKeys::append_outer() const {
   mixing.choice("outer", GV_FIELD(mixing.rule.outer), named_choices(mix_outers),
                 "what follows mixing every outer_every rounds");

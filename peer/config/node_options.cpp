@@ -1,4 +1,4 @@
-// Settings as options.
+// Turns settings into options.
 #include "peer/config/node_options.hpp"
 
 #include <algorithm>
@@ -59,7 +59,7 @@ GossipOptions gossip_options(const Config& config, const ModelFacts& model) {
                          .optimizer_elements = model.optimizer_elements}};
 }
 
-/// Floats of the parameters and of the optimiser's state.
+/// Number of floats of the parameters and the optimiser's state together.
 std::size_t state_elements(const ModelFacts& model) {
   return model.layout.size() + model.optimizer_elements;
 }

@@ -1,4 +1,4 @@
-// From a config, a model and a machine to the options of a node: the one place where they are made.
+// Makes the options of a node from a config, a model and a machine. They are made only here.
 #pragma once
 
 #include <cstddef>
@@ -14,39 +14,43 @@
 
 namespace gv {
 
-/// What options depend on in a model. One with only a layout is a vector without an optimiser.
+/// What the options depend on in a model. With only a layout it describes a vector without an
+/// optimiser.
 struct ModelFacts {
   Layout layout;
-  std::size_t optimizer_elements = 0;  ///< Floats that the optimiser keeps beside the parameters.
-  bool has_momentum = false;           ///< The optimiser has one, which a population varies.
-  std::vector<DensePlace> dense;       ///< Layers whose gradients may travel as sufficient factors.
-  std::vector<StageSize> stages;       ///< Stages of a pipeline.
-  std::vector<double> stage_seconds;   ///< Times of a micro-batch in them, up to a factor.
+  /// Number of floats that the optimiser keeps besides the parameters.
+  std::size_t optimizer_elements = 0;
+  bool has_momentum = false;  ///< True if the optimiser has a momentum, which a population varies.
+  std::vector<DensePlace> dense;      ///< Layers whose gradients may be sent as sufficient factors.
+  std::vector<StageSize> stages;      ///< The stages of a pipeline.
+  std::vector<double> stage_seconds;  ///< Relative times of a micro-batch in the stages.
 };
 
-/// A model that is trained whole, by the built-in learner.
+/// Facts of a model that the built-in learner trains whole.
 ModelFacts facts_of(const Layout& layout, const OptimizerSpec& optimizer,
                     std::vector<DensePlace> dense = {});
-/// A model that is trained whole, by any learner.
+/// Facts of a model that any learner trains whole.
 ModelFacts facts_of(const Learner& learner, const OptimizerSpec& optimizer);
-/// A model that is trained in stages.
+/// Facts of a model that is trained in stages.
 ModelFacts facts_of(const StageLearner& learner, const OptimizerSpec& optimizer);
 
-/// What options depend on in one peer and its machine. The `resumed` ones are as in
+/// What the options depend on in a peer and its machine. The fields `resumed...` are as in
 /// PipelineOptions.
 struct PeerFacts {
-  std::uint64_t steps = 1;    ///< The peer's budget.
-  std::size_t wait_for = 1;   ///< Size of the start barrier where it is larger than the config's.
-  unsigned processors = 0;    ///< Processors of the machine; 0: sums never wait for one.
+  std::uint64_t steps = 1;  ///< The peer's budget of steps.
+  /// Number of peers to wait for at the start. Counts if it is larger than the config's.
+  std::size_t wait_for = 1;
+  /// Number of processors of the machine; 0 means that sums never wait for one.
+  unsigned processors = 0;
   SettingsRevision revision;  ///< Settings that the swarm had switched to before this peer resumed.
   std::optional<ModelVersion> resumed;
   std::vector<std::uint32_t> resumed_stages;
   std::vector<StageState> resumed_copies;
-  /// Memory of what sums and stages send. Not owned; it outlives the node and its messages.
+  /// Memory for what sums and stages send. Not owned. Must outlive the node and its messages.
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();
 };
 
-/// The options of all parts of a node.
+/// Makes the options of all parts of a node.
 NodeOptions node_options(const Config& config, const ModelFacts& model, PeerFacts peer);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// The table of renames since version 0.1.
+// The table of names that changed since version 0.1.
 #include "peer/config/old_names.hpp"
 
 #include <array>

@@ -1,4 +1,4 @@
-// Names that earlier versions used in configs, and their new names.
+// Names that earlier versions used in configs, and their present names.
 #pragma once
 
 #include <optional>
@@ -7,8 +7,8 @@
 
 namespace gv {
 
-/// The present name: a section as "[ring]", a key as "allreduce.keep_per_block", a value as
-/// "run.mode = ring". Empty if no version had that name, or it is still in use.
+/// The present name of a section ("[ring]"), a key ("allreduce.keep_per_block") or a value
+/// ("run.mode = ring"). Returns nullopt if no version had that name, or it is still in use.
 std::optional<std::string> renamed(std::string_view old_name);
 
 }  // namespace gv

@@ -1,10 +1,10 @@
-// The keys of mode `pipeline`: the cut of a model, the order of work, and how replicas agree.
+// The keys of mode `pipeline`: the cut of the model, the order of work, and how replicas agree.
 #include "peer/config/setting_builders.hpp"
 
 namespace gv::settings {
 namespace {
 
-/// Where the model is cut.
+/// Keys for where the model is cut.
 void append_cut(const Keys& pipeline) {
   pipeline.add("stages", GV_FIELD(pipeline.stages), {1, 256},
                "the model is cut into this many, by what its layers are estimated to cost");
@@ -18,7 +18,7 @@ void append_cut(const Keys& pipeline) {
            "cut so that no stage is estimated to need more megabytes of a peer; 0 = without limit");
 }
 
-/// Schedule and routes.
+/// Keys for the schedule and its micro-batches.
 void append_order(const Keys& pipeline) {
   pipeline.choice("schedule", GV_FIELD(pipeline.schedule), named_choices(pipeline_kinds),
                   "who computes what in which order in a run: docs/pipeline.md");
@@ -41,7 +41,7 @@ void append_order(const Keys& pipeline) {
            "than accumulate");
 }
 
-/// How replicas of a stage share work and agree.
+/// Keys for how replicas of a stage share work and agree.
 void append_replicas(const Keys& pipeline) {
   pipeline.choice("router", GV_FIELD(pipeline.router), named_choices(router_kinds),
                   "which replica of a stage takes which micro-batch: in turns, at random, or as "
@@ -61,7 +61,7 @@ void append_replicas(const Keys& pipeline) {
       .add("mix_every", GV_FIELD(pipeline.mix_every), {1, 1e6}, "runs between two averagings");
 }
 
-/// Memory for the backward pass, and copies in case carriers die.
+/// Keys for memory in the backward pass, and for copies in case carriers die.
 void append_safety(const Keys& pipeline) {
   pipeline.add("recompute", GV_FIELD(pipeline.recompute),
                "keep only what comes into a stage and compute the rest again: less memory, a third "

@@ -1,4 +1,4 @@
-// Lines for people.
+// Prints lines for people.
 #include "peer/config/refusal.hpp"
 
 #include <cstdio>
@@ -6,7 +6,7 @@
 namespace gv {
 
 void say(std::FILE* to, std::string_view text) {
-  // Not fmt::print, which throws where nobody can read any more.
+  // Does not use fmt::print, which throws if the reader has gone away.
   std::fwrite(text.data(), 1, text.size(), to);
   std::fflush(to);
 }

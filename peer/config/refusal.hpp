@@ -1,4 +1,4 @@
-// Prints what people at a terminal should know, a command's problems above all.
+// Prints messages for people at a terminal, above all a command's problems.
 #pragma once
 
 #include <cstdio>
@@ -8,14 +8,14 @@
 
 namespace gv {
 
-/// Prints a text at once. A reader that has gone away is no failure: what runs goes on without it,
-/// if the process ignores SIGPIPE.
+/// Prints and flushes a text. It is no error if the reader has gone away: the program continues
+/// without it, provided that it ignores SIGPIPE.
 void say(std::FILE* to, std::string_view text);
 
-/// One line for each, on stderr.
+/// Prints the problems to stderr, one on each line.
 void print(const Problems& problems);
 
-/// Prints the problems, and returns the exit code of the command.
+/// Prints the problems and returns the command's exit code.
 int fail(const Problems& problems);
 
 }  // namespace gv

@@ -1,5 +1,5 @@
-// How the table of settings is written: a row binds a key to a field, which is read and printed by
-// its type.
+// Builders for the table of settings. A row binds a key to a field; the field's type determines how
+// it is read and printed.
 #pragma once
 
 #include <algorithm>
@@ -51,7 +51,7 @@ inline std::string shown(const std::string& value) {
   return text + '"';
 }
 
-/// The shortest number of seconds that is read as the same time.
+/// The shortest number of seconds that reads back as the same duration.
 inline std::string shown(Duration value) {
   std::array<char, 32> text{};
   double number = 0;
@@ -74,7 +74,7 @@ std::string shown(const std::vector<Item>& list) {
 
 // ---- Values from TOML ----
 
-/// Bounds of a number, both included unless `above` excludes the lower one.
+/// Bounds of a number. Both are included, unless `above` excludes the lower one.
 struct Range {
   double min = 0;
   double max = std::numeric_limits<double>::infinity();
@@ -97,8 +97,8 @@ struct Range {
   }
 };
 
-/// Largest whole number that every machine we run on can hold and TOML can write.
-constexpr double whole_max = 9007199254740992.0;  // 2^53: exact as a double too.
+/// The largest whole number that every machine can hold and TOML can write.
+constexpr double whole_max = 9007199254740992.0;  // 2^53, exact as a double, too.
 
 inline BadValue wrong_type(const TomlValue& value, const std::string& wanted) {
   const auto* text = std::get_if<std::string>(&value.data);
@@ -112,7 +112,7 @@ inline BadValue wrong_type(const TomlValue& value, const std::string& wanted) {
   return {"wrong type: " + std::string(kind_of(value)), "write a value that is: " + wanted};
 }
 
-/// The name is none of `names`, which `listed` puts together.
+/// The error for a name that is not in `names`. `listed` is the text that lists them.
 inline BadValue unknown_name(const std::string& path, const std::string& text,
                              const std::vector<std::string>& names, const std::string& listed) {
   if (const auto now = renamed(path + " = " + text)) {
@@ -126,7 +126,7 @@ inline std::optional<BadValue> out_of_range(const std::string& given, const Rang
   return BadValue{"out of range: " + given, "write a number " + range.text()};
 }
 
-// ---- A field by its type: how it is described and read ----
+// ---- How a field of each type is described and read ----
 
 inline std::string type_of(const bool&, const Range&) { return "true or false"; }
 
@@ -231,15 +231,15 @@ auto named_choices(const Kinds& kinds) {
   return choices;
 }
 
-/// The choices among codecs.
+/// The choices for a setting that is a codec.
 inline std::vector<std::pair<std::string, Codec>> named_codecs(std::span<const NamedCodec> codecs) {
   std::vector<std::pair<std::string, Codec>> choices;
   for (const NamedCodec& row : codecs) choices.emplace_back(row.name, row.codec);
   return choices;
 }
 
-/// Appends rows to the table, all of one section and with the same condition. `field` is a generic
-/// lambda, so that one names the field for reading and for writing.
+/// Appends rows to the table, all in one section and with the same condition. `field` is a generic
+/// lambda, so that the same one serves for reading and writing.
 template <class Object>
 struct Section {
   std::vector<Setting<Object>>& all;
@@ -249,7 +249,7 @@ struct Section {
 
   /// The same section, for keys that must be equal on all peers of a run.
   Section agreed() const { return {all, name, condition, true}; }
-  /// The same section, for keys that only count on this condition too; `words` are for both.
+  /// The same section, for keys that also need this condition. `words` describe both conditions.
   Section only_with(std::string key, std::string words, auto holds) const {
     Condition<Object> both{std::move(key), std::move(words), holds};
     if (condition.holds) {
@@ -259,8 +259,8 @@ struct Section {
     }
     return {all, name, std::move(both), agrees};
   }
-  /// The same section, for keys that only count while a choice() above has one of these names.
-  /// `key` is of this section, or a path.
+  /// The same section, for keys that have an effect only if an earlier choice() has one of these
+  /// names. `key` is in this section, or a full path.
   Section with(std::string_view key, const std::vector<std::string_view>& names) const {
     const auto row = std::ranges::find_if(all, [&](const Setting<Object>& above) {
       return above.path() == key || (above.section == name && above.key == key);
@@ -289,7 +289,7 @@ struct Section {
         [field, range](const Object& object) {
           const Value& value = field(object);
           if constexpr (std::unsigned_integral<Value>) {
-            // -1 is kept as the largest number there is.
+            // -1 is stored as the largest unsigned number.
             if (range.min < 0 && value == static_cast<Value>(-1)) return std::string("-1");
           }
           return shown(value);
@@ -301,7 +301,8 @@ struct Section {
     add(key, field, Range{}, meaning);
   }
 
-  /// A key with one of several names for a value. `type`, if given, replaces their list.
+  /// Adds a key whose value is one of several names. `type`, if given, replaces their list in the
+  /// reference.
   template <class Field, class Value = std::remove_cvref_t<std::invoke_result_t<Field, Object&>>>
   void choice(std::string_view key, Field field,
               std::type_identity_t<std::vector<std::pair<std::string, Value>>> choices,
@@ -338,7 +339,7 @@ struct Section {
   }
 };
 
-/// Names a field of the object for the rows above.
+/// A generic lambda that returns a field of the object, for the rows above.
 #define GV_FIELD(path) \
   [](auto& object) -> auto& { return object.path; }
 

@@ -1,4 +1,4 @@
-// A settings revision's settings, read like those of a config.
+// Reads the settings of a settings revision like those of a config.
 #include "peer/config/switched_mixing.hpp"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ SwitchedMixing switched_mixing(const Config& running, std::string_view settings)
     const std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(rest.size(), line.size() + 1));
     named = named || line.starts_with("run.algorithm");
-    // The config's reader reports renamed keys.
+    // These keys go to the config reader, which also reports renamed ones.
     if (line.starts_with("run.algorithm") || line.starts_with("mixing.") ||
         line.starts_with("rounds.")) {
       continue;

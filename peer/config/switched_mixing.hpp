@@ -9,11 +9,12 @@
 
 namespace gv {
 
-/// Rule and period after a settings revision: lines of a config that set `run.algorithm` or keys of
-/// `mixing`, one on each line, as `mixing.gamma = 0.2`. Other keys get their defaults.
+/// The rule and period after a settings revision. `settings` are config lines that set
+/// `run.algorithm` or keys of `mixing`, one on each line, for example `mixing.gamma = 0.2`. Other
+/// keys of mixing get their defaults.
 SwitchedMixing switched_mixing(const Config& running, std::string_view settings);
 
-/// The settings that only name this algorithm.
+/// The text of settings that only name this algorithm.
 std::string revision_settings(std::string_view algorithm);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Data, shards, trainers and checkpoints of a run.
+// Loads the data, shards, trainers and checkpoints of a run.
 #include "peer/config/task.hpp"
 
 #include <fmt/format.h>
@@ -34,7 +34,7 @@ std::vector<std::string> in_folder(const DataConfig& data, const std::vector<std
   return paths;
 }
 
-/// Inputs are read as (value - mean) / deviation, where bytes count from 0 to 1.
+/// Makes inputs read as (value - mean) / deviation, where bytes are first scaled to 0...1.
 void normalise(DataSet& data, const DataConfig& config) {
   data.offset = static_cast<float>(config.mean);
   data.scale = static_cast<float>(1 / config.deviation);
@@ -50,7 +50,8 @@ LoadedDataSet load_text(const DataConfig& data, bool test) {
                    TextPart::whole);
 }
 
-/// `choose` may keep images from being read at all; other formats are read whole.
+/// With `choose`, images that are not chosen are never read into memory; other formats are read
+/// whole.
 LoadedDataSet load(const Config& config, bool test, const Choose& choose = {}) {
   const DataConfig& data = config.data;
   LoadedDataSet loaded;
@@ -87,7 +88,7 @@ std::size_t outputs_of(const DataSet& data) {
   return data.classes > 0 ? data.classes : data.target_width;
 }
 
-/// Checks that need both model and data.
+/// Checks that need both the model and the data.
 Problems problems_of(const Config& config, const ModelSpec& model, const DataSet& data) {
   Problems found = problems(model, data.shape, data.predictions);
   for (Problem& problem : found) problem.place = "model." + problem.place;
@@ -131,12 +132,12 @@ Problem too_few(const Config& config, std::size_t samples) {
           "use fewer peers or more data"};
 }
 
-/// By estimated costs of layers, of the cuts with no stage above `memory_bytes` (0: of all) the one
-/// with the quickest slowest stage. Empty if there is none.
+/// The cut whose slowest stage is fastest, by estimated costs of layers, with no stage above
+/// `memory_bytes` (0 means no limit). Empty if there is none.
 std::vector<std::size_t> estimated_cut(const Config& config, const ModelSpec& model,
                                        SampleShape shape, double memory_bytes) {
   const PipelineConfig& pipeline = config.pipeline;
-  // Layers that no stage may begin with belong to the one before them.
+  // A layer that no stage may begin with is merged with the layer before it.
   std::vector<LayerCost> parts;
   std::vector<std::size_t> begins;
   const std::vector<LayerWork> layers = layer_work(model, shape);
@@ -157,8 +158,8 @@ std::vector<std::size_t> estimated_cut(const Config& config, const ModelSpec& mo
   begins.push_back(layers.size());
   PipelineSite site{.speeds = std::vector<double>(pipeline.stages, 1.0)};
   if (memory_bytes > 0) site.memory_bytes.assign(pipeline.stages, memory_bytes);
-  // Gradients of a micro-batch and of all, and the optimiser's vectors. A run of many updates also
-  // keeps its first state, in case it is given up.
+  // Memory for the gradients of one micro-batch and of all, and for the optimiser's vectors. A run
+  // with several updates also keeps its first state, in case it is abandoned.
   const auto vectors = static_cast<double>(optimizer_vectors(config.train.optimizer));
   const bool keeps_versions = !is_synchronous(pipeline.schedule);
   const auto partition =
@@ -184,7 +185,7 @@ Problem no_cut(const Config& config, const ModelSpec& model, SampleShape shape) 
                         config.pipeline.stages),
             "use fewer stages"};
   }
-  // The least memory that would do, to a thousandth, by halving.
+  // Bisect for the smallest memory that is enough, to a thousandth.
   double too_little = 1e6 * config.pipeline.memory_mb;
   double enough = 2 * too_little;
   while (estimated_cut(config, model, shape, enough).empty()) enough *= 2;
@@ -200,7 +201,7 @@ Problem no_cut(const Config& config, const ModelSpec& model, SampleShape shape) 
                                       "write recompute = true"};
 }
 
-/// Makes it a task of a pipeline. Every run takes micro-batches of all peers together.
+/// Turns it into a task of a pipeline. Every run takes the micro-batches of all peers together.
 void cut(const Config& config, std::size_t samples, Task& task) {
   const PipelineConfig& pipeline = config.pipeline;
   StagesSpec stages{.trainer = task.trainer,
@@ -226,8 +227,8 @@ void cut(const Config& config, std::size_t samples, Task& task) {
   task.stages = std::move(stages);
 }
 
-/// Sets apart the peer's validation samples, a drawn part of its shard, and gives it its own
-/// hyper-parameters.
+/// Sets aside a random part of the peer's shard for validation, and gives the peer its own
+/// hyperparameters.
 void join_population(const Config& config, std::size_t shard, Task& task) {
   const PopulationConfig& population = config.population;
   const std::size_t size = task.shard->size();
@@ -256,8 +257,8 @@ void join_population(const Config& config, std::size_t shard, Task& task) {
   optimizer.momentum = has_momentum(optimizer) ? first.momentum : 0;
 }
 
-/// Fills in what does not depend on the model: the way of working with other peers and the budget
-/// of a learner of `samples` samples.
+/// Fills in what does not depend on the model: how to work with other peers, and the budget of a
+/// learner with `samples` samples.
 void fill_in(const Config& config, std::size_t samples, Task& task) {
   const bool lockstep = config.run.mode == ModeKind::allreduce;
   task.trainer.batch = config.train.batch;
@@ -267,7 +268,8 @@ void fill_in(const Config& config, std::size_t samples, Task& task) {
   task.rule = mixing_rule(config);
 }
 
-/// A task on `data`, which is the whole of shard number `shard` of `samples` samples in all.
+/// Makes a task for `data`, which is the whole shard number `shard`. `samples` counts the samples
+/// of all shards.
 Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::size_t shard,
              std::size_t samples) {
   Task task;
@@ -280,8 +282,8 @@ Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::siz
   task.trainer.threads = config.train.threads;
   if (config.population.is_on()) join_population(config, shard, task);
   if (!task.problems.empty()) return task;
-  // In modes `allreduce` and `mixing` all peers take the same number of steps, however unlike their
-  // shards are.
+  // In modes `allreduce` and `mixing` all peers take the same number of steps, however unequal
+  // their shards are.
   const bool in_step =
       config.run.mode == ModeKind::allreduce || config.run.mode == ModeKind::mixing;
   fill_in(config, in_step ? samples / config.run.peers : task.shard->size(), task);
@@ -321,7 +323,7 @@ Task load_task(const Config& config, std::size_t shard) {
   std::size_t samples = 0;
   const Choose own_shard = [&](const DataSet& all) {
     samples = all.size();
-    // Data too small to be dealt out is refused below.
+    // Too little data to divide is reported below.
     if (samples < config.run.peers) return std::vector<std::uint32_t>{};
     return dealt_out(config, all).at(shard);
   };
@@ -400,8 +402,8 @@ std::optional<ModelVersion> version_of(const std::map<std::string, std::string>&
   return in ? std::optional(version) : std::nullopt;
 }
 
-/// Loads, of all stages on disk, those of the newest version. Older ones are kept as copies,
-/// because the swarm goes on from the newest version that all stages have.
+/// Loads the stages of the newest version on disk. Stages of older versions are kept as copies,
+/// because the swarm continues from the newest version for which every stage exists.
 StartingPoint resumed_stages(std::unique_ptr<StageLearner> learner,
                              const std::filesystem::path& checkpoints) {
   std::vector<Fact> facts;

@@ -1,4 +1,4 @@
-// Makes a training task from a config: data, shard, learner, and where a replica starts and is
+// Makes a training task from a config: data, shard and learner, and where a replica starts and is
 // saved.
 #pragma once
 
@@ -22,29 +22,31 @@
 
 namespace gv {
 
-/// One peer's share of a run. `problems` is empty when the rest may be used.
+/// One peer's part of a run. The rest may be used only if `problems` is empty.
 struct Task {
-  std::shared_ptr<const DataSet> shard;     ///< Null for a learner that is not built in.
-  std::shared_ptr<const DataSet> held_out;  ///< In a population: samples cut off the shard.
+  std::shared_ptr<const DataSet> shard;  ///< Null if the learner is not built in.
+  /// In a population: samples removed from the shard for validation.
+  std::shared_ptr<const DataSet> held_out;
   TrainerSpec trainer;
   LocalSteps local;
-  std::optional<MixRule> rule;       ///< By which models or stages mix; empty: nothing mixes.
-  std::optional<StagesSpec> stages;  ///< Stages of mode `pipeline`.
+  /// The rule by which models or stages mix; nullopt if nothing mixes.
+  std::optional<MixRule> rule;
+  std::optional<StagesSpec> stages;  ///< The stages of mode `pipeline`.
   Problems problems;
 };
 
 /// Loads the training data, cuts it into config.run.peers shards and keeps number `shard`.
 Task load_task(const Config& config, std::size_t shard);
 
-/// The tasks of all peers, reading the data only once: for a simulator. One task with problems if
-/// there are any.
+/// The tasks of all peers, for a simulator. Reads the data only once. If there are problems,
+/// returns a single task that contains them.
 std::vector<Task> load_tasks(const Config& config);
 
-/// The task of a learner that is not built in and has its own data. Of the config it takes the way
-/// of working with other peers, the budget and the size of a batch.
+/// The task of a learner that is not built in and has its own data. The config provides how to work
+/// with other peers, the budget and the batch size.
 Task task_of(const Config& config, const Learner& learner);
 
-/// The held-out samples, whole.
+/// The samples for testing, whole.
 struct TestSet {
   std::shared_ptr<const DataSet> data;
   ModelSpec model;
@@ -52,54 +54,57 @@ struct TestSet {
 };
 TestSet load_test_set(const Config& config);
 
-/// For texts, figures besides the loss: "  perplexity 6.12  2.614 bits per byte". Else empty.
+/// For texts, figures besides the loss: "  perplexity 6.12  2.614 bits per byte". Empty for other
+/// data.
 std::string uncertainty(const Score& score, const DataSet& data);
 
-/// The built-in learner of a task that is not a pipeline's. `together` runs its threads, if it has
-/// several.
+/// Makes the built-in learner of a task that is not a pipeline's. If it has several threads,
+/// `together` runs them.
 std::unique_ptr<Learner> learner_of(const Task& task, RunTogether together = {});
 
-/// The built-in learner of a pipeline's task, which carries no stage yet.
+/// Makes the built-in learner of a pipeline's task. It does not carry a stage yet.
 std::unique_ptr<StageLearner> stages_of(const Task& task);
 
 /// The replica of a learner before its first step.
 Replica first_replica(const Task& task, std::size_t shard, std::unique_ptr<Learner> learner);
 
-/// Where a replica begins.
+/// The state from which a replica begins.
 struct StartingPoint {
   AnyReplica replica;
   std::uint64_t step = 0;
-  std::optional<ModelVersion> version;  ///< Version of the loaded stages, in a pipeline.
+  std::optional<ModelVersion> version;  ///< In a pipeline, the version of the loaded stages.
   std::vector<std::uint32_t> stages;
-  /// Older checkpoints of stages: other peers may have none newer.
+  /// Older checkpoints of stages, in case no other peer has newer ones.
   std::vector<StageState> copies;
-  std::vector<Fact> facts;  ///< Says which checkpoint was loaded, and which were refused and why.
+  /// Facts for the log: which checkpoint was loaded, and why others were refused.
+  std::vector<Fact> facts;
 };
 
-/// The run's first model or, with `resume`, the newest sound checkpoint in `checkpoints`. A
+/// The run's first model or, with `resume`, the newest valid checkpoint in `checkpoints`. A
 /// pipeline makes its learner itself, so `learner` is null.
 StartingPoint starting_point(const Task& task, std::unique_ptr<Learner> learner,
                              const std::filesystem::path& checkpoints, std::size_t shard,
                              bool resume);
 
-/// Metadata of a parameter file: its run's config, and where the data lay, for eval.
+/// Metadata of a parameter file, for eval: the run's config and the location of the data.
 std::map<std::string, std::string> run_metadata(const Config& config, std::string_view config_text);
 
-/// Writes a checkpoint from which a later start can go on, with the config inside. Returns an
+/// Writes a checkpoint with the config inside, from which a later start can continue. Returns an
 /// error, or an empty string.
 std::string save_replica(const std::filesystem::path& checkpoints, const AnyReplica& replica,
                          const Config& config, std::string_view config_text);
 
-/// One past the last layer of each stage: the given ends, or the cut with the quickest slowest
-/// stage within the memory allowed, by estimated costs of layers. Empty if there are fewer layers
-/// than stages or no cut fits the memory.
+/// One past the last layer of each stage: the given ends, or the cut whose slowest stage is fastest
+/// within the allowed memory, by estimated costs of layers. Empty if there are fewer layers than
+/// stages or no cut fits the memory.
 std::vector<std::size_t> stage_ends(const Config& config, const ModelSpec& model,
                                     SampleShape shape);
 
-/// The folder of one stage's checkpoints among those of a peer of a pipeline.
+/// The folder for one stage's checkpoints below a pipeline peer's checkpoints.
 std::filesystem::path stage_folder(const std::filesystem::path& checkpoints, std::size_t stage);
 
-/// The text of a config file; of the built-in one for an empty path. Empty when it cannot be read.
+/// The text of a config file, or of the built-in config if the path is empty. Empty if it cannot be
+/// read.
 std::string read_config_text(const std::string& path);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Splits TOML into statements, lets toml++ read each one alone, and merges them into one table.
+// Splits TOML into statements, lets toml++ parse each one alone, and merges them into one table.
 #include "peer/config/toml.hpp"
 
 #include <toml++/toml.h>
@@ -18,16 +18,16 @@ namespace {
 
 constexpr std::size_t text_bytes_max = std::size_t{1} << 20;
 
-/// A key = value pair or a [header], with the line it starts on.
+/// A key = value pair or a [header], and the line on which it starts.
 struct Statement {
   std::string text;
   std::size_t line = 0;
 };
 
-/// Whether strings and brackets are open after the characters seen so far.
+/// Tracks whether strings and brackets are still open after the characters seen so far.
 class Nesting {
  public:
-  /// Takes one line without its newline.
+  /// Processes one line without its newline.
   void feed(std::string_view line) {
     for (std::size_t i = 0; i < line.size(); ++i) {
       if (!quote_.empty()) {
@@ -51,7 +51,7 @@ class Nesting {
   bool in_brackets() const { return depth_ > 0; }
 
  private:
-  /// Returns how many further characters the one at `i` takes with it.
+  /// Returns how many characters to skip after the one at `i`.
   std::size_t inside_string(std::string_view line, std::size_t i) {
     if (line[i] == '\\' && quote_[0] == '"') return 1;
     if (line.substr(i, quote_.size()) != quote_) return 0;
@@ -61,7 +61,8 @@ class Nesting {
   }
 
   void end_line() {
-    if (quote_.size() == 1) quote_.clear();  // A plain string ends with its line, closed or not.
+    // A plain string ends with its line, whether closed or not.
+    if (quote_.size() == 1) quote_.clear();
   }
 
   std::string quote_;
@@ -87,7 +88,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-/// Whether a line can only be a new statement: how an unclosed bracket above it is noticed.
+/// True if a line can only be a new statement, which reveals an unclosed bracket above it.
 bool starts_statement(std::string_view line) {
   static const std::regex pair(R"(\s*[A-Za-z0-9_.-]+\s*=.*)");
   static const std::regex header(R"(\s*\[\[?\s*[A-Za-z_][A-Za-z0-9_.-]*\s*\]\]?\s*(#.*)?)");
@@ -106,7 +107,7 @@ std::vector<Statement> split(std::string_view text) {
     }
     Statement statement{std::string(lines[i]), i + 1};
     Nesting nesting;
-    if (first.front() != '[') nesting.feed(lines[i]);  // A header never spans lines.
+    if (first.front() != '[') nesting.feed(lines[i]);  // A header never spans several lines.
     for (++i; i < lines.size() && (nesting.in_text() || nesting.in_brackets()); ++i) {
       if (!nesting.in_text() && starts_statement(lines[i])) break;
       statement.text += '\n';
@@ -118,7 +119,8 @@ std::vector<Statement> split(std::string_view text) {
   return statements;
 }
 
-/// Edits, but 0 for names that differ in the unit alone, and 1 if one holds the other as a whole.
+/// Number of edits, but 0 for names that differ only in their unit, and 1 if one contains the
+/// other.
 std::size_t name_distance(std::string_view name, std::string_view candidate) {
   const std::string_view a = without_unit(name);
   const std::string_view b = without_unit(candidate);
@@ -155,7 +157,7 @@ TomlValue convert(const toml::node& node, std::size_t line_before) {
   return value;
 }
 
-/// Describes the mistake in a statement that toml++ refused, in an operator's terms where we know
+/// Describes the mistake in a statement that toml++ refused, in an operator's terms if we know
 /// them.
 Problem explain(const Statement& statement, std::string place, const std::string& parser_says) {
   const std::size_t equals = statement.text.find('=');
@@ -191,12 +193,14 @@ class Merger {
       parsed = toml::parse(statement.text);
     } catch (const toml::parse_error& error) {
       const std::size_t line = statement.line - 1 + std::max(error.source().begin.line, 1U);
-      // An unclosed bracket is noticed at its end; the place to mend is where the statement starts.
+      // An unclosed bracket is noticed at the end, but the place to fix it is the start of the
+      // statement.
       const bool unclosed = statement.text.find('\n') != std::string::npos;
       problems_.push_back(explain(statement, place(unclosed ? statement.line : line),
                                   std::string(error.description())));
       const bool is_header = trimmed(statement.text).front() == '[';
-      if (is_header) section_ = nullptr;  // The keys that follow cannot be judged.
+      // We do not know to which section the next keys belong, so skip them.
+      if (is_header) section_ = nullptr;
       return;
     }
     TomlValue value = convert(parsed, statement.line - 1);
@@ -219,13 +223,13 @@ class Merger {
                          "keep one of the two"});
   }
 
-  /// Walks down the single path a header names and opens its table; null if something else is
-  /// there.
+  /// Follows the path that a header names and opens its table. Null if something else is there.
   TomlTable* open(TomlTable& header, const std::string& above, TomlTable& parent,
                   std::size_t line) {
     auto& [key, value] = *header.begin();
     const std::string path = above.empty() ? key : above + "." + key;
-    if (std::holds_alternative<TomlList>(value.data)) {  // [[path]]: one more table in a list.
+    // A header [[path]] adds a table to a list.
+    if (std::holds_alternative<TomlList>(value.data)) {
       TomlValue& here = parent.try_emplace(key, TomlValue{TomlList{}, line}).first->second;
       auto* rows = std::get_if<TomlList>(&here.data);
       if (rows == nullptr) return conflict(line, path, here.line), nullptr;
@@ -258,7 +262,8 @@ class Merger {
       auto* existing = std::get_if<TomlTable>(&found->second.data);
       auto* added = std::get_if<TomlTable>(&value.data);
       if (existing != nullptr && added != nullptr) {
-        merge(std::move(*added), path, *existing, line);  // Dotted keys open the same table twice.
+        // Dotted keys may open the same table twice.
+        merge(std::move(*added), path, *existing, line);
       } else {
         conflict(line, path, found->second.line);
       }
