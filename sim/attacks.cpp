@@ -1,4 +1,4 @@
-// Each attack is a formula; the only numbers to find are mean, deviation and a quantile.
+// Computes attacks. Each is a formula that needs only a mean, a deviation and a quantile.
 #include "sim/attacks.hpp"
 
 #include <algorithm>
@@ -13,7 +13,8 @@ namespace {
 
 constexpr double lying_factor = 1000;
 
-/// x with P(N(0, 1) <= x) = probability, by halving [0, 40]; for probabilities from 1/2 on.
+/// The x for which P(N(0, 1) <= x) = probability, by bisection of [0, 40]. Only for probabilities
+/// of at least 1/2.
 double normal_quantile(double probability) {
   double below = 0;
   double above = 40;
@@ -35,7 +36,7 @@ std::vector<double> mean_of(std::span<const NeighbourModel> models, std::size_t 
   return mean;
 }
 
-/// mu - s sigma; of one model alone sigma is 0.
+/// mu - s sigma. With a single model sigma is 0.
 std::vector<float> little_is_enough(const AttackView& view, double s) {
   const std::vector<double> mean = mean_of(view.honest, view.own.size());
   const double others = std::max<double>(1, static_cast<double>(view.honest.size()) - 1);
@@ -62,8 +63,8 @@ std::vector<float> dissensus(const AttackView& view, double s) {
   return sent;
 }
 
-/// mu + s (x - mu): what its data taught it, scaled up to survive a mean of many (model
-/// replacement, Bagdasaryan 2020).
+/// mu + s (x - mu): what the peer learned from its data, scaled up to survive a mean over many
+/// peers (model replacement, Bagdasaryan 2020).
 std::vector<float> boosted(const AttackView& view, double s) {
   const std::vector<double> mean = mean_of(view.honest, view.own.size());
   std::vector<float> sent(mean.size());

@@ -1,4 +1,4 @@
-// The models that hostile peers send in place of their own, made from those of honest peers.
+// The models that hostile peers send instead of their own, computed from those of honest peers.
 #pragma once
 
 #include <cstddef>
@@ -13,54 +13,57 @@
 
 namespace gv {
 
-/// Kinds of attacks. Flipped labels change a hostile peer's data; all others change what it sends.
+/// Kinds of attack. label_flip changes a hostile peer's data; all others change what it sends.
 enum class AttackKind : std::uint8_t {
-  honest,            ///< Its own model.
-  bit_flip,          ///< -x: every sign bit is flipped.
-  scale,             ///< s x.
-  little_is_enough,  ///< mu - s sigma by coordinate (Baruch 2019): far, and not the farthest.
-  inner_product,     ///< -s mu (Xie 2020), small and the wrong way.
-  dissensus,         ///< x_i - s sum_good w_j (x_j - x_i) / sum_hostile w (He 2022), to peer i.
-  not_a_number,      ///< Its own model with one value that is none.
-  lying_weight,      ///< Its own model, and a weight s times as large.
-  label_flip,        ///< mu + s (x - mu), x from labels y that were turned into the last less y.
+  honest,    ///< It sends its own model.
+  bit_flip,  ///< -x: the sign of every value is flipped.
+  scale,     ///< s x: its model, scaled.
+  /// mu - s sigma for each coordinate (Baruch 2019): far away, but not the farthest.
+  little_is_enough,
+  inner_product,  ///< -s mu (Xie 2020): small, and in the wrong direction.
+  dissensus,      ///< x_i - s sum_good w_j (x_j - x_i) / sum_hostile w (He 2022), to peer i.
+  not_a_number,   ///< Its own model with one value replaced by NaN.
+  lying_weight,   ///< Its own model, with a weight that is s times too large.
+  /// mu + s (x - mu), where x was trained with each label y replaced by (last label - y).
+  label_flip,
 };
 
-/// The names in configs.
+/// The names used in configs.
 inline constexpr auto attack_names =
     names_of<AttackKind>({"honest", "bit_flip", "scale", "little_is_enough", "inner_product",
                           "dissensus", "not_a_number", "lying_weight", "label_flip"});
 inline constexpr auto attack_kinds = attack_names.kinds();
 constexpr std::string_view to_string(AttackKind kind) { return attack_names[kind]; }
 
-/// Whether its strength can be chosen.
+/// True if the attack's strength can be chosen.
 bool has_strength(AttackKind kind);
 
-/// The knowledge of a hostile peer. All models have one size and are finite.
+/// What a hostile peer knows. All models have the same size and are finite.
 struct AttackView {
-  std::span<const float> own;     ///< x, the model it would send if it were honest.
-  std::span<const float> victim;  ///< x_i, the model of the receiver.
-  /// The models x_j of honest peers, other than the victim's, and their weights w_j in the row of
-  /// the victim. mu and sigma are their mean and standard deviation (of a sample, with n - 1).
+  std::span<const float> own;     ///< x, the model that it would send if it were honest.
+  std::span<const float> victim;  ///< x_i, the receiver's model.
+  /// The models x_j of honest peers other than the victim, with their weights w_j in the victim's
+  /// row. mu and sigma are their mean and (sample) standard deviation.
   std::span<const NeighbourModel> honest;
-  double hostile_weight = 0;  ///< sum_hostile w, in that row: above 0 for dissensus.
-  std::size_t hostile = 1;    ///< f: number of peers that send this together.
+  /// Sum of the hostile peers' weights in that row. Must be above 0 for dissensus.
+  double hostile_weight = 0;
+  std::size_t hostile = 1;  ///< f, the number of peers that send this attack together.
 };
 
-/// s of an attack as it was published: scale 100, inner_product 0.1, dissensus 1.5, lying_weight
-/// 1000, label_flip 1, and little_is_enough_z; 1 for those without.
+/// The published strength s of an attack: scale 100, inner_product 0.1, dissensus 1.5, lying_weight
+/// 1000, label_flip 1, little_is_enough as little_is_enough_z(). 1 for attacks without a strength.
 double published_strength(AttackKind kind, const AttackView& view);
 
-/// z of Baruch 2019 for n peers of which f are hostile: the quantile of (n - f - s) / (n - f),
-/// where s = floor(n / 2) + 1 - f honest ones have to be farther out for the attack to be in the
-/// majority. At least 0.
+/// z of Baruch 2019 for n peers, f of them hostile: the quantile of (n - f - s) / (n - f), where s
+/// = floor(n / 2) + 1 - f is the number of honest peers that must be farther out, so that the
+/// attack is in the majority. At least 0.
 double little_is_enough_z(std::size_t peers, std::size_t hostile);
 
-/// The model to send, as long as the victim's, with the given s or the published one.
+/// The model to send, of the same size as the victim's. `strength` replaces the published one.
 std::vector<float> attacked(AttackKind kind, const AttackView& view,
                             std::optional<double> strength = std::nullopt);
 
-/// The weight to send with it, where a rule sends one (push-sum, means by samples).
+/// The weight to send, for rules that send one (push-sum, means weighted by samples).
 double attacked_weight(AttackKind kind, double weight,
                        std::optional<double> strength = std::nullopt);
 

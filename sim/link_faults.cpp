@@ -6,7 +6,7 @@
 namespace gv {
 namespace {
 
-/// The probability that one or the other happens.
+/// The probability that at least one of two independent events happens.
 double either(double a, double b) { return 1 - (1 - a) * (1 - b); }
 
 bool concerns(const FaultRule& rule, std::size_t from, std::size_t to) {

@@ -1,4 +1,4 @@
-// Sums over models.
+// Computes sums over models.
 #include "sim/mean.hpp"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// The mean of several models and how far they lie from it.
+// The mean of several models, and how far they are from it.
 #pragma once
 
 #include <span>
@@ -6,11 +6,11 @@
 
 namespace gv {
 
-/// The mean, element by element, summed in double in the order given. All models have one size;
-/// empty for none.
+/// The mean, element by element, summed in double precision in the given order. All models must
+/// have the same size; with no models the mean is empty.
 std::vector<float> mean_of(std::span<const std::span<const float>> models);
 
-/// sqrt((1/n) sum ||x_i - mean||^2): the consensus distance.
+/// The consensus distance sqrt((1/n) sum ||x_i - mean||^2).
 double spread_of(std::span<const std::span<const float>> models, std::span<const float> mean);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Two readers over one file, or one over each of two.
+// Reads config and scenario from one file, or each from its own.
 #include "sim/run_files.hpp"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ RunFiles read_run_files(const std::string& config, const std::string& faults) {
     scenario = parse_scenario_text(*text, config, false);
   }
   files.scenario = std::move(scenario.scenario);
-  // Both readers report syntax errors of one file.
+  // Both readers report the syntax errors of a shared file, so skip repeated ones.
   for (Problem& problem : scenario.problems) {
     const auto same = [&](const Problem& said) { return to_string(said) == to_string(problem); };
     if (std::ranges::none_of(files.problems, same)) files.problems.push_back(std::move(problem));

@@ -1,4 +1,4 @@
-// The next free number.
+// Finds the next free number.
 #include "sim/run_folder.hpp"
 
 #include <fmt/format.h>

@@ -1,12 +1,12 @@
-// Chooses the folder of a run that is given none.
+// Chooses a folder for a run if none is given.
 #pragma once
 
 #include <filesystem>
 
 namespace gv {
 
-/// Makes a folder below `base` that did not exist yet: base/run-001, run-002, ... Throws
-/// std::runtime_error when it cannot.
+/// Makes a new folder below `base`: base/run-001, run-002, ... Throws std::runtime_error on
+/// failure.
 std::filesystem::path new_run_folder(const std::filesystem::path& base);
 
 }  // namespace gv

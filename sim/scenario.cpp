@@ -1,4 +1,4 @@
-// The peers that a scenario's rules name, and the times of its faults.
+// Finds the peers that a scenario's rules name, and the times of its faults.
 #include "sim/scenario.hpp"
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t fault_events_max = 100000;
 
-/// The peers of `set` as a list of numbers, drawn if it says so.
+/// The peers of `set` as a list of numbers. Draws them if the set is random.
 PeerSet drawn(const PeerSet& set, std::size_t peers, Rng& rng) {
   if (set.any == 0) return set;
   std::vector<std::size_t> numbers(peers);
@@ -111,7 +111,7 @@ std::vector<FaultEvent> timeline(const Scenario& scenario, std::size_t peers, Du
   std::size_t count = 0;
   for (std::size_t number = 0; number < scenario.faults.size(); ++number) {
     const FaultRule& rule = scenario.faults[number];
-    // Its own stream, so that one more rule changes nothing about the others.
+    // Each rule has its own random stream, so that adding a rule does not change the others.
     Rng draws = rng.fork(number);
     const Duration last = std::min(rule.until, end);
     for (Duration at = rule.at; at <= last && all.size() < fault_events_max;) {

@@ -1,4 +1,4 @@
-// A swarm's scenario: speeds, links and faults, for virtual and for real peers alike.
+// A swarm's scenario: speeds, links and faults, for both virtual and real peers.
 #pragma once
 
 #include <cstddef>
@@ -19,131 +19,135 @@ namespace gv {
 
 inline constexpr std::size_t scenario_peers_max = 100000;
 
-/// Peers by number, as a scenario names them: "all", "3", "0-15", "1,4,7-9", "any" or "any 3" (3
+/// A set of peers, as a scenario names them: "all", "3", "0-15", "1,4,7-9", "any" or "any 3" (3
 /// peers drawn at each use).
 struct PeerSet {
   bool all = false;
-  std::size_t any = 0;  ///< Number of peers to draw; 0 = those in `ranges`.
-  std::vector<std::pair<std::size_t, std::size_t>> ranges;  ///< First and last, both included.
+  std::size_t any = 0;  ///< Number of peers to draw; 0 means the peers in `ranges`.
+  /// First and last number of each range, both included.
+  std::vector<std::pair<std::size_t, std::size_t>> ranges;
 
-  bool contains(std::size_t peer) const;  ///< Only for a set that is not drawn.
+  bool contains(std::size_t peer) const;  ///< Must not be called for a random set.
 
   static PeerSet everyone() { return {.all = true}; }
   static std::optional<PeerSet> parse(std::string_view text);
   friend std::string to_string(const PeerSet& set);
 };
 
-/// One direction of a link between two peers. The default is a perfect one.
+/// One direction of a link between two peers. The default is a perfect link.
 struct LinkQuality {
-  Duration latency{};    ///< One way.
-  Duration jitter{};     ///< Uniform, on top of the latency; order is kept.
-  double bandwidth = 0;  ///< Megabits a second; 0 = unlimited.
+  Duration latency{};    ///< Latency of one direction.
+  Duration jitter{};     ///< Uniform random time added to the latency. Order is kept.
+  double bandwidth = 0;  ///< Megabits per second; 0 means unlimited.
   double loss = 0;       ///< Probability that a message or block is lost.
-  double duplicate = 0;  ///< Probability that it arrives twice.
-  double reorder = 0;    ///< Probability that it arrives behind later ones.
-  double corrupt = 0;    ///< Probability that it arrives damaged, which its seal shows.
+  double duplicate = 0;  ///< Probability that one arrives twice.
+  double reorder = 0;    ///< Probability that one arrives after later ones.
+  double corrupt = 0;    ///< Probability that one arrives damaged, which its seal reveals.
 };
 
 /// [[scenario.speed]]: peers that compute faster or slower than others. Later rules win.
 struct SpeedRule {
   PeerSet peers = PeerSet::everyone();
-  double factor = 1;  ///< Pace, relative to the others.
+  double factor = 1;  ///< Pace relative to the other peers.
 };
 
 /// [[scenario.link]]: links that are not perfect. Later rules win.
 struct LinkRule {
   PeerSet from = PeerSet::everyone();
   PeerSet to = PeerSet::everyone();
-  bool one_way = false;  ///< Only from `from` to `to`.
+  bool one_way = false;  ///< True: only from `from` to `to`, not back.
   LinkQuality quality;
 };
 
 enum class FaultKind {
-  kill,       ///< SIGKILL; started again from its checkpoint after `lasts`, if that is set.
-  restart,    ///< SIGKILL, and started again at once.
-  stop,       ///< SIGSTOP, SIGCONT after `lasts`.
+  kill,       ///< SIGKILL. Restarted from its checkpoint after `lasts`, if that is set.
+  restart,    ///< SIGKILL, and restarted at once.
+  stop,       ///< SIGSTOP, then SIGCONT after `lasts`.
   resume,     ///< SIGCONT for peers that are stopped.
-  leave,      ///< SIGTERM; started again after `lasts`, if that is set.
-  join,       ///< The peer is not there before `at`.
+  leave,      ///< SIGTERM. Restarted after `lasts`, if that is set.
+  join,       ///< The peer does not exist before `at`.
   partition,  ///< Nothing passes between `peers` and all others.
   cut,        ///< Nothing passes from `peers` to `to`.
-  clog,       ///< Messages between `peers` and `to` arrive when the fault is over.
+  clog,       ///< Messages between `peers` and `to` arrive only when the fault is over.
   heal,       ///< Ends every partition, cut, clog and fault of a link.
-  slow_link,  ///< Adds `quality`'s latency; the smaller bandwidth counts.
-  loss,       ///< `probability` for messages between `peers` and `to`; so for the next three.
+  slow_link,  ///< Adds the latency of `quality`; the smaller bandwidth counts.
+  /// Loses messages between `peers` and `to` with `probability`. The next three kinds use it, too.
+  loss,
   duplicate,
   reorder,
   corrupt,
-  slow_cpu,    ///< The pace is multiplied by `factor`.
-  clock_jump,  ///< The peer's clock springs `jump` ahead. Virtual peers only.
+  slow_cpu,    ///< Multiplies the pace by `factor`.
+  clock_jump,  ///< The peer's clock jumps ahead by `jump`. Virtual peers only.
   clock_rate,  ///< The peer's clock runs `factor` times as fast. Virtual peers only.
   disk_full,   ///< Checkpoints cannot be written. Virtual peers only.
   slow_disk,   ///< Writing a checkpoint takes `jump` longer. Virtual peers only.
-  switch_to,   ///< No fault: tells the peer that all switch to `algorithm`.
+  switch_to,   ///< Not a fault: asks the peer to switch the swarm to `algorithm`.
 };
 
-/// The names in files.
+/// The names used in files.
 inline constexpr auto fault_names = names_of<FaultKind>(
     {"kill",    "restart",  "stop",       "continue",   "leave",     "join",      "partition",
      "cut",     "clog",     "heal",       "slow_link",  "loss",      "duplicate", "reorder",
      "corrupt", "slow_cpu", "clock_jump", "clock_rate", "disk_full", "slow_disk", "switch"});
 constexpr std::string_view to_string(FaultKind kind) { return fault_names[kind]; }
 
-/// True for faults of links, and for heal.
+/// True for link faults, and for heal.
 bool is_of_links(FaultKind kind);
 
-/// True for faults of links between `peers` and `to`, where both ends are named.
+/// True for link faults between `peers` and `to`, where both ends are named.
 bool has_two_ends(FaultKind kind);
 
-/// True for faults with a probability for each message.
+/// True for faults that happen to each message with a probability.
 bool is_chance(FaultKind kind);
 
-/// [[scenario.fault]]: a fault, once or repeated.
+/// [[scenario.fault]]: a fault that happens once or repeatedly.
 struct FaultRule {
   FaultKind kind = FaultKind::kill;
   Duration at{};     ///< Time since the start.
-  Duration lasts{};  ///< 0 = until it is healed, or for good.
-  Duration every{};  ///< Mean time between repetitions, drawn exponentially; 0 = once.
-  Duration until = Duration::max();  ///< No repetition begins later.
+  Duration lasts{};  ///< 0 means until it is healed, or forever.
+  /// Mean time between repetitions, which are drawn exponentially; 0 means once.
+  Duration every{};
+  Duration until = Duration::max();  ///< No repetition begins after this time.
   PeerSet peers = PeerSet::everyone();
   PeerSet to = PeerSet::everyone();
   double probability = 0;
   double factor = 1;
   Duration jump{};
-  LinkQuality quality;    ///< Latency and bandwidth of slow_link.
-  std::string algorithm;  ///< Algorithm of switch_to.
+  LinkQuality quality;    ///< slow_link: its latency and bandwidth.
+  std::string algorithm;  ///< switch_to: the algorithm.
 };
 
-/// [[scenario.hostile]]: peers that attack the run, all the time. Later rules win. Virtual peers
-/// only.
+/// [[scenario.hostile]]: peers that attack the run during its whole time. Later rules win. Virtual
+/// peers only.
 struct HostileRule {
   PeerSet peers;
   AttackKind attack = AttackKind::bit_flip;
-  double strength = 0;  ///< s of the attack; 0 = the published one.
+  double strength = 0;  ///< s of the attack; 0 means the published strength.
 };
 
-/// The work of virtual peers.
+/// What virtual peers compute.
 enum class WorkKind {
-  training,   ///< The run's model on the run's data.
-  quadratic,  ///< A quadratic with a known optimum, noise in its gradients.
-  time,       ///< Nothing but time: for membership and exchanges alone.
+  training,   ///< Train the run's model on the run's data.
+  quadratic,  ///< Minimise a quadratic with a known optimum and noise in its gradients.
+  time,       ///< Only let time pass, to test membership and exchanges alone.
 };
 
 /// [scenario]: everything about a swarm that is not in the config of its peers.
 struct Scenario {
-  std::size_t peers = 0;  ///< 0 = run.peers of the config.
+  std::size_t peers = 0;  ///< Number of peers; 0 means run.peers of the config.
   WorkKind work = WorkKind::training;
-  Duration step = std::chrono::milliseconds(20);  ///< Time of a step at factor 1; virtual peers.
+  Duration step = std::chrono::milliseconds(20);  ///< Virtual peers: time of a step at pace 1.
   double step_jitter = 0.1;                       ///< Relative deviation of a step's time.
-  Duration save = std::chrono::milliseconds(5);   ///< A checkpoint takes this long to write.
-  Duration until = std::chrono::hours(1);         ///< Virtual peers end by then.
-  Duration sample_every{};     ///< Between two points of the curves; 0 = a hundredth of the run.
-  std::size_t dimension = 64;  ///< Parameters; work = quadratic or time.
-  /// Relative work of a pipeline's stages; empty: all equal. work = time.
+  Duration save = std::chrono::milliseconds(5);   ///< Time to write a checkpoint.
+  Duration until = std::chrono::hours(1);         ///< Virtual peers end at this time at the latest.
+  /// Time between two points of the curves; 0 means a hundredth of the run.
+  Duration sample_every{};
+  std::size_t dimension = 64;  ///< Number of parameters (work = quadratic or time).
+  /// Relative work of a pipeline's stages (work = time). Empty means all equal.
   std::vector<std::size_t> stage_work;
-  double noise = 0.1;          ///< Deviation of a gradient's noise; work = quadratic.
-  double disagreement = 1;     ///< Deviation of the peers' own optima; work = quadratic.
-  std::size_t neighbours = 0;  ///< Other peers in each peer's allow-list; 0 = all.
+  double noise = 0.1;          ///< Standard deviation of the gradients' noise (work = quadratic).
+  double disagreement = 1;     ///< Standard deviation of the peers' own optima (work = quadratic).
+  std::size_t neighbours = 0;  ///< Number of other peers in each peer's allow-list; 0 means all.
   std::vector<SpeedRule> speeds;
   std::vector<LinkRule> links;
   std::vector<FaultRule> faults;
@@ -153,25 +157,25 @@ struct Scenario {
   LinkQuality link(std::size_t from, std::size_t to) const;
 };
 
-/// The begin or end of one fault, with its peers by number.
+/// The begin or end of a fault, with its peers by number.
 struct FaultEvent {
   Time at{};
-  std::size_t fault = 0;  ///< The fault that begins or ends: counts up from 0.
-  bool begins = true;     ///< False: the effect of `fault` is over.
-  FaultRule rule;         ///< Its `peers` and `to` are lists of numbers, not drawn any more.
+  std::size_t fault = 0;  ///< Identifies the fault that begins or ends. Counts up from 0.
+  bool begins = true;     ///< False if the effect of `fault` ends now.
+  FaultRule rule;  ///< The rule, with `peers` and `to` as lists of numbers instead of random sets.
 };
 
-/// All fault events in order of time: repetitions and peers are drawn from `rng`, the same for
-/// every world. Nothing begins after `end`.
+/// All fault events in order of time. Repetitions and peers are drawn from `rng`. Both kinds of
+/// worlds, virtual and real, get the same timeline from the same `rng`. Nothing begins after `end`.
 std::vector<FaultEvent> timeline(const Scenario& scenario, std::size_t peers, Duration end,
                                  Rng rng);
 
-/// The hostile peers among `peers`, with their rules; drawn from the world's seed where a rule says
-/// "any".
+/// The hostile peers among `peers`, with their rules. If a rule says "any", they are drawn from the
+/// world's seed.
 std::map<std::size_t, HostileRule> hostile_peers(const Scenario& scenario, std::size_t peers,
                                                  std::uint64_t seed);
 
-/// "kill peer 3 for 2.5 s", for people.
+/// A description for people, for example "kill peer 3 for 2.5 s".
 std::string to_string(const FaultEvent& fault_event);
 
 }  // namespace gv

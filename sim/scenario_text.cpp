@@ -1,4 +1,4 @@
-// The keys of a scenario, with their readers and writers.
+// The keys of a scenario, and their readers and writers.
 #include "sim/scenario_text.hpp"
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 
 namespace gv {
 
-// A field that is a set of peers: the table of settings finds these by its type.
+// Functions for fields that are sets of peers. The table of settings finds them by this type.
 
 static std::string type_of(const PeerSet&, const settings::Range&) {
   return "peers, as \"all\", \"3\", \"0-7,12\" or \"any 2\"";
@@ -217,7 +217,7 @@ class Reading {
     }
   }
 
-  /// False when a value was not understood.
+  /// Returns false if a value was not understood.
   template <class Object>
   bool read(const TomlTable& members, const std::string& path, Object& object,
             const std::vector<std::string>& others) {
@@ -248,7 +248,7 @@ class Reading {
     return sound;
   }
 
-  /// Checks what a fault needs beside its kind.
+  /// Checks for keys that this kind of fault requires.
   void check_fault(const FaultRule& rule, const std::string& path, std::size_t line) {
     const auto lacks = [&](bool missing, const char* key, const char* example) {
       if (missing) {
@@ -278,7 +278,7 @@ class Reading {
   ParsedScenario parsed_;
 };
 
-/// The keys whose values differ from the default's, a line each.
+/// The keys whose values differ from the defaults, one on each line.
 template <class Object>
 std::string lines(const Object& object) {
   std::string text;

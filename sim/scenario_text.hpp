@@ -1,4 +1,4 @@
-// Scenarios as text: read, written and described from one table of keys.
+// Scenarios as text: read, written and described with one table of keys.
 #pragma once
 
 #include <span>
@@ -13,21 +13,21 @@ namespace gv {
 
 struct ParsedScenario {
   Scenario scenario;
-  bool present = false;  ///< The file has a [scenario] at all.
+  bool present = false;  ///< True if the file has a [scenario].
   Problems problems;
 };
 
-/// Reads the [scenario] of a file, strictly; `alone` forbids anything else in it, as in a file of
-/// faults for `launch --faults`.
+/// Reads the [scenario] of a file strictly. `alone` forbids anything else in the file, as for
+/// `launch --faults`.
 ParsedScenario parse_scenario_file(const std::string& path, bool alone);
 ParsedScenario parse_scenario_text(std::string_view text, std::string_view name, bool alone);
 
-/// The keys of [scenario], and those of its lists by their rules: SpeedRule, LinkRule, FaultRule
-/// and HostileRule.
+/// The keys of [scenario], and those of its lists by rule: SpeedRule, LinkRule, FaultRule and
+/// HostileRule.
 template <class Rule>
 std::span<const Setting<Rule>> scenario_settings();
 
-/// The scenario as text that parse_scenario_text reads back.
+/// Writes the scenario as text that parse_scenario_text() can read.
 std::string to_toml(const Scenario& scenario);
 
 }  // namespace gv

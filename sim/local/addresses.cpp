@@ -1,4 +1,4 @@
-// Loopback addresses by number, and ports that stay ours.
+// Loopback addresses by number, and ports that stay reserved.
 #include "sim/local/addresses.hpp"
 
 #include <fmt/format.h>
@@ -8,7 +8,7 @@ namespace {
 
 using asio::ip::tcp;
 
-/// 127.NET.0.1, 127.NET.0.2, ... without the last bytes 0 and 255.
+/// 127.NET.0.1, 127.NET.0.2, ... The last byte is never 0 or 255.
 asio::ip::address loopback(int net, std::size_t number) {
   return asio::ip::make_address(fmt::format("127.{}.{}.{}", net, number / 254, number % 254 + 1));
 }
@@ -34,7 +34,7 @@ std::vector<std::string> PeerAddresses::arguments() const {
   std::vector<std::string> list{"--listen", fmt::format("{}:{}", own_.to_string(), control_.port()),
                                 "--lane-port", std::to_string(lanes_.port())};
   if (behind_proxy_) {
-    // Unix sockets would pass by the proxy.
+    // A Unix socket would bypass the proxy.
     list.insert(list.end(),
                 {"--advertise", advertised(), "--dial-from", own_.to_string(), "--lane", "tls"});
   }

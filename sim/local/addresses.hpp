@@ -1,5 +1,5 @@
-// The addresses where the peers of a launched run listen, that they advertise, and that they dial
-// from.
+// The addresses at which a launched run's peers listen, which they advertise, and from which they
+// dial.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -11,12 +11,12 @@
 
 namespace gv {
 
-/// A TCP port of one address, reserved as long as this lives. It is bound and never listened on, so
-/// that a child may listen on it (with SO_REUSEADDR, as ZeroMQ and our lanes do), also after it was
-/// killed and restarted, and the kernel gives it to no other program in between.
+/// A TCP port at one address, reserved during this object's lifetime. It is bound but never
+/// listened on. So a child can listen on it (with SO_REUSEADDR, as ZeroMQ and our lanes do), even
+/// after it was killed and restarted, and the kernel gives it to no other program.
 class ReservedPort {
  public:
-  /// Throws std::system_error when the address is not of this machine.
+  /// Throws std::system_error if this machine does not have the address.
   ReservedPort(asio::io_context& io, const asio::ip::address& address);
   std::uint16_t port() const { return port_; }
 
@@ -29,9 +29,9 @@ class ReservedPort {
 /// have its own addresses on one machine.
 class PeerAddresses {
  public:
-  /// Ports for a peer that can be killed and started again. Behind a proxy peer k listens at, and
-  /// dials from, its own 127.1.a.b, and advertises 127.2.a.b, where the proxy is; otherwise it
-  /// listens at 127.0.0.1 and advertises just that.
+  /// Reserves ports for a peer that can be killed and restarted. Behind a proxy, peer k listens at
+  /// and dials from its own 127.1.a.b, and advertises 127.2.a.b, where the proxy listens. Otherwise
+  /// it listens at 127.0.0.1 and advertises that.
   PeerAddresses(asio::io_context& io, std::size_t number, bool behind_proxy);
 
   /// The arguments for `grapevine peer`.
@@ -39,7 +39,8 @@ class PeerAddresses {
   std::string advertised() const;
 
   const asio::ip::address& own() const { return own_; }
-  /// Pairs of the proxy's endpoint and the peer's: for control links, then for bulk lanes.
+  /// Pairs of the proxy's endpoint and the peer's endpoint: first for control links, then for
+  /// lanes.
   std::vector<std::pair<asio::ip::tcp::endpoint, asio::ip::tcp::endpoint>> forwards() const;
 
  private:

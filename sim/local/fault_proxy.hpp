@@ -14,28 +14,30 @@
 
 namespace gv {
 
-/// Accepts connections in place of peers and passes them on, each direction with the latency,
-/// bandwidth and faults of its ordered pair of peers. It knows the dialling peer by its source
-/// address, and the other by the address that was dialled. While a direction is held nothing
-/// passes, not even the end of a connection; new connections are accepted and stay silent;
-/// afterwards everything arrives in order. Holds at most `held_bytes_max` for each direction of a
-/// connection, and then stops reading. All calls on the thread of `io`.
+/// Accepts connections in place of peers and forwards them, each direction with the latency,
+/// bandwidth and faults of its ordered pair of peers. It recognises the dialling peer by its source
+/// address, and the other by the dialled address. While a direction is held, nothing passes, not
+/// even the end of a connection; new connections are accepted but stay silent; afterwards
+/// everything arrives in order. It holds at most `held_bytes_max` for each direction of a
+/// connection, and then stops reading. All calls must be on the thread of `io`.
 class FaultProxy {
  public:
   struct Options {
-    std::map<asio::ip::address, std::size_t> sources;  ///< Peers by the address they dial from.
+    /// Each peer's number, by the address it dials from.
+    std::map<asio::ip::address, std::size_t> sources;
     Rng rng{1};
     std::size_t held_bytes_max = std::size_t{1} << 20;
   };
 
   struct Counters {
     std::uint64_t connections = 0;
-    std::uint64_t refused = 0;  ///< From an address that belongs to no peer.
-    /// Connections ended by a reset, while held, or after a damaged byte.
+    std::uint64_t refused = 0;  ///< Connections from an address that belongs to no peer.
+    /// Connections that ended by a reset, during a hold, or after a damaged byte.
     std::uint64_t broken = 0;
-    std::uint64_t bytes = 0;       ///< Bytes passed on.
-    std::uint64_t bytes_held = 0;  ///< Bytes that had to wait for a fault's end.
-    std::uint64_t lost = 0, duplicated = 0, reordered = 0, corrupted = 0;  ///< Segments.
+    std::uint64_t bytes = 0;       ///< Bytes forwarded.
+    std::uint64_t bytes_held = 0;  ///< Bytes that had to wait for the end of a fault.
+    /// Numbers of segments with each fault.
+    std::uint64_t lost = 0, duplicated = 0, reordered = 0, corrupted = 0;
   };
 
   /// The present state of the direction from one peer to another.
@@ -44,12 +46,12 @@ class FaultProxy {
   FaultProxy(asio::io_context& io, Options options, StateOf state_of);
   ~FaultProxy();
 
-  /// Listens at `front` in place of peer `to`, which listens at `back`; returns the port, which may
-  /// be given as 0. Throws std::system_error when it cannot.
+  /// Listens at `front` in place of peer `to`, which listens at `back`. Returns the port, which may
+  /// be 0 in `front`. Throws std::system_error on failure.
   std::uint16_t forward(std::size_t to, const asio::ip::tcp::endpoint& front,
                         const asio::ip::tcp::endpoint& back);
 
-  /// The states have changed: asks for them again.
+  /// Must be called when link states have changed. Queries them again.
   void refresh();
 
   const Counters& counters() const;

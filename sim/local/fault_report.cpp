@@ -39,7 +39,7 @@ EventCounts count_events(const std::filesystem::path& folder, std::uint64_t offs
     std::ifstream in(file);
     in.seekg(static_cast<std::streamoff>(before));
     for (std::string line; std::getline(in, line);) {
-      // A process killed at the wrong moment leaves half a line.
+      // A process that was killed while writing leaves half a line.
       const Json event = Json::parse(line, nullptr, false);
       if (event.is_object()) counts[event.value("event", "")] += event.value("left_out", 1ULL);
     }

@@ -1,4 +1,4 @@
-// From fault events to signals, starts and bad links.
+// Turns fault events into signals, starts and bad links.
 #include "sim/local/injector.hpp"
 
 #include <fmt/format.h>
@@ -167,7 +167,7 @@ bool Injector::apply_to(const FaultEvent& fault_event, std::size_t number) {
   }
 }
 
-/// The effect of `fault_event` on this peer is over.
+/// Ends the effect of `fault_event` on this peer.
 bool Injector::revert(const FaultEvent& fault_event, std::size_t number) {
   LaunchedPeer& peer = peers_[number];
   switch (fault_event.rule.kind) {

@@ -1,4 +1,4 @@
-// Applies a scenario's faults to real processes and their links, at their times.
+// Applies a scenario's faults to real processes and their links when they are due.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -18,40 +18,40 @@
 
 namespace gv {
 
-/// Problems of a scenario with `peers` real processes; `place` is the file's name.
+/// Problems of a scenario for `peers` real processes. `place` is the file's name.
 Problems problems_on_processes(const Scenario& scenario, std::size_t peers, LaneKind lane,
                                const std::string& place);
 
-/// Whether it has rules about links, so that peers have to talk through a proxy.
+/// True if the scenario has rules about links, so that peers must talk through a proxy.
 bool has_bad_links(const Scenario& scenario);
 
-/// Walks the timeline on the loop's clock. Skips a fault that finds no peer to act on.
+/// Follows the timeline by the clock of the event loop. Skips a fault that finds no peer to act on.
 class Injector {
  public:
   struct Calls {
     std::function<void(std::size_t peer, bool resume)> start;
     std::function<void(const FaultEvent&)> links;  ///< Applies a fault of links.
-    /// Tells the peer to switch the swarm to these settings.
+    /// Asks the peer to switch the swarm to these settings.
     std::function<void(std::size_t peer, const std::string& settings)> switch_to;
-    std::function<void(const std::string&)> tell;  ///< A line for people.
+    std::function<void(const std::string&)> tell;  ///< Prints a line for people.
   };
 
   Injector(asio::io_context& io, std::vector<FaultEvent> timeline, std::deque<LaunchedPeer>& peers,
            Calls calls);
 
-  /// The peer is absent at first: a fault has it join later.
+  /// True if the peer is absent at first because a fault has it join later.
   bool joins_late(std::size_t peer) const;
 
-  /// The scenario's time begins now.
+  /// Starts the scenario's clock.
   void begin();
-  /// Cancels all fault events to come.
+  /// Cancels all future fault events.
   void cancel();
   bool is_over() const { return next_ == timeline_.size(); }
 
-  /// A fault event to come wakes or starts a peer that does not train now.
+  /// True if a future event wakes or starts a peer that does not train now.
   bool will_revive() const;
 
-  /// Counts of faults, by kind.
+  /// Number of faults so far, by kind.
   const std::map<std::string, std::size_t>& counts() const { return counts_; }
 
  private:

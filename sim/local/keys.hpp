@@ -7,11 +7,11 @@
 
 namespace gv {
 
-/// "peer-3": the name of a launched peer, and of its folder.
+/// The name of a launched peer and of its folder, for example "peer-3".
 std::string peer_name(std::size_t number);
 
-/// Makes `folder`/peer-K/key for each of `peers` peers, where it is missing, and writes
-/// `folder`/authorized_peers. Throws std::runtime_error with a sentence for people.
+/// Makes `folder`/peer-K/key for each of `peers` peers if it is missing, and writes
+/// `folder`/authorized_peers. Throws std::runtime_error with a message for people.
 void make_keys(const std::filesystem::path& folder, std::size_t peers);
 
 }  // namespace gv

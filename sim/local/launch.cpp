@@ -1,4 +1,5 @@
-// The launcher: starts a process for each peer, watches status sockets, injects faults, sums up.
+// The launcher: starts a process for each peer, watches their status sockets, injects faults, sums
+// up.
 #include "sim/local/launch.hpp"
 
 #include <fmt/format.h>
@@ -40,10 +41,10 @@ using Json = nlohmann::json;
 using Clock = std::chrono::steady_clock;
 using State = LaunchedPeer::State;
 
-/// The first peer must be up before the others can be told where it is.
+/// The first peer must be up before the others can be told its address.
 constexpr auto start_deadline = std::chrono::seconds(60);
 constexpr auto redraw_period = std::chrono::seconds(1);
-/// Wait for all peers to train, when a scenario's time begins.
+/// How often we check whether all peers train, when the scenario's clock starts.
 constexpr auto look_period = std::chrono::milliseconds(50);
 constexpr auto status_limit = std::chrono::milliseconds(900);
 
@@ -78,13 +79,13 @@ class Launch {
   ProcessGroup group_;
   std::deque<LaunchedPeer> peers_;
   std::string first_address_;
-  std::optional<RealScenario> faults_;  ///< Empty: no faults are injected.
+  std::optional<RealScenario> faults_;  ///< Null if no faults are injected.
   Table table_;
   Clock::time_point began_ = Clock::now();
   std::optional<Clock::time_point> scenario_began_;
-  std::uint64_t told_operation_ = 0;  ///< Collective of the newest loss that was reported.
+  std::uint64_t told_operation_ = 0;  ///< The collective of the newest loss reported so far.
   int interrupts_ = 0;
-  bool reader_is_gone_ = false;  ///< The reader of our output.
+  bool reader_is_gone_ = false;  ///< True if the reader of our output has gone away.
   Clock::time_point interrupted_{};
 };
 
@@ -117,7 +118,7 @@ void Launch::prepare() {
 
 void Launch::start_peer(std::size_t number, bool resume) {
   LaunchedPeer& peer = peers_[number];
-  // A later peer finds the others training and waits for none.
+  // A peer that starts later finds the others training and need not wait.
   std::size_t wait_for = options_.peers;
   if (faults_) wait_for = faults_->has_begun() ? 1 : faults_->starters();
   std::vector<std::string> arguments = {options_.program.string(),
@@ -152,7 +153,7 @@ void Launch::start_peer(std::size_t number, bool resume) {
 }
 
 void Launch::wait_for_address(LaunchedPeer& peer) {
-  // Bounded by the deadline; the peer's own end is noticed at once.
+  // The wait ends at the deadline, or when the peer ends.
   const auto give_up = Clock::now() + start_deadline;
   while (Clock::now() < give_up && peer.state() == State::running) {
     if (const auto document = ask_peer(peer.folder())) {
@@ -162,7 +163,7 @@ void Launch::wait_for_address(LaunchedPeer& peer) {
         return;
       }
     }
-    // A signal may end the pause early; it is answered as soon as the loop runs.
+    // A signal may end the pause early. It is handled as soon as the loop runs.
     asio::error_code ignored;
     asio::steady_timer pause(io_, std::chrono::milliseconds(20));
     pause.wait(ignored);
@@ -171,7 +172,7 @@ void Launch::wait_for_address(LaunchedPeer& peer) {
                                        (peer.folder() / "output.log").string()));
 }
 
-/// The scenario's clock starts when all peers that are there at first train.
+/// Starts the scenario's clock as soon as all initial peers train.
 void Launch::begin_scenario() {
   for (LaunchedPeer& peer : peers_) {
     const bool begins = peer.state() == State::running;
@@ -196,7 +197,7 @@ void Launch::ask_all() {
   }
 }
 
-/// One line for every loss, from the first survivor that reports it.
+/// Prints one line for each lost peer, from the first survivor that reports it.
 void Launch::tell_interruption(const Json& status) {
   const auto part = std::ranges::find_if(
       status, [](const Json& each) { return each.is_object() && each.contains("interruption"); });
@@ -208,7 +209,7 @@ void Launch::tell_interruption(const Json& status) {
   table_.tell(line);
 }
 
-/// Whether the run goes on: some peer trains, or will again although no peer has finished yet.
+/// True if some peer trains, or will train again although no peer has finished yet.
 bool Launch::goes_on() {
   bool trains = false;
   bool finished = false;
@@ -223,7 +224,7 @@ bool Launch::goes_on() {
   if (trains) return true;
   if (!finished && faults_ && faults_->injector().will_revive()) return true;
   if (faults_) faults_->injector().cancel();
-  // The remaining peers are stopped for good: wake them to leave with what they have.
+  // The remaining peers would stay stopped forever, so wake them to finish with what they have.
   for (LaunchedPeer& peer : peers_) peer.end(SIGTERM);
   return is_running;
 }
@@ -284,7 +285,7 @@ void Launch::await_interrupts() {
     if (signal != SIGPIPE) {
       on_interrupt();
     } else if (!std::exchange(reader_is_gone_, true)) {
-      // What is printed from now on goes nowhere.
+      // Discards everything printed from now on.
       const std::FILE* nowhere = std::freopen("/dev/null", "w", stdout);
       static_cast<void>(nowhere);
       on_interrupt();

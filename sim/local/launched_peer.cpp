@@ -1,4 +1,4 @@
-// Signals, and slices of time in which a slow peer does not run.
+// Sends signals, and slows peers by stopping them for a part of each time slice.
 #include "sim/local/launched_peer.hpp"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace gv {
 namespace {
 
-/// Length of a slice, and the least time in it in which the peer runs.
+/// Length of a time slice, and the least time in it for which the peer runs.
 constexpr std::chrono::duration<double> slice_length{0.05};
 constexpr std::chrono::duration<double> run_min{0.005};
 
@@ -44,7 +44,7 @@ void LaunchedPeer::start(const std::vector<std::string>& command) {
   process_.reset();
   untold_bytes_ += told_bytes(last);
   last = nlohmann::json::object();
-  // The result of an earlier incarnation is not this one's.
+  // Remove the result of an earlier incarnation.
   std::error_code ignored;
   std::filesystem::remove(folder_ / "result.json", ignored);
   process_.emplace(command, folder_ / "output.log", group_);
@@ -137,7 +137,7 @@ double LaunchedPeer::pace() const {
   return pace;
 }
 
-/// Sends the process the stops and wake-ups that it has not had yet.
+/// Sends the process any SIGSTOP or SIGCONT that is due.
 void LaunchedPeer::send_stops() {
   stopped_.set(!stops_.empty());
   const bool should_stop = resting_ || !stops_.empty();

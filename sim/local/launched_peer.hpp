@@ -17,56 +17,58 @@
 
 namespace gv {
 
-/// Owns the peer's process. Faults name themselves by number, so that each ends only what it began.
+/// Owns the peer's process. Faults are identified by number, so that each ends only what it began.
 class LaunchedPeer {
  public:
   enum class State {
     absent,   ///< Not started yet.
-    running,  ///< Also while it is stopped.
+    running,  ///< Running, or stopped by a signal.
     taken,    ///< A fault killed it or made it leave; it may be started again.
-    ended,    ///< By itself, cleanly or not.
+    ended,    ///< Ended by itself, cleanly or not.
   };
 
-  /// `speed` at most 1: the share of time it may run. Its processes join `group`. Nothing runs yet.
+  /// `speed` (at most 1) is the fraction of time that the peer may run. Its processes join `group`.
+  /// Does not start anything yet.
   LaunchedPeer(asio::io_context& io, pid_t group, std::string name, std::filesystem::path folder,
                double speed);
 
-  /// Starts the peer; kills an earlier process of it that is left.
+  /// Starts the peer. Kills an earlier process of it that is still there.
   void start(const std::vector<std::string>& command);
 
-  /// SIGKILL, or SIGTERM, by fault `fault`. False when nothing runs.
+  /// Fault `fault` sends SIGKILL (or SIGTERM). Returns false if the peer does not run.
   bool kill(std::size_t fault);
   bool leave(std::size_t fault);
-  /// SIGSTOP until every fault that stopped it is over. False when nothing runs.
+  /// Stops it by SIGSTOP until every fault that stopped it is over. Returns false if it does not
+  /// run.
   bool stop(std::size_t fault);
-  /// The fault is over; SIGCONT unless another one still holds it.
+  /// Ends this fault's stop. Sends SIGCONT unless another fault still stops the peer.
   void wake(std::size_t fault);
-  /// Wakes it from all faults. False when it was not stopped.
+  /// Ends the stops of all faults. Returns false if it was not stopped.
   bool wake();
-  /// Multiplies its pace by `factor` from now on, by stopping it for a part of every slice of time.
+  /// Multiplies its pace by `factor` from now on, by stopping it for a part of every time slice.
   void slow(std::size_t fault, double factor);
   void slow_no_more(std::size_t fault);
 
-  /// Wakes it for good and sends `number`: nothing stops or slows it afterwards.
+  /// Wakes it for good and sends signal `number`. Nothing stops or slows it afterwards.
   void end(int number);
 
-  /// Reaps the process when it has ended.
+  /// The state. Reaps the process if it has ended.
   State state();
   bool is_stopped() const { return !stops_.empty(); }
   bool is_slowed() const { return pace() < 1; }
-  /// The fault that took it, as long as it is taken.
+  /// The fault that took the peer down, while it is down.
   std::optional<std::size_t> taken_by() const { return taken_by_; }
-  /// How its last process ended; empty while it runs or if there was none.
+  /// How its last process ended; nullopt while it runs or if there was none.
   std::optional<Ending> ending();
   std::size_t incarnations() const { return incarnations_; }
 
   const std::string& name() const { return name_; }
   const std::filesystem::path& folder() const { return folder_; }
 
-  /// Seconds so far in which it was taken, or stopped.
+  /// Seconds so far for which it was down (or stopped).
   double down_s() const { return down_.until_now(); }
   double stopped_s() const { return stopped_.until_now(); }
-  /// Bytes it sent on lanes in incarnations without a result, as far as it reported.
+  /// Bytes it sent on lanes in incarnations that left no result, as far as it reported them.
   std::uint64_t untold_bytes();
 
   /// The newest status document of this incarnation.
@@ -75,7 +77,7 @@ class LaunchedPeer {
  private:
   using Clock = std::chrono::steady_clock;
 
-  /// Adds up the time in which something holds.
+  /// Adds up the time for which a condition holds.
   struct Stopwatch {
     double total = 0;
     std::optional<Clock::time_point> since;
@@ -97,10 +99,10 @@ class LaunchedPeer {
   std::set<std::size_t> stops_;
   std::map<std::size_t, double> slowed_;
   asio::steady_timer slice_;
-  bool slicing_ = false;  ///< The timer is armed.
-  bool resting_ = false;  ///< In the part of a slice in which it does not run.
+  bool slicing_ = false;  ///< True while the timer is armed.
+  bool resting_ = false;  ///< True in the part of a slice in which it does not run.
   bool stop_sent_ = false;
-  bool ending_ = false;  ///< end() was called.
+  bool ending_ = false;  ///< True once end() was called.
   std::size_t incarnations_ = 0;
   Stopwatch down_;
   Stopwatch stopped_;

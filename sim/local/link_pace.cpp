@@ -1,4 +1,4 @@
-// Latency, bandwidth and the cost of retransmission.
+// Models latency, bandwidth and the cost of retransmission.
 #include "sim/local/link_pace.hpp"
 
 #include <algorithm>
@@ -7,7 +7,7 @@ namespace gv {
 namespace {
 
 constexpr Duration retransmission_first = std::chrono::milliseconds(200);
-constexpr std::uint32_t losses_max = 8;  ///< Losses of one segment: it then takes 51 s.
+constexpr std::uint32_t losses_max = 8;  ///< The most losses of one segment, which then takes 51 s.
 constexpr Duration overtaken_for = std::chrono::milliseconds(10);
 
 }  // namespace
@@ -15,7 +15,7 @@ constexpr Duration overtaken_for = std::chrono::milliseconds(10);
 SegmentFate LinkPace::send(Time now, std::size_t bytes, const LinkQuality& quality,
                            Time not_before) {
   SegmentFate fate;
-  // Nothing is drawn for what cannot happen, so that one fault does not shift another's draws.
+  // Draw nothing for impossible events, so that one fault does not shift another's random numbers.
   const auto happens = [this](double probability) {
     return probability > 0 && rng_.chance(probability);
   };

@@ -1,4 +1,4 @@
-// Texts of columns, aligned to the right.
+// Formats columns, aligned to the right.
 #include "sim/local/mode_columns.hpp"
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t width_min = 7;
 
-/// The text of that column; empty if there is none.
+/// The text of a column; empty if the document does not have it.
 std::string text_of(const nlohmann::json& document, const std::string& head) {
   for (const auto& column : document.value("columns", nlohmann::json::array())) {
     if (column.value("head", "") == head) return column.value("text", "");

@@ -1,4 +1,4 @@
-// The columns that peers' modes add to a table of peers.
+// The columns that the peers' modes add to the table of peers.
 #pragma once
 
 #include <cstddef>
@@ -9,17 +9,17 @@
 
 namespace gv {
 
-/// Heads and widths for the "columns" of peers' documents.
+/// Headings and widths of the "columns" in peers' documents.
 class ModeColumns {
  public:
-  /// Takes the heads of this document, and makes columns as wide as its texts.
+  /// Adds the headings of this document, and makes columns wide enough for its texts.
   void fit(const nlohmann::json& document);
   std::string head() const;
-  /// Blank where the document has no such column.
+  /// The cells of one peer. Blank if its document does not have the column.
   std::string cells(const nlohmann::json& document) const;
 
  private:
-  std::vector<std::pair<std::string, std::size_t>> columns_;  ///< Head and width.
+  std::vector<std::pair<std::string, std::size_t>> columns_;  ///< Heading and width of each column.
 };
 
 }  // namespace gv

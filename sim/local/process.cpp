@@ -1,4 +1,4 @@
-// Fork, exec, signal, reap.
+// Forks, executes, signals and reaps processes.
 #include "sim/local/process.hpp"
 
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 namespace gv {
 namespace {
 
-/// Whether a number came before the other end was closed.
+/// True if a number arrived before the other end was closed.
 bool read_number(int from, int& number) {
   ssize_t size = 0;
   do {
@@ -38,8 +38,8 @@ std::string to_string(const Ending& ending) {
 
 ChildProcess::ChildProcess(const std::vector<std::string>& arguments,
                            const std::filesystem::path& output, pid_t group) {
-  // Everything the child needs is made before the fork: after it only async-signal-safe calls
-  // follow.
+  // Prepare everything before the fork, because after it the child may make only async-signal-safe
+  // calls.
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
@@ -56,13 +56,13 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments,
   if (pid_ == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (::getppid() != parent) ::_exit(127);
-    // A terminal's Ctrl-C goes to the launcher alone, which passes it on in order.
+    // A terminal's Ctrl-C should reach only the launcher, which ends the children in order.
     ::setpgid(0, group);
     const int null = ::open("/dev/null", O_RDONLY);
     if (null >= 0) ::dup2(null, STDIN_FILENO);
     ::dup2(log, STDOUT_FILENO);
     ::dup2(log, STDERR_FILENO);
-    // A connection of ours that a child held as well would not end when we close it.
+    // If the child held a copy of our connections, they would not end when we close them.
     ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
     ::execv(argv[0], argv.data());
     const int error = errno;
@@ -72,7 +72,7 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments,
   int error = errno;
   ::close(log);
   ::close(ends[1]);
-  // Until the program runs: a child that is stopped before would hold our connections open.
+  // Wait until the program runs. A child stopped before exec would hold our connections open.
   const bool failed = pid_ < 0 || read_number(ends[0], error);
   ::close(ends[0]);
   if (!failed) return;

@@ -1,4 +1,4 @@
-// A child process: started, signalled and reaped by its pid alone.
+// A child process, started, signalled and reaped by its pid alone.
 #pragma once
 
 #include <sys/types.h>
@@ -12,22 +12,23 @@ namespace gv {
 
 /// How a child ended.
 struct Ending {
-  int exit_code = 0;  ///< Meaningful when `signal` is 0.
-  int signal = 0;     ///< The signal that killed it; 0 if it exited.
+  int exit_code = 0;  ///< Valid if `signal` is 0.
+  int signal = 0;     ///< The signal that killed it, or 0 if it exited.
 };
 
-/// "exit code 2", "killed by signal 9".
+/// For example "exit code 2" or "killed by signal 9".
 std::string to_string(const Ending& ending);
 
-/// Waits for the end of a child that ends by itself or was killed.
+/// Waits for a child that ends by itself or was killed.
 void reap(pid_t child);
 
 /// Owns one child. The child gets SIGTERM when this process dies, so none is left behind (for a
-/// stopped one see ProcessGroup).
+/// stopped child see ProcessGroup).
 class ChildProcess {
  public:
-  /// Runs `arguments` (the program's path first), its output appended to `output`, in process group
-  /// `group`, or in one of its own for 0. Throws std::system_error when it cannot be started.
+  /// Runs `arguments` (the program's path first) in process group `group`, or in its own group if
+  /// that is 0, and appends its output to `output`. Throws std::system_error if it cannot be
+  /// started.
   ChildProcess(const std::vector<std::string>& arguments, const std::filesystem::path& output,
                pid_t group = 0);
 
@@ -41,7 +42,7 @@ class ChildProcess {
   /// Sends a signal unless the child has ended.
   void signal(int number);
 
-  /// Reaps the child if it has ended; nothing while it runs. Never blocks.
+  /// Reaps the child if it has ended; returns nullopt while it runs. Never blocks.
   std::optional<Ending> ending();
 
  private:

@@ -1,4 +1,4 @@
-// A forked leader that waits for the end of a pipe.
+// Forks a group leader that waits for the end of a pipe.
 #include "sim/local/process_group.hpp"
 
 #include <fcntl.h>
@@ -14,12 +14,12 @@ namespace gv {
 
 namespace {
 
-/// Runs after fork, so it makes async-signal-safe calls alone.
+/// Runs after fork, so it may make only async-signal-safe calls.
 [[noreturn]] void lead(int lifeline) {
   ::setpgid(0, 0);
-  // The kernel hangs up on a group that becomes orphaned.
+  // The kernel sends SIGHUP to a group that becomes orphaned.
   ::signal(SIGHUP, SIG_IGN);
-  // A copy of the pipe's other end, held here, would keep it from ever ending.
+  // Close our copy of the pipe's other end, or the pipe would never end.
   ::dup2(lifeline, STDIN_FILENO);
   ::close_range(STDIN_FILENO + 1, ~0U, 0);
   char nothing = 0;
@@ -45,7 +45,7 @@ ProcessGroup::ProcessGroup() {
     ::close(lifeline_);
     throw std::system_error(error, std::generic_category(), "cannot start a process");
   }
-  // Here as well, so that the group exists when the first child joins it.
+  // Also set here, so that the group exists when the first child joins it.
   ::setpgid(leader_, leader_);
 }
 

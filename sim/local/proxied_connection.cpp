@@ -1,4 +1,4 @@
-// Reads, holds back and passes on.
+// Reads, holds back and forwards data.
 #include "sim/local/proxied_connection.hpp"
 
 #include <algorithm>
@@ -10,11 +10,11 @@ namespace {
 
 using asio::ip::tcp;
 
-/// A router's queue: while more than this waits for bandwidth, reading stops, so that the
-/// connections of a pair take turns and a short message does not wait behind a whole model.
+/// Models a router's queue: reading stops while more than this waits for bandwidth. So the
+/// connections of a pair take turns, and a short message does not wait behind a whole model.
 constexpr Duration backlog_max = std::chrono::milliseconds(50);
 
-/// The kernel holds as much again, whatever we hold.
+/// The kernel buffers this much more, in addition to what we hold.
 constexpr int receive_buffer_bytes = 256 << 10;
 
 }  // namespace
@@ -43,7 +43,7 @@ void ProxiedConnection::refresh() {
     direction->state = world_.state_of(direction->from, direction->to);
     if (direction->state.held() && !was_held) world_.counters.bytes_held += direction->waiting;
   }
-  // A connection needs both ways to come about.
+  // Connecting needs both directions.
   if (!connected_ && !connecting_ && !forth_.state.held() && !back_.state.held()) connect();
   read(forth_);
   deliver(forth_);
@@ -127,7 +127,7 @@ void ProxiedConnection::take_end(Direction& direction, End end) {
   direction.ended = true;
   if (direction.state.held() || end == End::reset) harmed_ = true;
   if (!connected_ && !connecting_) {
-    // The other side has not seen this connection.
+    // The other side has not seen this connection yet.
     close();
     return;
   }
@@ -158,7 +158,7 @@ void ProxiedConnection::write(Direction& direction) {
         direction.writing = false;
         world_.counters.bytes += count;
         if (error) {
-          // The sink is gone; its other direction tells the source, when it may.
+          // The sink is gone. The other direction tells the source when it may.
           finish(direction, End::orderly);
           return;
         }

@@ -1,4 +1,4 @@
-// One connection through the proxy: two sockets, and a queue of segments each way.
+// A connection through the proxy: two sockets, and a queue of segments in each direction.
 #pragma once
 
 #include <array>
@@ -16,13 +16,13 @@
 
 namespace gv {
 
-/// Lives as long as a handler or the proxy holds it. After close() it does nothing, and what
-/// `world` refers to may be gone.
+/// Lives while a handler or the proxy holds it. After close() it does nothing and does not use
+/// `world`, which may be gone.
 class ProxiedConnection : public std::enable_shared_from_this<ProxiedConnection> {
  public:
   using Socket = asio::ip::tcp::socket;
 
-  /// What all connections share. It outlives them while they are open.
+  /// State that all connections share. Must outlive every open connection.
   struct World {
     std::function<Time()> now;
     FaultProxy::StateOf state_of;
@@ -31,13 +31,13 @@ class ProxiedConnection : public std::enable_shared_from_this<ProxiedConnection>
     std::size_t held_bytes_max = 0;
   };
 
-  /// Both paces are those of the pairs (from, to) and (to, from).
+  /// `forth` and `back_pace` are the paces of the pairs (from, to) and (to, from).
   ProxiedConnection(asio::io_context& io, World& world, Socket accepted, std::size_t from,
                     std::size_t to, asio::ip::tcp::endpoint back, LinkPace& forth,
                     LinkPace& back_pace);
 
   void start();
-  /// Asks again for the states of both directions.
+  /// Queries the states of both directions again.
   void refresh();
   void close();
   std::size_t bytes_waiting() const { return forth_.waiting + back_.waiting; }
@@ -48,7 +48,7 @@ class ProxiedConnection : public std::enable_shared_from_this<ProxiedConnection>
   struct Segment {
     std::vector<std::byte> bytes;
     Time due{};
-    End end = End::none;  ///< Otherwise it only carries the end of the stream.
+    End end = End::none;  ///< If set, the segment has no bytes and marks the end of the stream.
   };
 
   struct Direction {
@@ -63,15 +63,15 @@ class ProxiedConnection : public std::enable_shared_from_this<ProxiedConnection>
     LinkPace& pace;
     LinkState state;
     std::deque<Segment> queue;
-    std::size_t waiting = 0;  ///< Bytes in the queue.
+    std::size_t waiting = 0;  ///< Number of bytes in the queue.
     Time last_due{};
-    bool reading = false;  ///< Or waiting for a moment to read.
+    bool reading = false;  ///< True while reading, or while waiting until it may read.
     bool writing = false;
-    bool ended = false;     ///< The source has no more.
-    bool finished = false;  ///< The sink knows, or is gone.
+    bool ended = false;     ///< True when the source has no more data.
+    bool finished = false;  ///< True when the sink has been told about the end, or is gone.
     asio::steady_timer read_timer;
     asio::steady_timer write_timer;
-    std::array<std::byte, 16384> buffer;  ///< One segment at most.
+    std::array<std::byte, 16384> buffer;  ///< Holds one segment.
   };
 
   void connect();
@@ -91,7 +91,7 @@ class ProxiedConnection : public std::enable_shared_from_this<ProxiedConnection>
   Direction back_;
   bool connecting_ = false;
   bool connected_ = false;
-  bool harmed_ = false;  ///< Counts as broken when it ends.
+  bool harmed_ = false;  ///< True if it counts as broken when it ends.
   bool closed_ = false;
 };
 

@@ -1,4 +1,4 @@
-// Puts addresses, the proxy and the injector together.
+// Puts addresses, proxy and injector together.
 #include "sim/local/real_scenario.hpp"
 
 #include <utility>
@@ -9,13 +9,13 @@
 namespace gv {
 namespace {
 
-/// Faults are drawn for this long.
+/// Faults are drawn for this duration.
 constexpr Duration timeline_end = std::chrono::hours(6);
 
-/// Time in which a peer has to answer a command.
+/// Time that a peer has to answer a command.
 constexpr std::chrono::seconds command_limit{2};
 
-/// Addresses that a peer gets to join.
+/// How many addresses a peer gets to join the swarm.
 constexpr std::size_t joins_max = 3;
 
 }  // namespace
@@ -49,7 +49,7 @@ RealScenario::RealScenario(asio::io_context& io, const Scenario& scenario, std::
                           },
                       .switch_to =
                           [this, &io](std::size_t peer, const std::string& settings) {
-                            // The peer's events tell the result.
+                            // The result appears in the peer's events.
                             ask_peer(io, peers_[peer].folder(), switch_command_text(settings),
                                      command_limit, [](const auto&) {});
                           },

@@ -19,31 +19,31 @@
 
 namespace gv {
 
-/// Everything is drawn from `seed`. The proxy listens as soon as this exists, and only when the
-/// scenario has rules about links.
+/// Everything random is drawn from `seed`. The proxy exists only if the scenario has rules about
+/// links, and then listens from the start.
 class RealScenario {
  public:
   struct Calls {
     std::function<void(std::size_t peer, bool resume)> start;
-    std::function<void(const std::string&)> tell;  ///< A line for people.
+    std::function<void(const std::string&)> tell;  ///< Prints a line for people.
   };
 
-  /// The peers' folders must exist; `peers` outlives this. Throws std::system_error when ports or
-  /// addresses are not available.
+  /// The peers' folders must exist, and `peers` must outlive this object. Throws std::system_error
+  /// if ports or addresses are not available.
   RealScenario(asio::io_context& io, const Scenario& scenario, std::uint64_t seed,
                std::deque<LaunchedPeer>& peers, Calls calls);
   RealScenario(const RealScenario&) = delete;
 
-  /// Address arguments for `grapevine peer`: the same in every incarnation.
+  /// Address arguments for `grapevine peer`, the same in every incarnation.
   std::vector<std::string> arguments(std::size_t peer) const;
 
-  /// Addresses of peers that run, as many as a newcomer needs to find one that it can reach.
+  /// Addresses of running peers, enough for a newcomer to find one that it can reach.
   std::vector<std::string> joins_for(std::size_t peer) const;
 
-  /// Peers that are there at first.
+  /// Number of peers that exist from the start.
   std::size_t starters() const;
 
-  /// Begins the scenario's time, once. has_begun(): whether it has.
+  /// Starts the scenario's clock. May be called only once. has_begun() tells whether it was.
   void begin();
   bool has_begun() const { return begun_; }
 
@@ -53,7 +53,7 @@ class RealScenario {
  private:
   std::deque<LaunchedPeer>& peers_;
   std::deque<PeerAddresses> addresses_;
-  std::vector<std::uint64_t> log_offsets_;  ///< Where this run begins in the event logs.
+  std::vector<std::uint64_t> log_offsets_;  ///< Size of each event log when this run began.
   LinkFaults links_;
   std::optional<FaultProxy> proxy_;
   std::optional<Injector> injector_;

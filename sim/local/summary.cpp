@@ -23,16 +23,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// A peer's last model, with its own result.
+/// A peer's last model and its result.
 struct FinishedPeer {
   std::string name;
   Ending ending;
-  std::string by_fault;  ///< The end caused by a fault; empty: none.
+  std::string by_fault;  ///< How a fault ended it. Empty if none did.
   std::uint64_t untold_bytes = 0;
   LastModel last;
   double accuracy = 0;
   double loss = 0;
-  Json result = Json::object();  ///< Its result.json; empty if it was killed.
+  Json result = Json::object();  ///< Its result.json. Empty if it was killed.
 
   bool is_clean() const { return ending.signal == 0 && ending.exit_code == 0; }
 };
@@ -60,7 +60,7 @@ std::uint64_t number(const Json& json, const char* group, const char* name) {
   return json.value(group, Json::object()).value(name, std::uint64_t{0});
 }
 
-/// Killed incarnations left no result, but their events.
+/// Counts from events instead, because killed incarnations left no result.
 void count_all_lives(const EventCounts& events, Json& result) {
   const auto times = [&](const std::string& event) {
     const auto found = events.find(event);
@@ -82,8 +82,8 @@ void count_all_lives(const EventCounts& events, Json& result) {
   }
 }
 
-/// Sums over all peers; counts that all peers of a collective share are those of the peer that saw
-/// most.
+/// Sums over all peers. A count that all peers of a collective share is taken from the peer that
+/// saw the most.
 struct Totals {
   std::uint64_t steps = 0;
   std::uint64_t committed = 0;
@@ -126,7 +126,7 @@ std::string end_of(const FinishedPeer& peer) {
 }
 
 void print_table(const std::vector<FinishedPeer>& peers, ModeKind mode) {
-  const bool whole = mode != ModeKind::pipeline;  // No peer has a whole model there.
+  const bool whole = mode != ModeKind::pipeline;  // In a pipeline no peer has a whole model.
   ModeColumns columns;
   for (const FinishedPeer& peer : peers) columns.fit(peer.result);
   fmt::print("\n{:<12}{} {:>9}{} {:>9}  {}\n", "peer",
@@ -140,22 +140,22 @@ void print_table(const std::vector<FinishedPeer>& peers, ModeKind mode) {
   }
 }
 
-/// The result of a run, when its mean model was evaluated.
+/// The result of a run whose mean model was evaluated.
 struct Result {
   const Config& config;
   const std::vector<FinishedPeer>& peers;
   const Totals& totals;
-  const FinishedPeer* worst;  ///< The worst peer with a model; null if there is none.
-  const Score& score;         ///< Score of the mean model.
+  const FinishedPeer* worst;  ///< The worst peer that has a model; null if there is none.
+  const Score& score;         ///< The score of the mean model.
   double spread;
   double wall_s;
 
   bool lockstep() const { return config.run.mode != ModeKind::gossip; }
-  /// Both ends of an exchange count it.
+  /// Number of exchanges. Both ends count each one.
   std::uint64_t exchanges() const { return totals.committed / 2; }
 };
 
-/// Figures for people, of the mean model and of the run.
+/// Prints figures of the mean model and of the run.
 void print_figures(const Result& result, const DataSet& test, bool in_stages) {
   fmt::print("\nmean model   {:.2f} % accuracy on {} test samples, loss {:.4f}{}\n",
              100 * result.score.accuracy(), result.score.samples, result.score.mean_loss(),
@@ -185,7 +185,7 @@ void print_figures(const Result& result, const DataSet& test, bool in_stages) {
              result.totals.failures, result.totals.seen_dead);
 }
 
-/// The same for programs, with each peer's own result.
+/// The figures for programs, including each peer's own result.
 Json summary_json(const Result& result, bool in_stages) {
   Json summary{{"mean_accuracy", result.score.accuracy()},
                {"mean_loss", result.score.mean_loss()},

@@ -13,20 +13,20 @@
 
 namespace gv {
 
-/// One peer after its end.
+/// A peer after its end.
 struct PeerOutcome {
   std::string name;
-  std::filesystem::path folder;  ///< Holds its checkpoints and result.json.
+  std::filesystem::path folder;  ///< The folder with its checkpoints and result.json.
   Ending ending;
-  std::string by_fault;            ///< The end caused by a fault, for people; empty: none.
-  std::uint64_t untold_bytes = 0;  ///< Bytes sent in incarnations without a result.
+  std::string by_fault;            ///< How a fault ended it, for people. Empty if none did.
+  std::uint64_t untold_bytes = 0;  ///< Bytes sent in incarnations that left no result.
 };
 
-/// Loads every peer's newest checkpoint, evaluates each and their mean on the test set, prints the
-/// summary and writes it to `<folder>/summary.json`, and the mean model to
-/// `<folder>/mean.safetensors` with the config's text in it. With `faults`, exchanges and deaths
-/// are those of all incarnations, and the summary lists injected faults. False when no model could
-/// be evaluated.
+/// Loads every peer's newest checkpoint, evaluates each model and their mean on the test set,
+/// prints the summary and writes it to `<folder>/summary.json`, and writes the mean model, with the
+/// config's text in it, to `<folder>/mean.safetensors`. With `faults`, exchanges and deaths are
+/// counted over all incarnations, and the summary lists injected faults. Returns false if no model
+/// could be evaluated.
 bool print_summary(const Config& config, const std::string& config_text,
                    const std::filesystem::path& folder, const std::vector<PeerOutcome>& outcomes,
                    const std::optional<FaultReport>& faults, double wall_s);

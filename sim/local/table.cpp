@@ -1,4 +1,4 @@
-// The table of peers, and its plain line.
+// Draws the table of peers, or its plain line.
 #include "sim/local/table.hpp"
 
 #include <fmt/format.h>
@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Without a terminal a line this often is enough.
+/// Without a terminal, every fifth call prints a line.
 constexpr int plain_lines_every = 5;
 
 }  // namespace

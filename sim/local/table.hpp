@@ -8,24 +8,24 @@
 
 namespace gv {
 
-/// One peer as the table shows it.
+/// One peer's row in the table.
 struct PeerRow {
   std::string name;
-  std::string phase;  ///< As it reports it, or "ended", "killed", "down", "stopped".
+  std::string phase;  ///< The phase that it reports, or "ended", "killed", "down", "stopped".
   bool trains = true;
-  nlohmann::json status;  ///< The newest document; may be empty.
+  nlohmann::json status;  ///< The newest status document. May be empty.
 };
 
-/// Writes to standard output; draws over its own lines when that is a terminal.
+/// Writes to standard output. Overwrites its own lines if that is a terminal.
 class Table {
  public:
   Table();
 
-  /// Shows the state `elapsed_s` after the start. Without a terminal only one call in five prints a
-  /// line.
+  /// Shows the state `elapsed_s` seconds after the start. Without a terminal only one call in five
+  /// prints a line.
   void draw(double elapsed_s, const std::vector<PeerRow>& rows);
 
-  /// A line that stays, above the table.
+  /// Prints a line that stays above the table.
   void tell(const std::string& line);
 
  private:

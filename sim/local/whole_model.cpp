@@ -1,4 +1,4 @@
-// Reads peers' checkpoints and assembles a model.
+// Reads peers' checkpoints and assembles a model from them.
 #include "sim/local/whole_model.hpp"
 
 #include <fmt/format.h>
