@@ -1,4 +1,5 @@
-// Times the least that an all-reduce needs: its bytes through TCP sockets, without a sum.
+// Measures a lower bound for all-reduce times: sends the same bytes through TCP sockets, without
+// adding.
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -25,7 +26,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Bytes = std::span<char>;
 
-/// Four segments of TCP within a host: less than one more would be a packet of its own.
+/// Four TCP segments within a host. Anything less than a segment would be a packet of its own.
 constexpr std::size_t scratch_bytes = 4 * 65464;
 
 int checked(int result, const char* what) {
@@ -33,7 +34,8 @@ int checked(int result, const char* what) {
   return result;
 }
 
-/// Set before it is connected, since a socket that was paced once stays so.
+/// A TCP socket without pacing. The algorithm is set before connecting, because a socket that was
+/// ever paced remains so.
 int unpaced_socket() {
   const int socket = checked(::socket(AF_INET, SOCK_STREAM, 0), "socket");
   ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
@@ -55,7 +57,7 @@ sockaddr_in loopback(std::uint16_t port) {
   return address;
 }
 
-/// Connections to the ranks at distance 1, 2, 4 and so on, by rank.
+/// Connects to the ranks at distance 1, 2, 4 and so on. Returns sockets by rank.
 std::map<int, int> connections(int rank, int ranks, const std::filesystem::path& folder) {
   const int door = unpaced_socket();
   sockaddr_in address = loopback(0);
@@ -97,8 +99,8 @@ std::map<int, int> connections(int rank, int ranks, const std::filesystem::path&
   return found;
 }
 
-/// Sends and receives at once; bytes beyond the size of `into` overwrite it. Busy-polls and yields,
-/// since sleeping would only lose time.
+/// Sends and receives at the same time. Bytes beyond the size of `into` overwrite it. Busy-polls
+/// and yields, because sleeping would only lose time.
 void exchange(int socket, Bytes out, Bytes into, std::size_t expected) {
   std::size_t sent = 0;
   std::size_t got = 0;
@@ -122,7 +124,7 @@ void exchange(int socket, Bytes out, Bytes into, std::size_t expected) {
   }
 }
 
-/// Recursive halving into scratch memory and doubling into place: 2m(P-1)/P bytes each way in the
+/// Recursive halving into scratch memory, then doubling into place: 2m(P-1)/P bytes each way in the
 /// fewest messages.
 void move_all(const std::map<int, int>& to, int rank, int ranks, Bytes values, Bytes scratch) {
   std::size_t begin = 0;
@@ -148,8 +150,8 @@ void move_all(const std::map<int, int>& to, int rank, int ranks, Bytes values, B
 
 }  // namespace
 
-/// RANK RANKS FOLDER ROW_SECONDS BYTES...: prints for each size one JSON line of this rank with the
-/// time of every sum. `FOLDER` is where the ranks find each other.
+/// Arguments: RANK RANKS FOLDER ROW_SECONDS BYTES... Prints one JSON line for each size with this
+/// rank's time of every sum. The ranks find each other through FOLDER.
 int main(int argc, char** argv) try {
   if (argc < 6) throw std::invalid_argument("RANK RANKS FOLDER ROW_SECONDS BYTES...");
   const int rank = std::atoi(argv[1]);
@@ -166,7 +168,7 @@ int main(int argc, char** argv) try {
     const Clock::time_point began = Clock::now();
     for (int k = 0; k < least / 2; ++k) once();
     double mean = std::chrono::duration<double>(Clock::now() - began).count() / (least / 2);
-    // All ranks agree on the longest.
+    // All ranks agree on the longest time.
     for (int distance = 1; distance < ranks; distance *= 2) {
       double other = 0;
       exchange(to.at(rank ^ distance), {reinterpret_cast<char*>(&mean), sizeof mean},

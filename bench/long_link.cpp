@@ -1,4 +1,5 @@
-// Joins two network namespaces by a link with a delay, which tc makes on some kernels only.
+// Joins two network namespaces by a link with a delay. (The kernel's own tool, tc, can do this only
+// on some kernels.)
 #include <fcntl.h>
 #include <linux/if.h>
 #include <linux/if_tun.h>
@@ -24,10 +25,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t packet_max = 65536;
-constexpr int packets_at_once = 64;  ///< Packets from one end before the other has its turn.
-/// Time of packets that wait for bandwidth, as in a router; the rest is dropped.
+/// The most packets from one end before it is the other's turn.
+constexpr int packets_at_once = 64;
+/// The longest time that packets wait for bandwidth, as in a router. Others are dropped.
 constexpr std::chrono::milliseconds queue_max{50};
-/// Bytes that are always taken: a short queue is no queue.
+/// This many bytes are always queued, because a shorter queue would drop bursts.
 constexpr std::size_t burst = 256 * 1024;
 
 int checked(int result, const char* what) {
@@ -35,7 +37,8 @@ int checked(int result, const char* what) {
   return result;
 }
 
-/// A point-to-point device in the namespace that is open as `space`, which the caller is in after.
+/// A point-to-point device in the namespace that is open as `space`. The caller is in that
+/// namespace afterwards.
 int device_in(int space, const std::string& name) {
   checked(::setns(space, CLONE_NEWNET), "setns");
   const int device = checked(::open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC), "tun");
@@ -72,7 +75,7 @@ class Way {
 
   void give_out() {
     while (!packets_.empty() && packets_.front().due <= Clock::now()) {
-      // A device that is full drops it, as devices do.
+      // A full device drops the packet, as real devices do.
       const auto& bytes = packets_.front().bytes;
       [[maybe_unused]] const ssize_t written = ::write(to_, bytes.data(), bytes.size());
       packets_.pop_front();
@@ -104,9 +107,9 @@ class Way {
 
 }  // namespace
 
-/// NAMESPACE NAMESPACE DEVICE DELAY_MS MBIT SECONDS: makes DEVICE in both and passes on what goes
-/// into one, DELAY_MS later and no faster than MBIT a second, out of the other, for SECONDS. Prints
-/// a line when both are there.
+/// Arguments: NAMESPACE NAMESPACE DEVICE DELAY_MS MBIT SECONDS. Makes DEVICE in both namespaces and
+/// forwards packets between them for SECONDS, DELAY_MS later and at most MBIT megabits per second.
+/// Prints a line when both devices exist.
 int main(int argc, char** argv) try {
   if (argc != 7) throw std::invalid_argument("NAMESPACE NAMESPACE DEVICE DELAY_MS MBIT SECONDS");
   const int first = device_in(namespace_of(argv[1]), argv[3]);

@@ -1,7 +1,7 @@
-// The grapevine binary, but each peer's steps take a stated time, most of which it sleeps, so that
-// many peers fit a machine of few processors: STEP_SECONDS="0.005,0.005,0.02" in its environment,
-// by number of shard. When its first steps began is in `began` in the peer's folder, in seconds
-// since 1970.
+// The grapevine binary, except that each peer's steps take a given time, most of which it sleeps,
+// so that many peers fit on a machine with few processors. The environment gives the times by shard
+// number: STEP_SECONDS="0.005,0.005,0.02". The file `began` in the peer's folder holds the start of
+// its first step in seconds since 1970.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-/// The argument that follows `word` on the command line.
+/// The argument after `word` on the command line.
 std::string_view argument(int argc, char** argv, std::string_view word) {
   for (int i = 1; i + 1 < argc; ++i) {
     if (argv[i] == word) return argv[i + 1];
@@ -32,7 +32,7 @@ std::string_view argument(int argc, char** argv, std::string_view word) {
   return {};
 }
 
-/// Makes steps take the stated time by sleeping before them, so that their result is there at the
+/// Makes steps take the given time. It sleeps before a step, so that the result is ready at the
 /// end, as on a slow processor.
 class Pace {
  public:
@@ -53,7 +53,7 @@ class Pace {
     const auto ends = Clock::now();
     const double needed = Seconds(ends - works).count() / count;
     needed_ = needed_ == 0 ? needed : needed_ + 0.1 * (needed - needed_);
-    // A late peer catches up, but by no more than one turn.
+    // A late peer catches up, but by at most one call.
     late_ = std::min(late_ + Seconds(ends - begins).count() - count * step_, count * step_);
   }
 
@@ -61,7 +61,7 @@ class Pace {
   double step_;
   std::filesystem::path began_;
   bool begun_ = false;
-  double needed_ = 0;  ///< Recent seconds that a step needs.
+  double needed_ = 0;  ///< Recent average of the seconds that a step really needs.
   double late_ = 0;
 };
 

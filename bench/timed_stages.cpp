@@ -1,6 +1,7 @@
-// The grapevine binary, but passes through stages of a pipeline take a stated time and compute
-// nothing: PASS_SECONDS="forward,backward by inputs,backward by weights" in its environment. `runs`
-// in the peer's folder has a line for each run: its number and its time in seconds.
+// The grapevine binary, except that passes through the stages of a pipeline take a given time and
+// compute nothing. The environment gives the times: PASS_SECONDS="forward,backward by
+// inputs,backward by weights". The file `runs` in the peer's folder gets a line for each run with
+// its number and its time in seconds.
 #include <fmt/format.h>
 #include <sys/prctl.h>
 
@@ -20,8 +21,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Sleeps nearly all of it, so that many peers fit a machine of few processors, and watches the
-/// clock for the rest.
+/// Waits. It sleeps for nearly all of the time, so that many peers fit on a machine with few
+/// processors, and watches the clock for the rest.
 void pass_time(double seconds) {
   constexpr auto watched = std::chrono::microseconds(100);
   const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(

@@ -1,5 +1,5 @@
-// Samples a second of one peer's trainer on one thread: mlp, lenet or cnn on random images, or a
-// transformer on random bytes.
+// Measures samples per second of one peer's trainer on one thread: mlp, lenet or cnn on random
+// images, or a transformer on random bytes.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -34,7 +34,7 @@ std::shared_ptr<const gv::DataSet> random_images(std::size_t count) {
   return data;
 }
 
-/// Windows of 128 bytes.
+/// Windows of 128 random bytes.
 std::shared_ptr<const gv::DataSet> random_text(std::size_t count) {
   auto data = std::make_shared<gv::DataSet>();
   constexpr std::size_t context = 128;
@@ -52,8 +52,8 @@ std::shared_ptr<const gv::DataSet> random_text(std::size_t count) {
 
 }  // namespace
 
-/// training_speed MODEL [SECONDS]: prints "samples_per_second MEDIAN LOW HIGH" over blocks of about
-/// a tenth of a second, low and high being the quartiles.
+/// Arguments: MODEL [SECONDS]. Prints "samples_per_second MEDIAN LOW HIGH" over blocks of about a
+/// tenth of a second. LOW and HIGH are the quartiles.
 int main(int argc, char** argv) {
   const std::string name = argc > 1 ? argv[1] : "mlp";
   const double seconds = argc > 2 ? std::atof(argv[2]) : 5;

@@ -102,7 +102,7 @@ void add_allreduce(CLI::App& bench) {
   });
 }
 
-/// Options of the ranks. Hidden from people.
+/// Adds the command of a rank, which help texts do not show.
 void add_allreduce_rank(CLI::App& bench) {
   const auto sums = std::make_shared<ReduceArguments>();
   const auto options = std::make_shared<ReducePeerOptions>();

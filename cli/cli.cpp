@@ -1,4 +1,4 @@
-// The parser of the command line, and how a command ends.
+// Parses the command line and ends the command.
 #include "cli/cli.hpp"
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 
 namespace gv {
 
-/// The parser's own way for a callback to end the program with a code.
+/// Ends the program with a code from inside a callback, in the way of the parser library.
 void exit_with(int code) { throw CLI::RuntimeError(code); }
 
 int run_command_line(int argc, char** argv, const HostHooks& hooks) {

@@ -5,8 +5,8 @@
 
 namespace gv {
 
-/// Runs `grapevine ARGS`. Returns the exit code: 0 clean, 1 the machine or a peer failed, 2
-/// something the operator has to mend. `hooks` go into a peer that this process runs.
+/// Runs `grapevine ARGS`. Returns the exit code: 0 for success, 1 if the machine or a peer failed,
+/// 2 if the operator has to fix something. `hooks` are passed to a peer that this process runs.
 int run_command_line(int argc, char** argv, const HostHooks& hooks = {});
 
 }  // namespace gv

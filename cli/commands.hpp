@@ -1,4 +1,4 @@
-// The commands of the program: each adds itself, with its options and an example, to the parser.
+// The commands of the program. Each adds itself to the parser, with its options and an example.
 #pragma once
 
 #include "peer/host/host.hpp"
@@ -9,7 +9,7 @@ class App;
 
 namespace gv {
 
-/// Ends the command that is being run with this exit code. Only for callbacks of the parser.
+/// Ends the running command with this exit code. May only be called in callbacks of the parser.
 [[noreturn]] void exit_with(int code);
 
 void add_algorithms(CLI::App& app);
@@ -23,7 +23,7 @@ void add_sim(CLI::App& app);
 void add_status(CLI::App& app);
 void add_switch(CLI::App& app);
 void add_topology(CLI::App& app);
-/// `hooks` go into the peer that the command runs.
+/// Adds `grapevine peer`. `hooks` are passed to the peer that it runs.
 void add_peer(CLI::App& app, const HostHooks& hooks);
 
 }  // namespace gv

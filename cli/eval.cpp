@@ -1,4 +1,4 @@
-// `grapevine eval`: accuracy of a checkpoint on its run's test data.
+// `grapevine eval`: computes the accuracy of a checkpoint on its run's test data.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -18,10 +18,10 @@ namespace {
 
 struct EvaluateOptions {
   std::string file;
-  std::string config;  ///< Empty: the settings stored in the checkpoint.
+  std::string config;  ///< Empty means the settings stored in the checkpoint.
 };
 
-/// Prints loss and accuracy.
+/// Evaluates the checkpoint and prints its loss and accuracy. Returns the exit code.
 int evaluate(const EvaluateOptions& options) {
   const ParsedConfig parsed = stored_config(options.file, options.config).parsed;
   if (!parsed.problems.empty()) return fail(parsed.problems);

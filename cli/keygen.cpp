@@ -1,4 +1,4 @@
-// `grapevine keygen`: a peer's key pair.
+// `grapevine keygen`: makes a peer's key pair.
 #include <fmt/format.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// What commands say of a lane that they do not know.
+// The problem that commands report for an unknown kind of lane.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace gv {
 
-/// The problem of a name that is no kind of lane.
+/// The problem of a name that is not a kind of lane.
 inline Problem no_lane(const std::string& name) {
   return {"--lane", "'" + name + "' is no kind of lane", "write auto, tls, plain or unix"};
 }

@@ -1,4 +1,4 @@
-// `grapevine launch`: many peers on this machine.
+// `grapevine launch`: runs many peers on this machine.
 #include "sim/local/launch.hpp"
 
 #include <CLI/CLI.hpp>

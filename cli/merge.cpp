@@ -27,12 +27,12 @@ namespace gv {
 namespace {
 
 struct MergeOptions {
-  std::vector<std::string> folders;  ///< Folders of peers.
-  std::string config;                ///< Empty: the settings stored in a checkpoint.
+  std::vector<std::string> folders;  ///< The folders of the peers.
+  std::string config;                ///< Empty means the settings stored in a checkpoint.
   std::string out = "model.safetensors";
 };
 
-/// Any parameter file of a peer, whole or of a stage; empty if it has none.
+/// The newest parameter file of a peer, whole or of a stage; empty if there is none.
 std::filesystem::path some_checkpoint(const std::filesystem::path& folder) {
   std::filesystem::path newest;
   std::error_code ignored;
@@ -45,7 +45,7 @@ std::filesystem::path some_checkpoint(const std::filesystem::path& folder) {
   return newest;
 }
 
-/// One line for each folder.
+/// Prints one line about a peer's checkpoint.
 void print_peer(const std::string& folder, const LastModel& peer) {
   if (peer.stages.empty()) {
     fmt::print("{}: step {}\n", folder, peer.step);
@@ -59,7 +59,7 @@ void print_peer(const std::string& folder, const LastModel& peer) {
   }
 }
 
-/// Writes one model from those folders and describes it. Returns the exit code.
+/// Merges the models of the folders, writes the result and describes it. Returns the exit code.
 int merge(const MergeOptions& options) {
   Problems problems;
   std::filesystem::path stored;

@@ -1,4 +1,4 @@
-// `grapevine peer`: one peer, from arguments and files to a host that runs.
+// `grapevine peer`: turns arguments and files into a running peer.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -23,7 +23,7 @@
 namespace gv {
 namespace {
 
-/// "K/N" with K < N.
+/// A shard given as "K/N" with K < N.
 struct Shard {
   std::size_t number = 0;
   std::size_t of = 1;
@@ -39,11 +39,11 @@ std::optional<Shard> parse_shard(const std::string& text) {
   return shard;
 }
 
-/// "HOST:PORT" with a port from 0 to 65535, where 0 stands for any free one.
+/// True for "HOST:PORT" with a port from 0 to 65535. Port 0 means any free port.
 bool is_listen_address(const std::string& text) {
   const auto colon = text.rfind(':');
   if (colon == std::string::npos) return false;
-  // Any host and any free port stand for ones that can be dialled.
+  // Replace "any host" and "any port" by values that the check for dialled addresses accepts.
   const std::string host = text.substr(0, colon), port = text.substr(colon + 1);
   return is_address((host == "*" ? "any" : host) + ":" + (port == "0" ? "1" : port));
 }
@@ -53,7 +53,7 @@ bool is_any_interface(const std::string& address) {
   return host == "0.0.0.0" || host == "::" || host == "*";
 }
 
-/// Problems of the given addresses. None is ever guessed.
+/// Lists what is wrong with the given addresses. Addresses are never guessed.
 Problems address_problems(const std::string& listen, const std::string& advertise,
                           const std::vector<std::string>& join) {
   Problems problems;
@@ -78,7 +78,7 @@ Problems address_problems(const std::string& listen, const std::string& advertis
   return problems;
 }
 
-/// Overrides the config's choice of lanes.
+/// Overrides the config's choice of lanes with the one given.
 Problems choose_lane(const std::string& given, NetworkConfig& network) {
   if (given.empty()) return {};
   const auto lane = lane_names.find(given);
@@ -91,7 +91,7 @@ Problems choose_lane(const std::string& given, NetworkConfig& network) {
   return {};
 }
 
-/// What has to be read before it is an option; the host takes all others as they are.
+/// The arguments that need parsing before they become options, and the host's own options.
 struct PeerArguments {
   HostOptions host;
   std::string key = "key";
@@ -164,7 +164,7 @@ int peer(const PeerArguments& arguments, const HostHooks& hooks) {
   options.hooks = hooks;
   const Problems problems = prepare(arguments, options);
   if (!problems.empty()) return fail(problems);
-  // Training does not hang on a reader of the progress lines.
+  // Training must not stop because the reader of its progress lines has gone away.
   std::signal(SIGPIPE, SIG_IGN);
   return run_peer(options);
 }

@@ -1,4 +1,5 @@
-// `grapevine plan`: profiles a model, compares cuts, predicts a step and measures one.
+// `grapevine plan`: measures a model, compares ways to cut it, predicts the time of a step and
+// measures one.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -29,39 +30,40 @@ namespace {
 
 struct PlanOptions {
   std::string config;
-  std::size_t peers = 0;  ///< 0: the config's.
-  /// Speeds of peers, where this machine's is 1; empty: all are like it.
+  std::size_t peers = 0;  ///< 0 means the config's number.
+  /// Speeds of the peers, relative to this machine. Empty means that all are like it.
   std::vector<double> speeds;
-  std::string svg;            ///< A file for the picture; empty: none.
-  double bandwidth_mbit = 0;  ///< Bandwidth of each link, each way; 0: sending takes no time.
+  std::string svg;  ///< File for the picture. Empty means none.
+  /// Bandwidth of each link in each direction; 0 means that sending takes no time.
+  double bandwidth_mbit = 0;
   double latency_ms = 0;
-  double seconds = 8;  ///< About how long to measure, all together.
+  double seconds = 8;  ///< Approximate total time for measurements.
 };
 
-/// A cut is recommended if the step gets shorter by more than this part of it.
+/// A cut is recommended if it shortens the step by more than this fraction.
 constexpr double worth_a_line = 0.15;
-/// The search for cuts of more peers than these takes longer than it is worth; of peers that are
-/// not alike also their order is searched.
+/// With more peers than this, the search for cuts takes longer than it is worth. If peers differ,
+/// it also searches their order, so the limit is lower.
 constexpr std::size_t searched_peers_max = 16;
 constexpr std::size_t ordered_peers_max = 8;
-/// Peers that can be planned for.
+/// The largest number of peers that can be planned for.
 constexpr std::size_t peers_max = 256;
 
 double ms(double seconds) { return 1e3 * seconds; }
 
-/// A cut of the model, its carriers, and the time of a step.
+/// A cut of the model, the carriers of its stages, and the time of a step.
 struct Plan {
   StagesSpec spec;
   std::vector<StageProfile> stages;
-  std::vector<std::vector<std::uint32_t>> carriers;   ///< Carriers of each stage.
-  std::vector<std::vector<std::uint32_t>> stages_of;  ///< Stages of each peer.
+  std::vector<std::vector<std::uint32_t>> carriers;   ///< The carriers of each stage.
+  std::vector<std::vector<std::uint32_t>> stages_of;  ///< The stages of each peer.
   PipelineSchedule schedule;
   PipelineCosts costs;
   PipelineTiming predicted;
   Problems problems;
 };
 
-/// Everything a plan is made from, beside the cut.
+/// Everything that a plan is made from, except the cut.
 struct Question {
   const PlanOptions& options;
   const Config& config;
@@ -77,7 +79,7 @@ struct Question {
   }
 };
 
-/// Estimated costs of layers, by which a swarm maps stages to peers.
+/// The estimated costs of stages, by which a swarm assigns them to peers.
 std::vector<double> work_shares(const StagesSpec& spec, SampleShape shape) {
   const std::vector<LayerWork> work = layer_work(spec.trainer.model, shape);
   std::vector<double> shares;
@@ -89,7 +91,7 @@ std::vector<double> work_shares(const StagesSpec& spec, SampleShape shape) {
   return shares;
 }
 
-/// The assignment in which a swarm ends that knows the speeds of its peers.
+/// The assignment that a swarm reaches once it knows the speeds of its peers.
 void map_peers(const Question& question, Plan& plan) {
   std::vector<StageOffer> offers;
   const std::vector<double> speeds = question.speeds();
@@ -99,7 +101,7 @@ void map_peers(const Question& question, Plan& plan) {
   }
   const std::vector<double> shares = work_shares(plan.spec, question.task.shard->shape);
   auto mapped = plan_stages(offers, shares, options);
-  // It makes one change in a ballot.
+  // A swarm makes at most one change in each ballot, so repeat until nothing changes.
   std::optional<StagePlan> before;
   for (std::size_t ballot = 0;
        ballot < question.peers() && (!before || before->assignments != mapped->assignments);
@@ -150,8 +152,8 @@ Plan make_plan(const Question& question, std::vector<std::size_t> ends, double s
 
 // ---- Cuts by profile ----
 
-/// Joins every layer without parameters with the one before it that has some, or at the beginning
-/// with the one behind: so every stage learns something.
+/// Merges every layer without parameters with the one before it (at the beginning, with the one
+/// after it), so that every stage has parameters.
 std::vector<LayerProfile> with_parameters(const std::vector<LayerProfile>& layers) {
   std::vector<LayerProfile> joined;
   for (const LayerProfile& layer : layers) {
@@ -201,8 +203,8 @@ bool is_sound(const Question& question, const std::vector<std::size_t>& cut) {
   return cut_problems(question.task.trainer.model, question.task.shard->shape, cut).empty();
 }
 
-/// Cuts with the quickest slowest stage by the profile: for one chain of the fastest peers, and for
-/// all of them.
+/// Cuts whose slowest stage is fastest according to the measured profile: one for a single chain of
+/// the fastest peers, and one for all peers.
 std::set<std::vector<std::size_t>> profiled_cuts(const Question& question,
                                                  const std::vector<LayerProfile>& layers) {
   const std::size_t stages = question.task.stages->ends.size();
@@ -270,7 +272,7 @@ void print_layers(const std::vector<LayerProfile>& layers) {
   }
 }
 
-/// The bottleneck of a step, for one micro-batch and peer.
+/// The time of the slowest stage for one micro-batch and peer.
 double slowest_stage(const Plan& plan) {
   double slowest = 0;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
@@ -312,14 +314,14 @@ void print_cuts(const Question& question, const Plan& given, const std::optional
   }
 }
 
-/// Parameters in all versions, gradients of a micro-batch and of all, the optimiser's vectors, and
-/// micro-batches in flight.
+/// Memory of a stage: parameters in all versions, gradients of one micro-batch and of all, the
+/// optimiser's vectors, and micro-batches in flight.
 double memory_bytes(const Question& question, const Plan& plan, std::size_t stage) {
   const StageProfile& profile = plan.stages[stage];
   const PipelineKind kind = question.pipeline().schedule;
   const std::size_t stages = plan.stages.size();
   std::size_t vectors = versions_max(kind, stages, stage) + 2 + profile.optimizer_vectors;
-  // A run of many updates keeps its first state, in case it is given up.
+  // A run with several updates keeps its first state, in case it is abandoned.
   if (plan.spec.keeps_versions) vectors += 1 + profile.optimizer_vectors;
   const PipelineConfig& pipeline = question.pipeline();
   const auto flights = static_cast<double>(in_flight_max(
@@ -329,7 +331,7 @@ double memory_bytes(const Question& question, const Plan& plan, std::size_t stag
          networks * profile.network_bytes + flights * profile.input_bytes;
 }
 
-/// The part of the step in which a carrier of the stage works for it.
+/// The fraction of the step for which a carrier of the stage works on it.
 double busy_part(const Plan& plan, std::uint32_t stage) {
   double busy = 0;
   for (const auto& worker : plan.predicted.workers) {
@@ -340,7 +342,7 @@ double busy_part(const Plan& plan, std::uint32_t stage) {
   return busy / (plan.predicted.makespan * static_cast<double>(plan.carriers[stage].size()));
 }
 
-/// Nothing passes behind the last stage.
+/// Nothing is passed on after the last stage, so it shows "-".
 std::string kilobytes(double bytes) {
   return bytes > 0 ? fmt::format("{:.1f}", 1e-3 * bytes) : "-";
 }
@@ -407,7 +409,7 @@ int write_picture(const Plan& plan, const PictureOptions& picture, const std::st
   return 0;
 }
 
-/// Whether every stage needs no more than the config allows.
+/// True if no stage needs more memory than the config allows.
 bool fits_memory(const Question& question, const Plan& plan) {
   const double limit = question.config.pipeline.memory_mb;
   for (std::size_t s = 0; limit > 0 && s < plan.stages.size(); ++s) {
@@ -416,7 +418,7 @@ bool fits_memory(const Question& question, const Plan& plan) {
   return true;
 }
 
-/// Cuts with one end moved to a layer earlier or later.
+/// The valid cuts in which one end is a layer earlier or later.
 std::set<std::vector<std::size_t>> neighbours(const Question& question,
                                               const std::vector<std::size_t>& cut) {
   std::set<std::vector<std::size_t>> found;
@@ -430,9 +432,9 @@ std::set<std::vector<std::size_t>> neighbours(const Question& question,
   return found;
 }
 
-/// The quickest of the cuts that the profile suggests and of those next to them, as far as there is
-/// time to measure: a stage need not take the sum of its layers. None if there is only the given
-/// cut.
+/// The fastest of the cuts that the profile suggests and their neighbours, as far as there is time
+/// to measure them (a stage need not take as long as the sum of its layers). Returns nullopt if
+/// there is only the given cut.
 std::optional<Plan> best_other(const Question& question, const std::vector<LayerProfile>& layers,
                                const Plan& given, double seconds) {
   const auto suggested = profiled_cuts(question, layers);
@@ -457,8 +459,8 @@ std::optional<Plan> best_other(const Question& question, const std::vector<Layer
   return best;
 }
 
-/// Prints the plan and returns the exit code: 2 for a config that cannot be read, has another mode
-/// or does not fit the peers, for speeds of another number of them, or for a picture that cannot be
+/// Prints the plan and returns the exit code. It is 2 if the config cannot be read, has another
+/// mode or does not fit the peers, if the number of speeds is wrong, or if the picture cannot be
 /// written.
 int show_plan(const PlanOptions& options) {
   ParsedConfig parsed = parse_config_file(options.config);

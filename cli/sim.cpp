@@ -1,4 +1,4 @@
-// `grapevine sim`: many virtual peers on a virtual clock.
+// `grapevine sim`: runs many virtual peers on a virtual clock.
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string>

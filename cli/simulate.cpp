@@ -39,22 +39,21 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double points_wanted = 100;
-/// Test samples for a point of a curve; the summary uses all of them.
+/// Number of test samples for a point of a curve. The summary uses all of them.
 constexpr std::size_t quick_samples = 2000;
-/// Budget of peers that compute nothing and have none: they go on until time is up.
 
 /// Prints one line of the summary.
 void line(std::string_view name, const std::string& value) {
   fmt::print("{:<22} {}\n", name, value);
 }
 
-/// The quality of a model.
+/// The accuracy and loss of a model.
 struct Judgement {
   double accuracy = 0;
   double loss = 0;
 };
 
-/// The work of the peers, and how it is judged.
+/// The work of the peers, and how to evaluate it.
 class Work {
  public:
   using Hostile = std::map<std::size_t, HostileRule>;
@@ -81,7 +80,7 @@ class Work {
   const Layout& layout() const { return layout_; }
   const std::vector<std::uint64_t>& steps() const { return steps_; }
 
-  /// The options of every peer.
+  /// The options of every peer's node.
   NodeOptions node() const {
     if (scenario_.work != WorkKind::training) return options_of_vectors(config_, scenario_);
     const OptimizerSpec& optimizer = config_.train.optimizer;
@@ -148,7 +147,7 @@ class Work {
     for (const Task& task : tasks_) steps_.push_back(task.trainer.steps);
   }
 
-  /// Label y of `classes` classes becomes classes - 1 - y.
+  /// Replaces each label y by classes - 1 - y.
   void flip_labels(std::size_t peer) {
     auto poisoned = std::make_shared<DataSet>(*tasks_[peer].shard);
     if (poisoned->classes == 0) {
@@ -227,10 +226,10 @@ class Run {
   Clock::time_point shown_ = Clock::now();
   bool terminal_ = ::isatty(STDOUT_FILENO) != 0;
   Duration expected_{};
-  std::size_t stages_ = 0;  ///< Stages of a pipeline; 0 in other modes.
+  std::size_t stages_ = 0;  ///< Number of stages in a pipeline; 0 in other modes.
 };
 
-/// The models of honest peers; those of others do not matter.
+/// The models of honest peers. Those of hostile peers do not count.
 std::vector<std::span<const float>> Run::models(const Simulator& world) const {
   std::vector<std::span<const float>> models;
   for (PeerNumber number = 0; number < world.size(); ++number) {
@@ -240,7 +239,8 @@ std::vector<std::span<const float>> Run::models(const Simulator& world) const {
   return models;
 }
 
-/// A pipeline's model: per stage the mean of the furthest replicas. Empty if a stage is missing.
+/// A pipeline's model: for each stage, the mean of the replicas with the most steps. Empty if a
+/// stage is missing.
 std::vector<float> Run::assembled(const Simulator& world) const {
   std::vector<float> model;
   for (std::size_t stage = 0; stage < stages_; ++stage) {
@@ -316,7 +316,7 @@ int Run::run() {
       options_.folder.empty() ? new_run_folder(config_.run.folder) : options_.folder;
   std::filesystem::create_directories(folder);
 
-  // The slowest peer decides how long it takes, if nothing goes wrong.
+  // If nothing goes wrong, the slowest peer determines how long the run takes.
   double longest = 0;
   for (std::size_t peer = 0; peer < config_.run.peers; ++peer) {
     longest =
@@ -368,7 +368,7 @@ int Run::run() {
   return 0;
 }
 
-/// Prints a pipeline's speed and bubble, beside its schedule's own bubble.
+/// Prints a pipeline's speed and bubble, and the bubble of its schedule alone.
 void Run::print_runs(const PipelineOptions& options) const {
   const double each = runs_.seconds_each();
   if (each == 0) return;
@@ -400,7 +400,7 @@ void Run::print_population(std::span<const PeerSummary> peers) const {
   }
 }
 
-/// Stages of a pipeline are no models: they are not judged.
+/// Summaries of all peers. Stages of a pipeline are not whole models, so they are not evaluated.
 std::vector<PeerSummary> Run::peers_of(const Simulator& world) {
   const bool judged = stages_ == 0 && scenario_.work == WorkKind::training;
   std::vector<PeerSummary> peers;
@@ -503,7 +503,7 @@ void Run::print_summary(const Simulator& world, const CurvePoint& last,
   line("trace hash", fmt::format("{:016x}", world.trace_hash()));
 }
 
-/// Config and scenario of one file, which may name the number of peers in either.
+/// Reads config and scenario from one file. Either may set the number of peers.
 RunFiles parse(const std::string& path) {
   RunFiles parsed = read_run_files(path);
   const std::size_t peers =

@@ -11,25 +11,27 @@
 namespace gv {
 
 struct SimulateOptions {
-  std::string config;            ///< A TOML file; empty: the built-in default.
-  std::uint64_t seed = 1;        ///< Seed of the world: paces, links, faults, sessions.
-  std::filesystem::path folder;  ///< Curves go here; empty: a new one below the config's.
-  bool trace = false;            ///< Every event as a line on standard output.
+  std::string config;      ///< A TOML file. Empty means the built-in default.
+  std::uint64_t seed = 1;  ///< Seed of the world: paces, links, faults, sessions.
+  /// Folder for the curves. Empty means a new one below the config's.
+  std::filesystem::path folder;
+  bool trace = false;  ///< Print every event as a line on standard output.
 };
 
-/// A config as a world of a swarm; only to be run without problems.
+/// A config turned into a world of a swarm. May be run only if there are no problems.
 struct CheckedWorld {
   DrawnWorld world;
   Problems problems;
 };
 CheckedWorld read_world(const std::string& path, std::uint64_t seed);
 
-/// `grapevine sim CONFIG --check`: the scenario as one world of a swarm, with every invariant,
-/// healed at the end. Nothing is trained for real. Returns as run_swarm does, or 2.
+/// `grapevine sim CONFIG --check`: runs the scenario as one world of a swarm, checks every
+/// invariant, and heals the world at the end. Nothing is trained. Returns 2 for a bad config,
+/// otherwise the same as run_swarm().
 int check_scenario(const SimulateOptions& options);
 
-/// Runs the scenario and prints progress and summary. Returns 0, 1 when the machine failed it, 2
-/// when the operator has to mend something.
+/// Runs the scenario and prints progress and summary. Returns 0, 1 if the machine failed, 2 if the
+/// operator has to fix something.
 int simulate(const SimulateOptions& options);
 
 }  // namespace gv

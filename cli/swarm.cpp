@@ -1,4 +1,4 @@
-// Drawn worlds, one after the other; the first that fails ends it.
+// Runs drawn worlds one after another, until one fails.
 #include "cli/swarm.hpp"
 
 #include <fmt/format.h>
@@ -17,16 +17,16 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A world that takes this much processor time never ends.
+/// A world that takes more processor time than this counts as endless.
 constexpr time_t processor_seconds_max = 120;
 
-/// Sends SIGPROF after this much processor time; 0 = never.
+/// Requests a SIGPROF after this much processor time; 0 cancels it.
 void limit_processor(time_t at_most) {
   const itimerval limit{.it_interval = {}, .it_value = {.tv_sec = at_most, .tv_usec = 0}};
   ::setitimer(ITIMER_PROF, &limit, nullptr);
 }
 
-/// The world that was running, for the handler of a failed check().
+/// The seed of the running world, for the handler of a failed check().
 std::uint64_t running_seed = 0;
 
 void say_crash(int) {

@@ -1,4 +1,4 @@
-// `grapevine sim --swarm N`: many drawn worlds, one after the other, until one fails.
+// `grapevine sim --swarm N`: runs many drawn worlds one after another, until one fails.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@ namespace gv {
 
 struct SwarmOptions {
   std::uint64_t worlds = 100;
-  std::uint64_t seed = 1;  ///< Seed of the first world; the others follow.
-  bool trace = false;      ///< Every event of every world as a line.
-  bool shrink = false;     ///< Print a failing world as small as it gets.
+  std::uint64_t seed = 1;  ///< Seed of the first world. The others have the next numbers.
+  bool trace = false;      ///< Print every event of every world as a line.
+  bool shrink = false;     ///< Reduce a failing world to its smallest form and print it.
   std::function<DrawnWorld(std::uint64_t seed)> draw = draw_world;
 };
 
@@ -21,10 +21,11 @@ inline constexpr int swarm_unsafe = 3;   ///< An invariant was broken.
 inline constexpr int swarm_stuck = 4;    ///< A liveness invariant failed after the heal.
 inline constexpr int swarm_crashed = 5;  ///< The program itself failed.
 
-/// Runs one world and prints its result; returns as run_swarm does.
+/// Runs one world and prints its result. Returns the same codes as run_swarm().
 int check_world(const DrawnWorld& world, bool trace);
 
-/// Runs drawn worlds until one fails or all are done, and prints the result.
+/// Runs drawn worlds until one fails or all are done, and prints the result. Returns 0 or one of
+/// the exit codes above.
 int run_swarm(const SwarmOptions& options);
 
 }  // namespace gv

@@ -24,15 +24,16 @@ namespace {
 
 /// Arguments of `grapevine switch`.
 struct SwitchArguments {
-  std::filesystem::path folder;       ///< Folder of any peer of the swarm.
-  std::string algorithm;              ///< Empty: only `settings`.
-  std::vector<std::string> settings;  ///< As "mixing.gamma=0.2".
-  double wait_s = 20;                 ///< Seconds for all peers to agree.
+  std::filesystem::path folder;       ///< The folder of any peer of the swarm.
+  std::string algorithm;              ///< Empty means that only `settings` change.
+  std::vector<std::string> settings;  ///< Settings such as "mixing.gamma=0.2".
+  double wait_s = 20;                 ///< How many seconds to wait until all peers agree.
 };
 
 constexpr int look_again_ms = 100;
 
-/// "mixing.topology=ring" as a line of a config. Texts need no quotes, which shells take away.
+/// Turns "mixing.topology=ring" into a line of a config. Texts need no quotes, because a shell
+/// would remove them.
 std::string line_of(const std::string& setting) {
   const auto at = setting.find('=');
   std::string value = setting.substr(at + 1);
@@ -42,7 +43,7 @@ std::string line_of(const std::string& setting) {
   return fmt::format("{} = {}\n", setting.substr(0, at), value);
 }
 
-/// The part "mixing" of the peer's state, once it uses the settings revision of that number.
+/// The "mixing" part of the peer's state, once it uses the settings revision with this number.
 std::optional<nlohmann::json> ruled(const std::filesystem::path& folder, std::uint64_t number) {
   const auto document = ask_peer(folder);
   const auto state = nlohmann::json::parse(document.value_or(""), nullptr, false);
@@ -52,8 +53,8 @@ std::optional<nlohmann::json> ruled(const std::filesystem::path& folder, std::ui
   return rounds;
 }
 
-/// Tells the peer, and waits until its swarm uses the settings. The exit code: 0, 1 if that has not
-/// happened in time, 2 if it cannot.
+/// Sends the settings to the peer and waits until its swarm uses them. Returns the exit code: 0, 1
+/// if that takes too long, 2 if it is impossible.
 int switch_algorithm(const SwitchArguments& arguments) {
   std::string settings;
   if (!arguments.algorithm.empty()) settings = revision_settings(arguments.algorithm);

@@ -1,4 +1,4 @@
-// `grapevine topology`: shows which peers mix with which, and how fast that is.
+// `grapevine topology`: shows which peers mix with which, and how fast their models converge.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -17,7 +17,7 @@
 namespace gv {
 namespace {
 
-/// Arguments of `topology`; without a name it shows all kinds.
+/// Arguments of `grapevine topology`. Without a name it shows all kinds.
 struct TopologyArguments {
   std::string name;
   TopologyQuestion question;

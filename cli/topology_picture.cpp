@@ -1,4 +1,4 @@
-// Peers on circles, lines between them.
+// Draws peers on circles, and lines between them.
 #include "cli/topology_picture.hpp"
 
 #include <fmt/format.h>
@@ -15,7 +15,7 @@ constexpr std::size_t columns_max = 4;
 constexpr double margin = 30;
 constexpr double head = 62;
 
-/// How large everything is drawn: many peers need a large circle, many rounds small ones.
+/// How large everything is drawn. Many peers need a large circle, many rounds need small ones.
 struct Sizes {
   double radius = 150;
   double node = 11;
@@ -43,7 +43,7 @@ Point place_of(std::size_t rank, std::size_t peers, const Sizes& sizes, Point ce
   return {centre.x + sizes.radius * std::sin(turn), centre.y - sizes.radius * std::cos(turn)};
 }
 
-/// From the rim of one node to that of another.
+/// A line from the rim of one node to the rim of another.
 std::string line_svg(Point from, Point to, double node, double weight, double strongest,
                      bool arrow) {
   const double length = std::hypot(to.x - from.x, to.y - from.y);
@@ -64,7 +64,7 @@ std::string edges_svg(const Mixing& round, const Sizes& sizes, Point centre) {
     lines += static_cast<double>(row.size());
   }
   const std::size_t n = round.size();
-  // Thin where there are many, so that they do not become one.
+  // Many lines are drawn thin, so that they remain distinct.
   const double thick = std::clamp(1.6 * std::sqrt(150 / lines), 0.2, 1.6);
   std::string svg = fmt::format("<g stroke-width='{:.2f}'>\n", thick);
   for (std::size_t to = 0; to < n; ++to) {

@@ -1,4 +1,4 @@
-// Texts about a topology: its figures and rounds, and all kinds in a table.
+// Texts about a topology: its figures and rounds, and a table of all kinds.
 #pragma once
 
 #include <cstddef>
@@ -9,33 +9,35 @@
 
 namespace gv {
 
-/// The topology and the form to show.
+/// The topology to show, and how.
 struct TopologyQuestion {
   Topology topology;
   std::size_t peers = 8;
-  std::uint64_t seed = 1;       ///< Seed of draws.
-  std::size_t rounds = 0;       ///< Rounds to show; 0: one, or a period of at most eight.
-  bool in_pairs = false;        ///< Rounds as gossip's exchanges run them, not the mixing matrices.
-  double parameters = 1000000;  ///< Numbers in a model, of four bytes each.
+  std::uint64_t seed = 1;  ///< Seed of random topologies.
+  std::size_t rounds = 0;  ///< Number of rounds to show; 0 means one, or a period of at most eight.
+  /// Show the rounds as gossip's pair exchanges run them, instead of the mixing matrices.
+  bool in_pairs = false;
+  double parameters = 1000000;  ///< Number of values in a model, four bytes each.
 };
 
-/// The most peers whose figures are computed: eigenvalues take some seconds then.
+/// The most peers for which figures are computed. Eigenvalues then take some seconds.
 inline constexpr std::size_t topology_peers_max = 1024;
 
-/// One line about a kind.
+/// A sentence that describes this kind.
 std::string_view meaning_of(TopologyKind kind);
 
-/// A round of the topology, with the weight 1/2 where it is shown in pairs.
+/// A round of the topology. If shown in pairs, each pair has weight 1/2.
 Mixing round_shown(const TopologyQuestion& question, std::size_t round);
 
-/// Number of rounds shown.
+/// The number of rounds shown.
 std::size_t rounds_shown(const TopologyQuestion& question);
 
-/// Figures, the edges of rounds, and for up to 16 peers the matrix of the first. The topology must
-/// fit the peers, and run as pairs if that is asked for.
+/// Figures, the edges of the rounds, and for up to 16 peers the matrix of the first round. The
+/// topology must fit the peers, and be able to run as pairs if that is requested.
 std::string topology_report(const TopologyQuestion& question);
 
-/// One line for each kind, with those that do not fit and why. Parameters are the defaults.
+/// One line for each kind with default parameters. Kinds that do not fit are listed with the
+/// reason.
 std::string topology_table(std::size_t peers, std::uint64_t seed);
 
 }  // namespace gv

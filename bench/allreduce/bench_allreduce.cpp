@@ -1,4 +1,4 @@
-// Starts the ranks, reads their times, prints the slowest.
+// Starts the ranks, reads their times and prints those of the slowest.
 #include "bench/allreduce/bench_allreduce.hpp"
 
 #include <fmt/format.h>
@@ -31,14 +31,14 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
-/// Short enough for a person, and too rare to disturb the measurement.
+/// Short enough for a person to wait, and too rare to disturb the measurement.
 constexpr auto look_period = std::chrono::milliseconds(50);
 constexpr auto row_deadline = std::chrono::minutes(2);
 constexpr auto last_generation_deadline = std::chrono::seconds(5);
 
 constexpr std::array<std::string_view, 4> units = {"B", "KiB", "MiB", "GiB"};
 
-/// A folder that is removed with this object.
+/// A temporary folder that is removed together with this object.
 class Scratch {
  public:
   Scratch() {
@@ -61,7 +61,7 @@ class Scratch {
   std::filesystem::path path_;
 };
 
-/// The value below which this part of the sorted values lies, between neighbours in proportion.
+/// The quantile `part` (0 to 1) of the sorted values, interpolated linearly.
 double quantile(const std::vector<double>& sorted, double part) {
   const double place = part * static_cast<double>(sorted.size() - 1);
   const auto below = static_cast<std::size_t>(place);
@@ -69,7 +69,7 @@ double quantile(const std::vector<double>& sorted, double part) {
   return sorted[below] + (place - static_cast<double>(below)) * (sorted[above] - sorted[below]);
 }
 
-/// All ranks' results for one size, as one row.
+/// Combines all ranks' results for one size into one row.
 Json combined(const std::vector<Json>& said) {
   const auto bytes = said.front().at("bytes").get<std::size_t>();
   const auto algorithm = said.front().at("algorithm").get<std::string>();
@@ -130,7 +130,7 @@ void print_row(const Json& row) {
   std::fflush(stdout);
 }
 
-/// The ranks of one number of peers.
+/// The processes of one measurement, one for each rank.
 class Ranks {
  public:
   Ranks(const BenchAllreduceOptions& options, std::size_t peers);
@@ -142,7 +142,7 @@ class Ranks {
   struct Rank {
     PeerAddresses addresses;
     std::filesystem::path log;
-    std::streamoff read = 0;  ///< Bytes read of the log.
+    std::streamoff read = 0;  ///< How many bytes of the log have been read.
     std::optional<ChildProcess> process;
     std::vector<Json> rows;
   };
@@ -156,7 +156,8 @@ class Ranks {
   void dismiss();
 
   BenchAllreduceOptions options_;
-  // The folder outlives the processes, which are killed when they are destroyed.
+  // Declared before the processes, because destroying the processes kills them and the folder must
+  // outlive them.
   Scratch folder_;
   asio::io_context io_;
   asio::signal_set signals_{io_, SIGINT, SIGTERM, SIGHUP};
@@ -175,7 +176,7 @@ Ranks::Ranks(const BenchAllreduceOptions& options, std::size_t peers) : options_
   for (std::size_t number = 0; number < peers; ++number) start(number);
 }
 
-/// Every rank dials those before it.
+/// Every rank dials the ranks before it.
 void Ranks::start(std::size_t number) {
   const ReduceTask& task = options_.task;
   Rank& rank = ranks_[number];
@@ -199,7 +200,7 @@ void Ranks::start(std::size_t number) {
   rank.process.emplace(command, rank.log);
 }
 
-/// Reads the new output of the rank.
+/// Reads what the rank has written since the last call.
 void Ranks::read(Rank& rank) const {
   std::ifstream in(rank.log);
   in.seekg(rank.read);
@@ -210,7 +211,7 @@ void Ranks::read(Rank& rank) const {
   }
 }
 
-/// The output of a failed rank.
+/// The error messages of a failed rank.
 std::string Ranks::words_of(const Rank& rank) const {
   std::ifstream in(rank.log);
   std::string words;
@@ -234,7 +235,8 @@ void Ranks::take_rows(Json& rows) {
 
 void Ranks::check_alive() {
   if (interrupted_) throw std::runtime_error("interrupted");
-  // The first to fail takes the others with it: one that was killed is named before those.
+  // The first rank to fail makes the others fail, too. If one was killed, it is the cause, so name
+  // it.
   std::optional<std::size_t> failed;
   for (std::size_t number = 0; number < ranks_.size(); ++number) {
     const auto ending = ranks_[number].process->ending();
@@ -272,7 +274,7 @@ void Ranks::run(Json& rows) {
   dismiss();
 }
 
-/// Ends the ranks, which wait until no other needs them.
+/// Ends the ranks, each of which waits until no other needs it.
 void Ranks::dismiss() {
   for (Rank& rank : ranks_) rank.process->signal(SIGTERM);
   const auto give_up = Clock::now() + last_generation_deadline;

@@ -1,4 +1,4 @@
-// Control links and lanes as a peer has them, driven from collective to collective.
+// Control links and lanes like those of a peer, used for one collective after another.
 #include "bench/allreduce/reduce_peer.hpp"
 
 #include <fmt/format.h>
@@ -41,15 +41,15 @@ using Clock = std::chrono::steady_clock;
 using Vector = std::shared_ptr<Floats>;
 
 constexpr auto meeting_deadline = std::chrono::seconds(30);
-/// A loaded machine is slow, not broken.
+/// A loaded machine is slow, but not broken, so wait long.
 constexpr Duration patience = std::chrono::seconds(60);
 constexpr Duration idle_close = std::chrono::hours(1);
 
 constexpr std::uint64_t generation = 1;  ///< The only generation: its members never change.
 
-/// Elements of the pieces that are reduced side by side.
+/// Number of elements in a piece. Pieces are reduced in parallel.
 constexpr std::size_t bucket_elements = 4 << 20;
-/// Target time of the timed collectives of one size.
+/// Target for the total time of all collectives of one size.
 constexpr double row_seconds = 1;
 constexpr std::size_t repeats_max = 1000;
 
@@ -58,7 +58,8 @@ std::size_t repeats_min(std::size_t bytes) {
   return bytes <= 32 << 20 ? 10 : 5;
 }
 
-/// Element i of the vector of `rank`, and of the sum over `ranks` ranks: small whole numbers.
+/// Element i of the vector of `rank`, and of the sum over `ranks` ranks. They are small whole
+/// numbers, so sums are exact.
 float input_value(std::size_t rank, std::size_t i) {
   return static_cast<float>(i % 251 + rank * (i % 7));
 }
@@ -81,13 +82,13 @@ std::uint64_t random_number() {
   return value;
 }
 
-/// The vectors of a sum, used again and again.
+/// The vectors of a sum, which are used repeatedly.
 struct Sum {
   AllReduceShape shape;
-  Vector input;               ///< Our share.
-  std::vector<Vector> works;  ///< Vectors for results.
+  Vector input;               ///< Our contribution.
+  std::vector<Vector> works;  ///< Buffers for results.
 
-  /// A vector from which nothing is sent any more.
+  /// A result buffer from which nothing is being sent any more.
   Vector blank() {
     for (const Vector& work : works) {
       if (work.use_count() == 1) return work;
@@ -123,11 +124,12 @@ class ReducePeer {
 
   ReducePeerOptions options_;
   pid_t parent_ = ::getppid();
-  std::vector<std::string> names_;  ///< By rank.
+  std::vector<std::string> names_;  ///< Names of the ranks.
   PeerId self_{};
   std::vector<PeerId> order_;
-  std::shared_ptr<SharedBuffer> lent_;                             ///< Outlives all that is sent.
-  std::shared_ptr<const bool> unsent_ = std::make_shared<bool>();  ///< Held by unsent blocks.
+  std::shared_ptr<SharedBuffer> lent_;  ///< Must outlive everything that is sent.
+  /// Shared by blocks that are not sent yet, so its use count shows whether any are left.
+  std::shared_ptr<const bool> unsent_ = std::make_shared<bool>();
   asio::io_context io_;
   asio::signal_set signals_{io_, SIGTERM};
   std::optional<ControlLinks> control_;
@@ -137,12 +139,13 @@ class ReducePeer {
   std::set<PeerId> contacts_;
   std::set<std::string> lane_kinds_;
   std::string failure_;
-  bool measured_ = false;  ///< All sizes are measured; lanes do not matter any more.
+  /// True once all sizes are measured. Lost lanes do not matter after that.
+  bool measured_ = false;
   bool ended_ = false;
 
   std::uint64_t operation_ = 0;
   std::optional<AllReduce> reduce_;
-  /// Blocks of the collective after that.
+  /// Early blocks of the next collective.
   EarlyBlocks held_{std::numeric_limits<std::size_t>::max()};
 };
 
@@ -227,16 +230,17 @@ void ReducePeer::end() {
   ended_ = true;
   fail("ended from outside");
   if (::getppid() == parent_) return;
-  // No launcher is left to clean up: every rank removes its own part, and the last of them the
-  // rest.
+  // The launcher is gone, so nobody else cleans up: each rank removes its own files, and the last
+  // one the rest.
   std::error_code ignored;
   std::filesystem::remove_all(options_.folder / names_[options_.rank], ignored);
   std::filesystem::remove(options_.folder / "authorized_peers", ignored);
   std::filesystem::remove(options_.folder, ignored);
 }
 
-/// Pins ranks as peers in mode `allreduce` do. Also where each has its own processor, as mpirun
-/// does: the scheduler would at times let two of them share one.
+/// Pins ranks to processors as peers in mode `allreduce` do. Also if each rank has its own
+/// processor, as mpirun does, because the scheduler would sometimes put two of them on the same
+/// one.
 void ReducePeer::keep_place() {
   const HostPlace place{options_.rank, order_.size()};
   if (place.peers <= processors_.count()) {
@@ -247,8 +251,8 @@ void ReducePeer::keep_place() {
   }
 }
 
-/// Runs the loop until `holds`. As peers in mode `allreduce` do, it busy-polls only for sums: ranks
-/// that begin have to compute.
+/// Runs the loop until `holds` is true. Like peers in mode `allreduce`, it busy-polls only during
+/// sums, because ranks that are starting have to compute.
 void ReducePeer::await(const std::function<bool()>& holds) {
   while (!holds()) {
     if (reduce_ && !reduce_->done()) {
@@ -286,7 +290,7 @@ std::pmr::memory_resource* ReducePeer::memory() const {
   return lent_ ? lent_.get() : std::pmr::get_default_resource();
 }
 
-/// Makes vectors of that size, and all that is needed to sum them.
+/// Makes vectors of that size, and everything else that is needed to sum them.
 Sum ReducePeer::sum_of(std::size_t bytes) const {
   const double crowd =
       static_cast<double>(order_.size()) / static_cast<double>(processors_.count());
@@ -309,12 +313,12 @@ Sum ReducePeer::sum_of(std::size_t bytes) const {
   return sum;
 }
 
-/// One all-reduce, from its beginning to its result.
+/// Runs one all-reduce from its beginning to its result.
 Vector ReducePeer::operate(Sum& sum) {
   ++operation_;
   reduce_.reset();
   reduce_.emplace(sum.shape, self_, operation_, 1.0f, sum.input, sum.blank());
-  // The first pieces are under way while the next are made.
+  // The first pieces are already being sent while the next are prepared.
   for (std::size_t bucket = 0; bucket < sum.shape.buckets.size(); ++bucket) {
     Effects out;
     reduce_->ready(bucket, out);
@@ -329,7 +333,7 @@ Vector ReducePeer::operate(Sum& sum) {
   return reduce_->result();
 }
 
-/// Returns when the lanes have sent everything of the last collective.
+/// Waits until the lanes have sent everything of the last collective.
 void ReducePeer::flush() {
   reduce_.reset();
   await([&] { return unsent_.use_count() == 1; });
@@ -349,7 +353,7 @@ void ReducePeer::operate_checked(Sum& sum) {
   }
 }
 
-/// A rank is at most one collective ahead of another, since a sum needs all ranks.
+/// Takes a block. A rank is at most one collective ahead of another, because a sum needs all ranks.
 void ReducePeer::receive_block(PeerId from, const Block& block) {
   Effects out;
   const bool taken = reduce_ && reduce_->receive(from, block, out);
@@ -373,7 +377,8 @@ void ReducePeer::carry_out(Effects& effects) {
 
 // ---- Measurements ----
 
-/// All ranks must do the same number: they sum the times they saw and use the sum.
+/// The number of repetitions, equal at all ranks: they sum the times that they measured and use the
+/// sum.
 std::size_t ReducePeer::agree_on_repeats(std::size_t bytes, double seconds) {
   if (options_.task.repeats > 0) return options_.task.repeats;
   Sum votes{.shape = {.order = order_, .generation = generation, .buckets = {{0, 1}}},
