@@ -24,7 +24,7 @@ using Vector = Floats;
 
 PeerId peer(std::size_t rank) { return PeerId{100 + rank}; }
 
-/// The parts of all peers in one collective, with links that keep order and nothing else.
+/// All peers of one collective. Links have arbitrary delays, but keep the order of blocks.
 class Cluster {
  public:
   Cluster(const AllReduceShape& shape, std::size_t ranks, std::size_t elements, Rng rng)
@@ -47,7 +47,7 @@ class Cluster {
     }
   }
 
-  /// Lets things happen in a drawn order until nothing is left to happen.
+  /// Runs events in random order until there are none left.
   void run() {
     while (!waiting_.empty() || !links_.empty()) {
       const std::size_t choices = waiting_.size() + links_.size();
@@ -87,17 +87,17 @@ class Cluster {
   std::vector<std::shared_ptr<Vector>> inputs;
   std::vector<Vector> untouched;
   std::deque<AllReduce> parts;
-  std::size_t placed = 0;  ///< Blocks read directly to their place.
-  /// Puts this value into one place of each block that this rank sends.
+  std::size_t placed = 0;  ///< Number of blocks read directly into their place.
+  /// A rank and a value: each block that the rank sends gets the value in one place.
   std::optional<std::pair<std::size_t, float>> poison;
 
  private:
   struct Link {
     std::deque<Transfer> transfers;
-    std::span<std::byte> place;  ///< Of the first, half of which is there.
+    std::span<std::byte> place;  ///< The place of the first transfer, half of which has arrived.
   };
 
-  /// Half of the next block on the link, if its receiver wants it.
+  /// Delivers the first half of the link's next block, if its receiver has a place for it.
   void come_in_part(Link& link, std::size_t from, std::size_t to) {
     const Transfer& transfer = link.transfers.front();
     const auto bytes = transfer.payload.bytes;
@@ -132,7 +132,7 @@ class Cluster {
   std::map<std::pair<std::size_t, std::size_t>, Link> links_;
 };
 
-/// `elements` in `count` buckets, the last elements first.
+/// Cuts `elements` into `count` buckets, the last elements first.
 std::vector<Range> buckets_of(std::size_t elements, std::size_t count) {
   std::vector<Range> buckets;
   for (std::size_t i = count; i-- > 0;) {
@@ -150,7 +150,7 @@ TEST_CASE("everybody gets the weighted sum in the same bits however blocks are d
   const std::size_t ranks = GENERATE(1, 2, 3, 4, 5, 6, 7, 8, 9, 16);
   const std::size_t elements = GENERATE(1, 2, 7, 16, 100, 1023);
   CAPTURE(to_string(algorithm), ranks, elements);
-  // Inputs of weight 1 are sent as they are.
+  // A peer with weight 1 sends its inputs unchanged.
   const float least = GENERATE(1.0f, 0.25f);
   const float scale = 0.3f;
   const std::size_t unweighted = elements / 10;
@@ -186,7 +186,7 @@ TEST_CASE("everybody gets the weighted sum in the same bits however blocks are d
         sum += term;
         size += std::abs(term);
       }
-      // One rounding of a product and one of an addition for each rank, and one for the scale.
+      // Each rank adds one rounding of a product and one of an addition; the scale adds one more.
       CHECK(results.back()[i] == Approx(sum).margin(2e-7 * size * static_cast<double>(ranks + 1)));
     }
   }
@@ -201,7 +201,7 @@ TEST_CASE("what sums without rounding is the serial sum bit for bit", "[allreduc
   Cluster cluster(
       {.generation = 99, .algorithm = algorithm, .buckets = buckets_of(elements, 3), .segment = 16},
       ranks, elements, Rng(ranks));
-  // Multiples of 2^-10 below 16: sums of nine need 17 bits of the 24.
+  // Multiples of 2^-10 below 16. Sums of nine need 17 of the 24 bits, so nothing is rounded.
   Rng rng(7);
   std::vector<float> expected(elements);
   for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -224,7 +224,7 @@ TEST_CASE("parts are gathered beside what is summed, as their ranks have them",
   const auto algorithm = GENERATE(from_range(reduce_algorithms()));
   const std::size_t ranks = GENERATE(1, 2, 3, 5, 8);
   CAPTURE(to_string(algorithm), ranks);
-  // Parts of unlike sizes, one of them empty, and then a sum.
+  // Parts of different sizes, one of them empty, followed by values to sum.
   std::vector<Range> parts;
   std::size_t gathered = 0;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -259,7 +259,8 @@ TEST_CASE("parts are gathered beside what is summed, as their ranks have them",
         for (const Vector& input : cluster.untouched) sum += 0.125 * input[i];
         REQUIRE(result[i] == Approx(sum).margin(1e-5));
       }
-      // Each passes on every part but that of the next in the ring, and its share of the sums.
+      // Each rank passes on every part except that of the next in the ring, and its share of the
+      // sums.
       const std::size_t next = (rank + 1) % ranks;
       if (ranks > 1 && algorithm == ReduceAlgorithm::ring && 30 % ranks == 0) {
         CHECK(part.bytes_sent() ==
@@ -276,7 +277,7 @@ TEST_CASE(
   const std::size_t ranks = GENERATE(2, 3, 4, 7, 8);
   const float value =
       GENERATE(std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity());
-  // The second size does not stay in a processor's cache.
+  // The second size does not fit a processor's cache.
   const std::size_t elements = GENERATE(100, 1100000);
   if (elements > 100 && ranks != 3) return;
   CAPTURE(to_string(algorithm), ranks, value, elements);
@@ -321,8 +322,8 @@ TEST_CASE("coded sums are the same bits for everybody, near the exact ones, and 
           "[allreduce][all_reduce]") {
   struct Format {
     WireFormat wire;
-    double error;  ///< Of the sum, relative to the norm of all inputs.
-    double bytes;  ///< Of plain pieces.
+    double error;  ///< Error of the sum, relative to the norm of all inputs.
+    double bytes;  ///< Bytes sent, relative to plain pieces.
   };
   const auto format = GENERATE(
       Format{{Codec::fp16, false}, 1e-3, 0.51}, Format{{Codec::bf16, false}, 1e-2, 0.51},
@@ -353,7 +354,7 @@ TEST_CASE("coded sums are the same bits for everybody, near the exact ones, and 
       sum += (i < elements - 3 ? weight : 1.0) * static_cast<double>(input[i]);
     }
     if (i >= elements - 3) {
-      CHECK(static_cast<double>(result[i]) == sum);  // Whatever the codec.
+      CHECK(static_cast<double>(result[i]) == sum);  // Exact with every codec.
       continue;
     }
     squares += sum * sum;
@@ -388,12 +389,12 @@ TEST_CASE("sparse inputs make sparse pieces", "[allreduce][all_reduce]") {
   cluster.run();
   for (const AllReduce& part : cluster.parts) {
     REQUIRE(part.done());
-    // A sum of eight has values at 22 % of its places, each in 6 bytes instead of 4.
+    // The sum of eight has values at 22 % of its places, with 6 bytes each instead of 4.
     CHECK(part.bytes_sent() < 2 * elements * sizeof(float) * 7 / 8 / 3);
     for (std::size_t i = 0; i < elements; ++i) {
       float sum = 0;
       for (const Vector& input : cluster.untouched) sum += input[i];
-      REQUIRE((*part.result())[i] == sum);  // Small integers: no rounding.
+      REQUIRE((*part.result())[i] == sum);  // These are small integers, so there is no rounding.
     }
   }
 }
@@ -409,7 +410,7 @@ TEST_CASE("pieces of another operation, generation or length are not ours",
   const auto block = [&](PieceName piece, std::uint64_t generation, std::size_t length) {
     return Block{piece_id(peer(1), generation, piece), 0, bytes.first(length)};
   };
-  // Rank 0 of two gets the first half (chunk 1 of the ring: elements 4 to 8) in round 0.
+  // Rank 0 of two receives the first half in round 0 (chunk 1 of the ring: elements 4 to 8).
   const PieceName piece{.operation = 3, .bucket = 0, .round = 0, .segment = 0};
   CHECK_FALSE(part.receive(peer(1), block({.operation = 4}, 5, 16), out));
   CHECK_FALSE(part.receive(peer(1), block({.operation = 3, .bucket = 1}, 5, 16), out));
@@ -423,7 +424,7 @@ TEST_CASE("pieces of another operation, generation or length are not ours",
   TransferId other_kind = piece_id(peer(1), 5, piece);
   other_kind.kind = TransferKind::state;
   CHECK_FALSE(part.receive(peer(1), {other_kind, 0, bytes.first(16)}, out));
-  // Nor is there a place for them.
+  // Blocks that do not belong to us have no place either.
   const auto place = [&](std::size_t from, PieceName name, std::uint64_t generation,
                          std::size_t length) {
     return part.place(peer(from), piece_id(peer(from), generation, name), 0, length);
@@ -434,13 +435,13 @@ TEST_CASE("pieces of another operation, generation or length are not ours",
   CHECK(place(1, piece, 6, 16).empty());
   CHECK(place(1, piece, 5, 12).empty());
   CHECK(place(2, piece, 5, 16).empty());
-  // The second half, which comes back in round 1, is still to be summed.
+  // The second half, which comes back in round 1, has not been summed yet.
   CHECK(place(1, {.operation = 3, .round = 1}, 5, 16).empty());
   CHECK(place(1, piece, 5, 16).data() ==
         std::as_writable_bytes(std::span(*part.result()).subspan(4)).data());
   CHECK(part.receive(peer(1), block(piece, 5, 16), out));
-  CHECK(place(1, piece, 5, 16).empty());  // It is there.
-  CHECK(out.transfers.empty());           // Our own input is not there yet.
+  CHECK(place(1, piece, 5, 16).empty());  // The block has already arrived.
+  CHECK(out.transfers.empty());  // Nothing is sent, because our own input is not ready yet.
 }
 
 }  // namespace gv

@@ -1,5 +1,5 @@
-// Randomness draws the same numbers everywhere, and fairly; fingerprints tell vectors apart; names
-// are read both ways.
+// Random numbers are the same everywhere, and fair. Fingerprints tell vectors apart. Names can be
+// looked up in both directions.
 #include <array>
 #include <bit>
 #include <catch2/catch.hpp>
@@ -25,8 +25,8 @@
 namespace gv {
 
 TEST_CASE("a seed fixes the stream for good", "[unit]") {
-  // The first outputs of this construction, written down when it was first built: a change would
-  // silently change every seeded run ever recorded.
+  // The first outputs of this generator, recorded when it was written. A change would silently
+  // alter every seeded run ever recorded.
   Rng rng(1);
   CHECK(rng.next() == 0xb3f2af6d0fc710c5ULL);
   CHECK(rng.next() == 0x853b559647364ceaULL);
@@ -47,7 +47,7 @@ TEST_CASE("bounded draws are uniform", "[unit]") {
   for (int i = 0; i < draws; ++i) ++counts[rng.below(7)];
   double chi2 = 0;
   for (const int count : counts) chi2 += std::pow(count - draws / 7.0, 2) / (draws / 7.0);
-  CHECK(chi2 < 22.46);  // chi-squared, 6 degrees of freedom, 0.1 %.
+  CHECK(chi2 < 22.46);  // The 0.1 % limit of chi-squared with 6 degrees of freedom.
 }
 
 TEST_CASE("normal and gamma draws have their mean and variance", "[unit]") {
@@ -61,7 +61,7 @@ TEST_CASE("normal and gamma draws have their mean and variance", "[unit]") {
     gamma_sum += rng.gamma(2.5);
     small_gamma_sum += rng.gamma(0.1);
   }
-  // Four standard errors of each estimate.
+  // Each bound is four standard errors of the estimate.
   CHECK(std::abs(sum / draws) < 4 / std::sqrt(draws));
   CHECK(std::abs(squares / draws - 1) < 4 * std::sqrt(2.0 / draws));
   CHECK(std::abs(gamma_sum / draws - 2.5) < 4 * std::sqrt(2.5 / draws));
@@ -70,7 +70,7 @@ TEST_CASE("normal and gamma draws have their mean and variance", "[unit]") {
 
 namespace {
 
-/// Half-integers from -3.5 upwards.
+/// The half-integers from -3.5 upwards.
 std::vector<float> ramp(std::size_t size) {
   std::vector<float> values(size);
   for (std::size_t i = 0; i < size; ++i) values[i] = static_cast<float>(i) - 3.5f;
@@ -84,7 +84,7 @@ void flip(float& value, unsigned bit) {
 }  // namespace
 
 TEST_CASE("a fingerprint is the one of xxHash's own library", "[unit]") {
-  // From libxxhash 0.8.1, over the same bytes.
+  // Computed by libxxhash 0.8.1 over the same bytes.
   const std::vector<std::pair<std::size_t, std::uint64_t>> known = {
       {0, 0xef46db3751d8e999},  {1, 0x345eead78f8e0220},  {2, 0x1d973d7146e20d86},
       {3, 0x21c0658360e27ae1},  {7, 0x56098cd3207df63e},  {8, 0x012dc3057c729338},
@@ -109,7 +109,7 @@ TEST_CASE("every bit of a vector of any size changes about half of its fingerpri
         flip(values[i], bit);
         const std::uint64_t changed = fingerprint(values);
         flip(values[i], bit);
-        // 64 fair coins leave [8, 56] once in 10^10 draws; here are 8 * 10^4.
+        // 64 fair coins leave [8, 56] once in 10^10 draws; this test makes 8 * 10^4.
         const int bits = std::popcount(changed ^ whole);
         CHECK((bits >= 8 && bits <= 56));
         seen.insert(changed);
@@ -119,13 +119,13 @@ TEST_CASE("every bit of a vector of any size changes about half of its fingerpri
     }
   }
   CHECK(seen.size() == count);
-  // Five standard errors of a mean of fair coins.
+  // Five standard errors of the mean of fair coins.
   const double flips = static_cast<double>(count - 71);
   CHECK(std::abs(sum / flips - 32) < 5 * 4 / std::sqrt(flips));
 }
 
 TEST_CASE("two changes do not cancel in a fingerprint", "[unit]") {
-  // Signs and lowest bits, which a plain sum or product of words would confuse.
+  // Flips signs and lowest bits, whose changes would cancel in a plain sum or product of words.
   std::set<std::uint64_t> seen;
   std::size_t count = 0;
   std::vector<float> values = ramp(40);
@@ -218,7 +218,7 @@ TEST_CASE("the third offence within a while begins a quarantine and the record i
   const auto at = [](Duration time) { return Time{} + 1h + time; };
   CHECK_FALSE(conduct.offend(at(0s), peer));
   CHECK_FALSE(conduct.offend(at(59s), peer));
-  // Those two no longer count.
+  // The first two offences no longer count.
   CHECK_FALSE(conduct.offend(at(61s), peer));
   CHECK_FALSE(conduct.offend(at(62s), peer));
   CHECK_FALSE(conduct.is_quarantined(at(62s), peer));

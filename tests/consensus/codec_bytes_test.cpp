@@ -1,4 +1,4 @@
-// Lossy codes as bytes: their sizes, and which are refused.
+// Lossy codes as bytes: their sizes, and which bytes are refused.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -32,7 +32,7 @@ TEST_CASE("sizes of lossy codes are exact") {
     CHECK(size(CodecKind::terngrad, d) == scales + (d + 3) / 4);
     CHECK(size(CodecKind::sign, d) == scales + (d + 7) / 8);
     CHECK(size(CodecKind::random_k, d, 1) == 8 + 4 * d);
-    CHECK(size(CodecKind::top_k, d, 1) == 12 + 4 * d);  // No places: they would cost more.
+    CHECK(size(CodecKind::top_k, d, 1) == 12 + 4 * d);  // Without indices, which would cost more.
   }
   CHECK(size(CodecKind::random_k, 1000) == 8 + 10 * 4);
   CHECK(size(CodecKind::random_k, 1001) == 8 + 11 * 4);
@@ -122,7 +122,7 @@ TEST_CASE("scales below zero and levels above the last are refused") {
   }
   const Codec five{.kind = CodecKind::qsgd, .levels = 5};
   Bytes bytes = encoded(five, {0, 5, 5}, rng);
-  bytes[4] = std::byte{0x55};  // Four bits each: 5, 5.
+  bytes[4] = std::byte{0x55};  // The two codes take four bits each: 5 and 5.
   CHECK(decode(five, bytes, out));
   bytes[4] = std::byte{0x65};
   CHECK_FALSE(decode(five, bytes, out));
@@ -134,7 +134,7 @@ TEST_CASE("a stream with another number of values is no top k") {
   Bytes bytes = encoded(codec, normals(100, rng), rng);
   Floats out(100);
   CHECK(decode(codec, bytes, out));
-  // The same bytes as another form and as another codec; places in another order.
+  // The same bytes marked as another form, as another codec, and with indices out of order.
   Bytes dense = bytes;
   dense[0] = std::byte{1};
   CHECK_FALSE(decode(codec, dense, out));
@@ -146,7 +146,7 @@ TEST_CASE("a stream with another number of values is no top k") {
   CHECK_FALSE(decode(codec, unsorted, out));
   Bytes other = encoded({.kind = CodecKind::top_k, .fraction = 0.2}, normals(100, rng), rng);
   CHECK_FALSE(decode(codec, other, out));
-  // Four values in full take as many bytes as two with their places.
+  // Four values written densely take as many bytes as two with their indices.
   const Codec all{.kind = CodecKind::top_k, .fraction = 1};
   const Bytes two =
       encode(SparseVector::sparse(4, std::vector<std::size_t>{1, 3}, {1, 2}), Codec::identity, rng);

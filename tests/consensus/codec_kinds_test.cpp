@@ -1,4 +1,4 @@
-// The effect of each kind of lossy codec on values: which it keeps, and how much it loses.
+// What each kind of lossy codec does to values: which it keeps, and how much it loses.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -27,7 +27,7 @@ TEST_CASE("ternary values vary by the largest times the sum less the squares") {
     }
     error += squared_distance(result, x) / 2000;
   }
-  // The mean of 2000 sums of 500 squares varies by half a hundredth.
+  // The mean of 2000 sums of 500 squares varies by half a percent.
   CHECK(error == Approx(m * magnitudes - squares(x)).epsilon(0.02));
 }
 
@@ -40,12 +40,12 @@ TEST_CASE("signs lose exactly what their formula says") {
     for (const double value : x) magnitudes += std::abs(value);
     const double delta = magnitudes * magnitudes / (512 * squares(x));
     const double error = squared_distance(passed_through({.kind = CodecKind::sign}, x, rng), x);
-    // The scale is rounded to float, and the best scale's error is flat around it.
+    // The scale is rounded to float. Around the best scale the error is flat.
     REQUIRE(error == Approx((1 - delta) * squares(x)).epsilon(1e-6));
     left += error / squares(x) / 400;
   }
-  // 1 - 2/pi of normal values; one vector varies by 0.015, the mean of 400 by 0.0008. (A thousand
-  // values drawn by other means gave 0.3702.)
+  // Normally distributed values lose 1 - 2/pi. The loss of one vector varies by 0.015, the mean of
+  // 400 by 0.0008. (A thousand values drawn by another program gave 0.3702.)
   CHECK(left == Approx(1 - 2 / std::numbers::pi).margin(0.003));
 }
 
@@ -67,8 +67,8 @@ TEST_CASE("the k largest are kept as they are and of equal ones the first") {
   CHECK(kept({1, -1, 1, -1, 1}, 0.6) == Floats{1, -1, 1, 0, 0});
   CHECK(kept({1, -2, 1, 1, 2}, 0.6) == Floats{1, -2, 0, 0, 2});
   CHECK(kept({0, 0, 5, 0}, 0.5) == Floats{0, 0, 5, 0});
-  CHECK(kept({1, 2, 3}, 0.001) == Floats{0, 0, 3});  // At least one.
-  CHECK(kept({1, 2, 3}, 0.34) == Floats{0, 2, 3});   // A share is rounded up.
+  CHECK(kept({1, 2, 3}, 0.001) == Floats{0, 0, 3});  // At least one value is kept.
+  CHECK(kept({1, 2, 3}, 0.34) == Floats{0, 2, 3});   // The number of kept values is rounded up.
   Floats x = normals(200000, rng);
   Floats sorted = x;
   std::ranges::sort(sorted, [](float a, float b) { return std::abs(a) > std::abs(b); });
@@ -93,10 +93,11 @@ TEST_CASE("random places are each as likely and known from eight bytes") {
     REQUIRE(std::ranges::count(result, 4.0f) == 3);
     together += result[0] != 0 && result[11] != 0;
   }
-  // Five standard deviations of 10000 draws with 1/4, and with 3/12 * 2/11 for two places.
+  // Five standard deviations of 10000 draws: with probability 1/4 for one index, and 3/12 * 2/11
+  // for a pair.
   for (const int count : counts) CHECK(std::abs(count - 2500) < 5 * 43.4);
   CHECK(std::abs(together - 455) < 5 * 20.9);
-  // Equal seeds draw equal places, whatever the values: no peer has to be told them.
+  // Equal seeds draw equal indices whatever the values, so no peer has to be told them.
   Rng one(12), other(12);
   const Bytes a = encoded(codec, x, one);
   const Bytes b = encoded(codec, Floats(12, -2.0f), other);

@@ -14,7 +14,7 @@ namespace gv {
 using Floats = std::vector<float>;
 using Bytes = std::vector<std::byte>;
 
-/// Every kind, with parameters at the ends and between.
+/// Codecs of every kind, with extreme parameters and some in between.
 inline const std::vector<Codec> codecs = {
     {.kind = CodecKind::identity},
     {.kind = CodecKind::fp16},
@@ -46,9 +46,9 @@ inline Bytes encoded(const Codec& codec, const Floats& values, Rng& rng) {
   return bytes;
 }
 
-/// The values encoded and decoded again. Empty if refused.
+/// Encodes and decodes the values. Returns an empty vector if the bytes are refused.
 inline Floats passed_through(const Codec& codec, const Floats& values, Rng& rng) {
-  Floats result(values.size(), std::nanf(""));  // Every value has to be written.
+  Floats result(values.size(), std::nanf(""));  // The decoder must overwrite every value.
   if (!decode(codec, encoded(codec, values, rng), result)) return {};
   return result;
 }
@@ -71,7 +71,8 @@ inline double squared_distance(const Floats& a, const Floats& b) {
   return sum;
 }
 
-/// Vectors of all sorts: normal, with zeros, with ties, with one large value, of any magnitude.
+/// A random vector of one of several types: normal, with zeros, with ties, with one large value, or
+/// of any magnitude.
 inline Floats any_vector(std::size_t n, Rng& rng) {
   Floats values = normals(n, rng);
   const std::uint64_t sort = rng.below(6);

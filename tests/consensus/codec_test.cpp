@@ -1,4 +1,4 @@
-// Every lossy codec obeys its traits: laws generated from the traits.
+// Every lossy codec obeys its traits. The laws are generated from the traits.
 #include "consensus/codec/codec.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace gv {
 namespace {
 
-/// The codecs of which something is known, for vectors of that size.
+/// The codecs that have a certain trait, for vectors of this size.
 std::vector<Codec> those(const std::function<bool(const CodecTraits&)>& wanted,
                          std::size_t elements) {
   std::vector<Codec> found;
@@ -56,7 +56,7 @@ double sum(const std::vector<double>& values) {
   return total;
 }
 
-/// The vector for which levels of s lose the largest share there is: see CodecTraits.
+/// The vector for which a codec with s levels loses the largest fraction, see CodecTraits.
 Floats worst_for_levels(double s, std::size_t n) {
   Floats values(n, static_cast<float>(s / (s + std::sqrt(s * s + static_cast<double>(n - 1)))));
   values.back() = static_cast<float>(s);
@@ -94,7 +94,7 @@ TEST_CASE("kinds are what the table says of them") {
   CHECK(traits(CodecKind::top_k).delta == 0.01);
   CHECK(traits(CodecKind::random_k).omega == 99);
   CHECK(traits(CodecKind::sign).delta == 1.0 / 512);
-  // The figures of codec/qsgd for 127 and 7 levels.
+  // The figures in codec/qsgd for 127 and 7 levels.
   CHECK(traits_of({.kind = CodecKind::qsgd, .levels = 127}, 512).omega ==
         Approx(0.0079).epsilon(0.01));
   CHECK(traits_of({.kind = CodecKind::qsgd, .levels = 7}, 512).omega == Approx(1.19).epsilon(0.01));
@@ -128,10 +128,10 @@ TEST_CASE("unbiased codecs are right on average and vary as their formula says")
     }
     INFO(name_of(codec) << " of " << d);
     for (std::size_t i = 0; i < d; ++i) {
-      // Five standard errors of the mean, and the loss by rounding results to float.
+      // Five standard errors of the mean, plus the rounding of results to float.
       REQUIRE(std::abs(sums[i] / rounds - x[i]) <= 5 * std::sqrt(variances[i] / rounds) + 1e-6);
     }
-    // The mean of 4000 squared errors is within a tenth for one value, less for more.
+    // The mean of 4000 squared errors is accurate to a tenth for one value, and better for more.
     CHECK(error == Approx(sum(variances)).epsilon(0.1).margin(1e-6));
   }
 }
@@ -149,7 +149,7 @@ TEST_CASE("unbiased codecs never vary more than omega and there is a vector that
       const double s = codec.kind == CodecKind::qsgd ? codec.levels : 1;
       Floats worst = worst_for_levels(s, std::min<std::size_t>(d, 512));
       worst.resize(d);
-      // The vector is rounded to float.
+      // Allows for the rounding of the vector to float.
       CHECK(sum(variances_of(codec, worst)) == Approx(omega * squares(worst)).epsilon(1e-5));
     }
   }
@@ -168,7 +168,8 @@ TEST_CASE("an unbiased codec divided by one more than omega is contractive in th
       left += squared_distance(result, x) / 500;
     }
     INFO(name_of(codec));
-    // 1 - 1/(1 + omega); the mean of 500 draws is within a hundredth, with few kept values too.
+    // The bound is 1 - 1/(1 + omega). The mean of 500 draws is accurate to 1 %, even if few values
+    // are kept.
     CHECK(left <= omega / (1 + omega) * squares(x) * 1.01);
   }
 }
@@ -178,14 +179,14 @@ TEST_CASE("contractive codecs lose no more than their share of anything") {
   Rng rng(d);
   for (const Codec& codec : those(is_only_contractive, d)) {
     const double kept = 1 - traits_of(codec, d).delta;
-    // fp16 and bf16: half of their smallest number for each value; others: half of the smallest.
+    // Half of the smallest subnormal number: 2^-25 in fp16 and 2^-134 in bf16.
     const double least = codec.kind == CodecKind::fp16 ? 0x1p-25 : 0x1p-134;
     INFO(name_of(codec) << " of " << d);
     for (int i = 0; i<10000; i += d> 100 ? 10 : 1) {
       const Floats x = any_vector(d, rng);
       const Floats result = passed_through(codec, x, rng);
       REQUIRE(result.size() == d);
-      // A share of 1e-6 for a scale that is rounded to float.
+      // 1e-6 allows for a scale that is rounded to float.
       const double most = kept * squares(x) * (1 + 1e-6) + static_cast<double>(d) * least * least;
       REQUIRE(squared_distance(result, x) <= most);
     }
@@ -205,7 +206,7 @@ TEST_CASE("the smallest and largest numbers pass through every codec") {
         const Floats result = passed_through(codec, x, rng);
         REQUIRE(result.size() == d);
         if (traits.lossless || codec.kind == CodecKind::top_k) CHECK(result == x);
-        // One value alone is its bucket's largest.
+        // A single value is the largest of its bucket.
         if (codec.kind == CodecKind::qsgd || codec.kind == CodecKind::terngrad) CHECK(result == x);
       }
       CHECK(passed_through(codec, Floats(d), rng) == Floats(d));
@@ -229,12 +230,13 @@ TEST_CASE("linear codes of generators in one state sum to the code of the sum") 
     const Floats code_x = code(x), code_y = code(y), code_both = code(both);
     INFO(name_of(codec));
     for (std::size_t i = 0; i < d; ++i) {
-      // Each of the three is rounded once, at values below 1000.
+      // Each of the three codes is rounded once, at values below 1000.
       REQUIRE(code_both[i] == Approx(code_x[i] + code_y[i]).margin(3e-4));
       REQUIRE((code_both[i] == 0) == (code_x[i] == 0));
     }
   }
-  CHECK(those(&CodecTraits::linear, d).size() == 5);  // identity, random_k, top_k of everything.
+  // They are identity, random_k, and top_k with all values kept.
+  CHECK(those(&CodecTraits::linear, d).size() == 5);
 }
 
 // ---- Error feedback ----
@@ -245,7 +247,8 @@ TEST_CASE("what was sent and what is remembered is what there was with every cod
   Rng rng(16);
   for (const Codec& codec : codecs) {
     const CodecTraits traits = traits_of(codec, d);
-    // Unbiased codecs send shrunk values: a memory that varies more than the message would grow.
+    // Unbiased codecs must send scaled-down values: otherwise the memory varies more than the
+    // message, and grows.
     const double shrink = 1 / (1 + (traits.delta > 0 ? 0 : traits.omega));
     const double delta = traits.delta > 0 ? traits.delta : shrink;
     Floats memory(d);
@@ -269,11 +272,11 @@ TEST_CASE("what was sent and what is remembered is what there was with every cod
       }
     }
     INFO(name_of(codec));
-    // Each round rounds twice, to half of 2^-23 of the value.
+    // Each round rounds twice, by at most half of 2^-23 of the value.
     for (std::size_t i = 0; i < d; ++i) {
       REQUIRE(std::abs(sent[i] + memory[i] - given[i]) <= rounds * 0x1p-23 * largest);
     }
-    // Karimireddy 2019, lemma 3.
+    // The bound is lemma 3 of Karimireddy 2019.
     CHECK(squares(memory) <= 4 * (1 - delta) / (delta * delta) * gradient_squares + 1e-6);
   }
 }

@@ -1,4 +1,5 @@
-// Laws of every gradient compressor in the table: what travels, what is kept, and what comes back.
+// Laws of every gradient compressor in the table: what it sends, what it keeps, and what comes
+// back.
 #include "consensus/compression/compressors.hpp"
 
 #include <algorithm>
@@ -21,13 +22,13 @@ namespace {
 
 constexpr std::size_t elements = 2100;
 constexpr std::size_t peers = 3;
-constexpr std::uint32_t samples = 2;  // Of each peer.
-/// One layer of 40 outputs and 50 inputs, with biases before and behind it.
+constexpr std::uint32_t samples = 2;  // Samples of each peer.
+/// A layer with 40 outputs and 50 inputs. Its biases are before and after it.
 constexpr MatrixPlace layer{.begin = 10, .rows = 40, .cols = 50};
-/// Gradients are about 1, and so is their sum over 20 steps times a few roundings of floats.
+/// Rounding of floats when gradients of size about 1 are summed over 20 steps.
 constexpr double tolerance = 2e-4;
 
-/// Options that choose this row of the table.
+/// Options that choose this compressor.
 CompressorOptions options_for(const CompressorKind& kind) {
   CompressorOptions options;
   if (kind.name == "top_k") options.top_k_per_512 = 40;
@@ -51,10 +52,11 @@ GradientSum sum_of(std::uint64_t number, std::size_t rank = 0) {
           .rank = rank};
 }
 
-/// What a peer's learner computes in a step.
+/// The result of a peer's learner in a step.
 struct Learned {
-  std::vector<float> gradient;  ///< The mean over its samples.
-  std::vector<float> given;     ///< The same as a plan asks for it: maybe with a layer's factors.
+  std::vector<float> gradient;  ///< The mean gradient over the peer's samples.
+  /// The gradient in the form that the plan asks for, possibly with a layer's factors.
+  std::vector<float> given;
 };
 
 Learned learn(const CompressionPlan& plan) {
@@ -77,13 +79,13 @@ Learned learn(const CompressionPlan& plan) {
   learned.given = learned.gradient;
   if (plan.factored.empty()) return learned;
   REQUIRE(plan.factored == std::vector{layer.begin});
-  // The deltas are of the mean over samples already.
+  // The deltas already include the division by the number of samples.
   const auto at = learned.given.begin() + static_cast<std::ptrdiff_t>(layer.begin);
   std::ranges::copy(x, std::ranges::copy(dy, at).out);
   return learned;
 }
 
-/// What a peer sends; empty if it cannot be written.
+/// What a peer sends. Empty if it cannot be encoded.
 std::vector<float> encoded(GradientCompressor& by, const CompressionPlan& plan,
                            std::vector<float> given) {
   std::vector<float> out(plan.in_place ? 0 : plan.elements);
@@ -91,13 +93,13 @@ std::vector<float> encoded(GradientCompressor& by, const CompressionPlan& plan,
   return plan.in_place ? given : out;
 }
 
-/// Bits of values that may be packed in memory of floats.
+/// Compares bits, because floats may hold packed values.
 bool have_same_bits(std::span<const float> a, std::span<const float> b) {
   const auto bits = [](float value) { return std::bit_cast<std::uint32_t>(value); };
   return std::ranges::equal(a, b, {}, bits, bits);
 }
 
-/// What an all-reduce makes of it: parts are gathered, the rest is averaged.
+/// The result of an all-reduce: parts are gathered, the rest is averaged.
 std::vector<float> reduced(const CompressionPlan& plan,
                            const std::vector<std::vector<float>>& sent) {
   std::vector<float> sum(plan.elements);
@@ -118,7 +120,7 @@ struct Peers {
     for (std::size_t rank = 0; rank < peers; ++rank) own.push_back(make(kind));
   }
 
-  /// One step. Adds the mean gradient and what all step by to the totals.
+  /// Makes one step. Adds the mean gradient, and the update that all peers make, to the totals.
   void step(std::uint64_t number) {
     std::vector<std::vector<float>> sent;
     for (std::size_t rank = 0; rank < peers; ++rank) {
@@ -140,7 +142,7 @@ struct Peers {
     for (std::size_t i = 0; i < elements; ++i) taken[i] += static_cast<double>(first[i]);
   }
 
-  /// What peer number `rank` has not sent yet of element i.
+  /// The part of element i that peer `rank` has not sent yet.
   double kept(std::size_t rank, std::size_t i) const {
     double sum = 0;
     for (const auto& [name, values] : own[rank]->lasting()) sum += static_cast<double>(values[i]);
@@ -152,8 +154,8 @@ struct Peers {
   std::vector<double> taken = std::vector<double>(elements);
 };
 
-/// Bytes that each of `n` peers sends for one sum of gradients of `size` values on average, and
-/// that all get the same, in an all-reduce.
+/// Mean number of bytes that each of `n` peers sends to sum a gradient of `size` values. Also
+/// checks that all get the same result.
 double bytes_sent(const CompressorOptions& options, std::size_t n, std::size_t size) {
   AllReduceShape shape;
   shape.generation = 7;
@@ -201,9 +203,9 @@ double bytes_sent(const CompressorOptions& options, std::size_t n, std::size_t s
   return bytes / static_cast<double>(n);
 }
 
-/// The distance to the common optimum of 4 peers after `steps` steps of descent, as a part of the
-/// distance at the start; `forgets`: without error feedback. Peer i has 1/2 sum_k h_k (x_k -
-/// c_ik)^2 with h_k from 0.1 to 1.
+/// The distance of 4 peers to their common optimum after `steps` steps of descent, relative to the
+/// start. `forgets` turns error feedback off. Peer i minimises 1/2 sum_k h_k (x_k - c_ik)^2, with
+/// h_k from 0.1 to 1.
 double distance_after(std::uint64_t steps, const CompressorOptions& options, double rate,
                       bool forgets = false) {
   constexpr std::size_t n = 4;
@@ -325,7 +327,7 @@ TEST_CASE("a compressor goes on from a checkpoint as if nothing had happened", "
     const auto restored = original.blank();
     for (const auto& [name, values] : original.lasting()) restored->restore(name, values);
     CHECK(restored->lasting() == original.lasting());
-    // A peer that comes back begins a generation.
+    // A peer that returns begins a new generation.
     GradientSum sum = sum_of(0, 1);
     sum.generation = 8;
     const CompressionPlan plan = original.plan(sum);
@@ -384,7 +386,8 @@ TEST_CASE("one bit for each value takes a part of the bytes that grows with the 
   for (const std::size_t n : {2, 4, 8, 28}) {
     INFO(n << " peers");
     const double part = bytes_sent({.one_bit = true}, n, size) / bytes_sent({}, n, size);
-    // 18 floats of every 512, of n - 1 peers; and a ring sends 2 (n - 1) / n of the values.
+    // Each peer sends 18 floats for every 512 values to n - 1 others; a ring sends 2 (n - 1) / n of
+    // the values.
     CHECK(part == Approx(18.0 / 512 * static_cast<double>(n) / 2).epsilon(0.01));
   }
   CHECK(bytes_sent({.one_bit = true}, 29, size) == bytes_sent({}, 29, size));
@@ -392,8 +395,8 @@ TEST_CASE("one bit for each value takes a part of the bytes that grows with the 
 
 TEST_CASE("with one bit for each value descent comes near the optimum and nearer in smaller steps",
           "[unit]") {
-  // What is kept is in proportion to the gradients that are left at the optimum, and what it does
-  // to a step is in proportion to the rate.
+  // At the optimum the kept errors are proportional to the remaining gradients, and their effect on
+  // a step is proportional to the learning rate.
   const CompressorOptions bits{.one_bit = true};
   const double whole = distance_after(1500, {}, 0.05);
   const double near = distance_after(1500, bits, 0.05);

@@ -1,4 +1,4 @@
-// Deep gradient compression: momentum's path with everything sent, nothing lost with less.
+// Deep gradient compression: with a share of 1 it equals momentum, and with less nothing is lost.
 #include "consensus/compression/dgc.hpp"
 
 #include <algorithm>
@@ -67,7 +67,7 @@ TEST_CASE("where something was sent both buffers are zero and elsewhere they go 
     const Floats waiting = copied(dgc.waiting());
     const SparseVector sent = dgc.step(gradient, 0.1);
     const std::vector<std::size_t> places = sent.indices();
-    REQUIRE(places.size() == 20);  // Five of each block.
+    REQUIRE(places.size() == 20);  // Five from each block.
     for (std::size_t i = 0; i < d; ++i) {
       const float u =
           nesterov ? 0.5f * (momentum[i] + gradient[i]) : 0.5f * momentum[i] + gradient[i];
@@ -105,7 +105,7 @@ TEST_CASE("without momentum what was sent and what waits are all gradients") {
       sent[i] += part[i];
     }
   }
-  // One addition a step is rounded, of values below 64.
+  // Each step rounds one addition of values below 64.
   for (std::size_t i = 0; i < d; ++i) {
     REQUIRE(std::abs(sent[i] + dgc.waiting()[i] - given[i]) <= 200 * 64 * 0x1p-24);
   }
@@ -113,7 +113,7 @@ TEST_CASE("without momentum what was sent and what waits are all gradients") {
 
 TEST_CASE("a share of one sends what has waited too") {
   Dgc dgc({.momentum = 0.5}, 2);
-  CHECK(to_floats(dgc.step(Floats{1, 4}, 0.5)) == Floats{0, 4});  // u = (1, 0), v = (1, 0).
+  CHECK(to_floats(dgc.step(Floats{1, 4}, 0.5)) == Floats{0, 4});  // Now u = (1, 0) and v = (1, 0).
   CHECK(to_floats(dgc.step(Floats{1, 1}, 1)) == Floats{2.5f, 1});
   CHECK(copied(dgc.waiting()) == Floats{0, 0});
   CHECK(copied(dgc.momentum()) == Floats{1.5f, 1});

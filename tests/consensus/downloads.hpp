@@ -1,4 +1,4 @@
-// Both sides of downloads at one peer, as a gossiping peer has them.
+// Both sides of downloads in one peer, as in a gossiping peer.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,8 @@ class Downloads {
     values.resize(elements_);
     download.want(now, std::move(sources), wanted, out);
   }
-  /// Sends `snapshot` to peers that ask; it has `version`, or else one like no other.
+  /// Handles a message. A peer that asks is sent `snapshot`, with `version` or else a version of
+  /// its own.
   void receive(Time now, PeerId from, const Message& message, const SnapshotPtr& snapshot,
                Effects& out) {
     download.receive(now, from, message, values, out);
@@ -63,7 +64,7 @@ class Downloads {
 
   StateDownload download;
   StateServer server;
-  std::vector<float> values;  ///< What `download` has so far.
+  std::vector<float> values;  ///< The values that `download` has so far.
   std::optional<ModelVersion> version;
   std::optional<DownloadedModel> fetched;
 

@@ -1,4 +1,5 @@
-// A deterministic network of exchanging endpoints that can lose, repeat and break.
+// A deterministic network of peers that exchange models. It can lose and repeat messages and break
+// lanes.
 #pragma once
 
 #include <deque>
@@ -17,7 +18,7 @@ namespace gv {
 constexpr PeerId peer(std::size_t index) { return static_cast<PeerId>(index + 1); }
 constexpr std::size_t index_of(PeerId id) { return static_cast<std::size_t>(id) - 1; }
 
-/// One peer: both protocols over one model.
+/// One peer with its model and both protocols, exchange and download.
 struct Endpoint {
   Endpoint(std::size_t index, PairExchange::Options options)
       : numbers{.session = 100 + index},
@@ -30,7 +31,7 @@ struct Endpoint {
   Downloads fetch;
   std::vector<float> model;
   ConservationChecksum checksum{};
-  std::vector<Force> forces;  ///< As they were applied.
+  std::vector<Force> forces;  ///< The forces in the order in which they were applied.
   std::optional<DownloadedModel> fetched;
   std::vector<Fact> facts;
   bool dead = false;
@@ -43,7 +44,7 @@ struct Endpoint {
 
 class ExchangeNetwork {
  public:
-  /// The fate of a message: true lets it through.
+  /// Decides whether a message arrives.
   using Filter = std::function<bool(PeerId from, PeerId to, const Message&)>;
 
   ExchangeNetwork(std::size_t peers, PairExchange::Options options, std::size_t block_bytes = 64)
@@ -57,7 +58,7 @@ class ExchangeNetwork {
   std::size_t size() const { return endpoints_.size(); }
   Time now() const { return now_; }
 
-  /// Gives a peer its model and makes it offer it with this coefficient.
+  /// Gives a peer its model and makes it offer that with coefficient `alpha`.
   void load(std::size_t index, std::vector<float> model, float alpha = 0.5f) {
     at(index).model = std::move(model);
     snap(index, alpha);
@@ -84,7 +85,7 @@ class ExchangeNetwork {
     queue_.push_back({from, to, std::move(message)});
   }
 
-  /// Delivers everything under way, at one instant.
+  /// Delivers everything in flight, without letting time pass.
   void deliver() {
     for (int turn = 0; turn < 100000 && (!queue_.empty() || !streams_.empty()); ++turn) {
       if (!queue_.empty()) {
@@ -99,7 +100,7 @@ class ExchangeNetwork {
     }
   }
 
-  /// Lets time pass: ticks at deadlines up to `by` from now, delivering in between.
+  /// Lets time pass by `by`: ticks at deadlines, and delivers in between.
   void advance(Duration by) {
     const Time end = now_ + by;
     deliver();
@@ -123,7 +124,7 @@ class ExchangeNetwork {
     now_ = end;
   }
 
-  /// Both ends notice; `between` happens after the first did.
+  /// Breaks the lane. Both ends notice; `between` runs after the first has.
   void break_lane(
       std::size_t a, std::size_t b, const std::function<void()>& between = [] {}) {
     lose_streams(a, b);
@@ -137,13 +138,13 @@ class ExchangeNetwork {
     }
   }
 
-  /// Data under way on the lane is lost, and neither side has noticed yet.
+  /// Loses the data in flight on the lane. Neither side notices yet.
   void lose_streams(std::size_t a, std::size_t b) {
     std::erase_if(streams_, [&](const Stream& stream) {
       return (stream.from == a && stream.to == b) || (stream.from == b && stream.to == a);
     });
   }
-  /// Delivers the messages under way and no block.
+  /// Delivers the messages in flight, but no blocks.
   void deliver_messages() {
     while (!queue_.empty()) {
       const Item item = std::move(queue_.front());
@@ -152,14 +153,15 @@ class ExchangeNetwork {
     }
   }
 
-  /// As a process that was killed and started again: the peer forgets, and no other is told.
+  /// Restarts a peer like a process that was killed: it forgets everything, and the others are not
+  /// told.
   void restart(std::size_t index, PairExchange::Options options) {
     const std::vector<float> model = at(index).model;
     endpoints_[index] = std::make_unique<Endpoint>(index, options);
     load(index, model);
   }
 
-  /// The peer is gone; the others hear of it.
+  /// Kills the peer, and tells the others.
   void kill(std::size_t index) {
     at(index).dead = true;
     std::erase_if(queue_, [&](const Item& item) { return item.from == index || item.to == index; });
@@ -206,9 +208,9 @@ class ExchangeNetwork {
     return result;
   }
 
-  Filter filter;            ///< Unset: everything arrives.
-  bool repeat_all = false;  ///< Every message arrives twice.
-  /// Called before each block; may break lanes or kill.
+  Filter filter;            ///< Without a filter everything arrives.
+  bool repeat_all = false;  ///< Deliver every message twice.
+  /// Called before each block. It may break lanes or kill peers.
   std::function<void(std::size_t from, std::size_t to, std::uint64_t offset)> before_block;
   std::uint64_t bytes_delivered = 0;
 

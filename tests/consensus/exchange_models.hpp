@@ -1,4 +1,4 @@
-// Models and options of exchanges for laws that hold whatever the models are.
+// Models and options of exchanges for laws that hold for any models.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The pair exchange: its arithmetic, its refusals, its losses and its laws.
+// The pair exchange: its arithmetic, refusals, losses and laws.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
@@ -61,7 +61,8 @@ TEST_CASE("alpha of a half brings both models to the mean of the pair") {
   network.deliver();
   for (std::size_t i = 0; i < width; ++i) {
     const double mean = (static_cast<double>(a[i]) + b[i]) / 2;
-    // One subtraction and one addition in float: a few units in the last place of the larger value.
+    // One subtraction and one addition in float lose a few units in the last place of the larger
+    // value.
     const double tolerance = 4e-7 * (std::abs(a[i]) + std::abs(b[i]));
     CHECK(std::abs(network.at(0).model[i] - mean) <= tolerance);
     CHECK(std::abs(network.at(1).model[i] - mean) <= tolerance);
@@ -421,7 +422,7 @@ TEST_CASE("a force that came before the snapshot was taken is added to it once")
   network.load(1, std::vector<float>(width, 0.0f));
   REQUIRE(network.start(0, 1));
   network.deliver();
-  // The model offered was 1 + 0.5 * 2 = 2, the partner's 0.
+  // The offered model was 1 + 0.5 * 2 = 2, and the partner's was 0.
   CHECK(network.at(1).model[3] == 1.0f);
 }
 
@@ -516,7 +517,8 @@ TEST_CASE("under random losses repeats and breaks no force is applied twice and 
     }
     CHECK(initiators > 20);
     CHECK(committed > 0);
-    // Each side commits once; an undecided exchange may have been applied by its initiator alone.
+    // Each side commits once. In an undecided exchange the initiator alone may have applied the
+    // force.
     if (undecided == 0) {
       CHECK(committed % 2 == 0);
       CHECK(checksum_sum(network) == before);
@@ -559,7 +561,7 @@ TEST_CASE("the pair exchange obeys the laws of every protocol") {
   CHECK(is_deterministic<Machine>([] { return Machine(); }, script));
   Machine machine;
   CHECK(ticks_settle(machine, script, 700ms));
-  // One input sends at most a message, a stream and a cancellation.
+  // One input sends at most one message, one stream and one cancellation.
   Machine bounded;
   for (const auto& input : script) {
     Effects out;

@@ -1,4 +1,5 @@
-// Laws that hold for every protocol, as templates over a way to make one and a script to run it by.
+// Laws that hold for every protocol: templates that need a function to make a protocol and a script
+// to run it.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +13,7 @@
 
 namespace gv {
 
-/// Everything an Effects holds, as text that differs when anything in it differs.
+/// The whole content of an Effects as text, so that different effects give different texts.
 inline std::string dump(const Effects& effects) {
   std::string text;
   const auto add = [&](const auto& part) { text += std::to_string(part) + ","; };
@@ -44,7 +45,7 @@ inline std::string dump(const Effects& effects) {
   return text;
 }
 
-/// The results that a protocol hands out since it was last asked, as text: forces and models.
+/// The results (forces and models) that a protocol produced since the last call, as text.
 template <class P>
 std::string results_of(P& protocol) {
   std::string text;
@@ -62,11 +63,11 @@ std::string results_of(P& protocol) {
   return text;
 }
 
-/// One thing done to a protocol.
+/// A function that does one thing to a protocol.
 template <class P>
 using Input = std::function<void(P&, Effects&)>;
 
-/// Same inputs give the same effects.
+/// The same inputs give the same effects.
 template <class P>
 bool is_deterministic(const std::function<P()>& make, const std::vector<Input<P>>& script) {
   P a = make();
@@ -81,8 +82,8 @@ bool is_deterministic(const std::function<P()>& make, const std::vector<Input<P>
   return true;
 }
 
-/// Ticking twice at one instant equals ticking once, and afterwards the deadline lies ahead:
-/// checked after every input of the script, `step` apart.
+/// Two ticks at the same instant equal one, and afterwards the deadline is in the future. Checked
+/// after every input of the script; inputs are `step` apart.
 template <class P>
 bool ticks_settle(P& protocol, const std::vector<Input<P>>& script, Duration step) {
   Time now{};
@@ -101,9 +102,10 @@ bool ticks_settle(P& protocol, const std::vector<Input<P>>& script, Duration ste
   return true;
 }
 
-/// How often an input of the script, given twice in a row, does something the second time that must
-/// happen once: adds a force, adopts a model or starts a transfer. Calls are only given twice where
-/// `repeats` says so: a message may arrive twice, a host's call is made once.
+/// Gives every input of the script twice in a row, and counts how often the second has an effect
+/// that must happen only once: adding a force, adopting a model or starting a transfer. Only inputs
+/// marked in `repeats` are doubled, because messages may arrive twice but a host makes each call
+/// once.
 template <class P>
 std::size_t repeats_with_effect(P& protocol, const std::vector<Input<P>>& script,
                                 const std::vector<bool>& repeats) {
@@ -120,8 +122,8 @@ std::size_t repeats_with_effect(P& protocol, const std::vector<Input<P>>& script
   return found;
 }
 
-/// The reason with which the protocol refuses what `input` brings it; none if it does not refuse
-/// with exactly one message, or does anything else besides.
+/// The reason with which the protocol refuses `input`. Returns Reason::none if it does not refuse
+/// with exactly one message, or has any other effect.
 template <class P>
 Reason refusal_of(P& protocol, const Input<P>& input) {
   Effects out;
@@ -140,7 +142,7 @@ Reason refusal_of(P& protocol, const Input<P>& input) {
       out.messages.front().message);
 }
 
-/// The most messages and transfers any one input of the script caused.
+/// The largest number of messages and transfers that one input of the script caused.
 template <class P>
 std::size_t most_sent(P& protocol, const std::vector<Input<P>>& script) {
   std::size_t most = 0;

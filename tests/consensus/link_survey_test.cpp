@@ -1,4 +1,4 @@
-// Which peer probes which and when, the measurements, and probes without an answer.
+// Who probes whom and when, what is measured, and what happens to probes without an answer.
 #include "consensus/generation/link_survey.hpp"
 
 #include <algorithm>
@@ -34,8 +34,8 @@ const LinkReport* report_to(const std::vector<LinkReport>& reports, PeerId to) {
   return found == reports.end() ? nullptr : &*found;
 }
 
-/// Peers in one generation; a block takes the link's latency and its bytes' time, an answer the
-/// latency.
+/// Peers in one generation. A block takes the link's latency plus the time for its bytes; an answer
+/// takes the latency.
 struct Swarm {
   explicit Swarm(std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) {
@@ -44,7 +44,7 @@ struct Swarm {
     }
   }
 
-  /// One collective, in which every probe is answered.
+  /// Runs one collective in which every probe is answered.
   void operate(std::uint64_t operation) {
     for (std::size_t i = 0; i < surveys.size(); ++i) {
       Effects out;
@@ -98,11 +98,13 @@ TEST_CASE("in the first operations of a generation every link is measured and th
       CHECK(probe.operation >= 1);
       CHECK(probe.operation <= operations);
       ++times[{probe.from, probe.to}];
-      // A collective sends no peer two probes; each is a small block and a large one.
+      // In each collective a peer gets at most one probe, which is a small block followed by a
+      // large one.
       if (probe.bytes < 1000) CHECK(targets.insert({probe.operation, probe.to}).second);
     }
     CHECK(times.size() == n * (n - 1));
-    for (const auto& [link, count] : times) CHECK(count >= 4);  // Two of each at least.
+    // At least two probes of two blocks each.
+    for (const auto& [link, count] : times) CHECK(count >= 4);
     for (std::size_t from = 0; from < n; ++from) {
       const auto reports = swarm.surveys[from].reports();
       CHECK(reports.size() == n - 1);
@@ -110,7 +112,8 @@ TEST_CASE("in the first operations of a generation every link is measured and th
         if (from == to) continue;
         const LinkReport* report = report_to(reports, id_of(to));
         REQUIRE(report != nullptr);
-        // 64 bytes of the small block are in the latency: 0.06 % of it, 6 % on the slow link.
+        // The latency includes the time for the small block's 64 bytes: 0.06 % of it, or 6 % on the
+        // slow link.
         CHECK(report->latency_s == Approx(1e-3).epsilon(0.1));
         CHECK(report->bytes_per_second ==
               Approx(Swarm::is_slow(from, to) ? 1e7 : 1e8).epsilon(0.001));
@@ -145,7 +148,7 @@ TEST_CASE("a sum waits for a probe but not for long", "[unit]") {
   CHECK(survey.quiet_until() == Time(1s) + LinkSurvey::quiet_max);
   survey.receive(Time(3s), id_of(1), ProbeAck{out.transfers.at(1).id}, out);
   CHECK(survey.quiet_until() <= Time{});
-  // Nor longer than a collective takes.
+  // It does not wait longer than a collective takes, either.
   survey.operation_began(Time(4s), 2, 10ms, out);
   CHECK(survey.quiet_until() == Time(4s) + 10ms);
 }
@@ -173,7 +176,7 @@ TEST_CASE("a lane that cannot be had is reported as one through which nothing ge
   survey.operation_began({}, 1, 0s, out);
   survey.lane_refused(id_of(1));
   CHECK(survey.reports() == std::vector{LinkReport{.to = id_of(1)}});
-  // A lane that breaks and comes back is measured again.
+  // A lane that breaks and returns is measured again.
   survey.operation_began({}, 3, 0s, out);
   survey.lane_lost(id_of(1));
   CHECK(report_to(survey.reports(), id_of(1))->bytes_per_second == 0);
@@ -197,7 +200,8 @@ TEST_CASE("strange answers and probes of other generations change nothing", "[un
   survey.receive(Time(1ms), id_of(1), ProbeAck{other}, out);
   CHECK(survey.reports().empty());
   survey.receive(Time(1ms), id_of(1), ProbeAck{id}, out);
-  survey.receive(Time(2ms), id_of(1), ProbeAck{id}, out);  // Twice: the large one is meant by now.
+  // The second answer counts for the large block, which is now expected.
+  survey.receive(Time(2ms), id_of(1), ProbeAck{id}, out);
   CHECK(out.transfers.size() == 2);
   CHECK(out.messages.empty());
 

@@ -1,4 +1,4 @@
-// A cluster of Membership endpoints on one virtual clock, whose processes stop, die and return.
+// A cluster of Membership endpoints on one virtual clock. Their processes can stop, die and return.
 #pragma once
 
 #include <algorithm>
@@ -24,10 +24,10 @@
 
 namespace gv::members {
 
-/// A point of virtual time, in seconds since the beginning.
+/// A point in virtual time, in seconds since the beginning.
 constexpr Time at_seconds(double value) { return Time{} + from_seconds(value); }
 
-/// The identifier of the peer with this index; index 0 has the smallest.
+/// The id of the peer with this index. Index 0 has the smallest id.
 constexpr PeerId peer_of(int index) { return PeerId{static_cast<std::uint64_t>(index) + 1}; }
 
 inline std::vector<PeerId> peers_below(int count) {
@@ -36,7 +36,7 @@ inline std::vector<PeerId> peers_below(int count) {
   return peers;
 }
 
-/// A member as it would describe itself in its first life.
+/// A member as it describes itself in its first incarnation.
 inline Member member_of(int index, MemberState state = MemberState::alive,
                         std::uint64_t incarnation = 0) {
   Member member;
@@ -49,14 +49,14 @@ inline Member member_of(int index, MemberState state = MemberState::alive,
   return member;
 }
 
-/// How long a suspicion lasts at most in a cluster of this size.
+/// The longest time that a suspicion lasts in a cluster of this size.
 inline double suspicion_longest(int peers) {
   const Membership::Options options;
   return seconds(options.suspicion_min) * std::max(1.0, std::log10(peers)) *
          options.suspicion_max_factor;
 }
 
-/// Everything the effects hold, as text to compare whole runs by.
+/// The whole content of the effects as text, to compare runs.
 inline std::string describe(const Effects& effects) {
   std::ostringstream out;
   const auto members = [&](const std::vector<Member>& list) {
@@ -90,7 +90,7 @@ inline std::string describe(const Effects& effects) {
   return out.str();
 }
 
-/// Endpoints 0 to N-1, each a process that can be stopped, killed and started again.
+/// Endpoints 0 to N-1. Each is a process that can be stopped, killed and restarted.
 class Cluster {
  public:
   struct Options {
@@ -98,12 +98,13 @@ class Cluster {
     std::uint64_t seed = 1;
     Membership::Options membership;
     Duration latency = std::chrono::milliseconds(10);
-    Duration jitter = std::chrono::milliseconds(10);  ///< Added uniformly; reorders messages.
+    /// Uniform random time added to the latency, which reorders messages.
+    Duration jitter = std::chrono::milliseconds(10);
     double loss = 0;
     double duplication = 0;
   };
 
-  /// A fact with when and where it happened.
+  /// A fact, and when and where it happened.
   struct Seen {
     Time at{};
     int by = 0;
@@ -111,10 +112,11 @@ class Cluster {
   };
 
   std::vector<Seen> seen;
-  /// Called after every call of that kind, before the effects are carried out.
+  /// Called after every tick (or received message), before the effects are carried out.
   std::function<void(Membership&, Time, const Effects&)> on_tick;
   std::function<void(Membership&, Time, const Envelope&, const Effects&)> on_receive;
-  std::string* transcript = nullptr;  ///< Gets the effects of every call.
+  /// If not null, the effects of every call are appended to it.
+  std::string* transcript = nullptr;
 
   explicit Cluster(Options options)
       : options_(options), rng_(options.seed), allowed_(peers_below(options.peers)) {
@@ -154,7 +156,7 @@ class Cluster {
     carry_out(peer, out);
   }
 
-  /// Messages from one to the other vanish, in this direction only.
+  /// Loses messages from one to the other, in this direction only.
   void cut(int from, int to) { cuts_.insert({from, to}); }
 
   void cut_between_halves() {
@@ -169,10 +171,11 @@ class Cluster {
   void heal() { cuts_.clear(); }
   void set_loss(double loss) { options_.loss = loss; }
 
-  /// The process stands still, as after SIGSTOP: what arrives waits.
+  /// Stops the process, as SIGSTOP does. What arrives waits.
   void stop(int peer) { nodes_[index(peer)].stopped = true; }
 
-  /// It goes on: first it finds all that waited, then it learns how late it is.
+  /// Continues the process. It first receives everything that waited, and then notices how late it
+  /// is.
   void cont(int peer) {
     Node& node = nodes_[index(peer)];
     node.stopped = false;
@@ -188,7 +191,7 @@ class Cluster {
     node.stopped = false;
   }
 
-  /// A new process with the same key and another address, which knows no peer.
+  /// Starts a new process with the same key and a new address. It knows no other peer.
   void restart(int peer) {
     kill(peer);
     start(peer);
@@ -202,7 +205,7 @@ class Cluster {
 
   void run_for(double amount) { run_until(now_ + from_seconds(amount)); }
 
-  /// Whether `holds` became true before `limit`.
+  /// Runs until `holds` is true or `limit` is reached. Returns whether it became true.
   bool run_until(const std::function<bool()>& holds, Time limit) {
     while (!holds()) {
       if (!step(limit)) {
@@ -217,7 +220,7 @@ class Cluster {
     return run_until(holds, now_ + from_seconds(amount));
   }
 
-  /// Whether every running peer's view is exactly the running peers.
+  /// True if every running peer's view consists of exactly the running peers.
   bool settled() const {
     std::vector<PeerId> expected;
     for (int i = 0; i < size(); ++i) {
@@ -228,7 +231,7 @@ class Cluster {
     });
   }
 
-  /// Whether all running peers hold `peer` for `state`, the peer itself aside.
+  /// True if all running peers (except `peer`) believe that `peer` is in this state.
   bool all_hold(int peer, MemberState state) const {
     for (int i = 0; i < size(); ++i) {
       if (i == peer || !running(i)) continue;
@@ -238,7 +241,7 @@ class Cluster {
     return true;
   }
 
-  /// Facts of type F, of one endpoint or about one peer where asked for.
+  /// Number of facts of type F, optionally only those of one endpoint or about one peer.
   template <class F>
   int count(int by = -1, int about = -1) const {
     return static_cast<int>(std::ranges::count_if(seen, [&](const Seen& item) {
@@ -258,7 +261,7 @@ class Cluster {
 
   struct Delivery {
     int to = 0;
-    int incarnation = 0;  ///< Messages for an earlier life are lost with its links.
+    int incarnation = 0;  ///< Messages for an earlier incarnation are lost together with its links.
     Envelope envelope;
   };
 
@@ -273,7 +276,7 @@ class Cluster {
     node.due = node.membership->deadline();
   }
 
-  /// The next delivery or tick, unless it lies after `limit`.
+  /// Performs the next delivery or tick. Returns false if it is after `limit`.
   bool step(Time limit) {
     int ticking = -1;
     Time next = never;

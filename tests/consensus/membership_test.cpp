@@ -1,4 +1,4 @@
-// Whole clusters live through stalls, crashes and partitions.
+// Whole clusters that survive stalls, crashes and partitions.
 #include "consensus/membership/membership.hpp"
 
 #include <catch2/catch.hpp>
@@ -18,8 +18,8 @@ using members::peer_of;
 using members::peers_below;
 using members::suspicion_longest;
 
-/// Periods from a death until all peers know it: the first probe of the dead peer (SWIM 4.3), the
-/// suspicion, and the spreading.
+/// Periods after a death until all peers know it: the first probe of the dead peer (SWIM 4.3), the
+/// suspicion, and the time to spread.
 double death_known_within(int peers) { return 2 * peers - 1 + suspicion_longest(peers) + 10; }
 
 Cluster settled_cluster(int peers, std::uint64_t seed, double loss = 0) {
@@ -34,7 +34,7 @@ Cluster::Options eventful(std::uint64_t seed) {
   return {.peers = 6, .seed = seed, .membership = {}, .loss = 0.1, .duplication = 0.1};
 }
 
-/// Loss, a stall, a crash, a partition and a leave, one after the other.
+/// Message loss, a stall, a crash, a partition and a leave, one after another.
 void live_through_everything(Cluster& cluster) {
   cluster.join();
   cluster.run_for(10);
@@ -61,7 +61,7 @@ TEST_CASE("sixteen peers that contact the same one agree within seconds", "[memb
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     Cluster cluster({.peers = 16, .seed = seed, .membership = {}});
     cluster.join();
-    // Each that learns of another introduces itself, so none waits for rumours.
+    // A peer introduces itself to each peer it learns of, so none has to wait for rumours.
     CHECK(cluster.run_until([&] { return cluster.settled(); }, 1.0));
     for (int i = 1; i < 16; ++i) CHECK(cluster.at(i).view() == cluster.at(0).view());
   }
@@ -89,7 +89,7 @@ TEST_CASE("time spent alone before the first contact is no stall", "[membership]
 
 TEST_CASE("a killed peer is dead everywhere within the bound and only there is a grave",
           "[membership][unit]") {
-  const int victim = GENERATE(0, 5);  // 0 is the one that all contacted first.
+  const int victim = GENERATE(0, 5);  // Peer 0 is the one that all others contacted first.
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     Cluster cluster = settled_cluster(16, seed);
     cluster.kill(victim);
@@ -215,7 +215,8 @@ TEST_CASE("a peer that leaves is left everywhere and never dead", "[membership][
 
 TEST_CASE("a peer started again elsewhere returns with a higher incarnation and its new address",
           "[membership][unit]") {
-  const double away = GENERATE(0.5, 90.0);  // Not yet missed, and dead.
+  // Away so briefly that it is not missed, or long enough to be declared dead.
+  const double away = GENERATE(0.5, 90.0);
   Cluster cluster = settled_cluster(6, 1);
   cluster.kill(2);
   cluster.run_for(away);

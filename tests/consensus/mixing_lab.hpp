@@ -1,4 +1,4 @@
-// Peers that mix in step, on functions of which everything is known.
+// Peers that mix in lockstep, on functions whose solutions are known.
 #pragma once
 
 #include <algorithm>
@@ -16,22 +16,22 @@
 
 namespace gv {
 
-/// Peers by rank.
+/// The ids of the peers, by rank.
 inline std::vector<PeerId> order_of(std::size_t peers) {
   std::vector<PeerId> order;
   for (std::size_t i = 0; i < peers; ++i) order.push_back(PeerId{i + 1});
   return order;
 }
 
-/// n peers in one generation, each with a model of its own, round after round; doubles, so that
-/// closed forms can be held against it.
+/// n peers in one generation, each with its own model. They run round after round. Uses doubles, so
+/// that results can be compared with closed forms.
 class MixingLab {
  public:
   using Vector = std::vector<double>;
   /// The gradient of a peer at a model.
   using Gradient = std::function<Vector(std::size_t peer, const Vector& x)>;
 
-  /// `samples` are those of each peer; empty: they have one each.
+  /// `samples` holds the samples of each peer. Empty means one each.
   MixingLab(const MixRule& rule, std::vector<Vector> models, std::uint64_t seed = 1,
             const std::vector<double>& samples = {})
       : rule_(rule), models_(std::move(models)) {
@@ -49,7 +49,7 @@ class MixingLab {
     round_ = 0;
   }
 
-  /// Local steps of plain gradient descent, then a round of mixing.
+  /// Makes local steps of plain gradient descent, then a round of mixing.
   void round(const Gradient& gradient, double learning_rate, std::uint64_t steps = 1) {
     std::vector<std::vector<MixMessage>> sent(models_.size());
     for (std::size_t i = 0; i < models_.size(); ++i) {
@@ -115,7 +115,7 @@ class MixingLab {
   std::size_t refused_ = 0;
 };
 
-/// Rounding of a few hundred sums of numbers of size 1.
+/// The rounding error of a few hundred sums of numbers of size 1.
 inline constexpr double rounding = 1e-12;
 
 inline double largest_difference(const MixingLab::Vector& a, const MixingLab::Vector& b) {
@@ -124,7 +124,7 @@ inline double largest_difference(const MixingLab::Vector& a, const MixingLab::Ve
   return largest;
 }
 
-/// Normally distributed models.
+/// Models with normally distributed values.
 inline std::vector<MixingLab::Vector> drawn_models(std::size_t peers, std::size_t elements,
                                                    std::uint64_t seed = 7) {
   Rng rng(seed);

@@ -1,4 +1,4 @@
-// Mixing rules reach the results of their papers.
+// Mixing rules reproduce the results of their papers.
 #include <Eigen/LU>
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -26,7 +26,7 @@ Eigen::MatrixXd matrix_of(const MixRule& rule, std::size_t peers, std::uint64_t 
   return matrix;
 }
 
-/// The spread at the fixed point of D-PSGD, adapt then combine.
+/// The spread at the fixed point of D-PSGD with adapt-then-combine.
 double settled_spread(std::size_t peers, double eta, const std::vector<Vector>& targets) {
   const Eigen::MatrixXd w = matrix_of({}, peers);
   Eigen::VectorXd b(peers);
@@ -36,7 +36,7 @@ double settled_spread(std::size_t peers, double eta, const std::vector<Vector>& 
   return (x.array() - x.mean()).square().mean();
 }
 
-/// A tenth of 100 numbers, the largest.
+/// CHOCO that sends the largest tenth of 100 values.
 MixRule choco(double gamma) {
   return {.gamma = gamma,
           .codec = {.kind = CodecKind::top_k, .fraction = 0.1},
@@ -85,8 +85,8 @@ TEST_CASE("both orders of D-PSGD settle where the linear equations say", "[unit]
   }
 }
 
-// Lin 2021 and the analysis of its fixed point: local momentum settles where plain descent with
-// eta / (1 - beta) does, quasi-global momentum where plain descent with eta does.
+// Lin 2021, and an analysis of its fixed point: local momentum settles where plain descent with eta
+// / (1 - beta) does, quasi-global momentum where plain descent with eta does.
 TEST_CASE("quasi-global momentum has the bias of plain descent and local momentum a larger one",
           "[unit]") {
   const std::size_t peers = 16;
@@ -143,8 +143,8 @@ TEST_CASE("the trackers' mean is the mean of the last gradients", "[unit]") {
   }
 }
 
-// Tang 2018: with an eigenvalue below -1/3 the recursion grows. A ring of 16 with weights w has
-// 1 - 4 w as its smallest: -0.44 for 0.36, and 0.28 for the lazy one.
+// Tang 2018: with an eigenvalue below -1/3 the recursion grows. The smallest eigenvalue of a ring
+// of 16 with weights w is 1 - 4 w: -0.44 for w = 0.36, and 0.28 if lazy.
 TEST_CASE("D2 runs apart below an eigenvalue of -1/3 and not above", "[unit]") {
   const auto diverges = [](bool lazy, double weight) {
     MixingLab lab({.topology = {.kind = TopologyKind::ring, .lazy = lazy},
@@ -193,7 +193,7 @@ TEST_CASE("push-sum by samples comes to the mean over samples, with steps to its
     lab.rounds(400);
     for (const Vector& x : lab.models()) CHECK(largest_difference(x, mean) < 1e-9);
     // Every peer's own optimum is its initial model, so the common optimum is the same mean. The
-    // bias is proportional to the step, so it falls with falling steps.
+    // bias is proportional to the step size, so it shrinks as steps shrink.
     MixingLab steps(rule, models, 1, samples);
     const auto gradient = [&](std::size_t peer, const Vector& x) {
       Vector g(3);
@@ -210,7 +210,7 @@ TEST_CASE("where as many come as go push-sum weighs everybody alike", "[unit]") 
       {.topology = {.kind = TopologyKind::one_peer_exponential}, .kind = MixKind::push_sum},
       drawn_models(8, 3));
   const Vector mean = lab.mean();
-  lab.rounds(3);  // lg 8: exact.
+  lab.rounds(3);  // Exact after lg 8 rounds.
   for (const Mixer<double>& mixer : lab.mixers()) CHECK(mixer.weight() == 1);
   for (const Vector& x : lab.models()) CHECK(largest_difference(x, mean) < rounding);
 }
@@ -218,7 +218,7 @@ TEST_CASE("where as many come as go push-sum weighs everybody alike", "[unit]") 
 TEST_CASE("relayed sums are exact after as many rounds as the tree is wide", "[unit]") {
   MixingLab lab({.topology = {.kind = TopologyKind::tree}, .kind = MixKind::relay_sum},
                 drawn_models(7, 3));
-  // Vogels 2021: constant inputs. A step puts each model back to where it was.
+  // Vogels 2021 with constant inputs: a step moves each model back to its input.
   const std::vector<Vector> inputs = lab.models();
   const Vector mean = lab.mean();
   const auto back = [&](std::size_t peer, const Vector& x) {
@@ -238,7 +238,7 @@ TEST_CASE("CHOCO with a tenth of all numbers agrees on the mean", "[unit]") {
   MixingLab lab(choco(0.2), drawn_models(16, 100));
   const Vector mean = lab.mean();
   lab.rounds(4000);
-  // References are floats, whose rounding is all that is left.
+  // References are floats, so only their rounding remains.
   CHECK(largest_difference(lab.mean(), mean) < 1e-6);
   CHECK(lab.spread_squared() < 1e-9);
 }
@@ -273,11 +273,11 @@ TEST_CASE("memory with a codec that loses nothing is D-PSGD", "[unit]") {
   }
 }
 
-// DCD-PSGD: x' = W x - eta g(x) with the models that neighbours know, which are the models.
+// DCD-PSGD: x' = W x - eta g(x), where the models that neighbours know are the models themselves.
 TEST_CASE("replicas with a codec that loses nothing combine and then adapt", "[unit]") {
   const auto targets = drawn_models(8, 5, 3);
   MixingLab lab({.memory = MixMemory::replicated_difference}, drawn_models(8, 5));
-  lab.round({}, 0);  // Neighbours learn of each other.
+  lab.round({}, 0);  // In the first round neighbours learn each other's references.
   MixingLab plain({.order = MixOrder::combine_then_adapt}, lab.models());
   lab.rounds(30, pulls_to(targets), 0.1);
   plain.rounds(30, pulls_to(targets), 0.1);
@@ -297,7 +297,7 @@ TEST_CASE("NoLoCo's mean is that of heavy-ball DiLoCo", "[unit]") {
   MixingLab lab(rule, std::vector<Vector>(8, Vector(3, 0)));
   Vector slow(3, 0);
   Vector velocity(3, 0);
-  // Gradients are linear here, so the mean change is that of the mean model.
+  // Gradients are linear here, so the mean change equals the change of the mean model.
   for (int round = 0; round < 40; ++round) {
     lab.round(pulls_to(targets), 0.1, 5);
     Vector fast = slow;
@@ -316,7 +316,7 @@ TEST_CASE("NoLoCo's mean is that of heavy-ball DiLoCo", "[unit]") {
   }
 }
 
-// Kolehmainen 2025 and the spectral analysis of its second moments: radius 0.668 for n = 8 at
+// Kolehmainen 2025, and a spectral analysis of its second moments: for n = 8 the radius is 0.668 at
 // a = 0.5, gamma = 0.7, and above 1 at a = 0.9.
 TEST_CASE("NoLoCo agrees with momentum a half and runs apart with nine tenths", "[unit]") {
   const auto after = [](double momentum, int rounds) {
@@ -348,7 +348,7 @@ TEST_CASE("SlowMo without momentum is the average it follows", "[unit]") {
   }
 }
 
-// Nabli 2023: from 1 / chi1 to 1 / sqrt(chi1 chi2) a round.
+// Nabli 2023: the time to agreement shrinks from about chi1 to sqrt(chi1 chi2) rounds.
 TEST_CASE("a shadow makes pairs along a ring agree in half the time", "[unit]") {
   const auto left = [](MixKind kind) {
     MixingLab lab({.partners = Partners::pairs, .kind = kind}, drawn_models(32, 200));
@@ -375,8 +375,8 @@ TEST_CASE("EASGD keeps the sum of workers and centre", "[unit]") {
   CHECK(lab.spread_squared() < 1e-9);
 }
 
-// Zhang 2015 with the linear analysis of the synchronous form: alpha <= (2 - q) / (1 + p (1 - q/2))
-// for curvature times rate q and p workers.
+// Zhang 2015, with a linear analysis of the synchronous form: stable if alpha <= (2 - q) / (1 + p
+// (1 - q/2)), where q is curvature times rate and p the number of workers.
 TEST_CASE("synchronous EASGD is stable up to the bound of its modes", "[unit]") {
   const auto grows = [](double alpha, double q) {
     MixingLab lab({.topology = {.kind = TopologyKind::star},
@@ -408,14 +408,15 @@ TEST_CASE("the star of DOWNPOUR adds up what its workers do", "[unit]") {
   CHECK(lab.models()[0] == Vector(2, 4 * 10 * 0.5));
 }
 
-// Jin 2016, one round of pulling with b = 1/2; S = sum ||x_i - mean||^2.
+// Jin 2016: one round of pulling with b = 1/2, where S = sum ||x_i - mean||^2.
 TEST_CASE("pulling contracts and moves the mean as much as is known", "[unit]") {
   const std::size_t n = 8;
   const auto start = drawn_models(n, 50000);
   MixingLab lab({.topology = {.kind = TopologyKind::complete}, .partners = Partners::pull}, start);
   const double s = lab.spread_squared() * n;
   const Vector mean = lab.mean();
-  // All elements share a round's draws, so the test needs many rounds rather than many elements.
+  // All elements share the draws of a round, so the test needs many rounds rather than many
+  // elements.
   double ratio = 0;
   double drift = 0;
   const int draws = 4000;
@@ -433,7 +434,8 @@ TEST_CASE("pulling contracts and moves the mean as much as is known", "[unit]") 
   }
   CHECK(s > 0);
   CHECK(mean.size() == 50000);
-  // 0.39796 and 0.003827; the deviation of one draw is below 0.15 and 0.005.
+  // The closed forms are 0.39796 and 0.003827. The standard deviations of one draw are below 0.15
+  // and 0.005.
   CHECK(ratio == Approx(0.39796).margin(3 * 0.15 / std::sqrt(draws)));
   CHECK(drift == Approx(0.003827).margin(3 * 0.005 / std::sqrt(draws)));
 }

@@ -1,4 +1,4 @@
-// Rules of mixing keep the laws that their traits promise, and refuse what makes no sense.
+// Mixing rules obey the laws that their traits promise, and refuse combinations that make no sense.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstddef>
@@ -42,8 +42,8 @@ TEST_CASE("equal models with equal gradients stay equal to the bit and step as o
       }
       INFO(name_of(rule) << " of " << peers);
       for (const Vector& x : lab.models()) CHECK(x == lab.models().front());
-      // Rules with a momentum of their own do not step as plain descent does; a replica's model is
-      // put together from differences, and the outer step of slowmo divides by the rate.
+      // These do not step like plain descent: rules with their own momentum, replicas (their model
+      // is put together from differences), and slowmo (its outer step divides by the rate).
       const bool plain = rule.correction == MixCorrection::none && rule.outer == MixOuter::none &&
                          rule.kind != MixKind::noloco && rule.kind != MixKind::downpour &&
                          rule.memory == MixMemory::none;

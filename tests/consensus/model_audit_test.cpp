@@ -1,4 +1,4 @@
-// Peers whose model is not the majority's.
+// The audit finds peers whose model differs from the majority's.
 #include "consensus/generation/model_audit.hpp"
 
 #include <catch2/catch.hpp>
@@ -11,7 +11,8 @@ namespace {
 
 constexpr PeerId a{1}, b{2}, c{3}, d{4};
 
-/// The verdict after all peers of `order` have told their fingerprints, the last peer first.
+/// The verdict after all peers of `order` have reported their fingerprints, starting with the last
+/// peer.
 std::optional<std::vector<PeerId>> odd(const std::vector<PeerId>& order,
                                        const std::vector<std::uint64_t>& fingerprints) {
   ModelAudit audit;
@@ -32,7 +33,8 @@ TEST_CASE("a peer with another model than most is odd") {
   CHECK(odd({a, b, c, d}, {7, 7, 7, 7}) == Peers{});
   CHECK(odd({a, b, c, d}, {7, 7, 8, 7}) == Peers{c});
   CHECK(odd({a, b, c, d}, {8, 7, 9, 7}) == Peers{a, c});
-  // Of equal groups that of the lowest rank, not of the smallest id or fingerprint.
+  // If groups are equally large, the one with the lowest rank wins, not the one with the smallest
+  // id or fingerprint.
   CHECK(odd({d, a}, {9, 2}) == Peers{a});
   CHECK(odd({c, a, b, d}, {2, 1, 1, 2}) == Peers{a, b});
   CHECK(odd({a}, {3}) == Peers{});
@@ -43,9 +45,9 @@ TEST_CASE("an audit waits for all and only for those of its generation") {
   audit.begin({a, b});
   CHECK_FALSE(audit.tell(c, 64, 1));
   CHECK_FALSE(audit.tell(b, 64, 1));
-  CHECK_FALSE(audit.tell(b, 64, 2));  // The first message counts.
+  CHECK_FALSE(audit.tell(b, 64, 2));  // Only the first message of a peer counts.
   CHECK(audit.tell(a, 64, 1) == Peers{});
-  // A message was lost; later fingerprints are compared all the same.
+  // A message was lost, but later fingerprints are still compared.
   CHECK_FALSE(audit.tell(a, 128, 1));
   CHECK_FALSE(audit.tell(a, 192, 1));
   CHECK(audit.tell(b, 192, 5) == Peers{b});

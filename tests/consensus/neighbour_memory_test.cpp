@@ -1,5 +1,5 @@
-// The memory of neighbours stays the same at both ends, through deaths, returns, rounds
-// that are not mixed and messages that are lost.
+// The references that neighbours keep of each other stay equal at both ends, through deaths,
+// returns, rounds that are not mixed and lost messages.
 #include "consensus/mixing/neighbour_memory.hpp"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ using Vector = MixingLab::Vector;
 
 constexpr std::size_t elements = 40;
 
-/// Peers some of which are there, in generations that may end in the middle of a round.
+/// A set of peers, some of them present, in generations that may end in the middle of a round.
 class Company {
  public:
   Company(const MixRule& rule, std::size_t peers) : rule_(rule) {
@@ -30,7 +30,7 @@ class Company {
     }
   }
 
-  /// These are in the next generation, in this order.
+  /// Begins a generation with these peers, in this order.
   void begin(std::vector<std::size_t> present) {
     present_ = std::move(present);
     std::vector<PeerId> order;
@@ -46,8 +46,8 @@ class Company {
     }
   }
 
-  /// Steps against the gradient of x^2 / 2 at every peer, and mixing. `spoil` may change a message,
-  /// by the places of its two peers among all; nullopt: the message is lost.
+  /// Every peer takes a step against the gradient of x^2 / 2, and then they mix. `spoil` may change
+  /// a message (from and to are indices among all peers); nullopt loses it.
   using Spoil = std::function<std::optional<std::vector<std::byte>>(
       std::size_t from, std::size_t to, const std::vector<std::byte>& bytes)>;
   void round(double rate, const Spoil& spoil = {}) {
@@ -68,8 +68,8 @@ class Company {
     ++round_;
   }
 
-  /// A round that no peer mixes: the messages of peers for which `sends` is true stay unread where
-  /// `comes` is true.
+  /// A round that no peer mixes. Peers for which `sends` is true send their messages; a message
+  /// arrives, unread, if `comes` returns true.
   void break_off(double rate, const std::function<bool(std::size_t)>& sends,
                  const std::function<bool()>& comes) {
     const std::vector<std::vector<MixMessage>> mail = send(rate, sends);
@@ -80,7 +80,7 @@ class Company {
     }
   }
 
-  /// It comes back with its model alone, or with the contents of a checkpoint.
+  /// Restarts a peer with its model alone, or with the contents of a checkpoint.
   void restart(std::size_t peer, bool from_checkpoint) {
     One& one = everybody_[peer];
     const auto kept = one.mixer.lasting();
@@ -89,7 +89,7 @@ class Company {
     for (const auto& [name, values] : kept) one.mixer.restore(name, values);
   }
 
-  /// Both ends of every edge have the exact reference of the other, to the bit.
+  /// True if both ends of every edge have exactly the other's reference, to the bit.
   bool agrees() {
     for (std::size_t rank = 0; rank < present_.size(); ++rank) {
       Mixer<double>& mixer = everybody_[present_[rank]].mixer;
@@ -112,7 +112,7 @@ class Company {
   Vector& model(std::size_t peer) { return everybody_[peer].x; }
 
   std::size_t refused = 0;
-  std::map<MixForm, int> sent;  ///< Messages of all, for each receiver, by form.
+  std::map<MixForm, int> sent;  ///< Number of messages sent by all, for each receiver, by form.
 
  private:
   struct One {
@@ -216,7 +216,7 @@ TEST_CASE("references keep the mean through every generation", "[unit]") {
       company.begin(present);
       const Vector before = company.mean();
       for (int round = 0; round < 6; ++round) company.round(0);
-      // Sums of a few hundred numbers of size 1.
+      // The rounding error of sums of a few hundred numbers of size 1.
       CHECK(difference(company.mean(), before) < 1e-12);
       company.break_off(
           0, [&](std::size_t) { return rng.chance(0.7); }, [&] { return rng.chance(0.8); });
@@ -232,14 +232,14 @@ TEST_CASE("only who is new to a neighbour sends it the whole", "[unit]") {
   CHECK(company.sent[MixForm::whole] == 12);
   CHECK(company.sent[MixForm::hello] == 0);
   const auto all = [] { return true; };
-  // Rounds of a new generation, counted: how many messages are whole.
+  // Runs rounds of a new generation and counts the messages that contain a whole reference.
   const auto wholes_in = [&](const std::vector<std::size_t>& present) {
     company.begin(present);
     company.sent.clear();
     for (int round = 0; round < 5; ++round) company.round(0.01);
     return company.sent[MixForm::whole];
   };
-  // A round that is not mixed, all of which came: 2 and 4 are new to each other.
+  // A round whose messages all arrive but are not mixed. Peers 2 and 4 are new to each other.
   company.break_off(
       0.01, [](std::size_t) { return true; }, all);
   CHECK(wholes_in({0, 1, 2, 4, 5}) == 2);
@@ -248,7 +248,8 @@ TEST_CASE("only who is new to a neighbour sends it the whole", "[unit]") {
   company.break_off(
       0.01, [](std::size_t peer) { return peer != 1; }, all);
   CHECK(wholes_in({0, 1, 2, 4, 5}) == 0);
-  // Not so one that it has sent, whatever becomes of the generation's first round.
+  // A peer that has sent its message does not take it back, even if the generation's first round is
+  // lost.
   company.break_off(
       0.01, [](std::size_t) { return true; }, all);
   company.begin({0, 1, 2, 4, 5});
@@ -258,7 +259,7 @@ TEST_CASE("only who is new to a neighbour sends it the whole", "[unit]") {
   // A peer that has lost all copies gets them again, and sends its own reference once.
   company.restart(2, false);
   CHECK(wholes_in({0, 1, 2, 4, 5}) == 4);
-  // A peer that comes back gets the references of its two neighbours, and sends them its own.
+  // A peer that returns gets the references of its two neighbours, and sends them its own.
   company.restart(3, true);
   CHECK(wholes_in({0, 1, 2, 3, 4, 5}) == 4);
 }
@@ -283,9 +284,9 @@ TEST_CASE("a difference that is lost or damaged is made good by the whole", "[un
         });
     CHECK(company.refused == (damaged ? 1 : 0));
     CHECK_FALSE(company.agrees());
-    company.round(0);  // 2 says what it lacks,
+    company.round(0);  // Peer 2 reports what it lacks.
     CHECK_FALSE(company.agrees());
-    company.round(0);  // and is sent it.
+    company.round(0);  // Peer 2 receives it.
     CHECK(company.agrees());
     CHECK(company.sent[MixForm::whole] == 1);
     const Vector before = company.mean();
@@ -295,7 +296,7 @@ TEST_CASE("a difference that is lost or damaged is made good by the whole", "[un
   }
 }
 
-// A new generation begins between a stop and the next start, so both have its state.
+// A new generation begins between the stop and the restart, so both swarms have its state.
 TEST_CASE("a swarm that was stopped goes on as one that was not", "[unit]") {
   for (const MixRule& rule : remembering_rules()) {
     INFO(text_of(rule));
@@ -323,10 +324,10 @@ TEST_CASE("a message of another form than the rule's is refused", "[unit]") {
     const auto bytes = write_message<double>(
         rule, {.form = MixForm{static_cast<std::uint16_t>(form)}}, {&word, 1}, Rng(1));
     INFO(form);
-    // A hello has no values behind it.
+    // A hello has no values after the header.
     CHECK(read_message<double>(rule, 4, 0, *bytes).has_value() == (form < 2));
     if (form == 1) CHECK(read_message<double>(rule, 4, 0, *bytes)->values == x);
-    // Rules without memory send nothing but models.
+    // Rules without memory send only models.
     const auto other = write_message<double>(
         plain, {.form = MixForm{static_cast<std::uint16_t>(form)}}, {&word, 1}, Rng(1));
     CHECK(read_message<double>(plain, 4, 0, *other).has_value() == (form == 0));

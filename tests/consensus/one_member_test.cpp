@@ -1,4 +1,4 @@
-// One member alone receives messages from others, which the test plays.
+// A single member that receives messages from others, played by the test.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstddef>
@@ -19,7 +19,7 @@ using members::peer_of;
 using members::peers_below;
 using members::suspicion_longest;
 
-/// Probes and push-pulls so rarely that only received messages matter.
+/// Options with such rare probes and push-pulls that only received messages matter.
 Membership::Options quiet() {
   Membership::Options options;
   options.probe_period = std::chrono::hours(1);
@@ -29,7 +29,7 @@ Membership::Options quiet() {
   return options;
 }
 
-/// Peer 0 alone, knowing peers 1 to N-1; the test plays the others.
+/// Peer 0, which knows peers 1 to N-1. The test plays the others.
 struct Lone {
   explicit Lone(int peers, Membership::Options options = quiet())
       : membership(member_of(0), peers_below(peers), options, Rng(1)) {
@@ -50,7 +50,7 @@ struct Lone {
 
   MemberState state(int peer) const { return membership.find(peer_of(peer))->state; }
 
-  /// Ticks whenever it is due, answering each probe or leaving all unanswered.
+  /// Ticks whenever it is due. Answers all probes, or none.
   void live_for(double amount, bool answer) {
     const Time end = now + from_seconds(amount);
     while (membership.deadline() <= end) {
@@ -72,7 +72,7 @@ struct Lone {
   Time now{};
   Membership membership;
   Effects out;
-  int highest = 0;  ///< Of the local health.
+  int highest = 0;  ///< Highest local health so far.
   int lowest = 0;
 };
 
@@ -221,7 +221,7 @@ TEST_CASE("nothing more is sent to a member struck off the allow-list", "[member
   lone.receive(4, PingRequest{.sequence = 9, .target = peer_of(1), .rumors = {}});
   lone.membership.authorize(lone.now, peers_below(4), lone.out);
   lone.out = {};
-  lone.now = at_seconds(3600);  // The probe made for it is long over.
+  lone.now = at_seconds(3600);  // Its probe of that member ended long ago.
   lone.membership.tick(lone.now, lone.out);
   CHECK(std::ranges::none_of(lone.out.messages,
                              [](const Outgoing& outgoing) { return outgoing.to == peer_of(4); }));
@@ -302,7 +302,7 @@ TEST_CASE("local health rises with failed probes and falls with answers within i
 TEST_CASE("helpers that do not even say no speak against our own link", "[membership][unit]") {
   const bool answered = GENERATE(true, false);
   Lone lone(5, Membership::Options{});
-  lone.now = lone.membership.deadline();  // The probe's time is up: others are asked.
+  lone.now = lone.membership.deadline();  // The probe has timed out, so it asks others.
   lone.membership.tick(lone.now, lone.out);
   const std::vector<Outgoing> asked = std::exchange(lone.out.messages, {});
   REQUIRE(asked.size() == 3);
@@ -320,7 +320,7 @@ TEST_CASE("helpers that do not even say no speak against our own link", "[member
 
 TEST_CASE("a death that ends another suspicion is followed up in the same tick",
           "[membership][unit]") {
-  Lone lone(3);  // Among two a suspicion is short, among three it is long.
+  Lone lone(3);  // A suspicion is short among two members and long among three.
   lone.hear(1, member_of(2, MemberState::suspect));
   lone.now = at_seconds(5);
   lone.hear(2, member_of(1, MemberState::suspect));

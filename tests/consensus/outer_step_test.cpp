@@ -1,4 +1,4 @@
-// The steps of a collective, and the effect of an outer step, against closed forms.
+// The steps of a collective, and the effect of an outer step, compared with closed forms.
 #include "consensus/compression/outer_step.hpp"
 
 #include <catch2/catch.hpp>
@@ -28,9 +28,9 @@ TEST_CASE("an operation is a step until local steps begin and then a period with
   CHECK(later.steps_at(2, 13) == 1);
   CHECK_FALSE(later.is_local(2));
   CHECK(later.is_local(3));
-  // A peer resumed at a step where no collective of this config begins goes on from there.
+  // A peer that resumes between two collectives of this config continues from there.
   CHECK(later.steps_at(5, 13) == 4);
-  // The period of one is the sum of gradients, whatever else is set.
+  // A period of 1 means that gradients are summed, whatever else is set.
   CHECK_FALSE(LocalSteps{.period = 1, .outer = OuterKind::nesterov}.is_local(5));
   CHECK_FALSE(LocalSteps{.period = 1, .outer = OuterKind::nesterov}.has_momentum());
 }

@@ -1,4 +1,4 @@
-// Pairings are fair and agreed on, and codecs and norms are exact to the bit.
+// Pairings are fair and the same at all peers; codecs and norms are exact to the bit.
 #include <algorithm>
 #include <bit>
 #include <catch2/catch.hpp>
@@ -20,19 +20,20 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 
 View view_of(std::size_t n) {
   std::vector<PeerId> peers;
-  // Far apart and out of order: nothing may depend on ids being small or consecutive.
+  // The ids are large and out of order, because nothing may depend on small or consecutive ids.
   for (std::size_t i = 0; i < n; ++i) peers.push_back(PeerId{(i * 7919 + 13) % 100003 + 1});
   return View(peers);
 }
 
 /// Chi-squared of counts that should all be equal.
 double chi_squared(const std::map<PeerId, int>& counts, std::size_t cells, double expected) {
-  double sum = static_cast<double>(cells - counts.size()) * expected;  // Cells never drawn.
+  // Cells that were never drawn.
+  double sum = static_cast<double>(cells - counts.size()) * expected;
   for (const auto& [peer, count] : counts) sum += std::pow(count - expected, 2) / expected;
   return sum;
 }
 
-/// The chi-squared value exceeded once in a thousand (Wilson and Hilferty's approximation).
+/// The value that chi-squared exceeds once in a thousand (Wilson and Hilferty's approximation).
 double chi_squared_limit(double freedom) {
   const double spread = 2 / (9 * freedom);
   return freedom * std::pow(1 - spread + 3.09 * std::sqrt(spread), 3);
@@ -50,21 +51,21 @@ float decoded_value(Codec codec, std::uint16_t half) {
   return value;
 }
 
-/// All values of a 16-bit format, computed from its definition.
+/// A 16-bit format, described by its definition.
 struct Format {
   Codec codec;
-  int mantissa;        ///< Stored bits.
+  int mantissa;        ///< Number of stored mantissa bits.
   int smallest;        ///< Exponent of the smallest normal number.
   int largest;         ///< Exponent of the largest numbers.
   std::uint16_t inf;   ///< Bits of +infinity.
-  double worst_error;  ///< Relative, of a normal number.
+  double worst_error;  ///< Largest relative error of a normal number.
 };
 
 constexpr Format fp16{Codec::fp16, 10, -14, 15, 0x7c00, 0x1p-11};
 constexpr Format bf16{Codec::bf16, 7, -126, 127, 0x7f80, 0x1p-8};
 
-/// Rounds by double arithmetic: to a multiple of the unit in the last place at this magnitude.
-/// Every step is exact but std::nearbyint, which rounds ties to even.
+/// Rounds in double arithmetic to a multiple of the unit in the last place at this magnitude. Every
+/// step is exact except std::nearbyint, which rounds ties to even.
 double reference(const Format& format, float value) {
   if (value == 0 || !std::isfinite(value)) return value;
   const int exponent = std::max(std::ilogb(value), format.smallest);
@@ -74,7 +75,7 @@ double reference(const Format& format, float value) {
   return overflows ? std::copysign(infinity, value) : rounded;
 }
 
-/// The same number with the same sign, telling the two zeros apart.
+/// True for the same number with the same sign, so that 0 and -0 differ.
 bool is_same(double a, double b) { return a == b && std::signbit(a) == std::signbit(b); }
 
 }  // namespace
@@ -139,10 +140,11 @@ TEST_CASE("a matching gives every partner equally often and either role half of 
     initiated += match->initiates;
   }
   CHECK(counts.count(self) == 0);
-  // Rounds are independent draws, so the counts are multinomial: a fair draw fails once in 1000.
+  // Rounds are independent draws, so the counts are multinomial. A fair draw fails this once in
+  // 1000.
   const double freedom = static_cast<double>(n) - 2;
   CHECK(chi_squared(counts, n - 1, met / (freedom + 1)) < chi_squared_limit(freedom));
-  // Four standard errors of a fair coin; and of idling once in n rounds when n is odd.
+  // Four standard errors of a fair coin, and of having no partner once in n rounds if n is odd.
   CHECK(std::abs(initiated - met / 2.0) < 4 * std::sqrt(met / 4.0));
   const double idle = n % 2 == 0 ? 0 : 1.0 / static_cast<double>(n);
   CHECK(std::abs(rounds - met - rounds * idle) <= 4 * std::sqrt(rounds * idle * (1 - idle)));
@@ -150,7 +152,7 @@ TEST_CASE("a matching gives every partner equally often and either role half of 
 
 TEST_CASE("a uniform partner is never oneself and every other is equally likely") {
   const View view = view_of(9);
-  // First, middle and last of the sorted view, and a peer that is not in it.
+  // The first, middle and last peer of the sorted view, and one that is not in it.
   const PeerId self =
       GENERATE_COPY(values({view.peers()[0], view.peers()[4], view.peers()[8], PeerId{5}}));
   const std::size_t others = view.contains(self) ? 8 : 9;
@@ -178,7 +180,7 @@ TEST_CASE("every 16-bit pattern survives decoding and encoding") {
     const float value = decoded_value(format.codec, half);
     const bool is_nan = (half & 0x7fff) > format.inf;
     const std::uint16_t again = encoded_bits(format.codec, value);
-    // A NaN may change its payload but stays one, with its sign.
+    // A NaN may change its payload, but remains NaN with the same sign.
     changed += is_nan ? !std::isnan(value) || (again & 0x7fff) <= format.inf ||
                             ((again ^ half) & 0x8000) != 0
                       : again != half;
@@ -197,10 +199,10 @@ TEST_CASE("encoding rounds to nearest even like slow arithmetic does") {
   };
   for (int i = 0; i < 100000; ++i) {
     compare(std::bit_cast<float>(static_cast<std::uint32_t>(rng.next())));  // Any float at all.
-    // Where the format lives, its subnormals and its overflow included.
+    // Values in the range of the format, including its subnormals and its overflow.
     compare(static_cast<float>(std::ldexp(rng.normal(), static_cast<int>(rng.below(46)) - 28)));
   }
-  // Every tie between neighbours, and the floats just beside it.
+  // Every tie between neighbouring values, and the floats next to it.
   for (std::uint16_t half = 0; half + 1 < format.inf; ++half) {
     const float low = decoded_value(format.codec, half);
     const float high = decoded_value(format.codec, static_cast<std::uint16_t>(half + 1));
@@ -255,7 +257,7 @@ TEST_CASE("the relative error of a normal number is at most half a unit in the l
     worst = std::max(worst, std::abs(result - value) / value);
   }
   CHECK(worst <= format.worst_error);
-  CHECK(worst > format.worst_error * 0.9);  // The bound is met, so it is the right one.
+  CHECK(worst > format.worst_error * 0.9);  // The bound is nearly reached, so it is the right one.
 }
 
 TEST_CASE("the identity codec keeps every bit") {
@@ -304,7 +306,7 @@ TEST_CASE("norms agree with wide arithmetic at every length") {
       apart += static_cast<long double>(gap) * gap;
       REQUIRE(difference[i] == gap);
     }
-    // At most 70 additions in double, each within 2^-53 of the sum so far.
+    // At most 70 additions in double, each accurate to 2^-53 of the sum so far.
     const double tolerance = 1e-14;
     CHECK(comparison.their_norm() ==
           Approx(static_cast<double>(std::sqrt(theirs))).epsilon(tolerance));

@@ -1,4 +1,4 @@
-// Slow partners, and the time for which they rest.
+// Slow partners, and how long they are left alone.
 #include "consensus/gossip/partner_times.hpp"
 
 #include <catch2/catch.hpp>
@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 
 PeerId peer(std::uint64_t number) { return PeerId{number}; }
 
-/// Exchanges with partners 1 to `partners` in turn, each of which takes 200 ms.
+/// Runs exchanges with partners 1 to `partners` in turn. Each takes 200 ms.
 Time usual_exchanges(PartnerTimes& times, std::uint64_t partners, Time now, int rounds = 2) {
   for (int round = 0; round < rounds; ++round) {
     for (std::uint64_t number = 1; number <= partners; ++number) {
@@ -37,7 +37,7 @@ TEST_CASE("a partner that takes long rests until it has had no more than its sha
   CHECK_FALSE(times.is_resting(now + rest + 1ms, peer(9)));
   for (std::uint64_t number = 1; number <= 3; ++number)
     CHECK_FALSE(times.is_resting(now, peer(number)));
-  // However slow: its link may be good again.
+  // The rest is limited however slow the partner was, because its link may have recovered.
   times.note(now + 1h, peer(9), now);
   now += 1h;
   CHECK(times.is_resting(now + PartnerTimes::rest_max - 1ms, peer(9)));
@@ -55,7 +55,7 @@ TEST_CASE("nobody rests whose exchanges take what is usual or who is the only pa
     alone.note(now, peer(1), now - (round % 2 == 0 ? 100ms : 9s));
     CHECK_FALSE(alone.is_resting(now, peer(1)));
   }
-  // An exchange of less than a tenth of a second is never slow, however quick the others are.
+  // An exchange of less than a tenth of a second is never slow, however fast the others are.
   PartnerTimes quick;
   for (int round = 0; round < 9; ++round) quick.note(now + 1ms, peer(1), now);
   quick.note(now + 99ms, peer(2), now);
@@ -69,7 +69,7 @@ TEST_CASE("where half of the partners are slow only they rest, and what is remem
   for (int round = 0; round < 2000; ++round) {
     const auto number = rng.below(20);
     if (times.is_resting(now, peer(number))) continue;
-    // The odd ones are behind slow links.
+    // Peers with odd numbers are behind slow links.
     const Duration took = number % 2 == 1 ? 3s : 150ms;
     times.note(now + took, peer(number), now);
     now += took;

@@ -1,4 +1,4 @@
-// Pictures of small schedules, character by character, and boxes by their number.
+// Pictures of small schedules: texts character by character, SVG by the number of boxes.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstddef>
@@ -12,7 +12,7 @@
 namespace gv {
 namespace {
 
-/// Every part takes a second: forward 1, backward 2 slots. Updates take hardly anything.
+/// Each part takes a second: forward is 1 slot, backward 2 slots. Updates take almost no time.
 PipelineTiming timing(PipelineKind kind, std::size_t stages, std::size_t micro_batches) {
   const PipelineSchedule schedule =
       make_schedule(kind, straight_routes(stages, micro_batches), stages);

@@ -1,4 +1,4 @@
-// Partitions against brute force, chain maps and routes against their promises.
+// Partitions compared with brute force; chain maps and routes compared with their promises.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -45,8 +45,8 @@ PipelineSite drawn_site(std::size_t peers, Rng& rng) {
   return site;
 }
 
-/// Written from the definition, not from the program: every way to cut layers and peers into as
-/// many runs as there are stages.
+/// Tries every way to cut layers and peers into stages. Written from the definition, not from the
+/// program.
 double brute_force(const std::vector<LayerCost>& layers, const PipelineSite& site,
                    const PartitionOptions& options) {
   const std::size_t stages = options.stages;
@@ -79,7 +79,7 @@ double brute_force(const std::vector<LayerCost>& layers, const PipelineSite& sit
         }
         double speed = 0;
         for (std::size_t p = peer; p < peer_ends[s]; ++p) speed += site.speeds[p];
-        // 1F1B: stage s keeps p - s micro-batches.
+        // In 1F1B stage s keeps p - s micro-batches.
         const double memory =
             3 * parameters +
             static_cast<double>(std::min(stages - s, options.micro_batches)) * kept;
@@ -120,7 +120,7 @@ std::vector<StageCarrier> peers_of_speeds(const std::vector<double>& speeds) {
   return carriers;
 }
 
-/// Work of the slowest stage for each micro-batch, where every peer has one stage.
+/// Work of the slowest stage for each micro-batch, if every peer carries one stage.
 double slowest(const std::vector<StageCarrier>& carriers, const std::vector<double>& seconds) {
   double worst = 0;
   for (std::uint32_t s = 0; s < seconds.size(); ++s) {
@@ -320,13 +320,13 @@ TEST_CASE("two that carry a stage alone exchange them if that is worth it") {
   auto carriers = peers_of_speeds({1, 1, 1});
   give(carriers, {{0}, {1}, {2}});
   CHECK(map_stages(carriers, seconds) == Map{{0}, {1}, {2}});
-  // The slow peer moves to the quickest stage, and the peer from there takes its place.
+  // The slow peer moves to the fastest stage, and the peer from there takes its place.
   carriers[1].speed = 0.4;
   CHECK(map_stages(carriers, seconds) == Map{{1}, {0}, {2}});
-  // By less than 15 %: stage 1 takes 4 / 0.9, or 4.
+  // The gain is less than 15 %: stage 1 takes 4 / 0.9 instead of 4.
   carriers[1].speed = 0.9;
   CHECK(map_stages(carriers, seconds) == Map{{0}, {1}, {2}});
-  // Of a move and an exchange whatever leaves less: four at the slowest stage, or the fast one.
+  // Takes the better of a move and an exchange: four peers at the slowest stage, or the fast one.
   carriers = peers_of_speeds({1, 1, 8, 1});
   give(carriers, {{0}, {1}, {2}, {2}});
   CHECK(map_stages(carriers, seconds) == Map{{0}, {2}, {1}, {2}});
@@ -337,7 +337,7 @@ TEST_CASE("a stage that nobody has left goes to who can be spared") {
   auto carriers = peers_of_speeds({1, 1, 1, 1});
   give(carriers, {{0}, {0}, {2}, {2}});
   CHECK(map_stages(carriers, seconds) == Map{{1}, {0}, {2}, {2}});
-  // To a newcomer rather than to a peer that has another stage.
+  // A newcomer is preferred to a peer that has another stage.
   give(carriers, {{0}, {0}, {2}, {}});
   CHECK(map_stages(carriers, seconds) == Map{{0}, {0}, {2}, {1}});
 }
@@ -395,7 +395,7 @@ TEST_CASE("routes go through a replica of each stage and share the work out as p
   CHECK(different.size() > 2);
   const Routes quick = make_routes(RouterKind::throughput, replicas, 12, speeds, Rng(1));
   CHECK(counts(quick) == Counts{{0, 3}, {1, 6}, {2, 4}, {3, 9}, {4, 6}, {5, 8}});
-  // Evenly: of any four in a row the quick one has three.
+  // The share is spread evenly: of any four micro-batches in a row the fast peer has three.
   for (std::size_t b = 0; b + 4 <= 12; ++b) {
     std::size_t own = 0;
     for (std::size_t i = b; i < b + 4; ++i) own += quick[i][0] == 3;

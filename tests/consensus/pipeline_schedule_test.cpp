@@ -1,4 +1,4 @@
-// Schedules against their closed forms and golden numbers, and the validator against faulty ones.
+// Schedules compared with closed forms and golden numbers, and a validator that finds faulty ones.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdint>
@@ -16,7 +16,8 @@ namespace {
 using Action = PipelineAction;
 using Sizes = std::vector<std::size_t>;
 
-/// One chain, in Chimera both ways: every other micro-batch takes it from the last to the first.
+/// A single chain, used in both directions: every other micro-batch takes it from the last to the
+/// first.
 Routes mirrored_routes(std::size_t stages, std::size_t micro_batches) {
   Routes routes = straight_routes(stages, micro_batches);
   for (std::size_t b = 1; b < micro_batches; b += 2) std::ranges::reverse(routes[b]);
@@ -35,7 +36,7 @@ PipelineCosts equal_costs(std::size_t stages, double forward, double input, doub
               stages, {.forward = forward, .backward_input = input, .backward_weight = weight})};
 }
 
-/// With forward = backward = 1 slot.
+/// The makespan in slots if forward and backward each take one slot.
 double slots(PipelineKind kind, std::size_t stages, std::size_t micro_batches) {
   return replay(straight(kind, stages, micro_batches), equal_costs(stages, 1, 0.5, 0.5)).makespan;
 }
@@ -55,7 +56,7 @@ std::string text_of(const Problems& problems) {
   return text;
 }
 
-/// Random routes over `replicas` workers a stage.
+/// Random routes over `replicas` workers in each stage.
 Routes random_routes(std::size_t stages, std::size_t replicas, std::size_t micro_batches,
                      Rng& rng) {
   Routes routes(micro_batches, std::vector<std::uint32_t>(stages));
@@ -77,8 +78,8 @@ TEST_CASE("1F1B warms up with as many forward passes as stages follow and then a
 }
 
 TEST_CASE("1F1B is the closed form of its slots") {
-  // In slot t even stages go forward in even slots and odd ones in odd slots (DeepSpeed's
-  // TrainSchedule): 2 (m + p - 1) slots in all.
+  // In DeepSpeed's TrainSchedule, even stages go forward in even slots and odd stages in odd slots:
+  // 2 (m + p - 1) slots in all.
   for (std::size_t p = 1; p <= 6; ++p) {
     for (std::size_t m = 1; m <= 9; ++m) {
       const PipelineSchedule schedule = straight(PipelineKind::one_f_one_b, p, m);
@@ -144,7 +145,7 @@ TEST_CASE("makespans are the golden ones") {
   CHECK(thirds(8, 16) == 55);
   CHECK(thirds(4, 16) == 51);
   for (const std::size_t d : {2, 4, 6, 8, 16}) {
-    // 2 N + D - 2 for every N, where the published generator lacks instructions from 3 D on.
+    // 2 N + D - 2 for every N. (The published generator omits instructions from 3 D on.)
     for (const std::size_t n : {d, 2 * d, 3 * d, 4 * d}) {
       CHECK(slots(PipelineKind::chimera, d, n) == static_cast<double>(2 * n + d - 2));
     }
@@ -225,19 +226,19 @@ TEST_CASE("random routes give sound schedules that pass bounded channels") {
 }
 
 TEST_CASE("work is passed on while workers compute") {
-  // A transfer takes as long as a pass: everything is later by one round trip, once.
+  // A transfer takes as long as a pass, which delays everything by one round trip, once.
   PipelineCosts costs = equal_costs(2, 1, 0.5, 0.5);
   const PipelineSchedule schedule = straight(PipelineKind::gpipe, 2, 8);
   const double without = replay(schedule, costs).makespan;
   costs.boundaries = {{.seconds = 1, .latency_s = 0.25}};
   CHECK(replay(schedule, costs).makespan == Approx(without + 2 * 1.25).epsilon(1e-12));
-  // A link twice as slow as the work is what all wait for: eight results there and eight back.
+  // A link twice as slow as the work is the bottleneck: eight results go forward and eight back.
   costs.boundaries = {{.seconds = 2, .latency_s = 0}};
   CHECK(replay(schedule, costs).makespan == Approx(1 + 8 * 2 + 1 + 1 + 8 * 2 + 1).epsilon(1e-12));
 }
 
 TEST_CASE("a schedule made for transfers hides those that take as long as a pass") {
-  // One round trip through all the links remains; without `ahead` it costs one for every cycle.
+  // One round trip through all links remains; without `ahead` every cycle costs one.
   for (const PipelineKind kind : {PipelineKind::one_f_one_b, PipelineKind::zero_bubble}) {
     for (const std::size_t p : {2, 3, 4, 6}) {
       for (const double seconds : {0.1, 0.5, 1.0}) {
@@ -268,7 +269,7 @@ TEST_CASE("2BW with enough micro-batches an update hides transfers in its steady
   };
   CHECK(each(8, 1) == Approx(3).epsilon(1e-12));
   CHECK(each(8, 0) > 3.5);
-  CHECK(each(4, 1) > 3.1);  // Two versions are enough for four in flight alone.
+  CHECK(each(4, 1) > 3.1);  // Two versions are enough only for four in flight.
 }
 
 TEST_CASE("the further ahead a schedule is the longer the transfers it hides") {
@@ -284,7 +285,7 @@ TEST_CASE("the further ahead a schedule is the longer the transfers it hides") {
 }
 
 TEST_CASE("chimera has the bubble of its formula where backward passes are longer") {
-  // m (F + B) + (p - 2)(F + B) / 2 to a third of it, if its lists leave time for what is on its way
+  // m (F + B) + (p - 2)(F + B) / 2, to a third of the bubble, if the lists leave time for transfers
   // and there are more micro-batches than stages.
   const PipelineCosts costs = equal_costs(4, 1, 1, 1);
   for (const std::size_t m : {8, 16, 32}) {
@@ -306,8 +307,8 @@ TEST_CASE("a pipeline that computes activations again pays a forward pass for ea
 // ---- Errors are found ----
 
 TEST_CASE("a schedule short of operations is refused with what is missing") {
-  // The result of a published generator of Chimera for six stages and eighteen micro-batches: 14
-  // forward and 12 backward passes a worker instead of 18 and 18.
+  // The output of a published generator of Chimera for six stages and eighteen micro-batches: each
+  // worker has 14 forward and 12 backward passes instead of 18 and 18.
   PipelineSchedule schedule = straight(PipelineKind::chimera, 6, 18);
   for (auto& list : schedule.workers) {
     std::size_t forward = 0;
@@ -352,7 +353,7 @@ TEST_CASE("each kind of fault in a schedule is named with its place") {
 }
 
 TEST_CASE("lists that wait for each other in a circle are refused") {
-  // The first stage waits for its gradient before the second has its input.
+  // The first stage waits for its gradient before the second stage has its input.
   PipelineSchedule schedule = straight(PipelineKind::one_f_one_b, 2, 2);
   REQUIRE(words(schedule.workers[0]) == "F0 F1 B0 B1 U0");
   REQUIRE(words(schedule.workers[1]) == "F0 B0 F1 B1 U0");
@@ -365,11 +366,12 @@ TEST_CASE("lists that wait for each other in a circle are refused") {
 }
 
 TEST_CASE("a channel that is full stops only those lists that do not empty it") {
-  // All forward passes come before any backward pass: the first may be a channel's length ahead.
+  // All forward passes come before any backward pass, so the first stage may be ahead by the length
+  // of the channel.
   const PipelineSchedule gpipe = straight(PipelineKind::gpipe, 2, 4);
   CHECK(text_of(problems(gpipe, {.channel = 1})) == "");
   PipelineSchedule late = gpipe;
-  // The second stage takes the last micro-batch first, which is behind three others.
+  // The second stage takes the last micro-batch first, behind three others in the channel.
   std::rotate(late.workers[1].begin(), late.workers[1].begin() + 3, late.workers[1].begin() + 4);
   CHECK(text_of(problems(late)) == "");
   CHECK(text_of(problems(late, {.channel = 4})) == "");

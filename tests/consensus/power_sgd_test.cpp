@@ -1,4 +1,5 @@
-// Products of thin matrices: exact with enough rank, nothing lost with less, the same at all peers.
+// Products of thin matrices: exact if the rank is large enough; with less, nothing is lost; the
+// same at all peers.
 #include "consensus/compression/power_sgd.hpp"
 
 #include <Eigen/SVD>
@@ -46,7 +47,7 @@ FactorShape one_matrix(std::size_t rows, std::size_t cols, std::size_t rank) {
   return {.elements = rows * cols, .rank = rank, .matrices = {{0, rows, cols}}};
 }
 
-/// Some peers and the means between them.
+/// Some peers, and the means that they form.
 struct Peers {
   std::vector<PowerSgd> peers;
   PowerSgd::Turn turn{.generation = 99};
@@ -89,7 +90,7 @@ std::vector<Floats> gradients_of(std::size_t peers, std::size_t size, Rng& rng) 
   return gradients;
 }
 
-/// rows x cols of the given rank.
+/// A rows x cols matrix of the given rank.
 Floats thin_product(std::size_t rows, std::size_t cols, std::size_t rank, Rng& rng) {
   const Floats a = normals(rows * rank, rng), b = normals(cols * rank, rng);
   Floats product(rows * cols);
@@ -105,7 +106,7 @@ Floats thin_product(std::size_t rows, std::size_t cols, std::size_t rank, Rng& r
 
 }  // namespace
 
-// With columns V that are orthonormal, out = mean(M) V V^T, and what follows takes V from it.
+// If the columns of V are orthonormal, out = mean(M) V V^T, and the next step derives V from it.
 TEST_CASE("a gradient in factors is its projection on a basis that follows it", "[unit]") {
   const std::size_t rows = 9, cols = 6, rank = 2;
   Rng rng(1);
@@ -129,10 +130,10 @@ TEST_CASE("a gradient in factors is its projection on a basis that follows it", 
     if (turn > 0) {
       const Matrix expected = turn % 2 == 0 ? Matrix(given * basis * basis.transpose())
                                             : Matrix(basis * basis.transpose() * given);
-      // Sums of a dozen floats of size 1, through a basis that loses a digit.
+      // Sums of a dozen floats of size 1, computed through a basis that loses a digit.
       CHECK((out - expected).norm() < 1e-5 * given.norm());
     }
-    // The span of the result: of its columns after an even turn, of its rows after an odd one.
+    // The next basis spans the result's columns after an even turn, and its rows after an odd one.
     const Matrix spanned = turn % 2 == 0 ? out : Matrix(out.transpose());
     const Eigen::JacobiSVD<Eigen::MatrixXd> svd(spanned, Eigen::ComputeThinU);
     basis = svd.matrixU().leftCols(rank);
@@ -176,7 +177,7 @@ TEST_CASE("with a rank as large as a side every second mean gradient is exact", 
     for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += owed[i];
     const Floats out = peers.step(gradients);
     owed = peers.mean_memory();
-    // The side whose factors have that many rows: all of it is spanned.
+    // The side whose length equals the rank is spanned completely, so the result is exact.
     const bool whole = shape.rank == (step % 2 == 0 ? shape.cols : shape.rows);
     if (!whole) continue;
     CHECK(distance(out, mean) <= 1e-5 * norm(mean));
@@ -200,18 +201,18 @@ TEST_CASE("what is remembered is on average what was not sent", "[unit]") {
     }
     remembered = peers.mean_memory();
     for (std::size_t i = 0; i < mean.size(); ++i) {
-      // Means of products of values up to 10, in float.
+      // Rounding of means of products of values up to 10 in float.
       REQUIRE(remembered[i] == Approx(mean[i] - out[i]).margin(2e-5));
     }
   }
-  // And so over all steps: sent + remembered = given.
+  // The same holds over all steps: sent + remembered = given.
   for (std::size_t i = 0; i < given.size(); ++i) {
     CHECK(sent[i] + remembered[i] == Approx(given[i]).margin(1e-3));
   }
 }
 
 TEST_CASE("the memory of a peer is a function of its own data and the shared basis", "[unit]") {
-  // A peer's remainder is orthogonal to the basis: e = M - M V V^T.
+  // What a peer remembers is orthogonal to the basis: e = M - M V V^T.
   Rng rng(3);
   Peers peers(3, one_matrix(10, 7, 2));
   const Floats out = peers.step(gradients_of(3, 70, rng));
@@ -239,20 +240,20 @@ TEST_CASE("a matrix of low rank is found in two steps and a noisy one better fro
   CHECK(norm(exact.mean_memory()) <= 1e-5 * norm(low));
   CHECK(distance(sum, low) <= 1e-5 * norm(low));
 
-  // The same matrix again and again: the warm start makes power iteration of it.
+  // The same matrix in every step, so the warm start turns the steps into power iteration.
   Peers noisy(1, one_matrix(20, 15, 1));
   Floats matrix = thin_product(20, 15, 1, rng);
   for (float& value : matrix) value += 0.7f * static_cast<float>(rng.normal());
   double first = 0, last = 0;
   for (int step = 0; step < 20; ++step) {
-    Floats rest = matrix;  // Take the memory off again.
+    Floats rest = matrix;  // Remove the memory that was added.
     if (step > 0) {
       for (std::size_t i = 0; i < rest.size(); ++i) rest[i] -= noisy.peers[0].memory()[i];
     }
     last = distance(noisy.step({rest}), matrix);
     if (step == 0) first = last;
   }
-  // The best of rank 1, by its singular values.
+  // The best approximation of rank 1, from the singular values.
   const Eigen::Map<const Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>
       view(matrix.data(), 20, 15);
   const auto values = Eigen::JacobiSVD<Eigen::MatrixXd>(view.cast<double>()).singularValues();
@@ -281,7 +282,7 @@ TEST_CASE("a part that is asked for again is as if it had not been asked for bef
   Peers once(2, shape);
   Peers again(2, shape);
   for (int step = 0; step < 7; ++step) {
-    if (step == 4) {  // Another generation draws a new basis and keeps the remainder.
+    if (step == 4) {  // Another generation draws a new basis but keeps what was remembered.
       again.part(0, normals(60, rng));
       once.turn = again.turn = {.generation = 7};
     }
@@ -331,7 +332,7 @@ TEST_CASE("orthonormal columns are so and dependent ones are drawn", "[unit]") {
       for (std::size_t i = 0; i < 50; ++i) {
         product += static_cast<double>(columns[50 * a + i]) * columns[50 * b + i];
       }
-      // 50 products of floats around 0.1.
+      // The rounding of 50 products of floats around 0.1.
       CHECK(product == Approx(a == b ? 1 : 0).margin(1e-6));
     }
   }

@@ -1,4 +1,4 @@
-// Byte vectors put together from blocks, whatever blocks come.
+// Byte vectors assembled from blocks, whatever blocks arrive.
 #include "consensus/transfer/reassembly.hpp"
 
 #include <algorithm>
@@ -22,12 +22,12 @@ Bytes drawn_bytes(std::size_t size, Rng& rng) {
   return bytes;
 }
 
-/// The part of `whole` that begins at `offset`, as it is sent.
+/// The part of `whole` that begins at `offset`, as a block.
 Block part_of(const Bytes& whole, std::size_t offset, std::size_t size) {
   return {.id = {}, .offset = offset, .bytes = std::span(whole).subspan(offset, size)};
 }
 
-/// A vector that arrives, beside its original.
+/// A vector that is arriving, and its original.
 struct Arriving {
   explicit Arriving(std::size_t size) : blocks(size, element), memory(size) {
     Rng rng(size);
@@ -61,10 +61,10 @@ TEST_CASE("a vector is whole when its blocks have come in order", "[unit]") {
 TEST_CASE("only the block that begins at the first missing byte counts", "[unit]") {
   Arriving vector(40);
   REQUIRE(vector.take(0, 16) == BlockFit::next);
-  CHECK(vector.take_zeros(0, 16) == BlockFit::misplaced);   // Repeated,
-  CHECK(vector.take_zeros(12, 8) == BlockFit::misplaced);   // overlapping,
-  CHECK(vector.take_zeros(20, 20) == BlockFit::misplaced);  // ahead of a missing one,
-  CHECK(vector.take_zeros(16, 0) == BlockFit::misplaced);   // and empty.
+  CHECK(vector.take_zeros(0, 16) == BlockFit::misplaced);   // This block is a repetition.
+  CHECK(vector.take_zeros(12, 8) == BlockFit::misplaced);   // This block overlaps.
+  CHECK(vector.take_zeros(20, 20) == BlockFit::misplaced);  // This block comes after a missing one.
+  CHECK(vector.take_zeros(16, 0) == BlockFit::misplaced);   // This block is empty.
   CHECK(vector.blocks.received() == 16);
   CHECK(vector.take(16, 24) == BlockFit::next);
   CHECK(vector.memory == vector.whole);
@@ -138,8 +138,8 @@ TEST_CASE("a sender can resume at every element and at the end", "[unit]") {
   CHECK_FALSE(blocks.can_resume_at(16));
 }
 
-// True blocks are drawn among hostile ones, which contain zeros: whatever is counted is true, and
-// nothing is written beyond the vector.
+// True blocks are mixed with hostile ones that contain zeros. Everything that is counted must be
+// true, and nothing may be written beyond the vector.
 TEST_CASE("whatever blocks come a vector holds only what its sender streamed", "[unit]") {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     Rng rng(seed);
@@ -156,7 +156,7 @@ TEST_CASE("whatever blocks come a vector holds only what its sender streamed", "
       const std::size_t length =
           is_true ? std::min(left, element * (1 + rng.below(8))) : rng.below(2 * left + 8);
       std::uint64_t offset = rng.below(8) == 0 ? rng.next() : rng.below(2 * size);
-      // What a hostile sender puts at the right place with the right length cannot be told apart.
+      // A hostile block with the right place and length could not be told apart, so avoid it.
       const bool would_fit = offset == before && length <= left && length % element == 0;
       if (!is_true && would_fit && length > 0) offset = before + 1;
       const Bytes zeros(length);

@@ -1,4 +1,4 @@
-// Memory is used again: never while it has a holder, always once it has none.
+// Buffers are reused: never while somebody holds them, always once nobody does.
 #include "base/reuse.hpp"
 
 #include <catch2/catch.hpp>
@@ -49,7 +49,7 @@ TEST_CASE("the memory of a snapshot that is offered is not lent for the next one
   CHECK(next.get() != offered);
   next->values.assign(4, 2.0f);
   exchange.set_snapshot(std::move(next), 0.5f);
-  // Replaced, but the exchange under way still speaks of it.
+  // The snapshot was replaced, but the exchange under way still refers to it.
   CHECK(exchange.blank_snapshot().get() != offered);
   CHECK(offered->values.front() == 1.0f);
   exchange.peer_gone(Time{}, PeerId{2}, out);

@@ -1,4 +1,4 @@
-// The order of a ring avoids slow links: exactly for a few peers and nearly for many.
+// The order of a ring avoids slow links: optimal for few peers, nearly optimal for many.
 #include "consensus/allreduce/ring_order.hpp"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 using Ring = std::vector<std::size_t>;
 using Matrix = std::vector<std::vector<double>>;
 
-/// Slowest link and sum of all links: what is minimised, in this order.
+/// The slowest link and the sum of all links, minimised in this order.
 std::pair<double, double> cost_of(const Ring& ring, const Matrix& seconds) {
   double slowest = 0;
   double sum = 0;
@@ -52,10 +52,10 @@ bool is_ring(const Ring& ring, std::size_t peers) {
 }
 
 enum class World {
-  any,      ///< Every direction of every link drawn by itself.
-  coarse,   ///< The same, of four speeds only: many ties.
-  uplinks,  ///< A link is as slow as the slower of the sender's up and the receiver's down.
-  plane,    ///< Distances in the plane.
+  any,      ///< Every direction of every link is drawn independently.
+  coarse,   ///< Every direction is drawn from only four speeds, which gives many ties.
+  uplinks,  ///< A link is as slow as the slower of the sender's uplink and the receiver's downlink.
+  plane,    ///< Links are distances between points in the plane.
 };
 
 Matrix world(World kind, std::size_t peers, Rng& rng) {
@@ -87,7 +87,7 @@ Matrix world(World kind, std::size_t peers, Rng& rng) {
   return seconds;
 }
 
-/// A ring of links that take `good`, drawn from the seed; all others are drawn from [low, high).
+/// A random ring of links that take `good`. All other links are drawn from [low, high).
 Matrix planted(std::size_t peers, double good, double low, double high, Rng& rng) {
   Matrix seconds(peers, std::vector<double>(peers));
   for (auto& row : seconds) {
@@ -116,7 +116,7 @@ TEST_CASE("a small ring is the best of all permutations") {
       const auto [slowest, sum] = cost_of(ring, seconds);
       const auto [best_slowest, best_sum] = brute_force(seconds);
       REQUIRE(slowest == best_slowest);
-      REQUIRE(sum == Approx(best_sum).epsilon(1e-12));  // Added up in another order.
+      REQUIRE(sum == Approx(best_sum).epsilon(1e-12));  // The sum was added up in another order.
     }
   }
 }
@@ -139,7 +139,7 @@ TEST_CASE("a ring planted among slow links is found among 32 peers") {
   for (int i = 0; i < 10; ++i) {
     const Matrix clear = planted(32, 1, 5, 10, rng);
     CHECK(cost_of(order_of(clear, 12), clear).first == 1);
-    // One in forty of the others is quicker, so that taking the best link first goes astray.
+    // One in forty of the other links is faster, so that always taking the best link goes astray.
     const Matrix hidden = planted(32, 1, 0.9, 5, rng);
     CHECK(cost_of(order_of(hidden, 12), hidden).first == 1);
   }
@@ -154,7 +154,7 @@ TEST_CASE("the same links give the same ring") {
 }
 
 TEST_CASE("the direction of a ring is chosen where links are faster one way") {
-  // Up by one is fast, down by one is slow.
+  // Links to the next number are faster than those in the opposite direction.
   for (const std::size_t peers : {5u, 20u}) {
     Matrix seconds(peers, std::vector<double>(peers, 3));
     Ring expected(peers);
@@ -173,7 +173,7 @@ TEST_CASE("what is not a link is used only where there is no other way") {
       const Ring ring = order_of(seconds, 9);
       CHECK(is_ring(ring, peers));
       CHECK(cost_of(ring, seconds) == std::pair(1.0, static_cast<double>(peers)));
-      // No peer reaches peer 1, and there is a ring all the same.
+      // No peer can reach peer 1, but there must still be a ring.
       for (auto& row : seconds) row[1] = none;
       CHECK(is_ring(order_of(seconds, 9), peers));
     }

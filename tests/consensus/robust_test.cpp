@@ -1,4 +1,4 @@
-// Robust aggregates: plain mixing without attackers, and bounds on what attackers can do.
+// Robust aggregates: equal to plain mixing without attackers, and bounds on what attackers can do.
 #include "consensus/mixing/robust.hpp"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ using Floats = std::vector<float>;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// Our own model and those of neighbours, all weighing the same unless they are given weights.
+/// Our own model and those of neighbours. Without `weights` all have the same weight.
 struct Scene {
   Floats own;
   std::vector<Floats> others;
@@ -30,7 +30,7 @@ struct Scene {
       const double equal = 1 / static_cast<double>(inputs());
       models.push_back({others[j], weights.empty() ? equal : weights[j]});
     }
-    Floats result(own.size(), std::nanf(""));  // Every value has to be written.
+    Floats result(own.size(), std::nanf(""));  // The guard must overwrite every value.
     guarded_change(options, own, models, result);
     return result;
   }
@@ -71,7 +71,7 @@ Floats added(const Floats& own, const Floats& change) {
   return sum;
 }
 
-/// x_i + sum w_j (x_j - x_i), the difference from x_i.
+/// sum w_j (x_j - x_i), which plain mixing adds to x_i.
 Floats plainly_mixed(const Scene& scene, const std::vector<double>& weights) {
   Floats change;
   for (std::size_t i = 0; i < scene.own.size(); ++i) {
@@ -102,11 +102,11 @@ TEST_CASE("without attackers and with an infinite radius guards are plain mixing
     CHECK(scene.change({.kind = GuardKind::clip, .radius = infinity}) == plain);
     CHECK(scene.change({.kind = GuardKind::self_centred_clip, .radius = infinity}) == plain);
     CHECK(scene.change({.kind = GuardKind::centred_clip, .radius = infinity}) == mean);
-    // No hostile peer: the farthest sets the radius.
+    // With no hostile peer, the farthest model sets the radius.
     CHECK(scene.change({.kind = GuardKind::self_centred_clip, .hostile = 0}) == plain);
     CHECK(scene.change({.kind = GuardKind::clip, .hostile = 0}) == plain);
     CHECK(scene.change({.kind = GuardKind::centred_clip, .hostile = 0}) == mean);
-    // Summed in the order of values: the same except for the last bit.
+    // Summed in the order of values, so only the last bit may differ.
     const Floats trimmed = scene.change({.kind = GuardKind::trimmed_mean, .hostile = 0});
     for (std::size_t i = 0; i < d; ++i) {
       REQUIRE(trimmed[i] == Approx(mean[i]).epsilon(1e-6).margin(1e-12));
@@ -149,19 +149,20 @@ TEST_CASE("another order of neighbours gives the same aggregate") {
       const bool is_exact =
           kind == GuardKind::trimmed_mean || kind == GuardKind::median || kind == GuardKind::krum;
       if (is_exact) REQUIRE(change == other);
-      // Sums in double of values around 1, rounded to float; the geometric median 8 times.
+      // Rounding of sums in double of values around 1 to float; the geometric median does this 8
+      // times.
       REQUIRE(distance(change, other) <= 1e-5);
     }
   }
 }
 
 TEST_CASE("krum does not look at the order even where two are as near to each other") {
-  // One neighbour counts, so the nearest two have the same score.
+  // Only the nearest neighbour counts, so the two nearest inputs have the same score.
   Scene scene{.own = {9}, .others = {{1}, {2}}};
   CHECK(scene.change({.kind = GuardKind::krum, .hostile = 0}) == Floats{-8});
   std::swap(scene.others[0], scene.others[1]);
   CHECK(scene.change({.kind = GuardKind::krum, .hostile = 0}) == Floats{-8});
-  scene.own = {1.5f};  // With an equal score our own stays.
+  scene.own = {1.5f};  // With equal scores our own model wins.
   CHECK(scene.change({.kind = GuardKind::krum, .hostile = 0}) == Floats{0});
 }
 
@@ -215,23 +216,25 @@ TEST_CASE("krum picks what a search over all inputs picks") {
       return best;
     };
     const std::size_t best = picked(2);
-    // One nearest alone makes pairs of equal scores, which another test is about.
+    // If only the nearest input counts, pairs have equal scores. Another test covers that.
     if (k - hostile - 2 == 1) continue;
     const Floats result =
         added(scene.own, scene.change({.kind = GuardKind::krum, .hostile = hostile}));
     REQUIRE(distance(result, inputs[best]) <= 1e-6);
     other_with_fourth_powers += picked(4) != best;
   }
-  CHECK(other_with_fourth_powers > rounds / 50);  // Distances squared twice would show.
+  // Squaring distances twice would give other choices, so this test can tell.
+  CHECK(other_with_fourth_powers > rounds / 50);
 }
 
 TEST_CASE("the geometric median is where it has to be") {
-  // Three on a line: the middle one. Distances below 0.1 are smoothed, so far apart.
+  // Three points on a line: the median is the middle one. They are far apart, because distances
+  // below 0.1 are smoothed.
   Scene line{.own = {0, 0}, .others = {{100, 200}, {1000, 2000}}};
   const Floats middle = line.change({.kind = GuardKind::geometric_median});
   CHECK(middle[0] == Approx(100).epsilon(0.05));
   CHECK(middle[1] == Approx(200).epsilon(0.05));
-  // The sum of distances is less than from any input, and from the mean.
+  // The sum of distances must be smaller than from any input, and from the mean.
   Rng rng(7);
   for (int i = 0; i < 50; ++i) {
     Scene scene = random_scene(8, 10, rng);
@@ -252,7 +255,8 @@ TEST_CASE("the geometric median is where it has to be") {
 
 TEST_CASE("clips are their formulas") {
   const Scene scene{.own = {0, 1}, .others = {{3, 5}, {0, 2}}, .weights = {0.5, 0.25}};
-  // Differences (3, 4) of 5 and (0, 1) of 1; norms sqrt(34) and 2.
+  // The differences are (3, 4) with length 5 and (0, 1) with length 1; the norms are sqrt(34) and
+  // 2.
   const Floats self = scene.change({.kind = GuardKind::self_centred_clip, .radius = 2.5});
   CHECK(self[0] == Approx(0.5 * 1.5));
   CHECK(self[1] == Approx(0.5 * 2 + 0.25 * 1));
@@ -275,7 +279,7 @@ TEST_CASE("an adaptive radius is the distance of the farthest but those who may 
                      scene.change({.kind = kind, .radius = radius})) <= 1e-6);
     }
   }
-  // Norms for the clip around the origin, and never below our own.
+  // The clip around the origin uses norms, and a radius of at least our own norm.
   Scene scene{.own = {1}, .others = {{2}, {100}, {3}}, .weights = {0, 1, 0}};
   CHECK(scene.change({.kind = GuardKind::clip}) == Floats{2});
   scene.own = {50};
@@ -318,7 +322,8 @@ TEST_CASE("just less than half of the inputs cannot move a robust aggregate out 
       const Floats result = added(scene.own, scene.change({.kind = kind, .hostile = hostile}));
       INFO(to_string(kind) << " of " << k << " with " << hostile << " hostile");
       if (kind == GuardKind::geometric_median) {
-        // Pillutla 2022: 2 (k - f) / (k - 2f) times the farthest honest one from their mean.
+        // Pillutla 2022: the bound is 2 (k - f) / (k - 2f) times the distance of the farthest
+        // honest model from their mean.
         Floats mean(20);
         for (const Floats& model : sound) {
           for (std::size_t i = 0; i < 20; ++i) mean[i] += model[i] / static_cast<float>(honest);
@@ -333,7 +338,7 @@ TEST_CASE("just less than half of the inputs cannot move a robust aggregate out 
       for (std::size_t i = 0; i < 20; ++i) {
         const auto by_coordinate = [i](const Floats& a, const Floats& b) { return a[i] < b[i]; };
         const auto [least, most] = std::ranges::minmax_element(sound, by_coordinate);
-        // A change and a sum are rounded once each, at values around 1.
+        // A change and a sum are each rounded once, at values around 1.
         REQUIRE(result[i] >= (*least)[i] - 1e-6);
         REQUIRE(result[i] <= (*most)[i] + 1e-6);
       }
@@ -354,7 +359,7 @@ TEST_CASE("clips never move a model more than their weights times the radius") {
     }
     const double radius = std::pow(10.0, 4 * rng.uniform() - 2);
     const double share = 1 - 1 / static_cast<double>(scene.inputs());
-    // A share of 1e-6 for the rounding to float.
+    // 1e-6 allows for the rounding to float.
     CHECK(norm(scene.change({.kind = GuardKind::self_centred_clip, .radius = radius})) <=
           weight * radius * (1 + 1e-6));
     CHECK(norm(scene.change({.kind = GuardKind::centred_clip, .radius = radius})) <=
@@ -369,7 +374,7 @@ TEST_CASE("with equal radii and weights of edges clipping keeps the mean of all"
   std::vector<Floats> models(6);
   for (Floats& model : models) model = normals(100, rng, 3);
   std::vector<double> sum(100);
-  for (std::size_t me = 0; me < 6; ++me) {  // A ring.
+  for (std::size_t me = 0; me < 6; ++me) {  // The peers form a ring.
     const Scene scene{.own = models[me],
                       .others = {models[(me + 1) % 6], models[(me + 5) % 6]},
                       .weights = {1.0 / 3, 1.0 / 3}};
@@ -435,7 +440,7 @@ TEST_CASE("unless it is said fewer than half of the neighbours may be hostile") 
       const GuardOptions options{.kind = kind};
       INFO(to_string(kind) << " of " << neighbours);
       CHECK(hostile_among(options, neighbours + 1) <= clipped);
-      // Krum needs five inputs at least.
+      // Krum needs at least five inputs.
       if (neighbours > 3) CHECK_FALSE(problem_of(options, neighbours + 1));
     }
   }

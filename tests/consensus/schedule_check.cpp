@@ -1,4 +1,4 @@
-// Counts passes, and executes the lists against each other without time.
+// Counts passes, and executes the lists of all workers together, without time.
 #include "tests/consensus/schedule_check.hpp"
 
 #include <algorithm>
@@ -13,13 +13,13 @@ namespace {
 
 using Action = PipelineAction;
 
-/// A longer list of faults would not be read to its end.
+/// Nobody would read a longer list of problems to its end.
 constexpr std::size_t problems_max = 20;
 
-/// Micro-batch and stage.
+/// (micro-batch, stage)
 using Pass = std::pair<std::uint32_t, std::uint32_t>;
 
-/// The state of a micro-batch in a stage.
+/// Progress of a micro-batch in a stage.
 struct PassCounts {
   std::size_t forwards = 0;
   std::size_t input_gradients = 0;
@@ -44,7 +44,7 @@ class Checker {
     count_passes();
     check_updates();
     check_in_flight();
-    // With instructions missing it would get stuck for a reason already reported.
+    // If instructions are missing, it would get stuck for a reason that is already reported.
     if (found_.empty()) run();
     return std::move(found_);
   }
@@ -122,10 +122,10 @@ class Checker {
             "it must do so once");
   }
 
-  /// A worker's state of one of its stages.
+  /// The state of one stage at one worker.
   struct Stage {
-    std::size_t gradients = 0;  ///< Since the last update.
-    std::size_t left = 0;       ///< Gradients to come.
+    std::size_t gradients = 0;  ///< Number of gradients since the last update.
+    std::size_t left = 0;       ///< Number of gradients still to come.
     std::uint32_t updates = 0;
   };
 
@@ -189,7 +189,7 @@ class Checker {
     }
   }
 
-  /// A channel between two workers, one way, behind one stage.
+  /// One direction of a channel between two workers, for the boundary after one stage.
   struct Channel {
     std::size_t from = 0;
     std::size_t to = 0;
@@ -201,7 +201,8 @@ class Checker {
     return passes_[{micro_batch, stage}].worker;
   }
 
-  /// The channel of an instruction's input or output, if it comes from or goes to another worker.
+  /// The channel through which an instruction gets its input or sends its output, if the other end
+  /// is another worker.
   std::optional<Channel> input_of(const PipelineInstruction& operation) {
     const std::uint32_t s = operation.stage;
     if (operation.action == Action::forward) return channel(operation.micro_batch, s, s - 1, s > 0);
@@ -221,7 +222,7 @@ class Checker {
     if (back) std::swap(back->from, back->to);
     return back;
   }
-  /// From the worker of `other` to that of `stage`.
+  /// The channel from the worker of stage `other` to the worker of `stage`.
   std::optional<Channel> channel(std::uint32_t micro_batch, std::uint32_t stage,
                                  std::uint32_t other, bool is_there) {
     if (!is_there) return std::nullopt;
@@ -261,7 +262,7 @@ class Checker {
     if (const auto out = output_of(operation); out && out->from != out->to) ++waiting_[*out];
   }
 
-  /// Executes instructions until none can be executed.
+  /// Executes instructions until no more can be executed.
   void run() {
     std::vector<std::size_t> positions(schedule_.workers.size(), 0);
     for (bool moved = true; moved;) {
@@ -314,7 +315,8 @@ std::vector<std::size_t> in_flight_peaks(const PipelineSchedule& schedule) {
 std::vector<std::size_t> staleness(const PipelineSchedule& schedule) {
   std::vector<std::size_t> most;
   for (const auto& list : schedule.workers) {
-    std::map<std::uint32_t, std::uint32_t> oldest;  // Of each stage's gradients since its update.
+    // For each stage, the oldest version among the gradients since its last update.
+    std::map<std::uint32_t, std::uint32_t> oldest;
     std::size_t worst = 0;
     for (const PipelineInstruction& operation : list) {
       if (gives_weight_gradient(operation.action)) {

@@ -1,4 +1,4 @@
-// Checks that a schedule does every micro-batch's work exactly once and comes to an end.
+// Checks that a schedule does every micro-batch's work exactly once and ends.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,11 @@ namespace gv {
 
 /// Limits of the workers and of the channels between them.
 struct PipelineLimits {
-  /// The most micro-batches between forward and the end of backward that each worker can hold;
-  /// empty: any number.
+  /// The most micro-batches that each worker can hold between forward and the end of backward.
+  /// Empty means any number.
   std::vector<std::size_t> in_flight;
-  /// The most results that wait between two workers, each way and for each stage, before the sender
-  /// has to wait; 0: any number.
+  /// The most results that may wait between two workers, for each direction and stage, before the
+  /// sender has to wait; 0 means any number.
   std::size_t channel = 0;
 };
 
@@ -33,15 +33,16 @@ struct PipelineLimits {
 /// logarithm.
 Problems problems(const PipelineSchedule& schedule, const PipelineLimits& limits = {});
 
-/// For each worker the most micro-batches whose activations it keeps at once, by its list.
+/// For each worker, the largest number of micro-batches whose activations it keeps at the same
+/// time.
 std::vector<std::size_t> in_flight_peaks(const PipelineSchedule& schedule);
 
-/// For each worker the most updates between the parameters that a gradient was computed with and
-/// the update that applies it.
+/// For each worker, the largest number of updates between the parameters that a gradient was
+/// computed with and the update that applies it.
 std::vector<std::size_t> staleness(const PipelineSchedule& schedule);
 
-/// For each worker the most versions of one stage's parameters that it keeps at once: the newest
-/// and those that micro-batches under way went forward with.
+/// For each worker, the largest number of versions of one stage's parameters that it keeps at the
+/// same time: the newest, and those that micro-batches under way still need.
 std::vector<std::size_t> versions_kept(const PipelineSchedule& schedule);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Sparse streams sum exactly, change form where it pays, lose nothing and read no bad bytes.
+// Sparse vectors sum exactly, become dense when that is shorter, lose nothing and refuse bad bytes.
 #include "consensus/codec/sparse_vector.hpp"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ using Floats = std::vector<float>;
 constexpr std::initializer_list<Codec> codecs = {Codec::identity, Codec::fp16, Codec::bf16,
                                                  Codec::qsgd8, Codec::qsgd4};
 
-/// Small integers at random places: sums of them are exact in float.
+/// Small integers at random indices. Their sums are exact in float.
 SparseVector random_stream(std::size_t size, double density, Rng& rng) {
   std::vector<std::size_t> indices;
   Floats values;
@@ -50,7 +50,7 @@ double squares(const Floats& values) {
   return sum;
 }
 
-/// A stream that holds the first `present` of `size` elements.
+/// A sparse vector that stores the first `present` of `size` elements.
 SparseVector first_of(std::size_t present, std::size_t size) {
   std::vector<std::size_t> indices(present);
   std::iota(indices.begin(), indices.end(), std::size_t{0});
@@ -114,13 +114,14 @@ TEST_CASE("a stream becomes dense exactly when that takes fewer bytes") {
             merge(sparse, SparseVector::sparse(size, {}, {}), codec).is_dense());
     if (switched == 0 && compacted.is_dense()) switched = present;
   }
-  // nnz (2 + v) + 4 > N v, with v bytes a value: delta = N v / (c + v) and the one block count.
+  // It becomes dense if nnz (2 + v) + 4 > N v for values of v bytes, where the 4 is the count of
+  // the block.
   if (codec == Codec::identity) CHECK(switched == (4 * size - 4) / 6 + 1);
   if (codec == Codec::fp16) CHECK(switched == (2 * size - 4) / 4 + 1);
 }
 
 TEST_CASE("random supports fill a sum as densely as they should") {
-  // Sixteen of every 512, eight peers: 1 - (1 - k/N)^P of the places are taken.
+  // Eight peers with sixteen of every 512 values fill 1 - (1 - k/N)^P of the places.
   constexpr std::size_t size = 512 * 200;
   constexpr int peers = 8;
   Rng rng(3);
@@ -130,7 +131,7 @@ TEST_CASE("random supports fill a sum as densely as they should") {
     sum = merge(std::move(sum), top_k_per_block(normals(size, rng), residual));
   }
   const double expected = size * (1 - std::pow(1 - 16.0 / 512, peers));
-  // Four standard deviations of as many independent draws, which is more than these have.
+  // Four standard deviations of independent draws. The real deviation is smaller.
   CHECK(std::abs(static_cast<double>(sum.values().size()) - expected) <
         4 * std::sqrt(expected * (1 - expected / size)));
 }
@@ -163,7 +164,7 @@ TEST_CASE("what is left has at most its share of the squares") {
     for (float& value : values) {
       if (kind == 1) value = 0;
       if (kind == 2) value = value < 0 ? -3.0f : 3.0f;                         // Ties.
-      if (kind == 3) value *= std::numeric_limits<float>::denorm_min() * 100;  // Subnormal.
+      if (kind == 3) value *= std::numeric_limits<float>::denorm_min() * 100;  // Subnormal numbers.
       if (kind == 4 && rng.chance(0.9)) value = 0;
     }
     const std::size_t k = rng.below(block + 1);
@@ -172,7 +173,7 @@ TEST_CASE("what is left has at most its share of the squares") {
     const double share = static_cast<double>(k) / block;
     REQUIRE(squares(residual) <= (1 - share) * squares(values) * (1 + 1e-12));
     REQUIRE(taken.values().size() <= k * ((values.size() + block - 1) / block));
-    // No value is changed: the selected part and the rest are the vector.
+    // Selecting does not change values: the selected ones and the rest add up to the vector.
     taken.add_to(residual);
     REQUIRE(residual == values);
   }
@@ -201,7 +202,7 @@ TEST_CASE("all that was sent and the last residual are all gradients") {
     top_k_per_block(gradient, residual).add_to(sent);
   }
   SparseVector::dense(residual).add_to(sent);
-  CHECK(sent == gradients);  // Integers below 2^24: exact.
+  CHECK(sent == gradients);  // Exact, because these are integers below 2^24.
 }
 
 TEST_CASE("what a codec loses goes into the residual too") {
@@ -227,8 +228,8 @@ TEST_CASE("what a codec loses goes into the residual too") {
   for (std::size_t i = 0; i < size; ++i) {
     worst = std::max(worst, std::abs(sent[i] + residual[i] - gradients[i]));
   }
-  // Two float additions a round to residuals below 256, each within 2^-17, adding up at random:
-  // 2^-17 sqrt(2 rounds), and four times that for the worst of a thousand.
+  // Each round makes two float additions to residuals below 256, each accurate to 2^-17. They add
+  // up at random to 2^-17 sqrt(2 rounds); the worst of a thousand is within four times that.
   CHECK(worst < 4 * std::ldexp(std::sqrt(2.0 * rounds), -17));
 }
 
@@ -246,7 +247,8 @@ TEST_CASE("an error that is fed back stays small") {
     return std::sqrt(squares(residual) / size);
   };
   CHECK(residual_after_rounds(Codec::bf16, 512) < 0.01);
-  // The root of the codec's loss on a normally distributed vector: 0.0002 and 0.06.
+  // The bounds follow from the square root of the loss on normally distributed values, which is
+  // 0.0002 and 0.06.
   CHECK(residual_after_rounds(Codec::qsgd8, 512) < 0.02);
   CHECK(residual_after_rounds(Codec::qsgd4, 512) < 0.3);
   // Three quarters of the squares wait for about thirty rounds.
@@ -290,7 +292,7 @@ TEST_CASE("every codec keeps places and brings values near") {
     error += std::pow(decoded->values()[i] - stream.values()[i], 2);
     all += std::pow(stream.values()[i], 2);
   }
-  // The loss of QSGD on normally distributed values, and its spread.
+  // Bounds on the loss of QSGD for normally distributed values, including its variation.
   CHECK(error <= (codec == Codec::qsgd4 ? 0.08 : 0.001) * all);
 }
 
@@ -302,7 +304,7 @@ TEST_CASE("sixteen of every 512 in four bits are a fiftieth of the floats") {
   REQUIRE(taken.values().size() == 16 * 128);
   const double dense =
       static_cast<double>(encoded_size(SparseVector::dense(Floats(size)), Codec::identity));
-  // 2 bytes of place and half a byte of value: 40 for 2048, and the norms.
+  // 2 bytes for the index and half a byte for the value: 40 bytes instead of 2048, plus the scales.
   CHECK(dense / static_cast<double>(encoded_size(taken, Codec::qsgd4)) == Approx(51).margin(1));
 }
 
@@ -329,23 +331,23 @@ TEST_CASE("bytes of another vector or with places out of order are refused") {
   REQUIRE(decode(bytes, 65540));
   CHECK_FALSE(decode(bytes, 65541));
   CHECK_FALSE(decode(bytes, 0));
-  // The header is 12 bytes, then two counts of 4, four offsets of 2, and the values.
+  // The bytes are a header of 12, two counts of 4, four offsets of 2, and the values.
   const auto with = [&](std::size_t at, int value) {
     auto changed = bytes;
     changed[at] = static_cast<std::byte>(value);
     return decode(changed, 65540);
   };
-  CHECK_FALSE(with(0, 2));  // No such form.
-  CHECK_FALSE(with(0, 1));  // Dense, but four values.
-  CHECK_FALSE(with(1, 5));  // No such codec.
-  CHECK_FALSE(with(2, 1));  // Must be zero.
+  CHECK_FALSE(with(0, 2));  // There is no such form.
+  CHECK_FALSE(with(0, 1));  // Dense, but with only four values.
+  CHECK_FALSE(with(1, 5));  // There is no such codec.
+  CHECK_FALSE(with(2, 1));  // This byte must be zero.
   CHECK_FALSE(with(3, 1));
-  CHECK_FALSE(with(8, 3));   // Fewer values than bytes.
-  CHECK_FALSE(with(12, 3));  // The counts sum to five.
-  CHECK_FALSE(with(12, 1));  // To three.
-  CHECK_FALSE(with(20, 7));  // The same place twice.
-  CHECK_FALSE(with(20, 8));  // Descending.
-  CHECK_FALSE(with(26, 4));  // Outside the last block of four.
+  CHECK_FALSE(with(8, 3));   // Fewer values than the bytes hold.
+  CHECK_FALSE(with(12, 3));  // The counts add up to five.
+  CHECK_FALSE(with(12, 1));  // The counts add up to three.
+  CHECK_FALSE(with(20, 7));  // The same index twice.
+  CHECK_FALSE(with(20, 8));  // The indices descend.
+  CHECK_FALSE(with(26, 4));  // The index is beyond the last block, which has four elements.
   CHECK(with(20, 6));
   CHECK_FALSE(with(31, 0x7f));  // 1.0 becomes infinity.
 }
@@ -359,7 +361,7 @@ TEST_CASE("random bytes are never more than refused") {
     for (std::byte& byte : bytes) byte = static_cast<std::byte>(rng.next());
     accepted += decode(bytes, size).has_value();
   }
-  CHECK(accepted == 0);  // A header that fits by accident is one in 2^40.
+  CHECK(accepted == 0);  // The chance that random bytes form a valid header is 2^-40.
 }
 
 TEST_CASE("damaged bytes give a sound stream or none") {
@@ -384,10 +386,10 @@ TEST_CASE("damaged bytes give a sound stream or none") {
     REQUIRE(std::ranges::adjacent_find(indices, std::greater_equal<>()) == indices.end());
     REQUIRE((indices.empty() || indices.back() < size));
     for (const float value : decoded->values()) REQUIRE(std::isfinite(value));
-    // The result depends on these bytes and nothing else.
+    // The result must not depend on anything but these bytes.
     if (codec == Codec::identity) REQUIRE(encode(*decoded, codec, rng) == bytes);
   }
-  CHECK(accepted > 100);  // Damage to values only: the rest of the test saw something.
+  CHECK(accepted > 100);  // Many cases damaged only values, so the rest of the test was not idle.
 }
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// The state from which a pipeline goes on, the stage assignment, and the senders of states.
+// The version from which a pipeline continues, the stage assignment, and the senders of states.
 #include "consensus/pipeline/stage_plan.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Downloads of states: whole, from another peer when the source fails, never unsound or mixed.
+// Downloads of states: complete, resumed from another peer if the source fails, never invalid or
+// mixed.
 #include <catch2/catch.hpp>
 #include <limits>
 #include <span>
@@ -31,13 +32,13 @@ void kill_at(ExchangeNetwork& network, std::size_t victim, std::uint64_t offset)
   };
 }
 
-/// A download alone, which a test tells what comes.
+/// A single download. The test plays its sources.
 struct Asking {
   TransferNumbers numbers{.session = 1};
   Downloads fetch{peer(0), numbers, {.layout_hash = 7, .elements = width}};
   Effects out;
 
-  /// The request that it sent last.
+  /// The last request that it sent.
   StateRequest request() const {
     for (auto sent = out.messages.rbegin(); sent != out.messages.rend(); ++sent) {
       if (const auto* found = std::get_if<StateRequest>(&sent->message)) return *found;
@@ -207,7 +208,7 @@ TEST_CASE("when the source dies a next one with the same version sends the rest"
   CHECK(network.at(2).fetched->values == model);
   CHECK(network.at(2).fetched->source == peer(1));
   CHECK(network.at(2).count<FetchResumed>() == 1);
-  CHECK(network.bytes_delivered == width * sizeof(float));  // No byte came twice.
+  CHECK(network.bytes_delivered == width * sizeof(float));  // No byte was sent twice.
 }
 
 TEST_CASE("what came before the acceptance goes on only with the version that is accepted") {
@@ -220,7 +221,7 @@ TEST_CASE("what came before the acceptance goes on only with the version that is
   CHECK(asking.request().version == version_of(1));
   SECTION("the same version: the rest counts") {
     asking.block(2, constant(1), 128, 272);
-    CHECK_FALSE(asking.fetch.fetched);  // Not before it is accepted.
+    CHECK_FALSE(asking.fetch.fetched);  // It does not count before it is accepted.
     asking.accept(2, 1, 128);
     REQUIRE(asking.fetch.fetched);
     CHECK(asking.fetch.fetched->values == constant(1));
@@ -284,7 +285,7 @@ TEST_CASE("a download that was stopped goes on if the same version is wanted aga
   CHECK(asking.fetch.fetched->values == constant(1));
 }
 
-// Every version is a model of equal values, so a mixed one would have two.
+// Every version is a model of equal values, so a mixture would contain two values.
 TEST_CASE("whatever happens to its sources a download never mixes two versions") {
   std::size_t resumed = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
@@ -301,7 +302,7 @@ TEST_CASE("whatever happens to its sources a download never mixes two versions")
       if (from == sources || network.at(from).dead) return;
       const std::uint64_t fate = rng.below(12);
       if (fate == 0 && from != 0) network.kill(from);
-      if (fate == 1) load(from);  // The next that asks gets another version.
+      if (fate == 1) load(from);  // The next peer that asks gets another version.
       if (fate == 2) network.break_lane(from, to);
       if (fate == 3) network.lose_streams(from, to);
     };
@@ -328,7 +329,7 @@ TEST_CASE("a server that has to make a copy first sends it to all that have aske
                         .offset = offset};
   };
   CHECK(server.ask(Time{}, peer(1), request(1, 0), false, out));
-  CHECK_FALSE(server.ask(Time{}, peer(1), request(1, 0), false, out));  // Asked again.
+  CHECK_FALSE(server.ask(Time{}, peer(1), request(1, 0), false, out));  // This peer asks again.
   CHECK(server.ask(Time{}, peer(2), request(2, 100), false, out));
   CHECK(server.is_waited_for());
   CHECK(out.messages.empty());

@@ -1,4 +1,4 @@
-// Protocol objects as values: copies go on alike, and equal states have equal hashes.
+// Protocol objects are values: copies behave alike, and equal states have equal hashes.
 #include "base/state_hash.hpp"
 
 #include <catch2/catch.hpp>
@@ -34,7 +34,7 @@ std::uint64_t hash_of(const P& protocol, Time now) {
   return hash.value();
 }
 
-/// All peers go on from the newest version that any of them has.
+/// Plans that all peers continue from the newest version that any of them has.
 class EveryPeer : public GenerationPlanner {
  public:
   std::optional<Generation> plan(const Answers& answers, const Generation*) const override {
@@ -50,8 +50,8 @@ class EveryPeer : public GenerationPlanner {
   bool can_begin(const Generation&, PeerId, const Answer&) const override { return true; }
 };
 
-/// A small swarm of one protocol whose links lose some messages. `make(number)` makes a peer,
-/// `receive` and `advance` hand it a message and a moment.
+/// A small swarm of one protocol, whose links lose some messages. `make(number)` makes a peer;
+/// `receive` and `advance` give it a message or the time.
 template <class P>
 class Swarm {
  public:
@@ -124,13 +124,13 @@ Swarm<Agreement> agreements(std::uint64_t seed) {
           },
           [](Agreement& one, Time now, Effects& out) {
             one.tick(now, EveryPeer(), out);
-            // Generations that end now and then keep ballots going.
+            // Ending generations now and then keeps ballots going.
             if (now.time_since_epoch() % (40 * tick) == Duration{}) one.disturb(now, {}, out);
           },
           seed};
 }
 
-/// Runs two swarms of one seed beside one of another, and compares all states that come up.
+/// Runs two swarms with one seed and one swarm with another seed, and compares all their states.
 template <class Make>
 void check_values(Make make) {
   auto swarm = make(1);
@@ -146,8 +146,8 @@ void check_values(Make make) {
       const auto& now = swarm.all()[number];
       CHECK(now == same.all()[number]);
       CHECK(hash_of(now, swarm.now()) == hash_of(same.all()[number], swarm.now()));
-      // The compiler writes the comparison, so a field that the hash leaves out shows where two
-      // states differ in that alone.
+      // The compiler generates operator==, so if the hash omits a field, two states that differ
+      // only there reveal it.
       for (const auto* rival : {&before[number], &other.all()[number]}) {
         const bool equal = now == *rival;
         CHECK(equal == (hash_of(now, swarm.now()) == hash_of(*rival, swarm.now())));

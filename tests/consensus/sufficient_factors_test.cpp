@@ -1,4 +1,4 @@
-// The factors of dense layers' gradients, packed and multiplied again.
+// The factors of dense layers' gradients are packed and multiplied out again.
 #include "consensus/compression/sufficient_factors.hpp"
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 namespace gv {
 namespace {
 
-/// Something, a dense layer of 7 x 53, its biases, one of 1 x 3 whose factors are never fewer, and
-/// another of 20 x 400 with two rows a sample.
+/// The parameters of: something else, a dense layer of 7 x 53 and its biases, one of 1 x 3 whose
+/// factors are never shorter, and one of 20 x 400 with two rows in a sample.
 constexpr std::size_t first = 11;
 constexpr std::size_t second = first + 7 * 53 + 7;
 constexpr std::size_t third = second + 1 * 3 + 1;
@@ -23,7 +23,7 @@ std::vector<DensePlace> layers() {
   return {{.place = {first, 7, 53}}, {.place = {second, 1, 3}}, {{third, 20, 400}, 2}};
 }
 
-/// A gradient with factors at the places of the first and the last layer, of `share` samples.
+/// A gradient over `share` samples, with factors in the places of the first and the last layer.
 std::vector<float> drawn_gradient(Rng& rng, std::size_t share) {
   std::vector<float> gradient(elements);
   for (float& value : gradient) value = static_cast<float>(rng.normal());
@@ -84,7 +84,7 @@ TEST_CASE("from everybody's factors comes the gradient over all samples", "[allr
             size += std::abs(shares[rank] / samples * dy * x);
           }
         }
-        // Of at most 16 products, each rounded a few times.
+        // A sum of at most 16 products, each rounded a few times.
         REQUIRE(gradient[begin + o * inputs + i] == Approx(sum).margin(1e-6 * size));
       }
     }

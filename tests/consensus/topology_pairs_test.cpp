@@ -13,7 +13,7 @@
 namespace gv {
 namespace {
 
-/// Peers with ids far apart and out of order.
+/// Peers whose ids are far apart and out of order.
 View view_of(std::size_t n, std::uint64_t stride = 7919) {
   std::vector<PeerId> peers;
   for (std::size_t i = 0; i < n; ++i) peers.push_back(PeerId{(i * stride + 13) % 100003 + 1});
@@ -33,7 +33,8 @@ Edge edge_of(const RankPair& pair) {
   return {std::min(pair.initiator, pair.responder), std::max(pair.initiator, pair.responder)};
 }
 
-/// The pairs that may meet in a round: neighbours of the graph, or of the round's directed edges.
+/// The pairs that may meet in a round: neighbours in the graph, or ends of the round's directed
+/// edges.
 std::set<Edge> allowed(const Topology& topology, std::size_t n, std::uint64_t seed,
                        std::uint64_t round) {
   std::set<Edge> edges;
@@ -65,7 +66,8 @@ TEST_CASE("pairs of a round are disjoint and edges of the topology", "[unit][top
           CHECK(taken.insert(pair.initiator).second);
           CHECK(taken.insert(pair.responder).second);
         }
-        // No two neighbours are both left over. (Rounds of two directions take every other edge.)
+        // No two neighbours are both without a partner. (Rounds with directed edges use only every
+        // other edge.)
         if (!is_graph(topology.kind)) continue;
         const bool maximal = std::ranges::all_of(edges, [&](const Edge& edge) {
           return taken.contains(edge.low) || taken.contains(edge.high);
@@ -189,8 +191,8 @@ TEST_CASE("nobody is left over at one distance for ever", "[unit][topology]") {
 
 TEST_CASE("one-peer exponential pairs contract as their mean square says for any number",
           "[unit][topology]") {
-  // E|x'|^2 / |x|^2 over a period is below the norm for every x; averaged over drawn x it is the
-  // trace over n-1, which the norm bounds, and no less than an n-1-th of it.
+  // E|x'|^2 / |x|^2 over a period is at most the norm for every x. Averaged over random x it is the
+  // trace divided by n-1, which lies between the norm and 1/(n-1) of it.
   for (const std::size_t n : {5, 6, 12, 20}) {
     const Contraction left = pair_contraction({.kind = TopologyKind::one_peer_exponential}, n, 4);
     const PairPlan plan({.kind = TopologyKind::one_peer_exponential}, n, 4);
@@ -256,17 +258,17 @@ TEST_CASE("a star has one pair a round and a ring some seven eighths of its peer
     CHECK(star.round(round).size() == 1);
     paired += 2 * static_cast<double>(ring.round(round).size());
   }
-  // Random sequential parking of pairs on a line covers 1 - e^-2 = 0.8647 (Flory 1939); a ring of
-  // 64 is as good as a line, and 2000 rounds leave an error of some 0.0006.
+  // Random sequential parking of pairs on a line covers 1 - e^-2 = 0.8647 of it (Flory 1939). A
+  // ring of 64 behaves like a line, and 2000 rounds leave an error of about 0.0006.
   CHECK(paired / (2000 * 64) == Approx(1 - std::exp(-2.0)).margin(0.003));
 }
 
 TEST_CASE("the contraction of drawn pairs is that of the formulas", "[unit][topology]") {
   // With E[L] the mean Laplacian of a round, the second eigenvalue of E[W'W] is 1 - l/2, where l is
-  // E[L]'s least above 0. A star takes each edge with 1/(n-1), and its own l is 1. All maximal
-  // matchings of a ring of 4 or 5 have 2 edges: each edge comes with 1/2 or 2/5, and a ring's own l
-  // is 2 - 2 cos(2 pi / n). Nothing of that is left to chance; on a long ring a pair covers
-  // 1 - e^-2 of the peers (Flory 1939).
+  // the smallest positive eigenvalue of E[L]. A star uses each edge with probability 1/(n-1), and
+  // its own l is 1. All maximal matchings of a ring of 4 or 5 have 2 edges, so each edge has
+  // probability 1/2 or 2/5, and a ring's own l is 2 - 2 cos(2 pi / n). These are exact; on a long
+  // ring pairs cover 1 - e^-2 of the peers (Flory 1939).
   const auto second = [](TopologyKind kind, std::size_t n) {
     return std::pow(pair_contraction({.kind = kind}, n, 1).left, 2);
   };
@@ -291,7 +293,8 @@ TEST_CASE("the contraction of drawn pairs is that of the formulas", "[unit][topo
 }
 
 TEST_CASE("edges that are held to be alike are drawn alike often", "[unit][topology]") {
-  // Each count is binomial: within 4 deviations of the chance of its kind, for every edge.
+  // Each count is binomial, so for every edge it is within 4 standard deviations of its
+  // probability.
   for (const TopologyKind kind :
        {TopologyKind::ring, TopologyKind::star, TopologyKind::exponential, TopologyKind::torus}) {
     for (const std::size_t n : {9, 12}) {
@@ -302,7 +305,7 @@ TEST_CASE("edges that are held to be alike are drawn alike often", "[unit][topol
       for (std::uint64_t round = 0; round < rounds; ++round) {
         for (const RankPair& pair : plan.round(round)) counts[edge_of(pair)] += 1;
       }
-      // Off the diagonal M has half the chance.
+      // Off the diagonal M has half of the edge's probability.
       const SquareMatrix m = expected_square_of_pairs(topology, n, 3, 20000);
       for (const Edge& edge : edges_of(topology, n, 3)) {
         const double chance = 2 * m.at(edge.low, edge.high);

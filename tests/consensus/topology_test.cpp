@@ -1,4 +1,4 @@
-// Mixing matrices have the weights, gaps and lengths that the papers give, for any number of peers.
+// Mixing matrices have the weights, gaps and periods that the papers give, for any number of peers.
 #include "consensus/topology/topology.hpp"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ constexpr double pi = 3.14159265358979323846;
 
 using Numbers = std::map<std::size_t, double>;
 
-/// Published figures have six digits.
+/// Published figures have six digits, which determines the tolerance.
 void check_gaps(TopologyKind kind, const Numbers& golden) {
   for (const auto& [n, gap] : golden) {
     INFO(to_string(kind) << " of " << n);
@@ -31,7 +31,7 @@ void check_gaps(TopologyKind kind, const Numbers& golden) {
 
 double ceil_log2(std::size_t n) { return std::bit_width(n - 1); }
 
-/// All kinds, and the parameters that make a difference.
+/// All kinds, with the parameters that make a difference.
 std::vector<Topology> all_topologies() {
   std::vector<Topology> all;
   for (const TopologyKind kind : topology_kinds) {
@@ -53,7 +53,7 @@ std::string name_of(const Topology& topology, std::size_t n) {
          (topology.lazy ? ", lazy" : "");
 }
 
-/// Calls `check` for every topology and every n up to `most` that fit each other.
+/// Calls `check` for every topology and every n up to `most` that it fits.
 template <class Check>
 void for_all_that_fit(std::size_t most, const Check& check_one) {
   for (const Topology& topology : all_topologies()) {
@@ -65,7 +65,7 @@ void for_all_that_fit(std::size_t most, const Check& check_one) {
   }
 }
 
-/// "0-1 2-3", with the weight where it is not 1/2.
+/// For example "0-1 2-3". The weight is added if it is not 1/2.
 std::string pairs_text(const Mixing& round) {
   std::string text;
   for (std::size_t i = 0; i < round.size(); ++i) {
@@ -86,8 +86,8 @@ TEST_CASE("gaps of rings are those of the formula and of the tables", "[unit][to
   check_gaps(TopologyKind::ring,
              {{4, 0.666667}, {8, 0.195262}, {16, 0.050747}, {32, 0.012810}, {64, 0.003210}});
   for (std::size_t n = 3; n <= 64; ++n) {
-    // Eigenvalues (1 + 2 cos(2 pi k / n)) / 3; the most distant from 0 but 1 is that of k = 1, or,
-    // on the smallest rings, the lowest.
+    // The eigenvalues are (1 + 2 cos(2 pi k / n)) / 3. The one farthest from 0, except 1 itself, is
+    // that of k = 1 or, on the smallest rings, the lowest.
     const auto at = [n](std::size_t k) {
       return (1 + 2 * std::cos(2 * pi * static_cast<double>(k) / static_cast<double>(n))) / 3;
     };
@@ -224,11 +224,13 @@ TEST_CASE("a grid is exact after its dimensions where all its lines are full", "
 
 TEST_CASE("a lazy matrix has half the gap of its own and no eigenvalue below zero",
           "[unit][topology]") {
-  // (1 + lambda)/2 of the largest lambda below 1; the ring of 16 has -1/3 as its lowest.
+  // The second largest eigenvalue lambda becomes (1 + lambda)/2. The lowest one of the ring of 16,
+  // -1/3, becomes 1/3 and does not matter.
   const Topology lazy{.kind = TopologyKind::ring, .lazy = true};
   CHECK(std::abs(spectral_gap(lazy, 16) - spectral_gap({.kind = TopologyKind::ring}, 16) / 2) <
         1e-9);
-  // W's own lowest eigenvalue, -1/3, counts for n = 4: its lazy one is 1/3, and (1 + 1/3)/2 = 2/3.
+  // For n = 4 the eigenvalues are 1, 1/3, 1/3 and -1/3. In the lazy matrix they are 1, 2/3, 2/3 and
+  // 1/3, so the gap is 1 - 2/3.
   CHECK(std::abs(spectral_gap(lazy, 4) - 1.0 / 3) < 1e-9);
 }
 
@@ -286,7 +288,7 @@ TEST_CASE("traits say what the matrices do", "[unit][topology]") {
     const double left = contraction_of(topology, n, 5).left;
     INFO("leaves " << left << ", exact after " << traits.exact_after);
     CHECK((left < 1e-12) == (traits.exact_after > 0));
-    CHECK(left < 1);  // Connected, and not only swapping.
+    CHECK(left < 1);  // It is connected, and does more than swap models.
     if (traits.exact_after > 0) CHECK(traits.exact_after == period);
   });
 }
@@ -322,7 +324,8 @@ TEST_CASE("random regular graphs have the degree asked for and differ by seed",
   const Topology four{.kind = TopologyKind::random_regular, .degree = 4};
   CHECK(edges_of(four, 20, 1) == edges_of(four, 20, 1));
   CHECK(edges_of(four, 20, 1) != edges_of(four, 20, 2));
-  // Friedman 2008: nearly all have a second adjacency eigenvalue of about 2 sqrt(d - 1).
+  // Friedman 2008: nearly all random regular graphs have a second adjacency eigenvalue of about 2
+  // sqrt(d - 1).
   const double usual = 1 - (1 + 2 * std::sqrt(3.0)) / 5;
   CHECK(spectral_gap(four, 200, 3) == Approx(usual).margin(0.03));
 }

@@ -1,4 +1,4 @@
-// The names of transfers: each kind keeps what it names, and no two kinds are the same.
+// The names of transfers: each kind preserves what it names, and no two kinds share a name.
 #include "consensus/message/transfer_id.hpp"
 
 #include <catch2/catch.hpp>
