@@ -1,4 +1,4 @@
-// A loop that waits awake runs the same handlers as one that sleeps, and gives way to programs.
+// A loop that busy-polls runs the same handlers as one that sleeps, and gives way to programs.
 #include "peer/host/adaptive_spin_wait.hpp"
 
 #include <asio/executor_work_guard.hpp>
@@ -64,7 +64,7 @@ TEST_CASE("beside programs that compute it is slept, for longer each time that t
     CHECK(spin_wait.is_awake(now));
     give_way(4ms);
   }
-  // Not found for as long again: they are gone, and the next ones are not known.
+  // No program was found for long enough, so they count as gone, and detection starts afresh.
   now += 3200ms + 3201ms;
   for (int count = 0; count < 10; ++count) {
     CHECK(spin_wait.is_awake(now));

@@ -1,5 +1,5 @@
-// A drawn network of peers that agree: messages are late, doubled and lost, peers die, stop and are
-// cut off.
+// A network with random faults whose peers agree on generations: messages are late, doubled and
+// lost, and peers die, stop and are cut off.
 #pragma once
 
 #include <algorithm>
@@ -26,14 +26,14 @@
 
 namespace gv {
 
-/// The faults of a drawn network until it heals.
+/// The faults of a random network until it heals.
 struct Weather {
   std::size_t peers = 4;
   Duration latency = std::chrono::milliseconds(1);
   Duration jitter = std::chrono::milliseconds(0);
   double loss = 0;
   double duplicate = 0;
-  double late = 0;  ///< Arrives up to three seconds after it should have.
+  double late = 0;  ///< Probability that a message arrives up to three seconds late.
   Duration faults_every = std::chrono::seconds(2);
   Duration heals_at = std::chrono::seconds(20);
 };
@@ -50,8 +50,8 @@ inline Weather draw_weather(Rng& rng) {
   return weather;
 }
 
-/// Peers that agree and, in a generation, complete collectives by telling each other that they are
-/// ready: an all-reduce without vectors.
+/// Peers that agree on generations and complete collectives by telling each other that they are
+/// ready, like an all-reduce without vectors.
 class Agreeing {
  public:
   Agreeing(const Weather& weather, std::uint64_t seed)
@@ -78,7 +78,7 @@ class Agreeing {
     now_ = end;
   }
 
-  /// Everything goes wrong that can, and then nothing any more.
+  /// Runs with every kind of fault until the network heals, and then without faults.
   void live_through_it() {
     while (now_ < Time(weather_.heals_at) && broken.empty()) {
       run_until(now_ + from_seconds(2 * faults_.uniform() * seconds(weather_.faults_every)));
@@ -92,7 +92,7 @@ class Agreeing {
     }
   }
 
-  /// All running peers are in one generation, and no other peer is in it.
+  /// True if all running peers are in one generation, and no other peer is in it.
   bool is_one() const {
     const Generation* first = nullptr;
     std::size_t there = 0;
@@ -111,7 +111,7 @@ class Agreeing {
   std::uint64_t generations() const { return known_.size(); }
   Time now() const { return now_; }
 
-  /// Peer `i` believes that the peers in `to` do not exist.
+  /// Makes peer `i` believe that the peers in `to` do not exist.
   void blind(std::size_t i, std::set<std::size_t> to) {
     peers_[i].blind = std::move(to);
     tell_candidates(i);
@@ -147,19 +147,19 @@ class Agreeing {
     std::unique_ptr<Agreement> agreement;
     std::uint32_t incarnation = 0;
     bool stopped = false;
-    bool gone = false;  ///< Does not come back.
+    bool gone = false;  ///< True if it never comes back.
     std::vector<Event> backlog;
     std::set<std::size_t> blind;
-    std::uint64_t generation = 0;  ///< Key of the one it works in.
+    std::uint64_t generation = 0;  ///< Key of the generation that it works in.
     bool fetching = false;
-    /// The peers that are ready, for each collective of each generation.
+    /// For each collective of each generation, the peers that are ready.
     std::map<std::pair<std::uint64_t, std::uint64_t>, std::set<std::size_t>> ready;
     Time armed = never;
     Time progress{};
     std::optional<Time> newcomers;
-    std::set<std::uint64_t> left;         ///< Generations it was in.
-    GenerationId answered;                ///< Newest ballot answered in this life.
-    std::optional<ModelVersion> version;  ///< Version told in that answer.
+    std::set<std::uint64_t> left;         ///< Generations that it has left.
+    GenerationId answered;                ///< Newest ballot that it answered in this incarnation.
+    std::optional<ModelVersion> version;  ///< The version that it gave in that answer.
   };
 
   static PeerId id_of(std::size_t i) { return PeerId{i + 1}; }
@@ -208,7 +208,7 @@ class Agreeing {
     put(std::chrono::milliseconds(100), i, i, Look{});
   }
 
-  /// A peer's report on its links: some figures, none, or impossible ones.
+  /// A peer's report on its links: some have figures, some are missing, some are impossible.
   std::vector<LinkReport> holdings(std::size_t i, std::uint32_t incarnation) const {
     using Limits = std::numeric_limits<float>;
     constexpr std::array lies = {0.0F,
@@ -367,7 +367,7 @@ class Agreeing {
     put(at - now_, i, i, Tick{});
   }
 
-  /// The reaction of the all-reduce to a new state of the agreement.
+  /// How the all-reduce reacts to a new state of the agreement.
   void follow(std::size_t i) {
     Peer& peer = peers_[i];
     const Generation* generation = peer.agreement->generation();
@@ -453,7 +453,8 @@ class Agreeing {
     begin_operation(i);
   }
 
-  /// Looks for peers missing in the generation, and for a generation in which nothing moves.
+  /// Looks for peers that are missing in the generation, and for a generation that makes no
+  /// progress.
   void look(std::size_t i, Effects& out) {
     Peer& peer = peers_[i];
     const Generation* generation = peer.agreement->generation();
@@ -491,7 +492,7 @@ class Agreeing {
   Time now_{};
   bool healed_ = false;
   bool one_way_ = false;
-  std::vector<bool> sides_;  ///< Of a partition; empty: none.
+  std::vector<bool> sides_;  ///< The side of each peer in a partition. Empty if there is none.
   std::vector<Peer> peers_;
   std::priority_queue<Event> events_;
   std::uint64_t number_ = 0;

@@ -1,5 +1,5 @@
-// The agreement alone. Over drawn networks all peers that run a generation run the same one, and in
-// the end all are in one. In scripts it sends the required messages.
+// The agreement by itself. In random networks, all peers that run a generation run the same one,
+// and in the end all are in it. In scripts it sends the required messages.
 #include "consensus/generation/agreement.hpp"
 
 #include <algorithm>
@@ -52,7 +52,7 @@ TEST_CASE("in two thousand drawn networks all who run a generation run the same 
 
 TEST_CASE("measured links decide on order and algorithm for all and for as long as they say so",
           "[unit]") {
-  // The first proposes; what the others answer is put into its hands.
+  // The first peer proposes. The test hands it the others' answers.
   const std::vector<PeerId> peers{PeerId{1}, PeerId{2}, PeerId{3}, PeerId{4}, PeerId{5}};
   const auto reports = [&](PeerId from, float slow) {
     std::vector<LinkReport> links;
@@ -108,7 +108,7 @@ TEST_CASE("measured links decide on order and algorithm for all and for as long 
   const Generation around = agree(1e8F);
   CHECK(distance(around) == 2);
   CHECK(around.slowest.bytes_per_second == Approx(1e9));
-  // An order that is no better is not taken, and a generation without news keeps the old one.
+  // An order that is not better is not adopted, and a generation without news keeps the old one.
   CHECK(agree(1e9F).order == around.order);
   CHECK(agree({}).order == around.order);
 }
@@ -163,7 +163,7 @@ TEST_CASE("a peer that is told of a death does not wait for the dead", "[unit]")
     CHECK(first.generation()->order == std::vector{PeerId{1}, PeerId{2}});
     return now - Time(1s);
   };
-  // Four times the patience of 0.3 s for one that none blames.
+  // A peer that nobody blames gets four times the usual 0.3 s.
   CHECK(decided_after(false, {}) == 1200ms);
   CHECK(decided_after(false, {PeerId{3}}) == 300ms);
   CHECK(decided_after(true, {PeerId{3}}) == 300ms);
@@ -195,7 +195,7 @@ TEST_CASE(
   second.receive(Time(0s), PeerId{1}, Message(Propose{ballot}), planner, out);
   out = {};
   second.disturb(Time(0s), {PeerId{3}}, out);
-  second.disturb(Time(0s), {PeerId{3}}, out);  // Is no news.
+  second.disturb(Time(0s), {PeerId{3}}, out);  // This is no news.
   REQUIRE(out.messages.size() == 2);
   const auto* halt = std::get_if<EndGeneration>(&out.messages.front().message);
   REQUIRE(halt != nullptr);
@@ -206,7 +206,7 @@ TEST_CASE(
       Message(Install{{ballot, {PeerId{1}, PeerId{2}}, {PeerId{1}, PeerId{2}}, {1, 1}, {}}}),
       planner, out);
   REQUIRE(second.generation() != nullptr);
-  // From a peer that is not in it, and from an earlier generation.
+  // These come from a peer that is not in the generation, and from an earlier generation.
   second.receive(Time(0s), PeerId{1}, Message(EndGeneration{ballot, {PeerId{3}}}), planner, out);
   second.receive(Time(0s), PeerId{1}, Message(EndGeneration{{0, PeerId{1}}, {PeerId{1}}}), planner,
                  out);
@@ -223,7 +223,7 @@ TEST_CASE("generations that end before anything is done do not follow each other
   first.set_candidates(Time(0s), {PeerId{1}, PeerId{2}});
   first.disturb(Time(0s), {}, out);
   Time now(0s);
-  // From the end of a generation that lasted so long to the ballot for the next one.
+  // The time from the end of a generation that lasted this long to the ballot for the next one.
   const auto pause = [&](Duration lasts, bool has_operation) {
     first.tick(now, planner, out);
     first.receive(now, PeerId{2}, Message(Promise{.ballot = first.promised()}), planner, out);
@@ -238,7 +238,7 @@ TEST_CASE("generations that end before anything is done do not follow each other
     return now - end;
   };
   CHECK(pause(10ms, true) == 0ms);
-  CHECK(pause(10ms, false) == 0ms);  // The cause of its end may be gone.
+  CHECK(pause(10ms, false) == 0ms);  // The cause of its end may be gone, so there is no pause yet.
   CHECK(pause(10ms, false) == 290ms);
   CHECK(pause(0ms, false) == 300ms);
   CHECK(pause(1s, false) == 0ms);
@@ -294,17 +294,17 @@ TEST_CASE("assignments that are not those of a whole pipeline begin no generatio
   };
   CHECK(begins({assignment(0, 1), assignment(1, 2)}));
   CHECK(begins({assignment(0, 1), assignment(1, 1), assignment(1, 2)}));
-  CHECK_FALSE(
-      begins({assignment(0, 1), assignment(1, 2), assignment(1, 3)}));  // Carried by a stranger.
-  CHECK_FALSE(begins({assignment(1, 1), assignment(1, 2)}));            // None has the first.
+  // A stage is carried by a stranger.
+  CHECK_FALSE(begins({assignment(0, 1), assignment(1, 2), assignment(1, 3)}));
+  CHECK_FALSE(begins({assignment(1, 1), assignment(1, 2)}));  // No peer has the first stage.
   CHECK_FALSE(begins({assignment(0, 1), assignment(1, 2), assignment(1, 2)}));
   CHECK_FALSE(begins({assignment(0, 2), assignment(1, 2), assignment(2, 1)}));
-  CHECK_FALSE(begins({assignment(0, 1), assignment(1, 1)}));  // And we have nothing to do.
+  CHECK_FALSE(begins({assignment(0, 1), assignment(1, 1)}));  // This peer has no stage.
 }
 
 TEST_CASE("proposers that do not know of each other end in one generation", "[unit]") {
   for (const Duration latency : {Duration(1ms), Duration(200ms), Duration(2s)}) {
-    // Each of the first three takes itself for the first.
+    // Each of the first three peers believes that it is the first.
     Agreeing world({.peers = 6, .latency = latency, .jitter = latency / 4, .heals_at = 0s}, 1);
     world.blind(1, {0});
     world.blind(2, {0, 1});

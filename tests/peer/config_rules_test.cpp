@@ -1,5 +1,5 @@
-// Settings that do not go together are refused with what does, and peers agree on what they must
-// share.
+// Settings that exclude each other are refused with a remedy, and peers agree on the settings that
+// they must share.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdint>
@@ -29,7 +29,7 @@ TEST_CASE("stages mix by what of a rule keeps nothing from round to round", "[un
     INFO(to_string(problem));
     CHECK(problem.reason == "has no effect here");
   }
-  // Three replicas are no hypercube.
+  // Three replicas cannot form a hypercube.
   CHECK(only_problem(text + "topology = \"hypercube\"\n").place == "a.toml:8: mixing.topology");
   CHECK(only_problem("[mixing]\ntopology = \"complete\"\n").reason == "has no effect here");
 }

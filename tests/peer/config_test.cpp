@@ -1,4 +1,4 @@
-// A config is read strictly, every mistake is named with its place and remedy, and nothing is
+// A config is read strictly, every mistake is reported with its place and remedy, and nothing is
 // guessed.
 #include "peer/config/config.hpp"
 
@@ -25,7 +25,7 @@
 namespace gv {
 namespace {
 
-/// Every key, one table for each section.
+/// The reference of all keys, with one table for each section.
 std::string config_reference() {
   std::string text;
   std::string_view section;
@@ -49,7 +49,7 @@ TEST_CASE("twelve different mistakes are all listed with place and reason and re
   const std::string path = std::string(GRAPEVINE_SOURCE_DIR) + "/tests/bad_configs/twelve.toml";
   const Problems problems = parse_config_file(path).problems;
   INFO(lines(problems));
-  // The line, the end of the place, and a part of the reason and of the remedy.
+  // The line, the end of the place, and parts of the reason and the remedy.
   struct Expected {
     int line;
     std::string key, reason, remedy;
@@ -99,9 +99,9 @@ TEST_CASE("an empty file means the defaults", "[unit]") {
 }
 
 TEST_CASE("every setting reads back what it shows", "[unit]") {
-  // Catches a key bound to the wrong field, and a default outside its own range.
+  // Finds a key that is bound to the wrong field, and a default outside its own range.
   for (const Setting<Config>& setting : config_settings()) {
-    if (setting.key == "folder" && setting.section == "data") continue;  // No default.
+    if (setting.key == "folder" && setting.section == "data") continue;  // It has no default.
     const std::string text = "value = " + setting.show(Config{});
     INFO(setting.section << "." << setting.key << ": " << text);
     Problems problems;
@@ -114,7 +114,7 @@ TEST_CASE("every setting reads back what it shows", "[unit]") {
 }
 
 TEST_CASE("no two settings share a field", "[unit]") {
-  // Each setting takes a value of its own; all others must keep showing their defaults.
+  // Each setting gets a different value; all others must still show their defaults.
   for (const Setting<Config>& setting : config_settings()) {
     const Config config = with_another(setting);
     INFO(setting.path());
@@ -259,7 +259,7 @@ TEST_CASE("names of earlier versions are refused with what they are now", "[unit
   const std::string allreduce = "[run]\nmode = \"allreduce\"\n";
   CHECK(remedy(allreduce + "[allreduce]\nkeep_per_block = 8\n") == "write top_k_per_512");
 
-  // A section is named once, and the keys in it are judged as those of the new one.
+  // An old section is reported once, and its keys are checked as those of the new one.
   const Problem section = only_problem(allreduce + "[ring]\nperiod = 4\n");
   CHECK(section.place == "a.toml:3: [ring]");
   CHECK(section.reason == "was renamed");
@@ -321,7 +321,8 @@ TEST_CASE("every shipped config is sound", "[unit]") {
        std::filesystem::directory_iterator(std::string(GRAPEVINE_SOURCE_DIR) + "/configs")) {
     if (entry.path().extension() != ".toml") continue;
     Problems problems = parse_config_file(entry.path().string()).problems;
-    std::erase_if(problems, [](const Problem& problem) {  // Data packages may be missing here.
+    // The data packages may be missing on this machine.
+    std::erase_if(problems, [](const Problem& problem) {
       return problem.reason.starts_with("no such file");
     });
     INFO(lines(problems));
@@ -373,7 +374,7 @@ TEST_CASE("layers inside a residual layer are read and judged like others", "[un
 
 TEST_CASE("epochs come to steps by shard and batch", "[unit]") {
   Config config = sound("[run]\nepochs = 2\n[train]\nbatch = 64\n");
-  CHECK(steps_of(config, 15000) == 469);  // 2 * 15000 / 64 = 468.75.
+  CHECK(steps_of(config, 15000) == 469);  // 2 * 15000 / 64 = 468.75
   CHECK(steps_of(config, 1) == 1);
   config.run.steps = 7;
   CHECK(steps_of(config, 15000) == 7);
@@ -417,7 +418,7 @@ TEST_CASE("the page of settings says what the table of settings says", "[unit]")
       "equal on all "
       "peers of a run, and a peer\nthat differs is told which one.\n\n" +
       config_reference();
-  // Rewritten on request, then read as a difference.
+  // Rewritten on request, and then read as a diff.
   if (std::getenv("GRAPEVINE_REWRITE") != nullptr) std::ofstream(page) << expected;
   std::ifstream in(page);
   const std::string written((std::istreambuf_iterator<char>(in)), {});

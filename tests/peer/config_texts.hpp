@@ -1,4 +1,4 @@
-// Texts of configs, with the problems that they give.
+// Parses texts of configs for tests.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -11,7 +11,7 @@
 
 namespace gv {
 
-/// All problems as lines, for messages and searches.
+/// All problems, one on each line.
 inline std::string lines(const Problems& problems) {
   std::string text;
   for (const Problem& problem : problems) text += to_string(problem) + "\n";
@@ -22,7 +22,7 @@ inline Problems problems_of(const std::string& text) {
   return parse_config_text(text, "a.toml").problems;
 }
 
-/// The config of a text that must be sound.
+/// The config of a text that must have no problems.
 inline Config sound(const std::string& text) {
   ParsedConfig parsed = parse_config_text(text, "a.toml");
   INFO(lines(parsed.problems));
@@ -30,7 +30,7 @@ inline Config sound(const std::string& text) {
   return parsed.config;
 }
 
-/// The one problem of a text.
+/// The problem of a text that must have exactly one.
 inline Problem only_problem(const std::string& text) {
   const Problems problems = problems_of(text);
   INFO(lines(problems));
@@ -38,7 +38,7 @@ inline Problem only_problem(const std::string& text) {
   return problems.front();
 }
 
-/// The default config with another value for this setting.
+/// The default config with a different value for this setting.
 inline Config with_another(const Setting<Config>& setting) {
   std::vector<std::string> values{"true", "false", "7", "0.25", "\"seven\"", "[7]", "[\"seven\"]"};
   for (std::size_t at = 0; (at = setting.type.find('"', at)) != std::string::npos;) {

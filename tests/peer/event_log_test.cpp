@@ -1,4 +1,4 @@
-// The event log within its limits.
+// The event log and its limits.
 #include "peer/host/event_log.hpp"
 
 #include <sys/resource.h>
@@ -19,7 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A folder that goes with the test.
+/// A folder that is removed with the test.
 struct Folder {
   Folder() {
     std::string text = (std::filesystem::temp_directory_path() / "gv-events-XXXXXX").string();
@@ -53,7 +53,7 @@ struct Folder {
   std::filesystem::path path;
 };
 
-/// Lets no file of this process grow beyond a size, as a full disk does.
+/// Limits the size of every file that this process writes, like a full disk.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(std::uint64_t bytes) {
@@ -98,7 +98,7 @@ TEST_CASE("of refusals that concern one peer ten a minute have a line and the re
           "[unit]") {
   const Folder folder;
   {
-    // The names come from an object that goes before the log does.
+    // The names come from an object that is destroyed before the log.
     bool is_over = false;
     EventLog::Options options = folder.options();
     options.name_of = [&is_over](PeerId peer) {
@@ -108,7 +108,7 @@ TEST_CASE("of refusals that concern one peer ten a minute have a line and the re
     EventLog log(std::move(options));
     for (int i = 0; i < 1000; ++i) log.write(Time{} + 1ms * i, refusal);
     CHECK(folder.lines().size() == 10);
-    // Facts that are no refusals, and refusals of others, are not held back by them.
+    // Other facts, and refusals of other peers, are not held back.
     log.write(Time{} + 2s, OfferRefused{.peer = PeerId{8}, .reason = Reason::busy});
     log.write(Time{} + 2s, MemberSuspected{.peer = PeerId{7}});
     CHECK(folder.lines().size() == 12);
@@ -119,7 +119,7 @@ TEST_CASE("of refusals that concern one peer ten a minute have a line and the re
     CHECK(log.counts().of<OfferRefused>() == 1021);
     is_over = true;
   }
-  // What was left out at the end is counted too.
+  // What was left out at the end is also counted.
   CHECK(folder.lines().back().value("left_out", 0) == 10);
 }
 
@@ -133,7 +133,7 @@ TEST_CASE("events that cannot be written are warned of once and counted when the
   const Fact fact = MemberSuspected{.peer = PeerId{7}};
   log.write(Time{}, fact);
   {
-    // Not even the next line fits.
+    // Not even the next line fits on the disk.
     const FileSizeLimit limit(folder.bytes() + 20);
     for (int i = 0; i < 5; ++i) log.write(Time{}, fact);
   }
@@ -142,7 +142,7 @@ TEST_CASE("events that cannot be written are warned of once and counted when the
   log.write(Time{}, fact);
   const auto lines = folder.lines();
   REQUIRE(lines.size() == 4);
-  CHECK(lines[1].is_discarded());  // The torn line stands alone.
+  CHECK(lines[1].is_discarded());  // The torn line is separate from the next one.
   CHECK(lines[2].value("event", "") == "events_lost");
   CHECK(lines[2].value("lines", 0) == 5);
   CHECK(lines[3].value("event", "") == "member_suspected");

@@ -1,4 +1,4 @@
-// When exchanges are due, by each kind of trigger.
+// When exchanges are due, for each kind of trigger.
 #include "peer/modes/exchange_trigger.hpp"
 
 #include <catch2/catch.hpp>
@@ -46,7 +46,7 @@ TEST_CASE("staggered peers offer at all steps of a period alike", "[unit]") {
     CHECK(trigger.fires(first, false));
     CHECK(trigger.next() == first + period);
   }
-  // 100 each, with a deviation of 9.
+  // The expected count is 100, with a standard deviation of 9.
   for (const std::size_t count : begins) CHECK((count > 55 && count < 145));
 }
 
@@ -60,7 +60,8 @@ TEST_CASE("intervals of a Poisson process have their mean for a deviation", "[un
   }
   const double n = 4000;
   const double mean = sum / n;
-  // The mean of n has a deviation of 50 / sqrt(n), that of the deviation is about as large.
+  // The mean of n intervals has a standard deviation of 50 / sqrt(n), and their measured deviation
+  // about the same.
   CHECK(mean == Approx(50).margin(4 * 50 / std::sqrt(n)));
   CHECK(std::sqrt(squares / n - mean * mean) == Approx(50).margin(6 * 50 / std::sqrt(n)));
 }
@@ -81,7 +82,7 @@ TEST_CASE("by spread, exchanges come more often the further models are apart", "
     interval = static_cast<double>(trigger.next() - step);
     step = trigger.next();
     CHECK(trigger.fires(step, false));
-    // Models that walk apart at random.
+    // The models walk apart at random.
     trigger.learn(0.1 * std::sqrt(interval));
   }
   CHECK(interval == Approx(400).epsilon(0.02));

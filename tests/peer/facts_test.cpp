@@ -15,7 +15,7 @@ namespace {
 
 std::string peer_seven(PeerId) { return "peer-7"; }
 
-/// A fact whose optional figures are there.
+/// A fact whose optional figures are all set.
 template <class F>
 Fact complete() {
   F fact{};
@@ -109,7 +109,7 @@ TEST_CASE("the peers that membership reports as gone are the dead, the leaving a
 TEST_CASE("the page of events says what the texts of facts say", "[unit]") {
   const std::string path = std::string(GRAPEVINE_SOURCE_DIR) + "/docs/events.md";
   const std::string expected = events_page();
-  // Rewritten on request, then read as a difference.
+  // Rewritten on request, and then read as a diff.
   if (std::getenv("GRAPEVINE_REWRITE") != nullptr) std::ofstream(path) << expected;
   std::ifstream in(path);
   const std::string written((std::istreambuf_iterator<char>(in)), {});

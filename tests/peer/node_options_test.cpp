@@ -1,5 +1,4 @@
-// Every setting of a pure part reaches its options, and a config is the same again when it is read
-// from its own text.
+// Every setting of a pure part reaches its options, and a config survives being written and read.
 #include "peer/config/node_options.hpp"
 
 #include <catch2/catch.hpp>
@@ -18,7 +17,7 @@ namespace {
 
 static_assert(std::is_same_v<decltype(Config{} == Config{}), bool>);
 
-/// The options that settings decide, in two halves.
+/// The options that settings determine, in two halves.
 auto options_of_pairs(const NodeOptions& node) {
   const GossipOptions& gossip = node.gossip;
   const PairExchange::Options& exchange = gossip.exchange;
@@ -50,7 +49,7 @@ auto options_of_generations(const NodeOptions& node) {
 
 TEST_CASE("parts have the defaults of the config that says nothing", "[unit]") {
   Config config;
-  config.checkpoint.every_steps = 0;  // The only default that parts do not share.
+  config.checkpoint.every_steps = 0;  // The only default that the parts do not share.
   const NodeOptions made = node_options(config, {}, {});
   CHECK(options_of_pairs(made) == options_of_pairs({}));
   CHECK(options_of_generations(made) == options_of_generations({}));

@@ -1,4 +1,4 @@
-// Pipelines of real stages, in every schedule, against one model trained serially.
+// Pipelines of real stages, in every schedule, compared with one model trained serially.
 #include <catch2/catch.hpp>
 #include <map>
 #include <memory>
@@ -20,7 +20,7 @@ using Vector = std::vector<float>;
 
 constexpr std::size_t micro_batch = 4;
 
-/// Seven layers with parameters, of unlike sizes.
+/// Seven layers with parameters, of different sizes.
 ModelSpec deep_model(bool dropout) {
   ModelSpec spec = mlp({24, 9, 16, 5, 12, 20}, 3);
   if (dropout)
@@ -28,7 +28,7 @@ ModelSpec deep_model(bool dropout) {
   return spec;
 }
 
-/// One past the last layer of each of `stages` stages, unequal on purpose.
+/// One past the last layer of each of `stages` stages. They are unequal on purpose.
 std::vector<std::size_t> cut(const ModelSpec& model, std::size_t stages) {
   std::vector<std::size_t> ends;
   for (std::size_t s = 1; s < stages; ++s) ends.push_back(2 * s);
@@ -54,8 +54,7 @@ StagesSpec spec_of(std::size_t stages, std::size_t updates = 1, bool dropout = f
           .keeps_versions = updates > 1};
 }
 
-/// Works through the lists of a schedule, one instruction after another, with a trainer for each
-/// worker.
+/// Executes the lists of a schedule, one instruction after another, with a trainer for each worker.
 class Pipeline {
  public:
   Pipeline(const StagesSpec& spec, std::size_t workers, std::size_t each) : each_(each) {
@@ -136,7 +135,7 @@ class Pipeline {
     return false;
   }
 
-  std::size_t each_;  ///< Micro-batches of an update.
+  std::size_t each_;  ///< Number of micro-batches in an update.
   std::vector<std::unique_ptr<StageLearner>> trainers_;
   std::map<std::size_t, std::size_t> home_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, Vector> forward_;
@@ -144,8 +143,8 @@ class Pipeline {
   std::map<std::pair<std::size_t, std::size_t>, Vector> sums_;
 };
 
-/// The whole model on one peer. `version_of(b, s)` says after how many updates the parameters of
-/// stage s are that micro-batch b meets.
+/// The whole model on one peer. `version_of(b, s)` is the number of updates in the parameters of
+/// stage s that micro-batch b uses.
 class Serial {
  public:
   explicit Serial(const StagesSpec& spec)

@@ -1,5 +1,5 @@
-// Populations: which peers copy which, how hyper-parameters vary and travel, and the contents of a
-// copy.
+// Populations: which peers copy which, how hyperparameters vary and are sent, and what a copy
+// contains.
 #include "peer/modes/population.hpp"
 
 #include <algorithm>
@@ -73,7 +73,7 @@ TEST_CASE("exploring multiplies the learning rate and the distance of the moment
   }
   CHECK(seen == std::set<std::pair<double, double>>{
                     {4e5, 0.92e6}, {4e5, 0.88e6}, {6e5, 0.92e6}, {6e5, 0.88e6}});
-  // An optimiser without momentum has none to explore.
+  // An optimiser without momentum has none to vary.
   CHECK(explored({0.5, 0}, false, rng).momentum == 0);
 }
 
@@ -141,7 +141,7 @@ TEST_CASE("a copy has the model and the optimiser and the hyper-parameters of it
   CHECK(done.hyperparameters->momentum == Approx(0.5));
   CHECK(done.learning_rate == done.hyperparameters->learning_rate);
   CHECK(done.step == 30);
-  // Both are judged on the same samples here.
+  // Here both are evaluated on the same samples.
   CHECK(done.validation_loss == source.run({.validate = true}).validation_loss);
 }
 

@@ -1,4 +1,4 @@
-// Peers that outnumber the processors stand still on them, neighbours together.
+// If peers outnumber the processors, each stays on one of them, and neighbours share it.
 #include "peer/host/processors.hpp"
 
 #include <sched.h>
@@ -12,7 +12,7 @@
 namespace gv {
 namespace {
 
-/// Those that the calling thread may use.
+/// The processors that the calling thread may use.
 std::vector<int> allowed() {
   cpu_set_t mask;
   REQUIRE(::sched_getaffinity(0, sizeof mask, &mask) == 0);
@@ -44,7 +44,7 @@ TEST_CASE("all threads keep to one processor, later ones as well, until they may
   const std::vector<int> all = allowed();
   Processors processors;
   REQUIRE(processors.count() == all.size());
-  // One thread that is there before looks twice.
+  // A thread that exists before pinning checks twice.
   std::promise<void> kept;
   std::promise<void> looked;
   std::promise<void> freed;

@@ -1,4 +1,4 @@
-// Messages put together from blocks that links may bring twice, late, or before their generation.
+// Messages assembled from blocks that may arrive twice, late, or before their generation.
 #include "peer/modes/round_inbox.hpp"
 
 #include <array>
@@ -16,7 +16,7 @@ class Inbox {
  public:
   Inbox() { box.enter(key); }
 
-  /// A block of `size` bytes from `offset` on.
+  /// Receives a block of `size` bytes at `offset`.
   bool block(std::uint64_t round, std::size_t offset, std::size_t size,
              std::uint64_t generation = key) {
     bytes_.assign(size, std::byte{1});
@@ -47,8 +47,8 @@ TEST_CASE("a message is whole when all of its blocks are there", "[unit]") {
   Inbox inbox;
   CHECK(inbox.block(0, 0, 6));
   CHECK_FALSE(inbox.box.has(sender, 0));
-  CHECK_FALSE(inbox.block(0, 0, 6));  // The same again,
-  CHECK_FALSE(inbox.block(0, 6, 5));  // and more than is missing.
+  CHECK_FALSE(inbox.block(0, 0, 6));  // This block arrives again.
+  CHECK_FALSE(inbox.block(0, 6, 5));  // This block is longer than what is missing.
   CHECK(inbox.block(0, 6, 4));
   CHECK(inbox.box.has(sender, 0));
   CHECK(inbox.taken(0) == Rounds{0});
@@ -82,7 +82,7 @@ TEST_CASE("where rounds do not end, a late message counts and a repeated one doe
 TEST_CASE("what comes before its generation may be longer than what this one sends", "[unit]") {
   Inbox inbox;
   CHECK(inbox.block(0, 0, 20, next_key));
-  CHECK_FALSE(inbox.block(0, 20, 50, next_key));  // No rule sends as much.
+  CHECK_FALSE(inbox.block(0, 20, 50, next_key));  // No rule sends that much.
   CHECK(inbox.block(0, 20, 10, next_key));
   CHECK_FALSE(inbox.box.has(sender, 0));
   inbox.size = 30;

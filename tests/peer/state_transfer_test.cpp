@@ -1,4 +1,5 @@
-// States that come in generations: a source dies, and the next one sends the rest or all of it.
+// Downloads of states across generations: if a source dies, the next one sends the rest or
+// everything.
 #include "peer/modes/state_transfer.hpp"
 
 #include <algorithm>
@@ -40,7 +41,7 @@ StateRequest request_in(const Effects& out) {
   return {};
 }
 
-/// What a source answers a request with, and the first `bytes` bytes that it sends after that.
+/// A source's answer to a request, and the transfer that follows it.
 struct StateAnswer {
   TransferAccepted accepted;
   Transfer transfer;
@@ -57,7 +58,7 @@ StateAnswer answer_in(const Effects& out) {
   return {std::get<TransferAccepted>(out.messages[0].message), out.transfers[0]};
 }
 
-/// A source with a state of equal values answers.
+/// The answer of a source whose state consists of equal values.
 StateAnswer answer_of(PeerId source, const Generation& generation, const StateRequest& request,
                       float value, bool is_common) {
   StateTransfer states(source, layout, elements, std::pmr::get_default_resource());
@@ -69,8 +70,8 @@ StateAnswer answer_of(PeerId source, const Generation& generation, const StateRe
   return answer_in(out);
 }
 
-/// Gets a part of a state in one generation, and the rest or all of it in the next. Returns the
-/// offset that the second source began at.
+/// Gets part of a state in one generation, and the rest or all of it in the next. Returns the
+/// offset at which the second source began.
 std::size_t offset_in_next(const Generation& next, float value, bool is_common) {
   StateTransfer states(self, layout, elements, std::pmr::get_default_resource());
   Effects out;
@@ -116,7 +117,7 @@ TEST_CASE("a source that stops sending is named once", "[unit]") {
   const Generation generation = from(first, 1);
   states.fetch(Time{}, generation, first, true, out);
   Time now{};
-  // While it says nothing it is asked again: it may be computing.
+  // A silent source is asked again, because it may be computing.
   for (int i = 0; i < 20; ++i) {
     now = states.deadline();
     CHECK_FALSE(states.tick(now, out));
@@ -140,7 +141,7 @@ TEST_CASE("the next generation's source sends the rest of a stage where replicas
     Effects out;
     states.enter(generation);
     states.receive(Time{}, self, request_in(asked), out);
-    CHECK(out.messages.empty());  // A job has to copy the stage first.
+    CHECK(out.messages.empty());  // A task must copy the stage first.
     states.hand_over(1, constant(value), out);
     return answer_in(out);
   };

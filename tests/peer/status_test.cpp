@@ -1,4 +1,4 @@
-// The status table of a document whose words may come from elsewhere.
+// The status table of a document with texts from outside.
 #include "peer/host/status.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The effect of settings that arrive while a swarm runs on its rounds, and the refused ones.
+// How settings that arrive while a swarm runs change its rounds, and which are refused.
 #include "peer/config/switched_mixing.hpp"
 
 #include <catch2/catch.hpp>
@@ -49,9 +49,9 @@ TEST_CASE("a settings revision that cannot be gone by is refused with its reason
              Catch::Contains("cannot be switched while peers run"));
   CHECK_THAT(refusal("mixing.topologie = \"ring\"\n"), Catch::Contains("topology"));
   CHECK_THAT(refusal("mixing.gamma = \n"), !Catch::Equals(""));
-  // For the number of peers that there are.
+  // Checked for the actual number of peers.
   CHECK_THAT(refusal("mixing.topology = \"hypercube\"\n"), Catch::Contains("power of two"));
-  // Two momentums would add up.
+  // Two kinds of momentum would add up.
   Config config = running();
   config.train.optimizer.kind = OptimizerKind::nesterov;
   CHECK_THAT(refusal(revision_settings("qg_dsgdm"), config), Catch::Contains("momentum"));

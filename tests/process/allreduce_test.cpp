@@ -1,5 +1,5 @@
-// All-reduce peers as real processes: killed, stopped, started again, all at once. The others go on
-// and hold the same bits.
+// All-reduce peers as real processes that are killed, stopped and restarted, all at once. The
+// others continue and have the same bits.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -60,8 +60,8 @@ std::vector<double> seconds_lost(Swarm& swarm, std::size_t number) {
   return lost;
 }
 
-/// The newest checkpoint's parameters and what the optimiser keeps, as far as all have it alike:
-/// with local steps each has its own.
+/// The newest checkpoint's parameters and the part of the optimiser's state that all peers share.
+/// (With local steps, each peer has its own.)
 std::vector<std::vector<float>> state_of(Swarm& swarm, std::size_t number) {
   ParsedConfig parsed = parse_config_file(swarm.config_file().string());
   parsed.config.run.peers = 4;
@@ -78,7 +78,7 @@ std::vector<std::vector<float>> state_of(Swarm& swarm, std::size_t number) {
   return state;
 }
 
-/// Waits for all to make their last step and leave; whether all hold the same bits then.
+/// Waits until all have made their last step and left. Returns whether all then hold the same bits.
 bool end_alike(Swarm& swarm, const std::vector<std::size_t>& peers) {
   for (const std::size_t number : peers) {
     const Ending ending = swarm.wait_for_end(number, 100s);
@@ -91,11 +91,11 @@ bool end_alike(Swarm& swarm, const std::vector<std::size_t>& peers) {
                              [&](std::size_t number) { return state_of(swarm, number) == first; });
 }
 
-/// The way of summing whose rounds have names, and nothing saved before the end.
+/// An algorithm whose rounds have names, and no checkpoint before the end.
 const std::string round_the_ring =
     "[allreduce]\nalgorithm = \"ring\"\n[checkpoint]\nevery_steps = 0\n";
 
-/// Layers of 2.4 million parameters: 9.7 MB.
+/// Layers with 2.4 million parameters: 9.7 MB.
 const std::string ten_megabytes = "[1536, 1536]";
 
 using Clock = std::chrono::steady_clock;
@@ -156,7 +156,7 @@ TEST_CASE("one that is started again takes the others' state and ends with their
   REQUIRE(swarm.reach({0, 1, 2, 3}, 100));
   swarm.kill(1);
   REQUIRE(swarm.go_on({0, 2, 3}));
-  // New shares may have found it one collective behind in its first life.
+  // New shares may have made it fall one collective behind in its first incarnation.
   const std::size_t adopted = swarm.events(1, "state_adopted").size();
   swarm.start(1, {.extra = {"--resume"}});
   REQUIRE(swarm.go_on({0, 1, 2, 3}));
@@ -167,11 +167,13 @@ TEST_CASE("one that is started again takes the others' state and ends with their
 TEST_CASE("neighbours in lockstep keep to one processor until they cannot be divided evenly",
           "[process]") {
   const std::size_t processors = Processors().count();
-  if (processors < 2 || processors > 8) return;  // Too few to choose from, or too many to fill.
+  // Too few processors to choose from, or too many to fill.
+  if (processors < 2 || processors > 8) return;
   const std::size_t peers = 2 * processors;
   Swarm swarm(peers, lockstep(100000000));
   swarm.start_all();
-  // By place: the peer there has one processor, its neighbour the same one, and no others have it.
+  // For each place, checks that the peer there has one processor, its neighbour has the same one,
+  // and no others do.
   const auto are_placed = [&] {
     const nlohmann::json status = swarm.status(0);
     if (!status.is_object() || status["allreduce"]["order"].size() != peers) return false;
@@ -215,7 +217,7 @@ TEST_CASE(
   REQUIRE(swarm.go_on({0, 2}, 200));
   CHECK(peers_in_generation(swarm, 0) == 2);
   CHECK(end_alike(swarm, {0, 2}));
-  // Parameters and outer momentum, after a last collective of four steps.
+  // Parameters and outer momentum after a last collective of four steps.
   CHECK(state_of(swarm, 0).size() == 2);
 }
 
@@ -243,7 +245,8 @@ TEST_CASE("a launched run in lockstep names the peer it lost and goes on without
   const TemporaryFolder folder;
   const auto file = [&](const std::string& name) { return (folder.path() / name).string(); };
   std::ofstream(file("run.toml")) << lockstep(20000);
-  // Counted from when all train; 20,000 steps take several seconds, however quick the sums are.
+  // The time counts from when all peers train. 20,000 steps take several seconds, however fast the
+  // sums are.
   std::ofstream(file("faults.toml"))
       << "[scenario]\n[[scenario.fault]]\nkind = \"kill\"\nat_s = 0.5\npeers = 2\n";
   std::string output;
@@ -256,7 +259,7 @@ TEST_CASE("a launched run in lockstep names the peer it lost and goes on without
   CHECK(output.find("lost peer-2: ") != std::string::npos);
   CHECK(output.find("is made by the other 3") != std::string::npos);
   CHECK(output.find("20000 together; losses 1; ") != std::string::npos);
-  CHECK(output.find("exchanges") == std::string::npos);  // There are none to tell of.
+  CHECK(output.find("exchanges") == std::string::npos);  // There are no exchanges to report.
 }
 
 TEST_CASE("large layers with small batches send their factors", "[process]") {
@@ -274,7 +277,7 @@ TEST_CASE("large layers with small batches send their factors", "[process]") {
     REQUIRE(line != std::string::npos);
     return std::stod(output.substr(line + label.size()));
   };
-  // 64 samples of 1,000 numbers that go round once, instead of 250,000 that go round twice.
+  // 64 samples of 1,000 numbers are passed on once, instead of 250,000 numbers twice.
   CHECK(megabytes("factors", "[allreduce]\nsufficient_factors = true\n") <
         0.3 * megabytes("whole", ""));
 }
@@ -284,7 +287,7 @@ TEST_CASE("one whose gradient is not finite leaves with a word and the others go
   const TemporaryFolder data;
   std::ofstream table(data.path() / "table.csv");
   for (int row = 0; row < 600; ++row) {
-    // One sample is so large that sums of its products are infinite. It is dealt to one peer.
+    // One sample is so large that sums of its products are infinite. One peer gets it.
     table << (row == 300 ? "3e38,3e38," : row % 2 == 0 ? "1,2," : "-1,-2,") << row % 2 << '\n';
   }
   table.close();
@@ -311,8 +314,8 @@ TEST_CASE("one whose gradient is not finite leaves with a word and the others go
   for (const std::size_t number : others) CHECK(swarm.events(number, "budget_done").size() == 1);
 }
 
-// A watched peer ends itself exactly at the point that docs/faults.md names. Those of an agreement
-// come about because another is killed first.
+// A watched peer ends itself exactly at the point that docs/faults.md names. To reach the points of
+// an agreement, another peer is killed first.
 TEST_CASE("a death at any point of lockstep leaves the others with one result", "[process]") {
   WatchedSwarm swarm(5, lockstep(100000000, round_the_ring));
   for (const std::string& point : lockstep_points) {
@@ -348,15 +351,15 @@ TEST_CASE("one that stands still at any point of lockstep is told what it missed
   CHECK(swarm.sums_differ() == "");
 }
 
-// By hand: `test_process "[kills]" -s` and `"[stops]"` print the cost of a death and of a
-// standstill, from the signal to the first result of all survivors. The figures depend on the
-// machine, so none is asserted.
+// Run by hand: `test_process "[kills]" -s` and `"[stops]"` print what a death or a standstill
+// costs, from the signal to the first result of all survivors. Nothing is asserted, because the
+// figures depend on the machine.
 TEST_CASE("two hundred deaths in lockstep", "[.][kills]") {
   WatchedSwarm swarm(8, lockstep(100000000, round_the_ring, ten_megabytes));
   std::vector<double> all;
   const auto began = Clock::now();
   for (std::size_t round = 0; round < 200; ++round) {
-    // Every other one at an exact point, the rest whenever it happens to come.
+    // Every other death is at an exact point, the rest at random moments.
     const std::string& point = lockstep_points[round / 2 % lockstep_points.size()];
     INFO("death " << round << " at " << (round % 2 == 0 ? point : "any moment"));
     if (round % 2 == 0) {

@@ -1,4 +1,4 @@
-// `grapevine bench` with real processes: its output, its refusals, its files.
+// `grapevine bench` with real processes: its output, refusals and files.
 #include <signal.h>
 
 #include <catch2/catch.hpp>
@@ -19,7 +19,7 @@ std::string content(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// A measurement without end, with a folder for its files.
+/// An endless measurement, with a folder for its files.
 struct EndlessBench {
   EndlessBench()
       : process({"/usr/bin/env", "TMPDIR=" + scratch.path().string(), grapevine_binary(), "bench",
@@ -32,7 +32,7 @@ struct EndlessBench {
     return {std::istream_iterator<pid_t>(list), {}};
   }
 
-  /// Every rank runs and is ready for lanes.
+  /// True if every rank runs and is ready for lanes.
   bool is_under_way() const {
     std::size_t lanes = 0;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(
@@ -50,7 +50,7 @@ struct EndlessBench {
   ChildProcess process;
 };
 
-/// Not there, or dead and only waiting for its new parent to notice.
+/// True if the process does not exist, or is dead and only waits to be reaped.
 bool is_gone(pid_t pid) {
   const std::string status = content("/proc/" + std::to_string(pid) + "/status");
   return status.empty() || status.find("State:\tZ") != std::string::npos;
@@ -74,7 +74,8 @@ TEST_CASE("short blocks that all go one way over TCP do not wait for acknowledge
   INFO(output);
   REQUIRE(ending.exit_code == 0);
   const auto document = nlohmann::json::parse(content(file), nullptr, false);
-  // A tenth of a millisecond each; 40 ms and more where the system waits for more to send.
+  // Each takes a tenth of a millisecond, but 40 ms and more if the system waits for more data to
+  // send.
   CHECK(document["rows"][0].value("median_us", 1e9) < 20e3);
 }
 
@@ -118,7 +119,7 @@ TEST_CASE("every kind of lane and every algorithm sums exactly and sends what th
       REQUIRE(ending.exit_code == 0);
       const auto row = nlohmann::json::parse(content(file))["rows"][0];
       CHECK(row["lane"] == lane);
-      // Headers of blocks come on top: 40 bytes for each 64 KiB, and as much for an answer.
+      // Block headers are added: 40 bytes for each 64 KiB, and the same for an answer.
       const double formula = row["sent_bytes_by_formula"];
       CHECK(row["sent_bytes"].get<double>() >= formula);
       CHECK(row["sent_bytes"].get<double>() <= 1.01 * formula);

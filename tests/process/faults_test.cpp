@@ -1,4 +1,4 @@
-// Real peers killed, stopped, restarted and joined late: the others train on.
+// Real peers are killed, stopped, restarted and join late, while the others continue to train.
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <fstream>
@@ -28,7 +28,7 @@ TEST_CASE("kill -9 of the first peer leaves the others training and it can come 
   swarm.start(0);
   REQUIRE(eventually(
       [&] { return swarm.state_of(1, 0) == "alive" && swarm.state_of(2, 0) == "alive"; }, 20s));
-  // It asked for the current model instead of bringing its own first one.
+  // It asked for the current model instead of starting with its own first one.
   REQUIRE(eventually([&] { return swarm.status(0)["gossip"].value("models_fetched", 0ULL) == 1; },
                      20s));
   CHECK(swarm.step(0) >= others);
@@ -41,7 +41,7 @@ TEST_CASE("a peer stopped for two seconds is not declared dead and declares nobo
   swarm.start_all();
   REQUIRE(swarm.exchanges_go_on(0));
   swarm.signal(1, SIGSTOP);
-  // The test waits for the stop itself, so nothing can cut it short.
+  // The test waits for the full time of the stop, so nothing can cut it short.
   eventually([] { return false; }, 2s);
   swarm.signal(1, SIGCONT);
   CHECK(swarm.exchanges_go_on(1));
@@ -88,7 +88,7 @@ TEST_CASE("a request to leave, even if delivered twice, ends in a checkpoint and
   Swarm swarm(2, endless_config());
   swarm.start_all();
   REQUIRE(swarm.exchanges_go_on(0));
-  // As if both a launcher and a signal to its whole process group asked for it.
+  // As if both a launcher and a signal to its whole process group asked it to leave.
   swarm.signal(1, SIGINT);
   swarm.signal(1, SIGTERM);
   const Ending ending = swarm.wait_for_end(1, 10s);
@@ -128,7 +128,7 @@ TEST_CASE("a peer that can write no checkpoint says so and trains on", "[process
   std::string config = endless_config();
   config.replace(config.find("every_steps = 0"), 15, "every_steps = 500");
   Swarm swarm(2, config);
-  // Where its folder of checkpoints should be lies a file, which not even root can write below.
+  // A file is in the place of its checkpoint folder. Not even root can write below it.
   std::ofstream(swarm.folder(1) / "checkpoints") << "x";
   swarm.start_all();
   REQUIRE(eventually([&] { return swarm.events(1, "save_failed").size() >= 3; }, 30s));

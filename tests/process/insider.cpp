@@ -1,4 +1,4 @@
-// The hostile member's socket.
+// The socket of a hostile member.
 #include "tests/process/insider.hpp"
 
 #include <chrono>
@@ -24,7 +24,7 @@ Insider::Insider(Swarm& swarm, std::size_t number, std::size_t target)
 }
 
 bool Insider::join(const std::string& advertise) {
-  // The first answer says which settings the peer wants to hear; the second hello has them.
+  // The first answer tells which settings the peer expects; the second hello contains them.
   for (int hellos = 0; hellos < 2; ++hellos) {
     send(hello(advertise));
     bool answered = false;

@@ -1,4 +1,5 @@
-// A hostile member: it has a key of the allow-list, and a socket that sends whatever a test wants.
+// A hostile member: it has a key from the allow-list, and a socket that sends whatever a test
+// wants.
 #pragma once
 
 #include <string>
@@ -10,23 +11,23 @@
 
 namespace gv {
 
-/// Speaks with peer `target` of a swarm as peer `number` of it, which must not run itself.
+/// Talks to peer `target` of a swarm as peer `number`, which must not run itself.
 class Insider {
  public:
   Insider(Swarm& swarm, std::size_t number, std::size_t target);
 
-  /// Says hello until the peer takes us for a member: with the settings it wants to hear. False if
-  /// it does not answer in time.
+  /// Says hello, with the settings that the peer expects, until the peer accepts us as a member.
+  /// Returns false if it does not answer in time.
   bool join(const std::string& advertise = "");
 
   void send(const Frame& frame);
-  /// Frames as they are, as one message in parts.
+  /// Sends these frames unchanged, as one message in several parts.
   void send_parts(const std::vector<std::vector<std::byte>>& parts);
 
-  /// The hellos and messages that came since the last call.
+  /// The hellos and messages that arrived since the last call.
   std::vector<Frame> take();
 
-  /// What a sound peer would say of itself.
+  /// What an honest peer would say about itself.
   Member self() const;
   Hello hello(const std::string& advertise = "") const;
 

@@ -102,7 +102,7 @@ TEST_CASE("a message of many parts does not fill the memory of a peer", "[proces
     return kib >> 10;
   };
   const std::size_t before = peak_mib();
-  // The parts share their memory on this side.
+  // On this side all parts share the same memory.
   std::vector<std::byte> part(64000);
   for (int parts = 10000; parts > 0; --parts) {
     zmq::message_t message(part.data(), part.size(), [](void*, void*) {});
@@ -141,7 +141,7 @@ TEST_CASE("one peer with other settings ends no newcomer", "[process]") {
   CHECK(swarm.output(2).find("peer-1 has other settings") != std::string::npos);
   const double until = swarm.status(2).value("uptime_s", 0.0) + 5;
   CHECK(eventually([&] { return swarm.status(2).value("uptime_s", 0.0) > until; }, 20s));
-  // An honest peer comes, and they train together.
+  // An honest peer joins, and they train together.
   swarm.start(0);
   CHECK(swarm.exchanges_go_on(2));
 }

@@ -1,4 +1,4 @@
-// Launched runs in which peers die, stand still and come late, and links break: on real processes.
+// Launched runs of real processes in which peers die, stand still and join late, and links break.
 #include <asio/io_context.hpp>
 #include <asio/ip/tcp.hpp>
 #include <catch2/catch.hpp>
@@ -54,12 +54,12 @@ class FaultyRun {
     return output().find(words) != std::string::npos;
   }
 
-  /// Waits for the launcher's end; its exit code, or -1 when it did not end.
+  /// Waits for the launcher to end. Returns its exit code, or -1 if it did not end by itself.
   int end(std::chrono::milliseconds limit = 60s) {
     if (!eventually([&] { return launcher_->ending().has_value(); }, limit)) return -1;
     return launcher_->ending()->signal != 0 ? -1 : launcher_->ending()->exit_code;
   }
-  /// Ends it as a person does, with Ctrl-C.
+  /// Ends it as a person would, with Ctrl-C.
   int interrupt() {
     launcher_->signal(SIGINT);
     return end(20s);
@@ -90,7 +90,7 @@ class FaultyRun {
     }
     return "unknown";
   }
-  /// Events of that name in all logs, or in one peer's.
+  /// Number of events with that name in all logs, or in one peer's log.
   std::size_t events(const std::string& name, std::optional<std::size_t> only = {}) const {
     std::size_t count = 0;
     for (std::size_t number = 0; number < peers_; ++number) {
@@ -119,7 +119,7 @@ class FaultyRun {
 
 std::string fault(const std::string& body) { return "[[scenario.fault]]\n" + body + "\n"; }
 
-/// Trains long enough for faults to happen, and learns something.
+/// A config that trains long enough for faults to happen, and learns something.
 std::string long_run(std::uint64_t steps, const std::string& extra = "") {
   std::string config = endless_config(extra);
   config.replace(config.find("100000000"), 9, std::to_string(steps));
@@ -127,7 +127,7 @@ std::string long_run(std::uint64_t steps, const std::string& extra = "") {
   return config;
 }
 
-/// The process's state as the kernel tells it: 'T' is stopped.
+/// The process's state as the kernel reports it. 'T' means stopped.
 char process_state(long pid) {
   std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
   std::string text((std::istreambuf_iterator<char>(in)), {});
@@ -167,7 +167,7 @@ TEST_CASE("under churn the others train on and everybody who died comes back wit
   CHECK(faults.value("stopped_s", 0.0) > 0.8);
   CHECK(faults.value("models_fetched", 0) >= 1);
   CHECK_FALSE(faults.contains("links"));
-  // Every life of a peer listens where the one before it did.
+  // Every incarnation of a peer listens at the same address as the one before.
   std::ifstream in(run.peer(0) / "output.log");
   std::string address;
   for (std::string line; std::getline(in, line);) {
@@ -292,7 +292,7 @@ TEST_CASE("peers are stopped and continued and slowed and sent away as the scena
   CHECK_FALSE(run.has_said("continue 1"));
   CHECK(eventually([&] { return run.has_said("peer-1 stopped"); }, 10s));
   REQUIRE(eventually([&] { return run.has_said("continue 1"); }, 30s));
-  // A slow peer's share of time also depends on what else runs here: only the order is certain.
+  // A slow peer's share of time also depends on what else runs here, so only the order is certain.
   const auto full_pace = static_cast<double>(run.step(0) - own);
   CHECK(static_cast<double>(run.step(3) - quarter) < 0.6 * full_pace);
   CHECK(static_cast<double>(run.step(4) - tenth) < 0.4 * full_pace);
@@ -354,7 +354,7 @@ TEST_CASE("nobody is left behind standing still when the launcher itself is kill
         },
         20s));
   }
-  // They ended as if told to leave, with their models written.
+  // They ended as if told to leave, and wrote their models.
   CHECK(std::filesystem::exists(run.peer(0) / "result.json"));
   CHECK(std::filesystem::exists(run.peer(1) / "result.json"));
 }
@@ -413,7 +413,7 @@ TEST_CASE("a peer dials from the address it was told and its lanes listen where 
       },
       20s));
   CHECK(came_from.value_or("nowhere") == "127.1.0.77");
-  // A second peer whose lanes dial from an address of their own as well.
+  // A second peer whose lanes also dial from an address of their own.
   swarm.start(1, {.extra = {"--dial-from", "127.1.0.78", "--lane", "tls"}});
   CHECK(swarm.exchanges_go_on(1));
   bool over_tls = false;
@@ -446,7 +446,7 @@ TEST_CASE("an address that is none of this machine cannot be dialled from and th
 
 TEST_CASE("in lockstep the ring stands in the one order without slow links and status says so",
           "[process]") {
-  // Of the ten pairs of five peers those next to each other by number are slow. What is left is one
+  // Of the ten pairs of five peers, neighbours by number are slow. The remaining links form one
   // ring: 0 2 4 1 3.
   std::string faults;
   for (int from = 0; from < 5; ++from) {
@@ -462,7 +462,7 @@ TEST_CASE("in lockstep the ring stands in the one order without slow links and s
   const auto order = [&] {
     std::vector<std::string> names;
     status = run.status(0);
-    // The first generation has measured no link yet, and may have that order by chance.
+    // The first generation has not measured any link yet, and may have that order by chance.
     if (!status.is_object() || !status.contains("slowest_link")) return names;
     for (const Json& name : status["allreduce"]["order"]) names.push_back(name.get<std::string>());
     return names;
@@ -479,7 +479,7 @@ TEST_CASE("in lockstep the ring stands in the one order without slow links and s
   const bool found = eventually([&] { return is_fast(order()); }, 120s);
   INFO(status.dump(1));
   REQUIRE(found);
-  // 16 Mbit are 2 MB a second. Processors are busy too, so the speed of the others is unknown.
+  // 16 Mbit/s are 2 MB/s. Processors are busy too, so the speed of the other links is unknown.
   CHECK(status["slowest_link"].value("bytes_per_second", 0.0) > 4e6);
   CHECK(status["allreduce"].value("algorithm", "") == "ring");
   std::string table;
@@ -514,7 +514,7 @@ TEST_CASE("who stands still goes on when the group of a run ends, though its par
   child.signal(SIGSTOP);
   REQUIRE(eventually([&] { return state(child) == 'T'; }, 20s));
   group.reset();
-  // The kernel wakes only groups without a parent outside the group, and this one has such a
+  // The kernel wakes a stopped group only if no member has a parent outside it. This one has such a
   // parent.
   CHECK(eventually([&] { return state(child) == 'S'; }, 20s));
 }

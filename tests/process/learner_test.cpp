@@ -1,5 +1,5 @@
-// Learners that are not built in, one that a node calls and one that drives itself, trained by real
-// peers in one process.
+// Learners that are not built in, trained by real peers in one process: one that a node calls, and
+// one with its own loop.
 #include "train/learner/learner.hpp"
 
 #include <algorithm>
@@ -37,16 +37,16 @@ constexpr std::size_t peers = 3;
 constexpr std::size_t dimension = 12;
 constexpr float rate = 0.3F;
 
-/// Peer i minimises f_i(x) = 1/2 sum (x_k - c_k)^2 over the k with k mod 3 = i: of the other
-/// coordinates its data says nothing. So a peer alone learns a third of the model, no two peers
-/// ever disagree, and c is the one optimum of all, whatever their paces.
+/// Peer i minimises f_i(x) = 1/2 sum (x_k - c_k)^2 over the k with k mod 3 = i; its data say
+/// nothing about the other coordinates. So a peer alone learns a third of the model, no two peers
+/// ever disagree, and c is the common optimum, whatever their paces.
 class Quadratic : public Learner {
  public:
   explicit Quadratic(std::size_t peer) : peer_(peer) { layout_.add("x", {dimension}); }
 
   static float optimum(std::size_t k) { return k % 2 == 0 ? 1.0F : -0.5F; }
 
-  /// The largest distance of a coordinate to the optimum.
+  /// The largest distance of any coordinate from the optimum.
   static float distance(std::span<const float> x) {
     float most = 0;
     for (std::size_t k = 0; k < x.size(); ++k) most = std::max(most, std::abs(x[k] - optimum(k)));
@@ -103,7 +103,7 @@ class Quadratic : public Learner {
   std::uint64_t step_ = 0;
 };
 
-/// The learners that are at the optimum now. A run without a budget of steps ends when all are.
+/// Counts the learners that are at the optimum. A run without a budget of steps ends when all are.
 class Goal {
  public:
   static constexpr float near = 1e-3F;
@@ -144,7 +144,7 @@ class CalledLearner final : public Quadratic {
   std::span<float> result_;
 };
 
-/// The loop of a user, which knows of other peers only that they exist.
+/// A user's loop, which knows of other peers only that they exist.
 void train(UserLoop& loop, std::size_t peer, Goal& goal) {
   std::vector<float> gradient(dimension);
   loop.set_learning_rate(rate);
@@ -160,7 +160,7 @@ void train(UserLoop& loop, std::size_t peer, Goal& goal) {
   loop.leave();
 }
 
-/// How a swarm has ended: the exit codes and the models, by peer.
+/// How a swarm ended: the exit codes and models of all peers.
 struct Ended {
   std::array<int, peers> codes{-1, -1, -1};
   std::array<std::array<float, dimension>, peers> models{};
@@ -194,7 +194,7 @@ class Hosts {
     for (HostOptions& options : options_) options.authorized = all;
   }
 
-  /// Starts them one after the other, each with its learner, and waits until all have ended.
+  /// Starts the hosts one after another, each with its learner, and waits until all have ended.
   Ended run(const std::function<std::unique_ptr<Learner>(std::size_t peer)>& make) {
     Ended ended;
     std::vector<std::jthread> threads;
@@ -226,7 +226,7 @@ class Hosts {
   std::array<HostOptions, peers> options_;
 };
 
-/// Trains by learners that nodes call.
+/// Trains with learners that nodes call.
 Ended called(const std::string& settings, bool until_near) {
   const auto goal = std::make_shared<Goal>(until_near);
   std::array<std::array<float, dimension>, peers> models;
@@ -236,7 +236,7 @@ Ended called(const std::string& settings, bool until_near) {
   return ended;
 }
 
-/// Trains by loops that drive themselves.
+/// Trains with loops that drive themselves.
 Ended self_driven(const std::string& settings, bool until_near) {
   Goal goal(until_near);
   std::vector<std::unique_ptr<UserLoop>> loops;
@@ -260,9 +260,9 @@ std::string settings(const std::string& mode, std::uint64_t steps) {
          "\n[train]\nbatch = 1\n";
 }
 
-/// Where rounds are synchronous, each leaves at most 1 - rate / 3 of the distance to the optimum:
-/// 1e-9 after 200, and after 100 rounds of local steps. Some roundings of 6e-8, to which a model of
-/// size 1 is stored, come on top.
+/// In synchronous modes each round leaves at most 1 - rate / 3 of the distance to the optimum: 1e-9
+/// after 200 rounds, or after 100 rounds of local steps. Rounding adds a few times 6e-8, the
+/// precision of a model of size 1.
 constexpr float rounding = 1e-6F;
 
 }  // namespace
@@ -294,8 +294,8 @@ TEST_CASE("learners that are not built in find the common optimum by mixing", "[
 
 TEST_CASE("learners that are not built in find the common optimum by gossip", "[process]") {
   const auto train = GENERATE(&called, &self_driven);
-  // Exchanges are not steps, so the run ends when all peers are near the optimum at one time. A
-  // force that was under way then was computed from models as near as that, or a little less.
+  // Exchanges are not steps, so the run ends when all peers are near the optimum at the same time.
+  // A force still in flight was computed from models that were about as near.
   const Ended ended = train(settings("gossip", 100'000'000) + "[gossip]\nperiod_steps = 8\n", true);
   CHECK(ended.codes == std::array{0, 0, 0});
   CHECK(ended.distance() < 10 * Goal::near);
@@ -314,7 +314,7 @@ TEST_CASE("a pipeline refuses a learner that is not built in and says why", "[pr
   const TemporaryFolder folder;
   const HostOptions options{.config = parsed.config, .folder = folder.path(), .name = "alone"};
   CHECK(run_peer(options, loop.learner()) == 2);
-  // The loop is not kept waiting for a run that there will not be.
+  // The loop must not wait for a run that will never start.
   CHECK_FALSE(loop.begin());
 }
 

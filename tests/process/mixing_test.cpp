@@ -1,4 +1,4 @@
-// Rounds of mixing between real processes: by name, through kills and sleep.
+// Rounds of mixing between real processes: chosen by name, and continued through kills and stops.
 #include <fmt/format.h>
 
 #include <algorithm>

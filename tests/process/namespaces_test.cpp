@@ -1,4 +1,4 @@
-// Peers on different hosts, as far as one machine can have them: network namespaces with a bridge.
+// Peers on different hosts, simulated on one machine by network namespaces with a bridge.
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -16,7 +16,7 @@ bool run(const std::string& command) {
   return std::system((command + " >/dev/null 2>&1").c_str()) == 0;
 }
 
-/// Hosts 10.77.0.1, .2, ... joined by a bridge that lives in a namespace of its own.
+/// Hosts 10.77.0.1, .2, ... joined by a bridge in a namespace of its own.
 class Hosts {
  public:
   explicit Hosts(int count) : tag_("gv" + std::to_string(::getpid())), count_(count) {
@@ -43,13 +43,13 @@ class Hosts {
 
   bool usable() const { return usable_; }
   std::string address(int host) const { return "10.77.0." + std::to_string(host); }
-  /// Options of a peer on that host.
+  /// Options for a peer on that host.
   StartOptions on(int host, bool listens, std::vector<std::string> extra = {}) const {
     return {.prefix = {"/usr/bin/env", "ip", "netns", "exec", name(host)},
             .listen = listens ? address(host) + ":0" : "",
             .extra = std::move(extra)};
   }
-  /// Takes the host's cable out or puts it back.
+  /// Unplugs the host's cable or plugs it in again.
   void set_cable(int host, bool in) const {
     run("ip -n " + hub() + " link set port" + std::to_string(host) + (in ? " up" : " down"));
   }
@@ -78,7 +78,7 @@ TEST_CASE("three hosts train together when one of them can only dial out", "[pro
   for (std::size_t number = 0; number < 3; ++number) CHECK(swarm.exchanges_go_on(number));
   CHECK(swarm.status(0)["self"].value("advertised", "").starts_with("10.77.0.1:"));
   CHECK(swarm.status(2)["self"].value("advertised", "none").empty());
-  // Between hosts nothing is sent in the clear unless the config says so.
+  // Between hosts, nothing is sent unencrypted unless the config says so.
   bool opened_tls = false;
   for (const auto& event : swarm.events(0, "lane_opened")) {
     opened_tls = opened_tls || event.value("detail", "").find("tls") != std::string::npos;

@@ -1,4 +1,5 @@
-// Pipelines of real processes: killed, stopped, started again; the others go on with every stage.
+// Pipelines of real processes that are killed, stopped and restarted. The others continue with
+// every stage.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -45,7 +46,7 @@ copy_every = 20
                      steps, every_steps, stages, more);
 }
 
-/// Stages that these peers carry together, as they say themselves.
+/// The stages that these peers carry together, according to their status.
 std::set<std::size_t> carried(Swarm& swarm, const std::vector<std::size_t>& peers) {
   std::set<std::size_t> stages;
   for (const std::size_t number : peers) {
@@ -99,21 +100,21 @@ TEST_CASE("stages from the folders of several peers become one model", "[process
   for (const char* stage : {"stage 0 at step 100", "stage 1 at step 100", "stage 2 at step 100"}) {
     CHECK_THAT(merged, Catch::Contains(stage));
   }
-  // The same model as launch makes at its end, byte for byte of the evaluated part.
+  // The result must be the same model that launch makes at its end.
   std::string ours, theirs;
   CHECK(run_grapevine({"eval", file("whole.safetensors")}, ours).exit_code == 0);
   CHECK(run_grapevine({"eval", file("run/mean.safetensors")}, theirs).exit_code == 0);
   CHECK(ours == theirs);
   CHECK_THAT(merged, Catch::Contains(ours));
 
-  // A stage that is missing.
+  // One stage is missing.
   words.erase(words.begin() + 2);
   words.back() = file("part.safetensors");
   std::string refused;
   CHECK(run_grapevine(words, refused).exit_code == 2);
   CHECK_THAT(refused, Catch::Contains("no peer left a checkpoint of stage"));
   CHECK_FALSE(std::filesystem::exists(file("part.safetensors")));
-  // A folder that is none of a peer.
+  // The folder does not belong to a peer.
   CHECK(run_grapevine({"merge", file("nothing")}, refused).exit_code == 2);
   CHECK_THAT(refused, Catch::Contains("no checkpoint below checkpoints/"));
 }
@@ -163,7 +164,7 @@ TEST_CASE("a stage whose only carrier is killed comes back from its neighbour's 
     }
   }
   none_refused(swarm, others);
-  // It comes back as any newcomer, and takes a stage from a peer with two.
+  // It returns like any newcomer, and takes a stage from a peer that has two.
   swarm.start(victim);
   REQUIRE(swarm.go_on({0, 1, 2}));
   CHECK(eventually([&] { return carried(swarm, {victim}).size() == 1; }, 20s));
@@ -218,8 +219,8 @@ TEST_CASE("a pipeline that was stopped as a whole goes on from its checkpoints",
   none_refused(swarm, {0, 1});
 }
 
-// A watched peer ends itself exactly at the point that docs/faults.md names. Generations begin
-// because one that was killed comes back.
+// A watched peer ends itself exactly at the point that docs/faults.md names. New generations begin
+// because a killed peer returns.
 TEST_CASE("a death at any point of a run leaves the others with every stage and one result",
           "[process]") {
   WatchedSwarm swarm(5, pipeline(100000000, 3));

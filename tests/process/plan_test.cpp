@@ -1,4 +1,4 @@
-// `grapevine plan` with the real binary: its output and its refusals.
+// `grapevine plan` with the real binary: its output and refusals.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
@@ -53,7 +53,7 @@ bool has(const std::string& text, const std::string& what) {
   return text.find(what) != std::string::npos;
 }
 
-/// The line that begins so, without leading blanks; empty if there is none.
+/// The line with this beginning, without leading blanks; empty if there is none.
 std::string line_with(const std::string& text, const std::string& begin) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
@@ -83,14 +83,14 @@ TEST_CASE("a plan has a line for every stage and a prediction beside a measureme
   REQUIRE(planned.exit_code == 0);
   CHECK(has(planned.output, "3 stages on 3 peers, 4 micro-batches of 8 samples"));
   CHECK(has(planned.output, "ends = [1, 3, 5]"));
-  // Parameters of 32 features to 32, to 16, to 10.
+  // The layers go from 32 features to 32, to 16, to 10.
   CHECK(has(line_with(planned.output, "0       0      1        1056  "), " "));
   CHECK(has(line_with(planned.output, "1     1-2      1         528  "), " "));
   CHECK(has(line_with(planned.output, "2     3-4      1         170  "), " "));
   CHECK(!line_with(planned.output, "predicted").empty());
   CHECK(!line_with(planned.output, "measured").empty());
   CHECK(has(line_with(planned.output, "peer 2 stage 2"), "0"));
-  // Forward, backward, an update at the end of each.
+  // Each has forward and backward passes, and an update at the end.
   CHECK(count(planned.picture, "class='op ") == 3 * (4 + 4 + 1));
 }
 
@@ -109,7 +109,7 @@ TEST_CASE("links that cost something make a predicted step longer", "[process]")
     const std::string line = line_with(planned.output, "predicted");
     return line.empty() ? 0 : std::stod(line.substr(sizeof "predicted" - 1));
   };
-  // Forward and back through two boundaries, with 50 ms each: nothing here computes so long.
+  // Forward and backward through two boundaries of 50 ms each. No computation here takes that long.
   CHECK(step_ms({"--latency", "50"}) > 200);
 }
 
@@ -124,9 +124,9 @@ TEST_CASE("a slow peer is planned for", "[process]") {
     const std::string line = line_with(planned.output, "predicted");
     return line.empty() ? 0 : std::stod(line.substr(sizeof "predicted" - 1));
   };
-  // The slower peer gets the smaller stage of the cut, and still holds the other up.
+  // The slower peer gets the smaller stage of the cut, and still holds up the other.
   CHECK(step_ms("1,0.02") > 5 * step_ms("1,1"));
-  // The proposed cut leaves it nearly nothing: a last layer of ten units.
+  // The proposed cut leaves the slow peer almost nothing: a last layer of ten units.
   const Planned planned = plan(config, {"--speeds", "1,0.02"});
   INFO(planned.output);
   CHECK(has(planned.output, "Peers: as fast as this machine by 1, 0.02."));
@@ -169,7 +169,7 @@ TEST_CASE("a plan of a bad config or a cut that does not fit is refused", "[proc
 }
 
 TEST_CASE("a cut keeps to the memory that a stage may need, and says what would do", "[process]") {
-  // By work the wide layer goes with the first; two stages of equal memory part them.
+  // By work the wide layer belongs to the first stage; two stages of equal memory separate them.
   const auto with = [](const std::string& limit) {
     std::string text =
         config_text("pipeline", "[pipeline]\nstages = 2\nmicro_batches = 4\n" + limit);
@@ -187,7 +187,7 @@ TEST_CASE("a cut keeps to the memory that a stage may need, and says what would 
   const double enough = std::stod(least);
   CHECK(with("memory_mb = " + std::to_string(1.001 * enough) + "\n").exit_code == 0);
   CHECK(with("memory_mb = " + std::to_string(0.99 * enough) + "\n").exit_code == 2);
-  // Computed again, activations need less.
+  // Recomputed activations need less memory.
   CHECK(with("recompute = true\nmemory_mb = " + std::to_string(0.99 * enough) + "\n").exit_code ==
         0);
   const Planned useless =

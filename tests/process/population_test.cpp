@@ -1,4 +1,4 @@
-// A population and steps without locks in real processes.
+// A population, and steps without locks, in real processes.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <csignal>
@@ -54,7 +54,7 @@ TEST_CASE("of two real peers the worse copies the better and both show with what
   const nlohmann::json event = swarm.events(copier, "exploited").front();
   CHECK(event.value("name", "") == Swarm::name(1 - copier));
   CHECK(event.value("learning_rate", 0.0) > 0);
-  // Every peer's trial gets into every peer's table.
+  // Every peer's trial appears in every peer's table.
   const auto is_tried = [](const nlohmann::json& member) {
     return member.contains("trial") && member["trial"].value("validation_loss", 0.0) > 0;
   };
@@ -74,7 +74,7 @@ TEST_CASE("of two real peers the worse copies the better and both show with what
 }
 
 TEST_CASE("a loss that ran away is shown and ends no command", "[unit]") {
-  // As JSON has it that is not a number.
+  // JSON writes null for a number that is not finite.
   const std::string table = status_table(
       R"({"loss": null, "population": {"copies": 0},
           "members": [{"name": "peer-1", "trial": {"validation_loss": null}}]})");
@@ -91,7 +91,7 @@ TEST_CASE("a peer of a population that is started again goes on with its hyper-p
   const double before = rate(swarm.status(0));
   swarm.signal(0, SIGTERM);
   REQUIRE(swarm.wait_for_end(0, 30s).exit_code == 0);
-  // Another config would begin elsewhere.
+  // With this config a new start would begin with other values.
   std::string text = std::regex_replace(population, std::regex("spread = 20"), "spread = 1");
   std::ofstream(swarm.config_file()) << text;
   swarm.start(0, {.extra = {"--resume"}});
@@ -120,7 +120,7 @@ hidden = [32]
   const auto at = output.find("mean model");
   REQUIRE(at != std::string::npos);
   CHECK(std::stod(output.substr(at + 10)) > 80);
-  // Without an order, runs cannot repeat.
+  // Without an order of steps, runs are not reproducible, so sim refuses them.
   std::string refusal;
   CHECK(run_grapevine({"sim", config}, refusal).exit_code == 2);
 }

@@ -1,4 +1,4 @@
-// Whole runs of real peers: alone, resumed, launched, told wrong things.
+// Whole runs of real peers: alone, resumed, launched, given wrong arguments.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -35,7 +35,7 @@ std::string short_run(const std::string& gossip, std::uint64_t steps = 400) {
          gossip;
 }
 
-/// The result of the trainer without any peer around it.
+/// What the trainer computes without any peer around it.
 std::vector<float> serial_result(const std::filesystem::path& config_file, std::size_t shard,
                                  std::size_t peers) {
   ParsedConfig parsed = parse_config_file(config_file.string());
@@ -71,7 +71,7 @@ nlohmann::json summary(const std::filesystem::path& folder) {
   return nlohmann::json::parse(in, nullptr, false);
 }
 
-/// Reads what a process writes to a named pipe, until it is told not to any more.
+/// Reads what a process writes to a named pipe, until it is told to stop.
 class Reader {
  public:
   explicit Reader(const std::filesystem::path& pipe) : pipe_(pipe) {
@@ -82,7 +82,7 @@ class Reader {
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
 
-  /// Before a command: sends its output here.
+  /// A prefix for a command that sends its output to this reader.
   std::vector<std::string> prefix() const {
     return {"/bin/sh", "-c", "exec \"$@\" > '" + pipe_.string() + "' 2>&1", "sh"};
   }
@@ -107,7 +107,7 @@ TEST_CASE("a peer goes on when the reader of its output goes away", "[process]")
   swarm.start(0, {.prefix = reader.prefix()});
   REQUIRE(eventually([&] { return reader.has_read_something(); }, 10s));
   reader.go_away();
-  // It writes a line each second.
+  // The peer writes a line each second.
   const double until = swarm.status(0).value("uptime_s", 0.0) + 3;
   CHECK(eventually([&] { return swarm.status(0).value("uptime_s", 0.0) > until; }, 20s));
   CHECK(swarm.go_on({0}));
@@ -164,7 +164,7 @@ TEST_CASE("a second peer in a run folder is refused until the first is gone", "[
   const std::string pid = std::to_string(swarm.status(0)["self"].value("pid", 0L));
   CHECK(output.find("another peer runs in this folder (pid " + pid + ")") != output.npos);
   CHECK(swarm.go_on({0}));
-  // The lock does not outlive its holder.
+  // The lock ends with the process that holds it.
   swarm.kill(0);
   swarm.start(0, {.extra = {"--resume"}});
   CHECK(swarm.go_on({0}));
@@ -261,12 +261,12 @@ TEST_CASE("a launched run's mean model knows its config and is evaluated by name
               output, 60s)
               .exit_code == 0);
   const auto result = summary(folder.path() / "run");
-  // Where the file lies and what became of the config's no longer matters.
+  // Neither the location of the file nor the fate of the config file matters any more.
   std::filesystem::remove(config);
   std::filesystem::rename(folder.path() / "run" / "mean.safetensors", folder.path() / "model");
   CHECK(run_grapevine({"eval", (folder.path() / "model").string()}, output).exit_code == 0);
   INFO(output);
-  // Printed as a percentage with two digits.
+  // The accuracy is printed as a percentage with two decimal places.
   CHECK(std::stod(output.substr(std::strlen("accuracy "))) ==
         Approx(100 * result.value("mean_accuracy", 0.0)).margin(0.006));
 }

@@ -33,7 +33,8 @@ tcp::endpoint endpoint_of(const std::string& address) {
           static_cast<std::uint16_t>(std::stoi(address.substr(colon + 1)))};
 }
 
-/// Sends `bytes` to the port and waits until the other side hangs up; false if it does not.
+/// Sends `bytes` to the port and waits until the other side closes the connection. Returns false if
+/// it does not.
 bool is_hung_up_on(const std::string& address, const std::string& bytes) {
   asio::io_context io;
   tcp::socket socket(io);
@@ -56,8 +57,8 @@ bool is_hung_up_on(const std::string& address, const std::string& bytes) {
   return closed;
 }
 
-/// Connections to several addresses that send nothing, or `first` and then a byte at a time. Soon
-/// after the other side closes one it is opened again.
+/// Connections to several addresses that send nothing, or `first` and then one byte at a time. When
+/// the other side closes one, it is soon reopened.
 class Idlers {
  public:
   Idlers(const std::vector<std::string>& addresses, std::size_t each) {
@@ -70,7 +71,7 @@ class Idlers {
     for (auto& line : lines_) open(*line);
   }
 
-  /// Lets a little happen.
+  /// Runs the handlers that are due.
   void poll() {
     io_.restart();
     io_.poll();
@@ -89,7 +90,7 @@ class Idlers {
   }
 
   using Clock = std::chrono::steady_clock;
-  Clock::duration longest{};  ///< That one of them was let stand.
+  Clock::duration longest{};  ///< The longest time for which one of them was left open.
   std::size_t hung_up = 0;
 
  private:
@@ -109,7 +110,8 @@ class Idlers {
     asio::error_code ignored;
     line.connected = line.is_over = false;
     line.socket.close(ignored);
-    // A listener that accepts no connection keeps us waiting, which must not delay the others.
+    // A listener that accepts no connection makes us wait, which must not delay the other
+    // connections.
     line.socket.async_connect(line.to, [this, &line](asio::error_code error) {
       line.is_over = bool(error);
       if (error) return;
@@ -171,7 +173,7 @@ TEST_CASE("garbage on either port is hung up on and disturbs nothing", "[process
     CHECK(is_hung_up_on(address, "G" + noise(1, 300)));
     CHECK(is_hung_up_on(address, std::string("\x16\x03\x01\x02\x00\x01", 6) + noise(2, 600)));
     CHECK(is_hung_up_on(address, noise(3, 100000)));
-    // A stranger that says nothing at all is not waited for for ever.
+    // The peer does not wait forever for a stranger that says nothing.
     CHECK(is_hung_up_on(address, ""));
   }
   CHECK(swarm.is_running(0));
@@ -184,10 +186,10 @@ TEST_CASE("a stranger without an authorised key gets nothing in on the control p
   swarm.start_all();
   REQUIRE(swarm.exchanges_go_on(0));
   const std::string address = "tcp://" + swarm.status(0)["self"].value("listening", "");
-  // It even knows the server's public key, which is no secret.
+  // The stranger even knows the server's public key, which is no secret.
   const auto server = load_key_pair(swarm.folder(0) / "key");
   REQUIRE(server.problems.empty());
-  // The knock at its own door, with which every peer begins, is not counted.
+  // Every peer begins with a connection to its own port, which is not counted.
   CHECK(swarm.status(0).value("refused_links", 99ULL) == 0);
   void* context = zmq_ctx_new();
   for (int attempt = 0; attempt < 20; ++attempt) {
@@ -286,7 +288,7 @@ TEST_CASE("a port scan stops no exchange and leaves no descriptor behind", "[pro
     for (int connection = 0; connection < 1000; ++connection) {
       tcp::socket socket(io);
       socket.connect(endpoint_of(ports[static_cast<std::size_t>(connection % 2)]));
-      // Half of them with a reset, as scanners do.
+      // Half of the connections end with a reset, as scanners do.
       socket.set_option(asio::socket_base::linger(connection % 4 < 2, 0));
     }
   };
@@ -318,11 +320,11 @@ TEST_CASE("connections that say nothing or little are hung up on and keep nobody
   CHECK(eventually(meanwhile([&] { return idlers.hung_up > 400; }), 20s));
   swarm.start(2);
   CHECK(eventually(meanwhile([&] { return swarm.state_of(0, 2) == "alive"; }), 10s));
-  // Its model comes over a lane whose port is beset.
+  // Its model arrives over a lane whose port is under attack.
   CHECK(eventually(meanwhile([&] { return !swarm.events(2, "model_fetched").empty(); }), 20s));
   const std::uint64_t before = committed(swarm, 0);
   CHECK(eventually(meanwhile([&] { return committed(swarm, 0) > before + 5; }), 30s));
-  // Handshakes and proofs have three seconds.
+  // Handshakes and proofs must be finished within three seconds.
   CHECK(eventually(meanwhile([&] { return Idlers::Clock::now() > began + 7s; }), 20s));
   INFO(std::chrono::duration<double>(idlers.longest).count() << " s at most");
   CHECK(idlers.longest < 6s);

@@ -1,4 +1,4 @@
-// Starts, signals and questions real peers.
+// Starts, signals and queries real peers.
 #include "tests/process/swarm.hpp"
 
 #include <sched.h>

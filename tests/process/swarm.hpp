@@ -15,7 +15,7 @@
 
 namespace gv {
 
-/// A folder that goes with the test, or stays for a look when GRAPEVINE_KEEP is set.
+/// A folder that is removed with the test, or kept for inspection if GRAPEVINE_KEEP is set.
 class TemporaryFolder {
  public:
   TemporaryFolder();
@@ -28,69 +28,71 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-/// A small generated task that trains until it is told to stop; `extra` is more TOML.
+/// A small generated task that trains until it is told to stop. `extra` is additional TOML.
 std::string endless_config(const std::string& extra = "");
 
-/// Waits until `holds`; false when it did not within `limit`. Looks every few milliseconds.
+/// Waits until `holds` is true. Returns false if it did not become so within `limit`. Checks every
+/// few milliseconds.
 bool eventually(const std::function<bool()>& holds, std::chrono::milliseconds limit);
 
 /// Path of the program under test.
 std::string grapevine_binary();
 
-/// Runs the grapevine binary to its end and returns how it ended; its output is in `output`.
+/// Runs the grapevine binary to its end and returns how it ended. Its output is written to
+/// `output`.
 Ending run_grapevine(const std::vector<std::string>& arguments, std::string& output,
                      std::chrono::milliseconds limit = std::chrono::seconds(60));
 
-/// How a peer of a swarm is started, where it differs from the usual.
+/// How to start a peer of a swarm, as far as it differs from the usual.
 struct StartOptions {
-  std::vector<std::string> prefix;     ///< Before the command: "ip netns exec NAME".
-  std::string listen = "127.0.0.1:0";  ///< Empty: the peer dials out only.
-  std::vector<std::string> extra;      ///< Further arguments.
-  bool watched = false;                ///< As watched_peer.cpp instead of the binary itself.
+  std::vector<std::string> prefix;  ///< Words before the command, for example "ip netns exec NAME".
+  std::string listen = "127.0.0.1:0";  ///< Empty means that the peer only dials out.
+  std::vector<std::string> extra;      ///< Additional arguments.
+  bool watched = false;                ///< Run watched_peer.cpp instead of the binary itself.
 };
 
-/// Several peers of one run, each its own process with its own key.
+/// Several peers of one run, each a process with its own key.
 class Swarm {
  public:
-  /// Makes keys for `peers` peers; `config` is TOML text. Nothing runs yet.
+  /// Makes keys for `peers` peers. `config` is TOML text. Starts nothing.
   Swarm(std::size_t peers, const std::string& config);
 
-  /// Starts peer `number`; it joins the first of the others that is up and can be dialled.
+  /// Starts peer `number`, which joins the first of the others that runs and can be dialled.
   void start(std::size_t number, const StartOptions& options = {});
 
-  /// Starts all that are not running.
+  /// Starts all peers that are not running.
   void start_all();
 
   void signal(std::size_t number, int signal);
   /// Kills the process and waits until it is gone.
   void kill(std::size_t number);
   bool is_running(std::size_t number);
-  /// SIGSTOP holds it.
+  /// True while SIGSTOP holds it.
   bool is_stopped(std::size_t number);
-  /// Descriptors the process has open.
+  /// Number of descriptors that the process has open.
   std::size_t descriptors(std::size_t number);
-  /// The system's numbers of the processors that any thread of it may use.
+  /// The numbers of the processors that any of its threads may use.
   std::set<int> processors(std::size_t number);
   /// Waits for the process to end by itself.
   Ending wait_for_end(std::size_t number, std::chrono::milliseconds limit);
 
-  /// The newest status document; null when the peer does not answer.
+  /// The newest status document; null if the peer does not answer.
   nlohmann::json status(std::size_t number);
   /// Peer `number`'s view of peer `other`: "alive", "suspect", "dead", "left" or "unknown".
   std::string state_of(std::size_t number, std::size_t other);
   std::uint64_t step(std::size_t number);
-  /// All of them come to that step within a minute.
+  /// Waits up to a minute until all of them have reached that step.
   bool reach(const std::vector<std::size_t>& numbers, std::uint64_t step);
-  /// All of them get `steps` steps further than the first of them is now.
+  /// Waits until all of them are `steps` steps further than the first of them is now.
   bool go_on(const std::vector<std::size_t>& numbers, std::uint64_t steps = 50);
-  /// The peer completes further exchanges within half a minute.
+  /// Waits up to half a minute until the peer completes more exchanges.
   bool exchanges_go_on(std::size_t number);
 
-  /// Events of that name in the peer's log so far.
+  /// The events with that name in the peer's log so far.
   std::vector<nlohmann::json> events(std::size_t number, const std::string& name);
 
   std::filesystem::path folder(std::size_t number) const;
-  /// The point that watched peers look for; see watched_peer.cpp.
+  /// The file with the point that watched peers wait for, see watched_peer.cpp.
   std::filesystem::path point_file() const { return root_.path() / "point"; }
   std::filesystem::path config_file() const { return root_.path() / "config.toml"; }
   std::filesystem::path authorized_file() const { return root_.path() / "authorized_peers"; }

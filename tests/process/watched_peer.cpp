@@ -46,7 +46,7 @@ class PointWatch {
                               ? is_at_pipeline_point(point, node, effects)
                               : is_at(point, node, effects);
     if (!is_there || seen_++ < skip) return;
-    if (::unlink(point_file_.c_str()) != 0) return;  // Another was here first.
+    if (::unlink(point_file_.c_str()) != 0) return;  // Another peer was faster.
     if (when == "before") {
       ::raise(signal);
     } else {
@@ -61,7 +61,7 @@ class PointWatch {
       sums_ << version.lineage << ' ' << version.step << ' ' << fingerprint(*job.update)
             << std::endl;
     }
-    // A peer that loads another state with the same job does not report the result of the sum.
+    // A peer that loads another state in the same job does not report the result of the sum.
     if (!job.stages || job.stages->moves_to) return;
     const ModelVersion& version = job.stages->version;
     for (const StageEnd& end : job.stages->ends) {

@@ -1,4 +1,4 @@
-// Watched peers as real processes, which end at exact points, and their sums.
+// Watched peers as real processes that end at exact points, and the sums that they apply.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@
 
 namespace gv {
 
-/// A file that grows, read on from where the last look ended.
+/// A growing file. fresh() returns the lines that were added since its last call.
 class Tail {
  public:
   explicit Tail(std::filesystem::path file) : file_(std::move(file)) {}
@@ -40,7 +40,7 @@ class Tail {
   std::streamoff at_ = 0;
 };
 
-/// Watched peers that step together, die, stand still and come back; compares every sum that they
+/// Watched peers that step together, die, stand still and return. Compares every sum that they
 /// apply.
 class WatchedSwarm {
  public:
@@ -53,7 +53,7 @@ class WatchedSwarm {
     if (!works_again(std::chrono::seconds(60))) throw std::runtime_error("the peers do not begin");
   }
 
-  /// The first peer to reach the point for the `skip` + 1st time sends itself the signal.
+  /// The first peer that reaches the point for the `skip` + 1st time sends itself the signal.
   void put_point(const std::string& point, const std::string& when, int signal, int skip) {
     const std::filesystem::path file = swarm_.point_file();
     std::ofstream(file.string() + ".new") << fmt::format("{}, {} {} {}", point, when, signal, skip);
@@ -61,14 +61,14 @@ class WatchedSwarm {
   }
   bool reached() const { return !std::filesystem::exists(swarm_.point_file()); }
 
-  /// Another each time.
+  /// Returns the next peer each time, in turn.
   std::size_t next_victim() { return victims_++ % seen_.size(); }
   void kill(std::size_t number) { swarm_.kill(number); }
   void stop(std::size_t number) {
     swarm_.signal(number, SIGSTOP);
     seen_[number].stands_still = true;
   }
-  /// `count` fewer peers work than when all last worked.
+  /// True if `count` fewer peers work than when all last worked.
   bool have_died(std::size_t count) { return working().size() + count == at_work_; }
 
   bool somebody_stands_still() {
@@ -90,7 +90,8 @@ class WatchedSwarm {
     }
   }
 
-  /// All peers that can work are in one generation of their own and have finished a step in it.
+  /// Waits until all peers that can work are in one generation of their own and have finished a
+  /// step in it.
   bool works_again(std::chrono::milliseconds limit) {
     const std::vector<std::size_t> able = working();
     at_work_ = able.size();
@@ -105,9 +106,9 @@ class WatchedSwarm {
         limit);
   }
 
-  /// Exactly `count` peers run and do not stand still.
+  /// True if exactly `count` peers run and do not stand still.
   bool are_working(std::size_t count) { return working().size() == count; }
-  /// No peer has logged an event of that name.
+  /// True if no peer has logged an event with that name.
   bool is_unheard_of(const std::string& event) {
     for (std::size_t number = 0; number < seen_.size(); ++number) {
       if (!swarm_.events(number, event).empty()) return false;
@@ -129,7 +130,8 @@ class WatchedSwarm {
     Tail events;
     Tail sums;
     std::size_t generation_peers = 0;
-    std::size_t sums_in_generation = 0;  ///< Since its beginning was seen.
+    /// Number of sums since it was first seen in this generation.
+    std::size_t sums_in_generation = 0;
     bool stands_still = false;
   };
 
@@ -174,7 +176,7 @@ class WatchedSwarm {
   std::size_t at_work_ = 0;
   std::size_t adopted_ = 0;
   std::size_t sums_ = 0;
-  std::map<std::string, std::string> sums_of_;  ///< By the history they lead to.
+  std::map<std::string, std::string> sums_of_;  ///< Sums by the history that they lead to.
   std::string differ_;
 };
 

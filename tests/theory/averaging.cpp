@@ -1,5 +1,5 @@
 // T5: the averaging table of Moshpit SGD (Ryabinin 2021), with and without drop-outs, and what a
-// one-peer schedule does in its place.
+// one-peer schedule achieves instead.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,25 +20,25 @@
 namespace gv::theory {
 namespace {
 
-/// Of ours; the published means are of ten runs, and so are off by chance.
+/// Number of our runs. The published means are over ten runs, so they have random errors.
 constexpr std::size_t restarts = 100;
 constexpr double restarts_published = 10;
 constexpr std::size_t rounds_max = 50;
 constexpr double fine = 1e-9;
 constexpr double coarse = 1e-4;
-constexpr std::size_t group = 32;  ///< Of random groups, and the side of Moshpit's grid.
+constexpr std::size_t group = 32;  ///< Size of random groups, and the side of Moshpit's grid.
 
-/// The presence of each peer in a round.
+/// Which peers are present in a round.
 using Present = std::vector<bool>;
 
-/// One round of a way of averaging.
+/// One round of an averaging method.
 using Way = std::function<void(Vector& x, const Present& here, std::size_t round)>;
 
 double variance(const Vector& x) { return scatter(x) / static_cast<double>(x.size()); }
 
 /// A round of a plan among the present peers. Each mixes its own model with those of its present
-/// in-neighbours, the weights scaled to a sum of 1. A plan has no drop-outs, since peers that fail
-/// leave the generation; here they are back a round later.
+/// in-neighbours, with weights scaled to sum to 1. (In real plans nobody drops out, because peers
+/// that fail leave the generation; here they return a round later.)
 void average(Vector& x, const Present& here, const Mixing& mixing) {
   const Vector last = x;
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -58,14 +58,15 @@ bool are_all(const Present& here) {
   return std::ranges::all_of(here, [](bool is_here) { return is_here; });
 }
 
-/// Plans keep the rounds that they have computed, and a way is copied for each run.
+/// Plans cache the rounds that they have computed. They are shared, because a method is copied for
+/// each run.
 using SharedPlan = std::shared_ptr<const RoundPlan>;
 
 SharedPlan plan_of(const MixRule& rule, std::size_t n) {
   return std::make_shared<const RoundPlan>(rule, n, 1);
 }
 
-/// If one is missing no peer gets a sum.
+/// If one peer is missing, no peer gets a sum.
 Way all_reduce(std::size_t n) {
   return [plan = plan_of({.topology = {.kind = TopologyKind::complete}}, n)](
              Vector& x, const Present& here, std::size_t round) {
@@ -80,11 +81,11 @@ Way by_plan(TopologyKind kind, std::size_t n) {
   };
 }
 
-/// SGP's schedule with two peers a round, 2^k and 2^(k+1) away, and weights of 1/3, as the table
-/// has it: no kind of this project's topologies, whose exponential ones have one peer or all. As
-/// published its matrices are one hop short of a period, and they are made by shifting the diagonal
-/// over the ends of rows, so that the last rows hear others than they should and columns do not sum
-/// to 1. `mended`: neither is so.
+/// SGP's schedule with two peers in a round, 2^k and 2^(k+1) away, and weights of 1/3, as in the
+/// table. This project has no such topology: its exponential ones have one peer or all. The
+/// published matrices are one hop short of a period. Also they are made by shifting the diagonal
+/// beyond the ends of rows, so the last rows hear the wrong peers, and columns do not sum to 1.
+/// `mended` corrects both.
 Way two_peers(std::size_t n, bool mended) {
   std::vector<Mixing> rounds;
   const double log = std::log2(static_cast<double>(n - 1));
@@ -103,13 +104,13 @@ Way two_peers(std::size_t n, bool mended) {
     }
     rounds.push_back(std::move(mixing));
   }
-  // They count rounds from 1.
+  // The published code counts rounds from 1.
   return [rounds](Vector& x, const Present& here, std::size_t round) {
     average(x, here, rounds[(round + 1) % rounds.size()]);
   };
 }
 
-/// Groups of the present peers, drawn in each round; left-over peers are spread over the groups.
+/// Random groups of the present peers in each round; left-over peers are spread over the groups.
 /// Plans have groups only as lines of a grid, so this function averages them itself.
 Way random_groups(Rng rng) {
   return [rng](Vector& x, const Present& here, std::size_t) mutable {
@@ -134,8 +135,8 @@ Way random_groups(Rng rng) {
   };
 }
 
-/// Peers at drawn places of a grid of 32 x 32: `plan` is that of 1,024 peers, many of which are
-/// never there.
+/// Peers at random places of a grid of 32 x 32. `plan` is for 1,024 peers, most of which are never
+/// present.
 Way moshpit(std::size_t n, const SharedPlan& plan, Rng rng) {
   std::vector<std::size_t> places(plan->peers());
   std::iota(places.begin(), places.end(), 0);
@@ -148,17 +149,17 @@ Way moshpit(std::size_t n, const SharedPlan& plan, Rng rng) {
       grid[places[i]] = x[i];
       filled[places[i]] = here[i];
     }
-    // Its rounds are two by turns.
+    // The plan has two rounds, which alternate.
     average(grid, filled, plan->round(round % 2));
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = grid[places[i]];
   };
 }
 
-/// The rounds that runs needed, and the drift of their mean.
+/// The number of rounds that runs needed, and the drift of their mean.
 struct Outcome {
   Sample fine_rounds;
   Sample coarse_rounds;
-  Sample bias;  ///< |mean at the end - mean at the start|.
+  Sample bias;  ///< |mean at the end - mean at the start|
 };
 
 Outcome run(std::size_t n, double missing, const std::function<Way(Rng)>& way) {
@@ -186,8 +187,8 @@ Outcome run(std::size_t n, double missing, const std::function<Way(Rng)>& way) {
   return outcome;
 }
 
-/// Numerators and weights travel by the same plan, in equal parts to the present peers. A peer's
-/// value is their quotient. An absent peer keeps both.
+/// Numerators and weights follow the same plan, in equal parts to the present peers. A peer's value
+/// is their quotient. An absent peer keeps both.
 Way with_weights(TopologyKind kind, std::size_t n) {
   struct State {
     Vector numerator;
@@ -226,11 +227,11 @@ std::string both(double fine_rounds, std::optional<double> coarse_rounds) {
 
 struct Wanted {
   double fine_rounds;
-  std::optional<double> coarse_rounds;  ///< Empty where it is not known.
+  std::optional<double> coarse_rounds;  ///< Empty if it is not known.
 };
 
-/// How far ours may be from it. What differs much from run to run is known from ten runs only up to
-/// chance: 3 standard errors of the difference of their mean to ours.
+/// How far our figures may be from the published ones. Figures that vary much between runs are
+/// known from ten runs only up to chance: 3 standard errors of the difference between the means.
 struct Slack {
   double least = 0.5;
   bool of_ten = false;
@@ -292,7 +293,7 @@ Rows averaging() {
     const Outcome summed =
         add("all-reduce", fixed(all_reduce(n)), line.all_reduce, {.of_ten = line.missing > 0});
     if (n == 512 && line.missing > 0) {
-      // The first round in which none is missing, 50 at most.
+      // The first round in which no peer is missing, but at most 50.
       const double whole = std::pow(1 - line.missing, n);
       rows.push_back(number("T5", where + "all-reduce", summed.fine_rounds.mean(),
                             (1 - std::pow(1 - whole, rounds_max)) / whole,

@@ -1,5 +1,5 @@
-// T11 to T14: on quadratics and without gradients, where steps and mixing together are stable and
-// where they settle.
+// T11 to T14: with steps on quadratics and without gradients, where mixing is stable and where it
+// settles.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,8 +25,8 @@ double size_squared(const std::vector<Vector>& models) {
   return sum;
 }
 
-/// Whether what begins at size 1 or so gets larger: compared after and before many rounds, so that
-/// the direction that grows fastest is the one that is left.
+/// True if something that begins at about size 1 grows. It is compared before and after many
+/// rounds, so that only the direction that grows fastest remains.
 bool grows(const std::function<void()>& round, const std::function<double()>& size) {
   constexpr int rounds = 1200;
   double before = 0;
@@ -42,7 +42,7 @@ bool grows(const std::function<void()>& round, const std::function<double()>& si
   return size() > before;
 }
 
-/// A star whose `workers` step along a curvature times rate of q, or a pair that does.
+/// Whether a star of workers (or a pair) diverges, with q the curvature times the learning rate.
 bool elastic_grows(TopologyKind kind, std::size_t peers, double alpha, double q) {
   const bool is_star = kind == TopologyKind::star;
   Lab lab({.topology = {.kind = kind},
@@ -56,9 +56,10 @@ bool elastic_grows(TopologyKind kind, std::size_t peers, double alpha, double q)
   return grows([&] { lab.round(slope, 1); }, [&] { return size_squared(lab.models()); });
 }
 
-/// EASGD as its authors' program runs it (Zhang 2015): each worker by itself fetches the centre,
-/// leaves alpha of the difference there, and takes its step and that much of the difference. Here
-/// in turn. A Mixer has rounds in which all take part, so this is its own few lines.
+/// EASGD as its authors' program runs it (Zhang 2015): each worker separately fetches the centre,
+/// moves the centre by alpha of the difference, and itself by its step and the same amount. Here
+/// they take turns. A Mixer has rounds in which all take part, so this function implements it
+/// directly.
 bool in_turn_grows(std::size_t workers, double alpha, double q) {
   Rng rng(11);
   double centre = rng.normal();
@@ -122,8 +123,8 @@ namespace {
 using Moments = std::array<double, 3>;
 using MomentMatrix = std::array<Moments, 3>;  ///< Column by column.
 
-/// Spectral radius of a map that keeps moments moments: its largest eigenvalue is real and has a
-/// direction among them.
+/// The spectral radius of a map that maps moments to moments. Its largest eigenvalue is real, with
+/// an eigenvector among the moments.
 double radius(const MomentMatrix& matrix) {
   Moments s = {1, 0, 1};
   double growth = 0;
@@ -139,8 +140,8 @@ double radius(const MomentMatrix& matrix) {
   return growth;
 }
 
-/// v' = a v - gamma (1 - P) p and p' = p + v', where P averages drawn pairs: a projection with
-/// E[1 - P] = c = n / (2 (n - 1)) on all that sums to 0.
+/// v' = a v - gamma (1 - P) p and p' = p + v', where P averages random pairs: a projection with E[1
+/// - P] = c = n / (2 (n - 1)) on everything that sums to 0.
 double analysed_radius(std::size_t peers, double a, double gamma) {
   const double n = static_cast<double>(peers);
   const double c = n / (2 * (n - 1));
@@ -159,8 +160,8 @@ MixRule noloco_rule(double a, double gamma) {
           .momentum = a};
 }
 
-/// The same map as mixers make it: one round from drawn models and momenta, in the mean over
-/// rounds.
+/// The radius of the same map as mixers realise it: one round from random models and momenta,
+/// averaged over rounds.
 double simulated_radius(std::size_t peers, double a, double gamma) {
   constexpr std::size_t elements = 32;
   constexpr std::size_t draws = 120;
@@ -211,8 +212,8 @@ double simulated_radius(std::size_t peers, double a, double gamma) {
   return radius(sums);
 }
 
-/// ln of the factor by which a round shrinks the spread, as a mean along runs: negative where peers
-/// agree almost surely. Runs are so short that rounding does not matter.
+/// ln of the factor by which a round shrinks the spread, averaged along runs. It is negative if
+/// peers agree almost surely. Runs are so short that rounding does not matter.
 Sample exponent(std::size_t peers, double a, double gamma, std::size_t rounds) {
   constexpr std::size_t runs = 100;
   Sample sample;
@@ -233,7 +234,7 @@ Rows noloco() {
   struct Case {
     std::size_t peers;
     double a;
-    double printed;  ///< The reference's upper end, of three digits.
+    double printed;  ///< The reference's upper end, with three digits.
   };
   for (const Case& one : {Case{2, 0.5, 3.0}, Case{4, 0, 2.0}, Case{4, 0.3, 2.02},
                           Case{4, 0.5, 1.80}, Case{4, 0.9, 0.542}, Case{8, 0, 2.0},
@@ -281,8 +282,8 @@ Rows noloco() {
 namespace {
 
 struct D2Run {
-  bool diverges = false;  ///< A thousand times the spread it began with, within 200 rounds.
-  double growth = 0;      ///< Of the spread, a round, over the last quarter of them.
+  bool diverges = false;  ///< True if the spread grows a thousandfold within 200 rounds.
+  double growth = 0;      ///< Growth of the spread in a round, over the last quarter of the rounds.
 };
 
 D2Run d2_run(double weight, bool lazy, double q) {
@@ -306,7 +307,7 @@ Rows d2() {
   Rows rows;
   const double q = 0.02;
   const auto name = [](bool diverges) { return diverges ? "diverges" : "converges"; };
-  // A ring's least eigenvalue is 1 - 4 w, half as far from 1 if lazy.
+  // The smallest eigenvalue of a ring is 1 - 4 w; if lazy, it is half as far from 1.
   const auto row = [&](const std::string& setting, double weight, bool lazy, bool expected) {
     rows.push_back(
         word("T13", setting, name(d2_run(weight, lazy, q).diverges), name(expected), closed_form));
@@ -336,7 +337,7 @@ Rows d2() {
 
 namespace {
 
-/// The spread squared at the fixed point of D-PSGD with f_i = (x - b_i)^2 / 2 on a ring: x = W (x -
+/// The squared spread at the fixed point of D-PSGD with f_i = (x - b_i)^2 / 2 on a ring: x = W (x -
 /// eta (x - b)), which the ring's Fourier transform makes diagonal.
 double settled_spread(const Vector& b, double eta) {
   const std::size_t n = b.size();

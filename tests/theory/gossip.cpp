@@ -1,4 +1,4 @@
-// T6, T9 and T10: what one round leaves in the mean, sums along trees, shadows.
+// T6, T9 and T10: what one round leaves on average, sums along trees, and companions.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,8 @@
 namespace gv::theory {
 namespace {
 
-/// What a round leaves of the scatter, and how far the mean goes: over drawn models and rounds.
+/// What fraction of the scatter a round leaves, and how far the mean moves, over random models and
+/// rounds.
 struct OneRound {
   Sample left;
   Sample drift;
@@ -54,10 +55,10 @@ OneRound one_round_by(const MixRule& rule, std::size_t n) {
   });
 }
 
-/// Three standard errors: of a hundred rows a third of one would be off by chance, and these are
-/// drawn from a fixed seed.
+/// A row with a tolerance of three standard errors. Of a hundred rows a third of one would fail by
+/// chance, but these are drawn from a fixed seed.
 TheoryRow drawn(std::string setting, const Sample& sample, double expected) {
-  // Where nothing is drawn that matters only rounding is left.
+  // If nothing random matters, only rounding remains.
   return number("T6", std::move(setting), sample.mean(), expected,
                 std::max(3 * sample.error(), 1e-12), closed_form);
 }
@@ -98,7 +99,7 @@ Rows one_round() {
 
 namespace {
 
-/// The longest of all shortest ways.
+/// The longest of all shortest paths.
 std::size_t diameter(const std::vector<Edge>& edges, std::size_t n) {
   std::vector<std::vector<std::size_t>> neighbours(n);
   for (const Edge& edge : edges) {
@@ -122,12 +123,13 @@ std::size_t diameter(const std::vector<Edge>& edges, std::size_t n) {
   return longest;
 }
 
-/// Rounds of relaying constant inputs until all have their mean, and never sooner for any.
+/// Number of rounds of relaying constant inputs until all peers have their mean. Also checks that
+/// none has it earlier.
 std::size_t rounds_until_exact(const Topology& topology, std::size_t n) {
   const std::vector<Vector> inputs = drawn_models(n, 1, 9);
   Lab lab({.topology = topology, .kind = MixKind::relay_sum}, inputs);
   const double mean = lab.mean()[0];
-  // A step of length 1 puts each back to its input.
+  // A step of length 1 moves each model back to its input.
   const auto back = [&](std::size_t peer, std::size_t, double x) { return x - inputs[peer][0]; };
   for (std::size_t round = 1; round <= 2 * n; ++round) {
     lab.round(back, 1);
@@ -157,9 +159,10 @@ Rows relay_sum() {
 
 namespace {
 
-/// ln of what pairs at random times leave of the spread squared on a ring, in so much time, in the
-/// mean over 60 runs. A peer meets one other in a unit of time, so each edge half of one. A Mixer's
-/// time passes in rounds; here the same flow and pull act between events and at them.
+/// ln of what pairs at random times leave of the squared spread on a ring within `time`, averaged
+/// over 60 runs. A peer meets one other in a unit of time, so each edge is used half as often. A
+/// Mixer's time passes in rounds; here the same flow acts between events, and the same pull at
+/// them.
 Sample poisson_pairs(std::size_t n, double time, bool with_companion) {
   constexpr std::size_t runs = 60;
   constexpr double rate = 0.5;
@@ -207,7 +210,8 @@ Sample poisson_pairs(std::size_t n, double time, bool with_companion) {
   return sample;
 }
 
-/// Mixers in rounds of pairs along a ring against the same equations, a unit of time a round.
+/// Largest difference between mixers in rounds of pairs along a ring and the same equations, with
+/// one unit of time for each round.
 double off_the_flow(std::size_t n, std::size_t rounds) {
   const MixRule rule{.topology = {.kind = TopologyKind::ring},
                      .partners = Partners::pairs,

@@ -1,4 +1,4 @@
-// T1 to T4: gaps, and products of rounds against the exact mean.
+// T1 to T4: spectral gaps, and products of rounds compared with the exact mean.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 namespace gv::theory {
 namespace {
 
-/// ln of what a round leaves of the spread squared, by mixers: the mean over 200 rounds. They
-/// begin once the slowest direction alone is left.
+/// ln of what a round of mixers leaves of the squared spread, averaged over 200 rounds. They begin
+/// when only the slowest direction is left.
 double decay(TopologyKind kind, std::size_t peers, std::size_t before) {
   constexpr std::size_t rounds = 200;
   Lab lab({.topology = {.kind = kind}}, drawn_models(peers, 2, 7));
@@ -42,7 +42,7 @@ void add_gap(Rows& rows, std::string_view id, TopologyKind kind, std::size_t pee
                         decay(kind, peers, before), slope, 0.01 * std::abs(slope), closed_form));
 }
 
-/// Products of rounds, one by one.
+/// The product of rounds, multiplied one by one.
 class Product {
  public:
   explicit Product(const RoundPlan& plan) : plan_(plan), product_(plan.peers()) {
@@ -63,7 +63,7 @@ class Product {
     }
   }
 
-  /// How far it is from taking the mean of all, entry by entry.
+  /// The largest difference of any entry from the mean of all.
   double distance() const {
     double largest = 0;
     for (const double value : product_.values) {
@@ -78,7 +78,7 @@ class Product {
   std::uint64_t round_ = 0;
 };
 
-/// Products this near to J equal it, except for rounding.
+/// Products this close to J equal it, except for rounding.
 constexpr double rounding = 1e-12;
 
 }  // namespace
@@ -110,7 +110,7 @@ Rows one_peer_exponential() {
     const RoundPlan plan({.topology = topology}, n, 1);
     const auto log = static_cast<std::size_t>(std::bit_width(n - 1));
     const bool is_power = std::has_single_bit(n);
-    // Of other numbers four periods leave 64^-4 = 6e-8 of a spread at the least, that of 63.
+    // For other numbers four periods leave at least 64^-4 = 6e-8 of a spread, reached by 63.
     const std::size_t before = is_power ? log - 1 : 4 * log;
     Product product(plan);
     for (std::size_t round = 0; round < before; ++round) {
@@ -124,7 +124,7 @@ Rows one_peer_exponential() {
   rows.push_back(error("T3", "2, 4, ... 64 peers, lg n rounds: product less J", largest, rounding));
   rows.push_back(number("T3", "sooner, and others up to 64 in 4 periods: times exact", too_early, 0,
                         0, closed_form));
-  // The norm of a period's product, for numbers that are no power of two.
+  // The norm of a period's product, for numbers that are not powers of two.
   constexpr std::array<std::pair<std::size_t, double>, 8> known = {{{5, 0.2023},
                                                                     {6, 0.2165},
                                                                     {7, 0.1250},

@@ -1,4 +1,4 @@
-// Rounds of a few mixers.
+// Runs rounds of a few mixers.
 #include "tests/theory/lab.hpp"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Peers that mix in step, with no links and no clock between them.
+// Peers that mix in lockstep, without links or clocks between them.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ using Vector = std::vector<double>;
 /// `peers` models of `elements` normally distributed values each.
 std::vector<Vector> drawn_models(std::size_t peers, std::size_t elements, std::uint64_t seed);
 
-/// Peers by rank.
+/// The ids of the peers, by rank.
 std::vector<PeerId> order_of(std::size_t peers);
 
 double mean_of(const Vector& x);
@@ -23,12 +23,12 @@ double mean_of(const Vector& x);
 /// sum (x_i - mean)^2.
 double scatter(const Vector& x);
 
-/// n peers in one generation, each with its Mixer, round after round: local steps of plain gradient
-/// descent, messages, and what is made of them. Doubles, so that closed forms can be held against
-/// it.
+/// n peers in one generation, each with its Mixer. They run round after round: local steps of plain
+/// gradient descent, messages, mixing. Uses doubles, so that results can be compared with closed
+/// forms.
 class Lab {
  public:
-  /// The gradient of a peer in one element.
+  /// A peer's gradient for one element.
   using Gradient = std::function<double(std::size_t peer, std::size_t element, double x)>;
 
   Lab(const MixRule& rule, std::vector<Vector> models, std::uint64_t seed = 1);
@@ -39,8 +39,8 @@ class Lab {
   Vector mean() const;
   /// (1/n) sum ||x_i - mean||^2.
   double spread_squared() const;
-  /// Takes the mean away and makes the spread 1; the logarithm of what spread_squared() was. For
-  /// rules that keep nothing but the models.
+  /// Subtracts the mean, scales the spread to 1, and returns the logarithm of the former
+  /// spread_squared(). Only for rules that keep nothing but the models.
   double rescale();
 
   std::vector<Vector>& models() { return models_; }

@@ -1,4 +1,4 @@
-// T7 and T8: messages that are late, lost or shortened.
+// T7 and T8: messages that are late, lost or compressed.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,21 +18,22 @@
 namespace gv::theory {
 namespace {
 
-/// Numerators and weights of all, at peers and on their way.
+/// Sum of the numerators and weights of all peers, including those in flight.
 struct Mass {
   double numerator = 0;
   double weight = 0;
 };
 
 struct PushSumRun {
-  double off_mass = 0;   ///< Largest change ever of the mass that was not lost.
-  double off_limit = 0;  ///< Largest distance of a model from remaining numerators over weights.
-  double off_mean = 0;   ///< Largest distance of a model from the mean of all.
-  double outside = 0;    ///< Largest distance ever of a model outside the initial range.
-  double lost = 0;       ///< Weight that was lost.
+  double off_mass = 0;  ///< Largest change at any time of the mass that was not lost.
+  /// Largest distance of a model from the remaining numerators over weights.
+  double off_limit = 0;
+  double off_mean = 0;  ///< Largest distance of a model from the mean of all.
+  double outside = 0;   ///< Largest distance at any time of a model outside the initial range.
+  double lost = 0;      ///< Total weight that was lost.
 };
 
-/// Mixers in rounds, whose messages are late by up to `late` rounds.
+/// Mixers in rounds, whose messages are up to `late` rounds late.
 class PushSumWorld {
  public:
   PushSumWorld(TopologyKind kind, std::size_t n, std::uint64_t late, double loss)
@@ -52,7 +53,7 @@ class PushSumWorld {
     }
   }
 
-  /// One round, in which messages may be lost, weight and all.
+  /// Runs one round. Messages may be lost, including their weight.
   void step(std::uint64_t round, bool may_lose) {
     for (std::size_t i = 0; i < x_.size(); ++i) send(i, round, may_lose);
     for (std::size_t i = 0; i < x_.size(); ++i) receive(i, round);
@@ -89,7 +90,7 @@ class PushSumWorld {
     mixers_[i].begin_round(round, x_[i]);
     mixers_[i].end_steps(x_[i], 0, 1);
     for (const MixMessage& message : mixers_[i].messages(round, x_[i])) {
-      // Each receives as much as the sender keeps.
+      // Each receiver gets the same part as the sender keeps.
       const Mass part{mixers_[i].kept("numerator")[0], mixers_[i].weight()};
       for (const std::size_t to : message.to) {
         if (may_lose && rng_.chance(loss_)) {
@@ -113,7 +114,7 @@ class PushSumWorld {
     run_.outside = std::max({run_.outside, least_ - x_[i][0], x_[i][0] - most_});
   }
 
-  /// At peers and on their way.
+  /// The mass that is left, at peers and in flight.
   Mass left() const {
     Mass mass;
     for (const Mixer<double>& mixer : mixers_) {
@@ -140,8 +141,7 @@ class PushSumWorld {
   PushSumRun run_;
 };
 
-/// Until half of the rounds are over some messages are lost. As many rounds more follow in which
-/// all arrive.
+/// During the first half of the rounds some messages are lost. In the second half all arrive.
 PushSumRun push_sum_run(TopologyKind kind, std::size_t n, std::uint64_t late, double loss) {
   constexpr std::uint64_t rounds = 600;
   PushSumWorld world(kind, n, late, loss);
@@ -176,8 +176,8 @@ Rows push_sum() {
 namespace {
 
 struct ChocoRun {
-  double slope = 0;  ///< ln of the factor of the squared spread in a round.
-  double drift = 0;  ///< Of the mean, in any element.
+  double slope = 0;  ///< ln of the factor by which a round changes the squared spread.
+  double drift = 0;  ///< Largest drift of the mean in any element.
 };
 
 ChocoRun choco_run(std::size_t n, std::size_t elements, const Codec& codec, double gamma,
@@ -185,7 +185,7 @@ ChocoRun choco_run(std::size_t n, std::size_t elements, const Codec& codec, doub
   Lab lab({.gamma = gamma, .codec = codec, .memory = MixMemory::difference},
           drawn_models(n, elements, 8));
   const Vector before = lab.mean();
-  // References are sent whole at first, so the first rounds are like none that follow.
+  // At first references are sent whole, so the first rounds differ from all others.
   lab.rounds(20);
   const double first = lab.spread_squared();
   std::size_t done = 0;
@@ -203,9 +203,9 @@ ChocoRun choco_run(std::size_t n, std::size_t elements, const Codec& codec, doub
   return run;
 }
 
-/// CHOCO with k drawn values of a difference without scaling, as in its authors' experiments. The
-/// codec random_k makes the values d/k times as large, so that they are right in the mean, and no
-/// codec leaves them as they are. So this code repeats the lines of the rule.
+/// CHOCO with k random values of a difference without scaling, as in its authors' experiments. The
+/// codec random_k multiplies values by d/k, which makes them unbiased, and no codec leaves them
+/// unscaled. So this function implements the rule directly.
 double plain_random_slope(std::size_t n, std::size_t elements, std::size_t kept, double gamma,
                           std::size_t rounds) {
   const RoundPlan plan({}, n, 1);

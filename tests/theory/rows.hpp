@@ -1,4 +1,5 @@
-// Shared by the files of the table of theory: one function for each subject, and makers of rows.
+// Shared by the files of the table of theory: a function for each subject, and functions that make
+// rows.
 #pragma once
 
 #include <cmath>
@@ -28,28 +29,28 @@ Rows noloco();                // T12
 Rows d2();                    // T13
 Rows momentum();              // T14
 
-/// Where an expected value is from; theory_legend() says what each means.
+/// The source of an expected value. theory_legend() explains each.
 inline constexpr std::string_view closed_form = "closed form";
 inline constexpr std::string_view published = "published";
 inline constexpr std::string_view analysis = "analysis";
 inline constexpr std::string_view reference = "reference";
 
-/// With as many digits as the allowed difference makes useful.
+/// Formats a value with as many digits as the allowed difference makes useful.
 std::string number_text(double value, double allowed);
 
-/// `measured` may be `allowed` away from `expected`.
+/// A row in which `measured` may differ from `expected` by `allowed`.
 TheoryRow number(std::string_view id, std::string setting, double measured, double expected,
                  double allowed, std::string_view source, std::string note = {});
 
-/// An error, which should be nothing but rounding.
+/// A row with an error that should be nothing but rounding.
 TheoryRow error(std::string_view id, std::string setting, double measured, double allowed,
                 std::string note = {});
 
-/// A row with a word instead of a figure, as "diverges".
+/// A row with a word instead of a figure, for example "diverges".
 TheoryRow word(std::string_view id, std::string setting, std::string measured, std::string expected,
                std::string_view source, std::string note = {});
 
-/// Means of drawn values, with their standard error.
+/// The mean of random values, with its standard error.
 class Sample {
  public:
   void add(double value) {
@@ -70,7 +71,7 @@ class Sample {
   double squares_ = 0;
 };
 
-/// Where `grows` turns from false to true between `low` and `high`, to `width`.
+/// Where `grows` changes from false to true between `low` and `high`, found to within `width`.
 template <class Grows>
 double boundary(double low, double high, double width, const Grows& grows) {
   while (high - low > width) {

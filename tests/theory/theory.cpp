@@ -1,4 +1,4 @@
-// Rows made and printed.
+// Makes and prints the rows.
 #include "tests/theory/theory.hpp"
 
 #include <fmt/format.h>
@@ -76,7 +76,7 @@ std::string line(std::string_view setting, std::string_view measured, std::strin
   return text.substr(0, text.find_last_not_of(' ') + 1) + "\n";
 }
 
-/// Broken at blanks, all lines moved in.
+/// Breaks a note at blanks into indented lines.
 std::string note_text(std::string_view note) {
   std::string text;
   std::string start = "    note: ";

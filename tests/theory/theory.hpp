@@ -1,4 +1,4 @@
-// The table of theory: results on mixing in closed form or from papers, beside the same figures
+// The table of theory: results on mixing from closed forms or papers, next to the same figures
 // computed with the rules that peers run.
 #pragma once
 
@@ -9,16 +9,17 @@
 
 namespace gv {
 
-/// One number, or a few that belong together.
+/// One figure, or a few that belong together.
 struct TheoryRow {
   std::string id;        ///< "T1" to "T14".
-  std::string setting;   ///< Of what.
-  std::string measured;  ///< By the rules of this project.
+  std::string setting;   ///< What was measured.
+  std::string measured;  ///< The value computed with the rules of this project.
   std::string expected;
-  std::string source;   ///< Where the expected value is from; see theory_legend().
-  std::string allowed;  ///< The most by which the two may differ.
+  std::string source;   ///< Where the expected value comes from, see theory_legend().
+  std::string allowed;  ///< The largest allowed difference between the two.
   bool ok = false;
-  std::string note;  ///< Why they differ, or why so much is allowed; empty where there is no more.
+  /// Why they differ, or why so large a difference is allowed. Empty if there is nothing to say.
+  std::string note;
 };
 
 /// The subject of each id, T1 first.
@@ -42,12 +43,12 @@ inline constexpr std::array theory_subjects = {
     TheorySubject{"T13", "D2: which weights it takes"},
     TheorySubject{"T14", "momentum on unlike data: fixed points"}};
 
-/// Computes the rows of one id, which must be a subject's. Pure: the same rows every time. All ids
-/// together take some seconds.
+/// Computes the rows of one id, which must be in theory_subjects. Pure: always the same rows. All
+/// ids together take some seconds.
 std::vector<TheoryRow> theory_rows(std::string_view id);
 
-/// The lines in front of the rows, and the rows (with a heading for their subject) with an
-/// explanation of their words.
+/// The lines before the rows; the rows, with a heading for their subject; and an explanation of the
+/// words used in them.
 std::string theory_heading();
 std::string theory_text(const std::vector<TheoryRow>& rows);
 std::string theory_legend();

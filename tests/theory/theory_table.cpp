@@ -11,7 +11,7 @@
 namespace gv {
 namespace {
 
-/// The exit code is 1 if any row differs from the expected value.
+/// Prints the rows. The exit code is 1 if any row differs from its expected value.
 int print_table(const std::vector<std::string>& ids) {
   std::size_t rows = 0;
   std::size_t differing = 0;

@@ -1,4 +1,4 @@
-// The table of theory comes out as expected, and says so where it would not.
+// The table of theory matches the expected values, and would say so if it did not.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <string>

@@ -1,4 +1,4 @@
-// Checkpoints come back as they were written, or are refused with a reason.
+// Checkpoints are restored as they were written, or refused with a reason.
 #include "train/checkpoint/checkpoint.hpp"
 
 #include <sys/syscall.h>
@@ -23,12 +23,13 @@
 
 namespace {
 
-int syncs = 0;         ///< Calls of fsync so far.
-int failing_sync = 0;  ///< The one that is to fail, counted from 1; 0 = none.
+int syncs = 0;         ///< Number of fsync calls so far.
+int failing_sync = 0;  ///< The fsync call that fails, counted from 1; 0 means none.
 
 }  // namespace
 
-/// Stands in front of the C library's for this program: a disk whose errors show when it syncs.
+/// Replaces the C library's fsync in this program, to simulate a disk whose errors appear when it
+/// syncs.
 extern "C" int fsync(int descriptor) {
   if (++syncs != failing_sync) return static_cast<int>(::syscall(SYS_fsync, descriptor));
   errno = EIO;
@@ -41,7 +42,7 @@ namespace {
 namespace fs = std::filesystem;
 using Metadata = std::map<std::string, std::string>;
 
-/// A directory of our own, gone with the test.
+/// A folder of our own, removed with the test.
 struct Folder {
   fs::path path;
 
@@ -80,7 +81,7 @@ std::string raw(T value) {
   return bytes;
 }
 
-/// A file as another program would write it: no checksums, and `header` need not be sound.
+/// A file as another program might write it, without checksums. `header` need not be valid.
 std::string foreign(const std::string& header, const std::string& data) {
   return raw<std::uint64_t>(header.size()) + header + data;
 }
@@ -97,7 +98,7 @@ Layout small_layout() {
   return layout;
 }
 
-/// Saves eight parameters that all say `step`.
+/// Saves eight parameters whose values are `step`.
 std::string save(const fs::path& folder, std::uint64_t step, std::size_t keep) {
   const std::vector<float> parameters(8, static_cast<float>(step));
   OptimizerState state;
@@ -160,10 +161,10 @@ TEST_CASE("a file has the bytes of the safetensors format", "[unit]") {
   const Folder folder;
   const fs::path file = folder.path / "a.safetensors";
   REQUIRE(write_small(file) == "");
-  // 1.0, -2.0 and 0.5 in little-endian binary32, written out by hand.
+  // 1.0, -2.0 and 0.5 in little-endian binary32, written by hand.
   const std::string data("\x00\x00\x80\x3f\x00\x00\x00\xc0\x00\x00\x00\x3f", 12);
-  // The checksums were computed by another CRC-32 than ours, over these bytes and over this header
-  // without its own checksum and padding.
+  // The checksums were computed by another CRC-32 implementation over these bytes, and over this
+  // header without its own checksum and padding.
   std::string header =
       R"({"__metadata__":{"k":"v","crc32.data":"332b058b","crc32.header":"d9ac43f5"},)"
       R"("a":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]},)"
@@ -266,7 +267,7 @@ TEST_CASE("a hostile header is refused with a reason", "[unit]") {
       tensor("\"F32\"", "[18446744073709551617]", "[0,4]"),
       R"({"w":{"dtype":"F32","shape":[1]}})",
       R"({"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"more":0}})",
-      // Two tensors over the same bytes, and twice the same name.
+      // Two tensors that share bytes, and a name that occurs twice.
       R"({"v":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
       R"("w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
       R"({"w":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},)"
@@ -279,18 +280,18 @@ TEST_CASE("a hostile header is refused with a reason", "[unit]") {
     INFO(header.substr(0, 100));
     CHECK(problem(foreign(header, four)) != "");
   }
-  // Lengths that would make a naive reader allocate or wrap around.
+  // Lengths that would make a naive reader allocate too much or wrap around.
   for (const std::uint64_t length : {1ull << 24, 1ull << 40, ~0ull, ~0ull - 7}) {
     CHECK(problem(raw<std::uint64_t>(length) + "{}") != "");
   }
 }
 
 TEST_CASE("one of the two checksums alone is refused", "[unit]") {
-  // Otherwise a change within a checksum's name would switch the check off.
+  // Otherwise damage to a checksum's name would switch the check off.
   const Folder folder;
   const fs::path file = folder.path / "a.safetensors";
   const std::string entry = R"("w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
-  // CRC-32 of four zero bytes is 2144df1c.
+  // The CRC-32 of four zero bytes is 2144df1c.
   write(file, foreign(R"({"__metadata__":{"crc32.data":"2144df1c"},)" + entry + "}", raw(0.0f)));
   CHECK(read_safetensors(file).problem != "");
   write(file, foreign(R"({"__metadata__":{"crc32.header":"00000000"},)" + entry + "}", raw(0.0f)));
@@ -311,7 +312,7 @@ TEST_CASE("values that are not finite are refused", "[unit]") {
 
 TEST_CASE("what cannot be written or read is said and leaves nothing behind", "[unit]") {
   const Folder folder;
-  // Not even root makes a folder below a regular file.
+  // Not even root can make a folder below a regular file.
   write(folder.path / "file", "x");
   const fs::path below = folder.path / "file" / "sub";
   CHECK_THAT(save(below, 1, 3),
@@ -319,17 +320,17 @@ TEST_CASE("what cannot be written or read is said and leaves nothing behind", "[
   CHECK_THAT(write_small(below / "a.safetensors"), Catch::Contains("Not a directory"));
   CHECK_THAT(read_safetensors(folder.path / "none").problem, Catch::Contains("No such file"));
   CHECK(read_safetensors(folder.path).problem != "");
-  // A rename onto a folder fails at the last moment.
+  // Renaming a file onto a folder fails at the last moment.
   fs::create_directory(folder.path / "taken");
   CHECK_THAT(write_small(folder.path / "taken"), Catch::Contains("cannot be renamed"));
-  // Metadata that is not UTF-8 is no JSON.
+  // JSON cannot hold metadata that is not UTF-8.
   CHECK(write_safetensors(folder.path / "b", {}, {{"k", "\xff"}}) != "");
   CHECK(folder.names() == std::vector<std::string>{"file", "taken"});
 }
 
 TEST_CASE("a sync that fails fails the save and is not tried again", "[unit]") {
-  // Each of the two files is synced and then its folder. A file that may not be on the disk is not
-  // given its name, and what was there before counts.
+  // Each of the two files is synced, and then its folder. A file that may not be on the disk does
+  // not get its final name, and the one that existed before counts.
   constexpr int syncs_of_a_save = 4;
   for (int failing = 1; failing <= syncs_of_a_save; ++failing) {
     const Folder folder;
@@ -413,7 +414,7 @@ TEST_CASE("a leftover of a crash is not loaded", "[unit]") {
   const Folder folder;
   REQUIRE(save(folder.path, 1, 3) == "");
   write(folder.path / "step-0000000002.safetensors.4711.tmp", "half");
-  // Written first: without its partner it counts for nothing.
+  // This file is written first. Without its partner it does not count.
   fs::copy_file(folder.path / "step-0000000001.optimizer.safetensors",
                 folder.path / "step-0000000002.optimizer.safetensors");
   const LoadedCheckpoint loaded = load_newest_checkpoint(folder.path, small_layout());
@@ -431,7 +432,7 @@ TEST_CASE("a torn or altered or incomplete checkpoint gives way to the one befor
   cut_in_half(file(5, ".safetensors"));
   cut_in_half(file(4, ".optimizer.safetensors"));
   fs::remove(file(3, ".optimizer.safetensors"));
-  // Sound in itself, but of another save.
+  // Valid in itself, but from another save.
   fs::copy_file(file(1, ".optimizer.safetensors"), file(2, ".optimizer.safetensors"),
                 fs::copy_options::overwrite_existing);
   const LoadedCheckpoint loaded = load_newest_checkpoint(folder.path, small_layout());
@@ -448,7 +449,8 @@ TEST_CASE("a torn or altered or incomplete checkpoint gives way to the one befor
 }
 
 TEST_CASE("a save never deletes itself in favour of checkpoints of later steps", "[unit]") {
-  // A torn newest, or what another run left behind, has a higher step than a run that starts over.
+  // A torn newest checkpoint, or one from another run, has a higher step than a run that starts
+  // over.
   const Folder folder;
   for (const std::uint64_t step : {30, 40}) {
     REQUIRE(save(folder.path, step, 2) == "");
@@ -480,7 +482,7 @@ TEST_CASE("a checkpoint of another model is refused", "[unit]") {
     CHECK_FALSE(loaded.checkpoint);
     CHECK(loaded.refused.size() == 1);
   }
-  // The order in the file is no property of the model: names are.
+  // The order of tensors in the file does not matter, only their names.
   reordered.add("dense1.bias", {2});
   reordered.add("dense1.weight", {2, 3});
   CHECK(load_newest_checkpoint(folder.path, reordered).checkpoint);

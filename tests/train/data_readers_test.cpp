@@ -1,4 +1,4 @@
-// Files of data are read as they are, or refused with reasons.
+// Data files are read as they are, or refused with reasons.
 #include <stdlib.h>  // mkdtemp is POSIX's, not the standard library's.
 
 #include <catch2/catch.hpp>
@@ -23,7 +23,7 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-/// A folder of its own for one test, removed with everything in it.
+/// A folder for one test, removed with its contents.
 class TempFolder {
  public:
   TempFolder() : path_((std::filesystem::temp_directory_path() / "gv-data-XXXXXX").string()) {
@@ -63,7 +63,8 @@ std::string idx(const std::vector<std::uint32_t>& sides, const std::string& cont
   return file + content;
 }
 
-/// One stored block (RFC 1951, 1952), so that the test needs no compressor. At most 65535 bytes.
+/// Gzip data of one stored block (RFC 1951, 1952), so that the test needs no compressor. At most
+/// 65535 bytes.
 std::string gzip(const std::string& content) {
   std::uint32_t crc = ~0u;
   for (const char c : content) {
@@ -76,7 +77,8 @@ std::string gzip(const std::string& content) {
          little_endian(size);
 }
 
-/// All problems as lines; refused input comes without data, accepted input without problems.
+/// All problems, one on each line. Checks that refused input has no data and accepted input has no
+/// problems.
 std::string said(const LoadedDataSet& loaded) {
   REQUIRE((loaded.data == nullptr) == !loaded.problems.empty());
   std::string lines;
@@ -214,7 +216,7 @@ TEST_CASE("bad csv rows are refused by line and reason", "[unit]") {
   refuses("1,2,0\n1,x,0\n", ":2", "not every field is a finite number");
   refuses("1,2,0\n1,,0\n", ":2", "not every field is a finite number");
   refuses("1,2,0\n1,2z,0\n", ":2", "not every field is a finite number");
-  // A first sample with a bad field is no heading.
+  // A first sample with a bad field is not taken for a heading.
   refuses("1,nan,0\n1,2,0\n", ":1", "not every field is a finite number");
   refuses("1,x,0\n1,2,0\n", ":1", "not every field is a finite number");
   refuses("inf,2,0\n1,2,0\n", ":1", "not every field is a finite number");
@@ -239,7 +241,7 @@ TEST_CASE("a text is cut into windows whose labels are what follows each byte", 
   CHECK(data.shape == SampleShape{3, 1, 1});
   CHECK(data.classes == 256);
   CHECK(data.predictions == 3);
-  REQUIRE(data.size() == 2);  // "h" is the last byte that a whole window could begin at.
+  REQUIRE(data.size() == 2);  // "h" is the last byte at which a whole window could begin.
   std::vector<float> second(3);
   data.read(1, second);
   CHECK(second == std::vector<float>{'d', 'e', 'f'});

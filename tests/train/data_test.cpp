@@ -1,4 +1,4 @@
-// Data sets are generated, dealt out and sampled as they should be.
+// Data sets are generated, divided and sampled correctly.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -38,7 +38,8 @@ Batch batch_of_step(Sampler& sampler, std::uint64_t step, std::size_t size) {
   return sampler.batch(sampler.after_batches(step, size), size);
 }
 
-/// Mean over peers of the share of a peer's samples that its most frequent label has.
+/// For each peer, the fraction of its samples that have its most frequent label; the mean over
+/// peers.
 double skew(const std::vector<std::vector<std::uint32_t>>& shards, const DataSet& data) {
   double sum = 0;
   for (const auto& shard : shards) {
@@ -111,7 +112,8 @@ TEST_CASE("generated samples depend on seed and stream alone", "[unit]") {
 }
 
 TEST_CASE("nearest centres tell about nine in ten generated samples apart", "[unit]") {
-  // One seed's centres can lie closer together than another's: the promise is about the mean.
+  // The centres of one seed can be closer together than those of another, so the promise is about
+  // the mean.
   constexpr std::uint64_t seeds = 10;
   double mean = 0;
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
@@ -186,7 +188,7 @@ TEST_CASE("a small alpha and few labels make unlike shards", "[unit]") {
   const auto skew_of = [&](const PartitionSpec& spec) {
     return skew(partition(spec, *data, 8, Rng(2)), *data);
   };
-  // Ten equally frequent labels: 0.1 is no skew at all, 1 is a single label for each peer.
+  // With ten equally frequent labels, 0.1 means no skew at all, and 1 a single label for each peer.
   CHECK(skew_of({.kind = PartitionKind::iid}) < 0.2);
   CHECK(skew_of({.kind = PartitionKind::dirichlet, .alpha = 1000}) < 0.2);
   CHECK(skew_of({.kind = PartitionKind::dirichlet, .alpha = 0.05}) > 0.4);
@@ -194,7 +196,8 @@ TEST_CASE("a small alpha and few labels make unlike shards", "[unit]") {
 }
 
 TEST_CASE("a piece of labels holds few of them", "[unit]") {
-  // 20 pieces of 50 samples, 100 samples of each of 10 labels: every piece has a single label.
+  // 20 pieces of 50 samples from 10 labels with 100 samples each, so every piece has a single
+  // label.
   const auto data = numbered(1000, 10);
   for (const auto& shard : partition({.kind = PartitionKind::by_label}, *data, 10, Rng(3))) {
     std::set<std::int32_t> labels;
@@ -229,7 +232,7 @@ TEST_CASE("prefetching changes no batch", "[unit]") {
   Sampler ahead(data, 1, 0);
   for (std::uint64_t step = 0; step < 20; ++step) {
     const Batch got = batch_of_step(ahead, step, 5);
-    // The views outlive a prefetch, of the next batch or of another.
+    // The views stay valid during a prefetch of the next batch or of another one.
     ahead.prefetch(ahead.after_batches(step + (step % 3 == 0 ? 7 : 1), 5), step % 4 == 0 ? 4 : 5);
     const Batch expected = batch_of_step(plain, step, 5);
     CHECK(inputs(got) == inputs(expected));
@@ -262,7 +265,7 @@ TEST_CASE("an epoch shows a sample at most once and leaves out another tail each
     CHECK(shown.size() == 20);
     epochs.insert(shown);
   }
-  CHECK(epochs.size() > 5);  // Ten draws of 3 out of 23: twice the same tail is already rare.
+  CHECK(epochs.size() > 5);  // With ten draws of 3 out of 23, the same tail twice is already rare.
 }
 
 TEST_CASE("peers seeds and epochs have orders of their own", "[unit]") {
@@ -294,7 +297,7 @@ TEST_CASE("batches of any sizes follow each other through an epoch's order", "[u
     const std::size_t wanted = 1 + rng.below(10);
     const std::uint64_t next = sampler.after(position, wanted);
     const std::uint64_t begin = next - wanted;
-    // Where the last one ended or, if it would not fit, at the next epoch.
+    // It begins where the last one ended or, if it would not fit, at the next epoch.
     if (position / size == begin / size) {
       CHECK(begin == position);
     } else {
@@ -315,7 +318,7 @@ TEST_CASE("the position after many batches of a size is where they lead one by o
   for (const std::size_t size : {1u, 5u, 12u, 22u, 23u, 24u, 60u}) {
     std::uint64_t position = 0;
     for (std::uint64_t count = 0; count < 60; ++count) {
-      // From the end of an epoch to the next is no sample: both are the same place to a batch.
+      // The end of an epoch and the start of the next are the same position to a batch.
       CHECK(sampler.after(position, size) ==
             sampler.after(sampler.after_batches(count, size), size));
       position = sampler.after(position, size);

@@ -1,4 +1,4 @@
-// Random numbers that tests feed layers and networks with.
+// Random inputs for tests of layers and networks.
 #pragma once
 
 #include <cstddef>

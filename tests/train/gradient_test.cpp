@@ -1,4 +1,5 @@
-// Every layer's gradient against finite differences, and oneDNN against the plain layers.
+// Every layer's gradient compared with finite differences, and oneDNN compared with the plain
+// layers.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <vector>
@@ -13,8 +14,9 @@ namespace gv {
 namespace {
 
 /// Largest difference between the backward pass and central differences of a random projection of
-/// the outputs, by inputs and by parameters, relative to the largest derivative. In double with a
-/// step of 1e-5 the differences' own error is about 1e-10 (truncation h^2, rounding 1e-16 / h).
+/// the outputs, for inputs and parameters, relative to the largest derivative. In double precision
+/// with a step of 1e-5 the differences themselves have an error of about 1e-10 (truncation h^2,
+/// rounding 1e-16 / h).
 double gradient_error(const LayerSpec& spec, const SampleShape& in, std::uint64_t seed) {
   Problems problems;
   const ModelPlan plan = plan_model({.layers = {spec}}, in, problems);
@@ -65,7 +67,7 @@ struct Case {
   SampleShape in;
 };
 
-/// Outputs and gradients of both implementations of a model on the same random batch.
+/// Outputs and gradients of both implementations of a model, compared on the same random batch.
 struct Both {
   double outputs = 0;  ///< Largest difference relative to the largest value.
   double gradients = 0;
@@ -149,7 +151,7 @@ TEST_CASE("every layer's backward pass agrees with finite differences in double 
        {4, 1, 6}},
   }));
   INFO(checked.name);
-  // Two orders above the differences' own error, four below any mistake worth the name.
+  // Two orders of magnitude above the error of the differences, and four below any real mistake.
   CHECK(gradient_error(checked.spec, checked.in, 3) < 1e-7);
 }
 
@@ -175,7 +177,7 @@ TEST_CASE("cross-entropy's gradient agrees with finite differences and shifts ca
 
 namespace {
 
-/// The gradient of a model whose dense layers give factors, with those multiplied.
+/// The gradient of a model whose dense layers give factors, with the factors multiplied out.
 std::vector<float> multiplied_gradient(Network<float>& network, const ModelPlan& plan,
                                        const std::vector<DenseWeights>& dense, std::size_t batch,
                                        std::span<const float> parameters,
@@ -227,7 +229,8 @@ TEST_CASE("a dense layer's factors are what its gradient is the product of") {
   const Model model(spec, in, batch);
   std::vector<DenseWeights> dense = model.dense_weights();
   REQUIRE(dense.size() >= 2);
-  // The last of three outputs has no room for them, and gives its gradient as before.
+  // The last layer, with three outputs, has no room for its factors and gives its gradient as
+  // before.
   std::erase_if(dense, [](const DenseWeights& weights) {
     return batch * weights.rows * (weights.outputs + weights.inputs) >
            weights.outputs * weights.inputs;
@@ -240,7 +243,7 @@ TEST_CASE("a dense layer's factors are what its gradient is the product of") {
   auto fast = make_onednn_network(plan, batch);
   for (auto* network : {make_plain_network<float>(plan, batch).release(), fast.release()}) {
     const std::unique_ptr<Network<float>> owned(network);
-    if (!owned) continue;  // A build without oneDNN.
+    if (!owned) continue;  // Null in a build without oneDNN.
     Rng same(9);
     owned->forward(parameters, inputs, true, same);
     const auto multiplied = multiplied_gradient(*owned, plan, dense, batch, parameters, d_outputs);
@@ -248,7 +251,7 @@ TEST_CASE("a dense layer's factors are what its gradient is the product of") {
     std::vector<float> whole(plan.layout.size());
     owned->forward(parameters, inputs, true, same);
     owned->backward(parameters, d_outputs, whole);
-    // Products of a few rows, summed in another order.
+    // Products of a few rows are summed in another order.
     CHECK(relative_difference(multiplied, whole) < 1e-6);
   }
 }
@@ -315,7 +318,7 @@ TEST_CASE("oneDNN computes what the plain layers compute") {
     INFO(model.name);
     const Both both = compare_networks(model.spec, model.in, 8);
     // Float sums of up to 10^4 terms in another order differ by about 1e-5; Winograd's transforms
-    // add a digit.
+    // lose one more digit.
     CHECK(both.outputs < 2e-4);
     CHECK(both.gradients < 5e-4);
   }

@@ -1,4 +1,5 @@
-// Steps without locks: those of SGD with one worker, as good with several, and every sample once.
+// Steps without locks: equal to SGD with one worker, as good with several, and each sample is used
+// once.
 #include "train/hogwild.hpp"
 
 #include <algorithm>
@@ -14,12 +15,12 @@
 namespace gv {
 namespace {
 
-/// The first worker does everything before the others begin.
+/// The first worker does all the work before the others begin.
 void one_after_the_other(std::size_t count, const std::function<void(std::size_t)>& work) {
   for (std::size_t i = 0; i < count; ++i) work(i);
 }
 
-/// All begin together, or the first would be done before the last is there.
+/// All begin together. Otherwise the first could be done before the last has started.
 void at_once(std::size_t count, const std::function<void(std::size_t)>& work) {
   std::latch begin(static_cast<std::ptrdiff_t>(count));
   std::vector<std::jthread> threads;
@@ -45,7 +46,7 @@ TrainerSpec spec_of(ModelSpec model, std::size_t threads) {
           .steps = 1000};
 }
 
-/// Each sample has one input of its own, and so a weight that no other sample moves.
+/// Each sample has its own input, and therefore a weight that no other sample moves.
 std::shared_ptr<const DataSet> one_hot(std::size_t samples) {
   DataSet data{.shape = {samples, 1, 1}, .target_width = 1};
   data.floats.assign(samples * samples, 0);
@@ -90,7 +91,7 @@ TEST_CASE("an epoch of steps at once takes every sample once") {
   for (int repeat = 0; repeat < 30; ++repeat) {
     const auto shared = built_in_learner(spec, one_hot(samples), nullptr, at_once);
     const std::vector<float> before(shared->parameters().begin(), shared->parameters().end());
-    // The number of samples is right and none is left out, so each was taken once.
+    // The number of samples is right and none is left out, so each was used exactly once.
     CHECK(shared->run_steps(samples).samples == samples);
     std::size_t moved = 0;
     for (std::size_t i = 0; i < samples; ++i) moved += shared->parameters()[i] != before[i] ? 1 : 0;

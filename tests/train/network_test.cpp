@@ -1,4 +1,4 @@
-// Backward in two halves, models in slices, and several batches in flight: all give the same bits.
+// Backward in two halves, models in slices, and several batches in flight all give the same bits.
 #include "train/layers/network.hpp"
 
 #include <catch2/catch.hpp>
@@ -32,7 +32,7 @@ std::vector<Named> named_models() {
            {6, 1, 1}}};
 }
 
-/// A model around a layer of each kind, with layers without parameters before and after it.
+/// For each kind of layer a model around it, with layers without parameters before and after.
 std::vector<Named> a_model_of_each_kind() {
   using K = LayerKind;
   const std::vector<std::pair<std::string, LayerSpec>> kinds = {
@@ -93,7 +93,7 @@ std::vector<T> copy(std::span<const T> values) {
   return {values.begin(), values.end()};
 }
 
-/// Everything a network says about one batch.
+/// All results of a network for one batch.
 template <class T>
 struct Pass {
   std::vector<T> outputs, d_inputs, gradient;
@@ -138,7 +138,8 @@ Pass<T> split_pass(Network<T>& network, const Given<T>& given, bool want_d_input
   return pass;
 }
 
-/// The same from networks of the slices that `cuts` make, each with its piece of the parameters.
+/// The same results from networks of the slices between `cuts`, each with its piece of the
+/// parameters.
 template <class T>
 Pass<T> sliced_pass(const Make<T>& make, const ModelPlan& plan, const Given<T>& given,
                     const std::vector<std::size_t>& cuts) {
@@ -175,7 +176,7 @@ Pass<T> sliced_pass(const Make<T>& make, const ModelPlan& plan, const Given<T>& 
   return pass;
 }
 
-/// Runs `test` with each way to make a network there is.
+/// Runs `test` with each implementation of networks.
 template <class Test>
 void with_each_network(Test test) {
   test(Make<double>([](const ModelPlan& plan) { return make_plain_network<double>(plan, batch); }));
@@ -254,7 +255,7 @@ TEST_CASE("the input's gradient passes leading layers without parameters") {
     const auto given = given_for(make, plan, 5);
     const auto pass = joint_pass(*make(plan), given);
     REQUIRE(pass.d_inputs.size() == batch * 16);
-    // A quarter of what the pooled value gets, for each of the four in its window.
+    // Each of the four inputs in a window gets a quarter of the pooled value's gradient.
     CHECK(pass.d_inputs[0] != 0);
     CHECK(pass.d_inputs[0] == pass.d_inputs[5]);
     CHECK(pass.d_inputs[0] != pass.d_inputs[2]);

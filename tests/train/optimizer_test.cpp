@@ -1,4 +1,4 @@
-// Optimisers against scalar references in double precision, and against tempting wrong forms.
+// Optimisers compared with scalar references in double precision, and with plausible wrong forms.
 #include "train/optimizer.hpp"
 
 #include <algorithm>
@@ -20,8 +20,8 @@ constexpr std::array kinds = {Kind::sgd,     Kind::momentum, Kind::nesterov,
                               Kind::adagrad, Kind::rmsprop,  Kind::adam,
                               Kind::adamw,   Kind::lars,     Kind::lamb};
 
-// Every constant is a sum of few powers of two, so that float and double hold the same number and
-// only rounding is left to tolerate. Epsilon is large, so that its place in the formula shows.
+// Every constant is a sum of a few powers of two, so that float and double hold the same number and
+// only rounding needs tolerance. Epsilon is large, so that its place in the formula matters.
 OptimizerSpec exact_spec(Kind kind) {
   return {.kind = kind,
           .momentum = 0.875,
@@ -33,14 +33,14 @@ OptimizerSpec exact_spec(Kind kind) {
           .weight_decay = 1.0 / 32};
 }
 
-// One parameter, written from the papers and sharing nothing with the implementation. Of lars and
-// lamb it is told what its tensor's lengths come to.
+// One parameter, written from the papers and independent of the implementation. For lars and lamb
+// it is given the lengths of its tensor.
 struct Reference {
   OptimizerSpec spec;
   double x = 0, m = 0, s = 0;
   int t = 0;
 
-  /// lamb: Adam's direction with the decay, which step() scales.
+  /// lamb: Adam's direction plus the decay. step() scales it.
   double direction(double g) {
     m = spec.beta1 * m + (1 - spec.beta1) * g;
     s = spec.beta2 * s + (1 - spec.beta2) * g * g;
@@ -99,7 +99,7 @@ double norm(const std::vector<double>& values) {
   return std::sqrt(squares);
 }
 
-// A step of all parameters of one tensor.
+// A step of all parameters of a tensor.
 void step(std::vector<Reference>& tensor, std::vector<double> g, double rate) {
   const OptimizerSpec& spec = tensor.front().spec;
   std::vector<double> weights;
@@ -115,7 +115,7 @@ void step(std::vector<Reference>& tensor, std::vector<double> g, double rate) {
   for (std::size_t i = 0; i < g.size(); ++i) tensor[i].step(g[i], rate, ratio);
 }
 
-// Positions of one parameter on the slope h x, from x = 1.
+// The positions of one parameter with gradient h x, starting from x = 1.
 std::vector<double> on_quadratic(Kind kind, double mu, double h, double rate, int steps) {
   Optimizer optimizer({.kind = kind, .momentum = mu}, 1);
   std::array<float, 1> x = {1};
@@ -128,16 +128,16 @@ std::vector<double> on_quadratic(Kind kind, double mu, double h, double rate, in
   return path;
 }
 
-// A sequence x(t+2) = a x(t+1) - b x(t) with complex roots shrinks by sqrt(b) a step, and
-// x(t) x(t+2) - x(t+1)^2 by exactly b: no fitting to an oscillation is needed.
+// A sequence x(t+2) = a x(t+1) - b x(t) with complex roots shrinks by sqrt(b) in a step, and x(t)
+// x(t+2) - x(t+1)^2 shrinks by exactly b, so there is no need to fit an oscillation.
 double radius(const std::vector<double>& x) {
   const auto casoratian = [&](std::size_t t) { return x[t] * x[t + 2] - x[t + 1] * x[t + 1]; };
   const std::size_t last = x.size() - 3;
   return std::pow(casoratian(last) / casoratian(0), 0.5 / static_cast<double>(last));
 }
 
-// The lecture note's two-line Nesterov: w' = w + v; v' = mu v - grad(w + sign mu v), with eta h as
-// the slope.
+// The two-line Nesterov of a lecture note: w' = w + v; v' = mu v - grad(w + sign mu v), with slope
+// eta h.
 std::vector<double> lecture_nesterov(double mu, double eta_h, double sign, int steps) {
   double w = 1, v = 0;
   std::vector<double> path = {w};
@@ -153,12 +153,13 @@ std::vector<double> lecture_nesterov(double mu, double eta_h, double sign, int s
 }  // namespace
 
 TEST_CASE("every optimiser follows its double-precision reference", "[unit]") {
-  constexpr std::size_t size = 37;  // No multiple of a vector's width: the loops' tails count.
+  // Not a multiple of a vector width, so that the loops' tails are tested.
+  constexpr std::size_t size = 37;
   constexpr int steps = 50;
-  // Values stay below 8, whose rounding is 2^-22 at most. A step rounds the parameter twice at that
-  // size and its change some ten times more finely; 50 steps, gained by up to 1 / (1 - mu) = 8 in
-  // the worst case, give 50 * 2 * 2^-22 = 2.4e-5 for the parameter itself. Errors of the formula
-  // are seen at 1e-3 and more (next case).
+  // Values stay below 8, where rounding is at most 2^-22. A step rounds the parameter twice at that
+  // size, and its change about ten times more finely. 50 steps, amplified by up to 1 / (1 - mu) = 8
+  // in the worst case, give 50 * 2 * 2^-22 = 2.4e-5 for the parameter itself. Errors in a formula
+  // cause 1e-3 and more (next case).
   constexpr double tolerance = 3e-5;
   for (const Kind kind : kinds) {
     INFO("kind " << static_cast<int>(kind));
@@ -172,10 +173,10 @@ TEST_CASE("every optimiser follows its double-precision reference", "[unit]") {
       references[i].x = x[i];
     }
     for (int t = 0; t < steps; ++t) {
-      // A rate that changes, as schedules do.
+      // The learning rate changes, as in schedules.
       const double rate = t < 20 ? 1.0 / 64 : 1.0 / 256;
       for (std::size_t i = 0; i < size; ++i) {
-        // From very small to large gradients, so that epsilon matters for some and not for others.
+        // Gradients from very small to large, so that epsilon matters for some and not for others.
         g[i] = static_cast<float>(rng.normal() * std::ldexp(1.0, -static_cast<int>(i % 10)));
       }
       step(references, {g.begin(), g.end()}, rate);
@@ -193,7 +194,7 @@ TEST_CASE("every optimiser follows its double-precision reference", "[unit]") {
 }
 
 TEST_CASE("no two kinds of optimiser are the same within the tolerance", "[unit]") {
-  // The case above with one formula in place of another.
+  // Like the case above, with one formula in place of another.
   std::vector<std::vector<double>> ends;
   for (const Kind kind : kinds) {
     std::vector<Reference> tensor(3, Reference{.spec = exact_spec(kind), .x = 1});
@@ -223,7 +224,8 @@ TEST_CASE("by tensor a step is as long as the tensor says and not the gradient",
     for (float& value : g) value = static_cast<float>(scale * rng.normal());
     std::vector<float> before = x;
     optimizer.step(x, g, 0.5);
-    std::vector<std::pair<double, double>> lengths;  // Of the step and of the tensor before.
+    // For each tensor: the length of the step, and of the tensor before it.
+    std::vector<std::pair<double, double>> lengths;
     for (const TensorSlot& slot : layout.slots()) {
       std::vector<double> step, weights;
       for (std::size_t i = slot.offset; i < slot.offset + slot.size; ++i) {
@@ -241,11 +243,11 @@ TEST_CASE("by tensor a step is as long as the tensor says and not the gradient",
       CHECK(lars[matrix].first == Approx(0.5 * 0.01 * lars[matrix].second).epsilon(1e-4));
       CHECK(lamb[matrix].first == Approx(0.5 * lamb[matrix].second).epsilon(1e-4));
     }
-    // A bias steps by its gradient, or as Adam: by the rate in each of its five values.
+    // A bias steps by its gradient or, like Adam, by the rate in each of its five values.
     CHECK(lars[1].first == Approx(scale * change(Kind::lars, 1, 0)[1].first).epsilon(1e-4));
     CHECK(lamb[1].first == Approx(0.5 * std::sqrt(5)).epsilon(1e-4));
   }
-  // And no decay pulls at it.
+  // Weight decay does not affect a bias.
   CHECK(change(Kind::lars, 1, 0.1)[1] == change(Kind::lars, 1, 0)[1]);
   CHECK(change(Kind::lamb, 1, 0.1)[1] == change(Kind::lamb, 1, 0)[1]);
   CHECK(change(Kind::lamb, 1, 0.1)[0] != change(Kind::lamb, 1, 0)[0]);
@@ -257,8 +259,8 @@ TEST_CASE("by tensor a step is as long as the tensor says and not the gradient",
 }
 
 TEST_CASE("epsilon stands outside the square root", "[unit]") {
-  // First step, gradient g = eps: outside gives g / (g + eps) = 1/2 and inside
-  // g / sqrt(g^2 + eps) = 1/sqrt(1 + 1/g), which is 0.088.
+  // In the first step, with gradient g = eps: outside gives g / (g + eps) = 1/2, inside gives g /
+  // sqrt(g^2 + eps) = 1/sqrt(1 + 1/g), which is 0.088.
   for (const Kind kind : {Kind::adagrad, Kind::adam, Kind::adamw}) {
     OptimizerSpec spec = exact_spec(kind);
     spec.weight_decay = 0;
@@ -272,28 +274,29 @@ TEST_CASE("epsilon stands outside the square root", "[unit]") {
 
 TEST_CASE("nesterov contracts where the wrong look-ahead diverges", "[unit]") {
   constexpr double mu = 0.9, eta_h = 0.1;
-  // Ours uses the new velocity in its step, so it obeys
-  // x(t+2) = (1+mu)(1-eta h) x(t+1) - mu (1-eta h) x(t), of radius sqrt(0.81).
+  // Ours uses the new velocity in its step, so it obeys x(t+2) = (1+mu)(1-eta h) x(t+1) - mu (1-eta
+  // h) x(t), with radius sqrt(0.81).
   const std::vector<double> x = on_quadratic(Kind::nesterov, mu, 1, eta_h, 60);
   for (std::size_t t = 1; t + 2 < x.size(); ++t) {
     const double next = (1 + mu) * (1 - eta_h) * x[t + 1] - mu * (1 - eta_h) * x[t];
     CHECK(x[t + 2] == Approx(next).margin(1e-6));
   }
   CHECK(radius(std::vector<double>(x.begin() + 1, x.end())) == Approx(0.9).margin(0.002));
-  // The note's order moves by the old velocity: slower with the right sign, and divergent with the
-  // sign as printed.
+  // The note's version moves by the old velocity. It is slower with the right sign, and diverges
+  // with the sign as printed.
   CHECK(radius(lecture_nesterov(mu, eta_h, +1, 60)) == Approx(std::sqrt(0.91)).margin(1e-6));
   CHECK(radius(lecture_nesterov(mu, eta_h, -1, 60)) == Approx(std::sqrt(1.09)).margin(1e-6));
 }
 
 TEST_CASE("heavy-ball momentum has its own radius", "[unit]") {
-  // x(t+2) = (1 + mu - eta h) x(t+1) - mu x(t).
+  // x(t+2) = (1 + mu - eta h) x(t+1) - mu x(t)
   const std::vector<double> x = on_quadratic(Kind::momentum, 0.9, 1, 0.1, 60);
   CHECK(radius(x) == Approx(std::sqrt(0.9)).margin(0.002));
 }
 
 TEST_CASE("adam moves by the learning rate for ever under a constant gradient", "[unit]") {
-  // Bias correction inside the recursion grows without bound: in double it overflows at step 314.
+  // Bias correction inside the recursion would grow without bound: in double it overflows at step
+  // 314.
   for (const float slope : {1.0f, -1.0f, 1e-3f, 1e3f}) {
     Optimizer optimizer({.kind = Kind::adam}, 1);
     std::array<float, 1> x = {0};
@@ -301,7 +304,8 @@ TEST_CASE("adam moves by the learning rate for ever under a constant gradient", 
     for (int t = 0; t < 2000; ++t) {
       const float before = x[0];
       optimizer.step(x, g, 1.0 / 1024);
-      // 2^-10 of change at |x| < 2 is rounded at 2^-23 or 1.2e-4 of it; 1 - 0.999f is 4.7e-5 off.
+      // A change of 2^-10 at |x| < 2 is rounded at 2^-23, which is 1.2e-4 of it; 1 - 0.999f is off
+      // by 4.7e-5.
       REQUIRE(std::abs(x[0] - before) == Approx(1.0 / 1024).epsilon(3e-4));
     }
     CHECK(std::abs(x[0]) == Approx(2000.0 / 1024).epsilon(2e-4));
@@ -320,7 +324,7 @@ TEST_CASE("momentum is kept in units of the gradient", "[unit]") {
     const float before = x[0];
     optimizer.step(x, g, 0);  // v = 1.5
     CHECK(x[0] == before);
-    // A mixed-in change by gossip is a jump of the parameter, and must not turn into velocity.
+    // A change by gossip is a jump of the parameter, and must not turn into velocity.
     x[0] = 16;
     optimizer.step(x, g, 2);  // v = 1.75
     CHECK(x[0] == 16 - 2 * (kind == Kind::momentum ? 1.75f : 1.875f));
@@ -329,7 +333,7 @@ TEST_CASE("momentum is kept in units of the gradient", "[unit]") {
 
 TEST_CASE("weight decay is coupled but for adamw", "[unit]") {
   const std::array<float, 1> none = {0};
-  // Adam divides the decay by its own size and so moves by the rate; adamw shrinks.
+  // Adam divides the decay by its own size and so moves by the rate; adamw shrinks the parameter.
   std::array<float, 1> x = {4};
   Optimizer adam({.kind = Kind::adam, .weight_decay = 0.25}, 1);
   adam.step(x, none, 0.125);
@@ -382,7 +386,7 @@ TEST_CASE("foreign optimiser state is refused and changes nothing", "[unit]") {
   auto renamed = before;
   std::swap(renamed[0], renamed[1]);
   CHECK_FALSE(adam.restore(renamed, 7).empty());
-  // The last vector alone is wrong: the first must not have been taken over by then.
+  // Only the last vector is wrong. The first must not have been adopted before that is noticed.
   auto longer = before;
   longer[0].second[0] = 99;
   longer[1].second.push_back(0);

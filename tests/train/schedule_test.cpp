@@ -8,7 +8,7 @@
 namespace gv {
 namespace {
 
-// A handful of double operations, each rounded once: far below 1e-12 of the value.
+// A few double operations, each rounded once: far below 1e-12 of the value.
 Approx near(double value) { return Approx(value).epsilon(1e-12).margin(1e-15); }
 
 }  // namespace
@@ -70,7 +70,7 @@ TEST_CASE("a cosine falls from the end of warm-up to its final fraction", "[unit
     const double phase = std::numbers::pi * static_cast<double>(step - 10) / 100;
     CHECK(learning_rate(spec, 1, step, total) == near(2 * (0.1 + 0.9 * (1 + std::cos(phase)) / 2)));
   }
-  // A run that goes on beyond its plan stays at the end and does not climb again.
+  // A run that continues beyond its plan stays at the final rate and does not rise again.
   CHECK(learning_rate(spec, 1, 200, total) == near(0.2));
 }
 

@@ -1,4 +1,5 @@
-// Layers on sequences: against a naive reference, causal, tied or not, and a whole transformer.
+// Layers on sequences: compared with a naive reference, causal, tied or not, and a whole
+// transformer.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <string>
@@ -55,7 +56,7 @@ Doubles part(const ModelPlan& plan, const Doubles& flat, const std::string& name
   return {begin, begin + static_cast<std::ptrdiff_t>(slot.size)};
 }
 
-/// Attention as its definition reads, one number at a time.
+/// Attention by its definition, one number at a time.
 Doubles naive_attention(const ModelPlan& plan, const Doubles& flat, const Doubles& x,
                         std::size_t heads) {
   const std::size_t width = plan.in[2];
@@ -67,7 +68,7 @@ Doubles naive_attention(const ModelPlan& plan, const Doubles& flat, const Double
   const Doubles b_out = part(plan, flat, "attention1.out.bias");
   Doubles y(x.size());
   for (std::size_t n = 0; n < x.size() / (length * width); ++n) {
-    // Queries are columns 0 to width, keys and values follow.
+    // Queries are columns 0 to width; keys and values follow.
     const auto projected = [&](std::size_t t, std::size_t column) {
       double sum = b[column];
       for (std::size_t i = 0; i < width; ++i) {
@@ -101,7 +102,7 @@ Doubles naive_attention(const ModelPlan& plan, const Doubles& flat, const Double
   return y;
 }
 
-/// A batch and the mean cross entropy of a network over all its positions.
+/// A batch, and the mean cross-entropy of a network over all its positions.
 struct Task {
   explicit Task(const ModelPlan& the_plan)
       : plan(the_plan), network(make_plain_network<double>(plan, batch)) {
@@ -136,7 +137,7 @@ struct Task {
   std::unique_ptr<Network<double>> network;
   Doubles parameters, inputs;
   std::vector<std::int32_t> wanted;
-  Doubles seen;  ///< The gradient as it was when its parts were said to be final.
+  Doubles seen;  ///< The gradient's parts as they were when reported final.
 };
 
 }  // namespace
@@ -200,7 +201,7 @@ TEST_CASE("a later token changes no earlier output") {
   for (std::size_t t = changed; t < positions; ++t) {
     CHECK(before[t * vocabulary] != after[t * vocabulary]);
   }
-  // The other sample sees nothing of it.
+  // The other sample must not change.
   for (std::size_t i = positions * vocabulary; i < before.size(); ++i) CHECK(before[i] == after[i]);
 }
 
@@ -221,8 +222,8 @@ TEST_CASE("a whole transformer's gradient agrees with finite differences") {
     worst = std::max(worst, std::abs((above - below) / (2 * step) - gradient[i]));
     largest = std::max(largest, std::abs(gradient[i]));
   }
-  // The differences' own error is about 1e-10 (truncation h^2, rounding 1e-16 / h) times the
-  // curvature of ten layers; a forgotten term would be a digit of the gradient.
+  // The differences have an error of about 1e-10 (truncation h^2, rounding 1e-16 / h) times the
+  // curvature of ten layers. A forgotten term would change the first digit of the gradient.
   CHECK(worst / largest < 1e-6);
 }
 
@@ -316,7 +317,7 @@ TEST_CASE("a transformer's first weights are small and its residual ends smaller
     }
     return std::sqrt(sum / static_cast<double>(slot.size));
   };
-  // At least 1024 numbers each: their deviation is known to 3 %.
+  // Each has at least 1024 numbers, so its standard deviation is known to 3 %.
   CHECK(deviation("embedding1.tokens") == Approx(0.02).epsilon(0.1));
   CHECK(deviation("attention3.qkv.weight") == Approx(0.02).epsilon(0.1));
   CHECK(deviation("attention3.out.weight") == Approx(0.02 / 4).epsilon(0.1));
@@ -327,7 +328,8 @@ TEST_CASE("a transformer's first weights are small and its residual ends smaller
 }
 
 TEST_CASE("the transformer has the size its paper says") {
-  // 12 W^2 + 13 W for each block, tables of 256 and 128 rows, the last norm, a bias for each byte.
+  // 12 W^2 + 13 W for each block, tables of 256 and 128 rows, the last norm, and a bias for each
+  // byte.
   const std::size_t block = 12 * 128 * 128 + 13 * 128;
   const std::size_t rest = (256 + 128) * 128 + 2 * 128 + 256;
   CHECK(Model(transformer({}, 256), {128, 1, 1}, 1).layout().size() == 4 * block + rest);
@@ -347,7 +349,7 @@ TEST_CASE("a score counts every position") {
   const Score score = model.gradient(parameters, given, gradient, rng);
   CHECK(score.samples == batch);
   CHECK(score.predictions == batch * positions);
-  // With all parameters zero every byte is as likely as any other.
+  // If all parameters are zero, every byte is equally likely.
   CHECK(score.mean_loss() == Approx(std::log(vocabulary)));
   CHECK(perplexity(score) == Approx(vocabulary));
   CHECK(bits_per_prediction(score) == Approx(std::log2(vocabulary)));

@@ -1,4 +1,4 @@
-// Signals that come while a network computes change nothing: not the result, not the heap.
+// Signals that arrive while a network computes change nothing: not the result, not the heap.
 #include <sys/time.h>
 
 #include <atomic>
@@ -14,7 +14,7 @@ namespace {
 
 std::atomic<int> handled = 0;
 
-/// A signal every 50 microseconds, as long as it exists.
+/// Sends a signal every 50 microseconds during its lifetime.
 class Storm {
  public:
   Storm() {
@@ -37,7 +37,7 @@ class Storm {
   struct sigaction before_ {};
 };
 
-/// The gradient after many passes, with the loss of each at the end.
+/// The gradient after many passes, followed by the loss of each pass.
 std::vector<float> computed(Model& model, const std::vector<float>& parameters,
                             const Batch& batch) {
   std::vector<float> gradient(parameters.size());

@@ -1,4 +1,4 @@
-// A step in two halves, a gradient and an update: what rings of replicas put their sums between.
+// A step in two halves, gradient and update. Rings of replicas put their sums between the two.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -33,7 +33,7 @@ std::shared_ptr<const DataSet> images(std::size_t count) {
   return data;
 }
 
-/// Layers of many kinds, and before and behind those with parameters some without.
+/// Layers of many kinds, with layers without parameters before and after those that have some.
 ModelSpec mixed() {
   using K = LayerKind;
   return {.layers = {{.kind = K::avg_pool, .kernel = 2},
@@ -55,7 +55,7 @@ ModelSpec mixed() {
 
 const std::vector<ModelSpec> models = {mlp({32, 16}, 10), lenet(10), cnn(10), mixed()};
 
-/// For every kind of optimiser, a run whose learning rate is another at every step.
+/// For every kind of optimiser, a run whose learning rate differs at every step.
 TrainerSpec spec_of(ModelSpec model, OptimizerKind kind) {
   return {.model = std::move(model),
           .optimizer = {.kind = kind, .weight_decay = 0.01},
@@ -81,12 +81,12 @@ Floats gradient_of(const std::unique_ptr<Learner>& trainer, std::size_t samples)
   return gradient;
 }
 
-/// Takes a step with the trainer's own gradient of `samples` samples.
+/// Takes a step with the trainer's own gradient over `samples` samples.
 void step(const std::unique_ptr<Learner>& trainer, std::size_t samples) {
   trainer->update(gradient_of(trainer, samples));
 }
 
-/// A run put together from its parts, with batches of these sizes.
+/// A run assembled from its parts, with batches of these sizes.
 Floats trained_by_hand(const TrainerSpec& spec, const std::shared_ptr<const DataSet>& data,
                        const std::vector<std::size_t>& sizes) {
   Sampler sampler(data, spec.seed, spec.peer);
@@ -139,7 +139,7 @@ void check_ready(Network<float>& network, const ModelPlan& plan, std::size_t bat
   });
   CHECK(gradient == silent);
   CHECK(told.seen == gradient);
-  // One range for each layer that has parameters, from the end to the beginning.
+  // One range for each layer with parameters, from the end to the beginning.
   std::size_t end = parameters.size();
   for (const auto& range : told.ranges) {
     CHECK(range.second == end);
@@ -222,7 +222,7 @@ TEST_CASE("the gradients of two half batches have the whole one's as their mean"
     const auto trainer = built_in_learner(spec, images(30));
     const Floats whole = gradient_of(trainer, 16);
     const Floats first = gradient_of(trainer, 8);
-    // Without a gradient nothing moves but the sampler.
+    // An update with a zero gradient moves only the sampler.
     trainer->update(Floats(first.size()));
     const Floats second = gradient_of(trainer, 8);
     double distance = 0;
@@ -232,7 +232,8 @@ TEST_CASE("the gradients of two half batches have the whole one's as their mean"
       distance += (mean - whole[i]) * (mean - whole[i]);
       length += static_cast<double>(whole[i]) * whole[i];
     }
-    // Other kernels sum some hundred floats in another order: a few roundings of 6e-8 each.
+    // Other kernels sum a few hundred floats in another order, which causes a few roundings of 6e-8
+    // each.
     CHECK(std::sqrt(distance / length) < 1e-6);
   }
 }
@@ -258,7 +259,8 @@ TEST_CASE("a restored trainer goes on with the samples that come next", "[unit]"
   const auto data = images(30);
   const auto first = built_in_learner(spec, data);
   for (const std::size_t size : {8u, 3u, 16u, 5u}) step(first, size);
-  gradient_of(first, 4);  // Drawn for an update that the checkpoint does not see.
+  // These samples are drawn for an update that the checkpoint does not include.
+  gradient_of(first, 4);
   const auto second = built_in_learner(spec, data);
   gradient_of(second, 9);
   REQUIRE(second->restore(first->parameters(), first->optimizer_state()).empty());
@@ -310,10 +312,10 @@ TEST_CASE("who adopts another's state goes on like it with every optimiser", "[u
     }
     CHECK(copied(taker->parameters()) == copied(giver->parameters()));
     CHECK(taker->updates() == giver->updates());
-    // Its samples went into a sum that others completed, and it drew none of its own meanwhile.
+    // Its samples are in a sum that others completed, and it drew none of its own in the meantime.
     CHECK(taker->optimizer_state().position == *position + 8);
 
-    // A state that is no newer has not seen these samples: they are drawn again.
+    // A state that is not newer does not include these samples, so they are drawn again.
     gradient_of(taker, 8);
     giver->copy_optimizer(state);
     taker->adopt_state(giver->parameters(), state, giver->step(), giver->updates());
