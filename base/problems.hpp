@@ -1,4 +1,4 @@
-// What is wrong with an input: every problem at once, each with its place, reason and remedy.
+// Problems of an input. All are reported at once, each with its place, reason and remedy.
 #pragma once
 
 #include <string>

@@ -21,9 +21,10 @@ enum class AttackKind : std::uint8_t {
   /// mu - s sigma for each coordinate (Baruch 2019): far away, but not the farthest.
   little_is_enough,
   inner_product,  ///< -s mu (Xie 2020): small, and in the wrong direction.
-  dissensus,      ///< x_i - s sum_good w_j (x_j - x_i) / sum_hostile w (He 2022), to peer i.
-  not_a_number,   ///< Its own model with one value replaced by NaN.
-  lying_weight,   ///< Its own model, with a weight that is s times too large.
+  /// Sends peer i the model x_i - s sum_good w_j (x_j - x_i) / sum_hostile w (He 2022).
+  dissensus,
+  not_a_number,  ///< Its own model with one value replaced by NaN.
+  lying_weight,  ///< Its own model, with a weight that is s times too large.
   /// mu + s (x - mu), where x was trained with each label y replaced by (last label - y).
   label_flip,
 };

@@ -34,9 +34,10 @@ enum class LayerKind {
 /// One layer of an explicit list. Fields that a kind does not use keep their defaults.
 struct LayerSpec {
   LayerKind kind = LayerKind::relu;
-  std::size_t units = 0;    ///< dense: outputs. conv2d: output channels. embedding: width.
-  std::size_t kernel = 0;   ///< conv2d, pools: side of the square window.
-  std::size_t stride = 0;   ///< conv2d, pools; 0 means 1 for conv2d and `kernel` for pools.
+  std::size_t units = 0;   ///< dense: outputs. conv2d: output channels. embedding: width.
+  std::size_t kernel = 0;  ///< conv2d, pools: side of the square window.
+  /// conv2d, pools: step between windows; 0 means 1 for conv2d and `kernel` for pools.
+  std::size_t stride = 0;
   std::size_t padding = 0;  ///< conv2d: zeros on each side.
   std::size_t groups = 1;   ///< group_norm: number of groups.
   double rate = 0.5;        ///< dropout: probability of dropping an activation.

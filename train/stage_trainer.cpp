@@ -40,7 +40,7 @@ struct Flight {
   Parameters parameters;         ///< The version used in the forward pass.
 };
 
-/// Multiplications and additions of one sample's forward pass.
+/// Number of multiplications and additions in one sample's forward pass.
 double operations(const LayerPlan& layer) {
   double sum = static_cast<double>(elements(layer.in) + elements(layer.out));
   for (const LayerPlan& inner : layer.layers) sum += operations(inner);
@@ -72,7 +72,7 @@ struct Carried {
   Optimizer optimizer;
   /// The parameters before the run's first update, to undo a run with several updates; else null.
   Parameters at_begin;
-  std::optional<Optimizer> optimizer_begin;  ///< The optimiser's state at the same moment.
+  std::optional<Optimizer> optimizer_begin;  ///< The optimiser at the time of `at_begin`.
   std::map<std::uint32_t, Flight> flights;
   std::vector<std::unique_ptr<Network<float>>> spare;
   std::vector<float> gradient;  ///< The gradient of one micro-batch, or a mean.

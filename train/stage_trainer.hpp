@@ -17,7 +17,8 @@ std::vector<Layout> stage_layouts(const ModelSpec& model, SampleShape input,
 
 /// The work of a layer for one sample, estimated from its shapes.
 struct LayerWork {
-  /// Multiplications and additions of a forward pass; a backward pass takes twice as many.
+  /// Number of multiplications and additions in a forward pass. A backward pass takes twice as
+  /// many.
   double operations = 0;
   std::size_t parameters = 0;
   std::size_t outputs = 0;      ///< Floats passed to the next layer and kept for the backward pass.

@@ -18,7 +18,7 @@ namespace gv {
 // With one level it is TernGrad (Wen 2017): m times -1, 0 or 1, with an expected squared error of m
 // ||x||_1 - ||x||_2^2 in a bucket.
 
-constexpr std::size_t qsgd_bucket = 512;  ///< Values that share a scale.
+constexpr std::size_t qsgd_bucket = 512;  ///< Number of values that share a scale.
 /// The largest number of levels that fits one byte together with a sign.
 constexpr unsigned qsgd_levels_max = 127;
 

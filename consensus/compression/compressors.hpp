@@ -28,7 +28,7 @@ struct CompressorClash {
   std::string_view remedy;
 };
 
-/// A row of the table.
+/// A compressor's row in the table.
 struct CompressorKind {
   std::string_view name;
   std::string_view setting;  ///< The setting that chooses it. Empty for whole gradients.

@@ -21,7 +21,7 @@ struct GradientSum {
   bool local = false;      ///< True if it sums the changes of local steps instead of gradients.
   std::uint64_t generation = 0;       ///< The key of the generation that makes the sum.
   std::uint64_t number = 0;           ///< Number of earlier sums in that generation.
-  std::vector<std::uint32_t> shares;  ///< Samples of each peer, by rank.
+  std::vector<std::uint32_t> shares;  ///< Number of samples of each peer, by rank.
   std::size_t rank = 0;               ///< Our own rank.
 };
 

@@ -86,8 +86,8 @@ MixTraits traits_of(const MixRule& rule) {
       rule.guard.kind == GuardKind::none ||
       (rule.guard.kind == GuardKind::self_centred_clip && rule.guard.radius > 0);
   all.conserves_mean = all.conserves_mean && !one_sided && pulls_alike && !rule.weigh_by_age;
-  // A newer message makes an older one useless only for plain averages of whole models. Parts of
-  // sums, differences, messages that carry an earlier error, and pieces of a model all count.
+  // A newer message makes an older one useless only for plain averages of whole models. If messages
+  // are parts of sums, differences, pieces of a model, or carry an earlier error, every one counts.
   all.newest_suffices = rule.staleness > 0 && rule.kind == MixKind::average &&
                         rule.memory == MixMemory::none && rule.correction == MixCorrection::none &&
                         rule.fragments == 1;

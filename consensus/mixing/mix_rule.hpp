@@ -111,8 +111,8 @@ struct MixRule {
   MixMemory memory = MixMemory::none;
   GuardOptions guard;
   MixCorrection correction = MixCorrection::none;
-  double momentum = 0.9;   ///< beta of quasi_global and decentlam, a of noloco.
-  double smoothing = 0.9;  ///< mu of quasi_global.
+  double momentum = 0.9;   ///< The beta of quasi_global and decentlam, and the a of noloco.
+  double smoothing = 0.9;  ///< The mu of quasi_global.
   /// A round may begin while messages of up to this many previous rounds are still missing.
   std::uint64_t staleness = 0;
   bool weigh_by_age = false;  ///< A message that is `a` rounds old has its weight divided by 1 + a.
@@ -124,7 +124,7 @@ struct MixRule {
   double outer_learning_rate = 1;  ///< Learning rate of the outer step (noloco, slowmo).
   MixOuter outer = MixOuter::none;
   std::uint64_t outer_every = 8;  ///< Rounds between two outer steps.
-  double outer_momentum = 0.5;    ///< beta of slowmo.
+  double outer_momentum = 0.5;    ///< The beta of slowmo.
 
   friend bool operator==(const MixRule&, const MixRule&) = default;
 };

@@ -40,10 +40,10 @@ enum class TopologyKind : std::uint8_t {
   star,            ///< All ranks mix with rank 0.
   tree,            ///< A binary tree: rank i mixes with rank (i - 1) / 2.
   hypercube,       ///< Ranks mix if they differ in one bit. n must be a power of two.
-  exponential,     ///< Rank i takes from i + 1, i + 2, i + 4, ... (Ying 2021).
+  exponential,     ///< Rank i takes the models of i + 1, i + 2, i + 4, ... (Ying 2021).
   random_regular,  ///< A graph drawn once, in which all ranks have the same number of neighbours.
-  one_peer_exponential,  ///< Rank i takes from i - 2^(t mod ceil(lg n)) (Assran 2019).
-  base_k,                ///< Base-(k+1) (Takezawa 2023).
+  one_peer_exponential,  ///< Rank i takes the model of i - 2^(t mod ceil(lg n)) (Assran 2019).
+  base_k,                ///< The Base-(k+1) graph (Takezawa 2023).
   moshpit,  ///< A grid in which all lines along one axis average in a round (Ryabinin 2021).
 };
 

@@ -52,7 +52,7 @@ class LaunchedPeer {
   /// Wakes it for good and sends signal `number`. Nothing stops or slows it afterwards.
   void end(int number);
 
-  /// The state. Reaps the process if it has ended.
+  /// Returns the state, after reaping the process if it has ended.
   State state();
   bool is_stopped() const { return !stops_.empty(); }
   bool is_slowed() const { return pace() < 1; }

@@ -285,8 +285,8 @@ TEST_CASE("the further ahead a schedule is the longer the transfers it hides") {
 }
 
 TEST_CASE("chimera has the bubble of its formula where backward passes are longer") {
-  // m (F + B) + (p - 2)(F + B) / 2, to a third of the bubble, if the lists leave time for transfers
-  // and there are more micro-batches than stages.
+  // The bubble is (p - 2)(F + B) / 2, or at most a third more, if the lists leave time for
+  // transfers and there are more micro-batches than stages.
   const PipelineCosts costs = equal_costs(4, 1, 1, 1);
   for (const std::size_t m : {8, 16, 32}) {
     const double least = static_cast<double>(3 * m);

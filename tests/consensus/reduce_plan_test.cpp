@@ -414,7 +414,7 @@ TEST_CASE("few bytes go by few messages and many bytes by the ring") {
   CHECK(fastest(8, 26'000, site) == ReduceAlgorithm::halving_doubling);
   CHECK(fastest(16, 20'000, site) == ReduceAlgorithm::butterfly);
   CHECK(fastest(16, 21'000, site) == ReduceAlgorithm::halving_doubling);
-  // One exchange of whole vectors, or two exchanges of halves.
+  // Two ranks make one exchange of whole vectors, or two of halves.
   CHECK(fastest(2, 100, site) == ReduceAlgorithm::butterfly);
   CHECK(fastest(2, 100'000, site) == ReduceAlgorithm::ring);
   // If all cost the same, the algorithm with the fewest links wins.

@@ -251,7 +251,7 @@ TEST_CASE("an error that is fed back stays small") {
   // 0.0002 and 0.06.
   CHECK(residual_after_rounds(Codec::qsgd8, 512) < 0.02);
   CHECK(residual_after_rounds(Codec::qsgd4, 512) < 0.3);
-  // Three quarters of the squares wait for about thirty rounds.
+  // When 16 of 512 are kept, three quarters of the squares wait for about thirty rounds.
   CHECK(residual_after_rounds(Codec::qsgd4, 16) < 20);
 }
 

@@ -104,7 +104,7 @@ double seconds_since(Clock::time_point then) {
   return std::chrono::duration<double>(Clock::now() - then).count();
 }
 
-/// "N NAME: median, 90 and 99 % and the worst".
+/// Formats durations as "N NAME: median, 90 and 99 % and the worst".
 std::string figures(const std::string& name, std::vector<double> all) {
   std::ranges::sort(all);
   const auto part = [&](double share) {

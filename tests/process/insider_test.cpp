@@ -1,4 +1,5 @@
-// What one hostile member does to real peers: nothing that it sends ends one, and it costs its key.
+// One hostile member attacks real peers: nothing that it sends ends a peer, and attacking costs it
+// its key.
 #include "tests/process/insider.hpp"
 
 #include <algorithm>

@@ -121,7 +121,7 @@ namespace {
 /// Second moments of the slow models (p) and the momenta (v) around their means, summed over peers:
 /// p'p, p'v and v'v.
 using Moments = std::array<double, 3>;
-using MomentMatrix = std::array<Moments, 3>;  ///< Column by column.
+using MomentMatrix = std::array<Moments, 3>;  ///< A 3 x 3 matrix, stored column by column.
 
 /// The spectral radius of a map that maps moments to moments. Its largest eigenvalue is real, with
 /// an eigenvector among the moments.

@@ -320,7 +320,8 @@ TEST_CASE("momentum is kept in units of the gradient", "[unit]") {
     std::array<float, 1> x = {0};
     optimizer.step(x, g, 1);  // v = 1
     CHECK(x[0] == (kind == Kind::momentum ? -1.0f : -1.5f));
-    // In weight units half of the last move would follow even at a rate of zero.
+    // If momentum were kept in weight units, half of the last move would follow even at a rate of
+    // zero.
     const float before = x[0];
     optimizer.step(x, g, 0);  // v = 1.5
     CHECK(x[0] == before);

@@ -14,7 +14,7 @@ namespace gv {
 /// A tensor to write. The caller owns the values.
 struct TensorView {
   std::string name;
-  std::vector<std::size_t> shape;  ///< Row-major.
+  std::vector<std::size_t> shape;  ///< Dimensions of the tensor, row-major.
   std::span<const float> values;
 };
 
