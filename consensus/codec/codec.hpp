@@ -99,7 +99,7 @@ struct CodecTraits {
   /// of vectors that it can write, and writing sums again at every peer adds no bias.
   bool summable = false;
   bool lossless = false;
-  bool unbiased = false;  ///< E C(x) = x.
+  bool unbiased = false;  ///< The expected result is exact: E C(x) = x.
   /// C(x) + C(y) = C(x + y) if all three use generators in the same state. Peers that share a seed
   /// can therefore sum codes.
   bool linear = false;

@@ -41,8 +41,8 @@ enum class GuardKind : std::uint8_t {
   /// ClippedGossip (He, Karimireddy and Jaggi 2022): limits distances from our own model. Leaves
   /// the mean of all models unchanged if both ends of an edge use the same radius.
   self_centred_clip,
-  trimmed_mean,  ///< Yin 2018.
-  median,        ///< Yin 2018; the trimmed mean that drops the most values.
+  trimmed_mean,  ///< Drops the largest and smallest values (Yin 2018).
+  median,        ///< The trimmed mean that drops the most values (Yin 2018).
   /// Blanchard 2017, with sums of squared distances as scores. On ties our own model wins, then the
   /// smaller by value.
   krum,

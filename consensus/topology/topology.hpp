@@ -93,7 +93,7 @@ using Mixing = std::vector<std::vector<Share>>;
 /// The weight that a rank gives its own model.
 double own_share(const Mixing& round, std::size_t rank);
 
-/// Number of rounds after which they repeat: 1 if all are alike, 0 if they never repeat (matching).
+/// Number of rounds after which the sequence repeats: 1 if all are alike, 0 for never (matching).
 std::size_t period_of(const Topology& topology, std::size_t n);
 
 /// The weights of round `round` for n peers. Only matching and random_regular use the seed. The
