@@ -59,7 +59,7 @@ bool draws_pairs(const MixRule& rule) {
          kind != TopologyKind::complete;
 }
 
-constexpr std::array constraints = {
+constexpr std::array companion_constraints = {
     MixConstraint{"partners", [](const MixRule& rule) { return !draws_pairs(rule); },
                   "{kind} is about pairs that are drawn along a graph",
                   "write partners = \"pairs\" and a graph as topology = \"ring\""}};
@@ -72,7 +72,7 @@ constinit const MixPart companion{.name = "companion",
                                              .keeps_equal = true,
                                              .needs_rounds_in_step = true,
                                              .vectors = 2},
-                                  .constraints = constraints,
+                                  .constraints = companion_constraints,
                                   .make = maker_of<Companion>};
 
 }  // namespace gv::rules

@@ -28,7 +28,7 @@ class D2 : public MixStep<Real> {
   Vector correction_;  ///< The sum of all changes by mixing.
 };
 
-constexpr std::array constraints = {MixConstraint{
+constexpr std::array d2_constraints = {MixConstraint{
     "lazy", [](const MixRule& rule) { return !rule.topology.lazy; },
     "\"d2\" runs apart where an eigenvalue of the weights is below -1/3", "write lazy = true"}};
 
@@ -37,7 +37,7 @@ constexpr std::array constraints = {MixConstraint{
 extern const MixPart d2;
 constinit const MixPart d2{.name = "d2",
                            .traits = {.needs_the_mean = true, .vectors = 1},
-                           .constraints = constraints,
+                           .constraints = d2_constraints,
                            .make = maker_of<D2>};
 
 }  // namespace gv::rules

@@ -41,7 +41,7 @@ class Downpour : public MixStep<Real> {
   Vector change_;  ///< What is sent: the change by the local steps, or the whole model at rank 0.
 };
 
-constexpr std::array constraints = {MixConstraint{
+constexpr std::array downpour_constraints = {MixConstraint{
     "topology", [](const MixRule& rule) { return rule.topology.kind != TopologyKind::star; },
     "{kind} needs one that all others send to", "write topology = \"star\""}};
 
@@ -51,7 +51,7 @@ extern const MixPart downpour;
 constinit const MixPart downpour{
     .name = "downpour",
     .traits = {.adds_up = true, .needs_all_neighbours = true, .vectors = 2},
-    .constraints = constraints,
+    .constraints = downpour_constraints,
     .make = maker_of<Downpour>};
 
 }  // namespace gv::rules

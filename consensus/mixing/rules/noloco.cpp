@@ -58,7 +58,7 @@ class NoLoCo : public MixStep<Real> {
   Vector change_;
 };
 
-constexpr std::array constraints = {
+constexpr std::array noloco_constraints = {
     MixConstraint{"gamma",
                   [](const MixRule& rule) {
                     const double a = rule.momentum;
@@ -79,7 +79,7 @@ constinit const MixPart noloco{.name = "noloco",
                                           .has_momentum = true,
                                           .vectors = 4,
                                           .words = 2},
-                               .constraints = constraints,
+                               .constraints = noloco_constraints,
                                .make = maker_of<NoLoCo>};
 
 }  // namespace gv::rules

@@ -63,7 +63,7 @@ class RelaySum : public MixStep<Real> {
   std::map<std::size_t, std::pair<Vector, std::uint32_t>> sums_;
 };
 
-constexpr std::array constraints = {MixConstraint{
+constexpr std::array relay_sum_constraints = {MixConstraint{
     "topology",
     [](const MixRule& rule) {
       return rule.topology.kind != TopologyKind::tree && rule.topology.kind != TopologyKind::star;
@@ -76,7 +76,7 @@ extern const MixPart relay_sum;
 constinit const MixPart relay_sum{
     .name = "relay_sum",
     .traits = {.needs_all_neighbours = true, .needs_rounds_in_step = true, .vectors = 2},
-    .constraints = constraints,
+    .constraints = relay_sum_constraints,
     .make = maker_of<RelaySum>};
 
 }  // namespace gv::rules
