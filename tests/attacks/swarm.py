@@ -19,6 +19,7 @@ mode = "{mode}"
 seed = 1
 peers = {peers}
 steps = 1000000000
+{run}
 [data]
 kind = "generated"
 [data.generated]
@@ -168,12 +169,13 @@ class Peer:
 class Swarm:
     """Peers p0, p1, ... and keys on their list that no peer uses. Ends them all when the block ends."""
 
-    def __init__(self, binary, peers=4, mode="gossip", settings="", insiders=1, options=(), quiet=True, limit=""):
+    def __init__(self, binary, peers=4, mode="gossip", settings="", insiders=1, options=(), quiet=True, limit="",
+                 run=""):
         self.binary, self.options, self.limit = str(binary), [*options, *["--quiet"] * quiet], limit
         self.temporary = tempfile.TemporaryDirectory(prefix="attack-")
         self.root = pathlib.Path(self.temporary.name)
         self.config = self.root / "config.toml"
-        self.config.write_text(CONFIG.format(mode=mode, peers=peers, settings=settings))
+        self.config.write_text(CONFIG.format(mode=mode, peers=peers, settings=settings, run=run))
         self.peers = [Peer(self.make_key(f"p{i}"), self.root / f"p{i}") for i in range(peers)]
         self.insiders = [self.make_key(f"insider{i}") for i in range(insiders)]
         self.list = self.root / "authorized_peers"
