@@ -31,6 +31,13 @@ AllowList::AllowList(asio::io_context& io, zmq::context_t& context) {
   answers_->start();
 }
 
+void AllowList::set(const std::set<PublicKey>& keys) {
+  keys_.clear();
+  for (const PublicKey& key : keys) {
+    if (const auto curve = curve_key(key)) keys_[*curve] = key;
+  }
+}
+
 void AllowList::serve() {
   zmq::socket_t& socket = answers_->socket();
   while (true) {
@@ -42,17 +49,15 @@ void AllowList::serve() {
       more = frame.more();
       request.push_back(std::move(frame));
     }
-    std::optional<PublicKey> key;
+    CurveKey key{};
     const bool curve = request.size() == zap_frames && request[5].to_string_view() == "CURVE" &&
                        request[2].to_string_view() == domain &&
-                       request[6].size() == std::tuple_size_v<PublicKey>;
-    if (curve) {
-      key.emplace();
-      std::memcpy(key->data(), request[6].data(), key->size());
-    }
-    const bool admitted = key && keys_.contains(*key);
+                       request[6].size() == std::tuple_size_v<CurveKey>;
+    if (curve) std::memcpy(key.data(), request[6].data(), key.size());
+    const auto known = curve ? keys_.find(key) : keys_.end();
+    const bool admitted = known != keys_.end();
     const std::string id = request.size() > 1 ? request[1].to_string() : std::string();
-    const std::string user = admitted ? to_text(*key) : std::string();
+    const std::string user = admitted ? to_text(known->second) : std::string();
     const std::array<std::string, 6> answer = {
         "1.0", id, admitted ? "200" : "400", admitted ? "OK" : "this key may not join", user, ""};
     for (std::size_t i = 0; i < answer.size(); ++i) {
@@ -62,7 +67,7 @@ void AllowList::serve() {
   }
 }
 
-void AllowList::protect(zmq::socket_t& server, const KeyPair& identity) {
+void AllowList::protect(zmq::socket_t& server, const CurveKeyPair& identity) {
   server.set(zmq::sockopt::curve_server, true);
   server.set(zmq::sockopt::curve_publickey,
              zmq::buffer(identity.public_key.data(), identity.public_key.size()));
@@ -75,6 +80,16 @@ void AllowList::protect(zmq::socket_t& server, const KeyPair& identity) {
         "this build of libzmq cannot enforce its authentication domain; use version 4.3.4 or "
         "later");
   }
+}
+
+void dial_as(zmq::socket_t& client, const CurveKeyPair& own, const PublicKey& server) {
+  // A key that cannot be converted is one that no server has.
+  const CurveKey there = curve_key(server).value_or(CurveKey{});
+  client.set(zmq::sockopt::curve_serverkey, zmq::buffer(there.data(), there.size()));
+  client.set(zmq::sockopt::curve_publickey,
+             zmq::buffer(own.public_key.data(), own.public_key.size()));
+  client.set(zmq::sockopt::curve_secretkey,
+             zmq::buffer(own.secret_key.data(), own.secret_key.size()));
 }
 
 std::optional<PublicKey> sender_key(const zmq::message_t& message) {

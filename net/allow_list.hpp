@@ -2,6 +2,7 @@
 #pragma once
 
 #include <asio/io_context.hpp>
+#include <map>
 #include <memory>
 #include <set>
 #include <zmq.hpp>
@@ -17,20 +18,22 @@ class AllowList {
  public:
   AllowList(asio::io_context& io, zmq::context_t& context);
 
-  void set(std::set<PublicKey> keys) { keys_ = std::move(keys); }
-  bool contains(const PublicKey& key) const { return keys_.contains(key); }
+  void set(const std::set<PublicKey>& keys);
 
   /// Answers what is waiting; called by the loop, and by hand before it runs.
   void serve();
 
   /// Makes `server` a CURVE server that admits only the keys of this list. Call before bind. Throws
   /// std::runtime_error when the library refuses an option that security hangs on.
-  static void protect(zmq::socket_t& server, const KeyPair& identity);
+  static void protect(zmq::socket_t& server, const CurveKeyPair& identity);
 
  private:
-  std::set<PublicKey> keys_;
+  std::map<CurveKey, PublicKey> keys_;
   std::shared_ptr<SocketWatch> answers_;
 };
+
+/// Makes `client` speak as `own` to the server with the key `server`. Call before connect.
+void dial_as(zmq::socket_t& client, const CurveKeyPair& own, const PublicKey& server);
 
 /// The key of the peer that sent this message, as AllowList certified it; empty if it was not
 /// certified.

@@ -82,7 +82,7 @@ void ControlLinks::Impl::set_keys() {
       keys.insert(link.peer.key);
     }
   }
-  allow_list.set(std::move(keys));
+  allow_list.set(keys);
 }
 
 /// A dealer that tries to reach `address`; nothing if there can be none, which is reported.
@@ -109,11 +109,7 @@ ControlLinks::Impl::Dealer ControlLinks::Impl::dealer_to(PeerId peer, const Publ
   socket.set(zmq::sockopt::reconnect_ivl_max, 5000);
   socket.set(zmq::sockopt::sndhwm, high_water_mark);
   socket.set(zmq::sockopt::rcvhwm, high_water_mark);
-  socket.set(zmq::sockopt::curve_serverkey, zmq::buffer(key.data(), key.size()));
-  socket.set(zmq::sockopt::curve_publickey,
-             zmq::buffer(options.identity.public_key.data(), options.identity.public_key.size()));
-  socket.set(zmq::sockopt::curve_secretkey,
-             zmq::buffer(options.identity.secret_key.data(), options.identity.secret_key.size()));
+  dial_as(socket, curve_keys(options.identity), key);
   Dealer dealer{.watch = nullptr, .address = address, .opened = Clock::now()};
   dealer.used = dealer.dialled = dealer.heard = dealer.opened;
   const std::string& source = options.dial_from;

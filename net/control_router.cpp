@@ -23,7 +23,7 @@ void ControlLinks::Impl::listen() {
   socket.set(zmq::sockopt::router_mandatory, true);
   socket.set(zmq::sockopt::sndhwm, high_water_mark);
   socket.set(zmq::sockopt::rcvhwm, high_water_mark);
-  AllowList::protect(socket, options.identity);
+  AllowList::protect(socket, curve_keys(options.identity));
   const int reported = ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
                        ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_ACCEPT_FAILED |
                        ZMQ_EVENT_ACCEPTED;
@@ -60,15 +60,9 @@ void ControlLinks::Impl::listen() {
 
 /// Dials ourselves with a random key. If that is let in, nothing else may be.
 void ControlLinks::Impl::self_test() {
-  const KeyPair stranger = generate_key_pair();
   zmq::socket_t knock(context, zmq::socket_type::dealer);
   knock.set(zmq::sockopt::linger, 0);
-  knock.set(zmq::sockopt::curve_serverkey,
-            zmq::buffer(options.identity.public_key.data(), options.identity.public_key.size()));
-  knock.set(zmq::sockopt::curve_publickey,
-            zmq::buffer(stranger.public_key.data(), stranger.public_key.size()));
-  knock.set(zmq::sockopt::curve_secretkey,
-            zmq::buffer(stranger.secret_key.data(), stranger.secret_key.size()));
+  dial_as(knock, curve_keys(generate_key_pair()), options.identity.public_key);
   zmq_socket_monitor(knock.handle(), "inproc://monitor.self-test",
                      ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
                          ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |

@@ -19,12 +19,14 @@ namespace gv {
 namespace {
 
 constexpr int base64_variant = sodium_base64_VARIANT_ORIGINAL_NO_PADDING;
-constexpr std::size_t key_text_length = 43;
+constexpr std::string_view key_prefix = "ed25519:";
+constexpr std::size_t base64_length = 43;
 constexpr std::size_t key_file_bytes_max = 4096;
 constexpr std::size_t peers_file_bytes_max = std::size_t{1} << 20;
 constexpr mode_t private_mode = 0600;
 
-static_assert(crypto_box_PUBLICKEYBYTES == 32 && crypto_box_SECRETKEYBYTES == 32);
+static_assert(crypto_sign_PUBLICKEYBYTES == 32 && crypto_sign_SEEDBYTES == 32 &&
+              crypto_scalarmult_curve25519_BYTES == 32);
 
 void need_sodium() {
   static const bool ready = sodium_init() >= 0;
@@ -120,13 +122,9 @@ void for_each_line(std::string_view text, Use use) {
   }
 }
 
-/// A point of small order makes every shared secret zero, so a peer could use it as its key without
-/// a secret key.
-bool has_small_order(const PublicKey& key) {
-  need_sodium();
-  std::array<std::uint8_t, 32> scalar{}, product{};
-  scalar[0] = 8;
-  return crypto_scalarmult(product.data(), scalar.data(), key.data()) != 0;
+/// Keys had no prefix before peers signed with them.
+bool is_old_key(std::string_view text) {
+  return text.size() == base64_length && !text.starts_with(key_prefix);
 }
 
 bool is_letter_or_digit(char c) {
@@ -177,6 +175,7 @@ LoadedKeyPair parsed_key_pair(const std::string& text, const std::string& place,
   };
   // No problem below repeats what the file says: it could be the secret.
   std::optional<PublicKey> public_key, secret_key;
+  bool is_old = false;
   for_each_line(text, [&](std::size_t number, const std::vector<std::string_view>& words) {
     const std::string line = place + ":" + std::to_string(number);
     const bool is_public = words[0] == "public", is_secret = words[0] == "secret";
@@ -190,16 +189,25 @@ LoadedKeyPair parsed_key_pair(const std::string& text, const std::string& place,
       return;
     }
     key = public_key_from_text(words[1]);
-    if (!key) {
-      problem(line, "the " + std::string(words[0]) + " key is not 43 characters of base64", remedy);
-      key.emplace();  // Its line is there, so it is not reported as missing as well.
+    if (key) return;
+    key.emplace();  // Its line is there, so it is not reported as missing as well.
+    if (!is_old_key(words[1])) {
+      problem(
+          line,
+          "the " + std::string(words[0]) + " key is not \"ed25519:\" and 43 characters of base64",
+          remedy);
+    } else if (!std::exchange(is_old, true)) {
+      problem(line, "this is a key of an earlier version, which cannot sign",
+              "make a new one with `grapevine keygen`, and replace its line in all allow-lists");
     }
   });
   if (!public_key) problem(place, "holds no public key", remedy);
   if (!secret_key) problem(place, "holds no secret key", remedy);
   if (loaded.problems.empty()) {
     PublicKey derived{};
-    crypto_scalarmult_base(derived.data(), secret_key->data());
+    std::array<std::uint8_t, crypto_sign_SECRETKEYBYTES> whole{};
+    crypto_sign_seed_keypair(derived.data(), whole.data(), secret_key->data());
+    sodium_memzero(whole.data(), whole.size());
     if (derived == *public_key) {
       loaded.pair = {*public_key, *secret_key};
     } else {
@@ -215,7 +223,7 @@ struct AllowListLines {
   const std::string& place;
   LoadedAuthorizedPeers loaded = {};
   std::map<std::string, std::size_t, std::less<>> line_of_name = {};
-  std::map<PublicKey, std::size_t> line_of_key = {};
+  std::map<CurveKey, std::size_t> line_of_key = {};
 
   void problem(std::string where, std::string reason, std::string remedy) {
     loaded.problems.push_back({std::move(where), std::move(reason), std::move(remedy)});
@@ -241,12 +249,17 @@ void AllowListLines::read(std::size_t number, const std::vector<std::string_view
   if (words.size() < 2) {
     problem(line, "there is no public key", "write NAME PUBLIC-KEY [HOST:PORT]");
   } else if (const auto parsed = public_key_from_text(words[1]); !parsed) {
-    problem(line, "the public key is not 43 characters of base64",
-            "copy the key that `grapevine keygen` printed");
-  } else if (has_small_order(*parsed)) {
+    if (is_old_key(words[1])) {
+      problem(line, "the public key is of an earlier version, which cannot sign",
+              "make a new key at that peer with `grapevine keygen`, and copy the line it prints");
+    } else {
+      problem(line, "the public key is not \"ed25519:\" and 43 characters of base64",
+              "copy the key that `grapevine keygen` printed");
+    }
+  } else if (const auto curve = curve_key(*parsed); !curve) {
     problem(line, "the public key is one that anybody could use",
             "make a key pair with `grapevine keygen`");
-  } else if (const auto [at, fresh] = line_of_key.emplace(*parsed, number); !fresh) {
+  } else if (const auto [at, fresh] = line_of_key.emplace(*curve, number); !fresh) {
     problem(line, "the public key is on line " + std::to_string(at->second) + " already",
             "make a key pair for every peer");
   } else {
@@ -271,8 +284,30 @@ void AllowListLines::read(std::size_t number, const std::vector<std::string_view
 KeyPair generate_key_pair() {
   need_sodium();
   KeyPair pair;
-  crypto_box_keypair(pair.public_key.data(), pair.secret_key.data());
+  std::array<std::uint8_t, crypto_sign_SECRETKEYBYTES> whole{};
+  crypto_sign_keypair(pair.public_key.data(), whole.data());
+  crypto_sign_ed25519_sk_to_seed(pair.secret_key.data(), whole.data());
+  sodium_memzero(whole.data(), whole.size());
   return pair;
+}
+
+CurveKeyPair curve_keys(const KeyPair& pair) {
+  need_sodium();
+  CurveKeyPair curve;
+  PublicKey derived{};
+  std::array<std::uint8_t, crypto_sign_SECRETKEYBYTES> whole{};
+  crypto_sign_seed_keypair(derived.data(), whole.data(), pair.secret_key.data());
+  crypto_sign_ed25519_sk_to_curve25519(curve.secret_key.data(), whole.data());
+  sodium_memzero(whole.data(), whole.size());
+  crypto_scalarmult_curve25519_base(curve.public_key.data(), curve.secret_key.data());
+  return curve;
+}
+
+std::optional<CurveKey> curve_key(const PublicKey& key) {
+  need_sodium();
+  CurveKey curve{};
+  if (crypto_sign_ed25519_pk_to_curve25519(curve.data(), key.data()) != 0) return std::nullopt;
+  return curve;
 }
 
 PeerId peer_id(const PublicKey& key) {
@@ -286,9 +321,12 @@ PeerId peer_id(const PublicKey& key) {
 
 std::string to_text(const PublicKey& key) {
   need_sodium();
-  std::string text(key_text_length + 1, '\0');  // libsodium ends it with a zero byte.
-  sodium_bin2base64(text.data(), text.size(), key.data(), key.size(), base64_variant);
-  text.resize(key_text_length);
+  // One allocation, as the text may be a secret; libsodium ends it with a zero byte.
+  std::string text(key_prefix.size() + base64_length + 1, '\0');
+  key_prefix.copy(text.data(), key_prefix.size());
+  sodium_bin2base64(text.data() + key_prefix.size(), base64_length + 1, key.data(), key.size(),
+                    base64_variant);
+  text.pop_back();
   return text;
 }
 
@@ -296,7 +334,9 @@ std::optional<PublicKey> public_key_from_text(std::string_view text) {
   need_sodium();
   PublicKey key{};
   std::size_t length = 0;
-  if (text.size() != key_text_length ||
+  if (!text.starts_with(key_prefix)) return std::nullopt;
+  text.remove_prefix(key_prefix.size());
+  if (text.size() != base64_length ||
       sodium_base642bin(key.data(), key.size(), text.data(), text.size(), nullptr, &length, nullptr,
                         base64_variant) != 0 ||
       length != key.size()) {

@@ -1,4 +1,4 @@
-// A peer's identity on the network: a Curve25519 key pair, and the list of keys that may join.
+// A peer's identity on the network: an Ed25519 key pair, and the list of keys that may join.
 #pragma once
 
 #include <array>
@@ -14,14 +14,29 @@
 
 namespace gv {
 
-/// A Curve25519 public key, as ZeroMQ CURVE uses it.
+/// An Ed25519 public key. A peer signs with the secret half, and what ZeroMQ CURVE uses is
+/// converted from both, so that a peer has one key.
 using PublicKey = std::array<std::uint8_t, 32>;
 
 /// The secret half must never be logged or sent.
 struct KeyPair {
   PublicKey public_key{};
-  std::array<std::uint8_t, 32> secret_key{};
+  std::array<std::uint8_t, 32> secret_key{};  ///< The seed of RFC 8032.
 };
+
+/// A Curve25519 key, as ZeroMQ CURVE uses it.
+using CurveKey = std::array<std::uint8_t, 32>;
+
+/// The same pair for CURVE. The secret half must never be logged or sent.
+struct CurveKeyPair {
+  CurveKey public_key{};
+  CurveKey secret_key{};
+};
+CurveKeyPair curve_keys(const KeyPair& pair);
+
+/// The same key for CURVE; empty for one that no secret key belongs to, so that anybody could use
+/// it. Two keys may have one CURVE key.
+std::optional<CurveKey> curve_key(const PublicKey& key);
 
 /// A fresh pair from the system's randomness.
 KeyPair generate_key_pair();
@@ -29,7 +44,7 @@ KeyPair generate_key_pair();
 /// The peer that holds this key: the first 8 bytes of its BLAKE2b hash.
 PeerId peer_id(const PublicKey& key);
 
-/// 43 characters of unpadded base64.
+/// "ed25519:" and 43 characters of unpadded base64.
 std::string to_text(const PublicKey& key);
 /// The reverse; nothing else than the one text of a key is taken.
 std::optional<PublicKey> public_key_from_text(std::string_view text);

@@ -172,10 +172,12 @@ void Membership::State::on(Time now, PeerId from, const PushPull& exchange, Effe
   if (exchange.reply) push_pull(from, false, out);
 }
 
-Membership::Membership(Member self, std::vector<PeerId> authorized, Options options, Rng rng)
+Membership::Membership(Member self, std::vector<PeerId> authorized, Options options,
+                       const Signer& signer, Rng rng)
     : state_(State{.self = {.member = std::move(self)},
                    .authorized = {authorized.begin(), authorized.end()},
                    .options = options,
+                   .signer = &signer,
                    .rng = rng}) {
   state_->authorized.insert(state_->id());
   state_->view.insert(state_->id());

@@ -11,6 +11,7 @@
 #include "base/time.hpp"
 #include "base/view.hpp"
 #include "consensus/message/effects.hpp"
+#include "consensus/message/signer.hpp"
 
 namespace gv {
 
@@ -33,7 +34,9 @@ class Membership {
   };
 
   /// `self` must have its id, key, name and address. `authorized` is the allow-list, self included.
-  Membership(Member self, std::vector<PeerId> authorized, Options options, Rng rng);
+  /// `signer` has the key of `self`, and outlives this.
+  Membership(Member self, std::vector<PeerId> authorized, Options options, const Signer& signer,
+             Rng rng);
   Membership(const Membership& other);
   Membership(Membership&& other) noexcept;
   Membership& operator=(const Membership& other);

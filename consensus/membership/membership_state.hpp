@@ -64,6 +64,7 @@ struct Membership::State {
   Entry self;
   std::set<PeerId> authorized;
   Options options;
+  const Signer* signer;
   Rng rng;
   std::map<PeerId, Entry> others;
   std::set<PeerId> unwell;  ///< The others that are not alive; usually few.

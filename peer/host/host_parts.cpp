@@ -122,7 +122,7 @@ void Host::make_node(StartingPoint& point) {
                        .address = control_->advertised(),
                        .layout_hash = model.layout.hash()},
                 authorized_ids(), session_, node_options(options_.config, model, std::move(peer)),
-                Rng(session_));
+                signer_, Rng(session_));
 }
 
 void Host::start_worker(AnyReplica replica) {

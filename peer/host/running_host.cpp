@@ -54,6 +54,7 @@ Host::Host(const HostOptions& options, Task task, SettingsRevision revision)
             .bytes_max = options.config.run.events_mib << 20,
             .name_of = [this](PeerId peer) { return name_of(peer); },
             .warn = [](const std::string& why) { say(stderr, why + "; training goes on\n"); }}),
+      signer_(options.identity, options.authorized),
       cache_(options.folder / "members"),
       config_text_(read_config_text(options.config_path)) {
   names_[self_] = options_.name;
@@ -246,6 +247,7 @@ void Host::reload_authorized() {
   }
   options_.authorized = std::move(loaded.peers);
   for (const AuthorizedPeer& peer : options_.authorized) names_[peer_id(peer.key)] = peer.name;
+  signer_.authorize(options_.authorized);
   control_->authorize(options_.authorized);
   std::erase_if(cached_,
                 [this](const auto& entry) { return !control_->roster().is_known(entry.second); });

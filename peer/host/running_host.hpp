@@ -17,6 +17,7 @@
 
 #include "net/bulk_lanes.hpp"
 #include "net/control_links.hpp"
+#include "net/key_signer.hpp"
 #include "peer/config/task.hpp"
 #include "peer/host/adaptive_spin_wait.hpp"
 #include "peer/host/event_log.hpp"
@@ -121,6 +122,7 @@ class Host {
   AdaptiveSpinWait spin_wait_;
   Processors processors_;
   EventLog log_;
+  KeySigner signer_;
   std::optional<ControlLinks> control_;
   std::optional<BulkLanes> lanes_;
   std::optional<Node> node_;

@@ -20,8 +20,8 @@ Overloaded(Ts...) -> Overloaded<Ts...>;  // clang 14 does not deduce it by itsel
 }  // namespace
 
 Node::Node(Member self, std::vector<PeerId> authorized, std::uint64_t session,
-           const NodeOptions& options, Rng rng)
-    : membership_(self, std::move(authorized), options.membership, rng.fork("membership")) {
+           const NodeOptions& options, const Signer& signer, Rng rng)
+    : membership_(self, std::move(authorized), options.membership, signer, rng.fork("membership")) {
   MadeMode made = make_mode(self.id, session, options, rng);
   mode_ = std::move(made.mode);
   as_ = made.as;

@@ -30,8 +30,9 @@ struct NodeOptions;
 class Node {
  public:
   /// `self` carries id, key, name, address and layout hash; `authorized` is the allow-list.
+  /// `signer` has the key of `self`, and outlives the node.
   Node(Member self, std::vector<PeerId> authorized, std::uint64_t session,
-       const NodeOptions& options, Rng rng);
+       const NodeOptions& options, const Signer& signer, Rng rng);
 
   /// The replica exists and is at `step`. With `joins_others`, training waits for a first contact.
   void start(Time now, std::uint64_t step, bool joins_others, NodeEffects& out);

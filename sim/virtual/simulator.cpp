@@ -30,7 +30,12 @@ Simulator::World::World(Simulator& simulator, Options given, MakeWorkload make_w
       disk_draws(root.fork("disks")),
       link_faults(options.scenario),
       hostile(hostile_peers(options.scenario, options.peers, options.seed),
-              options.node.mixing.rule, options.node.course.run_seed) {}
+              options.node.mixing.rule, options.node.course.run_seed) {
+  const std::uint64_t secret = root.fork("signatures").next();
+  for (PeerNumber number = 0; number < options.peers; ++number) {
+    signers.emplace_back(id_of(number), secret);
+  }
+}
 
 void Simulator::World::mix_event(std::size_t kind, PeerNumber peer, std::uint64_t other) {
   ++counts.events;

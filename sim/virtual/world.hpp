@@ -18,6 +18,7 @@
 #include "sim/virtual/hostile.hpp"
 #include "sim/virtual/link.hpp"
 #include "sim/virtual/simulator.hpp"
+#include "sim/virtual/stand_in_signer.hpp"
 
 namespace gv {
 
@@ -143,6 +144,7 @@ struct Simulator::World {
   Rng link_draws;
   Rng disk_draws;
   Time now{};
+  std::vector<StandInSigner> signers;  ///< By peer.
   std::vector<VirtualPeer> peers;
   std::vector<Machine> machines;
   std::vector<std::vector<Backlog>> backlogs;

@@ -55,11 +55,12 @@ void Simulator::World::start(PeerNumber number) {
   NodeOptions node = options.node;
   node.course.wait_for_peers = first ? wait_for : 1;
   if (!options.steps.empty()) node.course.steps = options.steps[number];
-  peer.node = std::make_unique<Node>(Member{.id = id_of(number),
-                                            .name = "peer-" + std::to_string(number),
-                                            .address = "virtual:" + std::to_string(number),
-                                            .layout_hash = node.course.layout_hash},
-                                     allow_lists[number], session, node, Rng(session));
+  peer.node =
+      std::make_unique<Node>(Member{.id = id_of(number),
+                                    .name = "peer-" + std::to_string(number),
+                                    .address = "virtual:" + std::to_string(number),
+                                    .layout_hash = node.course.layout_hash},
+                             allow_lists[number], session, node, signers[number], Rng(session));
   machine.armed = never;
   machine.met.clear();
   machine.heard.clear();

@@ -11,6 +11,7 @@ import re
 import struct
 import time
 
+import nacl.signing
 import zmq
 import zmq.utils.z85
 
@@ -125,8 +126,12 @@ class Key:
         self.path, self.name = path, name
         words = dict(line.split()[:2] for line in path.read_text().splitlines() if len(line.split()) >= 2)
         self.line = f"{name} {words['public']}"
-        self.public, self.secret = (base64.b64decode(words[half] + "=") for half in ("public", "secret"))
-        self.id = struct.unpack("<Q", hashlib.blake2b(self.public, digest_size=32).digest()[:8])[0]
+        public, secret = (base64.b64decode(words[half].removeprefix("ed25519:") + "=") for half in ("public", "secret"))
+        self.public, self.signing = public, nacl.signing.SigningKey(secret)
+        # A link is encrypted by the same pair, converted to Curve25519.
+        self.curve_public = bytes(self.signing.verify_key.to_curve25519_public_key())
+        self.curve_secret = bytes(self.signing.to_curve25519_private_key())
+        self.id = struct.unpack("<Q", hashlib.blake2b(public, digest_size=32).digest()[:8])[0]
 
     def member(self, **fields):
         """The entry of this key in a table of members."""
@@ -142,9 +147,9 @@ class Insider:
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.setsockopt(zmq.SNDHWM, 100_000)
         self.socket.setsockopt(zmq.SNDTIMEO, 200)
-        self.socket.curve_serverkey = zmq.utils.z85.encode(peer.key.public)
-        self.socket.curve_publickey = zmq.utils.z85.encode(key.public)
-        self.socket.curve_secretkey = zmq.utils.z85.encode(key.secret)
+        self.socket.curve_serverkey = zmq.utils.z85.encode(peer.key.curve_public)
+        self.socket.curve_publickey = zmq.utils.z85.encode(key.curve_public)
+        self.socket.curve_secretkey = zmq.utils.z85.encode(key.curve_secret)
         self.socket.connect(f"tcp://{peer.address}")
 
     def send(self, message, /, **fields):

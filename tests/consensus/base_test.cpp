@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/canonical.hpp"
 #include "base/conduct.hpp"
 #include "base/fields.hpp"
 #include "base/fingerprint.hpp"
@@ -30,6 +31,44 @@ TEST_CASE("a seed fixes the stream for good", "[unit]") {
   Rng rng(1);
   CHECK(rng.next() == 0xb3f2af6d0fc710c5ULL);
   CHECK(rng.next() == 0x853b559647364ceaULL);
+}
+
+namespace {
+
+enum class Colour : std::uint16_t { red = 1, blue = 0x203 };
+
+struct Inner {
+  bool yes = true;
+  float half = 0.5f;
+};
+
+struct Outer {
+  std::uint64_t number = 0x0102;
+  Colour colour = Colour::blue;
+  std::string text = "ab";
+  std::vector<Inner> list{{}};
+  std::optional<std::int32_t> some = -2;
+  std::optional<std::int32_t> none;
+  std::array<std::uint8_t, 2> fixed{9, 8};
+};
+
+}  // namespace
+
+TEST_CASE("the canonical bytes of a struct are written down for good", "[unit]") {
+  // Signatures are over these bytes, so a change of one byte makes all statements worthless.
+  const std::vector<int> expected = {2, 0,    0,    0,    'd',  '1',            // The domain.
+                                     2, 1,    0,    0,    0,    0,   0, 0,      // number
+                                     3, 2,                                      // colour
+                                     2, 0,    0,    0,    'a',  'b',            // text
+                                     1, 0,    0,    0,    1,    0,   0, 0, 63,  // list
+                                     1, 0xfe, 0xff, 0xff, 0xff,                 // some
+                                     0,                                         // none
+                                     9, 8};                                     // fixed
+  std::vector<int> bytes;
+  for (const std::byte byte : canonical_bytes("d1", Outer{})) {
+    bytes.push_back(std::to_integer<int>(byte));
+  }
+  CHECK(bytes == expected);
 }
 
 TEST_CASE("a fork depends on seed and purpose and not on what was drawn", "[unit]") {

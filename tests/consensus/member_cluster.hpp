@@ -21,6 +21,7 @@
 #include "consensus/membership/membership.hpp"
 #include "peer/node/facts.hpp"
 #include "tests/facts.hpp"
+#include "tests/signers.hpp"
 
 namespace gv::members {
 
@@ -272,7 +273,8 @@ class Cluster {
     Member self = member_of(peer);
     self.address = "host" + std::to_string(peer) + ":" + std::to_string(node.incarnation + 1);
     const Rng rng = rng_.fork(static_cast<std::uint64_t>(node.incarnation * 1000 + peer));
-    node.membership = std::make_unique<Membership>(self, allowed_, options_.membership, rng);
+    node.membership =
+        std::make_unique<Membership>(self, allowed_, options_.membership, signer_of(self.id), rng);
     node.due = node.membership->deadline();
   }
 

@@ -32,7 +32,7 @@ Membership::Options quiet() {
 /// Peer 0, which knows peers 1 to N-1. The test plays the others.
 struct Lone {
   explicit Lone(int peers, Membership::Options options = quiet())
-      : membership(member_of(0), peers_below(peers), options, Rng(1)) {
+      : membership(member_of(0), peers_below(peers), options, signer_of(peer_of(0)), Rng(1)) {
     std::vector<Member> others;
     for (int i = 1; i < peers; ++i) others.push_back(member_of(i));
     receive(1, PushPull{.reply = false, .members = others});
@@ -102,7 +102,7 @@ TEST_CASE("a message of a stranger is refused with the reason", "[membership][un
 
 TEST_CASE("a suspicion learned on joining late ends no later than any other",
           "[membership][unit]") {
-  Membership late(member_of(0), peers_below(8), {}, Rng(1));
+  Membership late(member_of(0), peers_below(8), {}, signer_of(peer_of(0)), Rng(1));
   const Time joined = at_seconds(100);
   Effects out;
   const auto hear = [&](const Member& member) {
@@ -176,7 +176,7 @@ TEST_CASE("an incarnation far in the future is not believed", "[membership][unit
 
 TEST_CASE("a third party cannot make an unknown peer known with an incarnation far in the future",
           "[membership][unit]") {
-  Membership membership(member_of(0), peers_below(3), quiet(), Rng(1));
+  Membership membership(member_of(0), peers_below(3), quiet(), signer_of(peer_of(0)), Rng(1));
   Effects out;
   const auto hear = [&](int from, const Member& rumor) {
     membership.receive(at_seconds(1), peer_of(from), PushPull{.members = {rumor}}, out);

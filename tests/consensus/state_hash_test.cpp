@@ -10,6 +10,7 @@
 #include "base/boxed.hpp"
 #include "consensus/generation/agreement.hpp"
 #include "consensus/membership/membership.hpp"
+#include "tests/signers.hpp"
 
 namespace gv {
 namespace {
@@ -99,7 +100,8 @@ Swarm<Membership> members(std::uint64_t seed) {
   std::vector<Membership> all;
   for (std::uint64_t number = 0; number < peers; ++number) {
     Member self{.id = peer(number), .name = "peer", .address = "here:1"};
-    all.emplace_back(self, all_peers(), Membership::Options{}, Rng(seed + number));
+    all.emplace_back(self, all_peers(), Membership::Options{}, signer_of(self.id),
+                     Rng(seed + number));
     Effects ignored;
     for (const PeerId other : all_peers()) all.back().contact(Time{}, other, ignored);
   }

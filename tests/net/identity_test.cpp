@@ -6,11 +6,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <string_view>
+
+#include "base/canonical.hpp"
+#include "net/key_signer.hpp"
 
 namespace gv {
 namespace {
@@ -49,6 +54,12 @@ std::string text_of(const Problems& problems) {
   return text;
 }
 
+/// Something to sign.
+struct Summary {
+  std::uint64_t number = 0;
+  std::string text;
+};
+
 std::string fresh_key() { return to_text(generate_key_pair().public_key); }
 
 }  // namespace
@@ -57,28 +68,98 @@ TEST_CASE("a public key becomes text and back", "[unit]") {
   PublicKey counting{};
   for (std::size_t i = 0; i < counting.size(); ++i) counting[i] = static_cast<std::uint8_t>(i);
   // Written down from another implementation of base64.
-  const std::string text = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
+  const std::string text = "ed25519:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
   CHECK(to_text(counting) == text);
   CHECK(public_key_from_text(text) == counting);
 
   for (int i = 0; i < 100; ++i) {
     const PublicKey key = generate_key_pair().public_key;
     const std::string written = to_text(key);
-    REQUIRE(written.size() == 43);
+    REQUIRE(written.size() == 51);
     REQUIRE(public_key_from_text(written) == key);
   }
 }
 
 TEST_CASE("text that is not exactly a key is refused", "[unit]") {
-  const std::string good = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
+  const std::string good = "ed25519:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
   CHECK_FALSE(public_key_from_text(""));
   CHECK_FALSE(public_key_from_text(good + "="));
   CHECK_FALSE(public_key_from_text(good.substr(1)));
+  CHECK_FALSE(public_key_from_text(good.substr(8)));  // As before peers signed with their keys.
   CHECK_FALSE(public_key_from_text(good + "A"));
-  CHECK_FALSE(public_key_from_text(good.substr(0, 42) + "9"));  // Bits beyond the 256th.
-  CHECK_FALSE(public_key_from_text(good.substr(0, 42) + "-"));  // The URL alphabet.
-  CHECK_FALSE(public_key_from_text(good.substr(0, 42) + " "));
-  CHECK_FALSE(public_key_from_text(good.substr(0, 42) + std::string(1, '\0')));
+  CHECK_FALSE(public_key_from_text(good.substr(0, 50) + "9"));  // Bits beyond the 256th.
+  CHECK_FALSE(public_key_from_text(good.substr(0, 50) + "-"));  // The URL alphabet.
+  CHECK_FALSE(public_key_from_text(good.substr(0, 50) + " "));
+  CHECK_FALSE(public_key_from_text(good.substr(0, 50) + std::string(1, '\0')));
+}
+
+TEST_CASE("a pair converts to the keys of a link as other programs convert them", "[unit]") {
+  KeyPair pair;
+  for (std::size_t i = 0; i < 32; ++i) pair.secret_key[i] = static_cast<std::uint8_t>(i);
+  const auto bytes = [](std::string_view hex) {
+    std::array<std::uint8_t, 32> key{};
+    for (std::size_t i = 0; i < key.size(); ++i) {
+      key[i] = static_cast<std::uint8_t>(std::stoi(std::string(hex.substr(2 * i, 2)), nullptr, 16));
+    }
+    return key;
+  };
+  // By PyNaCl from SigningKey(bytes(range(32))), and by hand with the formulas of RFC 8032 and
+  // 7748.
+  pair.public_key = bytes("03a107bff3ce10be1d70dd18e74bc09967e4d6309ba50d5f1ddc8664125531b8");
+  const CurveKeyPair curve = curve_keys(pair);
+  CHECK(curve.public_key ==
+        bytes("4701d08488451f545a409fb58ae3e58581ca40ac3f7f114698cd71deac73ca01"));
+  CHECK(curve.secret_key ==
+        bytes("3894eea49c580aef816935762be049559d6d1440dede12e6a125f1841fff8e6f"));
+  CHECK(curve_key(pair.public_key) == curve.public_key);
+  CHECK_FALSE(curve_key(PublicKey{}));
+}
+
+TEST_CASE("keys of two signs that make one link key do not both stand in a list", "[unit]") {
+  const Folder folder;
+  const PublicKey key = generate_key_pair().public_key;
+  PublicKey mirrored = key;
+  mirrored[31] ^= 0x80;
+  REQUIRE(curve_key(mirrored) == curve_key(key));
+  const auto loaded = load_authorized_peers(
+      folder.write("peers", "ada " + to_text(key) + "\nbob " + to_text(mirrored) + "\n"));
+  CHECK(loaded.problems.size() == 1);
+  CHECK(loaded.peers.size() == 1);
+}
+
+TEST_CASE("keys of earlier versions are refused in one line with the remedy", "[unit]") {
+  const Folder folder;
+  const std::string old = fresh_key().substr(8);
+  const LoadedKeyPair pair =
+      load_key_pair(folder.write("key", "public " + old + "\nsecret " + old + "\n"));
+  REQUIRE(pair.problems.size() == 1);
+  CHECK(pair.problems[0].remedy.find("grapevine keygen") != std::string::npos);
+  const auto list = load_authorized_peers(folder.write("peers", "ada " + old + "\n"));
+  REQUIRE(list.problems.size() == 1);
+  CHECK(list.problems[0].reason.find("earlier version") != std::string::npos);
+  CHECK(list.problems[0].remedy.find("grapevine keygen") != std::string::npos);
+}
+
+TEST_CASE("a signature holds for its key and its bytes alone", "[unit]") {
+  const KeyPair us = generate_key_pair();
+  const KeyPair them = generate_key_pair();
+  const KeySigner ours(us, {{.name = "them", .key = them.public_key}});
+  KeySigner theirs(them, {{.name = "us", .key = us.public_key}});
+  const std::vector<std::byte> bytes = canonical_bytes("a domain", Summary{7, "text"});
+  const Signature signature = ours.sign(bytes);
+  CHECK(theirs.verify(peer_id(us.public_key), bytes, signature));
+  CHECK(ours.verify(peer_id(us.public_key), bytes, signature));
+  CHECK_FALSE(theirs.verify(peer_id(them.public_key), bytes, signature));
+  CHECK_FALSE(theirs.verify(peer_id(us.public_key), canonical_bytes("a domain", Summary{8, "text"}),
+                            signature));
+  CHECK_FALSE(theirs.verify(peer_id(us.public_key),
+                            canonical_bytes("another domain", Summary{7, "text"}), signature));
+  Signature damaged = signature;
+  damaged[40] ^= 1;
+  CHECK_FALSE(theirs.verify(peer_id(us.public_key), bytes, damaged));
+  // A peer that left the list is believed no more, though its key is good.
+  theirs.authorize({});
+  CHECK_FALSE(theirs.verify(peer_id(us.public_key), bytes, signature));
 }
 
 TEST_CASE("a peer id is a fixed function of the key", "[unit]") {
@@ -188,7 +269,7 @@ TEST_CASE("a damaged key file is refused without showing the secret", "[unit]") 
   const std::string good = read(folder.path / "key");
   const std::size_t at = good.find("secret ");
   const std::string public_line = "public " + fresh_key() + "\n";
-  const std::string secret_line = good.substr(at), secret = good.substr(at + 7, 43);
+  const std::string secret_line = good.substr(at), secret = good.substr(at + 7, 51);
 
   const std::vector<std::string> damaged = {"",  // Nothing there: both keys are missing.
                                             good.substr(0, at),               // No secret.
@@ -205,7 +286,7 @@ TEST_CASE("a damaged key file is refused without showing the secret", "[unit]") 
         load_key_pair(folder.write("damaged" + std::to_string(i), damaged[i]));
     INFO(damaged[i]);
     CHECK_FALSE(loaded.problems.empty());
-    CHECK(text_of(loaded.problems).find(secret.substr(0, 8)) == std::string::npos);
+    CHECK(text_of(loaded.problems).find(secret.substr(8, 8)) == std::string::npos);
     CHECK(loaded.pair.secret_key == KeyPair{}.secret_key);
   }
 }
@@ -240,9 +321,9 @@ TEST_CASE("every bad line of the allow-list is reported at once with its number"
                                          "fay " + fresh_key() + " host:1 more\n" +  // 7 too much
                                          "ada " + fresh_key() + "\n" +              // 8 name again
                                          "gus " + a + "\n" +                        // 9 key again
-                                         "hal " + std::string(43, 'A') + "\n" +  // 10 the zero key
-                                         "\x1b[31m worse host:0\n" +             // 11 three at once
-                                         "ivy " + b + " host:7400\n");           // 12 good
+                                         "hal ed25519:" + std::string(43, 'A') + "\n" +  // 10 zero
+                                         "\x1b[31m worse host:0\n" +    // 11 three at once
+                                         "ivy " + b + " host:7400\n");  // 12 good
   const LoadedAuthorizedPeers loaded = load_authorized_peers(file);
 
   std::vector<std::string> places, expected;

@@ -9,6 +9,7 @@
 #include <vector>
 #include <zmq.hpp>
 
+#include "net/allow_list.hpp"
 #include "net/control_links.hpp"
 #include "net/wire.hpp"
 
@@ -25,11 +26,7 @@ class Raw {
       : socket_(context, zmq::socket_type::dealer) {
     socket_.set(zmq::sockopt::linger, 0);
     socket_.set(zmq::sockopt::routing_id, routing_id);
-    socket_.set(zmq::sockopt::curve_serverkey, zmq::buffer(server.data(), server.size()));
-    socket_.set(zmq::sockopt::curve_publickey,
-                zmq::buffer(own.public_key.data(), own.public_key.size()));
-    socket_.set(zmq::sockopt::curve_secretkey,
-                zmq::buffer(own.secret_key.data(), own.secret_key.size()));
+    dial_as(socket_, curve_keys(own), server);
     socket_.connect("tcp://" + address);
   }
 

@@ -6,6 +6,8 @@
 #include <utility>
 #include <variant>
 
+#include "net/allow_list.hpp"
+
 namespace gv {
 
 Insider::Insider(Swarm& swarm, std::size_t number, std::size_t target)
@@ -15,11 +17,7 @@ Insider::Insider(Swarm& swarm, std::size_t number, std::size_t target)
   if (!own.problems.empty() || !server.problems.empty()) throw std::runtime_error("no keys");
   key_ = own.pair.public_key;
   socket_.set(zmq::sockopt::linger, 0);
-  socket_.set(zmq::sockopt::curve_serverkey,
-              zmq::buffer(server.pair.public_key.data(), server.pair.public_key.size()));
-  socket_.set(zmq::sockopt::curve_publickey, zmq::buffer(key_.data(), key_.size()));
-  socket_.set(zmq::sockopt::curve_secretkey,
-              zmq::buffer(own.pair.secret_key.data(), own.pair.secret_key.size()));
+  dial_as(socket_, curve_keys(own.pair), server.pair.public_key);
   socket_.connect("tcp://" + swarm.status(target)["self"].value("listening", ""));
 }
 

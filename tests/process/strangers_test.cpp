@@ -189,17 +189,18 @@ TEST_CASE("a stranger without an authorised key gets nothing in on the control p
   // The stranger even knows the server's public key, which is no secret.
   const auto server = load_key_pair(swarm.folder(0) / "key");
   REQUIRE(server.problems.empty());
+  const CurveKey server_key = curve_keys(server.pair).public_key;
   // Every peer begins with a connection to its own port, which is not counted.
   CHECK(swarm.status(0).value("refused_links", 99ULL) == 0);
   void* context = zmq_ctx_new();
   for (int attempt = 0; attempt < 20; ++attempt) {
-    const KeyPair stranger = generate_key_pair();
+    const CurveKeyPair stranger = curve_keys(generate_key_pair());
     void* socket = zmq_socket(context, ZMQ_DEALER);
     const int none = 0;
     const int patience_ms = 300;
     zmq_setsockopt(socket, ZMQ_LINGER, &none, sizeof none);
     zmq_setsockopt(socket, ZMQ_RCVTIMEO, &patience_ms, sizeof patience_ms);
-    zmq_setsockopt(socket, ZMQ_CURVE_SERVERKEY, server.pair.public_key.data(), 32);
+    zmq_setsockopt(socket, ZMQ_CURVE_SERVERKEY, server_key.data(), 32);
     zmq_setsockopt(socket, ZMQ_CURVE_PUBLICKEY, stranger.public_key.data(), 32);
     zmq_setsockopt(socket, ZMQ_CURVE_SECRETKEY, stranger.secret_key.data(), 32);
     REQUIRE(zmq_connect(socket, address.c_str()) == 0);

@@ -1,0 +1,87 @@
+// The one byte string of a plain struct, for what is signed: the same bytes on every machine.
+#pragma once
+
+#include <bit>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "base/fields.hpp"
+
+namespace gv {
+
+/// Appends values one after another: numbers little-endian in their full width, a byte before an
+/// optional, the length in 32 bits before a text or a list, and a struct's fields in the order of
+/// their declaration. (The wire lays out fields in the same way.) Two values of one type have the
+/// same bytes only if they are equal.
+class CanonicalBytes {
+ public:
+  /// `domain` says what the bytes are, with a version: bytes of one domain are none of another.
+  explicit CanonicalBytes(std::string_view domain) { add(domain); }
+
+  template <class... Parts>
+  void add(const Parts&... parts) {
+    (add_one(parts), ...);
+  }
+
+  const std::vector<std::byte>& bytes() const { return bytes_; }
+
+ private:
+  template <class Number>
+  requires std::unsigned_integral<Number>
+  void append(Number bits) {
+    for (std::size_t i = 0; i < sizeof bits; ++i) {
+      bytes_.push_back(static_cast<std::byte>(static_cast<std::uint64_t>(bits) >> (8 * i) & 0xff));
+    }
+  }
+
+  void add_one(bool value) { append(static_cast<std::uint8_t>(value)); }
+  void add_one(float value) { append(std::bit_cast<std::uint32_t>(value)); }
+  void add_one(double value) { append(std::bit_cast<std::uint64_t>(value)); }
+  template <std::integral Number>
+  void add_one(Number value) {
+    append(static_cast<std::make_unsigned_t<Number>>(value));
+  }
+  template <class Enum>
+  requires std::is_enum_v<Enum>
+  void add_one(Enum value) { add_one(static_cast<std::underlying_type_t<Enum>>(value)); }
+  template <class First, class Second>
+  void add_one(const std::pair<First, Second>& pair) {
+    add(pair.first, pair.second);
+  }
+  template <class Value>
+  void add_one(const std::optional<Value>& value) {
+    add_one(value.has_value());
+    if (value) add_one(*value);
+  }
+  template <class Range>
+  requires requires(const Range& range) { std::begin(range); }
+  void add_one(const Range& range) {
+    constexpr bool has_fixed_size = requires { std::tuple_size<Range>::value; };
+    if constexpr (!has_fixed_size) append(static_cast<std::uint32_t>(std::size(range)));
+    for (const auto& element : range) add_one(element);
+  }
+  template <PlainStruct Struct>
+  void add_one(const Struct& value) {
+    std::apply([this](const auto&... fields) { add(fields...); }, fields_of(value));
+  }
+
+  std::vector<std::byte> bytes_;
+};
+
+/// The bytes of one value in a domain.
+template <class Value>
+std::vector<std::byte> canonical_bytes(std::string_view domain, const Value& value) {
+  CanonicalBytes bytes(domain);
+  bytes.add(value);
+  return bytes.bytes();
+}
+
+}  // namespace gv

@@ -1,0 +1,35 @@
+// Signs with a peer's key pair, and judges signatures by the keys of the allow-list.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "consensus/message/signer.hpp"
+#include "net/identity.hpp"
+
+namespace gv {
+
+/// Ed25519 (RFC 8032). On a core of 2024 a signature costs some 20 us and a check 50 us.
+class KeySigner final : public Signer {
+ public:
+  KeySigner(const KeyPair& identity, const std::vector<AuthorizedPeer>& authorized);
+  KeySigner(const KeySigner&) = delete;
+  KeySigner& operator=(const KeySigner&) = delete;
+  ~KeySigner() override;
+
+  /// A changed allow-list.
+  void authorize(const std::vector<AuthorizedPeer>& authorized);
+
+  Signature sign(std::span<const std::byte> bytes) const override;
+  bool verify(PeerId signer, std::span<const std::byte> bytes,
+              const Signature& signature) const override;
+
+ private:
+  PublicKey own_;
+  std::array<std::uint8_t, 64> secret_{};  ///< As libsodium wants it: the seed and the public key.
+  std::map<PeerId, PublicKey> keys_;
+};
+
+}  // namespace gv
