@@ -148,6 +148,7 @@ struct Scenario {
   double noise = 0.1;          ///< Standard deviation of the gradients' noise (work = quadratic).
   double disagreement = 1;     ///< Standard deviation of the peers' own optima (work = quadratic).
   std::size_t neighbours = 0;  ///< Number of other peers in each peer's allow-list; 0 means all.
+  PeerSet saboteurs;           ///< Peers that send any message and any block. Virtual peers only.
   std::vector<SpeedRule> speeds;
   std::vector<LinkRule> links;
   std::vector<FaultRule> faults;

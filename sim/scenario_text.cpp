@@ -64,6 +64,8 @@ void append(const Section<Scenario>& head) {
                 "deviation of the peers' own optima from the common one");
   head.add("neighbours", GV_FIELD(neighbours), {0, 4095},
            "how many others each virtual peer may meet, drawn at random; 0 = all");
+  head.add("saboteurs", GV_FIELD(saboteurs),
+           "virtual peers that send any message and any block under their own ids");
 }
 
 void append(const Section<SpeedRule>& rule) {

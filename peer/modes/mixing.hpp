@@ -75,6 +75,8 @@ class MixingMode final : public Mode {
   /// In-neighbours and out-neighbours in the round under way.
   std::vector<PeerId> heard() const;
   std::vector<PeerId> out_neighbours() const;
+  /// Entries in the memory of messages that have come.
+  std::size_t held() const { return box_.held(); }
 
  private:
   void begin_generation(Time now, const Generation& generation, Effects& out);

@@ -46,6 +46,8 @@ bool RoundInbox::receive(PeerId from, const Block& block) {
     if (oldest->first == key_) ++oldest;
     coming_.erase(oldest);
   }
+  const bool is_new = !coming_[key].contains(name);
+  if (is_new && (block.offset != 0 || waiting(key, from) >= messages_max)) return false;
   Arriving& message = coming_[key].try_emplace(name, Arriving{Reassembly(most_), {}}).first->second;
   if (message.blocks.take(block) != BlockFit::next) return false;
   message.bytes.insert(message.bytes.end(), block.bytes.begin(), block.bytes.end());
@@ -57,6 +59,29 @@ bool RoundInbox::receive(PeerId from, const Block& block) {
   }
   received_ += block.bytes.size();
   return true;
+}
+
+/// Messages of the peer that have come in part or whole and were not taken.
+std::size_t RoundInbox::waiting(std::uint64_t key, PeerId from) const {
+  const auto count = [from](const auto& messages, auto counts) {
+    std::size_t found = 0;
+    for (auto at = messages.lower_bound({from, 0}); at != messages.end(); ++at) {
+      if (at->first.first != from) break;
+      found += counts(at->second);
+    }
+    return found;
+  };
+  const auto coming = coming_.find(key);
+  std::size_t found = 0;
+  if (coming != coming_.end()) found += count(coming->second, [](const auto&) { return true; });
+  if (key == key_) found += count(whole_, [](const auto& bytes) { return bytes != nullptr; });
+  return found;
+}
+
+std::size_t RoundInbox::held() const {
+  std::size_t held = whole_.size();
+  for (const auto& [key, messages] : coming_) held += messages.size();
+  return held;
 }
 
 bool RoundInbox::has_since(PeerId from, std::uint64_t round) const {

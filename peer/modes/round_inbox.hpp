@@ -18,9 +18,14 @@
 namespace gv {
 
 /// Holds messages of the current generation and of one that may follow. Pure. How far other peers
-/// may be ahead of us bounds its size; the waiting of rounds bounds that.
+/// may be ahead of us bounds its size; the waiting of rounds bounds that, and `messages_max` what a
+/// peer sends that does not wait.
 class RoundInbox {
  public:
+  /// Messages that one peer may have sent in a generation and we have not taken. Sound peers, which
+  /// wait for others, are never that far ahead.
+  static constexpr std::size_t messages_max = 256;
+
   /// Length of the message of `round` that begins with `begin`; nullopt if that needs more of it.
   using Size = std::function<std::optional<std::size_t>(std::uint64_t round,
                                                         std::span<const std::byte> begin)>;
@@ -32,7 +37,8 @@ class RoundInbox {
   void enter(std::uint64_t key);
 
   /// Takes a block of a message of the current generation or of one that may begin. False if it
-  /// continues no message: links may bring a block twice, and a message counts once.
+  /// continues no message: links may bring a block twice, and a message counts once. Neither does a
+  /// peer's first block of one message too many.
   bool receive(PeerId from, const Block& block);
 
   /// The whole message of this peer and round has come (taken or not), or the round is closed.
@@ -48,6 +54,8 @@ class RoundInbox {
 
   /// Bytes that have come in this generation.
   std::uint64_t received() const { return received_; }
+  /// Messages that have come, in part or whole, and names of those that were taken.
+  std::size_t held() const;
 
  private:
   /// The part of a message that has come so far. While its length is unknown it is the longest.
@@ -57,6 +65,7 @@ class RoundInbox {
   };
   using Name = std::pair<PeerId, std::uint64_t>;
 
+  std::size_t waiting(std::uint64_t key, PeerId from) const;
   bool settle(const Name& name);
   bool is_over(const Name& name) const;
 

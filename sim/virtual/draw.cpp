@@ -9,7 +9,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <iterator>
+#include <numeric>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -25,6 +27,9 @@ namespace gv {
 namespace {
 
 using namespace std::chrono_literals;
+
+/// With fewer peers a hostile one would be a third of them.
+constexpr std::size_t peers_with_hostile = 4;
 
 /// Longer rounds would leave none for a world of a minute.
 constexpr std::uint64_t round_steps_max = 16;
@@ -180,7 +185,9 @@ Config settings_of_worlds() {
   return config;
 }
 
-DrawnWorld draw_world(std::uint64_t seed) {
+namespace {
+
+DrawnWorld draw_honest(std::uint64_t seed) {
   Rng rng = Rng(seed).fork("draw");
   DrawnWorld world{.seed = seed};
   Scenario& scenario = world.scenario;
@@ -233,6 +240,29 @@ DrawnWorld draw_world(std::uint64_t seed) {
   if (config.run.mode != ModeKind::gossip) return world;
   if (Rng(seed).fork("mode").chance(0.25)) return as_pipeline(std::move(world));
   if (Rng(seed).fork("rounds").chance(0.25)) return as_mixing(std::move(world));
+  return world;
+}
+
+}  // namespace
+
+DrawnWorld draw_world(std::uint64_t seed) {
+  DrawnWorld world = draw_honest(seed);
+  return world;
+}
+
+DrawnWorld as_hostile(DrawnWorld world) {
+  const std::size_t peers = world.scenario.peers;
+  Rng rng = Rng(world.seed).fork("hostile").fork("peers");
+  world.scenario.saboteurs = {};
+  if (peers < peers_with_hostile) return world;
+  std::vector<std::size_t> numbers(peers);
+  std::iota(numbers.begin(), numbers.end(), std::size_t{0});
+  rng.shuffle(std::span(numbers));
+  numbers.resize(1 + rng.below((peers - 1) / 3));
+  std::ranges::sort(numbers);
+  for (const std::size_t number : numbers) {
+    world.scenario.saboteurs.ranges.emplace_back(number, number);
+  }
   return world;
 }
 
@@ -350,7 +380,8 @@ DrawnWorld as_pipeline(DrawnWorld world) {
     } while (!problems_of(world.config.mixing.rule, replicas).empty());
     pipeline.mix_every = 1 + by_rule.below(3);
   }
-  return world;
+  const bool is_hostile = !scenario.saboteurs.ranges.empty();
+  return is_hostile ? as_hostile(std::move(world)) : world;
 }
 
 std::string to_toml(const DrawnWorld& world) {

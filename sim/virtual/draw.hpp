@@ -31,6 +31,10 @@ struct DrawnWorld {
 /// `allreduce`, a quarter of the others `pipeline`, and a quarter of those then left `mixing`.
 DrawnWorld draw_world(std::uint64_t seed);
 
+/// The same world with hostile peers among its own, fewer than a third of them. A world of fewer than
+/// four peers stays as it is.
+DrawnWorld as_hostile(DrawnWorld world);
+
 /// The same world with a pipeline drawn beside it: stages, schedule, router, chains. It has fewer
 /// peers and longer steps, so that it has about as many events as one in mode `allreduce`. A world
 /// with a pipeline stays as it is.

@@ -60,7 +60,12 @@ void Invariants::on_input(const Simulator&, const Input& input) {
   ticked_ = input.kind == Input::Kind::tick;
 }
 
+// A hostile peer is judged by nothing: its own node behaves, but what leaves under its id does not.
+// Checks of two peers are of two honest ones, because no peer can keep another from lying about its
+// own half.
+
 void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) {
+  if (world.is_hostile(peer)) return;
   // "bounded": no call asks for more than a few things for each peer.
   std::size_t most = 4 * world.size() + 64;
   const AllReduceOptions& allreduce = world.options().node.allreduce;
@@ -80,8 +85,9 @@ void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeE
   // "readable": neighbours with one rule understand each other's messages.
   if (const VirtualPeer& acted = world.peer(peer);
       acted.node && acted.node->as<MixingMode>() != nullptr) {
+    // What hostile peers send need not be readable.
     const std::uint64_t refused = acted.node->as<MixingMode>()->counts().messages_refused;
-    if (refused > 0) {
+    if (refused > 0 && world.hostile_count() == 0) {
       fail(world, "readable", fmt::format("peer-{} could not read {} messages", peer, refused));
     }
     check_revision(world, peer, *acted.node);
@@ -107,7 +113,8 @@ void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeE
 /// "one rule": all peers of a generation use one settings revision, and report it.
 void Invariants::check_revision(const Simulator& world, PeerNumber peer, const Node& node) {
   const Generation* generation = node.generations()->agreement().generation();
-  if (generation == nullptr) return;
+  // A hostile proposer may tell each peer something else under one name.
+  if (generation == nullptr || world.is_hostile(number_of(generation->id.proposer))) return;
   const SettingsRevision& agreed =
       revisions_.try_emplace(generation->key(), generation->revision).first->second;
   if (agreed == generation->revision && node.as<MixingMode>()->options().revision == agreed) return;
@@ -119,7 +126,7 @@ void Invariants::check_revision(const Simulator& world, PeerNumber peer, const N
 bool Invariants::excuses_death(const Simulator& world, PeerNumber observer,
                                PeerNumber target) const {
   const Time now = world.now();
-  if (world.peer(target).state != PeerState::up) return true;
+  if (world.peer(target).state != PeerState::up || world.is_hostile(target)) return true;
   if (!link_faults_.empty() || within(links_disturbed_at_, now, death_excused_for)) return true;
   for (const PeerNumber peer : {observer, target}) {
     if (peer < records_.size() && within(records_[peer].disturbed_at, now, death_excused_for)) {
@@ -143,8 +150,9 @@ void Invariants::check_force(const Simulator& world, PeerNumber peer, const Forc
     return fmt::format("exchange {}/{} at peer-{}", number_of(force.exchange.owner),
                        force.exchange.number, peer);
   };
-  // "applied once".
-  if (!applied_.insert({force.exchange, peer}).second) {
+  // "applied once". A hostile peer may use a name again, or end an exchange on its own side only.
+  const bool with_honest = !world.is_hostile(number_of(force.partner));
+  if (with_honest && !applied_.insert({force.exchange, peer}).second) {
     fail(world, "applied once", name() + " is applied again");
     return;
   }
@@ -162,6 +170,7 @@ void Invariants::check_force(const Simulator& world, PeerNumber peer, const Forc
            fmt::format("{} moves it by {:.6g}, {:.6g} at most", name(), moved, most));
     }
   }
+  if (!with_honest) return;
   const auto other = halves_.find(force.exchange);
   if (other == halves_.end()) {
     const Time decided = decided_.try_emplace(force.exchange, world.now()).first->second;
@@ -187,6 +196,7 @@ void Invariants::check_force(const Simulator& world, PeerNumber peer, const Forc
 }
 
 void Invariants::on_job(const Simulator& world, PeerNumber peer, const Job& job) {
+  if (world.is_hostile(peer)) return;
   PeerRecord& mine = record(peer);
   const Workload& work = *world.peer(peer).work;
   mine.checksum_wanted = work.checksum();
@@ -210,6 +220,7 @@ void Invariants::on_job(const Simulator& world, PeerNumber peer, const Job& job)
 }
 
 void Invariants::on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) {
+  if (world.is_hostile(peer)) return;
   PeerRecord& mine = record(peer);
   mine.done_at = world.now();
   const Workload& work = *world.peer(peer).work;
@@ -300,6 +311,9 @@ void Invariants::check_bounds(const Simulator& world, PeerNumber peer) {
   if (const GossipMode* gossip = node.as<GossipMode>()) {
     at_most(gossip->held(), 6 * (n - 1) + 35, "the memories of its exchanges");
   }
+  if (const MixingMode* mixing = node.as<MixingMode>()) {
+    at_most(mixing->held(), 4 * n * RoundInbox::messages_max, "the messages of its rounds");
+  }
   if (const PipelineMode* pipeline = node.as<PipelineMode>()) {
     // Blocks of the next run's sums: no more than all peers could send, twice for links that
     // duplicate.
@@ -329,7 +343,9 @@ void Invariants::check_ghosts(const Simulator& world, PeerNumber peer) {
            fmt::format("peer-{} counts {} in, which is not on its list", peer, to_string(member)));
     }
   }
-  // A peer that is gone is declared dead in time, unless a fault hid it.
+  // A peer that is gone is declared dead in time, unless a fault hid it. A hostile peer can keep it
+  // alive by rumours.
+  if (world.hostile_count() > 0) return;
   for (const auto& [gone, since] : gone_) {
     const Time now = world.now();
     if (now - since <= death_excused_for || !view.contains(id_of(gone))) continue;
@@ -370,7 +386,11 @@ void Invariants::check_members(const Simulator& world, PeerNumber peer) {
 void Invariants::after(const Simulator& world, PeerNumber peer) {
   if (!link_faults_.empty()) links_disturbed_at_ = world.now();
   const VirtualPeer& acted = world.peer(peer);
-  if (!acted.node) return;
+  if (!acted.node || world.is_hostile(peer)) return;
+  // "no exit": nothing that others send makes a peer give up.
+  if (acted.node->mode().course().has_failed()) {
+    fail(world, "no exit", fmt::format("peer-{} cannot go on", peer));
+  }
   // "timers advance": otherwise a host would spin.
   if (ticked_ && acted.node->deadline() <= world.local(peer)) {
     const Time now = world.local(peer);

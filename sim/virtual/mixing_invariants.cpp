@@ -32,7 +32,7 @@ void MixingInvariants::on_effects(const Simulator& world, PeerNumber peer,
                                   const NodeEffects& effects) {
   const auto& node = world.peer(peer).node;
   const MixingMode* rounds = node ? node->as<MixingMode>() : nullptr;
-  if (rounds == nullptr) return;
+  if (rounds == nullptr || world.is_hostile(peer)) return;
   // Uses the job's own fields, since the generation may have ended in the same moment.
   for (const Transfer& transfer : effects.transfers) {
     if (transfer.id.kind != TransferKind::mixing) continue;
@@ -52,6 +52,7 @@ void MixingInvariants::check_mixing(const Simulator& world, PeerNumber peer,
   for (const MixMessage& message : mix.arrived) {
     // "messages as they were sent": in this generation, and each once.
     const PeerNumber from = number_of(ranks.at(message.from));
+    if (world.is_hostile(from)) continue;
     const auto sent = generation.sent.find({from, peer, message.round});
     if (sent == generation.sent.end() || !std::ranges::equal(sent->second.bytes, *message.bytes)) {
       fail(world, "messages as they were sent",

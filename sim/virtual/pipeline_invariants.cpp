@@ -25,6 +25,14 @@ const PipelineMode* mode_of(const Simulator& world, PeerNumber peer) {
   return node ? node->as<PipelineMode>() : nullptr;
 }
 
+/// No hostile peer has a part in the generation. One that has can lie to each peer about its stages,
+/// its results and its copies, so nothing that depends on these is checked there.
+bool is_honest(const Simulator& world, const Generation& generation) {
+  return !world.is_hostile(number_of(generation.id.proposer)) &&
+         std::ranges::none_of(generation.order,
+                              [&](PeerId peer) { return world.is_hostile(number_of(peer)); });
+}
+
 }  // namespace
 
 void PipelineInvariants::fail(const Simulator& world, std::string invariant, std::string what) {
@@ -40,7 +48,7 @@ PipelineInvariants::PeerRecord& PipelineInvariants::record(PeerNumber peer) {
 void PipelineInvariants::on_effects(const Simulator& world, PeerNumber peer,
                                     const NodeEffects& effects) {
   const PipelineMode* pipeline = mode_of(world, peer);
-  if (pipeline == nullptr) return;
+  if (pipeline == nullptr || world.is_hostile(peer)) return;
   for (const Outgoing& outgoing : effects.messages) {
     if (const auto* word = std::get_if<Complete>(&outgoing.message)) {
       said_[{key_of(word->ballot), word->step}].insert(peer);
@@ -48,7 +56,8 @@ void PipelineInvariants::on_effects(const Simulator& world, PeerNumber peer,
   }
   for (const Fact& fact : effects.facts) {
     // "micro-batches once", as peers find out themselves.
-    if (const auto* refused = std::get_if<SumRefused>(&fact)) {
+    const auto* refused = std::get_if<SumRefused>(&fact);
+    if (refused != nullptr && world.hostile_count() == 0) {
       fail(world, "micro-batches once",
            fmt::format("peer-{} refuses a sum: {}", peer, refused->why));
     }
@@ -65,7 +74,7 @@ void PipelineInvariants::on_effects(const Simulator& world, PeerNumber peer,
 }
 
 void PipelineInvariants::on_job(const Simulator& world, PeerNumber peer, const Job& job) {
-  if (mode_of(world, peer) == nullptr || !job.stages) return;
+  if (mode_of(world, peer) == nullptr || !job.stages || world.is_hostile(peer)) return;
   const StageJob& work = *job.stages;
   check_sums(world, peer, work);
   check_becoming(world, peer, work);
@@ -76,6 +85,8 @@ void PipelineInvariants::on_job(const Simulator& world, PeerNumber peer, const J
   const std::uint64_t generation = record(peer).job_generation;
   if (!counts || generation == 0) return;
   // "micro-batches once", no matter which peer carries them.
+  const auto in = generations_.find(generation);
+  if (in != generations_.end() && !is_honest(world, in->second)) return;
   int& times = went_back_[{generation, work.version.step}][{what.stage, what.micro_batch}];
   if (++times == 1) return;
   fail(world, "micro-batches once",
@@ -95,7 +106,8 @@ void PipelineInvariants::check_sums(const Simulator& world, PeerNumber peer, con
     const bool all = pipeline.consensus != StageConsensus::allreduce || counted == lanes.size();
     bool once = all && counted == end.micro_batches &&
                 std::ranges::all_of(lanes, [](float lane) { return lane == 0 || lane == 1; });
-    if (is_idle(world)) {
+    // A hostile peer's gradients are as it likes; that each counts once is still known.
+    if (is_idle(world) && world.hostile_count() == 0) {
       once = once && std::ranges::all_of(gradient, [&](float value) {
                return value == static_cast<float>(counted);
              });
@@ -110,6 +122,8 @@ void PipelineInvariants::check_sums(const Simulator& world, PeerNumber peer, con
 /// "no stage from a guess": a loaded state is one that some peer had at that version.
 void PipelineInvariants::check_becoming(const Simulator& world, PeerNumber peer,
                                         const StageJob& work) {
+  // A hostile peer can hand any state over, and honest ones may pass it on.
+  if (world.hostile_count() > 0) return;
   for (const StageLoad& load_states : work.load_states) {
     const std::size_t size = world.options().node.pipeline.stages[load_states.stage].parameters;
     bool known = work.version.step == 0;
@@ -127,7 +141,7 @@ void PipelineInvariants::check_becoming(const Simulator& world, PeerNumber peer,
 }
 
 void PipelineInvariants::on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) {
-  if (mode_of(world, peer) == nullptr || !done.stages) return;
+  if (mode_of(world, peer) == nullptr || !done.stages || world.is_hostile(peer)) return;
   const StageJob& work = *done.stages;
   // "one result of an operation".
   if (done.step != work.version.step) {
@@ -154,6 +168,7 @@ void PipelineInvariants::on_job_done(const Simulator& world, PeerNumber peer, co
 void PipelineInvariants::check_state(const Simulator& world, PeerNumber peer,
                                      const ModelVersion& version, std::uint32_t stage,
                                      std::span<const float> parameters) {
+  if (world.hostile_count() > 0) return;  // Its gradients are in it, unlike at different peers.
   ++states_seen_;
   auto& known = states_[{version.lineage, stage}];
   known.insert(fingerprint(parameters));
@@ -178,6 +193,7 @@ void PipelineInvariants::on_state(const Simulator&, PeerNumber peer, PeerState s
 void PipelineInvariants::check_generation(const Simulator& world, PeerNumber peer,
                                           const Generation& generation) {
   // "one generation of a name".
+  if (world.is_hostile(number_of(generation.id.proposer))) generations_.erase(generation.key());
   const auto& [entry, is_first] = generations_.try_emplace(generation.key(), generation);
   const Generation& known = entry->second;
   const bool same = known.id == generation.id && known.order == generation.order &&
@@ -190,6 +206,7 @@ void PipelineInvariants::check_generation(const Simulator& world, PeerNumber pee
   }
   // "no stage from a guess": a peer past the first copying point does not start from the seed
   // again.
+  if (!is_honest(world, generation)) return;
   const std::uint64_t before = record(peer).version.step;
   if (generation.version.step == 0 && before > world.options().node.pipeline.copy_every) {
     fail(world, "no stage from a guess",
@@ -227,8 +244,9 @@ void PipelineInvariants::check_made(const Simulator& world, PeerNumber peer,
   const Generation& generation = generations_.at(key);
   record(peer).made_in = key;
   // "one result of an operation".
+  const bool is_common = !world.is_hostile(number_of(generation.id.proposer));
   const auto [result, is_first] = results_.try_emplace(name, version);
-  if (result->second != version || version.step != before.step + 1) {
+  if (is_common && (result->second != version || version.step != before.step + 1)) {
     fail(world, "one result of an operation",
          fmt::format("peer-{} makes operation {} unlike others in its generation", peer,
                      before.step));
@@ -242,6 +260,7 @@ void PipelineInvariants::check_made(const Simulator& world, PeerNumber peer,
       (now_in != key && now_in != 0 && generations_.at(now_in).version == version) ||
       (last_generation != nullptr && last_generation->version == version);
   for (const PeerId member : generation.order) {
+    if (world.is_hostile(number_of(member))) continue;
     if (begins_there || member == id_of(peer) || said_[name].contains(number_of(member))) continue;
     fail(world, "everybody's word",
          fmt::format("peer-{} makes operation {}, and peer-{} has not said that its part is there",
@@ -250,8 +269,9 @@ void PipelineInvariants::check_made(const Simulator& world, PeerNumber peer,
   // "micro-batches once": none is missing, except those of a lost peer where replicas share no sum.
   const PipelineOptions& pipeline = world.options().node.pipeline;
   const std::size_t parts = pipeline.stages.size() * pipeline.micro_batches;
+  const bool honest = is_honest(world, generation);
   const bool all = !begins_there || pipeline.consensus == StageConsensus::allreduce;
-  if (all && went_back_[name].size() != parts) {
+  if (honest && all && went_back_[name].size() != parts) {
     fail(world, "micro-batches once",
          fmt::format("operation {} is made of {} passes instead of {}", before.step,
                      went_back_[name].size(), parts));
@@ -287,7 +307,7 @@ void PipelineInvariants::secure(const Simulator& world, const Generation& genera
           mode->generations()->agreement().holdings(), [&](const StageHolding& holding) {
             return holding.stage == stage && holding.version.step == newest;
           });
-      if (has_it) continue;
+      if (has_it || !is_honest(world, generation)) continue;
       fail(world, "copies in place",
            fmt::format("operation {} is made, and peer-{} has not got the copy of stage {}",
                        operation, keeper, stage));
@@ -312,7 +332,7 @@ bool PipelineInvariants::is_stage_lost(const Simulator& world) const {
 
 void PipelineInvariants::after(const Simulator& world, PeerNumber peer) {
   const PipelineMode* pipeline = mode_of(world, peer);
-  if (pipeline == nullptr) return;
+  if (pipeline == nullptr || world.is_hostile(peer)) return;
   PeerRecord& mine = record(peer);
   const Generation* generation = pipeline->generations()->agreement().generation();
   const std::uint64_t key = generation != nullptr ? generation->key() : 0;

@@ -63,8 +63,14 @@ Time Simulator::World::to_true(PeerNumber number, Time time) const {
 
 void Simulator::World::carry_out(PeerNumber number, NodeEffects& effects) {
   for (Watcher* watcher : watchers) watcher->on_effects(outer, number, effects);
+  const auto saboteur = saboteurs.find(number);
+  Deeds deeds;
   for (Outgoing& outgoing : effects.messages) {
-    send(number, number_of(outgoing.to), std::move(outgoing.message));
+    if (saboteur != saboteurs.end()) {
+      saboteur->second.send(std::move(outgoing), deeds);
+    } else {
+      send(number, number_of(outgoing.to), std::move(outgoing.message));
+    }
   }
   for (const Cancel& cancel : effects.cancels) {
     const auto lane = lanes.find(pair_key(number, number_of(cancel.to)));
@@ -72,7 +78,14 @@ void Simulator::World::carry_out(PeerNumber number, NodeEffects& effects) {
     std::erase_if(lane->second.streams,
                   [&](const Stream& stream) { return stream.transfer.id == cancel.id; });
   }
-  for (Transfer& transfer : effects.transfers) part_with(number, std::move(transfer));
+  for (Transfer& transfer : effects.transfers) {
+    if (saboteur != saboteurs.end()) {
+      saboteur->second.send(std::move(transfer), deeds);
+    } else {
+      part_with(number, std::move(transfer));
+    }
+  }
+  commit(number, std::move(deeds));
   for (Job& job : effects.jobs) begin_job(number, std::move(job));
 }
 
@@ -203,6 +216,9 @@ void Simulator::World::handle(Arrival& event) {
   }
   if (postponed(event.to, event)) return;
   mix_event(2, event.to, event.message.index() << 32 | event.from);
+  if (const auto hears = saboteurs.find(event.to); hears != saboteurs.end()) {
+    hears->second.hear(event.message);
+  }
   const Envelope envelope{id_of(event.from), std::move(event.message)};
   feed(event.to,
        {.kind = Input::Kind::message,
@@ -216,6 +232,9 @@ void Simulator::World::handle(BlockArrival& event) {
   if (!is_for(event.to, event.to_life)) return;
   if (postponed(event.to, event)) return;
   mix_event(3, event.to, event.offset << 32 | event.from);
+  if (const auto hears = saboteurs.find(event.to); hears != saboteurs.end()) {
+    hears->second.hear(event.id);
+  }
   const Block block{event.id, event.offset, event.payload.bytes};
   feed(event.to,
        {.kind = Input::Kind::block, .peer = event.to, .from = id_of(event.from), .block = &block},
@@ -346,6 +365,10 @@ std::size_t Simulator::longest_lane(PeerNumber number) const {
   }
   return longest;
 }
+
+bool Simulator::is_hostile(PeerNumber number) const { return world_->saboteurs.contains(number); }
+std::size_t Simulator::hostile_count() const { return world_->saboteurs.size(); }
+void Simulator::revoke(PeerNumber number) { world_->revoke(number); }
 
 const WorldCounts& Simulator::counts() const { return world_->counts; }
 const Simulator::Options& Simulator::options() const { return world_->options; }

@@ -126,6 +126,10 @@ class Simulator {
   const VirtualPeer& peer(PeerNumber number) const;
   /// Peers that this peer may meet, sorted; may include itself, without meaning.
   const std::vector<PeerId>& allowed(PeerNumber number) const;
+  /// The peer is a saboteur: what is sent under its id is not what its node wanted to send.
+  bool is_hostile(PeerNumber number) const;
+  /// Number of hostile peers.
+  std::size_t hostile_count() const;
   /// Transfers waiting on the peer's fullest lane.
   std::size_t longest_lane(PeerNumber number) const;
   const WorldCounts& counts() const;
@@ -140,6 +144,9 @@ class Simulator {
   /// Ends every fault, wakes stopped peers and restarts killed ones; no scheduled fault happens any
   /// more.
   void heal();
+  /// Ends the peer's process for good and takes it off the allow-lists of all others, as operators do
+  /// with a stolen key.
+  void revoke(PeerNumber number);
   /// Delivers a message from a peer outside the swarm, or a forged one, straight to a peer's node.
   void send_from_outside(PeerId from, PeerNumber to, Message message);
 

@@ -45,6 +45,13 @@ bool trains(const Simulator& world, PeerNumber number) {
   return peer.state == PeerState::up && peer.node->mode().course().phase() == Phase::training;
 }
 
+/// As operators do once they know whose fault it is that a swarm in step stands still.
+void revoke_hostile(Simulator& world) {
+  for (PeerNumber number = 0; number < world.size(); ++number) {
+    if (world.is_hostile(number)) world.revoke(number);
+  }
+}
+
 std::optional<Violation> stuck(const Simulator& world, std::string invariant, std::string what) {
   return Violation{std::move(invariant), std::move(what), world.now(), true};
 }
@@ -84,11 +91,12 @@ bool waits_for_slower(const Simulator& world, PeerNumber number, const std::vect
   });
 }
 
-/// A missing kind of progress in the time after the heal.
+/// A missing kind of progress in the time after the heal. Of hostile peers nothing is expected.
 std::optional<Violation> check_liveness(Simulator& world) {
   std::vector<PeerNumber> up;
   for (PeerNumber number = 0; number < world.size(); ++number) {
     const VirtualPeer& peer = world.peer(number);
+    if (world.is_hostile(number)) continue;
     if (peer.state == PeerState::up) up.push_back(number);
     if (peer.state == PeerState::up && peer.node->mode().course().phase() == Phase::joining) {
       return stuck(world, "joins", fmt::format("peer-{} is still joining", number));
@@ -101,10 +109,11 @@ std::optional<Violation> check_liveness(Simulator& world) {
       return stuck(world, "views agree",
                    fmt::format("peer-{} does not count peer-{} in", number, other));
     }
-    if (view.size() != up.size()) {
-      return stuck(
-          world, "views agree",
-          fmt::format("peer-{} counts {} peers, {} are there", number, view.size(), up.size()));
+    const auto counted = std::ranges::count_if(
+        view.peers(), [&](PeerId peer) { return !world.is_hostile(number_of(peer)); });
+    if (static_cast<std::size_t>(counted) != up.size()) {
+      return stuck(world, "views agree",
+                   fmt::format("peer-{} counts {} peers, {} are there", number, counted, up.size()));
     }
   }
   std::vector<std::uint64_t> before(world.size());
@@ -167,6 +176,9 @@ Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
   Verdict verdict;
   if (safely(end)) {
     simulator.heal();
+    // No sum is whole without every peer's part, so one peer can always hold all the others up.
+    const ModeKind mode = world.config.run.mode;
+    if (mode == ModeKind::allreduce || mode == ModeKind::pipeline) revoke_hostile(simulator);
     if (safely(simulator.now() + heals_within)) {
       verdict.violation = check_liveness(simulator);
       // A peer that lacks a stage which no peer has left rightly waits for it.
@@ -183,6 +195,7 @@ Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
     verdict.violation =
         stuck(simulator, "comes to an end", fmt::format("more than {} events", events_max));
   }
+  verdict.hostile = simulator.hostile_count();
   verdict.trace_hash = simulator.trace_hash();
   verdict.events = simulator.counts().events;
   verdict.exchanges = invariants.exchanges_matched();

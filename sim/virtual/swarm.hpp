@@ -20,6 +20,7 @@ struct Verdict {
   std::uint64_t operations = 0;  ///< Mode `allreduce`: collectives finished by at least one peer.
   std::uint64_t runs = 0;        ///< Mode `pipeline`: runs finished by at least one peer.
   std::uint64_t fault_events = 0;
+  std::uint64_t hostile = 0;  ///< Hostile peers.
   /// A pipeline's stage was lost with all its carriers and its copy, so no peer could go on.
   bool stage_lost = false;
 };

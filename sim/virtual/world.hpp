@@ -17,6 +17,7 @@
 #include "sim/virtual/event_queue.hpp"
 #include "sim/virtual/hostile.hpp"
 #include "sim/virtual/link.hpp"
+#include "sim/virtual/saboteur.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "sim/virtual/stand_in_signer.hpp"
 
@@ -69,6 +70,18 @@ struct Simulator::World {
     std::uint32_t incarnation = 0;
     std::uint32_t other_life = 0;
     bool again = false;  ///< An earlier incarnation of `other` was known.
+  };
+
+  /// A saboteur puts a block on a lane, apart from all transfers.
+  struct Thrown {
+    PeerNumber from = 0;
+    std::uint32_t incarnation = 0;
+    LooseBlock block;
+  };
+
+  /// A saboteur acts by itself.
+  struct Mischief {
+    PeerNumber peer = 0;
   };
 
   /// The link can carry the next block of a transfer.
@@ -133,7 +146,8 @@ struct Simulator::World {
 
   using Backlog = std::variant<Arrival, BlockArrival, LaneBroken, Met>;
   using Event =
-      std::variant<Arrival, BlockArrival, Due, Opened, LaneBroken, Met, Pump, Dial, FaultEvent>;
+      std::variant<Arrival, BlockArrival, Due, Opened, LaneBroken, Met, Pump, Dial, FaultEvent,
+                   Thrown, Mischief>;
 
   World(Simulator& simulator, Options given, MakeWorkload make_work);
 
@@ -158,6 +172,7 @@ struct Simulator::World {
   std::uint64_t link_version = 1;
   LinkFaults link_faults;
   HostileSenders hostile;
+  std::map<PeerNumber, Saboteur> saboteurs;
   std::size_t running = 0;      ///< Peers that are up or stopped.
   std::size_t starts_left = 0;  ///< Fault events to come that start a peer.
   std::size_t wait_for = 1;
@@ -184,6 +199,8 @@ struct Simulator::World {
   void handle(Dial& event);
   void handle(FaultEvent& event);
   void handle(Pump& event) { pump(event.from, event.to); }
+  void handle(Thrown& event);
+  void handle(Mischief& event);
 
   template <class Call>
   void feed(PeerNumber number, const Input& input, Call call) {
@@ -231,6 +248,7 @@ struct Simulator::World {
   void send(PeerNumber from, PeerNumber to, Message message);
   void meet(PeerNumber from, PeerNumber to, Time arrival);
   void part_with(PeerNumber from, Transfer transfer);
+  void commit(PeerNumber from, Deeds deeds);
   void transmit(PeerNumber from, Transfer transfer);
   void pump(PeerNumber from, PeerNumber to);
   void break_lane(PeerNumber a, PeerNumber b);
@@ -255,6 +273,8 @@ struct Simulator::World {
   /// Virtual peers of a pipeline keep no checkpoints: a peer that comes back is a newcomer.
   bool keeps_images() const { return options.node.mode != ModeKind::pipeline; }
   void prepare();
+  void prepare_saboteurs();
+  void revoke(PeerNumber number);
 
   // ---- Faults (world_faults.cpp) ----
 

@@ -93,6 +93,43 @@ void Simulator::World::part_with(PeerNumber from, Transfer transfer) {
   }
 }
 
+/// What a saboteur sends leaves over the same links as all else.
+void Simulator::World::commit(PeerNumber from, Deeds deeds) {
+  for (Outgoing& outgoing : deeds.messages) {
+    send(from, number_of(outgoing.to), std::move(outgoing.message));
+  }
+  for (Transfer& transfer : deeds.transfers) transmit(from, std::move(transfer));
+  for (LooseBlock& block : deeds.blocks) {
+    const Time at = now + block.after;
+    queue.push(at, Thrown{from, peers[from].incarnation, std::move(block)});
+  }
+}
+
+void Simulator::World::handle(Thrown& event) {
+  const PeerNumber to = number_of(event.block.to);
+  if (!is_for(event.from, event.incarnation) || !is_reachable(to)) return;
+  machines[event.from].lanes.insert(to);
+  machines[to].lanes.insert(event.from);
+  const std::size_t bytes = event.block.payload.bytes.size();
+  counts.lane_bytes += bytes;
+  const Passage passage = pass(event.from, to, bytes);
+  for (int copy = 0; copy < passage.copies; ++copy) {
+    queue.push(passage.arrivals[static_cast<std::size_t>(copy)],
+               BlockArrival{event.from, to, peers[to].incarnation, event.block.id,
+                            event.block.offset, event.block.payload});
+  }
+}
+
+void Simulator::World::handle(Mischief& event) {
+  Saboteur& saboteur = saboteurs.at(event.peer);
+  queue.push(now + saboteur.pause(), event);
+  if (peers[event.peer].state != PeerState::up) return;
+  Deeds deeds;
+  saboteur.act(deeds);
+  mix_event(10, event.peer, deeds.messages.size());
+  commit(event.peer, std::move(deeds));
+}
+
 void Simulator::World::transmit(PeerNumber from, Transfer transfer) {
   const PeerNumber to = number_of(transfer.to);
   if (to >= peers.size() || !is_reachable(to)) {

@@ -1,5 +1,6 @@
 // How virtual processes start, stop, end and come back.
 #include <algorithm>
+#include <limits>
 
 #include "sim/virtual/neighbours.hpp"
 #include "sim/virtual/world.hpp"
@@ -174,12 +175,41 @@ bool Simulator::World::starts_peers(const FaultEvent& fault_event) {
          ((kind == FaultKind::kill || kind == FaultKind::leave) && !fault_event.begins);
 }
 
+/// Finite values that a saboteur makes up are this large. Where no guard bounds what others send, a
+/// sum of larger ones could be beyond all numbers, and whose fault that is no peer can tell.
+constexpr float loudest_unguarded = 1e30F;
+
+void Simulator::World::prepare_saboteurs() {
+  const bool guarded = options.node.mode == ModeKind::gossip;
+  const float loudest = guarded ? std::numeric_limits<float>::max() : loudest_unguarded;
+  for (PeerNumber number = 0; number < options.peers; ++number) {
+    if (!options.scenario.saboteurs.contains(number)) continue;
+    Saboteur& saboteur =
+        saboteurs
+            .try_emplace(number, id_of(number), allow_lists[number], loudest,
+                         root.fork("saboteur").fork(number))
+            .first->second;
+    queue.push(now + saboteur.pause(), Mischief{number});
+  }
+}
+
+void Simulator::World::revoke(PeerNumber number) {
+  is_reachable(number) ? end(number, PeerState::ended) : set_state(number, PeerState::ended);
+  for (PeerNumber other = 0; other < peers.size(); ++other) {
+    std::vector<PeerId>& allowed = allow_lists[other];
+    if (std::erase(allowed, id_of(number)) == 0 || peers[other].state != PeerState::up) continue;
+    feed(other, {.kind = Input::Kind::command, .peer = other},
+         [&](Node& node, Time t, NodeEffects& out) { node.authorize(t, allowed, out); });
+  }
+}
+
 void Simulator::World::prepare() {
   const std::size_t n = options.peers;
   peers.resize(n);
   machines.resize(n);
   backlogs.resize(n);
   allow_lists = draw_neighbours(n, options.scenario.neighbours, root.fork("neighbours"));
+  prepare_saboteurs();
   std::size_t late = 0;
   const std::vector<FaultEvent> all =
       timeline(options.scenario, n, options.scenario.until, root.fork("faults"));

@@ -43,6 +43,19 @@ using Rounds = std::vector<std::uint64_t>;
 
 }  // namespace
 
+TEST_CASE("a peer that sends rounds without end costs a bounded number of messages", "[unit]") {
+  Inbox inbox;
+  for (std::uint64_t round = 0; round < 10000; ++round) {
+    inbox.block(round, round % 2 == 0 ? 0 : 3, 4);             // It never ends this one,
+    inbox.block(5000 + round, 0, inbox.size);                  // nor waits after that one,
+    inbox.block(round << 40, 0, 4, round % 2 ? 300 : 400);  // and knows generations to come.
+  }
+  CHECK(inbox.box.held() <= 3 * RoundInbox::messages_max);
+  // What was taken makes room.
+  CHECK(inbox.taken(20000).size() > 0);
+  CHECK(inbox.whole(20001));
+}
+
 TEST_CASE("a message is whole when all of its blocks are there", "[unit]") {
   Inbox inbox;
   CHECK(inbox.block(0, 0, 6));

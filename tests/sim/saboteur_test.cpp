@@ -1,0 +1,129 @@
+// Hostile members of virtual swarms: what they send is bounded by the wire, and never the same twice.
+#include "sim/virtual/saboteur.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "net/roster.hpp"
+#include "net/wire.hpp"
+#include "sim/virtual/draw.hpp"
+#include "sim/virtual/swarm.hpp"
+
+namespace gv {
+namespace {
+
+const std::vector<PeerId> peers = {PeerId{1}, PeerId{2}, PeerId{3}, PeerId{4}};
+
+/// Whether the network of a real peer hands it on as it is.
+bool arrives(const Message& message) {
+  const Decoded decoded = decode(encode(message));
+  return decoded.frame && std::holds_alternative<Message>(*decoded.frame);
+}
+
+std::string drawn_without_hostile(DrawnWorld world) {
+  world.scenario.saboteurs = {};
+  return to_toml(world);
+}
+
+}  // namespace
+
+TEST_CASE("what a saboteur makes up is of every kind and gets through the wire", "[sim]") {
+  AnyMessage any(peers, Rng(1));
+  std::set<std::size_t> kinds;
+  std::set<std::size_t> sound;
+  std::size_t refused = 0;
+  Message last = Ping{};
+  for (int i = 0; i < 20000; ++i) {
+    const Message message = i % 2 == 0 ? any.any() : any.changed(last);
+    any.learn(message);
+    last = message;
+    kinds.insert(message.index());
+    if (!passes_the_wire(message)) {
+      ++refused;
+      continue;
+    }
+    sound.insert(message.index());
+    REQUIRE(arrives(message));
+  }
+  CHECK(kinds.size() == std::variant_size_v<Message>);
+  CHECK(sound.size() == std::variant_size_v<Message>);
+  CHECK(refused < 10000);
+}
+
+TEST_CASE("a saboteur says of members only what a roster admits", "[sim]") {
+  const auto line = [](PeerId id) {
+    return AuthorizedPeer{.name = "peer-" + std::to_string(static_cast<std::uint64_t>(id) - 1)};
+  };
+  AnyMessage any(peers, Rng(2));
+  std::size_t described = 0;
+  for (int i = 0; i < 20000; ++i) {
+    const Message message = any.any();
+    const auto* exchange = std::get_if<PushPull>(&message);
+    if (exchange == nullptr) continue;
+    for (const Member& member : exchange->members) {
+      if (std::ranges::find(peers, member.id) == peers.end()) continue;
+      ++described;
+      CHECK(member.name == line(member.id).name);
+      CHECK(member.key == PublicKey{});
+      CHECK(member.incarnation <= std::uint64_t{1} << 48);
+    }
+  }
+  CHECK(described > 100);
+}
+
+TEST_CASE("a saboteur speaks to others of its swarm alone and within bounds", "[sim]") {
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    Saboteur saboteur(peers.front(), peers, 1e30F, Rng(seed));
+    Deeds deeds;
+    for (int i = 0; i < 200; ++i) {
+      saboteur.send(Outgoing{peers[1], Ping{.sequence = 5}}, deeds);
+      saboteur.act(deeds);
+      CHECK(saboteur.pause() > Duration{});
+    }
+    for (const Outgoing& sent : deeds.messages) {
+      CHECK(sent.to != peers.front());
+      CHECK(std::ranges::find(peers, sent.to) != peers.end());
+      CHECK(passes_the_wire(sent.message));
+    }
+    CHECK(deeds.messages.size() < 200 * 40);
+    for (const LooseBlock& block : deeds.blocks) {
+      CHECK(block.payload.bytes.size() <= block_bytes_max);
+    }
+  }
+}
+
+TEST_CASE("hostile peers are fewer than a third and change nothing else of a world", "[sim]") {
+  std::size_t hostile = 0;
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    const DrawnWorld plain = draw_world(seed);
+    const DrawnWorld world = as_hostile(plain);
+    CHECK(drawn_without_hostile(world) == drawn_without_hostile(plain));
+    std::size_t count = 0;
+    for (std::size_t peer = 0; peer < world.scenario.peers; ++peer) {
+      count += world.scenario.saboteurs.contains(peer);
+    }
+    CHECK(3 * count < world.scenario.peers);
+    CHECK((count > 0) == (world.scenario.peers >= 4));
+    hostile += count;
+  }
+  CHECK(hostile > 200);
+}
+
+TEST_CASE("a world with hostile peers repeats bit by bit", "[sim]") {
+  DrawnWorld world = as_hostile(draw_world(3));
+  world.scenario.until = std::chrono::seconds(10);
+  REQUIRE(world.scenario.peers >= 4);
+  const Verdict once = run_world(world);
+  const Verdict again = run_world(world);
+  CHECK(once.hostile > 0);
+  CHECK(once.trace_hash == again.trace_hash);
+  CHECK(once.events == again.events);
+  world.scenario.saboteurs = {};
+  CHECK(run_world(world).trace_hash != once.trace_hash);
+}
+
+}  // namespace gv
