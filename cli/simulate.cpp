@@ -27,6 +27,7 @@
 #include "sim/virtual/hostile_tally.hpp"
 #include "sim/virtual/pipeline_tally.hpp"
 #include "sim/virtual/population_tally.hpp"
+#include "sim/virtual/saboteur.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "sim/virtual/summary.hpp"
 #include "sim/virtual/tally.hpp"
@@ -521,6 +522,8 @@ RunFiles parse(const std::string& path) {
   }
   std::ranges::move(problems_with_hostile(parsed.scenario, parsed.config.run.mode,
                                           parsed.config.mixing.rule, peers, path),
+                    std::back_inserter(parsed.problems));
+  std::ranges::move(problems_with_saboteurs(parsed.scenario, peers, path),
                     std::back_inserter(parsed.problems));
   const CompressorKind& compressor = chosen_compressor(parsed.config.allreduce.compression);
   if (!compressor.model_has.empty() && parsed.scenario.work != WorkKind::training) {

@@ -70,6 +70,10 @@ Problems problems_on_processes(const Scenario& scenario, std::size_t peers, Lane
     problems.push_back({item("hostile", i), "only virtual peers can be hostile",
                         "run it with grapevine sim, or remove it"});
   }
+  if (to_string(scenario.saboteurs) != to_string(PeerSet{})) {
+    problems.push_back({place + ": scenario.saboteurs", "only virtual peers can be hostile",
+                        "run it with grapevine sim, or remove it"});
+  }
   if (has_bad_links(scenario) && lane == LaneKind::unix_socket) {
     problems.push_back({"network.lane", "Unix sockets pass by the proxy that makes links bad",
                         "write lane = \"auto\" or \"tls\""});

@@ -147,7 +147,7 @@ struct AnyMessage::Fields {
     } else if constexpr (IsArray<T>::value) {
       for (auto& element : value) draw(element);
     } else {
-      std::apply([this](auto&... fields) { (draw(fields), ...); }, fields_of(value));
+      std::apply([&](auto&... fields) { (draw(fields), ...); }, fields_of(value));
     }
   }
 

@@ -42,8 +42,8 @@ class AnyMessage {
   std::deque<std::string> texts_;
 };
 
-/// Whether a real peer's network would hand the message on: the bounds of net/wire and the judgement
-/// of net/roster, which this library does not include.
+/// Whether a real peer's network would hand the message on: the bounds of net/wire and the
+/// judgement of net/roster, which this library does not include.
 bool passes_the_wire(const Message& message);
 
 /// Puts every report that the peer makes of its own training at that step.

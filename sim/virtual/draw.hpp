@@ -31,8 +31,8 @@ struct DrawnWorld {
 /// `allreduce`, a quarter of the others `pipeline`, and a quarter of those then left `mixing`.
 DrawnWorld draw_world(std::uint64_t seed);
 
-/// The same world with hostile peers among its own, fewer than a third of them. A world of fewer than
-/// four peers stays as it is.
+/// The same world with hostile peers among its own, fewer than a third of them. A world of fewer
+/// than four peers stays as it is.
 DrawnWorld as_hostile(DrawnWorld world);
 
 /// The same world with a pipeline drawn beside it: stages, schedule, router, chains. It has fewer

@@ -25,8 +25,8 @@ const PipelineMode* mode_of(const Simulator& world, PeerNumber peer) {
   return node ? node->as<PipelineMode>() : nullptr;
 }
 
-/// No hostile peer has a part in the generation. One that has can lie to each peer about its stages,
-/// its results and its copies, so nothing that depends on these is checked there.
+/// No hostile peer has a part in the generation. One that has can lie to each peer about its
+/// stages, its results and its copies, so nothing that depends on these is checked there.
 bool is_honest(const Simulator& world, const Generation& generation) {
   return !world.is_hostile(number_of(generation.id.proposer)) &&
          std::ranges::none_of(generation.order,

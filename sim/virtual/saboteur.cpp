@@ -1,6 +1,8 @@
 // The manners of a saboteur, and what they make of messages and blocks.
 #include "sim/virtual/saboteur.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -33,6 +35,27 @@ Payload owned(std::vector<std::byte> bytes) {
 }
 
 }  // namespace
+
+Problems problems_with_saboteurs(const Scenario& scenario, std::size_t peers,
+                                 const std::string& place) {
+  Problems problems;
+  const auto refuse = [&](std::string reason, std::string remedy) {
+    problems.push_back({place + ": scenario.saboteurs", std::move(reason), std::move(remedy)});
+  };
+  const PeerSet& set = scenario.saboteurs;
+  std::size_t count = 0;
+  for (std::size_t peer = 0; peer < peers; ++peer) count += set.contains(peer) ? 1 : 0;
+  if (set.any > 0) refuse("saboteurs are not drawn", "write their numbers");
+  for (const auto& [first, last] : set.ranges) {
+    if (last < peers) continue;
+    refuse(fmt::format("peer {} is not one of {}", last, peers),
+           fmt::format("write numbers from 0 to {}", peers - 1));
+  }
+  if (count > 0 && 3 * count >= peers) {
+    refuse(fmt::format("{} of {} peers are a third or more", count, peers), "name fewer");
+  }
+  return problems;
+}
 
 Saboteur::Saboteur(PeerId self, std::vector<PeerId> peers, float loudest, Rng rng)
     : self_(self), others_(peers), loudest_(loudest), any_(std::move(peers), rng) {

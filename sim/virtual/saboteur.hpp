@@ -6,14 +6,22 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "base/problems.hpp"
 #include "base/rng.hpp"
 #include "base/time.hpp"
 #include "consensus/message/effects.hpp"
+#include "sim/scenario.hpp"
 #include "sim/virtual/any_message.hpp"
 
 namespace gv {
+
+/// All problems with a scenario's saboteurs in a swarm of `peers`: fewer than a third may be any,
+/// and they are named by number. `place` is the file's name.
+Problems problems_with_saboteurs(const Scenario& scenario, std::size_t peers,
+                                 const std::string& place);
 
 /// A block on its own, as any program could put it on a lane.
 struct LooseBlock {
@@ -56,7 +64,18 @@ class Saboteur {
 
  private:
   enum class Way { lose, change, replace, repeat, hold_back, count };
-  enum class BlockWay { lose, poison, cut, lengthen, misname, shift, repeat, dribble, stale, count };
+  enum class BlockWay {
+    lose,
+    poison,
+    cut,
+    lengthen,
+    misname,
+    shift,
+    repeat,
+    dribble,
+    stale,
+    count
+  };
 
   template <class Any>
   using Weights = std::array<double, static_cast<std::size_t>(Any::count)>;
@@ -83,7 +102,7 @@ class Saboteur {
   Weights<Way> ways_{};
   Weights<BlockWay> block_ways_{};
   double pause_s_ = 0;
-  std::optional<PeerId> only_;  ///< It harms this peer alone.
+  std::optional<PeerId> only_;           ///< It harms this peer alone.
   std::optional<std::uint64_t> claims_;  ///< The step that it says it is at.
   std::deque<Message> memory_;           ///< The newest messages that it sent or heard.
   std::deque<Transfer> transfers_;       ///< The newest transfers that it sent.

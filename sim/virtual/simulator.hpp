@@ -144,8 +144,8 @@ class Simulator {
   /// Ends every fault, wakes stopped peers and restarts killed ones; no scheduled fault happens any
   /// more.
   void heal();
-  /// Ends the peer's process for good and takes it off the allow-lists of all others, as operators do
-  /// with a stolen key.
+  /// Ends the peer's process for good and takes it off the allow-lists of all others, as operators
+  /// do with a stolen key.
   void revoke(PeerNumber number);
   /// Delivers a message from a peer outside the swarm, or a forged one, straight to a peer's node.
   void send_from_outside(PeerId from, PeerNumber to, Message message);

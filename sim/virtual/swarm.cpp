@@ -112,8 +112,9 @@ std::optional<Violation> check_liveness(Simulator& world) {
     const auto counted = std::ranges::count_if(
         view.peers(), [&](PeerId peer) { return !world.is_hostile(number_of(peer)); });
     if (static_cast<std::size_t>(counted) != up.size()) {
-      return stuck(world, "views agree",
-                   fmt::format("peer-{} counts {} peers, {} are there", number, counted, up.size()));
+      return stuck(
+          world, "views agree",
+          fmt::format("peer-{} counts {} peers, {} are there", number, counted, up.size()));
     }
   }
   std::vector<std::uint64_t> before(world.size());

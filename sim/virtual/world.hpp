@@ -145,9 +145,8 @@ struct Simulator::World {
   };
 
   using Backlog = std::variant<Arrival, BlockArrival, LaneBroken, Met>;
-  using Event =
-      std::variant<Arrival, BlockArrival, Due, Opened, LaneBroken, Met, Pump, Dial, FaultEvent,
-                   Thrown, Mischief>;
+  using Event = std::variant<Arrival, BlockArrival, Due, Opened, LaneBroken, Met, Pump, Dial,
+                             FaultEvent, Thrown, Mischief>;
 
   World(Simulator& simulator, Options given, MakeWorkload make_work);
 

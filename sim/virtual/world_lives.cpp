@@ -184,11 +184,10 @@ void Simulator::World::prepare_saboteurs() {
   const float loudest = guarded ? std::numeric_limits<float>::max() : loudest_unguarded;
   for (PeerNumber number = 0; number < options.peers; ++number) {
     if (!options.scenario.saboteurs.contains(number)) continue;
-    Saboteur& saboteur =
-        saboteurs
-            .try_emplace(number, id_of(number), allow_lists[number], loudest,
-                         root.fork("saboteur").fork(number))
-            .first->second;
+    Saboteur& saboteur = saboteurs
+                             .try_emplace(number, id_of(number), allow_lists[number], loudest,
+                                          root.fork("saboteur").fork(number))
+                             .first->second;
     queue.push(now + saboteur.pause(), Mischief{number});
   }
 }

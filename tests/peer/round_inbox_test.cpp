@@ -46,8 +46,8 @@ using Rounds = std::vector<std::uint64_t>;
 TEST_CASE("a peer that sends rounds without end costs a bounded number of messages", "[unit]") {
   Inbox inbox;
   for (std::uint64_t round = 0; round < 10000; ++round) {
-    inbox.block(round, round % 2 == 0 ? 0 : 3, 4);             // It never ends this one,
-    inbox.block(5000 + round, 0, inbox.size);                  // nor waits after that one,
+    inbox.block(round, round % 2 == 0 ? 0 : 3, 4);          // It never ends this one,
+    inbox.block(5000 + round, 0, inbox.size);               // nor waits after that one,
     inbox.block(round << 40, 0, 4, round % 2 ? 300 : 400);  // and knows generations to come.
   }
   CHECK(inbox.box.held() <= 3 * RoundInbox::messages_max);

@@ -1,4 +1,5 @@
-// Hostile members of virtual swarms: what they send is bounded by the wire, and never the same twice.
+// Hostile members of virtual swarms: what they send is bounded by the wire, and never the same
+// twice.
 #include "sim/virtual/saboteur.hpp"
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 
 #include "net/roster.hpp"
 #include "net/wire.hpp"
+#include "sim/local/injector.hpp"
 #include "sim/virtual/draw.hpp"
 #include "sim/virtual/swarm.hpp"
 
@@ -111,6 +113,26 @@ TEST_CASE("hostile peers are fewer than a third and change nothing else of a wor
     hostile += count;
   }
   CHECK(hostile > 200);
+}
+
+TEST_CASE("saboteurs that cannot be are refused with what would do") {
+  Scenario scenario;
+  const auto problem = [&] {
+    const Problems problems = problems_with_saboteurs(scenario, 8, "run.toml");
+    return problems.empty() ? std::string() : to_string(problems.front());
+  };
+  CHECK(problem().empty());
+  scenario.saboteurs = {.ranges = {{2, 3}}};
+  CHECK(problem().empty());
+  scenario.saboteurs = {.ranges = {{2, 4}}};
+  CHECK(problem().find("3 of 8 peers are a third or more") != std::string::npos);
+  scenario.saboteurs = {.ranges = {{8, 8}}};
+  CHECK(problem().find("peer 8 is not one of 8") != std::string::npos);
+  scenario.saboteurs = {.any = 1};
+  CHECK(problem().find("write their numbers") != std::string::npos);
+  CHECK(to_string(problems_on_processes(scenario, 8, LaneKind::automatic, "faults.toml").front())
+            .find("faults.toml: scenario.saboteurs: only virtual peers can be hostile") !=
+        std::string::npos);
 }
 
 TEST_CASE("a world with hostile peers repeats bit by bit", "[sim]") {
