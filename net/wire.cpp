@@ -76,8 +76,8 @@ constexpr std::uint8_t first_message_kind = 16;
 /// A default value of the kind, to be filled in; empty for an unknown kind.
 template <std::size_t Index = 0>
 std::optional<Message> blank_message(std::size_t index) {
-  if constexpr (Index < std::variant_size_v<Message>) {
-    if (index == Index) return Message(std::in_place_index<Index>);
+  if constexpr (Index < std::variant_size_v<MessageVariant>) {
+    if (index == Index) return std::variant_alternative_t<Index, MessageVariant>{};
     return blank_message<Index + 1>(index);
   } else {
     return std::nullopt;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 
 #include "base/ids.hpp"
@@ -283,7 +284,7 @@ struct SwitchRefused {
 };
 
 /// All of them. Code that acts on a fact asks for its type; its name is for people and logs.
-using Fact = std::variant<
+using FactVariant = std::variant<
     MemberJoined, MemberSuspected, MemberRefuted, MemberDead, MemberLeft, MemberReturned,
     MemberRemoved, SelfRefuted, MessageRefused, OfferRefused, ExchangeRefused, ExchangeAborted,
     ExchangeUndecided, ExchangeResumed, ExchangeCommitted, ModelRefused, PeerQuarantined,
@@ -295,6 +296,22 @@ using Fact = std::variant<
     JoinFailed, NotReachable, KeyUsedTwice, FrameNotSent, UnsoundMessage, LinkQuarantined,
     EventsLost, AllowListRead, AllowListRefused, Resumed, ResumedFromNothing, CheckpointRefused,
     SaveFailed, SettingsRevisionNotWritten, SwitchRefused>;
+
+/// Any fact. Only facts.cpp compiles how one is copied, moved and destroyed, as for Message.
+struct Fact : FactVariant {
+  Fact();
+  template <class F>
+  requires(IsOneOf<F, FactVariant>) Fact(F fact) : Fact(OneOf<F, FactVariant>::index(), &fact) {}
+
+  Fact(const Fact& other);
+  Fact(Fact&& other) noexcept;
+  Fact& operator=(const Fact& other);
+  Fact& operator=(Fact&& other) noexcept;
+  ~Fact();
+
+ private:
+  Fact(std::size_t index, void* fact);
+};
 
 /// The peer that a fact says has gone: dead, left, or off the allow-list.
 inline std::optional<PeerId> gone_peer(const Fact& fact) {

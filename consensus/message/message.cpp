@@ -18,6 +18,15 @@ std::string too_many(std::size_t count, std::size_t most, const char* what) {
 
 }  // namespace
 
+Message::Message() = default;
+Message::Message(std::size_t index, void* message)
+    : MessageVariant(variant_from<MessageVariant>(index, message)) {}
+Message::Message(const Message& other) = default;
+Message::Message(Message&& other) noexcept = default;
+Message& Message::operator=(const Message& other) = default;
+Message& Message::operator=(Message&& other) noexcept = default;
+Message::~Message() = default;
+
 std::string_view to_string(Reason reason) {
   switch (reason) {
     case Reason::none:

@@ -375,7 +375,7 @@ FactText text(const SwitchRefused&) {
 
 template <std::size_t... I>
 std::vector<FactInfo> infos(std::index_sequence<I...>) {
-  return {text(std::variant_alternative_t<I, Fact>{}).info...};
+  return {text(std::variant_alternative_t<I, FactVariant>{}).info...};
 }
 
 }  // namespace
@@ -430,7 +430,7 @@ std::map<std::string, std::uint64_t> FactCounts::by_name() const {
 }
 
 std::vector<FactInfo> fact_infos() {
-  return infos(std::make_index_sequence<std::variant_size_v<Fact>>{});
+  return infos(std::make_index_sequence<std::variant_size_v<FactVariant>>{});
 }
 
 }  // namespace gv

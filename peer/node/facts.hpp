@@ -60,7 +60,7 @@ class FactCounts {
   friend bool operator==(const FactCounts&, const FactCounts&) = default;
 
  private:
-  std::array<std::uint64_t, std::variant_size_v<Fact>> counts_{};
+  std::array<std::uint64_t, std::variant_size_v<FactVariant>> counts_{};
 };
 
 /// The texts of every type of fact, in the order of the variant.

@@ -229,10 +229,10 @@ struct AnyMessage::Fields {
 
   template <std::size_t Index = 0>
   Message blank(std::size_t index) {
-    if constexpr (Index + 1 < std::variant_size_v<Message>) {
+    if constexpr (Index + 1 < std::variant_size_v<MessageVariant>) {
       if (index != Index) return blank<Index + 1>(index);
     }
-    return Message(std::in_place_index<Index>);
+    return std::variant_alternative_t<Index, MessageVariant>{};
   }
 };
 
@@ -246,7 +246,7 @@ void AnyMessage::learn(const TransferId& id) { Fields{*this}.learn(id); }
 
 Message AnyMessage::any() {
   Fields fields{*this};
-  Message message = fields.blank(rng_.below(std::variant_size_v<Message>));
+  Message message = fields.blank(rng_.below(std::variant_size_v<MessageVariant>));
   std::visit([&](auto& known) { fields.draw(known); }, message);
   return fields.admitted(std::move(message));
 }

@@ -166,7 +166,7 @@ bool sound(const Bytes& bytes) {
 
 TEST_CASE("every kind of frame survives the wire", "[unit]") {
   const auto frames = one_of_each();
-  REQUIRE(frames.size() == 2 + std::variant_size_v<Message>);
+  REQUIRE(frames.size() == 2 + std::variant_size_v<MessageVariant>);
   for (std::size_t i = 0; i < frames.size(); ++i) {
     INFO("frame " << i);
     const Bytes bytes = encode(frames[i]);
@@ -234,7 +234,7 @@ TEST_CASE("other versions and unknown kinds are refused by number", "[unit]") {
   }
   for (int kind = 0; kind < 256; ++kind) {
     if (kind == 1 || kind == 2 ||
-        (kind >= 16 && kind < 16 + static_cast<int>(std::variant_size_v<Message>)))
+        (kind >= 16 && kind < 16 + static_cast<int>(std::variant_size_v<MessageVariant>)))
       continue;
     Bytes bytes = encode(Message(Ready{}));
     bytes[1] = static_cast<std::byte>(kind);

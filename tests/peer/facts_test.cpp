@@ -27,10 +27,10 @@ Fact complete() {
 
 template <std::size_t... I>
 std::array<Fact, sizeof...(I)> one_of_each(std::index_sequence<I...>) {
-  return {complete<std::variant_alternative_t<I, Fact>>()...};
+  return {complete<std::variant_alternative_t<I, FactVariant>>()...};
 }
 
-const auto all_facts = one_of_each(std::make_index_sequence<std::variant_size_v<Fact>>{});
+const auto all_facts = one_of_each(std::make_index_sequence<std::variant_size_v<FactVariant>>{});
 
 /// The page that lists all facts.
 std::string events_page() {

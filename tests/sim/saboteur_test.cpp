@@ -51,8 +51,8 @@ TEST_CASE("what a saboteur makes up is of every kind and gets through the wire",
     sound.insert(message.index());
     REQUIRE(arrives(message));
   }
-  CHECK(kinds.size() == std::variant_size_v<Message>);
-  CHECK(sound.size() == std::variant_size_v<Message>);
+  CHECK(kinds.size() == std::variant_size_v<MessageVariant>);
+  CHECK(sound.size() == std::variant_size_v<MessageVariant>);
   CHECK(refused < 10000);
 }
 

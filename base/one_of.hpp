@@ -1,0 +1,40 @@
+// Variants of many types that are compiled once: a struct derives from the variant, and only its
+// .cpp knows how to make, copy and destroy one.
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+namespace gv {
+
+template <class T, class Variant>
+struct OneOf : std::false_type {};
+template <class T, class... Alternatives>
+struct OneOf<T, std::variant<Alternatives...>>
+    : std::bool_constant<(std::is_same_v<T, Alternatives> || ...)> {
+  /// The index of `T` among the alternatives.
+  static constexpr std::size_t index() {
+    std::size_t found = 0;
+    static_cast<void>(((std::is_same_v<T, Alternatives> || (++found, false)) || ...));
+    return found;
+  }
+};
+
+/// `T` is one of the alternatives.
+template <class T, class Variant>
+concept IsOneOf = OneOf<T, Variant>::value;
+
+/// The variant that holds what `value` points to, which is of the type with that index and is moved
+/// from.
+template <class Variant, std::size_t Index = 0>
+Variant variant_from(std::size_t index, void* value) {
+  if constexpr (Index + 1 < std::variant_size_v<Variant>) {
+    if (index != Index) return variant_from<Variant, Index + 1>(index, value);
+  }
+  using T = std::variant_alternative_t<Index, Variant>;
+  return Variant(std::in_place_index<Index>, std::move(*static_cast<T*>(value)));
+}
+
+}  // namespace gv
