@@ -115,17 +115,23 @@ def drawn_worlds(binary, seconds, earlier):
     return not failed, {"worlds": done, "seeds": f"{first}-{following - 1}", "failed": failed}
 
 
-def restarted(swarm, i, threads, *options):
-    """Starts a peer beside what goes on meanwhile."""
+def starting(swarm, i, *options):
+    """Starts a peer beside what goes on meanwhile; it is started when the thread is over."""
     thread = threading.Thread(target=swarm.start, args=(i, *options), kwargs={"wait_for": 1})
     thread.start()
-    threads.append(thread)
+    return thread
+
+
+def ended_alone(swarm, away, threads):
+    """Last words of the peers that ended although nothing was done to them."""
+    return [ended for ended in swarm.ended() if (i := int(ended.split()[0][1:])) not in away
+            and not (i in threads and threads[i].is_alive())]
 
 
 def killed_in(binary, mode, end, draw):
     """Kills one of eight peers every 5 s and starts it again 2 s later."""
     with Swarm(binary, peers=8, mode=mode, settings=MODES[mode] + SAVING).start_all() as swarm:
-        work, threads, unexpected = Work(swarm, mode), [], []
+        work, threads, unexpected = Work(swarm, mode), {}, []
         undisturbed = work.learn(min(20, (end - time.monotonic()) / 4))
         began = due = window = time.monotonic()
         kills, windows, before, down = 0, [], work.steps, {}
@@ -137,9 +143,8 @@ def killed_in(binary, mode, end, draw):
                 kills, down[i] = kills + 1, now + 2
             for i in [i for i, until in down.items() if now >= until]:
                 del down[i]
-                restarted(swarm, i, threads, "--resume")
-            if not any(thread.is_alive() for thread in threads):
-                unexpected += [ended for ended in swarm.ended() if int(ended[1]) not in down]
+                threads[i] = starting(swarm, i, "--resume")
+            unexpected += ended_alone(swarm, down, threads)
             work.sample()
             if now - window >= 10:
                 windows.append((work.steps - before) / (now - window))
@@ -148,7 +153,7 @@ def killed_in(binary, mode, end, draw):
                 break
             time.sleep(0.2)
         kept = (work.steps - start) / (time.monotonic() - began) / undisturbed
-        for thread in threads:
+        for thread in threads.values():
             thread.join()
         trains, differ = swarm.trains(30), sum(len(peer.events("models_differ")) for peer in swarm.peers)
         below = sum(pace < 0.25 * undisturbed for pace in windows)
@@ -232,17 +237,16 @@ def churned(binary, mode, end, draw):
     """Eight peers leave, are killed, or lose their folders, and come back; at least five are there."""
     began = time.monotonic()
     with Swarm(binary, peers=8, mode=mode, settings=MODES[mode] + SAVING).start_all() as swarm:
-        away, threads, wrong, longest, due, went = {}, [], [], 0.0, time.monotonic(), 0
+        away, threads, wrong, longest, due, went = {}, {}, [], 0.0, time.monotonic(), 0
         last = {}
         while time.monotonic() < end or away:
             now = time.monotonic()
             for i in [i for i, until in away.items() if now >= until]:
                 del away[i]
-                restarted(swarm, i, threads, *["--resume"] * swarm[i].folder.exists())
-                last.pop(i, None)
-            threads = [thread for thread in threads if thread.is_alive()]
+                threads[i] = starting(swarm, i, *["--resume"] * swarm[i].folder.exists())
+            threads = {i: thread for i, thread in threads.items() if thread.is_alive()}
             if due <= now < end and len(away) + len(threads) < 3:
-                i = draw.choice([i for i in range(8) if i not in away and swarm[i].is_alive()])
+                i = draw.choice([i for i in range(8) if i not in away and i not in threads])
                 how, went, due = draw.choice(("leave", "kill", "forget")), went + 1, now + draw.uniform(1, 4)
                 if how == "leave":
                     swarm[i].signal(signal.SIGTERM)
@@ -255,19 +259,18 @@ def churned(binary, mode, end, draw):
                     shutil.rmtree(swarm[i].folder)
                 away[i], now = now + draw.uniform(1, 15), time.monotonic()
             for i, peer in enumerate(swarm.peers):
-                if i in away or any(thread.is_alive() for thread in threads):
+                if i in away or i in threads:
                     last.pop(i, None)
                     continue
                 step = peer.status().get("step")
                 if i not in last or step != last[i][0]:
                     last[i] = (step, now)
                 longest = max(longest, now - last[i][1])
-            if not threads:
-                wrong += [ended for ended in swarm.ended() if int(ended[1]) not in away]
+            wrong += ended_alone(swarm, away, threads)
             if wrong:
                 break
             time.sleep(0.2)
-        for thread in threads:
+        for thread in threads.values():
             thread.join()
         trains, differ = swarm.trains(30), counted(swarm.peers, "models_differ")
         return not wrong and trains is not None and longest <= 10 and not differ, {
