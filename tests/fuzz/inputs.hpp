@@ -1,0 +1,46 @@
+// Everything that happens to a peer in an input of the target `node`, as steps.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tests/fuzz/target.hpp"
+
+namespace gv::fuzz {
+
+enum class Action : std::uint8_t {
+  frame,     ///< Bytes on the control link of a peer.
+  records,   ///< Bytes on the lane of a peer.
+  contact,   ///< The control link to a peer is up.
+  restart,   ///< The peer is another process now.
+  lost,      ///< The lane to the peer broke.
+  refused,   ///< No lane to the peer can be opened.
+  job_done,  ///< The oldest job is over.
+  leave,     ///< The peer itself is told to end.
+};
+inline constexpr std::size_t actions = 8;
+
+/// One thing that happens, after a wait.
+struct Step {
+  Action action = Action::frame;
+  std::uint8_t from = 0;  ///< One of the other peers, counted from 0.
+  std::uint16_t wait_ms = 0;
+  Bytes bytes;
+};
+
+inline constexpr std::size_t steps_max = 400;
+
+/// An input: the kind of peer, and what happens to it. Any bytes are one.
+struct Script {
+  std::uint8_t kind = 0;
+  std::vector<Step> steps;
+};
+Script script_of(std::span<const std::byte> bytes);
+Bytes to_bytes(const Script& script);
+
+/// The same with a few steps changed, added, dropped or moved.
+Bytes mutated_script(std::span<const std::byte> bytes, Rng& rng, MutateBytes mutate);
+
+}  // namespace gv::fuzz

@@ -1,0 +1,92 @@
+// One node with a replica that costs next to nothing, without a machine: tests and fuzzers play the
+// rest of its swarm.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "net/record_reader.hpp"
+#include "net/roster.hpp"
+#include "peer/modes/modes.hpp"
+#include "peer/node/node.hpp"
+#include "sim/virtual/workload.hpp"
+#include "tests/fuzz/inputs.hpp"
+
+namespace gv::fuzz {
+
+/// Peers of a swarm, of which the last never comes.
+inline constexpr std::size_t swarm_peers = 4;
+inline constexpr std::size_t listed_peers = swarm_peers + 1;
+
+/// A way of working together, with everything that is made once for all peers of that kind.
+struct PeerKind {
+  std::string_view name;
+  NodeOptions options;
+  MakeWorkload make;
+  bool bounds_models = false;  ///< The mode promises that models stay finite.
+};
+const std::vector<PeerKind>& peer_kinds();
+
+/// The peer of that number, which others authenticate.
+PeerId listed_id(std::size_t number);
+
+/// What a peer wants the world outside to do.
+struct Sent {
+  std::vector<Outgoing> messages;
+  std::vector<Transfer> transfers;
+};
+
+/// Aborts where the node breaks a promise: a message that cannot be sent, more than two jobs, a
+/// timer that is due for ever, a model that is not finite.
+class LonePeer {
+ public:
+  LonePeer(const PeerKind& kind, std::size_t number);
+
+  /// The time is now `until`; what was due before is done.
+  void advance(Time until);
+  /// Does a step, `wait_ms` after the one before.
+  void apply(const Step& step);
+  /// The other peer that steps call `from`.
+  PeerId other(std::uint8_t from) const;
+  std::uint8_t number_of_other(PeerId peer) const;
+
+  Sent take_sent() { return std::exchange(sent_, {}); }
+  std::size_t jobs() const { return jobs_.size(); }
+  std::uint64_t jobs_done() const { return jobs_done_; }
+  Time now() const { return now_; }
+  const Node& node() const { return *node_; }
+  bool is_over() const { return node_->is_finished(); }
+  bool is_finite() const;
+
+ private:
+  void receive_frame(PeerId from, std::span<const std::byte> bytes);
+  void receive_records(PeerId from, std::span<const std::byte> bytes);
+  void receive_record(PeerId from, const Record& record);
+  void finish_job();
+  void carry_out(NodeEffects& out);
+  template <class Call>
+  void call(Call call) {
+    NodeEffects out;
+    call(*node_, out);
+    carry_out(out);
+  }
+
+  const PeerKind& kind_;
+  std::size_t number_;
+  Time now_{};
+  Roster roster_;
+  std::unique_ptr<Workload> work_;
+  std::unique_ptr<Node> node_;
+  std::deque<Job> jobs_;
+  std::uint64_t jobs_done_ = 0;
+  std::array<RecordReader, listed_peers> readers_;
+  Sent sent_;
+};
+
+}  // namespace gv::fuzz

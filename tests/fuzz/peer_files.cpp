@@ -1,0 +1,84 @@
+// The targets `member_cache` and `settings_revision`: files in the folder of a peer.
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "base/check.hpp"
+#include "net/identity.hpp"
+#include "net/roster.hpp"
+#include "peer/config/switched_mixing.hpp"
+#include "peer/host/member_cache.hpp"
+#include "peer/host/settings_revision_file.hpp"
+#include "tests/fuzz/scratch.hpp"
+#include "tests/fuzz/target.hpp"
+
+namespace gv::fuzz {
+namespace {
+
+PublicKey key_of(std::uint8_t number) { return {number, 2, 3}; }
+
+std::vector<AuthorizedPeer> three_peers() {
+  return {{.name = "anna", .key = key_of(1), .address = {}},
+          {.name = "b-2", .key = key_of(2), .address = "host:9000"},
+          {.name = "c", .key = key_of(3), .address = "[::1]:1"}};
+}
+
+// ---- The members that a peer knew ----
+
+void feed_member_cache(std::span<const std::byte> bytes) {
+  static MemoryFile file;
+  static const Roster roster(three_peers()[0], three_peers());
+  file.write(bytes);
+  for (const std::string& line : MemberCache(file.path()).read(roster)) {
+    check(is_address(line.substr(line.find('@') + 1)), "only addresses are dialled");
+  }
+}
+
+std::vector<Bytes> member_cache_seeds() {
+  return {bytes_of("b-2@host:9000\nc@[::1]:1\nanna@127.0.0.1:5\n"), bytes_of("c@h:70000\n@\n")};
+}
+
+// ---- The settings that a swarm has switched to ----
+
+std::filesystem::path made_folder() {
+  std::string pattern = "/tmp/grapevine-fuzz-XXXXXX";
+  check(::mkdtemp(pattern.data()) != nullptr, "there is room for a folder");
+  return pattern;
+}
+
+void feed_settings_revision(std::span<const std::byte> bytes) {
+  static const std::filesystem::path folder = made_folder();
+  static const std::filesystem::path file = folder / "settings_revision";
+  std::ofstream(file, std::ios::binary) << text_of(bytes) << std::flush;
+  const std::optional<SettingsRevision> revision = read_revision(folder);
+  std::filesystem::remove(file);
+  if (!revision) return;
+  check(revision->problem().empty(), "a revision that is read may be sent");
+  static const Config config = [] {
+    Config made = default_config();
+    made.run.mode = ModeKind::mixing;
+    return made;
+  }();
+  (void)switched_mixing(config, revision->settings);
+}
+
+std::vector<Bytes> settings_revision_seeds() {
+  return {bytes_of("1\nrun.algorithm = \"choco-sgd\"\n"),
+          bytes_of("18446744073709551615\nmixing.gamma = 0.2\nmixing.period_steps = 3\n"),
+          bytes_of("7\n")};
+}
+
+}  // namespace
+
+Target member_cache_target() {
+  return {.name = "member_cache", .feed = feed_member_cache, .seeds = member_cache_seeds};
+}
+Target settings_revision_target() {
+  return {.name = "settings_revision",
+          .feed = feed_settings_revision,
+          .seeds = settings_revision_seeds,
+          .bytes_max = 1200};
+}
+
+}  // namespace gv::fuzz

@@ -1,0 +1,59 @@
+// What a fuzzer feeds: a function that takes any bytes, and inputs to begin with.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/rng.hpp"
+
+namespace gv::fuzz {
+
+using Bytes = std::vector<std::byte>;
+
+/// Changes the first `size` bytes of `data` a little, within its length; returns the new size.
+using MutateBytes = std::size_t (*)(std::uint8_t* data, std::size_t size, std::size_t size_max);
+
+/// One way into the program for bytes of others.
+struct Target {
+  std::string_view name;
+  /// Takes any bytes. Aborts if the program breaks a promise.
+  void (*feed)(std::span<const std::byte>);
+  /// Inputs that get far; a fuzzer begins with them.
+  std::vector<Bytes> (*seeds)();
+  std::size_t bytes_max = 4096;  ///< Longer inputs are not tried.
+  /// Changes an input in keeping with its form, with `mutate` for its parts. Null: any bytes will
+  /// do.
+  Bytes (*mutated)(std::span<const std::byte>, Rng&, MutateBytes mutate) = nullptr;
+};
+
+// Each in a file of its own, so that a fuzzer contains only what it feeds.
+Target node_target();
+Target lane_target();
+Target handshake_target();
+Target safetensors_target();
+Target config_target();
+Target scenario_target();
+Target csv_target();
+Target idx_target();
+Target cifar_target();
+Target allow_list_target();
+Target member_cache_target();
+Target settings_revision_target();
+
+/// All of them.
+std::vector<Target> targets();
+
+/// The bytes of a text.
+inline Bytes bytes_of(std::string_view text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+inline std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace gv::fuzz
