@@ -37,6 +37,10 @@ void add_sim(CLI::App& app) {
       "Instead of CONFIG: this many worlds drawn from the seeds from --seed on, with "
       "all invariants checked; exit code 3, 4 or 5 for unsafe, stuck or crashed");
   command
+      ->add_flag("--hostile", arguments->swarm.hostile,
+                 "Put hostile peers into every world of at least four peers")
+      ->needs(swarm_option);
+  command
       ->add_flag("--shrink", arguments->swarm.shrink, "Make a world that fails as small as it gets")
       ->needs(swarm_option);
   command->footer(

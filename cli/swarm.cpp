@@ -28,15 +28,17 @@ void limit_processor(time_t at_most) {
 
 /// The seed of the running world, for the handler of a failed check().
 std::uint64_t running_seed = 0;
+/// What a replay needs beside the seed.
+const char* replay_flags = "";
 
 void say_crash(int) {
   char text[240];
   const int length = std::snprintf(
       text, sizeof text,
       "crash or no end in the world of seed %llu\ncommit %s; replay: grapevine sim --swarm 1 "
-      "--seed %llu --trace\n",
+      "--seed %llu%s --trace\n",
       static_cast<unsigned long long>(running_seed), GRAPEVINE_COMMIT,
-      static_cast<unsigned long long>(running_seed));
+      static_cast<unsigned long long>(running_seed), replay_flags);
   if (length > 0)
     static_cast<void>(!::write(STDOUT_FILENO, text, static_cast<std::size_t>(length)));
   ::_exit(swarm_crashed);
@@ -46,8 +48,8 @@ int say_failure(const DrawnWorld& world, const Violation& violation, bool smalle
   fmt::print("{} in the world of seed {}: \"{}\" at {:.6f} s: {}\n",
              violation.liveness ? "stuck" : "broken", world.seed, violation.invariant,
              seconds(violation.at.time_since_epoch()), violation.what);
-  fmt::print("commit {}; replay: grapevine sim --swarm 1 --seed {} --trace\n", GRAPEVINE_COMMIT,
-             world.seed);
+  fmt::print("commit {}; replay: grapevine sim --swarm 1 --seed {}{} --trace\n", GRAPEVINE_COMMIT,
+             world.seed, replay_flags);
   if (smallest) {
     const DrawnWorld small = shrink(world, violation);
     fmt::print(
@@ -85,9 +87,12 @@ int run_swarm(const SwarmOptions& options) {
   Trace trace([](const std::string& line) { fmt::print("{}\n", line); });
   Verdict total;
   std::uint64_t stages_lost = 0;
+  std::uint64_t hostile = 0;
+  replay_flags = options.hostile ? " --hostile" : "";
   for (std::uint64_t i = 0; i < options.worlds; ++i) {
     running_seed = options.seed + i;
-    const DrawnWorld world = options.draw(running_seed);
+    DrawnWorld world = options.draw(running_seed);
+    if (options.hostile) world = as_hostile(std::move(world));
     if (options.trace) fmt::print("{}\n", to_toml(world));
     limit_processor(processor_seconds_max);
     const Verdict verdict = run_world(world, options.trace ? &trace : nullptr);
@@ -98,6 +103,7 @@ int run_swarm(const SwarmOptions& options) {
     total.operations += verdict.operations;
     total.runs += verdict.runs;
     stages_lost += verdict.stage_lost ? 1 : 0;
+    hostile += verdict.hostile > 0 ? 1 : 0;
     total.fault_events += verdict.fault_events;
     total.trace_hash = hash_combine(total.trace_hash, verdict.trace_hash);
     if (verdict.violation) return say_failure(world, *verdict.violation, options.shrink);
@@ -113,9 +119,10 @@ int run_swarm(const SwarmOptions& options) {
   fmt::print(
       "{} worlds from seed {}, none failed: {} events, {} faults, {} exchanges that cancel, {} "
       "halves that a fault explains, {} operations in lockstep, {} runs of pipelines ({} "
-      "worlds lost a stage with its copy), {:.1f} s\ntrace hash {:016x}\n",
+      "worlds lost a stage with its copy), {} worlds with hostile peers, {:.1f} s\ntrace hash "
+      "{:016x}\n",
       options.worlds, options.seed, total.events, total.fault_events, total.exchanges, total.halves,
-      total.operations, total.runs, stages_lost,
+      total.operations, total.runs, stages_lost, hostile,
       std::chrono::duration<double>(Clock::now() - began).count(), total.trace_hash);
   return 0;
 }

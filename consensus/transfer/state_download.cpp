@@ -156,7 +156,7 @@ void StateDownload::receive_block(Time now, PeerId from, const Block& block,
 
 void StateDownload::finish_if_whole(Time now, std::span<const float> memory, Effects& out) {
   if (!wanted_ || !wanted_->accepted || !blocks_.is_whole()) return;
-  if (options_.must_be_finite && !is_finite(memory)) {
+  if (!is_finite(memory)) {
     out.tell(
         ModelRefused{.peer = *wanted_->source, .reason = Reason::not_finite, .norm = std::nullopt});
     start_over();

@@ -38,7 +38,6 @@ class StateDownload {
     int resumes_max = 3;  ///< Broken lanes and pauses that a download from one source survives.
     int rounds_max = 5;   ///< How often the list of sources is tried.
     Duration retry_after = std::chrono::seconds(1);  ///< Pause between two rounds.
-    bool must_be_finite = true;  ///< A state with another value is refused and fetched elsewhere.
   };
 
   /// A state that has come completely.

@@ -134,7 +134,8 @@ void GossipMode::receive_about_state(Time now, PeerId from, const Message& messa
   fetch_.receive(now, from, message, fetch_values_, out);
   server_.receive(from, message, out);
   const auto* request = std::get_if<StateRequest>(&message);
-  if (request == nullptr) return;
+  // A model has no stages; a peer that asks for some would take the places of others.
+  if (request == nullptr || request->id.stage != 0) return;
   const bool is_there = exchange_.snapshot() != nullptr;
   if (server_.ask(now, from, *request, is_there, out)) server_.provide(0, own_state(), out);
 }

@@ -381,6 +381,11 @@ void PipelineMode::go_on(Time now, Effects& out) {
   if (course_.is_leaving() || generations_.current() == nullptr) return;
   // Until the jobs under way are done, our stages are not at the generation's version.
   if (preparing_ && !states_.is_fetching() && course_.jobs_under_way() == 0) become_ready(now, out);
+  if (const auto sender = run_.unsound_from()) {
+    out.tell(SumRefused{.why = to_string(*sender) + " sent values that are not finite"});
+    disturb(now, {*sender}, out);
+    return;
+  }
   while (generations_.current() != nullptr) {
     // A peer without a part in a run completes it at once. But a job ends one run at most, and not
     // one that begins with states which the same job loads.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/magnitude.hpp"
 #include "base/rng.hpp"
 #include "consensus/mixing/mix_message.hpp"
 #include "peer/node/stage_mixers.hpp"
@@ -65,6 +66,7 @@ void PipelineRun::enter_mixing(std::uint32_t stage) {
 void PipelineRun::leave() {
   begun_ = false;
   key_ = 0;
+  unsound_pass_.reset();
   mixing_.clear();
   incoming_.clear();
   held_.take();
@@ -348,6 +350,14 @@ bool PipelineRun::involves(PeerId peer) const {
   });
 }
 
+std::optional<PeerId> PipelineRun::unsound_from() const {
+  if (unsound_pass_) return unsound_pass_;
+  for (const Group& group : groups_) {
+    if (begun_ && group.reduce && group.reduce->unsound_from()) return group.reduce->unsound_from();
+  }
+  return std::nullopt;
+}
+
 bool PipelineRun::is_waiting() const { return begun_ && computing_ == 0; }
 
 bool PipelineRun::counts_once() const {
@@ -472,6 +482,11 @@ bool PipelineRun::receive_pass(PeerId from, const Block& block) {
   }
   const auto memory = std::as_writable_bytes(std::span<float>(*incoming.values));
   if (incoming.from != from || incoming.blocks.take(block, memory) != BlockFit::next) return false;
+  // Our gradients would be as little finite, and others would then blame us.
+  if (incoming.blocks.is_whole() && !is_finite(*incoming.values)) {
+    unsound_pass_ = from;
+    incoming_.erase(name);
+  }
   ++progress_;
   return true;
 }

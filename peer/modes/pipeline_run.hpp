@@ -63,6 +63,8 @@ class PipelineRun {
   /// The next input has to come from other peers.
   bool is_waiting() const;
   std::uint64_t progress() const { return progress_; }
+  /// A peer that sent values which are not finite, of which nothing was used. The run cannot end.
+  std::optional<PeerId> unsound_from() const;
 
   std::uint64_t operation() const { return operation_; }
   const std::vector<std::uint32_t>& own_stages() const { return own_stages_; }
@@ -154,6 +156,7 @@ class PipelineRun {
   EarlyBlocks held_;                         ///< Blocks of the next run's sums.
   std::map<std::size_t, VectorPool> pools_;  ///< By size.
   std::uint64_t progress_ = 0;
+  std::optional<PeerId> unsound_pass_;  ///< The sender of a pass that is not finite.
   std::uint64_t bytes_sent_ = 0;
 };
 

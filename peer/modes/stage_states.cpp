@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "base/magnitude.hpp"
 #include "peer/modes/state_transfer.hpp"
 
 namespace gv {
@@ -74,6 +75,7 @@ void StageStates::leave() {
   server_.clear();
   copies_.clear();
   expected_.clear();
+  unsound_from_.reset();
 }
 
 /// The version under which a state travels from `source`: that of the generation only where any
@@ -190,6 +192,11 @@ void StageStates::settle_copies() {
     const bool whole = came != copies_.end() && came->second.source == entry.second.from &&
                        came->second.blocks.is_whole();
     if (!whole) return false;
+    if (!is_finite(*came->second.values)) {
+      unsound_from_ = came->second.source;
+      copies_.erase(came);
+      return false;
+    }
     keep(entry.first.first, entry.second.version, std::move(came->second.values));
     copies_.erase(came);
     return true;
@@ -231,6 +238,7 @@ bool StageStates::receive_copy(PeerId from, const Block& block) {
 }
 
 std::optional<PeerId> StageStates::tick(Time now, Effects& out) {
+  if (unsound_from_) return std::exchange(unsound_from_, std::nullopt);
   for (auto& [stage, fetched] : fetched_) {
     fetched.download.tick(now, out);
     if (fetched.download.failed()) return fetched.source;

@@ -74,7 +74,8 @@ class StageStates {
   /// Takes a block of a state that we have asked for, or of a copy for us to keep. False if it is
   /// of no use now.
   bool receive(Time now, PeerId from, const Block& block, Effects& out);
-  /// Asks again where needed. Returns a source that has begun and stopped sending.
+  /// Asks again where needed. Returns a source that has begun and stopped sending, or whose copy is
+  /// not finite.
   std::optional<PeerId> tick(Time now, Effects& out);
   Time deadline() const;
   std::uint64_t progress() const { return progress_; }
@@ -129,6 +130,7 @@ class StageStates {
   std::map<std::uint32_t, StageValues> handed_over_;   ///< The states they get.
   std::map<CopyName, Copy> copies_;
   std::map<CopyName, Expected> expected_;
+  std::optional<PeerId> unsound_from_;  ///< The sender of a copy that is not finite.
   std::uint64_t progress_ = 0;
   std::uint64_t sent_ = 0;
 };

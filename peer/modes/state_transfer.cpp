@@ -28,8 +28,7 @@ StateDownload::Options generation_download(std::uint64_t layout_hash, std::size_
           .waits_for_answer = true,
           .progress_deadline = std::chrono::seconds(6),
           .resumes_max = 0,
-          .rounds_max = 1,
-          .must_be_finite = false};
+          .rounds_max = 1};
 }
 
 StateServer::Options generation_server(std::uint64_t layout_hash) {

@@ -14,6 +14,7 @@
 #include "sim/local/injector.hpp"
 #include "sim/virtual/draw.hpp"
 #include "sim/virtual/swarm.hpp"
+#include "tests/sim/worlds.hpp"
 
 namespace gv {
 namespace {
@@ -31,7 +32,42 @@ std::string drawn_without_hostile(DrawnWorld world) {
   return to_toml(world);
 }
 
+/// How peer 0 answers requests for its model.
+class ModelAnswers : public Watcher {
+ public:
+  void on_effects(const Simulator&, PeerNumber peer, const NodeEffects& effects) override {
+    if (peer != 0) return;
+    for (const Outgoing& sent : effects.messages) {
+      accepted += std::holds_alternative<TransferAccepted>(sent.message);
+      refused += std::holds_alternative<Refuse>(sent.message);
+    }
+  }
+  int accepted = 0;
+  int refused = 0;
+};
+
 }  // namespace
+
+TEST_CASE("a peer that asks for stages of a whole model takes the place of no other", "[sim]") {
+  const Simulator::Options options = [] {
+    Simulator::Options small = small_world(3, 1);
+    small.node.gossip.alpha = 0;
+    return small;
+  }();
+  Simulator world(options, idle_peers(options));
+  world.run(Time(std::chrono::seconds(5)));
+  ModelAnswers answers;
+  world.watch(answers);
+  const auto ask = [&](PeerNumber from, std::uint32_t stage) {
+    world.send_from_outside(id_of(from), 0,
+                            StateRequest{.id = state_id(id_of(from), 7, 1, stage),
+                                         .layout_hash = options.node.course.layout_hash});
+  };
+  for (std::uint32_t stage = 1; stage <= 8; ++stage) ask(1, stage);
+  ask(2, 0);
+  CHECK(answers.accepted == 1);
+  CHECK(answers.refused == 0);
+}
 
 TEST_CASE("what a saboteur makes up is of every kind and gets through the wire", "[sim]") {
   AnyMessage any(peers, Rng(1));

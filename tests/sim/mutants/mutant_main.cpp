@@ -1,5 +1,8 @@
 // Runs drawn worlds with a broken core: success is to find out that it is broken. With "pipelines"
-// or "rounds" all are of that kind.
+// or "rounds" all are of that kind; with "hostile" some of their peers are.
+#include <unistd.h>
+
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -9,20 +12,31 @@
 
 namespace {
 
-gv::DrawnWorld draw(std::uint64_t seed, std::string_view which) {
+gv::DrawnWorld draw(std::uint64_t seed, int kinds, char** kind) {
   gv::DrawnWorld world = gv::draw_world(seed);
-  if (which == "pipelines") return gv::as_pipeline(world);
-  if (which == "rounds") return gv::as_mixing(world);
+  for (int i = 0; i < kinds; ++i) {
+    const std::string_view which = kind[i];
+    if (which == "pipelines") world = gv::as_pipeline(world);
+    if (which == "rounds") world = gv::as_mixing(world);
+    if (which == "hostile") world = gv::as_hostile(world);
+  }
   return world;
+}
+
+/// A peer that ends the whole program is found out as well.
+void crash(int) {
+  constexpr std::string_view text = "caught: it crashed\n";
+  static_cast<void>(!::write(STDOUT_FILENO, text.data(), text.size()));
+  ::_exit(0);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::uint64_t worlds = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1000;
-  const std::string_view which = argc > 2 ? argv[2] : "";
+  for (const int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE}) std::signal(signal, crash);
   for (std::uint64_t seed = 1; seed <= worlds; ++seed) {
-    const auto violation = gv::run_world(draw(seed, which)).violation;
+    const auto violation = gv::run_world(draw(seed, argc - 2, argv + 2)).violation;
     if (!violation) continue;
     std::printf("caught in the world of seed %llu: \"%s\": %s\n",
                 static_cast<unsigned long long>(seed), violation->invariant.c_str(),
