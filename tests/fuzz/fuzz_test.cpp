@@ -65,11 +65,11 @@ TEST_CASE("inputs that once found a fault find none any more") {
 TEST_CASE("a recorded life of a peer can be lived again, and gets far") {
   for (std::size_t kind = 0; kind < peer_kinds().size(); ++kind) {
     INFO(peer_kinds()[kind].name);
-    const Conversation recorded = converse(kind, 300);
-    CHECK(recorded.jobs_done > 20);
-    CHECK(recorded.step > 10);
+    const Conversation recorded = converse(kind, steps_max);
+    CHECK(recorded.jobs_done >= 4);
+    CHECK(recorded.step >= 2);
     const Script script = script_of(to_bytes(recorded.script));
-    REQUIRE(script.steps.size() == 300);
+    REQUIRE(script.steps.size() == steps_max);
     LonePeer again(peer_kinds()[script.kind], 0);
     std::size_t messages = again.take_sent().messages.size();
     for (const Step& step : script.steps) {

@@ -34,9 +34,9 @@ constexpr std::array kind_texts = {
              40, true},
     KindText{"allreduce", "[run]\nmode = \"allreduce\"\n", 700},
     KindText{"allreduce of sparse gradients",
-             "[run]\nmode = \"allreduce\"\n[allreduce]\ncompressor = \"top_k\"\n", 700},
+             "[run]\nmode = \"allreduce\"\n[allreduce]\ntop_k_per_512 = 32\n", 700},
     KindText{"mixing", "[run]\nmode = \"mixing\"\n"},
-    KindText{"mixing of differences", "[run]\nmode = \"mixing\"\nalgorithm = \"choco-sgd\"\n"},
+    KindText{"mixing of differences", "[run]\nmode = \"mixing\"\nalgorithm = \"choco\"\n"},
     KindText{"pipeline", "[run]\nmode = \"pipeline\"\n[pipeline]\nstages = 2\n"},
 };
 

@@ -34,7 +34,7 @@ Target node_target() {
   return {.name = "node",
           .feed = feed,
           .seeds = seeds,
-          .bytes_max = 1 << 16,
+          .bytes_max = 1 << 18,
           .mutated = mutated_script};
 }
 

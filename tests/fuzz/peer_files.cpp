@@ -64,7 +64,7 @@ void feed_settings_revision(std::span<const std::byte> bytes) {
 }
 
 std::vector<Bytes> settings_revision_seeds() {
-  return {bytes_of("1\nrun.algorithm = \"choco-sgd\"\n"),
+  return {bytes_of("1\nrun.algorithm = \"choco\"\n"),
           bytes_of("18446744073709551615\nmixing.gamma = 0.2\nmixing.period_steps = 3\n"),
           bytes_of("7\n")};
 }
