@@ -15,6 +15,8 @@ namespace {
 
 constexpr std::size_t messages_max = 64;     ///< Waiting on one lane; more go by the control link.
 constexpr std::size_t transfers_max = 4096;  ///< Waiting on one lane; more are dropped.
+/// Lanes that have ended and that a partner keeps open. Each may hold memory, so it gets no more.
+constexpr std::size_t draining_max = 4;
 constexpr auto invite_deadline = std::chrono::seconds(5);
 constexpr auto silence_max = std::chrono::seconds(1);  ///< Longest silence of a lane in doubt.
 constexpr auto housekeeping_period = std::chrono::milliseconds(250);
@@ -191,7 +193,13 @@ void BulkLanes::Impl::opened(PeerId peer, std::uint64_t id, ConnectionPtr connec
     connection->close();
     return;
   }
+  if (retired.count(peer) >= draining_max) {
+    connection->close();
+    refused(peer);
+    return;
+  }
   Lane& lane = found->second;
+  connection->peer = peer;
   if (!connection->ring_out) connection->tune();
   asio::error_code ignored;
   connection->socket.non_blocking(true, ignored);

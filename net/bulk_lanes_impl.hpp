@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <map>
 #include <memory>
 #include <span>
@@ -74,6 +75,16 @@ struct BulkLanes::Impl {
   bool arrived(PeerId peer, const ConnectionPtr& connection, const Record& record);
   void give_block(PeerId peer, const RecordHeader& header, std::span<const std::byte> bytes,
                   std::shared_ptr<const void> hold = nullptr);
+  /// Handles something that a peer has sent. It must not end the process, so whatever its handling
+  /// throws ends the lane that it came on.
+  template <class Handle>
+  void heed(PeerId peer, const ConnectionPtr& connection, Handle handle) {
+    try {
+      handle();
+    } catch (const std::exception& error) {
+      broken(peer, connection, error.what());
+    }
+  }
   void housekeeping();
   bool make_room();
   LaneInvite make_invite(PeerId peer, std::uint64_t id, const LaneToken& token) const;

@@ -21,6 +21,8 @@ class Descriptor {
   }
 
   int get() const { return fd_; }
+  /// The descriptor, which is the caller's to close from now on.
+  int release() { return std::exchange(fd_, -1); }
   explicit operator bool() const { return fd_ >= 0; }
 
  private:

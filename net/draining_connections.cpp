@@ -1,6 +1,7 @@
 // Waits for the partner's end, or for the last reader of our memory.
 #include "net/draining_connections.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -37,8 +38,17 @@ void DrainingConnections::read_ended(const ConnectionPtr& connection) {
   if (connections_.contains(connection)) await_end(connection);
 }
 
+std::size_t DrainingConnections::count(PeerId peer) const {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      connections_, [peer](const ConnectionPtr& each) { return each->peer == peer; }));
+}
+
 void DrainingConnections::tidy_up() {
   for (const ConnectionPtr& connection : std::vector(connections_.begin(), connections_.end())) {
+    // Blocks that are held keep the partner's buffer mapped, and nothing else needs it any more.
+    // Not at once: the connection may have ended while a block of it was being read.
+    connection->borrowed.reset();
+    connection->ring_in.reset();
     wind_up(connection);
   }
 }

@@ -1,6 +1,7 @@
 // Connections that were given up, kept until no peer reads memory shared over them.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <set>
 
@@ -23,6 +24,8 @@ class DrainingConnections {
   void add(const ConnectionPtr& connection);
   /// Its read has ended; `partner_ended` says how. Harmless for a connection that is not here.
   void read_ended(const ConnectionPtr& connection);
+  /// Connections with that peer that are kept.
+  std::size_t count(PeerId peer) const;
   /// Call now and then: closes connections of no more use.
   void tidy_up();
 

@@ -49,6 +49,7 @@ struct LaneConnection {
   explicit LaneConnection(Socket connected) : socket(std::move(connected)) {}
 
   Socket socket;
+  PeerId peer{};  ///< At the other end, from when the lane is open.
   std::optional<asio::ssl::stream<Socket&>> tls;
   std::optional<RingWriter> ring_out;  ///< Both or none, on a Unix socket.
   std::optional<RingReader> ring_in;

@@ -14,8 +14,8 @@
 namespace gv {
 
 /// Turns invitations into proved connections. A peer that connects has three seconds to show that
-/// it holds the token of an expected lane; until then nothing it sends is believed. All calls on
-/// the thread of `io`.
+/// it holds the token of an expected lane; until then nothing it sends is believed, and it gives
+/// way if too many others wait as well. All calls on the thread of `io`.
 class LaneHandshake {
  public:
   struct Options {
@@ -53,10 +53,12 @@ class LaneHandshake {
   /// seconds.
   void expect(std::uint64_t lane, const LaneToken& token);
   bool expects(std::uint64_t lane) const;
+  /// Also gives up dialling that lane; `done` is not called then.
   void expect_no_more(std::uint64_t lane);
 
   /// Dials the peer that sent the invitation, through its Unix socket if it is on this host. The
-  /// lane must be expected; both ends prove its token.
+  /// lane must be expected; both ends prove its token, within three seconds. The address is dialled
+  /// as it is; a Unix socket only if it can be that of a peer of the same user.
   void dial(const LaneInvite& invite, Dialled done);
 
   /// Closes connections that have not proved themselves in time, and forgets old invitations.

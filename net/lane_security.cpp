@@ -71,7 +71,8 @@ bool same_proof(const std::array<std::uint8_t, 32>& a, const std::array<std::uin
   return sodium_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
-LaneTls::LaneTls(FindToken find) : find_(std::move(find)), context_(asio::ssl::context::tlsv13) {
+LaneTls::LaneTls(FindToken find, std::function<void(const SSL*)> named)
+    : find_(std::move(find)), named_(std::move(named)), context_(asio::ssl::context::tlsv13) {
   SSL_CTX* native = context_.native_handle();
   SSL_CTX_set_min_proto_version(native, TLS1_3_VERSION);
   SSL_CTX_set_ciphersuites(native, "TLS_AES_128_GCM_SHA256");
@@ -101,6 +102,7 @@ int LaneTls::find_session(SSL* ssl, const unsigned char* identity, std::size_t l
   if (!token) return 1;
   *session = make_session(ssl, *token);
   remember(ssl, lane);
+  owner(ssl)->named_(ssl);
   return 1;
 }
 

@@ -26,7 +26,9 @@ using FindToken = std::function<std::optional<LaneToken>(std::uint64_t lane)>;
 /// in. After the handshake `is_mutual` must hold, which says that the key was really used.
 class LaneTls {
  public:
-  explicit LaneTls(FindToken find);
+  /// `named` is told of each accepted connection whose peer names an invitation that is open,
+  /// before it has proved that it holds the token.
+  LaneTls(FindToken find, std::function<void(const SSL*)> named);
 
   asio::ssl::context& context() { return context_; }
 
@@ -45,6 +47,7 @@ class LaneTls {
                          std::size_t* length, SSL_SESSION** session);
 
   FindToken find_;
+  std::function<void(const SSL*)> named_;
   asio::ssl::context context_;
 };
 

@@ -192,13 +192,16 @@ void BulkLanes::Impl::read_on(PeerId peer) {
                           [this, peer, connection, weak = std::weak_ptr(alive)](
                               asio::error_code error, std::size_t read) {
                             if (weak.expired()) return;
-                            if (take(peer, connection, error, read)) read_on(peer);
+                            heed(peer, connection, [&] {
+                              if (take(peer, connection, error, read)) read_on(peer);
+                            });
                           });
   } else {
     connection->socket.async_wait(
         LaneConnection::Socket::wait_read,
         [this, peer, connection, weak = std::weak_ptr(alive)](asio::error_code) {
-          if (!weak.expired()) read_what_is_there(peer, connection);
+          if (weak.expired()) return;
+          heed(peer, connection, [&] { read_what_is_there(peer, connection); });
         });
   }
 }

@@ -10,6 +10,7 @@
 #include <asio/io_context.hpp>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <deque>
 #include <fstream>
 #include <limits>
 #include <string>
@@ -21,6 +22,7 @@ namespace gv {
 namespace {
 
 constexpr auto patience = std::chrono::seconds(20);
+constexpr std::size_t held_max = 400;  ///< Connections of strangers: descriptors are few.
 
 std::string congestion_control(int socket) {
   std::array<char, 17> name{};
@@ -95,6 +97,99 @@ TEST_CASE("TCP lanes begin unpaced, and only between hosts are they left to the 
     CHECK(buffers_are_fixed(socket) == one_host);
     if (one_host) CHECK(receive_buffer(socket) == 2 * std::min(768 << 10, receive_buffer_max()));
   }
+}
+
+namespace {
+
+/// A listener for lanes beside strangers that connect to it and say `first`.
+class Beset {
+  asio::io_context io_;  ///< Outlives the connections.
+
+ public:
+  Beset()
+      : inside_(io_, {.listen_host = "127.0.0.1", .local = false},
+                {.accepted = [this](std::uint64_t, const ConnectionPtr&) { ++accepted; },
+                 .fact = [](const Fact&) {}}),
+        outside_(
+            io_, {.local = false},
+            {.accepted = [](std::uint64_t, const ConnectionPtr&) {}, .fact = [](const Fact&) {}}) {}
+
+  /// Opens this many further connections, which are held.
+  void beset(int count, const std::string& first) {
+    const std::string listening = inside_.listening();
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<std::uint16_t>(std::stoi(listening.substr(10))));
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    for (int i = 0; i < count; ++i) {
+      Descriptor stranger(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      REQUIRE(::connect(stranger.get(), reinterpret_cast<sockaddr*>(&to), sizeof to) == 0);
+      static_cast<void>(::send(stranger.get(), first.data(), first.size(), MSG_NOSIGNAL));
+      held_.push_back(std::move(stranger));
+      if (held_.size() > held_max) held_.pop_front();
+    }
+  }
+
+  /// Whether a lane opens by the first invitation, while strangers come all the time.
+  bool opens(const std::string& first) {
+    LaneInvite invite{.lane = ++lane_, .token = {1, 2, 3}};
+    inside_.expect(invite.lane, invite.token);
+    outside_.expect(invite.lane, invite.token);
+    invite.address = inside_.listening();
+    bool is_over = false;
+    bool is_open = false;
+    const int before = accepted;
+    outside_.dial(invite, [&](const ConnectionPtr& connection) {
+      is_over = true;
+      is_open = connection != nullptr;
+    });
+    auto last = std::chrono::steady_clock::now();
+    until([&] {
+      // A thousand a second, and none while this process was held up.
+      if (std::chrono::steady_clock::now() - last >= std::chrono::milliseconds(1)) {
+        beset(1, first);
+        last = std::chrono::steady_clock::now();
+      }
+      return is_over && (!is_open || accepted > before);
+    });
+    return is_open && accepted > before;
+  }
+
+  template <class Condition>
+  bool until(Condition holds) {
+    const auto end = std::chrono::steady_clock::now() + patience;
+    while (!holds() && std::chrono::steady_clock::now() < end) {
+      io_.run_one_for(std::chrono::milliseconds(1));
+      inside_.tidy_up();
+      outside_.tidy_up();
+    }
+    return holds();
+  }
+
+  std::uint64_t refused() const { return inside_.refused(); }
+  int accepted = 0;
+
+ private:
+  LaneHandshake inside_;
+  LaneHandshake outside_;
+  std::uint64_t lane_ = 0;
+  std::deque<Descriptor> held_;
+};
+
+}  // namespace
+
+TEST_CASE("lanes open while any number of strangers hold connections that say little or nothing") {
+  const std::string first = GENERATE("", "\x16", "\x16\x03\x01\x02");
+  Beset port;
+  port.beset(300, first);
+  for (int i = 0; i < 20; ++i) CHECK(port.opens(first));
+  CHECK(port.accepted == 20);
+}
+
+TEST_CASE("strangers lose their connections to the port in a few seconds") {
+  Beset port;
+  port.beset(40, "");
+  CHECK(port.until([&] { return port.refused() == 40; }));
 }
 
 TEST_CASE("of a name's addresses the one that answers is dialled") {

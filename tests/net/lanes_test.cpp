@@ -1,5 +1,6 @@
 // Bulk lanes between peers of one process: every kind of lane, and what strangers get.
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -14,6 +15,7 @@
 #include <deque>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory_resource>
 #include <numeric>
@@ -126,6 +128,7 @@ class Swarm {
                 [this, i](PeerId to, const LaneInvite& invite) {
                   sides_[i].last_invite = invite;
                   const auto other = static_cast<std::size_t>(to) - 100;
+                  if (other >= sides_.size()) return false;
                   asio::post(io_, [this, i, other, invite] {
                     sides_[other].lanes->receive_invite(peer(i), invite);
                   });
@@ -429,6 +432,68 @@ TEST_CASE("who cannot prove an invitation is hung up on, and nobody else notices
   swarm.send(0, 1, pattern(100, 2), 2);
   REQUIRE(swarm.until([&] { return swarm[1].received[peer(0)].size() == 100; }));
   CHECK(swarm[0].lanes->counters().lanes_opened == 1);
+}
+
+std::size_t open_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+TEST_CASE("any number of invitations to a listener that is full holds one connection for a while") {
+  Swarm swarm(2, Security::plain);
+  const Descriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in where{};
+  where.sin_family = AF_INET;
+  where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  auto* const address = reinterpret_cast<sockaddr*>(&where);
+  socklen_t size = sizeof where;
+  REQUIRE(::bind(listener.get(), address, size) == 0);
+  REQUIRE(::getsockname(listener.get(), address, &size) == 0);
+  REQUIRE(::listen(listener.get(), 0) == 0);
+  // Connections that it never accepts keep further ones from being made.
+  std::vector<Descriptor> full;
+  for (int i = 0; i < 3; ++i) {
+    full.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    static_cast<void>(::connect(full.back().get(), address, size));
+  }
+  const std::size_t before = open_descriptors();
+  LaneInvite invite{.lane = 1000, .token = {1}};
+  invite.address = "127.0.0.1:" + std::to_string(ntohs(where.sin_port));
+  std::size_t most = 0;
+  for (int i = 0; i < 200; ++i) {
+    --invite.lane;
+    swarm[0].lanes->receive_invite(peer(1), invite);
+    most = std::max(most, open_descriptors());
+  }
+  CHECK(most <= before + 2);
+  CHECK(swarm.until([&] { return open_descriptors() <= before; }));
+}
+
+TEST_CASE("an invitation leads to the socket of a peer and to no other one of this host") {
+  Swarm swarm(2, Security::automatic);
+  swarm.send(0, 1, pattern(10, 1));
+  REQUIRE(swarm.until([&] { return swarm[1].received[peer(0)].size() == 10; }));
+  const auto [name, is_dialled] = GENERATE(std::pair("lane-1-2", true), std::pair("other", false),
+                                           std::pair("lane-1-2.sock", false));
+  const std::filesystem::path path =
+      std::filesystem::path(swarm[0].last_invite.unix_path).parent_path() / name;
+  const Descriptor listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_un where{};
+  where.sun_family = AF_UNIX;
+  std::strcpy(where.sun_path, path.c_str());
+  REQUIRE(::bind(listener.get(), reinterpret_cast<sockaddr*>(&where), sizeof where) == 0);
+  REQUIRE(::listen(listener.get(), 4) == 0);
+  LaneInvite invite{.lane = 5, .token = {1}, .host = swarm[0].last_invite.host};
+  invite.unix_path = path.string();
+  // A peer that has no lane yet.
+  swarm[0].lanes->receive_invite(peer(7), invite);
+  Descriptor came;
+  const bool is_over = swarm.until([&] {
+    came = Descriptor(::accept(listener.get(), nullptr, nullptr));
+    return came || swarm.has_told<LaneRefused>(0);
+  });
+  CHECK(is_over);
+  CHECK(static_cast<bool>(came) == is_dialled);
 }
 
 TEST_CASE("only memory that stays as it is becomes a ring") {

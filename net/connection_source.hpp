@@ -1,0 +1,25 @@
+// The source that a connection is counted for.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <string>
+
+namespace gv {
+
+/// An address of IPv4, or the network of one of IPv6, whose other half a machine chooses itself, as
+/// bytes. Empty for Unix sockets.
+inline std::string source_of(const sockaddr_storage& address) {
+  if (address.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address).sin_addr;
+    return {reinterpret_cast<const char*>(&v4), sizeof v4};
+  }
+  if (address.ss_family == AF_INET6) {
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
+    return {reinterpret_cast<const char*>(&v6), sizeof v6 / 2};
+  }
+  return {};
+}
+
+}  // namespace gv

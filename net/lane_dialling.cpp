@@ -1,0 +1,247 @@
+// Dialling where invitations say: one lane of a peer at a time, each within a deadline.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <asio/ip/address.hpp>
+#include <charconv>
+#include <exception>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "net/lane_handshake_impl.hpp"
+
+namespace gv {
+namespace {
+
+using asio::ip::tcp;
+
+constexpr auto dial_deadline = std::chrono::seconds(3);  ///< For all addresses, and the proofs.
+constexpr std::size_t dials_max = 64;
+
+/// Whether a path can be a peer's lane socket: by its name, which LaneHandshake gives it, and as a
+/// socket in a folder that only our own user can enter. An invitation must not make us knock at the
+/// socket of another program.
+bool is_lane_socket(const std::string& path) {
+  const std::filesystem::path whole(path);
+  const std::string name = whole.filename().string();
+  const bool is_name =
+      name.starts_with("lane-") && name.find_first_not_of("0123456789-", 5) == std::string::npos;
+  struct stat socket {};
+  struct stat folder {};
+  if (path.size() > unix_path_max || !whole.is_absolute() || !is_name ||
+      ::lstat(path.c_str(), &socket) != 0 || ::stat(whole.parent_path().c_str(), &folder) != 0) {
+    return false;
+  }
+  const ::uid_t user = ::geteuid();
+  const bool is_ours = user == 0 || (socket.st_uid == user && folder.st_uid == user);
+  return S_ISSOCK(socket.st_mode) && is_ours && (folder.st_mode & (S_IRWXG | S_IRWXO)) == 0;
+}
+
+struct NameAndPort {
+  std::string name;
+  std::uint16_t port = 0;
+};
+
+std::optional<NameAndPort> name_and_port(std::string_view address) {
+  const auto colon = address.rfind(':');
+  if (colon == std::string_view::npos) return std::nullopt;
+  NameAndPort parts{.name = std::string(address.substr(0, colon))};
+  if (parts.name.starts_with('[') && parts.name.ends_with(']')) {
+    parts.name = parts.name.substr(1, parts.name.size() - 2);
+  }
+  const std::string_view digits = address.substr(colon + 1);
+  const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), parts.port);
+  const bool is_whole = read.ec == std::errc() && read.ptr == digits.data() + digits.size();
+  return is_whole && parts.port != 0 ? std::optional(parts) : std::nullopt;
+}
+
+}  // namespace
+
+bool LaneHandshake::Impl::is_current(const DialPtr& dial) const {
+  const auto found = dials.find(dial->invite.lane);
+  return found != dials.end() && found->second == dial;
+}
+
+/// Hands over the connection, or null.
+void LaneHandshake::Impl::finish(const DialPtr& dial, bool proved) {
+  if (!is_current(dial)) return;
+  ConnectionPtr connection = std::move(dial->connection);
+  if (!proved && connection) connection->close();
+  const Dialled done = std::move(dial->done);
+  end_dial(dial->invite.lane);
+  done(proved ? std::move(connection) : nullptr);
+}
+
+/// Gives a dial up without telling its owner.
+void LaneHandshake::Impl::end_dial(std::uint64_t lane) {
+  const auto found = dials.find(lane);
+  if (found == dials.end()) return;
+  const DialPtr dial = found->second;
+  dials.erase(found);
+  asio::error_code ignored;
+  dial->unix_socket.close(ignored);
+  dial->tcp_socket.close(ignored);
+  if (dial->resolver) dial->resolver->cancel();
+  if (dial->connection) dial->connection->close();
+}
+
+void LaneHandshake::Impl::end_late_dials() {
+  const auto now = Clock::now();
+  std::vector<DialPtr> late;
+  for (const auto& [lane, dial] : dials) {
+    if (now > dial->until) late.push_back(dial);
+  }
+  for (const DialPtr& dial : late) {
+    ++dials_failed;
+    finish(dial, false);
+  }
+}
+
+void LaneHandshake::Impl::dial_unix(const DialPtr& dial) {
+  if (!is_lane_socket(dial->invite.unix_path)) {
+    dial_tcp(dial);
+    return;
+  }
+  dial->unix_socket.async_connect(
+      stream_protocol::endpoint(dial->invite.unix_path),
+      [this, dial, weak = std::weak_ptr(alive)](asio::error_code error) {
+        if (weak.expired() || !is_current(dial)) return;
+        if (error) {
+          dial_tcp(dial);
+          return;
+        }
+        dial->connection = std::make_shared<LaneConnection>(Socket(std::move(dial->unix_socket)));
+        prove_plain(dial, true);
+      });
+}
+
+void LaneHandshake::Impl::dial_tcp(const DialPtr& dial) {
+  const auto where = name_and_port(dial->invite.address);
+  if (!where || !options.remote) {
+    finish(dial, false);
+    return;
+  }
+  asio::error_code no_number;
+  const auto number = asio::ip::make_address(where->name, no_number);
+  if (!no_number) {
+    dial->addresses =
+        tcp::resolver::results_type::create(tcp::endpoint(number, where->port), where->name, {});
+    dial->next = dial->addresses.begin();
+    connect(dial);
+    return;
+  }
+  // A resolver has a thread of its own, which the system may refuse.
+  try {
+    dial->resolver = std::make_shared<tcp::resolver>(io);
+    dial->resolver->async_resolve(where->name, std::to_string(where->port),
+                                  [this, dial, weak = std::weak_ptr(alive)](
+                                      asio::error_code error, tcp::resolver::results_type found) {
+                                    if (weak.expired() || !is_current(dial)) return;
+                                    if (error) {
+                                      finish(dial, false);
+                                      return;
+                                    }
+                                    dial->addresses = std::move(found);
+                                    dial->next = dial->addresses.begin();
+                                    connect(dial);
+                                  });
+  } catch (const std::exception&) {
+    finish(dial, false);
+  }
+}
+
+/// Tries one address after another.
+void LaneHandshake::Impl::connect(const DialPtr& dial) {
+  while (dial->next != dial->addresses.end()) {
+    const tcp::endpoint address = dial->next++->endpoint();
+    tcp::socket& socket = dial->tcp_socket = tcp::socket(io);
+    asio::error_code error;
+    socket.open(address.protocol(), error);
+    if (!error && source) socket.bind(*source, error);
+    if (error) continue;
+    begin_unpaced(socket.native_handle());
+    socket.async_connect(
+        address, [this, dial, weak = std::weak_ptr(alive)](asio::error_code failed) {
+          if (weak.expired() || !is_current(dial)) return;
+          if (failed) {
+            connect(dial);
+            return;
+          }
+          dial->connection = std::make_shared<LaneConnection>(Socket(std::move(dial->tcp_socket)));
+          if (options.plain) {
+            prove_plain(dial, false);
+          } else {
+            prove_tls(dial);
+          }
+        });
+    return;
+  }
+  finish(dial, false);
+}
+
+void LaneHandshake::Impl::prove_tls(const DialPtr& dial) {
+  LaneConnection& connection = *dial->connection;
+  connection.kind = "tls";
+  connection.tls.emplace(connection.socket, tls.context());
+  tls.offer(connection.tls->native_handle(), dial->invite.lane);
+  connection.tls->async_handshake(
+      asio::ssl::stream_base::client,
+      // The connection has to outlive its handshake, and the dial may give it up.
+      [this, dial, connection = dial->connection,
+       weak = std::weak_ptr(alive)](asio::error_code error) {
+        if (weak.expired()) return;
+        finish(dial, !error && LaneTls::is_mutual(connection->tls->native_handle()));
+      });
+}
+
+void LaneHandshake::Impl::prove_plain(const DialPtr& dial, bool at_home) {
+  const ConnectionPtr connection = dial->connection;
+  connection->kind = at_home ? "unix" : "plain";
+  if (at_home) connection->ring_out = RingWriter::make();
+  auto arriving = std::make_shared<ArrivingProof>();
+  const auto judged = [this, dial, connection, arriving, at_home](bool holds) {
+    if (!is_current(dial)) return;
+    const bool complete = !at_home || (holds && take_memory(*connection, arriving->descriptors));
+    const bool proved = holds && complete && arriving->proof.lane == dial->invite.lane;
+    if (proved || !at_home) {
+      finish(dial, proved);
+      return;
+    }
+    connection->close();
+    dial->connection.reset();
+    dial_tcp(dial);
+  };
+  const std::uint64_t lane = dial->invite.lane;
+  const auto token = token_of(lane);
+  const bool complete = token && (!at_home || connection->ring_out);
+  if (complete && send_proof(*connection, *token, lane, true, options.lent.get())) {
+    await_proof(connection, arriving, false, judged);
+  } else {
+    judged(false);
+  }
+}
+
+void LaneHandshake::dial(const LaneInvite& invite, Dialled done) {
+  impl_->end_dial(invite.lane);
+  if (impl_->dials.size() >= dials_max) {
+    ++impl_->dials_failed;
+    done(nullptr);
+    return;
+  }
+  auto dial = std::make_shared<Impl::Dial>(impl_->io);
+  dial->invite = invite;
+  dial->done = std::move(done);
+  dial->until = Impl::Clock::now() + dial_deadline;
+  impl_->dials[invite.lane] = dial;
+  const bool at_home =
+      impl_->options.local && invite.host == impl_->host && !invite.unix_path.empty();
+  if (at_home) {
+    impl_->dial_unix(dial);
+  } else {
+    impl_->dial_tcp(dial);
+  }
+}
+
+}  // namespace gv

@@ -1,0 +1,98 @@
+// The state of lanes that are being opened; only the sources of the handshake include this.
+#pragma once
+
+#include <asio/io_context.hpp>
+#include <asio/ip/tcp.hpp>
+#include <asio/local/stream_protocol.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "net/lane_handshake.hpp"
+#include "net/lane_listener.hpp"
+#include "net/lane_proof.hpp"
+
+namespace gv {
+
+inline constexpr std::size_t unix_path_max = 100;  ///< The kernel's limit is 107.
+
+struct LaneHandshake::Impl {
+  using Clock = LaneConnection::Clock;
+  using Socket = LaneConnection::Socket;
+  using tcp = asio::ip::tcp;
+  using stream_protocol = asio::local::stream_protocol;
+
+  /// A token we gave out or were given.
+  struct Expected {
+    LaneToken token{};
+    Clock::time_point until;
+  };
+
+  /// A lane that we dial. Its handlers do nothing once it is no longer among `dials`.
+  struct Dial {
+    explicit Dial(asio::io_context& io) : unix_socket(io), tcp_socket(io) {}
+
+    LaneInvite invite;
+    Dialled done;
+    Clock::time_point until;
+    stream_protocol::socket unix_socket;
+    tcp::resolver::results_type addresses;  ///< All that the name stands for.
+    tcp::resolver::results_type::const_iterator next;
+    tcp::socket tcp_socket;  ///< Tries one of them.
+    std::shared_ptr<tcp::resolver> resolver;
+    ConnectionPtr connection;  ///< From when the other side has answered.
+  };
+  using DialPtr = std::shared_ptr<Dial>;
+
+  Impl(asio::io_context& loop, Options given, Callbacks calls);
+  ~Impl();
+
+  void choose_source();
+  void listen_tcp();
+  void listen_unix();
+  void welcome(LaneListener& listener, const ConnectionPtr& connection, bool at_home);
+  void begin(LaneListener& listener, const ConnectionPtr& connection, bool at_home, char first);
+  void welcome_tls(LaneListener& listener, const ConnectionPtr& connection);
+  void welcome_plain(LaneListener& listener, const ConnectionPtr& connection, bool at_home);
+  void named(const SSL* ssl);
+
+  void dial_unix(const DialPtr& dial);
+  void dial_tcp(const DialPtr& dial);
+  void connect(const DialPtr& dial);
+  void prove_tls(const DialPtr& dial);
+  void prove_plain(const DialPtr& dial, bool at_home);
+  bool is_current(const DialPtr& dial) const;
+  void finish(const DialPtr& dial, bool proved);
+  void end_dial(std::uint64_t lane);
+  void end_late_dials();
+
+  /// Calls `then` with whether a complete proof came for an expected lane.
+  void await_proof(const ConnectionPtr& connection, std::shared_ptr<ArrivingProof> arriving,
+                   bool by_dialler, std::function<void(bool)> then);
+  std::optional<LaneToken> token_of(std::uint64_t lane) const;
+
+  asio::io_context& io;
+  Options options;
+  Callbacks callbacks;
+  LaneTls tls;
+  std::optional<LaneListener> tcp_listener;
+  std::optional<LaneListener> unix_listener;
+  std::string listening;
+  std::string advertised;
+  std::optional<tcp::endpoint> source;  ///< Where to dial from, when not just anywhere.
+  std::filesystem::path unix_path;
+  std::filesystem::path own_folder;  ///< Made because the path given was too long for a socket.
+  std::uint64_t host = 0;
+  std::map<std::uint64_t, Expected> expected;
+  std::map<std::uint64_t, DialPtr> dials;  ///< By lane.
+  std::uint64_t dials_failed = 0;
+  /// Handlers hold this weakly: when it is gone, so is everything they would touch.
+  std::shared_ptr<int> alive = std::make_shared<int>(0);
+};
+
+}  // namespace gv

@@ -1,0 +1,144 @@
+// The accept loop, and where a connection comes from.
+#include "net/lane_listener.hpp"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+#include <string>
+#include <utility>
+
+#include "net/connection_source.hpp"
+#include "net/steady_time.hpp"
+
+namespace gv {
+namespace {
+
+/// Connections accepted before other events have their turn.
+constexpr int accepted_at_once = 16;
+/// While more wait than that, a pause follows of this many times what accepting took of a
+/// processor.
+constexpr int pause_factor = 9;
+constexpr Duration flood_pause_max = std::chrono::milliseconds(5);
+/// Out of descriptors, most likely: accepting again at once would spin.
+constexpr Duration error_pause = std::chrono::milliseconds(100);
+
+/// What this thread has had of a processor.
+Duration processor_time() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
+/// Closes without the wait that a sound end of a TCP connection leaves in the system.
+void reset(LaneConnection& connection) {
+  asio::error_code ignored;
+  connection.socket.set_option(asio::socket_base::linger(true, 0), ignored);
+  connection.close();
+}
+
+}  // namespace
+
+LaneListener::LaneListener(asio::io_context& io, Descriptor listening, Options options,
+                           Newcomer newcomer)
+    : io_(io),
+      listening_(io, listening.release()),
+      options_(options),
+      newcomer_(std::move(newcomer)),
+      places_(options.places),
+      pause_(io) {
+  wait();
+}
+
+LaneListener::~LaneListener() {
+  alive_.reset();
+  for (const auto& [id, stranger] : strangers_) stranger->close();
+}
+
+void LaneListener::wait() {
+  listening_.async_wait(asio::posix::stream_descriptor::wait_read,
+                        [this, weak = std::weak_ptr(alive_)](asio::error_code error) {
+                          if (!weak.expired() && !error) accept_some();
+                        });
+}
+
+void LaneListener::wait_for(Duration pause) {
+  pause_.expires_after(pause);
+  pause_.async_wait([this, weak = std::weak_ptr(alive_)](asio::error_code error) {
+    if (!weak.expired() && !error) wait();
+  });
+}
+
+void LaneListener::accept_some() {
+  const Duration before = processor_time();
+  for (int count = 0; count < accepted_at_once; ++count) {
+    sockaddr_storage from{};
+    socklen_t length = sizeof from;
+    Descriptor accepted(::accept4(listening_.native_handle(), reinterpret_cast<sockaddr*>(&from),
+                                  &length, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (accepted) {
+      enter(std::move(accepted), source_of(from), from.ss_family);
+    } else if (errno == EAGAIN) {
+      wait();
+      return;
+    } else if (errno != ECONNABORTED && errno != EINTR) {
+      wait_for(error_pause);
+      return;
+    }
+  }
+  wait_for(std::min(flood_pause_max, pause_factor * (processor_time() - before)));
+}
+
+void LaneListener::enter(Descriptor accepted, const std::string& source, int family) {
+  LaneConnection::Socket socket(io_);
+  asio::error_code error;
+  const int descriptor = accepted.release();
+  socket.assign({family, family == AF_UNIX ? 0 : IPPROTO_TCP}, descriptor, error);
+  if (error) {
+    const Descriptor closed(descriptor);
+    return;
+  }
+  auto connection = std::make_shared<LaneConnection>(std::move(socket));
+  const ProvingPlaces::Id id = id_of(*connection);
+  strangers_.emplace(id, connection);
+  if (const auto gone = places_.enter(steady_time(), id, source)) end(*gone);
+  if (holds(connection)) newcomer_(connection);
+}
+
+void LaneListener::end(ProvingPlaces::Id id) {
+  const auto found = strangers_.find(id);
+  if (found == strangers_.end()) return;
+  ++refused_;
+  reset(*found->second);
+  places_.leave(id);
+  strangers_.erase(found);
+}
+
+void LaneListener::keep(const LaneConnection& connection) { places_.keep(id_of(connection)); }
+
+void LaneListener::release(const ConnectionPtr& connection) {
+  places_.leave(id_of(*connection));
+  strangers_.erase(id_of(*connection));
+}
+
+void LaneListener::send_away(const ConnectionPtr& connection) { end(id_of(*connection)); }
+
+bool LaneListener::holds(const ConnectionPtr& connection) const {
+  return strangers_.contains(id_of(*connection));
+}
+
+ConnectionPtr LaneListener::find(const std::function<bool(LaneConnection&)>& is_it) const {
+  const auto found =
+      std::ranges::find_if(strangers_, [&](const auto& entry) { return is_it(*entry.second); });
+  return found == strangers_.end() ? nullptr : found->second;
+}
+
+void LaneListener::tidy_up() {
+  for (const ProvingPlaces::Id id : places_.older_than(steady_time() - options_.proof_deadline)) {
+    end(id);
+  }
+}
+
+}  // namespace gv

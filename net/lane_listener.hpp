@@ -1,0 +1,76 @@
+// Accepts connections of lanes, within limits of number and of the loop's time.
+#pragma once
+
+#include <asio/io_context.hpp>
+#include <asio/posix/stream_descriptor.hpp>
+#include <asio/steady_timer.hpp>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "net/descriptor.hpp"
+#include "net/lane_connection.hpp"
+#include "net/proving_places.hpp"
+
+namespace gv {
+
+/// One listening socket. Connections that have not proved themselves wait in places of their own,
+/// and give way to others when these are taken. While more connections come than it accepts at
+/// once, accepting takes about a tenth of the loop's time at most. All calls on the loop's thread.
+class LaneListener {
+ public:
+  struct Options {
+    ProvingPlaces::Options places;
+    Duration proof_deadline = std::chrono::seconds(3);  ///< To prove itself after it was accepted.
+  };
+  using Newcomer = std::function<void(const ConnectionPtr&)>;
+
+  /// `listening` is bound, listens, and does not block.
+  LaneListener(asio::io_context& io, Descriptor listening, Options options, Newcomer newcomer);
+  /// Closes all connections that have not proved themselves.
+  ~LaneListener();
+  LaneListener(const LaneListener&) = delete;
+  LaneListener& operator=(const LaneListener&) = delete;
+
+  /// The connection has named an invitation that exists, so it no longer gives way.
+  void keep(const LaneConnection& connection);
+  /// The connection has proved itself; it is the caller's now.
+  void release(const ConnectionPtr& connection);
+  /// Closes a connection that cannot prove itself.
+  void send_away(const ConnectionPtr& connection);
+  /// Whether the connection has neither proved itself nor been closed.
+  bool holds(const ConnectionPtr& connection) const;
+  /// The connection that `is_it` of those here; null if there is none.
+  ConnectionPtr find(const std::function<bool(LaneConnection&)>& is_it) const;
+
+  /// Closes those that have not proved themselves in time.
+  void tidy_up();
+
+  /// Number of connections that were closed without a proof.
+  std::uint64_t refused() const { return refused_; }
+
+ private:
+  void wait();
+  void wait_for(Duration pause);
+  void accept_some();
+  void enter(Descriptor accepted, const std::string& source, int family);
+  void end(ProvingPlaces::Id id);
+
+  static ProvingPlaces::Id id_of(const LaneConnection& connection) {
+    return reinterpret_cast<ProvingPlaces::Id>(&connection);
+  }
+
+  asio::io_context& io_;
+  asio::posix::stream_descriptor listening_;
+  Options options_;
+  Newcomer newcomer_;
+  ProvingPlaces places_;
+  std::map<ProvingPlaces::Id, ConnectionPtr> strangers_;
+  asio::steady_timer pause_;
+  std::uint64_t refused_ = 0;
+  /// Handlers hold this weakly.
+  std::shared_ptr<int> alive_ = std::make_shared<int>(0);
+};
+
+}  // namespace gv
