@@ -4,11 +4,25 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 namespace gv {
 namespace {
 
 constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+/// The type of the file system that the file is on; 0 if it cannot be told.
+auto file_system_of(const Descriptor& file) {
+  struct statfs about {};
+  return ::fstatfs(file.get(), &about) == 0 ? about.f_type : 0;
+}
+
+/// Anonymous files of ordinary pages are on this one. Those of huge pages are on another: the
+/// system may lack the page when it is read, which ends the reader.
+auto ordinary_file_system() {
+  static const auto type = file_system_of(Descriptor(::memfd_create("grapevine", MFD_CLOEXEC)));
+  return type;
+}
 
 }  // namespace
 
@@ -22,7 +36,8 @@ Descriptor make_sealed_file(const char* name, std::size_t bytes) {
 bool is_sealed_file(const Descriptor& file, std::size_t bytes) {
   struct stat about {};
   return file && ::fcntl(file.get(), F_GET_SEALS) == seals && ::fstat(file.get(), &about) == 0 &&
-         static_cast<std::size_t>(about.st_size) == bytes;
+         static_cast<std::size_t>(about.st_size) == bytes && ordinary_file_system() != 0 &&
+         file_system_of(file) == ordinary_file_system();
 }
 
 std::shared_ptr<std::byte> map_file(const Descriptor& file, std::size_t bytes, bool writable) {

@@ -2,6 +2,8 @@
 #include "net/shared_buffer.hpp"
 
 #include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -52,6 +54,14 @@ TEST_CASE("only what lies in lent memory has a place, and only that can be borro
   CHECK_FALSE(borrowed->at(~std::uint64_t{0}, 8));
   CHECK_FALSE(BorrowedBuffer::map(Descriptor()));
   CHECK_FALSE(BorrowedBuffer::map(make_sealed_file("short", 4096)));
+}
+
+TEST_CASE("memory of huge pages that the system may lack is not borrowed") {
+  const Descriptor huge(::memfd_create("huge", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB));
+  if (!huge) return;  // This system has no such files.
+  REQUIRE(::ftruncate(huge.get(), off_t{1} << 36) == 0);
+  REQUIRE(::fcntl(huge.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0);
+  CHECK_FALSE(BorrowedBuffer::map(huge));
 }
 
 TEST_CASE("memory is handed out once at a time and is empty when it comes again") {
