@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "net/steady_time.hpp"
+
 namespace gv {
 namespace {
 
@@ -17,6 +19,9 @@ constexpr const char* domain = "grapevine";
 /// ZMQ_ZAP_ENFORCE_DOMAIN: hidden by the header in builds without draft interfaces, known to the
 /// library. Without it a missing answerer means that every key is admitted.
 constexpr int enforce_domain_option = 93;
+
+/// Of one key. A sound peer dials again after seconds at the earliest.
+constexpr RateLimit::Options handshakes_allowed{.per_second = 1, .burst = 30};
 
 constexpr std::size_t zap_frames = 7;  ///< Version, id, domain, address, identity, mechanism, key.
 
@@ -45,7 +50,7 @@ void AllowList::serve() {
     bool more = true;
     while (more) {
       zmq::message_t frame;
-      if (!socket.recv(frame, zmq::recv_flags::dontwait)) return;
+      if (!answers_->receive(frame)) return;
       more = frame.more();
       request.push_back(std::move(frame));
     }
@@ -55,7 +60,9 @@ void AllowList::serve() {
                        request[6].size() == std::tuple_size_v<CurveKey>;
     if (curve) std::memcpy(key.data(), request[6].data(), key.size());
     const auto known = curve ? keys_.find(key) : keys_.end();
-    const bool admitted = known != keys_.end();
+    const bool admitted =
+        known != keys_.end() &&
+        handshakes_.try_emplace(key, handshakes_allowed).first->second.take(steady_time());
     const std::string id = request.size() > 1 ? request[1].to_string() : std::string();
     const std::string user = admitted ? to_text(known->second) : std::string();
     const std::array<std::string, 6> answer = {

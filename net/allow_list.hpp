@@ -8,12 +8,14 @@
 #include <zmq.hpp>
 
 #include "net/identity.hpp"
+#include "net/rate_limit.hpp"
 #include "net/socket_watch.hpp"
 
 namespace gv {
 
-/// Answers for every CURVE handshake of its context whether the key may in. It must exist before
-/// any socket of the context binds: a server without an answerer would let every key in.
+/// Answers for every CURVE handshake of its context whether the key may in: if it is on the list,
+/// and does not ask too often. It must exist before any socket of the context binds: a server
+/// without an answerer would let every key in.
 class AllowList {
  public:
   AllowList(asio::io_context& io, zmq::context_t& context);
@@ -29,6 +31,7 @@ class AllowList {
 
  private:
   std::map<CurveKey, PublicKey> keys_;
+  std::map<CurveKey, RateLimit> handshakes_;
   std::shared_ptr<SocketWatch> answers_;
 };
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/printable.hpp"
@@ -28,6 +29,19 @@ constexpr auto join_patience = std::chrono::seconds(10);
 constexpr auto dial_back_patience = std::chrono::seconds(10);
 /// A late message of a dead process makes it come back once, and the newer one after it.
 constexpr int returns_max = 3;
+
+std::string_view host_of(std::string_view address) { return address.substr(0, address.rfind(':')); }
+
+/// Whether lanes to a peer may be dialled at `address`: at a host where its key has answered, at
+/// the one that its message came from, or at the one of the allow-list. Otherwise a member could
+/// make us knock anywhere.
+bool is_host_of(std::string_view address, std::string_view proved_host, std::string_view listed,
+                const zmq::message_t& came) {
+  const std::string_view host = host_of(address);
+  const char* from = ::zmq_msg_gets(came.handle(), "Peer-Address");
+  return (from != nullptr && host == from) || host == proved_host ||
+         (!listed.empty() && host == host_of(listed));
+}
 
 }  // namespace
 
@@ -59,7 +73,9 @@ void ControlLinks::Impl::allow(const std::vector<AuthorizedPeer>& authorized) {
     const PeerId id = peer_id(peer.key);
     if (id == self) continue;
     listed.insert(id);
-    Link& link = links[id];
+    const auto [entry, is_new] = links.try_emplace(id);
+    Link& link = entry->second;
+    if (is_new) link.frames = RateLimit(options.frames);
     link.peer = peer;
     if (link.address.empty()) link.address = peer.address;
   }
@@ -254,10 +270,10 @@ ControlLinks::Impl::Dealer* ControlLinks::Impl::dealer_of(PeerId peer, const Soc
 void ControlLinks::Impl::read_dealer(PeerId peer, SocketWatch& watch) {
   for (int i = 0; i < drained_at_once; ++i) {
     zmq::message_t frame;
-    if (!watch.socket().recv(frame, zmq::recv_flags::dontwait)) return;
+    if (!watch.receive(frame)) return;
     if (frame.more()) {
       offend(peer, "a frame in several parts");
-      while (frame.more() && watch.socket().recv(frame, zmq::recv_flags::dontwait)) {
+      while (frame.more() && watch.receive(frame)) {
       }
       continue;
     }
@@ -272,6 +288,8 @@ void ControlLinks::Impl::on_dealer_frame(PeerId peer, SocketWatch& watch,
                                          const zmq::message_t& bytes) {
   ++counters.messages_received;
   counters.bytes_received += bytes.size();
+  const auto link = links.find(peer);
+  if (link == links.end() || !is_within_budget(peer, link->second, bytes)) return;
   Decoded decoded = decode({static_cast<const std::byte*>(bytes.data()), bytes.size()});
   if (!decoded.frame) {
     offend(peer, decoded.problem);
@@ -282,13 +300,13 @@ void ControlLinks::Impl::on_dealer_frame(PeerId peer, SocketWatch& watch,
     dealer->heard = Clock::now();
     dealer->checking = false;
   }
-  const auto link = links.find(peer);
-  if (dealer == nullptr || link == links.end()) return;
+  if (dealer == nullptr) return;
   const auto* greeting = std::get_if<Hello>(&*decoded.frame);
   if (greeting == nullptr) {
-    if (dealer->up) deliver(peer, *std::move(decoded.frame));
+    if (dealer->up) deliver(peer, link->second, *std::move(decoded.frame), bytes);
     return;
   }
+  if (!link->second.hellos.take(steady_time())) return;
   if (const std::string unsound = Roster::problem(*greeting); !unsound.empty()) {
     offend(peer, unsound);
     return;
@@ -305,6 +323,7 @@ void ControlLinks::Impl::on_dealer_frame(PeerId peer, SocketWatch& watch,
   current = dealer_of(peer, &watch);
   if (current == nullptr) return;
   current->up = true;
+  link->second.proved_host = host_of(current->address);
   if (Clock::now() - current->opened > dial_patience) current->pending.clear();
   for (const auto& waiting : std::exchange(current->pending, {})) put(*current->watch, waiting);
 }
@@ -325,14 +344,30 @@ void ControlLinks::Impl::joined(PeerId peer, SocketWatch* watch) {
   }
 }
 
-void ControlLinks::Impl::deliver(PeerId from, Frame frame) {
+/// Counts a frame against what its key may send. With the first beyond that its connection ends.
+bool ControlLinks::Impl::is_within_budget(PeerId peer, Link& link, const zmq::message_t& bytes) {
+  if (link.frames.take(steady_time())) return true;
+  connections.hang_up(bytes);
+  link.frames = RateLimit(options.frames);
+  offend(peer, "a flood of messages");
+  return false;
+}
+
+void ControlLinks::Impl::deliver(PeerId from, Link& link, Frame frame,
+                                 const zmq::message_t& bytes) {
   if (auto* message = std::get_if<Message>(&frame)) {
     if (const std::string unsound = roster.admit(*message); !unsound.empty()) {
       offend(from, unsound);
     } else {
       callbacks.message({from, std::move(*message)});
     }
-  } else if (const auto* invite = std::get_if<LaneInvite>(&frame)) {
+  } else if (auto* invite = std::get_if<LaneInvite>(&frame)) {
+    if (!link.invitations.take(steady_time())) return;
+    // Without an address the other side can still dial us.
+    if (!is_host_of(invite->address, link.proved_host, link.peer.address, bytes)) {
+      if (!invite->address.empty()) refuse(from, "it is not known to be where its lanes are");
+      invite->address.clear();
+    }
     callbacks.invite(from, *invite);
   }
 }
@@ -341,7 +376,7 @@ void ControlLinks::Impl::offend(PeerId peer, const std::string& why) {
   ++counters.refused;
   if (is_quarantined(peer) || !links.contains(peer)) return;
   callbacks.fact(UnsoundMessage{.peer = peer, .why = why});
-  if (!conduct.offend(time_now(), peer)) return;
+  if (!conduct.offend(steady_time(), peer)) return;
   cut(peer);
   callbacks.fact(LinkQuarantined{.peer = peer, .why = why, .seconds = seconds(options.quarantine)});
 }
@@ -366,8 +401,8 @@ void ControlLinks::Impl::refuse(std::optional<PeerId> peer, std::string detail) 
 
 void ControlLinks::Impl::housekeeping() {
   const auto now = Clock::now();
-  conduct.tick(time_now());
-  for (const std::optional<PeerId>& peer : connections.hang_up_on_endless()) {
+  conduct.tick(steady_time());
+  for (const std::optional<PeerId>& peer : connections.tick(steady_time())) {
     if (peer) {
       offend(*peer, "a message without an end");
     } else {

@@ -10,6 +10,7 @@
 
 #include "consensus/message/effects.hpp"
 #include "net/identity.hpp"
+#include "net/rate_limit.hpp"
 
 namespace asio {
 class io_context;
@@ -48,6 +49,8 @@ class ControlLinks {
     std::vector<std::pair<std::string, std::string>> agreement;
     Duration handshake_deadline = std::chrono::seconds(3);
     Duration idle_close = std::chrono::seconds(60);
+    /// What a key may send, in frames; a sound peer sends less by far. Its connection ends beyond.
+    RateLimit::Options frames = {.per_second = 20000, .burst = 40000};
     /// How long no link is had with a peer that has sent too much that cannot be right.
     Duration quarantine = std::chrono::minutes(1);
   };

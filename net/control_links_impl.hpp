@@ -20,6 +20,7 @@
 #include "net/link_connections.hpp"
 #include "net/roster.hpp"
 #include "net/socket_watch.hpp"
+#include "net/steady_time.hpp"
 #include "net/wire.hpp"
 
 namespace gv {
@@ -28,7 +29,7 @@ struct ControlLinks::Impl {
   using Clock = std::chrono::steady_clock;
 
   /// Frames handled before other events have their turn.
-  static constexpr int drained_at_once = 256;
+  static constexpr int drained_at_once = 64;
   /// Frames ZeroMQ queues for each link and direction.
   static constexpr int high_water_mark = 256;
 
@@ -56,6 +57,10 @@ struct ControlLinks::Impl {
     std::uint64_t before = 0;   ///< Session of the process before that one.
     int returns = 0;            ///< How often the earlier one has come back.
     bool refused = false;       ///< Its hello disagrees.
+    std::string proved_host;    ///< Where a connection that we opened came up; empty: nowhere.
+    RateLimit frames{{}};
+    RateLimit hellos{{.per_second = 50, .burst = 100}};
+    RateLimit invitations{{.per_second = 100, .burst = 100}};
   };
 
   /// An address given without a name: one dealer for each key that may be there.
@@ -92,10 +97,11 @@ struct ControlLinks::Impl {
   void on_dealer_frame(PeerId peer, SocketWatch& watch, const zmq::message_t& bytes);
   void on_routed_frame(zmq::message_t route, const zmq::message_t& bytes);
   void on_frame_of(PeerId peer, Link& link, zmq::message_t route, const zmq::message_t& bytes);
-  void deliver(PeerId from, Frame frame);
+  bool is_within_budget(PeerId peer, Link& link, const zmq::message_t& bytes);
+  void deliver(PeerId from, Link& link, Frame frame, const zmq::message_t& bytes);
   void offend(PeerId peer, const std::string& why);
   void cut(PeerId peer);
-  bool is_quarantined(PeerId peer) const { return conduct.is_quarantined(time_now(), peer); }
+  bool is_quarantined(PeerId peer) const { return conduct.is_quarantined(steady_time(), peer); }
   void joined(PeerId peer, SocketWatch* watch);
   void refuse(std::optional<PeerId> peer, std::string detail);
 
@@ -133,12 +139,9 @@ struct ControlLinks::Impl {
   Counters counters;
   Roster roster;
   Conduct conduct;
-  LinkConnections connections{{}};
+  LinkConnections connections{{.places = usual_places()}};
   bool has_quarantined = false;  ///< The allow-list lacks keys because of their conduct.
 
-  static Time time_now() {
-    return Time(std::chrono::duration_cast<Duration>(Clock::now().time_since_epoch()));
-  }
   static std::string endpoint(const std::string& address) { return "tcp://" + address; }
   static std::chrono::milliseconds milliseconds(Duration duration) {
     return std::chrono::duration_cast<std::chrono::milliseconds>(duration);

@@ -26,7 +26,7 @@ void ControlLinks::Impl::listen() {
   AllowList::protect(socket, curve_keys(options.identity));
   const int reported = ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
                        ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_ACCEPT_FAILED |
-                       ZMQ_EVENT_ACCEPTED;
+                       ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED;
   zmq_socket_monitor(socket.handle(), "inproc://monitor.router", reported);
   const auto colon = options.listen.rfind(':');
   const std::string host = options.listen.substr(0, colon);
@@ -113,14 +113,14 @@ bool ControlLinks::Impl::put_routed(Link& link, const std::vector<std::byte>& by
 void ControlLinks::Impl::read_router() {
   for (int i = 0; i < drained_at_once; ++i) {
     zmq::message_t route;
-    if (!router->socket().recv(route, zmq::recv_flags::dontwait)) return;
+    if (!router->receive(route)) return;
     zmq::message_t frame;
-    if (!route.more() || !router->socket().recv(frame, zmq::recv_flags::dontwait)) continue;
+    if (!route.more() || !router->receive(frame)) continue;
     if (frame.more()) {
       const std::optional<PublicKey> key = sender_key(frame);
       if (key) connections.heard(frame, peer_id(*key));
       if (key) offend(peer_id(*key), "a frame in several parts");
-      while (frame.more() && router->socket().recv(frame, zmq::recv_flags::dontwait)) {
+      while (frame.more() && router->receive(frame)) {
       }
       continue;
     }
@@ -152,6 +152,7 @@ void ControlLinks::Impl::on_routed_frame(zmq::message_t route, const zmq::messag
 
 void ControlLinks::Impl::on_frame_of(PeerId peer, Link& link, zmq::message_t route,
                                      const zmq::message_t& bytes) {
+  if (!is_within_budget(peer, link, bytes)) return;
   Decoded decoded = decode({static_cast<const std::byte*>(bytes.data()), bytes.size()});
   if (!decoded.frame) {
     offend(peer, decoded.problem);
@@ -162,8 +163,8 @@ void ControlLinks::Impl::on_frame_of(PeerId peer, Link& link, zmq::message_t rou
     const bool known = link.route.size() == route.size() &&
                        std::memcmp(link.route.data(), route.data(), route.size()) == 0;
     if (known && !link.refused) {
-      deliver(peer, *std::move(decoded.frame));
-    } else if (!link.refused) {
+      deliver(peer, link, *std::move(decoded.frame), bytes);
+    } else if (!link.refused && link.hellos.take(steady_time())) {
       // It knew an earlier process of ours: ask it to introduce itself.
       Link unknown;
       unknown.route = std::move(route);
@@ -175,6 +176,7 @@ void ControlLinks::Impl::on_frame_of(PeerId peer, Link& link, zmq::message_t rou
     offend(peer, unsound);
     return;
   }
+  if (!link.hellos.take(steady_time())) return;
   was_dialled = true;
   link.route = std::move(route);
   // Answered even when we disagree, so that the other side can name the difference as well.
@@ -194,8 +196,8 @@ void ControlLinks::Impl::read_monitor() {
   while (true) {
     zmq::message_t event;
     zmq::message_t address;
-    if (!monitor->socket().recv(event, zmq::recv_flags::dontwait)) return;
-    (void)monitor->socket().recv(address, zmq::recv_flags::dontwait);
+    if (!monitor->receive(event)) return;
+    monitor->receive(address);
     std::uint16_t what = 0;
     std::int32_t descriptor = -1;
     if (event.size() < sizeof what + sizeof descriptor) continue;
@@ -203,7 +205,11 @@ void ControlLinks::Impl::read_monitor() {
     std::memcpy(&descriptor, static_cast<const char*>(event.data()) + sizeof what,
                 sizeof descriptor);
     if (what == ZMQ_EVENT_ACCEPTED) {
-      connections.opened(descriptor);
+      connections.opened(descriptor, steady_time());
+      continue;
+    }
+    if (what == ZMQ_EVENT_DISCONNECTED) {
+      connections.closed(descriptor);
       continue;
     }
     if (std::exchange(own_knock, false)) continue;

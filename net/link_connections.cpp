@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "net/connection_source.hpp"
+
 namespace gv {
 namespace {
 
@@ -34,27 +36,86 @@ int descriptor_of(const zmq::message_t& message) {
   return ::zmq_msg_get(message.handle(), ZMQ_SRCFD);
 }
 
+/// The address that a connection comes from, without its port.
+std::string source_of_descriptor(int descriptor) {
+  ::sockaddr_storage address{};
+  ::socklen_t length = sizeof address;
+  if (::getpeername(descriptor, reinterpret_cast<::sockaddr*>(&address), &length) != 0) return {};
+  return source_of(address);
+}
+
 }  // namespace
 
-void LinkConnections::opened(int descriptor) {
-  connections_[descriptor] = {.ends = ends_of(descriptor)};
+/// Ends a connection, unless it has ended already and another has its descriptor.
+void LinkConnections::hang_up_on(const Connections::value_type& entry) {
+  const std::string ends = ends_of(entry.first);
+  if (!ends.empty() && ends == entry.second.ends) ::shutdown(entry.first, SHUT_RDWR);
+}
+
+void LinkConnections::opened(int descriptor, Time now) {
+  const std::string ends = ends_of(descriptor);
+  const auto known = connections_.find(descriptor);
+  // Its first message may be seen before the report that it was accepted.
+  if (known != connections_.end() && known->second.ends == ends && known->second.peer) return;
+  connections_[descriptor] = {.ends = ends};
+  const auto id = static_cast<ProvingPlaces::Id>(descriptor);
+  places_.leave(id);
+  const auto gone = places_.enter(now, id, source_of_descriptor(descriptor));
+  if (!gone) return;
+  const auto found = connections_.find(static_cast<int>(*gone));
+  if (found != connections_.end()) hang_up_on(*found);
+}
+
+void LinkConnections::closed(int descriptor) {
+  connections_.erase(descriptor);
+  places_.leave(static_cast<ProvingPlaces::Id>(descriptor));
 }
 
 void LinkConnections::heard(const zmq::message_t& message, PeerId peer) {
   const int descriptor = descriptor_of(message);
   if (descriptor < 0) return;
-  if (!connections_.contains(descriptor)) opened(descriptor);
-  Connection& connection = connections_[descriptor];
+  auto found = connections_.find(descriptor);
+  if (found == connections_.end()) {
+    found = connections_.emplace(descriptor, Connection{.ends = ends_of(descriptor)}).first;
+  }
+  Connection& connection = found->second;
   connection.was_heard = true;
+  connection.heard_at = ++messages_;
+  if (connection.peer == peer) return;
   connection.peer = peer;
+  places_.leave(static_cast<ProvingPlaces::Id>(descriptor));
+  limit(peer);
+}
+
+/// Keeps the number of a peer's connections within its bound.
+void LinkConnections::limit(PeerId peer) {
+  std::size_t count = 0;
+  const Connections::value_type* longest_ago = nullptr;
+  for (const auto& entry : connections_) {
+    if (entry.second.peer != peer) continue;
+    ++count;
+    if (longest_ago == nullptr || entry.second.heard_at < longest_ago->second.heard_at) {
+      longest_ago = &entry;
+    }
+  }
+  if (count <= options_.per_peer_max) return;
+  hang_up_on(*longest_ago);
+  connections_.erase(longest_ago->first);
 }
 
 void LinkConnections::hang_up(const zmq::message_t& message) {
-  const auto found = connections_.find(descriptor_of(message));
-  if (found == connections_.end()) return;
   // The message may be older than the end of its connection.
-  const std::string ends = ends_of(found->first);
-  if (!ends.empty() && ends == found->second.ends) ::shutdown(found->first, SHUT_RDWR);
+  const auto found = connections_.find(descriptor_of(message));
+  if (found != connections_.end()) hang_up_on(*found);
+}
+
+std::vector<std::optional<PeerId>> LinkConnections::tick(Time now) {
+  for (const ProvingPlaces::Id id : places_.older_than(now - options_.silence_max)) {
+    const auto found = connections_.find(static_cast<int>(id));
+    if (found != connections_.end()) hang_up_on(*found);
+    places_.leave(id);
+  }
+  return hang_up_on_endless();
 }
 
 std::vector<std::optional<PeerId>> LinkConnections::hang_up_on_endless() {
@@ -63,12 +124,12 @@ std::vector<std::optional<PeerId>> LinkConnections::hang_up_on_endless() {
   for (auto entry = connections_.begin(); entry != connections_.end();) {
     auto& [descriptor, connection] = *entry;
     const std::optional<std::uint64_t> received = received_on(descriptor);
-    if (!received) {
+    // Another connection may have the descriptor by now.
+    if (!received || ends_of(descriptor) != connection.ends) {
+      places_.leave(static_cast<ProvingPlaces::Id>(descriptor));
       entry = connections_.erase(entry);
       continue;
     }
-    // Fewer bytes than before: the descriptor is that of another connection by now.
-    if (*received < connection.received_before) connection = {.ends = ends_of(descriptor)};
     if (connection.was_heard) connection.received_before = *received;
     connection.was_heard = false;
     connection.unfinished = *received - connection.received_before;

@@ -2,6 +2,7 @@
 #include "net/socket_watch.hpp"
 
 #include <asio/post.hpp>
+#include <cerrno>
 #include <utility>
 
 namespace gv {
@@ -23,7 +24,25 @@ void SocketWatch::start() {
   poke();
 }
 
-bool SocketWatch::has_input() { return (socket_.get(zmq::sockopt::events) & ZMQ_POLLIN) != 0; }
+bool SocketWatch::has_input() {
+  try {
+    return (socket_.get(zmq::sockopt::events) & ZMQ_POLLIN) != 0;
+  } catch (const zmq::error_t& error) {
+    // A signal came in between: there may be some.
+    if (error.num() == EINTR) return true;
+    throw;
+  }
+}
+
+bool SocketWatch::receive(zmq::message_t& into) {
+  try {
+    return socket_.recv(into, zmq::recv_flags::dontwait).has_value();
+  } catch (const zmq::error_t& error) {
+    if (error.num() != EINTR) throw;
+    poke();
+    return false;
+  }
+}
 
 void SocketWatch::wait() {
   descriptor_.async_wait(asio::posix::stream_descriptor::wait_read,

@@ -26,6 +26,8 @@ class SocketWatch : public std::enable_shared_from_this<SocketWatch> {
   void poke();
 
   bool has_input();
+  /// Takes the next part of a message; false if there is none now. A signal is no failure.
+  bool receive(zmq::message_t& into);
   zmq::socket_t& socket() { return socket_; }
 
  private:

@@ -3,6 +3,8 @@
 
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <cstring>
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -56,7 +58,7 @@ TEST_CASE("any number of whole messages may come on a connection") {
   LinkConnections connections({.bytes_max = 100000, .bytes_max_in_all = 100000});
   for (int i = 0; i < 100; ++i) {
     connections.heard(pair.pass(std::string(50000, 'x')), sender);
-    CHECK(connections.hang_up_on_endless().empty());
+    CHECK(connections.tick(Time{}).empty());
   }
   CHECK(connections.size() == 1);
 }
@@ -66,11 +68,11 @@ TEST_CASE("a connection on which much comes without a message is ended") {
   LinkConnections connections({.bytes_max = 100000, .bytes_max_in_all = 100000});
   // As long as nobody takes it off, it is not heard.
   connections.heard(pair.pass("first"), sender);
-  REQUIRE(connections.hang_up_on_endless().empty());
+  REQUIRE(connections.tick(Time{}).empty());
   pair.dealer.send(zmq::buffer(std::string(200000, 'x')), zmq::send_flags::none);
   std::vector<std::optional<PeerId>> ended;
   REQUIRE(eventually([&] {
-    if (ended.empty()) ended = connections.hang_up_on_endless();
+    if (ended.empty()) ended = connections.tick(Time{});
     return !ended.empty();
   }));
   CHECK(ended == std::vector<std::optional<PeerId>>{sender});
@@ -84,9 +86,83 @@ TEST_CASE("the connection that a message came on is ended where that is asked fo
   connections.heard(first, sender);
   connections.hang_up(first);
   CHECK(eventually([&] {
-    connections.hang_up_on_endless();
+    connections.tick(Time{});
     return connections.size() == 0;
   }));
+}
+
+namespace {
+
+/// A router of which the test knows what it accepts.
+struct Watched : Pair {
+  Watched() {
+    zmq_socket_monitor(router.handle(), "inproc://watched", ZMQ_EVENT_ACCEPTED);
+    events.set(zmq::sockopt::linger, 0);
+    events.connect("inproc://watched");
+  }
+  ~Watched() { zmq_socket_monitor(router.handle(), nullptr, 0); }
+
+  /// Opens a connection and returns the router's descriptor of it.
+  int open() {
+    others.emplace_back(context, zmq::socket_type::dealer);
+    others.back().set(zmq::sockopt::linger, 0);
+    others.back().set(zmq::sockopt::reconnect_ivl, -1);
+    others.back().connect(router.get(zmq::sockopt::last_endpoint));
+    zmq::message_t event;
+    REQUIRE(events.recv(event));
+    std::int32_t descriptor = -1;
+    std::memcpy(&descriptor, static_cast<const char*>(event.data()) + 2, sizeof descriptor);
+    REQUIRE(events.recv(event));
+    return descriptor;
+  }
+
+  /// Sends on a connection of open(), and takes the message off the router.
+  zmq::message_t pass_on(std::size_t number) {
+    others[number].send(zmq::buffer("hello", 5), zmq::send_flags::none);
+    zmq::message_t frame;
+    REQUIRE(router.recv(frame));
+    REQUIRE(router.recv(frame));
+    return frame;
+  }
+
+  zmq::socket_t events{context, zmq::socket_type::pair};
+  std::deque<zmq::socket_t> others;
+};
+
+}  // namespace
+
+TEST_CASE("of connections that have said nothing only as many stay as there are places") {
+  Watched watched;
+  LinkConnections connections({.places = {.places = 4}});
+  for (int i = 0; i < 12; ++i) connections.opened(watched.open(), Time{});
+  CHECK(eventually([&] {
+    connections.tick(Time{});
+    return connections.size() == 4;
+  }));
+  connections.tick(Time{11s});
+  CHECK(eventually([&] {
+    connections.tick(Time{11s});
+    return connections.size() == 0;
+  }));
+}
+
+TEST_CASE("a key has a few connections and loses the one that was heard longest ago") {
+  Watched watched;
+  LinkConnections connections({.per_peer_max = 3});
+  std::vector<int> descriptors;
+  for (std::size_t i = 0; i < 5; ++i) {
+    descriptors.push_back(watched.open());
+    connections.opened(descriptors.back(), Time{});
+    connections.heard(watched.pass_on(i), sender);
+    if (i < 3) connections.heard(watched.pass_on(0), sender);  // The first goes on.
+  }
+  CHECK(eventually([&] {
+    connections.tick(Time{});
+    return connections.size() == 3;
+  }));
+  connections.heard(watched.pass_on(0), sender);
+  connections.heard(watched.pass_on(4), sender);
+  CHECK(connections.size() == 3);
 }
 
 }  // namespace gv

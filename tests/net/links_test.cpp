@@ -178,4 +178,95 @@ TEST_CASE("a connection under the routing id of another gets nothing that is mea
   CHECK(senders.back() == peer_id(mallory.public_key));
 }
 
+namespace {
+
+/// Links of a server that counts what comes from its one member.
+struct Served {
+  explicit Served(RateLimit::Options frames = {.per_second = 1e6, .burst = 1e6})
+      : links(io,
+              {.identity = server,
+               .name = "server",
+               .authorized = {{.name = "mallory", .key = mallory.public_key}},
+               .listen = "127.0.0.1:0",
+               .session = 1,
+               .frames = frames},
+              {.message = [this](const Envelope&) { ++messages; },
+               .invite = [this](PeerId, const LaneInvite& in) { invites.push_back(in); },
+               .contact = [this](PeerId) { ++contacts; },
+               .restarted = [](PeerId) {},
+               .fact =
+                   [this](const Fact& fact) {
+                     const auto* unsound = std::get_if<UnsoundMessage>(&fact);
+                     if (unsound != nullptr) why.push_back(unsound->why);
+                     is_quarantined =
+                         is_quarantined || std::holds_alternative<LinkQuarantined>(fact);
+                   }}) {}
+
+  template <class Holds>
+  bool until(Holds holds, std::chrono::milliseconds limit = 10s) {
+    const auto give_up = std::chrono::steady_clock::now() + limit;
+    while (!holds() && std::chrono::steady_clock::now() < give_up) io.run_one_for(5ms);
+    return holds();
+  }
+
+  asio::io_context io;
+  KeyPair server = generate_key_pair();
+  KeyPair mallory = generate_key_pair();
+  int messages = 0;
+  int contacts = 0;
+  std::vector<LaneInvite> invites;
+  std::vector<std::string> why;
+  bool is_quarantined = false;
+  ControlLinks links;
+};
+
+}  // namespace
+
+TEST_CASE("an invitation to lanes has an address only where its sender is known to be") {
+  Served served;
+  zmq::context_t context;
+  Raw raw(context, served.mallory, served.server.public_key, served.links.listening(), "mallory");
+  raw.send(Hello{.name = "mallory", .session = 2});
+  REQUIRE(served.until([&] { return raw.take(), raw.hellos > 0; }));
+  const std::vector<std::string> addresses = {"127.0.0.1:9", "127.0.0.2:9", "192.0.2.1:22", ""};
+  for (const std::string& address : addresses) {
+    LaneInvite invite{.lane = 5};
+    invite.address = address;
+    raw.send(invite);
+  }
+  REQUIRE(served.until([&] { return served.invites.size() == addresses.size(); }));
+  CHECK(served.invites[0].address == "127.0.0.1:9");
+  for (std::size_t i = 1; i < addresses.size(); ++i) CHECK(served.invites[i].address.empty());
+}
+
+TEST_CASE("a key that floods its link is quarantined and its frames are left unread") {
+  Served served({.per_second = 100, .burst = 300});
+  zmq::context_t context;
+  Raw raw(context, served.mallory, served.server.public_key, served.links.listening(), "mallory");
+  raw.send(Hello{.name = "mallory", .session = 2});
+  REQUIRE(served.until([&] { return raw.take(), raw.hellos > 0; }));
+  // Its connection ends each time, and is made again.
+  CHECK(served.until([&] {
+    raw.send(Hello{.name = "mallory", .session = 2});
+    for (std::uint64_t i = 0; i < 100; ++i) raw.send(Message(Ping{.sequence = i}));
+    return served.is_quarantined;
+  }));
+  CHECK(served.why == std::vector<std::string>(3, "a flood of messages"));
+}
+
+TEST_CASE("hellos beyond a few in a second have no effect") {
+  Served served;
+  zmq::context_t context;
+  Raw raw(context, served.mallory, served.server.public_key, served.links.listening(), "mallory");
+  constexpr std::uint64_t hellos = 500;  // ZeroMQ queues a thousand.
+  const auto began = std::chrono::steady_clock::now();
+  for (std::uint64_t i = 0; i < hellos; ++i) raw.send(Hello{.name = "mallory", .session = 2 + i});
+  for (int i = 0; i < 10; ++i) raw.send(Message(Ping{}));
+  REQUIRE(served.until([&] { return raw.take(), served.messages == 10; }));
+  const double took =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  CHECK(served.contacts > 0);
+  CHECK(served.contacts <= 101 + 50 * took);
+}
+
 }  // namespace gv
