@@ -56,6 +56,7 @@ int run_peer(const HostOptions& options) { return run_peer(options, nullptr); }
 
 int run_peer(const HostOptions& options, std::unique_ptr<Learner> learner) {
   keep_small_memory(options.config.run.mode);
+  if (const Problems problems = take_descriptors(); !problems.empty()) return fail(problems);
   try {
     std::filesystem::create_directories(options.folder);
     const FolderLock lock(options.folder);

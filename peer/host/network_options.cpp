@@ -1,13 +1,18 @@
 // Options of lanes, shared buffer and allocator from the config.
 #include "peer/host/network_options.hpp"
 
+#include <fmt/format.h>
 #include <malloc.h>
+#include <sys/resource.h>
 
 namespace gv {
 namespace {
 
 constexpr int large_allocation_bytes = 2 << 20;
 constexpr int waiting_blocks_bytes = 32 << 20;
+
+/// A peer without partners has 28 open; each partner takes up to four more.
+constexpr ::rlim_t descriptors_min = 36;
 
 }  // namespace
 
@@ -16,6 +21,19 @@ void keep_small_memory(ModeKind mode) {
   ::mallopt(M_MMAP_THRESHOLD, large_allocation_bytes);
   if (mode != ModeKind::gossip) ::mallopt(M_TRIM_THRESHOLD, waiting_blocks_bytes);
 #endif
+}
+
+Problems take_descriptors() {
+  ::rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return {};
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  if (limit.rlim_cur >= descriptors_min) return {};
+  return {
+      {"open files",
+       fmt::format("this process may have {}, and a peer needs {} and four more for each partner",
+                   limit.rlim_cur, descriptors_min),
+       "raise the limit, for example with ulimit -n 1024"}};
 }
 
 std::string host_part(const std::string& address) {

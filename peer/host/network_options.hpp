@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "base/problems.hpp"
 #include "net/bulk_lanes.hpp"
 #include "peer/config/config.hpp"
 
@@ -13,6 +14,10 @@ namespace gv {
 /// the system they do not pile up in the heap. Smaller ones stay in the heap, which saves a page
 /// fault every 4 KiB; in mode `allreduce` also the end of the heap, where early blocks wait.
 void keep_small_memory(ModeKind mode);
+
+/// Takes as many descriptors as the system lets us have; a problem if these are too few to begin
+/// with. Without one libzmq would end the process later.
+Problems take_descriptors();
 
 /// "host" of "host:port" or "[v6]:port"; empty of an empty address.
 std::string host_part(const std::string& address);

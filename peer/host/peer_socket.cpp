@@ -27,6 +27,7 @@ constexpr const char* socket_name = "status.sock";
 constexpr std::size_t document_bytes_max = 4 << 20;
 constexpr std::size_t command_bytes_max = 64 << 10;
 constexpr std::chrono::seconds command_time_max{5};
+constexpr std::chrono::milliseconds accept_pause{20};
 
 /// A Unix socket's path has room for 107 characters and run folders can be deeper, so the folder is
 /// named through a descriptor of it.
@@ -51,7 +52,7 @@ class FolderHandle {
 
 struct PeerSocket::Impl : std::enable_shared_from_this<PeerSocket::Impl> {
   Impl(asio::io_context& io, const std::filesystem::path& where, Calls made)
-      : folder(where), handle(where), calls(std::move(made)), acceptor(io) {
+      : folder(where), handle(where), calls(std::move(made)), acceptor(io), pause(io) {
     if (!handle.is_open()) {
       throw std::runtime_error(folder.string() + ": cannot be opened: " + std::strerror(errno));
     }
@@ -71,8 +72,16 @@ struct PeerSocket::Impl : std::enable_shared_from_this<PeerSocket::Impl> {
     acceptor.async_accept([self = shared_from_this()](asio::error_code error,
                                                       asio::local::stream_protocol::socket peer) {
       if (error == asio::error::operation_aborted || !self->acceptor.is_open()) return;
-      if (!error) self->answer(std::make_shared<Visit>(std::move(peer)));
-      self->accept();
+      if (!error) {
+        self->answer(std::make_shared<Visit>(std::move(peer)));
+        self->accept();
+        return;
+      }
+      // Out of descriptors, most likely: accepting again at once would spin.
+      self->pause.expires_after(accept_pause);
+      self->pause.async_wait([self](asio::error_code) {
+        if (self->acceptor.is_open()) self->accept();
+      });
     });
   }
 
@@ -106,6 +115,7 @@ struct PeerSocket::Impl : std::enable_shared_from_this<PeerSocket::Impl> {
   FolderHandle handle;
   Calls calls;
   asio::local::stream_protocol::acceptor acceptor;
+  asio::steady_timer pause;
 };
 
 PeerSocket::PeerSocket(asio::io_context& io, const std::filesystem::path& folder, Calls calls)
@@ -116,6 +126,7 @@ PeerSocket::PeerSocket(asio::io_context& io, const std::filesystem::path& folder
 PeerSocket::~PeerSocket() {
   asio::error_code ignored;
   impl_->acceptor.close(ignored);
+  impl_->pause.cancel();
   ::unlink((impl_->folder / socket_name).c_str());
 }
 

@@ -8,7 +8,9 @@
 #include <csignal>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "tests/process/swarm.hpp"
 
@@ -175,6 +177,29 @@ TEST_CASE("a cache of members that others have written to does not keep a peer f
   std::ofstream(swarm.folder(0) / "members", std::ios::app)
       << "peer-1@x y z\nno-port-here\nstranger@127.0.0.1:1\n@\n" + std::string(5000, 'x') + "\n";
   swarm.start(0, {.extra = {"--resume"}});
+  CHECK(swarm.exchanges_go_on(0));
+}
+
+TEST_CASE("a key has a few links however many it opens", "[process]") {
+  Beset swarm;
+  REQUIRE(swarm.exchanges_go_on(0));
+  const std::size_t before = swarm.descriptors(0);
+  std::vector<std::unique_ptr<Insider>> insiders;
+  std::size_t most = 0;
+  for (int i = 0; i < 60; ++i) {
+    insiders.push_back(std::make_unique<Insider>(swarm, 2, 0));
+    insiders.back()->send(insiders.back()->hello());
+    most = std::max(most, swarm.descriptors(0));
+  }
+  eventually(
+      [&] {
+        most = std::max(most, swarm.descriptors(0));
+        return swarm.descriptors(0) <= before + 12;
+      },
+      10s);
+  INFO(before << " descriptors before, " << most << " at most");
+  CHECK(swarm.descriptors(0) <= before + 12);
+  CHECK(most < before + 45);
   CHECK(swarm.exchanges_go_on(0));
 }
 
