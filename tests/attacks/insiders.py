@@ -1,13 +1,15 @@
 # What one key on the list can cost a peer: descriptors, memory, disk, pace, and what its neighbours believe.
+import multiprocessing
 import socket
 import subprocess
 import threading
 import time
+import types
 
 import zmq
 
 from downloads import layout_of, progress
-from swarm import Swarm, attack, ratio, wait_until
+from swarm import Swarm, attack, counted, ratio, wait_until
 from wire import Insider, frame, token
 
 WATCHFUL = "[membership]\nprobe_period_s = 0.3\nprobe_timeout_s = 0.15\nsuspicion_min_s = 1.0\n" \
@@ -101,27 +103,51 @@ def links(binary):
             "fds": [before["fds"], during["fds"]], "MiB": [before["mib"], during["mib"]]}
 
 
+def swallow(secret, told):
+    """Reads and drops all that comes on a link, in a process of its own."""
+    socket = zmq.Context().socket(zmq.ROUTER)
+    socket.curve_server, socket.curve_secretkey = True, zmq.utils.z85.encode(secret)
+    told.send(f"127.0.0.1:{socket.bind_to_random_port('tcp://127.0.0.1')}")
+    while True:
+        socket.recv(copy=False)
+
+
 @attack
 def offers(binary):
     """Sends offers of exchanges that are refused, as fast as one peer takes them. Its pace against that of a peer left
-    alone must stay above 80 % of what it was."""
+    alone must stay above 80 % of what it is while a process that drops all gets them: both cost processor time here."""
     with Swarm(binary, peers=3).start_all() as swarm:
-        link = swarm.insider(0)
+        processes = multiprocessing.get_context("spawn")
+        ours, theirs = processes.Pipe()
+        key = swarm.make_key("sink")
+        sink = processes.Process(target=swallow, args=(key.curve_secret, theirs), daemon=True)
+        sink.start()
+        links = swarm.insider(0), Insider(swarm.insiders[0], types.SimpleNamespace(key=key, address=ours.recv()))
         paces = lambda: (lambda p: ratio(p[0], p[1]))(swarm.pace(3))
-        before, over, sent = paces(), threading.Event(), [0]
-        offer = frame("Offer", id={"owner": link.key.id, "session": 5}, alpha=0.5, clip_radius=1.0)
+        offer = frame("Offer", id={"owner": links[0].key.id, "session": 5}, alpha=0.5, clip_radius=1.0)
 
-        def flood():
-            while not over.is_set():
-                sent[0] += link.send_bytes(offer)
+        def flooded(link):
+            over, sent = threading.Event(), [0]
 
-        thread = threading.Thread(target=flood)
-        thread.start()
-        during = paces()
-        over.set()
-        thread.join()
-        kept = ratio(during or 0, before)
-        return kept and kept >= 0.8 and swarm.alive() == 3, {"offers": sent[0], "kept": kept}
+            def flood():
+                while not over.is_set():
+                    sent[0] += link.send_bytes(offer)
+
+            thread = threading.Thread(target=flood)
+            thread.start()
+            pace = paces()
+            over.set()
+            thread.join()
+            return pace or 0, sent[0]
+
+        before = paces()
+        (control, dropped), (during, sent) = flooded(links[1]), flooded(links[0])
+        sink.kill()
+        kept = ratio(during, control)
+        cut = counted([swarm[0]], "link_quarantined")
+        return kept and kept >= 0.8 and swarm.alive() == 3, {
+            "offers": [sent, dropped], "kept": kept, "ratio alone": before, "control": control, "attacked": during,
+            "events": cut}
 
 
 @attack

@@ -47,7 +47,7 @@ class StateServer:
     def __init__(self, data=b"", lent=None, folder=None):
         self.data, self.lent, self.served = data, lent, 0
         self.listener = socket.socket(socket.AF_UNIX if lent else socket.AF_INET)
-        self.listener.bind(str(folder / "lane") if lent else ("127.0.0.1", 0))
+        self.listener.bind(str(folder / "lane-1-1") if lent else ("127.0.0.1", 0))
         self.listener.listen(8)
         self.listener.settimeout(10)
 

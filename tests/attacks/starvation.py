@@ -1,127 +1,139 @@
 # Silent connections on lane ports, by somebody without a key: lanes of the swarm must open all the same.
 import contextlib
-import resource
+import pathlib
 import signal
-import socket
-import threading
+import statistics
+import subprocess
+import sys
 import time
 
-from swarm import Peer, Swarm, attack, ratio, wait_until
+from swarm import Failed, Peer, Swarm, attack, ratio, wait_until
 
-PLACES = 32  # Connections that a lane port keeps while they have not proved themselves.
-WINDOW_S = 5
-KEPT = 0.8  # Of the pace without the attack. Single runs swing; 95 % is for a campaign to show.
+PROGRAM = pathlib.Path(__file__).with_name("silence.py")
+WINDOW_S = 3
+WINDOWS = 4  # Of each kind, one after the other.
+KEPT = 0.8  # Of the pace while the same attacker has others to attack. Single runs swing.
+
+
+class Silence:
+    """A process that holds this many silent connections to every address that is added, and replaces those that are
+    closed."""
+
+    def __init__(self, each):
+        self.process = subprocess.Popen([sys.executable, PROGRAM, "hold", str(each)], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True, bufsize=1)
+        self.opened = None
+
+    def add(self, address, wait=True):
+        self.process.stdin.write(f"+{address[0]} {address[1]}\n")
+        if wait and not self.process.stdout.readline().startswith("held"):
+            raise Failed("no connections to a lane port")
+
+    def remove(self, address):
+        self.process.stdin.write(f"-{address[0]} {address[1]}\n")
+
+    def end(self):
+        self.opened = int(self.process.communicate()[0].split()[-1])
 
 
 @contextlib.contextmanager
 def silence(each):
-    """Holds this many silent connections to every address that is added to its list, and replaces those that are
-    closed. The list has what was opened as its attribute `opened`."""
-    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-    over, held = threading.Event(), Held()
-
-    def refill(address, links):
-        for link in list(links):
-            with contextlib.suppress(BlockingIOError):
-                try:
-                    gone = link.recv(1) == b""
-                except ConnectionError:
-                    gone = True
-                if gone:
-                    links.remove(link)
-                    link.close()
-        for _ in range(each - len(links)):
-            link = socket.socket()
-            link.settimeout(0.3)
-            try:
-                link.connect(address)
-            except OSError:
-                link.close()
-                return
-            link.setblocking(False)
-            links.append(link)
-            held.opened += 1
-
-    def hold():
-        while not over.wait(0.02):
-            for address in list(held):
-                refill(address, held[address])
-
-    thread = threading.Thread(target=hold)
-    thread.start()
+    made = Silence(each)
     try:
-        yield held
+        yield made
     finally:
-        over.set()
-        thread.join()
-        for links in held.values():
-            for link in links:
-                link.close()
+        made.end()
 
 
-class Held(dict):
-    """Connections by address."""
-
-    opened = 0
-
-    def add(self, peer):
-        links = self.setdefault(peer.lanes(), [])
-        wait_until(lambda: len(links) >= PLACES, 3)
+@contextlib.contextmanager
+def listeners(count):
+    """Addresses where a process of its own closes all connections at once."""
+    with subprocess.Popen([sys.executable, PROGRAM, "accept", str(count)], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, text=True) as process:
+        yield [("127.0.0.1", int(process.stdout.readline())) for _ in range(count)]
+        process.stdin.close()
 
 
 def from_the_start(binary, mode, lane, each):
-    """Takes the places of each peer before it can open a lane, and compares its pace with that after the attack."""
+    """Takes the places of each peer before it can open a lane. Compares its pace with that while the same attacker has
+    listeners to attack that only close what they accept: both cost processor time of this machine."""
     count = Peer.exchanges if mode == "gossip" else Peer.step
-    with Swarm(binary, mode=mode, options=("--lane", lane)) as swarm:
+    with Swarm(binary, mode=mode, options=("--lane", lane)) as swarm, listeners(4) as others:
         with silence(each) as held:
             began = time.monotonic()
             for i in range(3):
-                held.add(swarm.start(i))
+                held.add(swarm.start(i).lanes())
             # Training begins with the last peer. The others hear of it once its places are taken, too.
             for peer in swarm.peers[:3]:
                 peer.signal(signal.SIGSTOP)
-            held.add(swarm.start(3))
+            held.add(swarm.start(3).lanes())
             for peer in swarm.peers[:3]:
                 peer.signal(signal.SIGCONT)
-            wait_until(lambda: all(peer.step() for peer in swarm.peers), 5)
-            attacked = sum(swarm.pace(WINDOW_S, count))
-            rate = round(held.opened / 4 / (time.monotonic() - began), 1)
+            begins = wait_until(lambda: all(peer.step() for peer in swarm.peers), 10)
+            wait_until(lambda: all(count(peer) for peer in swarm.peers), 10)
+            lanes, attacked, control = [peer.lanes() for peer in swarm.peers], [], []
+            for _ in range(WINDOWS):
+                attacked.append(sum(swarm.pace(WINDOW_S, count)))
+                for address in lanes:
+                    held.remove(address)
+                for address in others:
+                    held.add(address, wait=False)
+                control.append(sum(swarm.pace(WINDOW_S, count)))
+                for address in others:
+                    held.remove(address)
+                for address in lanes:
+                    held.add(address, wait=False)
+            took = time.monotonic() - began
         again = swarm.trains(25)
-        wait_until(lambda: all(count(peer) for peer in swarm.peers), 10)
         alone = sum(swarm.pace(WINDOW_S, count))
-        kept = ratio(attacked, alone)
+        kept = ratio(statistics.median(attacked), statistics.median(control))
         what = "exchanges/s" if mode == "gossip" else "steps/s"
-        return kept and kept >= KEPT and swarm.alive() == 4, {
-            "kept": kept, what: [round(attacked), round(alone)], "connections/s for each peer": rate,
-            "trains after it within s": again}
+        return begins and kept and kept >= KEPT and swarm.alive() == 4, {
+            "kept": kept, f"{what} attacked": [round(pace) for pace in attacked],
+            "control": [round(pace) for pace in control], "alone": round(alone),
+            "connections/s": round(held.opened / took), "trains after it within s": again}
 
 
 @attack
 def starve_gossip(binary):
-    """Holds 32 silent connections to each lane port from the start, over TLS. Peers must keep 80 % of their
-    exchanges."""
-    return from_the_start(binary, "gossip", "tls", PLACES)
+    """Holds 32 silent connections to each lane port from the start, over TLS. Peers must exchange as much as while the
+    same attacker has others to attack."""
+    return from_the_start(binary, "gossip", "tls", 32)
 
 
 @attack
 def starve_allreduce(binary):
-    """Holds 32 silent connections to each lane port from the start, in lockstep over TLS. Peers must keep 80 % of their
-    steps."""
-    return from_the_start(binary, "allreduce", "tls", PLACES)
+    """Holds 32 silent connections to each lane port from the start, in lockstep over TLS. Peers must make as many steps
+    as while the same attacker has others to attack."""
+    return from_the_start(binary, "allreduce", "tls", 32)
 
 
 @attack
 def starve_unix(binary):
-    """Holds 32 silent connections to each lane port from the start, in lockstep over Unix sockets. Peers must keep 80 %
-    of their steps."""
-    return from_the_start(binary, "allreduce", "auto", PLACES)
+    """Holds 32 silent connections to each lane port from the start, in lockstep over Unix sockets. Peers must make as
+    many steps as while the same attacker has others to attack."""
+    return from_the_start(binary, "allreduce", "auto", 32)
 
 
 @attack
 def starve_many(binary):
-    """Holds 1000 silent connections to each lane port from the start, in lockstep over TLS. Peers must keep 80 % of
-    their steps."""
+    """Holds 1000 silent connections to each lane port from the start, in lockstep over TLS. Peers must make as many
+    steps as while the same attacker has others to attack."""
     return from_the_start(binary, "allreduce", "tls", 1000)
+
+
+@attack
+def starve_most(binary):
+    """Holds 5000 silent connections to each lane port from the start, in lockstep over TLS. Peers must make as many
+    steps as while the same attacker has others to attack."""
+    return from_the_start(binary, "allreduce", "tls", 5000)
+
+
+@attack
+def starve_most_gossip(binary):
+    """Holds 5000 silent connections to each lane port from the start, over TLS. Peers must exchange as much as while
+    the same attacker has others to attack."""
+    return from_the_start(binary, "gossip", "tls", 5000)
 
 
 def in_the_middle(binary, mode):
@@ -130,14 +142,14 @@ def in_the_middle(binary, mode):
     with Swarm(binary, mode=mode, options=("--lane", "tls")).start_all() as swarm:
         wait_until(lambda: all(count(peer) for peer in swarm.peers), 10)
         before = sum(swarm.pace(3, count))
-        with silence(PLACES) as held:
+        with silence(32) as held:
             for peer in swarm.peers:
-                held.add(peer)
+                held.add(peer.lanes())
             open_kept = ratio(sum(swarm.pace(3, count)), before)
             gone = swarm[3].lanes()
             swarm[3].kill()
-            del held[gone]
-            held.add(swarm.start(3, "--resume", wait_for=1))
+            held.remove(gone)
+            held.add(swarm.start(3, "--resume", wait_for=1).lanes())
             wait_until(lambda: swarm.trains(1), 8)
             paces = swarm.pace(4, count)
             restarted_kept = ratio(sum(paces), before)

@@ -1,0 +1,96 @@
+#!/usr/bin/python3
+# A process that holds silent connections, and one that closes all it accepts, to tell their costs apart.
+"""silence.py hold EACH: holds EACH silent connections to every address that is added on standard input ("+HOST PORT"),
+replaces those that are closed, and lets go of one that is taken back ("-HOST PORT"). It prints "held HOST PORT" when
+the first 32 of an address are open for the first time, and at the end how many it opened.
+
+silence.py accept COUNT: listens on COUNT ports, which it prints, and closes each connection as it comes.
+"""
+import collections
+import resource
+import select
+import socket
+import sys
+
+TAKEN = 32  # Connections that count as many.
+AT_ONCE = 64  # Opened to one address before the others have their turn.
+
+
+def hold(each):
+    poll, links, wanted, told, opened = select.epoll(), {}, collections.Counter(), set(), 0
+    held, pending, addresses = collections.Counter(), set(), []
+    poll.register(sys.stdin, select.EPOLLIN)
+
+    def drop(number):
+        link, address = links.pop(number)
+        pending.discard(number)
+        held[address] -= 1
+        link.close()
+
+    while True:
+        for address in addresses:
+            for _ in range(min(AT_ONCE, each - held[address])):
+                link = socket.socket()
+                link.setblocking(False)
+                link.connect_ex(address)
+                number = link.fileno()
+                links[number] = link, address
+                pending.add(number)
+                poll.register(link, select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP)
+                held[address] += 1
+                opened += 1
+        is_short = any(held[address] < each for address in addresses)
+        for number, events in poll.poll(0 if is_short else 0.05):
+            if number == sys.stdin.fileno():
+                line = sys.stdin.readline()
+                if not line:
+                    print(opened, flush=True)
+                    return
+                address = line[1:].split()[0], int(line.split()[1])
+                if line[0] == "+":
+                    addresses.append(address)
+                else:
+                    addresses.remove(address)
+                    for each_number in [n for n, (_, where) in links.items() if where == address]:
+                        drop(each_number)
+                continue
+            if number not in links:
+                continue
+            if events & (select.EPOLLIN | select.EPOLLERR | select.EPOLLHUP | select.EPOLLRDHUP):
+                drop(number)
+            elif number in pending:
+                pending.discard(number)
+                poll.modify(number, select.EPOLLIN | select.EPOLLRDHUP)
+                address = links[number][1]
+                wanted[address] += 1
+                if wanted[address] == min(each, TAKEN) and address not in told:
+                    told.add(address)
+                    print("held", *address, flush=True)
+
+
+def accept(count):
+    listeners, poll = {}, select.epoll()
+    for _ in range(count):
+        listener = socket.socket()
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(4096)
+        listener.setblocking(False)
+        listeners[listener.fileno()] = listener
+        poll.register(listener, select.EPOLLIN)
+        print(listener.getsockname()[1], flush=True)
+    poll.register(sys.stdin, select.EPOLLIN)
+    while True:
+        for number, _ in poll.poll():
+            if number == sys.stdin.fileno():
+                return
+            for _ in range(AT_ONCE):
+                try:
+                    listeners[number].accept()[0].close()
+                except BlockingIOError:
+                    break
+
+
+if __name__ == "__main__":
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    {"hold": hold, "accept": accept}[sys.argv[1]](int(sys.argv[2]))
