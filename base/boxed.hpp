@@ -6,9 +6,9 @@
 
 namespace gv {
 
-/// Owns a T, and copies and compares it like a plain member. T must be complete where a Boxed<T> is
-/// made, copied, compared or destroyed, so the owner declares these functions and defines them in
-/// its source. A moved-from Boxed may only be destroyed or assigned to.
+/// Owns a T, and copies it like a plain member. T must be complete where a Boxed<T> is made, copied
+/// or destroyed, so the owner declares these functions and defines them in its source. A moved-from
+/// Boxed may only be destroyed or assigned to.
 template <class T>
 class Boxed {
  public:
@@ -26,8 +26,6 @@ class Boxed {
   const T* operator->() const { return value_.get(); }
   T& operator*() { return *value_; }
   const T& operator*() const { return *value_; }
-
-  friend bool operator==(const Boxed& a, const Boxed& b) { return *a.value_ == *b.value_; }
 
  private:
   std::unique_ptr<T> value_;

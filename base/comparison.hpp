@@ -22,6 +22,9 @@ class Comparison {
   double our_norm() const;
   double distance() const;
 
+  friend class Fields;
+  static constexpr std::size_t field_count = 4;
+
  private:
   static constexpr std::size_t lanes = 16;
   using Sums = std::array<double, lanes>;

@@ -1,4 +1,4 @@
-// Access to all fields of a plain struct, for code that treats every field alike.
+// Access to all fields of a struct or class, for code that treats every field alike.
 #pragma once
 
 #include <concepts>
@@ -15,46 +15,106 @@ concept PlainStruct = std::is_class_v<T> && std::is_aggregate_v<T> && !requires(
   value.begin();
 };
 
-/// References to all fields in the order of declaration. A struct has at least n fields if n
-/// initialisers compile. A wrong count fails to compile in the structured binding below.
-template <class T>
-requires PlainStruct<std::remove_const_t<T>>
-constexpr auto fields_of(T& value) {
-  using S = std::remove_const_t<T>;
+/// The number of fields of a plain struct. It has at least n if n initialisers compile.
+template <PlainStruct S>
+constexpr std::size_t number_of_fields() {
   if constexpr (std::is_empty_v<S>) {
-    return std::tuple<>{};
+    return 0;
+  } else if constexpr (requires { S{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}}; }) {
+    return 12;
+  } else if constexpr (requires { S{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}}; }) {
+    return 11;
   } else if constexpr (requires { S{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}}; }) {
-    auto& [a, b, c, d, e, f, g, h, i, j] = value;
-    return std::tie(a, b, c, d, e, f, g, h, i, j);
+    return 10;
   } else if constexpr (requires { S{{}, {}, {}, {}, {}, {}, {}, {}, {}}; }) {
-    auto& [a, b, c, d, e, f, g, h, i] = value;
-    return std::tie(a, b, c, d, e, f, g, h, i);
+    return 9;
   } else if constexpr (requires { S{{}, {}, {}, {}, {}, {}, {}, {}}; }) {
-    auto& [a, b, c, d, e, f, g, h] = value;
-    return std::tie(a, b, c, d, e, f, g, h);
+    return 8;
   } else if constexpr (requires { S{{}, {}, {}, {}, {}, {}, {}}; }) {
-    auto& [a, b, c, d, e, f, g] = value;
-    return std::tie(a, b, c, d, e, f, g);
+    return 7;
   } else if constexpr (requires { S{{}, {}, {}, {}, {}, {}}; }) {
-    auto& [a, b, c, d, e, f] = value;
-    return std::tie(a, b, c, d, e, f);
+    return 6;
   } else if constexpr (requires { S{{}, {}, {}, {}, {}}; }) {
-    auto& [a, b, c, d, e] = value;
-    return std::tie(a, b, c, d, e);
+    return 5;
   } else if constexpr (requires { S{{}, {}, {}, {}}; }) {
-    auto& [a, b, c, d] = value;
-    return std::tie(a, b, c, d);
+    return 4;
   } else if constexpr (requires { S{{}, {}, {}}; }) {
-    auto& [a, b, c] = value;
-    return std::tie(a, b, c);
+    return 3;
   } else if constexpr (requires { S{{}, {}}; }) {
-    auto& [a, b] = value;
-    return std::tie(a, b);
+    return 2;
   } else {
-    auto& [a] = value;
-    return std::tie(a);
+    return 1;
   }
 }
+
+/// A class with private fields says how many it has: `static constexpr std::size_t field_count`,
+/// and names Fields as its friend. A number that is not right does not compile, so code which
+/// treats all fields alike forgets none.
+template <class T>
+concept Fielded = PlainStruct<T> || requires {
+  T::field_count;
+};
+
+/// Binds the fields of an object, in the order of their declaration.
+class Fields {
+ public:
+  template <class T>
+  static constexpr auto of(T& object) {
+    using S = std::remove_const_t<T>;
+    if constexpr (requires { S::field_count; }) {
+      return bind(object, Number<S::field_count>());
+    } else {
+      return bind(object, Number<number_of_fields<S>()>());
+    }
+  }
+
+ private:
+  template <std::size_t n>
+  using Number = std::integral_constant<std::size_t, n>;
+
+  static constexpr std::tuple<> bind(auto&, Number<0>) { return {}; }
+#define GRAPEVINE_BIND(n, ...)                          \
+  static constexpr auto bind(auto& object, Number<n>) { \
+    auto& [__VA_ARGS__] = object;                       \
+    return std::tie(__VA_ARGS__);                       \
+  }
+  GRAPEVINE_BIND(1, a)
+  GRAPEVINE_BIND(2, a, b)
+  GRAPEVINE_BIND(3, a, b, c)
+  GRAPEVINE_BIND(4, a, b, c, d)
+  GRAPEVINE_BIND(5, a, b, c, d, e)
+  GRAPEVINE_BIND(6, a, b, c, d, e, f)
+  GRAPEVINE_BIND(7, a, b, c, d, e, f, g)
+  GRAPEVINE_BIND(8, a, b, c, d, e, f, g, h)
+  GRAPEVINE_BIND(9, a, b, c, d, e, f, g, h, i)
+  GRAPEVINE_BIND(10, a, b, c, d, e, f, g, h, i, j)
+  GRAPEVINE_BIND(11, a, b, c, d, e, f, g, h, i, j, k)
+  GRAPEVINE_BIND(12, a, b, c, d, e, f, g, h, i, j, k, l)
+  GRAPEVINE_BIND(13, a, b, c, d, e, f, g, h, i, j, k, l, m)
+  GRAPEVINE_BIND(14, a, b, c, d, e, f, g, h, i, j, k, l, m, n)
+  GRAPEVINE_BIND(15, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o)
+  GRAPEVINE_BIND(16, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)
+  GRAPEVINE_BIND(17, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q)
+  GRAPEVINE_BIND(18, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r)
+  GRAPEVINE_BIND(19, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s)
+  GRAPEVINE_BIND(20, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t)
+  GRAPEVINE_BIND(21, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u)
+  GRAPEVINE_BIND(22, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v)
+  GRAPEVINE_BIND(23, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w)
+  GRAPEVINE_BIND(24, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x)
+  GRAPEVINE_BIND(25, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y)
+  GRAPEVINE_BIND(26, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z)
+  GRAPEVINE_BIND(27, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z,
+                 a2)
+  GRAPEVINE_BIND(28, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z,
+                 a2, b2)
+#undef GRAPEVINE_BIND
+};
+
+/// References to all fields, in the order of their declaration.
+template <class T>
+requires Fielded<std::remove_const_t<T>>
+constexpr auto fields_of(T& value) { return Fields::of(value); }
 
 /// The name of a type without its namespace.
 template <class T>

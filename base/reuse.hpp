@@ -10,12 +10,19 @@ namespace gv {
 /// Hands out shared buffers. A buffer that only the pool still holds is handed out again, with its
 /// old contents. Freeing a model-sized buffer would return it to the system, and allocating it
 /// again costs a page fault for every 4 KiB, which takes longer than filling it. Every holder must
-/// let go on the thread that calls `take`.
+/// let go on the thread that calls `take`. The buffers are memory and no state, so all pools are
+/// equal.
 template <class T>
 class Reuse {
  public:
   /// The pool keeps at most `kept_max` buffers. It can hand out more, but the holders free those.
   explicit Reuse(std::size_t kept_max) : kept_max_(kept_max) {}
+  /// A copy begins without buffers: those of the original stay its own.
+  Reuse(const Reuse& other) : kept_max_(other.kept_max_) {}
+  Reuse(Reuse&&) noexcept = default;
+  Reuse& operator=(const Reuse& other) { return *this = Reuse(other.kept_max_); }
+  Reuse& operator=(Reuse&&) noexcept = default;
+  ~Reuse() = default;
 
   std::shared_ptr<T> take() {
     for (const std::shared_ptr<T>& buffer : kept_) {
@@ -34,6 +41,10 @@ class Reuse {
     }
     return nullptr;
   }
+
+  friend bool operator==(const Reuse&, const Reuse&) { return true; }
+  /// For a StateHash.
+  void add_to(auto&) const {}
 
  private:
   std::size_t kept_max_;

@@ -2,14 +2,21 @@
 // exhaustively.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <concepts>
 #include <cstdint>
+#include <cstring>
+#include <functional>
 #include <iterator>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "base/fields.hpp"
 #include "base/rng.hpp"
@@ -17,13 +24,64 @@
 
 namespace gv {
 
-/// Adds the parts of a state one after another. A plain struct adds all its fields. A class, or a
-/// struct with fields that do not count, defines `void add_to(StateHash&) const`.
+class StateHash;
+
+/// A plain struct, or a class that lets Fields in: its state is that of its fields, one after
+/// another. Other classes have `void add_to(StateHash&) const` and a comparison of their own.
+template <class T>
+concept FieldedState = Fielded<T> && !requires(const T& state, StateHash& hash) {
+  state.add_to(hash);
+};
+
+/// What is no part of a state: that which keeps memory alive, and the functions and objects of
+/// others that an object was made with.
+template <class T>
+inline constexpr bool is_stateless = false;
+template <>
+inline constexpr bool is_stateless<std::shared_ptr<const void>> = true;
+template <class F>
+inline constexpr bool is_stateless<std::function<F>> = true;
+template <class T>
+inline constexpr bool is_stateless<T*> = true;
+
+/// Two states are equal if all of their parts are. Pointers are equal if what they point to is, and
+/// floats if their bits are: so equal states have equal hashes.
+template <class T>
+bool equal_states(const T& a, const T& b) {
+  // The fields of an object, or the elements of a tuple.
+  const auto all_equal = [](const auto& of_a, const auto& of_b) {
+    return [&]<std::size_t... i>(std::index_sequence<i...>) {
+      return (equal_states(std::get<i>(of_a), std::get<i>(of_b)) && ...);
+    }
+    (std::make_index_sequence<std::tuple_size_v<std::remove_cvref_t<decltype(of_a)>>>());
+  };
+  if constexpr (is_stateless<T>) {
+    return true;
+  } else if constexpr (FieldedState<T>) {
+    return all_equal(fields_of(a), fields_of(b));
+  } else if constexpr (std::is_same_v<T, double>) {
+    return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
+  } else if constexpr (std::is_same_v<T, float>) {
+    return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
+  } else if constexpr (requires { std::begin(a); }) {
+    const auto equal = [](const auto& one, const auto& other) { return equal_states(one, other); };
+    return std::equal(std::begin(a), std::end(a), std::begin(b), std::end(b), equal);
+  } else if constexpr (requires { std::tuple_size<T>::value; }) {
+    return all_equal(a, b);
+  } else if constexpr (requires { *a, static_cast<bool>(a); }) {
+    if (static_cast<bool>(a) != static_cast<bool>(b)) return false;
+    return !a || &*a == &*b || equal_states(*a, *b);
+  } else {
+    return a == b;
+  }
+}
+
+/// Takes the parts of a state one after another.
 class StateHash {
  public:
   /// Points in time are hashed relative to `now`, so that two states which differ only in when they
-  /// were reached are equal.
-  explicit StateHash(Time now) : now_(now) {}
+  /// were reached are equal. Those more than `oldest` before now are hashed alike.
+  explicit StateHash(Time now, Duration oldest = Duration::max()) : now_(now), oldest_(oldest) {}
 
   template <class... Parts>
   void add(const Parts&... parts) {
@@ -35,42 +93,61 @@ class StateHash {
  private:
   void mix(std::uint64_t bits) { value_ = hash_combine(value_, bits); }
 
-  void add_one(Time at) {
-    mix(at == never ? ~std::uint64_t{0} : static_cast<std::uint64_t>((at - now_).count()));
+  /// Eight bytes at a time, as a model may be among them.
+  void mix_bytes(std::span<const std::byte> bytes) {
+    for (; !bytes.empty(); bytes = bytes.subspan(std::min<std::size_t>(bytes.size(), 8))) {
+      std::uint64_t next = 0;
+      std::memcpy(&next, bytes.data(), std::min<std::size_t>(bytes.size(), 8));
+      mix(next);
+    }
   }
-  void add_one(Duration duration) { mix(static_cast<std::uint64_t>(duration.count())); }
-  void add_one(double value) { mix(std::bit_cast<std::uint64_t>(value)); }
-  void add_one(float value) { mix(std::bit_cast<std::uint32_t>(value)); }
-  template <class Value>
-  requires(std::integral<Value> || std::is_enum_v<Value>) void add_one(Value value) {
-    mix(static_cast<std::uint64_t>(value));
+
+  template <class Part>
+  void add_one(const Part& part) {
+    if constexpr (is_stateless<Part>) {
+      return;
+    } else if constexpr (std::is_same_v<Part, Time>) {
+      const Duration ahead = part == never ? Duration::max() : std::max(part - now_, -oldest_);
+      mix(static_cast<std::uint64_t>(ahead.count()));
+    } else if constexpr (std::is_same_v<Part, Duration>) {
+      mix(static_cast<std::uint64_t>(part.count()));
+    } else if constexpr (std::is_same_v<Part, double>) {
+      mix(std::bit_cast<std::uint64_t>(part));
+    } else if constexpr (std::is_same_v<Part, float>) {
+      mix(std::bit_cast<std::uint32_t>(part));
+    } else if constexpr (std::integral<Part> || std::is_enum_v<Part>) {
+      mix(static_cast<std::uint64_t>(part));
+    } else if constexpr (requires { part.index(), part.valueless_by_exception(); }) {
+      mix(part.index());
+      std::visit([this](const auto& value) { add(value); }, part);
+    } else if constexpr (FieldedState<Part>) {
+      std::apply([this](const auto&... fields) { add(fields...); }, fields_of(part));
+    } else if constexpr (requires { part.add_to(*this); }) {
+      part.add_to(*this);
+    } else if constexpr (requires { std::begin(part); }) {
+      add_range(part);
+    } else if constexpr (requires { std::tuple_size<Part>::value; }) {
+      std::apply([this](const auto&... elements) { add(elements...); }, part);
+    } else {
+      mix(static_cast<bool>(part) ? 1 : 0);
+      if (part) add_one(*part);
+    }
   }
-  template <class First, class Second>
-  void add_one(const std::pair<First, Second>& pair) {
-    add(pair.first, pair.second);
-  }
-  template <class Value>
-  void add_one(const std::optional<Value>& value) {
-    mix(value.has_value() ? 1 : 0);
-    if (value) add_one(*value);
-  }
+
   template <class Range>
-  requires requires(const Range& range) { std::begin(range); }
-  void add_one(const Range& range) {
+  void add_range(const Range& range) {
+    using Element = std::remove_cvref_t<decltype(*std::begin(range))>;
     mix(std::size(range));
-    for (const auto& element : range) add_one(element);
-  }
-  template <class State>
-  requires requires(const State& state, StateHash& hash) { state.add_to(hash); }
-  void add_one(const State& state) { state.add_to(*this); }
-  template <PlainStruct State>
-  requires(!requires(const State& state, StateHash& hash) {
-    state.add_to(hash);
-  }) void add_one(const State& state) {
-    std::apply([this](const auto&... fields) { add(fields...); }, fields_of(state));
+    if constexpr (requires { std::span(range); } &&
+                  (std::is_same_v<Element, std::byte> || std::is_same_v<Element, float>)) {
+      mix_bytes(std::as_bytes(std::span(range)));
+    } else {
+      for (const auto& element : range) add_one(element);
+    }
   }
 
   Time now_;
+  Duration oldest_;
   std::uint64_t value_ = 0;
 };
 

@@ -350,7 +350,7 @@ bool AllReduce::receive(PeerId from, const Block& block, Effects& out) {
     for (const std::size_t later : step->before) go_on(piece->bucket, later, out);
   } else {
     if (came.values.data() == work_->data() + begin) {
-      came.owner = work_;
+      came.values = {};
     } else if (in_place) {
       const Block own = kept(block);
       came = {floats_in(own.bytes), own.hold};
@@ -367,8 +367,10 @@ void AllReduce::take_early(std::size_t number, std::size_t index) {
   while (bucket.ready && step.at < step.what.range.end && !early_.empty() && !unsound_from_) {
     const std::size_t segment = segment_at(step);
     const auto found = early_.find({number, index, segment});
-    if (found == early_.end() || limit(bucket, step) < segment_begin(step, segment + 1)) return;
-    merge(step, found->second.values);
+    const std::size_t end = segment_begin(step, segment + 1);
+    if (found == early_.end() || limit(bucket, step) < end) return;
+    const std::span<const float> came = found->second.values;
+    merge(step, came.empty() ? std::span(*work_).subspan(step.at, end - step.at) : came);
     early_.erase(found);
   }
 }

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "base/floats.hpp"
+#include "base/own_copy.hpp"
+#include "base/state_hash.hpp"
 #include "consensus/allreduce/reduce_plan.hpp"
 #include "consensus/codec/sparse_vector.hpp"
 #include "consensus/message/effects.hpp"
@@ -86,6 +88,11 @@ class AllReduce {
   /// Bytes of all transfers requested so far.
   std::uint64_t bytes_sent() const { return bytes_sent_; }
 
+  /// A copy goes on in memory of its own, and shares the input, which is the caller's.
+  friend class Fields;
+  static constexpr std::size_t field_count = 14;
+  friend bool operator==(const AllReduce& a, const AllReduce& b) { return equal_states(a, b); }
+
  private:
   struct Step {
     ReduceStep what;
@@ -105,7 +112,7 @@ class AllReduce {
   /// Bucket, step and segment of a block that arrived too early.
   using EarlyKey = std::tuple<std::size_t, std::size_t, std::size_t>;
   struct Early {
-    std::span<const float> values;
+    std::span<const float> values;  ///< Empty: it was read directly into its place in the result.
     std::shared_ptr<const void> owner;
   };
 
@@ -143,7 +150,7 @@ class AllReduce {
   std::uint64_t operation_;
   float weight_;
   std::shared_ptr<const Floats> input_;
-  Vector work_;
+  OwnCopy<Floats> work_;
   std::vector<Bucket> buckets_;
   std::map<EarlyKey, Early> early_;
   std::map<std::size_t, Payload> written_;  ///< Encoded final pieces as received, by element.

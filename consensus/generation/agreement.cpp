@@ -315,11 +315,4 @@ void Agreement::receive(Time now, PeerId from, const EndGeneration& message, Eff
   }
 }
 
-void Agreement::add_to(StateHash& hash) const {
-  hash.add(self_, session_, own_, candidates_, blamed_, promised_, newest_seen_, generation_,
-           began_at_, began_from_, in_vain_, last_generation_, decided_, too_late_, last_, answers_,
-           asked_, proposing_, answered_, still_since_, proposed_at_, ask_again_at_,
-           answer_seconds_, ballots_);
-}
-
 }  // namespace gv

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -32,8 +33,6 @@ class Agreement {
   struct Options {
     Duration patience = std::chrono::milliseconds(300);  ///< The least time given to answers.
     Duration patience_max = std::chrono::seconds(5);
-
-    friend bool operator==(const Options&, const Options&) = default;
   };
 
   /// `session` differs from that of every earlier process of this peer, so that their ballots
@@ -89,9 +88,9 @@ class Agreement {
   const GenerationId& promised() const { return promised_; }
   std::uint64_t ballots() const { return ballots_; }
 
-  friend bool operator==(const Agreement&, const Agreement&) = default;
-  /// Adds all but the options.
-  void add_to(StateHash& hash) const;
+  friend class Fields;
+  static constexpr std::size_t field_count = 25;
+  friend bool operator==(const Agreement& a, const Agreement& b) { return equal_states(a, b); }
 
   /// How long an answer may take: four times the measured time, within the options' bounds.
   Duration patience() const;

@@ -28,7 +28,11 @@ std::size_t large_bytes(std::size_t elements) {
 
 }  // namespace
 
-LinkSurvey::Samples::Samples() { seconds.fill(infinity); }
+std::array<double, LinkSurvey::rounds> LinkSurvey::Samples::none() {
+  std::array<double, rounds> none{};
+  none.fill(infinity);
+  return none;
+}
 
 void LinkSurvey::Samples::add(double measured) { seconds[next++ % seconds.size()] = measured; }
 

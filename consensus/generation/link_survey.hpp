@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/state_hash.hpp"
 #include "base/time.hpp"
 #include "consensus/message/effects.hpp"
 
@@ -63,13 +64,17 @@ class LinkSurvey {
   /// All measured links, at most `link_reports_max`.
   std::vector<LinkReport> reports() const;
 
+  friend class Fields;
+  static constexpr std::size_t field_count = 7;
+  friend bool operator==(const LinkSurvey& a, const LinkSurvey& b) { return equal_states(a, b); }
+
  private:
   /// The newest measurements of one kind, in seconds; infinity where there is none.
   struct Samples {
-    std::array<double, rounds> seconds;
+    std::array<double, rounds> seconds = none();
     std::size_t next = 0;
 
-    Samples();
+    static std::array<double, rounds> none();
     void add(double measured);
     double fastest() const;
   };

@@ -1,11 +1,13 @@
 // Checks by fingerprints that all peers of a generation still have the same model.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <vector>
 
+#include "base/state_hash.hpp"
 #include "consensus/message/effects.hpp"
 
 namespace gv {
@@ -32,6 +34,10 @@ class ModelAudit {
   /// peers have told theirs, returns the odd peers, by rank; otherwise returns nothing.
   std::optional<std::vector<PeerId>> tell(PeerId from, std::uint64_t operation,
                                           std::uint64_t fingerprint);
+
+  friend class Fields;
+  static constexpr std::size_t field_count = 2;
+  friend bool operator==(const ModelAudit& a, const ModelAudit& b) { return equal_states(a, b); }
 
  private:
   using Told = std::map<PeerId, std::uint64_t>;

@@ -11,10 +11,20 @@
 
 namespace gv {
 
-PairExchange::PairExchange(PeerId self, TransferNumbers& numbers, Options options)
-    : state_(std::make_unique<State>(self, numbers, options)) {}
+PairExchange::PairExchange(PeerId self, std::uint64_t session, Options options)
+    : state_(State{.self = self, .numbers = {.session = session}, .options = options}) {
+  check(options.offences_max > 0, "a peer may offend at least once");
+}
 
+PairExchange::PairExchange(const PairExchange& other) = default;
+PairExchange::PairExchange(PairExchange&& other) noexcept = default;
+PairExchange& PairExchange::operator=(const PairExchange& other) = default;
+PairExchange& PairExchange::operator=(PairExchange&& other) noexcept = default;
 PairExchange::~PairExchange() = default;
+bool PairExchange::operator==(const PairExchange& other) const {
+  return equal_states(*state_, *other.state_);
+}
+void PairExchange::add_to(StateHash& hash) const { hash.add(*state_); }
 
 void PairExchange::set_snapshot(SnapshotPtr snapshot, float alpha, std::span<const Force> since) {
   check(!snapshot || snapshot->values.size() == state_->options.elements,
@@ -71,8 +81,8 @@ void PairExchange::receive_block(Time now, PeerId from, const Block& block, Effe
   // Missing bytes are requested at the deadline.
   if (fit != BlockFit::next) return;
   const std::size_t width = bytes_per_element(state.options.codec);
-  if (!mine->difference) mine->difference = state.blank_difference();
-  const std::span<float> difference(*mine->difference);
+  if (!mine->difference.values) mine->difference.values = state.blank_difference();
+  const std::span<float> difference(*mine->difference.values);
   std::array<float, 4096> their_scratch;
   std::array<float, 4096> our_scratch;
   const std::size_t count = block.bytes.size() / width;
@@ -86,6 +96,7 @@ void PairExchange::receive_block(Time now, PeerId from, const Block& block, Effe
                          decoded(state.options.codec, piece(own_bytes), our_scratch),
                          difference.subspan(begin / width + at, part));
   }
+  mine->difference.come = begin / width + count;
   if (mine->accepted) mine->deadline = now + state.options.progress_deadline;
   if (mine->accepted && mine->blocks.is_whole()) state.whole(now, out);
 }

@@ -5,6 +5,8 @@
 #include <memory>
 #include <span>
 
+#include "base/boxed.hpp"
+#include "base/state_hash.hpp"
 #include "base/time.hpp"
 #include "consensus/codec/codec.hpp"
 #include "consensus/message/effects.hpp"
@@ -51,9 +53,15 @@ class PairExchange {
     std::uint64_t undecided = 0;  ///< Dropped as responder without Commit: maybe half applied.
   };
 
-  /// `numbers` is shared with everything else that starts transfers, and outlives this.
-  PairExchange(PeerId self, TransferNumbers& numbers, Options options);
+  /// `session` as in exchange_id().
+  PairExchange(PeerId self, std::uint64_t session, Options options);
+  PairExchange(const PairExchange& other);
+  PairExchange(PairExchange&& other) noexcept;
+  PairExchange& operator=(const PairExchange& other);
+  PairExchange& operator=(PairExchange&& other) noexcept;
   ~PairExchange();
+  bool operator==(const PairExchange& other) const;
+  void add_to(StateHash& hash) const;
 
   /// Sets the snapshot that this peer offers and answers with, and the coefficient it accepts.
   /// `since` are forces that the snapshot does not contain yet. These and later forces are added
@@ -102,7 +110,7 @@ class PairExchange {
 
  private:
   struct State;
-  std::unique_ptr<State> state_;
+  Boxed<State> state_;
 };
 
 }  // namespace gv

@@ -6,6 +6,8 @@
 #include <span>
 #include <utility>
 
+#include "base/check.hpp"
+
 namespace gv {
 namespace {
 
@@ -333,8 +335,9 @@ void PairExchange::State::commit(Time now, Effects& out) {
   const double distance = mine.comparison.distance();
   const double clip = clip_factor(mine.clip_radius, distance);
   const double strength = mine.alpha * clip;
-  if (!mine.difference) mine.difference = blank_difference();  // A layout without elements.
-  Force force{.values = std::move(mine.difference),
+  // A layout may have no elements.
+  if (!mine.difference.values) mine.difference.values = blank_difference();
+  Force force{.values = std::move(mine.difference.values),
               .scale = static_cast<float>(strength),
               .exchange = mine.id,
               .partner = mine.partner,

@@ -7,10 +7,11 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
-#include "base/check.hpp"
 #include "base/comparison.hpp"
+#include "base/own_copy.hpp"
 #include "base/reuse.hpp"
 #include "consensus/gossip/pair_exchange.hpp"
 #include "consensus/gossip/partner_times.hpp"
@@ -27,8 +28,24 @@ struct PairExchange::State {
 
   enum class Stage { offered, receiving, awaiting_ready, awaiting_word };
 
+  /// dec(partner) - dec(own), as far as it has come. What follows in memory is old and no state.
+  struct Difference {
+    OwnCopy<std::vector<float>> values;  ///< Null until something has come.
+    std::size_t come = 0;
+
+    std::span<const float> known() const {
+      return values ? std::span<const float>(*values).first(come) : std::span<const float>();
+    }
+    friend bool operator==(const Difference& a, const Difference& b) {
+      return equal_states(a.known(), b.known());
+    }
+    void add_to(StateHash& hash) const { hash.add(known()); }
+  };
+
   /// The exchange under way.
   struct Flight {
+    static constexpr std::size_t field_count = 21;
+
     TransferId id;
     PeerId partner{};
     bool initiator = false;
@@ -40,8 +57,7 @@ struct PairExchange::State {
     ConservationChecksum partner_checksum{};
     std::uint64_t partner_step = 0;
     Reassembly blocks;  ///< Of the partner's snapshot, which is taken as a stream.
-    /// dec(partner) - dec(own), as far as received.
-    std::shared_ptr<std::vector<float>> difference;
+    Difference difference;
     Comparison comparison;  ///< Of the partner's model with ours, as far as received.
     bool accepted = false;
     bool ready = false;  ///< Initiator: the responder sent Ready.
@@ -65,13 +81,10 @@ struct PairExchange::State {
     Time quarantined_until{};
   };
 
-  State(PeerId self_id, TransferNumbers& shared_numbers, Options given)
-      : self(self_id), numbers(shared_numbers), options(given) {
-    check(options.offences_max > 0, "a peer may offend at least once");
-  }
+  static constexpr std::size_t field_count = 18;
 
-  PeerId self;
-  TransferNumbers& numbers;
+  PeerId self{};
+  TransferNumbers numbers;
   Options options;
   Counts counts;
   SnapshotPtr snapshot;

@@ -32,6 +32,9 @@ class PartnerTimes {
   /// Number of entries kept: at most one for each peer ever met, and 15.
   std::size_t held() const { return recent_.size() + resting_until_.size(); }
 
+  friend class Fields;
+  static constexpr std::size_t field_count = 2;
+
  private:
   Duration usual_without(PeerId partner) const;
 

@@ -188,7 +188,9 @@ Membership::Membership(Membership&& other) noexcept = default;
 Membership& Membership::operator=(const Membership& other) = default;
 Membership& Membership::operator=(Membership&& other) noexcept = default;
 Membership::~Membership() = default;
-bool Membership::operator==(const Membership& other) const = default;
+bool Membership::operator==(const Membership& other) const {
+  return equal_states(*state_, *other.state_);
+}
 void Membership::add_to(StateHash& hash) const { hash.add(*state_); }
 
 void Membership::contact(Time now, PeerId peer, Effects& out) {

@@ -29,8 +29,6 @@ class Membership {
     Duration push_pull_period = std::chrono::seconds(10);
     Duration forget_dead_after = std::chrono::minutes(10);
     std::size_t members_max = 4096;
-
-    friend bool operator==(const Options&, const Options&) = default;
   };
 
   /// `self` must have its id, key, name and address. `authorized` is the allow-list, self included.

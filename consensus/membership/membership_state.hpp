@@ -27,8 +27,6 @@ struct Membership::State {
     Time checked_at{};           ///< When we last probed it while it was suspected.
     Time reminded_at{};          ///< When we last told it the state in which we hold it.
     int transmissions_left = 0;  ///< How often its newest change is still to be sent.
-
-    friend bool operator==(const Entry&, const Entry&) = default;
   };
 
   /// Our own probe under way.
@@ -39,16 +37,12 @@ struct Membership::State {
     Time verdict_at{};   ///< When silence becomes suspicion.
     bool asked_others = false;
     int nacks_missing = 0;
-
-    friend bool operator==(const Probe&, const Probe&) = default;
   };
 
   /// A peer that we have a link to but have not heard of yet.
   struct Unheard {
     Time again_at{};
     int tries = 0;
-
-    friend bool operator==(const Unheard&, const Unheard&) = default;
   };
 
   /// A probe that we make for another peer.
@@ -57,8 +51,6 @@ struct Membership::State {
     std::uint64_t origin_sequence = 0;
     PeerId target{};
     Time nack_at{};
-
-    friend bool operator==(const Relay&, const Relay&) = default;
   };
 
   Entry self;
@@ -82,12 +74,7 @@ struct Membership::State {
   Time due = never;
   int health = 0;
 
-  friend bool operator==(const State&, const State&) = default;
-  /// Adds all that may change; `unwell`, `news` and `view` follow from the members.
-  void add_to(StateHash& hash) const {
-    hash.add(self, authorized, rng, others, probe_order, probe, relays, unheard, sequence,
-             next_probe, next_push_pull, due, health);
-  }
+  static constexpr std::size_t field_count = 18;
 
   static bool is_live(MemberState state) {
     return state == MemberState::alive || state == MemberState::suspect;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/state_hash.hpp"
 #include "consensus/message/effects.hpp"
 
 namespace gv {
@@ -49,6 +50,10 @@ class Reassembly {
   /// The vector turns out to end at `total` bytes. False, and nothing changes, if more have come or
   /// it was to be shorter.
   bool end_at(std::uint64_t total);
+
+  friend class Fields;
+  static constexpr std::size_t field_count = 3;
+  friend bool operator==(const Reassembly& a, const Reassembly& b) { return equal_states(a, b); }
 
  private:
   BlockFit judge(std::uint64_t offset, std::size_t bytes) const;

@@ -66,7 +66,7 @@ void StateDownload::ask_next(Time now, Effects& out) {
   // Blocks of an unknown version cannot be continued.
   if (!version_) start_over();
   mine.source = mine.sources[mine.next++];
-  mine.id = numbers_->next_state(self_, options_.stage);
+  mine.id = numbers_.next_state(self_, options_.stage);
   mine.accepted = false;
   mine.begun = false;
   mine.resumes = 0;

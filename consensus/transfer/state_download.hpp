@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "base/state_hash.hpp"
 #include "base/time.hpp"
 #include "consensus/message/effects.hpp"
 #include "consensus/transfer/reassembly.hpp"
@@ -46,9 +47,14 @@ class StateDownload {
     ModelVersion version;
   };
 
-  /// `numbers` is shared with everything else that starts transfers, and outlives this.
-  StateDownload(PeerId self, TransferNumbers& numbers, const Options& options)
-      : self_(self), numbers_(&numbers), options_(options) {}
+  /// `session` as in state_id().
+  StateDownload(PeerId self, std::uint64_t session, const Options& options)
+      : self_(self), numbers_{.session = session}, options_(options) {}
+
+  /// Requests are numbered in this session from now on. To be called while none is under way.
+  void set_session(std::uint64_t session) {
+    if (session != numbers_.session) numbers_ = {.session = session};
+  }
 
   /// Starts a download from the first of `sources` that accepts. With `version` only that version
   /// counts, and what has come of it before is used. Ignored while one is under way.
@@ -83,6 +89,12 @@ class StateDownload {
   /// Sources kept.
   std::size_t held() const { return wanted_ ? wanted_->sources.size() : 0; }
 
+  friend class Fields;
+  static constexpr std::size_t field_count = 9;
+  friend bool operator==(const StateDownload& a, const StateDownload& b) {
+    return equal_states(a, b);
+  }
+
  private:
   /// The download under way.
   struct Wanted {
@@ -107,7 +119,7 @@ class StateDownload {
   void finish_if_whole(Time now, std::span<const float> memory, Effects& out);
 
   PeerId self_;
-  TransferNumbers* numbers_;
+  TransferNumbers numbers_;
   Options options_;
   std::optional<Wanted> wanted_;
   std::optional<ModelVersion> expected_;  ///< The only version that counts, if there is one.

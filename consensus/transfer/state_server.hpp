@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/state_hash.hpp"
 #include "base/time.hpp"
 #include "consensus/message/effects.hpp"
 
@@ -55,6 +56,10 @@ class StateServer {
   bool waits(PeerId peer) const;
   /// Number of downloads served.
   std::size_t held() const { return served_.size(); }
+
+  friend class Fields;
+  static constexpr std::size_t field_count = 2;
+  friend bool operator==(const StateServer& a, const StateServer& b) { return equal_states(a, b); }
 
  private:
   /// A download of another peer.

@@ -36,9 +36,9 @@ GossipMode::GossipMode(PeerId self, std::uint64_t session, const CourseOptions& 
       course_(self, course),
       options_(std::move(options)),
       rng_(rng.fork("gossip")),
-      numbers_{.session = session},
-      exchange_(self, numbers_, exchange_options(course, options_)),
-      fetch_(self, numbers_,
+      session_(session),
+      exchange_(self, session, exchange_options(course, options_)),
+      fetch_(self, session,
              {.layout_hash = course.layout_hash,
               .elements = course.elements + options_.population.rest_elements()}),
       server_({.layout_hash = course.layout_hash}),
@@ -146,7 +146,7 @@ StateServer::State GossipMode::own_state() {
   const SnapshotPtr& snapshot = exchange_.snapshot();
   StateServer::State state{
       .version = version_of_own({.step = snapshot->step, .samples = 0, .lineage = ++states_served_},
-                                self_, numbers_.session),
+                                self_, session_),
       .payload = {snapshot, std::as_bytes(std::span(snapshot->values))}};
   if (!snapshot->rest.empty()) {
     auto whole = std::make_shared<std::vector<float>>(snapshot->values);

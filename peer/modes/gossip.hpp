@@ -112,7 +112,7 @@ class GossipMode final : public Mode {
   Course course_;
   GossipOptions options_;
   Rng rng_;
-  TransferNumbers numbers_;
+  std::uint64_t session_;
   PairExchange exchange_;
   StateDownload fetch_;
   std::vector<float> fetch_values_;  ///< What `fetch_` has so far.

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/state_hash.hpp"
 #include "consensus/message/effects.hpp"
 #include "consensus/mixing/mix_message.hpp"
 #include "consensus/transfer/reassembly.hpp"
@@ -56,6 +57,10 @@ class RoundInbox {
   std::uint64_t received() const { return received_; }
   /// Messages that have come, in part or whole, and names of those that were taken.
   std::size_t held() const;
+
+  friend class Fields;
+  static constexpr std::size_t field_count = 8;
+  friend bool operator==(const RoundInbox& a, const RoundInbox& b) { return equal_states(a, b); }
 
  private:
   /// The part of a message that has come so far. While its length is unknown it is the longest.

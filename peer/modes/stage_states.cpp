@@ -85,16 +85,16 @@ ModelVersion StageStates::travels_as(PeerId source) const {
 }
 
 void StageStates::fetch(Time now, std::uint32_t stage, PeerId source, Effects& out) {
-  numbers_.session = key_;
   auto part = partial_.extract(stage);
   if (part.empty()) {
-    StateDownload download(self_, numbers_,
+    StateDownload download(self_, key_,
                            generation_download(layout_hash_, sizes_[stage].state, stage));
     fetched_.emplace(stage, Fetched{.download = std::move(download), .values = blank(stage)});
   } else {
     fetched_.insert(std::move(part));
   }
   Fetched& fetched = fetched_.at(stage);
+  fetched.download.set_session(key_);
   const ModelVersion version = travels_as(source);
   fetched.source = source;
   fetched.is_whole = fetched.is_whole && fetched.version == version;

@@ -120,9 +120,8 @@ class StageStates {
   std::pmr::memory_resource* memory_;
   std::map<std::uint32_t, std::vector<Kept>> kept_;
   std::uint64_t key_ = 0;
-  ModelVersion version_;     ///< Version at which the generation begins.
-  bool is_common_;           ///< All carriers of a stage at one version have the same bits.
-  TransferNumbers numbers_;  ///< Of the generation.
+  ModelVersion version_;  ///< Version at which the generation begins.
+  bool is_common_;        ///< All carriers of a stage at one version have the same bits.
   std::map<std::uint32_t, Fetched> fetched_;  ///< By stage.
   std::map<std::uint32_t, Fetched> partial_;  ///< Parts of states from generations that ended.
   StateServer server_;

@@ -41,7 +41,7 @@ StateTransfer::StateTransfer(PeerId self, std::uint64_t layout_hash, std::size_t
                              std::pmr::memory_resource* memory)
     : self_(self),
       states_(elements, memory),
-      download_(self, numbers_, generation_download(layout_hash, elements)),
+      download_(self, 0, generation_download(layout_hash, elements)),
       server_(generation_server(layout_hash)) {}
 
 void StateTransfer::fetch(Time now, const Generation& generation, PeerId source, bool is_common,
@@ -49,7 +49,7 @@ void StateTransfer::fetch(Time now, const Generation& generation, PeerId source,
   fetching_ = true;
   source_ = source;
   coming_version_ = generation.version;
-  numbers_ = {.session = generation.key()};
+  download_.set_session(generation.key());
   if (!incoming_) incoming_ = states_.blank();
   download_.want(now, {source}, travels_as(generation, source, is_common), out);
 }

@@ -79,7 +79,6 @@ class StateTransfer {
  private:
   PeerId self_;
   VectorPool states_;
-  TransferNumbers numbers_;  ///< Of the generation.
   StateDownload download_;
   StateServer server_;
   bool fetching_ = false;

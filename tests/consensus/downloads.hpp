@@ -14,8 +14,8 @@ namespace gv {
 
 class Downloads {
  public:
-  Downloads(PeerId self, TransferNumbers& numbers, const StateDownload::Options& options)
-      : download(self, numbers, options),
+  Downloads(PeerId self, std::uint64_t session, const StateDownload::Options& options)
+      : download(self, session, options),
         server({.layout_hash = options.layout_hash}),
         self_(self),
         elements_(options.elements) {}

@@ -21,12 +21,10 @@ constexpr std::size_t index_of(PeerId id) { return static_cast<std::size_t>(id) 
 /// One peer with its model and both protocols, exchange and download.
 struct Endpoint {
   Endpoint(std::size_t index, PairExchange::Options options)
-      : numbers{.session = 100 + index},
-        exchange(peer(index), numbers, options),
-        fetch(peer(index), numbers,
+      : exchange(peer(index), 100 + index, options),
+        fetch(peer(index), 100 + index,
               {.layout_hash = options.layout_hash, .elements = options.elements}) {}
 
-  TransferNumbers numbers;
   PairExchange exchange;
   Downloads fetch;
   std::vector<float> model;

@@ -82,10 +82,9 @@ TEST_CASE("the sum of both models stays what it was to within one rounding on ea
 TEST_CASE("the smaller of two clip radii counts and none is no radius at all") {
   const auto [mine, theirs, counted] =
       GENERATE(table<float, float, float>({{2, 3, 2}, {3, 2, 2}, {0, 2, 2}, {2, 0, 2}, {0, 0, 0}}));
-  TransferNumbers numbers{.session = 1};
   PairExchange::Options options = plain();
   options.clip_radius = mine;
-  PairExchange exchange(peer(0), numbers, options);
+  PairExchange exchange(peer(0), 1, options);
   exchange.set_snapshot(std::make_shared<const Snapshot>(Snapshot{.values = model_of(1)}), 0.5f);
   const TransferId id{peer(0), 1, 1};
   Effects out;
@@ -283,11 +282,10 @@ TEST_CASE("a block that comes twice or out of place is not taken for the next on
       receive(Block{id, at, bytes.subspan(at, third)});
     }
   };
-  TransferNumbers numbers{.session = 1};
   Effects out;
   SECTION("in an exchange") {
     const auto ours = model_of(1);
-    PairExchange exchange(peer(0), numbers, plain());
+    PairExchange exchange(peer(0), 1, plain());
     exchange.set_snapshot(std::make_shared<const Snapshot>(Snapshot{.values = ours}), 0.5f);
     REQUIRE(exchange.start(Time{}, peer(1), 0, out));
     exchange.receive(Time{}, peer(1), Accept{.id = id, .alpha = 0.5f}, out);
@@ -301,7 +299,7 @@ TEST_CASE("a block that comes twice or out of place is not taken for the next on
   }
   SECTION("in a download") {
     id = state_id(peer(0), 1, 1);
-    Downloads fetch(peer(0), numbers, {.layout_hash = 7, .elements = width});
+    Downloads fetch(peer(0), 1, {.layout_hash = 7, .elements = width});
     fetch.want(Time{}, {peer(1)}, out);
     fetch.receive(Time{}, peer(1),
                   TransferAccepted{.id = id, .layout_hash = 7, .elements = width, .version = {}},

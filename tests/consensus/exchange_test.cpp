@@ -528,9 +528,8 @@ TEST_CASE("under random losses repeats and breaks no force is applied twice and 
 
 TEST_CASE("the pair exchange obeys the laws of every protocol") {
   struct Machine {
-    TransferNumbers numbers{.session = 1};
     std::unique_ptr<PairExchange> exchange =
-        std::make_unique<PairExchange>(peer(0), numbers, plain_options());
+        std::make_unique<PairExchange>(peer(0), 1, plain_options());
     Machine() {
       exchange->set_snapshot(std::make_shared<const Snapshot>(Snapshot{.values = random_model(1)}),
                              0.5f);

@@ -37,8 +37,7 @@ TEST_CASE("a buffer is only given to be changed to the one who holds it alone") 
 }
 
 TEST_CASE("the memory of a snapshot that is offered is not lent for the next one") {
-  TransferNumbers numbers{.session = 1};
-  PairExchange exchange(PeerId{1}, numbers, {.elements = 4});
+  PairExchange exchange(PeerId{1}, 1, {.elements = 4});
   auto snapshot = exchange.blank_snapshot();
   snapshot->values.assign(4, 1.0f);
   const Snapshot* offered = snapshot.get();
@@ -58,8 +57,7 @@ TEST_CASE("the memory of a snapshot that is offered is not lent for the next one
 
 TEST_CASE("forces go into a snapshot in place, unless somebody still needs what it was") {
   const bool shared = GENERATE(false, true);
-  TransferNumbers numbers{.session = 1};
-  PairExchange exchange(PeerId{1}, numbers, {.elements = 2});
+  PairExchange exchange(PeerId{1}, 1, {.elements = 2});
   auto filled = exchange.blank_snapshot();
   filled->values = {1, 2};
   const Snapshot* first = filled.get();

@@ -34,8 +34,7 @@ void kill_at(ExchangeNetwork& network, std::size_t victim, std::uint64_t offset)
 
 /// A single download. The test plays its sources.
 struct Asking {
-  TransferNumbers numbers{.session = 1};
-  Downloads fetch{peer(0), numbers, {.layout_hash = 7, .elements = width}};
+  Downloads fetch{peer(0), 1, {.layout_hash = 7, .elements = width}};
   Effects out;
 
   /// The last request that it sent.

@@ -15,8 +15,7 @@ using namespace std::chrono_literals;
 
 /// An initiator with a model to offer.
 struct Exchanging {
-  TransferNumbers numbers{.session = 1};
-  PairExchange exchange{peer(0), numbers, plain()};
+  PairExchange exchange{peer(0), 1, plain()};
   Exchanging() {
     exchange.set_snapshot(std::make_shared<const Snapshot>(Snapshot{.values = model_of(1)}), 0.5f);
   }
@@ -27,8 +26,7 @@ struct Exchanging {
 
 /// A newcomer that also serves a model.
 struct Fetching {
-  TransferNumbers numbers{.session = 1};
-  Downloads fetch{peer(0), numbers, {.layout_hash = 7, .elements = width}};
+  Downloads fetch{peer(0), 1, {.layout_hash = 7, .elements = width}};
   SnapshotPtr snapshot = std::make_shared<const Snapshot>(Snapshot{.values = model_of(1)});
   Fetching() = default;
   Fetching(const Fetching&) = delete;

@@ -1,0 +1,25 @@
+// A shared value of which each copy of its holder gets a copy of its own.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+namespace gv {
+
+/// A std::shared_ptr, but for copies: a copy points to a copy of the value. So an object that
+/// writes to memory which others hold too, such as the network, can be copied, and the copy writes
+/// elsewhere.
+template <class T>
+class OwnCopy : public std::shared_ptr<T> {
+ public:
+  OwnCopy() = default;
+  OwnCopy(std::shared_ptr<T> value) : std::shared_ptr<T>(std::move(value)) {}
+  OwnCopy(const OwnCopy& other)
+      : std::shared_ptr<T>(other ? std::make_shared<T>(*other) : nullptr) {}
+  OwnCopy(OwnCopy&&) noexcept = default;
+  OwnCopy& operator=(const OwnCopy& other) { return *this = OwnCopy(other); }
+  OwnCopy& operator=(OwnCopy&&) noexcept = default;
+  ~OwnCopy() = default;
+};
+
+}  // namespace gv
