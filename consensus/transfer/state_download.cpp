@@ -39,7 +39,16 @@ void StateDownload::want(Time now, std::vector<PeerId> sources,
   ask_next(now, out);
 }
 
-void StateDownload::stop() { wanted_.reset(); }
+void StateDownload::stop() {
+  drop_unproved();
+  wanted_.reset();
+}
+
+/// Blocks may come before their source says which version they are of. If it is given up before
+/// that, they may be of any version.
+void StateDownload::drop_unproved() {
+  if (wanted_ && wanted_->begun && !wanted_->accepted) start_over();
+}
 
 void StateDownload::ask(Time now, Effects& out) {
   wanted_->deadline = now + options_.answer_deadline;
@@ -51,6 +60,8 @@ void StateDownload::ask(Time now, Effects& out) {
 
 void StateDownload::ask_next(Time now, Effects& out) {
   Wanted& mine = *wanted_;
+  drop_unproved();
+  mine.begun = false;
   mine.source.reset();
   if (mine.next == mine.sources.size()) {
     mine.next = 0;
@@ -68,7 +79,6 @@ void StateDownload::ask_next(Time now, Effects& out) {
   mine.source = mine.sources[mine.next++];
   mine.id = numbers_.next_state(self_, options_.stage);
   mine.accepted = false;
-  mine.begun = false;
   mine.resumes = 0;
   out.tell(FetchAsked{.peer = *mine.source});
   ask(now, out);
@@ -142,10 +152,8 @@ void StateDownload::receive_block(Time now, PeerId from, const Block& block,
   if (!is_from_source(from, block.id)) return;
   check(memory.size() == options_.elements, "the memory has room for the state");
   const bool is_first = !wanted_->begun && !wanted_->accepted;
-  if (is_first && block.offset == 0 && blocks_.received() > 0) {
-    // The source holds another version than we have a part of.
-    start_over();
-  }
+  // The source holds another version than we have a part of, or than we were promised before.
+  if (is_first && block.offset == 0) start_over();
   const BlockFit fit = blocks_.take(block, std::as_writable_bytes(memory));
   if (fit == BlockFit::bad_length) change_source(now, Reason::bad_length, out);
   if (fit != BlockFit::next) return;

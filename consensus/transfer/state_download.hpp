@@ -111,6 +111,7 @@ class StateDownload {
 
   bool is_from_source(PeerId from, const TransferId& id) const;
   void start_over();
+  void drop_unproved();
   void ask(Time now, Effects& out);
   void ask_next(Time now, Effects& out);
   void change_source(Time now, Reason reason, Effects& out);

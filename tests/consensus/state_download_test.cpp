@@ -91,6 +91,40 @@ TEST_CASE("when the source dies a next one with another model takes over from th
   CHECK(network.at(2).count<FetchSourceLost>(Reason::peer_gone) == 1);
 }
 
+TEST_CASE("blocks of a source that never said their version are not taken for another version") {
+  Asking asking;
+  const auto want = [&](std::vector<PeerId> sources) {
+    asking.fetch.want(Time{}, std::move(sources), asking.out, version_of(1));
+  };
+  SECTION("the source dies before it says it") {
+    want({peer(1), peer(2)});
+    asking.block(1, constant(2), 0, width * sizeof(float));
+    asking.fetch.peer_gone(Time{}, peer(1), asking.out);
+  }
+  SECTION("the download is given up before it says it") {
+    want({peer(1)});
+    asking.block(1, constant(2), 0, 64);
+    asking.fetch.download.stop();
+    want({peer(2)});
+  }
+  CHECK(asking.request().offset == 0);
+  asking.accept(2, 1, 0);
+  asking.block(2, constant(1), 0, width * sizeof(float));
+  const std::optional<DownloadedModel> model = asking.fetch.take_model();
+  REQUIRE(model);
+  CHECK(model->values == constant(1));
+}
+
+TEST_CASE("a source is not asked to go on in a version that its blocks were not of") {
+  Asking asking;
+  asking.fetch.want(Time{}, {peer(1), peer(2), peer(3)}, asking.out);
+  asking.accept(1, 1, 0);  // And no block came of it.
+  asking.fetch.peer_gone(Time{}, peer(1), asking.out);
+  asking.block(2, constant(2), 0, 64);
+  asking.fetch.peer_gone(Time{}, peer(2), asking.out);
+  CHECK(asking.request().offset == 0);
+}
+
 TEST_CASE("a source that stalls or refuses is replaced by the next") {
   ExchangeNetwork network = network_of(3);
   network.load(1, constant(2));
