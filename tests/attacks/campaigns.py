@@ -476,9 +476,9 @@ def sanitizers(_, seconds, __):
             batch, left = left[:20], left[20:]
             run = subprocess.run(["ctest", "--test-dir", folder, "--parallel", str(PROCESSORS),
                                   "-I", "0,0,0," + ",".join(map(str, batch))], capture_output=True, text=True)
-            fallen = set(re.findall(r"^\s*\d+ - (.*) \(\w+\)", run.stdout.split("tests FAILED")[-1], re.MULTILINE)
-                         if run.returncode else [])
             names = {listed[i - 1]["name"] for i in batch}
+            fallen = set(re.findall(r"^\s*\d+ - (.*) \([\w ]+\)$", run.stdout.split("tests FAILED")[-1], re.MULTILINE))
+            fallen = fallen & names or names if run.returncode else set()
             passed |= names - fallen
             tried, failed = tried + len(batch), failed + len(fallen)
             passed_file.write_text(json.dumps({state: sorted(passed)}))
