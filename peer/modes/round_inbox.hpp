@@ -55,7 +55,7 @@ class RoundInbox {
 
   /// Bytes that have come in this generation.
   std::uint64_t received() const { return received_; }
-  /// Messages that have come, in part or whole, and names of those that were taken.
+  /// Messages that have come, in part or whole, and names of the messages that were taken.
   std::size_t held() const;
 
   friend class Fields;
