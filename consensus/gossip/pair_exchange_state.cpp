@@ -296,7 +296,8 @@ void PairExchange::State::whole(Time now, Effects& out) {
   Flight& mine = *flight;
   check(mine.accepted, "an exchange is whole after it was accepted");
   const double norm = mine.comparison.their_norm();
-  if (!std::isfinite(norm)) {
+  // Two finite models may be so far apart that their difference is no number.
+  if (!std::isfinite(norm) || !std::isfinite(mine.comparison.distance())) {
     offend(now, Reason::not_finite, out);
     return;
   }

@@ -374,6 +374,23 @@ TEST_CASE("a model that is not finite is refused and its sender quarantined afte
   CHECK(network.start(1, 0));
 }
 
+TEST_CASE("a finite model whose difference to ours is not finite is refused") {
+  PairExchange::Options options = plain_options();
+  options.norm_cap = 0;
+  ExchangeNetwork network(2, options);
+  auto far = random_model(1);
+  auto ours = random_model(2);
+  far[57] = std::numeric_limits<float>::max();
+  ours[57] = -far[57];
+  network.load(0, far);
+  network.load(1, ours);
+  REQUIRE(network.start(0, 1));
+  network.deliver();
+  CHECK(network.at(1).count<ModelRefused>(Reason::not_finite) == 1);
+  CHECK(network.at(0).forces.empty());
+  CHECK(network.at(1).forces.empty());
+}
+
 TEST_CASE("a model far larger than ours is refused") {
   PairExchange::Options options = plain_options();
   options.norm_cap = 10;
